@@ -1,0 +1,185 @@
+"""From the parsed file of an accelerator or cluster to its record.
+
+Files leave out what another entry already says (``like``); here the gaps are filled, and what was filled
+is marked as assumed, so that nobody takes a borrowed figure for a measured one.
+"""
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from hardware.library import Document, entry
+from hardware.records import Accelerator, Cluster, Link, NodeGroup
+
+_NOT_INHERITED: Final = ("name", "title", "price", "like", "sources", "usable_memory")
+_GROUP_FIELDS: Final = (
+    "accelerator",
+    "gpus_per_node",
+    "nodes",
+    "scale_up",
+    "network",
+    "tiers",
+    "host_memory",
+    "host_link",
+    "node_power_overhead",
+    "price",
+)
+_TOP_FIELDS: Final = ("name", "title", "sources")
+_TIER_FIELDS: Final = ("name", "domain", "oversubscription", "lanes")
+_DEFAULT_NETWORK: Final = "ib-ndr400"
+
+
+def accelerator_record(document: Document) -> Accelerator:
+    """The record of an accelerator's file.
+
+    Args:
+        document: the parsed file; what it leaves out is taken from the entry named by ``like``.
+
+    Raises:
+        pydantic.ValidationError: fields are missing, unknown or wrong.
+        UnknownName: ``like`` names no accelerator.
+    """
+    filled = _filled(document)
+    filled.setdefault("title", filled.get("name", ""))
+    filled.setdefault("usable_memory", filled.get("memory"))
+    filled.setdefault("sources", {})
+    return Accelerator.model_validate(filled)
+
+
+def _filled(document: Document) -> Document:
+    """The document with the gaps taken from the entry it is like, which may itself be like another."""
+    own = {key: value for key, value in document.items() if key != "like"}
+    if "like" not in document:
+        return own
+    like = str(document["like"])
+    base = _filled(entry("accelerator", like))
+    sources, kernels = _table(own.get("sources", {}), "sources"), _table(own.get("kernels", {}), "kernels")
+    inherited = {key: value for key, value in base.items() if key not in _NOT_INHERITED}
+    inherited["kernels"] = _merged(_assumed(base["kernels"], like), kernels)
+    if "attention" in kernels:  # attention kernels of another machine may not even run on this one
+        inherited["kernels"]["attention"] = kernels["attention"]
+    own.pop("kernels", None)
+    borrowed = {path: key for path, key in base["sources"].items() if path.partition(".")[0] not in own}
+    return inherited | own | {"sources": borrowed | sources}
+
+
+def _assumed(kernels: Document, like: str) -> Document:
+    """Kernel constants of another machine: the text says so, and its measured errors do not apply."""
+    marked: Document = {}
+    for key, value in kernels.items():
+        if isinstance(value, dict):
+            marked[key] = _assumed(value, like)
+        elif key == "source":
+            marked[key] = value if value.startswith("assumed like") else f"assumed like {like}: {value}"
+        elif not key.startswith("error_"):
+            marked[key] = value
+    return marked
+
+
+def _merged(base: Document, changes: Document) -> Document:
+    """Nested tables merged, the changes winning."""
+    merged = dict(base)
+    for key, value in changes.items():
+        nested = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = _merged(merged[key], value) if nested else value
+    return merged
+
+
+def cluster_record(document: Document) -> Cluster:
+    """The record of a cluster's file: one node group at the top level, or several under ``groups``.
+
+    Raises:
+        pydantic.ValidationError: fields are missing or wrong.
+        UnknownName: an accelerator or link that the catalogue does not hold.
+        ValueError: an unknown field, a group without a network, or two forms of one.
+    """
+    mixed = "groups" in document
+    _known(document, (*_TOP_FIELDS, "groups") if mixed else (*_TOP_FIELDS, *_GROUP_FIELDS))
+    top = {key: value for key, value in document.items() if key in _TOP_FIELDS}
+    groups = document["groups"] if mixed else [{k: v for k, v in document.items() if k not in _TOP_FIELDS}]
+    tables = _tables(groups, "groups")
+    built = tuple(_group(table, position) for position, table in enumerate(tables))
+    return Cluster.model_validate({"title": top.get("name", ""), "sources": {}} | top | {"groups": built})
+
+
+def _group(given: Document, position: int) -> NodeGroup:
+    _known(given, (*_GROUP_FIELDS, "name"))
+    device = _device(given.get("accelerator"))
+    table = {key: value for key, value in given.items() if key not in ("scale_up", "network", "tiers")}
+    table["accelerator"] = device
+    table.setdefault("name", device.name if position == 0 else f"{device.name}-{position + 1}")
+    table["tiers"] = _tiers(given, device)
+    return NodeGroup.model_validate(table)
+
+
+def _device(given: object) -> Accelerator:
+    if isinstance(given, str):
+        return accelerator_record(entry("accelerator", given))
+    if isinstance(given, dict):
+        return accelerator_record(given)
+    if given is None:
+        raise ValueError("accelerator: required, but missing; a name such as 'h100-sxm', or a table")
+    raise ValueError(f"accelerator: expected a name such as 'h100-sxm' or a table, got {given!r}")
+
+
+def _tiers(group: Document, device: Accelerator) -> tuple[Document, ...]:
+    """Every tier of a group, inner to outer; only a single node can do without a network."""
+    if "network" in group and "tiers" in group:
+        raise ValueError("network and tiers: give one, [network] for a flat network or [[tiers]] for several")
+    network = [{"name": "network"} | _table(group["network"], "network")] if "network" in group else []
+    outer = _tables(group.get("tiers", network), "tiers")
+    if any("link" in tier for tier in outer):
+        return tuple(_tier(tier) for tier in outer)
+    tiers = [*_scale_up(group, device), *(_tier(tier) for tier in outer)]
+    if not outer and (group.get("nodes") != 1 or not tiers):
+        raise ValueError("network: required with more than one node; give [network] bandwidth = '400 Gb/s'")
+    tiers[-1]["domain"] = 0
+    return tuple(tiers)
+
+
+def _scale_up(group: Document, device: Accelerator) -> list[Document]:
+    """The tier inside the node: the accelerator's own link unless the file says otherwise."""
+    given = _table(group.get("scale_up", {}), "scale_up")
+    table = {"name": "node", "domain": group.get("gpus_per_node"), "like": device.scale_up} | given
+    if table["domain"] in (None, 1):
+        return []
+    if not table["like"]:
+        raise ValueError(f"scale_up: {device.name} names no link; give [scale_up] like = 'pcie5'")
+    return [_tier(table)]
+
+
+def _tier(table: Document) -> Document:
+    """A tier from a flat table: the fields of the tier, and of its link over those of ``like``."""
+    flat = {key: value for key, value in table.items() if key != "link"}
+    flat |= _table(table.get("link", {}), "link")
+    tier = {key: flat.pop(key) for key in _TIER_FIELDS if key in flat}
+    if "latency" in flat:
+        flat["step_latency"] = flat.pop("latency")
+    like = flat.pop("like", None if "efficiency" in flat else _DEFAULT_NETWORK)
+    base = {} if like is None else entry("link", str(like))
+    link = Link.model_validate({"source": "as given in the file of the cluster"} | base | flat)
+    if base and link != Link.model_validate(base):
+        source = f"assumed like {like} but for {', '.join(sorted(flat))}: {link.source}"
+        link = link.model_copy(update={"source": source})
+    return {"name": "network", "domain": 0, "link": link} | tier
+
+
+def _known(table: Mapping[str, Any], fields: tuple[str, ...]) -> None:
+    """Unknown fields are refused before anything else, with the nearest known one."""
+    for key in table:
+        if key not in fields:
+            near = difflib.get_close_matches(key, fields, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(fields)}"
+            raise ValueError(f"{key}: there is no such field; {hint}")
+
+
+def _table(value: object, where: str) -> Document:
+    if not isinstance(value, dict):
+        raise ValueError(f"{where}: expected a table of fields, got {value!r}")  # noqa: TRY004 - about a file
+    return value
+
+
+def _tables(value: object, where: str) -> list[Document]:
+    if not isinstance(value, list | tuple) or (not value and where == "groups"):
+        raise ValueError(f"{where}: expected a list of tables ([[{where}]]), got {value!r}")
+    return [_table(item, where) for item in value]

@@ -1,0 +1,116 @@
+"""Accelerators and clusters by name or from a file.
+
+A cluster of one's own is a TOML (or JSON) file of about ten lines; ``examples/my-cluster.toml`` is one. ::
+
+    name = "my-cluster"
+    accelerator = "h100-sxm"        # a name of `plan list accelerators`, or an [accelerator] table
+    gpus_per_node = 8
+    nodes = 16                      # optional: without it the cluster is as large as asked for
+
+    [network]                       # between nodes; per GPU and direction
+    bandwidth = "400 Gb/s"
+    latency = "5 us"                # optional: time of one hop, as every further field of a link
+    like = "ib-ndr400"              # optional: whose measured efficiency to assume
+
+Optional fields: ``title``, ``host_memory``, ``host_link``, ``node_power_overhead``, ``price``
+("2.95 $/h" per GPU), ``[scale_up]`` for the links inside the node (``like``, ``bandwidth``, ``domain`` where
+it is larger than the node), and instead of ``[network]`` several ``[[tiers]]``, inner to outer, each with
+``name``, ``domain`` (GPUs below one switch of the tier, 0 for the last), ``bandwidth`` and, if it is more
+than 1, ``oversubscription``.
+
+A machine that the catalogue does not hold is a table; what it leaves out is as in ``like``. ::
+
+    [accelerator]
+    name = "my-gpu"
+    like = "h100-sxm"
+    memory = "120 GB"
+    memory_bandwidth = "5 TB/s"
+    [accelerator.peak]
+    bf16 = "1200 TFLOP/s"
+
+A mixed cluster lists ``[[groups]]``, each with the fields from ``accelerator`` to ``[network]`` above.
+Quantities carry their unit; a bare number is an error.
+"""
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from hardware import library
+from hardware.assembly import accelerator_record, cluster_record
+from hardware.errors import BadFile, MeshwrightError, flatten
+from hardware.library import Document, Kind, catalogue_hash, names, source_texts
+from hardware.records import Accelerator, Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["accelerator", "catalogue_hash", "cluster", "names", "source_texts"]
+
+_R = TypeVar("_R", bound=BaseModel)
+
+
+def accelerator(name_or_path: str | Path) -> Accelerator:
+    """An accelerator of the catalogue, or from a file.
+
+    Args:
+        name_or_path: "h100-sxm", an alias such as "h100", or the path of a TOML or JSON file.
+
+    Raises:
+        UnknownName: no such name.
+        BadFile: the file is missing or wrong.
+    """
+    path = _as_path(name_or_path)
+    if path is not None:
+        return _from_file(path, accelerator_record)
+    return _accelerator(library.canonical("accelerator", str(name_or_path)))
+
+
+def cluster(name_or_path: str | Path) -> Cluster:
+    """A cluster of the catalogue, or from a file (see the module's text for the format).
+
+    Args:
+        name_or_path: "dgx-h100", an alias, or the path of a TOML or JSON file.
+
+    Raises:
+        UnknownName: no such name.
+        BadFile: the file is missing or wrong.
+    """
+    path = _as_path(name_or_path)
+    if path is not None:
+        return _from_file(path, cluster_record)
+    return _cluster(library.canonical("cluster", str(name_or_path)))
+
+
+@cache
+def _accelerator(name: str) -> Accelerator:
+    return _from_file(_file("accelerator", name), accelerator_record)
+
+
+@cache
+def _cluster(name: str) -> Cluster:
+    return _from_file(_file("cluster", name), cluster_record)
+
+
+def _file(kind: Kind, name: str) -> Path:
+    return library.ROOT / f"{kind}s" / f"{name}.toml"
+
+
+def _as_path(name_or_path: str | Path) -> Path | None:
+    """A path if it looks like one: names hold no slash and no suffix of a file."""
+    if isinstance(name_or_path, Path):
+        return name_or_path
+    looks_like_file = name_or_path.lower().endswith((".toml", ".json")) or "/" in name_or_path
+    return Path(name_or_path).expanduser() if looks_like_file else None
+
+
+def _from_file(path: Path, build: "Callable[[Document], _R]") -> _R:
+    document = library.read(path)
+    try:
+        return build(document)
+    except ValidationError as error:
+        raise BadFile(path, flatten(error)) from None
+    except (MeshwrightError, ValueError) as error:
+        raise BadFile(path, str(error)) from None

@@ -1,0 +1,100 @@
+"""Errors that a person can act on.
+
+Every error that this project raises on purpose descends from one root, so that an embedding program
+needs one ``except`` clause, and every message fits one line: what was wrong, the numbers, and the
+nearest thing that works. ::
+
+    MeshwrightError
+    ├── UnknownName      a catalogue name that does not exist
+    ├── BadQuantity      a quantity without a unit, with the wrong unit, or out of range
+    └── BadFile          a file that is missing, unreadable, or whose fields are wrong
+        (further branches live beside the code that raises them)
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+_LONGEST_VALUE = 60
+
+
+class MeshwrightError(Exception):
+    """Root of every error that the planner raises on purpose."""
+
+
+class UnknownName(MeshwrightError):  # noqa: N818 - it reads as what went wrong, like KeyError's kin
+    """A name that the catalogue does not hold.
+
+    Args:
+        kind: what was looked up, singular ("cluster").
+        name: what was asked for.
+        known: every name that exists.
+    """
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        self.kind, self.name = kind, name
+        self.near = difflib.get_close_matches(name.lower(), sorted(known), n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(self.near)}? " if self.near else ""
+        super().__init__(f"unknown {kind} {name!r}: {hint}`plan list {kind}s` shows all")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+class BadQuantity(MeshwrightError, ValueError):  # noqa: N818 - same
+    """A quantity that cannot be read: no unit, another dimension, negative or not finite."""
+
+
+class BadFile(MeshwrightError):  # noqa: N818 - same
+    """A file that cannot be used.
+
+    Args:
+        path: the file.
+        reason: one line saying why.
+    """
+
+    def __init__(self, path: str | Path, reason: str) -> None:
+        self.path, self.reason = str(path), reason
+        super().__init__(f"{path}: {reason}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(kind: type[MeshwrightError], args: tuple[Any, ...], state: Mapping[str, Any]) -> MeshwrightError:
+    """Undo pickling: sweeps send errors between processes."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+def flatten(error: "ValidationError") -> str:
+    """The findings of pydantic in one line: field, what was given, what was expected."""
+    findings = error.errors(include_url=False)
+    lines = [_finding(finding) for finding in findings[:3]]
+    if len(findings) > len(lines):
+        lines.append(f"and {len(findings) - len(lines)} more")
+    return "; ".join(lines)
+
+
+def _finding(finding: Mapping[str, Any]) -> str:
+    where = ".".join(str(part) for part in finding["loc"]) or "the file"
+    given, kind, message = finding["input"], finding["type"], str(finding["msg"])
+    if kind == "extra_forbidden":
+        return f"{where}: there is no such field"
+    if kind == "missing":
+        return f"{where}: required, but missing"
+    message = message.removeprefix("Value error, ")
+    if "got " in message:
+        return f"{where}: {message}"
+    return f"{where}: {message[:1].lower()}{message[1:]}, got {_short(given)}"
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 3] + "..."

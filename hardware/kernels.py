@@ -1,0 +1,152 @@
+"""How fast kernels run on one kind of accelerator: constants fitted to published measurements.
+
+Only constants live here. The formulas that read them are in the cost models; the docstring of every
+record states the formula that its constants were fitted with, so that the two cannot drift unnoticed.
+"""
+
+from typing import Annotated, Final, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from hardware.units import TimeQuantity
+
+Share = Annotated[float, "", Field(gt=0.0, le=2.0)]
+"""A fraction of a nominal figure. Above one only where a fit lets caches pass for memory bandwidth."""
+NonNegative = Annotated[float, "", Field(ge=0.0)]
+
+
+class Record(BaseModel):
+    """A frozen fact. Unknown fields are refused, so that a misspelt one cannot be lost in silence."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class GemmFit(Record):
+    """Dense matrix multiplication of shape m x n x k, FLOP count F = 2 m n k.
+
+    Time = max(F (1 + k_half / k)(1 + area_half / (m n)) / (efficiency sustained P),
+    bytes / (memory_efficiency B)) + overhead, with P the dense peak of the data type and B the nominal
+    memory bandwidth.
+    """
+
+    efficiency: Share
+    """Share of the dense peak that large multiplications reach in a short burst."""
+    k_half: NonNegative = 0.0
+    """Inner dimension at which half of the arithmetic rate is lost to filling and draining."""
+    area_half: NonNegative = 0.0
+    """Output elements (m n) at which half of the arithmetic rate is lost to an under-filled device."""
+    memory_efficiency: Share
+    """Share of the nominal memory bandwidth when the multiplication is memory bound."""
+    overhead: TimeQuantity
+    """Launch and drain time of one kernel."""
+    sustained: Share = 1.0
+    """Rate in a training loop over the rate in a short burst: the effect of power and clock limits."""
+    wgrad_ratio: Annotated[float, "", Field(ge=1.0)] = 1.06
+    """Time of the weight gradient (fp32 accumulation) over the time of the forward multiplication."""
+    error_median: NonNegative | None = None
+    """Median absolute error of the fit on held-out shapes, a fraction; absent if nothing was measured."""
+    error_p90: NonNegative | None = None
+    """90th percentile of the same."""
+    source: str
+
+
+class AttentionFit(Record):
+    """Attention that never writes the score matrix, causal, FLOP count F of the causal half.
+
+    Forward time = F (1 + sequence_half / s)(1 + 128 occupancy compute_units / (b h s))
+    / (efficiency P) + overhead, with P the dense 16-bit peak, b the batch, h the heads, s the sequence.
+    The backward pass counts 2.5 F at efficiency x backward_efficiency_ratio.
+    """
+
+    efficiency: Share
+    """Share of the dense 16-bit peak on long sequences."""
+    sequence_half: NonNegative = 0.0
+    """Sequence length at which half of the rate is lost."""
+    occupancy: NonNegative = 0.0
+    """Weight of the loss when there are fewer 128-row tiles than compute units."""
+    overhead: TimeQuantity
+    """Launch and drain time of one call."""
+    backward_efficiency_ratio: Share
+    """Arithmetic rate of the backward pass over that of the forward pass."""
+    error_median: NonNegative | None = None
+    """Median absolute error of the forward fit, as a fraction."""
+    error_p90: NonNegative | None = None
+    """90th percentile of the same."""
+    source: str
+
+
+class MemoryBoundFit(Record):
+    """Element-wise, normalisation and softmax kernels: achieved share of the nominal memory bandwidth."""
+
+    fused: Share
+    """Hand-fused kernels, forward."""
+    stock: Share
+    """Stock framework kernels, forward."""
+    backward: Share
+    """Backward of normalisation layers."""
+    source: str
+
+
+class Kernels(Record):
+    """Every kernel constant of one kind of accelerator."""
+
+    gemm: dict[str, GemmFit]
+    """By data type: bf16 (fp16 is the same), and where measured fp8, fp8_block and nvfp4."""
+    attention: dict[str, AttentionFit]
+    """By kernel generation: flash-1, flash-2, flash-3, cudnn."""
+    memory_bound: MemoryBoundFit
+    launch: TimeQuantity
+    """Host time to launch one kernel without graphs."""
+    source: str
+    """What the launch time, and whatever is not said below, rests on."""
+
+    @model_validator(mode="after")
+    def _has_a_base(self) -> Self:
+        if "bf16" not in self.gemm or not self.attention:
+            raise ValueError("gemm needs an entry for bf16 and attention at least one")
+        return self
+
+    def gemm_fit(self, dtype: str) -> GemmFit:
+        """The fit of a data type, or the nearest measured one.
+
+        Args:
+            dtype: fp32, tf32, bf16, fp16, fp8, fp8_block, mxfp8, fp4 or nvfp4.
+
+        Returns:
+            the fit of the type itself, else of the next wider measured type; bf16 always exists.
+        """
+        for candidate in _NEAREST_FIT.get(dtype, ()):
+            if candidate in self.gemm:
+                return self.gemm[candidate]
+        return self.gemm["bf16"]
+
+    def attention_fit(self, kernel: str) -> AttentionFit:
+        """The fit of a kernel generation, or of what stands in for it on this accelerator.
+
+        Args:
+            kernel: flash-1, flash-2, flash-3 or cudnn.
+
+        Returns:
+            the fit of that generation, else of the nearest one that the accelerator runs.
+        """
+        for candidate in (kernel, *_NEAREST_ATTENTION.get(kernel, ())):
+            if candidate in self.attention:
+                return self.attention[candidate]
+        return next(iter(self.attention.values()))
+
+
+_NEAREST_FIT: Final = {
+    "fp8": ("fp8", "fp8_block"),
+    "fp8_block": ("fp8_block", "fp8"),
+    "mxfp8": ("mxfp8", "fp8_block", "fp8"),
+    "fp4": ("nvfp4", "fp8_block", "fp8"),
+    "nvfp4": ("nvfp4", "fp8_block", "fp8"),
+}
+
+_NEAREST_ATTENTION: Final = {
+    "flash-1": ("flash-2", "cudnn"),
+    "flash-2": ("flash-1", "cudnn"),
+    "flash-3": ("cudnn", "flash-2", "flash-1"),
+    "cudnn": ("flash-3", "flash-2", "flash-1"),
+}
+"""FlashAttention-3 exists for Hopper only; elsewhere the vendor's own kernel or FlashAttention-2 runs."""

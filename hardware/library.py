@@ -1,0 +1,94 @@
+"""The catalogue on disk: names, aliases, and one file read at a time.
+
+Listing a folder is cheap, parsing sixty TOML files is not; so nothing here parses more than it is asked for.
+"""
+
+import hashlib
+import json
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from hardware.errors import BadFile, UnknownName
+
+Kind = Literal["accelerator", "cluster", "link"]
+Document = dict[str, Any]
+
+ROOT: Final = Path(__file__).parent / "catalogue"
+_FOLDERS: Final[dict[Kind, str]] = {"accelerator": "accelerators", "cluster": "clusters", "link": "links"}
+
+
+@cache
+def names(kind: Kind) -> tuple[str, ...]:
+    """Names of every entry of a kind, sorted; aliases not included."""
+    return tuple(sorted(path.stem for path in (ROOT / _FOLDERS[kind]).glob("*.toml")))
+
+
+@cache
+def aliases(kind: Kind) -> dict[str, str]:
+    """Short names to catalogue names."""
+    table: dict[str, str] = read(ROOT / "aliases.toml").get(kind, {})
+    return table
+
+
+def canonical(kind: Kind, name: str) -> str:
+    """The catalogue name behind a name or alias, in any case.
+
+    Raises:
+        UnknownName: there is no such entry; the message lists the nearest names.
+    """
+    lowered = name.strip().lower()
+    if (ROOT / _FOLDERS[kind] / f"{lowered}.toml").is_file() and lowered in names(kind):
+        return lowered
+    short = aliases(kind)
+    if lowered in short:
+        return short[lowered]
+    raise UnknownName(kind, name, [*names(kind), *short])
+
+
+def entry(kind: Kind, name: str) -> Document:
+    """The parsed file of a catalogue entry; a fresh one on every call, the caller may change it."""
+    return read(ROOT / _FOLDERS[kind] / f"{canonical(kind, name)}.toml")
+
+
+def read(path: Path) -> Document:
+    """A TOML or JSON file as a dictionary.
+
+    Raises:
+        BadFile: missing, a folder, not text, not TOML or JSON, or not a table.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        document = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
+    except FileNotFoundError:
+        raise BadFile(path, "no such file") from None
+    except IsADirectoryError:
+        raise BadFile(path, "a folder, where a TOML or JSON file is expected") from None
+    except OSError as error:
+        raise BadFile(path, error.strerror or "cannot be read") from None
+    except UnicodeDecodeError:
+        raise BadFile(path, "not text; a TOML or JSON file is expected") from None
+    except tomllib.TOMLDecodeError as error:
+        raise BadFile(path, f"not TOML: {error}") from None
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise BadFile(path, f"not JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise BadFile(path, f"expected a table of fields, got a {type(document).__name__}")
+    return document
+
+
+@cache
+def source_texts() -> dict[str, str]:
+    """Source keys to what they are."""
+    return dict(read(ROOT / "sources.toml"))
+
+
+@cache
+def catalogue_hash() -> str:
+    """First 12 digits of the SHA-256 over every catalogue file: which facts a plan was made with."""
+    digest = hashlib.sha256()
+    for path in sorted(ROOT.rglob("*.toml")):
+        digest.update(path.relative_to(ROOT).as_posix().encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]

@@ -1,0 +1,264 @@
+"""Machines as records: accelerators, the links between them, and clusters of one or several node groups.
+
+A record holds facts and says nothing about models or about how work is split. Every quantity is a float
+in SI units; in files it is a string with its unit.
+"""
+
+from typing import Annotated, Final, Self
+
+from pydantic import Field, model_validator
+
+from hardware.errors import MeshwrightError
+from hardware.kernels import Kernels, Record, Share
+from hardware.units import (
+    BandwidthQuantity,
+    ByteQuantity,
+    FailureQuantity,
+    PowerQuantity,
+    PriceQuantity,
+    RateQuantity,
+    TimeQuantity,
+)
+
+Positive = Field(gt=0)
+
+DTYPE_PEAK: Final = {
+    "bf16": "bf16",
+    "fp16": "fp16",
+    "fp32": "fp32",
+    "tf32": "tf32",
+    "fp8": "fp8",
+    "fp8_block": "fp8",
+    "mxfp8": "fp8",
+    "fp4": "fp4",
+    "nvfp4": "fp4",
+}
+"""Number formats to the peak that bounds them: scaled variants run on the same arithmetic units."""
+
+
+class UnsupportedDtype(MeshwrightError):  # noqa: N818 - it reads as what went wrong
+    """An accelerator that cannot multiply in the wanted number format."""
+
+
+class BadNodeCount(MeshwrightError):  # noqa: N818 - same
+    """A number of accelerators that whole nodes cannot make up."""
+
+
+class Accelerator(Record):
+    """One device as programs see it."""
+
+    name: str
+    """Catalogue id ("h100-sxm")."""
+    title: str
+    """Name for people."""
+    vendor: str
+    year: int
+    architecture: str
+    peak: dict[str, RateQuantity]
+    """Dense peak rate by number format (fp32, tf32, fp16, bf16, fp8, fp4); absent means unsupported."""
+    memory: Annotated[ByteQuantity, Positive]
+    """Nominal device memory."""
+    usable_memory: Annotated[ByteQuantity, Positive]
+    """Device memory that programs see."""
+    memory_bandwidth: Annotated[BandwidthQuantity, Positive]
+    """Nominal bandwidth of the device memory."""
+    compute_units: int = Field(gt=0)
+    """Streaming multiprocessors, compute units or matrix cores: how many tiles run at once."""
+    power: PowerQuantity
+    """Rated power of the device."""
+    price: PriceQuantity | None = None
+    """Rent of one device on demand."""
+    failure: FailureQuantity | None = None
+    """Interruptions of a job per device and second, from whatever cause."""
+    scale_up: str = ""
+    """Catalogue name of the link that joins the devices of a node unless the cluster says otherwise."""
+    kernels: Kernels
+    sources: dict[str, str]
+    """Field path (or its prefix) to a source key."""
+
+    def peak_rate(self, dtype: str) -> float:
+        """Dense peak of a number format, FLOP/s.
+
+        Args:
+            dtype: one of ``DTYPE_PEAK``.
+
+        Raises:
+            UnsupportedDtype: the accelerator has no such units.
+        """
+        rate = self.peak.get(DTYPE_PEAK.get(dtype, dtype))
+        if rate is None:
+            supported = ", ".join(sorted(self.peak))
+            raise UnsupportedDtype(f"{self.name} does not compute in {dtype}; it supports {supported}")
+        return rate
+
+    @property
+    def half_rate(self) -> float:
+        """Dense peak of 16-bit multiplication, FLOP/s: bf16, or fp16 on devices older than bf16."""
+        return max(self.peak_rate(dtype) for dtype in ("bf16", "fp16") if dtype in self.peak)
+
+    @model_validator(mode="after")
+    def _multiplies_in_16_bit(self) -> Self:
+        if not {"bf16", "fp16"} & self.peak.keys():
+            raise ValueError(f"peak needs bf16 or fp16, got {sorted(self.peak)}")
+        if unknown := self.peak.keys() - set(DTYPE_PEAK.values()):
+            raise ValueError(f"peak knows {sorted(set(DTYPE_PEAK.values()))}, got {sorted(unknown)}")
+        if min(self.peak.values()) <= 0.0:
+            raise ValueError("peak rates must be positive")
+        return self
+
+
+class Link(Record):
+    """How collectives run over one tier of the network.
+
+    With V the bytes that one device sends, n ranks, and one step for gather, scatter and all-to-all and
+    two for all-reduce: time = base_latency + step_latency (n - 1) steps
+    + V / (efficiency bandwidth (1 - group_penalty / n)) (1 + sqrt(saturation / V)).
+    All-reduce divides the last term by all_reduce_gain from gain_ranks ranks on.
+    """
+
+    bandwidth: Annotated[BandwidthQuantity, Positive]
+    """Nominal, one direction, per device."""
+    efficiency: Share
+    """Bus bandwidth of gather and scatter for endless messages and groups, over nominal."""
+    saturation: ByteQuantity
+    """Bytes at which the approach to the peak costs as much again as the transfer."""
+    group_penalty: Annotated[float, "", Field(lt=2.0)] = 0.0
+    """Loss of small groups: two ranks reach 1 - group_penalty / 2 of the peak."""
+    base_latency: TimeQuantity
+    """Fixed time of a collective."""
+    step_latency: TimeQuantity
+    """Time per rank and step."""
+    all_reduce_gain: Annotated[float, "", Field(ge=1.0)] = 1.0
+    """Bus bandwidth of all-reduce over the ring's, where switches add up on the way."""
+    gain_ranks: int = Field(default=0, ge=0)
+    """From how many ranks on the gain holds; 0: never."""
+    point_to_point: Share
+    """Share of nominal that a send and receive reach."""
+    source: str
+
+
+class Tier(Record):
+    """One level of the network, inside out: NVLink, leaf switch, pod, spine."""
+
+    name: str
+    domain: int = Field(ge=0)
+    """Devices in one domain of this tier; 0: the whole cluster."""
+    link: Link
+    oversubscription: float = Field(default=1.0, ge=1.0)
+    """Bandwidth below the switches of this tier over the bandwidth above them."""
+    lanes: int = Field(default=0, ge=0)
+    """Network cards of one domain of the tier below; only told, not reckoned with."""
+
+
+class NodeGroup(Record):
+    """Equal nodes with one kind of accelerator."""
+
+    name: str
+    accelerator: Accelerator
+    gpus_per_node: int = Field(gt=0)
+    nodes: int | None = Field(default=None, gt=0)
+    """How many; absent: as many as asked for."""
+    tiers: tuple[Tier, ...] = Field(min_length=1)
+    """Inner to outer; the last one spans the cluster."""
+    host_memory: ByteQuantity | None = None
+    """Memory of one node's CPUs."""
+    host_link: BandwidthQuantity | None = None
+    """Bandwidth between one device and its host, one direction."""
+    node_power_overhead: PowerQuantity = 0.0
+    """CPUs, network cards and fans of one node."""
+    price: PriceQuantity | None = None
+    """Rent of one device, where it differs from the accelerator's."""
+
+    @model_validator(mode="after")
+    def _tiers_widen(self) -> Self:
+        domains = [tier.domain for tier in self.tiers]
+        inner = domains[:-1]
+        if domains[-1] != 0 or any(domain == 0 for domain in inner) or sorted(set(inner)) != inner:
+            raise ValueError(f"tiers must widen from inner to outer and end with domain 0, got {domains}")
+        return self
+
+    @property
+    def gpus(self) -> int | None:
+        """Devices of the group; None while the number of nodes is open."""
+        return None if self.nodes is None else self.nodes * self.gpus_per_node
+
+    @property
+    def rent(self) -> float | None:
+        """Dollars per second and device, or None where no price is known."""
+        return self.accelerator.price if self.price is None else self.price
+
+
+class Cluster(Record):
+    """Machines that work on one job: one node group, or several of different kinds."""
+
+    name: str
+    title: str
+    groups: tuple[NodeGroup, ...] = Field(min_length=1)
+    sources: dict[str, str]
+    """Field path (or its prefix) to a source key."""
+
+    @property
+    def gpus(self) -> int | None:
+        """Devices of the cluster; None while the number of nodes is open."""
+        counts = [group.gpus for group in self.groups]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
+
+    @property
+    def accelerator(self) -> Accelerator:
+        """The accelerator of a cluster with one node group.
+
+        Raises:
+            BadNodeCount: the cluster mixes several.
+        """
+        return self._only_group("accelerator").accelerator
+
+    @property
+    def usd_per_gpu_hour(self) -> float | None:
+        """Dollars per device and hour, averaged over the groups; None where a price is unknown."""
+        rents = [group.rent for group in self.groups]
+        weights = [group.gpus or 1 for group in self.groups]
+        known = [rent * weight for rent, weight in zip(rents, weights, strict=True) if rent is not None]
+        return 3600.0 * sum(known) / sum(weights) if len(known) == len(rents) else None
+
+    def with_gpus(self, n: int) -> Self:
+        """The same kind of cluster with n devices.
+
+        Args:
+            n: a multiple of the devices of a node, or fewer than one node holds.
+
+        Returns:
+            a cluster whose only group has as many nodes as n devices need.
+
+        Raises:
+            BadNodeCount: n is neither, or the cluster mixes several node groups.
+        """
+        group = self._only_group("number of GPUs")
+        return self.model_copy(update={"groups": (_resized(group, n, self.name),)})
+
+    def _only_group(self, what: str) -> NodeGroup:
+        if len(self.groups) > 1:
+            names = ", ".join(group.name for group in self.groups)
+            raise BadNodeCount(f"{self.name} has no single {what}: its node groups are {names}")
+        return self.groups[0]
+
+
+def _resized(group: NodeGroup, n: int, cluster: str) -> NodeGroup:
+    size = group.gpus_per_node
+    if n < 1:
+        raise BadNodeCount(f"{cluster}: {n} GPUs is no cluster; the smallest is 1")
+    if n < size:
+        return group.model_copy(update={"nodes": 1, "gpus_per_node": n, "tiers": _within(group.tiers, n)})
+    if n % size:
+        below = n - n % size
+        raise BadNodeCount(
+            f"{cluster}: {n} GPUs do not fill nodes of {size}; these do: {below} and {below + size}"
+        )
+    return group.model_copy(update={"nodes": n // size})
+
+
+def _within(tiers: tuple[Tier, ...], n: int) -> tuple[Tier, ...]:
+    """The tiers that part of one node can use: the first that holds n devices becomes the outermost."""
+    kept = [tier for tier in tiers if 0 < tier.domain < n]
+    outer = tiers[len(kept)]
+    return (*kept, outer.model_copy(update={"domain": 0}))

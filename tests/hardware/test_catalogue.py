@@ -1,0 +1,260 @@
+import json
+import re
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hardware import catalogue, library
+from hardware.errors import BadFile, MeshwrightError, UnknownName
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "my-cluster.toml"
+ENTRIES = [(kind, name) for kind in ("accelerator", "cluster") for name in catalogue.names(kind)]
+UNSOURCED = {"name", "title", "vendor", "year", "architecture", "like", "accelerator", "sources"}
+MEASURED_RUNS = [
+    "a100-pcie-80gb",
+    "a100-sxm-40gb",
+    "a100-sxm-80gb",
+    "ascend-910b",
+    "b200",
+    "b300",
+    "gaudi2",
+    "gb200",
+    "gb300",
+    "gh200",
+    "h100-sxm",
+    "h100-sxm-96gb-hbm2e",
+    "h200-sxm",
+    "mi300x",
+    "t4",
+    "tpu-v3",
+    "tpu-v4",
+    "tpu-v5e",
+    "tpu-v6e",
+    "v100-sxm2-16gb",
+    "v100-sxm2-32gb",
+    "v100-sxm3-32gb",
+]
+
+
+def unsourced(document, keys):
+    """Paths of the quantities that neither the table of sources nor a text beside them accounts for."""
+    return [key for key in document if key not in UNSOURCED and document["sources"].get(key) not in keys]
+
+
+def texts(document):
+    for key, value in document.items():
+        if isinstance(value, dict) and key != "sources":
+            yield from texts(value)
+        elif key == "source":
+            yield value
+
+
+@pytest.mark.parametrize(("kind", "name"), ENTRIES)
+def test_every_entry_loads_under_its_own_name_and_every_figure_has_a_source(kind, name):
+    record = getattr(catalogue, kind)(name)
+    document = library.entry(kind, name)
+    assert record.name == name == document["name"]
+    assert record.title
+    assert unsourced(document, catalogue.source_texts()) == []
+    assert set(record.sources.values()) <= set(catalogue.source_texts())
+
+
+@pytest.mark.parametrize(("kind", "name"), ENTRIES + [("link", name) for name in catalogue.names("link")])
+def test_every_fit_names_a_known_source_or_admits_to_be_assumed(kind, name):
+    for text in texts(library.entry(kind, name)):
+        keys = re.findall(r"\[(\w+)\]", text)
+        assert set(keys) <= set(catalogue.source_texts())
+        assert keys or "assumed" in text or "recalled" in text
+
+
+def test_an_accelerator_states_its_own_figures_and_borrows_only_kernels():
+    own = {
+        "memory",
+        "usable_memory",
+        "memory_bandwidth",
+        "compute_units",
+        "power",
+        "peak",
+        "failure",
+        "scale_up",
+    }
+    for name in catalogue.names("accelerator"):
+        assert own <= library.entry("accelerator", name).keys()
+
+
+def test_borrowed_constants_are_marked_and_carry_no_measured_error():
+    fit = catalogue.accelerator("a800-sxm-80gb").kernels.gemm["bf16"]
+    assert fit.source.startswith("assumed like a100-sxm-80gb: ")
+    assert fit.error_median is None
+    assert catalogue.accelerator("a100").kernels.gemm["bf16"].error_median == pytest.approx(0.0608)
+
+
+def test_every_accelerator_of_the_measured_runs_is_known():
+    assert set(MEASURED_RUNS) <= set(catalogue.names("accelerator"))
+
+
+def test_every_alias_leads_to_an_entry():
+    for kind in ("accelerator", "cluster"):
+        for alias, name in library.aliases(kind).items():
+            assert name in catalogue.names(kind)
+            assert alias not in catalogue.names(kind)
+
+
+def test_names_ignore_case_and_near_misses_are_suggested():
+    assert catalogue.cluster("DGX-H100") is catalogue.cluster("h100")
+    with pytest.raises(UnknownName, match=r"did you mean .*dgx-h100.*`plan list clusters`"):
+        catalogue.cluster("dgx-h1000")
+    with pytest.raises(UnknownName, match="unknown accelerator 'zzz': `plan list accelerators`"):
+        catalogue.accelerator("zzz")
+
+
+def test_the_hash_is_short_and_stable():
+    assert re.fullmatch(r"[0-9a-f]{12}", catalogue.catalogue_hash())
+
+
+def test_the_example_file_is_a_cluster():
+    cluster = catalogue.cluster(EXAMPLE)
+    link = cluster.groups[0].tiers[-1].link
+    assert (cluster.gpus, cluster.accelerator.name, link.bandwidth) == (128, "h100-sxm", 50e9)
+    assert link.step_latency == pytest.approx(5e-6)
+    assert link.source.startswith("assumed like ib-ndr400 but for bandwidth, step_latency: ")
+    assert catalogue.cluster(str(EXAMPLE)) == cluster
+
+
+BASE = 'name = "mine"\naccelerator = "h100-sxm"\ngpus_per_node = 8\n[network]\nbandwidth = "400 Gb/s"\n'
+HEAD = BASE.partition("[network]")[0]
+
+
+def loaded(tmp_path, text, name="mine.toml"):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return catalogue.cluster(path)
+
+
+def test_a_new_machine_borrows_what_it_does_not_state(tmp_path):
+    text = (
+        'name = "mine"\ngpus_per_node = 4\n[network]\nbandwidth = "50 GB/s"\n[accelerator]\nname = "my-gpu"\n'
+        'like = "h100-sxm"\nmemory = "120 GB"\nmemory_bandwidth = "5 TB/s"\npeak = {bf16 = "1200 TFLOP/s"}\n'
+    )
+    device = loaded(tmp_path, text).accelerator
+    assert (device.memory, device.usable_memory, device.peak) == (120e9, 120e9, {"bf16": 1200e12})
+    assert device.kernels.gemm["bf16"].source.startswith("assumed like h100-sxm")
+    assert device.price is None
+    assert device.compute_units == 132
+
+
+def test_a_mixed_cluster_has_a_group_per_kind(tmp_path):
+    groups = "".join(
+        f'[[groups]]\naccelerator = "{name}"\ngpus_per_node = 8\nnodes = {nodes}\n[groups.network]\n'
+        f'bandwidth = "200 Gb/s"\nlike = "ib-hdr200"\n'
+        for name, nodes in (("a100-sxm-80gb", 4), ("h100-sxm", 2), ("a100-sxm-80gb", 1))
+    )
+    cluster = loaded(tmp_path, 'name = "mixed"\n' + groups)
+    assert [group.name for group in cluster.groups] == ["a100-sxm-80gb", "h100-sxm-2", "a100-sxm-80gb-3"]
+    assert cluster.gpus == 56
+    assert cluster.usd_per_gpu_hour == pytest.approx((40 * 1.30 + 16 * 2.95) / 56)
+
+
+def test_tiers_scale_up_and_a_single_node_without_network(tmp_path):
+    head = 'name = "x"\naccelerator = "gb200"\ngpus_per_node = 4\n'
+    tiers = '[[tiers]]\nname = "leaf"\ndomain = 288\nbandwidth = "50 GB/s"\n[[tiers]]\nname = "spine"\n'
+    wide = loaded(tmp_path, head + "[scale_up]\ndomain = 72\n" + tiers + "oversubscription = 2.0\n")
+    shape = [(tier.name, tier.domain, tier.oversubscription) for tier in wide.groups[0].tiers]
+    assert shape == [("node", 72, 1.0), ("leaf", 288, 1.0), ("spine", 0, 2.0)]
+    single = loaded(tmp_path, head + "nodes = 1\n")
+    assert [tier.domain for tier in single.groups[0].tiers] == [0]
+
+
+def test_a_dumped_cluster_is_a_cluster_file(tmp_path):
+    cluster = catalogue.cluster("gb200-nvl72").with_gpus(144)
+    path = tmp_path / "dump.json"
+    path.write_text(cluster.model_dump_json(), encoding="utf-8")
+    assert catalogue.cluster(path) == cluster
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (BASE.replace('"400 Gb/s"', "400"), "bandwidth: expected a bandwidth such as .* got 400"),
+        (BASE.replace("bandwidth", "bandwith"), "bandwith: there is no such field"),
+        (BASE.replace("gpus_per_node", "gpus_per_nod"), "gpus_per_nod: .* did you mean gpus_per_node?"),
+        (BASE.replace("h100-sxm", "h10"), "unknown accelerator 'h10': did you mean h100"),
+        (BASE.replace("= 8", '= "eight"'), "gpus_per_node: input should be a valid integer.* got 'eight'"),
+        (BASE.replace("= 8", "= 0"), "gpus_per_node: input should be greater than 0, got 0"),
+        (HEAD, "network: required with more than one node"),
+        (BASE + '[[tiers]]\nname = "x"\n', "network and tiers: give one"),
+        (BASE.replace("[network]\n", ""), "bandwidth: there is no such field"),
+        ('network = "400 Gb/s"\n' + HEAD, "network: expected a table of fields"),
+        (BASE.replace('name = "mine"\n', ""), "name: required, but missing"),
+        (BASE.replace('accelerator = "h100-sxm"\n', ""), "accelerator: required, but missing"),
+        (BASE.replace('"h100-sxm"', "3"), "accelerator: expected a name .* got 3"),
+        ("groups = []\n", r"groups: expected a list of tables \(\[\[groups\]\]\)"),
+        ("name = ", "not TOML: "),
+        (BASE + 'like = "ib-ndr4"\n', "unknown link 'ib-ndr4': did you mean ib-ndr400"),
+    ],
+)
+def test_a_wrong_file_is_refused_in_one_line_that_names_the_field(tmp_path, text, message):
+    with pytest.raises(BadFile, match=message) as caught:
+        loaded(tmp_path, text)
+    assert "\n" not in str(caught.value)
+    assert "mine.toml: " in str(caught.value)
+
+
+def test_missing_binary_and_broken_files_are_bad_files(tmp_path):
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00\x01")
+    (tmp_path / "broken.json").write_text("{", encoding="utf-8")
+    (tmp_path / "list.json").write_text("[]", encoding="utf-8")
+    for name, reason in (
+        ("none.toml", "no such file"),
+        ("binary.toml", "not text"),
+        ("broken.json", "not JSON"),
+        ("list.json", "expected a table of fields, got a list"),
+        ("", "a folder"),
+    ):
+        with pytest.raises(BadFile, match=reason):
+            catalogue.cluster(tmp_path / name)
+
+
+SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8))
+VALUES = st.one_of(
+    SCALARS, st.lists(SCALARS, max_size=2), st.dictionaries(st.text(max_size=5), SCALARS, max_size=2)
+)
+FIELDS = ["name", "accelerator", "gpus_per_node", "nodes", "network", "tiers", "scale_up", "groups", "price"]
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.dictionaries(st.sampled_from(FIELDS), VALUES, min_size=1, max_size=3))
+def test_no_file_however_strange_escapes_the_error_tree(tmp_path, changes):
+    path = tmp_path / "strange.json"
+    path.write_text(json.dumps(tomllib.loads(BASE) | changes), encoding="utf-8")
+    try:
+        cluster = catalogue.cluster(path)
+    except MeshwrightError:
+        return
+    assert cluster.groups[0].gpus_per_node >= 1
+    assert cluster.groups[0].tiers[-1].domain == 0
+
+
+def test_a_cold_look_up_parses_few_files_and_is_quick():
+    script = (
+        "import hardware.catalogue as c, time; from hardware import library\n"
+        "seen = []; read = library.read\n"
+        "library.read = lambda path: (seen.append(path.name), read(path))[1]; c.library.read = library.read\n"
+        "start = time.perf_counter(); c.cluster('dgx-h100'); print(time.perf_counter() - start, len(seen))\n"
+    )
+    best = 1.0
+    for _ in range(3):
+        out = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        ).stdout
+        seconds, files = out.split()
+        assert int(files) <= 6
+        best = min(best, float(seconds))
+        time.sleep(0.01)
+    assert best < 0.05
