@@ -1,0 +1,1 @@
+"""What a given strategy costs: seconds per term, bytes per stage, days and money per training run."""

@@ -1,0 +1,280 @@
+"""Seconds of one dense transformer layer, of the embedding and of the output head, per micro-batch and rank.
+
+Shapes follow Megatron's tensor parallelism [Shoeybi19] with sequence parallelism [Korthikanti22]: T tokens
+per rank (micro-batch x sequence / context degree), t tensor ranks; the matrix products split their width
+over t, the norms and residuals split their tokens over t when sequence parallelism is on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodels.collectives import all_reduce_seconds, gather_seconds, send_seconds
+from costmodels.kernels import WORD, attention_backward_seconds, attention_seconds, matmul_seconds, stream_seconds
+from costmodels.model import Model
+from costmodels.placement import group_of, strides
+from costmodels.scenario import Scenario
+from costmodels.strategy import Floats, Strategies
+from hardware.kernels import GemmFit
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """Forward and backward seconds of the same piece of work, arrays (N,)."""
+
+    forward: Floats
+    backward: Floats
+
+    def __add__(self, other: Passes) -> Passes:
+        return Passes(self.forward + other.forward, self.backward + other.backward)
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSeconds:
+    """One layer, one micro-batch, one rank: arrays (N,), seconds; communication is the exposed part."""
+
+    matmul: Passes
+    attention: Passes
+    stream: Passes
+    launch: Passes
+    """What the host adds where launching takes longer than running."""
+    tp: Passes
+    cp: Passes
+
+    @property
+    def compute(self) -> Passes:
+        """Everything but communication."""
+        return self.matmul + self.attention + self.stream + self.launch
+
+    @property
+    def communication(self) -> Passes:
+        """Exposed tensor- and context-parallel seconds."""
+        return self.tp + self.cp
+
+
+def tokens_per_rank(rows: Strategies, scenario: Scenario) -> Floats:
+    """Tokens of one micro-batch on one rank, before any split over the tensor ranks, shape (N,)."""
+    return rows.micro_batch_size * scenario.seq_length / rows.cp
+
+
+def region_tokens(rows: Strategies, scenario: Scenario) -> Floats:
+    """Tokens that norms and residuals of one rank see: split over the tensor ranks by sequence parallelism."""
+    tokens = tokens_per_rank(rows, scenario)
+    return np.where(rows.sequence_parallel > 0, tokens / rows.tp, tokens)
+
+
+def layer_seconds(rows: Strategies, scenario: Scenario) -> LayerSeconds:
+    """Seconds of an average layer for each of N strategies; reads tp, cp, micro-batch, sequence parallelism."""
+    matmul = layer_matmuls(rows, scenario)
+    attention = attention_core(rows, scenario)
+    stream = layer_streams(rows, scenario)
+    busy = matmul + attention + stream
+    floor = launch_floor(scenario)
+    return LayerSeconds(
+        matmul=matmul,
+        attention=attention,
+        stream=stream,
+        launch=Passes(
+            np.maximum(floor - busy.forward, 0.0),
+            np.maximum(2.0 * floor - busy.backward, 0.0),
+        ),
+        tp=tensor_parallel(rows, scenario),
+        cp=context_parallel(rows, scenario, attention),
+    )
+
+
+def launch_floor(scenario: Scenario) -> float:
+    """Host seconds to launch one layer's forward kernels; 0 where the device replays a graph."""
+    stack = scenario.stack
+    return 0.0 if stack.cuda_graphs else stack.kernels_per_layer * stack.launch
+
+
+def layer_matmuls(rows: Strategies, scenario: Scenario) -> Passes:
+    """The four matrix products of a layer (and Yuan's two convolutions), data and weight gradients backward."""
+    model, T, t = scenario.model, tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
+    h, f = float(model.hidden_size), float(model.ffn_hidden_size)
+    qkv = (model.attention_width + 2.0 * model.head_dim * np.maximum(model.num_query_groups / t, 1.0) * t) / t
+    shapes = [
+        (qkv, h),
+        (h, model.attention_width / t),
+        (model.fc1_width / t, h),
+        (h, f / t),
+    ]
+    if model.localized_filtering:
+        shapes += [(h / 2 / t, 2 * h), (h / t, h)]
+    total = Passes(np.zeros(len(T)), np.zeros(len(T)))
+    for n, k in shapes:
+        total = total + _linear(T, n, k, scenario.rates.matmul, scenario.rates.matmul_peak, scenario.rates.bandwidth)
+    return total
+
+
+def _linear(T: Floats, n: Floats, k: Floats, fit: GemmFit, peak: float, bandwidth: float) -> Passes:
+    """y[T,n] = x[T,k] W: forward, data gradient with n and k exchanged, weight gradient with depth T."""
+    n, k = np.broadcast_to(n, T.shape), np.broadcast_to(k, T.shape)
+    forward = matmul_seconds(m=T, n=n, k=k, fit=fit, peak=peak, bandwidth=bandwidth)
+    data = matmul_seconds(m=T, n=k, k=n, fit=fit, peak=peak, bandwidth=bandwidth)
+    weight = matmul_seconds(m=n, n=k, k=T, fit=fit, peak=peak, bandwidth=bandwidth) * fit.wgrad_ratio
+    return Passes(forward, data + weight)
+
+
+def attended_pairs(model: Model, seq_length: float) -> float:
+    """Causal query-key pairs per sequence and head, averaged over local and global layers."""
+    full = seq_length * seq_length / 2.0
+    if model.sliding_window is None or model.sliding_window >= seq_length:
+        return full
+    w = float(model.sliding_window)
+    local = seq_length * w - w * w / 2.0
+    share = model.num_global_layers / model.num_layers
+    return share * full + (1.0 - share) * local
+
+
+def attention_core(rows: Strategies, scenario: Scenario) -> Passes:
+    """Scores, softmax and weighted sum of one layer, without its projections."""
+    return _fused_attention(rows, scenario) if scenario.rates.attention else _unfused_attention(rows, scenario)
+
+
+def _fused_attention(rows: Strategies, scenario: Scenario) -> Passes:
+    model, rates, s = scenario.model, scenario.rates, float(scenario.seq_length)
+    assert rates.attention is not None
+    share = rows.micro_batch_size / (rows.tp * rows.cp)
+    flops = 4.0 * model.attention_width * attended_pairs(model, s) * share
+    span = 2.0 * attended_pairs(model, s) / s
+    work = np.maximum(model.num_heads * s * share, 1.0)
+    known = {"fit": rates.attention, "peak": rates.head_peak, "units": rates.compute_units}
+    return Passes(
+        attention_seconds(flops=flops, span=span, rows=work, **known),
+        attention_backward_seconds(flops=flops, span=span, rows=work, **known),
+    )
+
+
+def _unfused_attention(rows: Strategies, scenario: Scenario) -> Passes:
+    """Two batched products over all pairs (the causal half is computed and masked) and passes over the scores."""
+    model, rates, stack, s = scenario.model, scenario.rates, scenario.stack, float(scenario.seq_length)
+    d, span = float(model.head_dim), s
+    queries = rows.micro_batch_size * s * model.num_heads / (rows.tp * rows.cp)
+    known = {"fit": rates.head, "peak": rates.head_peak, "bandwidth": rates.bandwidth}
+    scores = matmul_seconds(m=queries, n=span, k=d, **known)
+    context = matmul_seconds(m=queries, n=d, k=span, **known)
+    pairs = queries * span
+    softmax = (4.0 if stack.fused_softmax else 16.0) + (5.0 if stack.dropout else 0.0)
+    softmax_backward = 6.0 + (5.0 if stack.dropout else 0.0)
+    forward = stream_seconds(traffic=pairs * softmax, share=rates.stream, bandwidth=rates.bandwidth)
+    backward = stream_seconds(traffic=pairs * softmax_backward, share=rates.stream, bandwidth=rates.bandwidth)
+    return Passes(scores + context + forward, 2.0 * (scores + context) + backward)
+
+
+def layer_streams(rows: Strategies, scenario: Scenario) -> Passes:
+    """Norms, residuals, dropout, rotary and activation: bytes through memory, forward and backward."""
+    forward, backward = stream_traffic(scenario)
+    T, region, t = tokens_per_rank(rows, scenario), region_tokens(rows, scenario), rows.tp.astype(np.float64)
+    rates = scenario.rates
+    return Passes(
+        stream_seconds(traffic=region * forward[0] + T * forward[1] / t, share=rates.stream, bandwidth=rates.bandwidth),
+        stream_seconds(
+            traffic=region * backward[0] + T * backward[1] / t, share=rates.stream_backward, bandwidth=rates.bandwidth
+        ),
+    )
+
+
+def stream_traffic(scenario: Scenario) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Bytes per token that memory-bound kernels of one layer move: ((split over tokens, over width), backward).
+
+    A norm reads and writes (4h bytes), a fused bias-dropout-residual reads two and writes one (6h, plus the
+    mask), rotary reads and writes queries and keys, a gated activation reads two branches and writes one.
+    """
+    model, stack = scenario.model, scenario.stack
+    h, f = float(model.hidden_size), float(model.ffn_hidden_size)
+    norms, residuals = float(model.num_norms), 1.0 if model.parallel_block else 2.0
+    mask = 1.0 if stack.dropout else 0.0
+    residual = (6.0 if stack.fused_elementwise else 10.0 + 5.0 * mask) + mask
+    turning = 4.0 * (model.attention_width + model.key_value_width) if model.position == "rotary" else 0.0
+    activation = (6.0 if model.gated_ffn else 4.0) + (0.0 if stack.fused_elementwise else 4.0)
+    forward = (norms * 4.0 * h + residuals * residual * h, turning + activation * f)
+    gradient = (10.0 if model.gated_ffn else 6.0) + (0.0 if stack.fused_elementwise else 4.0)
+    backward = (norms * 8.0 * h + residuals * (4.0 + 4.0 * mask) * h, turning + gradient * f)
+    return forward, backward
+
+
+def tensor_parallel(rows: Strategies, scenario: Scenario) -> Passes:
+    """Exposed tensor-parallel seconds of one layer.
+
+    Two all-reduces of the activations forward and two backward, one each with a parallel block; with sequence
+    parallelism each is a reduce-scatter and an all-gather, and the backward gathers the inputs once more
+    behind the data gradient [Korthikanti22].
+    """
+    stack = scenario.stack
+    pairs = 1.0 if scenario.model.parallel_block else 2.0
+    size = WORD * tokens_per_rank(rows, scenario) * scenario.model.hidden_size
+    group, tiers = group_of(rows, "tp"), scenario.group.tiers
+    whole = all_reduce_seconds(size, group, tiers)
+    half = gather_seconds(size, group, tiers)
+    split = rows.sequence_parallel > 0
+    forward = np.where(split, 2.0 * half, whole) * pairs
+    backward = np.where(split, 3.0 * half, whole) * pairs
+    active = (rows.tp > 1) / stack.communication_efficiency
+    return Passes(
+        forward * active * stack.overlap.tp_forward,
+        backward * active * stack.overlap.tp_backward,
+    )
+
+
+def context_parallel(rows: Strategies, scenario: Scenario, attention: Passes) -> Passes:
+    """Exposed seconds of ring attention: c - 1 exchanges of keys and values, hidden behind all but one step."""
+    model = scenario.model
+    size = 2.0 * WORD * tokens_per_rank(rows, scenario) * model.key_value_width / rows.tp
+    step = strides(rows)["cp"].astype(np.float64)
+    hop = send_seconds(size, step, rows.cp.astype(np.float64), scenario.group.tiers)
+    hops = np.maximum(rows.cp - 1, 0)
+    hidden = attention.forward * hops / np.maximum(rows.cp, 1)
+    hidden_backward = attention.backward * hops / np.maximum(rows.cp, 1)
+    floor = scenario.stack.overlap.cp
+    return Passes(
+        np.maximum(hops * hop - hidden, floor * hops * hop),
+        np.maximum(2.0 * hops * hop - hidden_backward, floor * 2.0 * hops * hop),
+    )
+
+
+def embedding_seconds(rows: Strategies, scenario: Scenario) -> Passes:
+    """Token and position look-up of the first stage, and the scatter of its gradient."""
+    rates, model = scenario.rates, scenario.model
+    T, region = tokens_per_rank(rows, scenario), region_tokens(rows, scenario)
+    forward = stream_seconds(
+        traffic=model.hidden_size * (4.0 * T + 6.0 * region), share=rates.stream, bandwidth=rates.bandwidth
+    )
+    size = WORD * T * model.hidden_size
+    group = group_of(rows, "tp")
+    reduce = np.where(
+        rows.sequence_parallel > 0,
+        gather_seconds(size, group, scenario.group.tiers),
+        all_reduce_seconds(size, group, scenario.group.tiers),
+    )
+    shared = np.where(rows.tp > 1, reduce, 0.0) * scenario.stack.overlap.tp_forward
+    return Passes(forward + shared, forward + np.where(rows.sequence_parallel > 0, shared, 0.0))
+
+
+def head_seconds(rows: Strategies, scenario: Scenario) -> Passes:
+    """Final norm, logits and cross-entropy of the last stage, vocabulary split over the tensor ranks."""
+    rates, model, stack = scenario.rates, scenario.model, scenario.stack
+    T, t = tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
+    logits = np.ceil(padded_vocabulary_rows(rows, scenario) / t)
+    product = _linear(T, logits, float(model.hidden_size), rates.head, rates.head_peak, rates.bandwidth)
+    loss = stream_seconds(traffic=T * logits * stack.cross_entropy_traffic, share=1.0, bandwidth=rates.bandwidth)
+    size = WORD * T * model.hidden_size
+    group = group_of(rows, "tp")
+    half = np.where(rows.tp > 1, gather_seconds(size, group, scenario.group.tiers), 0.0)
+    small = np.where(rows.tp > 1, 2.0 * all_reduce_seconds(4.0 * T, group, scenario.group.tiers), 0.0)
+    gathered = np.where(rows.sequence_parallel > 0, half, 0.0) * stack.overlap.tp_forward
+    returned = np.where(rows.sequence_parallel > 0, half, 2.0 * half) * stack.overlap.tp_backward
+    return Passes(product.forward + 0.6 * loss + gathered + small, product.backward + 0.4 * loss + returned)
+
+
+def padded_vocabulary_rows(rows: Strategies, scenario: Scenario) -> Floats:
+    """Rows of the embedding after padding to a multiple of 128 tensor ranks, shape (N,)."""
+    step = 128.0 * rows.tp
+    padded = np.ceil(scenario.model.vocab_size / step) * step
+    stated = scenario.model.padded_vocab_size
+    if stated is None:
+        return padded
+    return np.where(stated % rows.tp == 0, float(stated), padded)

@@ -1,0 +1,107 @@
+"""Seconds of collective operations over groups that span the tiers of a network.
+
+A buffer of S bytes is gathered or scattered over n ranks. A domain of tier i holds k_i of them; what enters
+a sub-domain of k_(i-1) ranks, S (n - k_(i-1)) / n bytes, is shared by its k_(i-1) ranks, each with its own
+lane of tier i. The lanes of all tiers work at once, so the slowest tier sets the bandwidth term [NCCL-tuning]:
+
+    V_i = S (n - k_(i-1)) / (n k_(i-1))
+    t   = latency + max_i  V_i / (e_i B_i (1 - q_i / k_i)) (1 + sqrt(V0_i / V_i))
+
+The square root is how measured bus bandwidth approaches its peak [aiconfigurator].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from costmodels.placement import Group
+from costmodels.strategy import Floats
+from hardware.records import Link, Tier
+
+TREE_BANDWIDTH = 0.92
+"""Share of the ring's bandwidth that NCCL grants its trees [NCCL-tuning]."""
+
+
+def gather_seconds(size: Floats, group: Group, tiers: Sequence[Tier]) -> Floats:
+    """Seconds of one all-gather or reduce-scatter; ``size`` is the full buffer in bytes, shape (N,)."""
+    return _ring_latency(group, tiers) + _bandwidth_seconds(size, group, tiers, passes=1.0)
+
+
+def all_reduce_seconds(size: Floats, group: Group, tiers: Sequence[Tier]) -> Floats:
+    """Seconds of one all-reduce of ``size`` bytes per rank, shape (N,): the better of ring and tree."""
+    moving = _bandwidth_seconds(size, group, tiers, passes=2.0)
+    ring = 2.0 * _ring_latency(group, tiers) + moving
+    tree = _tree_latency(group, tiers) + moving / TREE_BANDWIDTH
+    return np.minimum(ring, tree)
+
+
+def all_to_all_seconds(size: Floats, group: Group, tiers: Sequence[Tier]) -> Floats:
+    """Seconds of one all-to-all where every rank sends ``size`` bytes in all, shape (N,)."""
+    return _ring_latency(group, tiers) + _bandwidth_seconds(size, group, tiers, passes=1.0, shared=False)
+
+
+def send_seconds(size: Floats, step: Floats, reach: Floats, tiers: Sequence[Tier]) -> Floats:
+    """Seconds to send ``size`` bytes to a rank ``step`` ranks away, in a chain of ``reach`` ranks, shape (N,).
+
+    The tier is the innermost that holds the whole chain: a pipeline is as slow as its slowest hop.
+    """
+    seconds = np.zeros_like(size)
+    placed = np.zeros(size.shape, dtype=bool)
+    for tier in tiers:
+        here = ~placed & ((tier.domain == 0) | (reach * step <= tier.domain))
+        rate = tier.link.bandwidth * tier.link.point_to_point / tier.oversubscription
+        seconds = np.where(here, tier.link.base_latency + size / rate, seconds)
+        placed |= here
+    return np.where(reach > 1, seconds, 0.0)
+
+
+def _bandwidth_seconds(
+    size: Floats, group: Group, tiers: Sequence[Tier], *, passes: float, shared: bool = True
+) -> Floats:
+    n = group.size
+    slowest = np.zeros(len(n))
+    inside = np.ones(len(n))
+    for tier in tiers:
+        within = group.ranks_within(tier.domain)
+        lanes = inside if shared else 1.0
+        volume = passes * size * (n - inside) / (n * lanes)
+        used = (within > inside) & (volume > 0)
+        seconds = _link_seconds(np.where(used, volume, 1.0), tier.link, np.maximum(within / inside, 2.0)) * tier.oversubscription
+        if passes > 1 and tier.link.gain_ranks:
+            seconds = np.where(within >= tier.link.gain_ranks, seconds / tier.link.all_reduce_gain, seconds)
+        slowest = np.maximum(slowest, np.where(used, seconds, 0.0))
+        inside = within.astype(np.float64)
+    return slowest
+
+
+def _link_seconds(volume: Floats, link: Link, ranks: Floats) -> Floats:
+    rate = link.efficiency * link.bandwidth * (1.0 - link.group_penalty / ranks)
+    return (volume + np.sqrt(link.saturation * volume)) / rate
+
+
+def _ring_latency(group: Group, tiers: Sequence[Tier]) -> Floats:
+    """One pass around: every tier's share of the n - 1 steps at its own step latency, plus the outermost base."""
+    seconds, base, inside = np.zeros(len(group.size)), np.zeros(len(group.size)), np.ones(len(group.size))
+    for tier in tiers:
+        within = group.ranks_within(tier.domain)
+        domains = group.size / inside
+        further = group.size / within
+        seconds = seconds + tier.link.step_latency * np.maximum(domains - further, 0.0)
+        base = np.where(within > inside, tier.link.base_latency, base)
+        inside = within.astype(np.float64)
+    return seconds + base
+
+
+def _tree_latency(group: Group, tiers: Sequence[Tier]) -> Floats:
+    """Up and down a tree: a chain inside the innermost domain, log2 of the domains outside it [NCCL-tuning]."""
+    seconds, base, inside = np.zeros(len(group.size)), np.zeros(len(group.size)), np.ones(len(group.size))
+    for index, tier in enumerate(tiers):
+        within = group.ranks_within(tier.domain)
+        fan = within / inside
+        depth = fan - 1.0 if index == 0 else np.log2(np.maximum(fan, 1.0))
+        seconds = seconds + 2.0 * tier.link.step_latency * depth
+        base = np.where(within > inside, tier.link.base_latency, base)
+        inside = within.astype(np.float64)
+    return seconds + base

@@ -1,0 +1,140 @@
+"""Traffic once per micro-batch between stages, and once per iteration between data-parallel ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodels.blocks import Passes, padded_vocabulary_rows, tokens_per_rank
+from costmodels.collectives import all_reduce_seconds, gather_seconds, send_seconds
+from costmodels.kernels import WORD
+from costmodels.placement import Group, group_of, split_group, strides
+from costmodels.scenario import Scenario
+from costmodels.sizes import heaviest_stage_parameters, layer_parameters_per_rank
+from costmodels.strategy import Floats, Strategies
+
+
+def hop_seconds(rows: Strategies, scenario: Scenario) -> Floats:
+    """Exposed seconds that a stage spends per micro-batch on sends and receives, forward and backward, (N,).
+
+    Every chunk passes one activation on and one gradient back; with scatter/gather or sequence parallelism
+    each tensor rank sends its share [Narayanan21].
+    """
+    stack = scenario.stack
+    size = WORD * tokens_per_rank(rows, scenario) * scenario.model.hidden_size
+    split = (rows.sequence_parallel > 0) | stack.scatter_gather
+    size = np.where(split, size / rows.tp, size)
+    one = send_seconds(size, strides(rows)["pp"].astype(np.float64), rows.pp.astype(np.float64), scenario.group.tiers)
+    exposed = np.where(rows.vpp > 1, stack.overlap.pp_interleaved, stack.overlap.pp)
+    return 2.0 * rows.vpp * one * exposed / stack.communication_efficiency
+
+
+@dataclass(frozen=True, slots=True)
+class StepTraffic:
+    """Exposed seconds once per iteration, arrays (N,)."""
+
+    gradients: Floats
+    parameters: Floats
+    tied: Floats
+
+    @property
+    def total(self) -> Floats:
+        """All three."""
+        return self.gradients + self.parameters + self.tied
+
+
+def step_traffic(rows: Strategies, scenario: Scenario, layer: Passes) -> StepTraffic:
+    """Exposed data-parallel seconds of one iteration, for the stage with the most parameters.
+
+    ZeRO 0 reduces gradients everywhere; 1 and 2 scatter them over the sharding group, reduce the shards over
+    its replicas and gather the parameters; 3 gathers every layer twice a micro-batch and scatters its
+    gradients, hidden behind the computation of the neighbouring layer [Rajbhandari20], [Zhao23]. ``layer``
+    is the computation of one layer for one micro-batch.
+    """
+    group = group_of(rows, "cp", "dp")
+    near, far = split_group(group, rows.sharding_degree)
+    size = heaviest_stage_parameters(rows, scenario)
+    layers = np.ceil(scenario.model.num_layers / rows.pp)
+    window = (layers * layer.forward, layers * layer.backward)
+    once = _once_per_step(rows, scenario, size, group, near, far, window)
+    if 3 in scenario.stack.zero_stages and (rows.zero_stage == 3).any():
+        always = _every_micro_batch(rows, scenario, near, far, layer, layers)
+        third = rows.zero_stage == 3
+        once = (np.where(third, always[0], once[0]), np.where(third, always[1], once[1]))
+    return StepTraffic(*once, tied=_tied_embedding(rows, scenario))
+
+
+def _once_per_step(
+    rows: Strategies,
+    scenario: Scenario,
+    size: Floats,
+    group: Group,
+    near: Group,
+    far: Group,
+    window: tuple[Floats, Floats],
+) -> tuple[Floats, Floats]:
+    stack, tiers = scenario.stack, scenario.group.tiers
+    pace = 1.0 / stack.communication_efficiency
+    whole = all_reduce_seconds(stack.reduce_bytes * size, group, tiers)
+    scatter = gather_seconds(stack.reduce_bytes * size, near, tiers)
+    replicas = all_reduce_seconds(stack.reduce_bytes * size / rows.sharding_degree, far, tiers)
+    sharded = np.where(near.size > 1, scatter, 0.0) + np.where(far.size > 1, replicas, 0.0)
+    alone = group.size <= 1
+    gradients = np.where(alone, 0.0, np.where(rows.zero_stage == 0, whole, sharded)) * pace
+    gather = np.where(near.size > 1, gather_seconds(WORD * size, near, tiers), 0.0) * pace
+    parameters = np.where(rows.zero_stage == 0, 0.0, gather)
+    return (
+        exposed(gradients, window[1], hidden=stack.overlap.gradients, bucket=stack.bucket_exposed),
+        exposed(parameters, window[0], hidden=stack.overlap.parameters, bucket=stack.bucket_exposed),
+    )
+
+
+def exposed(seconds: Floats, window: Floats, *, hidden: bool, bucket: float) -> Floats:
+    """What of a collective lengthens the iteration: all, or its unhidden bucket and what outlasts the window."""
+    if not hidden:
+        return seconds
+    return bucket * seconds + np.maximum((1.0 - bucket) * seconds - window, 0.0)
+
+
+def _every_micro_batch(
+    rows: Strategies, scenario: Scenario, near: Group, far: Group, layer: Passes, layers: Floats
+) -> tuple[Floats, Floats]:
+    stack, tiers = scenario.stack, scenario.group.tiers
+    pace = 1.0 / stack.communication_efficiency
+    size = layer_parameters_per_rank(rows, scenario)
+    gather = np.where(near.size > 1, gather_seconds(WORD * size, near, tiers), 0.0) * pace
+    scatter = np.where(near.size > 1, gather_seconds(stack.reduce_bytes * size, near, tiers), 0.0) * pace
+    shard = stack.reduce_bytes * size / rows.sharding_degree
+    scatter = scatter + np.where(far.size > 1, all_reduce_seconds(shard, far, tiers), 0.0) * pace
+    forward = _behind(gather, layer.forward, layers, hidden=stack.overlap.parameters)
+    backward = _behind(gather + scatter, layer.backward, layers, hidden=stack.overlap.gradients)
+    times = rows.num_microbatches if stack.gathers_per_micro_batch else np.ones(len(rows))
+    return backward * times, forward * times
+
+
+def _behind(seconds: Floats, window: Floats, layers: Floats, *, hidden: bool) -> Floats:
+    """Exposed seconds of one collective per layer, prefetched behind the layer before it."""
+    if not hidden:
+        return layers * seconds
+    return seconds + (layers - 1.0) * np.maximum(seconds - window, 0.0)
+
+
+def _tied_embedding(rows: Strategies, scenario: Scenario) -> Floats:
+    """All-reduce of a tied embedding's gradient between the first and the last stage."""
+    model, stack = scenario.model, scenario.stack
+    if not model.tied_embeddings:
+        return np.zeros(len(rows))
+    size = stack.reduce_bytes * padded_vocabulary_rows(rows, scenario) * model.embedding_width / rows.tp
+    pair = np.minimum(rows.pp, 2)
+    ends = Group(pair, ((pair, strides(rows)["pp"] * np.maximum(rows.pp - 1, 1)),))
+    return np.where(rows.pp > 1, all_reduce_seconds(size, ends, scenario.group.tiers), 0.0)
+
+
+def optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
+    """Clip, Adam step and cast of the parameters a rank updates, and zeroing of its gradients, (N,)."""
+    stack, rates = scenario.stack, scenario.rates
+    size = heaviest_stage_parameters(rows, scenario)
+    mine = np.where(rows.zero_stage > 0, size / rows.sharding_degree, size)
+    traffic = mine * stack.optimizer_traffic + size * stack.gradient_bytes
+    return traffic / (rates.stream * rates.bandwidth)

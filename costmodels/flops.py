@@ -1,0 +1,241 @@
+"""Floating-point operations of training, under the named definitions that publications use.
+
+A multiplication and an addition count as two operations. An efficiency only means something together with
+the definition of the operations it counts, so every count here has a name in `DEFINITIONS`.
+
+Symbols of the papers: L layers, H hidden size, S sequence length, V vocabulary, N parameters.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+from costmodels.model import Model
+from costmodels.parameters import embedding_projection_parameters, parameters
+from hardware.errors import MeshwrightError
+
+Recompute = Literal["none", "selective", "full"]
+Definition = Literal[
+    "6N", "8N", "model", "model-window", "model-causal", "hardware", "hardware-no-logits", "yuan2-printed"
+]
+
+
+class UnknownDefinition(MeshwrightError):  # noqa: N818 - it reads as what went wrong
+    """A FLOP definition that does not exist."""
+
+
+PETAFLOPS_DAY = 8.64e19
+"""FLOP of one petaflop/s-day, 1e15 FLOP/s for 86,400 s."""
+
+FORWARD_AND_BACKWARD = 3
+"""The backward pass multiplies twice per forward multiplication: by the weight and by the input."""
+
+
+def layer_matmul_weights(model: Model) -> int:
+    """Weights of one layer that multiply every token, without biases and norms."""
+    attention = (model.qkv_width + model.attention_width) * model.hidden_size
+    ffn = (model.fc1_width + model.ffn_hidden_size) * model.hidden_size
+    return attention + ffn + (2 * model.hidden_size**2 if model.localized_filtering else 0)
+
+
+def logit_matmul_weights(model: Model) -> int:
+    """Weights that multiply every token outside the layers: the output head, and embedding projections."""
+    width = model.embedding_width if model.tied_embeddings else model.hidden_size
+    return model.vocab_size * width + embedding_projection_parameters(model)
+
+
+def attended_tokens(model: Model, *, seq_length: int, causal: bool = False, windowed: bool = True) -> float:
+    """Tokens that one token attends to, summed over all layers and averaged over the sequence.
+
+    A global layer counts S, or S/2 when `causal`. A local layer with window w <= S counts w, or
+    w - w^2 / 2S when `causal` (the first tokens have fewer predecessors), which meets S/2 at w = S.
+
+    Args:
+        model: The architecture.
+        seq_length: Sequence length S, tokens.
+        causal: Leave out pairs with later tokens, as fused attention kernels do.
+        windowed: Honour the sliding window; otherwise every layer is global.
+    """
+    every_layer = seq_length / 2 if causal else float(seq_length)
+    if not windowed or model.sliding_window is None:
+        return model.num_layers * every_layer
+    window = min(model.sliding_window, seq_length)
+    local = window - window**2 / (2 * seq_length) if causal else float(window)
+    global_layers = model.num_global_layers
+    return global_layers * every_layer + (model.num_layers - global_layers) * local
+
+
+def attention_flops(model: Model, *, seq_length: int, causal: bool = False, windowed: bool = True) -> float:
+    """Forward FLOP per token of scores and weighted values in all layers: 4 per attended token and width."""
+    span = attended_tokens(model, seq_length=seq_length, causal=causal, windowed=windowed)
+    return 4.0 * model.attention_width * span
+
+
+def forward_flops(
+    model: Model, *, seq_length: int, causal: bool = False, windowed: bool = True, logits: bool = True
+) -> float:
+    """FLOP per token of one forward pass: 2 per weight that multiplies it, plus attention."""
+    weights = model.num_layers * layer_matmul_weights(model)
+    weights += logit_matmul_weights(model) if logits else 0
+    attention = attention_flops(model, seq_length=seq_length, causal=causal, windowed=windowed)
+    return 2.0 * weights + attention
+
+
+def model_flops(model: Model, *, seq_length: int, causal: bool = False, windowed: bool = False) -> float:
+    """FLOP per token of training without recomputation: one forward and one backward pass with logits.
+
+    For a plain GPT it is 72 L H^2 (1 + S/6H + V/12LH) (Narayanan et al. 2021, arXiv 2104.04473, without
+    its recomputed forward pass), equally 6 x weights + 12 L S H (PaLM, arXiv 2204.02311, appendix B);
+    here for any head width, grouped queries and gated feed-forward networks.
+
+    Args:
+        model: The architecture.
+        seq_length: Sequence length S, tokens.
+        causal: Count only the pairs that causal attention needs, about half.
+        windowed: Count only the pairs inside the sliding window.
+    """
+    return FORWARD_AND_BACKWARD * forward_flops(
+        model, seq_length=seq_length, causal=causal, windowed=windowed
+    )
+
+
+def recomputed_flops(
+    model: Model,
+    *,
+    seq_length: int,
+    recompute: Recompute,
+    num_layers: int | None = None,
+    causal: bool = False,
+    windowed: bool = False,
+) -> float:
+    """FLOP per token that the backward pass spends on repeating the forward pass.
+
+    "selective" repeats scores and weighted values (Korthikanti et al. 2022, arXiv 2205.05198, section 5),
+    "full" whole layers; logits are never repeated.
+
+    Args:
+        model: The architecture.
+        seq_length: Sequence length, tokens.
+        recompute: What is repeated.
+        num_layers: Layers that are repeated; all when None.
+        causal: As in `model_flops`.
+        windowed: As in `model_flops`.
+    """
+    if recompute == "none":
+        return 0.0
+    share = 1.0 if num_layers is None else num_layers / model.num_layers
+    if recompute == "selective":
+        repeated = attention_flops(model, seq_length=seq_length, causal=causal, windowed=windowed)
+    else:
+        repeated = forward_flops(model, seq_length=seq_length, causal=causal, windowed=windowed, logits=False)
+    return share * repeated
+
+
+def hardware_flops(
+    model: Model,
+    *,
+    seq_length: int,
+    recompute: Recompute = "none",
+    causal: bool = False,
+    windowed: bool = False,
+) -> float:
+    """FLOP per token that the accelerators carry out: `model_flops` and what is recomputed.
+
+    With "full" and a plain GPT it is 96 L H^2 (1 + S/6H + V/16LH) (Narayanan et al. 2021, equation 3).
+    """
+    return model_flops(model, seq_length=seq_length, causal=causal, windowed=windowed) + recomputed_flops(
+        model, seq_length=seq_length, recompute=recompute, causal=causal, windowed=windowed
+    )
+
+
+def _six_n(model: Model, _seq_length: int, _recompute: Recompute) -> float:
+    return 6.0 * parameters(model)
+
+
+def _eight_n(model: Model, _seq_length: int, _recompute: Recompute) -> float:
+    return 8.0 * parameters(model)
+
+
+def _model(model: Model, seq_length: int, _recompute: Recompute) -> float:
+    return model_flops(model, seq_length=seq_length)
+
+
+def _model_window(model: Model, seq_length: int, _recompute: Recompute) -> float:
+    return model_flops(model, seq_length=seq_length, windowed=True)
+
+
+def _model_causal(model: Model, seq_length: int, _recompute: Recompute) -> float:
+    return model_flops(model, seq_length=seq_length, causal=True, windowed=True)
+
+
+def _hardware(model: Model, seq_length: int, recompute: Recompute) -> float:
+    return hardware_flops(model, seq_length=seq_length, recompute=recompute)
+
+
+def _hardware_no_logits(model: Model, seq_length: int, recompute: Recompute) -> float:
+    logits = FORWARD_AND_BACKWARD * 2.0 * logit_matmul_weights(model)
+    return _hardware(model, seq_length, recompute) - logits
+
+
+def _yuan2_printed(model: Model, _seq_length: int, _recompute: Recompute) -> float:
+    return 96.0 * model.num_layers * model.hidden_size**2 * (1 + 1 / (6 * model.hidden_size))
+
+
+DEFINITIONS: dict[str, tuple[Callable[[Model, int, Recompute], float], str]] = {
+    "6N": (_six_n, "6 per parameter, attention left out (the GPT-3 paper's 3640 petaflop/s-days)"),
+    "8N": (_eight_n, "8 per parameter: 6N and a recomputed forward pass (Yuan 1.0's 4095 petaflop/s-days)"),
+    "model": (_model, "weights, full attention and logits, nothing recomputed (Megatron-LM, PaLM MFU)"),
+    "model-window": (_model_window, "as model, attention cut to the sliding window (MegaScale)"),
+    "model-causal": (_model_causal, "as model-window, attention cut to the causal half"),
+    "hardware": (_hardware, "as model, and what is recomputed (Megatron-LM 2021 with full recomputation)"),
+    "hardware-no-logits": (_hardware_no_logits, "as hardware, logits left out (Yuan 1.0's 44.8 %)"),
+    "yuan2-printed": (
+        _yuan2_printed,
+        "96 L H^2 (1 + 1/6H), the Yuan 2.0 paper's equation 1 as printed and evaluated there",
+    ),
+}
+"""Name to function of (model, sequence length, recomputation) in FLOP per token, and what it counts."""
+
+
+def flops_per_token(
+    model: Model, *, seq_length: int, definition: str = "model", recompute: Recompute = "none"
+) -> float:
+    """Training FLOP per token under a named definition.
+
+    Args:
+        model: The architecture.
+        seq_length: Sequence length, tokens.
+        definition: A name in `DEFINITIONS`.
+        recompute: What is recomputed; only the hardware definitions read it.
+
+    Raises:
+        UnknownDefinition: There is no such definition.
+    """
+    if definition not in DEFINITIONS:
+        raise UnknownDefinition(
+            f"FLOP definition {definition!r} is unknown; there are {', '.join(DEFINITIONS)}"
+        )
+    function, _sentence = DEFINITIONS[definition]
+    return function(model, seq_length, recompute)
+
+
+def flops_per_iteration(
+    model: Model,
+    *,
+    global_batch_size: int,
+    seq_length: int,
+    definition: str = "model",
+    recompute: Recompute = "none",
+) -> float:
+    """Training FLOP of one iteration over `global_batch_size` sequences."""
+    per_token = flops_per_token(model, seq_length=seq_length, definition=definition, recompute=recompute)
+    return per_token * global_batch_size * seq_length
+
+
+def petaflops_days(flops: float) -> float:
+    """Petaflop/s-days of a number of FLOP: 1e15 FLOP/s for a day, 8.64e19 FLOP."""
+    return flops / PETAFLOPS_DAY
+
+
+def utilization(*, flops: float, seconds: float, gpus: int, peak: float) -> float:
+    """Share of the peak that `flops` carried out in `seconds` use on `gpus` accelerators of `peak` FLOP/s."""
+    return flops / (seconds * gpus * peak)

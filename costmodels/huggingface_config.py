@@ -1,0 +1,196 @@
+"""Typed reading of a Hugging Face `config.json`, and the pieces that several model families share."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from costmodels.model import Activation, BadModel
+
+# A configuration states how far positions reach, not the length the model was trained at.
+LONGEST_DEFAULT_SEQUENCE = 8192
+
+ACTIVATIONS: dict[str, Activation] = {
+    "gelu": "gelu",
+    "gelu_new": "gelu",
+    "gelu_fast": "gelu",
+    "gelu_pytorch_tanh": "gelu",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+    "relu2": "squared_relu",
+}
+GATED: dict[Activation, Activation] = {"gelu": "geglu", "silu": "swiglu", "relu": "reglu"}
+
+Fields = dict[str, object]
+
+
+class UnsupportedFamily(BadModel):
+    """A Hugging Face model family whose layers a `Model` cannot describe."""
+
+
+def model_type(config: Mapping[str, object], known: Iterable[str]) -> str:
+    """The family of a configuration, from `model_type` or else the first of `architectures`.
+
+    Args:
+        config: The parsed file.
+        known: Families among which a class name ("LlamaForCausalLM") is recognised.
+
+    Raises:
+        BadModel: It has neither.
+    """
+    family = config.get("model_type")
+    if isinstance(family, str) and family:
+        return family
+    classes = config.get("architectures")
+    if isinstance(classes, list) and classes and isinstance(classes[0], str):
+        stem = classes[0].removesuffix("ForCausalLM").removesuffix("LMHeadModel").lower()
+        return next((name for name in known if name.replace("_", "") == stem), stem)
+    raise BadModel("not a Hugging Face configuration: neither model_type nor architectures names a family")
+
+
+@dataclass(frozen=True)
+class Config:
+    """Typed reading of one configuration; every wrong or missing field is one line."""
+
+    entries: Mapping[str, object]
+    label: str
+
+    def get(self, field: str) -> object:
+        """The raw entry, None when absent."""
+        return self.entries.get(field)
+
+    def wrong(self, field: str, expected: str) -> BadModel:
+        """The error for an entry of the wrong type."""
+        return BadModel(f"{self.label}: {field}: expected {expected}, got {self.get(field)!r:.60}")
+
+    def count(self, *spellings: str, default: int | None = None) -> int:
+        """A positive whole number under the first spelling present; null counts as absent."""
+        for field in spellings:
+            value = self.get(field)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise self.wrong(field, "a positive whole number")
+            return value
+        if default is None:
+            raise BadModel(f"{self.label}: {spellings[0]}: missing from the Hugging Face configuration")
+        return default
+
+    def switch(self, field: str, *, default: bool) -> bool:
+        """True or false."""
+        value = self.get(field)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self.wrong(field, "true or false")
+        return value
+
+    def fraction(self, field: str, *, default: float) -> float:
+        """A number from 0 to 1."""
+        value = self.get(field)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+            raise self.wrong(field, "a number from 0 to 1")
+        return float(value)
+
+    def inner(self, field: str) -> "Config":
+        """A nested configuration; absent or null is an empty one."""
+        value = self.get(field)
+        if value is None:
+            return Config({}, self.label)
+        if not isinstance(value, Mapping):
+            raise self.wrong(field, "an object")
+        return Config(value, f"{self.label}: {field}")
+
+    def activation(self, field: str, *, default: str, gated: bool) -> Activation:
+        """The non-linearity, as the gated unit it is part of when `gated`."""
+        value = self.get(field)
+        plain = ACTIVATIONS.get(value if isinstance(value, str) else default)
+        if plain is None or not isinstance(value, str | None) or (gated and plain not in GATED):
+            raise self.wrong(field, f"one of {', '.join(ACTIVATIONS)}")
+        return GATED[plain] if gated else plain
+
+
+def biases(*, qkv: bool, output: bool, ffn: bool) -> Fields:
+    """Which projections have biases."""
+    return {"qkv_bias": qkv, "output_bias": output, "ffn_bias": ffn}
+
+
+def tied(config: Config, *, default: bool) -> Fields:
+    """Whether the output head shares the embedding; `default` is the family's."""
+    return {"tied_embeddings": config.switch("tie_word_embeddings", default=default)}
+
+
+def heads(config: Config, hidden_size: int, num_heads: int, num_query_groups: int) -> Fields:
+    """Heads that divide the hidden size evenly, for families without a width of their own."""
+    if hidden_size % num_heads:
+        raise BadModel(f"{config.label}: {num_heads} heads do not divide a hidden size of {hidden_size}")
+    return {
+        "num_heads": num_heads,
+        "num_query_groups": num_query_groups,
+        "head_dim": hidden_size // num_heads,
+    }
+
+
+def learned_positions(reach: int) -> Fields:
+    """A learned table of `reach` positions, all of which a training sequence uses."""
+    return {"position": "learned", "max_positions": reach, "seq_length": reach}
+
+
+def window(config: Config, *, every: int | None) -> Fields:
+    """The sliding window; `every` is the family's rhythm of global layers unless `layer_types` lists them."""
+    if config.get("sliding_window") is None:
+        return {}
+    size = config.count("sliding_window")
+    kinds = config.get("layer_types")
+    if isinstance(kinds, list):
+        if "sliding_attention" not in kinds:
+            return {}
+        every = _rhythm(config, kinds)
+    return {"sliding_window": size, "sliding_window_every": every}
+
+
+def _rhythm(config: Config, kinds: list[object]) -> int | None:
+    if "full_attention" not in kinds:
+        return None
+    every = kinds.index("full_attention") + 1
+    regular = [
+        "full_attention" if layer % every == 0 else "sliding_attention" for layer in range(1, len(kinds) + 1)
+    ]
+    if kinds != regular:
+        raise config.wrong("layer_types", f"full attention in every {every}-th layer only")
+    return every
+
+
+def partial_rotary(config: Config, *, default: float) -> float:
+    """Share of each head that is rotated, in the older or the newer place of the configuration."""
+    newer = config.inner("rope_parameters").fraction("partial_rotary_factor", default=default)
+    return config.fraction("partial_rotary_factor", default=newer)
+
+
+def rotary_decoder(config: Config) -> Fields:
+    """Sizes of a decoder with rotary positions, under the names that most families share."""
+    hidden_size, num_heads = config.count("hidden_size"), config.count("num_attention_heads")
+    head_dim = config.count("head_dim", default=max(hidden_size // num_heads, 1))
+    if config.get("head_dim") is None:
+        heads(config, hidden_size, num_heads, num_heads)
+    return {
+        "num_layers": config.count("num_hidden_layers"),
+        "hidden_size": hidden_size,
+        "num_heads": num_heads,
+        "num_query_groups": config.count("num_key_value_heads", default=num_heads),
+        "head_dim": head_dim,
+        "ffn_hidden_size": config.count("intermediate_size"),
+        "position": "rotary",
+        "rotary_fraction": partial_rotary(config, default=1.0),
+        "seq_length": min(config.count("max_position_embeddings"), LONGEST_DEFAULT_SEQUENCE),
+    }
+
+
+def ungated_decoder(config: Config, *, activation: str) -> Fields:
+    """A rotary decoder with an ungated feed-forward network and LayerNorm."""
+    return {
+        **rotary_decoder(config),
+        "activation": config.activation("hidden_act", default=activation, gated=False),
+        "norm": "layernorm",
+    }

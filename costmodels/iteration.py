@@ -1,0 +1,195 @@
+"""One training iteration: seconds per term, from layers to stages to the pipeline.
+
+With t_s the forward and backward seconds of stage s for one micro-batch, m micro-batches and v chunks a
+stage, the pipeline takes ``m max t + (sum t - max t) / v`` and the iteration adds what happens once per
+step. A stage's t_s is linear in its layers and recomputed layers; that is all the stage solver needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.blocks import Passes, embedding_seconds, head_seconds, layer_seconds
+from costmodels.exchange import hop_seconds, optimizer_seconds, step_traffic
+from costmodels.scenario import Scenario
+from costmodels.strategy import Floats, Recompute, Strategies
+
+BLOCK_AXES = ("tp", "cp", "micro_batch_size", "sequence_parallel")
+"""All that the cost of a layer, the embedding and the head depends on."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowSeconds:
+    """What an iteration is composed of, arrays (N,), seconds per micro-batch unless said otherwise."""
+
+    layer: Floats
+    """One layer, forward and backward, nothing recomputed, exposed communication included."""
+    forward: Floats
+    """One layer's forward computation."""
+    backward: Floats
+    layer_tp: Floats
+    layer_cp: Floats
+    recompute: Floats
+    """One recomputed layer's second forward pass, communication included."""
+    selective: Floats
+    """Included in ``layer`` where only the attention core is recomputed."""
+    embedding: Floats
+    head: Floats
+    hop: Floats
+    """Sends and receives of one stage."""
+    host: Floats
+    """Host time of one stage."""
+    data_parallel: Floats
+    """Per iteration: exposed gradient and parameter traffic."""
+    optimizer: Floats
+    """Per iteration."""
+    overhead: Floats
+    """Per iteration: host, data."""
+    straggler: Floats
+    """Share by which the slowest of all nodes stretches the pipeline."""
+
+    def take(self, rows: NDArray[Any]) -> RowSeconds:
+        """The given rows (an index or mask)."""
+        return RowSeconds(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+
+
+def row_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
+    """Price N strategies down to the quantities that a split of layers over stages multiplies."""
+    return with_step(rows, scenario, core_seconds(rows, scenario))
+
+
+def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
+    """All that does not depend on how states are sharded; the terms once per iteration are left at zero."""
+    block, inverse = rows.distinct(*BLOCK_AXES)
+    layer = layer_seconds(block, scenario)
+    spread = {
+        "forward": layer.compute.forward,
+        "backward": layer.compute.backward,
+        "tp": sum_passes(layer.tp),
+        "cp": sum_passes(layer.cp),
+        "attention": layer.attention.forward,
+        "again": layer.compute.forward + layer.communication.forward,
+        "embedding": sum_passes(embedding_seconds(block, scenario)),
+        "head": sum_passes(head_seconds(block, scenario)),
+    }
+    part = {name: values[inverse] for name, values in spread.items()}
+    selective = np.where(rows.recompute == Recompute.SELECTIVE, part["attention"], 0.0)
+    stack, nothing = scenario.stack, np.zeros(len(rows))
+    nodes = max(scenario.gpus / scenario.group.gpus_per_node, 1.0)
+    return RowSeconds(
+        layer=part["forward"] + part["backward"] + part["tp"] + part["cp"] + selective,
+        forward=part["forward"],
+        backward=part["backward"],
+        layer_tp=part["tp"],
+        layer_cp=part["cp"],
+        recompute=part["again"],
+        selective=selective,
+        embedding=part["embedding"],
+        head=part["head"],
+        hop=hop_seconds(rows, scenario),
+        host=nothing + stack.micro_batch_overhead * rows.vpp,
+        data_parallel=nothing,
+        optimizer=nothing,
+        overhead=nothing + stack.iteration_overhead,
+        straggler=nothing + stack.straggler * np.sqrt(2.0 * np.log(nodes)),
+    )
+
+
+def with_step(rows: Strategies, scenario: Scenario, core: RowSeconds) -> RowSeconds:
+    """The same, with what happens once per iteration: data-parallel traffic and the optimizer."""
+    traffic = step_traffic(rows, scenario, Passes(core.forward, core.backward))
+    return replace(core, data_parallel=traffic.total, optimizer=optimizer_seconds(rows, scenario))
+
+
+def sum_passes(passes: Passes) -> Floats:
+    """Forward and backward together."""
+    return passes.forward + passes.backward
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """Exposed seconds of one iteration by cause, arrays (N,); the slowest stage's where stages differ."""
+
+    compute: Floats
+    recompute: Floats
+    tp: Floats
+    cp: Floats
+    pp: Floats
+    bubble: Floats
+    dp: Floats
+    optimizer: Floats
+    host: Floats
+    straggler: Floats
+
+    @property
+    def total(self) -> Floats:
+        """Seconds of the iteration."""
+        return np.sum([getattr(self, field.name) for field in fields(self)], axis=0)
+
+    def row(self, index: int) -> dict[str, float]:
+        """One iteration's terms by name."""
+        return {field.name: float(getattr(self, field.name)[index]) for field in fields(self)}
+
+
+def stage_extras(seconds: RowSeconds, row: int, pp: int) -> NDArray[np.float64]:
+    """Seconds per micro-batch that each of ``pp`` stages spends beside its layers, shape (pp,)."""
+    extras = np.full(pp, (seconds.hop[row] if pp > 1 else 0.0) + seconds.host[row])
+    extras[0] += seconds.embedding[row]
+    extras[-1] += seconds.head[row]
+    return extras
+
+
+def even_split(rows: Strategies, seconds: RowSeconds, num_layers: int, recomputed: Floats) -> tuple[Floats, Floats]:
+    """(slowest stage, all stages) seconds per micro-batch under the best even-as-possible split, (N,).
+
+    ``recomputed`` is the share of layers that are recomputed. Stages hold floor or ceil of the mean; the
+    shorter ones are the last and then the first, which carry the head and the embedding.
+    """
+    unit = seconds.layer + recomputed * seconds.recompute
+    p = rows.pp
+    low, longer = num_layers // p, num_layers % p
+    high = low + (longer > 0)
+    room = p - longer
+    first = np.where(room >= 2, low, high)
+    last = np.where(room >= 1, low, high)
+    both = num_layers * unit + seconds.embedding + seconds.head + seconds.host
+    side = np.where(p > 1, seconds.hop, 0.0) + seconds.host
+    ends = np.maximum(first * unit + seconds.embedding, last * unit + seconds.head) + side
+    inner = np.where(p > 2, high * unit + side, 0.0)  # noqa: PLR2004 - first, last and at least one between
+    slowest = np.where(p == 1, both, np.maximum(ends, inner))
+    total = num_layers * unit + seconds.embedding + seconds.head + p * side
+    return slowest, total
+
+
+def compose(rows: Strategies, seconds: RowSeconds, slowest: Floats, total: Floats) -> Floats:
+    """Seconds of the iteration from the slowest stage's and all stages' seconds per micro-batch, (N,)."""
+    pipeline = rows.num_microbatches * slowest + (total - slowest) / rows.vpp
+    return pipeline * (1.0 + seconds.straggler) + seconds.data_parallel + seconds.optimizer + seconds.overhead
+
+
+def breakdown(
+    rows: Strategies, seconds: RowSeconds, *, slowest: Floats, total: Floats, layers: Floats, recomputed: Floats
+) -> Breakdown:
+    """The iteration term by term; ``layers`` and ``recomputed`` are those of the slowest stage, arrays (N,)."""
+    m = rows.num_microbatches
+    bubble = (total - slowest) / rows.vpp
+    hops = np.where(rows.pp > 1, seconds.hop, 0.0)
+    again = recomputed * seconds.recompute + layers * seconds.selective
+    tp, cp = layers * seconds.layer_tp, layers * seconds.layer_cp
+    compute = slowest - hops - seconds.host - again - tp - cp
+    return Breakdown(
+        compute=m * compute,
+        recompute=m * again,
+        tp=m * tp,
+        cp=m * cp,
+        pp=m * hops,
+        bubble=bubble,
+        dp=seconds.data_parallel,
+        optimizer=seconds.optimizer,
+        host=seconds.overhead + m * seconds.host,
+        straggler=(m * slowest + bubble) * seconds.straggler,
+    )

@@ -1,0 +1,56 @@
+"""Seconds of single kernels: matrix products, attention, memory-bound passes. Scalars and arrays alike."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodels.strategy import Floats
+from hardware.kernels import AttentionFit, GemmFit
+
+WORD = 2.0
+"""Bytes of one activation value in 16-bit training."""
+
+
+def matmul_seconds(*, m: Floats, n: Floats, k: Floats, fit: GemmFit, peak: float, bandwidth: float) -> Floats:
+    r"""Seconds of C[m,n] += A[m,k] B[k,n] on one GPU.
+
+        t = max( 2 m n k (1 + K0/k)(1 + A/(m n)) / (e P),  2 (m k + k n + m n) / (e_mem B) ) + t0
+
+    e and K0 say how fast the product saturates with depth, A how much of the last wave is wasted on a small
+    output, t0 is launch and drain. ``peak`` in FLOP/s, ``bandwidth`` in bytes/s, sizes in elements.
+    Source: form and constants fitted to measured tables [aiconfigurator], [simumax].
+    """
+    work = 2.0 * m * n * k * (1.0 + fit.k_half / k) * (1.0 + fit.area_half / (m * n))
+    traffic = WORD * (m * k + k * n + m * n)
+    return (
+        np.maximum(work / (fit.efficiency * fit.sustained * peak), traffic / (fit.memory_efficiency * bandwidth))
+        + fit.overhead
+    )
+
+
+def attention_seconds(
+    *, flops: Floats, span: Floats, rows: Floats, fit: AttentionFit, peak: float, units: float
+) -> Floats:
+    r"""Seconds of one fused attention forward pass on one GPU.
+
+        t = F (1 + S0/s)(1 + w 128 U / R) / (e P) + t0
+
+    F counts the causal half, s is the length attended over, R = batch x heads x tokens is how much there is
+    to spread over U compute units. Source: form and constants fitted to measured tables [aiconfigurator].
+    """
+    filling = 1.0 + fit.occupancy * 128.0 * units / rows
+    return flops * (1.0 + fit.sequence_half / span) * filling / (fit.efficiency * peak) + fit.overhead
+
+
+def attention_backward_seconds(
+    *, flops: Floats, span: Floats, rows: Floats, fit: AttentionFit, peak: float, units: float
+) -> Floats:
+    """Seconds of the fused attention backward pass: 2.5 times the FLOPs at the backward efficiency."""
+    filling = 1.0 + fit.occupancy * 128.0 * units / rows
+    rate = fit.efficiency * fit.backward_efficiency_ratio * peak
+    return 2.5 * flops * (1.0 + fit.sequence_half / span) * filling / rate + fit.overhead
+
+
+def stream_seconds(*, traffic: Floats, share: float, bandwidth: float) -> Floats:
+    """Seconds to move ``traffic`` bytes through memory at the achieved ``share`` of its bandwidth."""
+    return traffic / (share * bandwidth)

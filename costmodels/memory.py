@@ -1,0 +1,239 @@
+"""Bytes on every stage's busiest rank: states, activations in flight, logits, buffers.
+
+A stage with n layers of which r are recomputed, c micro-batches in flight, needs
+
+    n state + c ((n - r) stored + r checkpoint) + [r > 0] working + what its embedding or head adds
+
+which is linear in n and r: the same numbers bound the search and constrain the stage solver.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.blocks import padded_vocabulary_rows, region_tokens, tokens_per_rank
+from costmodels.kernels import WORD
+from costmodels.scenario import REDUCED, Scenario
+from costmodels.schedules import SCHEDULES
+from costmodels.sizes import embedding_parameters_per_rank, head_parameters_per_rank, layer_parameters_per_rank
+from costmodels.strategy import SCHEDULE_NAMES, Floats, Ints, Recompute, Strategies
+
+PREFETCHED_LAYERS = 2.0
+"""Layers whose parameters are gathered at once under ZeRO stage 3: the running one and the prefetched one."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateBytes:
+    """Bytes per parameter of one rank, arrays (N,)."""
+
+    weights: Floats
+    gradients: Floats
+    optimizer: Floats
+
+    @property
+    def total(self) -> Floats:
+        """All three."""
+        return self.weights + self.gradients + self.optimizer
+
+
+@dataclass(frozen=True, slots=True)
+class RowBytes:
+    """What a stage's memory is composed of, arrays (N,), bytes on one rank."""
+
+    state: StateBytes
+    """Per parameter."""
+    layer_parameters: Floats
+    embedding_parameters: Floats
+    head_parameters: Floats
+    stored: Floats
+    """Activations of one layer kept for one micro-batch."""
+    checkpoint: Floats
+    """The same when the layer is recomputed: its input."""
+    working: Floats
+    """One layer's activations while it is recomputed."""
+    embedding_activation: Floats
+    """Per micro-batch in flight on the first stage."""
+    logits: Floats
+    """At the loss, once."""
+    gathered: Floats
+    """Parameters gathered for the moment under ZeRO stage 3."""
+
+    def take(self, rows: NDArray[Any]) -> RowBytes:
+        """The given rows (an index or mask)."""
+        state = StateBytes(self.state.weights[rows], self.state.gradients[rows], self.state.optimizer[rows])
+        arrays = {f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name != "state"}
+        return RowBytes(state=state, **arrays)
+
+    @property
+    def layer_state(self) -> Floats:
+        """Weights, gradients and optimizer state of one layer."""
+        return self.layer_parameters * self.state.total
+
+    @property
+    def first(self) -> Floats:
+        """States of the embedding."""
+        return self.embedding_parameters * self.state.total
+
+    @property
+    def last(self) -> Floats:
+        """States of the head, and the logits."""
+        return self.head_parameters * self.state.total + self.logits
+
+
+def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
+    """The memory of N strategies, down to the quantities that a split of layers over stages multiplies."""
+    stack, region = scenario.stack, region_tokens(rows, scenario)
+    stored = layer_activation_bytes(rows, scenario)
+    layer = layer_parameters_per_rank(rows, scenario)
+    h = float(scenario.model.hidden_size)
+    tokens = tokens_per_rank(rows, scenario)
+    at_once = np.minimum(tokens, stack.loss_block) if stack.loss_block else tokens
+    logits = at_once * padded_vocabulary_rows(rows, scenario) / rows.tp * stack.cross_entropy_bytes
+    return RowBytes(
+        state=state_bytes(rows, scenario),
+        layer_parameters=layer,
+        embedding_parameters=embedding_parameters_per_rank(rows, scenario),
+        head_parameters=head_parameters_per_rank(rows, scenario),
+        stored=stored,
+        checkpoint=WORD * h * region,
+        working=stored,
+        embedding_activation=(WORD + (1.0 if stack.dropout else 0.0)) * h * region,
+        logits=logits + 2.0 * WORD * h * region,
+        gathered=np.where(rows.zero_stage == 3, PREFETCHED_LAYERS * WORD * layer, 0.0),
+    )
+
+
+def state_bytes(rows: Strategies, scenario: Scenario) -> StateBytes:
+    """Bytes per parameter: ZeRO 1 shards the optimizer, 2 the gradients too, 3 the weights too [Rajbhandari20]."""
+    stack, z = scenario.stack, rows.zero_stage
+    shard = rows.sharding_degree.astype(np.float64)
+    weights = 4.0 if scenario.precision == "fp32" else WORD
+    if scenario.precision in REDUCED:
+        weights += stack.reduced_weight_bytes
+    optimizer = 8.0 if scenario.precision == "fp32" else float(stack.optimizer_bytes)
+    return StateBytes(
+        weights=np.where(z >= 3, weights / shard, weights),  # noqa: PLR2004 - the stages are named by number
+        gradients=np.where(z >= 2, stack.gradient_bytes / shard, stack.gradient_bytes),  # noqa: PLR2004
+        optimizer=np.where(z >= 1, optimizer / shard, optimizer),
+    )
+
+
+def layer_activation_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+    """Bytes that one layer keeps of one micro-batch for its backward pass, shape (N,).
+
+    Kept whole, or split over the tensor ranks by sequence parallelism: the inputs of norms and of the
+    column-parallel products, dropout masks; split always: queries, keys, values, scores, the inputs of the
+    row-parallel products. For a GPT block this is s b h (10 + 24/t + 5 a s / (h t)) [Korthikanti22].
+    """
+    model, stack, s = scenario.model, scenario.stack, float(scenario.seq_length)
+    h = float(model.hidden_size)
+    mask = 1.0 if stack.dropout else 0.0
+    branches = 1.0 if model.parallel_block else 2.0
+    whole = model.num_norms * WORD * h + branches * WORD * h + 2.0 * mask * h
+    inner = WORD * (model.qkv_width + model.attention_width + model.fc1_width + model.ffn_hidden_size)
+    if model.localized_filtering:
+        inner += WORD * (model.hidden_size / 2 + 2 * h)
+    flash = scenario.rates.attention is not None
+    scores = 4.0 * model.num_heads if flash else (2.0 + (3.0 if stack.dropout else 0.0)) * model.num_heads * s
+    kept = 0.0 if flash else np.where(rows.recompute == Recompute.SELECTIVE, 0.0, scores)
+    per_width = inner + (scores if flash else kept)
+    return region_tokens(rows, scenario) * whole + tokens_per_rank(rows, scenario) * per_width / rows.tp
+
+
+def in_flight(rows: Strategies, stage: Ints) -> Floats:
+    """Micro-batches whose activations a stage holds at the worst moment, in whole stages, shape (N,)."""
+    held = np.ones(len(rows))
+    for code, name in enumerate(SCHEDULE_NAMES):
+        mine = rows.schedule == code
+        if mine.any():
+            count = SCHEDULES[name].in_flight(rows.pp, rows.num_microbatches, rows.vpp, stage)
+            held = np.where(mine, count, held)
+    return held
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """Bytes of one strategy by cause, one array element per stage, shape (pp,)."""
+
+    weights: NDArray[np.float64]
+    gradients: NDArray[np.float64]
+    optimizer: NDArray[np.float64]
+    activations: NDArray[np.float64]
+    logits: NDArray[np.float64]
+    slack: NDArray[np.float64]
+    reserved: NDArray[np.float64]
+
+    @property
+    def allocated(self) -> NDArray[np.float64]:
+        """What the framework's allocator hands out at its peak."""
+        return self.weights + self.gradients + self.optimizer + self.activations + self.logits
+
+    @property
+    def total(self) -> NDArray[np.float64]:
+        """What the device must have."""
+        return self.allocated + self.slack + self.reserved
+
+
+def footprint(
+    rows: Strategies, memory: RowBytes, scenario: Scenario, *, row: int, layers: Ints, recomputed: Ints
+) -> Footprint:
+    """The memory of every stage of one row under a given split, arrays (pp,)."""
+    pp = len(layers)
+    stages = np.arange(pp)
+    one = rows.take(np.full(pp, row))
+    held = in_flight(one, stages)
+    first, last = stages == 0, stages == pp - 1
+    params = (
+        layers * memory.layer_parameters[row]
+        + first * memory.embedding_parameters[row]
+        + last * memory.head_parameters[row]
+    )
+    activations = held * (
+        (layers - recomputed) * memory.stored[row]
+        + recomputed * memory.checkpoint[row]
+        + first * memory.embedding_activation[row]
+    )
+    activations = activations + (recomputed > 0) * memory.working[row]
+    weights = params * memory.state.weights[row] + memory.gathered[row]
+    gradients = params * memory.state.gradients[row]
+    optimizer = params * memory.state.optimizer[row]
+    logits = last * memory.logits[row]
+    slack = scenario.stack.slack * (weights + gradients + optimizer + activations + logits)
+    return Footprint(
+        weights, gradients, optimizer, activations, logits, slack, np.full(pp, scenario.stack.reserved)
+    )
+
+
+def even_peaks(rows: Strategies, memory: RowBytes, num_layers: int) -> Floats:
+    """Allocated bytes of the worst stage under the even split of ``pricing.even_assignment``, shape (N,).
+
+    The worst is the first, the second (most micro-batches in flight among the fuller ones) or the last.
+    """
+    pp = rows.pp
+    low, longer = num_layers // pp, num_layers % pp
+    high = low + (longer > 0)
+    room = pp - longer
+    layers = (np.where(room >= 2, low, high), high, np.where(room >= 1, low, high))  # noqa: PLR2004 - as in the split
+    full = rows.recompute == Recompute.FULL
+    kept = np.where(full, memory.checkpoint, memory.stored)
+    working = np.where(full, memory.working, 0.0)
+    single = pp == 1
+    worst = np.zeros(len(rows))
+    for place, held in enumerate(layers):
+        stage = np.zeros_like(pp) if place == 0 else np.minimum(1, pp - 1) if place == 1 else pp - 1
+        count = in_flight(rows, stage)
+        first, last = stage == 0, stage == pp - 1
+        needed = np.where(single, num_layers, held) * (memory.layer_state + count * kept)
+        needed = needed + first * (memory.first + count * memory.embedding_activation) + last * memory.last
+        worst = np.maximum(worst, np.where((place == 1) & (pp <= 2), 0.0, needed))  # noqa: PLR2004
+    return worst + working + memory.gathered
+
+
+def memory_limit(scenario: Scenario) -> float:
+    """Bytes that the allocator may hand out: usable memory less the reserve, less the allocator's slack."""
+    usable = scenario.group.accelerator.usable_memory
+    return (usable - scenario.stack.reserved) / (1.0 + scenario.stack.slack)

@@ -1,0 +1,75 @@
+"""Where the ranks of a parallel group sit: how many of them share a domain of each network tier."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodels.strategy import RANK_ORDERS, Floats, Ints, Strategies
+
+_DIMENSIONS = ("tp", "cp", "dp", "pp")
+_ORDERS = tuple(tuple(d for d in order.split("-") if d in _DIMENSIONS) for order in RANK_ORDERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Parallel groups of N rows: ``size`` ranks made of nested parts, each (size, stride in ranks)."""
+
+    size: Ints
+    parts: tuple[tuple[Ints, Ints], ...]
+
+    def ranks_within(self, domain: int) -> Ints:
+        """Ranks of the group inside one domain of that many GPUs (0: the whole cluster), shape (N,)."""
+        if domain == 0:
+            return self.size
+        inside = np.ones_like(self.size)
+        for size, stride in self.parts:
+            inside = inside * np.clip(domain // stride, 1, size)
+        return np.minimum(inside, self.size)
+
+    def widest_step(self) -> Ints:
+        """Distance in ranks between neighbours of the outermost part, shape (N,)."""
+        return self.parts[-1][1]
+
+
+def strides(rows: Strategies) -> dict[str, Ints]:
+    """Distance in ranks between neighbours of each dimension under each row's rank order, arrays (N,)."""
+    result = {name: np.ones(len(rows), dtype=np.int64) for name in _DIMENSIONS}
+    for code, order in enumerate(_ORDERS):
+        mine = rows.rank_order == code
+        if not mine.any():
+            continue
+        stride = np.ones(len(rows), dtype=np.int64)
+        for name in order:
+            result[name] = np.where(mine, stride, result[name])
+            stride = stride * getattr(rows, name)
+    return result
+
+
+def group_of(rows: Strategies, *names: str) -> Group:
+    """The group formed by the named dimensions, inner to outer, such as ``group_of(rows, "cp", "dp")``."""
+    step = strides(rows)
+    sizes = [getattr(rows, name) for name in names]
+    return Group(size=np.prod(sizes, axis=0), parts=tuple((s, step[n]) for s, n in zip(sizes, names, strict=True)))
+
+
+def split_group(group: Group, inner: Ints) -> tuple[Group, Group]:
+    """A group cut in two: the ``inner`` nearest ranks, and the ranks that hold the same place in each cut.
+
+    Shapes (N,); ``inner`` must divide the group's size (sharding degree inside data parallel, for example).
+    """
+    near: list[tuple[Ints, Ints]] = []
+    far: list[tuple[Ints, Ints]] = []
+    left = inner
+    for size, stride in group.parts:
+        take = np.gcd(left, size)
+        left = left // take
+        near.append((take, stride))
+        far.append((size // take, stride * take))
+    return Group(inner, tuple(near)), Group(group.size // np.maximum(inner, 1), tuple(far))
+
+
+def crosses(group: Group, domain: int) -> Floats:
+    """1.0 where the group leaves a domain of that many GPUs, else 0.0, shape (N,)."""
+    return (group.ranks_within(domain) < group.size).astype(np.float64)

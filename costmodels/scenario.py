@@ -1,0 +1,89 @@
+"""What is trained on what: the fixed half of every cost question; strategies are the other half."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from costmodels.model import Model
+from costmodels.stack import Stack
+from hardware.kernels import AttentionFit, GemmFit
+from hardware.records import NodeGroup
+
+REDUCED = frozenset({"fp8", "mxfp8", "nvfp4"})
+"""Precisions in which only the layers' matrix products run reduced; attention and head stay in bf16."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A model, the machines, the software and the batch; sizes in tokens and sequences."""
+
+    model: Model
+    group: NodeGroup
+    stack: Stack
+    gpus: int
+    seq_length: int
+    global_batch_size: int
+    precision: str
+
+    @property
+    def tokens(self) -> float:
+        """Tokens per iteration."""
+        return float(self.seq_length) * self.global_batch_size
+
+    @cached_property
+    def rates(self) -> Rates:
+        """Kernel speeds of this accelerator under this stack and precision."""
+        return _rates(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """The speeds that kernel formulas read: FLOP/s, bytes/s, fits."""
+
+    matmul: GemmFit
+    matmul_peak: float
+    head: GemmFit
+    head_peak: float
+    attention: AttentionFit | None
+    attention_name: str
+    compute_units: float
+    bandwidth: float
+    stream: float
+    stream_backward: float
+    launch: float
+
+
+def _rates(scenario: Scenario) -> Rates:
+    accelerator, stack = scenario.group.accelerator, scenario.stack
+    kernels = accelerator.kernels
+    sixteen = "bf16" if scenario.precision in REDUCED else scenario.precision
+    if sixteen == "bf16" and "bf16" not in accelerator.peak:
+        sixteen = "fp16"
+    name, attention = _attention(scenario)
+    speed, share = stack.kernel_efficiency, stack.elementwise_efficiency
+    memory = kernels.memory_bound
+    return Rates(
+        matmul=kernels.gemm_fit(scenario.precision),
+        matmul_peak=accelerator.peak_rate(scenario.precision) * speed,
+        head=kernels.gemm_fit(sixteen),
+        head_peak=accelerator.peak_rate(sixteen) * speed,
+        attention=attention,
+        attention_name=name,
+        compute_units=float(accelerator.compute_units),
+        bandwidth=accelerator.memory_bandwidth,
+        stream=share * (memory.fused if stack.fused_elementwise else memory.stock),
+        stream_backward=share * memory.fused if stack.fused_elementwise else share * memory.backward,
+        launch=stack.launch,
+    )
+
+
+def _attention(scenario: Scenario) -> tuple[str, AttentionFit | None]:
+    """The first kernel of the stack's preference that exists on this accelerator; unfused always does."""
+    known = scenario.group.accelerator.kernels.attention
+    for name in scenario.stack.attention:
+        if name == "unfused":
+            return name, None
+        if name in known:
+            return name, known[name]
+    return "unfused", None

@@ -1,0 +1,48 @@
+"""Parameters that one rank holds: of a layer, of the embedding, of the head, arrays (N,) over strategies."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodels.blocks import padded_vocabulary_rows
+from costmodels.parameters import (
+    embedding_norm_parameters,
+    embedding_projection_parameters,
+    final_norm_parameters,
+    layer_matrix_parameters,
+    layer_replicated_parameters,
+    position_parameters,
+)
+from costmodels.scenario import Scenario
+from costmodels.strategy import Floats, Strategies
+
+
+def layer_parameters_per_rank(rows: Strategies, scenario: Scenario) -> Floats:
+    """Parameters of one layer on one tensor rank: matrices split, norms and row-parallel biases whole."""
+    return layer_matrix_parameters(scenario.model) / rows.tp + layer_replicated_parameters(scenario.model)
+
+
+def embedding_parameters_per_rank(rows: Strategies, scenario: Scenario) -> Floats:
+    """Parameters of the first stage beside its layers: its vocabulary slice, positions, projections."""
+    model = scenario.model
+    table = padded_vocabulary_rows(rows, scenario) * model.embedding_width / rows.tp
+    whole = position_parameters(model) + embedding_projection_parameters(model) + embedding_norm_parameters(model)
+    return table + whole
+
+
+def head_parameters_per_rank(rows: Strategies, scenario: Scenario) -> Floats:
+    """Parameters of the last stage beside its layers: the output matrix, a copy of a tied one when pp > 1."""
+    model = scenario.model
+    vocabulary = padded_vocabulary_rows(rows, scenario) / rows.tp
+    own = np.ones(len(rows)) if not model.tied_embeddings else (rows.pp > 1).astype(np.float64)
+    width = model.embedding_width if model.tied_embeddings else model.hidden_size
+    return vocabulary * (own * width + int(model.head_bias)) + final_norm_parameters(model)
+
+
+def heaviest_stage_parameters(rows: Strategies, scenario: Scenario) -> Floats:
+    """Parameters of the stage with the most, under an even split: its gradients take longest to reduce."""
+    layers = np.ceil(scenario.model.num_layers / rows.pp)
+    first = embedding_parameters_per_rank(rows, scenario)
+    last = head_parameters_per_rank(rows, scenario)
+    ends = np.where(rows.pp > 1, np.maximum(first, last), first + last)
+    return layers * layer_parameters_per_rank(rows, scenario) + ends

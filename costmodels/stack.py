@@ -1,0 +1,135 @@
+"""Software stacks: which kernels, which overlap, which optimizer semantics a training framework brings."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from hardware.errors import BadFile, UnknownName, flatten
+from hardware.kernels import Record
+from hardware.library import read
+from hardware.units import ByteQuantity, TimeQuantity
+
+_HOME = Path(__file__).parent / "stacks"
+
+
+class Overlap(Record):
+    """The part of each communication that still lengthens the iteration; 1 = nothing is hidden."""
+
+    tp_forward: float = Field(1.0, ge=0, le=1)
+    """Tensor-parallel collectives of the forward pass."""
+    tp_backward: float = Field(1.0, ge=0, le=1)
+    """Tensor-parallel collectives of the backward pass (most stacks run one behind the weight gradient)."""
+    cp: float = Field(0.3, ge=0, le=1)
+    """Context-parallel exchange beyond what attention itself can hide."""
+    pp: float = Field(1.0, ge=0, le=1)
+    """Sends and receives between pipeline stages."""
+    pp_interleaved: float = Field(1.0, ge=0, le=1)
+    """The same under the interleaved schedule, where a framework may post them asynchronously."""
+    gradients: bool = False
+    """Gradient reduction runs behind the backward pass of the last micro-batch."""
+    parameters: bool = False
+    """Parameter gathering runs behind the forward pass of the first micro-batch."""
+
+
+class Stack(Record):
+    """A training framework at a point in time."""
+
+    name: str
+    title: str
+    source: str
+    attention: tuple[str, ...] = ("unfused",)
+    """Attention kernels in order of preference; the first that the accelerator has is used."""
+    fused_elementwise: bool = True
+    """Bias, dropout, residual and activation run as one kernel each."""
+    fused_softmax: bool = True
+    """Scale, mask and softmax run as one kernel where attention is unfused."""
+    dropout: bool = False
+    """Attention and residual dropout are on (2019-2022 recipes)."""
+    kernel_efficiency: float = Field(1.0, gt=0, le=1.5)
+    """Achieved over table speed of matrix kernels; calibrated per stack and accelerator family."""
+    elementwise_efficiency: float = Field(1.0, gt=0, le=1.5)
+    """Achieved over table speed of memory-bound kernels."""
+    launch: TimeQuantity = 6e-6
+    """Host time per kernel; the layer is never faster than its launches."""
+    kernels_per_layer: int = 24
+    """Kernels that one layer's forward pass launches."""
+    cuda_graphs: bool = False
+    """Launches are replayed by the device, so that the host does not bound the layer."""
+    overlap: Overlap = Overlap()
+    bucket_exposed: float = Field(0.05, ge=0, le=1)
+    """Share of a hidden gradient or parameter collective that stays exposed (first or last bucket)."""
+    communication_efficiency: float = Field(1.0, gt=0, le=1.5)
+    """Achieved over table speed of collectives inside a training step."""
+    scatter_gather: bool = True
+    """Pipeline messages are split over the tensor ranks and gathered on arrival."""
+    zero_stages: tuple[int, ...] = (0, 1)
+    schedules: tuple[str, ...] = ("none", "gpipe", "1f1b", "interleaved-1f1b")
+    uneven_stages: bool = False
+    """Stages may hold different numbers of layers."""
+    sequence_parallel: bool = True
+    gathers_per_micro_batch: bool = True
+    """Under ZeRO stage 3 parameters are gathered again for every micro-batch."""
+    gradient_bytes: int = 4
+    """Bytes per parameter of the gradient buffer that is accumulated and kept."""
+    reduce_bytes: int = 4
+    """Bytes per parameter on the wire when gradients are reduced."""
+    optimizer_bytes: int = 12
+    """Bytes per parameter of master weights and moments."""
+    optimizer_traffic: int = 38
+    """Bytes moved per parameter by clip, step and cast."""
+    cross_entropy_traffic: int = 66
+    """Bytes moved per logit, forward and backward."""
+    cross_entropy_bytes: int = 10
+    """Bytes held per logit at the loss."""
+    loss_block: int = 0
+    """Tokens whose logits exist at once (block-wise cross-entropy); 0 = all."""
+    iteration_overhead: TimeQuantity = 0.0
+    """Host time per iteration outside the passes: data, timers, logging, step bookkeeping."""
+    micro_batch_overhead: TimeQuantity = 0.0
+    """Host time per micro-batch and stage."""
+    straggler: float = Field(0.0, ge=0)
+    """Relative standard deviation of a node's step time; the slowest of N costs sqrt(2 ln N) of it."""
+    reserved: ByteQuantity = 2.0 * 2**30
+    """Memory outside the allocator: context, communicators, workspaces."""
+    slack: float = Field(0.04, ge=0, le=0.5)
+    """Reserved over allocated memory, minus one."""
+    reduced_weight_bytes: float = Field(0.0, ge=0)
+    """Extra bytes per parameter for reduced-precision copies of the weights."""
+    interval: float = Field(0.15, gt=0)
+    """Relative half width that held 90 % of the measured runs of this stack."""
+
+
+@cache
+def stack(name: str) -> Stack:
+    """A stack by catalogue name, or from a user's TOML file.
+
+    Raises:
+        UnknownName: no such stack, with the nearest names.
+        BadFile: the file cannot be read, or a field is wrong.
+    """
+    if name.endswith(".toml") or "/" in name:
+        return _from_file(Path(name))
+    lowered = name.strip().lower()
+    if lowered not in stack_names():
+        raise UnknownName("stack", name, stack_names())
+    return _from_file(_HOME / f"{lowered}.toml")
+
+
+def _from_file(path: Path) -> Stack:
+    try:
+        return Stack.model_validate(read(path))
+    except ValidationError as error:
+        raise BadFile(path, flatten(error)) from None
+
+
+def stack_names() -> tuple[str, ...]:
+    """Names of the shipped stacks."""
+    return tuple(sorted(path.stem for path in _HOME.glob("*.toml")))
+
+
+Precision = Literal["fp32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"]
+PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4")

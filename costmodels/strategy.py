@@ -1,0 +1,141 @@
+"""Strategies as a struct of arrays: one row is a full set of degrees and switches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+RANK_ORDERS = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
+"""Which dimension varies fastest over neighbouring ranks, inner to outer; the first is Megatron's default."""
+
+SCHEDULE_NAMES = ("none", "gpipe", "1f1b", "interleaved-1f1b")
+"""Pipeline schedules by their code in the ``schedule`` column."""
+
+LARGEST_TABLE = 1 << 16
+
+
+class Recompute(IntEnum):
+    """What the backward pass computes again instead of having stored it."""
+
+    NONE = 0
+    SELECTIVE = 1
+    FULL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Strategies:
+    """N strategies, one array of shape (N,) per axis.
+
+    ``tp * cp * pp * dp`` is the number of GPUs; ``micro_batch_size`` is in sequences per data-parallel rank
+    (a fraction is possible where context parallelism splits a sequence) and ``num_microbatches`` is counted
+    per data-parallel rank and iteration. ``sharding_degree`` is the size of the group over which the ZeRO
+    stage shards its states; it divides ``dp * cp``.
+    """
+
+    tp: Ints
+    cp: Ints
+    pp: Ints
+    vpp: Ints
+    dp: Ints
+    ep: Ints
+    etp: Ints
+    zero_stage: Ints
+    sharding_degree: Ints
+    micro_batch_size: Floats
+    num_microbatches: Ints
+    schedule: Ints
+    sequence_parallel: Ints
+    recompute: Ints
+    rank_order: Ints
+    _codes: dict[str, tuple[Ints, int]] = field(default_factory=dict, compare=False, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.tp)
+
+    def take(self, rows: NDArray[Any] | slice) -> Strategies:
+        """The given rows (an index, mask or slice), as strategies."""
+        return Strategies(**{name: getattr(self, name)[rows] for name in AXES})
+
+    def row(self, index: int) -> dict[str, Any]:
+        """One strategy as plain numbers by axis name."""
+        return {name: getattr(self, name)[index].item() for name in AXES}
+
+    def distinct(self, *names: str) -> tuple[Strategies, Ints]:
+        """The distinct combinations of the named axes, and for each row which of them it is.
+
+        What depends on few axes is priced once per combination and gathered back:
+        ``sub, inverse = strategies.distinct("tp", "cp"); cost(sub)[inverse]``. Axes not named take the
+        values of an arbitrary row of the combination.
+        """
+        key, size = np.zeros(len(self), dtype=np.int64), 1
+        for name in names:
+            codes, count = self._code(name)
+            key, size = key * count + codes, size * count
+        if size > max(4 * len(self), LARGEST_TABLE):
+            _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+            return self.take(first), inverse.reshape(-1)
+        first = np.full(size, -1, dtype=np.int64)
+        first[key] = np.arange(len(self))
+        present = np.flatnonzero(first >= 0)
+        place = np.empty(size, dtype=np.int64)
+        place[present] = np.arange(len(present))
+        return self.take(first[present]), place[key]
+
+    def _code(self, name: str) -> tuple[Ints, int]:
+        if name not in self._codes:
+            self._codes[name] = _codes(getattr(self, name))
+        return self._codes[name]
+
+
+AXES: tuple[str, ...] = tuple(f.name for f in fields(Strategies) if not f.name.startswith("_"))
+"""The axes of a strategy, in canonical order."""
+
+_DEFAULTS: Mapping[str, float] = {
+    **dict.fromkeys(("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch_size", "num_microbatches"), 1),
+    **dict.fromkeys(("zero_stage", "schedule", "sequence_parallel", "recompute", "rank_order"), 0),
+    "sharding_degree": 1,
+}
+
+
+def strategies(**axes: ArrayLike) -> Strategies:
+    """Strategies from scalars and arrays of one common length; absent axes take their neutral value.
+
+    Raises:
+        ValueError: an unknown axis, or arrays of different lengths.
+    """
+    if unknown := set(axes) - set(AXES):
+        raise ValueError(f"unknown axes {sorted(unknown)}; the axes are {', '.join(AXES)}")
+    columns = {name: np.atleast_1d(np.asarray(axes.get(name, _DEFAULTS[name]))) for name in AXES}
+    length = max(len(column) for column in columns.values())
+    kinds = {name: np.float64 if name == "micro_batch_size" else np.int64 for name in AXES}
+    return Strategies(
+        **{
+            name: np.ascontiguousarray(np.broadcast_to(column, (length,)), dtype=kinds[name])
+            for name, column in columns.items()
+        }
+    )
+
+
+def concatenate(parts: list[Strategies]) -> Strategies:
+    """All rows of the parts, in order."""
+    return Strategies(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in AXES})
+
+
+def _codes(column: NDArray[Any]) -> tuple[Ints, int]:
+    whole = column.astype(np.int64)
+    if not len(column) or whole.max() >= LARGEST_TABLE or (column.dtype.kind == "f" and (whole != column).any()):
+        values, codes = np.unique(column, return_inverse=True)
+        return codes.reshape(-1).astype(np.int64), max(len(values), 1)
+    table = np.zeros(int(whole.max()) + 1, dtype=np.int64)
+    table[whole] = 1
+    count = int(table.sum())
+    return (np.cumsum(table) - 1)[whole], count

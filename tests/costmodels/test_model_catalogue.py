@@ -1,0 +1,141 @@
+"""The catalogue: names, aliases, files of the user, and what a wrong one says."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from costmodels import model_catalogue
+from costmodels.model import BadModel
+from hardware.errors import BadFile, UnknownName
+
+SHAPE = {"num_layers": 4, "hidden_size": 64, "num_heads": 8, "vocab_size": 1000, "seq_length": 128}
+
+
+@pytest.mark.parametrize("name", model_catalogue.names())
+def test_every_entry_loads_and_says_where_it_comes_from(name):
+    model = model_catalogue.model(name)
+    assert model.name == name
+    assert model.title
+    assert model.family != "custom"
+    assert len(model.source) > 10
+
+
+def test_every_alias_means_one_entry_and_hides_none():
+    names = set(model_catalogue.names())
+    assert set(model_catalogue.aliases().values()) <= names
+    assert not names & set(model_catalogue.aliases())
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [
+        ("175b", "gpt3-175b"), ("22b", "megatron-22b"), ("530b", "megatron-529.6b"), ("1t", "megatron-1008b"),
+        ("145.6b", "megatron-145.6b"), ("LLAMA-3-70B", "llama3-70b"), ("llama3-405b", "llama3.1-405b"),
+        ("Qwen2.5-72B", "qwen2.5-72b"), ("bloom", "bloom-176b"), ("yuan-1.0", "yuan1-245b"),
+    ],
+)  # fmt: skip
+def test_aliases_and_capitals_are_understood(alias, name):
+    assert model_catalogue.model(alias).name == name
+
+
+def test_an_ambiguous_size_is_unknown_and_suggests():
+    with pytest.raises(UnknownName, match="unknown model '17b': did you mean"):
+        model_catalogue.model("17b")
+    with pytest.raises(UnknownName, match="unknown model '70b'"):
+        model_catalogue.model("70b")
+    with pytest.raises(UnknownName):
+        model_catalogue.model("aliases")
+
+
+def test_a_toml_file_of_the_user_is_a_model(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text("\n".join(f"{key} = {value}" for key, value in SHAPE.items()))
+    assert model_catalogue.model(str(path)).name == "mine"
+    path.write_text("[model]\n" + path.read_text())
+    assert model_catalogue.model(str(path)).num_layers == 4
+
+
+def test_a_json_file_and_a_hugging_face_directory_are_models(tmp_path):
+    (tmp_path / "mine.json").write_text(json.dumps(SHAPE))
+    assert model_catalogue.model(str(tmp_path / "mine.json")).hidden_size == 64
+    folder = tmp_path / "Some-Llama"
+    folder.mkdir()
+    config = {
+        "model_type": "llama", "num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 8,
+        "intermediate_size": 176, "vocab_size": 512, "max_position_embeddings": 128,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
+    for path in (folder, folder / "config.json"):
+        model = model_catalogue.model(str(path))
+        assert (model.name, model.gated_ffn) == ("Some-Llama", True)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("a.toml", b"num_layers = ", "not a TOML file"),
+        ("a.json", b"{", "not a JSON file"),
+        ("a.json", b"", "not a JSON file"),
+        ("a.json", b"[" * 100_000, "not a JSON file"),
+        ("a.json", b"[1]", "expected an object of fields, got list"),
+        ("a.json", b"null", "expected an object of fields, got NoneType"),
+        ("a.json", b"\xff\xfe", "not a text file in UTF-8"),
+        ("a.json", b"{}", "hidden_size: missing"),
+        ("a.json", b'{"model_type": "mixtral"}', "'mixtral' is unsupported"),
+        ("a.json", b'{"model_type": "llama"}', "vocab_size: missing"),
+        ("a.json", b'{"model_type": 7}', "neither model_type nor architectures"),
+        ("a.toml", b"num_heads = 1979-05-27", "hidden_size: missing"),
+    ],
+)
+def test_a_useless_file_is_one_line_with_its_path(tmp_path, file, content, message):
+    path = tmp_path / file
+    path.write_bytes(content)
+    with pytest.raises(BadFile, match=message) as caught:
+        model_catalogue.model(str(path))
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_says_so(tmp_path):
+    with pytest.raises(BadFile, match="no such file"):
+        model_catalogue.model(str(tmp_path / "none.toml"))
+    with pytest.raises(BadFile, match="no such file"):
+        model_catalogue.model("../none")
+    with pytest.raises(BadFile, match="no such file"):
+        model_catalogue.model(str(tmp_path) + os.sep)
+
+
+def test_bad_model_is_not_raised_bare_from_a_file(tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(SHAPE | {"num_query_groups": 5}))
+    with pytest.raises(BadFile, match="5 does not divide") as caught:
+        model_catalogue.model(str(path))
+    assert not isinstance(caught.value, BadModel)
+
+
+def test_one_model_opens_its_own_file_and_at_most_the_aliases(monkeypatch):
+    opened = []
+    read_text = Path.read_text
+
+    def spy(path, *args, **kwargs):
+        opened.append(path.name)
+        return read_text(path, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "read_text", spy)
+    model_catalogue.model("llama3-8b")
+    assert opened == ["llama3-8b.toml"]
+    model_catalogue.model("175b")
+    assert opened[1:] == ["aliases.toml", "gpt3-175b.toml"]
+
+
+def test_looking_a_model_up_imports_nothing_heavy():
+    code = (
+        "import sys; from costmodels.model_catalogue import model; model('175b'); "
+        "print([name for name in ('numpy', 'scipy', 'ortools', 'rich', 'torch') if name in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
