@@ -1,0 +1,1 @@
+"""Which strategy to take, with a proof and the reasons."""

@@ -1,0 +1,120 @@
+"""Where answers go: stdout or a file, all of it or none."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.cli.ending import let_go_of_stdout, say
+from planner.errors import BadRequest
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_FILE_WIDTH = 100
+
+
+def check_writable(output: str | None) -> None:
+    """Refuse, before any work, a file that cannot be written.
+
+    Raises:
+        BadRequest: its folder is missing or read-only, or it is a folder itself.
+    """
+    if output is None:
+        return
+    path = Path(output).expanduser()
+    if path.is_dir():
+        raise BadRequest(f"--output: {output} is a folder; name a file in it, such as {path / 'plan.json'}")
+    if not path.parent.is_dir():
+        raise BadRequest(f"--output: there is no folder {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise BadRequest(f"--output: the folder {path.parent} cannot be written")
+
+
+def write(text: str, output: str | None) -> None:
+    """Write the answer to a file in one step, or to stdout; a reader who has left is nobody's error."""
+    if output is None:
+        _to_stdout(text)
+    else:
+        _to_file(text, Path(output).expanduser())
+
+
+def _to_stdout(text: str) -> None:
+    stream = sys.stdout
+    try:
+        stream.write(text.encode(stream.encoding or "utf-8", "replace").decode(stream.encoding or "utf-8"))
+        stream.flush()
+    except BrokenPipeError:
+        let_go_of_stdout()
+    except OSError as error:
+        let_go_of_stdout()
+        raise BadRequest(f"the answer cannot be written: {error.strerror}") from None
+
+
+def _to_file(text: str, path: Path) -> None:
+    try:
+        if path.exists() and not path.is_file():  # a pipe or /dev/stdout cannot be replaced
+            path.write_text(text, encoding="utf-8")
+            return
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as stream:
+                stream.write(text)
+            Path(temporary).chmod(0o666 & ~_umask())
+            Path(temporary).replace(path)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+    except OSError as error:
+        raise BadRequest(f"--output: {path} cannot be written: {error.strerror}") from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def shown(draw: Callable[[Console], None], output: str | None) -> str:
+    """What a drawing function prints, for the stream that it will go to."""
+    from io import StringIO  # noqa: PLC0415 - rich is only needed for tables
+
+    from rich.console import Console  # noqa: PLC0415 - same
+
+    if output is None:
+        console = Console(highlight=False, legacy_windows=False)
+    else:
+        console = Console(file=StringIO(), width=_FILE_WIDTH, highlight=False, no_color=True)
+    with console.capture() as capture:
+        draw(console)
+    return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
+
+
+@contextmanager
+def working(text: str, *, quiet: bool) -> Iterator[None]:
+    """A sign of life on stderr while something takes longer than a second; only for people."""
+    if quiet or not sys.stderr.isatty():
+        yield
+        return
+    from threading import Timer  # noqa: PLC0415 - only people need it
+
+    from rich.console import Console  # noqa: PLC0415 - same
+
+    status = Console(stderr=True).status(text)
+    timer = Timer(1.0, status.start)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        status.stop()
+
+
+def talk(message: str, params: dict[str, Any]) -> None:
+    """A remark on stderr, unless -q asked for silence."""
+    if not params.get("quiet"):
+        say(message)

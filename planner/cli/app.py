@@ -1,0 +1,100 @@
+"""The command group, whose default command is ``solve``."""
+
+import difflib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from planner.cli import catalogue, questions
+from planner.cli.ending import Ending
+from planner.cli.options import Command
+
+EPILOG = """\b
+Exit codes: 0 answered; 1 unexpected error; 2 bad request; 3 proved infeasible;
+4 time ran out before any plan; 130 interrupted.
+Every option reads its default from PLAN_<OPTION>, such as PLAN_CLUSTER."""
+
+
+class PlanGroup(click.Group):
+    """A group that takes an option where a command is expected for a question to ``solve``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put ``solve`` in front of anything that neither names a command nor asks for help."""
+        if not args or (args[0].startswith("-") and args[0] not in {"-h", "--help", "--version"}):
+            args = ["solve", *args]
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command of that name.
+
+        Raises:
+            click.UsageError: there is none, with the nearest names.
+        """
+        if args[0] not in self.commands:
+            near = difflib.get_close_matches(args[0], self.commands, n=2)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(self.commands)}"
+            raise click.UsageError(f"no such command {args[0]!r}: {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """Commands in the order of their use, not of the alphabet."""
+        return list(self.commands)
+
+    def main(  # type: ignore[override]  # it always ends the process, as click's does in standalone mode
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+    ) -> None:
+        """Run a command line and end the process with the documented exit code."""
+        if "_PLAN_COMPLETE" in os.environ:
+            super().main(args, "plan", complete_var="_PLAN_COMPLETE")
+        arguments = list(sys.argv[1:] if args is None else args)
+        extra.pop("standalone_mode", None)
+        with Ending(verbose="-v" in arguments or "--verbose" in arguments):
+            with self.make_context("plan", arguments, **extra) as ctx:
+                self.invoke(ctx)
+            sys.exit(0)
+
+
+def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version  # noqa: PLC0415 - 10 ms that only this option needs
+
+        click.echo(f"plan {version('meshwright')}")
+        ctx.exit()
+
+
+@click.group(
+    cls=PlanGroup,
+    no_args_is_help=False,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Version.")
+def main() -> None:
+    """Find the fastest way to split a training run over N accelerators, prove it, and say why.
+
+    \b
+      plan --model 175b --gpus 12288              the best plan (= plan solve)
+      plan --model 175b --gpus 1024 --tp ..8      with some choices pinned
+      plan why-not --model 175b --gpus 1024 --tp 16 --pp 8
+      plan list models
+
+    `plan COMMAND --help` explains the options of a command.
+    """
+
+
+COMMANDS: tuple[Command, ...] = (
+    questions.solve,
+    questions.predict,
+    questions.why_not,
+    catalogue.validate,
+    catalogue.list_,
+    catalogue.show,
+    catalogue.schema,
+)
+for _command in COMMANDS:
+    main.add_command(_command)

@@ -1,0 +1,185 @@
+"""From options, environment and a configuration file to a `PlanRequest`, with the origin of every value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from click.core import ParameterSource
+
+from planner.errors import BadQuantity, BadRequest
+
+if TYPE_CHECKING:
+    from planner.request import PlanRequest
+
+FIELDS: Final = (
+    "model",
+    "gpus",
+    "cluster",
+    "stack",
+    "global_batch_size",
+    "seq_length",
+    "tokens",
+    "precision",
+    "objective",
+    "top",
+    "time_limit",
+)
+PINS: Final = (
+    "tp",
+    "cp",
+    "pp",
+    "vpp",
+    "dp",
+    "zero_stage",
+    "sharding_degree",
+    "micro_batch_size",
+    "schedule",
+    "sequence_parallel",
+    "recompute",
+    "rank_order",
+)
+_PLAIN_SECONDS: Final = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
+
+
+@dataclass(frozen=True)
+class Question:
+    """A request and, for each value that somebody gave, who gave it: an option, a variable or a file."""
+
+    request: PlanRequest
+    origins: Mapping[str, str]
+
+
+def question(ctx: click.Context) -> Question:
+    """The request that the options of a command make, with a configuration file below them.
+
+    Raises:
+        BadRequest: a value that is missing, wrong or contradicts another.
+        BadFile: the configuration cannot be read.
+    """
+    given, origins = _options(ctx)
+    path = ctx.params.get("config")
+    if path:
+        below = _configured(path)
+        for name, value in below.items():
+            if name not in given:
+                given[name], origins[name] = value, path
+    _spell_chunks(ctx, given, origins)
+    return Question(_request(given), origins)
+
+
+def _options(ctx: click.Context) -> tuple[dict[str, Any], dict[str, str]]:
+    given, origins = {}, {}
+    for param in ctx.command.params:
+        name = param.name or ""
+        value = ctx.params.get(name)
+        if value is None or name not in (*FIELDS, *PINS):
+            continue
+        key = f"pins.{name}" if name in PINS else name
+        given[key] = value
+        from_environment = ctx.get_parameter_source(name) == ParameterSource.ENVIRONMENT
+        origins[key] = str(param.envvar) if from_environment else param.opts[0]
+    return given, origins
+
+
+def _configured(path: str) -> dict[str, Any]:
+    from pathlib import Path  # noqa: PLC0415 - only commands that read a file need these
+
+    from hardware.library import read  # noqa: PLC0415 - same
+
+    document = read(Path(path).expanduser())
+    pins = document.pop("pins", {})
+    if not isinstance(pins, Mapping):
+        raise BadRequest(f"{path}: pins must be a table such as [pins] tp = 8, got {pins!r}")
+    if unknown := [name for name in document if name not in FIELDS]:
+        hint = f"it belongs under [pins]: {unknown[0]} = ..." if unknown[0] in PINS else _near(unknown[0])
+        raise BadRequest(f"{path}: there is no field {unknown[0]!r}; {hint}")
+    return document | {f"pins.{name}": value for name, value in pins.items()}
+
+
+def _near(name: str) -> str:
+    import difflib  # noqa: PLC0415 - only a misspelt field needs it
+
+    near = difflib.get_close_matches(name, (*FIELDS, "pins"), n=1)
+    return f"did you mean {near[0]!r}?" if near else f"the fields are {', '.join((*FIELDS, 'pins'))}"
+
+
+def _spell_chunks(ctx: click.Context, given: dict[str, Any], origins: dict[str, str]) -> None:
+    """Turn Megatron's layers per virtual stage into chunks per stage: vpp = layers / (pp * layers per chunk)."""
+    per_chunk = ctx.params.get("layers_per_virtual_stage")
+    if per_chunk is None:
+        return
+    flag, pp = "--num-layers-per-virtual-pipeline-stage", str(given.get("pins.pp", ""))
+    if "pins.vpp" in given:
+        raise BadRequest(f"{flag} and --vpp say the same thing twice; give one of them")
+    if not (pp.isascii() and pp.isdecimal() and int(pp) > 0) or "model" not in given:
+        raise BadRequest(f"{flag} {per_chunk} needs --model and one --pp, such as --pp 8; or give --vpp")
+    from costmodels.model_catalogue import model  # noqa: PLC0415 - only this spelling needs the model here
+
+    layers = model(str(given["model"])).num_layers
+    chunks, left = divmod(layers, int(pp) * per_chunk)
+    if left or not chunks:
+        raise BadRequest(
+            f"{flag} {per_chunk} x --pp {pp} = {int(pp) * per_chunk} does not divide {layers} layers; "
+            f"give --vpp for uneven stages"
+        )
+    given["pins.vpp"], origins["pins.vpp"] = str(chunks), flag
+
+
+def _request(given: Mapping[str, Any]) -> PlanRequest:
+    for name in ("model", "gpus"):
+        if name not in given:
+            raise BadRequest(f"--{name} is missing, as in `plan --model 175b --gpus 12288`")
+    from pydantic import ValidationError  # noqa: PLC0415 - heavy, and `plan --help` does without
+
+    from hardware.errors import flatten  # noqa: PLC0415 - same
+    from planner.request import PlanRequest  # noqa: PLC0415 - same
+
+    fields = {name: _value(name, value) for name, value in given.items() if not name.startswith("pins.")}
+    pins = {name.removeprefix("pins."): _pin(value) for name, value in given.items() if name.startswith("pins.")}
+    try:
+        return PlanRequest(**fields, pins=pins)
+    except ValidationError as error:
+        raise BadRequest(flatten(error)) from None
+
+
+def _pin(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _value(name: str, value: Any) -> Any:
+    if name == "tokens" and isinstance(value, str):
+        return _whole(name, value)
+    if name == "time_limit" and isinstance(value, str):
+        return _seconds(name, value)
+    if isinstance(value, str) and "\0" in value:
+        raise BadRequest(f"{name}: contains a NUL character")
+    return value
+
+
+def _whole(name: str, text: str) -> int:
+    number = _quantity(name, text, "count")
+    if not 1 <= number < 1e18:
+        raise BadRequest(f"{name}: expected a count between 1 and 1e18 such as 300B, got {text!r}")
+    return round(number)
+
+
+def _seconds(name: str, text: str) -> float:
+    seconds = float(text) if _PLAIN_SECONDS.fullmatch(text) else _quantity(name, text, "time")
+    if not 0.0 < seconds < 1e9:
+        raise BadRequest(f"{name}: expected a time such as 30s or 2min, got {text!r}")
+    return seconds
+
+
+def _quantity(name: str, text: str, dimension: Any) -> float:
+    from hardware.units import parse_quantity  # noqa: PLC0415 - heavy, and `plan --help` does without
+
+    if not text.isascii():
+        raise BadRequest(f"{name}: expected plain digits and a unit, got {text!r}")
+    try:
+        return parse_quantity(text, dimension)
+    except BadQuantity as error:
+        raise BadRequest(f"{name}: {error}") from None

@@ -1,0 +1,113 @@
+"""How a command ends: one line on stderr and an exit code, whatever happened."""
+
+import os
+import signal
+import sys
+import traceback
+from types import FrameType, TracebackType
+from typing import Final, Self
+
+import click
+
+from planner.errors import MeshwrightError, OutOfTime
+
+OK: Final = 0
+UNEXPECTED: Final = 1
+BAD_REQUEST: Final = 2
+INFEASIBLE: Final = 3
+OUT_OF_TIME: Final = 4
+INTERRUPTED: Final = 130
+
+
+class Ending:
+    """Ends the process: errors become one line, never a traceback, unless one was asked for.
+
+    Args:
+        verbose: print the traceback of an unexpected error above its line.
+    """
+
+    def __init__(self, *, verbose: bool) -> None:
+        self._verbose = verbose
+
+    def __enter__(self) -> Self:
+        signal.signal(signal.SIGTERM, _interrupt)  # schedulers send it first
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if error is None or isinstance(error, SystemExit):
+            return
+        code, message = verdict(error)
+        if code == UNEXPECTED and self._verbose:
+            traceback.print_exception(error)
+        if message:
+            say(message)
+        sys.exit(code)
+
+
+def verdict(error: BaseException) -> tuple[int, str]:
+    """The exit code of an error and what to say about it."""
+    match error:
+        case click.exceptions.Exit():
+            return error.exit_code, ""
+        case click.ClickException():
+            return BAD_REQUEST, _usage(error)
+        case OutOfTime():
+            return OUT_OF_TIME, str(error)
+        case MeshwrightError():
+            return BAD_REQUEST, str(error)
+        case KeyboardInterrupt() | click.Abort():
+            return INTERRUPTED, "interrupted"
+        case BrokenPipeError():
+            let_go_of_stdout()
+            return OK, ""
+        case OSError(filename=str() as filename):
+            return BAD_REQUEST, f"{filename}: {error.strerror or 'cannot be used'}"
+        case _:
+            reason = " ".join(str(error).split()) or "no message"
+            return UNEXPECTED, (
+                f"internal error: {type(error).__name__}: {reason}; run with -v for the traceback"
+            )
+
+
+def say(message: str) -> None:
+    """One line of talk on stderr."""
+    line = " ".join(message.split())
+    printable = "".join(char if char.isprintable() else "?" for char in line)
+    click.echo(f"plan: {printable}", err=True)
+
+
+def let_go_of_stdout() -> None:
+    """Stop writing to a pipe whose reader has left, also when the interpreter flushes at the end."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        sys.stdout = None  # type: ignore[assignment]  # Python's own value for a stream that is not there
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _usage(error: click.ClickException) -> str:
+    """click's finding without its frame, in the form of the other errors."""
+    hint = " (`plan --help` shows what there is)"
+    match error:
+        case click.NoSuchOption():
+            near = f"; did you mean {' or '.join(error.possibilities)}?" if error.possibilities else hint
+            return f"no such option {error.option_name}{near}"
+        case click.MissingParameter(param=click.Parameter() as param):
+            return f"{param.opts[0]} is missing{_example(param)}"
+        case click.BadParameter(param=click.Parameter() as param):
+            name = param.opts[0] if isinstance(param, click.Option) else (param.human_readable_name)
+            return f"{name}: {error.message}"
+        case click.BadOptionUsage():
+            return f"{error.option_name}: {error.message}"
+        case _:
+            return error.format_message()
+
+
+def _example(param: click.Parameter) -> str:
+    return ", as in `plan --model 175b --gpus 12288`" if param.name in {"model", "gpus"} else ""

@@ -1,0 +1,222 @@
+"""Options of the questions: their spelling, their help, and what can be told from their text alone."""
+
+import re
+import unicodedata
+from collections.abc import Callable
+from typing import Any, Final
+
+import click
+
+_DIGITS: Final = re.compile(r"\+?[0-9]+")
+_LOOSE: Final = re.compile(r"([+-]?[0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)([kmbgt]?)", re.IGNORECASE)
+_SUFFIXES: Final = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
+_MOST_DIGITS: Final = 15
+
+
+class Text(click.ParamType[str]):
+    """Text that is neither empty nor another option: a forgotten value must not swallow the next option."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text, stripped."""
+        text = str(value).strip()
+        if not text:
+            self.fail("empty, where a value is expected", param, ctx)
+        if text.startswith("--"):
+            self.fail(f"expected a value, got the option {text!r}", param, ctx)
+        return text
+
+
+class Count(click.ParamType[int]):
+    """A whole number in plain digits: "12k" or "1e3" may be meant well, but nobody should have to guess."""
+
+    name = "n"
+
+    def __init__(self, least: int = 1) -> None:
+        self.least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number."""
+        if isinstance(value, int):
+            return value
+        text = str(value).strip()
+        if not _DIGITS.fullmatch(text):
+            self.fail(self._refusal(text), param, ctx)
+        if len(text) > _MOST_DIGITS:
+            self.fail(f"a number of {len(text)} digits is out of range", param, ctx)
+        if int(text) < self.least:
+            self.fail(f"expected at least {self.least}, got {text}", param, ctx)
+        return int(text)
+
+    def _refusal(self, text: str) -> str:
+        if not text:
+            return "empty, where a whole number such as 64 is expected"
+        meant = _meant(text)
+        if meant is not None and meant < self.least:
+            return f"expected at least {self.least}, got {_short(text)}"
+        hint = "such as 64" if meant is None else f"in plain digits: write {meant}"
+        return f"expected a whole number {hint}, got {_short(text)}"
+
+
+def _meant(text: str) -> int | None:
+    """The whole number that "12k", "1e3", "12,288" or "１２" stand for, if there is one."""
+    match = _LOOSE.fullmatch(re.sub(r"[,_'\s]", "", unicodedata.normalize("NFKC", text)))
+    if match is None or len(text) > 2 * _MOST_DIGITS:
+        return None
+    number = float(match[1]) * _SUFFIXES[match[2].lower()]
+    return int(number) if number.is_integer() and abs(number) < 10**_MOST_DIGITS else None
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:37] + "...")
+
+
+class Option(click.Option):
+    """An option that shows its first name in the help, its others behind the text, under a heading."""
+
+    def __init__(self, *declarations: Any, heading: str = "Other", **settings: Any) -> None:
+        super().__init__(*declarations, **settings)
+        self.heading = heading
+        if self.expose_value and self.name and not isinstance(settings.get("envvar"), str):
+            self.envvar = f"PLAN_{self.name.upper()}"
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """The first spelling and the text; other spellings in brackets behind it."""
+        record = super().get_help_record(ctx)
+        if record is None or self.is_flag or self.opts[0].count("-") == 1:
+            return record
+        metavar = self.make_metavar(ctx) if click.__version__ >= "8.2" else self.make_metavar()  # type: ignore[call-arg]
+        others = f"  [also {', '.join(self.opts[1:])}]" if len(self.opts) > 1 else ""
+        return f"{self.opts[0]} {metavar}", record[1] + others
+
+
+class Command(click.Command):
+    """A command whose help groups the options under their headings."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write one section per heading, in order of first appearance."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None:
+                sections.setdefault(getattr(param, "heading", "Other"), []).append(record)
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def option(*names: str, heading: str, **settings: Any) -> Decorator:
+    """An `Option` as a decorator; text that is neither empty nor an option unless said otherwise."""
+    if not settings.get("is_flag") and "type" not in settings:
+        settings["type"] = Text()
+    return click.option(*names, cls=Option, heading=heading, **settings)
+
+
+def stacked(*decorators: Decorator) -> Decorator:
+    """Several options as one decorator, listed in the order given."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return decorate
+
+
+_Q, _P, _O = "Question", "Pins and ranges: 8, 4,8, ..8 or 2..16", "Answer"
+FORMATS: Final = ("table", "json", "yaml", "env", "args")
+
+question_options = stacked(
+    option("--model", heading=_Q, metavar="NAME|FILE", help="Catalogue name, TOML or JSON file, config.json."),
+    option("--gpus", heading=_Q, type=Count(), help="Number of accelerators."),
+    option("--cluster", heading=_Q, metavar="NAME|FILE", help="Machines (default: dgx-h100)."),
+    option("--stack", heading=_Q, metavar="NAME|FILE", help="Training framework (default: megatron-core)."),
+    option(
+        "--global-batch",
+        "--global-batch-size",
+        "global_batch_size",
+        heading=_Q,
+        type=Count(),
+        help="Sequences per iteration.",
+    ),
+    option("--seq-len", "--seq-length", "seq_length", heading=_Q, type=Count(), help="Tokens per sequence."),
+    option("--tokens", heading=_Q, metavar="QUANTITY", help="Training tokens, such as 300B."),
+    option("--precision", heading=_Q, metavar="NAME", help="fp32, fp16, bf16, fp8, mxfp8 or nvfp4."),
+    option(
+        "--objective", heading=_Q, metavar="NAME", help="time, mfu, cost, tokens-per-gpu-hour or memory."
+    ),
+    option("--time-limit", heading=_Q, metavar="TIME", help="Longest search: 30s, 2min or plain seconds."),
+    option("--config", heading=_Q, metavar="FILE", help="TOML or JSON file of these fields; options win."),
+)
+
+pin_options = stacked(
+    option("--tp", "--tensor-model-parallel-size", "tp", heading=_P, help="Tensor parallel size."),
+    option("--cp", "--context-parallel-size", "cp", heading=_P, help="Context parallel size."),
+    option("--pp", "--pipeline-model-parallel-size", "pp", heading=_P, help="Pipeline stages."),
+    option(
+        "--vpp",
+        "--num-virtual-stages-per-pipeline-rank",
+        "vpp",
+        heading=_P,
+        help="Model chunks per pipeline stage.",
+    ),
+    option(
+        "--num-layers-per-virtual-pipeline-stage",
+        "layers_per_virtual_stage",
+        heading=_P,
+        type=Count(),
+        help="The same by layers per chunk, as Megatron counts; needs one --pp.",
+    ),
+    option("--dp", "--data-parallel-size", "dp", heading=_P, help="Data parallel size."),
+    option("--zero", "--zero-stage", "zero_stage", heading=_P, help="ZeRO stage, 0 to 3."),
+    option("--sharding-degree", heading=_P, help="Ranks over which the ZeRO stage shards."),
+    option(
+        "--micro-batch",
+        "--micro-batch-size",
+        "micro_batch_size",
+        heading=_P,
+        help="Sequences per micro-batch and data-parallel rank.",
+    ),
+    option("--schedule", heading=_P, help="Pipeline schedule; `plan list schedules` shows them."),
+    option(
+        "--sequence-parallel/--no-sequence-parallel",
+        heading=_P,
+        is_flag=True,
+        default=None,
+        help="Split norms and dropout over the tensor ranks, or do not.",
+    ),
+    option("--recompute", "--recompute-granularity", "recompute", heading=_P, help="none, selective or full."),
+    option("--rank-order", heading=_P, help="Which dimension varies fastest, such as tp-cp-ep-dp-pp."),
+)
+
+top_option = option(
+    "--top", heading="Answer", type=Count(least=0), help="Number of alternatives to show (default: 5)."
+)
+
+
+def output_options(*formats: str) -> Decorator:
+    """Options on the form of the answer, with the formats that the command can write."""
+    return stacked(
+        option(
+            "--format",
+            "form",
+            heading=_O,
+            type=click.Choice(formats),
+            default=formats[0],
+            metavar="|".join(formats),
+            envvar="PLAN_FORMAT",
+            help="Form of the answer.",
+        ),
+        option("--output", "-o", heading=_O, metavar="FILE", help="Write the answer there instead of stdout."),
+        option("--quiet", "-q", heading=_O, is_flag=True, help="No talk on stderr."),
+        option("--verbose", "-v", heading=_O, is_flag=True, help="More talk on stderr."),
+    )
+
+
+dry_run_option = option(
+    "--dry-run", heading=_O, is_flag=True, help="Show the resolved question and the origin of each value; stop."
+)

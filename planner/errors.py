@@ -1,0 +1,23 @@
+"""The planner's branch of the error tree.
+
+::
+
+    MeshwrightError              hardware.errors
+    ├── UnknownName, BadQuantity, BadFile, ...
+    ├── BadRequest               a request that contradicts itself or asks for the impossible
+    └── OutOfTime                the time limit passed before any plan was found
+
+That no strategy is feasible is not an error but an answer: a plan of status ``infeasible``.
+"""
+
+from hardware.errors import BadFile, BadQuantity, MeshwrightError, UnknownName
+
+__all__ = ["BadFile", "BadQuantity", "BadRequest", "MeshwrightError", "OutOfTime", "UnknownName"]
+
+
+class BadRequest(MeshwrightError, ValueError):  # noqa: N818 - it reads as what went wrong
+    """A request that cannot be planned: the message says what, the numbers and the nearest that works."""
+
+
+class OutOfTime(MeshwrightError):  # noqa: N818 - same
+    """The time limit passed before any feasible plan was found."""

@@ -1,0 +1,93 @@
+"""Pins and ranges of axes: "8", "4,8", "..8", "2..16", numbers, lists, names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, Recompute
+from planner.errors import BadRequest
+
+_RANGE = re.compile(r"^(\d+)?\.\.(\d+)?$", re.ASCII)
+_NUMBER = re.compile(r"^\d+$", re.ASCII)
+_LARGEST = 2**31
+
+NAMED: Mapping[str, tuple[str, ...]] = {
+    "schedule": SCHEDULE_NAMES,
+    "recompute": tuple(kind.name.lower() for kind in Recompute),
+    "rank_order": RANK_ORDERS,
+    "sequence_parallel": ("false", "true"),
+}
+"""Axes whose values are names; the code of a value is its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """What a request allows on one axis: exactly these values, or a range (inclusive)."""
+
+    axis: str
+    values: tuple[int, ...] = ()
+    low: int = 0
+    high: int = _LARGEST
+
+    def restrict(self, usual: Iterable[int]) -> tuple[int, ...]:
+        """The axis under this pin: the pinned values, or the usual values inside the range."""
+        if self.values:
+            return self.values
+        return tuple(value for value in usual if self.low <= value <= self.high)
+
+
+def parse_pins(pins: Mapping[str, Any]) -> dict[str, Pin]:
+    """Read every pin of a request; None and "" mean free.
+
+    Raises:
+        BadRequest: text that is neither values nor a range, an unknown name, a value below the least.
+    """
+    return {axis: _parse(axis, given) for axis, given in pins.items() if given is not None}
+
+
+def _parse(axis: str, given: Any) -> Pin:
+    if isinstance(given, str) and (found := _RANGE.match(given.strip())) and axis not in NAMED:
+        return _range(axis, given, found)
+    parts = given if isinstance(given, (list, tuple)) else str(given).split(",")
+    values = tuple(dict.fromkeys(_value(axis, part) for part in parts))
+    if not values:
+        raise BadRequest(f"{axis}: no value given; write one such as 8, several as 4,8 or a range as ..8")
+    return Pin(axis, values)
+
+
+def _range(axis: str, given: str, found: re.Match[str]) -> Pin:
+    low, high = int(found.group(1) or 0), int(found.group(2) or _LARGEST)
+    if low > high or given.strip() == "..":
+        raise BadRequest(f"{axis}: range {given!r} is empty; write the smaller end first, such as 2..8")
+    return Pin(axis, low=low, high=high)
+
+
+def _value(axis: str, part: Any) -> int:
+    text = str(part).strip().lower()
+    if axis in NAMED:
+        return _named(axis, text)
+    if isinstance(part, float) and part.is_integer():
+        text = str(int(part))
+    if not _NUMBER.match(text):
+        raise BadRequest(f"{axis}: expected a whole number such as 8, a list 4,8 or a range ..8, got {str(part)!r:.40}")
+    value = int(text)
+    least = 0 if axis == "zero_stage" else 1
+    if not least <= value <= _LARGEST:
+        raise BadRequest(f"{axis}: {value} is out of range; {least} is the least, {_LARGEST} the most")
+    if axis == "zero_stage" and value > 3:  # noqa: PLR2004 - there are four stages
+        raise BadRequest(f"zero_stage: {value} does not exist; 0, 1, 2 and 3 do")
+    return value
+
+
+def _named(axis: str, text: str) -> int:
+    names = NAMED[axis]
+    if axis == "sequence_parallel":
+        text = {"1": "true", "0": "false", "on": "true", "off": "false"}.get(text, text)
+    if axis == "schedule" and text == "interleaved":
+        text = "interleaved-1f1b"
+    if text not in names:
+        raise BadRequest(f"{axis}: {text!r} is unknown; {', '.join(names)} are known")
+    return names.index(text)

@@ -1,0 +1,159 @@
+"""The result document, schema ``plan/1``."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Status = Literal["optimal", "feasible", "infeasible"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Stage(_Part):
+    """Layers of one pipeline stage, how many of them are recomputed, and the node group it runs on."""
+
+    layers: int
+    recompute_layers: int
+    group: str
+
+
+class Strategy(_Part):
+    """A full set of degrees and switches."""
+
+    tp: int
+    cp: int
+    pp: int
+    vpp: int
+    dp: int
+    ep: int
+    etp: int
+    zero_stage: int
+    sharding_degree: int
+    micro_batch_size: int
+    num_microbatches: int
+    global_batch_size: int
+    schedule: str
+    sequence_parallel: bool
+    recompute: str
+    rank_order: str
+    stages: tuple[Stage, ...]
+
+
+class Interval(_Part):
+    """Where the measured iteration time should lie, seconds."""
+
+    low: float
+    high: float
+    coverage: float
+
+
+class Prediction(_Part):
+    """What the strategy is predicted to do. MFU counts model FLOPs with full attention, HFU recomputation too."""
+
+    iteration_seconds: float
+    mfu: float
+    hfu: float
+    model_tflops_per_gpu: float
+    tokens_per_second: float
+    tokens_per_second_per_gpu: float
+    iterations: int
+    training_days: float
+    gpu_hours: float
+    cost_dollars: float | None
+    energy_megawatt_hours: float
+    interval: Interval
+
+
+class StageMemory(_Part):
+    """Bytes on the busiest rank of one stage."""
+
+    stage: int
+    weights: float
+    gradients: float
+    optimizer: float
+    activations: float
+    logits: float
+    slack: float
+    reserved: float
+    total: float
+    limit: float
+
+
+class Alternative(_Part):
+    """A runner-up that differs in kind, with what it differs in."""
+
+    strategy: Strategy
+    iteration_seconds: float
+    mfu: float
+    peak_memory_bytes: float
+    differs: str
+
+
+class Rejection(_Part):
+    """A rule that rejected part of the space: how many strategies, and one of them in words."""
+
+    rule: str
+    count: int
+    example: str
+
+
+class Advice(_Part):
+    """One line of explanation with its numbers: why not another choice, or what would help."""
+
+    subject: str
+    text: str
+    iteration_seconds: float | None = None
+
+
+class Proof(_Part):
+    """Why no other strategy in the space is better within the model."""
+
+    candidates: int
+    feasible: int
+    priced: int
+    solves: int
+    lower_bound_seconds: float
+    gap: float
+    wall_seconds: float
+    statement: str
+
+
+class Provenance(_Part):
+    """What produced the plan."""
+
+    version: str
+    catalogue_hash: str
+    sources: tuple[str, ...]
+
+
+class Plan(_Part):
+    """The answer to a request."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    schema_: Literal["plan/1"] = Field("plan/1", alias="schema")
+    status: Status
+    request: dict[str, Any]
+    defaults: tuple[str, ...] = ()
+    strategy: Strategy | None = None
+    prediction: Prediction | None = None
+    breakdown_seconds: dict[str, float] = Field(default_factory=dict)
+    memory_bytes: tuple[StageMemory, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
+    why_not: tuple[Advice, ...] = ()
+    what_helps: tuple[Advice, ...] = ()
+    closest_run: str | None = None
+    rejected: tuple[Rejection, ...] = ()
+    nearest: Advice | None = None
+    """For an infeasible request: the nearest one that works."""
+    proof: Proof | None = None
+    provenance: Provenance
+
+    def to_json(self, *, indent: int | None = 2) -> str:
+        """The document as JSON; unset optional parts of a prediction are null, absent sections are left out."""
+        absent = {name for name in ("strategy", "prediction", "proof", "nearest") if getattr(self, name) is None}
+        return self.model_dump_json(by_alias=True, indent=indent, exclude=absent)

@@ -1,0 +1,35 @@
+"""What a request resolves to, and who said so."""
+
+from collections.abc import Mapping
+
+from planner.request import PlanRequest, resolve
+
+
+def lines(request: PlanRequest, origins: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """(field, value, origin) of every value of a request, defaults filled in.
+
+    Args:
+        request: the question.
+        origins: field, or ``pins.`` and axis, to who gave it.
+
+    Raises:
+        MeshwrightError: a name that does not exist, or values that contradict each other.
+    """
+    resolved = resolve(request)
+    scenario = resolved.scenario
+    group = scenario.group
+    values = {
+        "model": f"{scenario.model.name} ({scenario.model.num_layers} layers)",
+        "gpus": str(request.gpus),
+        "cluster": f"{resolved.cluster.name} ({group.nodes or '?'} nodes x {group.gpus_per_node})",
+        "stack": scenario.stack.name,
+        "global_batch_size": str(scenario.global_batch_size),
+        "seq_length": str(scenario.seq_length),
+        "tokens": f"{resolved.tokens}",
+        "precision": request.precision,
+        "objective": request.objective,
+        "top": str(request.top),
+        "time_limit": f"{request.time_limit:g} s",
+    } | {f"pins.{axis}": str(pin) for axis, pin in request.pins.items()}
+    whose = {"seq_length": "the model's", "tokens": "the model's" if scenario.model.tokens else "default"}
+    return [(name, value, origins.get(name, whose.get(name, "default"))) for name, value in values.items()]

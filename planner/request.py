@@ -1,0 +1,167 @@
+"""What a person asks for, and its resolution into records with every default made explicit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from costmodels.model import Model
+from costmodels.model_catalogue import model as find_model
+from costmodels.scenario import Scenario
+from costmodels.stack import PRECISIONS, Stack
+from costmodels.stack import stack as find_stack
+from hardware.catalogue import cluster as find_cluster
+from hardware.records import Cluster
+from planner.errors import BadRequest
+
+Objective = Literal["time", "mfu", "cost", "tokens-per-gpu-hour", "memory"]
+
+DEFAULT_CLUSTER = "dgx-h100"
+DEFAULT_STACK = "megatron-core"
+DEFAULT_TOKENS = 300_000_000_000
+SMALLEST_BATCH_TOKENS = 4 * 2**20
+BATCH_TOKENS_PER_GPU = 1024
+LARGEST_GPUS = 2**24
+LARGEST_BATCH = 2**28
+LARGEST_SEQUENCE = 2**24
+
+PIN_AXES = (
+    "tp",
+    "cp",
+    "pp",
+    "vpp",
+    "dp",
+    "zero_stage",
+    "sharding_degree",
+    "micro_batch_size",
+    "schedule",
+    "sequence_parallel",
+    "recompute",
+    "rank_order",
+)
+"""Axes that a request may pin or restrict."""
+
+Pin = tuple[int | str, ...] | tuple[int | None, int | None, Literal["range"]]
+
+
+class PlanRequest(BaseModel):
+    """A planning question. Unset fields are filled by `resolve`, which says what it filled.
+
+    ``pins`` restricts axes: a value, a list of values, or a range as text ("8", "4,8", "..8", "2..16").
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str | Model
+    gpus: Annotated[int, Field(gt=0, le=LARGEST_GPUS)]
+    cluster: str | Cluster = DEFAULT_CLUSTER
+    stack: str | Stack = DEFAULT_STACK
+    global_batch_size: Annotated[int, Field(gt=0, le=LARGEST_BATCH)] | None = None
+    seq_length: Annotated[int, Field(gt=0, le=LARGEST_SEQUENCE)] | None = None
+    tokens: Annotated[int, Field(gt=0)] | None = None
+    precision: str = "bf16"
+    objective: Objective = "time"
+    pins: Mapping[str, Any] = Field(default_factory=dict)
+    top: Annotated[int, Field(ge=0, le=1000)] = 5
+    time_limit: Annotated[float, Field(gt=0)] = 60.0
+
+    @field_validator("precision")
+    @classmethod
+    def _known_precision(cls, value: str) -> str:
+        if value not in PRECISIONS:
+            raise ValueError(f"precision {value!r} is unknown; {', '.join(PRECISIONS)} are known")
+        return value
+
+    @field_validator("pins")
+    @classmethod
+    def _known_axes(cls, value: Mapping[str, Any]) -> Mapping[str, Any]:
+        if unknown := sorted(set(value) - set(PIN_AXES)):
+            raise ValueError(f"cannot pin {unknown[0]!r}; the axes are {', '.join(PIN_AXES)}")
+        return value
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A request with records in place of names, and where each filled value came from."""
+
+    request: PlanRequest
+    scenario: Scenario
+    cluster: Cluster
+    tokens: int
+    defaults: tuple[str, ...]
+
+
+def resolve(request: PlanRequest) -> Resolved:
+    """Look up every name, fill every default.
+
+    Raises:
+        BadRequest: values that contradict each other.
+        UnknownName, BadFile: names or files that do not exist.
+    """
+    model = request.model if isinstance(request.model, Model) else find_model(request.model)
+    stack = request.stack if isinstance(request.stack, Stack) else _stack(request.stack)
+    base = request.cluster if isinstance(request.cluster, Cluster) else _cluster(request.cluster)
+    cluster = base if base.gpus == request.gpus else base.with_gpus(request.gpus)
+    seq_length = request.seq_length or model.seq_length
+    _check_positions(model, seq_length)
+    batch = request.global_batch_size or usual_batch(request.gpus, seq_length)
+    tokens = request.tokens or model.tokens or DEFAULT_TOKENS
+    scenario = Scenario(model, cluster.groups[0], stack, request.gpus, seq_length, batch, request.precision)
+    _ = scenario.rates
+    return Resolved(request, scenario, cluster, tokens, _defaults(request, scenario, tokens))
+
+
+@lru_cache(maxsize=64)
+def _cluster(name: str) -> Cluster:
+    return find_cluster(name)
+
+
+@lru_cache(maxsize=64)
+def _stack(name: str) -> Stack:
+    return find_stack(name)
+
+
+def usual_batch(gpus: int, seq_length: int) -> int:
+    """Sequences per iteration where none are asked for: 1024 tokens per GPU, at least 4 Mi tokens.
+
+    Always gpus times a power of two (halves included while they stay whole), so that every data-parallel
+    degree that divides the GPUs divides the batch, or all but a small power of two of it.
+    """
+    wanted = max(SMALLEST_BATCH_TOKENS, BATCH_TOKENS_PER_GPU * gpus) / seq_length
+    batch = gpus
+    while batch < wanted:
+        batch *= 2
+    while batch % 2 == 0 and batch // 2 >= wanted:
+        batch //= 2
+    return batch
+
+
+def _check_positions(model: Model, seq_length: int) -> None:
+    if model.position == "learned" and seq_length > max(model.max_positions, model.seq_length):
+        raise BadRequest(
+            f"sequence length {seq_length} exceeds the {model.max_positions} learned positions of {model.name}; "
+            f"at most {model.max_positions} works"
+        )
+
+
+def _defaults(request: PlanRequest, scenario: Scenario, tokens: int) -> tuple[str, ...]:
+    said = request.model_fields_set
+    lines = []
+    if "cluster" not in said:
+        lines.append(f"cluster {request.cluster}")
+    if "stack" not in said:
+        lines.append(f"stack {request.stack}")
+    if request.global_batch_size is None:
+        lines.append(f"global batch {scenario.global_batch_size} sequences (1024 tokens per GPU, at least 4 Mi)")
+    if request.seq_length is None:
+        lines.append(f"sequence length {scenario.seq_length} (the model's)")
+    if request.tokens is None:
+        whose = "the model's" if scenario.model.tokens else "assumed"
+        lines.append(f"{tokens / 1e9:g}B training tokens ({whose})")
+    if "precision" not in said:
+        lines.append(f"precision {request.precision}")
+    return tuple(lines)

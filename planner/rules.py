@@ -1,0 +1,232 @@
+"""Feasibility rules as data: one list prunes the space, explains refusals, documents itself and is tested.
+
+A rule reads columns of the lattice (arrays that broadcast against each other, or one row's scalars) and
+answers which rows pass. Its sentence is filled with a row's numbers when a person asks why not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.scenario import Scenario
+from costmodels.schedules import SCHEDULES
+from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, Recompute
+
+Columns = Mapping[str, NDArray[Any]]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One reason why a strategy may be refused."""
+
+    name: str
+    kind: Literal["must", "stack", "dominated"]
+    """``must`` is arithmetic, ``stack`` what the software lacks, ``dominated`` never better than another row."""
+    reads: tuple[str, ...]
+    sentence: str
+    """Why a row fails, with ``{tp}``-like places for its numbers and the scenario's."""
+    source: str
+    passes: Callable[[Columns, Scenario], Mask]
+
+
+def _divides_heads(c: Columns, x: Scenario) -> Mask:
+    return x.model.num_heads % c["tp"] == 0
+
+
+def _divides_groups(c: Columns, x: Scenario) -> Mask:
+    groups = x.model.num_query_groups
+    return (groups % c["tp"] == 0) | (c["tp"] % groups == 0)
+
+
+def _divides_ffn(c: Columns, x: Scenario) -> Mask:
+    return (x.model.ffn_hidden_size % c["tp"] == 0) & (x.model.hidden_size % c["tp"] == 0)
+
+
+def _enough_layers(c: Columns, x: Scenario) -> Mask:
+    return c["pp"] <= x.model.num_layers
+
+
+def _context_splits(c: Columns, x: Scenario) -> Mask:
+    return (c["cp"] == 1) | (x.seq_length % (2 * c["cp"]) == 0)
+
+
+def _context_needs_fused(c: Columns, x: Scenario) -> Mask:
+    return (c["cp"] == 1) | (x.rates.attention is not None)
+
+
+def _batch_covers(c: Columns, x: Scenario) -> Mask:
+    return c["dp"] <= x.global_batch_size
+
+
+def _batch_divides(c: Columns, x: Scenario) -> Mask:
+    return x.global_batch_size % (c["micro_batch_size"] * c["dp"]) == 0
+
+
+def _chunks_fit(c: Columns, x: Scenario) -> Mask:
+    return (c["vpp"] == 1) | ((c["pp"] > 1) & (c["pp"] * c["vpp"] <= x.model.num_layers))
+
+
+def _even_stages(c: Columns, x: Scenario) -> Mask:
+    return x.stack.uneven_stages | (x.model.num_layers % (c["pp"] * c["vpp"]) == 0)
+
+
+def _whole_groups(c: Columns, x: Scenario) -> Mask:
+    batches = x.global_batch_size // (c["micro_batch_size"] * c["dp"])
+    return (c["vpp"] == 1) | (batches % c["pp"] == 0)
+
+
+def _split_needs_tensor(c: Columns, _x: Scenario) -> Mask:
+    return (c["sequence_parallel"] == 0) | (c["tp"] > 1)
+
+
+def _split_divides(c: Columns, x: Scenario) -> Mask:
+    return (c["sequence_parallel"] == 0) | (x.seq_length % (c["cp"] * c["tp"]) == 0)
+
+
+def _stack_splits(c: Columns, x: Scenario) -> Mask:
+    return (c["sequence_parallel"] == 0) | x.stack.sequence_parallel
+
+
+def _schedule_runs(c: Columns, _x: Scenario) -> Mask:
+    pipelined, chunked = c["pp"] > 1, c["vpp"] > 1
+    usual = np.where(chunked, _code("interleaved-1f1b"), np.where(pipelined, _code("1f1b"), _code("none")))
+    return (c["schedule"] == usual) | (pipelined & ~chunked & (c["schedule"] == _code("gpipe")))
+
+
+def _stack_schedules(c: Columns, x: Scenario) -> Mask:
+    known = [_code(name) for name in x.stack.schedules if name in SCHEDULES]
+    return np.isin(c["schedule"], known)
+
+
+def _first_in_first_out(c: Columns, _x: Scenario) -> Mask:
+    return c["schedule"] != _code("gpipe")
+
+
+def _selective_saves(c: Columns, x: Scenario) -> Mask:
+    return (c["recompute"] != Recompute.SELECTIVE) | (x.rates.attention is None)
+
+
+def _order_matters(c: Columns, _x: Scenario) -> Mask:
+    return (c["rank_order"] == 0) | ((c["pp"] > 1) & (c["dp"] > 1))
+
+
+def _shards_something(c: Columns, _x: Scenario) -> Mask:
+    return (c["zero_stage"] == 0) == (c["sharding_degree"] == 1)
+
+
+def _shard_divides(c: Columns, _x: Scenario) -> Mask:
+    return (c["dp"] * c["cp"]) % c["sharding_degree"] == 0
+
+
+def _stack_shards(c: Columns, x: Scenario) -> Mask:
+    return np.isin(c["zero_stage"], x.stack.zero_stages)
+
+
+def _gradients_accumulate(c: Columns, _x: Scenario) -> Mask:
+    return (c["zero_stage"] < 2) | (c["pp"] == 1)  # noqa: PLR2004 - the stages are named by number
+
+
+def _code(name: str) -> int:
+    return SCHEDULE_NAMES.index(name)
+
+
+_LAYOUT = ("tp", "cp", "pp", "dp")
+
+RULES: tuple[Rule, ...] = (
+    Rule("heads", "must", ("tp",), "tensor parallel size {tp} does not divide {num_heads} attention heads",
+         "Megatron-LM tensor parallelism", _divides_heads),
+    Rule("query-groups", "must", ("tp",),
+         "tensor parallel size {tp} neither divides nor is a multiple of {num_query_groups} query groups",
+         "Megatron-Core attention", _divides_groups),
+    Rule("ffn", "must", ("tp",),
+         "tensor parallel size {tp} does not divide hidden size {hidden_size} and feed-forward size {ffn_hidden_size}",
+         "Megatron-LM tensor parallelism", _divides_ffn),
+    Rule("layers", "must", ("pp",), "{pp} pipeline stages for {num_layers} layers leave stages empty",
+         "arithmetic", _enough_layers),
+    Rule("context-split", "must", ("cp",),
+         "sequence length {seq_length} does not split into 2 x {cp} chunks of context parallelism",
+         "Megatron-Core context parallelism, causal load balance", _context_splits),
+    Rule("context-kernel", "must", ("cp",), "context parallel size {cp} needs a fused attention kernel; "
+         "stack {stack} runs {attention} attention", "Megatron-Core context parallelism", _context_needs_fused),
+    Rule("batch-covers", "must", ("dp",), "{dp} data-parallel replicas, but only {global_batch_size} sequences per batch",
+         "arithmetic", _batch_covers),
+    Rule("batch-divides", "must", ("dp", "micro_batch_size"),
+         "micro-batch {micro_batch_size} x {dp} replicas does not divide the global batch of {global_batch_size}",
+         "arithmetic", _batch_divides),
+    Rule("chunks", "must", ("pp", "vpp"), "{vpp} chunks on each of {pp} stages need {pp} x {vpp} layers of {num_layers}",
+         "Narayanan et al. 2021", _chunks_fit),
+    Rule("even-stages", "stack", ("pp", "vpp"),
+         "{num_layers} layers do not split evenly over {pp} stages x {vpp} chunks, and stack {stack} needs even stages",
+         "the stack's pipeline layout", _even_stages),
+    Rule("interleave-groups", "must", ("pp", "vpp", "dp", "micro_batch_size"),
+         "interleaving needs micro-batches in a multiple of {pp} stages", "Megatron-LM interleaved schedule",
+         _whole_groups),
+    Rule("sequence-needs-tensor", "must", ("tp", "sequence_parallel"),
+         "sequence parallelism splits over tensor ranks; tensor parallel size is {tp}", "Korthikanti et al. 2022",
+         _split_needs_tensor),
+    Rule("sequence-split", "must", ("tp", "cp", "sequence_parallel"),
+         "sequence length {seq_length} does not split over {cp} context x {tp} tensor ranks", "Korthikanti et al. 2022",
+         _split_divides),
+    Rule("stack-sequence", "stack", ("sequence_parallel",), "stack {stack} has no sequence parallelism",
+         "the stack", _stack_splits),
+    Rule("schedule", "must", ("pp", "vpp", "schedule"),
+         "schedule {schedule} does not run {pp} stages with {vpp} chunks each", "Narayanan et al. 2021", _schedule_runs),
+    Rule("stack-schedule", "stack", ("schedule",), "stack {stack} has no schedule {schedule}", "the stack",
+         _stack_schedules),
+    Rule("gpipe", "dominated", ("schedule",), "gpipe holds more activations than 1f1b and is not faster",
+         "Narayanan et al. 2021", _first_in_first_out),
+    Rule("selective", "dominated", ("recompute",),
+         "selective recomputation stores as much as none under {attention} attention, and is slower",
+         "Dao et al. 2022", _selective_saves),
+    Rule("rank-order", "dominated", ("pp", "dp", "rank_order"),
+         "rank order {rank_order} places ranks as the default does when pp {pp} or dp {dp} is 1", "arithmetic",
+         _order_matters),
+    Rule("sharding", "must", ("zero_stage", "sharding_degree"),
+         "ZeRO stage {zero_stage} over {sharding_degree} ranks: stage 0 shards over 1 rank, the others over more",
+         "Rajbhandari et al. 2020", _shards_something),
+    Rule("sharding-divides", "must", ("dp", "cp", "sharding_degree"),
+         "sharding degree {sharding_degree} does not divide the {dp} x {cp} data and context ranks", "arithmetic",
+         _shard_divides),
+    Rule("stack-zero", "stack", ("zero_stage",), "stack {stack} has no ZeRO stage {zero_stage}", "the stack",
+         _stack_shards),
+    Rule("zero-pipeline", "must", ("zero_stage", "pp"),
+         "ZeRO stage {zero_stage} re-shards gradients every micro-batch and does not combine with {pp} pipeline stages",
+         "DeepSpeed, PaddlePaddle fleet", _gradients_accumulate),
+)  # fmt: skip
+"""Every rule but memory, in the order in which they are tried."""
+
+MEMORY_SENTENCE = "stage {stage} needs {needed} of memory, {limit} available"
+
+
+def active(scenario: Scenario, pinned: frozenset[str]) -> tuple[Rule, ...]:
+    """The rules of a search: what is dominated is kept where the request pins that very axis."""
+    del scenario
+    return tuple(r for r in RULES if r.kind != "dominated" or not set(r.reads[-1:]) & pinned)
+
+
+def sentence(rule: Rule, row: Mapping[str, Any], scenario: Scenario) -> str:
+    """The rule's sentence with one row's numbers."""
+    model, words = scenario.model, dict(row)
+    for name, names in (("schedule", SCHEDULE_NAMES), ("rank_order", RANK_ORDERS)):
+        if name in words:
+            words[name] = names[int(words[name])]
+    if isinstance(words.get("micro_batch_size"), float):
+        words["micro_batch_size"] = f"{words['micro_batch_size']:g}"
+    return rule.sentence.format(
+        **words,
+        num_heads=model.num_heads,
+        num_query_groups=model.num_query_groups,
+        hidden_size=model.hidden_size,
+        ffn_hidden_size=model.ffn_hidden_size,
+        num_layers=model.num_layers,
+        seq_length=scenario.seq_length,
+        global_batch_size=scenario.global_batch_size,
+        stack=scenario.stack.name,
+        attention=scenario.rates.attention_name,
+    )

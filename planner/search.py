@@ -1,0 +1,274 @@
+"""Best-first search with a certificate.
+
+Cores (strategies without sharding) are visited in the order of an optimistic bound that needs only the price
+of a layer. Those that might beat the incumbent are priced in full with every sharding option; rows that might
+still beat it get the exact relaxation of the stage problem, and then, in the order of that bound, the stage
+solver. When no bound is left below the incumbent, the incumbent is optimal within the model.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.iteration import (
+    BLOCK_AXES,
+    RowSeconds,
+    compose,
+    core_seconds,
+    even_split,
+    with_step,
+)
+from costmodels.memory import RowBytes, even_peaks, memory_limit, row_bytes
+from costmodels.pricing import Assignment, even_assignment
+from costmodels.scenario import Scenario
+from costmodels.strategy import Bools, Floats, Ints, Recompute, Strategies
+from planner.space import Space
+from planner.stage_rows import problem_of, stage_bounds
+from planner.stages import StageSolution, solve
+
+CHUNK = 4096
+"""Cores that are priced at a time: enough to amortise a call, few enough to stay in cache."""
+TOLERANCE = 1e-9
+"""Relative difference below which two times are one."""
+KEPT = 4096
+"""Best even rows that are remembered for alternatives and explanations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """Rows priced in full, arrays (N,): even split, bound over all splits, worst stage's bytes."""
+
+    rows: Strategies
+    seconds: RowSeconds
+    memory: RowBytes
+    even: Floats
+    """Seconds of the iteration under the even split; FULL recomputes every layer."""
+    bound: Floats
+    """No split of this row is faster."""
+    peak: Floats
+    """Bytes of the worst stage under the even split."""
+    fits: Bools
+
+    def take(self, index: NDArray[np.int64] | Bools) -> Priced:
+        """The given rows."""
+        return Priced(
+            self.rows.take(index),
+            self.seconds.take(index),
+            self.memory.take(index),
+            self.even[index],
+            self.bound[index],
+            self.peak[index],
+            self.fits[index],
+        )
+
+
+@dataclass(frozen=True)
+class Incumbent:
+    """The best strategy so far: one row, its stages and its seconds per iteration."""
+
+    row: Strategies
+    assignment: Assignment
+    iteration: float
+    peak: float = np.inf
+
+
+@dataclass
+class Outcome:
+    """What a search found, and what it took."""
+
+    best: Incumbent | None = None
+    lower_bound: float = np.inf
+    proved: bool = True
+    feasible: int = 0
+    priced: int = 0
+    solves: int = 0
+    memory_refused: int = 0
+    pool: list[Priced] = field(default_factory=list)
+    """Even rows seen on the way, the best of them kept."""
+
+
+def search(space: Space, scenario: Scenario, *, deadline: float) -> Outcome:
+    """The fastest feasible strategy of the space, by ``time.perf_counter`` not much later than ``deadline``."""
+    outcome = Outcome()
+    if not len(space.cores):
+        return outcome
+    optimistic = core_bound(space.cores, scenario)
+    order = np.argsort(optimistic, kind="stable")
+    pending: list[Priced] = []
+    for start in range(0, len(order), CHUNK):
+        chunk = order[start : start + CHUNK]
+        ceiling = outcome.best.iteration if outcome.best else np.inf
+        if optimistic[chunk[0]] >= ceiling * (1 - TOLERANCE):
+            break
+        if time.perf_counter() > deadline:
+            outcome.proved, outcome.lower_bound = False, float(optimistic[chunk[0]])
+            break
+        priced = price_cores(space, chunk, scenario)
+        _remember(outcome, priced, scenario)
+        pending.append(_open(priced, scenario))
+    _settle(outcome, _unbeaten(pending, outcome), scenario, deadline)
+    return outcome
+
+
+def core_bound(cores: Strategies, scenario: Scenario) -> Floats:
+    """Optimistic seconds of every core under any split, sharding and recomputation, from its layer's price alone.
+
+    The slowest stage holds at least the mean of all work, and at least ceil(L / p) layers; sends, data-parallel
+    traffic and the optimizer are left out. Shape (C,).
+    """
+    block, inverse = cores.distinct(*BLOCK_AXES, "recompute")
+    price = core_seconds(block, scenario)
+    layer, ends = price.layer[inverse], (price.embedding + price.head)[inverse]
+    layers = scenario.model.num_layers
+    total = layers * layer + ends
+    slowest = np.maximum(-(-layers // cores.pp) * layer, total / cores.pp)
+    pipeline = cores.num_microbatches * slowest + (total - slowest) / cores.vpp
+    return pipeline * (1.0 + price.straggler[0]) + price.overhead[0]
+
+
+def price_cores(space: Space, cores: Ints, scenario: Scenario) -> Priced:
+    """Every allowed (core, sharding) pair of the given cores, priced in full."""
+    place, option = np.nonzero(space.allowed[cores])
+    rows = space.rows(cores[place], option)
+    core = core_seconds(space.cores.take(cores), scenario).take(place)
+    return price_rows(rows, with_step(rows, scenario, core), scenario)
+
+
+def price_rows(rows: Strategies, seconds: RowSeconds, scenario: Scenario) -> Priced:
+    """Even split, bound and memory of rows whose seconds are known."""
+    layers = scenario.model.num_layers
+    again = (rows.recompute == Recompute.FULL).astype(np.float64)
+    slowest, total = even_split(rows, seconds, layers, again)
+    memory = row_bytes(rows, scenario)
+    peak = even_peaks(rows, memory, layers)
+    return Priced(
+        rows,
+        seconds,
+        memory,
+        even=compose(rows, seconds, slowest, total),
+        bound=_row_bound(rows, seconds, layers),
+        peak=peak,
+        fits=peak <= memory_limit(scenario),
+    )
+
+
+def _row_bound(rows: Strategies, seconds: RowSeconds, layers: int) -> Floats:
+    hops = np.where(rows.pp > 1, seconds.hop, 0.0) + seconds.host
+    total = layers * seconds.layer + seconds.embedding + seconds.head + rows.pp * hops
+    slowest = np.maximum(-(-layers // rows.pp) * seconds.layer + hops, total / rows.pp)
+    return compose(rows, seconds, slowest, total)
+
+
+def _remember(outcome: Outcome, priced: Priced, scenario: Scenario) -> None:
+    """Count, keep the best even rows, and raise the incumbent."""
+    outcome.priced += len(priced.rows)
+    outcome.feasible += int(priced.fits.sum())
+    outcome.memory_refused += int((~priced.fits).sum())
+    outcome.pool.append(_best_of(priced, KEPT))
+    if not priced.fits.any():
+        return
+    value = np.where(priced.fits, priced.even, np.inf)
+    rank = np.lexsort((priced.rows.pp, priced.rows.tp, priced.peak, np.round(value, 12)))
+    best = int(rank[0])
+    if outcome.best is None or _better(value[best], priced.peak[best], outcome.best):
+        row = priced.rows.take(np.array([best]))
+        split = even_assignment(scenario.model.num_layers, int(row.pp[0]), int(row.recompute[0]))
+        outcome.best = Incumbent(row, split, float(value[best]), float(priced.peak[best]))
+
+
+def _better(value: float, peak: float, best: Incumbent) -> bool:
+    """Faster, or as fast and leaner."""
+    near = best.iteration * TOLERANCE
+    return bool(value < best.iteration - near or (value <= best.iteration + near and peak < best.peak))
+
+
+def _best_of(priced: Priced, count: int) -> Priced:
+    if len(priced.rows) <= count:
+        return priced
+    return priced.take(np.argpartition(priced.even, count)[:count])
+
+
+def _open(priced: Priced, scenario: Scenario) -> Priced:
+    """Rows whose best split may differ from the even one: stages may be uneven, or layers recomputed one by one."""
+    free = priced.rows.recompute == Recompute.FULL
+    uneven = scenario.stack.uneven_stages & (priced.rows.pp > 1) & (priced.bound < priced.even * (1 - TOLERANCE))
+    return priced.take(free | uneven | (~priced.fits & scenario.stack.uneven_stages & (priced.rows.pp > 1)))
+
+
+def _unbeaten(parts: list[Priced], outcome: Outcome) -> list[Priced]:
+    ceiling = outcome.best.iteration * (1 - TOLERANCE) if outcome.best else np.inf
+    return [kept for part in parts if len((kept := part.take(part.bound < ceiling)).rows)]
+
+
+def _settle(outcome: Outcome, pending: list[Priced], scenario: Scenario, deadline: float) -> None:
+    """Solve the open rows in the order of their tight bounds until none can beat the incumbent."""
+    candidates = [(part, *stage_bounds(part.rows, part.seconds, part.memory, scenario)) for part in pending]
+    flat = [
+        (float(bound[i]), part, i)
+        for part, bound, feasible in candidates
+        for i in np.flatnonzero(feasible & (bound < _ceiling(outcome)))
+    ]
+    flat.sort(key=lambda item: item[0])
+    for place, (bound, part, i) in enumerate(flat):
+        if bound >= _ceiling(outcome):
+            break
+        if time.perf_counter() > deadline:
+            outcome.proved, outcome.lower_bound = False, min(outcome.lower_bound, flat[place][0])
+            return
+        _try(outcome, part, i, scenario, deadline)
+    if outcome.best and outcome.proved:
+        outcome.lower_bound = outcome.best.iteration
+
+
+def _ceiling(outcome: Outcome) -> float:
+    return outcome.best.iteration * (1 - TOLERANCE) if outcome.best else np.inf
+
+
+def _try(outcome: Outcome, part: Priced, i: int, scenario: Scenario, deadline: float) -> None:
+    """Solve one row's stage problem; keep it if it beats the incumbent."""
+    one = part.take(np.array([i]))
+    once = float(one.seconds.data_parallel[0] + one.seconds.optimizer[0] + one.seconds.overhead[0])
+    stretch = 1.0 + float(one.seconds.straggler[0])
+    cutoff = None if outcome.best is None else (outcome.best.iteration - once) / stretch
+    left = max(deadline - time.perf_counter(), 0.05)
+    solution = solve(problem_of(one.rows, one.seconds, one.memory, scenario), cutoff_seconds=cutoff, time_limit=left)
+    outcome.solves += 1
+    if solution.status in ("feasible", "unknown"):
+        outcome.proved = False
+        outcome.lower_bound = min(outcome.lower_bound, solution.bound_seconds * stretch + once)
+    if solution.layers:
+        _raise(outcome, one, solution, once, stretch)
+
+
+def _raise(outcome: Outcome, one: Priced, solution: StageSolution, once: float, stretch: float) -> None:
+    value = solution.objective_seconds * stretch + once
+    if outcome.best is None or value < outcome.best.iteration:
+        split = Assignment(np.array(solution.layers, dtype=np.int64), np.array(solution.recompute_layers, np.int64))
+        outcome.best = Incumbent(one.rows, split, value)
+        outcome.feasible += 1
+
+
+def best_where(
+    space: Space, scenario: Scenario, keep: Callable[[Strategies], Bools], *, limit: int = CHUNK
+) -> tuple[Priced | None, Priced | None]:
+    """The fastest even row of part of the space that fits memory, and the fastest regardless of memory.
+
+    Looks at the ``limit`` cores with the best bounds among those that ``keep`` selects.
+    """
+    chosen = np.flatnonzero(keep(space.cores))
+    if not len(chosen):
+        return None, None
+    bound = core_bound(space.cores.take(chosen), scenario)
+    priced = price_cores(space, chosen[np.argsort(bound, kind="stable")[:limit]], scenario)
+    if not len(priced.rows):
+        return None, None
+    fitting = np.flatnonzero(priced.fits)
+    any_row = priced.take(np.array([int(np.argmin(priced.even))]))
+    if not len(fitting):
+        return None, any_row
+    return priced.take(fitting[[int(np.argmin(priced.even[fitting]))]]), any_row

@@ -1,0 +1,233 @@
+"""The lattice of strategies: every combination of the axes, refused by rules before anything is priced.
+
+The lattice is a mesh of small axes (layouts, chunks, micro-batches, switches, sharding). Rules are evaluated
+as soon as the axes they read are laid out, so that millions of points are counted and refused without ever
+being written down; what survives is materialised as rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.scenario import Scenario
+from costmodels.strategy import AXES, SCHEDULE_NAMES, Bools, Ints, Strategies, strategies
+from planner.errors import BadRequest
+from planner.pins import Pin
+from planner.rules import Rule, active, sentence
+
+LARGEST_MICRO_BATCH = 64
+FREE_CHUNKS = 8
+
+_LAYOUT = ("tp", "cp", "pp", "dp")
+_SHARDING = ("zero_stage", "sharding_degree")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """How many strategies one rule refused first, and one of them in words."""
+
+    rule: str
+    count: int
+    example: str
+
+
+@dataclass(frozen=True)
+class Space:
+    """All strategies considered, those that pass every rule but memory as cores x sharding options.
+
+    ``cores`` are rows without sharding; ``allowed[c, z]`` says whether core c may take option z, which is
+    ZeRO stage ``zero_stage[z]`` over ``degree[c, z]`` ranks.
+    """
+
+    candidates: int
+    cores: Strategies
+    zero_stage: Ints
+    degree: Ints
+    allowed: Bools
+    refusals: tuple[Refusal, ...]
+
+    def rows(self, core: Ints, option: Ints) -> Strategies:
+        """The strategies of (core, option) pairs, arrays of equal length."""
+        taken = self.cores.take(core)
+        columns = {name: getattr(taken, name) for name in AXES if name not in _SHARDING}
+        return Strategies(**columns, zero_stage=self.zero_stage[option], sharding_degree=self.degree[core, option])
+
+
+def build(scenario: Scenario, pins: Mapping[str, Pin]) -> Space:
+    """Lay out the lattice under the pins and apply every rule but memory.
+
+    Raises:
+        BadRequest: pinned degrees that cannot make up the number of GPUs.
+    """
+    axes = _axes(scenario, pins)
+    columns: dict[str, NDArray[Any]] = dict(_layouts(scenario.gpus, pins))
+    options = axes.pop("sharding")
+    beyond = math.prod(len(values) for values in axes.values()) * len(options)
+    candidates = len(columns["tp"]) * beyond
+    rules = active(scenario, frozenset(pins))
+    refusals: list[Refusal] = []
+    columns = _refuse(scenario, _ripe(rules, set(_LAYOUT), new=set(_LAYOUT)), columns, beyond, refusals)
+    for axis, values in axes.items():
+        columns = _expand(columns, axis, values)
+        beyond //= len(values)
+        columns = _refuse(scenario, _ripe(rules, set(columns), new={axis}), columns, beyond, refusals)
+    return _with_sharding(scenario, rules, columns, options, candidates, refusals)
+
+
+def divisors(number: int) -> list[int]:
+    """All divisors, ascending."""
+    small = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]
+    return sorted({*small, *(number // d for d in small)})
+
+
+def _axes(scenario: Scenario, pins: Mapping[str, Pin]) -> dict[str, NDArray[Any]]:
+    model, stack = scenario.model, scenario.stack
+    chunks = {d for d in divisors(model.num_layers) if d <= model.num_layers // 2}
+    if stack.uneven_stages:
+        chunks |= set(range(1, min(FREE_CHUNKS, model.num_layers) + 1))
+    usual: dict[str, list[int]] = {
+        "micro_batch_size": [d for d in divisors(scenario.global_batch_size) if d <= LARGEST_MICRO_BATCH],
+        "vpp": sorted({1, *chunks}) if "interleaved-1f1b" in stack.schedules else [1],
+        "schedule": [SCHEDULE_NAMES.index(name) for name in stack.schedules if name in SCHEDULE_NAMES],
+        "sequence_parallel": [0, 1],
+        "recompute": [0, 1, 2],
+        "rank_order": [0, 1],
+    }
+    axes = {name: np.array(_restrict(pins, name, values), dtype=np.int64) for name, values in usual.items()}
+    axes["sharding"] = _sharding_options(scenario, pins)
+    return axes
+
+
+def _restrict(pins: Mapping[str, Pin], axis: str, usual: list[int]) -> tuple[int, ...]:
+    if axis not in pins:
+        return tuple(usual)
+    values = pins[axis].restrict(usual)
+    if not values:
+        raise BadRequest(f"{axis}: nothing lies in the range asked for; {_few(usual)} would")
+    return values
+
+
+def _few(values: list[int]) -> str:
+    shown = ", ".join(map(str, values[:8]))
+    return shown if len(values) <= 8 else f"{shown} ... {values[-1]}"  # noqa: PLR2004 - a line's worth
+
+
+def _sharding_options(scenario: Scenario, pins: Mapping[str, Pin]) -> NDArray[np.int64]:
+    """(stage, degree) pairs; degree 0 stands for all data and context ranks, -1 for those within a node."""
+    stages = _restrict(pins, "zero_stage", list(scenario.stack.zero_stages))
+    degrees: tuple[int, ...] = (0, -1)
+    if "sharding_degree" in pins:
+        degrees = pins["sharding_degree"].values or tuple(
+            pins["sharding_degree"].restrict(divisors(scenario.gpus))
+        )
+    pairs = [(stage, degree) for stage in stages for degree in (degrees if stage else (1,))]
+    return np.array(pairs, dtype=np.int64)
+
+
+def _layouts(gpus: int, pins: Mapping[str, Pin]) -> dict[str, Ints]:
+    """Every ordered factorisation tp x cp x pp x dp of the GPUs that the pins allow, columns (A,)."""
+    options = {}
+    whole = divisors(gpus)
+    for name in _LAYOUT:
+        wanted = pins[name].restrict(whole) if name in pins else tuple(whole)
+        options[name] = np.array([d for d in wanted if gpus % d == 0], dtype=np.int64)
+        if not len(options[name]):
+            near = sorted(whole, key=lambda d: min(abs(d - w) for w in wanted or (1,)))[:2]
+            asked = ", ".join(map(str, wanted[:4])) or "the range"
+            raise BadRequest(f"{name} {asked} does not divide {gpus} GPUs; {' and '.join(map(str, sorted(near)))} do")
+    tp, cp, pp = (options[name].reshape(shape) for name, shape in (("tp", (-1, 1, 1)), ("cp", (1, -1, 1)), ("pp", (1, 1, -1))))
+    product = tp * cp * pp
+    fits = (product <= gpus) & (gpus % np.minimum(product, gpus) == 0)
+    index = np.nonzero(fits)
+    columns = {"tp": options["tp"][index[0]], "cp": options["cp"][index[1]], "pp": options["pp"][index[2]]}
+    columns["dp"] = gpus // (columns["tp"] * columns["cp"] * columns["pp"])
+    kept = np.isin(columns["dp"], options["dp"])
+    if not kept.any():
+        pinned = ", ".join(f"{name} {_shown(pins[name])}" for name in _LAYOUT if name in pins)
+        raise BadRequest(f"{pinned} cannot make up {gpus} GPUs: tp x cp x pp x dp must equal {gpus}")
+    return {name: column[kept] for name, column in columns.items()}
+
+
+def _shown(pin: Pin) -> str:
+    return ",".join(map(str, pin.values)) if pin.values else f"{pin.low}..{pin.high}"
+
+
+def _ripe(rules: tuple[Rule, ...], known: set[str], *, new: set[str]) -> list[Rule]:
+    """The rules that can be evaluated on the known axes and could not be before the new ones came."""
+    return [rule for rule in rules if set(rule.reads) <= known and set(rule.reads) & new]
+
+
+def _expand(columns: Mapping[str, NDArray[Any]], axis: str, values: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """The cross product of the rows with one more axis."""
+    rows = len(columns["tp"])
+    grown = {name: np.repeat(column, len(values)) for name, column in columns.items()}
+    return {**grown, axis: np.tile(values, rows)}
+
+
+def _refuse(
+    scenario: Scenario,
+    rules: list[Rule],
+    columns: dict[str, NDArray[Any]],
+    beyond: int,
+    refusals: list[Refusal],
+) -> dict[str, NDArray[Any]]:
+    """The rows that pass; each refused one stands for ``beyond`` lattice points on axes not yet laid out."""
+    alive = np.ones(len(columns["tp"]), dtype=bool)
+    for rule in rules:
+        failed = alive & ~np.asarray(rule.passes(columns, scenario))
+        if failed.any():
+            first = int(np.argmax(failed))
+            row = {name: int(column[first]) for name, column in columns.items()}
+            refusals.append(Refusal(rule.name, int(failed.sum()) * beyond, sentence(rule, row, scenario)))
+            alive &= ~failed
+    return columns if alive.all() else {name: column[alive] for name, column in columns.items()}
+
+
+def _with_sharding(
+    scenario: Scenario,
+    rules: tuple[Rule, ...],
+    columns: dict[str, NDArray[Any]],
+    options: Ints,
+    candidates: int,
+    refusals: list[Refusal],
+) -> Space:
+    wide = {name: column[:, None] for name, column in columns.items()}
+    stage, degree = options.T
+    wide["zero_stage"] = stage[None, :]
+    wide["sharding_degree"] = _degrees(scenario, wide, degree[None, :])
+    allowed = np.ones((len(columns["tp"]), len(stage)), dtype=bool)
+    for rule in _ripe(rules, set(wide), new=set(_SHARDING)):
+        failed = allowed & ~np.asarray(rule.passes(wide, scenario))
+        if failed.any():
+            core, option = (int(place[0]) for place in np.nonzero(failed))
+            row = {name: int(np.broadcast_to(column, allowed.shape)[core, option]) for name, column in wide.items()}
+            refusals.append(Refusal(rule.name, int(failed.sum()), sentence(rule, row, scenario)))
+            allowed &= ~failed
+    batches = scenario.global_batch_size // (columns["dp"] * columns["micro_batch_size"])
+    return Space(
+        candidates=candidates,
+        cores=strategies(**columns, num_microbatches=batches),
+        zero_stage=stage,
+        degree=np.broadcast_to(wide["sharding_degree"], allowed.shape),
+        allowed=allowed,
+        refusals=tuple(refusals),
+    )
+
+
+def _degrees(scenario: Scenario, columns: Mapping[str, NDArray[Any]], degree: Ints) -> Ints:
+    """Ranks behind the symbols: 0 all data and context ranks; -1 as many of them as the inner tier joins.
+
+    A group within a node that would be everything or one rank is 1 here, which the sharding rule refuses:
+    it would repeat another row.
+    """
+    ranks = columns["dp"] * columns["cp"]
+    domain = scenario.group.tiers[0].domain or scenario.gpus
+    near = np.gcd(ranks, np.maximum(domain // columns["tp"], 1))
+    near = np.where(near < ranks, near, 1)
+    return np.where(degree == 0, ranks, np.where(degree == -1, near, degree))

@@ -1,0 +1,309 @@
+"""An optimistic answer to many stage problems at once: arrays, no solver.
+
+For a limit M on the slowest stage, a stage holds at most as many layers as fit its time and its memory, and
+all stages together must hold the model. The least such M is found in two steps: on a concave outline of each
+stage's capacity by Newton's method, which approaches from below, then among the whole numbers of layers just
+above it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+RECOMPUTE_MODES = ("none", "free", "all")
+"""What a stage may recompute: nothing, as many layers as it likes, or every layer; the code is the index."""
+
+_FREE, _ALL = 1, 2
+_SLACK = 1e-9
+"""Relative room for rounding: a bound must stay on the optimistic side."""
+_CELLS = 1 << 12
+"""Rows times stages to work on at a time, so that temporaries stay in the processor's cache."""
+_NEWTON_STEPS = 12
+"""Far more than it takes; stopping early only loosens the bound."""
+_BY_STAGE = ("extra_seconds", "fixed_bytes", "activation_bytes", "checkpoint_bytes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageRows:
+    """N stage problems as columns; the fields are those of ``StageProblem``.
+
+    Every field is (N,) or one number for all rows. The four fields by stage are (N, P) or anything that
+    broadcasts to it: P is the most stages of any row, and what stands behind a row's last stage is never
+    read. ``recompute`` is an index into ``RECOMPUTE_MODES``; ``layer_seconds`` must be positive.
+    """
+
+    num_layers: ArrayLike
+    num_stages: ArrayLike
+    vpp: ArrayLike
+    num_microbatches: ArrayLike
+    layer_seconds: ArrayLike
+    recompute_seconds: ArrayLike
+    extra_seconds: ArrayLike
+    memory_limit: ArrayLike
+    fixed_bytes: ArrayLike
+    layer_bytes: ArrayLike
+    activation_bytes: ArrayLike
+    checkpoint_bytes: ArrayLike
+    recompute: ArrayLike
+    uneven: ArrayLike
+    working_bytes: ArrayLike = 0.0
+
+
+class StageBound(NamedTuple):
+    """Lower bounds of N stage problems, (N,) each; infinite where ``feasible`` is false."""
+
+    slowest: Floats
+    total: Floats
+    feasible: Bools
+
+
+def stage_lower_bound(rows: StageRows) -> StageBound:
+    """Bounds on the slowest stage's seconds and on their sum over the stages, for N problems at once.
+
+    No split of a row has a smaller slowest stage, and ``pipeline_seconds`` of the two never exceeds the
+    optimum (to a relative 1e-9). The sum goes with the slowest stage: a split that lets its slowest stage
+    take longer may recompute less, and have a smaller sum. Exact where memory does not bind and where
+    layers are even. A row marked infeasible has no split; one marked feasible has, but for rounding.
+    """
+    given = {field.name: np.asarray(getattr(rows, field.name)) for field in fields(rows)}
+    given = {name: x if name in _BY_STAGE else x[..., None] for name, x in given.items()}
+    N, P = np.broadcast_shapes((1, 1), *(x.shape for x in given.values()))
+    stages = np.broadcast_to(given["num_stages"], (N, 1))[:, 0]
+    widths = {name: max(P, stages.max(initial=1)) if name in _BY_STAGE else 1 for name in given}
+    columns = {name: np.broadcast_to(x, (N, widths[name])) for name, x in given.items()}
+    bound = StageBound(np.empty(N), np.empty(N), np.empty(N, dtype=np.bool_))
+    for p in np.unique(stages).tolist():
+        same = np.flatnonzero(stages == p)
+        for part in np.array_split(same, -(-len(same) * p // _CELLS)):
+            _fill(bound, part, _Rows(**{name: x[part, :p] for name, x in columns.items()}))
+    return bound
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Rows of ``StageRows`` with the same number of stages, as (rows, 1) and (rows, stages)."""
+
+    num_layers: Ints
+    num_stages: Ints
+    vpp: Ints
+    num_microbatches: Ints
+    layer_seconds: Floats
+    recompute_seconds: Floats
+    extra_seconds: Floats
+    memory_limit: Floats
+    fixed_bytes: Floats
+    layer_bytes: Floats
+    activation_bytes: Floats
+    checkpoint_bytes: Floats
+    recompute: Ints
+    uneven: Bools
+    working_bytes: Floats
+
+
+class _Outline(NamedTuple):
+    """What a stage can hold: ``stored`` layers without recomputation, ``most`` with it, both whole numbers.
+
+    Past ``knee`` layers, which is ``stored`` or more, every further layer asks for at least ``rate``
+    recomputed ones. ``over`` is the bytes beyond the limit of an empty stage that recomputes, ``held`` those
+    of a stored layer, ``saved`` those that recomputing one gives back (infinite where it gives back nothing).
+    """
+
+    stored: Floats
+    most: Floats
+    knee: Floats
+    rate: Floats
+    over: Floats
+    held: Floats
+    saved: Floats
+
+
+def _fill(bound: StageBound, part: Ints, rows: _Rows) -> None:
+    """Write the bounds of ``rows`` into their places."""
+    outline = _outline(rows)
+    fewest = np.where(rows.uneven, rows.vpp, np.maximum(-(-rows.num_layers // rows.num_stages), rows.vpp))
+    most = outline.most
+    feasible = (most >= fewest).all(axis=1) & (most.sum(axis=1) >= rows.num_layers[:, 0])
+    feasible &= (fewest * rows.num_stages <= rows.num_layers)[:, 0]
+    least = _seconds(rows, outline, np.broadcast_to(fewest, most.shape)).max(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        slopes = _slopes(rows, outline)
+        slowest, layers = _newton(rows, outline, slopes, least)
+        slowest = _whole(rows, outline, slowest, layers, fewest)
+        recomputed = _least_recomputed(rows, outline, slopes, slowest)
+    total = rows.extra_seconds.sum(axis=1) + (rows.num_layers * rows.layer_seconds)[:, 0]
+    total += recomputed * rows.recompute_seconds[:, 0]
+    bound.slowest[part] = np.where(feasible, slowest[:, 0] * (1 - _SLACK), np.inf)
+    bound.total[part] = np.where(feasible, total * (1 - _SLACK), np.inf)
+    bound.feasible[part] = feasible
+
+
+def _outline(rows: _Rows) -> _Outline:
+    room = rows.memory_limit - rows.fixed_bytes
+    left = room - rows.working_bytes
+    held = rows.layer_bytes + rows.activation_bytes
+    saved = rows.activation_bytes - rows.checkpoint_bytes
+    free, every = rows.recompute == _FREE, rows.recompute == _ALL
+    limit = np.where(rows.uneven, rows.num_layers, rows.num_layers // rows.num_stages)
+    stored = np.where(every, 0.0, _layers_in(room, held, limit))
+    thin = _layers_in(left, rows.layer_bytes + rows.checkpoint_bytes, limit)
+    most = np.where(every, thin, np.where(free & (saved > 0), np.maximum(stored, thin), stored))
+    saved = np.where(saved > 0, saved, np.inf)
+    knee, rate = _bend(rows, stored=stored, most=most, held=held, left=left, saved=saved)
+    return _Outline(
+        stored=stored,
+        most=most,
+        knee=np.where(every, 0.0, np.where(free, knee, most)),
+        rate=np.where(every, 1.0, np.where(free, rate, 0.0)),
+        over=-left,
+        held=held,
+        saved=saved,
+    )
+
+
+def _bend(
+    rows: _Rows, *, stored: Floats, most: Floats, held: Floats, left: Floats, saved: Floats
+) -> tuple[Floats, Floats]:
+    """Knee and rate of the outline under free recomputation: of two true ones, the steeper at mean depth.
+
+    One starts where memory is full to the byte, and follows the line of bytes. The other starts at ``stored``
+    whole layers; the first layer beyond asks for whole recomputed ones, and so do the first two together.
+    """
+    room = np.maximum(most - stored, 1.0)
+    first, second, third, last = (((stored + k) * held - left) / saved for k in (1.0, 2.0, 3.0, room))
+    single, double = (np.maximum(np.ceil(x * (1 - _SLACK) - _SLACK), 1.0) for x in (first, second))
+    whole = np.minimum(
+        np.minimum(single, double / 2), np.minimum(np.maximum(third, 1.0) / 3, np.maximum(last, 1.0) / room)
+    )
+    knee = np.clip(left / np.where(held > 0, held, 1.0), stored, most)
+    line = np.maximum(((stored + room) * held - left) / saved, 0.0) / np.maximum(stored + room - knee, _SLACK)
+    depth = np.maximum(rows.num_layers / rows.num_stages, stored + 1)
+    steeper = (depth - stored) * whole > (depth - knee) * line
+    return np.where(steeper, stored, knee), np.where(steeper, whole, line)
+
+
+def _layers_in(room: Floats, each: Floats, limit: Ints) -> Floats:
+    """Whole layers that fit in ``room`` bytes, rounding in favour of one more; -1 where not even none do."""
+    number = np.floor(room / np.maximum(each, np.finfo(np.float64).tiny) * (1 + _SLACK) + _SLACK)
+    return np.where(room < 0, -1.0, np.minimum(number, limit))
+
+
+def _recomputed(rows: _Rows, outline: _Outline, layers: Floats) -> Floats:
+    """Recomputed layers that each stage needs to hold ``layers``, at least."""
+    needed = np.ceil((layers * outline.held + outline.over) / outline.saved * (1 - _SLACK) - _SLACK)
+    needed = np.where(layers > outline.stored, np.maximum(needed, 1.0), 0.0)
+    return np.where(rows.recompute == _ALL, layers, needed)
+
+
+def _seconds(rows: _Rows, outline: _Outline, layers: Floats) -> Floats:
+    """Seconds of each stage that holds ``layers``; infinite where it cannot."""
+    seconds = layers * rows.layer_seconds + rows.extra_seconds
+    seconds += _recomputed(rows, outline, layers) * rows.recompute_seconds
+    return np.where(layers <= outline.most, seconds, np.inf)
+
+
+def _slopes(rows: _Rows, outline: _Outline) -> tuple[Floats, Floats]:
+    """Layers that a further second adds to a stage, before its knee and behind it."""
+    first = np.broadcast_to(1 / rows.layer_seconds, outline.rate.shape)
+    return first, 1 / (rows.layer_seconds + outline.rate * rows.recompute_seconds)
+
+
+def _capacity(
+    slopes: tuple[Floats, Floats], rows: _Rows, outline: _Outline, slowest: Floats
+) -> tuple[Floats, Floats]:
+    """Layers on the concave outline within ``slowest`` seconds, and how many a further second adds."""
+    first, second = slopes
+    plain = (slowest - rows.extra_seconds) * first
+    bent = outline.knee + (plain - outline.knee) * (second / first)
+    layers = np.minimum(np.minimum(plain, bent), outline.most)
+    gain = np.where(layers < outline.most, np.where(plain < bent, first, second), 0.0)
+    return layers, gain
+
+
+def _newton(
+    rows: _Rows, outline: _Outline, slopes: tuple[Floats, Floats], slowest: Floats
+) -> tuple[Floats, Floats]:
+    """The least limit, from ``slowest`` upwards, at which the outlines hold all layers; and what each holds.
+
+    The sum of capacities is concave in the limit, so each step of Newton's method stops short of the answer.
+    """
+    for _ in range(_NEWTON_STEPS):
+        layers, gain = _capacity(slopes, rows, outline, slowest)
+        missing = rows.num_layers - layers.sum(axis=1, keepdims=True)
+        step = missing / gain.sum(axis=1, keepdims=True)
+        step = np.where((missing > _SLACK * rows.num_layers) & np.isfinite(step), step, 0.0)
+        if not step.any():
+            break
+        slowest = slowest + step
+    return slowest, layers
+
+
+def _whole(rows: _Rows, outline: _Outline, slowest: Floats, held: Floats, fewest: Ints) -> Floats:
+    """The limit raised to what whole layers need.
+
+    From ``base`` layers per stage, some d more must be placed, and each has its seconds: the d-th fastest of
+    all is a lower bound. Two candidates per stage are looked at; a third one's seconds end what they can
+    prove.
+    """
+    base = np.maximum(np.floor(held * (1 + _SLACK)), fewest)
+    base -= (base > fewest) & (_seconds(rows, outline, base) > slowest * (1 + _SLACK))
+    missing = (rows.num_layers - base.sum(axis=1, keepdims=True)).astype(np.int64)
+    p = base.shape[1]
+    steps = np.concatenate([_seconds(rows, outline, base + 1), _seconds(rows, outline, base + 2)], axis=1)
+    steps.sort(axis=1)
+    needed = np.take_along_axis(steps, np.clip(missing - 1, 0, 2 * p - 1), axis=1)
+    beyond = _seconds(rows, outline, base + 3).min(axis=1, keepdims=True)
+    raised = np.maximum(slowest, np.minimum(needed, beyond))
+    return np.where(missing > 0, raised, slowest)
+
+
+def _least_recomputed(
+    rows: _Rows, outline: _Outline, slopes: tuple[Floats, Floats], slowest: Floats
+) -> Floats:
+    """Recomputed layers that, together with ``slowest``, never overstate the objective.
+
+    On the outline, the layers to recompute fall convexly with the limit on the slowest stage. Where the
+    objective does not fall with them at ``slowest``, no higher limit pays, and the layers needed there are
+    taken; elsewhere those needed without any limit.
+    """
+    total = rows.num_layers[:, 0].astype(np.float64)
+    recomputed = np.where(rows.recompute[:, 0] == _ALL, total, 0.0)
+    (free,) = np.nonzero(rows.recompute[:, 0] == _FREE)
+    if not len(free):
+        return recomputed
+    limits = slowest[free]
+    rows = _Rows(*(getattr(rows, name)[free] for name in _Rows.__dataclass_fields__))
+    outline = _Outline(*(x[free] for x in outline))
+    slopes = slopes[0][free], slopes[1][free]
+    needed, saving = _least_filled(rows, outline, slopes, limits)
+    weight = rows.num_microbatches * rows.vpp - 1
+    pays = weight[:, 0] < saving * rows.recompute_seconds[:, 0]
+    if pays.any():
+        unlimited, _ = _least_filled(rows, outline, slopes, np.full_like(limits, np.inf))
+        needed = np.where(pays, unlimited, needed)
+    recomputed[free] = needed
+    return recomputed
+
+
+def _least_filled(
+    rows: _Rows, outline: _Outline, slopes: tuple[Floats, Floats], slowest: Floats
+) -> tuple[Floats, Floats]:
+    """Recomputed layers, stages of the least rate filled first, and how many a further second saves."""
+    layers, gain = _capacity(slopes, rows, outline, slowest)
+    stored = np.minimum(layers, outline.knee)
+    excess = rows.num_layers - stored.sum(axis=1, keepdims=True)
+    order = np.argsort(outline.rate, axis=1)
+    rate = np.take_along_axis(outline.rate, order, axis=1)
+    space = np.take_along_axis(layers - stored, order, axis=1)
+    filled = np.clip(excess - (np.cumsum(space, axis=1) - space), 0.0, space)
+    needed = (filled * rate).sum(axis=1)
+    last = np.where(filled > 0, rate, 0.0).max(axis=1, keepdims=True)
+    cheaper = np.where(layers < outline.knee, last, np.maximum(last - outline.rate, 0.0))
+    return needed * (1 - _SLACK), (gain * cheaper).sum(axis=1)

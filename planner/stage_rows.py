@@ -1,0 +1,85 @@
+"""From priced rows to stage problems: the same numbers for the bound of many rows and the solver of one."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.iteration import RowSeconds, compose, stage_extras
+from costmodels.memory import RowBytes, in_flight, memory_limit
+from costmodels.scenario import Scenario
+from costmodels.strategy import Bools, Floats, Recompute, Strategies
+from planner.stage_bounds import RECOMPUTE_MODES, StageRows, stage_lower_bound
+from planner.stages import StageProblem
+
+_MODES = {Recompute.NONE: "none", Recompute.SELECTIVE: "none", Recompute.FULL: "free"}
+
+
+def problem_of(one: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario) -> StageProblem:
+    """The stage problem of a single row."""
+    pp = int(one.pp[0])
+    stages = np.arange(pp)
+    held = in_flight(one.take(np.zeros(pp, dtype=np.int64)), stages)
+    return StageProblem(
+        num_layers=scenario.model.num_layers,
+        num_stages=pp,
+        vpp=int(one.vpp[0]),
+        num_microbatches=int(one.num_microbatches[0]),
+        layer_seconds=float(seconds.layer[0]),
+        recompute_seconds=float(seconds.recompute[0]),
+        extra_seconds=tuple(stage_extras(seconds, 0, pp).tolist()),
+        memory_limit=memory_limit(scenario),
+        fixed_bytes=tuple(_fixed(memory, held[None, :], stages, np.array([[pp]]))[0].tolist()),
+        layer_bytes=float(memory.layer_state[0]),
+        activation_bytes=tuple((held * memory.stored[0]).tolist()),
+        checkpoint_bytes=tuple((held * memory.checkpoint[0]).tolist()),
+        recompute=_MODES[Recompute(int(one.recompute[0]))],  # type: ignore[arg-type]
+        uneven=scenario.stack.uneven_stages,
+        working_bytes=float(memory.working[0]),
+    )
+
+
+def _fixed(memory: RowBytes, held: Floats, stages: NDArray[np.int64], pp: NDArray[np.int64]) -> Floats:
+    """Bytes beside the layers, (N, P): embedding first, head and logits last, gathered parameters everywhere."""
+    first, last = stages == 0, stages == pp - 1
+    return (
+        memory.gathered[:, None]
+        + first * (memory.first[:, None] + held * memory.embedding_activation[:, None])
+        + last * memory.last[:, None]
+    )
+
+
+def stage_bounds(
+    rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario
+) -> tuple[Floats, Bools]:
+    """(seconds of the iteration that no split of a row can beat, whether any split fits memory), arrays (N,)."""
+    n, width = len(rows), int(rows.pp.max(initial=1))
+    stages = np.arange(width)
+    spread = rows.take(np.repeat(np.arange(n), width))
+    held = in_flight(spread, np.tile(stages, n)).reshape(n, width)
+    pp = rows.pp[:, None]
+    extra = np.where(pp > 1, seconds.hop[:, None], 0.0) + seconds.host[:, None]
+    extra = extra + (stages == 0) * seconds.embedding[:, None] + (stages == pp - 1) * seconds.head[:, None]
+    free = rows.recompute == Recompute.FULL
+    bound = stage_lower_bound(
+        StageRows(
+            num_layers=scenario.model.num_layers,
+            num_stages=rows.pp,
+            vpp=rows.vpp,
+            num_microbatches=rows.num_microbatches,
+            layer_seconds=seconds.layer,
+            recompute_seconds=seconds.recompute,
+            extra_seconds=extra,
+            memory_limit=memory_limit(scenario),
+            fixed_bytes=_fixed(memory, held, stages, pp),
+            layer_bytes=memory.layer_state,
+            activation_bytes=held * memory.stored[:, None],
+            checkpoint_bytes=held * memory.checkpoint[:, None],
+            recompute=np.where(free, RECOMPUTE_MODES.index("free"), RECOMPUTE_MODES.index("none")),
+            uneven=scenario.stack.uneven_stages,
+            working_bytes=memory.working,
+        )
+    )
+    slowest = np.where(bound.feasible, bound.slowest, 0.0)
+    total = np.where(bound.feasible, bound.total, 0.0)
+    return np.where(bound.feasible, compose(rows, seconds, slowest, total), np.inf), bound.feasible

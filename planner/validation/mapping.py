@@ -1,0 +1,283 @@
+"""From the free text of a measured run to a cluster, a stack and a strategy, by rules that anyone can read.
+
+Every rule that fills something the source does not say leaves a note; a row that cannot be priced raises
+``Unpriceable`` with the reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from costmodels.model import Model
+from costmodels.parameters import from_run
+from costmodels.pricing import Assignment, even_assignment
+from costmodels.scenario import Scenario
+from costmodels.stack import Stack, stack
+from costmodels.strategy import SCHEDULE_NAMES, Recompute, Strategies, strategies
+from hardware.catalogue import cluster
+from hardware.errors import MeshwrightError
+from hardware.records import NodeGroup
+
+Row = Mapping[str, Any]
+
+
+class Unpriceable(MeshwrightError):
+    """A measured run that cannot be priced; the message says what is missing."""
+
+
+CLUSTERS: dict[str, str] = {
+    "v100-sxm2-16gb": "v100-dgx1-edr",
+    "v100-sxm2-32gb": "v100-dgx1-edr",
+    "v100-sxm3-32gb": "v100-dgx2",
+    "a100-sxm-40gb": "dgx-a100-40gb",
+    "a100-sxm-80gb": "dgx-a100-80gb",
+    "a100-pcie-40gb": "a100-80gb-pcie",
+    "a100-pcie-80gb": "a100-80gb-pcie",
+    "a800-sxm-80gb": "dgx-a800",
+    "h100-sxm": "dgx-h100",
+    "h100-sxm-96gb-hbm2e": "h100-96gb-hbm2e",
+    "h100-pcie": "dgx-h100",
+    "h800-sxm": "dgx-h800",
+    "h20": "dgx-h20",
+    "h200-sxm": "dgx-h200",
+    "b200": "dgx-b200",
+    "b300": "dgx-b300",
+    "gb200": "gb200-nvl72",
+    "gb300": "gb300-nvl72",
+    "l40s": "l40s-pcie",
+    "t4": "t4-aws-g4dn",
+    "mi250x": "mi250x-frontier",
+    "mi300x": "mi300x-8x",
+    "mi325x": "mi325x-8x",
+    "mi355x": "mi355x-8x",
+    "ascend-910b": "atlas800t-a2",
+    "ascend-910a": "atlas800",
+    "gh200": "gh200-slingshot",
+    "gaudi2": "gaudi2-8x",
+    "gaudi3": "gaudi3-8x",
+    "trainium1": "trn1",
+    "trainium2": "trn2",
+    "tpu-v3": "tpu-v3-pod",
+    "tpu-v4": "tpu-v4-pod",
+    "tpu-v5e": "tpu-v5e-pod",
+    "tpu-v5p": "tpu-v5p-pod",
+    "tpu-v6e": "tpu-v6e-pod",
+}
+"""The catalogue cluster whose node, links and tiers stand for an accelerator where a source names none."""
+
+STACKS: tuple[tuple[str, str], ...] = (
+    (r"megascale", "megascale"),
+    (r"megatron-?deepspeed|deepspeedexamples|deepspeed 3d", "megatron-deepspeed"),
+    (r"without model parallelism|hf transformers|deepspeed", "deepspeed"),
+    (r"sail-sg", "megatron-core"),
+    (r"megatron-bridge|nemo 2|nemo 24|nemo 25|mlperf container|^nemo$", "nemo"),
+    (r"nemo megatron", "megatron-lm-2022"),
+    (r"megatron-core|mcore|core 0\.|megatron-lm v0|modellink|mindspeed|mindformers", "megatron-core"),
+    (r"nanotron|aleph alpha", "megatron-core"),
+    (r"torchtitan|fsdp2", "torchtitan"),
+    (r"fsdp|foundry|composer", "fsdp"),
+    (r"paddle", "paddle"),
+    (r"internevo|internlm", "internevo"),
+    (r"maxtext|pax|jax|xla|levanter|alpa", "maxtext"),
+    (r"megatron", "megatron-lm"),
+)
+"""First match of the framework's words (lower case) names the stack; ``megatron-lm`` is then dated."""
+
+KERNELS: dict[Any, tuple[str, ...]] = {
+    False: ("unfused",),
+    "v1": ("flash-1", "flash-2"),
+    "v1 (Triton or CUDA)": ("flash-1", "flash-2"),
+    "v2": ("flash-2", "flash-1"),
+    "v3": ("flash-3", "cudnn", "flash-2"),
+}
+"""The run's attention field to kernels in order of preference; True leaves the stack's own choice."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A measured run as the cost model takes it."""
+
+    scenario: Scenario
+    rows: Strategies
+    assignment: Assignment
+    notes: tuple[str, ...]
+
+
+def case(row: Row) -> Case:
+    """Map one measured run.
+
+    Raises:
+        Unpriceable: something that pricing needs is neither said nor inferable.
+        MeshwrightError: the description contradicts itself.
+    """
+    notes: list[str] = []
+    plan = row["strategy"]
+    model = _model(row)
+    chosen = _stack(row, notes)
+    scenario = Scenario(
+        model=model,
+        group=_group(row, notes),
+        stack=chosen,
+        gpus=int(_need(plan, "gpus")),
+        seq_length=model.seq_length,
+        global_batch_size=int(_need(plan, "global_batch_size")),
+        precision=plan.get("precision") or "bf16",
+    )
+    rows = _strategy(plan, chosen, notes)
+    assignment = even_assignment(
+        model.num_layers, int(rows.pp[0]), int(rows.recompute[0]), _layers(row, model, int(rows.pp[0]))
+    )
+    return Case(scenario, rows, assignment, tuple(notes))
+
+
+def _need(plan: Row, field: str) -> Any:
+    value = plan.get(field)
+    if value is None:
+        raise Unpriceable(f"{field} is not stated")
+    return value
+
+
+def _model(row: Row) -> Model:
+    shape = dict(row["model"])
+    kind = shape.get("kind", "dense")
+    if kind != "dense":
+        raise Unpriceable(f"models of kind {kind} are not priced yet")
+    for field in ("num_layers", "hidden_size", "num_heads"):
+        if shape.get(field) is None:
+            raise Unpriceable(f"the model's {field} is not stated")
+    return from_run(shape)
+
+
+def _stack(row: Row, notes: list[str]) -> Stack:
+    words = str(row["stack"].get("framework") or "").lower()
+    name = next((stack_name for pattern, stack_name in STACKS if re.search(pattern, words)), "generic")
+    if name == "megatron-lm":
+        name = f"megatron-lm-{_year(row)}"
+    chosen = stack(name)
+    notes.append(f"stack {name} for framework {row['stack'].get('framework')!r}")
+    return _adjusted(chosen, row)
+
+
+def _year(row: Row) -> int:
+    years = [int(y) for y in re.findall(r"20[12]\d", f"{row.get('source')} {row['stack'].get('framework')}")]
+    if row["cluster"]["accelerator"].startswith("v100") or (years and min(years) <= 2020):  # noqa: PLR2004
+        return 2020
+    return 2021 if (years and min(years) == 2021) or "SC21" in str(row.get("source")) else 2022  # noqa: PLR2004
+
+
+def _adjusted(chosen: Stack, row: Row) -> Stack:
+    """The stack with what this run says of its own kernels and overlap."""
+    changes: dict[str, Any] = {}
+    said = row["stack"].get("attention")
+    if said in KERNELS:
+        changes["attention"] = KERNELS[said]
+    words = str(row["stack"].get("overlap") or "").lower()
+    if "cuda graph" in words and "none" not in words:
+        changes["cuda_graphs"] = True
+    if "torch.compile" in words or "eager" in words:
+        changes["fused_elementwise"] = "torch.compile" in words
+    return chosen.model_copy(update=changes)
+
+
+def _group(row: Row, notes: list[str]) -> NodeGroup:
+    said = row["cluster"]
+    accelerator = said["accelerator"]
+    if accelerator not in CLUSTERS:
+        raise Unpriceable(f"accelerator {accelerator} is not in the catalogue")
+    like = cluster(CLUSTERS[accelerator]).groups[0]
+    if like.accelerator.name != accelerator:
+        from hardware.catalogue import accelerator as catalogue_accelerator
+
+        like = like.model_copy(update={"accelerator": catalogue_accelerator(accelerator)})
+    size = said.get("gpus_per_node") or like.gpus_per_node
+    lane = lane_bandwidth(str(said.get("inter_node") or ""), like.gpus_per_node if size < like.gpus_per_node else size)
+    if lane is None:
+        notes.append(f"network of {CLUSTERS[accelerator]} assumed")
+        return like
+    outer = [
+        tier.model_copy(update={"link": tier.link.model_copy(update={"bandwidth": lane})}) for tier in like.tiers[1:]
+    ]
+    return like.model_copy(update={"tiers": (like.tiers[0], *outer)})
+
+
+def lane_bandwidth(text: str, gpus_per_node: int) -> float | None:
+    """Network bytes/s per GPU out of words such as "8x HDR 200Gb/s" or "800 Gb/s per node"; None if unsaid."""
+    found = re.search(r"(?:(\d+)\s*x\s*)?(?:[A-Za-z-]+\s+)?(\d+)\s*Gb[EP/]", text)
+    if not found:
+        return None
+    cards = int(found.group(1) or 1)
+    total = cards * float(found.group(2)) * 1e9 / 8
+    if cards == 1 and "per node" not in text and "Ethernet" not in text:
+        return total
+    return total / gpus_per_node
+
+
+def _strategy(plan: Row, chosen: Stack, notes: list[str]) -> Strategies:
+    tp, cp, pp = (int(plan.get(name) or 1) for name in ("tp", "cp", "pp"))
+    gpus = int(plan["gpus"])
+    dp = int(plan.get("dp") or gpus // (tp * cp * pp))
+    micro = plan.get("micro_batch_size")
+    if micro is None:
+        notes.append("micro-batch size 1 assumed")
+        micro = 1
+    zero = plan.get("zero_stage")
+    if zero is None:
+        zero = max(stage for stage in chosen.zero_stages if stage <= 1)
+        notes.append(f"ZeRO stage {zero} assumed")
+    recompute = plan.get("recompute") or _usual_recompute(chosen, notes)
+    split = plan.get("sequence_parallel")
+    if split is None:
+        split = chosen.sequence_parallel and tp > 1
+        notes.append(f"sequence parallelism {'on' if split else 'off'} assumed")
+    vpp = int(plan.get("vpp") or 1)
+    return strategies(
+        tp=tp,
+        cp=cp,
+        pp=pp,
+        vpp=vpp,
+        dp=dp,
+        zero_stage=zero,
+        sharding_degree=_sharding(plan, int(zero), dp * cp),
+        micro_batch_size=micro,
+        num_microbatches=max(round(int(plan["global_batch_size"]) / (float(micro) * dp)), 1),
+        schedule=_schedule(plan, pp, vpp),
+        sequence_parallel=int(bool(split)),
+        recompute=int(Recompute[str(recompute).upper()]),
+        rank_order=0,
+    )
+
+
+def _usual_recompute(chosen: Stack, notes: list[str]) -> str:
+    usual = "selective" if chosen.attention == ("unfused",) else "none"
+    notes.append(f"recomputation {usual} assumed")
+    return usual
+
+
+def _sharding(plan: Row, zero: int, ranks: int) -> int:
+    if zero == 0:
+        return 1
+    degree = int(plan.get("sharding_degree") or ranks)
+    return degree if degree > 1 and ranks % degree == 0 else ranks
+
+
+def _schedule(plan: Row, pp: int, vpp: int) -> int:
+    if pp == 1:
+        return 0
+    if vpp > 1:
+        return SCHEDULE_NAMES.index("interleaved-1f1b")
+    name = plan.get("schedule") or "1f1b"
+    if name in ("none", "interleaved-1f1b"):
+        name = "1f1b"
+    if name not in SCHEDULE_NAMES:
+        raise Unpriceable(f"schedule {name} is not priced yet")
+    return SCHEDULE_NAMES.index(name)
+
+
+def _layers(row: Row, model: Model, pp: int) -> list[int] | None:
+    said = row["strategy"].get("layers_per_stage")
+    if said and len(said) == pp and sum(said) == model.num_layers:
+        return [int(n) for n in said]
+    return None
