@@ -81,13 +81,19 @@ def pipeline_seconds(
     stage to fill and drain. With equal stages this is the ``(m + (p - 1) / v) * t`` of Narayanan et al.
     (2021).
 
-    Exact for equal stages with equal chunks when sending takes no time (the event simulation agrees to
-    rounding). For unequal stages it is an estimate, measured on 60,000 random instances against the
-    simulation, which is never less than ``m * slowest``:
+    Exact for equal stages with equal chunks when sending takes no time: the event simulation agrees to
+    rounding. For unequal stages it is an estimate. Against the simulation, which is never less than
+    ``m * slowest``, over 45,000 random pipelines of 2 to 8 stages:
 
-    * One chunk per stage (``none``, ``gpipe``, ``1f1b``) and the same ratio of backward to forward time in
-      every stage: never exceeded by the simulation, and exact for ``gpipe``; ``1f1b`` can only be faster.
-      RESULTS_PLACEHOLDER
+    * Every stage with the same ratio of forward to backward time, and equal chunks: an upper bound. Exact for
+      ``gpipe``; ``1f1b`` finishes up to 22 % earlier (median 1 %), the interleaved schedule up to 10 % (1 %).
+    * Stages of whole layers, some recomputed, with an embedding and a head: never exceeded by ``1f1b``.
+      ``gpipe`` takes up to 8 % longer, since its forward and its backward half are each held up by a
+      slowest stage of their own. Interleaved, a head or an odd layer makes chunks unequal, every stage waits
+      for the slowest at each chunk in turn, and the iteration takes up to 19 % longer (median 0.5 %, 95th
+      percentile 5 %; without embedding and head 8 % and 1 %).
+    * Forward to backward ratios that no transformer has (1:19 to 19:1 side by side) break it by more: 13 %
+      for ``1f1b``, 40 % and more for the others. Simulate such pipelines.
 
     Args:
         micro_batches: m, per data-parallel rank and iteration.

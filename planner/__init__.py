@@ -1,1 +1,52 @@
-"""Which strategy to take, with a proof and the reasons."""
+"""Which strategy to take, with a proof and the reasons.
+
+``plan(PlanRequest(model="175b", gpus=12288))`` returns a `Plan`. Importing this package loads nothing heavy;
+names are resolved on first use.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from planner.api import WhyNot, plan, predict, why_not
+    from planner.errors import BadFile, BadQuantity, BadRequest, MeshwrightError, OutOfTime, UnknownName
+    from planner.plan import Plan
+    from planner.request import PlanRequest
+
+_HOMES = {
+    "BadFile": "planner.errors",
+    "BadQuantity": "planner.errors",
+    "BadRequest": "planner.errors",
+    "MeshwrightError": "planner.errors",
+    "OutOfTime": "planner.errors",
+    "Plan": "planner.plan",
+    "PlanRequest": "planner.request",
+    "UnknownName": "planner.errors",
+    "WhyNot": "planner.api",
+    "plan": "planner.api",
+    "predict": "planner.api",
+    "why_not": "planner.api",
+}
+
+__all__ = [
+    "BadFile",
+    "BadQuantity",
+    "BadRequest",
+    "MeshwrightError",
+    "OutOfTime",
+    "Plan",
+    "PlanRequest",
+    "UnknownName",
+    "WhyNot",
+    "plan",
+    "predict",
+    "why_not",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'planner' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

@@ -119,6 +119,9 @@ class Proof(_Part):
     lower_bound_seconds: float
     gap: float
     wall_seconds: float
+    simulated_pipeline_seconds: float | None = None
+    """The pipeline's seconds by event simulation; None where it is too long to simulate."""
+    closed_form_pipeline_seconds: float | None = None
     statement: str
 
 
@@ -141,6 +144,8 @@ class Plan(_Part):
     defaults: tuple[str, ...] = ()
     strategy: Strategy | None = None
     prediction: Prediction | None = None
+    fits: bool = True
+    """Whether every stage fits its device; only a predicted strategy can be false here."""
     breakdown_seconds: dict[str, float] = Field(default_factory=dict)
     memory_bytes: tuple[StageMemory, ...] = ()
     alternatives: tuple[Alternative, ...] = ()

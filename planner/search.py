@@ -109,7 +109,7 @@ def search(space: Space, scenario: Scenario, *, deadline: float) -> Outcome:
             outcome.proved, outcome.lower_bound = False, float(optimistic[chunk[0]])
             break
         priced = price_cores(space, chunk, scenario)
-        _remember(outcome, priced, scenario)
+        remember(outcome, priced, scenario)
         pending.append(_open(priced, scenario))
     _settle(outcome, _unbeaten(pending, outcome), scenario, deadline)
     return outcome
@@ -164,8 +164,8 @@ def _row_bound(rows: Strategies, seconds: RowSeconds, layers: int) -> Floats:
     return compose(rows, seconds, slowest, total)
 
 
-def _remember(outcome: Outcome, priced: Priced, scenario: Scenario) -> None:
-    """Count, keep the best even rows, and raise the incumbent."""
+def remember(outcome: Outcome, priced: Priced, scenario: Scenario, *, lean: bool = False) -> None:
+    """Count, keep the best even rows, and raise the incumbent: the fastest, or with ``lean`` the leanest."""
     outcome.priced += len(priced.rows)
     outcome.feasible += int(priced.fits.sum())
     outcome.memory_refused += int((~priced.fits).sum())
@@ -173,16 +173,19 @@ def _remember(outcome: Outcome, priced: Priced, scenario: Scenario) -> None:
     if not priced.fits.any():
         return
     value = np.where(priced.fits, priced.even, np.inf)
-    rank = np.lexsort((priced.rows.pp, priced.rows.tp, priced.peak, np.round(value, 12)))
-    best = int(rank[0])
-    if outcome.best is None or _better(value[best], priced.peak[best], outcome.best):
+    peak = np.where(priced.fits, priced.peak, np.inf)
+    keys = (np.round(value, 12), peak) if lean else (peak, np.round(value, 12))
+    best = int(np.lexsort((priced.rows.pp, priced.rows.tp, *keys))[0])
+    if outcome.best is None or _better(value[best], peak[best], outcome.best, lean=lean):
         row = priced.rows.take(np.array([best]))
         split = even_assignment(scenario.model.num_layers, int(row.pp[0]), int(row.recompute[0]))
-        outcome.best = Incumbent(row, split, float(value[best]), float(priced.peak[best]))
+        outcome.best = Incumbent(row, split, float(value[best]), float(peak[best]))
 
 
-def _better(value: float, peak: float, best: Incumbent) -> bool:
-    """Faster, or as fast and leaner."""
+def _better(value: float, peak: float, best: Incumbent, *, lean: bool) -> bool:
+    """Faster, or as fast and leaner; the other way round where lean."""
+    if lean:
+        return bool((peak, value) < (best.peak, best.iteration))
     near = best.iteration * TOLERANCE
     return bool(value < best.iteration - near or (value <= best.iteration + near and peak < best.peak))
 

@@ -43,7 +43,7 @@ class Simulation:
         busy: (p,) seconds in which each stage computed.
         peak_in_flight: (p,) largest number of chunks' activations that each stage held at once; an activation
             is held from the start of its forward pass to the end of its backward pass.
-        events: every pass; those of one stage stand in the order in which they ran.
+        events: every pass, stage by stage, in the order in which they ran.
     """
 
     makespan: float
@@ -77,12 +77,7 @@ def simulate(
         "B": _table(backward, shape=(p, v), name="backward"),
     }
     orders = schedule.passes(p=p, m=m, v=v)
-    ends = _play(orders, seconds=seconds, v=v, p2p=p2p)
-    events = [
-        Event(stage, *slot, ends[stage][slot] - seconds[slot.kind][stage][slot.chunk], ends[stage][slot])
-        for stage, order in enumerate(orders)
-        for slot in order
-    ]
+    events = _play(orders, seconds=seconds, v=v, p2p=p2p)
     busy = [
         sum(seconds[slot.kind][stage][slot.chunk] for slot in order) for stage, order in enumerate(orders)
     ]
@@ -105,10 +100,11 @@ def _table(times: Floats, *, shape: tuple[int, int], name: str) -> list[list[flo
 
 def _play(
     orders: list[list[Slot]], *, seconds: dict[str, list[list[float]]], v: int, p2p: float
-) -> list[dict[_Key, float]]:
-    """The end of every pass, by stage. A stage runs until it lacks an input; its arrival wakes it again."""
+) -> list[Event]:
+    """Every pass with its time. A stage runs until it lacks an input; its arrival wakes it again."""
     p = len(orders)
     ends: list[dict[_Key, float]] = [{} for _ in orders]
+    events: list[list[Event]] = [[] for _ in orders]
     done, free = [0] * p, [0.0] * p
     waiting: dict[tuple[int, _Key], int] = {}
     ready = list(range(p - 1, -1, -1))
@@ -125,13 +121,14 @@ def _play(
                     waiting[source] = stage
                     break
                 start = max(start, arrival if sender == stage else arrival + p2p)
-            kind, _, chunk = slot
-            mine[slot] = free[stage] = start + seconds[kind][stage][chunk]
+            kind, micro_batch, chunk = slot
+            mine[slot] = free[stage] = end = start + seconds[kind][stage][chunk]
+            events[stage].append(Event(stage, kind, micro_batch, chunk, start, end))
             done[stage] += 1
             if waiting and (woken := waiting.pop((stage, slot), None)) is not None:
                 ready.append(woken)
     _check_complete(orders, done, waiting)
-    return ends
+    return [event for run in events for event in run]
 
 
 def _source(slot: Slot, *, stage: int, p: int, v: int) -> tuple[int, _Key] | None:

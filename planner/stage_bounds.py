@@ -138,6 +138,9 @@ def _fill(bound: StageBound, part: Ints, rows: _Rows) -> None:
         slowest, layers = _newton(rows, outline, slopes, least)
         slowest = _whole(rows, outline, slowest, layers, fewest)
         recomputed = _least_recomputed(rows, outline, slopes, slowest)
+    if not rows.uneven.all():
+        even = _recomputed(rows, outline, np.broadcast_to(fewest, most.shape)).sum(axis=1)
+        recomputed = np.where(rows.uneven[:, 0], recomputed, even)
     total = rows.extra_seconds.sum(axis=1) + (rows.num_layers * rows.layer_seconds)[:, 0]
     total += recomputed * rows.recompute_seconds[:, 0]
     bound.slowest[part] = np.where(feasible, slowest[:, 0] * (1 - _SLACK), np.inf)
@@ -191,8 +194,8 @@ def _bend(
 
 def _layers_in(room: Floats, each: Floats, limit: Ints) -> Floats:
     """Whole layers that fit in ``room`` bytes, rounding in favour of one more; -1 where not even none do."""
-    number = np.floor(room / np.maximum(each, np.finfo(np.float64).tiny) * (1 + _SLACK) + _SLACK)
-    return np.where(room < 0, -1.0, np.minimum(number, limit))
+    number = np.floor(room / np.where(each > 0, each, 1.0) * (1 + _SLACK) + _SLACK)
+    return np.where(room < 0, -1.0, np.where(each > 0, np.minimum(number, limit), limit))
 
 
 def _recomputed(rows: _Rows, outline: _Outline, layers: Floats) -> Floats:

@@ -64,6 +64,13 @@ class StageProblem:
     uneven: bool
     working_bytes: float = 0.0
 
+    def __post_init__(self) -> None:
+        for name in ("extra_seconds", "fixed_bytes", "activation_bytes", "checkpoint_bytes"):
+            if len(getattr(self, name)) != self.num_stages:
+                raise ValueError(
+                    f"{name} has {len(getattr(self, name))} entries for {self.num_stages} stages"
+                )
+
     def stage_seconds(self, layers: ArrayLike, recomputed: ArrayLike) -> Floats:
         """Forward and backward seconds per stage and micro-batch; the arguments' last axis is the stage."""
         n, r = np.asarray(layers, dtype=np.float64), np.asarray(recomputed, dtype=np.float64)

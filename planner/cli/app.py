@@ -73,7 +73,9 @@ def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Version.")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Version."
+)
 def main() -> None:
     """Find the fastest way to split a training run over N accelerators, prove it, and say why.
 

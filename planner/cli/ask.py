@@ -90,7 +90,10 @@ def _configured(path: str) -> dict[str, Any]:
 
     from hardware.library import read  # noqa: PLC0415 - same
 
-    document = read(Path(path).expanduser())
+    try:
+        document = read(Path(path).expanduser())
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"{path}: {error}") from None
     pins = document.pop("pins", {})
     if not isinstance(pins, Mapping):
         raise BadRequest(f"{path}: pins must be a table such as [pins] tp = 8, got {pins!r}")
@@ -139,7 +142,9 @@ def _request(given: Mapping[str, Any]) -> PlanRequest:
     from planner.request import PlanRequest  # noqa: PLC0415 - same
 
     fields = {name: _value(name, value) for name, value in given.items() if not name.startswith("pins.")}
-    pins = {name.removeprefix("pins."): _pin(value) for name, value in given.items() if name.startswith("pins.")}
+    pins = {
+        name.removeprefix("pins."): _pin(value) for name, value in given.items() if name.startswith("pins.")
+    }
     try:
         return PlanRequest(**fields, pins=pins)
     except ValidationError as error:

@@ -11,6 +11,9 @@ _DIGITS: Final = re.compile(r"\+?[0-9]+")
 _LOOSE: Final = re.compile(r"([+-]?[0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)([kmbgt]?)", re.IGNORECASE)
 _SUFFIXES: Final = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 _MOST_DIGITS: Final = 15
+_LONGEST_TEXT: Final = 4096
+_LONGEST_PIN: Final = 200
+PINS_HEADING: Final = "Pins and ranges: 8, 4,8, ..8 or 2..16"
 
 
 class Text(click.ParamType[str]):
@@ -18,9 +21,14 @@ class Text(click.ParamType[str]):
 
     name = "text"
 
+    def __init__(self, most: int = _LONGEST_TEXT) -> None:
+        self.most = most
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The text, stripped."""
         text = str(value).strip()
+        if len(text) > self.most:
+            self.fail(f"{len(text)} characters, at most {self.most} make sense here", param, ctx)
         if not text:
             self.fail("empty, where a value is expected", param, ctx)
         if text.startswith("--"):
@@ -112,7 +120,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 def option(*names: str, heading: str, **settings: Any) -> Decorator:
     """An `Option` as a decorator; text that is neither empty nor an option unless said otherwise."""
     if not settings.get("is_flag") and "type" not in settings:
-        settings["type"] = Text()
+        settings["type"] = Text(_LONGEST_PIN if heading == PINS_HEADING else _LONGEST_TEXT)
     return click.option(*names, cls=Option, heading=heading, **settings)
 
 
@@ -127,11 +135,13 @@ def stacked(*decorators: Decorator) -> Decorator:
     return decorate
 
 
-_Q, _P, _O = "Question", "Pins and ranges: 8, 4,8, ..8 or 2..16", "Answer"
+_Q, _P, _O = "Question", PINS_HEADING, "Answer"
 FORMATS: Final = ("table", "json", "yaml", "env", "args")
 
 question_options = stacked(
-    option("--model", heading=_Q, metavar="NAME|FILE", help="Catalogue name, TOML or JSON file, config.json."),
+    option(
+        "--model", heading=_Q, metavar="NAME|FILE", help="Catalogue name, TOML or JSON file, config.json."
+    ),
     option("--gpus", heading=_Q, type=Count(), help="Number of accelerators."),
     option("--cluster", heading=_Q, metavar="NAME|FILE", help="Machines (default: dgx-h100)."),
     option("--stack", heading=_Q, metavar="NAME|FILE", help="Training framework (default: megatron-core)."),
@@ -146,9 +156,7 @@ question_options = stacked(
     option("--seq-len", "--seq-length", "seq_length", heading=_Q, type=Count(), help="Tokens per sequence."),
     option("--tokens", heading=_Q, metavar="QUANTITY", help="Training tokens, such as 300B."),
     option("--precision", heading=_Q, metavar="NAME", help="fp32, fp16, bf16, fp8, mxfp8 or nvfp4."),
-    option(
-        "--objective", heading=_Q, metavar="NAME", help="time, mfu, cost, tokens-per-gpu-hour or memory."
-    ),
+    option("--objective", heading=_Q, metavar="NAME", help="time, mfu, cost, tokens-per-gpu-hour or memory."),
     option("--time-limit", heading=_Q, metavar="TIME", help="Longest search: 30s, 2min or plain seconds."),
     option("--config", heading=_Q, metavar="FILE", help="TOML or JSON file of these fields; options win."),
 )
@@ -189,7 +197,9 @@ pin_options = stacked(
         default=None,
         help="Split norms and dropout over the tensor ranks, or do not.",
     ),
-    option("--recompute", "--recompute-granularity", "recompute", heading=_P, help="none, selective or full."),
+    option(
+        "--recompute", "--recompute-granularity", "recompute", heading=_P, help="none, selective or full."
+    ),
     option("--rank-order", heading=_P, help="Which dimension varies fastest, such as tp-cp-ep-dp-pp."),
 )
 
@@ -211,12 +221,17 @@ def output_options(*formats: str) -> Decorator:
             envvar="PLAN_FORMAT",
             help="Form of the answer.",
         ),
-        option("--output", "-o", heading=_O, metavar="FILE", help="Write the answer there instead of stdout."),
+        option(
+            "--output", "-o", heading=_O, metavar="FILE", help="Write the answer there instead of stdout."
+        ),
         option("--quiet", "-q", heading=_O, is_flag=True, help="No talk on stderr."),
         option("--verbose", "-v", heading=_O, is_flag=True, help="More talk on stderr."),
     )
 
 
 dry_run_option = option(
-    "--dry-run", heading=_O, is_flag=True, help="Show the resolved question and the origin of each value; stop."
+    "--dry-run",
+    heading=_O,
+    is_flag=True,
+    help="Show the resolved question and the origin of each value; stop.",
 )

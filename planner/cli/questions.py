@@ -14,6 +14,7 @@ from planner.cli.ask import Question, question
 from planner.cli.ending import INFEASIBLE
 from planner.cli.options import (
     FORMATS,
+    PINS_HEADING,
     Command,
     dry_run_option,
     option,
@@ -54,7 +55,7 @@ def solve(ctx: click.Context, **params: Any) -> None:
 @pin_options
 @option(
     "--layers-per-stage",
-    heading="Pins and ranges: 8, 4,8, ..8 or 2..16",
+    heading=PINS_HEADING,
     metavar="N,N,...",
     help="Layers of each pipeline stage (default: as even as possible).",
 )

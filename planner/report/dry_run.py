@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from planner.pins import parse_pins
 from planner.request import PlanRequest, resolve
 
 
@@ -15,6 +16,7 @@ def lines(request: PlanRequest, origins: Mapping[str, str]) -> list[tuple[str, s
     Raises:
         MeshwrightError: a name that does not exist, or values that contradict each other.
     """
+    parse_pins(request.pins)
     resolved = resolve(request)
     scenario = resolved.scenario
     group = scenario.group

@@ -1,0 +1,60 @@
+"""A whole training run: iterations, days, GPU-hours, money, energy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from hardware.records import Cluster
+from hardware.units import Count, Dollars, DollarsPerSecond, Seconds, Watts
+
+DAY = 86400.0
+HOUR = 3600.0
+JOULES_PER_MWH = 3.6e9
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What training on a number of tokens takes at a constant iteration time, failures not counted."""
+
+    iterations: int
+    seconds: float
+    gpu_hours: float
+    cost: float | None
+    """Dollars; None where the cluster has no price."""
+    joules: float
+
+
+def iterations(*, tokens: Count, tokens_per_iteration: Count) -> int:
+    """Optimizer steps for a number of tokens, the last one whole."""
+    return math.ceil(tokens / tokens_per_iteration)
+
+
+def rent(*, gpus: Count, seconds: Seconds, price: DollarsPerSecond) -> Dollars:
+    """Dollars for a number of devices over a time."""
+    return gpus * seconds * price
+
+
+def energy(*, gpus: Count, seconds: Seconds, device: Watts, node_share: Watts) -> float:
+    """Joules of devices at rated power with their share of the node; an upper estimate.
+
+    ``node_share`` is the power of CPUs, network cards and fans divided by the devices of a node.
+    """
+    return gpus * seconds * (device + node_share)
+
+
+def totals(*, cluster: Cluster, gpus: int, iteration: float, tokens: int, tokens_per_iteration: float) -> Totals:
+    """Everything about a run that follows from its iteration time."""
+    steps = iterations(tokens=tokens, tokens_per_iteration=tokens_per_iteration)
+    seconds = steps * iteration
+    group = cluster.groups[0]
+    share = group.node_power_overhead / group.gpus_per_node
+    price = cluster.usd_per_gpu_hour
+    return Totals(
+        iterations=steps,
+        seconds=seconds,
+        gpu_hours=seconds * gpus / HOUR,
+        cost=None if price is None else rent(gpus=gpus, seconds=seconds, price=price / HOUR),
+        joules=energy(gpus=gpus, seconds=seconds, device=group.accelerator.power, node_share=share),
+    )
+

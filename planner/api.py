@@ -1,0 +1,269 @@
+"""The three questions: the best plan, the price of one strategy, why not another one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from costmodels.memory import memory_limit
+from costmodels.pricing import Assignment, Quote, even_assignment, quote
+from costmodels.scenario import Scenario
+from costmodels.strategy import AXES, Recompute, Strategies, strategies
+from hardware.units import format_quantity
+from planner import explain
+from planner.assemble import (
+    memory_records,
+    peak_bytes,
+    prediction_record,
+    provenance_record,
+    request_record,
+    strategy_record,
+)
+from planner.errors import BadRequest, OutOfTime
+from planner.memory_search import leanest
+from planner.pins import NAMED, Pin, parse_pins
+from planner.plan import Plan, Proof, Rejection, Strategy
+from planner.request import PlanRequest, Resolved, resolve
+from planner.rules import RULES, sentence
+from planner.search import Outcome, search
+from planner.space import Space, build
+from planner.verify import Verdict, verify
+
+
+def plan(request: PlanRequest) -> Plan:
+    """The strategy with the best objective, proved best within the model, with reasons and runners-up.
+
+    Raises:
+        BadRequest and its kin: a request that cannot be understood or contradicts itself.
+        OutOfTime: the time limit passed before any plan was found.
+    """
+    started = time.perf_counter()
+    resolved = resolve(request)
+    pins = parse_pins(request.pins)
+    space = build(resolved.scenario, pins)
+    find = leanest if request.objective == "memory" else search
+    outcome = find(space, resolved.scenario, deadline=started + request.time_limit)
+    if outcome.best is None and not outcome.proved:
+        raise OutOfTime(f"no plan within {request.time_limit:g} s; {outcome.priced} strategies were priced")
+    if outcome.best is None:
+        return _infeasible(resolved, space, outcome, started)
+    return _found(resolved, space, outcome, started)
+
+
+def _found(resolved: Resolved, space: Space, outcome: Outcome, started: float) -> Plan:
+    assert outcome.best is not None
+    scenario, best = resolved.scenario, outcome.best
+    priced = quote(best.row, scenario, best.assignment)
+    verdict = verify(best.row, best.assignment, priced, scenario)
+    record = strategy_record(best.row, best.assignment, scenario)
+    return Plan(
+        status="optimal" if outcome.proved else "feasible",
+        request=request_record(resolved),
+        defaults=resolved.defaults,
+        strategy=record,
+        prediction=prediction_record(resolved, priced.iteration, best.row, best.assignment),
+        breakdown_seconds=priced.breakdown,
+        memory_bytes=memory_records(priced, scenario),
+        alternatives=explain.alternatives(outcome, resolved, record, resolved.request.top),
+        why_not=explain.why_not_lines(space, scenario, best, priced),
+        what_helps=explain.what_helps(outcome, scenario, best, priced),
+        closest_run=explain.closest_run(scenario),
+        rejected=_rejections(space, outcome, scenario),
+        proof=_proof(space, outcome, verdict, started),
+        provenance=provenance_record(resolved),
+    )
+
+
+def _proof(space: Space, outcome: Outcome, verdict: Verdict, started: float) -> Proof:
+    assert outcome.best is not None
+    value = outcome.best.iteration
+    bound = value if outcome.proved else min(outcome.lower_bound, value)
+    gap = (value - bound) / value
+    said = f"no other strategy can beat {value:.4g} s" if outcome.proved else f"proved within {gap:.1%}"
+    return Proof(
+        candidates=space.candidates,
+        feasible=outcome.feasible,
+        priced=outcome.priced,
+        solves=outcome.solves,
+        lower_bound_seconds=bound,
+        gap=gap,
+        wall_seconds=time.perf_counter() - started,
+        simulated_pipeline_seconds=verdict.simulated,
+        closed_form_pipeline_seconds=verdict.closed_form,
+        statement=said,
+    )
+
+
+def _rejections(space: Space, outcome: Outcome, scenario: Scenario) -> tuple[Rejection, ...]:
+    rows = [Rejection(rule=r.rule, count=r.count, example=r.example) for r in space.refusals]
+    if outcome.memory_refused:
+        example = explain.memory_example(outcome, scenario)
+        rows.append(Rejection(rule="memory", count=outcome.memory_refused, example=example))
+    return tuple(rows)
+
+
+def _infeasible(resolved: Resolved, space: Space, outcome: Outcome, started: float) -> Plan:
+    del started
+    return Plan(
+        status="infeasible",
+        request=request_record(resolved),
+        defaults=resolved.defaults,
+        fits=False,
+        rejected=_rejections(space, outcome, resolved.scenario),
+        nearest=explain.nearest(resolved, space),
+        provenance=provenance_record(resolved),
+    )
+
+
+def predict(request: PlanRequest, layers: Sequence[int] | None = None) -> Plan:
+    """Price one given strategy, without search; unpinned axes take their plainest value.
+
+    ``layers`` gives the layers of every stage. A strategy that breaks a rule or does not fit in memory comes
+    back with status ``infeasible`` and the reasons, in the second case with its prediction.
+
+    Raises:
+        BadRequest: an axis with several values, or degrees that do not make up the GPUs.
+    """
+    resolved = resolve(request)
+    scenario = resolved.scenario
+    row = _single(scenario, parse_pins(request.pins), layers)
+    broken = _broken(row, scenario)
+    base: dict[str, Any] = {
+        "request": request_record(resolved),
+        "defaults": resolved.defaults,
+        "provenance": provenance_record(resolved),
+    }
+    if broken:
+        return Plan(status="infeasible", fits=False, rejected=broken, **base)
+    split = _split(scenario, row, layers)
+    priced = quote(row, scenario, split)
+    fits = bool(np.max(priced.footprint.allocated) <= memory_limit(scenario))
+    return Plan(
+        status="feasible" if fits else "infeasible",
+        fits=fits,
+        strategy=strategy_record(row, split, scenario),
+        prediction=prediction_record(resolved, priced.iteration, row, split),
+        breakdown_seconds=priced.breakdown,
+        memory_bytes=memory_records(priced, scenario),
+        rejected=() if fits else (_memory_rejection(priced, scenario),),
+        closest_run=explain.closest_run(scenario),
+        **base,
+    )
+
+
+def _memory_rejection(priced: Quote, scenario: Scenario) -> Rejection:
+    needed, stage = peak_bytes(priced), int(np.argmax(priced.footprint.total))
+    limit = scenario.group.accelerator.usable_memory
+    words = f"stage {stage} needs {format_quantity(needed, 'bytes')}, {format_quantity(limit, 'bytes')} available"
+    return Rejection(rule="memory", count=1, example=words)
+
+
+def _single(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None) -> Strategies:
+    """The one strategy that the pins describe; data parallelism takes the GPUs that are left."""
+    axes = {name: _one(pins[name]) for name in pins}
+    tp, cp = axes.get("tp", 1), axes.get("cp", 1)
+    pp = axes.get("pp", len(layers) if layers else 1)
+    if scenario.gpus % (tp * cp * pp):
+        near = explain.nearest_divisor(scenario.gpus, tp * cp * pp)
+        raise BadRequest(f"tp {tp} x cp {cp} x pp {pp} = {tp * cp * pp} does not divide {scenario.gpus} GPUs; {near} does")
+    dp = scenario.gpus // (tp * cp * pp)
+    if axes.get("dp", dp) != dp:
+        raise BadRequest(f"dp {axes['dp']} x tp {tp} x cp {cp} x pp {pp} is not {scenario.gpus} GPUs; dp {dp} is")
+    micro, vpp = axes.get("micro_batch_size", 1), axes.get("vpp", 1)
+    if scenario.global_batch_size % (micro * dp):
+        raise BadRequest(
+            f"micro-batch {micro} x dp {dp} does not divide the global batch of {scenario.global_batch_size}; "
+            f"{explain.nearest_multiple(scenario.global_batch_size, micro * dp)} would"
+        )
+    zero = axes.get("zero_stage", 1 if 1 in scenario.stack.zero_stages and dp * cp > 1 else 0)
+    usual = 0 if pp == 1 else 3 if vpp > 1 else 2
+    return strategies(
+        tp=tp,
+        cp=cp,
+        pp=pp,
+        vpp=vpp,
+        dp=dp,
+        zero_stage=zero,
+        sharding_degree=axes.get("sharding_degree", dp * cp if zero else 1),
+        micro_batch_size=micro,
+        num_microbatches=scenario.global_batch_size // (micro * dp),
+        schedule=axes.get("schedule", usual),
+        sequence_parallel=axes.get("sequence_parallel", int(tp > 1 and scenario.stack.sequence_parallel)),
+        recompute=axes.get("recompute", 0),
+        rank_order=axes.get("rank_order", 0),
+    )
+
+
+def _one(pin: Pin) -> int:
+    if len(pin.values) != 1:
+        raise BadRequest(f"{pin.axis}: one strategy is priced at a time; give a single value")
+    return pin.values[0]
+
+
+def _broken(row: Strategies, scenario: Scenario) -> tuple[Rejection, ...]:
+    columns = {name: getattr(row, name) for name in AXES}
+    failing = [r for r in RULES if r.kind != "dominated" and not np.all(r.passes(columns, scenario))]
+    return tuple(Rejection(rule=r.name, count=1, example=sentence(r, row.row(0), scenario)) for r in failing)
+
+
+def _split(scenario: Scenario, row: Strategies, layers: Sequence[int] | None) -> Assignment:
+    pp, total = int(row.pp[0]), scenario.model.num_layers
+    if layers is not None:
+        if len(layers) != pp:
+            raise BadRequest(f"{len(layers)} stages are given layers, pp is {pp}")
+        if sum(layers) != total or min(layers) < 0:
+            raise BadRequest(f"the stages hold {sum(layers)} layers, the model has {total}")
+    return even_assignment(total, pp, int(row.recompute[0]), layers)
+
+
+class WhyNot(BaseModel):
+    """The answer to "why not this strategy": broken rules, or its price beside the best plan's."""
+
+    model_config = ConfigDict(frozen=True)
+
+    strategy: Strategy | None
+    pins: dict[str, str]
+    rules: tuple[Rejection, ...]
+    iteration_seconds: float | None
+    best_iteration_seconds: float | None
+    terms: dict[str, tuple[float, float]]
+    """Seconds of each term: this strategy's, the best plan's."""
+    verdict: str
+
+
+def why_not(request: PlanRequest) -> WhyNot:
+    """Compare the best strategy under the request's pins with the best of all.
+
+    What the pins leave free is chosen as well as it can be, so that the comparison is fair.
+    """
+    pinned = plan(request)
+    best = plan(request.model_copy(update={"pins": {}}))
+    mine = pinned.prediction.iteration_seconds if pinned.prediction else None
+    theirs = best.prediction.iteration_seconds if best.prediction else None
+    terms = {
+        name: (pinned.breakdown_seconds[name], best.breakdown_seconds[name])
+        for name in (best.breakdown_seconds if pinned.prediction and best.prediction else {})
+    }
+    return WhyNot(
+        strategy=pinned.strategy,
+        pins={name: _shown(name, value) for name, value in parse_pins(request.pins).items()},
+        rules=pinned.rejected if pinned.status == "infeasible" else (),
+        iteration_seconds=mine,
+        best_iteration_seconds=theirs,
+        terms=terms,
+        verdict=explain.verdict(pinned, best, terms),
+    )
+
+
+def _shown(name: str, pin: Pin) -> str:
+    if not pin.values:
+        return f"{pin.low}..{pin.high}"
+    names = NAMED.get(name)
+    return ",".join(names[v] if names else str(v) for v in pin.values)
+
+
+__all__ = ["Recompute", "WhyNot", "plan", "predict", "why_not"]

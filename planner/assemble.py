@@ -1,0 +1,134 @@
+"""From numbers to the result document; every figure that a person sees is a field made here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from costmodels import training
+from costmodels.flops import flops_per_token, recomputed_flops, utilization
+from costmodels.parameters import parameters
+from costmodels.pricing import Assignment, Quote
+from costmodels.scenario import Scenario
+from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, Recompute, Strategies
+from hardware.catalogue import catalogue_hash
+from planner.plan import Interval, Prediction, Provenance, Stage, StageMemory, Strategy
+from planner.request import Resolved
+from planner.version import VERSION
+
+COVERAGE = 0.9
+
+
+def strategy_record(row: Strategies, assignment: Assignment, scenario: Scenario) -> Strategy:
+    """One row and its stages as a record; recomputation is named by what really happens."""
+    at = row.row(0)
+    recompute = Recompute(at["recompute"])
+    if recompute == Recompute.FULL and not assignment.recomputed.any():
+        recompute = Recompute.NONE
+    group = scenario.group.name
+    return Strategy(
+        **{name: at[name] for name in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero_stage", "sharding_degree")},
+        micro_batch_size=int(at["micro_batch_size"]),
+        num_microbatches=at["num_microbatches"],
+        global_batch_size=scenario.global_batch_size,
+        schedule=SCHEDULE_NAMES[at["schedule"]],
+        sequence_parallel=bool(at["sequence_parallel"]),
+        recompute=recompute.name.lower(),
+        rank_order=RANK_ORDERS[at["rank_order"]],
+        stages=tuple(
+            Stage(layers=int(n), recompute_layers=int(r), group=group)
+            for n, r in zip(assignment.layers, assignment.recomputed, strict=True)
+        ),
+    )
+
+
+def prediction_record(resolved: Resolved, iteration: float, row: Strategies, assignment: Assignment) -> Prediction:
+    """Rates and totals that follow from the iteration time."""
+    scenario = resolved.scenario
+    peak = scenario.group.accelerator.peak_rate(scenario.precision)
+    model_flops = flops_per_token(scenario.model, seq_length=scenario.seq_length) * scenario.tokens
+    hardware_flops = model_flops + _repeated_flops(scenario, row, assignment) * scenario.tokens
+    known = {"seconds": iteration, "gpus": scenario.gpus, "peak": peak}
+    run = training.totals(
+        cluster=resolved.cluster,
+        gpus=scenario.gpus,
+        iteration=iteration,
+        tokens=resolved.tokens,
+        tokens_per_iteration=scenario.tokens,
+    )
+    width = scenario.stack.interval
+    return Prediction(
+        iteration_seconds=iteration,
+        mfu=utilization(flops=model_flops, **known),
+        hfu=utilization(flops=hardware_flops, **known),
+        model_tflops_per_gpu=model_flops / iteration / scenario.gpus / 1e12,
+        tokens_per_second=scenario.tokens / iteration,
+        tokens_per_second_per_gpu=scenario.tokens / iteration / scenario.gpus,
+        iterations=run.iterations,
+        training_days=run.seconds / training.DAY,
+        gpu_hours=run.gpu_hours,
+        cost_dollars=run.cost,
+        energy_megawatt_hours=run.joules / training.JOULES_PER_MWH,
+        interval=Interval(low=iteration / (1 + width), high=iteration * (1 + width), coverage=COVERAGE),
+    )
+
+
+def _repeated_flops(scenario: Scenario, row: Strategies, assignment: Assignment) -> float:
+    """FLOP per token of the forward passes that run twice."""
+    recompute = Recompute(int(row.recompute[0]))
+    known: dict[str, Any] = {"seq_length": scenario.seq_length}
+    if recompute == Recompute.SELECTIVE:
+        return recomputed_flops(scenario.model, recompute="selective", **known)
+    share = assignment.recomputed.sum() / assignment.layers.sum()
+    return float(share * recomputed_flops(scenario.model, recompute="full", **known))
+
+
+def memory_records(quote: Quote, scenario: Scenario) -> tuple[StageMemory, ...]:
+    """The footprint of every stage."""
+    f, limit = quote.footprint, scenario.group.accelerator.usable_memory
+    names = ("weights", "gradients", "optimizer", "activations", "logits", "slack", "reserved", "total")
+    return tuple(
+        StageMemory(stage=s, limit=limit, **{name: float(getattr(f, name)[s]) for name in names})
+        for s in range(len(f.total))
+    )
+
+
+def request_record(resolved: Resolved) -> dict[str, Any]:
+    """The resolved request: everything that another machine needs to ask the same question."""
+    scenario, asked = resolved.scenario, resolved.request
+    model = scenario.model.model_dump(exclude_defaults=True)
+    model["parameters"] = parameters(scenario.model)
+    return {
+        "model": model,
+        "cluster": {
+            "name": resolved.cluster.name,
+            "accelerator": scenario.group.accelerator.name,
+            "gpus_per_node": scenario.group.gpus_per_node,
+            "nodes": scenario.group.nodes,
+        },
+        "stack": scenario.stack.name,
+        "gpus": scenario.gpus,
+        "global_batch_size": scenario.global_batch_size,
+        "seq_length": scenario.seq_length,
+        "tokens": resolved.tokens,
+        "precision": scenario.precision,
+        "objective": asked.objective,
+        "pins": {name: str(value) for name, value in asked.pins.items() if value is not None},
+    }
+
+
+def provenance_record(resolved: Resolved) -> Provenance:
+    """Version, catalogue and the sources of the records that went in."""
+    scenario = resolved.scenario
+    sources = (
+        f"model {scenario.model.name}: {scenario.model.source}",
+        f"cluster {resolved.cluster.name}: {', '.join(sorted(set(resolved.cluster.sources.values())))}",
+        f"stack {scenario.stack.name}: {scenario.stack.source}",
+    )
+    return Provenance(version=VERSION, catalogue_hash=catalogue_hash(), sources=sources)
+
+
+def peak_bytes(quote: Quote) -> float:
+    """Total bytes of the fullest stage."""
+    return float(np.max(quote.footprint.total))

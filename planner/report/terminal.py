@@ -1,0 +1,320 @@
+"""The screen: assumptions first, the answer in a few lines, where the time and the memory go, the reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+from pydantic import BaseModel
+from rich.columns import Columns
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from planner.errors import BadRequest
+from planner.plan import Advice, Plan, Prediction, Strategy
+from planner.report.bars import counted, days, dollars, flow, percent, plain, scaled, seconds, significant
+from planner.report.formats import megatron_arguments
+from planner.report.panels import (
+    TERMS,
+    SIDE_BY_SIDE,
+    alternatives_table,
+    layers_per_stage,
+    memory_panel,
+    recomputation,
+    time_panel,
+)
+
+_MEGATRON: Final = ("megatron", "nemo", "megascale")
+_Document = TypeVar("_Document", bound=BaseModel)
+
+
+class Objection(Protocol):
+    """What `why_not` answers."""
+
+    @property
+    def strategy(self) -> Strategy | None: ...  # noqa: D102 - the strategy asked about
+    @property
+    def rules(self) -> Iterable[tuple[str, str]]: ...  # noqa: D102 - rule and sentence
+    @property
+    def comparison(self) -> Mapping[str, tuple[float, float]]: ...  # noqa: D102 - term to (this, best), seconds
+    @property
+    def verdict(self) -> str: ...  # noqa: D102 - one sentence
+
+
+def render(plan: Plan, console: Console) -> None:
+    """Print a plan on a console, within its width, with what its encoding can show."""
+    plan = _printable(plan, console)
+    blocks = console.is_terminal and _speaks_utf(console)
+    for part in _parts(plan, console.width, blocks=blocks):
+        console.print(part, overflow="fold")
+
+
+def _parts(plan: Plan, width: int, *, blocks: bool) -> Iterator[RenderableType]:
+    yield from _header(plan, width)
+    if plan.status == "infeasible":
+        yield from _refusal(plan)
+    if plan.strategy is None or plan.prediction is None:
+        return
+    yield ""
+    yield from _answer(plan.strategy, plan.prediction, width)
+    yield ""
+    panels = [time_panel(plan, blocks=blocks), memory_panel(plan.memory_bytes)]
+    yield from _beside(panels) if width >= SIDE_BY_SIDE else _below(panels)
+    if plan.alternatives:
+        yield from ("", _title("Alternatives"), _indented(alternatives_table(plan, width=width - 2)))
+    yield from _advice("Why not", plan.why_not)
+    yield from _advice("What would help", plan.what_helps)
+    if plan.closest_run:
+        yield from ("", _title("Closest published run"), _indented(Text(plan.closest_run)))
+    if plan.status != "infeasible":
+        yield from _launch(plan, plan.strategy, width)
+        yield from ("", _quote(plan, plan.strategy, plan.prediction, width))
+
+
+def _header(plan: Plan, width: int) -> Iterator[Text]:
+    yield _line(_name(plan.request.get("model")), _model_facts(plan.request), width)
+    yield _line(_name(plan.request.get("cluster")), _cluster_facts(plan.request), width)
+    if plan.defaults:
+        yield Text(flow(["assumed:", *_listed(plan.defaults)], width=width, indent=0, gap=" "), style="dim")
+    yield _proof(plan)
+
+
+def _listed(parts: Sequence[str]) -> list[str]:
+    return [f"{part};" for part in parts[:-1]] + list(parts[-1:])
+
+
+def _model_facts(request: Mapping[str, Any]) -> list[str]:
+    model = request.get("model")
+    sizes = model if isinstance(model, Mapping) else {}
+    return [
+        f"{counted(sizes['parameters'])} parameters" if "parameters" in sizes else "",
+        f"{sizes['num_layers']} layers" if "num_layers" in sizes else "",
+        f"seq {request['seq_length']}" if request.get("seq_length") else "",
+        f"batch {request['global_batch_size']}" if request.get("global_batch_size") else "",
+        str(request.get("precision") or ""),
+        f"{counted(request['tokens'])} tokens" if request.get("tokens") else "",
+    ]
+
+
+def _cluster_facts(request: Mapping[str, Any]) -> list[str]:
+    cluster = request.get("cluster")
+    machines = cluster if isinstance(cluster, Mapping) else {}
+    nodes, each = machines.get("nodes"), machines.get("gpus_per_node")
+    return [
+        f"{nodes:,} nodes x {each} {machines.get('accelerator', 'GPUs')}" if nodes and each else "",
+        f"{request['gpus']:,} GPUs" if "gpus" in request else "",
+        f"stack {_name(request.get('stack'))}",
+    ]
+
+
+def _proof(plan: Plan) -> Text:
+    proof = plan.proof
+    if proof is None:
+        return Text("one strategy priced, no search", style="dim")
+    counts = f"{proof.feasible:,} of {proof.candidates:,} strategies feasible; "
+    took = f"in {seconds(proof.wall_seconds)}"
+    if plan.status == "optimal":
+        return Text(f"{counts}optimum proved {took}").append(f": {proof.statement}", style="dim")
+    if plan.status == "infeasible":
+        return Text(f"{counts}proved {took}").append(f": {proof.statement}", style="dim")
+    return Text(f"{counts}best found {took}, not proved: at most {percent(proof.gap)} from the optimum")
+
+
+def _answer(strategy: Strategy, prediction: Prediction, width: int) -> Iterator[Text]:
+    yield Text(flow(_degrees(strategy), width=width), style="bold green")
+    yield Text(flow(_switches(strategy), width=width), style="green")
+    yield Text()
+    interval = prediction.interval
+    speed = [
+        f"iteration   {seconds(prediction.iteration_seconds)}",
+        f"MFU {percent(prediction.mfu)}",
+        f"{significant(prediction.model_tflops_per_gpu)} TFLOP/s per GPU",
+        f"{scaled(prediction.tokens_per_second)} tokens/s",
+    ]
+    yield Text(flow(speed, width=width), style="bold")
+    likely = f"{interval.coverage:.0%} interval {seconds(interval.low)} to {seconds(interval.high)}"
+    yield Text(flow([likely], width=width, indent=14), style="dim")
+    yield Text(flow(_training(prediction), width=width))
+
+
+def _degrees(strategy: Strategy) -> list[str]:
+    schedule = strategy.schedule.replace("1f1b", "1F1B").replace("-", " ")
+    chunks = f", VPP {strategy.vpp}" if strategy.vpp > 1 else ""
+    experts = [f"EP {strategy.ep}", f"ETP {strategy.etp}"] if strategy.ep > 1 else []
+    degrees = [f"TP {strategy.tp}", f"CP {strategy.cp}", f"PP {strategy.pp}", f"DP {strategy.dp}"]
+    pipeline = "no pipeline" if strategy.pp == 1 else f"{schedule}{chunks}"
+    return [*degrees, *experts, pipeline, layers_per_stage(strategy)]
+
+
+def _switches(strategy: Strategy) -> list[str]:
+    whole = strategy.sharding_degree in {1, strategy.dp * strategy.cp}
+    over = "" if whole else f" over {strategy.sharding_degree} ranks"
+    again = recomputation(strategy)
+    return [
+        f"micro-batch {strategy.micro_batch_size} x {strategy.num_microbatches}",
+        f"ZeRO-{strategy.zero_stage}{over}" if strategy.zero_stage else "no sharding",
+        "sequence parallel" if strategy.sequence_parallel else "no sequence parallel",
+        "no recompute" if again == "none" else f"recompute {again}",
+        f"ranks {strategy.rank_order}",
+    ]
+
+
+def _training(prediction: Prediction) -> list[str]:
+    cost = prediction.cost_dollars
+    return [
+        f"training    {days(prediction.training_days)}",
+        f"{prediction.iterations:,} iterations",
+        f"{scaled(prediction.gpu_hours)} GPU-hours",
+        dollars(cost) if cost is not None else "",
+        f"{significant(prediction.energy_megawatt_hours)} MWh",
+    ]
+
+
+def _beside(panels: list[Text]) -> Iterator[RenderableType]:
+    yield Columns(panels, padding=(0, 5))
+
+
+def _below(panels: list[Text]) -> Iterator[RenderableType]:
+    for place, panel in enumerate(panels):
+        if place:
+            yield ""
+        yield panel
+
+
+def _advice(title: str, advice: Iterable[Advice]) -> Iterator[RenderableType]:
+    rows = [(one.subject, one.text) for one in advice]
+    if rows:
+        yield from ("", _title(title), _indented(_pairs(rows)))
+
+
+def _refusal(plan: Plan) -> Iterator[RenderableType]:
+    yield from ("", Text("Nothing fits this request.", style="bold red"))
+    if plan.rejected:
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+        table.add_column("rule", overflow="fold")
+        table.add_column("refused", justify="right", no_wrap=True)
+        table.add_column("for example", overflow="fold")
+        for one in plan.rejected:
+            table.add_row(one.rule, f"{one.count:,}", one.example)
+        yield from ("", _indented(table))
+    yield from _advice("Why not", plan.why_not)
+    if plan.nearest:
+        yield from (
+            "",
+            _title("Nearest that works"),
+            _indented(_pairs([(plan.nearest.subject, plan.nearest.text)])),
+        )
+
+
+def _launch(plan: Plan, strategy: Strategy, width: int) -> Iterator[RenderableType]:
+    if not _name(plan.request.get("stack")).startswith(_MEGATRON):
+        return
+    try:
+        words, _ = megatron_arguments(strategy)
+    except BadRequest as error:
+        yield from ("", _title("Launch"), _indented(Text(str(error))))
+        return
+    yield from ("", _title("Launch (--format args prints one line)"))
+    yield Text("\n".join(_filled(words, max(width - 6, 20))))
+
+
+def _filled(words: list[str], width: int) -> list[str]:
+    """Arguments over several lines, an option never parted from its value, ready to paste."""
+    lines = [""]
+    for place, word in enumerate(words):
+        if not word.startswith("--"):
+            continue
+        following = words[place + 1 : place + 2]
+        item = " ".join([word, *(value for value in following if not value.startswith("--"))])
+        if lines[-1] and len(lines[-1]) + 1 + len(item) > width:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {item}".strip()
+    return [f"  {line}" + (" \\" if line is not lines[-1] else "") for line in lines]
+
+
+def _quote(plan: Plan, strategy: Strategy, prediction: Prediction, width: int) -> Text:
+    gpus = plan.request.get("gpus", strategy.tp * strategy.cp * strategy.pp * strategy.dp)
+    subject = f"{_name(plan.request.get('model'))} on {gpus:,} GPUs"
+    degrees = [f"TP {strategy.tp}", f"CP {strategy.cp}", f"PP {strategy.pp}", f"VPP {strategy.vpp}"]
+    telling = [degree for degree in degrees if not degree.endswith(" 1")]
+    figures = [
+        f"{seconds(prediction.iteration_seconds)} per iteration",
+        f"{percent(prediction.mfu)} MFU",
+        days(prediction.training_days),
+        *(["proved optimal in the model"] if plan.status == "optimal" and plan.proof else []),
+    ]
+    said = [
+        *(f"{part}," for part in telling),
+        f"DP {strategy.dp}:",
+        *(f"{part}," for part in figures[:-1]),
+        figures[-1],
+    ]
+    return Text(flow([f"{subject}:", *said], width=width, indent=0, gap=" ") + ".", style="bold")
+
+
+def render_why_not(answer: Objection, console: Console) -> None:
+    """Print what speaks against a strategy: the rules it breaks, or its time term by term against the best."""
+    console.print(Text(answer.verdict, style="bold"), overflow="fold")
+    if answer.strategy is not None:
+        console.print(Text(flow(_degrees(answer.strategy), width=console.width)), overflow="fold")
+        console.print(Text(flow(_switches(answer.strategy), width=console.width)), overflow="fold")
+    rules = [(name, sentence) for name, sentence in answer.rules]
+    if rules:
+        console.print("", _title("Rules against it"), _indented(_pairs(rules)), sep="\n", overflow="fold")
+    if answer.comparison:
+        console.print(
+            "", _title("Seconds per iteration"), _indented(_comparison(answer.comparison)), sep="\n"
+        )
+
+
+def _comparison(terms: Mapping[str, tuple[float, float]]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("", no_wrap=True)
+    for name in ("this", "best", "difference"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, (this, best) in terms.items():
+        if this or best:
+            sign = "+" if this >= best else "-"
+            table.add_row(
+                TERMS.get(name, name), seconds(this), seconds(best), f"{sign}{seconds(abs(this - best))}"
+            )
+    return table
+
+
+def _printable(document: _Document, console: Console) -> _Document:
+    if _speaks_utf(console):
+        return document
+    return type(document).model_validate_json(plain(document.model_dump_json(by_alias=True)))
+
+
+def _speaks_utf(console: Console) -> bool:
+    return console.encoding.lower().startswith("utf")
+
+
+def _name(value: Any) -> str:
+    return str(value.get("name", "custom")) if isinstance(value, Mapping) else str(value or "custom")
+
+
+def _line(name: str, facts: Iterable[str], width: int) -> Text:
+    text = Text(flow([f"{name:<14}", *facts], width=width, indent=0, gap="  "))
+    text.stylize("bold", 0, len(name))
+    return text
+
+
+def _title(text: str) -> Text:
+    return Text(text, style="bold")
+
+
+def _indented(part: RenderableType) -> Padding:
+    return Padding(part, (0, 0, 0, 2))
+
+
+def _pairs(rows: Iterable[tuple[str, str]]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(overflow="fold", max_width=24)
+    table.add_column(overflow="fold")
+    for name, text in rows:
+        table.add_row(Text(name), Text(text))
+    return table

@@ -1,0 +1,66 @@
+"""A second opinion on a finished plan, with no closed form and no solver: event simulation and plain arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodels.pricing import Assignment, Quote
+from costmodels.scenario import Scenario
+from costmodels.schedules import SCHEDULES
+from costmodels.strategy import SCHEDULE_NAMES, Strategies
+from hardware.errors import MeshwrightError
+from planner.simulate import simulate
+
+LARGEST_SIMULATION = 40_000
+"""Passes that are simulated at most; beyond it the closed form stands alone, and the plan says so."""
+
+
+class Inconsistent(MeshwrightError):
+    """A plan that contradicts itself: a defect of the planner, never of the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the simulation found: pipeline seconds, and the closed form's for the same stages."""
+
+    simulated: float | None
+    closed_form: float
+
+
+def verify(row: Strategies, assignment: Assignment, quote: Quote, scenario: Scenario) -> Verdict:
+    """Check degrees, batch, layers and memory, and simulate the schedule.
+
+    Raises:
+        Inconsistent: something does not add up.
+    """
+    at = row.row(0)
+    degrees = at["tp"] * at["cp"] * at["pp"] * at["dp"]
+    _must(degrees == scenario.gpus, f"degrees multiply to {degrees}, not {scenario.gpus} GPUs")
+    batch = at["micro_batch_size"] * at["num_microbatches"] * at["dp"]
+    _must(batch == scenario.global_batch_size, f"micro-batches make {batch} sequences")
+    layers = int(assignment.layers.sum())
+    _must(layers == scenario.model.num_layers, f"stages hold {layers} of {scenario.model.num_layers} layers")
+    _must(bool((assignment.recomputed <= assignment.layers).all()), "a stage recomputes more layers than it holds")
+    limit, peak = scenario.group.accelerator.usable_memory, float(np.max(quote.footprint.total))
+    _must(peak <= limit * (1 + 1e-9), f"a stage needs {peak:.4g} bytes of {limit:.4g}")
+    return _simulated(row, quote)
+
+
+def _simulated(row: Strategies, quote: Quote) -> Verdict:
+    p, m, v = int(row.pp[0]), int(row.num_microbatches[0]), int(row.vpp[0])
+    stages = quote.stage_seconds
+    closed = m * float(stages.max()) + float(stages.sum() - stages.max()) / v
+    if 2 * p * m * v > LARGEST_SIMULATION:
+        return Verdict(None, closed)
+    forward = float((quote.seconds.forward[0]) / (quote.seconds.forward[0] + quote.seconds.backward[0]))
+    chunks = np.repeat(stages[:, None] / v, v, axis=1)
+    schedule = SCHEDULES[SCHEDULE_NAMES[int(row.schedule[0])]]
+    run = simulate(schedule, p=p, m=m, v=v, forward=chunks * forward, backward=chunks * (1 - forward))
+    return Verdict(float(run.makespan), closed)
+
+
+def _must(holds: bool, what: str) -> None:
+    if not holds:
+        raise Inconsistent(f"the plan contradicts itself: {what}")
