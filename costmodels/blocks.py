@@ -39,7 +39,7 @@ class LayerSeconds:
     attention: Passes
     stream: Passes
     launch: Passes
-    """What the host adds where launching takes longer than running."""
+    """What the host adds where launching takes longer than running and exchanging keys and values."""
     tp: Passes
     cp: Passes
 
@@ -47,6 +47,11 @@ class LayerSeconds:
     def compute(self) -> Passes:
         """Everything but communication."""
         return self.matmul + self.attention + self.stream + self.launch
+
+    def repeated(self, *, operators: bool) -> Floats:
+        """Forward seconds that selective recomputation repeats: the attention core, or the cheap operators and
+        every second matrix product."""
+        return self.stream.forward + self.matmul.forward / 2.0 if operators else self.attention.forward
 
     @property
     def communication(self) -> Passes:
@@ -70,7 +75,8 @@ def layer_seconds(rows: Strategies, scenario: Scenario) -> LayerSeconds:
     matmul = layer_matmuls(rows, scenario)
     attention = attention_core(rows, scenario)
     stream = layer_streams(rows, scenario)
-    busy = matmul + attention + stream
+    cp = context_parallel(rows, scenario, attention)
+    busy = matmul + attention + stream + cp
     floor = launch_floor(scenario)
     return LayerSeconds(
         matmul=matmul,
@@ -81,7 +87,7 @@ def layer_seconds(rows: Strategies, scenario: Scenario) -> LayerSeconds:
             np.maximum(2.0 * floor - busy.backward, 0.0),
         ),
         tp=tensor_parallel(rows, scenario),
-        cp=context_parallel(rows, scenario, attention),
+        cp=cp,
     )
 
 
@@ -169,13 +175,18 @@ def layer_streams(rows: Strategies, scenario: Scenario) -> Passes:
     """Norms, residuals, dropout, rotary and activation: bytes through memory, forward and backward."""
     forward, backward = stream_traffic(scenario)
     T, region, t = tokens_per_rank(rows, scenario), region_tokens(rows, scenario), rows.tp.astype(np.float64)
-    rates = scenario.rates
+    known = {"share": scenario.rates.stream, "bandwidth": scenario.rates.bandwidth}
     return Passes(
-        stream_seconds(traffic=region * forward[0] + T * forward[1] / t, share=rates.stream, bandwidth=rates.bandwidth),
-        stream_seconds(
-            traffic=region * backward[0] + T * backward[1] / t, share=rates.stream_backward, bandwidth=rates.bandwidth
-        ),
+        stream_seconds(traffic=region * forward[0] + T * forward[1] / t, **known),
+        stream_seconds(traffic=region * backward[0] + T * backward[1] / t, **known),
     )
+
+
+NORM_PASSES = {("layernorm", False): 1.6, ("rmsnorm", False): 8.0}
+"""Traffic of an unfused norm over a fused one: a stock LayerNorm reaches 0.52 of the bandwidth where a fused one
+reaches 0.82, an RMSNorm written out in fp32 makes eight passes [Liger]."""
+UNFUSED_ROTARY = 6.0
+"""Traffic of rotary written out (negate, concatenate, two products, sum) over a fused kernel's [Liger]."""
 
 
 def stream_traffic(scenario: Scenario) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -183,17 +194,24 @@ def stream_traffic(scenario: Scenario) -> tuple[tuple[float, float], tuple[float
 
     A norm reads and writes (4h bytes), a fused bias-dropout-residual reads two and writes one (6h, plus the
     mask), rotary reads and writes queries and keys, a gated activation reads two branches and writes one.
+    Backward, a norm reads two and writes one at its own, lower share of the bandwidth.
     """
-    model, stack = scenario.model, scenario.stack
-    h, f = float(model.hidden_size), float(model.ffn_hidden_size)
-    norms, residuals = float(model.num_norms), 1.0 if model.parallel_block else 2.0
+    model, stack, rates = scenario.model, scenario.stack, scenario.rates
+    h, f, fused = float(model.hidden_size), float(model.ffn_hidden_size), stack.fused_elementwise
+    norms = model.num_norms * h
+    passes = NORM_PASSES.get((model.norm, fused), 1.0)
+    branches = (1.0 if model.parallel_block else 2.0) * h
     mask = 1.0 if stack.dropout else 0.0
-    residual = (6.0 if stack.fused_elementwise else 10.0 + 5.0 * mask) + mask
+    apart = 0.0 if fused else 4.0 * model.linear_bias + 5.0 * mask
     turning = 4.0 * (model.attention_width + model.key_value_width) if model.position == "rotary" else 0.0
-    activation = (6.0 if model.gated_ffn else 4.0) + (0.0 if stack.fused_elementwise else 4.0)
-    forward = (norms * 4.0 * h + residuals * residual * h, turning + activation * f)
-    gradient = (10.0 if model.gated_ffn else 6.0) + (0.0 if stack.fused_elementwise else 4.0)
-    backward = (norms * 8.0 * h + residuals * (4.0 + 4.0 * mask) * h, turning + gradient * f)
+    turning *= 1.0 if fused else UNFUSED_ROTARY
+    split = 0.0 if fused else 4.0
+    forward = (norms * 4.0 * passes + branches * (6.0 + mask + apart), turning + f * ((6.0 if model.gated_ffn else 4.0) + split))
+    slow = rates.stream / rates.norm_backward
+    backward = (
+        norms * 6.0 * max(slow, passes * 0.75) + branches * (4.0 + 4.0 * mask),
+        turning + f * ((10.0 if model.gated_ffn else 6.0) + split),
+    )
     return forward, backward
 
 

@@ -50,7 +50,8 @@ def send_seconds(size: Floats, step: Floats, reach: Floats, tiers: Sequence[Tier
     seconds = np.zeros_like(size)
     placed = np.zeros(size.shape, dtype=bool)
     for tier in tiers:
-        here = ~placed & ((tier.domain == 0) | (reach * step <= tier.domain))
+        inside = np.mod(float(tier.domain), reach * step) == 0  # else some hop of some chain leaves the domain
+        here = ~placed & ((tier.domain == 0) | inside)
         rate = tier.link.bandwidth * tier.link.point_to_point / tier.oversubscription
         seconds = np.where(here, tier.link.base_latency + size / rate, seconds)
         placed |= here
@@ -95,12 +96,14 @@ def _ring_latency(group: Group, tiers: Sequence[Tier]) -> Floats:
 
 
 def _tree_latency(group: Group, tiers: Sequence[Tier]) -> Floats:
-    """Up and down a tree: a chain inside the innermost domain, log2 of the domains outside it [NCCL-tuning]."""
+    """Up and down a tree: a chain (a tree where that is shorter) inside the innermost domain, log2 of the domains
+    outside it [NCCL-tuning]."""
     seconds, base, inside = np.zeros(len(group.size)), np.zeros(len(group.size)), np.ones(len(group.size))
     for index, tier in enumerate(tiers):
         within = group.ranks_within(tier.domain)
         fan = within / inside
-        depth = fan - 1.0 if index == 0 else np.log2(np.maximum(fan, 1.0))
+        depth = np.log2(np.maximum(fan, 1.0))
+        depth = np.minimum(fan - 1.0, 2.0 * depth) if index == 0 else depth
         seconds = seconds + 2.0 * tier.link.step_latency * depth
         base = np.where(within > inside, tier.link.base_latency, base)
         inside = within.astype(np.float64)

@@ -12,6 +12,7 @@ from costmodels.kernels import WORD
 from costmodels.placement import Group, group_of, split_group, strides
 from costmodels.scenario import Scenario
 from costmodels.sizes import heaviest_stage_parameters, layer_parameters_per_rank
+from costmodels.stack import Stack
 from costmodels.strategy import Floats, Strategies
 
 
@@ -85,16 +86,26 @@ def _once_per_step(
     gather = np.where(near.size > 1, gather_seconds(WORD * size, near, tiers), 0.0) * pace
     parameters = np.where(rows.zero_stage == 0, 0.0, gather)
     return (
-        exposed(gradients, window[1], hidden=stack.overlap.gradients, bucket=stack.bucket_exposed),
-        exposed(parameters, window[0], hidden=stack.overlap.parameters, bucket=stack.bucket_exposed),
+        exposed(gradients, window[1], stack=stack, hidden=stack.overlap.gradients),
+        exposed(parameters, window[0], stack=stack, hidden=stack.overlap.parameters),
     )
 
 
-def exposed(seconds: Floats, window: Floats, *, hidden: bool, bucket: float) -> Floats:
-    """What of a collective lengthens the iteration: all, or its unhidden bucket and what outlasts the window."""
+def exposed(seconds: Floats, window: Floats, *, stack: Stack, hidden: bool) -> Floats:
+    """What of a collective lengthens the iteration: all of it, or its first bucket and what outlasts the window.
+
+    What is hidden slows the computation beside it.
+    """
     if not hidden:
         return seconds
-    return bucket * seconds + np.maximum((1.0 - bucket) * seconds - window, 0.0)
+    first = stack.bucket_exposed * seconds
+    rest = seconds - first
+    return first + np.maximum(rest - window, 0.0) + slowdown(np.minimum(rest, window), stack)
+
+
+def slowdown(hidden: Floats, stack: Stack) -> Floats:
+    """Seconds by which ``hidden`` seconds of communication hold up the computation they run beside."""
+    return hidden * stack.overlap_slowdown / (1.0 + stack.overlap_slowdown)
 
 
 def _every_micro_batch(
@@ -107,17 +118,18 @@ def _every_micro_batch(
     scatter = np.where(near.size > 1, gather_seconds(stack.reduce_bytes * size, near, tiers), 0.0) * pace
     shard = stack.reduce_bytes * size / rows.sharding_degree
     scatter = scatter + np.where(far.size > 1, all_reduce_seconds(shard, far, tiers), 0.0) * pace
-    forward = _behind(gather, layer.forward, layers, hidden=stack.overlap.parameters)
-    backward = _behind(gather + scatter, layer.backward, layers, hidden=stack.overlap.gradients)
+    forward = _behind(gather, layer.forward, layers, stack=stack, hidden=stack.overlap.parameters)
+    backward = _behind(gather + scatter, layer.backward, layers, stack=stack, hidden=stack.overlap.gradients)
     times = rows.num_microbatches if stack.gathers_per_micro_batch else np.ones(len(rows))
     return backward * times, forward * times
 
 
-def _behind(seconds: Floats, window: Floats, layers: Floats, *, hidden: bool) -> Floats:
+def _behind(seconds: Floats, window: Floats, layers: Floats, *, stack: Stack, hidden: bool) -> Floats:
     """Exposed seconds of one collective per layer, prefetched behind the layer before it."""
     if not hidden:
         return layers * seconds
-    return seconds + (layers - 1.0) * np.maximum(seconds - window, 0.0)
+    late = np.maximum(seconds - window, 0.0) + slowdown(np.minimum(seconds, window), stack)
+    return seconds + (layers - 1.0) * late
 
 
 def _tied_embedding(rows: Strategies, scenario: Scenario) -> Floats:

@@ -36,11 +36,13 @@ class RowSeconds:
     recompute: Floats
     """One recomputed layer's second forward pass, communication included."""
     selective: Floats
-    """Included in ``layer`` where only the attention core is recomputed."""
+    """Included in ``layer`` where recomputation is selective."""
     embedding: Floats
     head: Floats
     hop: Floats
     """Sends and receives of one stage."""
+    spread: Floats
+    """Vocabulary work of every stage, where it is split over the stages."""
     host: Floats
     """Host time of one stage."""
     data_parallel: Floats
@@ -66,19 +68,20 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
     """All that does not depend on how states are sharded; the terms once per iteration are left at zero."""
     block, inverse = rows.distinct(*BLOCK_AXES)
     layer = layer_seconds(block, scenario)
-    spread = {
+    once = {
         "forward": layer.compute.forward,
         "backward": layer.compute.backward,
         "tp": sum_passes(layer.tp),
         "cp": sum_passes(layer.cp),
-        "attention": layer.attention.forward,
+        "selective": layer.repeated(operators=scenario.stack.selective == "operators"),
         "again": layer.compute.forward + layer.communication.forward,
         "embedding": sum_passes(embedding_seconds(block, scenario)),
         "head": sum_passes(head_seconds(block, scenario)),
     }
-    part = {name: values[inverse] for name, values in spread.items()}
-    selective = np.where(rows.recompute == Recompute.SELECTIVE, part["attention"], 0.0)
+    part = {name: values[inverse] for name, values in once.items()}
+    selective = np.where(rows.recompute == Recompute.SELECTIVE, part["selective"], 0.0)
     stack, nothing = scenario.stack, np.zeros(len(rows))
+    spread = float(stack.vocabulary == "spread")
     nodes = max(scenario.gpus / scenario.group.gpus_per_node, 1.0)
     return RowSeconds(
         layer=part["forward"] + part["backward"] + part["tp"] + part["cp"] + selective,
@@ -88,8 +91,9 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
         layer_cp=part["cp"],
         recompute=part["again"],
         selective=selective,
-        embedding=part["embedding"],
-        head=part["head"],
+        embedding=part["embedding"] * (1.0 - spread),
+        head=part["head"] * (1.0 - spread),
+        spread=(part["embedding"] + part["head"]) / rows.pp * spread,
         hop=hop_seconds(rows, scenario),
         host=nothing + stack.micro_batch_overhead * rows.vpp,
         data_parallel=nothing,
@@ -137,7 +141,7 @@ class Breakdown:
 
 def stage_extras(seconds: RowSeconds, row: int, pp: int) -> NDArray[np.float64]:
     """Seconds per micro-batch that each of ``pp`` stages spends beside its layers, shape (pp,)."""
-    extras = np.full(pp, (seconds.hop[row] if pp > 1 else 0.0) + seconds.host[row])
+    extras = np.full(pp, (seconds.hop[row] if pp > 1 else 0.0) + seconds.host[row] + seconds.spread[row])
     extras[0] += seconds.embedding[row]
     extras[-1] += seconds.head[row]
     return extras
@@ -156,8 +160,8 @@ def even_split(rows: Strategies, seconds: RowSeconds, num_layers: int, recompute
     room = p - longer
     first = np.where(room >= 2, low, high)
     last = np.where(room >= 1, low, high)
-    both = num_layers * unit + seconds.embedding + seconds.head + seconds.host
-    side = np.where(p > 1, seconds.hop, 0.0) + seconds.host
+    side = np.where(p > 1, seconds.hop, 0.0) + seconds.host + seconds.spread
+    both = num_layers * unit + seconds.embedding + seconds.head + side
     ends = np.maximum(first * unit + seconds.embedding, last * unit + seconds.head) + side
     inner = np.where(p > 2, high * unit + side, 0.0)  # noqa: PLR2004 - first, last and at least one between
     slowest = np.where(p == 1, both, np.maximum(ends, inner))

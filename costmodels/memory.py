@@ -59,8 +59,9 @@ class RowBytes:
     """Per micro-batch in flight on the first stage."""
     logits: Floats
     """At the loss, once."""
-    gathered: Floats
-    """Parameters gathered for the moment under ZeRO stage 3."""
+    everywhere: Floats
+    """On every stage beside its layers: parameters gathered for the moment under ZeRO stage 3, and the stage's
+    share of a vocabulary that is split over the stages."""
 
     def take(self, rows: NDArray[Any]) -> RowBytes:
         """The given rows (an index or mask)."""
@@ -93,17 +94,23 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
     tokens = tokens_per_rank(rows, scenario)
     at_once = np.minimum(tokens, stack.loss_block) if stack.loss_block else tokens
     logits = at_once * padded_vocabulary_rows(rows, scenario) / rows.tp * stack.cross_entropy_bytes
+    logits = logits + 2.0 * WORD * h * region
+    state = state_bytes(rows, scenario)
+    embedding = embedding_parameters_per_rank(rows, scenario)
+    head = head_parameters_per_rank(rows, scenario)
+    here = 0.0 if stack.vocabulary == "spread" else 1.0
+    shared = ((embedding + head) * state.total + logits) / rows.pp * (1.0 - here)
     return RowBytes(
-        state=state_bytes(rows, scenario),
+        state=state,
         layer_parameters=layer,
-        embedding_parameters=embedding_parameters_per_rank(rows, scenario),
-        head_parameters=head_parameters_per_rank(rows, scenario),
+        embedding_parameters=embedding * here,
+        head_parameters=head * here,
         stored=stored,
         checkpoint=WORD * h * region,
         working=stored,
         embedding_activation=(WORD + (1.0 if stack.dropout else 0.0)) * h * region,
-        logits=logits + 2.0 * WORD * h * region,
-        gathered=np.where(rows.zero_stage == 3, PREFETCHED_LAYERS * WORD * layer, 0.0),
+        logits=logits * here,
+        everywhere=shared + np.where(rows.zero_stage == 3, PREFETCHED_LAYERS * WORD * layer, 0.0),  # noqa: PLR2004
     )
 
 
@@ -140,6 +147,9 @@ def layer_activation_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     flash = scenario.rates.attention is not None
     scores = 4.0 * model.num_heads if flash else (2.0 + (3.0 if stack.dropout else 0.0)) * model.num_heads * s
     kept = 0.0 if flash else np.where(rows.recompute == Recompute.SELECTIVE, 0.0, scores)
+    if stack.selective == "operators":
+        dropped = 0.5 * (rows.recompute == Recompute.SELECTIVE)
+        whole, inner = whole * (1.0 - dropped), inner * (1.0 - dropped)
     per_width = inner + (scores if flash else kept)
     return region_tokens(rows, scenario) * whole + tokens_per_rank(rows, scenario) * per_width / rows.tp
 
@@ -198,7 +208,7 @@ def footprint(
         + first * memory.embedding_activation[row]
     )
     activations = activations + (recomputed > 0) * memory.working[row]
-    weights = params * memory.state.weights[row] + memory.gathered[row]
+    weights = params * memory.state.weights[row] + memory.everywhere[row]
     gradients = params * memory.state.gradients[row]
     optimizer = params * memory.state.optimizer[row]
     logits = last * memory.logits[row]
@@ -230,7 +240,7 @@ def even_peaks(rows: Strategies, memory: RowBytes, num_layers: int) -> Floats:
         needed = np.where(single, num_layers, held) * (memory.layer_state + count * kept)
         needed = needed + first * (memory.first + count * memory.embedding_activation) + last * memory.last
         worst = np.maximum(worst, np.where((place == 1) & (pp <= 2), 0.0, needed))  # noqa: PLR2004
-    return worst + working + memory.gathered
+    return worst + working + memory.everywhere
 
 
 def memory_limit(scenario: Scenario) -> float:

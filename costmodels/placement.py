@@ -20,12 +20,16 @@ class Group:
     parts: tuple[tuple[Ints, Ints], ...]
 
     def ranks_within(self, domain: int) -> Ints:
-        """Ranks of the group inside one domain of that many GPUs (0: the whole cluster), shape (N,)."""
+        """Ranks of the group inside one domain of that many GPUs (0: the whole cluster), shape (N,).
+
+        Groups start at multiples of their span and domains at multiples of their size, so that where neither
+        divides the other some group straddles two domains: its smaller share counts, gcd(span, domain).
+        """
         if domain == 0:
             return self.size
         inside = np.ones_like(self.size)
         for size, stride in self.parts:
-            inside = inside * np.clip(domain // stride, 1, size)
+            inside = inside * np.clip(np.gcd(size * stride, domain) // stride, 1, size)
         return np.minimum(inside, self.size)
 
     def widest_step(self) -> Ints:

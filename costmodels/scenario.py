@@ -50,7 +50,7 @@ class Rates:
     compute_units: float
     bandwidth: float
     stream: float
-    stream_backward: float
+    norm_backward: float
     launch: float
 
 
@@ -61,21 +61,35 @@ def _rates(scenario: Scenario) -> Rates:
     if sixteen == "bf16" and "bf16" not in accelerator.peak:
         sixteen = "fp16"
     name, attention = _attention(scenario)
-    speed, share = stack.kernel_efficiency, stack.elementwise_efficiency
+    speed, share = stack.kernel_efficiency * accelerator.training_rate, stack.elementwise_efficiency
     memory = kernels.memory_bound
     return Rates(
-        matmul=kernels.gemm_fit(scenario.precision),
+        matmul=_matmul_fit(scenario),
         matmul_peak=accelerator.peak_rate(scenario.precision) * speed,
-        head=kernels.gemm_fit(sixteen),
+        head=_matmul_fit(scenario) if sixteen == "fp32" else kernels.gemm_fit(sixteen),
         head_peak=accelerator.peak_rate(sixteen) * speed,
         attention=attention,
         attention_name=name,
         compute_units=float(accelerator.compute_units),
         bandwidth=accelerator.memory_bandwidth,
-        stream=share * (memory.fused if stack.fused_elementwise else memory.stock),
-        stream_backward=share * memory.fused if stack.fused_elementwise else share * memory.backward,
+        stream=share * memory.fused,
+        norm_backward=share * memory.backward,
         launch=stack.launch,
     )
+
+
+def _matmul_fit(scenario: Scenario) -> GemmFit:
+    """The fit of this precision; fp32 borrows the 16-bit one, its losses shrunk by the ratio of the peaks.
+
+    What is lost to filling the pipelines and to a partial last wave is a time, not a share: arithmetic that is
+    several times slower loses that much less of its own rate to it.
+    """
+    accelerator = scenario.group.accelerator
+    fit = accelerator.kernels.gemm_fit(scenario.precision)
+    if scenario.precision != "fp32":
+        return fit
+    ratio = accelerator.peak_rate("fp32") / accelerator.half_rate
+    return fit.model_copy(update={"k_half": fit.k_half * ratio, "area_half": fit.area_half * ratio})
 
 
 def _attention(scenario: Scenario) -> tuple[str, AttentionFit | None]:

@@ -60,6 +60,11 @@ class Stack(Record):
     cuda_graphs: bool = False
     """Launches are replayed by the device, so that the host does not bound the layer."""
     overlap: Overlap = Overlap()
+    selective: Literal["attention", "operators"] = "attention"
+    """What selective recomputation repeats: the attention core [Korthikanti22], or every cheap operator and every
+    second matrix product (per-operator checkpointing of compiled stacks)."""
+    overlap_slowdown: float = Field(0.126, ge=0, le=1)
+    """How much computation slows while a collective runs beside it [Galvatron]."""
     bucket_exposed: float = Field(0.05, ge=0, le=1)
     """Share of a hidden gradient or parameter collective that stays exposed (first or last bucket)."""
     communication_efficiency: float = Field(1.0, gt=0, le=1.5)
@@ -87,6 +92,8 @@ class Stack(Record):
     """Bytes held per logit at the loss."""
     loss_block: int = 0
     """Tokens whose logits exist at once (block-wise cross-entropy); 0 = all."""
+    vocabulary: Literal["ends", "spread"] = "ends"
+    """Embedding and head sit on the first and last stage, or are split over all stages [Yeung24]."""
     iteration_overhead: TimeQuantity = 0.0
     """Host time per iteration outside the passes: data, timers, logging, step bookkeeping."""
     micro_batch_overhead: TimeQuantity = 0.0

@@ -56,7 +56,7 @@ class Strategies:
     sequence_parallel: Ints
     recompute: Ints
     rank_order: Ints
-    _codes: dict[str, tuple[Ints, int]] = field(default_factory=dict, compare=False, repr=False)
+    _codes: dict[str, tuple[Ints, int]] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.tp)
@@ -115,7 +115,10 @@ def strategies(**axes: ArrayLike) -> Strategies:
     if unknown := set(axes) - set(AXES):
         raise ValueError(f"unknown axes {sorted(unknown)}; the axes are {', '.join(AXES)}")
     columns = {name: np.atleast_1d(np.asarray(axes.get(name, _DEFAULTS[name]))) for name in AXES}
-    length = max(len(column) for column in columns.values())
+    lengths = {len(column) for column in columns.values()} - {1}
+    if len(lengths) > 1:
+        raise ValueError(f"axes of different lengths: {sorted(lengths)}")
+    length = lengths.pop() if lengths else 1
     kinds = {name: np.float64 if name == "micro_batch_size" else np.int64 for name in AXES}
     return Strategies(
         **{

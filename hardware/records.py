@@ -72,6 +72,9 @@ class Accelerator(Record):
     """Interruptions of a job per device and second, from whatever cause."""
     scale_up: str = ""
     """Catalogue name of the link that joins the devices of a node unless the cluster says otherwise."""
+    training_rate: Annotated[float, "", Field(gt=0.0, le=1.5)] = 1.0
+    """Arithmetic rate in real training runs over the rate that kernel tables promise: clocks, power caps, the
+    difference between a benchmark and a step. Calibrated on published runs; 1 where none were seen."""
     kernels: Kernels
     sources: dict[str, str]
     """Field path (or its prefix) to a source key."""

@@ -73,17 +73,19 @@ def _found(resolved: Resolved, space: Space, outcome: Outcome, started: float) -
         what_helps=explain.what_helps(outcome, scenario, best, priced),
         closest_run=explain.closest_run(scenario),
         rejected=_rejections(space, outcome, scenario),
-        proof=_proof(space, outcome, verdict, started),
+        proof=_proof(space, outcome, verdict, started, lean=resolved.request.objective == "memory"),
         provenance=provenance_record(resolved),
     )
 
 
-def _proof(space: Space, outcome: Outcome, verdict: Verdict, started: float) -> Proof:
+def _proof(space: Space, outcome: Outcome, verdict: Verdict, started: float, *, lean: bool) -> Proof:
     assert outcome.best is not None
     value = outcome.best.iteration
     bound = value if outcome.proved else min(outcome.lower_bound, value)
     gap = (value - bound) / value
     said = f"no other strategy can beat {value:.4g} s" if outcome.proved else f"proved within {gap:.1%}"
+    if lean and outcome.proved:
+        said = f"no evenly split strategy needs less memory than {outcome.best.peak / 2**30:.4g} GiB allocated"
     return Proof(
         candidates=space.candidates,
         feasible=outcome.feasible,
@@ -215,8 +217,12 @@ def _split(scenario: Scenario, row: Strategies, layers: Sequence[int] | None) ->
     if layers is not None:
         if len(layers) != pp:
             raise BadRequest(f"{len(layers)} stages are given layers, pp is {pp}")
-        if sum(layers) != total or min(layers) < 0:
+        if sum(layers) != total:
             raise BadRequest(f"the stages hold {sum(layers)} layers, the model has {total}")
+        if min(layers) < int(row.vpp[0]):
+            raise BadRequest(f"a stage holds {min(layers)} layers; each of its {int(row.vpp[0])} chunks needs one")
+        if len(set(layers)) > 1 and not scenario.stack.uneven_stages:
+            raise BadRequest(f"stack {scenario.stack.name} needs even stages; {total // pp} layers each would be")
     return even_assignment(total, pp, int(row.recompute[0]), layers)
 
 

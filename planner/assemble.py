@@ -114,8 +114,13 @@ def request_record(resolved: Resolved) -> dict[str, Any]:
         "tokens": resolved.tokens,
         "precision": scenario.precision,
         "objective": asked.objective,
-        "pins": {name: str(value) for name, value in asked.pins.items() if value is not None},
+        "pins": {name: _text(value) for name, value in asked.pins.items() if value is not None},
     }
+
+
+def _text(value: Any) -> str:
+    """A pin as it can be asked again."""
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
 def provenance_record(resolved: Resolved) -> Provenance:

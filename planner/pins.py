@@ -45,7 +45,7 @@ def parse_pins(pins: Mapping[str, Any]) -> dict[str, Pin]:
     Raises:
         BadRequest: text that is neither values nor a range, an unknown name, a value below the least.
     """
-    return {axis: _parse(axis, given) for axis, given in pins.items() if given is not None}
+    return {axis: _parse(axis, given) for axis, given in pins.items() if given is not None and given != ""}
 
 
 def _parse(axis: str, given: Any) -> Pin:

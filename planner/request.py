@@ -105,7 +105,10 @@ def resolve(request: PlanRequest) -> Resolved:
     model = request.model if isinstance(request.model, Model) else find_model(request.model)
     stack = request.stack if isinstance(request.stack, Stack) else _stack(request.stack)
     base = request.cluster if isinstance(request.cluster, Cluster) else _cluster(request.cluster)
-    cluster = base if base.gpus == request.gpus else base.with_gpus(request.gpus)
+    cluster = base if base.gpus == request.gpus or len(base.groups) > 1 else base.with_gpus(request.gpus)
+    if len(cluster.groups) > 1:
+        names = ", ".join(group.name for group in cluster.groups)
+        raise BadRequest(f"cluster {cluster.name} mixes node groups {names}; plan one of them at a time")
     seq_length = request.seq_length or model.seq_length
     _check_positions(model, seq_length)
     batch = request.global_batch_size or usual_batch(request.gpus, seq_length)

@@ -104,12 +104,13 @@ def _stack_schedules(c: Columns, x: Scenario) -> Mask:
     return np.isin(c["schedule"], known)
 
 
-def _first_in_first_out(c: Columns, _x: Scenario) -> Mask:
-    return c["schedule"] != _code("gpipe")
+def _first_in_first_out(c: Columns, x: Scenario) -> Mask:
+    return (c["schedule"] != _code("gpipe")) | ("1f1b" not in x.stack.schedules)
 
 
 def _selective_saves(c: Columns, x: Scenario) -> Mask:
-    return (c["recompute"] != Recompute.SELECTIVE) | (x.rates.attention is None)
+    saves = x.rates.attention is None or x.stack.selective == "operators"
+    return (c["recompute"] != Recompute.SELECTIVE) | saves
 
 
 def _order_matters(c: Columns, _x: Scenario) -> Mask:

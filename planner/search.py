@@ -21,6 +21,7 @@ from costmodels.iteration import (
     compose,
     core_seconds,
     even_split,
+    row_seconds,
     with_step,
 )
 from costmodels.memory import RowBytes, even_peaks, memory_limit, row_bytes
@@ -123,7 +124,8 @@ def core_bound(cores: Strategies, scenario: Scenario) -> Floats:
     """
     block, inverse = cores.distinct(*BLOCK_AXES, "recompute")
     price = core_seconds(block, scenario)
-    layer, ends = price.layer[inverse], (price.embedding + price.head)[inverse]
+    ends = (price.embedding + price.head + price.spread * block.pp)[inverse]
+    layer = price.layer[inverse]
     layers = scenario.model.num_layers
     total = layers * layer + ends
     slowest = np.maximum(-(-layers // cores.pp) * layer, total / cores.pp)
@@ -158,7 +160,7 @@ def price_rows(rows: Strategies, seconds: RowSeconds, scenario: Scenario) -> Pri
 
 
 def _row_bound(rows: Strategies, seconds: RowSeconds, layers: int) -> Floats:
-    hops = np.where(rows.pp > 1, seconds.hop, 0.0) + seconds.host
+    hops = np.where(rows.pp > 1, seconds.hop, 0.0) + seconds.host + seconds.spread
     total = layers * seconds.layer + seconds.embedding + seconds.head + rows.pp * hops
     slowest = np.maximum(-(-layers // rows.pp) * seconds.layer + hops, total / rows.pp)
     return compose(rows, seconds, slowest, total)
@@ -225,7 +227,22 @@ def _settle(outcome: Outcome, pending: list[Priced], scenario: Scenario, deadlin
             return
         _try(outcome, part, i, scenario, deadline)
     if outcome.best and outcome.proved:
+        _confirm(outcome, scenario, deadline)
         outcome.lower_bound = outcome.best.iteration
+
+
+def _confirm(outcome: Outcome, scenario: Scenario, deadline: float) -> None:
+    """Let the stage solver speak on the winner too: the bound said that no split of its layers is faster."""
+    assert outcome.best is not None
+    row = outcome.best.row
+    seconds, memory = row_seconds(row, scenario), row_bytes(row, scenario)
+    left = max(deadline - time.perf_counter(), 0.05)
+    solution = solve(problem_of(row, seconds, memory, scenario), hint=outcome.best.assignment.layers.tolist(), time_limit=left)
+    outcome.solves += 1
+    value = compose(row, seconds, np.array([solution.slowest_seconds]), np.array([solution.total_seconds]))[0]
+    if solution.layers and value < outcome.best.iteration:
+        split = Assignment(np.array(solution.layers, dtype=np.int64), np.array(solution.recompute_layers, dtype=np.int64))
+        outcome.best = Incumbent(row, split, float(value), outcome.best.peak)
 
 
 def _ceiling(outcome: Outcome) -> float:

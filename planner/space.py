@@ -126,7 +126,10 @@ def _sharding_options(scenario: Scenario, pins: Mapping[str, Pin]) -> NDArray[np
         degrees = pins["sharding_degree"].values or tuple(
             pins["sharding_degree"].restrict(divisors(scenario.gpus))
         )
-    pairs = [(stage, degree) for stage in stages for degree in (degrees if stage else (1,))]
+    whole = (1,) if "sharding_degree" not in pins or 1 in degrees else ()
+    pairs = [(stage, degree) for stage in stages for degree in (degrees if stage else whole)]
+    if not pairs:
+        raise BadRequest("ZeRO stage 0 shards over 1 rank; drop the pinned sharding degree or allow another stage")
     return np.array(pairs, dtype=np.int64)
 
 
@@ -141,17 +144,21 @@ def _layouts(gpus: int, pins: Mapping[str, Pin]) -> dict[str, Ints]:
             near = sorted(whole, key=lambda d: min(abs(d - w) for w in wanted or (1,)))[:2]
             asked = ", ".join(map(str, wanted[:4])) or "the range"
             raise BadRequest(f"{name} {asked} does not divide {gpus} GPUs; {' and '.join(map(str, sorted(near)))} do")
-    tp, cp, pp = (options[name].reshape(shape) for name, shape in (("tp", (-1, 1, 1)), ("cp", (1, -1, 1)), ("pp", (1, 1, -1))))
-    product = tp * cp * pp
-    fits = (product <= gpus) & (gpus % np.minimum(product, gpus) == 0)
-    index = np.nonzero(fits)
-    columns = {"tp": options["tp"][index[0]], "cp": options["cp"][index[1]], "pp": options["pp"][index[2]]}
-    columns["dp"] = gpus // (columns["tp"] * columns["cp"] * columns["pp"])
+    columns = {"tp": options["tp"], "dp": gpus // options["tp"]}
+    for name in ("cp", "pp"):
+        columns = _divide(columns, name, options[name])
     kept = np.isin(columns["dp"], options["dp"])
     if not kept.any():
         pinned = ", ".join(f"{name} {_shown(pins[name])}" for name in _LAYOUT if name in pins)
         raise BadRequest(f"{pinned} cannot make up {gpus} GPUs: tp x cp x pp x dp must equal {gpus}")
     return {name: column[kept] for name, column in columns.items()}
+
+
+def _divide(columns: dict[str, Ints], name: str, options: Ints) -> dict[str, Ints]:
+    """The rows times one more degree, which is taken out of what is left for data parallelism."""
+    row, option = np.nonzero(columns["dp"][:, None] % options[None, :] == 0)
+    grown = {axis: column[row] for axis, column in columns.items()}
+    return {**grown, name: options[option], "dp": grown["dp"] // options[option]}
 
 
 def _shown(pin: Pin) -> str:

@@ -40,10 +40,10 @@ def problem_of(one: Strategies, seconds: RowSeconds, memory: RowBytes, scenario:
 
 
 def _fixed(memory: RowBytes, held: Floats, stages: NDArray[np.int64], pp: NDArray[np.int64]) -> Floats:
-    """Bytes beside the layers, (N, P): embedding first, head and logits last, gathered parameters everywhere."""
+    """Bytes beside the layers, (N, P): embedding first, head and logits last, shared parts everywhere."""
     first, last = stages == 0, stages == pp - 1
     return (
-        memory.gathered[:, None]
+        memory.everywhere[:, None]
         + first * (memory.first[:, None] + held * memory.embedding_activation[:, None])
         + last * memory.last[:, None]
     )
@@ -58,7 +58,7 @@ def stage_bounds(
     spread = rows.take(np.repeat(np.arange(n), width))
     held = in_flight(spread, np.tile(stages, n)).reshape(n, width)
     pp = rows.pp[:, None]
-    extra = np.where(pp > 1, seconds.hop[:, None], 0.0) + seconds.host[:, None]
+    extra = np.where(pp > 1, seconds.hop[:, None], 0.0) + (seconds.host + seconds.spread)[:, None]
     extra = extra + (stages == 0) * seconds.embedding[:, None] + (stages == pp - 1) * seconds.head[:, None]
     free = rows.recompute == Recompute.FULL
     bound = stage_lower_bound(

@@ -74,14 +74,16 @@ class StageProblem:
     def stage_seconds(self, layers: ArrayLike, recomputed: ArrayLike) -> Floats:
         """Forward and backward seconds per stage and micro-batch; the arguments' last axis is the stage."""
         n, r = np.asarray(layers, dtype=np.float64), np.asarray(recomputed, dtype=np.float64)
-        return n * self.layer_seconds + r * self.recompute_seconds + np.asarray(self.extra_seconds)
+        return np.asarray(
+            n * self.layer_seconds + r * self.recompute_seconds + np.asarray(self.extra_seconds)
+        )
 
     def stage_bytes(self, layers: ArrayLike, recomputed: ArrayLike) -> Floats:
         """Bytes per stage; the arguments' last axis is the stage."""
         n, r = np.asarray(layers, dtype=np.float64), np.asarray(recomputed, dtype=np.float64)
         held = (n - r) * np.asarray(self.activation_bytes) + r * np.asarray(self.checkpoint_bytes)
         working = np.where(r > 0, self.working_bytes, 0.0)
-        return n * self.layer_bytes + held + working + np.asarray(self.fixed_bytes)
+        return np.asarray(n * self.layer_bytes + held + working + np.asarray(self.fixed_bytes))
 
 
 class StageTable(NamedTuple):

@@ -7,10 +7,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
-from planner.cli.ending import let_go_of_stdout, say
+from planner.cli.ending import UNEXPECTED, let_go_of_stdout, say
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -45,15 +46,23 @@ def write(text: str, output: str | None) -> None:
 
 
 def _to_stdout(text: str) -> None:
-    stream = sys.stdout
+    stream: TextIO | None = sys.stdout
+    if stream is None:
+        _give_up("stdout is closed")
+    encoding = stream.encoding or "utf-8"
     try:
-        stream.write(text.encode(stream.encoding or "utf-8", "replace").decode(stream.encoding or "utf-8"))
+        stream.write(text.encode(encoding, "replace").decode(encoding))
         stream.flush()
     except BrokenPipeError:
         let_go_of_stdout()
     except OSError as error:
         let_go_of_stdout()
-        raise BadRequest(f"the answer cannot be written: {error.strerror}") from None
+        _give_up(error.strerror or "stdout fails")
+
+
+def _give_up(reason: str) -> NoReturn:
+    say(f"the answer cannot be written: {reason}")
+    sys.exit(UNEXPECTED)
 
 
 def _to_file(text: str, path: Path) -> None:
@@ -81,17 +90,29 @@ def _umask() -> int:
 
 def shown(draw: Callable[[Console], None], output: str | None) -> str:
     """What a drawing function prints, for the stream that it will go to."""
-    from io import StringIO  # noqa: PLC0415 - rich is only needed for tables
-
-    from rich.console import Console  # noqa: PLC0415 - same
+    from rich.console import Console  # noqa: PLC0415 - rich is only needed for tables
 
     if output is None:
-        console = Console(highlight=False, legacy_windows=False)
+        stream = _Sheet(getattr(sys.stdout, "encoding", None) or "utf-8")
+        terminal = sys.stdout is not None and sys.stdout.isatty()
+        console = Console(file=stream, force_terminal=terminal or None, highlight=False, legacy_windows=False)
     else:
-        console = Console(file=StringIO(), width=_FILE_WIDTH, highlight=False, no_color=True)
-    with console.capture() as capture:
-        draw(console)
-    return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
+        stream = _Sheet("utf-8")
+        console = Console(file=stream, width=_FILE_WIDTH, force_terminal=False, highlight=False)
+    draw(console)
+    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
+
+
+class _Sheet(StringIO):
+    """Text in memory that says which encoding it is meant for."""
+
+    def __init__(self, encoding: str) -> None:
+        super().__init__()
+        self._encoding = encoding
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]  # text in memory has none of its own
+        return self._encoding
 
 
 @contextmanager

@@ -46,11 +46,11 @@ class PlanGroup(click.Group):
         return list(self.commands)
 
     def main(  # type: ignore[override]  # it always ends the process, as click's does in standalone mode
-        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+        self, args: Sequence[str] | None = None, prog_name: str | None = "plan", **extra: Any
     ) -> None:
         """Run a command line and end the process with the documented exit code."""
         if "_PLAN_COMPLETE" in os.environ:
-            super().main(args, "plan", complete_var="_PLAN_COMPLETE")
+            super().main(args, prog_name, complete_var="_PLAN_COMPLETE")
         arguments = list(sys.argv[1:] if args is None else args)
         extra.pop("standalone_mode", None)
         with Ending(verbose="-v" in arguments or "--verbose" in arguments):
@@ -74,10 +74,10 @@ def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Version."
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version."
 )
 def main() -> None:
-    """Find the fastest way to split a training run over N accelerators, prove it, and say why.
+    r"""Find the fastest way to split a training run over N accelerators, prove it, and say why.
 
     \b
       plan --model 175b --gpus 12288              the best plan (= plan solve)

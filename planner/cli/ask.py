@@ -111,7 +111,7 @@ def _near(name: str) -> str:
 
 
 def _spell_chunks(ctx: click.Context, given: dict[str, Any], origins: dict[str, str]) -> None:
-    """Turn Megatron's layers per virtual stage into chunks per stage: vpp = layers / (pp * layers per chunk)."""
+    """Turn Megatron's layers per chunk into chunks per stage: vpp = layers / (pp * layers per chunk)."""
     per_chunk = ctx.params.get("layers_per_virtual_stage")
     if per_chunk is None:
         return
@@ -142,13 +142,15 @@ def _request(given: Mapping[str, Any]) -> PlanRequest:
     from planner.request import PlanRequest  # noqa: PLC0415 - same
 
     fields = {name: _value(name, value) for name, value in given.items() if not name.startswith("pins.")}
-    pins = {
-        name.removeprefix("pins."): _pin(value) for name, value in given.items() if name.startswith("pins.")
-    }
+    pins = {name: _pin(given[f"pins.{name}"]) for name in _axes(given)}
     try:
         return PlanRequest(**fields, pins=pins)
     except ValidationError as error:
         raise BadRequest(flatten(error)) from None
+
+
+def _axes(given: Mapping[str, Any]) -> list[str]:
+    return [name.removeprefix("pins.") for name in given if name.startswith("pins.")]
 
 
 def _pin(value: Any) -> Any:

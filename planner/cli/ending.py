@@ -30,13 +30,13 @@ class Ending:
         self._verbose = verbose
 
     def __enter__(self) -> Self:
-        signal.signal(signal.SIGTERM, _interrupt)  # schedulers send it first
+        self._before = signal.signal(signal.SIGTERM, _interrupt)  # schedulers send it first
         return self
 
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, self._before)
         if error is None or isinstance(error, SystemExit):
             return
         code, message = verdict(error)
@@ -49,27 +49,30 @@ class Ending:
 
 def verdict(error: BaseException) -> tuple[int, str]:
     """The exit code of an error and what to say about it."""
+    if isinstance(error, click.exceptions.Exit):
+        return error.exit_code, ""
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        return INTERRUPTED, "interrupted"
+    if isinstance(error, BrokenPipeError):
+        let_go_of_stdout()
+        return OK, ""
+    if reason := _bad_request(error):
+        return OUT_OF_TIME if isinstance(error, OutOfTime) else BAD_REQUEST, reason
+    told = str(error) or "no message"
+    return UNEXPECTED, f"internal error: {type(error).__name__}: {told}; run with -v for the traceback"
+
+
+def _bad_request(error: BaseException) -> str:
+    """What a person can put right, or nothing."""
     match error:
-        case click.exceptions.Exit():
-            return error.exit_code, ""
         case click.ClickException():
-            return BAD_REQUEST, _usage(error)
-        case OutOfTime():
-            return OUT_OF_TIME, str(error)
+            return _usage(error)
         case MeshwrightError():
-            return BAD_REQUEST, str(error)
-        case KeyboardInterrupt() | click.Abort():
-            return INTERRUPTED, "interrupted"
-        case BrokenPipeError():
-            let_go_of_stdout()
-            return OK, ""
+            return str(error) or type(error).__name__
         case OSError(filename=str() as filename):
-            return BAD_REQUEST, f"{filename}: {error.strerror or 'cannot be used'}"
+            return f"{filename}: {error.strerror or 'cannot be used'}"
         case _:
-            reason = " ".join(str(error).split()) or "no message"
-            return UNEXPECTED, (
-                f"internal error: {type(error).__name__}: {reason}; run with -v for the traceback"
-            )
+            return ""
 
 
 def say(message: str) -> None:
@@ -84,7 +87,7 @@ def let_go_of_stdout() -> None:
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):
-        sys.stdout = None  # type: ignore[assignment]  # Python's own value for a stream that is not there
+        sys.stdout = None  # Python's own value for a stream that is not there
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
@@ -92,22 +95,19 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> None:
 
 
 def _usage(error: click.ClickException) -> str:
-    """click's finding without its frame, in the form of the other errors."""
+    """Click's finding without its frame, in the form of the other errors."""
     hint = " (`plan --help` shows what there is)"
     match error:
         case click.NoSuchOption():
             near = f"; did you mean {' or '.join(error.possibilities)}?" if error.possibilities else hint
             return f"no such option {error.option_name}{near}"
-        case click.MissingParameter(param=click.Parameter() as param):
-            return f"{param.opts[0]} is missing{_example(param)}"
+        case click.MissingParameter(param=click.Argument() as param, ctx=click.Context() as ctx):
+            return f"{ctx.command_path} needs {param.metavar or param.human_readable_name}"
         case click.BadParameter(param=click.Parameter() as param):
-            name = param.opts[0] if isinstance(param, click.Option) else (param.human_readable_name)
+            name = param.opts[0] if isinstance(param, click.Option) else param.name
             return f"{name}: {error.message}"
         case click.BadOptionUsage():
             return f"{error.option_name}: {error.message}"
         case _:
-            return error.format_message()
-
-
-def _example(param: click.Parameter) -> str:
-    return ", as in `plan --model 175b --gpus 12288`" if param.name in {"model", "gpus"} else ""
+            message = error.format_message()
+            return message[:1].lower() + message[1:]

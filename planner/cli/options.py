@@ -1,5 +1,6 @@
 """Options of the questions: their spelling, their help, and what can be told from their text alone."""
 
+import difflib
 import re
 import unicodedata
 from collections.abc import Callable
@@ -80,6 +81,21 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:37] + "...")
 
 
+class Word(click.Choice[str]):
+    """One of a few words; a singular is understood where plurals are listed."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The word."""
+        text = str(value).strip().lower()
+        words = list(map(str, self.choices))
+        for spelling in (text, f"{text}s"):
+            if spelling in words:
+                return spelling
+        near = difflib.get_close_matches(text, words, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(words)}"
+        raise click.BadParameter(f"there is no {_short(str(value))}: {hint}", ctx, param)
+
+
 class Option(click.Option):
     """An option that shows its first name in the help, its others behind the text, under a heading."""
 
@@ -94,7 +110,8 @@ class Option(click.Option):
         record = super().get_help_record(ctx)
         if record is None or self.is_flag or self.opts[0].count("-") == 1:
             return record
-        metavar = self.make_metavar(ctx) if click.__version__ >= "8.2" else self.make_metavar()  # type: ignore[call-arg]
+        # click lists all spellings before the value: "--tp, --tensor-model-parallel-size TEXT"
+        metavar = record[0].rpartition(" ")[2]
         others = f"  [also {', '.join(self.opts[1:])}]" if len(self.opts) > 1 else ""
         return f"{self.opts[0]} {metavar}", record[1] + others
 
@@ -139,9 +156,7 @@ _Q, _P, _O = "Question", PINS_HEADING, "Answer"
 FORMATS: Final = ("table", "json", "yaml", "env", "args")
 
 question_options = stacked(
-    option(
-        "--model", heading=_Q, metavar="NAME|FILE", help="Catalogue name, TOML or JSON file, config.json."
-    ),
+    option("--model", heading=_Q, metavar="NAME|FILE", help="Catalogue name, TOML file or config.json."),
     option("--gpus", heading=_Q, type=Count(), help="Number of accelerators."),
     option("--cluster", heading=_Q, metavar="NAME|FILE", help="Machines (default: dgx-h100)."),
     option("--stack", heading=_Q, metavar="NAME|FILE", help="Training framework (default: megatron-core)."),
@@ -215,15 +230,13 @@ def output_options(*formats: str) -> Decorator:
             "--format",
             "form",
             heading=_O,
-            type=click.Choice(formats),
+            type=Word(formats),
             default=formats[0],
             metavar="|".join(formats),
             envvar="PLAN_FORMAT",
             help="Form of the answer.",
         ),
-        option(
-            "--output", "-o", heading=_O, metavar="FILE", help="Write the answer there instead of stdout."
-        ),
+        option("--output", "-o", heading=_O, metavar="FILE", help="Write there instead of stdout."),
         option("--quiet", "-q", heading=_O, is_flag=True, help="No talk on stderr."),
         option("--verbose", "-v", heading=_O, is_flag=True, help="More talk on stderr."),
     )
@@ -233,5 +246,5 @@ dry_run_option = option(
     "--dry-run",
     heading=_O,
     is_flag=True,
-    help="Show the resolved question and the origin of each value; stop.",
+    help="Show the resolved question and who said what; stop.",
 )

@@ -38,12 +38,12 @@ _LAYERS = re.compile(r"[0-9]{1,6}(,[0-9]{1,6})*")
 @output_options(*FORMATS)
 @dry_run_option
 @click.pass_context
-def solve(ctx: click.Context, **params: Any) -> None:
+def solve(ctx: click.Context, /, **params: Any) -> None:
     """Find the strategy that trains fastest, prove that no other is faster, and say why."""
     asked = _asked(ctx)
     if asked is None:
         return
-    from planner import plan  # noqa: PLC0415 - the search loads numpy and the solver
+    from planner.api import plan  # noqa: PLC0415 - the search loads numpy and the solver
 
     with working("searching", quiet=params["quiet"]):
         answer = plan(asked.request)
@@ -62,13 +62,13 @@ def solve(ctx: click.Context, **params: Any) -> None:
 @output_options(*FORMATS)
 @dry_run_option
 @click.pass_context
-def predict(ctx: click.Context, **params: Any) -> None:
+def predict(ctx: click.Context, /, **params: Any) -> None:
     """Price one strategy, the one that the pins give; pins left out take their neutral value."""
     layers = _layers(params["layers_per_stage"])
     asked = _asked(ctx)
     if asked is None:
         return
-    from planner import predict as price  # noqa: PLC0415 - loads numpy
+    from planner.api import predict as price  # noqa: PLC0415 - loads numpy
 
     _deliver(price(asked.request, layers=layers), params)
 
@@ -79,12 +79,12 @@ def predict(ctx: click.Context, **params: Any) -> None:
 @output_options("table", "json")
 @dry_run_option
 @click.pass_context
-def why_not(ctx: click.Context, **params: Any) -> None:
-    """Say which rules forbid the strategy that the pins give, or what it costs against the best, term by term."""
+def why_not(ctx: click.Context, /, **params: Any) -> None:
+    """Say which rules forbid what the pins ask for, or what it costs against the best, term by term."""
     asked = _asked(ctx)
     if asked is None:
         return
-    from planner import why_not as object_to  # noqa: PLC0415 - the search loads numpy and the solver
+    from planner.api import why_not as object_to  # noqa: PLC0415 - the search loads numpy and the solver
 
     with working("searching", quiet=params["quiet"]):
         answer = object_to(asked.request)
@@ -127,10 +127,11 @@ def _deliver(answer: Plan, params: dict[str, Any]) -> None:
     from planner.report.formats import written  # noqa: PLC0415 - reads the result document, hence pydantic
 
     output = params["output"]
+    remarks: tuple[str, ...] = ()
     if params["form"] == "table":
         from planner.report.terminal import render  # noqa: PLC0415 - rich is only needed for tables
 
-        text, remarks = shown(lambda console: render(answer, console), output), ()
+        text = shown(lambda console: render(answer, console), output)
     else:
         text, remarks = written(answer, params["form"])
     write(text, output)
@@ -139,5 +140,13 @@ def _deliver(answer: Plan, params: dict[str, Any]) -> None:
     if params["verbose"]:
         talk(f"version {answer.provenance.version}, catalogue {answer.provenance.catalogue_hash}", params)
     if answer.status == "infeasible":
-        talk("no strategy is feasible" + (f"; {answer.nearest.text}" if answer.nearest else ""), params)
+        talk(_refusal(answer), params)
         sys.exit(INFEASIBLE)
+
+
+def _refusal(answer: Plan) -> str:
+    """Why nothing fits, in one line: memory where it came to that, else the first rule."""
+    refused = sorted(answer.rejected, key=lambda one: one.rule != "memory")
+    reason = refused[0].example if refused else "nothing fits"
+    near = f"; nearest: {answer.nearest.subject}: {answer.nearest.text}" if answer.nearest else ""
+    return f"infeasible: {reason}{near}"

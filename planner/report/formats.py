@@ -6,10 +6,13 @@ import json
 import shlex
 from collections.abc import Callable
 from itertools import groupby
+from typing import Any
 
 from planner.errors import BadRequest
 from planner.plan import Plan, Strategy
 
+_PARAMETERS = 3
+"""The ZeRO stage that shards the parameters too."""
 Written = tuple[str, tuple[str, ...]]
 """The answer, and remarks on what it could not say."""
 
@@ -39,7 +42,7 @@ def _yaml(plan: Plan) -> Written:
 
 
 def _env(plan: Plan) -> Written:
-    values = {"PLAN_STATUS": plan.status}
+    values: dict[str, str] = {"PLAN_STATUS": plan.status}
     if plan.strategy is not None:
         values |= _assignments(plan.strategy)
     if plan.prediction is not None:
@@ -50,20 +53,21 @@ def _env(plan: Plan) -> Written:
 
 def _assignments(strategy: Strategy) -> dict[str, str]:
     scalars = strategy.model_dump(mode="json", exclude={"stages"})
-    shown = {
-        name: str(int(value)) if isinstance(value, bool) else str(value) for name, value in scalars.items()
-    }
     stages = strategy.stages
-    return {name.upper(): value for name, value in shown.items()} | {
+    return {name.upper(): _word(value) for name, value in scalars.items()} | {
         "LAYERS_PER_STAGE": ",".join(str(stage.layers) for stage in stages),
         "RECOMPUTE_LAYERS_PER_STAGE": ",".join(str(stage.recompute_layers) for stage in stages),
         "GROUPS_PER_STAGE": ",".join(stage.group for stage in stages),
     }
 
 
+def _word(value: Any) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
 def _args(plan: Plan) -> Written:
-    if plan.strategy is None:
-        return "", ("there are no arguments to print",)
+    if plan.strategy is None or plan.status == "infeasible":
+        return "", ("there is nothing to launch",)
     words, remarks = megatron_arguments(plan.strategy)
     return shlex.join(words) + "\n", remarks
 
@@ -111,10 +115,11 @@ def _layout(strategy: Strategy, layers: list[int]) -> str:
         )
     chunks = [f"t*{held // strategy.vpp}" for held in layers * strategy.vpp]
     chunks[0], chunks[-1] = f"E{chunks[0]}", f"{chunks[-1]}L"
-    inner = [(text, len(list(same))) for text, same in groupby(chunks)]
-    return "|".join(
-        f"({text}|)*{count - 1}{text}" if count > 2 else "|".join([text] * count) for text, count in inner
-    )
+    return "|".join(_repeated(text, len(list(same))) for text, same in groupby(chunks))
+
+
+def _repeated(chunk: str, count: int) -> str:
+    return f"({chunk}|)*{count - 1}{chunk}" if count > 1 else chunk
 
 
 def _sharding(strategy: Strategy) -> list[str]:
@@ -124,7 +129,7 @@ def _sharding(strategy: Strategy) -> list[str]:
         return words
     words = ["--use-distributed-optimizer", *words, *(["--overlap-param-gather"] if data_ranks > 1 else [])]
     if strategy.zero_stage > 1:
-        shared = "optim_grads" if strategy.zero_stage == 2 else "optim_grads_params"
+        shared = "optim_grads" if strategy.zero_stage < _PARAMETERS else "optim_grads_params"
         words += ["--use-megatron-fsdp", "--data-parallel-sharding-strategy", shared]
     copies = data_ranks // max(strategy.sharding_degree, 1)
     return words + (["--num-distributed-optimizer-instances", str(copies)] if copies > 1 else [])
@@ -137,20 +142,13 @@ def _recompute(strategy: Strategy) -> tuple[list[str], tuple[str, ...]]:
         selective = strategy.recompute == "selective"
         return (["--recompute-granularity", "selective"] if selective else []), ()
     most = -(-max(counts) // strategy.vpp)
-    words = [
-        "--recompute-granularity",
-        "full",
-        "--recompute-method",
-        "block",
-        "--recompute-num-layers",
-        str(most),
-    ]
+    words = ["--recompute-granularity", "full", "--recompute-method", "block"]
+    words += ["--recompute-num-layers", str(most)]
     if len(counts) == 1 and max(counts) % strategy.vpp == 0:
         return words, ()
     planned = ",".join(str(stage.recompute_layers) for stage in strategy.stages)
-    return words, (
-        f"Megatron-LM recomputes {most} layers of every chunk; the plan needs {planned} per stage",
-    )
+    remark = f"Megatron-LM recomputes {most} layers of every chunk; the plan needs {planned} per stage"
+    return words, (remark,)
 
 
 FORMATS: dict[str, Callable[[Plan], Written]] = {"json": _json, "yaml": _yaml, "env": _env, "args": _args}

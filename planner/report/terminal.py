@@ -1,24 +1,34 @@
-"""The screen: assumptions first, the answer in a few lines, where the time and the memory go, the reasons."""
+"""The screen: assumptions first, the answer, where the time and the memory go, the reasons."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import BaseModel
-from rich.columns import Columns
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from planner.errors import BadRequest
-from planner.plan import Advice, Plan, Prediction, Strategy
-from planner.report.bars import counted, days, dollars, flow, percent, plain, scaled, seconds, significant
+from planner.plan import Advice, Plan, Prediction, Proof, Rejection, Strategy
+from planner.report.bars import (
+    alike,
+    counted,
+    days,
+    dollars,
+    flow,
+    percent,
+    plain,
+    scaled,
+    seconds,
+    significant,
+)
 from planner.report.formats import megatron_arguments
 from planner.report.panels import (
-    TERMS,
     SIDE_BY_SIDE,
+    TERMS,
     alternatives_table,
     layers_per_stage,
     memory_panel,
@@ -26,21 +36,11 @@ from planner.report.panels import (
     time_panel,
 )
 
+if TYPE_CHECKING:
+    from planner.api import WhyNot
+
 _MEGATRON: Final = ("megatron", "nemo", "megascale")
 _Document = TypeVar("_Document", bound=BaseModel)
-
-
-class Objection(Protocol):
-    """What `why_not` answers."""
-
-    @property
-    def strategy(self) -> Strategy | None: ...  # noqa: D102 - the strategy asked about
-    @property
-    def rules(self) -> Iterable[tuple[str, str]]: ...  # noqa: D102 - rule and sentence
-    @property
-    def comparison(self) -> Mapping[str, tuple[float, float]]: ...  # noqa: D102 - term to (this, best), seconds
-    @property
-    def verdict(self) -> str: ...  # noqa: D102 - one sentence
 
 
 def render(plan: Plan, console: Console) -> None:
@@ -59,6 +59,8 @@ def _parts(plan: Plan, width: int, *, blocks: bool) -> Iterator[RenderableType]:
         return
     yield ""
     yield from _answer(plan.strategy, plan.prediction, width)
+    if not plan.fits:
+        yield Text("  does not fit the memory of the device", style="bold red")
     yield ""
     panels = [time_panel(plan, blocks=blocks), memory_panel(plan.memory_bytes)]
     yield from _beside(panels) if width >= SIDE_BY_SIDE else _below(panels)
@@ -68,7 +70,7 @@ def _parts(plan: Plan, width: int, *, blocks: bool) -> Iterator[RenderableType]:
     yield from _advice("What would help", plan.what_helps)
     if plan.closest_run:
         yield from ("", _title("Closest published run"), _indented(Text(plan.closest_run)))
-    if plan.status != "infeasible":
+    if plan.status != "infeasible" and plan.fits:
         yield from _launch(plan, plan.strategy, width)
         yield from ("", _quote(plan, plan.strategy, plan.prediction, width))
 
@@ -77,12 +79,17 @@ def _header(plan: Plan, width: int) -> Iterator[Text]:
     yield _line(_name(plan.request.get("model")), _model_facts(plan.request), width)
     yield _line(_name(plan.request.get("cluster")), _cluster_facts(plan.request), width)
     if plan.defaults:
-        yield Text(flow(["assumed:", *_listed(plan.defaults)], width=width, indent=0, gap=" "), style="dim")
-    yield _proof(plan)
+        yield Text(
+            flow(["assumed:", *_listed(plan.defaults, ";")], width=width, indent=0, gap=" "), style="dim"
+        )
+    if plan.proof is not None:
+        yield _proof(plan.status, plan.proof)
+    elif plan.status != "infeasible":
+        yield Text("one strategy priced, no search", style="dim")
 
 
-def _listed(parts: Sequence[str]) -> list[str]:
-    return [f"{part};" for part in parts[:-1]] + list(parts[-1:])
+def _listed(parts: Sequence[str], sign: str) -> list[str]:
+    return [f"{part}{sign}" for part in parts[:-1]] + list(parts[-1:])
 
 
 def _model_facts(request: Mapping[str, Any]) -> list[str]:
@@ -103,21 +110,18 @@ def _cluster_facts(request: Mapping[str, Any]) -> list[str]:
     machines = cluster if isinstance(cluster, Mapping) else {}
     nodes, each = machines.get("nodes"), machines.get("gpus_per_node")
     return [
-        f"{nodes:,} nodes x {each} {machines.get('accelerator', 'GPUs')}" if nodes and each else "",
-        f"{request['gpus']:,} GPUs" if "gpus" in request else "",
+        f"{_many(nodes, 'node')} x {each} {machines.get('accelerator', 'GPUs')}" if nodes and each else "",
+        _many(request["gpus"], "GPU") if "gpus" in request else "",
         f"stack {_name(request.get('stack'))}",
     ]
 
 
-def _proof(plan: Plan) -> Text:
-    proof = plan.proof
-    if proof is None:
-        return Text("one strategy priced, no search", style="dim")
+def _proof(status: str, proof: Proof) -> Text:
     counts = f"{proof.feasible:,} of {proof.candidates:,} strategies feasible; "
     took = f"in {seconds(proof.wall_seconds)}"
-    if plan.status == "optimal":
+    if status == "optimal":
         return Text(f"{counts}optimum proved {took}").append(f": {proof.statement}", style="dim")
-    if plan.status == "infeasible":
+    if status == "infeasible":
         return Text(f"{counts}proved {took}").append(f": {proof.statement}", style="dim")
     return Text(f"{counts}best found {took}, not proved: at most {percent(proof.gap)} from the optimum")
 
@@ -173,7 +177,9 @@ def _training(prediction: Prediction) -> list[str]:
 
 
 def _beside(panels: list[Text]) -> Iterator[RenderableType]:
-    yield Columns(panels, padding=(0, 5))
+    table = Table.grid(padding=(0, 4, 0, 0))
+    table.add_row(*panels)
+    yield table
 
 
 def _below(panels: list[Text]) -> Iterator[RenderableType]:
@@ -192,20 +198,19 @@ def _advice(title: str, advice: Iterable[Advice]) -> Iterator[RenderableType]:
 def _refusal(plan: Plan) -> Iterator[RenderableType]:
     yield from ("", Text("Nothing fits this request.", style="bold red"))
     if plan.rejected:
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-        table.add_column("rule", overflow="fold")
-        table.add_column("refused", justify="right", no_wrap=True)
-        table.add_column("for example", overflow="fold")
-        for one in plan.rejected:
-            table.add_row(one.rule, f"{one.count:,}", one.example)
-        yield from ("", _indented(table))
+        yield from ("", _title("Refused by"), _indented(_refused(plan.rejected)))
     yield from _advice("Why not", plan.why_not)
-    if plan.nearest:
-        yield from (
-            "",
-            _title("Nearest that works"),
-            _indented(_pairs([(plan.nearest.subject, plan.nearest.text)])),
-        )
+    yield from _advice("Nearest that works", [plan.nearest] if plan.nearest else [])
+
+
+def _refused(rejected: Iterable[Rejection]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("rule", overflow="fold")
+    table.add_column("refused", justify="right", no_wrap=True)
+    table.add_column("for example", overflow="fold")
+    for one in rejected:
+        table.add_row(one.rule, f"{one.count:,}", Text(one.example))
+    return table
 
 
 def _launch(plan: Plan, strategy: Strategy, width: int) -> Iterator[RenderableType]:
@@ -236,51 +241,55 @@ def _filled(words: list[str], width: int) -> list[str]:
 
 def _quote(plan: Plan, strategy: Strategy, prediction: Prediction, width: int) -> Text:
     gpus = plan.request.get("gpus", strategy.tp * strategy.cp * strategy.pp * strategy.dp)
-    subject = f"{_name(plan.request.get('model'))} on {gpus:,} GPUs"
+    subject = f"{_name(plan.request.get('model'))} on {_many(gpus, 'GPU')}"
     degrees = [f"TP {strategy.tp}", f"CP {strategy.cp}", f"PP {strategy.pp}", f"VPP {strategy.vpp}"]
-    telling = [degree for degree in degrees if not degree.endswith(" 1")]
+    telling = [f"{degree}," for degree in degrees if not degree.endswith(" 1")]
     figures = [
         f"{seconds(prediction.iteration_seconds)} per iteration",
         f"{percent(prediction.mfu)} MFU",
         days(prediction.training_days),
         *(["proved optimal in the model"] if plan.status == "optimal" and plan.proof else []),
     ]
-    said = [
-        *(f"{part}," for part in telling),
-        f"DP {strategy.dp}:",
-        *(f"{part}," for part in figures[:-1]),
-        figures[-1],
-    ]
-    return Text(flow([f"{subject}:", *said], width=width, indent=0, gap=" ") + ".", style="bold")
+    said = [f"{subject}:", *telling, f"DP {strategy.dp}:", *_listed(figures, ",")]
+    return Text(flow(said, width=width - 1, indent=0, gap=" ") + ".", style="bold")
 
 
-def render_why_not(answer: Objection, console: Console) -> None:
-    """Print what speaks against a strategy: the rules it breaks, or its time term by term against the best."""
-    console.print(Text(answer.verdict, style="bold"), overflow="fold")
+def render_why_not(answer: WhyNot, console: Console) -> None:
+    """Print what speaks against a strategy: the rules it breaks, or its time term by term."""
+    answer = _printable(answer, console)
+    for part in _objection(answer, console.width):
+        console.print(part, overflow="fold")
+
+
+def _objection(answer: WhyNot, width: int) -> Iterator[RenderableType]:
+    yield Text(answer.verdict, style="bold")
     if answer.strategy is not None:
-        console.print(Text(flow(_degrees(answer.strategy), width=console.width)), overflow="fold")
-        console.print(Text(flow(_switches(answer.strategy), width=console.width)), overflow="fold")
-    rules = [(name, sentence) for name, sentence in answer.rules]
-    if rules:
-        console.print("", _title("Rules against it"), _indented(_pairs(rules)), sep="\n", overflow="fold")
-    if answer.comparison:
-        console.print(
-            "", _title("Seconds per iteration"), _indented(_comparison(answer.comparison)), sep="\n"
-        )
+        yield from ("", Text(flow(_degrees(answer.strategy), width=width)))
+        yield Text(flow(_switches(answer.strategy), width=width))
+    if answer.rules:
+        yield from ("", _title("Rules against it"), _indented(_refused(answer.rules)))
+    if answer.terms:
+        yield from ("", _title("Time per iteration"), _indented(_comparison(answer)))
 
 
-def _comparison(terms: Mapping[str, tuple[float, float]]) -> Table:
+def _comparison(answer: WhyNot) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("", no_wrap=True)
     for name in ("this", "best", "difference"):
         table.add_column(name, justify="right", no_wrap=True)
-    for name, (this, best) in terms.items():
+    whole = (answer.iteration_seconds, answer.best_iteration_seconds)
+    largest = max((value for value in whole if value), default=1.0)
+    for name, (this, best) in answer.terms.items():
         if this or best:
-            sign = "+" if this >= best else "-"
-            table.add_row(
-                TERMS.get(name, name), seconds(this), seconds(best), f"{sign}{seconds(abs(this - best))}"
-            )
+            table.add_row(TERMS.get(name, name), *_compared(this, best, largest))
+    if whole[0] is not None and whole[1] is not None:
+        table.add_row("iteration", *_compared(whole[0], whole[1], largest), style="bold")
     return table
+
+
+def _compared(this: float, best: float, largest: float) -> tuple[str, str, str]:
+    sign = "+" if this >= best else "-"
+    return alike(this, largest), alike(best, largest), f"{sign}{alike(abs(this - best), largest)}"
 
 
 def _printable(document: _Document, console: Console) -> _Document:
@@ -291,6 +300,10 @@ def _printable(document: _Document, console: Console) -> _Document:
 
 def _speaks_utf(console: Console) -> bool:
     return console.encoding.lower().startswith("utf")
+
+
+def _many(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def _name(value: Any) -> str:

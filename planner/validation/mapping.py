@@ -6,20 +6,28 @@ Every rule that fills something the source does not say leaves a note; a row tha
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from costmodels.iteration import row_seconds
+from costmodels.memory import row_bytes
 from costmodels.model import Model
 from costmodels.parameters import from_run
 from costmodels.pricing import Assignment, even_assignment
 from costmodels.scenario import Scenario
 from costmodels.stack import Stack, stack
 from costmodels.strategy import SCHEDULE_NAMES, Recompute, Strategies, strategies
+from hardware.catalogue import accelerator as find_accelerator
 from hardware.catalogue import cluster
 from hardware.errors import MeshwrightError
 from hardware.records import NodeGroup
+from planner.stage_rows import problem_of
+from planner.stages import solve
 
 Row = Mapping[str, Any]
 
@@ -76,7 +84,8 @@ STACKS: tuple[tuple[str, str], ...] = (
     (r"megatron-bridge|nemo 2|nemo 24|nemo 25|mlperf container|^nemo$", "nemo"),
     (r"nemo megatron", "megatron-lm-2022"),
     (r"megatron-core|mcore|core 0\.|megatron-lm v0|modellink|mindspeed|mindformers", "megatron-core"),
-    (r"nanotron|aleph alpha", "megatron-core"),
+    (r"nanotron", "megatron-core"),
+    (r"aleph alpha", "generic"),
     (r"torchtitan|fsdp2", "torchtitan"),
     (r"fsdp|foundry|composer", "fsdp"),
     (r"paddle", "paddle"),
@@ -127,10 +136,25 @@ def case(row: Row) -> Case:
         precision=plan.get("precision") or "bf16",
     )
     rows = _strategy(plan, chosen, notes)
-    assignment = even_assignment(
-        model.num_layers, int(rows.pp[0]), int(rows.recompute[0]), _layers(row, model, int(rows.pp[0]))
-    )
-    return Case(scenario, rows, assignment, tuple(notes))
+    return Case(scenario, rows, _assignment(row, scenario, rows, notes), tuple(notes))
+
+
+def _assignment(row: Row, scenario: Scenario, rows: Strategies, notes: list[str]) -> Assignment:
+    """The stated layers per stage, a balanced split where the source says so, else an even one."""
+    pp, layers = int(rows.pp[0]), scenario.model.num_layers
+    said = row["strategy"].get("layers_per_stage")
+    if said and len(said) == pp and sum(said) == layers:
+        return even_assignment(layers, pp, int(rows.recompute[0]), [int(n) for n in said])
+    if "redistributed" in str(row["stack"].get("notes")) and pp > 1:
+        notes.append("layers per stage balanced by the stage solver")
+        return _balanced(scenario, rows)
+    return even_assignment(layers, pp, int(rows.recompute[0]))
+
+
+def _balanced(scenario: Scenario, rows: Strategies) -> Assignment:
+    problem = problem_of(rows, row_seconds(rows, scenario), row_bytes(rows, scenario), scenario)
+    found = solve(replace(problem, memory_limit=math.inf, uneven=True))
+    return Assignment(np.array(found.layers), np.array(found.recompute_layers))
 
 
 def _need(plan: Row, field: str) -> Any:
@@ -174,6 +198,11 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
     said = row["stack"].get("attention")
     if said in KERNELS:
         changes["attention"] = KERNELS[said]
+    kernels = str(row["stack"].get("notes") or "").lower()
+    if "kernel set" in kernels:
+        changes["fused_elementwise"] = "rms kernel" in kernels
+    if "over all stages" in kernels or "over stages" in kernels:
+        changes["vocabulary"] = "spread"
     words = str(row["stack"].get("overlap") or "").lower()
     if "cuda graph" in words and "none" not in words:
         changes["cuda_graphs"] = True
@@ -189,9 +218,7 @@ def _group(row: Row, notes: list[str]) -> NodeGroup:
         raise Unpriceable(f"accelerator {accelerator} is not in the catalogue")
     like = cluster(CLUSTERS[accelerator]).groups[0]
     if like.accelerator.name != accelerator:
-        from hardware.catalogue import accelerator as catalogue_accelerator
-
-        like = like.model_copy(update={"accelerator": catalogue_accelerator(accelerator)})
+        like = like.model_copy(update={"accelerator": find_accelerator(accelerator)})
     size = said.get("gpus_per_node") or like.gpus_per_node
     lane = lane_bandwidth(str(said.get("inter_node") or ""), like.gpus_per_node if size < like.gpus_per_node else size)
     if lane is None:
@@ -274,10 +301,3 @@ def _schedule(plan: Row, pp: int, vpp: int) -> int:
     if name not in SCHEDULE_NAMES:
         raise Unpriceable(f"schedule {name} is not priced yet")
     return SCHEDULE_NAMES.index(name)
-
-
-def _layers(row: Row, model: Model, pp: int) -> list[int] | None:
-    said = row["strategy"].get("layers_per_stage")
-    if said and len(said) == pp and sum(said) == model.num_layers:
-        return [int(n) for n in said]
-    return None

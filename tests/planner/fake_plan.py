@@ -36,7 +36,9 @@ def stage(number: int, total: float) -> dict[str, float]:
 def request() -> dict[str, Any]:
     return {
         "model": {"name": "gpt3-175b", "num_layers": 96, "parameters": 174_600_000_000},
-        "cluster": {"name": "dgx-a100-80gb", "accelerator": "a100-sxm-80gb", "gpus_per_node": 8, "nodes": 1536},
+        "cluster": {
+            "name": "dgx-a100-80gb", "accelerator": "a100-sxm-80gb", "gpus_per_node": 8, "nodes": 1536,
+        },
         "stack": "megatron-core", "gpus": 12288, "global_batch_size": 6144, "seq_length": 2048,
         "tokens": 300_000_000_000, "precision": "bf16", "objective": "time", "pins": {},
     }  # fmt: skip
@@ -60,7 +62,8 @@ def document() -> dict[str, Any]:
         "prediction": {
             "iteration_seconds": 6.71, "mfu": 0.527, "hfu": 0.527, "model_tflops_per_gpu": 164.4,
             "tokens_per_second": 1.875e6, "tokens_per_second_per_gpu": 152.6, "iterations": 23842,
-            "training_days": 1.852, "gpu_hours": 546_100.0, "cost_dollars": 1.61e6, "energy_megawatt_hours": 301.4,
+            "training_days": 1.852, "gpu_hours": 546_100.0, "cost_dollars": 1.61e6,
+            "energy_megawatt_hours": 301.4,
             "interval": {"low": 6.1, "high": 7.4, "coverage": 0.9},
         },
         "breakdown_seconds": {
@@ -78,7 +81,9 @@ def document() -> dict[str, Any]:
         ],
         "what_helps": [{"subject": "fabric 2x", "text": "-0.14 s", "iteration_seconds": 6.57}],
         "closest_run": "175 B on 12,288 GPUs: 55.2 % MFU (MegaScale, NSDI 2024)",
-        "rejected": [{"rule": "memory", "count": 1049652, "example": "stage 0 needs 110.6 GiB, 79.2 available"}],
+        "rejected": [
+            {"rule": "memory", "count": 1049652, "example": "stage 0 needs 110.6 GiB, 79.2 available"},
+        ],
         "proof": {
             "candidates": 1347840, "feasible": 298188, "priced": 298188, "solves": 36,
             "lower_bound_seconds": 6.71, "gap": 0.0, "wall_seconds": 2.1,

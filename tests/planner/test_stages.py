@@ -4,6 +4,7 @@ import sys
 from dataclasses import fields, replace
 from functools import cache
 from time import perf_counter
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from costmodels.schedules import SCHEDULES, pipeline_seconds
+from planner.stage_tables import split_of
 from planner.stages import RECOMPUTE_MODES, StageProblem, StageRows, solve, stage_lower_bound
 
 BY_STAGE = ("extra_seconds", "fixed_bytes", "activation_bytes", "checkpoint_bytes")
@@ -170,6 +172,32 @@ def test_a_cutoff_is_beaten_or_proved_unbeatable(problem, share):
     elif share < 1:
         assert (solution.status, solution.layers) == ("infeasible", ())
         assert cutoff * (1 - 1e-7) <= solution.bound_seconds <= expected[0]
+
+
+def front_loaded(problem, table, _hint):
+    """A split that is nearly always bad: as many layers as can be on the first stages."""
+    layers = table.fewest.copy()
+    for stage in range(problem.num_stages):
+        layers[stage] += min(table.most[stage] - layers[stage], problem.num_layers - layers.sum())
+    return split_of(table, layers)
+
+
+@given(problem=problems(), share=st.sampled_from([None, None, 1 - 1e-6, 1 + 1e-6, 1.2]))
+@settings(max_examples=500, deadline=None)
+def test_the_solver_needs_no_good_start_to_find_what_brute_force_finds(problem, share):
+    expected = brute_force(problem)
+    if expected is None:
+        return
+    cutoff = None if share is None else expected[0] * share
+    with patch("planner.stages.incumbent", front_loaded):
+        solution = solve(problem, cutoff_seconds=cutoff)
+    if share is not None and share < 1:
+        assert (solution.status, solution.layers) == ("infeasible", ())
+        return
+    assert solution.status == "optimal"
+    check(problem, solution)
+    assert solution.objective_seconds == pytest.approx(expected[0], rel=1e-9)
+    assert sum(solution.recompute_layers) == expected[1]
 
 
 @given(problem=problems(), data=st.data())

@@ -1,0 +1,200 @@
+"""The catalogues as tables: every kind of entry, and every figure of an entry with its source."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import costmodels
+from costmodels import model_catalogue
+from costmodels.schedules import SCHEDULES
+from costmodels.stack import stack_names
+from hardware import library
+from hardware.catalogue import source_texts
+from hardware.errors import MeshwrightError, UnknownName
+from planner.errors import BadRequest
+from planner.rules import RULES
+
+Row = dict[str, str]
+_HERE: Final = Path(costmodels.__file__).parent
+_LABELS: Final = {"name", "title", "source", "sources"}
+_KEY: Final = re.compile(r"\[([a-z0-9_]+)\]")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One fact of an entry: where it stands in the record, what it is and who says so."""
+
+    field: str
+    value: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of catalogue entries, by its plural name on the command line."""
+
+    name: str
+    names: Callable[[], tuple[str, ...]]
+    aliases: Callable[[], Mapping[str, str]]
+    entry: Callable[[str], Mapping[str, Any]]
+    columns: tuple[str, ...]
+    """Fields that a list shows."""
+
+
+def _toml(folder: str) -> Callable[[str], Mapping[str, Any]]:
+    def entry(name: str) -> Mapping[str, Any]:
+        return {"name": name} | tomllib.loads((_HERE / folder / f"{name}.toml").read_text(encoding="utf-8"))
+
+    return entry
+
+
+def _rule(name: str) -> Mapping[str, Any]:
+    found = next(rule for rule in RULES if rule.name == name)
+    return {field: getattr(found, field) for field in ("name", "kind", "reads", "sentence", "source")}
+
+
+def _schedule(name: str) -> Mapping[str, Any]:
+    return {field: getattr(SCHEDULES[name], field) for field in ("name", "requires", "source")}
+
+
+def _nobody() -> Mapping[str, str]:
+    return {}
+
+
+def _hardware(kind: library.Kind, *columns: str) -> Kind:
+    return Kind(
+        f"{kind}s",
+        lambda: library.names(kind),
+        lambda: library.aliases(kind),
+        lambda name: library.entry(kind, name),
+        columns,
+    )
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            "models",
+            lambda: tuple(model_catalogue.names()),
+            model_catalogue.aliases,
+            _toml("models"),
+            ("name", "title", "num_layers", "hidden_size", "num_heads", "seq_length"),
+        ),
+        _hardware("cluster", "name", "title", "accelerator", "gpus_per_node"),
+        _hardware("accelerator", "name", "title", "memory", "memory_bandwidth", "year"),
+        Kind("stacks", stack_names, _nobody, _toml("stacks"), ("name", "title")),
+        Kind(
+            "rules",
+            lambda: tuple(r.name for r in RULES),
+            _nobody,
+            _rule,
+            ("name", "kind", "sentence", "source"),
+        ),
+        Kind("schedules", lambda: tuple(SCHEDULES), _nobody, _schedule, ("name", "requires", "source")),
+    )
+}
+
+
+def rows(kind: str) -> list[Row]:
+    """Every entry of a kind with the fields that its list shows."""
+    chosen = KINDS[kind]
+    return [_row(chosen, chosen.entry(name)) for name in chosen.names()]
+
+
+def _row(kind: Kind, entry: Mapping[str, Any]) -> Row:
+    return {column: _text(entry.get(column, "")) for column in kind.columns}
+
+
+def find(name: str, kinds: tuple[str, ...] = tuple(KINDS)) -> tuple[Kind, str]:
+    """The kind and the full name behind a name or alias.
+
+    Raises:
+        UnknownName: there is none; the message lists the nearest.
+        BadRequest: several kinds have one.
+    """
+    lowered = name.strip().lower()
+    exact = [(KINDS[kind], lowered) for kind in kinds if lowered in KINDS[kind].names()]
+    known = [(kind, kind.aliases()) for kind in (KINDS[name] for name in kinds)]
+    short = [(kind, aliases[lowered]) for kind, aliases in known if lowered in aliases]
+    found = exact or short
+    if not found:
+        everything = [entry for kind in kinds for entry in (*KINDS[kind].names(), *KINDS[kind].aliases())]
+        raise _unknown(name, kinds, everything)
+    if len(found) > 1:
+        ways = " or ".join(f"`plan show {full} --kind {kind.name}`" for kind, full in found)
+        raise BadRequest(f"{name!r} names several things: {ways}")
+    return found[0]
+
+
+def _unknown(name: str, kinds: tuple[str, ...], known: list[str]) -> MeshwrightError:
+    if len(kinds) == 1:
+        return UnknownName(kinds[0].removesuffix("s"), name, known)
+    near = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"`plan list` shows {', '.join(kinds)}"
+    return BadRequest(f"the catalogue has no {name!r}: {hint}")
+
+
+def figures(kind: Kind, name: str) -> list[Figure]:
+    """Every fact of an entry, as its file states it, with its source."""
+    entry = kind.entry(name)
+    sources = entry.get("sources", {})
+    texts = source_texts()
+    general = str(entry.get("source", ""))
+    return [
+        Figure(path, value, _cited(inner or _longest(path, sources) or general, texts))
+        for path, value, inner in _leaves(entry, "", "")
+        if path not in _LABELS and not path.startswith("sources.")
+    ]
+
+
+def title(kind: Kind, name: str) -> str:
+    """What people call an entry."""
+    return _text(kind.entry(name).get("title", name))
+
+
+def shorts(kind: Kind, name: str) -> list[str]:
+    """Other names of an entry."""
+    return sorted(alias for alias, full in kind.aliases().items() if full == name)
+
+
+def _leaves(value: Any, path: str, source: str) -> Iterator[tuple[str, str, str]]:
+    """(path, value, source of the table it stands in); a table's own source covers what is below it."""
+    if isinstance(value, Mapping):
+        inner = str(value.get("source", source)) if path else source
+        for name, below in value.items():
+            if not (path and name == "source"):
+                yield from _leaves(below, f"{path}.{name}".strip("."), inner)
+    elif isinstance(value, list) and any(isinstance(one, Mapping) for one in value):
+        for place, below in enumerate(value):
+            yield from _leaves(below, f"{path}[{place}]", source)
+    else:
+        yield path, _text(value), source
+
+
+def _longest(path: str, sources: Mapping[str, str]) -> str:
+    fitting = [
+        prefix for prefix in sources if path == prefix or path.startswith((f"{prefix}.", f"{prefix}["))
+    ]
+    return sources[max(fitting, key=len)] if fitting else ""
+
+
+def _cited(source: str, texts: Mapping[str, str]) -> str:
+    """A key of the list of sources, or keys in brackets within a sentence, as what they stand for."""
+    if source in texts:
+        return texts[source]
+    return _KEY.sub(lambda match: f"[{texts.get(match[1], match[1])}]", source)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_text, value))
+    return str(value)

@@ -1,0 +1,99 @@
+"""The commands that look things up: list, show, schema, validate."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from planner.cli.answer import check_writable, shown, write
+from planner.cli.options import Command, Text, Word, option, output_options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_KINDS = ("models", "clusters", "accelerators", "stacks", "rules", "schedules")
+
+
+@click.command("list", cls=Command, short_help="What the catalogue holds.")
+@click.argument("kind", type=Word(_KINDS), metavar="|".join(_KINDS))
+@output_options("table", "json")
+def list_(kind: str, form: str, output: str | None, **_talk: bool) -> None:
+    """List the entries of one kind."""
+    check_writable(output)
+    from planner.catalogue_view import rows  # noqa: PLC0415 - opens the catalogues
+
+    entries = rows(kind)
+    if form == "json":
+        write(json.dumps(entries, indent=2, ensure_ascii=False) + "\n", output)
+        return
+    from planner.report.tables import print_rows  # noqa: PLC0415 - rich is only needed for tables
+
+    write(shown(lambda console: print_rows(entries, console), output), output)
+
+
+@click.command("show", cls=Command, short_help="One entry, every figure with its source.")
+@click.argument("name", type=Text())
+@option(
+    "--kind",
+    heading="Question",
+    type=Word(_KINDS),
+    metavar="KIND",
+    help=f"Where a name means several things: {', '.join(_KINDS)}.",
+)
+@output_options("table", "json")
+def show(name: str, kind: str | None, form: str, output: str | None, **_talk: bool) -> None:
+    """Show one entry of the catalogue with the source of every figure."""
+    check_writable(output)
+    from planner import catalogue_view as view  # noqa: PLC0415 - opens the catalogues
+
+    found, full = view.find(name, (kind,) if kind else _KINDS)
+    facts = view.figures(found, full)
+    heading, others = view.title(found, full), view.shorts(found, full)
+    if form == "json":
+        stated = [vars(fact) for fact in facts]
+        document = {
+            "kind": found.name,
+            "name": full,
+            "title": heading,
+            "aliases": others,
+            "figures": stated,
+        }
+        write(json.dumps(document, indent=2, ensure_ascii=False) + "\n", output)
+        return
+    from planner.report.tables import print_figures  # noqa: PLC0415 - rich is only needed for tables
+
+    also = f"  (also {', '.join(others)})" if others else ""
+
+    def draw(console: Console) -> None:
+        print_figures(f"{full}  {heading}{also}", facts, console)
+
+    write(shown(draw, output), output)
+
+
+@click.command("schema", cls=Command, short_help="JSON Schema of the request or the plan.")
+@click.argument("document", type=Word(("request", "plan")), metavar="request|plan")
+@option("--output", "-o", heading="Answer", metavar="FILE", help="Write there instead of stdout.")
+def schema(document: str, output: str | None) -> None:
+    """Print the JSON Schema of what goes in (request) or comes out (plan)."""
+    check_writable(output)
+    from planner.plan import Plan  # noqa: PLC0415 - pydantic is heavy
+    from planner.request import PlanRequest  # noqa: PLC0415 - same
+
+    described = PlanRequest.model_json_schema() if document == "request" else Plan.model_json_schema()
+    write(json.dumps({"$schema": _DIALECT} | described, indent=2) + "\n", output)
+
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+@click.command("validate", cls=Command, short_help="Predicted against measured runs.")
+@click.argument("files", nargs=-1, type=Text(), metavar="[FILE]...")
+@output_options("table", "json")
+def validate(files: tuple[str, ...], form: str, output: str | None, **_talk: bool) -> None:
+    """Compare predictions with measured runs: error per row, per group and in all."""
+    check_writable(output)
+    from planner.validation.report import validate as report  # noqa: PLC0415 - loads the cost models
+
+    write(report(files, form=form).rstrip("\n") + "\n", output)

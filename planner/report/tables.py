@@ -1,0 +1,51 @@
+"""Catalogue entries as tables."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Protocol
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from planner.report.bars import plain
+
+
+class Fact(Protocol):
+    """A figure with its place and its source."""
+
+    @property
+    def field(self) -> str: ...  # noqa: D102 - where it stands
+    @property
+    def value(self) -> str: ...  # noqa: D102 - what it is
+    @property
+    def source(self) -> str: ...  # noqa: D102 - who says so
+
+
+def print_rows(rows: Sequence[Mapping[str, str]], console: Console) -> None:
+    """Rows of one shape, a column per field; long texts fold."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for place, column in enumerate(rows[0] if rows else ()):
+        table.add_column(column.replace("_", " "), overflow="fold", no_wrap=place == 0)
+    for row in rows:
+        table.add_row(*(_said(value, console) for value in row.values()))
+    console.print(table)
+
+
+def print_figures(heading: str, facts: Iterable[Fact], console: Console) -> None:
+    """Every figure of an entry; a source is told once for figures in a row that share it."""
+    console.print(_said(heading, console, style="bold"), overflow="fold")
+    for source, group in groupby(facts, key=lambda fact: fact.source):
+        told = source or "what it is, as the catalogue names it"
+        console.print("", _said(told, console, style="dim"), sep="\n", overflow="fold")
+        table = Table.grid(padding=(0, 2, 0, 0))
+        table.add_column(min_width=28, overflow="fold")
+        table.add_column(overflow="fold")
+        for fact in group:
+            table.add_row(_said(fact.field, console), _said(fact.value, console))
+        console.print(Padding(table, (0, 0, 0, 2)))
+
+
+def _said(text: str, console: Console, style: str = "") -> Text:
+    return Text(text if console.encoding.lower().startswith("utf") else plain(text), style=style)

@@ -1,0 +1,183 @@
+"""Fit the few constants of stacks and accelerators on measured runs.
+
+    python -m planner.validation.calibrate RUNS.jsonl... [--rounds 2] [--without GROUP...]
+
+At most five constants a stack (speed of matrix and memory-bound kernels and of collectives, spread between
+nodes, host time per iteration) and one an accelerator (its rate in training), in alternation, by robust least squares on the
+logarithm of the iteration time. Every source group weighs the same whatever its number of runs, and every
+constant is drawn towards its neutral value, so that what the data do not speak about stays where it was.
+Prints the constants and the errors; nothing is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.pricing import quote
+from costmodels.scenario import Scenario
+from hardware.errors import MeshwrightError
+from planner.validation.mapping import Case, case
+from planner.validation.rows import Row, measured_seconds, read_rows
+
+MOST_ROWS = 60
+"""Runs used per group: enough to see its shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """A constant that may be fitted: its field, neutral value, spread of the prior and bounds."""
+
+    field: str
+    neutral: float
+    spread: float
+    low: float
+    high: float
+
+
+STACK_KNOBS = (
+    Knob("kernel_efficiency", 1.0, 0.15, 0.6, 1.2),
+    Knob("elementwise_efficiency", 1.0, 0.2, 0.6, 1.3),
+    Knob("communication_efficiency", 1.0, 0.2, 0.3, 1.2),
+    Knob("straggler", 0.0, 0.01, 0.0, 0.04),
+    Knob("iteration_overhead", 0.0, 0.1, 0.0, 1.0),
+)
+RATE = Knob("training_rate", 1.0, 0.15, 0.5, 1.2)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One measured run with its share of its group's weight."""
+
+    group: str
+    case: Case
+    measured: float
+    weight: float
+
+
+def samples(paths: Iterable[Path], without: Iterable[str] = ()) -> list[Sample]:
+    """The complete runs that can be priced, thinned to ``MOST_ROWS`` a group, groups of equal weight.
+
+    Groups in ``without`` are left out: those whose source warns that its times are not reproducible.
+    """
+    groups: dict[str, list[tuple[Case, float]]] = defaultdict(list)
+    for path in paths:
+        for row in read_rows(path):
+            if str(row.get("group")) not in without and (found := _usable(row)) is not None:
+                groups[str(row.get("group"))].append(found)
+    chosen = []
+    for group, rows in groups.items():
+        kept = rows[:: max(1, math.ceil(len(rows) / MOST_ROWS))]
+        chosen += [Sample(group, c, t, 1.0 / math.sqrt(len(kept))) for c, t in kept]
+    return chosen
+
+
+def _usable(row: Row) -> tuple[Case, float] | None:
+    seconds = measured_seconds(row)
+    if not row.get("complete") or row.get("suspect") or seconds is None:
+        return None
+    try:
+        return case(row), seconds
+    except MeshwrightError:
+        return None
+
+
+def error(sample: Sample, scenario: Scenario) -> float:
+    """Logarithm of predicted over measured."""
+    return math.log(quote(sample.case.rows, scenario, sample.case.assignment).iteration / sample.measured)
+
+
+def fit(
+    mine: Sequence[Sample], knobs: Sequence[Knob], start: NDArray[np.float64], apply: Callable[..., Scenario]
+) -> NDArray[np.float64]:
+    """The knobs' values that bring the samples' errors down, with the prior."""
+    from scipy.optimize import least_squares
+
+    def residuals(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        misses = [s.weight * error(s, apply(s.case.scenario, values)) for s in mine]
+        drawn = [0.02 * (v - k.neutral) / k.spread for v, k in zip(values, knobs, strict=True)]
+        return np.array(misses + drawn)
+
+    bounds = ([k.low for k in knobs], [k.high for k in knobs])
+    scale = [k.spread for k in knobs]
+    x0 = np.clip(start, [k.low + 1e-4 for k in knobs], [k.high - 1e-4 for k in knobs])
+    found = least_squares(
+        residuals, x0, bounds=bounds, x_scale=scale, loss="soft_l1", f_scale=0.03, diff_step=1e-3, max_nfev=25
+    )
+    return np.asarray(found.x)
+
+
+def calibrate(chosen: list[Sample], rounds: int) -> tuple[dict[str, list[float]], dict[str, float]]:
+    """Alternate between stacks and accelerators; returns both tables of constants."""
+    stacks = {s.case.scenario.stack.name: [k.neutral for k in STACK_KNOBS] for s in chosen}
+    rates = {s.case.scenario.group.accelerator.name: RATE.neutral for s in chosen}
+    for _ in range(rounds):
+        for name in stacks:
+            mine = [s for s in chosen if s.case.scenario.stack.name == name]
+
+            def with_stack(scenario: Scenario, values: NDArray[np.float64]) -> Scenario:
+                return with_rate(_with_stack(scenario, values), rates[scenario.group.accelerator.name])
+
+            stacks[name] = [float(v) for v in fit(mine, STACK_KNOBS, np.array(stacks[name]), with_stack)]
+        for name in rates:
+            mine = [s for s in chosen if s.case.scenario.group.accelerator.name == name]
+
+            def with_both(scenario: Scenario, values: NDArray[np.float64]) -> Scenario:
+                return with_rate(_with_stack(scenario, np.array(stacks[scenario.stack.name])), float(values[0]))
+
+            rates[name] = float(fit(mine, (RATE,), np.array([rates[name]]), with_both)[0])
+    return stacks, rates
+
+
+def _with_stack(scenario: Scenario, values: NDArray[np.float64]) -> Scenario:
+    update = {k.field: float(v) for k, v in zip(STACK_KNOBS, values, strict=True)}
+    return replace(scenario, stack=scenario.stack.model_copy(update=update))
+
+
+def with_rate(scenario: Scenario, rate: float) -> Scenario:
+    """The scenario on an accelerator of that training rate."""
+    device = scenario.group.accelerator.model_copy(update={"training_rate": rate})
+    return replace(scenario, group=scenario.group.model_copy(update={"accelerator": device}))
+
+
+def report(chosen: list[Sample], stacks: dict[str, list[float]], rates: dict[str, float]) -> str:
+    """The constants, and the errors with them by stack: runs, median error with sign, median and 90th percentile."""
+    lines = [f"{name:22s} " + " ".join(f"{k.field}={v:.4g}" for k, v in zip(STACK_KNOBS, values, strict=True))
+             for name, values in sorted(stacks.items())]  # fmt: skip
+    lines += [f"{name:22s} training_rate={value:.4g}" for name, value in sorted(rates.items())]
+    errors: dict[str, list[float]] = defaultdict(list)
+    for s in chosen:
+        fitted = with_rate(
+            _with_stack(s.case.scenario, np.array(stacks[s.case.scenario.stack.name])),
+            rates[s.case.scenario.group.accelerator.name],
+        )
+        errors[s.case.scenario.stack.name].append(math.expm1(error(s, fitted)))
+    for name, found in sorted(errors.items()):
+        size = np.abs(found)
+        lines.append(
+            f"{name:22s} n {len(found):4d} bias {np.median(found):+.1%} median {np.median(size):.1%} "
+            f"p90 {np.quantile(size, 0.9):.1%}"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Command line: files in, constants out."""
+    parser = argparse.ArgumentParser(description="Fit stacks and accelerators on measured runs.")
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--without", nargs="*", default=["bigscience-v100"], help="noisy groups to leave out")
+    given = parser.parse_args()
+    chosen = samples(given.runs, given.without)
+    print(report(chosen, *calibrate(chosen, given.rounds)))  # noqa: T201 - this module is a script
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""Predicted against measured, row by row: iteration time, memory, whether it fits."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from costmodels.memory import Footprint
+from costmodels.pricing import quote
+from hardware.errors import MeshwrightError
+from planner.validation.mapping import Case, case
+from planner.validation.rows import Row, measured_seconds, read_rows
+
+HOME = Path(__file__).parent / "runs"
+
+MEMORY_KINDS: tuple[tuple[str, float, str], ...] = (
+    (r"nvidia-smi|real use|largest total", 2.0**30, "total"),
+    (r"converted to gb|converted from gib|decimal gb|converted to 1e9", 1e9, "allocated"),
+    (r"peak gb|max post-optimizer|rank-0|per-gpu", 1e9, "allocated"),
+    (r"unit mb is read as mib", 1e9, "allocated"),
+    (r"gib|not stated|as printed|xla", 2.0**30, "allocated"),
+)
+"""First match of a row's words on its memory figure: bytes of one unit, and which of our quantities it is."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One measured quantity of one run beside its prediction; ``reason`` where it could not be priced."""
+
+    id: str
+    group: str
+    metric: str
+    measured: float | bool
+    predicted: float | bool | None
+    error: float | None
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+    scored: bool = False
+    """Complete and not suspect: counts in the summary."""
+
+    def document(self) -> dict[str, Any]:
+        """As JSON shows it."""
+        shown: dict[str, Any] = {
+            "id": self.id,
+            "group": self.group,
+            "metric": self.metric,
+            "measured": self.measured,
+            "predicted": self.predicted,
+            "error": self.error,
+        }
+        if self.reason:
+            shown["reason"] = self.reason
+        return {**shown, "assumed": list(self.notes), "scored": self.scored}
+
+
+def shipped() -> list[Path]:
+    """The measured runs that come with the project."""
+    return sorted(HOME.glob("*.jsonl.gz"))
+
+
+def judge(paths: Iterable[Path]) -> list[Verdict]:
+    """Every quantity of every run of the files, in order."""
+    return [verdict for path in paths for row in read_rows(path) for verdict in judge_row(row)]
+
+
+def judge_row(row: Row) -> list[Verdict]:
+    """The verdicts on one run; one with a reason where it cannot be priced."""
+    measured = list(_measured(row))
+    make = partial(
+        Verdict,
+        id=str(row.get("id", "?")),
+        group=str(row.get("group", "?")),
+        scored=bool(row.get("complete")) and not row.get("suspect"),
+    )
+    if not measured:
+        return [make(metric="iteration_time", measured=0.0, predicted=None, error=None, reason="nothing measured")]
+    try:
+        mapped = case(row)
+        predicted = _predicted(mapped, row)
+    except (MeshwrightError, ValueError, TypeError, KeyError, ZeroDivisionError) as error:
+        reason = str(error) if isinstance(error, MeshwrightError) else f"the row contradicts itself ({error!r})"
+        return [make(metric=m, measured=v, predicted=None, error=None, reason=reason) for m, v in measured]
+    return [
+        make(metric=m, measured=v, predicted=predicted[m], error=_error(predicted[m], v), notes=mapped.notes)
+        for m, v in measured
+    ]
+
+
+def _measured(row: Row) -> Iterable[tuple[str, float | bool]]:
+    seconds = measured_seconds(row)
+    if seconds:
+        yield "iteration_time", seconds
+    if row["measured"].get("memory") is not None:
+        yield "memory", float(row["measured"]["memory"]) * _memory_kind(row)[0]
+    if row["measured"].get("oom") is not None or seconds:
+        yield "fits", not row["measured"].get("oom", False)
+
+
+def _memory_kind(row: Row) -> tuple[float, str]:
+    words = str(row["measured"].get("memory_kind") or "").lower()
+    found = next(((unit, name) for pattern, unit, name in MEMORY_KINDS if re.search(pattern, words)), None)
+    return found or (1e9, "allocated")
+
+
+def _predicted(mapped: Case, row: Row) -> Mapping[str, float | bool]:
+    priced = quote(mapped.rows, mapped.scenario, mapped.assignment)
+    usable = mapped.scenario.group.accelerator.usable_memory
+    footprint: Footprint = priced.footprint
+    quantity = footprint.total if _memory_kind(row)[1] == "total" else footprint.allocated
+    return {
+        "iteration_time": priced.iteration,
+        "memory": float(np.max(quantity)),
+        "fits": bool(np.max(footprint.total) <= usable),
+    }
+
+
+def _error(predicted: float | bool, measured: float | bool) -> float | None:
+    if isinstance(predicted, bool) or isinstance(measured, bool) or not measured:
+        return None
+    return float(predicted) / float(measured) - 1.0
+
+
+def groups(verdicts: Iterable[Verdict], metric: str) -> dict[str, dict[str, float]]:
+    """Signed bias and sizes of the errors of the scored rows, by source group."""
+    errors: dict[str, list[float]] = defaultdict(list)
+    for verdict in verdicts:
+        if verdict.scored and verdict.metric == metric and verdict.error is not None:
+            errors[verdict.group].append(verdict.error)
+    return {name: _statistics(found) for name, found in sorted(errors.items())}
+
+
+def _statistics(errors: list[float]) -> dict[str, float]:
+    sizes = sorted(map(abs, errors))
+    return {
+        "n": len(errors),
+        "bias": statistics.median(errors),
+        "median_abs_error": statistics.median(sizes),
+        "mean_abs_error": statistics.fmean(sizes),
+        "p90_abs_error": sizes[min(len(sizes) - 1, int(0.9 * len(sizes)))],
+    }
+
+
+def summary(by_group: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Averages over groups, so that no source dominates by the number of its runs."""
+    if not by_group:
+        return {"n": 0}
+    fields = ("median_abs_error", "mean_abs_error", "p90_abs_error", "bias")
+    averages = {name: statistics.fmean(group[name] for group in by_group.values()) for name in fields}
+    return {"n": sum(int(group["n"]) for group in by_group.values()), "groups": len(by_group), **averages}

@@ -1,0 +1,77 @@
+"""What ``plan validate`` prints."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from planner.validation.judge import Verdict, groups, judge, shipped, summary
+
+METRICS = ("iteration_time", "memory")
+
+
+def validate(files: Sequence[str] = (), *, form: str = "table") -> str:
+    """The report on the given files, or on the shipped runs, as a table or as JSON.
+
+    Raises:
+        BadFile: a file that cannot be read.
+    """
+    verdicts = judge([Path(name) for name in files] or shipped())
+    return _json(verdicts) if form == "json" else _table(verdicts)
+
+
+def _json(verdicts: list[Verdict]) -> str:
+    by_group = {metric: groups(verdicts, metric) for metric in METRICS}
+    document = {
+        "rows": [verdict.document() for verdict in verdicts],
+        "groups": by_group["iteration_time"],
+        "memory_groups": by_group["memory"],
+        "summary": summary(by_group["iteration_time"]),
+        "memory_summary": summary(by_group["memory"]),
+        "fits": _fits(verdicts),
+        "not_priced": sum(1 for verdict in verdicts if verdict.reason),
+    }
+    return json.dumps(document, indent=1)
+
+
+def _fits(verdicts: list[Verdict]) -> dict[str, int]:
+    """Counts of right and wrong answers: a false alarm refuses a run that ran."""
+    counts = Counter(
+        (bool(v.measured), bool(v.predicted)) for v in verdicts if v.metric == "fits" and v.scored and not v.reason
+    )
+    return {
+        "ran_and_predicted_to": counts[True, True],
+        "false_alarms": counts[True, False],
+        "out_of_memory_and_predicted_to": counts[False, False],
+        "missed_out_of_memory": counts[False, True],
+    }
+
+
+def _table(verdicts: list[Verdict]) -> str:
+    lines = []
+    for metric, title in zip(METRICS, ("Iteration time", "Memory"), strict=True):
+        by_group = groups(verdicts, metric)
+        lines += [f"{title}: predicted / measured - 1", f"{'group':30s}{'n':>6s}{'bias':>9s}{'median':>9s}{'p90':>9s}"]
+        lines += [
+            f"{name:30s}{int(g['n']):6d}{g['bias']:+9.1%}{g['median_abs_error']:9.1%}{g['p90_abs_error']:9.1%}"
+            for name, g in by_group.items()
+        ]
+        total = summary(by_group)
+        if total["n"]:
+            lines.append(
+                f"{'mean over groups':30s}{total['n']:6d}{total['bias']:+9.1%}"
+                f"{total['median_abs_error']:9.1%}{total['p90_abs_error']:9.1%}"
+            )
+        lines.append("")
+    fits = _fits(verdicts)
+    lines.append("Fits: " + ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in fits.items()))
+    return "\n".join([*lines, *_reasons(verdicts)])
+
+
+def _reasons(verdicts: list[Verdict]) -> list[str]:
+    reasons = Counter(verdict.reason for verdict in verdicts if verdict.reason)
+    if not reasons:
+        return []
+    return ["", f"Not priced: {sum(reasons.values())}", *(f"{n:6d}  {why}" for why, n in reasons.most_common(20))]

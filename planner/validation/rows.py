@@ -1,0 +1,66 @@
+"""Measured runs on disk: JSON lines, one run a line; plain or gzipped."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hardware.errors import BadFile
+
+Row = Mapping[str, Any]
+
+_SECTIONS = ("cluster", "stack", "model", "strategy", "measured")
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """The runs of one file.
+
+    Raises:
+        BadFile: missing, not text, a line that is not JSON or lacks a section; the message names the line.
+    """
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield _row(path, number, line)
+    except FileNotFoundError:
+        raise BadFile(path, "no such file") from None
+    except IsADirectoryError:
+        raise BadFile(path, "a folder, where a file of JSON lines is expected") from None
+    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError):
+        raise BadFile(path, "not text; a file of JSON lines is expected") from None
+    except OSError as error:
+        raise BadFile(path, error.strerror or "cannot be read") from None
+
+
+def _row(path: Path, number: int, line: str) -> Row:
+    try:
+        row = json.loads(line)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise BadFile(path, f"line {number} is not JSON: {error}") from None
+    if not isinstance(row, dict):
+        raise BadFile(path, f"line {number}: expected an object, got {type(row).__name__}")
+    for section in _SECTIONS:
+        if not isinstance(row.get(section), dict):
+            raise BadFile(path, f"line {number}: section {section!r} is missing or not an object")
+    return row
+
+
+def measured_seconds(row: Row) -> float | None:
+    """Seconds per iteration as measured, or out of a throughput; None where nothing of the kind is said."""
+    said, plan = row["measured"], row["strategy"]
+    if said.get("iteration_time_s"):
+        return float(said["iteration_time_s"])
+    batch, gpus, seq = plan.get("global_batch_size"), plan.get("gpus"), row["model"].get("seq_length")
+    if not batch or not gpus:
+        return None
+    rates = (
+        (said.get("tokens_per_s_per_gpu"), (seq or 0) * batch / gpus),
+        (said.get("tokens_per_s"), (seq or 0) * batch),
+        (said.get("samples_per_s"), batch),
+        (said.get("samples_per_s_per_gpu"), batch / gpus),
+    )
+    return next((float(amount) / float(rate) for rate, amount in rates if rate and amount), None)

@@ -1,0 +1,124 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costmodels.collectives import (
+    TREE_BANDWIDTH,
+    all_reduce_seconds,
+    all_to_all_seconds,
+    gather_seconds,
+    send_seconds,
+)
+from costmodels.placement import group_of
+from costmodels.strategy import strategies
+from tests.scenarios import drawn_groups, toy_link, toy_tiers
+
+GIGABYTE = np.array([1e9])
+OPERATIONS = (gather_seconds, all_reduce_seconds, all_to_all_seconds)
+
+
+def tensor_group(size):
+    return group_of(strategies(tp=size), "tp")
+
+
+def test_an_all_gather_inside_a_node_moves_three_quarters_through_one_lane():
+    assert gather_seconds(GIGABYTE, tensor_group(4), toy_tiers()) == pytest.approx(1e9 * 3 / 4 / 100e9)
+
+
+def test_an_all_gather_over_two_nodes_is_as_slow_as_the_slower_tier():
+    inner = 1e9 * 7 / 8 / 100e9
+    outer = 1e9 * 4 / 8 / 4 / 10e9
+    assert outer > inner
+    assert gather_seconds(GIGABYTE, tensor_group(8), toy_tiers()) == pytest.approx(outer)
+    fast = toy_tiers(outer=toy_link(bandwidth=40e9))
+    assert gather_seconds(GIGABYTE, tensor_group(8), fast) == pytest.approx(inner)
+
+
+def test_a_group_with_one_rank_per_node_has_one_lane():
+    group = group_of(strategies(tp=4, dp=2), "dp")
+    assert gather_seconds(GIGABYTE, group, toy_tiers()) == pytest.approx(1e9 / 2 / 10e9)
+
+
+def test_latency_is_the_steps_of_every_tier_and_the_base_of_the_outermost():
+    tiers = toy_tiers(inner=toy_link(base=1.0, step=10.0), outer=toy_link(bandwidth=10e9, base=2.0, step=100.0))
+    nothing = np.array([0.0])
+    assert gather_seconds(nothing, tensor_group(4), tiers) == pytest.approx(1.0 + 3 * 10.0)
+    assert gather_seconds(nothing, tensor_group(8), tiers) == pytest.approx(2.0 + 6 * 10.0 + 1 * 100.0)
+    assert gather_seconds(nothing, group_of(strategies(tp=4, dp=2), "dp"), tiers) == pytest.approx(2.0 + 100.0)
+
+
+def test_an_all_reduce_is_two_passes_of_the_ring_where_bandwidth_decides():
+    ring = all_reduce_seconds(GIGABYTE, tensor_group(8), toy_tiers())
+    assert ring == pytest.approx(2 * gather_seconds(GIGABYTE, tensor_group(8), toy_tiers()))
+
+
+def test_a_small_all_reduce_over_many_nodes_takes_the_tree():
+    tiers = toy_tiers(node=1, outer=toy_link(bandwidth=10e9, step=1e-5))
+    small, group = np.array([1e3]), tensor_group(64)
+    depth = 2 * np.log2(64) * 1e-5
+    moving = 2 * 1e3 * 63 / 64 / 10e9 / TREE_BANDWIDTH
+    assert all_reduce_seconds(small, group, tiers) == pytest.approx(depth + moving)
+    assert all_reduce_seconds(small, group, tiers) < 2 * gather_seconds(small, group, tiers)
+
+
+def test_switches_that_add_up_serve_the_all_reduce_only_and_only_large_groups():
+    gaining = toy_tiers(inner=toy_link(gain=1.6, gain_ranks=4))
+    assert all_reduce_seconds(GIGABYTE, tensor_group(4), gaining) == pytest.approx(
+        all_reduce_seconds(GIGABYTE, tensor_group(4), toy_tiers()) / 1.6
+    )
+    for operation, size in ((all_reduce_seconds, 2), (gather_seconds, 4)):
+        same = operation(GIGABYTE, tensor_group(size), toy_tiers())
+        assert operation(GIGABYTE, tensor_group(size), gaining) == same
+
+
+def test_a_message_of_the_saturation_size_takes_twice_as_long():
+    volume = 1e9 * 3 / 4
+    tiers = toy_tiers(inner=toy_link(saturation=volume))
+    assert gather_seconds(GIGABYTE, tensor_group(4), tiers) == pytest.approx(2 * volume / 100e9)
+
+
+def test_every_rank_of_an_all_to_all_has_its_own_traffic_out_of_the_node():
+    assert all_to_all_seconds(GIGABYTE, tensor_group(8), toy_tiers()) == pytest.approx(1e9 * 4 / 8 / 10e9)
+
+
+def test_a_chain_sends_over_the_innermost_tier_that_holds_all_of_it():
+    tiers, step = toy_tiers(), np.array([2.0])
+    assert send_seconds(GIGABYTE, step, np.array([2.0]), tiers) == pytest.approx(1e9 / 100e9)
+    assert send_seconds(GIGABYTE, step, np.array([3.0]), tiers) == pytest.approx(1e9 / 10e9)
+    assert send_seconds(GIGABYTE, step, np.array([1.0]), tiers) == 0.0
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_group_of_one_takes_no_time(operation):
+    tiers = toy_tiers(inner=toy_link(base=1.0, step=1.0), outer=toy_link(base=1.0, step=1.0))
+    assert operation(GIGABYTE, tensor_group(1), tiers).tolist() == [0.0]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("ranks", [2, 4, 8, 64])
+def test_without_latency_a_doubled_message_takes_twice_as_long(operation, ranks):
+    once = operation(GIGABYTE, tensor_group(ranks), toy_tiers())
+    assert operation(2 * GIGABYTE, tensor_group(ranks), toy_tiers()) == pytest.approx(2 * once)
+
+
+@given(drawn_groups(), st.sampled_from([2, 4, 8, 16]), st.floats(1.0, 1e10), st.floats(1.0, 1e10))
+def test_two_messages_are_never_faster_than_one_with_both(machines, ranks, first, second):
+    for operation in OPERATIONS:
+        apart = [operation(np.array([x]), tensor_group(ranks), machines.tiers)[0] for x in (first, second)]
+        joined = operation(np.array([first + second]), tensor_group(ranks), machines.tiers)[0]
+        assert max(apart) * (1 - 1e-12) <= joined <= sum(apart) * (1 + 1e-12)
+
+
+@given(drawn_groups(), st.sampled_from([2, 4, 8, 16]), st.floats(1.0, 1e10))
+def test_an_all_reduce_is_never_slower_than_scatter_and_gather(machines, ranks, size):
+    size = np.array([size])
+    both = 2 * gather_seconds(size, tensor_group(ranks), machines.tiers)
+    assert all_reduce_seconds(size, tensor_group(ranks), machines.tiers)[0] <= both[0] * (1 + 1e-12)
+
+
+@given(drawn_groups(), st.sampled_from([2, 4, 8, 16]), st.floats(1e3, 1e10))
+def test_nothing_is_faster_than_the_wires(machines, ranks, size):
+    moved = size * (ranks - 1) / ranks
+    fastest = max(tier.link.bandwidth for tier in machines.tiers)
+    assert gather_seconds(np.array([size]), tensor_group(ranks), machines.tiers)[0] >= moved / ranks / fastest

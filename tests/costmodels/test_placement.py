@@ -1,0 +1,106 @@
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costmodels.placement import crosses, group_of, split_group, strides
+from costmodels.strategy import RANK_ORDERS, strategies
+
+DIMENSIONS = ("tp", "cp", "pp", "dp")
+POWERS = st.sampled_from([1, 2, 4])
+
+
+def ranks_of_groups(degrees, order, names):
+    """Every group along the named dimensions as a list of ranks, by counting ranks one by one."""
+    inner_first = [d for d in RANK_ORDERS[order].split("-") if d in DIMENSIONS]
+    places = itertools.product(*(range(degrees[d]) for d in reversed(inner_first)))
+    groups = {}
+    for rank, place in enumerate(places):
+        at = dict(zip(reversed(inner_first), place, strict=True))
+        groups.setdefault(tuple(at[d] for d in DIMENSIONS if d not in names), []).append(rank)
+    return list(groups.values())
+
+
+def most_within(groups, domain):
+    """Ranks of a group that share a domain, counted."""
+    return {max(list(rank // domain for rank in group).count(rank // domain) for rank in group) for group in groups}
+
+
+def test_megatron_s_default_order_places_tensor_data_and_pipeline_groups_as_its_documentation_shows():
+    degrees = {"tp": 2, "cp": 1, "dp": 2, "pp": 2}
+    assert ranks_of_groups(degrees, 0, {"tp"}) == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert ranks_of_groups(degrees, 0, {"dp"}) == [[0, 2], [1, 3], [4, 6], [5, 7]]
+    assert ranks_of_groups(degrees, 0, {"pp"}) == [[0, 4], [1, 5], [2, 6], [3, 7]]
+    steps = strides(strategies(**degrees))
+    assert {name: int(step[0]) for name, step in steps.items()} == {"tp": 1, "cp": 2, "dp": 2, "pp": 4}
+
+
+def test_the_other_order_puts_pipeline_neighbours_next_to_each_other():
+    steps = strides(strategies(tp=2, cp=1, dp=2, pp=2, rank_order=1))
+    assert {name: int(step[0]) for name, step in steps.items()} == {"tp": 1, "cp": 2, "pp": 2, "dp": 4}
+    assert ranks_of_groups({"tp": 2, "cp": 1, "dp": 2, "pp": 2}, 1, {"pp"}) == [[0, 2], [1, 3], [4, 6], [5, 7]]
+
+
+@given(POWERS, POWERS, POWERS, POWERS, st.sampled_from([0, 1]), st.sampled_from([1, 2, 4, 8, 16]))
+def test_ranks_within_a_domain_are_those_that_counting_finds(tp, cp, pp, dp, order, domain):
+    degrees = {"tp": tp, "cp": cp, "pp": pp, "dp": dp}
+    row = strategies(**degrees, rank_order=order)
+    for names in (("tp",), ("cp",), ("dp",), ("pp",), ("cp", "dp"), ("tp", "cp")):
+        group = group_of(row, *names)
+        assert {int(group.ranks_within(domain)[0])} == most_within(ranks_of_groups(degrees, order, set(names)), domain)
+
+
+def test_a_domain_of_zero_is_the_whole_cluster():
+    group = group_of(strategies(tp=4, dp=8), "dp")
+    assert group.ranks_within(0).tolist() == [8]
+    assert crosses(group, 0).tolist() == [0.0]
+    assert crosses(group, 8).tolist() == [1.0]
+
+
+@given(
+    st.sampled_from([1, 2, 3, 4, 6]),
+    st.sampled_from([1, 2, 3]),
+    st.sampled_from([1, 2, 3, 4]),
+    st.sampled_from([1, 2, 3, 4]),
+    st.sampled_from([0, 1]),
+)
+def test_a_group_that_straddles_two_nodes_is_not_taken_to_be_inside_one(tp, cp, pp, dp, order):
+    degrees = {"tp": tp, "cp": cp, "pp": pp, "dp": dp}
+    row = strategies(**degrees, rank_order=order)
+    for names in (("tp",), ("dp",), ("pp",)):
+        straddles = any(len({rank // 8 for rank in g}) > 1 for g in ranks_of_groups(degrees, order, set(names)))
+        if straddles:
+            assert crosses(group_of(row, *names), 8)[0] == 1.0
+
+
+@given(POWERS, POWERS, POWERS, st.sampled_from([0, 1]), st.integers(0, 4))
+def test_a_group_cut_in_two_is_the_near_ranks_and_their_replicas(tp, cp, dp, order, power):
+    inner = min(2**power, cp * dp)
+    row = strategies(tp=tp, cp=cp, dp=dp, pp=2, rank_order=order)
+    whole = group_of(row, "cp", "dp")
+    near, far = split_group(whole, np.array([inner]))
+    assert near.size[0] == inner
+    assert near.size[0] * far.size[0] == whole.size[0]
+    assert np.prod([size[0] for size, _ in near.parts]) == inner
+    for domain in (1, 2, 4, 8, 0):
+        assert near.ranks_within(domain)[0] <= whole.ranks_within(domain)[0]
+        assert near.ranks_within(domain)[0] * far.ranks_within(domain)[0] >= whole.ranks_within(domain)[0]
+
+
+def test_replicas_of_a_shard_are_as_far_apart_as_the_shard_is_wide():
+    near, far = split_group(group_of(strategies(tp=2, dp=8), "cp", "dp"), np.array([4]))
+    assert near.ranks_within(8).tolist() == [4]
+    assert far.ranks_within(8).tolist() == [1]
+    assert far.ranks_within(16).tolist() == [2]
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_the_order_makes_no_difference_without_a_pipeline_or_without_data_parallelism(order):
+    for degrees in ({"tp": 2, "cp": 2, "dp": 4}, {"tp": 2, "cp": 2, "pp": 4}):
+        row, plain = strategies(**degrees, rank_order=order), strategies(**degrees)
+        for names in (("tp",), ("cp",), ("cp", "dp"), ("pp",)):
+            for domain in (1, 2, 4, 8, 16, 0):
+                mine, usual = group_of(row, *names), group_of(plain, *names)
+                assert mine.ranks_within(domain) == usual.ranks_within(domain)

@@ -1,0 +1,184 @@
+"""The best strategy of a small instance, found by trying everything: plain loops, no bound, no solver.
+
+Rules are written down again here, and strategies that the planner calls dominated are tried all the same.
+"""
+
+import itertools
+import math
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from costmodels.iteration import row_seconds
+from costmodels.memory import row_bytes
+from costmodels.pricing import Assignment, quote
+from costmodels.schedules import SCHEDULES
+from costmodels.strategy import AXES, SCHEDULE_NAMES, Recompute, strategies
+
+NONE, GPIPE, ONE_F_ONE_B, INTERLEAVED = range(4)
+
+
+@dataclass(frozen=True)
+class Best:
+    iteration: float
+    row: dict
+    layers: tuple
+    recomputed: tuple
+
+
+def factors_of(number):
+    return [d for d in range(1, number + 1) if number % d == 0]
+
+
+def every_row(scenario, *, any_degree=False, keep=lambda _row: True):
+    """All valid strategies but for memory, as rows; None where there are none."""
+    rows = [row for row in _combinations(scenario, any_degree) if keep(row)]
+    return strategies(**{axis: [row[axis] for row in rows] for axis in rows[0]}) if rows else None
+
+
+def _combinations(scenario, any_degree):
+    for tp, cp, pp, dp in itertools.product(factors_of(scenario.gpus), repeat=4):
+        if tp * cp * pp * dp != scenario.gpus or not _layout_works(scenario, tp=tp, cp=cp, pp=pp, dp=dp):
+            continue
+        for micro in factors_of(scenario.global_batch_size // dp):
+            for vpp, schedule in _schedules(scenario, pp, dp, micro):
+                for split, again, order in itertools.product((0, 1), Recompute, (0, 1)):
+                    if split and (tp == 1 or not scenario.stack.sequence_parallel or scenario.seq_length % (cp * tp)):
+                        continue
+                    for zero, degree in _shardings(scenario, tp=tp, pp=pp, ranks=dp * cp, any_degree=any_degree):
+                        yield {
+                            "tp": tp,
+                            "cp": cp,
+                            "pp": pp,
+                            "dp": dp,
+                            "vpp": vpp,
+                            "schedule": schedule,
+                            "micro_batch_size": micro,
+                            "num_microbatches": scenario.global_batch_size // dp // micro,
+                            "sequence_parallel": split,
+                            "recompute": int(again),
+                            "rank_order": order,
+                            "zero_stage": zero,
+                            "sharding_degree": degree,
+                        }
+
+
+def _layout_works(scenario, *, tp, cp, pp, dp):
+    model = scenario.model
+    widths = (model.num_heads, model.hidden_size, model.ffn_hidden_size)
+    groups = model.num_query_groups
+    return (
+        all(width % tp == 0 for width in widths)
+        and (groups % tp == 0 or tp % groups == 0)
+        and pp <= model.num_layers
+        and (cp == 1 or (scenario.seq_length % (2 * cp) == 0 and scenario.rates.attention is not None))
+        and scenario.global_batch_size % dp == 0
+    )
+
+
+def _schedules(scenario, pp, dp, micro):
+    layers, stack = scenario.model.num_layers, scenario.stack
+    for vpp in range(1, layers // pp + 1):
+        if not stack.uneven_stages and layers % (pp * vpp):
+            continue
+        batches = scenario.global_batch_size // dp // micro
+        if vpp > 1 and (pp == 1 or batches % pp):
+            continue
+        usual = INTERLEAVED if vpp > 1 else ONE_F_ONE_B if pp > 1 else NONE
+        for schedule in {usual, GPIPE} if pp > 1 and vpp == 1 else {usual}:
+            if SCHEDULE_NAMES[schedule] in stack.schedules:
+                yield vpp, schedule
+
+
+def _shardings(scenario, *, tp, pp, ranks, any_degree):
+    node = scenario.group.tiers[0].domain or scenario.gpus
+    near = math.gcd(ranks, max(node // tp, 1))
+    degrees = factors_of(ranks) if any_degree else {ranks, near}
+    for zero in scenario.stack.zero_stages:
+        if zero == 0:
+            yield 0, 1
+        elif zero == 1 or pp == 1:
+            yield from ((zero, degree) for degree in degrees if degree > 1)
+
+
+@cache
+def every_split(num_layers, pp, vpp, *, uneven, free):
+    """All (layers, recomputed) of all stages, arrays (splits, stages)."""
+    splits = []
+    for layers in itertools.product(range(vpp, num_layers + 1), repeat=pp):
+        if sum(layers) != num_layers or (not uneven and len(set(layers)) > 1):
+            continue
+        again = itertools.product(*(range(n + 1) for n in layers)) if free else [(0,) * pp]
+        splits += [(layers, r) for r in again]
+    shape = (len(splits), pp)
+    return tuple(np.array([split[k] for split in splits], dtype=np.int64).reshape(shape) for k in (0, 1))
+
+
+def splits_of(row, scenario):
+    """Every assignment that the row allows."""
+    free = row["recompute"] == Recompute.FULL
+    return every_split(
+        scenario.model.num_layers, row["pp"], row["vpp"], uneven=scenario.stack.uneven_stages, free=free
+    )
+
+
+def seconds_and_bytes(rows, scenario, index, seconds, memory):
+    """Iteration seconds and the worst stage's allocated bytes of every split of one row, arrays (splits,)."""
+    row = rows.row(index)
+    layers, again = splits_of(row, scenario)
+    first, last = np.zeros(row["pp"]), np.zeros(row["pp"])
+    first[0], last[-1] = 1.0, 1.0
+    side = (seconds.hop[index] if row["pp"] > 1 else 0.0) + seconds.host[index]
+    stages = layers * seconds.layer[index] + again * seconds.recompute[index] + side
+    stages = stages + first * seconds.embedding[index] + last * seconds.head[index]
+    slowest, total = stages.max(axis=1), stages.sum(axis=1)
+    pipeline = row["num_microbatches"] * slowest + (total - slowest) / row["vpp"]
+    once = seconds.data_parallel[index] + seconds.optimizer[index] + seconds.overhead[index]
+    schedule = SCHEDULES[SCHEDULE_NAMES[row["schedule"]]]
+    held = schedule.in_flight(row["pp"], row["num_microbatches"], row["vpp"], np.arange(row["pp"]))
+    parameters = (
+        layers * memory.layer_parameters[index]
+        + first * memory.embedding_parameters[index]
+        + last * memory.head_parameters[index]
+    )
+    state = memory.state.weights[index] + memory.state.gradients[index] + memory.state.optimizer[index]
+    kept = (layers - again) * memory.stored[index] + again * memory.checkpoint[index]
+    used = parameters * state + held * (kept + first * memory.embedding_activation[index])
+    used = used + (again > 0) * memory.working[index] + last * memory.logits[index] + memory.gathered[index]
+    return pipeline * (1 + seconds.straggler[index]) + once, used.max(axis=1)
+
+
+def brute_force(rows, scenario):
+    """The fastest row and split that fit, or None."""
+    if rows is None:
+        return None
+    usable = scenario.group.accelerator.usable_memory
+    limit = (usable - scenario.stack.reserved) / (1.0 + scenario.stack.slack)
+    seconds, memory = row_seconds(rows, scenario), row_bytes(rows, scenario)
+    best = None
+    for index in range(len(rows)):
+        iteration, used = seconds_and_bytes(rows, scenario, index, seconds, memory)
+        iteration = np.where(used <= limit, iteration, math.inf)
+        place = int(np.argmin(iteration))
+        if iteration[place] < (best.iteration if best else math.inf):
+            layers, again = splits_of(rows.row(index), scenario)
+            split = (tuple(layers[place].tolist()), tuple(again[place].tolist()))
+            best = Best(float(iteration[place]), rows.row(index), *split)
+    return best
+
+
+def brute_force_by_quote(rows, scenario):
+    """The least iteration, every split of every row priced by ``quote``; infinite where nothing fits."""
+    limit, best = scenario.group.accelerator.usable_memory, math.inf
+    for index in range(0 if rows is None else len(rows)):
+        for layers, again in zip(*splits_of(rows.row(index), scenario), strict=True):
+            priced = quote(rows, scenario, Assignment(layers, again), row=index)
+            if priced.footprint.total.max() <= limit:
+                best = min(best, priced.iteration)
+    return best
+
+
+def one_row(row):
+    """A row given by name, as strategies of length one."""
+    return strategies(**{axis: row[axis] for axis in AXES if axis in row})

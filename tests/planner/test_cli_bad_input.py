@@ -1,0 +1,128 @@
+import pytest
+from click.testing import CliRunner
+
+import planner.api
+from planner.cli import main
+
+MODEL, GPUS = ["--model", "22b"], ["--gpus", "64"]
+ASK = [*MODEL, *GPUS]
+
+CASES = {
+    "nothing": ([], "--model is missing"),
+    "no gpus": (MODEL, "--gpus is missing"),
+    "gpus in thousands": ([*MODEL, "--gpus", "12k"], "write 12000"),
+    "gpus with an exponent": ([*MODEL, "--gpus", "1e3"], "write 1000"),
+    "gpus with a comma": ([*MODEL, "--gpus", "12,288"], "write 12288"),
+    "gpus with a point": ([*MODEL, "--gpus", "64.0"], "write 64"),
+    "half a gpu": ([*MODEL, "--gpus", "64.5"], "got '64.5'"),
+    "no gpu": ([*MODEL, "--gpus", "0"], "at least 1"),
+    "negative gpus": ([*MODEL, "--gpus", "-8"], "at least 1"),
+    "gpus in words": ([*MODEL, "--gpus", "many"], "got 'many'"),
+    "empty gpus": ([*MODEL, "--gpus", ""], "empty"),
+    "unicode digits": ([*MODEL, "--gpus", "\uff16\uff14"], "write 64"),
+    "underscores": ([*MODEL, "--gpus", "12_288"], "write 12288"),
+    "hexadecimal": ([*MODEL, "--gpus", "0x40"], "got '0x40'"),
+    "more gpus than there are": ([*MODEL, "--gpus", "99999999999"], "16777216"),
+    "absurdly many digits": ([*MODEL, "--gpus", "9" * 5000], "5000 digits"),
+    "a forgotten value": (["--model", *GPUS], "got the option '--gpus'"),
+    "an empty model": (["--model", "", *GPUS], "empty"),
+    "an unknown model": (["--model", "175bb", *GPUS], "did you mean"),
+    "a missing file": (["--model", "missing.toml", *GPUS], "missing.toml: no such file"),
+    "a folder as cluster": ([*ASK, "--cluster", "./"], "folder"),
+    "a binary file": (["--model", "{binary}", *GPUS], "not a text file"),
+    "broken toml": (["--model", "{broken}", *GPUS], "not a TOML file"),
+    "a path too long": (["--model", "a" * 3000 + "/x.toml", *GPUS], "name too long"),
+    "text too long": (["--model", "a" * 9000, *GPUS], "9000 characters"),
+    "an unknown cluster": ([*ASK, "--cluster", "dgx-h1000"], "did you mean"),
+    "an unknown stack": ([*ASK, "--stack", "megatron-cor"], "did you mean megatron-core"),
+    "an unknown precision": ([*ASK, "--precision", "bf17"], "bf16"),
+    "an unknown objective": ([*ASK, "--objective", "fun"], "objective"),
+    "an unknown option": (["--modl", "22b", *GPUS], "did you mean --model"),
+    "an unknown command": (["sovle", *ASK], "did you mean solve"),
+    "a stray word": ([*ASK, "extra"], "extra"),
+    "an unknown format": ([*ASK, "--format", "jsn"], "did you mean json"),
+    "no batch": ([*ASK, "--global-batch", "0"], "at least 1"),
+    "a batch in thousands": ([*ASK, "--global-batch", "2k"], "write 2000"),
+    "no sequence": ([*ASK, "--seq-len", "-1"], "at least 1"),
+    "a sequence past the positions": ([*ASK, "--seq-len", "1000000"], "at most"),
+    "tokens in bytes": ([*ASK, "--tokens", "300GB"], "expected a count"),
+    "no tokens": ([*ASK, "--tokens", "0"], "tokens"),
+    "negative tokens": ([*ASK, "--tokens", "-3B"], "negative"),
+    "tokens beyond counting": ([*ASK, "--tokens", "1e30"], "between 1 and 1e18"),
+    "tokens in other digits": ([*ASK, "--tokens", "\u0663\u0660B"], "plain digits"),
+    "no time": ([*ASK, "--time-limit", "0"], "time_limit"),
+    "time in kilometres": ([*ASK, "--time-limit", "3km"], "expected a time"),
+    "endless time": ([*ASK, "--time-limit", "inf s"], "finite"),
+    "negative alternatives": ([*ASK, "--top", "-1"], "at least 0"),
+    "too many alternatives": ([*ASK, "--top", "100000"], "1000"),
+    "a pin in words": ([*ASK, "--tp", "eight"], "eight"),
+    "a pin of zero": ([*ASK, "--pp", "0"], "pp"),
+    "a negative pin": ([*ASK, "--pp", "-2"], "-2"),
+    "an empty range": ([*ASK, "--tp", "8..2"], "empty"),
+    "a list with a gap": ([*ASK, "--tp", "4,,8"], "tp"),
+    "a pin of thousands of digits": ([*ASK, "--tp", "9" * 5000], "5000 characters"),
+    "a stage of ZeRO that is not": ([*ASK, "--zero", "4"], "zero_stage"),
+    "an unknown schedule": ([*ASK, "--schedule", "2f2b"], "1f1b"),
+    "an unknown order": ([*ASK, "--rank-order", "pp-tp"], "rank_order"),
+    "chunks said twice": (
+        [*ASK, "--pp", "4", "--vpp", "2", "--num-layers-per-virtual-pipeline-stage", "2"],
+        "twice",
+    ),
+    "chunks without stages": (
+        [*ASK, "--num-layers-per-virtual-pipeline-stage", "2"],
+        "needs --model and one --pp",
+    ),
+    "a missing configuration": ([*ASK, "--config", "nowhere.toml"], "no such file"),
+    "a folder as configuration": ([*ASK, "--config", "."], "folder"),
+    "a field that is not": ([*ASK, "--config", "{typo}"], "did you mean 'gpus'"),
+    "a pin outside its table": ([*ASK, "--config", "{stray}"], "[pins]"),
+    "a configuration that is a list": ([*ASK, "--config", "{list}"], "list"),
+    "layers in words": (["predict", *ASK, "--layers-per-stage", "12,x"], "12,x"),
+    "missing measurements": (["validate", "nowhere.jsonl"], "no such file"),
+    "no kind": (["list"], "models|clusters"),
+    "an unknown kind": (["list", "modles"], "did you mean models"),
+    "no name": (["show"], "NAME"),
+    "an unknown name": (["show", "h100-sxmm"], "did you mean h100-sxm"),
+    "a name of two things": (["show", "h100"], "--kind"),
+    "an unknown document": (["schema", "plans"], "did you mean plan"),
+    "an output folder that is not": ([*ASK, "-o", "nowhere/plan.json"], "nowhere"),
+    "control characters": (["--model", "a\nb\x1b[31m", *GPUS], "unknown model"),
+}
+
+
+@pytest.fixture
+def files(tmp_path):
+    texts = {
+        "broken.toml": "= 3",
+        "typo.toml": "gpu = 8",
+        "stray.toml": "tp = 8",
+        "list.json": "[1, 2]",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00\x01")
+    return {path.stem: str(path) for path in tmp_path.iterdir()}
+
+
+@pytest.mark.parametrize(("args", "said"), CASES.values(), ids=CASES.keys())
+def test_bad_input_ends_with_one_clear_line(args, said, files):
+    given = [files.get(word[1:-1], word) if word.startswith("{") else word for word in args]
+    done = CliRunner().invoke(main, given)
+    assert done.exit_code == 2, (done.stdout, done.stderr)
+    assert done.stdout == ""
+    assert done.stderr.startswith("plan: ")
+    assert done.stderr.count("\n") == 1
+    assert said in done.stderr
+    assert done.stderr.strip().isprintable()
+
+
+@pytest.mark.parametrize("word", ["12288", "+64", " 64 "])
+def test_plain_counts_are_taken(word, monkeypatch):
+    seen = []
+    monkeypatch.setattr(planner.api, "plan", lambda request: seen.append(request.gpus) or _stop())
+    CliRunner().invoke(main, [*MODEL, "--gpus", word])
+    assert seen == [int(word)]
+
+
+def _stop():
+    raise KeyboardInterrupt

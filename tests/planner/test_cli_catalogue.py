@@ -1,0 +1,88 @@
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from planner import catalogue_view as view
+from planner.cli import main
+
+
+def run(*args):
+    return CliRunner().invoke(main, list(args))
+
+
+@pytest.mark.parametrize("kind", view.KINDS)
+def test_every_kind_is_listed_whole(kind):
+    done = run("list", kind, "--format", "json")
+    assert done.exit_code == 0, done.stderr
+    entries = json.loads(done.stdout)
+    assert [entry["name"] for entry in entries] == list(view.KINDS[kind].names())
+    assert all(
+        value for entry in entries for name, value in entry.items() if name in {"name", "title", "sentence"}
+    )
+
+
+@pytest.mark.parametrize("kind", view.KINDS)
+def test_the_table_names_every_entry(kind):
+    shown = run("list", kind.removesuffix("s")).stdout
+    first_words = {line.split()[0] for line in shown.splitlines() if line.strip()}
+    assert set(view.KINDS[kind].names()) <= first_words
+
+
+@pytest.mark.parametrize("kind", view.KINDS)
+def test_every_entry_of_every_kind_can_be_shown(kind):
+    for name in view.KINDS[kind].names():
+        assert view.find(name, (kind,)) == (view.KINDS[kind], name)
+        assert view.figures(view.KINDS[kind], name)
+
+
+def test_every_figure_of_an_accelerator_has_its_source():
+    facts = {fact.field: fact for fact in view.figures(*view.find("h100-sxm"))}
+    assert facts["memory_bandwidth"].value == "3.35 TB/s"
+    assert facts["memory_bandwidth"].source.startswith("GitHub stas00/ml-engineering")
+    assert facts["peak.bf16"].source == facts["memory_bandwidth"].source
+    assert "aiconfigurator" in facts["kernels.gemm.bf16.efficiency"].source
+    assert not any(field.startswith("sources") or field.endswith(".source") for field in facts)
+    unsourced = {field for field, fact in facts.items() if not fact.source}
+    assert unsourced <= {"vendor", "year", "architecture", "like"}
+
+
+def test_show_finds_the_kind_by_itself():
+    for name, kind, full in (
+        ("175b", "models", "gpt3-175b"),
+        ("DGX-H100", "clusters", "dgx-h100"),
+        ("nemo", "stacks", "nemo"),
+        ("heads", "rules", "heads"),
+        ("1f1b", "schedules", "1f1b"),
+    ):
+        done = run("show", name, "--format", "json")
+        assert done.exit_code == 0, done.stderr
+        document = json.loads(done.stdout)
+        assert (document["kind"], document["name"]) == (kind, full)
+
+
+def test_an_ambiguous_name_is_settled_by_its_kind():
+    assert "`plan show dgx-h100 --kind clusters`" in run("show", "h100").stderr
+    document = json.loads(run("show", "h100", "--kind", "cluster", "--format", "json").stdout)
+    assert document["name"] == "dgx-h100"
+
+
+def test_shown_lines_fit_the_screen():
+    done = CliRunner().invoke(main, ["show", "h100-sxm"], env={"COLUMNS": "80"})
+    assert done.exit_code == 0
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "NVIDIA H100 SXM5 80 GB" in done.stdout
+
+
+@pytest.mark.parametrize("document", ["request", "plan"])
+def test_schemas_are_json_schemas(document):
+    described = json.loads(run("schema", document).stdout)
+    assert described["type"] == "object"
+    assert described["$schema"].startswith("https://json-schema.org/")
+    assert {"request": "gpus", "plan": "strategy"}[document] in described["properties"]
+
+
+def test_a_list_goes_to_a_file(tmp_path):
+    target = tmp_path / "models.json"
+    assert run("list", "models", "--format", "json", "-o", str(target)).stdout == ""
+    assert any(entry["name"] == "gpt3-175b" for entry in json.loads(target.read_text()))

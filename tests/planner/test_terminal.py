@@ -1,0 +1,255 @@
+import io
+
+import pytest
+from rich.console import Console
+
+from planner.api import WhyNot
+from planner.report.bars import alike, bar, counted, days, flow, plain, scaled, seconds, significant
+from planner.report.terminal import render, render_why_not
+from tests.planner.fake_plan import fake_plan, infeasible_plan, request, stage, strategy
+
+WIDTHS = (40, 60, 80, 89, 90, 100, 120, 200)
+
+
+class Sheet(io.StringIO):
+    def __init__(self, encoding):
+        super().__init__()
+        self._encoding = encoding
+
+    @property
+    def encoding(self):
+        return self._encoding
+
+
+def screen(document, *, width=100, encoding="utf-8", terminal=False, draw=render):
+    sheet = Sheet(encoding)
+    draw(
+        document,
+        Console(file=sheet, width=width, force_terminal=terminal, color_system=None, highlight=False),
+    )
+    return "\n".join(line.rstrip() for line in sheet.getvalue().splitlines())
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("document", [fake_plan(), infeasible_plan()], ids=["plan", "infeasible"])
+def test_no_line_is_wider_than_the_screen(document, width):
+    lines = screen(document, width=width).splitlines()
+    assert max(map(len, lines)) <= width
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_key_facts_are_on_the_screen_at_every_width(width):
+    text = screen(fake_plan(), width=width)
+    for fact in (
+        "gpt3-175b", "174.6 B parameters", "96 layers", "seq 2048", "batch 6144", "bf16", "300 B tokens",
+        "dgx-a100-80gb", "1,536 nodes x 8 a100-sxm-80gb", "stack megatron-core",
+        "assumed: stack megatron-core;",
+        "298,188 of 1,347,840 strategies feasible; optimum proved in 2.10 s",
+        "TP 8   CP 1   PP 8   DP 192   interleaved 1F1B, VPP 6   12 layers per stage",
+        "micro-batch 1 x 32   ZeRO-1   sequence parallel   no recompute",
+        "iteration   6.71 s   MFU 52.7 %   164 TFLOP/s per GPU   1.88 M tokens/s",
+        "90% interval 6.10 s to 7.40 s", "1.85 days   23,842 iterations   546 k GPU-hours   $1.61 M",
+        "Memory per GPU, GiB of 79.2", "fabric 2x  -0.14 s", "55.2 % MFU (MegaScale, NSDI 2024)",
+        "--tensor-model-parallel-size 8",
+    ):  # fmt: skip
+        assert fact in text, fact
+
+
+def test_assumptions_come_before_results_and_the_quotable_line_last():
+    text = screen(fake_plan())
+    marks = [
+        "gpt3-175b ",
+        "assumed:",
+        "optimum proved",
+        "TP 8 ",
+        "Time per",
+        "Alternatives",
+        "Why not",
+        "Launch",
+    ]
+    assert [text.index(mark) for mark in marks] == sorted(text.index(mark) for mark in marks)
+    last = " ".join(text.splitlines()[-2:])
+    assert last == (
+        "gpt3-175b on 12,288 GPUs: TP 8, PP 8, VPP 6, DP 192: 6.71 s per iteration, 52.7 % MFU, 1.85 days, "
+        "proved optimal in the model."
+    )
+
+
+def test_panels_stand_beside_each_other_from_90_columns():
+    def together(width):
+        return any(
+            "Time per" in line and "Memory per" in line
+            for line in screen(fake_plan(), width=width).splitlines()
+        )
+
+    assert together(90)
+    assert not together(89)
+
+
+def test_time_is_listed_largest_first_with_shares_and_without_what_is_nothing():
+    lines = screen(fake_plan(), width=80).split("Time per iteration\n")[1].split("\n\n")[0].splitlines()
+    assert lines[0].split() == ["compute", "5.22", "s", "77.8", "%", "#" * 16]
+    assert lines[1].split() == ["tp", "exposed", "0.66", "s", "9.8", "%", "##"]
+    assert "cp" not in " ".join(lines)
+
+
+def test_memory_shows_the_first_the_worst_inner_and_the_last_stage():
+    memory = [stage(n, total) for n, total in enumerate((30.0, 28.0, 35.0, 20.0, 25.0))]
+    text = screen(fake_plan(memory_bytes=memory), width=80)
+    (head,) = [line.split() for line in text.splitlines() if line.startswith("  stage")]
+    (total,) = [line.split() for line in text.splitlines() if line.startswith("  total")]
+    assert head == ["stage", "0", "2", "4"]
+    assert total == ["total", "30.0", "35.0", "25.0"]
+
+
+@pytest.mark.parametrize(("count", "shown"), [(1, ["0"]), (2, ["0", "1"]), (3, ["0", "1", "2"])])
+def test_short_pipelines_show_each_stage_once(count, shown):
+    text = screen(fake_plan(memory_bytes=[stage(n, 30.0) for n in range(count)]), width=80)
+    (head,) = [line.split() for line in text.splitlines() if line.startswith("  stage")]
+    assert head[1:] == shown
+
+
+def test_blocks_are_drawn_only_for_a_terminal_that_can_show_them():
+    assert "█" in screen(fake_plan(), terminal=True)
+    assert "█" not in screen(fake_plan(), terminal=False)
+    assert screen(fake_plan(), terminal=True, encoding="latin-1").isascii()
+
+
+def test_another_encoding_gets_ascii_only():
+    assert "0.66 → 5.8 s" in screen(fake_plan())
+    text = screen(fake_plan(), encoding="ascii")
+    assert text.isascii()
+    assert "0.66 -> 5.8 s" in text
+
+
+def test_no_color_leaves_no_colour_codes(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    sheet = Sheet("utf-8")
+    render(fake_plan(), Console(file=sheet, width=100, force_terminal=True))
+    assert "\x1b[3" not in sheet.getvalue()
+    assert "\x1b[1;3" not in sheet.getvalue()
+
+
+def test_the_launch_block_can_be_pasted_into_a_shell():
+    block = screen(fake_plan(), width=60).split("prints one line)\n")[1].split("\n\n")[0].splitlines()
+    assert all(line.endswith(" \\") for line in block[:-1])
+    assert not block[-1].endswith("\\")
+    words = " ".join(line.rstrip("\\").strip() for line in block).split()
+    assert words[:2] == ["--tensor-model-parallel-size", "8"]
+    assert words[-1] == "--overlap-param-gather"
+
+
+def test_other_frameworks_get_no_megatron_flags():
+    assert "Launch" not in screen(fake_plan(request=request() | {"stack": "fsdp"}))
+
+
+def test_alternatives_say_in_words_what_differs_where_there_is_room():
+    assert "PP 16 instead of 8" in screen(fake_plan(), width=130)
+    assert "PP 16 instead of 8" not in screen(fake_plan(), width=80)
+
+
+def test_uneven_stages_and_partial_recomputation_are_spelled_out():
+    stages = [
+        {"layers": n, "recompute_layers": r, "group": "g"} for n, r in ((11, 0), (12, 3), (12, 3), (13, 0))
+    ]
+    uneven = strategy(pp=4, vpp=1, recompute="full", stages=stages)
+    text = screen(fake_plan(strategy=uneven))
+    assert "layers per stage 11, 2 x 12, 13" in text
+    assert "recompute 6/48 layers" in text
+
+
+def test_a_plan_that_is_not_proved_says_how_far_it_may_be_off():
+    proof = {
+        "candidates": 10, "feasible": 5, "priced": 5, "solves": 2, "lower_bound_seconds": 6.4, "gap": 0.046,
+        "wall_seconds": 60.0, "statement": "time limit",
+    }  # fmt: skip
+    text = screen(fake_plan(status="feasible", proof=proof), width=120)
+    assert "not proved: at most 4.6 % from the optimum" in text
+    assert "proved optimal" not in text
+
+
+def test_a_priced_strategy_claims_no_search():
+    text = screen(fake_plan(status="feasible", proof=None, alternatives=[]))
+    assert "one strategy priced, no search" in text
+    assert "Alternatives" not in text
+
+
+def test_an_infeasible_plan_gives_reasons_by_rule_with_counts_and_the_nearest():
+    text = screen(infeasible_plan())
+    assert "Nothing fits this request." in text
+    assert "memory      812  stage 0 needs 410.6 GiB of memory, 79.2 GiB available" in text
+    assert "heads        40" in text
+    assert "64 GPUs  TP 8, PP 8 fits at 41.2 s per iteration" in text
+
+
+def test_a_priced_strategy_that_does_not_fit_is_no_launch():
+    refused = [{"rule": "memory", "count": 1, "example": "stage 0 needs 90 GiB"}]
+    text = screen(fake_plan(status="infeasible", fits=False, proof=None, rejected=refused))
+    assert "does not fit" in text
+    assert "stage 0 needs 90 GiB" in text
+    assert "--tensor-model-parallel-size" not in text
+
+
+def objection(**changes):
+    fields = {
+        "strategy": strategy(), "pins": {"tp": "16"}, "rules": (), "iteration_seconds": 11.85,
+        "best_iteration_seconds": 6.71,
+        "terms": {"compute": (5.3, 5.22), "tp": (5.8, 0.66), "cp": (0.0, 0.0)},
+        "verdict": "it takes 11.9 s, 77 % longer than 6.71 s",
+    }  # fmt: skip
+    return WhyNot.model_validate(fields | changes)
+
+
+def test_why_not_compares_term_by_term():
+    text = screen(objection(), draw=render_why_not)
+    assert text.startswith("it takes 11.9 s")
+    rows = [line.split() for line in text.splitlines()]
+    assert ["tp", "exposed", "5.80", "s", "0.66", "s", "+5.14", "s"] in rows
+    assert ["iteration", "11.85", "s", "6.71", "s", "+5.14", "s"] in rows
+    assert not any(row[:1] == ["cp"] for row in rows)
+
+
+def test_why_not_names_the_rules_that_forbid():
+    rule = {
+        "rule": "heads",
+        "count": 3,
+        "example": "tensor parallel size 5 does not divide 96 attention heads",
+    }
+    forbidden = objection(
+        strategy=None, terms={}, rules=[rule], iteration_seconds=None, verdict="it cannot run"
+    )
+    text = screen(forbidden, draw=render_why_not, width=60)
+    assert "heads" in text
+    assert max(map(len, text.splitlines())) <= 60
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (seconds(6.713), "6.71 s"),
+        (seconds(0.0541), "54.1 ms"),
+        (seconds(2.5e-5), "25.0 us"),
+        (seconds(0.9999), "1.00 s"),
+        (seconds(0.0), "0 s"),
+        (seconds(8460.0), "2.35 h"),
+        (alike(0.06, 5.0), "0.06 s"),
+        (alike(0.0123, 0.4), "12.3 ms"),
+        (significant(1234.5), "1,234"),
+        (significant(99.96), "100"),
+        (significant(9.996), "10.0"),
+        (scaled(1.875e6), "1.88 M"),
+        (scaled(999.6), "1.00 k"),
+        (scaled(12.0), "12.0"),
+        (counted(174.6e9), "174.6 B"),
+        (counted(3e11), "300 B"),
+        (days(0.5), "12.0 hours"),
+        (days(30.0), "30.0 days"),
+        (plain("a → b × c ☃"), "a -> b x c ?"),
+        (bar(0.5, 16, blocks=False), "########"),
+        (bar(0.53125, 16, blocks=True), "████████▌"),
+        (bar(7.0, 4, blocks=False), "####"),
+        (flow(["aaa", "bbb", "ccc"], width=11), "  aaa   bbb\n  ccc"),
+    ],
+)
+def test_numbers_and_bars_read_as_people_write_them(shown, expected):
+    assert shown == expected

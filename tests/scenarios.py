@@ -1,0 +1,283 @@
+"""Small scenarios with round constants, random valid rows, and drawn scenarios for property tests."""
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+from hypothesis import strategies as st
+
+from costmodels.model import Model
+from costmodels.scenario import Scenario
+from costmodels.stack import Overlap, Stack
+from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
+from hardware.kernels import AttentionFit, GemmFit, Kernels, MemoryBoundFit
+from hardware.records import Accelerator, Cluster, Link, NodeGroup, Tier
+
+NONE, GPIPE, ONE_F_ONE_B, INTERLEAVED = (SCHEDULE_NAMES.index(name) for name in SCHEDULE_NAMES)
+
+
+def toy_link(*, bandwidth=100e9, base=0.0, step=0.0, saturation=0.0, penalty=0.0, gain=1.0, gain_ranks=0):
+    """A link whose efficiencies are one, so that seconds can be counted by hand."""
+    return Link(
+        bandwidth=f"{bandwidth!r} B/s",
+        efficiency=1.0,
+        saturation=f"{float(saturation)!r} B",
+        group_penalty=penalty,
+        base_latency=f"{float(base)!r} s",
+        step_latency=f"{float(step)!r} s",
+        all_reduce_gain=gain,
+        gain_ranks=gain_ranks,
+        point_to_point=1.0,
+        source="toy",
+    )
+
+
+def toy_tiers(*, node=4, inner=None, outer=None):
+    """Nodes of ``node`` devices at 100 GB/s, joined at 10 GB/s per device."""
+    return (
+        Tier(name="node", domain=node, link=inner or toy_link()),
+        Tier(name="net", domain=0, link=outer or toy_link(bandwidth=10e9)),
+    )
+
+
+def toy_device(*, peak=100e12, bandwidth=1e12, memory=80e9, overhead=0.0, k_half=0.0, occupancy=0.0):
+    """An accelerator that reaches its peak in every kernel unless told otherwise."""
+    rate, late = f"{peak!r} FLOP/s", f"{overhead!r} s"
+    gemm = GemmFit(
+        efficiency=1.0, k_half=k_half, memory_efficiency=1.0, overhead=late, wgrad_ratio=1.0, source="toy"
+    )
+    attention = AttentionFit(
+        efficiency=1.0, occupancy=occupancy, overhead=late, backward_efficiency_ratio=1.0, source="toy"
+    )
+    return Accelerator(
+        name="toy",
+        title="Toy",
+        vendor="Toys",
+        year=2024,
+        architecture="toy",
+        peak={"bf16": rate, "fp32": rate},
+        memory=f"{memory!r} B",
+        usable_memory=f"{memory!r} B",
+        memory_bandwidth=f"{bandwidth!r} B/s",
+        compute_units=100,
+        power="500 W",
+        price="3.6 $/h",
+        kernels=Kernels(
+            gemm={"bf16": gemm},
+            attention={"flash-2": attention},
+            memory_bound=MemoryBoundFit(fused=1.0, stock=0.5, backward=0.5, source="toy"),
+            launch="0 s",
+            source="toy",
+        ),
+        sources={},
+    )
+
+
+def toy_group(*, node=4, device=None, tiers=None):
+    """Nodes of four toy devices."""
+    return NodeGroup(
+        name="toys",
+        accelerator=device or toy_device(),
+        gpus_per_node=node,
+        tiers=tiers or toy_tiers(node=node),
+        node_power_overhead="1 kW",
+    )
+
+
+def toy_cluster(**parts):
+    """The cluster of one toy group."""
+    return Cluster(name="toy-cluster", title="Toys", groups=(toy_group(**parts),), sources={"all": "toy"})
+
+
+def toy_stack(**changes):
+    """A stack without launch floors, slack or reserve."""
+    plain = {
+        "name": "toy",
+        "title": "Toy",
+        "source": "toy",
+        "attention": ("flash-2",),
+        "launch": "0 s",
+        "reserved": "0 B",
+        "slack": 0.0,
+    }
+    return Stack(**(plain | changes))
+
+
+def toy_model(**changes):
+    """A GPT of 8 layers; every tensor degree up to 8 divides it."""
+    sizes = {"num_layers": 8, "hidden_size": 1024, "num_heads": 8, "vocab_size": 8192, "seq_length": 1024}
+    return Model.dense(**(sizes | changes))
+
+
+def toy_scenario(*, gpus=8, batch=16, model=None, group=None, stack=None, seq_length=None, precision="bf16"):
+    """Eight toy devices train the toy model."""
+    model = model or toy_model()
+    return Scenario(
+        model=model,
+        group=group or toy_group(),
+        stack=stack or toy_stack(),
+        gpus=gpus,
+        seq_length=seq_length or model.seq_length,
+        global_batch_size=batch,
+        precision=precision,
+    )
+
+
+def changed_device(scenario, **update):
+    """The same scenario with fields of the accelerator replaced."""
+    device = scenario.group.accelerator.model_copy(update=update)
+    return replace(scenario, group=scenario.group.model_copy(update={"accelerator": device}))
+
+
+def changed_link(scenario, index, **update):
+    """The same scenario with fields of one tier's link replaced."""
+    tiers = list(scenario.group.tiers)
+    tiers[index] = tiers[index].model_copy(update={"link": tiers[index].link.model_copy(update=update)})
+    return replace(scenario, group=scenario.group.model_copy(update={"tiers": tuple(tiers)}))
+
+
+def factors_of(number):
+    return [d for d in range(1, number + 1) if number % d == 0]
+
+
+def random_rows(scenario, count, seed):
+    """Valid strategies, by rejection and in plain Python, so that no code of the planner decides."""
+    chance = np.random.default_rng(seed)
+    found = []
+    for _ in range(200 * count):
+        row = _random_row(scenario, chance)
+        if row is not None:
+            found.append(row)
+        if len(found) == count:
+            break
+    return strategies(**{axis: [row[axis] for row in found] for axis in found[0]})
+
+
+def _random_row(scenario, chance):
+    model, stack = scenario.model, scenario.stack
+    degrees, left = {}, scenario.gpus
+    for axis in ("tp", "pp", "cp"):
+        degrees[axis] = int(chance.choice(factors_of(left)))
+        left //= degrees[axis]
+    tp, pp, cp, dp = degrees["tp"], degrees["pp"], degrees["cp"], left
+    assert prod((tp, pp, cp, dp)) == scenario.gpus
+    if model.num_heads % tp or (model.num_query_groups % tp and tp % model.num_query_groups):
+        return None
+    if pp > model.num_layers or scenario.global_batch_size % dp or scenario.seq_length % (2 * cp * tp):
+        return None
+    micro = int(chance.choice(factors_of(scenario.global_batch_size // dp)))
+    batches = scenario.global_batch_size // dp // micro
+    room = [v for v in range(1, model.num_layers // pp + 1) if stack.uneven_stages or model.num_layers % (pp * v) == 0]
+    if not room:
+        return None
+    vpp = int(chance.choice(room)) if pp > 1 and batches % pp == 0 else 1
+    if not stack.uneven_stages and model.num_layers % (pp * vpp):
+        return None
+    stages = [z for z in stack.zero_stages if z == 0 or (dp * cp > 1 and (z == 1 or pp == 1))]
+    zero = int(chance.choice(stages))
+    return {
+        "tp": tp,
+        "cp": cp,
+        "pp": pp,
+        "dp": dp,
+        "vpp": vpp,
+        "micro_batch_size": micro,
+        "num_microbatches": batches,
+        "schedule": NONE if pp == 1 else INTERLEAVED if vpp > 1 else int(chance.choice([GPIPE, ONE_F_ONE_B])),
+        "sequence_parallel": int(tp > 1 and chance.random() < 0.5),
+        "recompute": int(chance.choice(list(Recompute))),
+        "rank_order": int(chance.random() < 0.5),
+        "zero_stage": zero,
+        "sharding_degree": int(chance.choice(factors_of(dp * cp)[1:])) if zero else 1,
+    }
+
+
+@st.composite
+def drawn_groups(draw):
+    """Machines with two or three tiers, from slow to fast, with and without latency and saturation."""
+    numbers = st.sampled_from
+    node = draw(numbers([2, 4, 8]))
+
+    def link(low, high):
+        return toy_link(
+            bandwidth=draw(st.floats(low, high)),
+            base=draw(numbers([0.0, 1e-5, 1e-4])),
+            step=draw(numbers([0.0, 1e-6, 1e-5])),
+            saturation=draw(numbers([0.0, 1e5, 1e7])),
+            penalty=draw(numbers([0.0, 0.5])),
+            gain=draw(numbers([1.0, 1.5])),
+            gain_ranks=draw(numbers([0, 4])),
+        )
+
+    tiers = [Tier(name="node", domain=node, link=link(5e10, 1e12))]
+    if draw(st.booleans()):
+        tiers.append(Tier(name="leaf", domain=2 * node, link=link(1e10, 1e11)))
+    tiers.append(Tier(name="net", domain=0, link=link(1e9, 5e10), oversubscription=draw(numbers([1.0, 2.0]))))
+    device = toy_device(
+        peak=draw(st.floats(1e13, 1e15)),
+        bandwidth=draw(st.floats(3e11, 5e12)),
+        overhead=draw(numbers([0.0, 3e-6])),
+        k_half=draw(numbers([0.0, 100.0])),
+        occupancy=draw(numbers([0.0, 1.0])),
+    )
+    return toy_group(node=node, device=device, tiers=tuple(tiers))
+
+
+@st.composite
+def drawn_stacks(draw):
+    """Stacks with every switch that changes a formula."""
+    some = st.sampled_from
+    hidden = draw(st.booleans())
+    return toy_stack(
+        attention=draw(some([("flash-2",), ("unfused",)])),
+        dropout=draw(st.booleans()),
+        fused_elementwise=draw(st.booleans()),
+        launch=draw(some(["0 s", "6 us"])),
+        cuda_graphs=draw(st.booleans()),
+        scatter_gather=draw(st.booleans()),
+        overlap=Overlap(
+            tp_forward=draw(some([0.3, 1.0])),
+            tp_backward=draw(some([0.5, 1.0])),
+            cp=draw(some([0.0, 0.3, 1.0])),
+            pp=draw(some([0.2, 1.0])),
+            gradients=hidden,
+            parameters=hidden,
+        ),
+        zero_stages=draw(some([(0,), (0, 1), (0, 1, 2, 3)])),
+        uneven_stages=draw(st.booleans()),
+        gathers_per_micro_batch=draw(st.booleans()),
+        slack=draw(some([0.0, 0.05])),
+        straggler=draw(some([0.0, 0.02])),
+        iteration_overhead=draw(some(["0 s", "3 ms"])),
+        micro_batch_overhead=draw(some(["0 s", "50 us"])),
+    )
+
+
+@st.composite
+def drawn_models(draw, *, layers=(1, 2, 3, 4, 6, 8)):
+    """Small decoders of several kinds."""
+    heads = draw(st.sampled_from([4, 8]))
+    gated = draw(st.booleans())
+    hidden = heads * draw(st.sampled_from([32, 64, 128]))
+    return Model.dense(
+        num_layers=draw(st.sampled_from(layers)),
+        hidden_size=hidden,
+        num_heads=heads,
+        num_query_groups=draw(st.sampled_from([1, 2, heads])),
+        ffn_hidden_size=4 * hidden,
+        gated_ffn=gated,
+        vocab_size=draw(st.sampled_from([1000, 32000])),
+        seq_length=draw(st.sampled_from([512, 2048])),
+    ).model_copy(update={"tied_embeddings": draw(st.booleans()), "parallel_block": draw(st.booleans())})
+
+
+@st.composite
+def drawn_scenarios(draw, *, gpus=(1, 2, 4, 8, 16), batches=(8, 16, 48), layers=(1, 2, 3, 4, 6, 8)):
+    """Any model on any machine with any stack."""
+    return toy_scenario(
+        gpus=draw(st.sampled_from(gpus)),
+        batch=draw(st.sampled_from(batches)),
+        model=draw(drawn_models(layers=layers)),
+        group=draw(drawn_groups()),
+        stack=draw(drawn_stacks()),
+    )
