@@ -12,7 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.collectives import all_reduce_seconds, gather_seconds, send_seconds
-from costmodels.kernels import WORD, attention_backward_seconds, attention_seconds, matmul_seconds, stream_seconds
+from costmodels.kernels import (
+    WORD,
+    Number,
+    attention_backward_seconds,
+    attention_seconds,
+    matmul_seconds,
+    stream_seconds,
+)
 from costmodels.model import Model
 from costmodels.placement import group_of, strides
 from costmodels.scenario import Scenario
@@ -48,10 +55,13 @@ class LayerSeconds:
         """Everything but communication."""
         return self.matmul + self.attention + self.stream + self.launch
 
-    def repeated(self, *, operators: bool) -> Floats:
-        """Forward seconds that selective recomputation repeats: the attention core, or the cheap operators and
-        every second matrix product."""
-        return self.stream.forward + self.matmul.forward / 2.0 if operators else self.attention.forward
+    def repeated(self, selective: str) -> Floats:
+        """Forward seconds that selective recomputation repeats, by the stack's kind of it."""
+        if selective == "operators":
+            return self.stream.forward + self.matmul.forward / 2.0
+        if selective == "projections":
+            return self.stream.forward + self.attention.forward + 0.75 * self.matmul.forward
+        return self.attention.forward
 
     @property
     def communication(self) -> Passes:
@@ -102,7 +112,7 @@ def layer_matmuls(rows: Strategies, scenario: Scenario) -> Passes:
     model, T, t = scenario.model, tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
     h, f = float(model.hidden_size), float(model.ffn_hidden_size)
     qkv = (model.attention_width + 2.0 * model.head_dim * np.maximum(model.num_query_groups / t, 1.0) * t) / t
-    shapes = [
+    shapes: list[tuple[Number, Number]] = [
         (qkv, h),
         (h, model.attention_width / t),
         (model.fc1_width / t, h),
@@ -116,7 +126,7 @@ def layer_matmuls(rows: Strategies, scenario: Scenario) -> Passes:
     return total
 
 
-def _linear(T: Floats, n: Floats, k: Floats, fit: GemmFit, peak: float, bandwidth: float) -> Passes:
+def _linear(T: Floats, n: Number, k: Number, fit: GemmFit, peak: float, bandwidth: float) -> Passes:
     """y[T,n] = x[T,k] W: forward, data gradient with n and k exchanged, weight gradient with depth T."""
     n, k = np.broadcast_to(n, T.shape), np.broadcast_to(k, T.shape)
     forward = matmul_seconds(m=T, n=n, k=k, fit=fit, peak=peak, bandwidth=bandwidth)
@@ -148,10 +158,10 @@ def _fused_attention(rows: Strategies, scenario: Scenario) -> Passes:
     flops = 4.0 * model.attention_width * attended_pairs(model, s) * share
     span = 2.0 * attended_pairs(model, s) / s
     work = np.maximum(model.num_heads * s * share, 1.0)
-    known = {"fit": rates.attention, "peak": rates.head_peak, "units": rates.compute_units}
+    fit, peak, units = rates.attention, rates.head_peak, rates.compute_units
     return Passes(
-        attention_seconds(flops=flops, span=span, rows=work, **known),
-        attention_backward_seconds(flops=flops, span=span, rows=work, **known),
+        attention_seconds(flops=flops, span=span, rows=work, fit=fit, peak=peak, units=units),
+        attention_backward_seconds(flops=flops, span=span, rows=work, fit=fit, peak=peak, units=units),
     )
 
 
@@ -160,9 +170,9 @@ def _unfused_attention(rows: Strategies, scenario: Scenario) -> Passes:
     model, rates, stack, s = scenario.model, scenario.rates, scenario.stack, float(scenario.seq_length)
     d, span = float(model.head_dim), s
     queries = rows.micro_batch_size * s * model.num_heads / (rows.tp * rows.cp)
-    known = {"fit": rates.head, "peak": rates.head_peak, "bandwidth": rates.bandwidth}
-    scores = matmul_seconds(m=queries, n=span, k=d, **known)
-    context = matmul_seconds(m=queries, n=d, k=span, **known)
+    fit, peak, bandwidth = rates.head, rates.head_peak, rates.bandwidth
+    scores = matmul_seconds(m=queries, n=span, k=d, fit=fit, peak=peak, bandwidth=bandwidth)
+    context = matmul_seconds(m=queries, n=d, k=span, fit=fit, peak=peak, bandwidth=bandwidth)
     pairs = queries * span
     softmax = (4.0 if stack.fused_softmax else 16.0) + (5.0 if stack.dropout else 0.0)
     softmax_backward = 6.0 + (5.0 if stack.dropout else 0.0)
@@ -206,7 +216,10 @@ def stream_traffic(scenario: Scenario) -> tuple[tuple[float, float], tuple[float
     turning = 4.0 * (model.attention_width + model.key_value_width) if model.position == "rotary" else 0.0
     turning *= 1.0 if fused else UNFUSED_ROTARY
     split = 0.0 if fused else 4.0
-    forward = (norms * 4.0 * passes + branches * (6.0 + mask + apart), turning + f * ((6.0 if model.gated_ffn else 4.0) + split))
+    forward = (
+        norms * 4.0 * passes + branches * (6.0 + mask + apart),
+        turning + f * ((6.0 if model.gated_ffn else 4.0) + split),
+    )
     slow = rates.stream / rates.norm_backward
     backward = (
         norms * 6.0 * max(slow, passes * 0.75) + branches * (4.0 + 4.0 * mask),

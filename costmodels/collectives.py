@@ -69,7 +69,10 @@ def _bandwidth_seconds(
         lanes = inside if shared else 1.0
         volume = passes * size * (n - inside) / (n * lanes)
         used = (within > inside) & (volume > 0)
-        seconds = _link_seconds(np.where(used, volume, 1.0), tier.link, np.maximum(within / inside, 2.0)) * tier.oversubscription
+        seconds = (
+            _link_seconds(np.where(used, volume, 1.0), tier.link, np.maximum(within / inside, 2.0))
+            * tier.oversubscription
+        )
         if passes > 1 and tier.link.gain_ranks:
             seconds = np.where(within >= tier.link.gain_ranks, seconds / tier.link.all_reduce_gain, seconds)
         slowest = np.maximum(slowest, np.where(used, seconds, 0.0))
@@ -96,8 +99,10 @@ def _ring_latency(group: Group, tiers: Sequence[Tier]) -> Floats:
 
 
 def _tree_latency(group: Group, tiers: Sequence[Tier]) -> Floats:
-    """Up and down a tree: a chain (a tree where that is shorter) inside the innermost domain, log2 of the domains
-    outside it [NCCL-tuning]."""
+    """Up and down a tree [NCCL-tuning].
+
+    A chain, or a tree where that is shorter, inside the innermost domain; log2 of the domains outside it.
+    """
     seconds, base, inside = np.zeros(len(group.size)), np.zeros(len(group.size)), np.ones(len(group.size))
     for index, tier in enumerate(tiers):
         within = group.ranks_within(tier.domain)

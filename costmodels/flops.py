@@ -19,7 +19,7 @@ Definition = Literal[
 ]
 
 
-class UnknownDefinition(MeshwrightError):  # noqa: N818 - it reads as what went wrong
+class UnknownDefinition(MeshwrightError):
     """A FLOP definition that does not exist."""
 
 
@@ -93,9 +93,7 @@ def model_flops(model: Model, *, seq_length: int, causal: bool = False, windowed
         causal: Count only the pairs that causal attention needs, about half.
         windowed: Count only the pairs inside the sliding window.
     """
-    return FORWARD_AND_BACKWARD * forward_flops(
-        model, seq_length=seq_length, causal=causal, windowed=windowed
-    )
+    return FORWARD_AND_BACKWARD * forward_flops(model, seq_length=seq_length, causal=causal, windowed=windowed)
 
 
 def recomputed_flops(
@@ -211,9 +209,7 @@ def flops_per_token(
         UnknownDefinition: There is no such definition.
     """
     if definition not in DEFINITIONS:
-        raise UnknownDefinition(
-            f"FLOP definition {definition!r} is unknown; there are {', '.join(DEFINITIONS)}"
-        )
+        raise UnknownDefinition(f"FLOP definition {definition!r} is unknown; there are {', '.join(DEFINITIONS)}")
     function, _sentence = DEFINITIONS[definition]
     return function(model, seq_length, recompute)
 

@@ -269,9 +269,7 @@ def _gemma3(config: Config) -> Fields:
 
 def _phi(config: Config) -> Fields:
     if config.switch("qk_layernorm", default=False):
-        raise BadModel(
-            f"{config.label}: qk_layernorm: norms with a shift on queries and keys are unsupported"
-        )
+        raise BadModel(f"{config.label}: qk_layernorm: norms with a shift on queries and keys are unsupported")
     return ungated_decoder(config, activation="gelu_new") | {
         "rotary_fraction": partial_rotary(config, default=0.5),
         "parallel_block": True,

@@ -154,9 +154,7 @@ def _rhythm(config: Config, kinds: list[object]) -> int | None:
     if "full_attention" not in kinds:
         return None
     every = kinds.index("full_attention") + 1
-    regular = [
-        "full_attention" if layer % every == 0 else "sliding_attention" for layer in range(1, len(kinds) + 1)
-    ]
+    regular = ["full_attention" if layer % every == 0 else "sliding_attention" for layer in range(1, len(kinds) + 1)]
     if kinds != regular:
         raise config.wrong("layer_types", f"full attention in every {every}-th layer only")
     return every

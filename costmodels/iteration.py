@@ -73,7 +73,7 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
         "backward": layer.compute.backward,
         "tp": sum_passes(layer.tp),
         "cp": sum_passes(layer.cp),
-        "selective": layer.repeated(operators=scenario.stack.selective == "operators"),
+        "selective": layer.repeated(scenario.stack.selective),
         "again": layer.compute.forward + layer.communication.forward,
         "embedding": sum_passes(embedding_seconds(block, scenario)),
         "head": sum_passes(head_seconds(block, scenario)),
@@ -163,7 +163,7 @@ def even_split(rows: Strategies, seconds: RowSeconds, num_layers: int, recompute
     side = np.where(p > 1, seconds.hop, 0.0) + seconds.host + seconds.spread
     both = num_layers * unit + seconds.embedding + seconds.head + side
     ends = np.maximum(first * unit + seconds.embedding, last * unit + seconds.head) + side
-    inner = np.where(p > 2, high * unit + side, 0.0)  # noqa: PLR2004 - first, last and at least one between
+    inner = np.where(p > 2, high * unit + side, 0.0)
     slowest = np.where(p == 1, both, np.maximum(ends, inner))
     total = num_layers * unit + seconds.embedding + seconds.head + p * side
     return slowest, total
@@ -176,7 +176,13 @@ def compose(rows: Strategies, seconds: RowSeconds, slowest: Floats, total: Float
 
 
 def breakdown(
-    rows: Strategies, seconds: RowSeconds, *, slowest: Floats, total: Floats, layers: Floats, recomputed: Floats
+    rows: Strategies,
+    seconds: RowSeconds,
+    *,
+    slowest: Floats,
+    total: Floats,
+    layers: Floats,
+    recomputed: Floats,
 ) -> Breakdown:
     """The iteration term by term; ``layers`` and ``recomputed`` are those of the slowest stage, arrays (N,)."""
     m = rows.num_microbatches
@@ -190,7 +196,7 @@ def breakdown(
         recompute=m * again,
         tp=m * tp,
         cp=m * cp,
-        pp=m * hops,
+        pp=(m * hops).astype(np.float64),
         bubble=bubble,
         dp=seconds.data_parallel,
         optimizer=seconds.optimizer,

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from costmodels.strategy import Floats
 from hardware.kernels import AttentionFit, GemmFit
 
+Number = Any
+"""One value per row, a scalar, or in the unit proof a quantity: the formulas take them alike."""
+
 WORD = 2.0
 """Bytes of one activation value in 16-bit training."""
 
 
-def matmul_seconds(*, m: Floats, n: Floats, k: Floats, fit: GemmFit, peak: float, bandwidth: float) -> Floats:
+def matmul_seconds(*, m: Number, n: Number, k: Number, fit: GemmFit, peak: float, bandwidth: float) -> Floats:
     r"""Seconds of C[m,n] += A[m,k] B[k,n] on one GPU.
 
         t = max( 2 m n k (1 + K0/k)(1 + A/(m n)) / (e P),  2 (m k + k n + m n) / (e_mem B) ) + t0
@@ -29,7 +34,7 @@ def matmul_seconds(*, m: Floats, n: Floats, k: Floats, fit: GemmFit, peak: float
 
 
 def attention_seconds(
-    *, flops: Floats, span: Floats, rows: Floats, fit: AttentionFit, peak: float, units: float
+    *, flops: Number, span: Number, rows: Number, fit: AttentionFit, peak: float, units: float
 ) -> Floats:
     r"""Seconds of one fused attention forward pass on one GPU.
 
@@ -43,7 +48,7 @@ def attention_seconds(
 
 
 def attention_backward_seconds(
-    *, flops: Floats, span: Floats, rows: Floats, fit: AttentionFit, peak: float, units: float
+    *, flops: Number, span: Number, rows: Number, fit: AttentionFit, peak: float, units: float
 ) -> Floats:
     """Seconds of the fused attention backward pass: 2.5 times the FLOPs at the backward efficiency."""
     filling = 1.0 + fit.occupancy * 128.0 * units / rows
@@ -51,6 +56,6 @@ def attention_backward_seconds(
     return 2.5 * flops * (1.0 + fit.sequence_half / span) * filling / rate + fit.overhead
 
 
-def stream_seconds(*, traffic: Floats, share: float, bandwidth: float) -> Floats:
+def stream_seconds(*, traffic: Number, share: float, bandwidth: float) -> Floats:
     """Seconds to move ``traffic`` bytes through memory at the achieved ``share`` of its bandwidth."""
     return traffic / (share * bandwidth)

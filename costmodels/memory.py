@@ -19,7 +19,11 @@ from costmodels.blocks import padded_vocabulary_rows, region_tokens, tokens_per_
 from costmodels.kernels import WORD
 from costmodels.scenario import REDUCED, Scenario
 from costmodels.schedules import SCHEDULES
-from costmodels.sizes import embedding_parameters_per_rank, head_parameters_per_rank, layer_parameters_per_rank
+from costmodels.sizes import (
+    embedding_parameters_per_rank,
+    head_parameters_per_rank,
+    layer_parameters_per_rank,
+)
 from costmodels.strategy import SCHEDULE_NAMES, Floats, Ints, Recompute, Strategies
 
 PREFETCHED_LAYERS = 2.0
@@ -110,7 +114,7 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
         working=stored,
         embedding_activation=(WORD + (1.0 if stack.dropout else 0.0)) * h * region,
         logits=logits * here,
-        everywhere=shared + np.where(rows.zero_stage == 3, PREFETCHED_LAYERS * WORD * layer, 0.0),  # noqa: PLR2004
+        everywhere=shared + np.where(rows.zero_stage == 3, PREFETCHED_LAYERS * WORD * layer, 0.0),
     )
 
 
@@ -123,8 +127,8 @@ def state_bytes(rows: Strategies, scenario: Scenario) -> StateBytes:
         weights += stack.reduced_weight_bytes
     optimizer = 8.0 if scenario.precision == "fp32" else float(stack.optimizer_bytes)
     return StateBytes(
-        weights=np.where(z >= 3, weights / shard, weights),  # noqa: PLR2004 - the stages are named by number
-        gradients=np.where(z >= 2, stack.gradient_bytes / shard, stack.gradient_bytes),  # noqa: PLR2004
+        weights=np.where(z >= 3, weights / shard, weights),
+        gradients=np.where(z >= 2, stack.gradient_bytes / shard, stack.gradient_bytes),
         optimizer=np.where(z >= 1, optimizer / shard, optimizer),
     )
 
@@ -140,18 +144,21 @@ def layer_activation_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     h = float(model.hidden_size)
     mask = 1.0 if stack.dropout else 0.0
     branches = 1.0 if model.parallel_block else 2.0
-    whole = model.num_norms * WORD * h + branches * WORD * h + 2.0 * mask * h
-    inner = WORD * (model.qkv_width + model.attention_width + model.fc1_width + model.ffn_hidden_size)
+    saved = 1.0 if scenario.precision in REDUCED else WORD  # inputs of products are kept as they were multiplied
+    whole = model.num_norms * WORD * h + branches * saved * h + 2.0 * mask * h
+    inner = WORD * (model.qkv_width + model.attention_width + model.fc1_width) + saved * model.ffn_hidden_size
     if model.localized_filtering:
-        inner += WORD * (model.hidden_size / 2 + 2 * h)
+        inner += saved * (model.hidden_size / 2 + 2 * h)
     flash = scenario.rates.attention is not None
     scores = 4.0 * model.num_heads if flash else (2.0 + (3.0 if stack.dropout else 0.0)) * model.num_heads * s
-    kept = 0.0 if flash else np.where(rows.recompute == Recompute.SELECTIVE, 0.0, scores)
-    if stack.selective == "operators":
-        dropped = 0.5 * (rows.recompute == Recompute.SELECTIVE)
-        whole, inner = whole * (1.0 - dropped), inner * (1.0 - dropped)
-    per_width = inner + (scores if flash else kept)
-    return region_tokens(rows, scenario) * whole + tokens_per_rank(rows, scenario) * per_width / rows.tp
+    selective = rows.recompute == Recompute.SELECTIVE
+    if stack.selective == "attention":
+        scores = scores if flash else np.where(selective, 0.0, scores)
+    elif stack.selective == "operators":
+        whole, inner = np.where(selective, whole / 2.0, whole), np.where(selective, inner / 2.0, inner)
+    else:
+        whole, inner = np.where(selective, WORD * h, whole), np.where(selective, WORD * model.qkv_width, inner)
+    return region_tokens(rows, scenario) * whole + tokens_per_rank(rows, scenario) * (inner + scores) / rows.tp
 
 
 def in_flight(rows: Strategies, stage: Ints) -> Floats:
@@ -213,9 +220,7 @@ def footprint(
     optimizer = params * memory.state.optimizer[row]
     logits = last * memory.logits[row]
     slack = scenario.stack.slack * (weights + gradients + optimizer + activations + logits)
-    return Footprint(
-        weights, gradients, optimizer, activations, logits, slack, np.full(pp, scenario.stack.reserved)
-    )
+    return Footprint(weights, gradients, optimizer, activations, logits, slack, np.full(pp, scenario.stack.reserved))
 
 
 def even_peaks(rows: Strategies, memory: RowBytes, num_layers: int) -> Floats:
@@ -227,7 +232,7 @@ def even_peaks(rows: Strategies, memory: RowBytes, num_layers: int) -> Floats:
     low, longer = num_layers // pp, num_layers % pp
     high = low + (longer > 0)
     room = pp - longer
-    layers = (np.where(room >= 2, low, high), high, np.where(room >= 1, low, high))  # noqa: PLR2004 - as in the split
+    layers = (np.where(room >= 2, low, high), high, np.where(room >= 1, low, high))
     full = rows.recompute == Recompute.FULL
     kept = np.where(full, memory.checkpoint, memory.stored)
     working = np.where(full, memory.working, 0.0)
@@ -239,7 +244,7 @@ def even_peaks(rows: Strategies, memory: RowBytes, num_layers: int) -> Floats:
         first, last = stage == 0, stage == pp - 1
         needed = np.where(single, num_layers, held) * (memory.layer_state + count * kept)
         needed = needed + first * (memory.first + count * memory.embedding_activation) + last * memory.last
-        worst = np.maximum(worst, np.where((place == 1) & (pp <= 2), 0.0, needed))  # noqa: PLR2004
+        worst = np.maximum(worst, np.where((place == 1) & (pp <= 2), 0.0, needed))
     return worst + working + memory.everywhere
 
 

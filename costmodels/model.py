@@ -28,7 +28,7 @@ Activation = Literal["gelu", "relu", "silu", "squared_relu", "swiglu", "geglu", 
 GATED_ACTIVATIONS = frozenset({"swiglu", "geglu", "reglu"})
 
 
-class BadModel(MeshwrightError):  # noqa: N818 - it reads as what went wrong
+class BadModel(MeshwrightError):
     """A model description that is incomplete, contradictory or of a kind that is not supported."""
 
 
@@ -204,9 +204,7 @@ class Model(Record):
 
     def _check_vocabulary_and_window(self) -> None:
         if self.padded_vocab_size is not None and self.padded_vocab_size < self.vocab_size:
-            raise ValueError(
-                f"padded_vocab_size {self.padded_vocab_size} is less than vocab_size {self.vocab_size}"
-            )
+            raise ValueError(f"padded_vocab_size {self.padded_vocab_size} is less than vocab_size {self.vocab_size}")
         if self.sliding_window is None and self.sliding_window_every is not None:
             raise ValueError(f"sliding_window_every {self.sliding_window_every} needs a sliding_window")
         if self.num_norms == 1 and not self.parallel_block:

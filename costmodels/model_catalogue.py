@@ -74,7 +74,7 @@ def from_file(path: Path) -> Model:
 
 def _from_config(entries: Mapping[str, object], name: str) -> Model:
     # Most runs look a name up; they need not wait for the adapters.
-    from costmodels.huggingface import from_config  # noqa: PLC0415
+    from costmodels.huggingface import from_config
 
     return from_config(entries, name=name)
 

@@ -77,9 +77,7 @@ def quote(rows: Strategies, scenario: Scenario, assignment: Assignment, *, row: 
         iteration=float(compose(one, seconds, stages[slow : slow + 1], np.array([stages.sum()]))[0]),
         stage_seconds=stages,
         breakdown=terms.row(0),
-        footprint=footprint(
-            one, memory, scenario, row=0, layers=assignment.layers, recomputed=assignment.recomputed
-        ),
+        footprint=footprint(one, memory, scenario, row=0, layers=assignment.layers, recomputed=assignment.recomputed),
         seconds=seconds,
         memory=memory,
     )
@@ -96,7 +94,7 @@ def even_assignment(num_layers: int, pp: int, recompute: int, layers: Sequence[i
     if layers is None:
         low, longer = divmod(num_layers, pp)
         held = np.full(pp, low, dtype=np.int64)
-        short_first = 1 if pp - longer >= 2 else 0  # noqa: PLR2004 - the first stage is the second to be spared
+        short_first = 1 if pp - longer >= 2 else 0
         held[short_first : short_first + longer] += 1
     else:
         held = np.asarray(layers, dtype=np.int64)

@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 
-class BadSchedule(MeshwrightError, ValueError):  # noqa: N818 - it reads as what went wrong
+class BadSchedule(MeshwrightError, ValueError):
     """A schedule asked to run with stages, micro-batches and chunks that it cannot run with."""
 
 
@@ -72,9 +72,7 @@ class Schedule:
         return [self.order(p, m, v, stage) for stage in range(p)]
 
 
-def pipeline_seconds(
-    *, micro_batches: ArrayLike, slowest: ArrayLike, total: ArrayLike, vpp: ArrayLike
-) -> Floats:
+def pipeline_seconds(*, micro_batches: ArrayLike, slowest: ArrayLike, total: ArrayLike, vpp: ArrayLike) -> Floats:
     """Seconds of one iteration's pipeline: ``m * slowest + (total - slowest) / v``.
 
     The slowest stage works through all its micro-batches and waits, once, for the first chunk of every other

@@ -60,9 +60,10 @@ class Stack(Record):
     cuda_graphs: bool = False
     """Launches are replayed by the device, so that the host does not bound the layer."""
     overlap: Overlap = Overlap()
-    selective: Literal["attention", "operators"] = "attention"
-    """What selective recomputation repeats: the attention core [Korthikanti22], or every cheap operator and every
-    second matrix product (per-operator checkpointing of compiled stacks)."""
+    selective: Literal["attention", "operators", "projections"] = "attention"
+    """What selective recomputation does: repeat the attention core [Korthikanti22]; repeat every cheap operator and
+    every second matrix product (per-operator checkpointing of compiled stacks); or keep only the input and the
+    query, key and value projections of a layer (the usual remat policy of JAX stacks)."""
     overlap_slowdown: float = Field(0.126, ge=0, le=1)
     """How much computation slows while a collective runs beside it [Galvatron]."""
     bucket_exposed: float = Field(0.05, ge=0, le=1)
@@ -106,6 +107,8 @@ class Stack(Record):
     """Reserved over allocated memory, minus one."""
     reduced_weight_bytes: float = Field(0.0, ge=0)
     """Extra bytes per parameter for reduced-precision copies of the weights."""
+    calibration: str = "not calibrated"
+    """What the calibrated constants rest on, and the error that remained."""
     interval: float = Field(0.15, gt=0)
     """Relative half width that held 90 % of the measured runs of this stack."""
 

@@ -119,13 +119,13 @@ def strategies(**axes: ArrayLike) -> Strategies:
     if len(lengths) > 1:
         raise ValueError(f"axes of different lengths: {sorted(lengths)}")
     length = lengths.pop() if lengths else 1
-    kinds = {name: np.float64 if name == "micro_batch_size" else np.int64 for name in AXES}
-    return Strategies(
-        **{
-            name: np.ascontiguousarray(np.broadcast_to(column, (length,)), dtype=kinds[name])
-            for name, column in columns.items()
-        }
-    )
+    table: dict[str, Any] = {
+        name: np.ascontiguousarray(
+            np.broadcast_to(column, (length,)), dtype=np.float64 if name == "micro_batch_size" else np.int64
+        )
+        for name, column in columns.items()
+    }
+    return Strategies(**table)
 
 
 def concatenate(parts: list[Strategies]) -> Strategies:

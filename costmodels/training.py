@@ -57,4 +57,3 @@ def totals(*, cluster: Cluster, gpus: int, iteration: float, tokens: int, tokens
         cost=None if price is None else rent(gpus=gpus, seconds=seconds, price=price / HOUR),
         joules=energy(gpus=gpus, seconds=seconds, device=group.accelerator.power, node_share=share),
     )
-

@@ -26,7 +26,7 @@ class MeshwrightError(Exception):
     """Root of every error that the planner raises on purpose."""
 
 
-class UnknownName(MeshwrightError):  # noqa: N818 - it reads as what went wrong, like KeyError's kin
+class UnknownName(MeshwrightError):
     """A name that the catalogue does not hold.
 
     Args:
@@ -45,11 +45,11 @@ class UnknownName(MeshwrightError):  # noqa: N818 - it reads as what went wrong,
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
-class BadQuantity(MeshwrightError, ValueError):  # noqa: N818 - same
+class BadQuantity(MeshwrightError, ValueError):
     """A quantity that cannot be read: no unit, another dimension, negative or not finite."""
 
 
-class BadFile(MeshwrightError):  # noqa: N818 - same
+class BadFile(MeshwrightError):
     """A file that cannot be used.
 
     Args:

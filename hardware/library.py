@@ -71,8 +71,9 @@ def read(path: Path) -> Document:
         raise BadFile(path, "not text; a TOML or JSON file is expected") from None
     except tomllib.TOMLDecodeError as error:
         raise BadFile(path, f"not TOML: {error}") from None
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise BadFile(path, f"not JSON: {error}") from None
+    except (ValueError, RecursionError) as error:
+        kind = "JSON" if path.suffix.lower() == ".json" else "TOML"
+        raise BadFile(path, f"not {kind}: {error}") from None
     if not isinstance(document, dict):
         raise BadFile(path, f"expected a table of fields, got a {type(document).__name__}")
     return document

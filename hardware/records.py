@@ -36,11 +36,11 @@ DTYPE_PEAK: Final = {
 """Number formats to the peak that bounds them: scaled variants run on the same arithmetic units."""
 
 
-class UnsupportedDtype(MeshwrightError):  # noqa: N818 - it reads as what went wrong
+class UnsupportedDtype(MeshwrightError):
     """An accelerator that cannot multiply in the wanted number format."""
 
 
-class BadNodeCount(MeshwrightError):  # noqa: N818 - same
+class BadNodeCount(MeshwrightError):
     """A number of accelerators that whole nodes cannot make up."""
 
 
@@ -254,9 +254,7 @@ def _resized(group: NodeGroup, n: int, cluster: str) -> NodeGroup:
         return group.model_copy(update={"nodes": 1, "gpus_per_node": n, "tiers": _within(group.tiers, n)})
     if n % size:
         below = n - n % size
-        raise BadNodeCount(
-            f"{cluster}: {n} GPUs do not fill nodes of {size}; these do: {below} and {below + size}"
-        )
+        raise BadNodeCount(f"{cluster}: {n} GPUs do not fill nodes of {size}; these do: {below} and {below + size}")
     return group.model_copy(update={"nodes": n // size})
 
 

@@ -69,9 +69,7 @@ class _Units(NamedTuple):
 
 _UNITS: Final[Mapping[Dimension, _Units]] = {
     "bytes": _Units("a size", "80 GiB", _BYTES, ("B", "kB", "MB", "GB", "TB", "PB"), "B"),
-    "bandwidth": _Units(
-        "a bandwidth", "3.35 TB/s", _BANDWIDTH, ("B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s"), "B/s"
-    ),
+    "bandwidth": _Units("a bandwidth", "3.35 TB/s", _BANDWIDTH, ("B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s"), "B/s"),
     "rate": _Units(
         "a compute rate",
         "989 TFLOP/s",
@@ -222,15 +220,11 @@ def _writer(dimension: Dimension) -> PlainSerializer:
 
 
 ByteQuantity = Annotated[float, "byte", _reader("bytes"), _writer("bytes"), _schema("bytes")]
-BandwidthQuantity = Annotated[
-    float, "byte/second", _reader("bandwidth"), _writer("bandwidth"), _schema("bandwidth")
-]
+BandwidthQuantity = Annotated[float, "byte/second", _reader("bandwidth"), _writer("bandwidth"), _schema("bandwidth")]
 RateQuantity = Annotated[float, "1/second", _reader("rate"), _writer("rate"), _schema("rate")]
 TimeQuantity = Annotated[float, "second", _reader("time"), _writer("time"), _schema("time")]
 PowerQuantity = Annotated[float, "watt", _reader("power"), _writer("power"), _schema("power")]
 PriceQuantity = Annotated[float, "dollar/second", _reader("price"), _writer("price"), _schema("price")]
-FailureQuantity = Annotated[
-    float, "1/second", _reader("frequency"), _writer("frequency"), _schema("frequency")
-]
+FailureQuantity = Annotated[float, "1/second", _reader("frequency"), _writer("frequency"), _schema("frequency")]
 CountQuantity = Annotated[float, "", _reader("count"), _writer("count"), _schema("count")]
 MoneyQuantity = Annotated[float, "dollar", _reader("money"), _writer("money"), _schema("money")]

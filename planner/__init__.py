@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from planner.api import WhyNot, plan, predict, why_not
+    from planner.document import Plan
     from planner.errors import BadFile, BadQuantity, BadRequest, MeshwrightError, OutOfTime, UnknownName
-    from planner.plan import Plan
     from planner.request import PlanRequest
 
 _HOMES = {
@@ -19,7 +19,7 @@ _HOMES = {
     "BadRequest": "planner.errors",
     "MeshwrightError": "planner.errors",
     "OutOfTime": "planner.errors",
-    "Plan": "planner.plan",
+    "Plan": "planner.document",
     "PlanRequest": "planner.request",
     "UnknownName": "planner.errors",
     "WhyNot": "planner.api",

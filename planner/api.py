@@ -13,7 +13,6 @@ from costmodels.memory import memory_limit
 from costmodels.pricing import Assignment, Quote, even_assignment, quote
 from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, Recompute, Strategies, strategies
-from hardware.units import format_quantity
 from planner import explain
 from planner.assemble import (
     memory_records,
@@ -23,15 +22,18 @@ from planner.assemble import (
     request_record,
     strategy_record,
 )
+from planner.document import Plan, Proof, Rejection, Strategy
 from planner.errors import BadRequest, OutOfTime
 from planner.memory_search import leanest
 from planner.pins import NAMED, Pin, parse_pins
-from planner.plan import Plan, Proof, Rejection, Strategy
 from planner.request import PlanRequest, Resolved, resolve
 from planner.rules import RULES, sentence
 from planner.search import Outcome, search
 from planner.space import Space, build
 from planner.verify import Verdict, verify
+
+DOMINATED = frozenset(rule.name for rule in RULES if rule.kind == "dominated")
+"""Rules that refuse nothing a person would miss; no reason why a request is infeasible."""
 
 
 def plan(request: PlanRequest) -> Plan:
@@ -115,7 +117,7 @@ def _infeasible(resolved: Resolved, space: Space, outcome: Outcome, started: flo
         request=request_record(resolved),
         defaults=resolved.defaults,
         fits=False,
-        rejected=_rejections(space, outcome, resolved.scenario),
+        rejected=tuple(r for r in _rejections(space, outcome, resolved.scenario) if r.rule not in DOMINATED),
         nearest=explain.nearest(resolved, space),
         provenance=provenance_record(resolved),
     )
@@ -160,7 +162,7 @@ def predict(request: PlanRequest, layers: Sequence[int] | None = None) -> Plan:
 def _memory_rejection(priced: Quote, scenario: Scenario) -> Rejection:
     needed, stage = peak_bytes(priced), int(np.argmax(priced.footprint.total))
     limit = scenario.group.accelerator.usable_memory
-    words = f"stage {stage} needs {format_quantity(needed, 'bytes')}, {format_quantity(limit, 'bytes')} available"
+    words = f"stage {stage} needs {needed / 2**30:.1f} GiB, {limit / 2**30:.1f} GiB available"
     return Rejection(rule="memory", count=1, example=words)
 
 
@@ -171,7 +173,9 @@ def _single(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] |
     pp = axes.get("pp", len(layers) if layers else 1)
     if scenario.gpus % (tp * cp * pp):
         near = explain.nearest_divisor(scenario.gpus, tp * cp * pp)
-        raise BadRequest(f"tp {tp} x cp {cp} x pp {pp} = {tp * cp * pp} does not divide {scenario.gpus} GPUs; {near} does")
+        raise BadRequest(
+            f"tp {tp} x cp {cp} x pp {pp} = {tp * cp * pp} does not divide {scenario.gpus} GPUs; {near} does"
+        )
     dp = scenario.gpus // (tp * cp * pp)
     if axes.get("dp", dp) != dp:
         raise BadRequest(f"dp {axes['dp']} x tp {tp} x cp {cp} x pp {pp} is not {scenario.gpus} GPUs; dp {dp} is")

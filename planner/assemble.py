@@ -13,7 +13,8 @@ from costmodels.pricing import Assignment, Quote
 from costmodels.scenario import Scenario
 from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, Recompute, Strategies
 from hardware.catalogue import catalogue_hash
-from planner.plan import Interval, Prediction, Provenance, Stage, StageMemory, Strategy
+from hardware.units import exact_quantity
+from planner.document import Interval, Prediction, Provenance, Stage, StageMemory, Strategy
 from planner.request import Resolved
 from planner.version import VERSION
 
@@ -49,7 +50,7 @@ def prediction_record(resolved: Resolved, iteration: float, row: Strategies, ass
     peak = scenario.group.accelerator.peak_rate(scenario.precision)
     model_flops = flops_per_token(scenario.model, seq_length=scenario.seq_length) * scenario.tokens
     hardware_flops = model_flops + _repeated_flops(scenario, row, assignment) * scenario.tokens
-    known = {"seconds": iteration, "gpus": scenario.gpus, "peak": peak}
+    seconds, gpus = iteration, scenario.gpus
     run = training.totals(
         cluster=resolved.cluster,
         gpus=scenario.gpus,
@@ -60,8 +61,8 @@ def prediction_record(resolved: Resolved, iteration: float, row: Strategies, ass
     width = scenario.stack.interval
     return Prediction(
         iteration_seconds=iteration,
-        mfu=utilization(flops=model_flops, **known),
-        hfu=utilization(flops=hardware_flops, **known),
+        mfu=utilization(flops=model_flops, seconds=seconds, gpus=gpus, peak=peak),
+        hfu=utilization(flops=hardware_flops, seconds=seconds, gpus=gpus, peak=peak),
         model_tflops_per_gpu=model_flops / iteration / scenario.gpus / 1e12,
         tokens_per_second=scenario.tokens / iteration,
         tokens_per_second_per_gpu=scenario.tokens / iteration / scenario.gpus,
@@ -106,6 +107,10 @@ def request_record(resolved: Resolved) -> dict[str, Any]:
             "accelerator": scenario.group.accelerator.name,
             "gpus_per_node": scenario.group.gpus_per_node,
             "nodes": scenario.group.nodes,
+            "tiers": [
+                {"name": t.name, "gpus": t.domain, "bandwidth": exact_quantity(t.link.bandwidth, "bandwidth")}
+                for t in scenario.group.tiers
+            ],
         },
         "stack": scenario.stack.name,
         "gpus": scenario.gpus,

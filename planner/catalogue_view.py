@@ -179,9 +179,7 @@ def _leaves(value: Any, path: str, source: str) -> Iterator[tuple[str, str, str]
 
 
 def _longest(path: str, sources: Mapping[str, str]) -> str:
-    fitting = [
-        prefix for prefix in sources if path == prefix or path.startswith((f"{prefix}.", f"{prefix}["))
-    ]
+    fitting = [prefix for prefix in sources if path == prefix or path.startswith((f"{prefix}.", f"{prefix}["))]
     return sources[max(fitting, key=len)] if fitting else ""
 
 

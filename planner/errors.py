@@ -15,9 +15,9 @@ from hardware.errors import BadFile, BadQuantity, MeshwrightError, UnknownName
 __all__ = ["BadFile", "BadQuantity", "BadRequest", "MeshwrightError", "OutOfTime", "UnknownName"]
 
 
-class BadRequest(MeshwrightError, ValueError):  # noqa: N818 - it reads as what went wrong
+class BadRequest(MeshwrightError, ValueError):
     """A request that cannot be planned: the message says what, the numbers and the nearest that works."""
 
 
-class OutOfTime(MeshwrightError):  # noqa: N818 - same
+class OutOfTime(MeshwrightError):
     """The time limit passed before any feasible plan was found."""

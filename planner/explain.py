@@ -16,8 +16,8 @@ from costmodels.strategy import Bools, Recompute, Strategies
 from hardware.records import NodeGroup, Tier
 from hardware.units import format_quantity
 from planner.assemble import strategy_record
+from planner.document import Advice, Alternative, Plan, Strategy
 from planner.landmarks import LANDMARKS
-from planner.plan import Advice, Alternative, Plan, Strategy
 from planner.request import Resolved
 from planner.search import Incumbent, Outcome, Priced, best_where, search
 from planner.space import Space, build, divisors
@@ -62,7 +62,7 @@ def _alternative(record: Strategy, priced: Priced, i: int, scenario: Scenario, c
 
 
 def _kind(record: Strategy) -> tuple[object, ...]:
-    return (record.tp, record.cp, record.pp, record.recompute == "none", record.zero_stage >= 2)  # noqa: PLR2004
+    return (record.tp, record.cp, record.pp, record.recompute == "none", record.zero_stage >= 2)
 
 
 def _by_time(outcome: Outcome) -> Iterator[tuple[Priced, int]]:
@@ -86,7 +86,7 @@ class _Challenge:
     keep: Callable[[Strategies], Bools]
 
 
-def _challenges(best: Incumbent, scenario: Scenario) -> list[_Challenge]:
+def _challenges(best: Incumbent) -> list[_Challenge]:
     at = best.row.row(0)
     tp, pp = at["tp"], at["pp"]
     asked = [
@@ -96,7 +96,7 @@ def _challenges(best: Incumbent, scenario: Scenario) -> list[_Challenge]:
         _Challenge(f"PP {2 * pp}", lambda c: c.pp == 2 * pp),
         _Challenge("no interleaving", lambda c: (c.vpp == 1) & (c.pp > 1) if at["vpp"] > 1 else c.pp < 0),
         _Challenge("full recompute", lambda c: c.recompute == Recompute.FULL),
-        _Challenge("CP 2", lambda c: (c.cp == 2) if at["cp"] == 1 else c.pp < 0),  # noqa: PLR2004
+        _Challenge("CP 2", lambda c: (c.cp == 2) if at["cp"] == 1 else c.pp < 0),
         _Challenge("pure data parallel", lambda c: (c.tp == 1) & (c.pp == 1) & (c.cp == 1)),
     ]
     if at["recompute"] == Recompute.FULL and best.assignment.recomputed.any():
@@ -107,12 +107,12 @@ def _challenges(best: Incumbent, scenario: Scenario) -> list[_Challenge]:
 def why_not_lines(space: Space, scenario: Scenario, best: Incumbent, priced: Quote) -> tuple[Advice, ...]:
     """What the obvious other choices would cost, each with its number; the best of each kind, evenly split."""
     lines = []
-    for challenge in _challenges(best, scenario):
-        fitting, fastest = best_where(space, scenario, challenge.keep, limit=256)
+    for challenge in _challenges(best):
+        fitting, leanest = best_where(space, scenario, challenge.keep)
         if fitting is not None:
             lines.append(_slower(challenge.subject, fitting, scenario, priced))
-        elif fastest is not None:
-            lines.append(Advice(subject=challenge.subject, text=_too_big(fastest, scenario)))
+        elif leanest is not None:
+            lines.append(Advice(subject=challenge.subject, text=_too_big(leanest, scenario)))
         elif refused := _refused(space, challenge.subject, scenario):
             lines.append(Advice(subject=challenge.subject, text=refused))
     return tuple(lines)
@@ -123,9 +123,7 @@ def _slower(subject: str, other: Priced, scenario: Scenario, best: Quote) -> Adv
     split = even_assignment(scenario.model.num_layers, int(row.pp[0]), int(row.recompute[0]))
     theirs = quote(row, scenario, split)
     growth = theirs.iteration / best.iteration - 1
-    worse = sorted(
-        ((theirs.breakdown[name] - best.breakdown[name], name) for name in best.breakdown), reverse=True
-    )
+    worse = sorted(((theirs.breakdown[name] - best.breakdown[name], name) for name in best.breakdown), reverse=True)
     terms = ", ".join(
         f"{name} {_seconds(best.breakdown[name])} -> {_seconds(theirs.breakdown[name])}"
         for gain, name in worse[:2]
@@ -135,10 +133,10 @@ def _slower(subject: str, other: Priced, scenario: Scenario, best: Quote) -> Adv
     return Advice(subject=subject, text=text, iteration_seconds=theirs.iteration)
 
 
-def _too_big(fastest: Priced, scenario: Scenario) -> str:
-    needed = float(fastest.peak[0]) * (1 + scenario.stack.slack) + scenario.stack.reserved
+def _too_big(leanest: Priced, scenario: Scenario) -> str:
+    needed = float(leanest.peak[0]) * (1 + scenario.stack.slack) + scenario.stack.reserved
     limit = scenario.group.accelerator.usable_memory
-    return f"needs {_gib(needed)} per GPU even split, {_gib(limit)} available; would take {_seconds(fastest.even[0])}"
+    return f"needs at least {_gib(needed)} per GPU, evenly split; {_gib(limit)} available"
 
 
 def _refused(space: Space, subject: str, scenario: Scenario) -> str:
@@ -260,11 +258,15 @@ def nearest(resolved: Resolved, space: Space) -> Advice | None:
         larger = replace(
             scenario,
             gpus=gpus,
-            group=resolved.cluster.with_gpus(gpus).groups[0] if scenario.gpus >= scenario.group.gpus_per_node else scenario.group,
+            group=resolved.cluster.with_gpus(gpus).groups[0]
+            if scenario.gpus >= scenario.group.gpus_per_node
+            else scenario.group,
         )
         outcome = search(build(larger, {}), larger, deadline=deadline)
         if outcome.best:
-            return Advice(subject=f"{gpus} GPUs", text="the same request fits", iteration_seconds=outcome.best.iteration)
+            return Advice(
+                subject=f"{gpus} GPUs", text="the same request fits", iteration_seconds=outcome.best.iteration
+            )
     return None
 
 
@@ -298,11 +300,22 @@ def verdict(pinned: Plan, best: Plan, terms: dict[str, tuple[float, float]]) -> 
 
 
 def _seconds(value: float) -> str:
-    return format_quantity(abs(value), "time") if value >= 0 else f"-{format_quantity(-value, 'time')}"
+    if value == 0:
+        return "0 s"
+    return format_quantity(value, "time") if value > 0 else f"-{format_quantity(-value, 'time')}"
 
 
 def _gib(value: float) -> str:
     return f"{value / 2**30:.1f} GiB"
 
 
-__all__ = ["alternatives", "closest_run", "memory_example", "memory_limit", "nearest", "verdict", "what_helps", "why_not_lines"]
+__all__ = [
+    "alternatives",
+    "closest_run",
+    "memory_example",
+    "memory_limit",
+    "nearest",
+    "verdict",
+    "what_helps",
+    "why_not_lines",
+]

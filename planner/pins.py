@@ -10,8 +10,8 @@ from typing import Any
 from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, Recompute
 from planner.errors import BadRequest
 
-_RANGE = re.compile(r"^(\d+)?\.\.(\d+)?$", re.ASCII)
-_NUMBER = re.compile(r"^\d+$", re.ASCII)
+_RANGE = re.compile(r"^(\d{1,12})?\.\.(\d{1,12})?$", re.ASCII)
+_NUMBER = re.compile(r"^\d{1,12}$", re.ASCII)
 _LARGEST = 2**31
 
 NAMED: Mapping[str, tuple[str, ...]] = {
@@ -77,7 +77,7 @@ def _value(axis: str, part: Any) -> int:
     least = 0 if axis == "zero_stage" else 1
     if not least <= value <= _LARGEST:
         raise BadRequest(f"{axis}: {value} is out of range; {least} is the least, {_LARGEST} the most")
-    if axis == "zero_stage" and value > 3:  # noqa: PLR2004 - there are four stages
+    if axis == "zero_stage" and value > 3:
         raise BadRequest(f"zero_stage: {value} does not exist; 0, 1, 2 and 3 do")
     return value
 

@@ -17,7 +17,7 @@ from costmodels.scenario import Scenario
 from costmodels.schedules import SCHEDULES
 from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, Recompute
 
-Columns = Mapping[str, NDArray[Any]]
+Columns = Mapping[str, NDArray[np.int64]]
 Mask = NDArray[np.bool_]
 
 
@@ -109,7 +109,7 @@ def _first_in_first_out(c: Columns, x: Scenario) -> Mask:
 
 
 def _selective_saves(c: Columns, x: Scenario) -> Mask:
-    saves = x.rates.attention is None or x.stack.selective == "operators"
+    saves = x.rates.attention is None or x.stack.selective != "attention"
     return (c["recompute"] != Recompute.SELECTIVE) | saves
 
 
@@ -130,7 +130,7 @@ def _stack_shards(c: Columns, x: Scenario) -> Mask:
 
 
 def _gradients_accumulate(c: Columns, _x: Scenario) -> Mask:
-    return (c["zero_stage"] < 2) | (c["pp"] == 1)  # noqa: PLR2004 - the stages are named by number
+    return (c["zero_stage"] < 2) | (c["pp"] == 1)
 
 
 def _code(name: str) -> int:
@@ -155,7 +155,7 @@ RULES: tuple[Rule, ...] = (
          "Megatron-Core context parallelism, causal load balance", _context_splits),
     Rule("context-kernel", "must", ("cp",), "context parallel size {cp} needs a fused attention kernel; "
          "stack {stack} runs {attention} attention", "Megatron-Core context parallelism", _context_needs_fused),
-    Rule("batch-covers", "must", ("dp",), "{dp} data-parallel replicas, but only {global_batch_size} sequences per batch",
+    Rule("batch-covers", "must", ("dp",), "{dp} data-parallel replicas for {global_batch_size} sequences per batch",
          "arithmetic", _batch_covers),
     Rule("batch-divides", "must", ("dp", "micro_batch_size"),
          "micro-batch {micro_batch_size} x {dp} replicas does not divide the global batch of {global_batch_size}",
@@ -163,7 +163,7 @@ RULES: tuple[Rule, ...] = (
     Rule("chunks", "must", ("pp", "vpp"), "{vpp} chunks on each of {pp} stages need {pp} x {vpp} layers of {num_layers}",
          "Narayanan et al. 2021", _chunks_fit),
     Rule("even-stages", "stack", ("pp", "vpp"),
-         "{num_layers} layers do not split evenly over {pp} stages x {vpp} chunks, and stack {stack} needs even stages",
+         "{num_layers} layers do not split evenly over {pp} stages x {vpp} chunks, as stack {stack} needs",
          "the stack's pipeline layout", _even_stages),
     Rule("interleave-groups", "must", ("pp", "vpp", "dp", "micro_batch_size"),
          "interleaving needs micro-batches in a multiple of {pp} stages", "Megatron-LM interleaved schedule",
@@ -177,7 +177,8 @@ RULES: tuple[Rule, ...] = (
     Rule("stack-sequence", "stack", ("sequence_parallel",), "stack {stack} has no sequence parallelism",
          "the stack", _stack_splits),
     Rule("schedule", "must", ("pp", "vpp", "schedule"),
-         "schedule {schedule} does not run {pp} stages with {vpp} chunks each", "Narayanan et al. 2021", _schedule_runs),
+         "schedule {schedule} does not run {pp} stages with {vpp} chunks each", "Narayanan et al. 2021",
+         _schedule_runs),
     Rule("stack-schedule", "stack", ("schedule",), "stack {stack} has no schedule {schedule}", "the stack",
          _stack_schedules),
     Rule("gpipe", "dominated", ("schedule",), "gpipe holds more activations than 1f1b and is not faster",

@@ -225,7 +225,7 @@ def _settle(outcome: Outcome, pending: list[Priced], scenario: Scenario, deadlin
         if time.perf_counter() > deadline:
             outcome.proved, outcome.lower_bound = False, min(outcome.lower_bound, flat[place][0])
             return
-        _try(outcome, part, i, scenario, deadline)
+        _try(outcome, part, int(i), scenario, deadline)
     if outcome.best and outcome.proved:
         _confirm(outcome, scenario, deadline)
         outcome.lower_bound = outcome.best.iteration
@@ -237,11 +237,17 @@ def _confirm(outcome: Outcome, scenario: Scenario, deadline: float) -> None:
     row = outcome.best.row
     seconds, memory = row_seconds(row, scenario), row_bytes(row, scenario)
     left = max(deadline - time.perf_counter(), 0.05)
-    solution = solve(problem_of(row, seconds, memory, scenario), hint=outcome.best.assignment.layers.tolist(), time_limit=left)
+    solution = solve(
+        problem_of(row, seconds, memory, scenario),
+        hint=outcome.best.assignment.layers.tolist(),
+        time_limit=left,
+    )
     outcome.solves += 1
     value = compose(row, seconds, np.array([solution.slowest_seconds]), np.array([solution.total_seconds]))[0]
     if solution.layers and value < outcome.best.iteration:
-        split = Assignment(np.array(solution.layers, dtype=np.int64), np.array(solution.recompute_layers, dtype=np.int64))
+        split = Assignment(
+            np.array(solution.layers, dtype=np.int64), np.array(solution.recompute_layers, dtype=np.int64)
+        )
         outcome.best = Incumbent(row, split, float(value), outcome.best.peak)
 
 
@@ -274,21 +280,25 @@ def _raise(outcome: Outcome, one: Priced, solution: StageSolution, once: float, 
 
 
 def best_where(
-    space: Space, scenario: Scenario, keep: Callable[[Strategies], Bools], *, limit: int = CHUNK
+    space: Space, scenario: Scenario, keep: Callable[[Strategies], Bools], *, limit: int = 8 * CHUNK
 ) -> tuple[Priced | None, Priced | None]:
-    """The fastest even row of part of the space that fits memory, and the fastest regardless of memory.
+    """The fastest even row of part of the space that fits memory, or else the leanest that was seen.
 
-    Looks at the ``limit`` cores with the best bounds among those that ``keep`` selects.
+    Looks at the ``limit`` cores with the best bounds among those that ``keep`` selects, chunk by chunk until one
+    fits.
     """
     chosen = np.flatnonzero(keep(space.cores))
     if not len(chosen):
         return None, None
     bound = core_bound(space.cores.take(chosen), scenario)
-    priced = price_cores(space, chosen[np.argsort(bound, kind="stable")[:limit]], scenario)
-    if not len(priced.rows):
-        return None, None
-    fitting = np.flatnonzero(priced.fits)
-    any_row = priced.take(np.array([int(np.argmin(priced.even))]))
-    if not len(fitting):
-        return None, any_row
-    return priced.take(fitting[[int(np.argmin(priced.even[fitting]))]]), any_row
+    order = chosen[np.argsort(bound, kind="stable")]
+    leanest: Priced | None = None
+    for start in range(0, min(len(order), limit), CHUNK):
+        priced = price_cores(space, order[start : start + CHUNK], scenario)
+        fitting = np.flatnonzero(priced.fits)
+        if len(fitting):
+            return priced.take(fitting[[int(np.argmin(priced.even[fitting]))]]), None
+        if len(priced.rows):
+            lean = priced.take(np.array([int(np.argmin(priced.peak))]))
+            leanest = lean if leanest is None or lean.peak[0] < leanest.peak[0] else leanest
+    return None, leanest

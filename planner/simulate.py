@@ -19,7 +19,7 @@ Ints = NDArray[np.int64]
 _Key = tuple[str, int, int]
 
 
-class Deadlock(MeshwrightError):  # noqa: N818 - it reads as what went wrong
+class Deadlock(MeshwrightError):
     """Every stage that still has work waits for a pass that will never run."""
 
 
@@ -78,9 +78,7 @@ def simulate(
     }
     orders = schedule.passes(p=p, m=m, v=v)
     events = _play(orders, seconds=seconds, v=v, p2p=p2p)
-    busy = [
-        sum(seconds[slot.kind][stage][slot.chunk] for slot in order) for stage, order in enumerate(orders)
-    ]
+    busy = [sum(seconds[slot.kind][stage][slot.chunk] for slot in order) for stage, order in enumerate(orders)]
     return Simulation(
         makespan=max(event.end for event in events),
         busy=np.array(busy),
@@ -98,9 +96,7 @@ def _table(times: Floats, *, shape: tuple[int, int], name: str) -> list[list[flo
     return rows
 
 
-def _play(
-    orders: list[list[Slot]], *, seconds: dict[str, list[list[float]]], v: int, p2p: float
-) -> list[Event]:
+def _play(orders: list[list[Slot]], *, seconds: dict[str, list[list[float]]], v: int, p2p: float) -> list[Event]:
     """Every pass with its time. A stage runs until it lacks an input; its arrival wakes it again."""
     p = len(orders)
     ends: list[dict[_Key, float]] = [{} for _ in orders]

@@ -115,7 +115,7 @@ def _restrict(pins: Mapping[str, Pin], axis: str, usual: list[int]) -> tuple[int
 
 def _few(values: list[int]) -> str:
     shown = ", ".join(map(str, values[:8]))
-    return shown if len(values) <= 8 else f"{shown} ... {values[-1]}"  # noqa: PLR2004 - a line's worth
+    return shown if len(values) <= 8 else f"{shown} ... {values[-1]}"
 
 
 def _sharding_options(scenario: Scenario, pins: Mapping[str, Pin]) -> NDArray[np.int64]:
@@ -123,9 +123,7 @@ def _sharding_options(scenario: Scenario, pins: Mapping[str, Pin]) -> NDArray[np
     stages = _restrict(pins, "zero_stage", list(scenario.stack.zero_stages))
     degrees: tuple[int, ...] = (0, -1)
     if "sharding_degree" in pins:
-        degrees = pins["sharding_degree"].values or tuple(
-            pins["sharding_degree"].restrict(divisors(scenario.gpus))
-        )
+        degrees = pins["sharding_degree"].values or tuple(pins["sharding_degree"].restrict(divisors(scenario.gpus)))
     whole = (1,) if "sharding_degree" not in pins or 1 in degrees else ()
     pairs = [(stage, degree) for stage in stages for degree in (degrees if stage else whole)]
     if not pairs:

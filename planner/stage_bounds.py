@@ -218,9 +218,7 @@ def _slopes(rows: _Rows, outline: _Outline) -> tuple[Floats, Floats]:
     return first, 1 / (rows.layer_seconds + outline.rate * rows.recompute_seconds)
 
 
-def _capacity(
-    slopes: tuple[Floats, Floats], rows: _Rows, outline: _Outline, slowest: Floats
-) -> tuple[Floats, Floats]:
+def _capacity(slopes: tuple[Floats, Floats], rows: _Rows, outline: _Outline, slowest: Floats) -> tuple[Floats, Floats]:
     """Layers on the concave outline within ``slowest`` seconds, and how many a further second adds."""
     first, second = slopes
     plain = (slowest - rows.extra_seconds) * first
@@ -230,9 +228,7 @@ def _capacity(
     return layers, gain
 
 
-def _newton(
-    rows: _Rows, outline: _Outline, slopes: tuple[Floats, Floats], slowest: Floats
-) -> tuple[Floats, Floats]:
+def _newton(rows: _Rows, outline: _Outline, slopes: tuple[Floats, Floats], slowest: Floats) -> tuple[Floats, Floats]:
     """The least limit, from ``slowest`` upwards, at which the outlines hold all layers; and what each holds.
 
     The sum of capacities is concave in the limit, so each step of Newton's method stops short of the answer.
@@ -267,9 +263,7 @@ def _whole(rows: _Rows, outline: _Outline, slowest: Floats, held: Floats, fewest
     return np.where(missing > 0, raised, slowest)
 
 
-def _least_recomputed(
-    rows: _Rows, outline: _Outline, slopes: tuple[Floats, Floats], slowest: Floats
-) -> Floats:
+def _least_recomputed(rows: _Rows, outline: _Outline, slopes: tuple[Floats, Floats], slowest: Floats) -> Floats:
     """Recomputed layers that, together with ``slowest``, never overstate the objective.
 
     On the outline, the layers to recompute fall convexly with the limit on the slowest stage. Where the

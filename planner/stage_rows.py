@@ -49,9 +49,7 @@ def _fixed(memory: RowBytes, held: Floats, stages: NDArray[np.int64], pp: NDArra
     )
 
 
-def stage_bounds(
-    rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario
-) -> tuple[Floats, Bools]:
+def stage_bounds(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario) -> tuple[Floats, Bools]:
     """(seconds of the iteration that no split of a row can beat, whether any split fits memory), arrays (N,)."""
     n, width = len(rows), int(rows.pp.max(initial=1))
     stages = np.arange(width)

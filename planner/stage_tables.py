@@ -67,16 +67,12 @@ class StageProblem:
     def __post_init__(self) -> None:
         for name in ("extra_seconds", "fixed_bytes", "activation_bytes", "checkpoint_bytes"):
             if len(getattr(self, name)) != self.num_stages:
-                raise ValueError(
-                    f"{name} has {len(getattr(self, name))} entries for {self.num_stages} stages"
-                )
+                raise ValueError(f"{name} has {len(getattr(self, name))} entries for {self.num_stages} stages")
 
     def stage_seconds(self, layers: ArrayLike, recomputed: ArrayLike) -> Floats:
         """Forward and backward seconds per stage and micro-batch; the arguments' last axis is the stage."""
         n, r = np.asarray(layers, dtype=np.float64), np.asarray(recomputed, dtype=np.float64)
-        return np.asarray(
-            n * self.layer_seconds + r * self.recompute_seconds + np.asarray(self.extra_seconds)
-        )
+        return np.asarray(n * self.layer_seconds + r * self.recompute_seconds + np.asarray(self.extra_seconds))
 
     def stage_bytes(self, layers: ArrayLike, recomputed: ArrayLike) -> Floats:
         """Bytes per stage; the arguments' last axis is the stage."""
@@ -135,9 +131,7 @@ def _recompute_options(problem: StageProblem, n: Ints) -> list[Ints]:
 
 def has_split(problem: StageProblem, table: StageTable) -> bool:
     """Whether the stages together can hold the layers, each within its range."""
-    return bool(
-        np.all(table.fewest <= table.most) and table.fewest.sum() <= problem.num_layers <= table.most.sum()
-    )
+    return bool(np.all(table.fewest <= table.most) and table.fewest.sum() <= problem.num_layers <= table.most.sum())
 
 
 def steps_above(table: StageTable) -> Bools:
@@ -194,9 +188,7 @@ def within(problem: StageProblem, table: StageTable, slowest: float) -> StageTab
 def split_of(table: StageTable, layers: Ints) -> Split:
     """What these layers per stage cost."""
     stages = np.arange(len(layers))
-    return Split(
-        layers, float(table.seconds[layers, stages].max()), int(table.recomputed[layers, stages].sum())
-    )
+    return Split(layers, float(table.seconds[layers, stages].max()), int(table.recomputed[layers, stages].sum()))
 
 
 def incumbent(problem: StageProblem, table: StageTable, hint: Sequence[int] | None) -> Split:

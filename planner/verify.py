@@ -42,7 +42,10 @@ def verify(row: Strategies, assignment: Assignment, quote: Quote, scenario: Scen
     _must(batch == scenario.global_batch_size, f"micro-batches make {batch} sequences")
     layers = int(assignment.layers.sum())
     _must(layers == scenario.model.num_layers, f"stages hold {layers} of {scenario.model.num_layers} layers")
-    _must(bool((assignment.recomputed <= assignment.layers).all()), "a stage recomputes more layers than it holds")
+    _must(
+        bool((assignment.recomputed <= assignment.layers).all()),
+        "a stage recomputes more layers than it holds",
+    )
     limit, peak = scenario.group.accelerator.usable_memory, float(np.max(quote.footprint.total))
     _must(peak <= limit * (1 + 1e-9), f"a stage needs {peak:.4g} bytes of {limit:.4g}")
     return _simulated(row, quote)

@@ -43,9 +43,7 @@ def toy_tiers(*, node=4, inner=None, outer=None):
 def toy_device(*, peak=100e12, bandwidth=1e12, memory=80e9, overhead=0.0, k_half=0.0, occupancy=0.0):
     """An accelerator that reaches its peak in every kernel unless told otherwise."""
     rate, late = f"{peak!r} FLOP/s", f"{overhead!r} s"
-    gemm = GemmFit(
-        efficiency=1.0, k_half=k_half, memory_efficiency=1.0, overhead=late, wgrad_ratio=1.0, source="toy"
-    )
+    gemm = GemmFit(efficiency=1.0, k_half=k_half, memory_efficiency=1.0, overhead=late, wgrad_ratio=1.0, source="toy")
     attention = AttentionFit(
         efficiency=1.0, occupancy=occupancy, overhead=late, backward_efficiency_ratio=1.0, source="toy"
     )
@@ -246,6 +244,8 @@ def drawn_stacks(draw):
         zero_stages=draw(some([(0,), (0, 1), (0, 1, 2, 3)])),
         uneven_stages=draw(st.booleans()),
         gathers_per_micro_batch=draw(st.booleans()),
+        vocabulary=draw(some(["ends", "ends", "spread"])),
+        selective=draw(some(["attention", "operators"])),
         slack=draw(some([0.0, 0.05])),
         straggler=draw(some([0.0, 0.02])),
         iteration_overhead=draw(some(["0 s", "3 ms"])),

@@ -90,7 +90,7 @@ def _umask() -> int:
 
 def shown(draw: Callable[[Console], None], output: str | None) -> str:
     """What a drawing function prints, for the stream that it will go to."""
-    from rich.console import Console  # noqa: PLC0415 - rich is only needed for tables
+    from rich.console import Console
 
     if output is None:
         stream = _Sheet(getattr(sys.stdout, "encoding", None) or "utf-8")
@@ -121,9 +121,9 @@ def working(text: str, *, quiet: bool) -> Iterator[None]:
     if quiet or not sys.stderr.isatty():
         yield
         return
-    from threading import Timer  # noqa: PLC0415 - only people need it
+    from threading import Timer
 
-    from rich.console import Console  # noqa: PLC0415 - same
+    from rich.console import Console
 
     status = Console(stderr=True).status(text)
     timer = Timer(1.0, status.start)

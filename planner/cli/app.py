@@ -61,7 +61,7 @@ class PlanGroup(click.Group):
 
 def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version  # noqa: PLC0415 - 10 ms that only this option needs
+        from importlib.metadata import version
 
         click.echo(f"plan {version('meshwright')}")
         ctx.exit()
@@ -73,9 +73,7 @@ def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version."
-)
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
 def main() -> None:
     r"""Find the fastest way to split a training run over N accelerators, prove it, and say why.
 

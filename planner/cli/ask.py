@@ -86,9 +86,9 @@ def _options(ctx: click.Context) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _configured(path: str) -> dict[str, Any]:
-    from pathlib import Path  # noqa: PLC0415 - only commands that read a file need these
+    from pathlib import Path
 
-    from hardware.library import read  # noqa: PLC0415 - same
+    from hardware.library import read
 
     try:
         document = read(Path(path).expanduser())
@@ -104,7 +104,7 @@ def _configured(path: str) -> dict[str, Any]:
 
 
 def _near(name: str) -> str:
-    import difflib  # noqa: PLC0415 - only a misspelt field needs it
+    import difflib
 
     near = difflib.get_close_matches(name, (*FIELDS, "pins"), n=1)
     return f"did you mean {near[0]!r}?" if near else f"the fields are {', '.join((*FIELDS, 'pins'))}"
@@ -120,7 +120,7 @@ def _spell_chunks(ctx: click.Context, given: dict[str, Any], origins: dict[str, 
         raise BadRequest(f"{flag} and --vpp say the same thing twice; give one of them")
     if not (pp.isascii() and pp.isdecimal() and int(pp) > 0) or "model" not in given:
         raise BadRequest(f"{flag} {per_chunk} needs --model and one --pp, such as --pp 8; or give --vpp")
-    from costmodels.model_catalogue import model  # noqa: PLC0415 - only this spelling needs the model here
+    from costmodels.model_catalogue import model
 
     layers = model(str(given["model"])).num_layers
     chunks, left = divmod(layers, int(pp) * per_chunk)
@@ -136,10 +136,10 @@ def _request(given: Mapping[str, Any]) -> PlanRequest:
     for name in ("model", "gpus"):
         if name not in given:
             raise BadRequest(f"--{name} is missing, as in `plan --model 175b --gpus 12288`")
-    from pydantic import ValidationError  # noqa: PLC0415 - heavy, and `plan --help` does without
+    from pydantic import ValidationError
 
-    from hardware.errors import flatten  # noqa: PLC0415 - same
-    from planner.request import PlanRequest  # noqa: PLC0415 - same
+    from hardware.errors import flatten
+    from planner.request import PlanRequest
 
     fields = {name: _value(name, value) for name, value in given.items() if not name.startswith("pins.")}
     pins = {name: _pin(given[f"pins.{name}"]) for name in _axes(given)}
@@ -182,7 +182,7 @@ def _seconds(name: str, text: str) -> float:
 
 
 def _quantity(name: str, text: str, dimension: Any) -> float:
-    from hardware.units import parse_quantity  # noqa: PLC0415 - heavy, and `plan --help` does without
+    from hardware.units import parse_quantity
 
     if not text.isascii():
         raise BadRequest(f"{name}: expected plain digits and a unit, got {text!r}")

@@ -22,13 +22,13 @@ _KINDS = ("models", "clusters", "accelerators", "stacks", "rules", "schedules")
 def list_(kind: str, form: str, output: str | None, **_talk: bool) -> None:
     """List the entries of one kind."""
     check_writable(output)
-    from planner.catalogue_view import rows  # noqa: PLC0415 - opens the catalogues
+    from planner.catalogue_view import rows
 
     entries = rows(kind)
     if form == "json":
         write(json.dumps(entries, indent=2, ensure_ascii=False) + "\n", output)
         return
-    from planner.report.tables import print_rows  # noqa: PLC0415 - rich is only needed for tables
+    from planner.report.tables import print_rows
 
     write(shown(lambda console: print_rows(entries, console), output), output)
 
@@ -46,7 +46,7 @@ def list_(kind: str, form: str, output: str | None, **_talk: bool) -> None:
 def show(name: str, kind: str | None, form: str, output: str | None, **_talk: bool) -> None:
     """Show one entry of the catalogue with the source of every figure."""
     check_writable(output)
-    from planner import catalogue_view as view  # noqa: PLC0415 - opens the catalogues
+    from planner import catalogue_view as view
 
     found, full = view.find(name, (kind,) if kind else _KINDS)
     facts = view.figures(found, full)
@@ -62,7 +62,7 @@ def show(name: str, kind: str | None, form: str, output: str | None, **_talk: bo
         }
         write(json.dumps(document, indent=2, ensure_ascii=False) + "\n", output)
         return
-    from planner.report.tables import print_figures  # noqa: PLC0415 - rich is only needed for tables
+    from planner.report.tables import print_figures
 
     also = f"  (also {', '.join(others)})" if others else ""
 
@@ -78,8 +78,8 @@ def show(name: str, kind: str | None, form: str, output: str | None, **_talk: bo
 def schema(document: str, output: str | None) -> None:
     """Print the JSON Schema of what goes in (request) or comes out (plan)."""
     check_writable(output)
-    from planner.plan import Plan  # noqa: PLC0415 - pydantic is heavy
-    from planner.request import PlanRequest  # noqa: PLC0415 - same
+    from planner.document import Plan
+    from planner.request import PlanRequest
 
     described = PlanRequest.model_json_schema() if document == "request" else Plan.model_json_schema()
     write(json.dumps({"$schema": _DIALECT} | described, indent=2) + "\n", output)
@@ -94,6 +94,6 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 def validate(files: tuple[str, ...], form: str, output: str | None, **_talk: bool) -> None:
     """Compare predictions with measured runs: error per row, per group and in all."""
     check_writable(output)
-    from planner.validation.report import validate as report  # noqa: PLC0415 - loads the cost models
+    from planner.validation.report import validate as report
 
     write(report(files, form=form).rstrip("\n") + "\n", output)

@@ -212,15 +212,11 @@ pin_options = stacked(
         default=None,
         help="Split norms and dropout over the tensor ranks, or do not.",
     ),
-    option(
-        "--recompute", "--recompute-granularity", "recompute", heading=_P, help="none, selective or full."
-    ),
+    option("--recompute", "--recompute-granularity", "recompute", heading=_P, help="none, selective or full."),
     option("--rank-order", heading=_P, help="Which dimension varies fastest, such as tp-cp-ep-dp-pp."),
 )
 
-top_option = option(
-    "--top", heading="Answer", type=Count(least=0), help="Number of alternatives to show (default: 5)."
-)
+top_option = option("--top", heading="Answer", type=Count(least=0), help="Number of alternatives to show (default: 5).")
 
 
 def output_options(*formats: str) -> Decorator:

@@ -26,7 +26,7 @@ from planner.cli.options import (
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
-    from planner.plan import Plan
+    from planner.document import Plan
 
 _LAYERS = re.compile(r"[0-9]{1,6}(,[0-9]{1,6})*")
 
@@ -43,7 +43,7 @@ def solve(ctx: click.Context, /, **params: Any) -> None:
     asked = _asked(ctx)
     if asked is None:
         return
-    from planner.api import plan  # noqa: PLC0415 - the search loads numpy and the solver
+    from planner.api import plan
 
     with working("searching", quiet=params["quiet"]):
         answer = plan(asked.request)
@@ -68,7 +68,7 @@ def predict(ctx: click.Context, /, **params: Any) -> None:
     asked = _asked(ctx)
     if asked is None:
         return
-    from planner.api import predict as price  # noqa: PLC0415 - loads numpy
+    from planner.api import predict as price
 
     _deliver(price(asked.request, layers=layers), params)
 
@@ -84,14 +84,14 @@ def why_not(ctx: click.Context, /, **params: Any) -> None:
     asked = _asked(ctx)
     if asked is None:
         return
-    from planner.api import why_not as object_to  # noqa: PLC0415 - the search loads numpy and the solver
+    from planner.api import why_not as object_to
 
     with working("searching", quiet=params["quiet"]):
         answer = object_to(asked.request)
     if params["form"] == "json":
         write(answer.model_dump_json(indent=2) + "\n", params["output"])
         return
-    from planner.report.terminal import render_why_not  # noqa: PLC0415 - rich is only needed for tables
+    from planner.report.terminal import render_why_not
 
     write(shown(lambda console: render_why_not(answer, console), params["output"]), params["output"])
 
@@ -102,7 +102,7 @@ def _asked(ctx: click.Context) -> Question | None:
     check_writable(ctx.params["output"])
     if not ctx.params["dry_run"]:
         return asked
-    from planner.report.dry_run import lines  # noqa: PLC0415 - resolves names, which loads the catalogues
+    from planner.report.dry_run import lines
 
     resolved = lines(asked.request, asked.origins)
     if ctx.params["form"] == "table":
@@ -124,12 +124,12 @@ def _layers(text: str | None) -> tuple[int, ...] | None:
 
 
 def _deliver(answer: Plan, params: dict[str, Any]) -> None:
-    from planner.report.formats import written  # noqa: PLC0415 - reads the result document, hence pydantic
+    from planner.report.formats import written
 
     output = params["output"]
     remarks: tuple[str, ...] = ()
     if params["form"] == "table":
-        from planner.report.terminal import render  # noqa: PLC0415 - rich is only needed for tables
+        from planner.report.terminal import render
 
         text = shown(lambda console: render(answer, console), output)
     else:

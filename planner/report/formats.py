@@ -8,8 +8,8 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import Any
 
+from planner.document import Plan, Strategy
 from planner.errors import BadRequest
-from planner.plan import Plan, Strategy
 
 _PARAMETERS = 3
 """The ZeRO stage that shards the parameters too."""
@@ -32,7 +32,7 @@ def _json(plan: Plan) -> Written:
 
 def _yaml(plan: Plan) -> Written:
     try:
-        import yaml  # noqa: PLC0415 - an extra
+        import yaml
     except ImportError:
         raise BadRequest(
             "--format yaml needs PyYAML: pip install 'meshwright[yaml]'; --format json works without"

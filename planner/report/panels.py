@@ -8,7 +8,7 @@ from typing import Final
 from rich.table import Table
 from rich.text import Text
 
-from planner.plan import Alternative, Plan, StageMemory, Strategy
+from planner.document import Alternative, Plan, StageMemory, Strategy
 from planner.report.bars import alike, bar, gib, percent, seconds
 
 TERMS: Final[Mapping[str, str]] = {
@@ -78,9 +78,7 @@ def _telling(stages: Sequence[StageMemory]) -> list[StageMemory]:
 def alternatives_table(plan: Plan, *, width: int) -> Table:
     """The runners-up below the winner; where there is room, in what each differs."""
     wide, gap = width >= WIDE, 2 if width >= SIDE_BY_SIDE else 1
-    table = Table(
-        box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold", collapse_padding=True
-    )
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold", collapse_padding=True)
     for name in _COLUMNS:
         table.add_column(name, justify="left" if name == "recompute" else "right", overflow="fold")
     if wide:

@@ -11,8 +11,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from planner.document import Advice, Plan, Prediction, Proof, Rejection, Strategy
 from planner.errors import BadRequest
-from planner.plan import Advice, Plan, Prediction, Proof, Rejection, Strategy
 from planner.report.bars import (
     alike,
     counted,
@@ -79,9 +79,7 @@ def _header(plan: Plan, width: int) -> Iterator[Text]:
     yield _line(_name(plan.request.get("model")), _model_facts(plan.request), width)
     yield _line(_name(plan.request.get("cluster")), _cluster_facts(plan.request), width)
     if plan.defaults:
-        yield Text(
-            flow(["assumed:", *_listed(plan.defaults, ";")], width=width, indent=0, gap=" "), style="dim"
-        )
+        yield Text(flow(["assumed:", *_listed(plan.defaults, ";")], width=width, indent=0, gap=" "), style="dim")
     if plan.proof is not None:
         yield _proof(plan.status, plan.proof)
     elif plan.status != "infeasible":

@@ -2,19 +2,20 @@
 
     python -m planner.validation.calibrate RUNS.jsonl... [--rounds 2] [--without GROUP...]
 
-At most five constants a stack (speed of matrix and memory-bound kernels and of collectives, spread between
+Few constants a stack (speed of matrix and memory-bound kernels and of collectives, spread between
 nodes, host time per iteration) and one an accelerator (its rate in training), in alternation, by robust least squares on the
 logarithm of the iteration time. Every source group weighs the same whatever its number of runs, and every
 constant is drawn towards its neutral value, so that what the data do not speak about stays where it was.
-Prints the constants and the errors; nothing is written.
+Prints the constants and the errors; ``--write`` puts them into the catalogue.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,6 +27,10 @@ from costmodels.scenario import Scenario
 from hardware.errors import MeshwrightError
 from planner.validation.mapping import Case, case
 from planner.validation.rows import Row, measured_seconds, read_rows
+
+ROOT = Path(__file__).resolve().parents[2]
+STACKS = ROOT / "costmodels" / "stacks"
+ACCELERATORS = ROOT / "hardware" / "catalogue" / "accelerators"
 
 MOST_ROWS = 60
 """Runs used per group: enough to see its shape."""
@@ -84,9 +89,11 @@ def _usable(row: Row) -> tuple[Case, float] | None:
     if not row.get("complete") or row.get("suspect") or seconds is None:
         return None
     try:
-        return case(row), seconds
+        found = case(row)
     except MeshwrightError:
         return None
+    neutral = with_rate(_with_stack(found.scenario, np.array([k.neutral for k in STACK_KNOBS])), RATE.neutral)
+    return replace(found, scenario=neutral), seconds
 
 
 def error(sample: Sample, scenario: Scenario) -> float:
@@ -147,25 +154,75 @@ def with_rate(scenario: Scenario, rate: float) -> Scenario:
     return replace(scenario, group=scenario.group.model_copy(update={"accelerator": device}))
 
 
-def report(chosen: list[Sample], stacks: dict[str, list[float]], rates: dict[str, float]) -> str:
-    """The constants, and the errors with them by stack: runs, median error with sign, median and 90th percentile."""
-    lines = [f"{name:22s} " + " ".join(f"{k.field}={v:.4g}" for k, v in zip(STACK_KNOBS, values, strict=True))
-             for name, values in sorted(stacks.items())]  # fmt: skip
-    lines += [f"{name:22s} training_rate={value:.4g}" for name, value in sorted(rates.items())]
+@dataclass(frozen=True, slots=True)
+class Misses:
+    """How far the fitted constants are off on the runs they were fitted to."""
+
+    runs: int
+    bias: float
+    median: float
+    p90: float
+
+
+def misses(chosen: list[Sample], stacks: dict[str, list[float]], rates: dict[str, float]) -> dict[str, Misses]:
+    """The errors that remain, by stack."""
     errors: dict[str, list[float]] = defaultdict(list)
     for s in chosen:
+        name = s.case.scenario.stack.name
         fitted = with_rate(
-            _with_stack(s.case.scenario, np.array(stacks[s.case.scenario.stack.name])),
+            _with_stack(s.case.scenario, np.array(stacks[name])),
             rates[s.case.scenario.group.accelerator.name],
         )
-        errors[s.case.scenario.stack.name].append(math.expm1(error(s, fitted)))
-    for name, found in sorted(errors.items()):
-        size = np.abs(found)
-        lines.append(
-            f"{name:22s} n {len(found):4d} bias {np.median(found):+.1%} median {np.median(size):.1%} "
-            f"p90 {np.quantile(size, 0.9):.1%}"
-        )
+        errors[name].append(math.expm1(error(s, fitted)))
+    return {name: _misses(np.array(found)) for name, found in sorted(errors.items())}
+
+
+def _misses(found: NDArray[np.float64]) -> Misses:
+    size = np.abs(found)
+    return Misses(len(found), float(np.median(found)), float(np.median(size)), float(np.quantile(size, 0.9)))
+
+
+def report(stacks: dict[str, list[float]], rates: dict[str, float], left: dict[str, Misses]) -> str:
+    """The constants, and the errors that remain by stack."""
+    lines = [
+        f"{name:22s} " + " ".join(f"{k.field}={v:.4g}" for k, v in zip(STACK_KNOBS, values, strict=True))
+        for name, values in sorted(stacks.items())
+    ]
+    lines += [f"{name:22s} training_rate={value:.4g}" for name, value in sorted(rates.items())]
+    lines += [
+        f"{name:22s} n {m.runs:4d} bias {m.bias:+.1%} median {m.median:.1%} p90 {m.p90:.1%}" for name, m in left.items()
+    ]
     return "\n".join(lines)
+
+
+def write(stacks: dict[str, list[float]], rates: dict[str, float], left: dict[str, Misses]) -> None:
+    """Put the constants into the catalogue files, with the errors of the fit and the interval that follows."""
+    for name, values in stacks.items():
+        m = left[name]
+        text = f"{m.runs} runs of the fit split: bias {m.bias:+.1%}, median {m.median:.1%}, 90th percentile {m.p90:.1%}"
+        fields = {k.field: _written(k, v) for k, v in zip(STACK_KNOBS, values, strict=True)}
+        _set(
+            STACKS / f"{name}.toml",
+            {**fields, "interval": f"{max(m.p90, 0.05):.3f}", "calibration": f'"{text}"'},
+        )
+    for name, value in rates.items():
+        _set(ACCELERATORS / f"{name}.toml", {"training_rate": f"{value:.3f}"})
+
+
+def _written(knob: Knob, value: float) -> str:
+    return f'"{1e3 * value:.3g} ms"' if knob.field == "iteration_overhead" else f"{value:.3f}"
+
+
+def _set(path: Path, fields: Mapping[str, str]) -> None:
+    """Replace or add top-level fields of a TOML file, before its first table."""
+    text = path.read_text(encoding="utf-8")
+    top, bracket, tables = text.partition("\n[")
+    for field, value in fields.items():
+        line = f"{field} = {value}"
+        top, count = re.subn(rf"^{field} = .*$", line, top, flags=re.MULTILINE)
+        if not count:
+            top = f"{top.rstrip()}\n{line}\n"
+    path.write_text(top + bracket + tables, encoding="utf-8")
 
 
 def main() -> None:
@@ -174,9 +231,14 @@ def main() -> None:
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--without", nargs="*", default=["bigscience-v100"], help="noisy groups to leave out")
+    parser.add_argument("--write", action="store_true", help="put the constants into the catalogue")
     given = parser.parse_args()
     chosen = samples(given.runs, given.without)
-    print(report(chosen, *calibrate(chosen, given.rounds)))  # noqa: T201 - this module is a script
+    stacks, rates = calibrate(chosen, given.rounds)
+    left = misses(chosen, stacks, rates)
+    if given.write:
+        write(stacks, rates, left)
+    print(report(stacks, rates, left))  # noqa: T201 - this module is a script
 
 
 if __name__ == "__main__":

@@ -187,9 +187,9 @@ def _stack(row: Row, notes: list[str]) -> Stack:
 
 def _year(row: Row) -> int:
     years = [int(y) for y in re.findall(r"20[12]\d", f"{row.get('source')} {row['stack'].get('framework')}")]
-    if row["cluster"]["accelerator"].startswith("v100") or (years and min(years) <= 2020):  # noqa: PLR2004
+    if row["cluster"]["accelerator"].startswith("v100") or (years and min(years) <= 2020):
         return 2020
-    return 2021 if (years and min(years) == 2021) or "SC21" in str(row.get("source")) else 2022  # noqa: PLR2004
+    return 2021 if (years and min(years) == 2021) or "SC21" in str(row.get("source")) else 2022
 
 
 def _adjusted(chosen: Stack, row: Row) -> Stack:
@@ -220,7 +220,7 @@ def _group(row: Row, notes: list[str]) -> NodeGroup:
     if like.accelerator.name != accelerator:
         like = like.model_copy(update={"accelerator": find_accelerator(accelerator)})
     size = said.get("gpus_per_node") or like.gpus_per_node
-    lane = lane_bandwidth(str(said.get("inter_node") or ""), like.gpus_per_node if size < like.gpus_per_node else size)
+    lane = lane_bandwidth(str(said.get("inter_node") or ""), max(size, like.gpus_per_node))
     if lane is None:
         notes.append(f"network of {CLUSTERS[accelerator]} assumed")
         return like

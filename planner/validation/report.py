@@ -53,7 +53,10 @@ def _table(verdicts: list[Verdict]) -> str:
     lines = []
     for metric, title in zip(METRICS, ("Iteration time", "Memory"), strict=True):
         by_group = groups(verdicts, metric)
-        lines += [f"{title}: predicted / measured - 1", f"{'group':30s}{'n':>6s}{'bias':>9s}{'median':>9s}{'p90':>9s}"]
+        lines += [
+            f"{title}: predicted / measured - 1",
+            f"{'group':30s}{'n':>6s}{'bias':>9s}{'median':>9s}{'p90':>9s}",
+        ]
         lines += [
             f"{name:30s}{int(g['n']):6d}{g['bias']:+9.1%}{g['median_abs_error']:9.1%}{g['p90_abs_error']:9.1%}"
             for name, g in by_group.items()
@@ -74,4 +77,8 @@ def _reasons(verdicts: list[Verdict]) -> list[str]:
     reasons = Counter(verdict.reason for verdict in verdicts if verdict.reason)
     if not reasons:
         return []
-    return ["", f"Not priced: {sum(reasons.values())}", *(f"{n:6d}  {why}" for why, n in reasons.most_common(20))]
+    return [
+        "",
+        f"Not priced: {sum(reasons.values())}",
+        *(f"{n:6d}  {why}" for why, n in reasons.most_common(20)),
+    ]

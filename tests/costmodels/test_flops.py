@@ -74,15 +74,11 @@ def test_one_measured_time_is_five_efficiencies(definition, recompute, percent):
 
 
 def test_the_printed_formula_of_yuan_2_gives_its_computation_time():
-    work = flops.flops_per_iteration(
-        yuan(), global_batch_size=3360, seq_length=2048, definition="yuan2-printed"
-    )
+    work = flops.flops_per_iteration(yuan(), global_batch_size=3360, seq_length=2048, definition="yuan2-printed")
     assert work / (2128 * 172.73 * TERA) == pytest.approx(36.666, rel=2e-3)
 
 
-@pytest.mark.parametrize(
-    ("name", "definition", "days"), [("gpt3-175b", "6N", 3640), ("yuan1-245b", "8N", 4095)]
-)
+@pytest.mark.parametrize(("name", "definition", "days"), [("gpt3-175b", "6N", 3640), ("yuan1-245b", "8N", 4095)])
 def test_published_petaflops_days(name, definition, days):
     model = model_catalogue.model(name)
     work = flops.flops_per_token(model, seq_length=2048, definition=definition) * model.tokens
@@ -154,8 +150,7 @@ def test_selective_recomputation_repeats_the_attention_core_only():
 def test_hardware_flops_grow_with_recomputation():
     model = model_catalogue.model("llama3-8b")
     counts = [
-        flops.hardware_flops(model, seq_length=8192, recompute=recompute)
-        for recompute in ("none", "selective", "full")
+        flops.hardware_flops(model, seq_length=8192, recompute=recompute) for recompute in ("none", "selective", "full")
     ]
     assert counts == sorted(set(counts))
     assert counts[0] == flops.model_flops(model, seq_length=8192)

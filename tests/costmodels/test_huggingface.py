@@ -170,9 +170,7 @@ def test_every_adapter_is_tested_by_an_instance():
 
 @pytest.mark.parametrize("family", ["mixtral", "deepseek_v3", "t5", "bert", "mamba", "qwen2_moe", "gpt_oss"])
 def test_a_family_with_other_layers_is_refused_by_name(family):
-    with pytest.raises(
-        UnsupportedFamily, match=f"'{family}' is unsupported; supported are .*llama"
-    ) as caught:
+    with pytest.raises(UnsupportedFamily, match=f"'{family}' is unsupported; supported are .*llama") as caught:
         from_config(small(family))
     assert "\n" not in str(caught.value)
 

@@ -25,7 +25,7 @@ def ranks_of_groups(degrees, order, names):
 
 def most_within(groups, domain):
     """Ranks of a group that share a domain, counted."""
-    return {max(list(rank // domain for rank in group).count(rank // domain) for rank in group) for group in groups}
+    return {max([rank // domain for rank in group].count(rank // domain) for rank in group) for group in groups}
 
 
 def test_megatron_s_default_order_places_tensor_data_and_pipeline_groups_as_its_documentation_shows():

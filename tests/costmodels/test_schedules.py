@@ -43,9 +43,7 @@ def test_one_forward_one_backward_as_in_the_figure_of_megatron():
 
 def test_interleaving_goes_through_all_chunks_with_one_group_of_p_micro_batches():
     last = SCHEDULES["interleaved-1f1b"].order(2, 4, 2, 1)
-    assert spelled(last) == (
-        "F0.0 F1.0 F0.1 B0.1 F1.1 B1.1 F2.0 B0.0 F3.0 B1.0 F2.1 B2.1 F3.1 B3.1 B2.0 B3.0"
-    )
+    assert spelled(last) == ("F0.0 F1.0 F0.1 B0.1 F1.1 B1.1 F2.0 B0.0 F3.0 B1.0 F2.1 B2.1 F3.1 B3.1 B2.0 B3.0")
 
 
 def test_interleaved_warm_up_is_megatrons():
@@ -84,9 +82,7 @@ def test_closed_forms_of_many_rows_are_those_of_each_row(data):
 
 
 def test_what_a_schedule_cannot_run_is_refused_with_the_reason():
-    with pytest.raises(
-        BadSchedule, match="interleaved-1f1b cannot run 4 stages, 6 micro-batches and 2 chunks"
-    ):
+    with pytest.raises(BadSchedule, match="interleaved-1f1b cannot run 4 stages, 6 micro-batches and 2 chunks"):
         SCHEDULES["interleaved-1f1b"].passes(p=4, m=6, v=2)
     with pytest.raises(BadSchedule, match="one stage and one chunk"):
         SCHEDULES["none"].passes(p=2, m=6, v=1)

@@ -222,9 +222,7 @@ def test_missing_binary_and_broken_files_are_bad_files(tmp_path):
 
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8))
-VALUES = st.one_of(
-    SCALARS, st.lists(SCALARS, max_size=2), st.dictionaries(st.text(max_size=5), SCALARS, max_size=2)
-)
+VALUES = st.one_of(SCALARS, st.lists(SCALARS, max_size=2), st.dictionaries(st.text(max_size=5), SCALARS, max_size=2))
 FIELDS = ["name", "accelerator", "gpus_per_node", "nodes", "network", "tiers", "scale_up", "groups", "price"]
 
 
@@ -250,9 +248,7 @@ def test_a_cold_look_up_parses_few_files_and_is_quick():
     )
     best = 1.0
     for _ in range(3):
-        out = subprocess.run(
-            [sys.executable, "-c", script], capture_output=True, text=True, check=True
-        ).stdout
+        out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
         seconds, files = out.split()
         assert int(files) <= 6
         best = min(best, float(seconds))

@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 
-from costmodels.iteration import row_seconds
+from costmodels.iteration import row_seconds, stage_extras
 from costmodels.memory import row_bytes
 from costmodels.pricing import Assignment, quote
 from costmodels.schedules import SCHEDULES
@@ -118,9 +118,7 @@ def every_split(num_layers, pp, vpp, *, uneven, free):
 def splits_of(row, scenario):
     """Every assignment that the row allows."""
     free = row["recompute"] == Recompute.FULL
-    return every_split(
-        scenario.model.num_layers, row["pp"], row["vpp"], uneven=scenario.stack.uneven_stages, free=free
-    )
+    return every_split(scenario.model.num_layers, row["pp"], row["vpp"], uneven=scenario.stack.uneven_stages, free=free)
 
 
 def seconds_and_bytes(rows, scenario, index, seconds, memory):
@@ -129,9 +127,7 @@ def seconds_and_bytes(rows, scenario, index, seconds, memory):
     layers, again = splits_of(row, scenario)
     first, last = np.zeros(row["pp"]), np.zeros(row["pp"])
     first[0], last[-1] = 1.0, 1.0
-    side = (seconds.hop[index] if row["pp"] > 1 else 0.0) + seconds.host[index]
-    stages = layers * seconds.layer[index] + again * seconds.recompute[index] + side
-    stages = stages + first * seconds.embedding[index] + last * seconds.head[index]
+    stages = layers * seconds.layer[index] + again * seconds.recompute[index] + stage_extras(seconds, index, row["pp"])
     slowest, total = stages.max(axis=1), stages.sum(axis=1)
     pipeline = row["num_microbatches"] * slowest + (total - slowest) / row["vpp"]
     once = seconds.data_parallel[index] + seconds.optimizer[index] + seconds.overhead[index]
@@ -145,7 +141,7 @@ def seconds_and_bytes(rows, scenario, index, seconds, memory):
     state = memory.state.weights[index] + memory.state.gradients[index] + memory.state.optimizer[index]
     kept = (layers - again) * memory.stored[index] + again * memory.checkpoint[index]
     used = parameters * state + held * (kept + first * memory.embedding_activation[index])
-    used = used + (again > 0) * memory.working[index] + last * memory.logits[index] + memory.gathered[index]
+    used = used + (again > 0) * memory.working[index] + last * memory.logits[index] + memory.everywhere[index]
     return pipeline * (1 + seconds.straggler[index]) + once, used.max(axis=1)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from planner.plan import Plan
+from planner.document import Plan
 
 GIB = 2**30
 
@@ -124,12 +124,8 @@ def infeasible_plan() -> Plan:
 class FakeObjection:
     verdict: str = "TP 16 is allowed, but 5.1 s slower than the best"
     strategy: Any = field(default_factory=lambda: fake_plan().strategy)
-    rules: tuple[tuple[str, str], ...] = (
-        ("heads", "tensor parallel size 16 does not divide 40 attention heads"),
-    )
-    comparison: Any = field(
-        default_factory=lambda: {"compute": (5.3, 5.22), "tp": (5.8, 0.66), "cp": (0.0, 0.0)}
-    )
+    rules: tuple[tuple[str, str], ...] = (("heads", "tensor parallel size 16 does not divide 40 attention heads"),)
+    comparison: Any = field(default_factory=lambda: {"compute": (5.3, 5.22), "tp": (5.8, 0.66), "cp": (0.0, 0.0)})
 
     def model_dump_json(self, **_options: Any) -> str:
         return '{"verdict": "fake"}'

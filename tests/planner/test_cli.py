@@ -47,10 +47,7 @@ def test_importing_the_command_line_loads_nothing_heavy():
 
 
 def test_help_loads_nothing_heavy_and_comes_quickly():
-    code = (
-        "import sys, planner.cli as c\ntry: c.main(sys.argv[1:])\n"
-        "finally: print(*sys.modules, file=sys.stderr)"
-    )
+    code = "import sys, planner.cli as c\ntry: c.main(sys.argv[1:])\nfinally: print(*sys.modules, file=sys.stderr)"
     for args in (["--help"], ["solve", "--help"], ["list", "--help"], ["--version"]):
         started = time.perf_counter()
         done = python(code, *args)
@@ -302,8 +299,6 @@ def test_signals_end_with_130_and_one_line(sent):
 
 
 def test_python_dash_m_is_the_same_command():
-    done = subprocess.run(
-        [sys.executable, "-m", "planner", "--version"], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-m", "planner", "--version"], capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert done.stdout.startswith("plan ")

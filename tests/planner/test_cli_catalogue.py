@@ -17,9 +17,7 @@ def test_every_kind_is_listed_whole(kind):
     assert done.exit_code == 0, done.stderr
     entries = json.loads(done.stdout)
     assert [entry["name"] for entry in entries] == list(view.KINDS[kind].names())
-    assert all(
-        value for entry in entries for name, value in entry.items() if name in {"name", "title", "sentence"}
-    )
+    assert all(value for entry in entries for name, value in entry.items() if name in {"name", "title", "sentence"})
 
 
 @pytest.mark.parametrize("kind", view.KINDS)

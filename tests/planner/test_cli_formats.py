@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import planner.api
 from planner.cli import main
-from planner.plan import Plan, Strategy
+from planner.document import Plan, Strategy
 from planner.report.formats import megatron_arguments, written
 from tests.planner.fake_plan import fake_plan, infeasible_plan, strategy
 
@@ -54,10 +54,7 @@ def test_yaml_without_its_package_says_how_to_get_it(monkeypatch):
 def test_env_is_what_a_shell_reads_back():
     group = {"layers": 12, "recompute_layers": 0, "group": "my group; rm -rf $HOME"}
     plan = fake_plan(strategy=strategy(stages=[group] * 8))
-    script = (
-        written(plan, "env")[0]
-        + 'echo "$TP|$PP|$SEQUENCE_PARALLEL|$LAYERS_PER_STAGE|$SCHEDULE|$GROUPS_PER_STAGE"'
-    )
+    script = written(plan, "env")[0] + 'echo "$TP|$PP|$SEQUENCE_PARALLEL|$LAYERS_PER_STAGE|$SCHEDULE|$GROUPS_PER_STAGE"'
     done = subprocess.run(["bash", "-euc", script], capture_output=True, text=True, check=True)
     groups = ",".join(["my group; rm -rf $HOME"] * 8)
     assert done.stdout == f"8|8|1|12,12,12,12,12,12,12,12|interleaved-1f1b|{groups}\n"

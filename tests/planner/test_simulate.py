@@ -57,9 +57,7 @@ def whole_layers(rng, p, v):
     """Layers of (1, 2) seconds, a third second when recomputed; an embedding and a head."""
     layers = rng.integers(2, 7) * v + rng.integers(-1, 2, size=p)
     recomputed = (layers * rng.random(p) * rng.integers(0, 2)).astype(int)
-    chunks, again = (
-        np.stack([np.bincount(np.arange(n) % v, minlength=v) for n in x]) for x in (layers, recomputed)
-    )
+    chunks, again = (np.stack([np.bincount(np.arange(n) % v, minlength=v) for n in x]) for x in (layers, recomputed))
     forward, backward = 1.0 * chunks, 2.0 * chunks + again
     forward[0, 0] += 0.1
     backward[0, 0] += 0.2
@@ -118,9 +116,7 @@ def test_slower_sending_never_speeds_an_iteration_up():
     forward = np.full((4, 2), 0.5)
     for name, v in (("1f1b", 1), ("interleaved-1f1b", 2)):
         times = [
-            simulate(
-                SCHEDULES[name], p=4, m=8, v=v, forward=forward[:, :v], backward=forward[:, :v], p2p=p2p
-            ).makespan
+            simulate(SCHEDULES[name], p=4, m=8, v=v, forward=forward[:, :v], backward=forward[:, :v], p2p=p2p).makespan
             for p2p in (0.0, 0.1, 0.3, 1.0)
         ]
         assert times == sorted(times)
@@ -129,9 +125,7 @@ def test_slower_sending_never_speeds_an_iteration_up():
 
 def test_a_schedule_that_waits_for_itself_is_called_a_deadlock():
     plain = SCHEDULES["1f1b"]
-    crossed = replace(
-        plain, order=lambda p, m, v, stage: plain.order(p, m, v, stage)[:: -1 if stage == 1 else 1]
-    )
+    crossed = replace(plain, order=lambda p, m, v, stage: plain.order(p, m, v, stage)[:: -1 if stage == 1 else 1])
     with pytest.raises(Deadlock, match=r"stage 1 at B\(micro-batch 3, chunk 0\) for B\(.*\) of stage 2"):
         simulate(crossed, p=3, m=4, v=1, forward=np.ones((3, 1)), backward=np.ones((3, 1)))
 
@@ -140,9 +134,7 @@ def test_times_of_the_wrong_shape_and_pipelines_that_cannot_run_are_refused():
     with pytest.raises(ValueError, match=r"forward seconds must have shape \(stages, chunks\) = \(2, 1\)"):
         simulate(SCHEDULES["1f1b"], p=2, m=2, v=1, forward=np.ones(2), backward=np.ones((2, 1)))
     with pytest.raises(BadSchedule):
-        simulate(
-            SCHEDULES["interleaved-1f1b"], p=2, m=3, v=2, forward=np.ones((2, 2)), backward=np.ones((2, 2))
-        )
+        simulate(SCHEDULES["interleaved-1f1b"], p=2, m=3, v=2, forward=np.ones((2, 2)), backward=np.ones((2, 2)))
 
 
 def test_a_large_pipeline_is_simulated_at_once():

@@ -252,9 +252,7 @@ def second_opinion(problem):
     constraints = [
         LinearConstraint(np.concatenate([[0.0], np.ones(p), np.zeros(2 * p)]), L, L),
         LinearConstraint(np.hstack([column - 1, eye, again * eye, zero]), -np.inf, -extra),
-        LinearConstraint(
-            np.hstack([column, held, -saved, problem.working_bytes * eye]) / 1e9, -np.inf, room / 1e9
-        ),
+        LinearConstraint(np.hstack([column, held, -saved, problem.working_bytes * eye]) / 1e9, -np.inf, room / 1e9),
         LinearConstraint(np.hstack([column, -eye, eye, zero]), -np.inf, 0),
         LinearConstraint(np.hstack([column, zero, eye, -L * eye]), -np.inf, 0),
     ]
@@ -316,9 +314,7 @@ def test_one_number_stands_for_all_rows_of_the_bound():
     problem = replace(tight(1, 8), extra_seconds=(0.0,) * 8, fixed_bytes=(0.0,) * 8)
     rows = rows_of([problem])
     plain = stage_lower_bound(rows)
-    short = stage_lower_bound(
-        replace(rows, num_layers=96, extra_seconds=0.0, fixed_bytes=0.0, vpp=np.array([1, 1]))
-    )
+    short = stage_lower_bound(replace(rows, num_layers=96, extra_seconds=0.0, fixed_bytes=0.0, vpp=np.array([1, 1])))
     assert short.slowest.tolist() == plain.slowest.tolist() * 2
 
 
@@ -341,9 +337,7 @@ def test_ties_are_broken_by_fewer_recomputed_layers_then_by_an_even_spread():
     )
     solution = solve(problem)
     assert (solution.layers, solution.recompute_layers) == ((1, 3, 3, 3), (0, 0, 0, 0))
-    assert solve(replace(problem, extra_seconds=(0.0,) * 4)).layers in set(
-        itertools.permutations((2, 2, 3, 3))
-    )
+    assert solve(replace(problem, extra_seconds=(0.0,) * 4)).layers in set(itertools.permutations((2, 2, 3, 3)))
 
 
 def test_memory_moves_layers_off_the_first_stage_when_nothing_may_be_recomputed():

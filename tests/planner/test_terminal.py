@@ -78,8 +78,7 @@ def test_assumptions_come_before_results_and_the_quotable_line_last():
 def test_panels_stand_beside_each_other_from_90_columns():
     def together(width):
         return any(
-            "Time per" in line and "Memory per" in line
-            for line in screen(fake_plan(), width=width).splitlines()
+            "Time per" in line and "Memory per" in line for line in screen(fake_plan(), width=width).splitlines()
         )
 
     assert together(90)
@@ -149,9 +148,7 @@ def test_alternatives_say_in_words_what_differs_where_there_is_room():
 
 
 def test_uneven_stages_and_partial_recomputation_are_spelled_out():
-    stages = [
-        {"layers": n, "recompute_layers": r, "group": "g"} for n, r in ((11, 0), (12, 3), (12, 3), (13, 0))
-    ]
+    stages = [{"layers": n, "recompute_layers": r, "group": "g"} for n, r in ((11, 0), (12, 3), (12, 3), (13, 0))]
     uneven = strategy(pp=4, vpp=1, recompute="full", stages=stages)
     text = screen(fake_plan(strategy=uneven))
     assert "layers per stage 11, 2 x 12, 13" in text
@@ -215,9 +212,7 @@ def test_why_not_names_the_rules_that_forbid():
         "count": 3,
         "example": "tensor parallel size 5 does not divide 96 attention heads",
     }
-    forbidden = objection(
-        strategy=None, terms={}, rules=[rule], iteration_seconds=None, verdict="it cannot run"
-    )
+    forbidden = objection(strategy=None, terms={}, rules=[rule], iteration_seconds=None, verdict="it cannot run")
     text = screen(forbidden, draw=render_why_not, width=60)
     assert "heads" in text
     assert max(map(len, text.splitlines())) <= 60

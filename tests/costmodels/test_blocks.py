@@ -1,0 +1,188 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costmodels.blocks import (
+    attended_pairs,
+    context_parallel,
+    head_seconds,
+    launch_floor,
+    layer_matmuls,
+    layer_seconds,
+    padded_vocabulary_rows,
+    region_tokens,
+    stream_traffic,
+    tensor_parallel,
+    tokens_per_rank,
+)
+from costmodels.flops import attention_flops, layer_matmul_weights
+from costmodels.strategy import strategies
+from tests.scenarios import (
+    changed_device,
+    changed_link,
+    drawn_scenarios,
+    random_rows,
+    toy_device,
+    toy_group,
+    toy_model,
+    toy_scenario,
+    toy_stack,
+)
+
+FAST_MEMORY = toy_group(device=toy_device(bandwidth=1e30))
+"""Machines on which arithmetic alone takes time."""
+
+
+def test_tokens_are_split_over_context_ranks_and_in_norms_over_tensor_ranks():
+    rows = strategies(tp=4, cp=2, micro_batch_size=[1, 3, 3], sequence_parallel=[0, 0, 1])
+    assert tokens_per_rank(rows, toy_scenario()).tolist() == [512, 1536, 1536]
+    assert region_tokens(rows, toy_scenario()).tolist() == [512, 1536, 384]
+
+
+@pytest.mark.parametrize("tp", [1, 2, 4, 8])
+@pytest.mark.parametrize("changes", [{}, {"num_query_groups": 8, "gated_ffn": True}])
+def test_the_products_of_a_layer_take_two_flops_a_weight_and_token_and_twice_that_backward(tp, changes):
+    model = toy_model(**changes)
+    rows = strategies(tp=tp, micro_batch_size=4)
+    products = layer_matmuls(rows, toy_scenario(model=model, group=FAST_MEMORY))
+    flops = 2.0 * layer_matmul_weights(model) * 4096 / tp
+    assert products.forward == pytest.approx(flops / 100e12)
+    assert products.backward == pytest.approx(2 * flops / 100e12)
+
+
+def test_more_tensor_ranks_than_query_groups_repeat_keys_and_values():
+    model = toy_model(num_query_groups=2)
+    rows = strategies(tp=[2, 8])
+    two, eight = layer_matmuls(rows, toy_scenario(model=model, group=FAST_MEMORY)).forward
+    kept = layer_matmul_weights(model) - 2 * model.key_value_width * model.hidden_size
+    keys = 2 * model.head_dim * model.hidden_size
+    assert eight / two == pytest.approx((kept / 8 + keys) / (kept / 2 + keys))
+
+
+def test_fused_attention_computes_the_causal_half():
+    model = toy_model()
+    seconds = layer_seconds(strategies(micro_batch_size=2), toy_scenario(model=model)).attention
+    flops = attention_flops(model, seq_length=1024, causal=True) / model.num_layers * 2048
+    assert seconds.forward == pytest.approx(flops / 100e12)
+    assert seconds.backward == pytest.approx(2.5 * flops / 100e12)
+
+
+def test_a_sliding_window_leaves_pairs_out():
+    everything = attended_pairs(toy_model(), 1024.0)
+    local = toy_model().model_copy(update={"sliding_window": 256})
+    assert everything == 1024**2 / 2
+    assert attended_pairs(local, 1024.0) == 1024 * 256 - 256**2 / 2
+    mixed = local.model_copy(update={"sliding_window_every": 4})
+    assert attended_pairs(mixed, 1024.0) == pytest.approx(0.25 * everything + 0.75 * attended_pairs(local, 1024.0))
+    assert attended_pairs(local.model_copy(update={"sliding_window": 4096}), 1024.0) == everything
+
+
+def test_tensor_parallelism_reduces_the_activations_twice_a_pass():
+    """Two all-reduces of s b h two-byte values each way: 2 (t-1)/t of them through one lane of 100 GB/s."""
+    scenario = toy_scenario()
+    exposed = tensor_parallel(strategies(tp=4, micro_batch_size=3), scenario)
+    values = 3 * 1024 * 1024
+    assert exposed.forward == pytest.approx(2 * (2 * 3 / 4 * 2 * values) / 100e9)
+    assert exposed.backward == pytest.approx(exposed.forward)
+
+
+def test_sequence_parallelism_moves_as_much_forward_and_half_as_much_again_backward():
+    rows = strategies(tp=4, sequence_parallel=[0, 1])
+    exposed = tensor_parallel(rows, toy_scenario())
+    assert exposed.forward[1] == pytest.approx(exposed.forward[0])
+    assert exposed.backward[1] == pytest.approx(1.5 * exposed.backward[0])
+
+
+def test_a_parallel_block_reduces_once_a_pass():
+    once = toy_model().model_copy(update={"parallel_block": True})
+    rows = strategies(tp=4, sequence_parallel=[0, 1])
+    single, usual = tensor_parallel(rows, toy_scenario(model=once)), tensor_parallel(rows, toy_scenario())
+    assert single.forward == pytest.approx(usual.forward / 2)
+    assert single.backward == pytest.approx(usual.backward / 2)
+
+
+def test_one_tensor_rank_and_one_context_rank_exchange_nothing():
+    layer = layer_seconds(strategies(), changed_link(toy_scenario(), 0, base_latency=1.0))
+    assert layer.communication.forward.tolist() == [0.0]
+    assert layer.communication.backward.tolist() == [0.0]
+
+
+def test_ring_attention_sends_keys_and_values_to_all_but_one_rank_and_hides_behind_attention():
+    scenario, model = toy_scenario(stack=toy_stack(overlap={"cp": 0.0})), toy_model()
+    rows = strategies(cp=4)
+    attention = layer_seconds(rows, scenario).attention
+    hop = 2 * 2 * (1024 / 4) * model.key_value_width / 100e9
+    hidden = attention.forward * 3 / 4
+    assert context_parallel(rows, scenario, attention).forward == pytest.approx(np.maximum(3 * hop - hidden, 0))
+    slow = changed_link(scenario, 0, bandwidth=1e6)
+    seconds = context_parallel(rows, slow, attention).forward
+    assert seconds == pytest.approx(3 * 2 * 2 * 256 * model.key_value_width / 1e6 - hidden)
+
+
+def test_a_layer_is_never_faster_than_its_launches():
+    stack = toy_stack(launch="1 ms", kernels_per_layer=10)
+    scenario = toy_scenario(stack=stack)
+    layer = layer_seconds(strategies(tp=[1, 8]), scenario)
+    assert launch_floor(scenario) == pytest.approx(10e-3)
+    assert (layer.compute.forward >= 10e-3 * (1 - 1e-12)).all()
+    assert (layer.compute.backward >= 20e-3 * (1 - 1e-12)).all()
+    assert launch_floor(toy_scenario(stack=stack.model_copy(update={"cuda_graphs": True}))) == 0.0
+
+
+def test_a_norm_and_two_residuals_move_what_their_kernels_read_and_write():
+    """Two norms of 4h, two bias-dropout-residuals of 6h and a GELU of 4f bytes a token."""
+    (split, width), _ = stream_traffic(toy_scenario())
+    assert split == 2 * 4 * 1024 + 2 * 6 * 1024
+    assert width == 4 * 4096
+
+
+def test_the_vocabulary_is_padded_to_whole_rows_of_128_on_every_tensor_rank():
+    scenario = toy_scenario(model=toy_model(vocab_size=50257))
+    rows = strategies(tp=[1, 2, 8])
+    assert padded_vocabulary_rows(rows, scenario).tolist() == [50304, 50432, 51200]
+    assert (padded_vocabulary_rows(rows, scenario) % rows.tp == 0).all()
+    stated = scenario.model.model_copy(update={"padded_vocab_size": 50260})
+    assert padded_vocabulary_rows(rows, replace(scenario, model=stated)).tolist() == [50260, 50260, 51200]
+
+
+def test_the_head_is_split_over_tensor_ranks():
+    seconds = head_seconds(strategies(tp=[1, 2, 4]), toy_scenario(group=FAST_MEMORY))
+    free = toy_scenario(group=FAST_MEMORY)
+    for index in range(2):
+        free = changed_link(free, index, bandwidth=1e30)
+    split = head_seconds(strategies(tp=[1, 2, 4]), free)
+    assert split.forward == pytest.approx(split.forward[0] / np.array([1, 2, 4]))
+    assert (seconds.forward >= split.forward).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(drawn_scenarios(gpus=(8, 16)), st.integers(0, 2**32 - 1))
+def test_every_term_of_a_layer_is_finite_and_not_negative(scenario, seed):
+    layer = layer_seconds(random_rows(scenario, 20, seed), scenario)
+    for part in (layer.matmul, layer.attention, layer.stream, layer.launch, layer.tp, layer.cp):
+        for seconds in (part.forward, part.backward):
+            assert np.isfinite(seconds).all()
+            assert (seconds >= 0).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(drawn_scenarios(gpus=(8,)), st.integers(0, 2**32 - 1))
+def test_a_layer_is_never_faster_than_its_flops_at_peak(scenario, seed):
+    rows = random_rows(scenario, 20, seed)
+    layer, model = layer_seconds(rows, scenario), scenario.model
+    causal = attended_pairs(model, float(scenario.seq_length)) * 4.0 * model.attention_width
+    flops = 2.0 * layer_matmul_weights(model) * scenario.seq_length + causal
+    share = rows.micro_batch_size / (rows.tp * rows.cp)
+    ideal = flops * share / scenario.group.accelerator.peak_rate("bf16")
+    assert (layer.compute.forward >= ideal * (1 - 1e-9)).all()
+    assert (layer.compute.backward >= 2 * ideal * (1 - 1e-9)).all()
+
+
+def test_memory_bandwidth_matters_to_memory_bound_kernels_only():
+    rows, fast = strategies(), changed_device(toy_scenario(), memory_bandwidth=2e12)
+    usual, faster = layer_seconds(rows, toy_scenario()), layer_seconds(rows, fast)
+    assert faster.stream.forward == pytest.approx(usual.stream.forward / 2)
+    assert faster.attention.forward == usual.attention.forward

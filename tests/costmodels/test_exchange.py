@@ -1,0 +1,134 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costmodels.blocks import Passes
+from costmodels.exchange import exposed, hop_seconds, optimizer_seconds, step_traffic
+from costmodels.parameters import parameters
+from costmodels.sizes import heaviest_stage_parameters, layer_parameters_per_rank
+from costmodels.strategy import strategies
+from tests.scenarios import toy_model, toy_scenario, toy_stack
+
+MESSAGE = 2 * 1024 * 1024
+"""Bytes of one sequence's activations in the toy model: 1024 tokens of width 1024 in two bytes."""
+INSTANT = Passes(np.array([0.0]), np.array([0.0]))
+SECONDS = st.floats(0, 1e3)
+
+
+def reduce_scatter(size, ranks, rate):
+    return size * (ranks - 1) / ranks / rate
+
+
+def test_a_stage_sends_an_activation_on_and_a_gradient_back():
+    rows = strategies(pp=2, schedule=2)
+    assert hop_seconds(rows, toy_scenario()) == pytest.approx(2 * MESSAGE / 100e9)
+
+
+def test_stages_on_different_nodes_send_over_the_network():
+    rows = strategies(pp=2, dp=4, schedule=2)
+    assert hop_seconds(rows, toy_scenario()) == pytest.approx(2 * MESSAGE / 10e9)
+    other = strategies(pp=2, dp=4, schedule=2, rank_order=1)
+    assert hop_seconds(other, toy_scenario()) == pytest.approx(2 * MESSAGE / 100e9)
+
+
+def test_every_chunk_sends_and_tensor_ranks_share_the_message():
+    rows = strategies(pp=2, tp=2, vpp=[1, 3], schedule=[2, 3])
+    whole, chunked = hop_seconds(rows, toy_scenario())
+    assert whole == pytest.approx(2 * MESSAGE / 2 / 100e9)
+    assert chunked == pytest.approx(3 * whole)
+    alone = toy_scenario(stack=toy_stack(scatter_gather=False))
+    assert hop_seconds(rows, alone)[0] == pytest.approx(2 * whole)
+    split = strategies(pp=2, tp=2, sequence_parallel=1, schedule=2)
+    assert hop_seconds(split, alone)[0] == pytest.approx(whole)
+
+
+def test_plain_data_parallelism_reduces_every_gradient():
+    scenario = toy_scenario(stack=toy_stack(reduce_bytes=4))
+    rows = strategies(dp=4)
+    size = heaviest_stage_parameters(rows, scenario)
+    traffic = step_traffic(rows, scenario, INSTANT)
+    assert traffic.gradients == pytest.approx(2 * reduce_scatter(4 * size, 4, 100e9))
+    assert traffic.parameters.tolist() == [0.0]
+
+
+def test_a_sharded_optimizer_scatters_gradients_and_gathers_parameters():
+    scenario = toy_scenario(stack=toy_stack(reduce_bytes=4))
+    rows = strategies(dp=4, zero_stage=1, sharding_degree=4)
+    size = heaviest_stage_parameters(rows, scenario)
+    traffic = step_traffic(rows, scenario, INSTANT)
+    assert traffic.gradients == pytest.approx(reduce_scatter(4 * size, 4, 100e9))
+    assert traffic.parameters == pytest.approx(reduce_scatter(2 * size, 4, 100e9))
+
+
+def test_shards_inside_a_node_are_reduced_over_their_replicas():
+    scenario = toy_scenario(stack=toy_stack(reduce_bytes=4))
+    rows = strategies(dp=8, zero_stage=1, sharding_degree=4)
+    size = heaviest_stage_parameters(rows, scenario)
+    inside = reduce_scatter(4 * size, 4, 100e9)
+    between = 2 * reduce_scatter(4 * size / 4, 2, 10e9)
+    assert step_traffic(rows, scenario, INSTANT).gradients == pytest.approx(inside + between)
+
+
+def test_sharded_parameters_are_gathered_twice_and_scattered_once_a_micro_batch():
+    stack = toy_stack(zero_stages=(3,), reduce_bytes=4)
+    scenario = toy_scenario(stack=stack)
+    rows = strategies(dp=4, zero_stage=3, sharding_degree=4, num_microbatches=3)
+    layer = layer_parameters_per_rank(rows, scenario)
+    traffic = step_traffic(rows, scenario, INSTANT)
+    gather, scatter = reduce_scatter(2 * layer, 4, 100e9), reduce_scatter(4 * layer, 4, 100e9)
+    assert traffic.parameters == pytest.approx(3 * 8 * gather)
+    assert traffic.gradients == pytest.approx(3 * 8 * (gather + scatter))
+    once = toy_scenario(stack=stack.model_copy(update={"gathers_per_micro_batch": False}))
+    assert step_traffic(rows, once, INSTANT).parameters == pytest.approx(8 * gather)
+
+
+def test_one_replica_has_no_data_parallel_traffic():
+    for zero in (0, 3):
+        traffic = step_traffic(strategies(tp=8, zero_stage=zero), toy_scenario(), INSTANT)
+        assert traffic.total.tolist() == [0.0]
+
+
+def test_a_tied_embedding_is_reduced_between_the_first_and_the_last_stage_only():
+    tied = toy_model().model_copy(update={"tied_embeddings": True})
+    rows = strategies(pp=[1, 2])
+    layer = Passes(np.zeros(2), np.zeros(2))
+    seconds = step_traffic(rows, toy_scenario(model=tied), layer).tied
+    assert seconds == pytest.approx([0.0, 2 * reduce_scatter(4 * 8192 * 1024, 2, 100e9)])
+    loose = toy_model().model_copy(update={"tied_embeddings": False})
+    assert step_traffic(rows, toy_scenario(model=loose), layer).tied.tolist() == [0.0, 0.0]
+
+
+@given(SECONDS, SECONDS, st.booleans())
+def test_what_is_exposed_is_never_more_than_all_and_never_less_than_what_outlasts_the_window(seconds, window, hidden):
+    part = exposed(np.array([seconds]), np.array([window]), stack=toy_stack(), hidden=hidden)[0]
+    assert max(seconds - window, 0.0) * (1 - 1e-12) - 1e-12 <= part <= seconds * (1 + 1e-12)
+
+
+@given(SECONDS, SECONDS, SECONDS)
+def test_faster_computation_never_exposes_more_than_it_saves(seconds, window, faster):
+    faster = min(window, faster)
+    before, after = (
+        w + exposed(np.array([seconds]), np.array([w]), stack=toy_stack(), hidden=True)[0] for w in (window, faster)
+    )
+    assert after <= before * (1 + 1e-12)
+
+
+def test_an_optimizer_steps_its_shard_and_clears_all_gradients():
+    scenario = toy_scenario(stack=toy_stack(optimizer_traffic=38, gradient_bytes=4))
+    rows = strategies(dp=4, zero_stage=[0, 1], sharding_degree=[1, 4])
+    size = heaviest_stage_parameters(rows, scenario)
+    assert optimizer_seconds(rows, scenario) == pytest.approx(size * np.array([38 + 4, 38 / 4 + 4]) / 1e12)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_single_stage_holds_the_whole_model(tied):
+    model = toy_model().model_copy(update={"tied_embeddings": tied})
+    held = heaviest_stage_parameters(strategies(), toy_scenario(model=model))[0]
+    assert held == parameters(model)
+
+
+def test_tensor_ranks_together_hold_the_model_and_only_repeat_what_is_replicated():
+    scenario = toy_scenario()
+    one, eight = layer_parameters_per_rank(strategies(tp=[1, 8]), scenario)
+    assert one / 8 < eight < one / 8 * 1.01

@@ -1,0 +1,178 @@
+"""Prices of whole iterations: their terms, one implementation for one row and many, and the laws of physics."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from costmodels.flops import flops_per_token, utilization
+from costmodels.pricing import Assignment, even_assignment, price, quote
+from costmodels.strategy import Recompute, strategies
+from tests.scenarios import (
+    INTERLEAVED,
+    ONE_F_ONE_B,
+    changed_device,
+    changed_link,
+    drawn_scenarios,
+    random_rows,
+    toy_scenario,
+    toy_stack,
+)
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def random_assignment(row, num_layers, chance):
+    """Layers in any number per stage, any of them recomputed where the row recomputes."""
+    spare = chance.multinomial(num_layers - row["pp"] * row["vpp"], np.ones(row["pp"]) / row["pp"])
+    layers = spare + row["vpp"]
+    free = row["recompute"] == Recompute.FULL
+    return Assignment(layers, chance.integers(0, layers + 1) if free else np.zeros_like(layers))
+
+
+@settings(max_examples=120, deadline=None)
+@given(drawn_scenarios(), SEEDS)
+def test_the_price_of_many_rows_is_the_quote_of_each(scenario, seed):
+    rows = random_rows(scenario, 10, seed)
+    prices = price(rows, scenario)
+    for index in range(len(rows)):
+        at = rows.row(index)
+        even = quote(rows, scenario, even_assignment(scenario.model.num_layers, at["pp"], at["recompute"]), row=index)
+        assert prices.iteration[index] == pytest.approx(even.iteration, rel=1e-12)
+        assert prices.slowest[index] == pytest.approx(even.stage_seconds.max(), rel=1e-12)
+        assert prices.total[index] == pytest.approx(even.stage_seconds.sum(), rel=1e-12)
+
+
+@settings(max_examples=120, deadline=None)
+@given(drawn_scenarios(), SEEDS)
+def test_the_terms_of_any_split_add_up_to_the_iteration(scenario, seed):
+    rows, chance = random_rows(scenario, 10, seed), np.random.default_rng(seed)
+    for index in range(len(rows)):
+        split = random_assignment(rows.row(index), scenario.model.num_layers, chance)
+        priced = quote(rows, scenario, split, row=index)
+        assert sum(priced.breakdown.values()) == pytest.approx(priced.iteration, rel=1e-12)
+        assert min(priced.breakdown.values()) >= -1e-12 * priced.iteration
+
+
+@settings(max_examples=120, deadline=None)
+@given(drawn_scenarios(), SEEDS)
+def test_an_iteration_takes_longer_than_its_flops_at_peak(scenario, seed):
+    rows = random_rows(scenario, 20, seed)
+    peak = scenario.group.accelerator.peak_rate("bf16")
+    causal = flops_per_token(scenario.model, seq_length=scenario.seq_length, definition="model-causal")
+    seconds = price(rows, scenario).iteration
+    assert (seconds > causal * scenario.tokens / scenario.gpus / peak).all()
+    mfu = utilization(flops=causal * scenario.tokens, seconds=seconds, gpus=scenario.gpus, peak=peak)
+    assert (mfu > 0).all()
+    assert (mfu < 1).all()
+
+
+def better_device(name):
+    def change(scenario, factor):
+        device = scenario.group.accelerator
+        if name == "peak":
+            return changed_device(scenario, peak={kind: rate * factor for kind, rate in device.peak.items()})
+        return changed_device(scenario, **{name: getattr(device, name) * factor})
+
+    return change
+
+
+def better_link(index, name):
+    def change(scenario, factor):
+        assume(index < len(scenario.group.tiers))
+        value = getattr(scenario.group.tiers[index].link, name)
+        return changed_link(scenario, index, **{name: value * factor if name == "bandwidth" else value / factor})
+
+    return change
+
+
+IMPROVEMENTS = {
+    "arithmetic": better_device("peak"),
+    "memory bandwidth": better_device("memory_bandwidth"),
+    **{f"bandwidth of tier {i}": better_link(i, "bandwidth") for i in range(3)},
+    **{f"latency of tier {i}": better_link(i, "step_latency") for i in range(3)},
+}
+
+
+@pytest.mark.parametrize("improvement", IMPROVEMENTS.values(), ids=IMPROVEMENTS)
+@settings(max_examples=60, deadline=None)
+@given(drawn_scenarios(gpus=(4, 8, 16, 64), layers=(2, 4, 8)), SEEDS, st.sampled_from([1.1, 2.0, 100.0]))
+def test_a_better_machine_is_never_slower(improvement, scenario, seed, factor):
+    rows = random_rows(scenario, 25, seed)
+    before, after = price(rows, scenario).iteration, price(rows, improvement(scenario, factor)).iteration
+    assert (after <= before * (1 + 1e-9)).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(drawn_scenarios(gpus=(8, 16, 64), layers=(2, 4, 8)), SEEDS)
+def test_larger_nodes_are_never_slower_where_latency_does_not_matter(scenario, seed):
+    """With latency they may be: a tree passes a node as a chain of its ranks."""
+    inner = scenario.group.tiers[0]
+    for index in range(len(scenario.group.tiers)):
+        like = {"base_latency": 0.0, "step_latency": 0.0, "saturation": 0.0, "group_penalty": 0.0}
+        like |= {"all_reduce_gain": 1.0}
+        scenario = changed_link(scenario, index, **like)
+    scenario = changed_link(scenario, 0, bandwidth=1e12)
+    tiers = scenario.group.tiers
+    wider = [tiers[0].model_copy(update={"domain": 4 * inner.domain}), tiers[-1]]
+    narrow = scenario.group.model_copy(update={"tiers": (tiers[0], tiers[-1])})
+    rows = random_rows(scenario, 25, seed)
+    before = price(rows, with_group(scenario, narrow)).iteration
+    after = price(rows, with_group(scenario, narrow.model_copy(update={"tiers": tuple(wider)}))).iteration
+    assert (after <= before * (1 + 1e-9)).all()
+
+
+def with_group(scenario, group):
+    fields = {name: getattr(scenario, name) for name in scenario.__dataclass_fields__}
+    return type(scenario)(**(fields | {"group": group}))
+
+
+def test_the_pipeline_is_the_slowest_stage_for_every_micro_batch_and_the_others_once():
+    scenario = toy_scenario()
+    rows = strategies(pp=[4, 4], dp=2, vpp=[1, 2], num_microbatches=8, schedule=[ONE_F_ONE_B, INTERLEAVED])
+    prices = price(rows, scenario)
+    once = prices.seconds.data_parallel + prices.seconds.optimizer + prices.seconds.overhead
+    waiting = (prices.total - prices.slowest) / np.array([1, 2])
+    assert prices.iteration == pytest.approx(8 * prices.slowest + waiting + once)
+
+
+def test_the_straggler_stretches_what_all_nodes_wait_for():
+    rows = strategies(dp=8, num_microbatches=2)
+    calm, late = (quote(rows, toy_scenario(stack=toy_stack(straggler=s)), even_assignment(8, 1, 0)) for s in (0, 0.1))
+    pipeline = 2 * calm.stage_seconds[0]
+    assert late.iteration - calm.iteration == pytest.approx(0.1 * np.sqrt(2 * np.log(2)) * pipeline)
+    assert late.breakdown["straggler"] == pytest.approx(late.iteration - calm.iteration)
+
+
+def test_host_time_counts_once_an_iteration_and_once_a_micro_batch():
+    rows = strategies(num_microbatches=16)
+    stack = toy_stack(iteration_overhead="3 ms", micro_batch_overhead="1 ms")
+    plain, slow = (quote(rows, toy_scenario(gpus=1, stack=s), even_assignment(8, 1, 0)) for s in (toy_stack(), stack))
+    assert slow.iteration - plain.iteration == pytest.approx(3e-3 + 16 * 1e-3)
+    assert slow.breakdown["host"] == pytest.approx(19e-3)
+
+
+def test_recomputing_a_layer_costs_its_forward_pass_again():
+    rows = strategies(num_microbatches=1, recompute=Recompute.FULL)
+    none, two = (quote(rows, toy_scenario(gpus=1), Assignment(np.array([8]), np.array([r]))) for r in (0, 2))
+    assert two.iteration - none.iteration == pytest.approx(2 * two.seconds.forward[0])
+    assert two.breakdown["recompute"] == pytest.approx(2 * two.seconds.forward[0])
+
+
+@pytest.mark.parametrize(
+    ("layers", "pp", "held"),
+    [(8, 4, [2, 2, 2, 2]), (7, 4, [2, 2, 2, 1]), (6, 4, [1, 2, 2, 1]), (5, 4, [1, 2, 1, 1]), (3, 1, [3])],
+)
+def test_an_even_split_spares_the_last_stage_and_then_the_first(layers, pp, held):
+    assert even_assignment(layers, pp, 0).layers.tolist() == held
+    assert even_assignment(layers, pp, Recompute.FULL).recomputed.tolist() == held
+    assert even_assignment(layers, pp, Recompute.SELECTIVE).recomputed.tolist() == [0] * pp
+
+
+@given(st.integers(1, 40), st.integers(1, 40))
+def test_even_splits_hold_every_layer_and_differ_by_one(layers, pp):
+    assume(pp <= layers)
+    held = even_assignment(layers, pp, 0).layers
+    assert held.sum() == layers
+    assert held.max() - held.min() <= 1
+    assert held[-1] == held.min()

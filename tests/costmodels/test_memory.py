@@ -1,0 +1,192 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costmodels.memory import (
+    even_peaks,
+    footprint,
+    in_flight,
+    layer_activation_bytes,
+    memory_limit,
+    row_bytes,
+    state_bytes,
+)
+from costmodels.parameters import parameters
+from costmodels.pricing import even_assignment
+from costmodels.stack import stack
+from costmodels.strategy import Recompute, strategies
+from tests.scenarios import (
+    GPIPE,
+    INTERLEAVED,
+    ONE_F_ONE_B,
+    changed_device,
+    drawn_scenarios,
+    random_rows,
+    toy_device,
+    toy_group,
+    toy_model,
+    toy_scenario,
+    toy_stack,
+)
+
+GIB = 2.0**30
+
+
+def korthikanti(*, s, b, h, a, t):
+    """Bytes of a layer's activations, and with sequence parallelism: equations 2 and 4 of arXiv 2205.05198."""
+    return s * b * h * (10 + 24 / t + 5 * a * s / (h * t)), s * b * h / t * (34 + 5 * a * s / h)
+
+
+@pytest.mark.parametrize("tp", [1, 2, 4, 8])
+@pytest.mark.parametrize("micro", [1, 3])
+def test_activations_of_a_gpt_layer_are_those_of_korthikanti_to_the_byte(tp, micro):
+    scenario = toy_scenario(stack=stack("megatron-lm-2022"))
+    rows = strategies(tp=tp, micro_batch_size=micro, sequence_parallel=[0, 1])
+    plain, split = korthikanti(s=1024, b=micro, h=1024, a=8, t=tp)
+    whole, divided = layer_activation_bytes(rows, scenario)
+    assert whole == plain
+    assert divided == split
+
+
+def test_selective_recomputation_keeps_no_scores():
+    scenario = toy_scenario(stack=stack("megatron-lm-2022"))
+    rows = strategies(tp=4, sequence_parallel=1, recompute=[Recompute.NONE, Recompute.SELECTIVE])
+    kept, dropped = layer_activation_bytes(rows, scenario)
+    assert dropped == 34 * 1024 * 1024 / 4
+    assert kept - dropped == 5 * 8 * 1024 * 1024 / 4
+
+
+def test_a_recomputed_layer_keeps_its_input():
+    memory = row_bytes(strategies(tp=4, sequence_parallel=[0, 1]), toy_scenario())
+    assert memory.checkpoint.tolist() == [2 * 1024 * 1024, 2 * 1024 * 1024 / 4]
+
+
+@given(st.sampled_from([1, 2, 4, 8, 64]))
+def test_mixed_precision_adam_holds_six_bytes_and_its_shard_of_twelve_a_parameter(degree):
+    """16-bit weights and 32-bit gradients on every rank, 32-bit weights and moments sharded: 6 + 12/d."""
+    scenario = toy_scenario(stack=stack("megatron-core"))
+    zero = int(degree > 1)
+    state = state_bytes(strategies(zero_stage=zero, sharding_degree=degree, dp=degree), scenario)
+    assert state.total == pytest.approx(6 + 12 / degree)
+
+
+def test_zero_stages_shard_optimizer_then_gradients_then_weights():
+    state = state_bytes(strategies(dp=8, zero_stage=[0, 1, 2, 3], sharding_degree=[1, 8, 8, 8]), toy_scenario())
+    assert state.optimizer == pytest.approx([12, 12 / 8, 12 / 8, 12 / 8])
+    assert state.gradients == pytest.approx([4, 4, 4 / 8, 4 / 8])
+    assert state.weights == pytest.approx([2, 2, 2, 2 / 8])
+
+
+def test_single_precision_has_no_copies():
+    state = state_bytes(strategies(), toy_scenario(precision="fp32"))
+    assert state.total == pytest.approx(4 + 4 + 8)
+
+
+@settings(max_examples=40, deadline=None)
+@given(drawn_scenarios(gpus=(8,)), st.sampled_from([2, 4, 8]))
+def test_a_higher_zero_stage_and_a_wider_group_never_hold_more_state(scenario, degree):
+    totals = state_bytes(
+        strategies(dp=8, zero_stage=[0, 1, 2, 3], sharding_degree=[1, degree, degree, degree]), scenario
+    ).total
+    assert (np.diff(totals) <= 0).all()
+    wider = state_bytes(strategies(dp=8, zero_stage=1, sharding_degree=[2, 4, 8]), scenario).total
+    assert (np.diff(wider) < 0).all()
+
+
+@pytest.mark.parametrize(
+    ("row", "held"),
+    [
+        ({"pp": 1, "num_microbatches": 8}, [1]),
+        ({"pp": 4, "num_microbatches": 8, "schedule": ONE_F_ONE_B}, [4, 3, 2, 1]),
+        ({"pp": 4, "num_microbatches": 2, "schedule": ONE_F_ONE_B}, [2, 2, 2, 1]),
+        ({"pp": 4, "num_microbatches": 8, "schedule": GPIPE}, [8, 8, 8, 8]),
+        ({"pp": 4, "num_microbatches": 8, "vpp": 2, "schedule": INTERLEAVED}, [5.5, 4.5, 3.5, 2.5]),
+    ],
+)
+def test_micro_batches_in_flight_are_those_of_the_papers(row, held):
+    rows = strategies(**row)
+    stages = np.arange(row["pp"])
+    assert in_flight(rows.take(np.zeros(row["pp"], dtype=int)), stages).tolist() == held
+
+
+@settings(max_examples=150, deadline=None)
+@given(drawn_scenarios(gpus=(1, 4, 8, 16)), st.integers(0, 2**32 - 1))
+def test_the_even_peak_is_the_fullest_stage_of_the_even_split(scenario, seed):
+    rows = random_rows(scenario, 12, seed)
+    layers, memory = scenario.model.num_layers, row_bytes(rows, scenario)
+    peaks = even_peaks(rows, memory, layers)
+    for index in range(len(rows)):
+        at = rows.row(index)
+        split = even_assignment(layers, at["pp"], at["recompute"])
+        stages = footprint(rows, memory, scenario, row=index, layers=split.layers, recomputed=split.recomputed)
+        assert peaks[index] == pytest.approx(stages.allocated.max(), rel=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(drawn_scenarios(gpus=(4, 8)), st.integers(0, 2**32 - 1))
+def test_the_limit_admits_exactly_what_the_device_can_hold(scenario, seed):
+    rows = random_rows(scenario, 12, seed)
+    layers, memory = scenario.model.num_layers, row_bytes(rows, scenario)
+    scenario = changed_device(scenario, usable_memory=float(np.median(even_peaks(rows, memory, layers))) * 1.01)
+    for index in range(len(rows)):
+        at = rows.row(index)
+        split = even_assignment(layers, at["pp"], at["recompute"])
+        stages = footprint(rows, memory, scenario, row=index, layers=split.layers, recomputed=split.recomputed)
+        total, limit = stages.total.max(), scenario.group.accelerator.usable_memory
+        if abs(total / limit - 1) > 1e-9:
+            assert (even_peaks(rows, memory, layers)[index] <= memory_limit(scenario)) == (total <= limit)
+
+
+@settings(max_examples=60, deadline=None)
+@given(drawn_scenarios(gpus=(4, 8)), st.integers(0, 2**32 - 1))
+def test_recomputing_one_more_layer_never_holds_more(scenario, seed):
+    rows = random_rows(scenario, 6, seed)
+    memory = row_bytes(rows, scenario)
+    for index in range(len(rows)):
+        split = even_assignment(scenario.model.num_layers, rows.row(index)["pp"], 0)
+        layers = split.layers
+        used = [
+            footprint(rows, memory, scenario, row=index, layers=layers, recomputed=np.minimum(layers, r)).allocated
+            for r in range(1, layers.max() + 1)
+        ]
+        assert (np.diff(used, axis=0) <= 1e-6).all()
+
+
+def test_the_states_of_all_ranks_add_up_to_the_model():
+    model = toy_model().model_copy(update={"tied_embeddings": False})
+    scenario = toy_scenario(model=model, stack=toy_stack(zero_stages=(0,)))
+    rows = strategies(pp=4, schedule=ONE_F_ONE_B)
+    split = even_assignment(8, 4, 0)
+    stages = footprint(
+        rows, row_bytes(rows, scenario), scenario, row=0, layers=split.layers, recomputed=split.recomputed
+    )
+    assert (stages.weights + stages.gradients + stages.optimizer).sum() == pytest.approx(18 * parameters(model))
+
+
+def test_slack_and_reserve_come_on_top_of_what_is_allocated():
+    scenario = toy_scenario(
+        stack=toy_stack(slack=0.25, reserved="2 GiB"), group=toy_group(device=toy_device(memory=12 * GIB))
+    )
+    rows, split = strategies(), even_assignment(8, 1, 0)
+    stages = footprint(
+        rows, row_bytes(rows, scenario), scenario, row=0, layers=split.layers, recomputed=split.recomputed
+    )
+    assert stages.total == pytest.approx(1.25 * stages.allocated + 2 * GIB)
+    assert memory_limit(scenario) == pytest.approx(8 * GIB)
+
+
+def test_block_wise_cross_entropy_holds_the_logits_of_one_block():
+    rows = strategies(micro_batch_size=4)
+    whole, block = (row_bytes(rows, toy_scenario(stack=toy_stack(loss_block=size))).logits for size in (0, 512))
+    logits = 8192 * 10
+    assert whole - block == pytest.approx((4 * 1024 - 512) * logits)
+
+
+def test_parameters_gathered_for_the_moment_are_counted_under_stage_three():
+    scenario = toy_scenario(stack=toy_stack(zero_stages=(3,)))
+    rows, split = strategies(dp=4, zero_stage=3, sharding_degree=4), even_assignment(8, 1, 0)
+    memory = row_bytes(rows, scenario)
+    stages = footprint(rows, memory, scenario, row=0, layers=split.layers, recomputed=split.recomputed)
+    shard = 2 / 4 * parameters(scenario.model)
+    assert stages.weights[0] - shard >= 2 * 2 * memory.layer_parameters[0] * 0.99
