@@ -57,7 +57,8 @@ def step_traffic(rows: Strategies, scenario: Scenario, layer: Passes) -> StepTra
     near, far = split_group(group, rows.sharding_degree)
     size = heaviest_stage_parameters(rows, scenario)
     layers = np.ceil(scenario.model.num_layers / rows.pp)
-    window = (layers * layer.forward, layers * layer.backward)
+    fewest = scenario.model.num_layers // rows.pp  # what every stage has to hide behind, however it is split
+    window = (fewest * layer.forward, fewest * layer.backward)
     once = _once_per_step(rows, scenario, size, group, near, far, window)
     if 3 in scenario.stack.zero_stages and (rows.zero_stage == 3).any():
         always = _every_micro_batch(rows, scenario, near, far, layer, layers)

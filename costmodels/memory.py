@@ -145,12 +145,12 @@ def layer_activation_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     mask = 1.0 if stack.dropout else 0.0
     branches = 1.0 if model.parallel_block else 2.0
     saved = 1.0 if scenario.precision in REDUCED else WORD  # inputs of products are kept as they were multiplied
-    whole = model.num_norms * WORD * h + branches * saved * h + 2.0 * mask * h
-    inner = WORD * (model.qkv_width + model.attention_width + model.fc1_width) + saved * model.ffn_hidden_size
+    whole: Any = model.num_norms * WORD * h + branches * saved * h + 2.0 * mask * h
+    inner: Any = WORD * (model.qkv_width + model.attention_width + model.fc1_width) + saved * model.ffn_hidden_size
     if model.localized_filtering:
         inner += saved * (model.hidden_size / 2 + 2 * h)
     flash = scenario.rates.attention is not None
-    scores = 4.0 * model.num_heads if flash else (2.0 + (3.0 if stack.dropout else 0.0)) * model.num_heads * s
+    scores: Any = 4.0 * model.num_heads if flash else (2.0 + (3.0 if stack.dropout else 0.0)) * model.num_heads * s
     selective = rows.recompute == Recompute.SELECTIVE
     if stack.selective == "attention":
         scores = scores if flash else np.where(selective, 0.0, scores)

@@ -206,7 +206,11 @@ def write(stacks: dict[str, list[float]], rates: dict[str, float], left: dict[st
             {**fields, "interval": f"{max(m.p90, 0.05):.3f}", "calibration": f'"{text}"'},
         )
     for name, value in rates.items():
-        _set(ACCELERATORS / f"{name}.toml", {"training_rate": f"{value:.3f}"})
+        path = ACCELERATORS / f"{name}.toml"
+        _set(path, {"training_rate": f"{value:.3f}"})
+        text, sourced = path.read_text(encoding="utf-8"), 'training_rate = "calibration"'
+        if sourced not in text:
+            path.write_text(text.replace("[sources]\n", f"[sources]\n{sourced}\n"), encoding="utf-8")
 
 
 def _written(knob: Knob, value: float) -> str:

@@ -1,0 +1,139 @@
+"""Every rule with a strategy that it accepts and one that it refuses."""
+
+import numpy as np
+import pytest
+
+from costmodels.strategy import Recompute, strategies
+from planner.rules import RULES, active, sentence
+from tests.scenarios import GPIPE, INTERLEAVED, NONE, ONE_F_ONE_B, toy_model, toy_scenario, toy_stack
+
+EVEN = toy_scenario(stack=toy_stack(uneven_stages=False))
+FREE = toy_scenario(stack=toy_stack(uneven_stages=True))
+UNFUSED = toy_scenario(stack=toy_stack(attention=("unfused",)))
+ODD = toy_scenario(model=toy_model(num_heads=6, hidden_size=768))
+GROUPS = toy_scenario(model=toy_model(num_query_groups=4))
+NARROW = toy_scenario(model=toy_model(ffn_hidden_size=4100))
+BARE = toy_scenario(stack=toy_stack(sequence_parallel=False, schedules=("none", "1f1b"), zero_stages=(0, 1)))
+ZERO = toy_scenario(stack=toy_stack(zero_stages=(0, 1, 2, 3)))
+
+PAIRS = {
+    "heads": (ODD, {"tp": 2}, {"tp": 4}),
+    "query-groups": (GROUPS, {"tp": 8}, {"tp": 6}),
+    "ffn": (NARROW, {"tp": 4}, {"tp": 8}),
+    "layers": (EVEN, {"pp": 8}, {"pp": 16}),
+    "context-split": (toy_scenario(seq_length=1000), {"cp": 4}, {"cp": 8}),
+    "context-kernel": (UNFUSED, {"cp": 1}, {"cp": 2}),
+    "batch-covers": (EVEN, {"dp": 16}, {"dp": 32}),
+    "batch-divides": (EVEN, {"dp": 4, "micro_batch_size": 4}, {"dp": 4, "micro_batch_size": 3}),
+    "chunks": (EVEN, {"pp": 2, "vpp": 4}, {"pp": 2, "vpp": 8}),
+    "even-stages": (EVEN, {"pp": 4, "vpp": 2}, {"pp": 3, "vpp": 1}),
+    "interleave-groups": (
+        EVEN,
+        {"pp": 4, "vpp": 2, "dp": 1, "micro_batch_size": 4},
+        {"pp": 4, "vpp": 2, "dp": 2, "micro_batch_size": 4},
+    ),
+    "sequence-needs-tensor": (EVEN, {"tp": 2, "sequence_parallel": 1}, {"tp": 1, "sequence_parallel": 1}),
+    "sequence-split": (
+        toy_scenario(seq_length=1004),
+        {"tp": 2, "cp": 2, "sequence_parallel": 1},
+        {"tp": 4, "cp": 2, "sequence_parallel": 1},
+    ),
+    "stack-sequence": (BARE, {"sequence_parallel": 0}, {"sequence_parallel": 1}),
+    "schedule": (
+        EVEN,
+        {"pp": 2, "vpp": 2, "schedule": INTERLEAVED},
+        {"pp": 2, "vpp": 2, "schedule": ONE_F_ONE_B},
+    ),
+    "stack-schedule": (BARE, {"schedule": ONE_F_ONE_B}, {"schedule": GPIPE}),
+    "gpipe": (EVEN, {"schedule": ONE_F_ONE_B}, {"schedule": GPIPE}),
+    "selective": (EVEN, {"recompute": Recompute.FULL}, {"recompute": Recompute.SELECTIVE}),
+    "rank-order": (EVEN, {"pp": 2, "dp": 2, "rank_order": 1}, {"pp": 2, "dp": 1, "rank_order": 1}),
+    "sharding": (EVEN, {"zero_stage": 1, "sharding_degree": 4}, {"zero_stage": 1, "sharding_degree": 1}),
+    "sharding-divides": (
+        EVEN,
+        {"dp": 4, "cp": 2, "sharding_degree": 8},
+        {"dp": 4, "cp": 2, "sharding_degree": 3},
+    ),
+    "stack-zero": (BARE, {"zero_stage": 1}, {"zero_stage": 3}),
+    "zero-pipeline": (ZERO, {"zero_stage": 2, "pp": 1}, {"zero_stage": 2, "pp": 2}),
+}
+"""Rule to a scenario, a strategy that passes it and one that does not."""
+
+IDS = [rule.name for rule in RULES]
+
+
+def columns(row):
+    made = strategies(**row)
+    return {name: getattr(made, name) for name in made.row(0)}
+
+
+def test_every_rule_has_a_pair_and_every_pair_a_rule():
+    assert sorted(PAIRS) == sorted(IDS)
+    assert len(set(IDS)) == len(IDS)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=IDS)
+def test_a_rule_accepts_one_strategy_and_refuses_another(rule):
+    scenario, accepted, refused = PAIRS[rule.name]
+    assert np.all(rule.passes(columns(accepted), scenario))
+    assert not np.any(rule.passes(columns(refused), scenario))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=IDS)
+def test_a_rule_reads_no_more_than_it_says(rule):
+    scenario, accepted, refused = PAIRS[rule.name]
+    for row in (accepted, refused):
+        read = {name: column for name, column in columns(row).items() if name in rule.reads}
+        assert np.array_equal(rule.passes(read, scenario), rule.passes(columns(row), scenario))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=IDS)
+def test_a_refusal_is_one_sentence_with_the_numbers_of_the_row(rule):
+    scenario, _, refused = PAIRS[rule.name]
+    words = sentence(rule, strategies(**refused).row(0), scenario)
+    assert "\n" not in words
+    assert "{" not in words
+    assert words[0].islower() or words[0].isdigit() or words.startswith("ZeRO")
+    assert rule.source
+
+
+@pytest.mark.parametrize("rule", RULES, ids=IDS)
+def test_a_rule_answers_for_columns_that_broadcast(rule):
+    scenario, accepted, refused = PAIRS[rule.name]
+    names = set(accepted) | set(refused)
+    both = {name: np.array([accepted.get(name, refused.get(name)), refused.get(name)]) for name in names}
+    rest = {name: column for name, column in columns(refused).items() if name not in both}
+    tall = {name: column[:, None] for name, column in both.items()} | {n: c[None, :] for n, c in rest.items()}
+    passes = np.broadcast_to(rule.passes(tall, scenario), (2, 1))
+    assert not passes[1, 0]
+
+
+def test_what_is_dominated_comes_back_when_its_axis_is_pinned():
+    dominated = {rule.name for rule in RULES if rule.kind == "dominated"}
+    assert dominated == {"gpipe", "selective", "rank-order"}
+    assert not dominated - {rule.name for rule in active(EVEN, frozenset())}
+    kept = {rule.name for rule in active(EVEN, frozenset({"schedule", "recompute", "rank_order"}))}
+    assert not dominated & kept
+
+
+@pytest.mark.parametrize("stages", [(0, 1), (0, 1, 2, 3)])
+def test_zero_is_either_nothing_over_one_rank_or_something_over_more(stages):
+    scenario = toy_scenario(stack=toy_stack(zero_stages=stages))
+    rule = next(rule for rule in RULES if rule.name == "sharding")
+    for stage in stages:
+        for degree in (1, 2):
+            row = columns({"zero_stage": stage, "sharding_degree": degree})
+            assert bool(np.all(rule.passes(row, scenario))) == ((stage == 0) == (degree == 1))
+
+
+def test_a_stack_with_gpipe_alone_may_use_it():
+    only = toy_scenario(stack=toy_stack(schedules=("none", "gpipe")))
+    row = columns({"pp": 2, "schedule": GPIPE})
+    assert all(np.all(rule.passes(row, only)) for rule in RULES if "schedule" in rule.reads)
+
+
+def test_one_stage_runs_without_a_schedule():
+    rule = next(rule for rule in RULES if rule.name == "schedule")
+    assert np.all(rule.passes(columns({"schedule": NONE}), EVEN))
+    assert not np.any(rule.passes(columns({"schedule": ONE_F_ONE_B}), EVEN))
+    assert np.all(rule.passes(columns({"pp": 2, "schedule": GPIPE}), FREE))
