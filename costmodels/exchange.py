@@ -8,10 +8,11 @@ import numpy as np
 
 from costmodels.blocks import Passes, padded_vocabulary_rows, tokens_per_rank
 from costmodels.collectives import all_reduce_seconds, gather_seconds, send_seconds
-from costmodels.kernels import WORD
+from costmodels.kernels import WORD, stream_seconds
 from costmodels.placement import Group, group_of, split_group, strides
 from costmodels.scenario import Scenario
 from costmodels.sizes import heaviest_stage_parameters, layer_parameters_per_rank
+from costmodels.split import even_layers
 from costmodels.stack import Stack
 from costmodels.strategy import Floats, Strategies
 
@@ -56,8 +57,11 @@ def step_traffic(rows: Strategies, scenario: Scenario, layer: Passes) -> StepTra
     group = group_of(rows, "cp", "dp")
     near, far = split_group(group, rows.sharding_degree)
     size = heaviest_stage_parameters(rows, scenario)
-    layers = np.ceil(scenario.model.num_layers / rows.pp)
-    fewest = scenario.model.num_layers // rows.pp  # what every stage has to hide behind, however it is split
+    split = even_layers(scenario.model.num_layers, rows)
+    layers, fewest = (
+        split.high.astype(np.float64),
+        split.low,
+    )  # the latter is what every stage has to hide behind, however it is split
     window = (fewest * layer.forward, fewest * layer.backward)
     once = _once_per_step(rows, scenario, size, group, near, far, window)
     if 3 in scenario.stack.zero_stages and (rows.zero_stage == 3).any():
@@ -112,6 +116,11 @@ def slowdown(hidden: Floats, stack: Stack) -> Floats:
 def _every_micro_batch(
     rows: Strategies, scenario: Scenario, near: Group, far: Group, layer: Passes, layers: Floats
 ) -> tuple[Floats, Floats]:
+    """Exposed (backward, forward) seconds of ZeRO stage 3.
+
+    What is gathered is copied out of the communication buffer in front of every layer, and gradients are cast
+    and copied into it, on the stream that computes.
+    """
     stack, tiers = scenario.stack, scenario.group.tiers
     pace = 1.0 / stack.communication_efficiency
     size = layer_parameters_per_rank(rows, scenario)
@@ -122,7 +131,12 @@ def _every_micro_batch(
     forward = _behind(gather, layer.forward, layers, stack=stack, hidden=stack.overlap.parameters)
     backward = _behind(gather + scatter, layer.backward, layers, stack=stack, hidden=stack.overlap.gradients)
     times = rows.num_microbatches if stack.gathers_per_micro_batch else np.ones(len(rows))
-    return backward * times, forward * times
+    copied = np.where(near.size > 1, layers * size, 0.0)
+    copies = [
+        stream_seconds(traffic=copied * traffic, share=scenario.rates.stream, bandwidth=scenario.rates.bandwidth)
+        for traffic in (2.0 * WORD, 2.0 * WORD + WORD + stack.reduce_bytes)
+    ]
+    return (backward + copies[1]) * times, (forward + copies[0]) * times
 
 
 def _behind(seconds: Floats, window: Floats, layers: Floats, *, stack: Stack, hidden: bool) -> Floats:

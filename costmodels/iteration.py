@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from costmodels.blocks import Passes, embedding_seconds, head_seconds, layer_seconds
 from costmodels.exchange import hop_seconds, optimizer_seconds, step_traffic
 from costmodels.scenario import Scenario
+from costmodels.split import even_layers
 from costmodels.strategy import Floats, Recompute, Strategies
 
 BLOCK_AXES = ("tp", "cp", "micro_batch_size", "sequence_parallel")
@@ -29,7 +30,7 @@ class RowSeconds:
     layer: Floats
     """One layer, forward and backward, nothing recomputed, exposed communication included."""
     forward: Floats
-    """One layer's forward computation."""
+    """One layer forward without tensor-parallel traffic: what data-parallel traffic can hide behind."""
     backward: Floats
     layer_tp: Floats
     layer_cp: Floats
@@ -69,8 +70,8 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
     block, inverse = rows.distinct(*BLOCK_AXES)
     layer = layer_seconds(block, scenario)
     once = {
-        "forward": layer.compute.forward,
-        "backward": layer.compute.backward,
+        "forward": layer.compute.forward + layer.cp.forward,
+        "backward": layer.compute.backward + layer.cp.backward,
         "tp": sum_passes(layer.tp),
         "cp": sum_passes(layer.cp),
         "selective": layer.repeated(scenario.stack.selective),
@@ -84,7 +85,7 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
     spread = float(stack.vocabulary == "spread")
     nodes = max(scenario.gpus / scenario.group.gpus_per_node, 1.0)
     return RowSeconds(
-        layer=part["forward"] + part["backward"] + part["tp"] + part["cp"] + selective,
+        layer=part["forward"] + part["backward"] + part["tp"] + selective,
         forward=part["forward"],
         backward=part["backward"],
         layer_tp=part["tp"],
@@ -150,20 +151,14 @@ def stage_extras(seconds: RowSeconds, row: int, pp: int) -> NDArray[np.float64]:
 def even_split(rows: Strategies, seconds: RowSeconds, num_layers: int, recomputed: Floats) -> tuple[Floats, Floats]:
     """(slowest stage, all stages) seconds per micro-batch under the best even-as-possible split, (N,).
 
-    ``recomputed`` is the share of layers that are recomputed. Stages hold floor or ceil of the mean; the
-    shorter ones are the last and then the first, which carry the head and the embedding.
+    ``recomputed`` is the share of layers that are recomputed. The split is ``split.even_layers``.
     """
     unit = seconds.layer + recomputed * seconds.recompute
-    p = rows.pp
-    low, longer = num_layers // p, num_layers % p
-    high = low + (longer > 0)
-    room = p - longer
-    first = np.where(room >= 2, low, high)
-    last = np.where(room >= 1, low, high)
+    p, held = rows.pp, even_layers(num_layers, rows)
     side = np.where(p > 1, seconds.hop, 0.0) + seconds.host + seconds.spread
     both = num_layers * unit + seconds.embedding + seconds.head + side
-    ends = np.maximum(first * unit + seconds.embedding, last * unit + seconds.head) + side
-    inner = np.where(p > 2, high * unit + side, 0.0)
+    ends = np.maximum(held.first * unit + seconds.embedding, held.last * unit + seconds.head) + side
+    inner = np.where(p > 2, held.high * unit + side, 0.0)
     slowest = np.where(p == 1, both, np.maximum(ends, inner))
     total = num_layers * unit + seconds.embedding + seconds.head + p * side
     return slowest, total

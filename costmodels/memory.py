@@ -24,6 +24,7 @@ from costmodels.sizes import (
     head_parameters_per_rank,
     layer_parameters_per_rank,
 )
+from costmodels.split import even_layers
 from costmodels.strategy import SCHEDULE_NAMES, Floats, Ints, Recompute, Strategies
 
 PREFETCHED_LAYERS = 2.0
@@ -228,11 +229,8 @@ def even_peaks(rows: Strategies, memory: RowBytes, num_layers: int) -> Floats:
 
     The worst is the first, the second (most micro-batches in flight among the fuller ones) or the last.
     """
-    pp = rows.pp
-    low, longer = num_layers // pp, num_layers % pp
-    high = low + (longer > 0)
-    room = pp - longer
-    layers = (np.where(room >= 2, low, high), high, np.where(room >= 1, low, high))
+    pp, split = rows.pp, even_layers(num_layers, rows)
+    layers = (split.first, split.high, split.last)
     full = rows.recompute == Recompute.FULL
     kept = np.where(full, memory.checkpoint, memory.stored)
     working = np.where(full, memory.working, 0.0)

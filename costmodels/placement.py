@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -18,6 +18,7 @@ class Group:
 
     size: Ints
     parts: tuple[tuple[Ints, Ints], ...]
+    _within: dict[int, Ints] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def ranks_within(self, domain: int) -> Ints:
         """Ranks of the group inside one domain of that many GPUs (0: the whole cluster), shape (N,).
@@ -27,10 +28,12 @@ class Group:
         """
         if domain == 0:
             return self.size
-        inside = np.ones_like(self.size)
-        for size, stride in self.parts:
-            inside = inside * np.clip(np.gcd(size * stride, domain) // stride, 1, size)
-        return np.minimum(inside, self.size)
+        if domain not in self._within:
+            inside = np.ones_like(self.size)
+            for size, stride in self.parts:
+                inside = inside * np.clip(np.gcd(size * stride, domain) // stride, 1, size)
+            self._within[domain] = np.minimum(inside, self.size)
+        return self._within[domain]
 
     def widest_step(self) -> Ints:
         """Distance in ranks between neighbours of the outermost part, shape (N,)."""

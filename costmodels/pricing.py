@@ -18,6 +18,7 @@ from costmodels.iteration import (
 )
 from costmodels.memory import Footprint, RowBytes, footprint, row_bytes
 from costmodels.scenario import Scenario
+from costmodels.split import slice_layers
 from costmodels.strategy import Floats, Ints, Recompute, Strategies
 
 
@@ -89,14 +90,22 @@ def stage_seconds(one: Strategies, seconds: RowSeconds, assignment: Assignment) 
     return layers + stage_extras(seconds, 0, int(one.pp[0]))
 
 
-def even_assignment(num_layers: int, pp: int, recompute: int, layers: Sequence[int] | None = None) -> Assignment:
-    """An even split (shorter stages last, then first), or the given layers; FULL recomputes all of them."""
+def even_assignment(
+    num_layers: int, pp: int, recompute: int, layers: Sequence[int] | None = None, *, vpp: int = 1
+) -> Assignment:
+    """The even split (shorter stages last, then first), or the given layers; FULL recomputes all of them."""
     if layers is None:
-        low, longer = divmod(num_layers, pp)
-        held = np.full(pp, low, dtype=np.int64)
-        short_first = 1 if pp - longer >= 2 else 0
-        held[short_first : short_first + longer] += 1
+        step = int(slice_layers(num_layers, np.int64(vpp)))
+        low, longer = divmod(num_layers // step, pp)
+        held = np.full(pp, low * step, dtype=np.int64)
+        start = 1 if pp - longer >= 2 else 0
+        held[start : start + longer] += step
     else:
         held = np.asarray(layers, dtype=np.int64)
     again = held if recompute == Recompute.FULL else np.zeros_like(held)
     return Assignment(held, again.copy())
+
+
+def row_assignment(row: Strategies, num_layers: int, layers: Sequence[int] | None = None) -> Assignment:
+    """The even split of a single row, or the given layers."""
+    return even_assignment(num_layers, int(row.pp[0]), int(row.recompute[0]), layers, vpp=int(row.vpp[0]))

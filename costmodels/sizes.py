@@ -14,6 +14,7 @@ from costmodels.parameters import (
     position_parameters,
 )
 from costmodels.scenario import Scenario
+from costmodels.split import even_layers
 from costmodels.strategy import Floats, Strategies
 
 
@@ -41,7 +42,7 @@ def head_parameters_per_rank(rows: Strategies, scenario: Scenario) -> Floats:
 
 def heaviest_stage_parameters(rows: Strategies, scenario: Scenario) -> Floats:
     """Parameters of the stage with the most, under an even split: its gradients take longest to reduce."""
-    layers = np.ceil(scenario.model.num_layers / rows.pp)
+    layers = even_layers(scenario.model.num_layers, rows).high
     first = embedding_parameters_per_rank(rows, scenario)
     last = head_parameters_per_rank(rows, scenario)
     ends = np.where(rows.pp > 1, np.maximum(first, last), first + last)

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from costmodels.memory import memory_limit
-from costmodels.pricing import Assignment, Quote, even_assignment, quote
+from costmodels.pricing import Assignment, Quote, quote, row_assignment
 from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, Recompute, Strategies, strategies
 from planner import explain
@@ -118,7 +118,7 @@ def _infeasible(resolved: Resolved, space: Space, outcome: Outcome, started: flo
         defaults=resolved.defaults,
         fits=False,
         rejected=tuple(r for r in _rejections(space, outcome, resolved.scenario) if r.rule not in DOMINATED),
-        nearest=explain.nearest(resolved, space),
+        nearest=explain.nearest(resolved),
         provenance=provenance_record(resolved),
     )
 
@@ -173,9 +173,7 @@ def _single(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] |
     pp = axes.get("pp", len(layers) if layers else 1)
     if scenario.gpus % (tp * cp * pp):
         near = explain.nearest_divisor(scenario.gpus, tp * cp * pp)
-        raise BadRequest(
-            f"tp {tp} x cp {cp} x pp {pp} = {tp * cp * pp} does not divide {scenario.gpus} GPUs; {near} does"
-        )
+        raise BadRequest(f"tp {tp} x cp {cp} x pp {pp} = {tp * cp * pp} does not divide {scenario.gpus} GPUs; {near}")
     dp = scenario.gpus // (tp * cp * pp)
     if axes.get("dp", dp) != dp:
         raise BadRequest(f"dp {axes['dp']} x tp {tp} x cp {cp} x pp {pp} is not {scenario.gpus} GPUs; dp {dp} is")
@@ -227,7 +225,7 @@ def _split(scenario: Scenario, row: Strategies, layers: Sequence[int] | None) ->
             raise BadRequest(f"a stage holds {min(layers)} layers; each of its {int(row.vpp[0])} chunks needs one")
         if len(set(layers)) > 1 and not scenario.stack.uneven_stages:
             raise BadRequest(f"stack {scenario.stack.name} needs even stages; {total // pp} layers each would be")
-    return even_assignment(total, pp, int(row.recompute[0]), layers)
+    return row_assignment(row, total, layers)
 
 
 class WhyNot(BaseModel):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -10,18 +11,20 @@ import numpy as np
 
 from costmodels.memory import memory_limit
 from costmodels.parameters import parameters
-from costmodels.pricing import Quote, even_assignment, quote
+from costmodels.pricing import Quote, quote, row_assignment
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Recompute, Strategies
-from hardware.records import NodeGroup, Tier
+from hardware.records import BadNodeCount, NodeGroup, Tier
 from hardware.units import format_quantity
 from planner.assemble import strategy_record
 from planner.document import Advice, Alternative, Plan, Strategy
 from planner.landmarks import LANDMARKS
 from planner.request import Resolved
-from planner.search import Incumbent, Outcome, Priced, best_where, search
-from planner.space import Space, build, divisors
+from planner.search import Incumbent, Outcome, Priced, best_where, core_bound, search
+from planner.space import Space, around, build, divisors
 
+NEAREST_SECONDS = 10.0
+"""How long the nearest request that works is looked for."""
 NOTABLE = 0.0005
 """Relative change of the iteration below which something helps nothing."""
 
@@ -34,7 +37,7 @@ def alternatives(outcome: Outcome, resolved: Resolved, chosen: Strategy, top: in
     seen = {_kind(chosen)}
     for priced, i in _by_time(outcome):
         row = priced.rows.take(np.array([i]))
-        split = even_assignment(scenario.model.num_layers, int(row.pp[0]), int(row.recompute[0]))
+        split = row_assignment(row, scenario.model.num_layers)
         record = strategy_record(row, split, scenario)
         if len(found) >= top or _kind(record) in seen:
             if len(found) >= top:
@@ -106,9 +109,9 @@ def _challenges(best: Incumbent) -> list[_Challenge]:
 
 def why_not_lines(space: Space, scenario: Scenario, best: Incumbent, priced: Quote) -> tuple[Advice, ...]:
     """What the obvious other choices would cost, each with its number; the best of each kind, evenly split."""
-    lines = []
+    lines, bounds = [], core_bound(space.cores, scenario)
     for challenge in _challenges(best):
-        fitting, leanest = best_where(space, scenario, challenge.keep)
+        fitting, leanest = best_where(space, scenario, challenge.keep, bounds)
         if fitting is not None:
             lines.append(_slower(challenge.subject, fitting, scenario, priced))
         elif leanest is not None:
@@ -120,7 +123,7 @@ def why_not_lines(space: Space, scenario: Scenario, best: Incumbent, priced: Quo
 
 def _slower(subject: str, other: Priced, scenario: Scenario, best: Quote) -> Advice:
     row = other.rows
-    split = even_assignment(scenario.model.num_layers, int(row.pp[0]), int(row.recompute[0]))
+    split = row_assignment(row, scenario.model.num_layers)
     theirs = quote(row, scenario, split)
     growth = theirs.iteration / best.iteration - 1
     worse = sorted(((theirs.breakdown[name] - best.breakdown[name], name) for name in best.breakdown), reverse=True)
@@ -152,12 +155,14 @@ def _refused(space: Space, subject: str, scenario: Scenario) -> str:
 
 
 def memory_example(outcome: Outcome, scenario: Scenario) -> str:
-    """One strategy that memory refused, in words: the fastest."""
-    parts = [(part, i) for part in outcome.pool for i in np.flatnonzero(~part.fits)[:1]]
+    """One strategy that memory refused, in words: the one that came nearest to fitting."""
+    parts = [
+        (part, int(np.argmin(np.where(part.fits, np.inf, part.peak)))) for part in outcome.pool if not part.fits.all()
+    ]
     if not parts:
         return f"more than {_gib(scenario.group.accelerator.usable_memory)} per GPU"
-    part, i = min(parts, key=lambda place: float(place[0].even[place[1]]))
-    at = part.rows.row(int(i))
+    part, i = min(parts, key=lambda place: float(place[0].peak[place[1]]))
+    at = part.rows.row(i)
     needed = float(part.peak[i]) * (1 + scenario.stack.slack) + scenario.stack.reserved
     limit = scenario.group.accelerator.usable_memory
     name = f"tp {at['tp']} cp {at['cp']} pp {at['pp']} dp {at['dp']} ZeRO-{at['zero_stage']}"
@@ -240,40 +245,38 @@ def closest_run(scenario: Scenario) -> str | None:
     return f"{billions:g}B on {gpus:,} {accelerator}: {result} ({name})"
 
 
-def nearest(resolved: Resolved, space: Space) -> Advice | None:
+def nearest(resolved: Resolved) -> Advice | None:
     """The nearest request that works: the same without its pins, else on more GPUs."""
-    import time
-
     scenario = resolved.scenario
-    deadline = time.perf_counter() + 10.0
+    deadline = time.perf_counter() + NEAREST_SECONDS
     if resolved.request.pins:
         outcome = search(build(scenario, {}), scenario, deadline=deadline)
         if outcome.best:
             at = outcome.best.row.row(0)
             words = " ".join(f"{name} {at[name]}" for name in ("tp", "cp", "pp", "dp"))
             return Advice(subject="without the pins", text=words, iteration_seconds=outcome.best.iteration)
-    del space
-    for times in (2, 4, 8, 16, 32, 64):
-        gpus = scenario.gpus * times
-        larger = replace(
-            scenario,
-            gpus=gpus,
-            group=resolved.cluster.with_gpus(gpus).groups[0]
-            if scenario.gpus >= scenario.group.gpus_per_node
-            else scenario.group,
-        )
+    for larger in _larger(resolved):
         outcome = search(build(larger, {}), larger, deadline=deadline)
         if outcome.best:
-            return Advice(
-                subject=f"{gpus} GPUs", text="the same request fits", iteration_seconds=outcome.best.iteration
-            )
+            seconds = outcome.best.iteration
+            return Advice(subject=f"{larger.gpus} GPUs", text="the same request fits", iteration_seconds=seconds)
     return None
 
 
+def _larger(resolved: Resolved) -> Iterator[Scenario]:
+    """The same question on 2, 4, ... 64 times the GPUs, in whole nodes."""
+    for times in (2, 4, 8, 16, 32, 64):
+        gpus = resolved.scenario.gpus * times
+        try:
+            group = resolved.machines.with_gpus(gpus).groups[0]
+        except BadNodeCount:
+            continue
+        yield replace(resolved.scenario, gpus=gpus, group=group)
+
+
 def nearest_divisor(number: int, wanted: int) -> str:
-    """The divisors of ``number`` around ``wanted``, in words."""
-    near = sorted(divisors(number), key=lambda d: abs(d - wanted))[:2]
-    return " or ".join(map(str, sorted(near)))
+    """The divisors of ``number`` on either side of ``wanted``, as the end of a sentence."""
+    return around(divisors(number), wanted)
 
 
 def nearest_multiple(number: int, step: int) -> int:

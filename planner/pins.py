@@ -51,7 +51,7 @@ def parse_pins(pins: Mapping[str, Any]) -> dict[str, Pin]:
 def _parse(axis: str, given: Any) -> Pin:
     if isinstance(given, str) and (found := _RANGE.match(given.strip())) and axis not in NAMED:
         return _range(axis, given, found)
-    parts = given if isinstance(given, (list, tuple)) else str(given).split(",")
+    parts = given.split(",") if isinstance(given, str) else given if isinstance(given, (list, tuple)) else [given]
     values = tuple(dict.fromkeys(_value(axis, part) for part in parts))
     if not values:
         raise BadRequest(f"{axis}: no value given; write one such as 8, several as 4,8 or a range as ..8")

@@ -91,6 +91,8 @@ class Resolved:
     request: PlanRequest
     scenario: Scenario
     cluster: Cluster
+    machines: Cluster
+    """The cluster as it was named, before the number of GPUs."""
     tokens: int
     defaults: tuple[str, ...]
 
@@ -115,7 +117,7 @@ def resolve(request: PlanRequest) -> Resolved:
     tokens = request.tokens or model.tokens or DEFAULT_TOKENS
     scenario = Scenario(model, cluster.groups[0], stack, request.gpus, seq_length, batch, request.precision)
     _ = scenario.rates
-    return Resolved(request, scenario, cluster, tokens, _defaults(request, scenario, tokens))
+    return Resolved(request, scenario, cluster, base, tokens, _defaults(request, scenario, tokens))
 
 
 @lru_cache(maxsize=64)

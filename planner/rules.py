@@ -68,8 +68,16 @@ def _batch_divides(c: Columns, x: Scenario) -> Mask:
     return x.global_batch_size % (c["micro_batch_size"] * c["dp"]) == 0
 
 
+def _chunks_interleave(c: Columns, _x: Scenario) -> Mask:
+    return (c["vpp"] == 1) | (c["pp"] > 1)
+
+
 def _chunks_fit(c: Columns, x: Scenario) -> Mask:
-    return (c["vpp"] == 1) | ((c["pp"] > 1) & (c["pp"] * c["vpp"] <= x.model.num_layers))
+    return (c["vpp"] == 1) | (c["pp"] * c["vpp"] <= x.model.num_layers)
+
+
+def _chunks_equal(c: Columns, x: Scenario) -> Mask:
+    return x.model.num_layers % c["vpp"] == 0
 
 
 def _even_stages(c: Columns, x: Scenario) -> Mask:
@@ -117,12 +125,16 @@ def _order_matters(c: Columns, _x: Scenario) -> Mask:
     return (c["rank_order"] == 0) | ((c["pp"] > 1) & (c["dp"] > 1))
 
 
+def _shards_anew(c: Columns, _x: Scenario) -> Mask:
+    return c["sharding_degree"] != REPEATS
+
+
 def _shards_something(c: Columns, _x: Scenario) -> Mask:
     return (c["zero_stage"] == 0) == (c["sharding_degree"] == 1)
 
 
 def _shard_divides(c: Columns, _x: Scenario) -> Mask:
-    return (c["dp"] * c["cp"]) % c["sharding_degree"] == 0
+    return (c["dp"] * c["cp"]) % np.maximum(c["sharding_degree"], 1) == 0
 
 
 def _stack_shards(c: Columns, x: Scenario) -> Mask:
@@ -138,6 +150,8 @@ def _code(name: str) -> int:
 
 
 _LAYOUT = ("tp", "cp", "pp", "dp")
+REPEATS = 0
+"""Sharding degree that stands for a group which another row already covers."""
 
 RULES: tuple[Rule, ...] = (
     Rule("heads", "must", ("tp",), "tensor parallel size {tp} does not divide {num_heads} attention heads",
@@ -158,9 +172,13 @@ RULES: tuple[Rule, ...] = (
     Rule("batch-covers", "must", ("dp",), "{dp} data-parallel replicas for {global_batch_size} sequences per batch",
          "arithmetic", _batch_covers),
     Rule("batch-divides", "must", ("dp", "micro_batch_size"),
-         "micro-batch {micro_batch_size} x {dp} replicas does not divide the global batch of {global_batch_size}",
+         "micro-batch {micro_batch_size} x {dp} replicas do not divide the batch of {global_batch_size}",
          "arithmetic", _batch_divides),
-    Rule("chunks", "must", ("pp", "vpp"), "{vpp} chunks on each of {pp} stages need {pp} x {vpp} layers of {num_layers}",
+    Rule("interleaving", "must", ("pp", "vpp"), "{vpp} chunks per stage interleave a pipeline; pp is {pp}",
+         "Narayanan et al. 2021", _chunks_interleave),
+    Rule("equal-chunks", "must", ("vpp",), "{num_layers} layers do not make equal chunks, {vpp} on every stage",
+         "interleaved schedules assume equal chunks", _chunks_equal),
+    Rule("chunks", "must", ("pp", "vpp"), "{vpp} chunks on each of {pp} stages need more than the {num_layers} layers",
          "Narayanan et al. 2021", _chunks_fit),
     Rule("even-stages", "stack", ("pp", "vpp"),
          "{num_layers} layers do not split evenly over {pp} stages x {vpp} chunks, as stack {stack} needs",
@@ -189,6 +207,9 @@ RULES: tuple[Rule, ...] = (
     Rule("rank-order", "dominated", ("pp", "dp", "rank_order"),
          "rank order {rank_order} places ranks as the default does when pp {pp} or dp {dp} is 1", "arithmetic",
          _order_matters),
+    Rule("sharding-repeats", "dominated", ("sharding_degree",),
+         "sharding within a node is sharding over all {dp} x {cp} data and context ranks, or over one",
+         "arithmetic", _shards_anew),
     Rule("sharding", "must", ("zero_stage", "sharding_degree"),
          "ZeRO stage {zero_stage} over {sharding_degree} ranks: stage 0 shards over 1 rank, the others over more",
          "Rajbhandari et al. 2020", _shards_something),
@@ -202,8 +223,6 @@ RULES: tuple[Rule, ...] = (
          "DeepSpeed, PaddlePaddle fleet", _gradients_accumulate),
 )  # fmt: skip
 """Every rule but memory, in the order in which they are tried."""
-
-MEMORY_SENTENCE = "stage {stage} needs {needed} of memory, {limit} available"
 
 
 def active(scenario: Scenario, pinned: frozenset[str]) -> tuple[Rule, ...]:

@@ -25,17 +25,20 @@ from costmodels.iteration import (
     with_step,
 )
 from costmodels.memory import RowBytes, even_peaks, memory_limit, row_bytes
-from costmodels.pricing import Assignment, even_assignment
+from costmodels.pricing import Assignment, row_assignment
 from costmodels.scenario import Scenario
+from costmodels.split import even_layers
 from costmodels.strategy import Bools, Floats, Ints, Recompute, Strategies
 from planner.space import Space
-from planner.stage_rows import problem_of, stage_bounds
-from planner.stages import StageSolution, solve
+from planner.stage_rows import assignment_of, problem_of, slices_of, stage_bounds
+from planner.stages import solve
 
 CHUNK = 4096
 """Cores that are priced at a time: enough to amortise a call, few enough to stay in cache."""
 TOLERANCE = 1e-9
 """Relative difference below which two times are one."""
+LOOKED_AT = 1 << 15
+"""Cores that are priced in search of one that fits, when explaining."""
 KEPT = 4096
 """Best even rows that are remembered for alternatives and explanations."""
 
@@ -128,7 +131,7 @@ def core_bound(cores: Strategies, scenario: Scenario) -> Floats:
     layer = price.layer[inverse]
     layers = scenario.model.num_layers
     total = layers * layer + ends
-    slowest = np.maximum(-(-layers // cores.pp) * layer, total / cores.pp)
+    slowest = np.maximum(even_layers(layers, cores).high * layer, total / cores.pp)
     pipeline = cores.num_microbatches * slowest + (total - slowest) / cores.vpp
     return pipeline * (1.0 + price.straggler[0]) + price.overhead[0]
 
@@ -162,7 +165,7 @@ def price_rows(rows: Strategies, seconds: RowSeconds, scenario: Scenario) -> Pri
 def _row_bound(rows: Strategies, seconds: RowSeconds, layers: int) -> Floats:
     hops = np.where(rows.pp > 1, seconds.hop, 0.0) + seconds.host + seconds.spread
     total = layers * seconds.layer + seconds.embedding + seconds.head + rows.pp * hops
-    slowest = np.maximum(-(-layers // rows.pp) * seconds.layer + hops, total / rows.pp)
+    slowest = np.maximum(even_layers(layers, rows).high * seconds.layer + hops, total / rows.pp)
     return compose(rows, seconds, slowest, total)
 
 
@@ -180,7 +183,7 @@ def remember(outcome: Outcome, priced: Priced, scenario: Scenario, *, lean: bool
     best = int(np.lexsort((priced.rows.pp, priced.rows.tp, *keys))[0])
     if outcome.best is None or _better(value[best], peak[best], outcome.best, lean=lean):
         row = priced.rows.take(np.array([best]))
-        split = even_assignment(scenario.model.num_layers, int(row.pp[0]), int(row.recompute[0]))
+        split = row_assignment(row, scenario.model.num_layers)
         outcome.best = Incumbent(row, split, float(value[best]), float(peak[best]))
 
 
@@ -239,16 +242,15 @@ def _confirm(outcome: Outcome, scenario: Scenario, deadline: float) -> None:
     left = max(deadline - time.perf_counter(), 0.05)
     solution = solve(
         problem_of(row, seconds, memory, scenario),
-        hint=outcome.best.assignment.layers.tolist(),
+        hint=slices_of(outcome.best.assignment, row, scenario),
         time_limit=left,
     )
     outcome.solves += 1
+    if not solution.layers:
+        return
     value = compose(row, seconds, np.array([solution.slowest_seconds]), np.array([solution.total_seconds]))[0]
-    if solution.layers and value < outcome.best.iteration:
-        split = Assignment(
-            np.array(solution.layers, dtype=np.int64), np.array(solution.recompute_layers, dtype=np.int64)
-        )
-        outcome.best = Incumbent(row, split, float(value), outcome.best.peak)
+    if value < outcome.best.iteration:
+        outcome.best = Incumbent(row, assignment_of(solution, row, scenario), float(value), outcome.best.peak)
 
 
 def _ceiling(outcome: Outcome) -> float:
@@ -268,37 +270,42 @@ def _try(outcome: Outcome, part: Priced, i: int, scenario: Scenario, deadline: f
         outcome.proved = False
         outcome.lower_bound = min(outcome.lower_bound, solution.bound_seconds * stretch + once)
     if solution.layers:
-        _raise(outcome, one, solution, once, stretch)
+        _raise(
+            outcome, one.rows, solution.objective_seconds * stretch + once, assignment_of(solution, one.rows, scenario)
+        )
 
 
-def _raise(outcome: Outcome, one: Priced, solution: StageSolution, once: float, stretch: float) -> None:
-    value = solution.objective_seconds * stretch + once
+def _raise(outcome: Outcome, row: Strategies, value: float, split: Assignment) -> None:
     if outcome.best is None or value < outcome.best.iteration:
-        split = Assignment(np.array(solution.layers, dtype=np.int64), np.array(solution.recompute_layers, np.int64))
-        outcome.best = Incumbent(one.rows, split, value)
+        outcome.best = Incumbent(row, split, value)
         outcome.feasible += 1
 
 
 def best_where(
-    space: Space, scenario: Scenario, keep: Callable[[Strategies], Bools], *, limit: int = 8 * CHUNK
+    space: Space, scenario: Scenario, keep: Callable[[Strategies], Bools], bounds: Floats
 ) -> tuple[Priced | None, Priced | None]:
     """The fastest even row of part of the space that fits memory, or else the leanest that was seen.
 
-    Looks at the ``limit`` cores with the best bounds among those that ``keep`` selects, chunk by chunk until one
-    fits.
+    Cores that ``keep`` selects are visited in the order of their ``bounds`` (``core_bound`` of all cores), in
+    chunks that double, until none left can beat the row found; without one, at most ``LOOKED_AT`` are.
     """
     chosen = np.flatnonzero(keep(space.cores))
-    if not len(chosen):
-        return None, None
-    bound = core_bound(space.cores.take(chosen), scenario)
-    order = chosen[np.argsort(bound, kind="stable")]
-    leanest: Priced | None = None
-    for start in range(0, min(len(order), limit), CHUNK):
-        priced = price_cores(space, order[start : start + CHUNK], scenario)
-        fitting = np.flatnonzero(priced.fits)
-        if len(fitting):
-            return priced.take(fitting[[int(np.argmin(priced.even[fitting]))]]), None
-        if len(priced.rows):
-            lean = priced.take(np.array([int(np.argmin(priced.peak))]))
-            leanest = lean if leanest is None or lean.peak[0] < leanest.peak[0] else leanest
-    return None, leanest
+    order = chosen[np.argsort(bounds[chosen], kind="stable")]
+    best, leanest, start, size = None, None, 0, 256
+    while start < len(order) and (best is not None or start < LOOKED_AT):
+        if best is not None and bounds[order[start]] >= best.even[0]:
+            break
+        priced = price_cores(space, order[start : start + size], scenario)
+        best = _pick(priced, np.where(priced.fits, priced.even, np.inf), best, "even")
+        leanest = _pick(priced, priced.peak, leanest, "peak")
+        start, size = start + size, 2 * size
+    return best, leanest if best is None else None
+
+
+def _pick(priced: Priced, value: Floats, so_far: Priced | None, field_name: str) -> Priced | None:
+    """The row of least value, if it is finite and less than that of the row so far."""
+    if not len(value) or not np.isfinite(value.min()):
+        return so_far
+    found = priced.take(np.array([int(np.argmin(value))]))
+    less = so_far is None or getattr(found, field_name)[0] < getattr(so_far, field_name)[0]
+    return found if less else so_far

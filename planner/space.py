@@ -19,10 +19,9 @@ from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, SCHEDULE_NAMES, Bools, Ints, Strategies, strategies
 from planner.errors import BadRequest
 from planner.pins import Pin
-from planner.rules import Rule, active, sentence
+from planner.rules import REPEATS, Rule, active, sentence
 
 LARGEST_MICRO_BATCH = 64
-FREE_CHUNKS = 8
 
 _LAYOUT = ("tp", "cp", "pp", "dp")
 _SHARDING = ("zero_stage", "sharding_degree")
@@ -89,8 +88,6 @@ def divisors(number: int) -> list[int]:
 def _axes(scenario: Scenario, pins: Mapping[str, Pin]) -> dict[str, NDArray[Any]]:
     model, stack = scenario.model, scenario.stack
     chunks = {d for d in divisors(model.num_layers) if d <= model.num_layers // 2}
-    if stack.uneven_stages:
-        chunks |= set(range(1, min(FREE_CHUNKS, model.num_layers) + 1))
     usual: dict[str, list[int]] = {
         "micro_batch_size": [d for d in divisors(scenario.global_batch_size) if d <= LARGEST_MICRO_BATCH],
         "vpp": sorted({1, *chunks}) if "interleaved-1f1b" in stack.schedules else [1],
@@ -111,6 +108,14 @@ def _restrict(pins: Mapping[str, Pin], axis: str, usual: list[int]) -> tuple[int
     if not values:
         raise BadRequest(f"{axis}: nothing lies in the range asked for; {_few(usual)} would")
     return values
+
+
+def around(values: list[int], wanted: int) -> str:
+    """The values on either side of the wanted one, as the end of a sentence: "4 and 8 do"."""
+    below = [value for value in values if value < wanted][-1:]
+    above = [value for value in values if value > wanted][:1]
+    near = [str(value) for value in (*below, *above)]
+    return f"{' and '.join(near)} {'do' if len(near) > 1 else 'does'}"
 
 
 def _few(values: list[int]) -> str:
@@ -139,9 +144,9 @@ def _layouts(gpus: int, pins: Mapping[str, Pin]) -> dict[str, Ints]:
         wanted = pins[name].restrict(whole) if name in pins else tuple(whole)
         options[name] = np.array([d for d in wanted if gpus % d == 0], dtype=np.int64)
         if not len(options[name]):
-            near = sorted(whole, key=lambda d: min(abs(d - w) for w in wanted or (1,)))[:2]
             asked = ", ".join(map(str, wanted[:4])) or "the range"
-            raise BadRequest(f"{name} {asked} does not divide {gpus} GPUs; {' and '.join(map(str, sorted(near)))} do")
+            near = around(whole, wanted[0] if wanted else 1)
+            raise BadRequest(f"{name} {asked} does not divide {gpus} GPUs; {near}")
     columns = {"tp": options["tp"], "dp": gpus // options["tp"]}
     for name in ("cp", "pp"):
         columns = _divide(columns, name, options[name])
@@ -228,11 +233,10 @@ def _with_sharding(
 def _degrees(scenario: Scenario, columns: Mapping[str, NDArray[Any]], degree: Ints) -> Ints:
     """Ranks behind the symbols: 0 all data and context ranks; -1 as many of them as the inner tier joins.
 
-    A group within a node that would be everything or one rank is 1 here, which the sharding rule refuses:
-    it would repeat another row.
+    A group within a node that would be everything or one rank repeats another row.
     """
     ranks = columns["dp"] * columns["cp"]
     domain = scenario.group.tiers[0].domain or scenario.gpus
     near = np.gcd(ranks, np.maximum(domain // columns["tp"], 1))
-    near = np.where(near < ranks, near, 1)
+    near = np.where((near < ranks) & (near > 1), near, REPEATS)
     return np.where(degree == 0, ranks, np.where(degree == -1, near, degree))

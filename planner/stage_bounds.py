@@ -128,7 +128,7 @@ class _Outline(NamedTuple):
 def _fill(bound: StageBound, part: Ints, rows: _Rows) -> None:
     """Write the bounds of ``rows`` into their places."""
     outline = _outline(rows)
-    fewest = np.where(rows.uneven, rows.vpp, np.maximum(-(-rows.num_layers // rows.num_stages), rows.vpp))
+    fewest = np.where(rows.uneven, 1, -(-rows.num_layers // rows.num_stages))
     most = outline.most
     feasible = (most >= fewest).all(axis=1) & (most.sum(axis=1) >= rows.num_layers[:, 0])
     feasible &= (fewest * rows.num_stages <= rows.num_layers)[:, 0]

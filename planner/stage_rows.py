@@ -7,36 +7,56 @@ from numpy.typing import NDArray
 
 from costmodels.iteration import RowSeconds, compose, stage_extras
 from costmodels.memory import RowBytes, in_flight, memory_limit
+from costmodels.pricing import Assignment
 from costmodels.scenario import Scenario
+from costmodels.split import slice_layers
 from costmodels.strategy import Bools, Floats, Recompute, Strategies
 from planner.stage_bounds import RECOMPUTE_MODES, StageRows, stage_lower_bound
-from planner.stages import StageProblem
+from planner.stages import StageProblem, StageSolution
+
+ROUNDING = 1e-12
+"""Room for sums in another order: what fits to the last byte fits the solver too."""
 
 _MODES = {Recompute.NONE: "none", Recompute.SELECTIVE: "none", Recompute.FULL: "free"}
 
 
 def problem_of(one: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario) -> StageProblem:
     """The stage problem of a single row."""
-    pp = int(one.pp[0])
+    pp, step = int(one.pp[0]), _slice(one, scenario)
     stages = np.arange(pp)
     held = in_flight(one.take(np.zeros(pp, dtype=np.int64)), stages)
     return StageProblem(
-        num_layers=scenario.model.num_layers,
+        num_layers=scenario.model.num_layers // step,
         num_stages=pp,
         vpp=int(one.vpp[0]),
         num_microbatches=int(one.num_microbatches[0]),
-        layer_seconds=float(seconds.layer[0]),
-        recompute_seconds=float(seconds.recompute[0]),
+        layer_seconds=step * float(seconds.layer[0]),
+        recompute_seconds=step * float(seconds.recompute[0]),
         extra_seconds=tuple(stage_extras(seconds, 0, pp).tolist()),
-        memory_limit=memory_limit(scenario),
+        memory_limit=memory_limit(scenario) * (1.0 + ROUNDING),
         fixed_bytes=tuple(_fixed(memory, held[None, :], stages, np.array([[pp]]))[0].tolist()),
-        layer_bytes=float(memory.layer_state[0]),
-        activation_bytes=tuple((held * memory.stored[0]).tolist()),
-        checkpoint_bytes=tuple((held * memory.checkpoint[0]).tolist()),
+        layer_bytes=step * float(memory.layer_state[0]),
+        activation_bytes=tuple((step * held * memory.stored[0]).tolist()),
+        checkpoint_bytes=tuple((step * held * memory.checkpoint[0]).tolist()),
         recompute=_MODES[Recompute(int(one.recompute[0]))],  # type: ignore[arg-type]
         uneven=scenario.stack.uneven_stages,
         working_bytes=float(memory.working[0]),
     )
+
+
+def _slice(one: Strategies, scenario: Scenario) -> int:
+    return int(slice_layers(scenario.model.num_layers, one.vpp)[0])
+
+
+def assignment_of(solution: StageSolution, one: Strategies, scenario: Scenario) -> Assignment:
+    """The solver's slices as layers."""
+    step = _slice(one, scenario)
+    return Assignment(step * np.array(solution.layers, np.int64), step * np.array(solution.recompute_layers, np.int64))
+
+
+def slices_of(assignment: Assignment, one: Strategies, scenario: Scenario) -> list[int]:
+    """Layers as the solver counts them."""
+    return [int(n) for n in assignment.layers // _slice(one, scenario)]
 
 
 def _fixed(memory: RowBytes, held: Floats, stages: NDArray[np.int64], pp: NDArray[np.int64]) -> Floats:
@@ -52,6 +72,7 @@ def _fixed(memory: RowBytes, held: Floats, stages: NDArray[np.int64], pp: NDArra
 def stage_bounds(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario) -> tuple[Floats, Bools]:
     """(seconds of the iteration that no split of a row can beat, whether any split fits memory), arrays (N,)."""
     n, width = len(rows), int(rows.pp.max(initial=1))
+    step = slice_layers(scenario.model.num_layers, rows.vpp)
     stages = np.arange(width)
     spread = rows.take(np.repeat(np.arange(n), width))
     held = in_flight(spread, np.tile(stages, n)).reshape(n, width)
@@ -61,18 +82,18 @@ def stage_bounds(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenar
     free = rows.recompute == Recompute.FULL
     bound = stage_lower_bound(
         StageRows(
-            num_layers=scenario.model.num_layers,
+            num_layers=scenario.model.num_layers // step,
             num_stages=rows.pp,
             vpp=rows.vpp,
             num_microbatches=rows.num_microbatches,
-            layer_seconds=seconds.layer,
-            recompute_seconds=seconds.recompute,
+            layer_seconds=step * seconds.layer,
+            recompute_seconds=step * seconds.recompute,
             extra_seconds=extra,
-            memory_limit=memory_limit(scenario),
+            memory_limit=memory_limit(scenario) * (1.0 + ROUNDING),
             fixed_bytes=_fixed(memory, held, stages, pp),
-            layer_bytes=memory.layer_state,
-            activation_bytes=held * memory.stored[:, None],
-            checkpoint_bytes=held * memory.checkpoint[:, None],
+            layer_bytes=step * memory.layer_state,
+            activation_bytes=held * (step * memory.stored)[:, None],
+            checkpoint_bytes=held * (step * memory.checkpoint)[:, None],
             recompute=np.where(free, RECOMPUTE_MODES.index("free"), RECOMPUTE_MODES.index("none")),
             uneven=scenario.stack.uneven_stages,
             working_bytes=memory.working,

@@ -31,9 +31,9 @@ class StageProblem:
     """How to spread the layers of one model over the stages of one pipeline.
 
     Attributes:
-        num_layers: equal layers to spread.
+        num_layers: equal layers to spread, or equal slices of one layer per chunk.
         num_stages: pipeline stages p.
-        vpp: model chunks per stage; a stage holds at least one layer per chunk.
+        vpp: model chunks per stage.
         num_microbatches: micro-batches m per iteration.
         layer_seconds: forward and backward of one layer for one micro-batch, nothing recomputed; positive.
         recompute_seconds: extra seconds of a recomputed layer.
@@ -107,7 +107,7 @@ def stage_table(problem: StageProblem) -> StageTable:
     for option in reversed(_recompute_options(problem, n)):
         fits = (option <= n) & (problem.stage_bytes(n, option) <= problem.memory_limit)
         recomputed = np.where(fits, option, recomputed)
-    fewest = problem.vpp if problem.uneven else max(problem.vpp, -(-L // p))
+    fewest = 1 if problem.uneven else -(-L // p)
     largest = L if problem.uneven else L // p
     most = np.count_nonzero(np.logical_and.accumulate(recomputed[fewest : largest + 1] >= 0), axis=0)
     return StageTable(

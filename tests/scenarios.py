@@ -165,7 +165,8 @@ def _random_row(scenario, chance):
         return None
     micro = int(chance.choice(factors_of(scenario.global_batch_size // dp)))
     batches = scenario.global_batch_size // dp // micro
-    room = [v for v in range(1, model.num_layers // pp + 1) if stack.uneven_stages or model.num_layers % (pp * v) == 0]
+    fits = [v for v in factors_of(model.num_layers) if pp * v <= model.num_layers]
+    room = [v for v in fits if stack.uneven_stages or model.num_layers % (pp * v) == 0]
     if not room:
         return None
     vpp = int(chance.choice(room)) if pp > 1 and batches % pp == 0 else 1

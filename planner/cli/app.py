@@ -75,7 +75,7 @@ def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
 )
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
 def main() -> None:
-    r"""Find the fastest way to split a training run over N accelerators, prove it, and say why.
+    """Find the fastest way to split a training run over N accelerators, prove it, and say why.
 
     \b
       plan --model 175b --gpus 12288              the best plan (= plan solve)
@@ -84,7 +84,7 @@ def main() -> None:
       plan list models
 
     `plan COMMAND --help` explains the options of a command.
-    """
+    """  # noqa: D301 - click reads the backspace
 
 
 COMMANDS: tuple[Command, ...] = (

@@ -2,9 +2,9 @@
 
     python -m planner.validation.calibrate RUNS.jsonl... [--rounds 2] [--without GROUP...]
 
-Few constants a stack (speed of matrix and memory-bound kernels and of collectives, spread between
-nodes, host time per iteration) and one an accelerator (its rate in training), in alternation, by robust least squares on the
-logarithm of the iteration time. Every source group weighs the same whatever its number of runs, and every
+Few constants a stack (speed of matrix and memory-bound kernels and of collectives, spread between nodes, host
+time per iteration) and one an accelerator (its rate in training), in alternation, by robust least squares on
+the logarithm of the iteration time. Every source group weighs the same whatever its number of runs, and every
 constant is drawn towards its neutral value, so that what the data do not speak about stays where it was.
 Prints the constants and the errors; ``--write`` puts them into the catalogue.
 """
@@ -32,6 +32,17 @@ ROOT = Path(__file__).resolve().parents[2]
 STACKS = ROOT / "costmodels" / "stacks"
 ACCELERATORS = ROOT / "hardware" / "catalogue" / "accelerators"
 
+PRIOR = 0.1
+"""Weight of the pull towards neutral values against one source group; chosen on the dev split."""
+
+LEFT_OUT = ("bigscience-v100", "torchao-float8")
+"""The first warns of 40 % network noise; steps of the second (one sequence per GPU) take a third of a second longer
+than any mechanism here explains, which must not be charged to the speed of the stack's kernels."""
+
+WIDENED, NARROWEST = 1.5, 0.2
+"""From the 90th percentile of the errors in the fit to the interval that is promised: runs of other sources lie
+further out than those that were fitted."""
+
 MOST_ROWS = 60
 """Runs used per group: enough to see its shape."""
 
@@ -52,7 +63,7 @@ STACK_KNOBS = (
     Knob("elementwise_efficiency", 1.0, 0.2, 0.6, 1.3),
     Knob("communication_efficiency", 1.0, 0.2, 0.3, 1.2),
     Knob("straggler", 0.0, 0.01, 0.0, 0.04),
-    Knob("iteration_overhead", 0.0, 0.1, 0.0, 1.0),
+    Knob("iteration_overhead", 0.0, 0.02, 0.0, 0.2),
 )
 RATE = Knob("training_rate", 1.0, 0.15, 0.5, 1.2)
 
@@ -109,14 +120,14 @@ def fit(
 
     def residuals(values: NDArray[np.float64]) -> NDArray[np.float64]:
         misses = [s.weight * error(s, apply(s.case.scenario, values)) for s in mine]
-        drawn = [0.02 * (v - k.neutral) / k.spread for v, k in zip(values, knobs, strict=True)]
+        drawn = [PRIOR * (v - k.neutral) / k.spread for v, k in zip(values, knobs, strict=True)]
         return np.array(misses + drawn)
 
     bounds = ([k.low for k in knobs], [k.high for k in knobs])
     scale = [k.spread for k in knobs]
     x0 = np.clip(start, [k.low + 1e-4 for k in knobs], [k.high - 1e-4 for k in knobs])
     found = least_squares(
-        residuals, x0, bounds=bounds, x_scale=scale, loss="soft_l1", f_scale=0.03, diff_step=1e-3, max_nfev=25
+        residuals, x0, bounds=bounds, x_scale=scale, loss="cauchy", f_scale=0.03, diff_step=1e-3, max_nfev=25
     )
     return np.asarray(found.x)
 
@@ -126,13 +137,13 @@ def calibrate(chosen: list[Sample], rounds: int) -> tuple[dict[str, list[float]]
     stacks = {s.case.scenario.stack.name: [k.neutral for k in STACK_KNOBS] for s in chosen}
     rates = {s.case.scenario.group.accelerator.name: RATE.neutral for s in chosen}
     for _ in range(rounds):
-        for name in stacks:
+        for name, values in list(stacks.items()):
             mine = [s for s in chosen if s.case.scenario.stack.name == name]
 
-            def with_stack(scenario: Scenario, values: NDArray[np.float64]) -> Scenario:
-                return with_rate(_with_stack(scenario, values), rates[scenario.group.accelerator.name])
+            def with_stack(scenario: Scenario, tried: NDArray[np.float64]) -> Scenario:
+                return with_rate(_with_stack(scenario, tried), rates[scenario.group.accelerator.name])
 
-            stacks[name] = [float(v) for v in fit(mine, STACK_KNOBS, np.array(stacks[name]), with_stack)]
+            stacks[name] = [float(v) for v in fit(mine, STACK_KNOBS, np.array(values), with_stack)]
         for name in rates:
             mine = [s for s in chosen if s.case.scenario.group.accelerator.name == name]
 
@@ -203,7 +214,7 @@ def write(stacks: dict[str, list[float]], rates: dict[str, float], left: dict[st
         fields = {k.field: _written(k, v) for k, v in zip(STACK_KNOBS, values, strict=True)}
         _set(
             STACKS / f"{name}.toml",
-            {**fields, "interval": f"{max(m.p90, 0.05):.3f}", "calibration": f'"{text}"'},
+            {**fields, "interval": f"{max(WIDENED * m.p90, NARROWEST):.3f}", "calibration": f'"{text}"'},
         )
     for name, value in rates.items():
         path = ACCELERATORS / f"{name}.toml"
@@ -214,7 +225,7 @@ def write(stacks: dict[str, list[float]], rates: dict[str, float], left: dict[st
 
 
 def _written(knob: Knob, value: float) -> str:
-    return f'"{1e3 * value:.3g} ms"' if knob.field == "iteration_overhead" else f"{value:.3f}"
+    return f'"{1e3 * value:.2f} ms"' if knob.field == "iteration_overhead" else f"{value:.3f}"
 
 
 def _set(path: Path, fields: Mapping[str, str]) -> None:
@@ -234,7 +245,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Fit stacks and accelerators on measured runs.")
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--without", nargs="*", default=["bigscience-v100"], help="noisy groups to leave out")
+    parser.add_argument("--without", nargs="*", default=list(LEFT_OUT), help="groups to leave out")
     parser.add_argument("--write", action="store_true", help="put the constants into the catalogue")
     given = parser.parse_args()
     chosen = samples(given.runs, given.without)

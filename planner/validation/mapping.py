@@ -12,13 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from costmodels.iteration import row_seconds
 from costmodels.memory import row_bytes
 from costmodels.model import Model
 from costmodels.parameters import from_run
-from costmodels.pricing import Assignment, even_assignment
+from costmodels.pricing import Assignment, row_assignment
 from costmodels.scenario import Scenario
 from costmodels.stack import Stack, stack
 from costmodels.strategy import SCHEDULE_NAMES, Recompute, Strategies, strategies
@@ -26,7 +24,7 @@ from hardware.catalogue import accelerator as find_accelerator
 from hardware.catalogue import cluster
 from hardware.errors import MeshwrightError
 from hardware.records import NodeGroup
-from planner.stage_rows import problem_of
+from planner.stage_rows import assignment_of, problem_of
 from planner.stages import solve
 
 Row = Mapping[str, Any]
@@ -144,17 +142,17 @@ def _assignment(row: Row, scenario: Scenario, rows: Strategies, notes: list[str]
     pp, layers = int(rows.pp[0]), scenario.model.num_layers
     said = row["strategy"].get("layers_per_stage")
     if said and len(said) == pp and sum(said) == layers:
-        return even_assignment(layers, pp, int(rows.recompute[0]), [int(n) for n in said])
+        return row_assignment(rows, layers, [int(n) for n in said])
     if "redistributed" in str(row["stack"].get("notes")) and pp > 1:
         notes.append("layers per stage balanced by the stage solver")
         return _balanced(scenario, rows)
-    return even_assignment(layers, pp, int(rows.recompute[0]))
+    return row_assignment(rows, layers)
 
 
 def _balanced(scenario: Scenario, rows: Strategies) -> Assignment:
     problem = problem_of(rows, row_seconds(rows, scenario), row_bytes(rows, scenario), scenario)
     found = solve(replace(problem, memory_limit=math.inf, uneven=True))
-    return Assignment(np.array(found.layers), np.array(found.recompute_layers))
+    return assignment_of(found, rows, scenario)
 
 
 def _need(plan: Row, field: str) -> Any:

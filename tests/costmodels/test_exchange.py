@@ -8,7 +8,7 @@ from costmodels.exchange import exposed, hop_seconds, optimizer_seconds, step_tr
 from costmodels.parameters import parameters
 from costmodels.sizes import heaviest_stage_parameters, layer_parameters_per_rank
 from costmodels.strategy import strategies
-from tests.scenarios import toy_model, toy_scenario, toy_stack
+from tests.scenarios import toy_device, toy_group, toy_model, toy_scenario, toy_stack
 
 MESSAGE = 2 * 1024 * 1024
 """Bytes of one sequence's activations in the toy model: 1024 tokens of width 1024 in two bytes."""
@@ -71,15 +71,16 @@ def test_shards_inside_a_node_are_reduced_over_their_replicas():
 
 
 def test_sharded_parameters_are_gathered_twice_and_scattered_once_a_micro_batch():
-    stack = toy_stack(zero_stages=(3,), reduce_bytes=4)
-    scenario = toy_scenario(stack=stack)
+    """With instant memory; the copies to and from the communication buffers come on top."""
+    stack, group = toy_stack(zero_stages=(3,), reduce_bytes=4), toy_group(device=toy_device(bandwidth=1e30))
+    scenario = toy_scenario(stack=stack, group=group)
     rows = strategies(dp=4, zero_stage=3, sharding_degree=4, num_microbatches=3)
     layer = layer_parameters_per_rank(rows, scenario)
     traffic = step_traffic(rows, scenario, INSTANT)
     gather, scatter = reduce_scatter(2 * layer, 4, 100e9), reduce_scatter(4 * layer, 4, 100e9)
     assert traffic.parameters == pytest.approx(3 * 8 * gather)
     assert traffic.gradients == pytest.approx(3 * 8 * (gather + scatter))
-    once = toy_scenario(stack=stack.model_copy(update={"gathers_per_micro_batch": False}))
+    once = toy_scenario(stack=stack.model_copy(update={"gathers_per_micro_batch": False}), group=group)
     assert step_traffic(rows, once, INSTANT).parameters == pytest.approx(8 * gather)
 
 

@@ -23,9 +23,9 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 def random_assignment(row, num_layers, chance):
-    """Layers in any number per stage, any of them recomputed where the row recomputes."""
-    spare = chance.multinomial(num_layers - row["pp"] * row["vpp"], np.ones(row["pp"]) / row["pp"])
-    layers = spare + row["vpp"]
+    """Layers in any number of slices per stage, any of them recomputed where the row recomputes."""
+    slices = num_layers // row["vpp"]
+    layers = row["vpp"] * (1 + chance.multinomial(slices - row["pp"], np.ones(row["pp"]) / row["pp"]))
     free = row["recompute"] == Recompute.FULL
     return Assignment(layers, chance.integers(0, layers + 1) if free else np.zeros_like(layers))
 
@@ -37,7 +37,8 @@ def test_the_price_of_many_rows_is_the_quote_of_each(scenario, seed):
     prices = price(rows, scenario)
     for index in range(len(rows)):
         at = rows.row(index)
-        even = quote(rows, scenario, even_assignment(scenario.model.num_layers, at["pp"], at["recompute"]), row=index)
+        split = even_assignment(scenario.model.num_layers, at["pp"], at["recompute"], vpp=at["vpp"])
+        even = quote(rows, scenario, split, row=index)
         assert prices.iteration[index] == pytest.approx(even.iteration, rel=1e-12)
         assert prices.slowest[index] == pytest.approx(even.stage_seconds.max(), rel=1e-12)
         assert prices.total[index] == pytest.approx(even.stage_seconds.sum(), rel=1e-12)
@@ -169,10 +170,11 @@ def test_an_even_split_spares_the_last_stage_and_then_the_first(layers, pp, held
     assert even_assignment(layers, pp, Recompute.SELECTIVE).recomputed.tolist() == [0] * pp
 
 
-@given(st.integers(1, 40), st.integers(1, 40))
-def test_even_splits_hold_every_layer_and_differ_by_one(layers, pp):
-    assume(pp <= layers)
-    held = even_assignment(layers, pp, 0).layers
-    assert held.sum() == layers
-    assert held.max() - held.min() <= 1
+@given(st.integers(1, 12), st.integers(1, 40), st.integers(1, 4))
+def test_even_splits_hold_every_layer_in_equal_chunks_and_differ_by_one_slice(pp, slices, vpp):
+    assume(pp <= slices)
+    held = even_assignment(slices * vpp, pp, 0, vpp=vpp).layers
+    assert held.sum() == slices * vpp
+    assert (held % vpp == 0).all()
+    assert held.max() - held.min() <= vpp
     assert held[-1] == held.min()

@@ -118,7 +118,7 @@ def test_the_even_peak_is_the_fullest_stage_of_the_even_split(scenario, seed):
     peaks = even_peaks(rows, memory, layers)
     for index in range(len(rows)):
         at = rows.row(index)
-        split = even_assignment(layers, at["pp"], at["recompute"])
+        split = even_assignment(layers, at["pp"], at["recompute"], vpp=at["vpp"])
         stages = footprint(rows, memory, scenario, row=index, layers=split.layers, recomputed=split.recomputed)
         assert peaks[index] == pytest.approx(stages.allocated.max(), rel=1e-12)
 
@@ -131,7 +131,7 @@ def test_the_limit_admits_exactly_what_the_device_can_hold(scenario, seed):
     scenario = changed_device(scenario, usable_memory=float(np.median(even_peaks(rows, memory, layers))) * 1.01)
     for index in range(len(rows)):
         at = rows.row(index)
-        split = even_assignment(layers, at["pp"], at["recompute"])
+        split = even_assignment(layers, at["pp"], at["recompute"], vpp=at["vpp"])
         stages = footprint(rows, memory, scenario, row=index, layers=split.layers, recomputed=split.recomputed)
         total, limit = stages.total.max(), scenario.group.accelerator.usable_memory
         if abs(total / limit - 1) > 1e-9:
@@ -144,7 +144,7 @@ def test_recomputing_one_more_layer_never_holds_more(scenario, seed):
     rows = random_rows(scenario, 6, seed)
     memory = row_bytes(rows, scenario)
     for index in range(len(rows)):
-        split = even_assignment(scenario.model.num_layers, rows.row(index)["pp"], 0)
+        split = even_assignment(scenario.model.num_layers, rows.row(index)["pp"], 0, vpp=rows.row(index)["vpp"])
         layers = split.layers
         used = [
             footprint(rows, memory, scenario, row=index, layers=layers, recomputed=np.minimum(layers, r)).allocated

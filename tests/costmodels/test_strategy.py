@@ -37,7 +37,7 @@ def test_an_unknown_axis_is_refused_with_the_known_ones():
 
 
 def test_columns_of_different_lengths_are_refused():
-    with pytest.raises(ValueError, match="broadcast|length"):
+    with pytest.raises(ValueError, match=r"broadcast|length"):
         strategies(tp=[1, 2], pp=[1, 2, 3])
 
 

@@ -159,8 +159,7 @@ def test_annotated_formulas_return_the_unit_of_their_annotation(formula):
 
 
 def test_a_formula_that_adds_bytes_to_seconds_is_found():
+    fit = SimpleNamespace(occupancy=0.5, sequence_half=2.0, efficiency=0.8, overhead=3e-6 * BYTES)
+    known = {"flops": COUNTS, "span": COUNTS, "rows": COUNTS, "peak": 1e12 * PER_SECOND, "units": 132.0}
     with pytest.raises(pint.DimensionalityError):
-        stream_seconds(traffic=COUNTS * BYTES, share=1.0, bandwidth=1e12 * BANDWIDTH) + 1.0 * BYTES
-    with pytest.raises(pint.DimensionalityError):
-        fit = SimpleNamespace(occupancy=0.5, sequence_half=2.0, efficiency=0.8, overhead=3e-6 * BYTES)
-        attention_seconds(flops=COUNTS, span=COUNTS, rows=COUNTS, fit=fit, peak=1e12 * PER_SECOND, units=132.0)
+        attention_seconds(**known, fit=fit)

@@ -80,7 +80,7 @@ def _layout_works(scenario, *, tp, cp, pp, dp):
 def _schedules(scenario, pp, dp, micro):
     layers, stack = scenario.model.num_layers, scenario.stack
     for vpp in range(1, layers // pp + 1):
-        if not stack.uneven_stages and layers % (pp * vpp):
+        if layers % vpp or (not stack.uneven_stages and layers % (pp * vpp)):
             continue
         batches = scenario.global_batch_size // dp // micro
         if vpp > 1 and (pp == 1 or batches % pp):
@@ -104,12 +104,12 @@ def _shardings(scenario, *, tp, pp, ranks, any_degree):
 
 @cache
 def every_split(num_layers, pp, vpp, *, uneven, free):
-    """All (layers, recomputed) of all stages, arrays (splits, stages)."""
+    """All (layers, recomputed) of all stages, arrays (splits, stages): the chunks of a stage are equal."""
     splits = []
-    for layers in itertools.product(range(vpp, num_layers + 1), repeat=pp):
+    for layers in itertools.product(range(vpp, num_layers + 1, vpp), repeat=pp):
         if sum(layers) != num_layers or (not uneven and len(set(layers)) > 1):
             continue
-        again = itertools.product(*(range(n + 1) for n in layers)) if free else [(0,) * pp]
+        again = itertools.product(*(range(0, n + 1, vpp) for n in layers)) if free else [(0,) * pp]
         splits += [(layers, r) for r in again]
     shape = (len(splits), pp)
     return tuple(np.array([split[k] for split in splits], dtype=np.int64).reshape(shape) for k in (0, 1))

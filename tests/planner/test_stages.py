@@ -34,7 +34,7 @@ def every_split(num_layers, num_stages):
 def brute_force(problem):
     """Least objective, and the fewest recomputed layers of a split that attains it; None if none fits."""
     layers, recomputed = every_split(problem.num_layers, problem.num_stages)
-    fits = (layers >= problem.vpp).all(axis=1)
+    fits = (layers >= 1).all(axis=1)
     if not problem.uneven:
         fits &= (layers * problem.num_stages == problem.num_layers).all(axis=1)
     if problem.recompute != "free":
@@ -115,7 +115,7 @@ def check(problem, solution):
     """The solution is what it says it is, in plain arithmetic."""
     layers, recomputed = np.array(solution.layers), np.array(solution.recompute_layers)
     assert layers.sum() == problem.num_layers
-    assert np.all(layers >= problem.vpp)
+    assert np.all(layers >= 1)
     assert np.all((recomputed >= 0) & (recomputed <= layers))
     assert np.all(problem.stage_bytes(layers, recomputed) <= problem.memory_limit)
     seconds = problem.stage_seconds(layers, recomputed)

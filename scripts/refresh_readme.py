@@ -1,0 +1,252 @@
+"""Put fresh figures into the generated parts of the documents.
+
+    python scripts/refresh_readme.py            # rewrite README.md and CHANGELOG.md
+    python scripts/refresh_readme.py --check    # exit 1 where they differ from fresh figures
+
+A part stands between ``<!-- name -->`` and ``<!-- /name -->``. Every one comes from a real run of the program
+or from a file of the repository. A check forgives the time that a proof took and differences in the last digit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+QUESTION = ("--model", "175b", "--gpus", "12288")
+WIDTH = 100
+SPLITS = ("fit", "dev")
+NOISY = "bigscience-v100"
+"""The group that calibration leaves out, because its source warns of its noise."""
+_NUMBER = re.compile(r"\d[\d,]*\.?\d*")
+_STACK = re.compile(r"stack (\S+) for framework")
+_WALL_TIME = re.compile(r"proved in [\d.]+ \w+")
+
+
+def printed(*arguments: str) -> str:
+    """What ``plan`` writes on stdout, on a screen of ``WIDTH`` columns without colours."""
+    known = {name: value for name, value in os.environ.items() if not name.startswith("PLAN_")}
+    command = [sys.executable, "-m", "planner", *arguments]
+    surroundings = known | {"COLUMNS": str(WIDTH), "NO_COLOR": "1"}
+    return subprocess.run(
+        command, cwd=ROOT, env=surroundings, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL
+    ).stdout
+
+
+def fenced(text: str, language: str) -> str:
+    """The text as a code block."""
+    return f"```{language}\n{text.rstrip()}\n```"
+
+
+def screen() -> str:
+    """The screen of the first example."""
+    return fenced(f"$ plan {' '.join(QUESTION)}\n\n{printed(*QUESTION)}", "text")
+
+
+def example(name: str) -> Callable[[], str]:
+    """A file of the examples, shown whole."""
+    return lambda: fenced((ROOT / "examples" / name).read_text(encoding="utf-8"), "toml")
+
+
+@cache
+def validated(split: str) -> dict[str, Any]:
+    """The report on one split of the shipped runs."""
+    runs = ROOT / "planner" / "validation" / "runs" / f"{split}.jsonl.gz"
+    report: dict[str, Any] = json.loads(printed("validate", str(runs), "--format", "json"))
+    return report
+
+
+def accuracy() -> str:
+    """The summary, then every source group, fit and dev side by side."""
+    times, bytes_ = group_table("groups", "Iteration time"), group_table("memory_groups", "Memory")
+    return "\n".join([*summary_table(), "", coverage(), *fit_sentences(), "", *times, "", *bytes_])
+
+
+def summary_table() -> list[str]:
+    """Means over the source groups."""
+    lines = [
+        "| mean over sources | sources | runs | bias | median error | 90th percentile |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for key, title in (("summary", "iteration time"), ("memory_summary", "memory")):
+        for split in SPLITS:
+            s = validated(split)[key]
+            lines.append(f"| {title}, {split} | {s['groups']} | {s['n']:,} | {_errors(s)} |")
+    return lines
+
+
+def fit_sentences() -> list[str]:
+    """Whether runs fit, and what could not be priced."""
+    lines = []
+    for split in SPLITS:
+        f = validated(split)["fits"]
+        right, full = f["ran_and_predicted_to"], f["out_of_memory_and_predicted_to"]
+        lines.append(
+            f"- Of {right + f['false_alarms']:,} {split} runs that ran, {right:,} are predicted to fit; "
+            f"of {full + f['missed_out_of_memory']:,} that ran out of memory, {full:,} are predicted to."
+        )
+    rows = [row for split in SPLITS for row in validated(split)["rows"]]
+    reasons = Counter(row["reason"] for row in rows if row.get("reason"))
+    told = "".join(f"\n  - {count:,}: {reason}" for reason, count in reasons.most_common(6))
+    return [
+        *lines,
+        f"- Of {len(rows):,} measured figures {sum(reasons.values()):,} are not priced, most because:{told}",
+    ]
+
+
+def coverage() -> str:
+    """How many measured iteration times lie inside the interval that the screen calls 90 %."""
+    from costmodels.stack import stack
+
+    shares = []
+    for split in SPLITS:
+        inside: dict[str, list[bool]] = defaultdict(list)
+        for row in validated(split)["rows"]:
+            named = next((found for note in row.get("assumed", ()) if (found := _STACK.match(note))), None)
+            if named and row["metric"] == "iteration_time" and row["scored"] and row["error"] is not None:
+                width = 1 + stack(named[1]).interval
+                inside[row["group"]].append(1 / width <= 1 + row["error"] <= width)
+        shares.append(fmean(fmean(found) for found in inside.values()))
+    fit, dev = shares
+    return f"- The 90% interval holds {fit:.0%} of the fit runs and {dev:.0%} of the dev runs, mean over sources."
+
+
+def group_table(key: str, title: str) -> list[str]:
+    """One row a source, fit columns and dev columns."""
+    fit, dev = (validated(split)[key] for split in SPLITS)
+    lines = [
+        "<details>",
+        f"<summary>{title} by source</summary>",
+        "",
+        "| source | fit runs | bias | median | p90 | dev runs | bias | median | p90 |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for name in sorted({*fit, *dev}):
+        mark = " (not fitted to: its source warns of noise)" if name == NOISY and name in fit else ""
+        lines.append(f"| {name}{mark} | {_group(fit.get(name))} | {_group(dev.get(name))} |")
+    return [*lines, "", "</details>"]
+
+
+def _group(errors: Mapping[str, float] | None) -> str:
+    return f"{int(errors['n']):,} | {_errors(errors)}" if errors else "| | |"
+
+
+def _errors(errors: Mapping[str, float]) -> str:
+    return f"{errors['bias']:+.1%} | {errors['median_abs_error']:.1%} | {errors['p90_abs_error']:.1%}"
+
+
+def predictions() -> str:
+    """The summary for the changelog."""
+    lines = []
+    for key, title in (("summary", "iteration time"), ("memory_summary", "memory")):
+        for split in SPLITS:
+            s = validated(split)[key]
+            lines.append(
+                f"- {title}, {split}: bias {s['bias']:+.1%}, median error {s['median_abs_error']:.1%}, 90th percentile "
+                f"{s['p90_abs_error']:.1%}; mean over {s['groups']} sources, {s['n']:,} runs."
+            )
+    return "\n".join(lines)
+
+
+def options() -> str:
+    """Every option of the question and every pin, as the command line declares them."""
+    from planner.cli.questions import solve
+
+    shown = [o for o in solve.params if getattr(o, "heading", "").startswith(("Question", "Pins"))]
+    lines = ["| option | also | variable | meaning |", "|---|---|---|---|"]
+    for option in shown:
+        names = [*option.opts, *option.secondary_opts]
+        also = ", ".join(f"`{name}`" for name in names[1:])
+        lines.append(f"| `{names[0]}` | {also} | `{option.envvar}` | {getattr(option, 'help', '')} |")
+    return "\n".join(lines)
+
+
+def catalogue() -> str:
+    """How much the catalogue holds."""
+    kinds = ("models", "clusters", "accelerators", "stacks", "rules", "schedules")
+    counts = {kind: len(json.loads(printed("list", kind, "--format", "json"))) for kind in kinds}
+    return f"The catalogue holds {', '.join(f'{n} {kind}' for kind, n in counts.items())}; `plan list` shows them."
+
+
+PARTS: dict[str, dict[str, Callable[[], str]]] = {
+    "README.md": {
+        "screen": screen,
+        "accuracy": accuracy,
+        "my-model": example("my-model.toml"),
+        "my-cluster": example("my-cluster.toml"),
+        "options": options,
+        "catalogue": catalogue,
+    },
+    "CHANGELOG.md": {"predictions": predictions},
+}
+
+
+def part(text: str, name: str) -> str:
+    """What stands between the marks of a part.
+
+    Raises:
+        ValueError: the marks are missing.
+    """
+    found = re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", text, re.DOTALL)
+    if found is None:
+        raise ValueError(f"there is no part {name!r}")
+    return found[1]
+
+
+def replaced(text: str, name: str, fresh: str) -> str:
+    """The text with a part in its fresh form."""
+    start = f"<!-- {name} -->\n"
+    return text.replace(f"{start}{part(text, name)}<!-- /{name} -->", f"{start}{fresh.rstrip()}\n<!-- /{name} -->")
+
+
+def differences(old: str, fresh: str) -> Iterator[str]:
+    """Lines that differ by more than a last digit or the time of a proof."""
+    before, after = (_WALL_TIME.sub("proved in", text).strip().splitlines() for text in (old, fresh))
+    if len(before) != len(after):
+        yield f"{len(before)} lines, {len(after)} are due"
+        return
+    for was, due in zip(before, after, strict=True):
+        if not alike(was, due):
+            yield f"{was!r}, due {due!r}"
+
+
+def alike(was: str, due: str) -> bool:
+    """The same words, bars aside, with numbers that differ by no more than a last digit."""
+    words = [" ".join(_NUMBER.sub("0", line).replace("#", " ").split()) for line in (was, due)]
+    numbers = [[float(n.replace(",", "")) for n in _NUMBER.findall(line)] for line in (was, due)]
+    return words[0] == words[1] and all(
+        abs(a - b) <= max(0.1001, 0.005 * abs(b)) for a, b in zip(*numbers, strict=True)
+    )
+
+
+def main() -> None:
+    """Rewrite the documents, or say what is stale."""
+    parser = argparse.ArgumentParser(description="Fresh figures for the documents.")
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 where figures are stale")
+    checking = parser.parse_args().check
+    stale = []
+    for document, parts in PARTS.items():
+        path = ROOT / document
+        text = path.read_text(encoding="utf-8")
+        for name, make in parts.items():
+            fresh = make()
+            stale += [f"{document}, {name}: {line}" for line in differences(part(text, name), fresh)]
+            text = replaced(text, name, fresh)
+        if not checking:
+            path.write_text(text, encoding="utf-8")
+    if checking and stale:
+        sys.exit("\n".join([*stale[:20], f"{len(stale)} stale; run python scripts/refresh_readme.py"]))
+
+
+if __name__ == "__main__":
+    main()

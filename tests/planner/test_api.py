@@ -1,0 +1,231 @@
+"""The three questions on small machines: what a plan says is true, a prediction is a plan's price, why not."""
+
+import pytest
+from pydantic import ValidationError
+
+from hardware.errors import UnknownName
+from hardware.records import BadNodeCount, Cluster
+from planner import BadRequest, OutOfTime, PlanRequest, plan, predict, why_not
+from tests.scenarios import toy_cluster, toy_device, toy_group, toy_model, toy_stack
+
+STACK = toy_stack(uneven_stages=True, zero_stages=(0, 1, 2, 3))
+
+
+def request(**changes):
+    usual = {
+        "model": toy_model(),
+        "cluster": toy_cluster(),
+        "stack": STACK,
+        "gpus": 8,
+        "global_batch_size": 16,
+        "tokens": 10**9,
+    }
+    return PlanRequest(**(usual | changes))
+
+
+def pins_of(strategy):
+    axes = ("tp", "cp", "pp", "vpp", "zero_stage", "sharding_degree", "micro_batch_size", "schedule", "recompute")
+    pins = {axis: getattr(strategy, axis) for axis in axes}
+    return pins | {"sequence_parallel": strategy.sequence_parallel, "rank_order": strategy.rank_order}
+
+
+def test_a_prediction_of_the_plan_s_strategy_is_the_plan_s_prediction():
+    best = plan(request())
+    layers = [stage.layers for stage in best.strategy.stages]
+    again = predict(request(pins=pins_of(best.strategy)), layers=layers)
+    assert again.prediction == best.prediction
+    assert again.breakdown_seconds == best.breakdown_seconds
+    assert again.memory_bytes == best.memory_bytes
+
+
+def test_planning_with_everything_pinned_is_predicting():
+    pins = {"tp": 2, "pp": 2, "cp": 1, "vpp": 1, "micro_batch_size": 2, "zero_stage": 1, "sharding_degree": 2}
+    pins |= {"recompute": "none", "schedule": "1f1b", "sequence_parallel": "true", "rank_order": "tp-cp-ep-dp-pp"}
+    even = toy_stack(uneven_stages=False)
+    planned, predicted = plan(request(pins=pins, stack=even)), predict(request(pins=pins, stack=even))
+    assert planned.prediction.iteration_seconds == pytest.approx(predicted.prediction.iteration_seconds, rel=1e-12)
+    assert planned.strategy == predicted.strategy
+
+
+def test_the_alternatives_are_slower_and_differ_in_kind():
+    best = plan(request(top=4))
+    seconds = [other.iteration_seconds for other in best.alternatives]
+    assert seconds == sorted(seconds)
+    assert seconds[0] >= best.prediction.iteration_seconds * (1 - 1e-9)
+    kinds = [
+        (o.strategy.tp, o.strategy.cp, o.strategy.pp, o.strategy.recompute, o.strategy.zero_stage >= 2)
+        for o in best.alternatives
+    ]
+    assert len(set(kinds)) == len(kinds) <= 4
+
+
+def test_no_alternatives_where_none_are_asked_for():
+    assert plan(request(top=0)).alternatives == ()
+
+
+@pytest.mark.parametrize("objective", ["time", "mfu", "cost", "tokens-per-gpu-hour"])
+def test_with_a_given_machine_time_mfu_cost_and_throughput_want_the_same(objective):
+    assert plan(request(objective=objective)).strategy == plan(request()).strategy
+
+
+def test_what_memory_refuses_is_named_with_its_bytes_and_its_limit():
+    small = toy_cluster(device=toy_device(memory=2e8))
+    answer = plan(request(cluster=small))
+    assert answer.status == "infeasible"
+    assert answer.strategy is None
+    assert answer.proof is None
+    memory = next(rejection for rejection in answer.rejected if rejection.rule == "memory")
+    assert memory.count > 0
+    assert "available" in memory.example
+
+
+def test_pins_that_no_rule_admits_are_answered_not_raised():
+    answer = plan(request(pins={"micro_batch_size": 1024}))
+    assert answer.status == "infeasible"
+    assert [r.rule for r in answer.rejected] == ["batch-divides"]
+    assert answer.nearest.subject == "without the pins"
+
+
+def test_a_prediction_that_breaks_a_rule_says_which():
+    answer = predict(request(pins={"pp": 2, "schedule": "none"}))
+    assert answer.status == "infeasible"
+    assert [rejection.rule for rejection in answer.rejected] == ["schedule"]
+    assert answer.prediction is None
+
+
+def test_a_prediction_that_does_not_fit_comes_with_its_seconds():
+    answer = predict(request(cluster=toy_cluster(device=toy_device(memory=1e8))))
+    assert answer.status == "infeasible"
+    assert not answer.fits
+    assert answer.prediction.iteration_seconds > 0
+    assert [rejection.rule for rejection in answer.rejected] == ["memory"]
+
+
+@pytest.mark.parametrize(
+    ("pins", "layers", "said"),
+    [
+        ({"tp": 3}, None, r"tp 3 x cp 1 x pp 1 = 3 does not divide 8 GPUs"),
+        ({"tp": "1,2"}, None, r"one strategy is priced at a time"),
+        ({"dp": 4}, None, r"dp 4 .* is not 8 GPUs; dp 8 is"),
+        ({"micro_batch_size": 3}, None, r"micro-batch 3 x dp 8 does not divide the global batch of 16; 24 would"),
+        ({"pp": 2}, [8], r"1 stages are given layers, pp is 2"),
+        ({"pp": 2}, [4, 5], r"hold 9 layers, the model has 8"),
+    ],
+)
+def test_a_strategy_that_is_none_is_refused_with_what_would_be_one(pins, layers, said):
+    with pytest.raises(BadRequest, match=said):
+        predict(request(pins=pins), layers=layers)
+
+
+@pytest.mark.parametrize(
+    ("stack", "pins", "layers"),
+    [
+        (toy_stack(uneven_stages=False), {"pp": 2}, [3, 5]),
+        (STACK, {"pp": 2}, [0, 8]),
+        (STACK, {"pp": 2, "vpp": 2, "tp": 4}, [1, 7]),
+    ],
+)
+def test_layers_that_a_plan_could_not_choose_are_no_feasible_prediction(stack, pins, layers):
+    try:
+        answer = predict(request(stack=stack, pins=pins, gpus=8), layers=layers)
+    except BadRequest:
+        return
+    assert answer.status == "infeasible"
+
+
+def test_uneven_layers_are_priced_as_given():
+    answer = predict(request(pins={"pp": 2, "tp": 4}), layers=[5, 3])
+    assert [stage.layers for stage in answer.strategy.stages] == [5, 3]
+    even = predict(request(pins={"pp": 2, "tp": 4}), layers=[4, 4])
+    assert answer.prediction.iteration_seconds != even.prediction.iteration_seconds
+
+
+def test_why_not_prices_the_best_of_what_is_pinned_beside_the_best_of_all():
+    answer = why_not(request(pins={"tp": 8}))
+    assert answer.strategy.tp == 8
+    assert answer.pins == {"tp": "8"}
+    assert answer.best_iteration_seconds == pytest.approx(plan(request()).prediction.iteration_seconds)
+    assert answer.iteration_seconds >= answer.best_iteration_seconds
+    mine, best = (sum(pair[k] for pair in answer.terms.values()) for k in (0, 1))
+    assert (mine, best) == pytest.approx((answer.iteration_seconds, answer.best_iteration_seconds))
+    assert answer.verdict
+
+
+def test_nothing_speaks_against_the_plan_itself():
+    best = plan(request())
+    answer = why_not(request(pins={"tp": best.strategy.tp, "pp": best.strategy.pp}))
+    assert "nothing speaks against it" in answer.verdict
+
+
+def test_why_not_something_impossible_names_the_rule():
+    answer = why_not(request(pins={"micro_batch_size": 1024}))
+    assert answer.strategy is None
+    assert answer.rules
+    assert answer.verdict.startswith("it cannot run")
+
+
+def test_out_of_time_is_an_error_of_its_own():
+    with pytest.raises(OutOfTime, match="no plan within"):
+        plan(request(time_limit=1e-9))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"gpus": 0},
+        {"gpus": -8},
+        {"gpus": 2**40},
+        {"global_batch_size": 0},
+        {"seq_length": 0},
+        {"precision": "int3"},
+        {"objective": "beauty"},
+        {"pins": {"ep": 2}},
+        {"pins": {"colour": 2}},
+        {"time_limit": 0},
+        {"unheard": 1},
+    ],
+)
+def test_requests_that_make_no_sense_are_refused(changes):
+    with pytest.raises(ValidationError):
+        request(**changes)
+
+
+def test_names_that_do_not_exist_are_refused_with_the_nearest():
+    with pytest.raises(UnknownName, match="dgx-h100"):
+        plan(request(cluster="dgx-h10"))
+    with pytest.raises(UnknownName, match="megatron-core"):
+        plan(request(stack="megatron-corr"))
+    with pytest.raises(UnknownName, match="llama2-7b"):
+        plan(request(model="llama2-7"))
+
+
+def test_nodes_that_would_stay_half_empty_are_refused_with_the_counts_that_fit():
+    with pytest.raises(BadNodeCount, match="4 and 8"):
+        plan(request(gpus=6))
+
+
+def test_a_mixed_cluster_is_not_taken_for_its_first_group():
+    fast = toy_group().model_copy(update={"nodes": 1})
+    slow = toy_group(device=toy_device(peak=1e12)).model_copy(update={"nodes": 1, "name": "slow"})
+    mixed = Cluster(name="mixed", title="Mixed", groups=(fast, slow), sources={})
+    with pytest.raises(BadRequest, match="toys, slow"):
+        plan(request(cluster=mixed))
+
+
+def test_more_tokens_than_learned_positions_are_refused():
+    with pytest.raises(BadRequest, match="learned positions"):
+        plan(request(model="gpt2-124m", seq_length=4096))
+
+
+def test_the_recorded_pins_can_be_asked_again():
+    pins = {"tp": [1, 2], "pp": "..2", "recompute": "none", "sequence_parallel": False}
+    first = plan(request(pins=pins))
+    again = plan(request(pins=first.request["pins"]))
+    assert again.strategy == first.strategy
+
+
+def test_defaults_are_said_and_what_was_asked_for_is_not():
+    said = " ".join(plan(PlanRequest(model="gpt2-124m", gpus=8)).defaults)
+    for word in ("cluster dgx-h100", "stack megatron-core", "global batch", "sequence length", "precision bf16"):
+        assert word in said
+    assert "global batch" not in " ".join(plan(PlanRequest(model="gpt2-124m", gpus=8, global_batch_size=64)).defaults)

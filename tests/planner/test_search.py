@@ -1,0 +1,201 @@
+"""The search finds what trying everything finds, and what it says of itself is true."""
+
+import math
+import time
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from costmodels.memory import even_peaks, row_bytes
+from costmodels.pricing import price, quote
+from planner.pins import parse_pins
+from planner.search import core_bound, price_cores, search
+from planner.space import build
+from planner.stage_rows import assignment_of, problem_of, stage_bounds
+from planner.stages import solve
+from tests.planner.brute_force import (
+    brute_force,
+    brute_force_by_quote,
+    every_row,
+    seconds_and_bytes,
+)
+from tests.scenarios import changed_device, drawn_scenarios, toy_model, toy_scenario, toy_stack
+
+TIGHTNESS = st.floats(-0.1, 1.0)
+"""Where the memory limit lies between the leanest and the fattest strategy, on a logarithmic scale."""
+
+
+def found(scenario, pins=None, *, seconds=60.0):
+    return search(build(scenario, parse_pins(pins or {})), scenario, deadline=time.perf_counter() + seconds)
+
+
+def tightened(scenario, rows, tightness):
+    """The same scenario with so much memory that only part of the rows fits, none of them to the last byte."""
+    peaks = even_peaks(rows, row_bytes(rows, scenario), scenario.model.num_layers)
+    low, high = float(peaks.min()), float(peaks.max())
+    allocated = low * (high / low) ** tightness * (1 + 1e-7)
+    return changed_device(scenario, usable_memory=allocated * (1 + scenario.stack.slack) + scenario.stack.reserved)
+
+
+def agree(outcome, best):
+    assert outcome.proved
+    assert (outcome.best is None) == (best is None)
+    if best is None:
+        return
+    assert outcome.best.iteration == pytest.approx(best.iteration, rel=3e-9)
+    assert outcome.lower_bound <= outcome.best.iteration
+    assert outcome.lower_bound == pytest.approx(best.iteration, rel=3e-9)
+
+
+MANY = settings(max_examples=1200, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@MANY
+@given(
+    drawn_scenarios(gpus=(1, 2, 2, 4, 4, 8), batches=(2, 4, 6, 8), layers=(1, 2, 3, 4, 5, 6, 7)),
+    TIGHTNESS,
+    st.booleans(),
+)
+def test_the_search_finds_what_trying_everything_finds(scenario, tightness, any_degree):
+    rows = every_row(scenario, any_degree=any_degree)
+    assume(rows is None or len(rows) <= 250)
+    if rows is not None:
+        scenario = tightened(scenario, rows, tightness)
+    agree(found(scenario, {"sharding_degree": "1.."} if any_degree else {}), brute_force(rows, scenario))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(drawn_scenarios(gpus=(8, 16), batches=(16, 24), layers=(4, 6, 8)), TIGHTNESS)
+def test_the_search_finds_the_same_on_larger_machines(scenario, tightness):
+    rows = every_row(scenario, keep=lambda row: row["micro_batch_size"] in {1, 2} and row["rank_order"] == 0)
+    assume(rows is not None and len(rows) <= 1500)
+    scenario = tightened(scenario, rows, tightness)
+    pins = {"micro_batch_size": "1,2", "rank_order": "tp-cp-ep-dp-pp"}
+    agree(found(scenario, pins), brute_force(rows, scenario))
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    drawn_scenarios(gpus=(4, 8), batches=(8, 16), layers=(3, 5, 7, 8)),
+    st.floats(-0.05, 0.4),
+    st.sampled_from([2, 4]),
+)
+def test_the_search_finds_uneven_and_partly_recomputed_stages(scenario, tightness, pp):
+    """Deep pipelines under tight memory: here the best split is seldom the even one."""
+    stack = scenario.stack.model_copy(update={"uneven_stages": True, "vocabulary": "ends"})
+    model = scenario.model.model_copy(update={"vocab_size": 64000})
+    scenario = toy_scenario(
+        gpus=scenario.gpus, batch=scenario.global_batch_size, model=model, group=scenario.group, stack=stack
+    )
+
+    def keep(row):
+        return row["pp"] == pp and row["micro_batch_size"] == 1 and row["zero_stage"] < 2 and row["rank_order"] == 0
+
+    rows = every_row(scenario, keep=keep)
+    assume(rows is not None and len(rows) <= 400)
+    scenario = tightened(scenario, rows, tightness)
+    pins = {"pp": pp, "micro_batch_size": 1, "zero_stage": "..1", "rank_order": "tp-cp-ep-dp-pp"}
+    agree(found(scenario, pins), brute_force(rows, scenario))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(drawn_scenarios(gpus=(2, 4), batches=(2, 4), layers=(2, 3, 4)), TIGHTNESS)
+def test_the_search_finds_what_the_quote_of_every_split_says(scenario, tightness):
+    rows = every_row(scenario)
+    assume(rows is not None and len(rows) <= 40)
+    scenario = tightened(scenario, rows, tightness)
+    best, outcome = brute_force_by_quote(rows, scenario), found(scenario)
+    assert (outcome.best.iteration if outcome.best else math.inf) == pytest.approx(best, rel=3e-9)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(drawn_scenarios(gpus=(2, 4, 8), batches=(4, 8), layers=(2, 3, 4, 6)), TIGHTNESS)
+def test_the_winner_s_quote_is_the_time_that_the_search_reports_and_it_fits(scenario, tightness):
+    rows = every_row(scenario)
+    assume(rows is not None and len(rows) <= 2000)
+    scenario = tightened(scenario, rows, tightness)
+    outcome = found(scenario)
+    assume(outcome.best is not None)
+    priced = quote(outcome.best.row, scenario, outcome.best.assignment)
+    assert priced.iteration == pytest.approx(outcome.best.iteration, rel=1e-9)
+    assert priced.footprint.total.max() <= scenario.group.accelerator.usable_memory * (1 + 1e-9)
+    assert outcome.best.assignment.layers.sum() == scenario.model.num_layers
+    assert (outcome.best.assignment.recomputed <= outcome.best.assignment.layers).all()
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@given(drawn_scenarios(gpus=(2, 4, 8, 16), batches=(8, 16), layers=(2, 3, 4, 6, 8)))
+def test_no_row_of_a_core_is_faster_than_its_bound(scenario):
+    space = build(scenario, {})
+    assume(len(space.cores))
+    bound = core_bound(space.cores, scenario)
+    cores = np.arange(len(space.cores))
+    place, _ = np.nonzero(space.allowed)
+    priced = price_cores(space, cores, scenario)
+    slack = 1 + 1e-9
+    assert (bound[place] <= priced.bound * slack).all()
+    assert (priced.bound <= priced.even * slack).all()
+    tight, feasible = stage_bounds(priced.rows, priced.seconds, priced.memory, scenario)
+    assert (priced.bound[feasible] <= tight[feasible] * slack).all()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(drawn_scenarios(gpus=(2, 4, 8), batches=(4, 8), layers=(2, 3, 4, 5, 6, 7)), TIGHTNESS, st.randoms())
+def test_a_row_s_bounds_never_exceed_its_best_split(scenario, tightness, chance):
+    rows = every_row(scenario)
+    assume(rows is not None)
+    scenario = tightened(scenario, rows, tightness)
+    space = build(scenario, {})
+    priced = price_cores(space, np.arange(len(space.cores)), scenario)
+    tight, feasible = stage_bounds(priced.rows, priced.seconds, priced.memory, scenario)
+    usable = scenario.group.accelerator.usable_memory - scenario.stack.reserved
+    for index in chance.sample(range(len(priced.rows)), min(12, len(priced.rows))):
+        seconds, used = seconds_and_bytes(priced.rows, scenario, index, priced.seconds, priced.memory)
+        fitting = seconds[used <= usable / (1 + scenario.stack.slack)]
+        assert feasible[index] == bool(len(fitting))
+        if len(fitting):
+            assert tight[index] <= fitting.min() * (1 + 1e-8)
+            one = priced.take(np.array([index]))
+            problem = problem_of(one.rows, one.seconds, one.memory, scenario)
+            solution = solve(problem)
+            split = assignment_of(solution, one.rows, scenario)
+            assert quote(one.rows, scenario, split).iteration == pytest.approx(fitting.min(), rel=3e-9)
+
+
+def test_a_chunked_search_finds_what_pricing_everything_finds(monkeypatch):
+    """Small chunks, so that the order of visits and the early end are put to the test."""
+    monkeypatch.setattr("planner.search.CHUNK", 7)
+    monkeypatch.setattr("planner.search.KEPT", 5)
+    scenario = toy_scenario(gpus=16, batch=32, stack=toy_stack(uneven_stages=True, zero_stages=(0, 1, 2, 3)))
+    space = build(scenario, {})
+    core, option = np.nonzero(space.allowed)
+    everything = price(space.rows(core, option), scenario).iteration.min()
+    outcome = found(scenario)
+    assert outcome.best.iteration <= everything * (1 + 1e-9)
+    assert outcome.priced < len(core)
+
+
+def test_a_search_out_of_time_says_that_it_proved_nothing():
+    scenario = toy_scenario(gpus=16, batch=32, stack=toy_stack(uneven_stages=True))
+    outcome = found(scenario, seconds=-1.0)
+    assert not outcome.proved
+    assert outcome.best is None
+    assert outcome.lower_bound <= found(scenario).best.iteration
+
+
+def test_where_nothing_fits_that_is_proved():
+    scenario = changed_device(toy_scenario(), usable_memory=1e6)
+    outcome = found(scenario)
+    assert outcome.best is None
+    assert outcome.proved
+    assert outcome.feasible == 0
+    assert outcome.memory_refused == outcome.priced
+
+
+def test_counts_are_of_rows_that_exist():
+    scenario = toy_scenario(gpus=16, batch=32, model=toy_model(num_layers=6))
+    space = build(scenario, {})
+    outcome = search(space, scenario, deadline=time.perf_counter() + 60)
+    assert 0 < outcome.feasible <= outcome.priced <= int(space.allowed.sum()) <= space.candidates

@@ -1,0 +1,151 @@
+"""Examples run: one that does not run does not exist."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from planner.cli import ending, main
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+TESTED = {
+    "embed.py",
+    "job.toml",
+    "kubernetes-job.yaml",
+    "my-cluster.toml",
+    "my-model.toml",
+    "queue_filter.py",
+    "sbatch.sh",
+}
+
+
+def script(name, *arguments, stdin=""):
+    command = [sys.executable, str(EXAMPLES / name), *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=120)
+
+
+def plan(*arguments):
+    return CliRunner().invoke(main, [*arguments, "--format", "json"])
+
+
+def test_every_example_is_tested_here():
+    assert {path.name for path in EXAMPLES.iterdir() if path.is_file()} == TESTED
+
+
+def test_the_model_and_the_cluster_of_ones_own_are_planned():
+    question = ("--model", str(EXAMPLES / "my-model.toml"), "--cluster", str(EXAMPLES / "my-cluster.toml"))
+    document = json.loads(plan(*question, "--gpus", "128").stdout)
+    assert document["status"] == "optimal"
+    assert document["request"]["model"]["num_query_groups"] == 8
+    assert document["request"]["cluster"]["name"] == "my-cluster"
+
+
+def test_the_job_file_is_planned_within_its_pins():
+    document = json.loads(plan("--config", str(EXAMPLES / "job.toml")).stdout)
+    strategy = document["strategy"]
+    assert (strategy["tp"], strategy["recompute"]) == (8, "none")
+    assert strategy["pp"] <= 8
+    assert strategy["global_batch_size"] == 1024
+
+
+def test_the_job_file_can_be_launched():
+    done = CliRunner().invoke(main, ["--config", str(EXAMPLES / "job.toml"), "--format", "args"])
+    assert done.exit_code == 0, done.stderr
+    assert "--tensor-model-parallel-size 8" in done.stdout
+
+
+def test_embedding_chooses_the_fastest_cluster():
+    done = script("embed.py", "llama3-8b", "16", "dgx-a100-80gb", "dgx-h100", "dgx-nothing")
+    assert done.returncode == 0, done.stderr
+    rows = done.stdout.splitlines()
+    assert rows[-1] == "fastest: dgx-h100"
+    assert "unknown cluster" in rows[2]
+
+
+def test_embedding_ends_with_the_code_for_infeasible_where_nothing_fits():
+    assert script("embed.py", "llama3.1-405b", "8", "dgx-h100").returncode == ending.INFEASIBLE
+
+
+def test_the_queue_hook_answers_line_by_line():
+    jobs = [
+        {"id": "loose", "model": "llama3-8b", "gpus": [32, 16], "tokens": 10**9},
+        {"id": "tight", "model": "llama3-8b", "gpus": [16, 32], "tokens": 10**12, "deadline_days": 0.01},
+        {"id": "big", "model": "llama3.1-405b", "gpus": [8]},
+        {"id": "wrong", "model": "no-such-model", "gpus": [8]},
+    ]
+    done = script("queue_filter.py", stdin="".join(f"{json.dumps(job)}\n" for job in jobs))
+    assert done.returncode == 0, done.stderr
+    loose, tight, big, wrong = map(json.loads, done.stdout.splitlines())
+    assert (loose["feasible"], loose["gpus"]) == (True, 16)
+    assert loose["strategy"]["global_batch_size"] >= 16
+    assert (tight["feasible"], big["feasible"], wrong["feasible"]) == (False, False, False)
+    assert "0.01 allowed" in tight["reason"]
+    assert "unknown model" in wrong["reason"]
+
+
+@pytest.fixture
+def slurm(tmp_path):
+    """A folder of stand-ins for what Slurm and the environment bring, and an environment that finds them."""
+    stand_ins = {
+        "srun": 'printf "%s\\n" "$@" > launched.txt',
+        "scontrol": "echo node-1",
+        "plan": f'exec "{sys.executable}" -m planner "$@"',
+    }
+    for name, body in stand_ins.items():
+        path = tmp_path / name
+        path.write_text(f"#!/bin/bash\n{body}\n")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    granted = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "4", "SLURM_JOB_NODELIST": "node-[1-4]"}
+    return tmp_path, {**os.environ, **granted, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+
+
+def batch(slurm, **settings):
+    folder, environment = slurm
+    command = ["bash", str(EXAMPLES / "sbatch.sh")]
+    known = {**environment, **settings}
+    return subprocess.run(command, cwd=folder, env=known, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_the_batch_script_launches_with_the_plan(slurm):
+    done = batch(slurm, MEGATRON_ARGS="--bf16")
+    assert done.returncode == 0, done.stderr
+    recorded = json.loads((slurm[0] / "plan-7.json").read_text())
+    launched = (slurm[0] / "launched.txt").read_text().split()
+    at = recorded["strategy"]
+    assert at["tp"] * at["cp"] * at["pp"] * at["dp"] == 32
+    assert launched[:5] == ["torchrun", "--nnodes", "4", "--nproc-per-node", "8"]
+    assert launched[launched.index("--tensor-model-parallel-size") + 1] == str(at["tp"])
+    assert launched[-1] == "--bf16"
+    assert f"tp {at['tp']} cp {at['cp']} pp {at['pp']} dp {at['dp']}" in done.stdout
+
+
+def test_the_batch_script_ends_where_nothing_fits(slurm):
+    done = batch(slurm, MODEL="llama3.1-405b", SLURM_JOB_NUM_NODES="1")
+    assert done.returncode == ending.INFEASIBLE
+    assert not (slurm[0] / "launched.txt").exists()
+
+
+def test_the_kubernetes_job_reacts_to_every_exit_code_once():
+    job = yaml.safe_load((EXAMPLES / "kubernetes-job.yaml").read_text())
+    rules = job["spec"]["podFailurePolicy"]["rules"]
+    codes = {code: rule["action"] for rule in rules if "onExitCodes" in rule for code in rule["onExitCodes"]["values"]}
+    assert codes[ending.BAD_REQUEST] == codes[ending.INFEASIBLE] == "FailJob"
+    assert codes[ending.OUT_OF_TIME] == "Count"
+    assert set(codes) == {1, 2, 3, 4, 130}
+    pod = job["spec"]["template"]["spec"]
+    assert pod["restartPolicy"] == "Never"  # a failure policy needs it
+    assert [box["name"] for box in pod["containers"]] == ["plan"]
+
+
+def test_the_command_of_the_kubernetes_job_runs(tmp_path):
+    job = yaml.safe_load((EXAMPLES / "kubernetes-job.yaml").read_text())
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    arguments = [text.replace("/plans", str(tmp_path)) for text in container["args"]]
+    assert CliRunner().invoke(main, arguments).exit_code == 0
+    assert json.loads((tmp_path / "llama3-8b.json").read_text())["status"] == "optimal"

@@ -1,0 +1,138 @@
+"""The README says what is true: its commands run, its screen has today's shape, its first blocks are what CI runs."""
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from planner import catalogue_view
+from planner.cli import main
+from planner.report.panels import TERMS
+from planner.validation.judge import shipped
+from planner.validation.rows import read_rows
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+CI = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+
+
+def part(name):
+    return re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", README, re.DOTALL)[1]
+
+
+COMMANDS = [
+    line.removeprefix("$ ") for block in blocks("console") for line in block.splitlines() if line.startswith("$ plan")
+]
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, list(arguments), env={"COLUMNS": "100", "NO_COLOR": "1"})
+
+
+@pytest.fixture(autouse=True)
+def _at_the_root(monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+
+def test_the_first_block_does_the_main_job_on_a_fresh_machine():
+    (command,) = blocks("bash")[0].splitlines()
+    *setup, job = command.split(" && ")
+    assert setup == ["python3 -m venv .venv", ".venv/bin/pip install -q ."]
+    assert job == ".venv/bin/plan --model 175b --gpus 12288"
+
+
+def test_the_second_block_runs_the_tests_on_a_fresh_machine():
+    (command,) = blocks("bash")[1].splitlines()
+    assert command.split(" && ")[::2] == ["python3 -m venv .venv", ".venv/bin/pytest -q -n auto"]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_ci_runs_the_first_two_blocks_as_they_stand(number):
+    reader = re.search(r"^readme\(\) \{.*?^\}", CI, re.DOTALL | re.MULTILINE)[0]
+    read = subprocess.run(["bash", "-c", f"{reader}\nreadme {number}"], capture_output=True, text=True, check=True)
+    assert read.stdout == blocks("bash")[number - 1]
+    name = ("first", "second")[number - 1]
+    assert f"{name}=$(readme {number})" in CI
+    assert f'eval "${name}"' in CI
+
+
+def test_the_readme_shows_enough_commands_to_be_worth_testing():
+    assert len(COMMANDS) >= 10
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_of_the_readme_ends_as_it_says(command):
+    expected = re.search(r"# exit code (\d+)", command)
+    done = run(*shlex.split(command, comments=True)[1:])
+    assert done.exit_code == (int(expected[1]) if expected else 0), done.stderr
+    assert done.stdout or done.exit_code == 2
+
+
+def headings(screen):
+    """First words of the lines that are not indented: what the screen consists of, and in which order."""
+    return [line.split()[0] for line in screen.splitlines() if line[:1].strip() and line[0] != "$" and line[0] != "`"]
+
+
+def test_the_screen_has_the_shape_of_a_fresh_one():
+    shown = part("screen")
+    command = re.search(r"^\$ (plan .*)$", shown, re.MULTILINE)[1]
+    assert command.split()[1:] == blocks("bash")[0].split()[-4:]
+    fresh = headings(run(*command.split()[1:]).stdout)
+    sections = [word for word in headings(shown) if word[0].isupper()]
+    assert sections == [word for word in fresh if word[0].isupper()]
+    assert {"Time", "Alternatives", "Why", "What", "Closest", "Launch"} <= set(sections)
+    assert headings(shown)[:2] == fresh[:2]
+
+
+def test_the_screen_names_only_terms_that_exist():
+    shown = re.findall(r"^  ([a-z][a-z ]*?) {2,}[\d.]+ s +[\d.]+ %", part("screen"), re.MULTILINE)
+    assert shown
+    assert set(shown) <= set(TERMS.values())
+
+
+def test_every_source_of_the_accuracy_table_is_a_group_of_the_shipped_runs():
+    groups = {row["group"] for path in shipped() for row in read_rows(path)}
+    named = re.findall(r"^\| ([a-z][\w.-]+)(?: \(.*?\))? \|", part("accuracy"), re.MULTILINE)
+    assert len(named) > 30
+    assert set(named) - {"source"} <= groups
+
+
+def test_every_pin_and_every_option_is_in_the_table():
+    for option in main.commands["solve"].params:
+        if option.heading.startswith(("Question", "Pins")):
+            assert all(f"`{name}`" in part("options") for name in option.opts), option.name
+
+
+def test_every_command_of_the_program_is_in_the_readme():
+    for name in main.commands:
+        assert re.search(rf"\bplan {name}\b", README) or name == "solve", name
+
+
+def test_every_exit_code_is_explained():
+    from planner.cli import ending
+
+    codes = (ending.OK, ending.UNEXPECTED, ending.BAD_REQUEST, ending.INFEASIBLE, ending.OUT_OF_TIME)
+    assert all(f"\n| {code} |" in README for code in (*codes, ending.INTERRUPTED))
+
+
+def test_the_python_example_runs(capsys):
+    (program,) = blocks("python")
+    exec(compile(program, "README.md", "exec"), {})  # noqa: S102 - the repository's own text
+    assert '"schema": "plan/1"' in capsys.readouterr().out
+
+
+def test_the_shown_files_are_the_files():
+    for name in ("my-model", "my-cluster"):
+        assert (ROOT / "examples" / f"{name}.toml").read_text().strip() in part(name)
+
+
+def test_the_kinds_of_the_catalogue_are_counted():
+    counted = dict(re.findall(r"(\d+) (\w+)", part("catalogue")))
+    assert set(counted.values()) == set(catalogue_view.KINDS)
