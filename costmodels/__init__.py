@@ -1,1 +1,10 @@
-"""What a given strategy costs: seconds per term, bytes per stage, days and money per training run."""
+"""What a given strategy costs: seconds per term, bytes per stage, days and money per training run.
+
+Keys in brackets are spelled out in REFERENCES.md; in short::
+
+    [Shoeybi19] Megatron-LM, arXiv 1909.08053            [Rajbhandari20] ZeRO, SC 2020, arXiv 1910.02054
+    [Narayanan21] PTD-P, SC 2021, arXiv 2104.04473       [Korthikanti22] Sequence parallelism, arXiv 2205.05198
+    [Zhao23] PyTorch FSDP, VLDB 2023, arXiv 2304.11277   [Yeung24] Vocabulary parallelism, arXiv 2411.05288
+    [Galvatron] VLDB 2023, arXiv 2211.13878              [NCCL-tuning] NVIDIA/nccl, src/graph/tuning.cc
+    [Liger] Liger-Kernel benchmarks                      [aiconfigurator], [simumax] measured kernel tables
+"""

@@ -19,7 +19,7 @@ plan "${question[@]}" --format json --output "plan-${SLURM_JOB_ID}.json" # the r
 settings=$(plan "${question[@]}" --format env)
 arguments=$(plan "${question[@]}" --format args)
 eval "$settings"
-read -r -a arguments <<<"$arguments"
+eval "arguments=($arguments)" # the planner quotes what a shell would expand
 echo "tp $TP cp $CP pp $PP dp $DP, ${ITERATION_SECONDS} s per iteration expected"
 
 head_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)

@@ -125,6 +125,14 @@ def test_the_batch_script_launches_with_the_plan(slurm):
     assert f"tp {at['tp']} cp {at['cp']} pp {at['pp']} dp {at['dp']}" in done.stdout
 
 
+def test_the_batch_script_unquotes_a_pipeline_layout(slurm):
+    done = batch(slurm, MODEL="llama3.1-405b", SLURM_JOB_NUM_NODES="32", BATCH="512")
+    assert done.returncode == 0, done.stderr
+    launched = (slurm[0] / "launched.txt").read_text().split()
+    assert launched[launched.index("--global-batch-size") + 1] == "512"
+    assert not any(mark in word for word in launched for mark in ("'", '"'))
+
+
 def test_the_batch_script_ends_where_nothing_fits(slurm):
     done = batch(slurm, MODEL="llama3.1-405b", SLURM_JOB_NUM_NODES="1")
     assert done.returncode == ending.INFEASIBLE

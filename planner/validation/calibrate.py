@@ -133,10 +133,20 @@ def fit(
 
 
 def calibrate(chosen: list[Sample], rounds: int) -> tuple[dict[str, list[float]], dict[str, float]]:
-    """Alternate between stacks and accelerators; returns both tables of constants."""
+    """Alternate between accelerators and stacks; returns both tables of constants.
+
+    Accelerators come first: what all stacks on a machine have in common is the machine's.
+    """
     stacks = {s.case.scenario.stack.name: [k.neutral for k in STACK_KNOBS] for s in chosen}
     rates = {s.case.scenario.group.accelerator.name: RATE.neutral for s in chosen}
     for _ in range(rounds):
+        for name, rate in list(rates.items()):
+            mine = [s for s in chosen if s.case.scenario.group.accelerator.name == name]
+
+            def with_both(scenario: Scenario, tried: NDArray[np.float64]) -> Scenario:
+                return with_rate(_with_stack(scenario, np.array(stacks[scenario.stack.name])), float(tried[0]))
+
+            rates[name] = float(fit(mine, (RATE,), np.array([rate]), with_both)[0])
         for name, values in list(stacks.items()):
             mine = [s for s in chosen if s.case.scenario.stack.name == name]
 
@@ -144,13 +154,6 @@ def calibrate(chosen: list[Sample], rounds: int) -> tuple[dict[str, list[float]]
                 return with_rate(_with_stack(scenario, tried), rates[scenario.group.accelerator.name])
 
             stacks[name] = [float(v) for v in fit(mine, STACK_KNOBS, np.array(values), with_stack)]
-        for name in rates:
-            mine = [s for s in chosen if s.case.scenario.group.accelerator.name == name]
-
-            def with_both(scenario: Scenario, values: NDArray[np.float64]) -> Scenario:
-                return with_rate(_with_stack(scenario, np.array(stacks[scenario.stack.name])), float(values[0]))
-
-            rates[name] = float(fit(mine, (RATE,), np.array([rates[name]]), with_both)[0])
     return stacks, rates
 
 

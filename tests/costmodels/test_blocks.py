@@ -96,6 +96,15 @@ def test_sequence_parallelism_moves_as_much_forward_and_half_as_much_again_backw
     assert exposed.backward[1] == pytest.approx(1.5 * exposed.backward[0])
 
 
+def test_overlap_hides_its_share_and_slow_collectives_take_longer():
+    rows = strategies(tp=4, sequence_parallel=[0, 1])
+    usual = tensor_parallel(rows, toy_scenario())
+    stack = toy_stack(communication_efficiency=0.5, overlap={"tp_forward": 0.25, "tp_backward": 0.75})
+    other = tensor_parallel(rows, toy_scenario(stack=stack))
+    assert other.forward == pytest.approx(usual.forward * 0.25 / 0.5)
+    assert other.backward == pytest.approx(usual.backward * 0.75 / 0.5)
+
+
 def test_a_parallel_block_reduces_once_a_pass():
     once = toy_model().model_copy(update={"parallel_block": True})
     rows = strategies(tp=4, sequence_parallel=[0, 1])

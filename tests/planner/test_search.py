@@ -49,7 +49,7 @@ def agree(outcome, best):
     assert outcome.lower_bound == pytest.approx(best.iteration, rel=3e-9)
 
 
-MANY = settings(max_examples=1200, deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @MANY
@@ -76,7 +76,7 @@ def test_the_search_finds_the_same_on_larger_machines(scenario, tightness):
     agree(found(scenario, pins), brute_force(rows, scenario))
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     drawn_scenarios(gpus=(4, 8), batches=(8, 16), layers=(3, 5, 7, 8)),
     st.floats(-0.05, 0.4),
