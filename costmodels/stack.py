@@ -9,8 +9,8 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from hardware.errors import BadFile, UnknownName, flatten
+from hardware.files import read
 from hardware.kernels import Record
-from hardware.library import read
 from hardware.units import ByteQuantity, TimeQuantity
 
 _HOME = Path(__file__).parent / "stacks"

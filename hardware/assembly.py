@@ -8,7 +8,7 @@ import difflib
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hardware.library import Document, entry
+from hardware.files import Document, entry
 from hardware.records import Accelerator, Cluster, Link, NodeGroup
 
 _NOT_INHERITED: Final = ("name", "title", "price", "like", "sources", "usable_memory")

@@ -38,10 +38,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from hardware import library
+from hardware import files
 from hardware.assembly import accelerator_record, cluster_record
 from hardware.errors import BadFile, MeshwrightError, flatten
-from hardware.library import Document, Kind, catalogue_hash, names, source_texts
+from hardware.files import Document, Kind, catalogue_hash, names, source_texts
 from hardware.records import Accelerator, Cluster
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def accelerator(name_or_path: str | Path) -> Accelerator:
     path = _as_path(name_or_path)
     if path is not None:
         return _from_file(path, accelerator_record)
-    return _accelerator(library.canonical("accelerator", str(name_or_path)))
+    return _accelerator(files.canonical("accelerator", str(name_or_path)))
 
 
 def cluster(name_or_path: str | Path) -> Cluster:
@@ -81,7 +81,7 @@ def cluster(name_or_path: str | Path) -> Cluster:
     path = _as_path(name_or_path)
     if path is not None:
         return _from_file(path, cluster_record)
-    return _cluster(library.canonical("cluster", str(name_or_path)))
+    return _cluster(files.canonical("cluster", str(name_or_path)))
 
 
 @cache
@@ -95,7 +95,7 @@ def _cluster(name: str) -> Cluster:
 
 
 def _file(kind: Kind, name: str) -> Path:
-    return library.ROOT / f"{kind}s" / f"{name}.toml"
+    return files.ROOT / f"{kind}s" / f"{name}.toml"
 
 
 def _as_path(name_or_path: str | Path) -> Path | None:
@@ -107,7 +107,7 @@ def _as_path(name_or_path: str | Path) -> Path | None:
 
 
 def _from_file(path: Path, build: "Callable[[Document], _R]") -> _R:
-    document = library.read(path)
+    document = files.read(path)
     try:
         return build(document)
     except ValidationError as error:

@@ -14,7 +14,7 @@ import costmodels
 from costmodels import model_catalogue
 from costmodels.schedules import SCHEDULES
 from costmodels.stack import stack_names
-from hardware import library
+from hardware import files
 from hardware.catalogue import source_texts
 from hardware.errors import MeshwrightError, UnknownName
 from planner.errors import BadRequest
@@ -67,12 +67,12 @@ def _nobody() -> Mapping[str, str]:
     return {}
 
 
-def _hardware(kind: library.Kind, *columns: str) -> Kind:
+def _hardware(kind: files.Kind, *columns: str) -> Kind:
     return Kind(
         f"{kind}s",
-        lambda: library.names(kind),
-        lambda: library.aliases(kind),
-        lambda name: library.entry(kind, name),
+        lambda: files.names(kind),
+        lambda: files.aliases(kind),
+        lambda name: files.entry(kind, name),
         columns,
     )
 

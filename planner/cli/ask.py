@@ -88,7 +88,7 @@ def _options(ctx: click.Context) -> tuple[dict[str, Any], dict[str, str]]:
 def _configured(path: str) -> dict[str, Any]:
     from pathlib import Path
 
-    from hardware.library import read
+    from hardware.files import read
 
     try:
         document = read(Path(path).expanduser())

@@ -9,7 +9,7 @@ import pytest
 import costmodels
 from costmodels.schedules import SCHEDULES
 from costmodels.stack import stack, stack_names
-from hardware import library
+from hardware import files
 
 HOME = Path(costmodels.__file__).parent
 MODULES = sorted(HOME.glob("*.py"))
@@ -33,7 +33,7 @@ def keys(text):
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
 def test_every_cited_key_is_spelled_out(path):
     spelled = (costmodels.__doc__ or "") + path.read_text()
-    known = library.read(HOME.parent / "hardware" / "catalogue" / "sources.toml")
+    known = files.read(HOME.parent / "hardware" / "catalogue" / "sources.toml")
     for key in keys("\n".join(docstrings(path))):
         plain = key.lower().replace("-", "_")
         assert plain in known or re.search(rf"\[{key}\]:? +[A-Z]", spelled), f"[{key}] is nowhere spelled out"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hardware import catalogue, library
+from hardware import catalogue, files
 from hardware.errors import BadFile, MeshwrightError, UnknownName
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "my-cluster.toml"
@@ -58,7 +58,7 @@ def texts(document):
 @pytest.mark.parametrize(("kind", "name"), ENTRIES)
 def test_every_entry_loads_under_its_own_name_and_every_figure_has_a_source(kind, name):
     record = getattr(catalogue, kind)(name)
-    document = library.entry(kind, name)
+    document = files.entry(kind, name)
     assert record.name == name == document["name"]
     assert record.title
     assert unsourced(document, catalogue.source_texts()) == []
@@ -67,7 +67,7 @@ def test_every_entry_loads_under_its_own_name_and_every_figure_has_a_source(kind
 
 @pytest.mark.parametrize(("kind", "name"), ENTRIES + [("link", name) for name in catalogue.names("link")])
 def test_every_fit_names_a_known_source_or_admits_to_be_assumed(kind, name):
-    for text in texts(library.entry(kind, name)):
+    for text in texts(files.entry(kind, name)):
         keys = re.findall(r"\[(\w+)\]", text)
         assert set(keys) <= set(catalogue.source_texts())
         assert keys or "assumed" in text or "recalled" in text
@@ -85,7 +85,7 @@ def test_an_accelerator_states_its_own_figures_and_borrows_only_kernels():
         "scale_up",
     }
     for name in catalogue.names("accelerator"):
-        assert own <= library.entry("accelerator", name).keys()
+        assert own <= files.entry("accelerator", name).keys()
 
 
 def test_borrowed_constants_are_marked_and_carry_no_measured_error():
@@ -101,7 +101,7 @@ def test_every_accelerator_of_the_measured_runs_is_known():
 
 def test_every_alias_leads_to_an_entry():
     for kind in ("accelerator", "cluster"):
-        for alias, name in library.aliases(kind).items():
+        for alias, name in files.aliases(kind).items():
             assert name in catalogue.names(kind)
             assert alias not in catalogue.names(kind)
 
@@ -241,9 +241,9 @@ def test_no_file_however_strange_escapes_the_error_tree(tmp_path, changes):
 
 def test_a_cold_look_up_parses_few_files_and_is_quick():
     script = (
-        "import hardware.catalogue as c, time; from hardware import library\n"
-        "seen = []; read = library.read\n"
-        "library.read = lambda path: (seen.append(path.name), read(path))[1]; c.library.read = library.read\n"
+        "import hardware.catalogue as c, time; from hardware import files\n"
+        "seen = []; read = files.read\n"
+        "files.read = lambda path: (seen.append(path.name), read(path))[1]; c.files.read = files.read\n"
         "start = time.perf_counter(); c.cluster('dgx-h100'); print(time.perf_counter() - start, len(seen))\n"
     )
     best = 1.0
