@@ -42,6 +42,10 @@ class Group:
 
 def strides(rows: Strategies) -> dict[str, Ints]:
     """Distance in ranks between neighbours of each dimension under each row's rank order, arrays (N,)."""
+    return rows.once("strides", lambda: _strides(rows))
+
+
+def _strides(rows: Strategies) -> dict[str, Ints]:
     result = {name: np.ones(len(rows), dtype=np.int64) for name in _DIMENSIONS}
     for code, order in enumerate(_ORDERS):
         mine = rows.rank_order == code

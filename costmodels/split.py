@@ -34,6 +34,10 @@ def slice_layers(num_layers: int, vpp: Ints | np.int64) -> Ints:
 
 def even_layers(num_layers: int, rows: Strategies) -> EvenSplit:
     """The even split of every row."""
+    return rows.once(f"even split of {num_layers}", lambda: _even_layers(num_layers, rows))
+
+
+def _even_layers(num_layers: int, rows: Strategies) -> EvenSplit:
     step = slice_layers(num_layers, rows.vpp)
     slices = num_layers // step
     low, longer = slices // rows.pp * step, slices % rows.pp

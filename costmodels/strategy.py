@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+Derived = TypeVar("Derived")
 
 RANK_ORDERS = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
 """Which dimension varies fastest over neighbouring ranks, inner to outer; the first is Megatron's default."""
@@ -56,7 +57,8 @@ class Strategies:
     sequence_parallel: Ints
     recompute: Ints
     rank_order: Ints
-    _codes: dict[str, tuple[Ints, int]] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _known: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """What has been derived from the columns, by name; never copied to other rows."""
 
     def __len__(self) -> int:
         return len(self.tp)
@@ -91,9 +93,15 @@ class Strategies:
         return self.take(first[present]), place[key]
 
     def _code(self, name: str) -> tuple[Ints, int]:
-        if name not in self._codes:
-            self._codes[name] = _codes(getattr(self, name))
-        return self._codes[name]
+        codes: tuple[Ints, int] = self.once(f"codes of {name}", lambda: _codes(getattr(self, name)))
+        return codes
+
+    def once(self, name: str, derive: Callable[[], Derived]) -> Derived:
+        """What ``derive`` makes of these rows, made once."""
+        if name not in self._known:
+            self._known[name] = derive()
+        known: Derived = self._known[name]
+        return known
 
 
 AXES: tuple[str, ...] = tuple(f.name for f in fields(Strategies) if not f.name.startswith("_"))

@@ -137,7 +137,10 @@ def _answer(strategy: Strategy, prediction: Prediction, width: int) -> Iterator[
     ]
     yield Text(flow(speed, width=width), style="bold")
     likely = f"{interval.coverage:.0%} interval {seconds(interval.low)} to {seconds(interval.high)}"
-    yield Text(flow([likely], width=width, indent=14), style="dim")
+    counted = ["MFU of model FLOPs, full attention"]
+    if prediction.hfu > prediction.mfu:
+        counted.append(f"HFU {percent(prediction.hfu)} with recomputation")
+    yield Text(flow([likely, *counted], width=width, indent=14), style="dim")
     yield Text(flow(_training(prediction), width=width))
 
 

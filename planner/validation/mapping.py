@@ -176,6 +176,8 @@ def _model(row: Row) -> Model:
 def _stack(row: Row, notes: list[str]) -> Stack:
     words = str(row["stack"].get("framework") or "").lower()
     name = next((stack_name for pattern, stack_name in STACKS if re.search(pattern, words)), "generic")
+    if name == "megatron-core" and "sail-sg" in words and row["stack"].get("attention") is None:
+        name = "megatron-lm-2022"  # the fork's first form, of 2023, before fused attention
     if name == "megatron-lm":
         name = f"megatron-lm-{_year(row)}"
     chosen = stack(name)
