@@ -110,7 +110,7 @@ class Stack(Record):
     calibration: str = "not calibrated"
     """What the calibrated constants rest on, and the error that remained."""
     interval: float = Field(0.15, gt=0)
-    """Relative half width that held 90 % of the measured runs of this stack."""
+    """Half width of the prediction interval as a factor: the time should lie within t / (1 + i) and t (1 + i)."""
 
 
 @cache

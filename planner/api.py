@@ -32,9 +32,6 @@ from planner.search import Outcome, search
 from planner.space import Space, build
 from planner.verify import Verdict, verify
 
-DOMINATED = frozenset(rule.name for rule in RULES if rule.kind == "dominated")
-"""Rules that refuse nothing a person would miss; no reason why a request is infeasible."""
-
 
 def plan(request: PlanRequest) -> Plan:
     """The strategy with the best objective, proved best within the model, with reasons and runners-up.
@@ -117,10 +114,21 @@ def _infeasible(resolved: Resolved, space: Space, outcome: Outcome, started: flo
         request=request_record(resolved),
         defaults=resolved.defaults,
         fits=False,
-        rejected=tuple(r for r in _rejections(space, outcome, resolved.scenario) if r.rule not in DOMINATED),
+        rejected=_reasons(_rejections(space, outcome, resolved.scenario), resolved),
         nearest=explain.nearest(resolved),
         provenance=provenance_record(resolved),
     )
+
+
+def _reasons(found: tuple[Rejection, ...], resolved: Resolved) -> tuple[Rejection, ...]:
+    """Why nothing is left: memory first, then the rules about degrees and pinned axes.
+
+    What a rule refuses along an axis that is free, another value of that axis would have passed.
+    """
+    axes = {"tp", "cp", "pp", "dp"} | {name for name, value in resolved.request.pins.items() if value is not None}
+    rules = {rule.name: rule for rule in RULES if rule.kind != "dominated" and set(rule.reads) <= axes}
+    told = [r for r in found if r.rule == "memory"] + [r for r in found if r.rule in rules]
+    return tuple(told) or found
 
 
 def predict(request: PlanRequest, layers: Sequence[int] | None = None) -> Plan:

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from costmodels import training
+from costmodels.catalogue import catalogue_hash as models_hash
 from costmodels.flops import flops_per_token, recomputed_flops, utilization
 from costmodels.parameters import parameters
 from costmodels.pricing import Assignment, Quote
 from costmodels.scenario import Scenario
 from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, Recompute, Strategies
-from hardware.catalogue import catalogue_hash
+from hardware.catalogue import catalogue_hash as hardware_hash
 from hardware.units import exact_quantity
 from planner.document import Interval, Prediction, Provenance, Stage, StageMemory, Strategy
 from planner.request import Resolved
@@ -136,7 +137,7 @@ def provenance_record(resolved: Resolved) -> Provenance:
         f"cluster {resolved.cluster.name}: {', '.join(sorted(set(resolved.cluster.sources.values())))}",
         f"stack {scenario.stack.name}: {scenario.stack.source}",
     )
-    return Provenance(version=VERSION, catalogue_hash=catalogue_hash(), sources=sources)
+    return Provenance(version=VERSION, catalogue_hash=f"{hardware_hash()}-{models_hash()}", sources=sources)
 
 
 def peak_bytes(quote: Quote) -> float:

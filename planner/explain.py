@@ -287,7 +287,7 @@ def nearest_multiple(number: int, step: int) -> int:
 def verdict(pinned: Plan, best: Plan, terms: dict[str, tuple[float, float]]) -> str:
     """One sentence that answers "why not"."""
     if pinned.prediction is None:
-        reasons = "; ".join(r.example for r in pinned.rejected[-2:])
+        reasons = "; ".join(r.example for r in pinned.rejected[:2])
         return f"it cannot run: {reasons}"
     if best.prediction is None:
         return "nothing else runs either"

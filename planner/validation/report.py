@@ -18,8 +18,14 @@ def validate(files: Sequence[str] = (), *, form: str = "table") -> str:
     Raises:
         BadFile: a file that cannot be read.
     """
-    verdicts = judge([Path(name) for name in files] or shipped())
+    verdicts = judge([_path(name) for name in files] or shipped())
     return _json(verdicts) if form == "json" else _table(verdicts)
+
+
+def _path(name: str) -> Path:
+    """A file, or the shipped split of that name (``fit``, ``dev``)."""
+    here = {path.name.removesuffix(".jsonl.gz"): path for path in shipped()}
+    return here[name] if name in here and not Path(name).exists() else Path(name)
 
 
 def _json(verdicts: list[Verdict]) -> str:
