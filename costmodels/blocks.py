@@ -12,30 +12,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.collectives import all_reduce_seconds, gather_seconds, send_seconds
+from costmodels.experts import ExpertSeconds, expert_layer
 from costmodels.kernels import (
     WORD,
-    Number,
     attention_backward_seconds,
     attention_seconds,
     matmul_seconds,
     stream_seconds,
 )
 from costmodels.model import Model
+from costmodels.parameters import attention_projections
+from costmodels.passes import Passes, linear, product, region_tokens, tokens_per_rank
 from costmodels.placement import group_of, strides
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Strategies
-from hardware.kernels import GemmFit
-
-
-@dataclass(frozen=True, slots=True)
-class Passes:
-    """Forward and backward seconds of the same piece of work, arrays (N,)."""
-
-    forward: Floats
-    backward: Floats
-
-    def __add__(self, other: Passes) -> Passes:
-        return Passes(self.forward + other.forward, self.backward + other.backward)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +39,7 @@ class LayerSeconds:
     """What the host adds where launching takes longer than running and exchanging keys and values."""
     tp: Passes
     cp: Passes
+    ep: Passes
 
     @property
     def compute(self) -> Passes:
@@ -65,29 +56,25 @@ class LayerSeconds:
 
     @property
     def communication(self) -> Passes:
-        """Exposed tensor- and context-parallel seconds."""
-        return self.tp + self.cp
-
-
-def tokens_per_rank(rows: Strategies, scenario: Scenario) -> Floats:
-    """Tokens of one micro-batch on one rank, before any split over the tensor ranks, shape (N,)."""
-    return rows.micro_batch_size * scenario.seq_length / rows.cp
-
-
-def region_tokens(rows: Strategies, scenario: Scenario) -> Floats:
-    """Tokens that norms and residuals of one rank see: split over the tensor ranks by sequence parallelism."""
-    tokens = tokens_per_rank(rows, scenario)
-    return np.where(rows.sequence_parallel > 0, tokens / rows.tp, tokens)
+        """Exposed tensor-, context- and expert-parallel seconds."""
+        return self.tp + self.cp + self.ep
 
 
 def layer_seconds(rows: Strategies, scenario: Scenario) -> LayerSeconds:
-    """Seconds of an average layer for each of N strategies; reads tp, cp, micro-batch, sequence parallelism."""
-    matmul = layer_matmuls(rows, scenario)
+    """Seconds of an average layer for each of N strategies; reads tp, cp, ep, etp, micro-batch, sequence parallelism.
+
+    Layers with experts and dense layers count by their share of the depth.
+    """
+    share = scenario.model.num_moe_layers / scenario.model.num_layers
+    nothing = Passes(np.zeros(len(rows)), np.zeros(len(rows)))
+    experts = expert_layer(rows, scenario) if share else ExpertSeconds(nothing, nothing, nothing)
+    matmul = attention_matmuls(rows, scenario) + (1.0 - share) * ffn_matmuls(rows, scenario) + share * experts.matmul
     attention = attention_core(rows, scenario)
-    stream = layer_streams(rows, scenario)
+    stream = layer_streams(rows, scenario, share) + share * experts.stream
+    ep = share * experts.ep
     cp = context_parallel(rows, scenario, attention)
-    busy = matmul + attention + stream + cp
-    floor = launch_floor(scenario)
+    busy = matmul + attention + stream + cp + ep
+    floor = launch_floor(scenario) * np.ones(len(rows))
     return LayerSeconds(
         matmul=matmul,
         attention=attention,
@@ -96,43 +83,49 @@ def layer_seconds(rows: Strategies, scenario: Scenario) -> LayerSeconds:
             np.maximum(floor - busy.forward, 0.0),
             np.maximum(2.0 * floor - busy.backward, 0.0),
         ),
-        tp=tensor_parallel(rows, scenario),
+        tp=tensor_parallel(rows, scenario, share),
         cp=cp,
+        ep=ep,
     )
 
 
 def launch_floor(scenario: Scenario) -> float:
     """Host seconds to launch one layer's forward kernels; 0 where the device replays a graph."""
     stack = scenario.stack
-    return 0.0 if stack.cuda_graphs else stack.kernels_per_layer * stack.launch
+    share = scenario.model.num_moe_layers / scenario.model.num_layers
+    kernels = stack.kernels_per_layer + share * stack.kernels_per_expert_layer
+    return 0.0 if stack.cuda_graphs else kernels * stack.launch
 
 
-def layer_matmuls(rows: Strategies, scenario: Scenario) -> Passes:
-    """The four matrix products of a layer (and Yuan's two convolutions), data and weight gradients backward."""
+def attention_matmuls(rows: Strategies, scenario: Scenario) -> Passes:
+    """The projections around the attention core (and Yuan's two convolutions).
+
+    Projections that tensor parallelism shards split the side that belongs to heads; those into the latent
+    vectors of latent attention are whole on every rank, over its own tokens.
+    """
     model, T, t = scenario.model, tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
-    h, f = float(model.hidden_size), float(model.ffn_hidden_size)
-    qkv = (model.attention_width + 2.0 * model.head_dim * np.maximum(model.num_query_groups / t, 1.0) * t) / t
-    shapes: list[tuple[Number, Number]] = [
-        (qkv, h),
-        (h, model.attention_width / t),
-        (model.fc1_width / t, h),
-        (h, f / t),
-    ]
-    if model.localized_filtering:
-        shapes += [(h / 2 / t, 2 * h), (h / t, h)]
     total = Passes(np.zeros(len(T)), np.zeros(len(T)))
-    for n, k in shapes:
-        total = total + _linear(T, n, k, scenario.rates.matmul, scenario.rates.matmul_peak, scenario.rates.bandwidth)
+    for p in attention_projections(model):
+        if not p.sharded:
+            total = total + linear(region_tokens(rows, scenario), float(p.outputs), float(p.inputs), scenario)
+        elif p.name == "output":
+            total = total + linear(T, float(p.outputs), p.inputs / t, scenario)
+        elif p.name == "qkv":
+            groups = 2.0 * model.head_dim * np.maximum(model.num_query_groups / t, 1.0)
+            total = total + linear(T, model.attention_width / t + groups, float(p.inputs), scenario)
+        else:
+            total = total + linear(T, p.outputs / t, float(p.inputs), scenario)
+    if model.localized_filtering:
+        h = float(model.hidden_size)
+        total = total + linear(T, h / 2 / t, 2 * h, scenario) + linear(T, h / t, h, scenario)
     return total
 
 
-def _linear(T: Floats, n: Number, k: Number, fit: GemmFit, peak: float, bandwidth: float) -> Passes:
-    """y[T,n] = x[T,k] W: forward, data gradient with n and k exchanged, weight gradient with depth T."""
-    n, k = np.broadcast_to(n, T.shape), np.broadcast_to(k, T.shape)
-    forward = matmul_seconds(m=T, n=n, k=k, fit=fit, peak=peak, bandwidth=bandwidth)
-    data = matmul_seconds(m=T, n=k, k=n, fit=fit, peak=peak, bandwidth=bandwidth)
-    weight = matmul_seconds(m=n, n=k, k=T, fit=fit, peak=peak, bandwidth=bandwidth) * fit.wgrad_ratio
-    return Passes(forward, data + weight)
+def ffn_matmuls(rows: Strategies, scenario: Scenario) -> Passes:
+    """The two matrix products of a dense layer's feed-forward network."""
+    model, T, t = scenario.model, tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
+    h, f = float(model.hidden_size), float(model.ffn_hidden_size)
+    return linear(T, model.fc1_width / t, h, scenario) + linear(T, h, f / t, scenario)
 
 
 def attended_pairs(model: Model, seq_length: float) -> float:
@@ -155,7 +148,7 @@ def _fused_attention(rows: Strategies, scenario: Scenario) -> Passes:
     model, rates, s = scenario.model, scenario.rates, float(scenario.seq_length)
     assert rates.attention is not None
     share = rows.micro_batch_size / (rows.tp * rows.cp)
-    flops = 4.0 * model.attention_width * attended_pairs(model, s) * share
+    flops = 2.0 * (model.attention_width + model.attention_output_width) * attended_pairs(model, s) * share
     span = 2.0 * attended_pairs(model, s) / s
     work = np.maximum(model.num_heads * s * share, 1.0)
     fit, peak, units = rates.attention, rates.head_peak, rates.compute_units
@@ -181,9 +174,12 @@ def _unfused_attention(rows: Strategies, scenario: Scenario) -> Passes:
     return Passes(scores + context + forward, 2.0 * (scores + context) + backward)
 
 
-def layer_streams(rows: Strategies, scenario: Scenario) -> Passes:
-    """Norms, residuals, dropout, rotary and activation: bytes through memory, forward and backward."""
-    forward, backward = stream_traffic(scenario)
+def layer_streams(rows: Strategies, scenario: Scenario, experts: float = 0.0) -> Passes:
+    """Norms, residuals, dropout, rotary and activation: bytes through memory, forward and backward.
+
+    ``experts`` is the share of layers whose activation is counted with their experts.
+    """
+    forward, backward = stream_traffic(scenario, experts)
     T, region, t = tokens_per_rank(rows, scenario), region_tokens(rows, scenario), rows.tp.astype(np.float64)
     known = {"share": scenario.rates.stream, "bandwidth": scenario.rates.bandwidth}
     return Passes(
@@ -199,7 +195,7 @@ UNFUSED_ROTARY = 6.0
 """Traffic of rotary written out (negate, concatenate, two products, sum) over a fused kernel's [Liger]."""
 
 
-def stream_traffic(scenario: Scenario) -> tuple[tuple[float, float], tuple[float, float]]:
+def stream_traffic(scenario: Scenario, experts: float = 0.0) -> tuple[tuple[float, float], tuple[float, float]]:
     """Bytes per token that memory-bound kernels of one layer move: ((split over tokens, over width), backward).
 
     A norm reads and writes (4h bytes), a fused bias-dropout-residual reads two and writes one (6h, plus the
@@ -207,7 +203,7 @@ def stream_traffic(scenario: Scenario) -> tuple[tuple[float, float], tuple[float
     Backward, a norm reads two and writes one at its own, lower share of the bandwidth.
     """
     model, stack, rates = scenario.model, scenario.stack, scenario.rates
-    h, f, fused = float(model.hidden_size), float(model.ffn_hidden_size), stack.fused_elementwise
+    h, f, fused = float(model.hidden_size), (1.0 - experts) * model.ffn_hidden_size, stack.fused_elementwise
     norms = model.num_norms * h
     passes = NORM_PASSES.get((model.norm, fused), 1.0)
     branches = (1.0 if model.parallel_block else 2.0) * h
@@ -228,15 +224,17 @@ def stream_traffic(scenario: Scenario) -> tuple[tuple[float, float], tuple[float
     return forward, backward
 
 
-def tensor_parallel(rows: Strategies, scenario: Scenario) -> Passes:
+def tensor_parallel(rows: Strategies, scenario: Scenario, experts: float = 0.0) -> Passes:
     """Exposed tensor-parallel seconds of one layer.
 
     Two all-reduces of the activations forward and two backward, one each with a parallel block; with sequence
     parallelism each is a reduce-scatter and an all-gather, and the backward gathers the inputs once more
     behind the data gradient [Korthikanti22].
     """
-    stack = scenario.stack
+    stack, moe = scenario.stack, scenario.model.moe
     pairs = 1.0 if scenario.model.parallel_block else 2.0
+    if moe is not None and not moe.num_shared_experts:
+        pairs -= experts  # routed experts take the tokens of their own rank: nothing is gathered for them
     size = WORD * tokens_per_rank(rows, scenario) * scenario.model.hidden_size
     group, tiers = group_of(rows, "tp"), scenario.group.tiers
     whole = all_reduce_seconds(size, group, tiers)
@@ -254,7 +252,7 @@ def tensor_parallel(rows: Strategies, scenario: Scenario) -> Passes:
 def context_parallel(rows: Strategies, scenario: Scenario, attention: Passes) -> Passes:
     """Exposed seconds of ring attention: c - 1 exchanges of keys and values, hidden behind all but one step."""
     model = scenario.model
-    size = 2.0 * WORD * tokens_per_rank(rows, scenario) * model.key_value_width / rows.tp
+    size = WORD * tokens_per_rank(rows, scenario) * (model.key_value_width + model.value_width) / rows.tp
     step = strides(rows)["cp"].astype(np.float64)
     hop = send_seconds(size, step, rows.cp.astype(np.float64), scenario.group.tiers)
     hops = np.maximum(rows.cp - 1, 0)
@@ -286,11 +284,14 @@ def embedding_seconds(rows: Strategies, scenario: Scenario) -> Passes:
 
 
 def head_seconds(rows: Strategies, scenario: Scenario) -> Passes:
-    """Final norm, logits and cross-entropy of the last stage, vocabulary split over the tensor ranks."""
+    """Final norm, logits and cross-entropy of the last stage, vocabulary split over the tensor ranks.
+
+    Every multi-token-prediction layer passes the head once more.
+    """
     rates, model, stack = scenario.rates, scenario.model, scenario.stack
     T, t = tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
     logits = np.ceil(padded_vocabulary_rows(rows, scenario) / t)
-    product = _linear(T, logits, float(model.hidden_size), rates.head, rates.head_peak, rates.bandwidth)
+    logit = product(T, logits, float(model.hidden_size), rates.head, rates.head_peak, rates.bandwidth)
     loss = stream_seconds(traffic=T * logits * stack.cross_entropy_traffic, share=1.0, bandwidth=rates.bandwidth)
     size = WORD * T * model.hidden_size
     group = group_of(rows, "tp")
@@ -298,7 +299,8 @@ def head_seconds(rows: Strategies, scenario: Scenario) -> Passes:
     small = np.where(rows.tp > 1, 2.0 * all_reduce_seconds(4.0 * T, group, scenario.group.tiers), 0.0)
     gathered = np.where(rows.sequence_parallel > 0, half, 0.0) * stack.overlap.tp_forward
     returned = np.where(rows.sequence_parallel > 0, half, 2.0 * half) * stack.overlap.tp_backward
-    return Passes(product.forward + 0.6 * loss + gathered + small, product.backward + 0.4 * loss + returned)
+    passes = Passes(logit.forward + 0.6 * loss + gathered + small, logit.backward + 0.4 * loss + returned)
+    return (1.0 + model.mtp_layers) * passes
 
 
 def padded_vocabulary_rows(rows: Strategies, scenario: Scenario) -> Floats:

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.blocks import Passes, padded_vocabulary_rows, tokens_per_rank
+from costmodels.blocks import padded_vocabulary_rows
 from costmodels.collectives import all_reduce_seconds, gather_seconds, send_seconds
+from costmodels.experts import expert_data_group, expert_parameters_per_rank, expert_shards
 from costmodels.kernels import WORD, stream_seconds
+from costmodels.passes import Passes, tokens_per_rank
 from costmodels.placement import Group, group_of, split_group, strides
 from costmodels.scenario import Scenario
 from costmodels.sizes import heaviest_stage_parameters, layer_parameters_per_rank
@@ -64,6 +66,9 @@ def step_traffic(rows: Strategies, scenario: Scenario, layer: Passes) -> StepTra
     )  # the latter is what every stage has to hide behind, however it is split
     window = (fewest * layer.forward, fewest * layer.backward)
     once = _once_per_step(rows, scenario, size, group, near, far, window)
+    if scenario.model.num_moe_layers:
+        apart = _experts_once(rows, scenario, layers, window)
+        once = (once[0] + apart[0], once[1] + apart[1])
     if 3 in scenario.stack.zero_stages and (rows.zero_stage == 3).any():
         always = _every_micro_batch(rows, scenario, near, far, layer, layers)
         third = rows.zero_stage == 3
@@ -93,6 +98,22 @@ def _once_per_step(
     return (
         exposed(gradients, window[1], stack=stack, hidden=stack.overlap.gradients),
         exposed(parameters, window[0], stack=stack, hidden=stack.overlap.parameters),
+    )
+
+
+def _experts_once(
+    rows: Strategies, scenario: Scenario, layers: Floats, window: tuple[Floats, Floats]
+) -> tuple[Floats, Floats]:
+    """The same for routed experts, over the ranks that hold the same ones."""
+    stack, tiers, group = scenario.stack, scenario.group.tiers, expert_data_group(rows)
+    size = layers * expert_parameters_per_rank(rows, scenario)
+    pace = (group.size > 1) / stack.communication_efficiency
+    whole = all_reduce_seconds(stack.reduce_bytes * size, group, tiers)
+    scatter, gather = (gather_seconds(width * size, group, tiers) for width in (stack.reduce_bytes, WORD))
+    sharded = rows.zero_stage > 0
+    return (
+        exposed(np.where(sharded, scatter, whole) * pace, window[1], stack=stack, hidden=stack.overlap.gradients),
+        exposed(np.where(sharded, gather, 0.0) * pace, window[0], stack=stack, hidden=stack.overlap.parameters),
     )
 
 
@@ -162,6 +183,8 @@ def optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     """Clip, Adam step and cast of the parameters a rank updates, and zeroing of its gradients, (N,)."""
     stack, rates = scenario.stack, scenario.rates
     size = heaviest_stage_parameters(rows, scenario)
-    mine = np.where(rows.zero_stage > 0, size / rows.sharding_degree, size)
+    experts = even_layers(scenario.model.num_layers, rows).high * expert_parameters_per_rank(rows, scenario)
+    mine = np.where(rows.zero_stage > 0, size / rows.sharding_degree, size) + experts / expert_shards(rows)
+    size = size + experts
     traffic = mine * stack.optimizer_traffic + size * stack.gradient_bytes
     return traffic / (rates.stream * rates.bandwidth)

@@ -3,14 +3,21 @@
 A multiplication and an addition count as two operations. An efficiency only means something together with
 the definition of the operations it counts, so every count here has a name in `DEFINITIONS`.
 
-Symbols of the papers: L layers, H hidden size, S sequence length, V vocabulary, N parameters.
+Symbols of the papers: L layers, H hidden size, S sequence length, V vocabulary, N parameters (of experts,
+those that a token meets).
 """
 
 from collections.abc import Callable
 from typing import Literal
 
 from costmodels.model import Model
-from costmodels.parameters import embedding_projection_parameters, parameters
+from costmodels.parameters import (
+    active_parameters,
+    attention_projections,
+    embedding_projection_parameters,
+    expert_projection_parameters,
+    localized_filtering_parameters,
+)
 from hardware.errors import MeshwrightError
 
 Recompute = Literal["none", "selective", "full"]
@@ -30,17 +37,53 @@ FORWARD_AND_BACKWARD = 3
 """The backward pass multiplies twice per forward multiplication: by the weight and by the input."""
 
 
+def attention_matmul_weights(model: Model) -> int:
+    """Weights of one layer's attention projections, and of localized filtering."""
+    projections = sum(projection.weights for projection in attention_projections(model))
+    return projections + localized_filtering_parameters(model)
+
+
 def layer_matmul_weights(model: Model) -> int:
-    """Weights of one layer that multiply every token, without biases and norms."""
-    attention = (model.qkv_width + model.attention_width) * model.hidden_size
+    """Weights of one dense layer that multiply every token, without biases and norms."""
     ffn = (model.fc1_width + model.ffn_hidden_size) * model.hidden_size
-    return attention + ffn + (2 * model.hidden_size**2 if model.localized_filtering else 0)
+    return attention_matmul_weights(model) + ffn
+
+
+def moe_layer_matmul_weights(model: Model) -> int:
+    """Weights of one layer with experts that multiply a token: of the experts, those it is routed to.
+
+    Attention, router, projections to and from the experts' width, `top_k` routed experts, shared experts and
+    their gate; no token is dropped. 0 without experts.
+    """
+    moe = model.moe
+    if moe is None:
+        return 0
+    matrices, h = model.ffn_branches + 1, model.hidden_size
+    routed = moe.top_k * matrices * moe.expert_ffn_hidden_size * model.expert_hidden_size
+    shared = matrices * moe.shared_expert_ffn_hidden_size * h + int(moe.shared_expert_gate) * h
+    router = moe.num_experts * h + expert_projection_parameters(model)
+    return attention_matmul_weights(model) + router + routed + shared
+
+
+def mtp_matmul_weights(model: Model) -> int:
+    """Weights of all multi-token-prediction layers that multiply a token, without logits."""
+    layer = layer_matmul_weights(model) if model.moe is None else moe_layer_matmul_weights(model)
+    return model.mtp_layers * (layer + 2 * model.hidden_size**2)
+
+
+def layers_matmul_weights(model: Model) -> int:
+    """Weights of all layers together that multiply a token, multi-token-prediction layers included."""
+    dense = model.num_dense_layers * layer_matmul_weights(model)
+    return dense + model.num_moe_layers * moe_layer_matmul_weights(model) + mtp_matmul_weights(model)
 
 
 def logit_matmul_weights(model: Model) -> int:
-    """Weights that multiply every token outside the layers: the output head, and embedding projections."""
+    """Weights that multiply every token outside the layers: the output head, and embedding projections.
+
+    Every multi-token-prediction layer passes the head once more.
+    """
     width = model.embedding_width if model.tied_embeddings else model.hidden_size
-    return model.vocab_size * width + embedding_projection_parameters(model)
+    return (1 + model.mtp_layers) * model.vocab_size * width + embedding_projection_parameters(model)
 
 
 def attended_tokens(model: Model, *, seq_length: int, causal: bool = False, windowed: bool = True) -> float:
@@ -48,6 +91,7 @@ def attended_tokens(model: Model, *, seq_length: int, causal: bool = False, wind
 
     A global layer counts S, or S/2 when `causal`. A local layer with window w <= S counts w, or
     w - w^2 / 2S when `causal` (the first tokens have fewer predecessors), which meets S/2 at w = S.
+    Multi-token-prediction layers are global.
 
     Args:
         model: The architecture.
@@ -57,24 +101,28 @@ def attended_tokens(model: Model, *, seq_length: int, causal: bool = False, wind
     """
     every_layer = seq_length / 2 if causal else float(seq_length)
     if not windowed or model.sliding_window is None:
-        return model.num_layers * every_layer
+        return (model.num_layers + model.mtp_layers) * every_layer
     window = min(model.sliding_window, seq_length)
     local = window - window**2 / (2 * seq_length) if causal else float(window)
     global_layers = model.num_global_layers
-    return global_layers * every_layer + (model.num_layers - global_layers) * local
+    return (global_layers + model.mtp_layers) * every_layer + (model.num_layers - global_layers) * local
 
 
 def attention_flops(model: Model, *, seq_length: int, causal: bool = False, windowed: bool = True) -> float:
-    """Forward FLOP per token of scores and weighted values in all layers: 4 per attended token and width."""
+    """Forward FLOP per token of scores and weighted values in all layers.
+
+    Per attended token, 2 for each element of a query (scores) and 2 for each of a value: 4 times the
+    attention width where both are as wide.
+    """
     span = attended_tokens(model, seq_length=seq_length, causal=causal, windowed=windowed)
-    return 4.0 * model.attention_width * span
+    return 2.0 * (model.attention_width + model.attention_output_width) * span
 
 
 def forward_flops(
     model: Model, *, seq_length: int, causal: bool = False, windowed: bool = True, logits: bool = True
 ) -> float:
     """FLOP per token of one forward pass: 2 per weight that multiplies it, plus attention."""
-    weights = model.num_layers * layer_matmul_weights(model)
+    weights = layers_matmul_weights(model)
     weights += logit_matmul_weights(model) if logits else 0
     attention = attention_flops(model, seq_length=seq_length, causal=causal, windowed=windowed)
     return 2.0 * weights + attention
@@ -85,7 +133,8 @@ def model_flops(model: Model, *, seq_length: int, causal: bool = False, windowed
 
     For a plain GPT it is 72 L H^2 (1 + S/6H + V/12LH) (Narayanan et al. 2021, arXiv 2104.04473, without
     its recomputed forward pass), equally 6 x weights + 12 L S H (PaLM, arXiv 2204.02311, appendix B);
-    here for any head width, grouped queries and gated feed-forward networks.
+    here for any head width, grouped queries, gated feed-forward networks, latent attention, the experts that
+    a token is routed to, and multi-token-prediction layers.
 
     Args:
         model: The architecture.
@@ -146,11 +195,11 @@ def hardware_flops(
 
 
 def _six_n(model: Model, _seq_length: int, _recompute: Recompute) -> float:
-    return 6.0 * parameters(model)
+    return 6.0 * active_parameters(model)
 
 
 def _eight_n(model: Model, _seq_length: int, _recompute: Recompute) -> float:
-    return 8.0 * parameters(model)
+    return 8.0 * active_parameters(model)
 
 
 def _model(model: Model, seq_length: int, _recompute: Recompute) -> float:
@@ -179,8 +228,8 @@ def _yuan2_printed(model: Model, _seq_length: int, _recompute: Recompute) -> flo
 
 
 DEFINITIONS: dict[str, tuple[Callable[[Model, int, Recompute], float], str]] = {
-    "6N": (_six_n, "6 per parameter, attention left out (the GPT-3 paper's 3640 petaflop/s-days)"),
-    "8N": (_eight_n, "8 per parameter: 6N and a recomputed forward pass (Yuan 1.0's 4095 petaflop/s-days)"),
+    "6N": (_six_n, "6 per active parameter, attention left out (the GPT-3 paper's 3640 petaflop/s-days)"),
+    "8N": (_eight_n, "8 per active parameter: 6N and a recomputed forward pass (Yuan 1.0's 4095 petaflop/s-days)"),
     "model": (_model, "weights, full attention and logits, nothing recomputed (Megatron-LM, PaLM MFU)"),
     "model-window": (_model_window, "as model, attention cut to the sliding window (MegaScale)"),
     "model-causal": (_model_causal, "as model-window, attention cut to the causal half"),

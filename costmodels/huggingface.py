@@ -1,6 +1,7 @@
 """Hugging Face `config.json` descriptions read as `Model`.
 
-One small adapter per `model_type`, in the literal table `ADAPTERS`. An adapter names the configuration's
+One small adapter per `model_type`, in the literal table `ADAPTERS`; those of families with experts or latent
+attention are in `costmodels.huggingface_experts`. An adapter names the configuration's
 fields, and states what the family's implementation fixes (biases, norms, tied embeddings). Families with
 another kind of layer are refused by name rather than approximated.
 """
@@ -15,14 +16,16 @@ from costmodels.huggingface_config import (
     biases,
     heads,
     learned_positions,
+    llama_decoder,
     model_type,
     partial_rotary,
-    rotary_decoder,
     tied,
     ungated_decoder,
     window,
 )
-from costmodels.model import BadModel, Model, Position, checked
+from costmodels.huggingface_experts import EXPERT_ADAPTERS, text_part
+from costmodels.model import Model, checked
+from costmodels.model_parts import BadModel, Position
 
 
 def from_config(config: Mapping[str, object], *, name: str = "") -> Model:
@@ -39,6 +42,7 @@ def from_config(config: Mapping[str, object], *, name: str = "") -> Model:
         UnsupportedFamily: The family is not in `ADAPTERS`.
         BadModel: A field is missing, of the wrong type, or contradicts another one. One line.
     """
+    config = text_part(config)
     family = model_type(config, ADAPTERS)
     if family not in ADAPTERS:
         known = ", ".join(ADAPTERS)
@@ -220,37 +224,24 @@ def _mpt(config: Config) -> Fields:
     }
 
 
-def _llama(config: Config) -> Fields:
-    """The gated RMSNorm decoder that most later families vary."""
-    attention_bias = config.switch("attention_bias", default=False)
-    return {
-        **rotary_decoder(config),
-        "gated_ffn": True,
-        "activation": config.activation("hidden_act", default="silu", gated=True),
-        "norm": "rmsnorm",
-        **biases(qkv=attention_bias, output=attention_bias, ffn=config.switch("mlp_bias", default=False)),
-        **tied(config, default=False),
-    }
-
-
 def _mistral(config: Config) -> Fields:
-    return _llama(config) | window(config, every=None)
+    return llama_decoder(config) | window(config, every=None)
 
 
 def _qwen2(config: Config) -> Fields:
     windowed = config.switch("use_sliding_window", default=False)
-    return _llama(config) | {"qkv_bias": True} | (window(config, every=None) if windowed else {})
+    return llama_decoder(config) | {"qkv_bias": True} | (window(config, every=None) if windowed else {})
 
 
 def _qwen3(config: Config) -> Fields:
     windowed = config.switch("use_sliding_window", default=False)
-    fields = _llama(config) | {"qk_norm": "head", "head_dim": config.count("head_dim", default=128)}
+    fields = llama_decoder(config) | {"qk_norm": "head", "head_dim": config.count("head_dim", default=128)}
     return fields | (window(config, every=None) if windowed else {})
 
 
 def _gemma(config: Config) -> Fields:
     activation = "hidden_activation" if config.get("hidden_activation") is not None else "hidden_act"
-    return _llama(config) | {
+    return llama_decoder(config) | {
         "head_dim": config.count("head_dim", default=256),
         # The first release said "gelu" and meant its tanh form; both are GeGLU here.
         "activation": config.activation(activation, default="gelu_pytorch_tanh", gated=True),
@@ -282,12 +273,12 @@ def _phi(config: Config) -> Fields:
 
 
 def _phi3(config: Config) -> Fields:
-    return _llama(config) | window(config, every=None)
+    return llama_decoder(config) | window(config, every=None)
 
 
 def _stablelm(config: Config) -> Fields:
     parallel = config.switch("use_parallel_residual", default=False)
-    return _llama(config) | {
+    return llama_decoder(config) | {
         "rotary_fraction": partial_rotary(config, default=0.25),
         "parallel_block": parallel,
         "num_norms": 1 if parallel else 2,
@@ -321,28 +312,28 @@ def _nemotron(config: Config) -> Fields:
 
 def _internlm2(config: Config) -> Fields:
     biased = config.switch("bias", default=False)
-    return _llama(config) | biases(qkv=biased, output=biased, ffn=False)
+    return llama_decoder(config) | biases(qkv=biased, output=biased, ffn=False)
 
 
 def _baichuan(config: Config) -> Fields:
     # The 7B models rotate and state how far; the 13B models use ALiBi and only state a tokeniser limit.
     if config.get("max_position_embeddings") is not None:
-        return _llama(config)
+        return llama_decoder(config)
     limit = config.count("model_max_length", default=4096)
-    fields = _llama(Config({**config.entries, "max_position_embeddings": limit}, config.label))
+    fields = llama_decoder(Config({**config.entries, "max_position_embeddings": limit}, config.label))
     return fields | {"position": "alibi"}
 
 
 def _olmo(config: Config) -> Fields:
-    return _llama(config) | {"norm": "layernorm", "norm_weight": False, "norm_bias": False}
+    return llama_decoder(config) | {"norm": "layernorm", "norm_weight": False, "norm_bias": False}
 
 
 def _olmo2(config: Config) -> Fields:
-    return _llama(config) | {"qk_norm": "full"}
+    return llama_decoder(config) | {"qk_norm": "full"}
 
 
 def _cohere(config: Config) -> Fields:
-    return _llama(config) | {
+    return llama_decoder(config) | {
         "parallel_block": True,
         "num_norms": 1,
         "norm": "layernorm",
@@ -370,9 +361,9 @@ ADAPTERS: dict[str, Callable[[Config], Fields]] = {
     "gpt_neo": _gpt_neo,
     "gpt_neox": _gpt_neox,
     "gptj": _gptj,
-    "granite": _llama,
+    "granite": llama_decoder,
     "internlm2": _internlm2,
-    "llama": _llama,
+    "llama": llama_decoder,
     "mistral": _mistral,
     "mpt": _mpt,
     "nemotron": _nemotron,
@@ -385,4 +376,5 @@ ADAPTERS: dict[str, Callable[[Config], Fields]] = {
     "qwen3": _qwen3,
     "stablelm": _stablelm,
     "starcoder2": _starcoder2,
+    **EXPERT_ADAPTERS,
 }

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from costmodels.model import Activation, BadModel
+from costmodels.model_parts import Activation, BadModel
 
 # A configuration states how far positions reach, not the length the model was trained at.
 LONGEST_DEFAULT_SEQUENCE = 8192
@@ -19,6 +19,9 @@ ACTIVATIONS: dict[str, Activation] = {
     "relu2": "squared_relu",
 }
 GATED: dict[Activation, Activation] = {"gelu": "geglu", "silu": "swiglu", "relu": "reglu"}
+
+# Chunks end attention at fixed places; a window as wide is never shorter, and the same within one chunk.
+LOCAL_ATTENTION = frozenset({"sliding_attention", "chunked_attention"})
 
 Fields = dict[str, object]
 
@@ -74,6 +77,10 @@ class Config:
         if default is None:
             raise BadModel(f"{self.label}: {spellings[0]}: missing from the Hugging Face configuration")
         return default
+
+    def count_or_zero(self, field: str) -> int:
+        """A whole number that may be 0; null and absent are 0."""
+        return 0 if self.get(field) in (None, 0) and self.get(field) is not False else self.count(field)
 
     def switch(self, field: str, *, default: bool) -> bool:
         """True or false."""
@@ -137,14 +144,20 @@ def learned_positions(reach: int) -> Fields:
     return {"position": "learned", "max_positions": reach, "seq_length": reach}
 
 
-def window(config: Config, *, every: int | None) -> Fields:
-    """The sliding window; `every` is the family's rhythm of global layers unless `layer_types` lists them."""
-    if config.get("sliding_window") is None:
+def window(config: Config, *, every: int | None, field: str = "sliding_window") -> Fields:
+    """The sliding window; `every` is the family's rhythm of global layers unless `layer_types` lists them.
+
+    Args:
+        config: The configuration.
+        every: Every n-th layer is global; None is none.
+        field: Entry with the width of the window.
+    """
+    if config.get(field) is None:
         return {}
-    size = config.count("sliding_window")
+    size = config.count(field)
     kinds = config.get("layer_types")
     if isinstance(kinds, list):
-        if "sliding_attention" not in kinds:
+        if not set(kinds) & LOCAL_ATTENTION:
             return {}
         every = _rhythm(config, kinds)
     return {"sliding_window": size, "sliding_window_every": every}
@@ -154,7 +167,8 @@ def _rhythm(config: Config, kinds: list[object]) -> int | None:
     if "full_attention" not in kinds:
         return None
     every = kinds.index("full_attention") + 1
-    regular = ["full_attention" if layer % every == 0 else "sliding_attention" for layer in range(1, len(kinds) + 1)]
+    local = kinds[0]
+    regular = ["full_attention" if layer % every == 0 else local for layer in range(1, len(kinds) + 1)]
     if kinds != regular:
         raise config.wrong("layer_types", f"full attention in every {every}-th layer only")
     return every
@@ -191,4 +205,17 @@ def ungated_decoder(config: Config, *, activation: str) -> Fields:
         **rotary_decoder(config),
         "activation": config.activation("hidden_act", default=activation, gated=False),
         "norm": "layernorm",
+    }
+
+
+def llama_decoder(config: Config) -> Fields:
+    """The gated RMSNorm decoder that most later families vary."""
+    attention_bias = config.switch("attention_bias", default=False)
+    return {
+        **rotary_decoder(config),
+        "gated_ffn": True,
+        "activation": config.activation("hidden_act", default="silu", gated=True),
+        "norm": "rmsnorm",
+        **biases(qkv=attention_bias, output=attention_bias, ffn=config.switch("mlp_bias", default=False)),
+        **tied(config, default=False),
     }

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.blocks import Passes, embedding_seconds, head_seconds, layer_seconds
+from costmodels.blocks import embedding_seconds, head_seconds, layer_seconds
 from costmodels.exchange import hop_seconds, optimizer_seconds, step_traffic
+from costmodels.passes import Passes
 from costmodels.scenario import Scenario
 from costmodels.split import even_layers
 from costmodels.strategy import Floats, Recompute, Strategies
 
-BLOCK_AXES = ("tp", "cp", "micro_batch_size", "sequence_parallel")
+BLOCK_AXES = ("tp", "cp", "micro_batch_size", "sequence_parallel", "ep", "etp")
 """All that the cost of a layer, the embedding and the head depends on."""
 
 
@@ -34,6 +35,7 @@ class RowSeconds:
     backward: Floats
     layer_tp: Floats
     layer_cp: Floats
+    layer_ep: Floats
     recompute: Floats
     """One recomputed layer's second forward pass, communication included."""
     selective: Floats
@@ -74,22 +76,25 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
         "backward": layer.compute.backward + layer.cp.backward,
         "tp": sum_passes(layer.tp),
         "cp": sum_passes(layer.cp),
+        "ep": sum_passes(layer.ep),
         "selective": layer.repeated(scenario.stack.selective),
         "again": layer.compute.forward + layer.communication.forward,
         "embedding": sum_passes(embedding_seconds(block, scenario)),
         "head": sum_passes(head_seconds(block, scenario)),
     }
+    once["head"] = once["head"] + scenario.model.mtp_layers * sum_passes(layer.compute + layer.communication)
     part = {name: values[inverse] for name, values in once.items()}
     selective = np.where(rows.recompute == Recompute.SELECTIVE, part["selective"], 0.0)
     stack, nothing = scenario.stack, np.zeros(len(rows))
     spread = float(stack.vocabulary == "spread")
     nodes = max(scenario.gpus / scenario.group.gpus_per_node, 1.0)
     return RowSeconds(
-        layer=part["forward"] + part["backward"] + part["tp"] + selective,
+        layer=part["forward"] + part["backward"] + part["tp"] + part["ep"] + selective,
         forward=part["forward"],
         backward=part["backward"],
         layer_tp=part["tp"],
         layer_cp=part["cp"],
+        layer_ep=part["ep"],
         recompute=part["again"],
         selective=selective,
         embedding=part["embedding"] * (1.0 - spread),
@@ -123,6 +128,7 @@ class Breakdown:
     recompute: Floats
     tp: Floats
     cp: Floats
+    ep: Floats
     pp: Floats
     bubble: Floats
     dp: Floats
@@ -184,13 +190,14 @@ def breakdown(
     bubble = (total - slowest) / rows.vpp
     hops = np.where(rows.pp > 1, seconds.hop, 0.0)
     again = recomputed * seconds.recompute + layers * seconds.selective
-    tp, cp = layers * seconds.layer_tp, layers * seconds.layer_cp
-    compute = slowest - hops - seconds.host - again - tp - cp
+    tp, cp, ep = (layers * part for part in (seconds.layer_tp, seconds.layer_cp, seconds.layer_ep))
+    compute = slowest - hops - seconds.host - again - tp - cp - ep
     return Breakdown(
         compute=m * compute,
         recompute=m * again,
         tp=m * tp,
         cp=m * cp,
+        ep=m * ep,
         pp=(m * hops).astype(np.float64),
         bubble=bubble,
         dp=seconds.data_parallel,

@@ -16,7 +16,7 @@ WORD = 2.0
 """Bytes of one activation value in 16-bit training."""
 
 
-def matmul_seconds(*, m: Number, n: Number, k: Number, fit: GemmFit, peak: float, bandwidth: float) -> Floats:
+def matmul_seconds(*, m: Number, n: Number, k: Number, fit: GemmFit, peak: Number, bandwidth: float) -> Floats:
     r"""Seconds of C[m,n] += A[m,k] B[k,n] on one GPU.
 
         t = max( 2 m n k (1 + K0/k)(1 + A/(m n)) / (e P),  2 (m k + k n + m n) / (e_mem B) ) + t0

@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.blocks import padded_vocabulary_rows, region_tokens, tokens_per_rank
+from costmodels.blocks import padded_vocabulary_rows
+from costmodels.experts import expert_activation_bytes, expert_parameters_per_rank, expert_shards
 from costmodels.kernels import WORD
+from costmodels.passes import region_tokens, tokens_per_rank
 from costmodels.scenario import REDUCED, Scenario
 from costmodels.schedules import SCHEDULES
 from costmodels.sizes import (
@@ -44,6 +46,10 @@ class StateBytes:
         """All three."""
         return self.weights + self.gradients + self.optimizer
 
+    def take(self, rows: NDArray[Any]) -> StateBytes:
+        """The given rows (an index or mask)."""
+        return StateBytes(self.weights[rows], self.gradients[rows], self.optimizer[rows])
+
 
 @dataclass(frozen=True, slots=True)
 class RowBytes:
@@ -52,6 +58,11 @@ class RowBytes:
     state: StateBytes
     """Per parameter."""
     layer_parameters: Floats
+    """Of an average layer, routed experts left out."""
+    expert_parameters: Floats
+    """Routed experts of an average layer."""
+    expert_state: StateBytes
+    """Per parameter of an expert, which fewer ranks share."""
     embedding_parameters: Floats
     head_parameters: Floats
     stored: Floats
@@ -64,20 +75,22 @@ class RowBytes:
     """Per micro-batch in flight on the first stage."""
     logits: Floats
     """At the loss, once."""
+    ahead: Floats
+    """States of the experts of multi-token-prediction layers, and those layers' activations, on the last stage."""
     everywhere: Floats
     """On every stage beside its layers: parameters gathered for the moment under ZeRO stage 3, and the stage's
     share of a vocabulary that is split over the stages."""
 
     def take(self, rows: NDArray[Any]) -> RowBytes:
         """The given rows (an index or mask)."""
-        state = StateBytes(self.state.weights[rows], self.state.gradients[rows], self.state.optimizer[rows])
-        arrays = {f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name != "state"}
-        return RowBytes(state=state, **arrays)
+        states = ("state", "expert_state")
+        arrays = {f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name not in states}
+        return RowBytes(state=self.state.take(rows), expert_state=self.expert_state.take(rows), **arrays)
 
     @property
     def layer_state(self) -> Floats:
         """Weights, gradients and optimizer state of one layer."""
-        return self.layer_parameters * self.state.total
+        return self.layer_parameters * self.state.total + self.expert_parameters * self.expert_state.total
 
     @property
     def first(self) -> Floats:
@@ -86,8 +99,8 @@ class RowBytes:
 
     @property
     def last(self) -> Floats:
-        """States of the head, and the logits."""
-        return self.head_parameters * self.state.total + self.logits
+        """States of the head and of layers that predict further tokens, and the logits."""
+        return self.head_parameters * self.state.total + self.ahead + self.logits
 
 
 def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
@@ -100,7 +113,8 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
     at_once = np.minimum(tokens, stack.loss_block) if stack.loss_block else tokens
     logits = at_once * padded_vocabulary_rows(rows, scenario) / rows.tp * stack.cross_entropy_bytes
     logits = logits + 2.0 * WORD * h * region
-    state = state_bytes(rows, scenario)
+    state, experts = state_bytes(rows, scenario), expert_parameters_per_rank(rows, scenario)
+    expert = state_bytes(rows, scenario, expert_shards(rows))
     embedding = embedding_parameters_per_rank(rows, scenario)
     head = head_parameters_per_rank(rows, scenario)
     here = 0.0 if stack.vocabulary == "spread" else 1.0
@@ -108,6 +122,8 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
     return RowBytes(
         state=state,
         layer_parameters=layer,
+        expert_parameters=experts,
+        expert_state=expert,
         embedding_parameters=embedding * here,
         head_parameters=head * here,
         stored=stored,
@@ -115,14 +131,18 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
         working=stored,
         embedding_activation=(WORD + (1.0 if stack.dropout else 0.0)) * h * region,
         logits=logits * here,
-        everywhere=shared + np.where(rows.zero_stage == 3, PREFETCHED_LAYERS * WORD * layer, 0.0),
+        ahead=scenario.model.mtp_layers * (experts * expert.total + stored) * here,
+        everywhere=shared + np.where(rows.zero_stage == 3, PREFETCHED_LAYERS * WORD * (layer + experts), 0.0),
     )
 
 
-def state_bytes(rows: Strategies, scenario: Scenario) -> StateBytes:
-    """Bytes per parameter: ZeRO 1 shards the optimizer, 2 the gradients too, 3 the weights too [Rajbhandari20]."""
+def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None) -> StateBytes:
+    """Bytes per parameter whose states ``shards`` ranks share (the sharding degree, unless said), arrays (N,).
+
+    ZeRO 1 shards the optimizer, 2 the gradients too, 3 the weights too [Rajbhandari20].
+    """
     stack, z = scenario.stack, rows.zero_stage
-    shard = rows.sharding_degree.astype(np.float64)
+    shard = (rows.sharding_degree if shards is None else shards).astype(np.float64)
     weights = 4.0 if scenario.precision == "fp32" else WORD
     if scenario.precision in REDUCED:
         weights += stack.reduced_weight_bytes
@@ -147,7 +167,11 @@ def layer_activation_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     branches = 1.0 if model.parallel_block else 2.0
     saved = 1.0 if scenario.precision in REDUCED else WORD  # inputs of products are kept as they were multiplied
     whole: Any = model.num_norms * WORD * h + branches * saved * h + 2.0 * mask * h
-    inner: Any = WORD * (model.qkv_width + model.attention_width + model.fc1_width) + saved * model.ffn_hidden_size
+    dense = 1.0 - model.num_moe_layers / model.num_layers
+    ffn = WORD * model.fc1_width + saved * model.ffn_hidden_size
+    inner: Any = WORD * (model.qkv_width + model.attention_output_width) + dense * ffn
+    if model.mla is not None:
+        whole += WORD * (model.mla.q_down_width + model.mla.kv_down_width)
     if model.localized_filtering:
         inner += saved * (model.hidden_size / 2 + 2 * h)
     flash = scenario.rates.attention is not None
@@ -159,7 +183,8 @@ def layer_activation_bytes(rows: Strategies, scenario: Scenario) -> Floats:
         whole, inner = np.where(selective, whole / 2.0, whole), np.where(selective, inner / 2.0, inner)
     else:
         whole, inner = np.where(selective, WORD * h, whole), np.where(selective, WORD * model.qkv_width, inner)
-    return region_tokens(rows, scenario) * whole + tokens_per_rank(rows, scenario) * (inner + scores) / rows.tp
+    kept = region_tokens(rows, scenario) * whole + tokens_per_rank(rows, scenario) * (inner + scores) / rows.tp
+    return kept + (1.0 - dense) * expert_activation_bytes(rows, scenario, saved) if model.num_moe_layers else kept
 
 
 def in_flight(rows: Strategies, stage: Ints) -> Floats:
@@ -210,15 +235,18 @@ def footprint(
         + first * memory.embedding_parameters[row]
         + last * memory.head_parameters[row]
     )
+    experts = (layers + last * scenario.model.mtp_layers) * memory.expert_parameters[row]
+    state, expert_state = memory.state, memory.expert_state
     activations = held * (
         (layers - recomputed) * memory.stored[row]
         + recomputed * memory.checkpoint[row]
         + first * memory.embedding_activation[row]
     )
+    activations = activations + last * scenario.model.mtp_layers * memory.stored[row]
     activations = activations + (recomputed > 0) * memory.working[row]
-    weights = params * memory.state.weights[row] + memory.everywhere[row]
-    gradients = params * memory.state.gradients[row]
-    optimizer = params * memory.state.optimizer[row]
+    weights = params * state.weights[row] + experts * expert_state.weights[row] + memory.everywhere[row]
+    gradients = params * state.gradients[row] + experts * expert_state.gradients[row]
+    optimizer = params * state.optimizer[row] + experts * expert_state.optimizer[row]
     logits = last * memory.logits[row]
     slack = scenario.stack.slack * (weights + gradients + optimizer + activations + logits)
     return Footprint(weights, gradients, optimizer, activations, logits, slack, np.full(pp, scenario.stack.reserved))

@@ -1,39 +1,39 @@
-"""The architecture of a dense transformer decoder, as the cost formulas read it.
+"""The architecture of a transformer decoder, as the cost formulas read it.
 
 A `Model` is a frozen record of sizes and switches. It knows nothing of machines, strategies or software.
-Layers of another kind (mixture of experts, latent attention, state-space) would join it as optional
-sub-records; every field below keeps its meaning for the dense part.
+Mixture-of-experts layers and latent attention are optional sub-records of it (`costmodels.model_parts`);
+layers of yet another kind (state-space) would join in the same way.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from hardware.errors import MeshwrightError, flatten
+from costmodels.model_parts import (
+    GATED_ACTIVATIONS,
+    Activation,
+    BadModel,
+    Count,
+    CountOrZero,
+    Experts,
+    Fraction,
+    LatentAttention,
+    Norm,
+    Position,
+    QkNorm,
+    Switch,
+    Total,
+)
+from costmodels.model_shape import complete
+from hardware.errors import flatten
 from hardware.kernels import Record
 
-# Bounds far above any model keep products of sizes within what arrays of floats and integers hold.
-Count = Annotated[int, Field(strict=True, gt=0, lt=2**31)]
-CountOrZero = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
-Total = Annotated[int, Field(strict=True, gt=0, lt=2**62)]
-Switch = Annotated[bool, Field(strict=True)]
-Fraction = Annotated[float, Field(strict=True, ge=0.0, le=1.0)]
-
-Position = Literal["learned", "rotary", "alibi", "none"]
-Norm = Literal["layernorm", "rmsnorm"]
-QkNorm = Literal["none", "head", "full"]
-Activation = Literal["gelu", "relu", "silu", "squared_relu", "swiglu", "geglu", "reglu"]
-
-GATED_ACTIVATIONS = frozenset({"swiglu", "geglu", "reglu"})
-
-
-class BadModel(MeshwrightError):
-    """A model description that is incomplete, contradictory or of a kind that is not supported."""
+__all__ = ["BadModel", "Experts", "LatentAttention", "Model", "checked", "from_shape"]
 
 
 class Model(Record):
-    """Sizes and switches of one dense decoder-only transformer.
+    """Sizes and switches of one decoder-only transformer.
 
     Build one with `from_shape` (a mapping, usual values filled in, one-line errors), `Model.dense` (typed
     arguments) or the catalogue (`costmodels.model_catalogue.model`).
@@ -47,8 +47,9 @@ class Model(Record):
         hidden_size: Width of the residual stream.
         num_heads: Attention (query) heads.
         num_query_groups: Key/value heads; `num_heads` is multi-head, 1 is multi-query attention.
-        head_dim: Width of one head; `num_heads * head_dim` may differ from `hidden_size`.
-        ffn_hidden_size: Inner width of the feed-forward network (of each branch when gated).
+        head_dim: Width of one query; `num_heads * head_dim` may differ from `hidden_size`. With latent
+            attention it is `mla.qk_head_dim`.
+        ffn_hidden_size: Inner width of the feed-forward network (of each branch when gated) of a dense layer.
         gated_ffn: Two input matrices instead of one (SwiGLU, GeGLU).
         activation: Non-linearity of the feed-forward network.
         vocab_size: Tokens the tokeniser knows, as published.
@@ -64,18 +65,24 @@ class Model(Record):
         num_norms: Norms of width `hidden_size` per layer: 1 (shared by a parallel block), 2, or 4
             (before and after each block).
         qk_norm: Norm on queries and keys: one shared by all heads ("head"), or over the full width ("full").
-        qkv_bias: Biases of the query, key and value projections.
+        qkv_bias: Biases of the query, key and value projections; of the down-projections of latent attention.
         output_bias: Bias of the attention output projection.
-        ffn_bias: Biases of the feed-forward network.
+        ffn_bias: Biases of the feed-forward networks, those of experts included.
         head_bias: Bias of the output head.
         embedding_norm: A norm follows the embedding (BLOOM).
         final_norm: A norm precedes the output head.
         parallel_block: Attention and feed-forward read the same input and are summed together.
         sliding_window: Tokens a local layer attends to, including the current one; None is full attention.
         sliding_window_every: Every n-th layer attends globally; None applies the window to all layers.
+        attention_sinks: One learned logit per head joins the softmax (GPT-OSS).
         localized_filtering: Two causal convolutions before queries and keys (Yuan 2.0).
         embedding_size: Width of a factorised embedding, projected to and from `hidden_size`; None is
             `hidden_size`, no projection.
+        moe: Mixture-of-experts layers; None has only dense ones.
+        mla: Multi-head latent attention; None is ordinary attention.
+        mtp_layers: Multi-token-prediction layers behind the others, each a further transformer layer behind
+            three norms and a projection of two vectors into one (DeepSeek-V3, arXiv 2412.19437, section 2.2).
+            Embedding and head are shared with the model.
         tokens: Published number of training tokens.
         published_parameters: Published number of parameters, for checking; never used for a cost.
     """
@@ -113,8 +120,12 @@ class Model(Record):
     parallel_block: Switch = False
     sliding_window: Count | None = None
     sliding_window_every: Count | None = None
+    attention_sinks: Switch = False
     localized_filtering: Switch = False
     embedding_size: Count | None = None
+    moe: Experts | None = None
+    mla: LatentAttention | None = None
+    mtp_layers: CountOrZero = 0
     tokens: Total | None = None
     published_parameters: Total | None = None
 
@@ -155,18 +166,58 @@ class Model(Record):
 
     @property
     def key_value_width(self) -> int:
-        """Width of all keys (equally: all values) together, `num_query_groups * head_dim`."""
+        """Width of all keys together, `num_query_groups * head_dim`; of all values too but in latent attention."""
         return self.num_query_groups * self.head_dim
 
     @property
+    def v_head_dim(self) -> int:
+        """Width of one head's value."""
+        return self.head_dim if self.mla is None else self.mla.v_head_dim
+
+    @property
+    def value_width(self) -> int:
+        """Width of all values together, `num_query_groups * v_head_dim`."""
+        return self.num_query_groups * self.v_head_dim
+
+    @property
+    def attention_output_width(self) -> int:
+        """Width of all heads' weighted values, which the output projection reads."""
+        return self.num_heads * self.v_head_dim
+
+    @property
     def qkv_width(self) -> int:
-        """Output width of the fused query, key and value projection."""
-        return self.attention_width + 2 * self.key_value_width
+        """Width of queries, keys and values, all that the attention core reads.
+
+        It is the output width of the fused projection. Latent attention repeats its shared rotated key for
+        every head here.
+        """
+        return self.attention_width + self.key_value_width + self.value_width
 
     @property
     def fc1_width(self) -> int:
-        """Output width of the first feed-forward matrix; both branches of a gated one."""
-        return self.ffn_hidden_size * (2 if self.gated_ffn else 1)
+        """Output width of the first feed-forward matrix of a dense layer; both branches of a gated one."""
+        return self.ffn_hidden_size * self.ffn_branches
+
+    @property
+    def ffn_branches(self) -> int:
+        """Input matrices of a feed-forward network: 2 when gated."""
+        return 2 if self.gated_ffn else 1
+
+    @property
+    def num_moe_layers(self) -> int:
+        """Layers with experts, without multi-token-prediction layers."""
+        return 0 if self.moe is None else self.moe.moe_layers(self.num_layers)
+
+    @property
+    def num_dense_layers(self) -> int:
+        """Layers with an ordinary feed-forward network, without multi-token-prediction layers."""
+        return self.num_layers - self.num_moe_layers
+
+    @property
+    def expert_hidden_size(self) -> int:
+        """Width of the tokens that routed experts read and write."""
+        latent = None if self.moe is None else self.moe.latent_size
+        return self.hidden_size if latent is None else latent
 
     @property
     def embedding_width(self) -> int:
@@ -200,6 +251,7 @@ class Model(Record):
                 "a learned table has rows, any other kind has none"
             )
         self._check_vocabulary_and_window()
+        self._check_experts_and_latent_attention()
         return self
 
     def _check_vocabulary_and_window(self) -> None:
@@ -210,25 +262,26 @@ class Model(Record):
         if self.num_norms == 1 and not self.parallel_block:
             raise ValueError("num_norms 1 needs parallel_block: serial blocks read a norm each")
 
+    def _check_experts_and_latent_attention(self) -> None:
+        if self.moe is not None and self.num_moe_layers == 0:
+            raise ValueError(
+                f"moe: dense_layers {self.moe.dense_layers} and moe_every {self.moe.moe_every} leave none of "
+                f"{self.num_layers} layers with experts"
+            )
+        if self.mla is None:
+            return
+        if self.head_dim != self.mla.qk_head_dim:
+            raise ValueError(f"head_dim {self.head_dim} contradicts mla: its queries are {self.mla.qk_head_dim} wide")
+        if self.num_query_groups != self.num_heads:
+            raise ValueError(
+                f"num_query_groups {self.num_query_groups} contradicts mla: each of {self.num_heads} heads has a key"
+            )
+        if self.qk_norm != "none":
+            raise ValueError(f"qk_norm {self.qk_norm!r} contradicts mla, whose norms are on the latent vectors")
+
 
 def _divisors(number: int) -> str:
     return ", ".join(str(size) for size in range(1, number + 1) if number % size == 0)
-
-
-# What descriptions of measured runs say beside the sizes: remarks, and sizes of an unreduced model.
-REMARKS = frozenset(
-    {"kind", "params_b", "notes", "attention", "full_model_layers", "params_reduced_model", "description"}
-)
-
-POSITION_NAMES: dict[str, Position] = {
-    "learned": "learned",
-    "rotary": "rotary",
-    "rope": "rotary",
-    "alibi": "alibi",
-    "none": "none",
-    # A relative bias of a few hundred numbers costs nothing that is counted here.
-    "relative": "none",
-}
 
 
 def from_shape(shape: Mapping[str, object], *, name: str = "custom") -> Model:
@@ -239,8 +292,14 @@ def from_shape(shape: Mapping[str, object], *, name: str = "custom") -> Model:
     model is filled like LLaMA (rotary, RMSNorm, no biases, untied, inner width 8/3 of the hidden size
     rounded up to 256), an ungated one like GPT-3 (learned positions, LayerNorm, biases, tied, 4 times).
 
+    Experts and latent attention are mappings under `moe` and `mla`. Unsaid of them: the width of shared
+    experts is their number times the width of a routed one.
+
     The remarks and spellings of measured-run descriptions are understood (`kind`, `params_b`, `notes`,
-    `position = "rope"`, `qk_layernorm`, `sliding_window_pattern = "5 local : 1 global"`, `linear_bias`).
+    `position = "rope"`, `qk_layernorm`, `sliding_window_pattern = "5 local : 1 global"`, `linear_bias`;
+    experts as `experts`, `top_k`, `expert_ffn`, `shared_experts`, `shared_expert_ffn` (all together),
+    `dense_layers`, `moe_latent` beside the other sizes; `mla` with `q_lora`, `kv_lora`, `qk_nope`,
+    `qk_rope`, `v`).
 
     Args:
         shape: Fields of `Model` by name.
@@ -248,15 +307,10 @@ def from_shape(shape: Mapping[str, object], *, name: str = "custom") -> Model:
 
     Raises:
         BadModel: A field is missing, unknown, of the wrong type or contradicts another one, or `kind` is
-            not "dense". One line.
+            neither "dense" nor "moe". One line.
     """
     label = str(shape.get("name") or name)
-    kind = shape.get("kind", "dense")
-    if kind != "dense":
-        raise BadModel(f"model {label!r} is of kind {kind!r}; only dense models are described here")
-    said = {key: value for key, value in shape.items() if value is not None and key not in REMARKS}
-    fields = _spelled_out(said) | {"name": label}
-    return checked(_usual(fields, label), label=label)
+    return checked(complete(shape, label=label), label=label)
 
 
 def checked(fields: Mapping[str, object], *, label: str) -> Model:
@@ -265,78 +319,7 @@ def checked(fields: Mapping[str, object], *, label: str) -> Model:
         return Model.model_validate(dict(fields))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        contradiction = not first["loc"]
-        reason = first["msg"].removeprefix("Value error, ") if contradiction else flatten(error)
+        contradiction = first["type"] == "value_error"
+        where = "".join(f"{part}: " for part in first["loc"])
+        reason = where + first["msg"].removeprefix("Value error, ") if contradiction else flatten(error)
         raise BadModel(f"model {label!r}: {reason}") from None
-
-
-def _spelled_out(said: Mapping[str, object]) -> dict[str, object]:
-    fields = dict(said)
-    position = fields.get("position")
-    if isinstance(position, str):
-        fields["position"] = POSITION_NAMES.get(position, position)
-    if "linear_bias" in fields:
-        both = fields.pop("linear_bias")
-        fields.setdefault("output_bias", both)
-        fields.setdefault("ffn_bias", both)
-    if "qk_layernorm" in fields:
-        fields["qk_norm"] = "head" if fields.pop("qk_layernorm") is True else "none"
-    pattern = fields.pop("sliding_window_pattern", None)
-    if isinstance(pattern, str) and pattern.split()[0].isdigit():
-        fields.setdefault("sliding_window_every", int(pattern.split()[0]) + 1)
-    return fields
-
-
-def _usual(fields: Mapping[str, object], label: str) -> dict[str, object]:
-    hidden_size, num_heads = _count(fields, "hidden_size", label), _count(fields, "num_heads", label)
-    if "head_dim" not in fields and hidden_size % num_heads:
-        raise BadModel(
-            f"model {label!r}: num_heads {num_heads} does not divide hidden_size {hidden_size}; give head_dim"
-        )
-    gated = fields.get("gated_ffn", str(fields.get("activation")) in GATED_ACTIVATIONS) is True
-    filled: dict[str, object] = {
-        "title": label,
-        "num_query_groups": num_heads,
-        "head_dim": hidden_size // num_heads,
-        **(_like_llama(hidden_size) if gated else _like_gpt(hidden_size)),
-    }
-    filled |= fields
-    filled.setdefault("norm_bias", filled["norm"] == "layernorm")
-    if filled["position"] == "learned":
-        filled.setdefault("max_positions", filled.get("seq_length"))
-    return filled
-
-
-def _count(fields: Mapping[str, object], field: str, label: str) -> int:
-    value = fields.get(field)
-    if value is None:
-        raise BadModel(f"model {label!r}: {field}: missing")
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise BadModel(f"model {label!r}: {field}: expected a positive whole number, got {value!r:.60}")
-    return value
-
-
-def _like_gpt(hidden_size: int) -> dict[str, object]:
-    return {
-        "ffn_hidden_size": 4 * hidden_size,
-        "gated_ffn": False,
-        "activation": "gelu",
-        "position": "learned",
-        "tied_embeddings": True,
-        "norm": "layernorm",
-        "qkv_bias": True,
-        "output_bias": True,
-        "ffn_bias": True,
-    }
-
-
-def _like_llama(hidden_size: int) -> dict[str, object]:
-    multiple = 256
-    return {
-        "ffn_hidden_size": -(-8 * hidden_size // (3 * multiple)) * multiple,
-        "gated_ffn": True,
-        "activation": "swiglu",
-        "position": "rotary",
-        "tied_embeddings": False,
-        "norm": "rmsnorm",
-    }

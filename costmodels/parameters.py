@@ -2,12 +2,29 @@
 
 All counts are whole numbers of parameters. "Sharded" means split over the tensor-parallel ranks by a
 column- or row-parallel layer as in Megatron-LM (Shoeybi et al. 2019, arXiv 1909.08053, section 3);
-"replicated" means that every tensor-parallel rank holds the whole thing.
+"replicated" means that every tensor-parallel rank holds the whole thing. Routed experts are counted apart:
+expert parallelism deals whole experts out, and tensor parallelism may shard each of them by another degree.
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
-from costmodels.model import Model, from_shape
+from costmodels.model import BadModel, Model, from_shape
+
+
+class Projection(NamedTuple):
+    """One matrix of attention that multiplies every token, and who holds it."""
+
+    name: str
+    inputs: int
+    outputs: int
+    sharded: bool
+    """Split over the tensor-parallel ranks; the down-projections of latent attention are replicated."""
+
+    @property
+    def weights(self) -> int:
+        """Weights of the whole matrix."""
+        return self.inputs * self.outputs
 
 
 def padded_vocabulary(vocab_size: int, *, tp: int = 1, multiple: int = 128) -> int:
@@ -25,24 +42,41 @@ def norm_parameters(model: Model, width: int) -> int:
     return width * (int(model.norm_weight) + int(model.norm_bias))
 
 
+def attention_projections(model: Model) -> tuple[Projection, ...]:
+    """The matrices of one layer's attention, in the order of the forward pass.
+
+    Ordinary attention has "qkv" and "output". Latent attention has "q_down" and "q_up" (or "q", straight from
+    the hidden state), "kv_down", "kv_up" and "output" (DeepSeek-V2, arXiv 2405.04434, section 2.1).
+    """
+    h, mla = model.hidden_size, model.mla
+    output = Projection("output", model.attention_output_width, h, sharded=True)
+    if mla is None:
+        return Projection("qkv", h, model.qkv_width, sharded=True), output
+    if mla.q_lora_rank is None:
+        queries: tuple[Projection, ...] = (Projection("q", h, model.attention_width, sharded=True),)
+    else:
+        down = Projection("q_down", h, mla.q_down_width, sharded=False)
+        queries = down, Projection("q_up", mla.q_lora_rank, model.attention_width, sharded=True)
+    return (
+        *queries,
+        Projection("kv_down", h, mla.kv_down_width, sharded=False),
+        Projection("kv_up", mla.kv_lora_rank, model.num_heads * mla.kv_up_head_dim, sharded=True),
+        output,
+    )
+
+
 def qkv_parameters(model: Model) -> int:
-    """Query, key and value projections of one layer, with their (column-parallel) biases."""
-    return model.qkv_width * (model.hidden_size + int(model.qkv_bias))
+    """Sharded projections in front of one layer's attention core, with their column-parallel biases.
+
+    Queries, keys and values; of latent attention the up-projections.
+    """
+    before = sum(p.weights for p in attention_projections(model) if p.sharded and p.name != "output")
+    return before + (model.qkv_width if model.qkv_bias and model.mla is None else 0)
 
 
 def attention_output_parameters(model: Model) -> int:
     """Weights of the attention output projection of one layer; its bias is replicated."""
-    return model.attention_width * model.hidden_size
-
-
-def fc1_parameters(model: Model) -> int:
-    """First feed-forward matrix of one layer (both branches when gated) and its column-parallel bias."""
-    return model.fc1_width * (model.hidden_size + int(model.ffn_bias))
-
-
-def fc2_parameters(model: Model) -> int:
-    """Weights of the second feed-forward matrix of one layer; its bias is replicated."""
-    return model.ffn_hidden_size * model.hidden_size
+    return model.attention_output_width * model.hidden_size
 
 
 def localized_filtering_parameters(model: Model) -> int:
@@ -53,15 +87,11 @@ def localized_filtering_parameters(model: Model) -> int:
     return 2 * model.hidden_size**2 if model.localized_filtering else 0
 
 
-def layer_matrix_parameters(model: Model) -> int:
-    """Parameters of one layer that tensor parallelism shards: matrices and column-parallel biases."""
-    return (
-        qkv_parameters(model)
-        + attention_output_parameters(model)
-        + fc1_parameters(model)
-        + fc2_parameters(model)
-        + localized_filtering_parameters(model)
-    )
+def attention_matrix_parameters(model: Model) -> int:
+    """Parameters of one layer's attention that tensor parallelism shards, what belongs to a head included."""
+    sinks = model.num_heads if model.attention_sinks else 0
+    filtering = localized_filtering_parameters(model)
+    return qkv_parameters(model) + attention_output_parameters(model) + sinks + filtering
 
 
 def qk_norm_parameters(model: Model) -> int:
@@ -71,17 +101,174 @@ def qk_norm_parameters(model: Model) -> int:
     return 2 * model.head_dim if model.qk_norm == "head" else model.attention_width + model.key_value_width
 
 
-def layer_replicated_parameters(model: Model) -> int:
-    """Parameters of one layer that every tensor-parallel rank holds: norms and row-parallel biases."""
-    row_parallel_biases = model.hidden_size * (int(model.output_bias) + int(model.ffn_bias))
+def latent_parameters(model: Model) -> int:
+    """Replicated part of one layer's latent attention: down-projections, their biases, norms behind them."""
+    mla = model.mla
+    if mla is None:
+        return 0
+    down = sum(p.weights for p in attention_projections(model) if not p.sharded)
+    norms = norm_parameters(model, mla.q_down_width + mla.kv_lora_rank)
+    return down + norms + int(model.qkv_bias) * (mla.q_down_width + mla.kv_down_width)
+
+
+def attention_replicated_parameters(model: Model) -> int:
+    """Parameters of one layer's attention that every tensor-parallel rank holds, without the layer's norms."""
+    return latent_parameters(model) + qk_norm_parameters(model) + int(model.output_bias) * model.hidden_size
+
+
+def attention_parameters(model: Model) -> int:
+    """All parameters of one layer's attention, without the layer's norms."""
+    return attention_matrix_parameters(model) + attention_replicated_parameters(model)
+
+
+def layer_norm_parameters(model: Model) -> int:
+    """Norms over the hidden size in one layer, dense or with experts."""
     num_norms = model.num_norms + int(model.localized_filtering)
-    norms = num_norms * norm_parameters(model, model.hidden_size)
-    return row_parallel_biases + norms + qk_norm_parameters(model)
+    return num_norms * norm_parameters(model, model.hidden_size)
+
+
+def fc1_parameters(model: Model) -> int:
+    """First feed-forward matrix of a dense layer (both branches when gated) and its column-parallel bias."""
+    return model.fc1_width * (model.hidden_size + int(model.ffn_bias))
+
+
+def fc2_parameters(model: Model) -> int:
+    """Weights of the second feed-forward matrix of a dense layer; its bias is replicated."""
+    return model.ffn_hidden_size * model.hidden_size
+
+
+def dense_layer_matrix_parameters(model: Model) -> int:
+    """Parameters of one dense layer that tensor parallelism shards: matrices and column-parallel biases."""
+    return attention_matrix_parameters(model) + fc1_parameters(model) + fc2_parameters(model)
+
+
+def dense_layer_replicated_parameters(model: Model) -> int:
+    """Parameters of one dense layer that every tensor-parallel rank holds: norms, row-parallel biases, latents."""
+    ffn_output_bias = int(model.ffn_bias) * model.hidden_size
+    return attention_replicated_parameters(model) + ffn_output_bias + layer_norm_parameters(model)
+
+
+def dense_layer_parameters(model: Model) -> int:
+    """All parameters of one dense layer."""
+    return dense_layer_matrix_parameters(model) + dense_layer_replicated_parameters(model)
+
+
+def expert_matrix_parameters(model: Model) -> int:
+    """Shardable parameters of one routed expert: its matrices and the bias of the first; 0 without experts."""
+    if model.moe is None:
+        return 0
+    width, hidden_size = model.moe.expert_ffn_hidden_size, model.expert_hidden_size
+    return width * (model.ffn_branches * (hidden_size + int(model.ffn_bias)) + hidden_size)
+
+
+def expert_parameters(model: Model) -> int:
+    """All parameters of one routed expert, the (replicated) bias of its output included; 0 without experts."""
+    output_bias = model.expert_hidden_size if model.moe is not None and model.ffn_bias else 0
+    return expert_matrix_parameters(model) + output_bias
+
+
+def shared_expert_matrix_parameters(model: Model) -> int:
+    """Shardable parameters of all shared experts of one layer together."""
+    if model.moe is None:
+        return 0
+    width = model.moe.shared_expert_ffn_hidden_size
+    return width * (model.ffn_branches * (model.hidden_size + int(model.ffn_bias)) + model.hidden_size)
+
+
+def shared_expert_parameters(model: Model) -> int:
+    """All parameters of the shared experts of one layer, with one output bias and the gate over them."""
+    if model.moe is None:
+        return 0
+    output_bias = model.ffn_bias and model.moe.num_shared_experts > 0
+    vectors = int(output_bias) + int(model.moe.shared_expert_gate)
+    return shared_expert_matrix_parameters(model) + vectors * model.hidden_size
+
+
+def router_parameters(model: Model) -> int:
+    """The (replicated) router of one layer: a score per expert, and its bias; 0 without experts."""
+    return 0 if model.moe is None else model.moe.num_experts * (model.hidden_size + int(model.moe.router_bias))
+
+
+def expert_projection_parameters(model: Model) -> int:
+    """The (replicated) projections of one layer to the width of the routed experts and back; 0 without them."""
+    latent = None if model.moe is None else model.moe.latent_size
+    return 0 if latent is None else 2 * model.hidden_size * latent
+
+
+def moe_layer_matrix_parameters(model: Model) -> int:
+    """Parameters of one layer with experts that tensor parallelism shards, without the routed experts."""
+    return 0 if model.moe is None else attention_matrix_parameters(model) + shared_expert_matrix_parameters(model)
+
+
+def moe_layer_replicated_parameters(model: Model) -> int:
+    """Parameters of one layer with experts that every tensor-parallel rank holds, without the routed experts."""
+    if model.moe is None:
+        return 0
+    shared = shared_expert_parameters(model) - shared_expert_matrix_parameters(model)
+    routing = router_parameters(model) + expert_projection_parameters(model)
+    return attention_replicated_parameters(model) + layer_norm_parameters(model) + shared + routing
+
+
+def moe_layer_expert_parameters(model: Model) -> int:
+    """All routed experts of one layer; 0 without experts."""
+    return 0 if model.moe is None else model.moe.num_experts * expert_parameters(model)
+
+
+def moe_layer_parameters(model: Model) -> int:
+    """All parameters of one layer with experts; 0 without experts."""
+    outside = moe_layer_matrix_parameters(model) + moe_layer_replicated_parameters(model)
+    return outside + moe_layer_expert_parameters(model)
+
+
+def mtp_projection_parameters(model: Model) -> int:
+    """What a multi-token-prediction layer adds to a layer: a projection of two vectors to one, three norms."""
+    return 2 * model.hidden_size**2 + 3 * norm_parameters(model, model.hidden_size)
+
+
+def mtp_parameters(model: Model) -> int:
+    """All multi-token-prediction layers; each is of the kind of the model's last layer.
+
+    Embedding and head are the model's own and not counted again.
+    """
+    layer = dense_layer_parameters(model) if model.moe is None else moe_layer_parameters(model)
+    return model.mtp_layers * (layer + mtp_projection_parameters(model))
+
+
+def layer_matrix_parameters(model: Model) -> int:
+    """Parameters of any one layer that tensor parallelism shards: matrices and column-parallel biases.
+
+    Raises:
+        BadModel: The model has layers with experts too, so that its layers are not alike.
+    """
+    _check_alike(model)
+    return dense_layer_matrix_parameters(model)
+
+
+def layer_replicated_parameters(model: Model) -> int:
+    """Parameters of any one layer that every tensor-parallel rank holds: norms and row-parallel biases.
+
+    Raises:
+        BadModel: As `layer_matrix_parameters`.
+    """
+    _check_alike(model)
+    return dense_layer_replicated_parameters(model)
 
 
 def layer_parameters(model: Model) -> int:
-    """All parameters of one transformer layer."""
+    """All parameters of any one transformer layer.
+
+    Raises:
+        BadModel: As `layer_matrix_parameters`.
+    """
     return layer_matrix_parameters(model) + layer_replicated_parameters(model)
+
+
+def _check_alike(model: Model) -> None:
+    if model.moe is not None:
+        raise BadModel(
+            f"model {model.name!r} has {model.num_moe_layers} layers with experts and {model.num_dense_layers} "
+            "dense ones: no one size stands for every layer"
+        )
 
 
 def embedding_rows(model: Model, *, padded: bool = False, tp: int = 1) -> int:
@@ -148,7 +335,20 @@ def parameters(model: Model, *, padded: bool = False, tp: int = 1) -> int:
 
 def parameters_without_embedding(model: Model) -> int:
     """Parameters without token embedding, position table and output head: the layers and the final norm."""
-    return model.num_layers * layer_parameters(model) + final_norm_parameters(model)
+    dense = model.num_dense_layers * dense_layer_parameters(model)
+    with_experts = model.num_moe_layers * moe_layer_parameters(model)
+    return dense + with_experts + mtp_parameters(model) + final_norm_parameters(model)
+
+
+def active_parameters(model: Model) -> int:
+    """Parameters that one token meets: all but the routed experts that it is not sent to.
+
+    Embedding and head count, as in most published figures ("37B activated" of DeepSeek-V3).
+    """
+    if model.moe is None:
+        return parameters(model)
+    idle = (model.moe.num_experts - model.moe.top_k) * expert_parameters(model)
+    return parameters(model) - (model.num_moe_layers + model.mtp_layers) * idle
 
 
 def from_run(shape: Mapping[str, object], *, name: str = "custom", vocab_size: int = 51200) -> Model:

@@ -11,27 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from costmodels import bubbles, zero_bubble
+from costmodels.slots import Path, Slot, alternate, both_ways, folded, looped
 from hardware.errors import MeshwrightError
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+Drain = Callable[[ArrayLike, ArrayLike, ArrayLike, ArrayLike, ArrayLike, ArrayLike], Floats]
 
 
 class BadSchedule(MeshwrightError, ValueError):
     """A schedule asked to run with stages, micro-batches and chunks that it cannot run with."""
-
-
-class Slot(NamedTuple):
-    """One pass of one stage: ``F`` forward or ``B`` backward of one micro-batch through one model chunk."""
-
-    kind: Literal["F", "B"]
-    micro_batch: int
-    chunk: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +35,70 @@ class Schedule:
     Attributes:
         name: as in ``SCHEDULES``.
         order: ``(p, m, v, stage)`` to the passes of that stage, in the order in which they run.
-        bubble_passes: ``(p, v)`` to the idle time of a stage per iteration, in units of one stage's forward
-            and backward time per micro-batch, for equal stages.
+        drain: ``(p, m, v, forward, backward, weight)`` to the idle seconds of a stage per iteration, for equal
+            stages, where no stage waits for the others before its next iteration; the seconds are those of
+            one micro-batch through all chunks of the stage, ``backward`` without the gradient of the weights.
+        drain_at_barrier: the same where all stages wait for each other between iterations.
         in_flight: ``(p, m, v, stage)`` to the largest number of activations held at once, in units of one
-            micro-batch through the whole stage (chunks held, divided by ``v``).
+            micro-batch through the whole stage (chunks held, divided by ``v``). An activation is held until
+            its last pass has run: ``W`` where there is one. That ``B`` could free part of it is not counted.
         allowed: ``(p, m, v)`` to whether the schedule can run so.
         requires: what ``allowed`` asks for, in words, as the end of a sentence.
         source: the publication that describes it.
+        paths: ``(p, v)`` to the ways through the model; micro-batch i takes the (i mod len)-th of them.
+        parameters_held: copies of every parameter that the stages hold together.
     """
 
     name: str
     order: Callable[[int, int, int, int], list[Slot]]
-    bubble_passes: Callable[[ArrayLike, ArrayLike], Floats]
+    drain: Drain
+    drain_at_barrier: Drain
     in_flight: Callable[[ArrayLike, ArrayLike, ArrayLike, ArrayLike], Floats]
     allowed: Callable[[ArrayLike, ArrayLike, ArrayLike], Bools]
     requires: str
     source: str
+    paths: Callable[[int, int], tuple[Path, ...]] = looped
+    parameters_held: float = 1.0
+
+    def bubble_passes(self, p: ArrayLike, v: ArrayLike) -> Floats:
+        """Idle time of a stage per iteration, for equal stages and three passes of the same time.
+
+        In units of one stage's forward and backward time per micro-batch.
+        """
+        third = 1.0 / 3.0
+        return self.drain(p, 2 * np.asarray(p), v, third, third, third)
+
+    def seconds(
+        self,
+        *,
+        p: ArrayLike,
+        m: ArrayLike,
+        v: ArrayLike,
+        forward: ArrayLike,
+        backward: ArrayLike,
+        weight: ArrayLike,
+        total: ArrayLike,
+    ) -> Floats:
+        """Seconds of one iteration's pipeline: ``m * slowest + drain * (total - slowest) / ((p - 1) slowest)``.
+
+        That is ``pipeline_seconds`` for the schedules without ``W`` passes, and exact for equal stages as far
+        as ``drain`` is. Unequal stages of whole layers, with an embedding and a head, take a few percent
+        less: of 1,000 random pipelines of 2 to 8 stages the simulation was between 7 % below and 3.5 %
+        above (median 2 % below), but for V-Min between 12 % below and 5 % above.
+
+        Args:
+            p: stages.
+            m: micro-batches.
+            v: model chunks per stage.
+            forward: seconds of the slowest stage for one micro-batch through all its chunks; of ``dualpipe``,
+                whose stages run two pieces of the model in turns, their mean.
+            backward: the same, without the gradient of the weights.
+            weight: the gradient of the weights.
+            total: all three, summed over the stages.
+        """
+        slowest = np.asarray(forward) + np.asarray(backward) + np.asarray(weight)
+        others = (np.asarray(total) - slowest) / (np.maximum(np.asarray(p) - 1, 1) * slowest)
+        return np.asarray(m * slowest + self.drain(p, m, v, forward, backward, weight) * others)
 
     def passes(self, *, p: int, m: int, v: int) -> list[list[Slot]]:
         """The passes of every stage, in order.
@@ -116,7 +158,7 @@ def _forwards_then_backwards(_p: int, m: int, _v: int, _stage: int) -> list[Slot
 def _one_forward_one_backward(p: int, m: int, _v: int, stage: int) -> list[Slot]:
     forward = [Slot("F", i, 0) for i in range(m)]
     backward = [Slot("B", i, 0) for i in range(m)]
-    return _alternate(forward, backward, warmup=p - stage - 1)
+    return alternate(forward, backward, warmup=p - stage - 1)
 
 
 def _interleaved(p: int, m: int, v: int, stage: int) -> list[Slot]:
@@ -124,18 +166,7 @@ def _interleaved(p: int, m: int, v: int, stage: int) -> list[Slot]:
     turns = [(start + i, chunk) for start in range(0, m, p) for chunk in range(v) for i in range(p)]
     forward = [Slot("F", micro_batch, chunk) for micro_batch, chunk in turns]
     backward = [Slot("B", micro_batch, v - 1 - chunk) for micro_batch, chunk in turns]
-    return _alternate(forward, backward, warmup=(p - stage - 1) * 2 + (v - 1) * p)
-
-
-def _alternate(forward: list[Slot], backward: list[Slot], *, warmup: int) -> list[Slot]:
-    """``warmup`` forward passes, then forward and backward in turns, then the backward passes left over."""
-    warmup = min(warmup, len(forward))
-    steady = [slot for pair in zip(forward[warmup:], backward, strict=False) for slot in pair]
-    return forward[:warmup] + steady + backward[len(forward) - warmup :]
-
-
-def _fill_and_drain(p: ArrayLike, v: ArrayLike) -> Floats:
-    return np.asarray((np.asarray(p, dtype=np.float64) - 1) / np.asarray(v))
+    return alternate(forward, backward, warmup=(p - stage - 1) * 2 + (v - 1) * p)
 
 
 def _all_in_flight(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
@@ -149,6 +180,30 @@ def _warmup_in_flight(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike
 def _chunks_in_flight(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
     p, m, v, stage = (np.asarray(x) for x in (p, m, v, stage))
     return np.asarray(np.minimum(m * v, (p - stage - 1) * 2 + (v - 1) * p + 1) / v, dtype=np.float64)
+
+
+def _as_the_first(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
+    return _spread(np.asarray(p), m, v, stage)
+
+
+def _twice_the_first(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
+    return _spread(2 * np.asarray(p) - 1, m, v, stage)
+
+
+def _half_of_the_first(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
+    return _spread((np.asarray(p) + 2) // 2, m, v, stage)
+
+
+def _third_of_the_first(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
+    return _spread((np.asarray(p) + 4) // 3, m, v, stage)
+
+
+def _one_more_than_ranks(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
+    return _spread(np.asarray(p) + 1, m, v, stage)
+
+
+def _half_more_than_ranks(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
+    return _spread(2 * np.asarray(p) + 1, m, v, stage) / 2
 
 
 def _spread(held: NDArray[np.int64], *others: ArrayLike) -> Floats:
@@ -169,11 +224,47 @@ def _whole_groups(p: ArrayLike, m: ArrayLike, v: ArrayLike) -> Bools:
     return np.asarray((p >= 2) & (m >= 1) & (v >= 2) & (m % np.maximum(p, 1) == 0))
 
 
+def _filled_once(p: ArrayLike, m: ArrayLike, v: ArrayLike) -> Bools:
+    p, m, v = (np.asarray(x) for x in (p, m, v))
+    return np.asarray((p >= 2) & (m >= p) & (v == 1))
+
+
+def _filled_twice(p: ArrayLike, m: ArrayLike, v: ArrayLike) -> Bools:
+    p, m, v = (np.asarray(x) for x in (p, m, v))
+    return np.asarray((p >= 2) & (m >= 2 * p - 1) & (v == 1))
+
+
+def _folded_twice(p: ArrayLike, m: ArrayLike, v: ArrayLike) -> Bools:
+    p, m, v = (np.asarray(x) for x in (p, m, v))
+    return np.asarray((p >= 2) & (m >= 2 * p - 1) & (v == 2))
+
+
+def _folded_from_three(p: ArrayLike, m: ArrayLike, v: ArrayLike) -> Bools:
+    p, m, v = (np.asarray(x) for x in (p, m, v))
+    return np.asarray((p >= 3) & (m >= p) & (v == 2))
+
+
+def _folded_from_four(p: ArrayLike, m: ArrayLike, v: ArrayLike) -> Bools:
+    p, m, v = (np.asarray(x) for x in (p, m, v))
+    return np.asarray((p >= 4) & (m >= p) & (v == 2))
+
+
+def _even_both_ways(p: ArrayLike, m: ArrayLike, v: ArrayLike) -> Bools:
+    p, m, v = (np.asarray(x) for x in (p, m, v))
+    return np.asarray((p >= 2) & (p % 2 == 0) & (m % 2 == 0) & (m >= 2 * p) & (v == 1))
+
+
+def _folded_both_ways(p: ArrayLike, m: ArrayLike, v: ArrayLike) -> Bools:
+    p, m, v = (np.asarray(x) for x in (p, m, v))
+    return np.asarray((p >= 2) & (m >= 2 * p) & (v == 2))
+
+
 SCHEDULES: dict[str, Schedule] = {
     "none": Schedule(
         name="none",
         order=_one_forward_one_backward,
-        bubble_passes=_fill_and_drain,
+        drain=bubbles.fill_and_drain,
+        drain_at_barrier=bubbles.fill_and_drain,
         in_flight=_warmup_in_flight,
         allowed=_single,
         requires="one stage and one chunk",
@@ -182,7 +273,8 @@ SCHEDULES: dict[str, Schedule] = {
     "gpipe": Schedule(
         name="gpipe",
         order=_forwards_then_backwards,
-        bubble_passes=_fill_and_drain,
+        drain=bubbles.fill_and_drain,
+        drain_at_barrier=bubbles.fill_and_drain,
         in_flight=_all_in_flight,
         allowed=_plain,
         requires="at least one stage, at least one micro-batch and one chunk per stage",
@@ -191,7 +283,8 @@ SCHEDULES: dict[str, Schedule] = {
     "1f1b": Schedule(
         name="1f1b",
         order=_one_forward_one_backward,
-        bubble_passes=_fill_and_drain,
+        drain=bubbles.fill_and_drain,
+        drain_at_barrier=bubbles.fill_and_drain,
         in_flight=_warmup_in_flight,
         allowed=_plain,
         requires="at least one stage, at least one micro-batch and one chunk per stage",
@@ -200,11 +293,88 @@ SCHEDULES: dict[str, Schedule] = {
     "interleaved-1f1b": Schedule(
         name="interleaved-1f1b",
         order=_interleaved,
-        bubble_passes=_fill_and_drain,
+        drain=bubbles.fill_and_drain,
+        drain_at_barrier=bubbles.fill_and_drain,
         in_flight=_chunks_in_flight,
         allowed=_whole_groups,
         requires="two stages or more, two chunks per stage or more, and a multiple of p micro-batches",
         source="D. Narayanan et al., SC 2021, section 2.2.2; Megatron-LM",
+    ),
+    "zb-1p": Schedule(
+        name="zb-1p",
+        order=zero_bubble.zb_1p,
+        drain=bubbles.zb_1p,
+        drain_at_barrier=bubbles.zb_1p_at_barrier,
+        in_flight=_as_the_first,
+        allowed=_filled_once,
+        requires="two stages or more, one chunk per stage and at least p micro-batches",
+        source="P. Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241: ZB-H1",
+    ),
+    "zb-2p": Schedule(
+        name="zb-2p",
+        order=zero_bubble.zb_2p,
+        drain=bubbles.zb_2p,
+        drain_at_barrier=bubbles.zb_2p_at_barrier,
+        in_flight=_twice_the_first,
+        allowed=_filled_twice,
+        requires="two stages or more, one chunk per stage and at least 2 p - 1 micro-batches",
+        source="P. Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241: ZB-H2",
+    ),
+    "zb-v": Schedule(
+        name="zb-v",
+        order=zero_bubble.zb_v,
+        drain=bubbles.zb_v,
+        drain_at_barrier=bubbles.zb_v_at_barrier,
+        in_flight=_as_the_first,
+        allowed=_folded_twice,
+        requires="two stages or more, two chunks per stage and at least 2 p - 1 micro-batches",
+        source="P. Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241: ZB-V",
+        paths=folded,
+    ),
+    "v-half": Schedule(
+        name="v-half",
+        order=zero_bubble.v_half,
+        drain=bubbles.v_half,
+        drain_at_barrier=bubbles.v_half,
+        in_flight=_half_of_the_first,
+        allowed=_folded_from_three,
+        requires="three stages or more, two chunks per stage and at least p micro-batches",
+        source="P. Qi et al., Pipeline Parallelism with Controllable Memory, arXiv 2405.15362",
+        paths=folded,
+    ),
+    "v-min": Schedule(
+        name="v-min",
+        order=zero_bubble.v_min,
+        drain=bubbles.v_min,
+        drain_at_barrier=bubbles.v_min,
+        in_flight=_third_of_the_first,
+        allowed=_folded_from_four,
+        requires="four stages or more, two chunks per stage and at least p micro-batches",
+        source="P. Qi et al., Pipeline Parallelism with Controllable Memory, arXiv 2405.15362",
+        paths=folded,
+    ),
+    "dualpipe": Schedule(
+        name="dualpipe",
+        order=zero_bubble.dualpipe,
+        drain=bubbles.dualpipe,
+        drain_at_barrier=bubbles.dualpipe_at_barrier,
+        in_flight=_one_more_than_ranks,
+        allowed=_even_both_ways,
+        requires="an even number of stages, one chunk per stage and an even number of at least 2 p micro-batches",
+        source="DeepSeek-V3 Technical Report, arXiv 2412.19437, section 3.2.1",
+        paths=both_ways,
+        parameters_held=2.0,
+    ),
+    "dualpipe-v": Schedule(
+        name="dualpipe-v",
+        order=zero_bubble.dualpipe_v,
+        drain=bubbles.dualpipe_v,
+        drain_at_barrier=bubbles.dualpipe_v_at_barrier,
+        in_flight=_half_more_than_ranks,
+        allowed=_folded_both_ways,
+        requires="two stages or more, two chunks per stage and at least 2 p micro-batches",
+        source="GitHub deepseek-ai/DualPipe: DualPipeV, after arXiv 2412.19437, section 3.2.1",
+        paths=folded,
     ),
 }
 """Every pipeline schedule by its name."""

@@ -6,11 +6,14 @@ import numpy as np
 
 from costmodels.blocks import padded_vocabulary_rows
 from costmodels.parameters import (
+    dense_layer_matrix_parameters,
+    dense_layer_replicated_parameters,
     embedding_norm_parameters,
     embedding_projection_parameters,
     final_norm_parameters,
-    layer_matrix_parameters,
-    layer_replicated_parameters,
+    moe_layer_matrix_parameters,
+    moe_layer_replicated_parameters,
+    mtp_projection_parameters,
     position_parameters,
 )
 from costmodels.scenario import Scenario
@@ -19,8 +22,15 @@ from costmodels.strategy import Floats, Strategies
 
 
 def layer_parameters_per_rank(rows: Strategies, scenario: Scenario) -> Floats:
-    """Parameters of one layer on one tensor rank: matrices split, norms and row-parallel biases whole."""
-    return layer_matrix_parameters(scenario.model) / rows.tp + layer_replicated_parameters(scenario.model)
+    """Parameters of an average layer on one tensor rank, routed experts left out.
+
+    Matrices are split, norms, router and row-parallel biases whole.
+    """
+    model = scenario.model
+    share = model.num_moe_layers / model.num_layers
+    matrix = (1.0 - share) * dense_layer_matrix_parameters(model) + share * moe_layer_matrix_parameters(model)
+    whole = (1.0 - share) * dense_layer_replicated_parameters(model) + share * moe_layer_replicated_parameters(model)
+    return matrix / rows.tp + whole
 
 
 def embedding_parameters_per_rank(rows: Strategies, scenario: Scenario) -> Floats:
@@ -32,12 +42,16 @@ def embedding_parameters_per_rank(rows: Strategies, scenario: Scenario) -> Float
 
 
 def head_parameters_per_rank(rows: Strategies, scenario: Scenario) -> Floats:
-    """Parameters of the last stage beside its layers: the output matrix, a copy of a tied one when pp > 1."""
+    """Parameters of the last stage beside its layers: the output matrix, a copy of a tied one when pp > 1.
+
+    Multi-token-prediction layers sit there too; their routed experts are counted with the layers'.
+    """
     model = scenario.model
     vocabulary = padded_vocabulary_rows(rows, scenario) / rows.tp
     own = np.ones(len(rows)) if not model.tied_embeddings else (rows.pp > 1).astype(np.float64)
     width = model.embedding_width if model.tied_embeddings else model.hidden_size
-    return vocabulary * (own * width + int(model.head_bias)) + final_norm_parameters(model)
+    ahead = model.mtp_layers * (mtp_projection_parameters(model) + layer_parameters_per_rank(rows, scenario))
+    return vocabulary * (own * width + int(model.head_bias)) + final_norm_parameters(model) + ahead
 
 
 def heaviest_stage_parameters(rows: Strategies, scenario: Scenario) -> Floats:

@@ -23,6 +23,8 @@ class Overlap(Record):
     """Tensor-parallel collectives of the forward pass."""
     tp_backward: float = Field(1.0, ge=0, le=1)
     """Tensor-parallel collectives of the backward pass (most stacks run one behind the weight gradient)."""
+    ep: float = Field(1.0, ge=0, le=1)
+    """Dispatch and combine of experts."""
     cp: float = Field(0.3, ge=0, le=1)
     """Context-parallel exchange beyond what attention itself can hide."""
     pp: float = Field(1.0, ge=0, le=1)
@@ -57,6 +59,10 @@ class Stack(Record):
     """Host time per kernel; the layer is never faster than its launches."""
     kernels_per_layer: int = 24
     """Kernels that one layer's forward pass launches."""
+    kernels_per_expert_layer: int = 40
+    """Kernels that routing, dispatch, experts and combine of one layer launch beside its attention."""
+    expert_imbalance: float = Field(1.05, ge=1)
+    """Tokens of the busiest expert rank over the mean."""
     cuda_graphs: bool = False
     """Launches are replayed by the device, so that the host does not bound the layer."""
     overlap: Overlap = Overlap()

@@ -87,6 +87,25 @@ class MemoryBoundFit(Record):
     source: str
 
 
+class GroupedFit(Record):
+    """Grouped multiplication: one small product per expert, m rows each, F = 2 m n k per group.
+
+    Time = sum over groups of max(F (1 + rows_half / m) / (efficiency of the plain product), bytes /
+    (memory_efficiency B)) + group_overhead per group.
+    """
+
+    rows_half: NonNegative = 77.0
+    """Rows per group at which half of the plain product's rate is lost."""
+    memory_efficiency: Share = 0.61
+    """Share of the nominal memory bandwidth at which weights stream in."""
+    group_overhead: TimeQuantity = 1.1e-6
+    """Launch of one more group."""
+    source: str = (
+        "[simumax] Transformer Engine grouped products: rows_half 23 (A100 PCIe) to 77 (B200), weights at 0.61 of the "
+        "bandwidth and 1.1 us a group on A100 PCIe; assumed elsewhere"
+    )
+
+
 class Kernels(Record):
     """Every kernel constant of one kind of accelerator."""
 
@@ -95,6 +114,7 @@ class Kernels(Record):
     attention: dict[str, AttentionFit]
     """By kernel generation: flash-1, flash-2, flash-3, cudnn."""
     memory_bound: MemoryBoundFit
+    grouped: GroupedFit = GroupedFit()
     launch: TimeQuantity
     """Host time to launch one kernel without graphs."""
     source: str

@@ -255,7 +255,20 @@ def _resized(group: NodeGroup, n: int, cluster: str) -> NodeGroup:
     if n % size:
         below = n - n % size
         raise BadNodeCount(f"{cluster}: {n} GPUs do not fill nodes of {size}; these do: {below} and {below + size}")
-    return group.model_copy(update={"nodes": n // size})
+    return group.model_copy(update={"nodes": n // size, "tiers": _shared_out(group.tiers, n, size)})
+
+
+def _shared_out(tiers: tuple[Tier, ...], n: int, node: int) -> tuple[Tier, ...]:
+    """The tiers as a job of n devices uses them: the innermost domain is filled alike everywhere.
+
+    A scheduler spreads a job over as few domains as it takes, the same number of nodes in each; 256 devices on
+    domains of 72 use 64 of each, so that groups of a power of two do not straddle them.
+    """
+    domain = tiers[0].domain
+    if not domain or n % domain == 0:
+        return tiers
+    used = max((d for d in range(node, min(domain, n) + 1, node) if n % d == 0), default=domain)
+    return (tiers[0].model_copy(update={"domain": used}), *tiers[1:])
 
 
 def _within(tiers: tuple[Tier, ...], n: int) -> tuple[Tier, ...]:

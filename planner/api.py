@@ -199,6 +199,8 @@ def _single(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] |
         pp=pp,
         vpp=vpp,
         dp=dp,
+        ep=axes.get("ep", 1),
+        etp=axes.get("etp", 1),
         zero_stage=zero,
         sharding_degree=axes.get("sharding_degree", dp * cp if zero else 1),
         micro_batch_size=micro,

@@ -28,7 +28,7 @@ NEAREST_SECONDS = 10.0
 NOTABLE = 0.0005
 """Relative change of the iteration below which something helps nothing."""
 
-_KINDS = ("tp", "cp", "pp", "zero_stage", "recompute", "sequence_parallel", "schedule")
+_KINDS = ("tp", "cp", "pp", "ep", "zero_stage", "recompute", "sequence_parallel", "schedule")
 
 
 def alternatives(outcome: Outcome, resolved: Resolved, chosen: Strategy, top: int) -> tuple[Alternative, ...]:
@@ -65,7 +65,7 @@ def _alternative(record: Strategy, priced: Priced, i: int, scenario: Scenario, c
 
 
 def _kind(record: Strategy) -> tuple[object, ...]:
-    return (record.tp, record.cp, record.pp, record.recompute == "none", record.zero_stage >= 2)
+    return (record.tp, record.cp, record.pp, record.ep, record.recompute == "none", record.zero_stage >= 2)
 
 
 def _by_time(outcome: Outcome) -> Iterator[tuple[Priced, int]]:

@@ -35,6 +35,8 @@ PIN_AXES = (
     "pp",
     "vpp",
     "dp",
+    "ep",
+    "etp",
     "zero_stage",
     "sharding_degree",
     "micro_batch_size",

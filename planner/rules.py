@@ -52,6 +52,28 @@ def _enough_layers(c: Columns, x: Scenario) -> Mask:
     return c["pp"] <= x.model.num_layers
 
 
+def _experts_divide(c: Columns, x: Scenario) -> Mask:
+    experts = x.model.moe.num_experts if x.model.moe else 1
+    return experts % c["ep"] == 0
+
+
+def _experts_exist(c: Columns, x: Scenario) -> Mask:
+    return (c["ep"] * c["etp"] == 1) | (x.model.moe is not None)
+
+
+def _experts_fold(c: Columns, _x: Scenario) -> Mask:
+    return (c["tp"] * c["cp"] * c["dp"]) % (c["ep"] * c["etp"]) == 0
+
+
+def _expert_width(c: Columns, x: Scenario) -> Mask:
+    width = x.model.moe.expert_ffn_hidden_size if x.model.moe else 1
+    return (c["etp"] == 1) | ((width % c["etp"] == 0) & (c["etp"] <= c["tp"]))
+
+
+def _experts_need_split(c: Columns, x: Scenario) -> Mask:
+    return (c["sequence_parallel"] == 1) | (c["tp"] == 1) | (x.model.moe is None)
+
+
 def _context_splits(c: Columns, x: Scenario) -> Mask:
     return (c["cp"] == 1) | (x.seq_length % (2 * c["cp"]) == 0)
 
@@ -164,6 +186,19 @@ RULES: tuple[Rule, ...] = (
          "Megatron-LM tensor parallelism", _divides_ffn),
     Rule("layers", "must", ("pp",), "{pp} pipeline stages for {num_layers} layers leave stages empty",
          "arithmetic", _enough_layers),
+    Rule("experts", "must", ("ep", "etp"), "expert ranks {ep} x {etp} need a model with experts; {model} has none",
+         "arithmetic", _experts_exist),
+    Rule("experts-divide", "must", ("ep",), "expert parallel size {ep} does not divide {num_experts} experts",
+         "Megatron-Core mixture of experts", _experts_divide),
+    Rule("experts-fold", "must", ("tp", "cp", "dp", "ep", "etp"),
+         "expert ranks {ep} x {etp} do not fold into {tp} x {cp} x {dp} tensor, context and data ranks",
+         "Megatron-Core parallel folding", _experts_fold),
+    Rule("expert-width", "must", ("tp", "etp"),
+         "expert tensor size {etp} does not split experts of width {expert_ffn_hidden_size} within tensor size {tp}",
+         "Megatron-Core mixture of experts", _expert_width),
+    Rule("experts-sequence", "must", ("tp", "sequence_parallel"),
+         "experts with tensor parallel size {tp} need sequence parallelism", "Megatron-Core mixture of experts",
+         _experts_need_split),
     Rule("context-split", "must", ("cp",),
          "sequence length {seq_length} does not split into 2 x {cp} chunks of context parallelism",
          "Megatron-Core context parallelism, causal load balance", _context_splits),
@@ -249,5 +284,8 @@ def sentence(rule: Rule, row: Mapping[str, Any], scenario: Scenario) -> str:
         seq_length=scenario.seq_length,
         global_batch_size=scenario.global_batch_size,
         stack=scenario.stack.name,
+        model=model.name,
+        num_experts=model.moe.num_experts if model.moe else 0,
+        expert_ffn_hidden_size=model.moe.expert_ffn_hidden_size if model.moe else 0,
         attention=scenario.rates.attention_name,
     )

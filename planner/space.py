@@ -91,6 +91,8 @@ def _axes(scenario: Scenario, pins: Mapping[str, Pin]) -> dict[str, NDArray[Any]
     usual: dict[str, list[int]] = {
         "micro_batch_size": [d for d in divisors(scenario.global_batch_size) if d <= LARGEST_MICRO_BATCH],
         "vpp": sorted({1, *chunks}) if "interleaved-1f1b" in stack.schedules else [1],
+        "ep": divisors(model.moe.num_experts) if model.moe else [1],
+        "etp": [1, 2, 4, 8] if model.moe else [1],
         "schedule": [SCHEDULE_NAMES.index(name) for name in stack.schedules if name in SCHEDULE_NAMES],
         "sequence_parallel": [0, 1],
         "recompute": [0, 1, 2],

@@ -34,6 +34,8 @@ PINS: Final = (
     "pp",
     "vpp",
     "dp",
+    "ep",
+    "etp",
     "zero_stage",
     "sharding_degree",
     "micro_batch_size",

@@ -195,6 +195,8 @@ pin_options = stacked(
         help="The same by layers per chunk, as Megatron counts; needs one --pp.",
     ),
     option("--dp", "--data-parallel-size", "dp", heading=_P, help="Data parallel size."),
+    option("--ep", "--expert-model-parallel-size", "ep", heading=_P, help="Expert parallel size."),
+    option("--etp", "--expert-tensor-parallel-size", "etp", heading=_P, help="Tensor parallel size of an expert."),
     option("--zero", "--zero-stage", "zero_stage", heading=_P, help="ZeRO stage, 0 to 3."),
     option("--sharding-degree", heading=_P, help="Ranks over which the ZeRO stage shards."),
     option(

@@ -33,7 +33,7 @@ SIDE_BY_SIDE: Final = 90
 WIDE: Final = 110
 """Columns from which the alternatives say in words what they differ in."""
 _LEAST: Final = 5e-4
-_COLUMNS: Final = ("", "TP", "CP", "PP", "DP", "VPP", "mb", "ZeRO", "recompute", "iteration", "MFU", "GiB")
+_COLUMNS: Final = ("", "TP", "CP", "PP", "DP", "EP", "VPP", "mb", "ZeRO", "recompute", "iteration", "MFU", "GiB")
 
 
 def time_panel(plan: Plan, *, blocks: bool) -> Text:
@@ -99,7 +99,7 @@ def alternatives_table(plan: Plan, *, width: int) -> Table:
 
 def _cells(place: int, alternative: Alternative) -> list[str]:
     strategy = alternative.strategy
-    degrees = (strategy.tp, strategy.cp, strategy.pp, strategy.dp, strategy.vpp, strategy.micro_batch_size)
+    degrees = (strategy.tp, strategy.cp, strategy.pp, strategy.dp, strategy.ep, strategy.vpp, strategy.micro_batch_size)
     return [
         str(place),
         *map(str, degrees),

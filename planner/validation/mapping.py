@@ -23,7 +23,7 @@ from costmodels.strategy import SCHEDULE_NAMES, Recompute, Strategies, strategie
 from hardware.catalogue import accelerator as find_accelerator
 from hardware.catalogue import cluster
 from hardware.errors import MeshwrightError
-from hardware.records import NodeGroup
+from hardware.records import BadNodeCount, Cluster, NodeGroup
 from planner.stage_rows import assignment_of, problem_of
 from planner.stages import solve
 
@@ -165,7 +165,7 @@ def _need(plan: Row, field: str) -> Any:
 def _model(row: Row) -> Model:
     shape = dict(row["model"])
     kind = shape.get("kind", "dense")
-    if kind != "dense":
+    if kind not in ("dense", "moe"):
         raise Unpriceable(f"models of kind {kind} are not priced yet")
     for field in ("num_layers", "hidden_size", "num_heads"):
         if shape.get(field) is None:
@@ -216,7 +216,7 @@ def _group(row: Row, notes: list[str]) -> NodeGroup:
     accelerator = said["accelerator"]
     if accelerator not in CLUSTERS:
         raise Unpriceable(f"accelerator {accelerator} is not in the catalogue")
-    like = cluster(CLUSTERS[accelerator]).groups[0]
+    like = _filled(cluster(CLUSTERS[accelerator]), int(row["strategy"].get("gpus") or 0)).groups[0]
     if like.accelerator.name != accelerator:
         like = like.model_copy(update={"accelerator": find_accelerator(accelerator)})
     size = said.get("gpus_per_node") or like.gpus_per_node
@@ -228,6 +228,14 @@ def _group(row: Row, notes: list[str]) -> NodeGroup:
         tier.model_copy(update={"link": tier.link.model_copy(update={"bandwidth": lane})}) for tier in like.tiers[1:]
     ]
     return like.model_copy(update={"tiers": (like.tiers[0], *outer)})
+
+
+def _filled(machines: Cluster, gpus: int) -> Cluster:
+    """The machines as a job of that size uses them; as they are where it does not fill whole nodes."""
+    try:
+        return machines.with_gpus(gpus) if gpus >= machines.groups[0].gpus_per_node else machines
+    except BadNodeCount:
+        return machines
 
 
 def lane_bandwidth(text: str, gpus_per_node: int) -> float | None:
@@ -266,6 +274,8 @@ def _strategy(plan: Row, chosen: Stack, notes: list[str]) -> Strategies:
         pp=pp,
         vpp=vpp,
         dp=dp,
+        ep=int(plan.get("ep") or 1),
+        etp=int(plan.get("etp") or 1),
         zero_stage=zero,
         sharding_degree=_sharding(plan, int(zero), dp * cp),
         micro_batch_size=micro,

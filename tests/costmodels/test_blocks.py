@@ -7,18 +7,18 @@ from hypothesis import strategies as st
 
 from costmodels.blocks import (
     attended_pairs,
+    attention_matmuls,
     context_parallel,
+    ffn_matmuls,
     head_seconds,
     launch_floor,
-    layer_matmuls,
     layer_seconds,
     padded_vocabulary_rows,
-    region_tokens,
     stream_traffic,
     tensor_parallel,
-    tokens_per_rank,
 )
 from costmodels.flops import attention_flops, layer_matmul_weights
+from costmodels.passes import region_tokens, tokens_per_rank
 from costmodels.strategy import strategies
 from tests.scenarios import (
     changed_device,
@@ -36,6 +36,10 @@ FAST_MEMORY = toy_group(device=toy_device(bandwidth=1e30))
 """Machines on which arithmetic alone takes time."""
 
 
+def both_matmuls(rows, scenario):
+    return attention_matmuls(rows, scenario) + ffn_matmuls(rows, scenario)
+
+
 def test_tokens_are_split_over_context_ranks_and_in_norms_over_tensor_ranks():
     rows = strategies(tp=4, cp=2, micro_batch_size=[1, 3, 3], sequence_parallel=[0, 0, 1])
     assert tokens_per_rank(rows, toy_scenario()).tolist() == [512, 1536, 1536]
@@ -47,7 +51,7 @@ def test_tokens_are_split_over_context_ranks_and_in_norms_over_tensor_ranks():
 def test_the_products_of_a_layer_take_two_flops_a_weight_and_token_and_twice_that_backward(tp, changes):
     model = toy_model(**changes)
     rows = strategies(tp=tp, micro_batch_size=4)
-    products = layer_matmuls(rows, toy_scenario(model=model, group=FAST_MEMORY))
+    products = both_matmuls(rows, toy_scenario(model=model, group=FAST_MEMORY))
     flops = 2.0 * layer_matmul_weights(model) * 4096 / tp
     assert products.forward == pytest.approx(flops / 100e12)
     assert products.backward == pytest.approx(2 * flops / 100e12)
@@ -56,7 +60,7 @@ def test_the_products_of_a_layer_take_two_flops_a_weight_and_token_and_twice_tha
 def test_more_tensor_ranks_than_query_groups_repeat_keys_and_values():
     model = toy_model(num_query_groups=2)
     rows = strategies(tp=[2, 8])
-    two, eight = layer_matmuls(rows, toy_scenario(model=model, group=FAST_MEMORY)).forward
+    two, eight = both_matmuls(rows, toy_scenario(model=model, group=FAST_MEMORY)).forward
     kept = layer_matmul_weights(model) - 2 * model.key_value_width * model.hidden_size
     keys = 2 * model.head_dim * model.hidden_size
     assert eight / two == pytest.approx((kept / 8 + keys) / (kept / 2 + keys))

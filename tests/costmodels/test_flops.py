@@ -169,6 +169,69 @@ def test_a_factorised_embedding_pays_for_its_projections():
     assert flops.logit_matmul_weights(ernie) == 30000 * 512 + 2 * 512 * 12288
 
 
+MIXTURE = {
+    "num_layers": 3, "hidden_size": 8, "num_heads": 2, "vocab_size": 100, "seq_length": 16, "gated_ffn": True,
+    "ffn_hidden_size": 20, "experts": 4, "top_k": 2, "expert_ffn": 6, "shared_experts": 2, "dense_layers": 1,
+}  # fmt: skip
+LATENTS = {"q_lora": 5, "kv_lora": 4, "qk_nope": 3, "qk_rope": 2, "v": 3}
+
+
+def test_a_small_mixture_by_hand_counts_the_experts_a_token_meets():
+    dense = 4 * 8 * 8 + 3 * 20 * 8
+    mixture = 4 * 8 * 8 + 4 * 8 + 2 * 3 * 6 * 8 + 3 * 12 * 8
+    weights = dense + 2 * mixture + 100 * 8
+    count = flops.flops_per_token(from_shape(MIXTURE), seq_length=16)
+    assert count == 6 * weights + 3 * 3 * 4 * 8 * 16
+
+
+def test_more_experts_to_choose_from_cost_their_scores_only():
+    few, many = from_shape(MIXTURE), from_shape(MIXTURE | {"experts": 64})
+    more = flops.flops_per_token(many, seq_length=16) - flops.flops_per_token(few, seq_length=16)
+    assert more == 6 * 2 * 60 * 8
+
+
+def test_experts_of_a_narrower_width_pay_for_the_way_there_and_back():
+    wide, narrow = from_shape(MIXTURE), from_shape(MIXTURE | {"moe_latent": 4})
+    saved = flops.moe_layer_matmul_weights(wide) - flops.moe_layer_matmul_weights(narrow)
+    assert saved == 2 * 3 * 6 * 4 - 2 * 8 * 4
+
+
+def test_latent_attention_by_hand():
+    model = from_shape(MIXTURE | {"mla": LATENTS})
+    projections = 8 * 5 + 5 * 10 + 8 * 6 + 4 * 12 + 6 * 8
+    assert flops.attention_matmul_weights(model) == projections
+    assert flops.attention_flops(model, seq_length=16) == 3 * 16 * (2 * 2 * 5 + 2 * 2 * 3)
+    plain = flops.layer_matmul_weights(from_shape(MIXTURE)) - 4 * 8 * 8
+    assert flops.layer_matmul_weights(model) == plain + projections
+
+
+def test_a_prediction_layer_adds_a_layer_its_projection_and_logits():
+    model, more = from_shape(MIXTURE), from_shape(MIXTURE | {"mtp_layers": 1})
+    weights = flops.moe_layer_matmul_weights(model) + 2 * 8 * 8 + 100 * 8
+    added = flops.flops_per_token(more, seq_length=16) - flops.flops_per_token(model, seq_length=16)
+    assert added == 6 * weights + 3 * 4 * 8 * 16
+    dense = Model.dense(num_layers=2, hidden_size=8, num_heads=2, vocab_size=100).model_copy(update={"mtp_layers": 1})
+    assert flops.mtp_matmul_weights(dense) == 12 * 8 * 8 + 2 * 8 * 8
+
+
+def test_a_window_does_not_narrow_prediction_layers():
+    model = windowed(256, 3).model_copy(update={"mtp_layers": 2})
+    assert flops.attended_tokens(model, seq_length=1024) == 4 * 256 + 4 * 1024
+
+
+def test_six_n_counts_the_parameters_that_a_token_meets():
+    model = model_catalogue.model("qwen3-30b-a3b")
+    assert flops.flops_per_token(model, seq_length=4096, definition="6N") == pytest.approx(6 * 3.353e9, rel=1e-3)
+
+
+def test_the_published_hours_of_deepseek_v3_are_a_plausible_efficiency():
+    # 14.8 T tokens in 2.664 M H800 hours, 989 TFLOP/s in 16 bits (arXiv 2412.19437, table 1).
+    model = model_catalogue.model("deepseek-v3").model_copy(update={"mtp_layers": 1})
+    per_token = flops.flops_per_token(model, seq_length=4096, definition="model-causal")
+    share = flops.utilization(flops=per_token * 14.8e12, seconds=2.664e6 * 3600, gpus=1, peak=989 * TERA)
+    assert 0.35 < share < 0.45
+
+
 def test_an_unknown_definition_lists_them():
     with pytest.raises(flops.UnknownDefinition, match=r"'modle' is unknown; there are 6N, 8N, model"):
         flops.flops_per_token(yuan(), seq_length=2048, definition="modle")

@@ -3,9 +3,13 @@
 import pytest
 from pydantic import ValidationError
 
-from costmodels.model import BadModel, Model, from_shape
+from costmodels.model import BadModel, Model, checked, from_shape
 
 SHAPE = {"num_layers": 4, "hidden_size": 64, "num_heads": 8, "vocab_size": 1000, "seq_length": 128}
+
+
+EXPERTS = {"experts": 8, "top_k": 2, "expert_ffn": 96}
+MLA = {"kv_lora": 16, "qk_nope": 8, "qk_rope": 4, "v": 6}
 
 
 def test_an_ungated_shape_is_filled_like_gpt():
@@ -48,6 +52,66 @@ def test_a_measured_run_description_is_understood():
     assert (model.sliding_window_every, model.num_global_layers) == (6, 2)
 
 
+def test_the_experts_of_a_measured_run_are_understood():
+    row = SHAPE | EXPERTS | {
+        "kind": "moe", "gated_ffn": True, "shared_experts": 2.0, "dense_layers": 1, "moe_latent": 32,
+        "dropped_capacity_factor": "1.5", "mtp_layers": 1,
+    }  # fmt: skip
+    model = from_shape(row)
+    assert (model.moe.num_experts, model.moe.top_k, model.moe.expert_ffn_hidden_size) == (8, 2, 96)
+    assert (model.moe.num_shared_experts, model.moe.shared_expert_ffn_hidden_size) == (2, 192)
+    assert (model.num_dense_layers, model.num_moe_layers, model.mtp_layers) == (1, 3, 1)
+    assert (model.expert_hidden_size, model.ffn_hidden_size) == (32, 256)
+
+
+@pytest.mark.parametrize("spelling", ["shared_expert_ffn", "shared_expert_ffn_total"])
+@pytest.mark.parametrize(("shared", "number"), [(None, 1), (1, 1), (3, 3)])
+def test_a_stated_width_of_shared_experts_is_that_of_all_together(spelling, shared, number):
+    moe = from_shape(SHAPE | EXPERTS | {"shared_experts": shared, spelling: 300}).moe
+    assert (moe.num_shared_experts, moe.shared_expert_ffn_hidden_size) == (number, 300)
+
+
+def test_the_dense_width_of_a_model_without_dense_layers_is_an_experts():
+    assert from_shape(SHAPE | EXPERTS).ffn_hidden_size == 96
+    assert from_shape(SHAPE | EXPERTS | {"moe_every": 2}).ffn_hidden_size == 256
+
+
+@pytest.mark.parametrize(
+    ("dense_layers", "every", "layers"),
+    [(0, 1, [0, 1, 2, 3]), (3, 1, [3]), (0, 2, [1, 3]), (1, 2, [1, 3]), (2, 2, [3]), (0, 3, [2]), (0, 4, [3])],
+)
+def test_layers_with_experts_are_every_nth_behind_the_dense_ones(dense_layers, every, layers):
+    model = from_shape(SHAPE | EXPERTS | {"dense_layers": dense_layers, "moe_every": every})
+    assert [layer for layer in range(4) if model.moe.is_moe_layer(layer)] == layers
+    assert model.num_moe_layers == len(layers)
+    assert model.num_dense_layers == 4 - len(layers)
+
+
+def test_the_latents_of_a_measured_run_are_understood_in_both_spellings():
+    short = from_shape(SHAPE | {"mla": MLA | {"q_lora": 20}, "head_dim": 8, "qk_layernorm": True})
+    long = {
+        "q_lora_rank": 20, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 6,
+    }  # fmt: skip
+    assert short == from_shape(SHAPE | {"mla": long, "attention": "mla"})
+    assert (short.mla.q_down_width, short.mla.kv_down_width, short.mla.kv_up_head_dim) == (20, 20, 14)
+    assert (short.head_dim, short.v_head_dim, short.qk_norm) == (12, 6, "none")
+    assert (short.attention_width, short.key_value_width, short.value_width) == (96, 96, 48)
+    assert (short.attention_output_width, short.qkv_width) == (48, 240)
+    assert from_shape(SHAPE | {"mla": MLA}).mla.q_down_width == 0
+
+
+def test_ordinary_attention_has_keys_as_wide_as_values():
+    model = from_shape(SHAPE | {"num_query_groups": 2})
+    assert model.value_width == model.key_value_width == 16
+    assert model.attention_output_width == model.attention_width == 64
+    assert (model.num_moe_layers, model.num_dense_layers) == (0, 4)
+
+
+def test_a_head_width_that_contradicts_the_latents_is_refused():
+    with pytest.raises(BadModel, match="head_dim 64 contradicts mla: its queries are 12 wide"):
+        checked(from_shape(SHAPE | {"mla": MLA}).model_dump() | {"head_dim": 64}, label="mine")
+
+
 def test_dense_takes_typed_sizes():
     model = Model.dense(num_layers=2, hidden_size=64, num_heads=8, num_query_groups=2)
     assert (model.qkv_width, model.key_value_width, model.fc1_width) == (96, 16, 256)
@@ -88,7 +152,25 @@ def test_a_size_of_the_wrong_type_is_one_line(field, value):
         ({"tied_embeddings": "yes"}, "tied_embeddings: .*'yes'"),
         ({"rotary_fraction": 2.0}, "rotary_fraction"),
         ({"num_experts": 8}, "num_experts: there is no such field"),
-        ({"kind": "moe"}, "of kind 'moe'; only dense models"),
+        ({"kind": "moe"}, "experts: missing from a model of kind 'moe'"),
+        ({"kind": "moe-hybrid-mamba2"}, "of kind 'moe-hybrid-mamba2'; state-space layers are not described here"),
+        ({"kind": "encoder"}, "of kind 'encoder'; this kind is not described here, only dense and moe models"),
+        ({"kind": ["moe"]}, "this kind is not described here"),
+        (EXPERTS | {"kind": "dense"}, "kind 'dense' contradicts the experts"),
+        (EXPERTS | {"top_k": 9}, "moe: top_k 9 is more than num_experts 8"),
+        (EXPERTS | {"experts": 8.5}, "moe.num_experts: .*8.5"),
+        (EXPERTS | {"dense_layers": 4}, "dense_layers 4 and moe_every 1 leave none of 4 layers with experts"),
+        (EXPERTS | {"shared_expert_ffn": 0, "shared_experts": 2}, "num_shared_experts 2 contradicts shared"),
+        ({"top_k": 2}, "moe.num_experts: required, but missing"),
+        ({"moe": {}}, "moe.num_experts: required, but missing"),
+        ({"moe": 8}, "moe: "),
+        ({"moe": {"num_experts": 8, "experts": 8}}, "moe.experts: there is no such field"),
+        ({"moe": {"num_experts": 8, "top_k": 2, "expert_ffn_hidden_size": 4, "shared_expert_gate": True}}, "needs num"),
+        ({"mla": {"kv_lora": 16}}, "mla.qk_nope_head_dim: required"),
+        ({"mla": "yes"}, "mla: "),
+        ({"mla": MLA, "num_query_groups": 2}, "num_query_groups 2 contradicts mla: each of 8 heads has a key"),
+        ({"mla": MLA, "qk_norm": "head"}, "qk_norm 'head' contradicts mla"),
+        ({"mtp_layers": -1}, "mtp_layers: "),
     ],
 )
 def test_contradictions_and_strangers_are_one_line(changes, message):

@@ -36,6 +36,7 @@ def test_every_alias_means_one_entry_and_hides_none():
         ("175b", "gpt3-175b"), ("22b", "megatron-22b"), ("530b", "megatron-529.6b"), ("1t", "megatron-1008b"),
         ("145.6b", "megatron-145.6b"), ("LLAMA-3-70B", "llama3-70b"), ("llama3-405b", "llama3.1-405b"),
         ("Qwen2.5-72B", "qwen2.5-72b"), ("bloom", "bloom-176b"), ("yuan-1.0", "yuan1-245b"),
+        ("671b", "deepseek-v3"), ("Mixtral", "mixtral-8x7b"), ("qwen3-30b", "qwen3-30b-a3b"),
     ],
 )  # fmt: skip
 def test_aliases_and_capitals_are_understood(alias, name):
@@ -57,6 +58,15 @@ def test_a_toml_file_of_the_user_is_a_model(tmp_path):
     assert model_catalogue.model(str(path)).name == "mine"
     path.write_text("[model]\n" + path.read_text())
     assert model_catalogue.model(str(path)).num_layers == 4
+
+
+def test_a_toml_file_of_the_user_may_have_tables_of_experts_and_latents(tmp_path):
+    path = tmp_path / "mine.toml"
+    sizes = "\n".join(f"{key} = {value}" for key, value in SHAPE.items())
+    latents = "[mla]\nkv_lora_rank = 16\nqk_nope_head_dim = 8\nqk_rope_head_dim = 4\nv_head_dim = 8\n"
+    path.write_text(f"{sizes}\n{latents}[moe]\nnum_experts = 4\ntop_k = 2\nexpert_ffn_hidden_size = 96\n")
+    model = model_catalogue.model(str(path))
+    assert (model.num_moe_layers, model.moe.num_experts, model.mla.qk_head_dim) == (4, 4, 12)
 
 
 def test_a_json_file_and_a_hugging_face_directory_are_models(tmp_path):
@@ -85,7 +95,7 @@ def test_a_json_file_and_a_hugging_face_directory_are_models(tmp_path):
         ("a.json", b"null", "expected an object of fields, got NoneType"),
         ("a.json", b"\xff\xfe", "not a text file in UTF-8"),
         ("a.json", b"{}", "hidden_size: missing"),
-        ("a.json", b'{"model_type": "mixtral"}', "'mixtral' is unsupported"),
+        ("a.json", b'{"model_type": "mamba"}', "'mamba' is unsupported"),
         ("a.json", b'{"model_type": "llama"}', "vocab_size: missing"),
         ("a.json", b'{"model_type": 7}', "neither model_type nor architectures"),
         ("a.toml", b"num_heads = 1979-05-27", "hidden_size: missing"),

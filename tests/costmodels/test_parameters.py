@@ -3,7 +3,7 @@
 import pytest
 
 from costmodels import model_catalogue, parameters
-from costmodels.model import Model, from_shape
+from costmodels.model import BadModel, Model, from_shape
 
 # Counted on instances of the Hugging Face implementations (transformers 5.23), published configurations.
 INSTANTIATED = {
@@ -79,6 +79,45 @@ INSTANTIATED = {
     "nemotron4-15b": 15_628_775_424,
     "nemotron4-340b": 341_029_195_776,
     "granite-3.0-8b": 8_170_848_256,
+    "mixtral-8x7b": 46_702_792_704,
+    "mixtral-8x22b": 140_620_634_112,
+    "qwen1.5-moe-a2.7b": 14_315_784_192,
+    "qwen2-57b-a14b": 57_408_658_944,
+    "qwen3-30b-a3b": 30_532_122_624,
+    "qwen3-235b-a22b": 235_093_634_560,
+    "deepseek-v2": 235_741_434_880,
+    "deepseek-v2-lite": 15_706_484_224,
+    "dbrx-132b": 131_596_523_520,
+    "llama4-scout": 107_769_861_120,
+    "llama4-maverick": 400_711_848_960,
+    "gpt-oss-20b": 20_914_757_184,
+    "gpt-oss-120b": 116_829_156_672,
+    "phi-3.5-moe": 41_873_153_344,
+    "olmoe-1b-7b": 6_919_161_856,
+}
+
+# Instances of this family keep the number per expert that steers its load outside their parameters.
+INSTANTIATED_WITHOUT_ROUTER_BIAS = {
+    "deepseek-v3": (671_026_404_352, 58 * 256),
+    "kimi-k2": (1_026_408_209_408, 60 * 384),
+    "moonlight-16b-a3b": (15_960_108_544, 26 * 64),
+}
+
+# Published figures of the parameters that a token meets, embedding and head included, billions.
+ACTIVE = {
+    "mixtral-8x7b": (12.9, 0.05),
+    "mixtral-8x22b": (39, 0.5),
+    "qwen2-57b-a14b": (14, 0.5),
+    "qwen3-30b-a3b": (3.3, 0.06),
+    "qwen3-235b-a22b": (22, 0.5),
+    "deepseek-v2": (21, 0.5),
+    "deepseek-v3": (37, 0.6),
+    "kimi-k2": (32, 0.9),
+    "dbrx-132b": (36, 0.5),
+    "llama4-scout": (17, 0.5),
+    "llama4-maverick": (17, 0.5),
+    "phi-3.5-moe": (6.6, 0.05),
+    "olmoe-1b-7b": (1.3, 0.05),
 }
 
 # Published to the digits given; the count must round to them.
@@ -110,6 +149,24 @@ ROUNDED = {
 @pytest.mark.parametrize(("name", "count"), INSTANTIATED.items())
 def test_count_equals_the_instantiated_model(name, count):
     assert parameters.parameters(model_catalogue.model(name)) == count
+
+
+@pytest.mark.parametrize(("name", "counts"), INSTANTIATED_WITHOUT_ROUTER_BIAS.items())
+def test_count_equals_the_instantiated_model_and_its_router_biases(name, counts):
+    assert parameters.parameters(model_catalogue.model(name)) == sum(counts)
+
+
+@pytest.mark.parametrize(("name", "published"), ACTIVE.items())
+def test_active_parameters_round_to_the_published_ones(name, published):
+    billions, half_a_digit = published
+    active = parameters.active_parameters(model_catalogue.model(name))
+    assert active / 1e9 == pytest.approx(billions, abs=half_a_digit, rel=0)
+
+
+def test_deepseek_v3_with_its_prediction_layer_is_the_checkpoint_without_its_copies():
+    model = model_catalogue.model("deepseek-v3").model_copy(update={"mtp_layers": 1})
+    # The published checkpoint repeats embedding and head beside the prediction layer.
+    assert parameters.parameters(model) + 2 * 129280 * 7168 == 684_489_845_504
 
 
 @pytest.mark.parametrize(("name", "published"), ROUNDED.items())
@@ -146,6 +203,95 @@ def test_the_parts_of_a_small_gpt_by_hand():
     assert parameters.final_norm_parameters(model) == 16
     assert parameters.parameters(model) == 2 * (824 + 48) + 800 + 128 + 16
     assert parameters.parameters_without_embedding(model) == 2 * (824 + 48) + 16
+
+
+TINY = {
+    "num_layers": 3, "hidden_size": 8, "num_heads": 2, "vocab_size": 100, "seq_length": 16, "gated_ffn": True,
+    "ffn_hidden_size": 20, "experts": 4, "top_k": 2, "expert_ffn": 6, "shared_experts": 2, "dense_layers": 1,
+}  # fmt: skip
+TINY_MLA = {"q_lora": 5, "kv_lora": 4, "qk_nope": 3, "qk_rope": 2, "v": 3}
+
+
+def test_the_parts_of_a_small_mixture_by_hand():
+    model = from_shape(TINY)
+    attention, expert, shared = 4 * 8 * 8, 3 * 6 * 8, 3 * 12 * 8
+    assert parameters.attention_parameters(model) == parameters.attention_matrix_parameters(model) == attention
+    assert parameters.expert_parameters(model) == parameters.expert_matrix_parameters(model) == expert
+    assert parameters.shared_expert_parameters(model) == shared
+    assert parameters.router_parameters(model) == 4 * 8
+    assert parameters.moe_layer_matrix_parameters(model) == attention + shared
+    assert parameters.moe_layer_replicated_parameters(model) == 2 * 8 + 4 * 8
+    assert parameters.moe_layer_expert_parameters(model) == 4 * expert
+    assert parameters.moe_layer_parameters(model) == attention + shared + 16 + 32 + 4 * expert
+    assert parameters.dense_layer_parameters(model) == attention + 3 * 20 * 8 + 16
+    layers = parameters.dense_layer_parameters(model) + 2 * parameters.moe_layer_parameters(model)
+    assert parameters.parameters(model) == layers + 8 + 2 * 100 * 8
+    assert parameters.active_parameters(model) == parameters.parameters(model) - 2 * 2 * expert
+
+
+def test_every_bias_of_a_small_mixture_by_hand():
+    plain = from_shape(TINY)
+    said = {"ffn_bias": True, "output_bias": True, "qkv_bias": True, "attention_sinks": True}
+    model = from_shape(TINY | said)
+    assert parameters.expert_matrix_parameters(model) - parameters.expert_matrix_parameters(plain) == 2 * 6
+    assert parameters.expert_parameters(model) - parameters.expert_parameters(plain) == 2 * 6 + 8
+    assert parameters.shared_expert_parameters(model) - parameters.shared_expert_parameters(plain) == 2 * 12 + 8
+    assert parameters.attention_matrix_parameters(model) - parameters.attention_matrix_parameters(plain) == 24 + 2
+    assert parameters.attention_replicated_parameters(model) == 8
+    routed = model.moe.model_copy(update={"router_bias": True, "shared_expert_gate": True})
+    more = model.model_copy(update={"moe": routed})
+    assert parameters.router_parameters(more) == 4 * (8 + 1)
+    assert parameters.moe_layer_parameters(more) - parameters.moe_layer_parameters(model) == 4 + 8
+
+
+def test_experts_of_a_narrower_width_are_projected_to():
+    model = from_shape(TINY | {"moe_latent": 4})
+    assert parameters.expert_parameters(model) == 3 * 6 * 4
+    assert parameters.shared_expert_parameters(model) == 3 * 12 * 8
+    assert parameters.expert_projection_parameters(model) == 2 * 8 * 4
+    assert parameters.moe_layer_replicated_parameters(model) == 2 * 8 + 4 * 8 + 2 * 8 * 4
+
+
+def test_latent_attention_shards_its_up_projections_only():
+    model = from_shape(TINY | {"mla": TINY_MLA})
+    names = [(each.name, each.inputs, each.outputs, each.sharded) for each in parameters.attention_projections(model)]
+    assert names == [
+        ("q_down", 8, 5, False), ("q_up", 5, 10, True), ("kv_down", 8, 6, False), ("kv_up", 4, 12, True),
+        ("output", 6, 8, True),
+    ]  # fmt: skip
+    assert parameters.attention_matrix_parameters(model) == 5 * 10 + 4 * 12 + 6 * 8
+    assert parameters.attention_replicated_parameters(model) == 8 * 5 + 8 * 6 + 5 + 4
+    direct = from_shape(TINY | {"mla": TINY_MLA | {"q_lora": None}})
+    assert parameters.attention_matrix_parameters(direct) == 8 * 10 + 4 * 12 + 6 * 8
+    assert parameters.attention_replicated_parameters(direct) == 8 * 6 + 4
+
+
+def test_a_prediction_layer_is_a_last_layer_two_squares_and_three_norms():
+    for shape, layer in ((TINY, parameters.moe_layer_parameters), (DENSE, parameters.dense_layer_parameters)):
+        model = from_shape(shape | {"mtp_layers": 2})
+        more = parameters.parameters(model) - parameters.parameters(from_shape(shape))
+        assert more == parameters.mtp_parameters(model) == 2 * (layer(model) + 2 * 8 * 8 + 3 * 8)
+        assert parameters.active_parameters(model) <= parameters.parameters(model)
+
+
+DENSE = {key: value for key, value in TINY.items() if "expert" not in key and key not in {"top_k", "dense_layers"}}
+
+
+def test_a_dense_model_has_no_part_of_a_mixture():
+    model = from_shape(DENSE)
+    functions = (
+        parameters.expert_parameters, parameters.router_parameters, parameters.shared_expert_parameters,
+        parameters.moe_layer_parameters, parameters.moe_layer_expert_parameters, parameters.latent_parameters,
+    )  # fmt: skip
+    assert [function(model) for function in functions] == [0] * 6
+    assert parameters.active_parameters(model) == parameters.parameters(model)
+    assert parameters.layer_parameters(model) == parameters.dense_layer_parameters(model)
+
+
+@pytest.mark.parametrize("name", ["layer_matrix_parameters", "layer_replicated_parameters", "layer_parameters"])
+def test_no_layer_of_a_mixture_stands_for_all(name):
+    with pytest.raises(BadModel, match="'custom' has 2 layers with experts and 1 dense ones: no one size"):
+        getattr(parameters, name)(from_shape(TINY))
 
 
 def test_localized_filtering_adds_two_hidden_squares_and_a_norm_per_layer():
@@ -218,6 +364,20 @@ def test_the_size_of_a_measured_run_settles_whether_its_head_is_shared():
 def test_a_rounded_size_does_not_overrule_the_usual_head():
     gpt3 = {"num_layers": 96, "hidden_size": 12288, "num_heads": 96, "vocab_size": 51200, "seq_length": 2048}
     assert parameters.from_run(gpt3 | {"params_b": 175}).tied_embeddings
+
+
+def test_a_reduced_deepseek_v2_counts_as_its_simulator_states():
+    row = {
+        "kind": "moe", "num_layers": 4, "full_model_layers": 60, "hidden_size": 5120, "num_heads": 128,
+        "num_query_groups": 128, "head_dim": 128, "ffn_hidden_size": 12288, "gated_ffn": True,
+        "vocab_size": 102400, "padded_vocab_size": 102528, "seq_length": 4096, "tied_embeddings": False,
+        "norm": "rmsnorm", "activation": "swiglu", "linear_bias": False, "attention": "mla", "experts": 160,
+        "top_k": 6, "expert_ffn": 1536, "shared_experts": 2, "shared_expert_ffn_total": 3072, "dense_layers": 1,
+        "mla": {"q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+                "v_head_dim": 128},
+        "qk_layernorm": True, "mtp_layers": 0, "params_reduced_model": 13304222720,
+    }  # fmt: skip
+    assert parameters.parameters(parameters.from_run(row), padded=True) == 13_304_222_720
 
 
 def test_an_unsaid_vocabulary_of_a_measured_run_is_megatrons():

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -6,6 +8,7 @@ from hypothesis import strategies as st
 from costmodels.schedules import SCHEDULES, BadSchedule, Slot, pipeline_seconds
 from costmodels.strategy import SCHEDULE_NAMES
 
+WHOLE_BACKWARD = ("none", "gpipe", "1f1b", "interleaved-1f1b")
 PIPELINES = [
     (name, p, m, v)
     for name, schedule in SCHEDULES.items()
@@ -17,18 +20,20 @@ PIPELINES = [
 
 
 def test_every_schedule_of_a_strategy_is_in_the_table():
-    assert tuple(SCHEDULES) == SCHEDULE_NAMES
+    assert tuple(SCHEDULES)[: len(SCHEDULE_NAMES)] == SCHEDULE_NAMES
     assert all(name == schedule.name and schedule.source for name, schedule in SCHEDULES.items())
 
 
 @pytest.mark.parametrize(("name", "p", "m", "v"), PIPELINES)
 def test_every_stage_runs_every_pass_once_and_forward_before_backward(name, p, m, v):
-    everything = {(kind, i, chunk) for kind in "FB" for i in range(m) for chunk in range(v)}
+    kinds = "FB" if name in WHOLE_BACKWARD else "FBW"
+    everything = {(kind, i, chunk) for kind in kinds for i in range(m) for chunk in range(v)}
     for order in SCHEDULES[name].passes(p=p, m=m, v=v):
         assert len(order) == len(everything)
         assert set(order) == everything
         place = {slot: k for k, slot in enumerate(order)}
-        assert all(place["F", i, chunk] < place["B", i, chunk] for i in range(m) for chunk in range(v))
+        for before, after in pairwise(kinds):
+            assert all(place[before, i, chunk] < place[after, i, chunk] for i in range(m) for chunk in range(v))
 
 
 def spelled(order: list[Slot]) -> str:
@@ -76,9 +81,11 @@ def test_closed_forms_of_many_rows_are_those_of_each_row(data):
         (schedule.allowed(p, m, v), [schedule.allowed(*row) for row in rows]),
         (schedule.bubble_passes(p, v), [schedule.bubble_passes(row[0], row[2]) for row in rows]),
         (schedule.in_flight(p, m, v, 0), [schedule.in_flight(*row, 0) for row in rows]),
+        (schedule.drain(p, m, v, 1, 1.2, 0.8), [schedule.drain(*row, 1, 1.2, 0.8) for row in rows]),
+        (schedule.drain_at_barrier(p, m, v, 3, 2, 1), [schedule.drain_at_barrier(*row, 3, 2, 1) for row in rows]),
     ):
         assert whole.shape == (len(rows),)
-        assert whole.tolist() == [x.item() for x in single]
+        np.testing.assert_allclose(whole, np.array([x.item() for x in single]), rtol=1e-12, atol=1e-12)
 
 
 def test_what_a_schedule_cannot_run_is_refused_with_the_reason():
@@ -101,3 +108,21 @@ def test_the_bubble_vanishes_with_many_micro_batches_and_shrinks_with_chunks():
 def test_pipeline_seconds_of_uneven_stages_by_hand():
     # 10 passes of the slowest stage (5 s), and once the 2 + 3 s of the others.
     assert pipeline_seconds(micro_batches=10, slowest=5.0, total=10.0, vpp=1) == pytest.approx(55.0)
+
+
+def test_the_older_schedules_drain_once_whatever_the_micro_batches_and_the_end_of_the_iteration():
+    p, v, m = 8, np.array([1, 2, 4]), np.array([[8], [64]])
+    schedule = SCHEDULES["interleaved-1f1b"]
+    idle = schedule.drain(p, m, v, 1.0, 1.2, 0.8)
+    np.testing.assert_allclose(idle, np.broadcast_to(7 / v * 3.0, (2, 3)))
+    np.testing.assert_array_equal(idle, schedule.drain_at_barrier(p, m, v, 1.0, 1.2, 0.8))
+    np.testing.assert_allclose(schedule.bubble_passes(p, v), 7 / v)
+
+
+def test_seconds_of_a_schedule_with_whole_backward_passes_are_those_of_the_pipeline():
+    stages = {"forward": 1.0, "backward": 1.2, "weight": 0.8, "total": 20.0}
+    for name, v in (("1f1b", 1), ("interleaved-1f1b", 3)):
+        expected = pipeline_seconds(micro_batches=16, slowest=3.0, total=20.0, vpp=v)
+        assert SCHEDULES[name].seconds(p=8, m=16, v=v, **stages) == pytest.approx(expected)
+    single = SCHEDULES["none"].seconds(p=1, m=16, v=1, forward=1.0, backward=1.2, weight=0.8, total=3.0)
+    assert single == pytest.approx(48.0)

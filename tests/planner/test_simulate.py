@@ -16,6 +16,8 @@ PIPELINES = [
     for v in (1, 2, 3, 4)
     if schedule.allowed(p, m, v)
 ]
+WHOLE_BACKWARD = ("none", "gpipe", "1f1b", "interleaved-1f1b")
+CLOSED = [row for row in PIPELINES if row[0] in WHOLE_BACKWARD]
 
 
 def closed_form(forward, backward, m):
@@ -24,12 +26,13 @@ def closed_form(forward, backward, m):
     return float(pipeline_seconds(micro_batches=m, slowest=seconds.max(), total=seconds.sum(), vpp=v))
 
 
-@pytest.mark.parametrize(("name", "p", "m", "v"), PIPELINES)
+@pytest.mark.parametrize(("name", "p", "m", "v"), CLOSED)
 def test_simulation_equals_the_closed_forms_for_equal_stages(name, p, m, v):
     forward, backward = np.full((p, v), 0.7), np.full((p, v), 1.9)
     schedule = SCHEDULES[name]
     result = simulate(schedule, p=p, m=m, v=v, forward=forward, backward=backward)
     assert result.makespan == pytest.approx(closed_form(forward, backward, m), rel=1e-12)
+    assert result.period == result.makespan
     idle = (result.makespan - result.busy) / (2.6 * v)
     np.testing.assert_allclose(idle, schedule.bubble_passes(p, v), atol=1e-9)
     np.testing.assert_array_equal(result.peak_in_flight, schedule.in_flight(p, m, v, np.arange(p)) * v)
@@ -38,19 +41,26 @@ def test_simulation_equals_the_closed_forms_for_equal_stages(name, p, m, v):
 @pytest.mark.parametrize(("name", "p", "m", "v"), PIPELINES[::7])
 def test_passes_of_a_stage_never_overlap_and_inputs_arrive_before_they_are_used(name, p, m, v):
     rng = np.random.default_rng(0)
-    forward, backward, p2p = rng.random((p, v)), rng.random((p, v)), 0.05
-    events = simulate(SCHEDULES[name], p=p, m=m, v=v, forward=forward, backward=backward, p2p=p2p).events
+    forward, backward, weight, p2p = rng.random((p, v)), rng.random((p, v)), rng.random((p, v)), 0.05
+    schedule = SCHEDULES[name]
+    weights = None if name in WHOLE_BACKWARD else weight
+    run = simulate(schedule, p=p, m=m, v=v, forward=forward, backward=backward, weight=weights, p2p=p2p)
     for stage in range(p):
-        mine = [event for event in events if event.stage == stage]
+        mine = [event for event in run.events if event.stage == stage]
         assert all(first.end <= second.start for first, second in pairwise(mine))
-    ends = {(e.kind, e.micro_batch, e.chunk * p + e.stage): e.end for e in events}
-    for e in events:
-        piece = e.chunk * p + e.stage
-        before = ("F", e.micro_batch, piece - 1) if e.kind == "F" else ("B", e.micro_batch, piece + 1)
-        if before in ends:
-            assert e.start >= ends[before] + (p2p if p > 1 else 0.0) - 1e-12
-        if e.kind == "B":
-            assert e.start >= ends["F", e.micro_batch, piece] - 1e-12
+        assert run.busy[stage] == pytest.approx(sum(event.end - event.start for event in mine))
+    paths = schedule.paths(p, v)
+    at = {(e.kind, e.micro_batch, paths[e.micro_batch % len(paths)].index((e.stage, e.chunk))): e for e in run.events}
+    assert len(at) == len(run.events)
+    for (kind, i, place), e in at.items():
+        if kind == "W":
+            assert e.start >= at["B", i, place].end - 1e-12
+            continue
+        before = at.get(("F", i, place - 1) if kind == "F" else ("B", i, place + 1))
+        if before is not None:
+            assert e.start >= before.end + (p2p if before.stage != e.stage else 0.0) - 1e-12
+        if kind == "B":
+            assert e.start >= at["F", i, place].end - 1e-12
 
 
 def whole_layers(rng, p, v):
@@ -135,6 +145,33 @@ def test_times_of_the_wrong_shape_and_pipelines_that_cannot_run_are_refused():
         simulate(SCHEDULES["1f1b"], p=2, m=2, v=1, forward=np.ones(2), backward=np.ones((2, 1)))
     with pytest.raises(BadSchedule):
         simulate(SCHEDULES["interleaved-1f1b"], p=2, m=3, v=2, forward=np.ones((2, 2)), backward=np.ones((2, 2)))
+
+
+def test_weight_seconds_belong_to_the_backward_pass_where_it_is_whole():
+    forward, backward, weight = np.ones((4, 1)), np.full((4, 1), 1.2), np.full((4, 1), 0.8)
+    plain = SCHEDULES["1f1b"]
+    split = simulate(plain, p=4, m=8, v=1, forward=forward, backward=backward, weight=weight)
+    whole = simulate(plain, p=4, m=8, v=1, forward=forward, backward=backward + weight)
+    assert split.makespan == whole.makespan
+    assert {event.kind for event in split.events} == {"F", "B"}
+
+
+def test_without_weight_seconds_the_backward_pass_has_all_and_a_weight_pass_takes_nothing():
+    ones = np.ones((4, 1))
+    run = simulate(SCHEDULES["zb-1p"], p=4, m=8, v=1, forward=ones, backward=2 * ones)
+    assert all(event.start == event.end for event in run.events if event.kind == "W")
+    assert run.makespan == pytest.approx(
+        simulate(SCHEDULES["1f1b"], p=4, m=8, v=1, forward=ones, backward=2 * ones).makespan
+    )
+
+
+def test_a_piece_takes_its_own_time_on_whichever_stage_a_path_runs_it():
+    forward = np.array([[1.0], [2.0], [3.0], [5.0]])
+    run = simulate(SCHEDULES["dualpipe"], p=4, m=8, v=1, forward=forward, backward=forward, weight=forward)
+    lengths = {(e.micro_batch % 2, e.stage): e.end - e.start for e in run.events}
+    assert [lengths[0, stage] for stage in range(4)] == pytest.approx([1.0, 2.0, 3.0, 5.0])
+    assert [lengths[1, stage] for stage in range(4)] == pytest.approx([5.0, 3.0, 2.0, 1.0])
+    np.testing.assert_allclose(run.busy, 12 * np.array([6.0, 5.0, 5.0, 6.0]))
 
 
 def test_a_large_pipeline_is_simulated_at_once():

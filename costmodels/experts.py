@@ -1,0 +1,152 @@
+"""Seconds and bytes of layers with experts: routing, dispatch, grouped products, combine.
+
+Expert ranks are folded over the tensor, context and data ranks as in Megatron-Core: neighbouring ranks first
+split an expert (etp), then hold different experts (ep), and what is left replicates them. Every rank routes its
+own tokens; with sequence parallelism those are the tokens of its tensor slice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodels.collectives import all_to_all_seconds, gather_seconds
+from costmodels.kernels import WORD, Number, matmul_seconds, stream_seconds
+from costmodels.model import Experts
+from costmodels.parameters import expert_parameters
+from costmodels.passes import Passes, linear, region_tokens, tokens_per_rank
+from costmodels.placement import Group
+from costmodels.scenario import Scenario
+from costmodels.strategy import Floats, Ints, Strategies
+
+ROUTING_PASSES = 4.0
+"""Times that a dispatched token is read or written to permute it, and again to put it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertSeconds:
+    """The feed-forward part of one layer with experts, one micro-batch, one rank: arrays (N,), seconds."""
+
+    matmul: Passes
+    stream: Passes
+    ep: Passes
+    """Exposed dispatch and combine."""
+
+
+def experts_of(scenario: Scenario) -> Experts:
+    """The model's experts; only asked of models that have them."""
+    moe = scenario.model.moe
+    assert moe is not None
+    return moe
+
+
+def expert_group(rows: Strategies) -> Group:
+    """Ranks that hold different experts: ``ep`` of them, ``etp`` apart."""
+    return Group(rows.ep, ((rows.ep, rows.etp),))
+
+
+def expert_data_group(rows: Strategies) -> Group:
+    """Ranks that hold the same experts: what is left of tensor x context x data ranks."""
+    inner = rows.ep * rows.etp
+    size = np.maximum(rows.tp * rows.cp * rows.dp // inner, 1)
+    return Group(size, ((size, inner),))
+
+
+def routed_tokens(rows: Strategies, scenario: Scenario) -> Floats:
+    """Tokens that one rank sends to experts, each counted once per expert it goes to, shape (N,)."""
+    return region_tokens(rows, scenario) * experts_of(scenario).top_k
+
+
+def expert_layer(rows: Strategies, scenario: Scenario) -> ExpertSeconds:
+    """Router, experts, shared experts and the traffic between them."""
+    model, moe = scenario.model, experts_of(scenario)
+    region, h = region_tokens(rows, scenario), float(model.hidden_size)
+    matmul = linear(region, float(moe.num_experts), h, scenario) + grouped(rows, scenario)
+    if moe.num_shared_experts:
+        T, width = tokens_per_rank(rows, scenario), moe.shared_expert_ffn_hidden_size / rows.tp
+        matmul = matmul + linear(T, width * model.ffn_branches, h, scenario) + linear(T, h, width, scenario)
+    if moe.latent_size is not None:
+        latent = float(moe.latent_size)
+        matmul = matmul + linear(region, latent, h, scenario) + linear(region, h, latent, scenario)
+    return ExpertSeconds(matmul, expert_streams(rows, scenario), dispatch(rows, scenario))
+
+
+def grouped(rows: Strategies, scenario: Scenario) -> Passes:
+    """The experts' products: one small product per expert of the rank, of the tokens routed to it."""
+    model, moe = scenario.model, experts_of(scenario)
+    arrived = routed_tokens(rows, scenario) * rows.etp * scenario.stack.expert_imbalance
+    groups = np.maximum(moe.num_experts / rows.ep, 1.0)
+    h, f = float(model.expert_hidden_size), moe.expert_ffn_hidden_size / rows.etp
+    first = _grouped(arrived, groups, f * model.ffn_branches, h, scenario)
+    return first + _grouped(arrived, groups, h, f, scenario)
+
+
+def _grouped(tokens: Floats, groups: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
+    """Forward, data gradient and weight gradient of ``groups`` products of tokens / groups rows each."""
+    rates = scenario.rates
+    fit = scenario.group.accelerator.kernels.grouped
+    rows = tokens / groups
+    plain = rates.matmul.model_copy(
+        update={"overhead": fit.group_overhead, "memory_efficiency": fit.memory_efficiency, "area_half": 0.0}
+    )
+    peak, bandwidth = rates.matmul_peak, rates.bandwidth
+    lost = 1.0 + fit.rows_half / rows
+    forward = matmul_seconds(m=rows, n=n, k=k, fit=plain, peak=peak / lost, bandwidth=bandwidth)
+    data = matmul_seconds(m=rows, n=k, k=n, fit=plain, peak=peak / lost, bandwidth=bandwidth)
+    weight = matmul_seconds(m=n, n=k, k=rows, fit=plain, peak=peak / lost, bandwidth=bandwidth)
+    return Passes(groups * forward, groups * (data + weight * rates.matmul.wgrad_ratio))
+
+
+def expert_streams(rows: Strategies, scenario: Scenario) -> Passes:
+    """Permuting tokens to their experts and back, and the experts' activation."""
+    model, moe, rates = scenario.model, experts_of(scenario), scenario.rates
+    arrived = routed_tokens(rows, scenario) * rows.etp
+    moved = ROUTING_PASSES * WORD * model.expert_hidden_size * arrived
+    f = moe.expert_ffn_hidden_size / rows.etp * arrived
+    if moe.num_shared_experts:
+        f = f + moe.shared_expert_ffn_hidden_size / rows.tp * tokens_per_rank(rows, scenario)
+    forward, backward = (6.0, 10.0) if model.gated_ffn else (4.0, 6.0)
+    return Passes(
+        stream_seconds(traffic=moved + forward * f, share=rates.stream, bandwidth=rates.bandwidth),
+        stream_seconds(traffic=moved + backward * f, share=rates.stream, bandwidth=rates.bandwidth),
+    )
+
+
+def dispatch(rows: Strategies, scenario: Scenario) -> Passes:
+    """Exposed all-to-all to the experts and back, and the gather and scatter of split experts."""
+    stack, tiers = scenario.stack, scenario.group.tiers
+    size = WORD * scenario.model.expert_hidden_size * routed_tokens(rows, scenario) * stack.expert_imbalance
+    across = np.where(rows.ep > 1, all_to_all_seconds(size, expert_group(rows), tiers), 0.0)
+    split = Group(rows.etp, ((rows.etp, np.ones_like(rows.etp)),))
+    whole = np.where(rows.etp > 1, gather_seconds(size * rows.etp, split, tiers), 0.0)
+    once = 2.0 * (across + whole) * stack.overlap.ep / stack.communication_efficiency
+    return Passes(once, once)
+
+
+def expert_parameters_per_rank(rows: Strategies, scenario: Scenario) -> Floats:
+    """Parameters of the routed experts of an average layer on one rank, shape (N,); 0 without experts."""
+    model = scenario.model
+    if model.moe is None:
+        return np.zeros(len(rows))
+    held = model.moe.num_experts / rows.ep * expert_parameters(model) / rows.etp
+    return held * model.num_moe_layers / model.num_layers
+
+
+def expert_activation_bytes(rows: Strategies, scenario: Scenario, saved: float) -> Floats:
+    """Bytes that one layer with experts keeps of one micro-batch, beside attention and norms, shape (N,).
+
+    The dispatched tokens, both sides of the activation, and the shared experts' like a dense network's.
+    ``saved`` is bytes per value of what enters a product.
+    """
+    model, moe = scenario.model, experts_of(scenario)
+    arrived = routed_tokens(rows, scenario) * rows.etp
+    f = moe.expert_ffn_hidden_size / rows.etp
+    held = arrived * (saved * model.expert_hidden_size + (WORD * model.ffn_branches + saved) * f)
+    shared = moe.shared_expert_ffn_hidden_size / rows.tp * tokens_per_rank(rows, scenario)
+    return held + shared * (WORD * model.ffn_branches + saved)
+
+
+def expert_shards(rows: Strategies) -> Ints:
+    """Ranks over which the states of one expert are sharded where the dense states are, shape (N,)."""
+    return np.where(rows.zero_stage > 0, expert_data_group(rows).size, 1)

@@ -1,0 +1,121 @@
+"""The kinds of number a model is described with, and its optional parts: experts and latent attention."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from hardware.errors import MeshwrightError
+from hardware.kernels import Record
+
+# Bounds far above any model keep products of sizes within what arrays of floats and integers hold.
+Count = Annotated[int, Field(strict=True, gt=0, lt=2**31)]
+CountOrZero = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
+Total = Annotated[int, Field(strict=True, gt=0, lt=2**62)]
+Switch = Annotated[bool, Field(strict=True)]
+Fraction = Annotated[float, Field(strict=True, ge=0.0, le=1.0)]
+
+Position = Literal["learned", "rotary", "alibi", "none"]
+Norm = Literal["layernorm", "rmsnorm"]
+QkNorm = Literal["none", "head", "full"]
+Activation = Literal["gelu", "relu", "silu", "squared_relu", "swiglu", "geglu", "reglu"]
+
+GATED_ACTIVATIONS = frozenset({"swiglu", "geglu", "reglu"})
+
+
+class BadModel(MeshwrightError):
+    """A model description that is incomplete, contradictory or of a kind that is not supported."""
+
+
+class Experts(Record):
+    """The feed-forward part of the mixture-of-experts layers of a model.
+
+    Experts share the model's activation, gating and `ffn_bias`.
+
+    Attributes:
+        num_experts: Routed experts of one layer.
+        top_k: Experts that one token is routed to.
+        expert_ffn_hidden_size: Inner width of one routed expert (of each branch when gated).
+        num_shared_experts: Experts that every token passes, beside the routed ones.
+        shared_expert_ffn_hidden_size: Inner width of all shared experts together; they multiply as one.
+        shared_expert_gate: A learned sigmoid of one output scales the shared experts (Qwen2-MoE).
+        dense_layers: Leading layers with an ordinary feed-forward network of `Model.ffn_hidden_size`.
+        moe_every: Of the layers behind them, every n-th (counted from the first layer of the model, the n-th
+            included) has experts; the others are dense (Llama 4 Maverick: 2).
+        router_bias: One number per expert added to its score: learned (GPT-OSS), or steered to balance the
+            load without a gradient (DeepSeek-V3).
+        latent_size: Width that tokens are projected to in front of the routed experts and back behind them;
+            None is `hidden_size`, no projection.
+    """
+
+    num_experts: Count
+    top_k: Count
+    expert_ffn_hidden_size: Count
+    num_shared_experts: CountOrZero = 0
+    shared_expert_ffn_hidden_size: CountOrZero = 0
+    shared_expert_gate: Switch = False
+    dense_layers: CountOrZero = 0
+    moe_every: Count = 1
+    router_bias: Switch = False
+    latent_size: Count | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.top_k > self.num_experts:
+            raise ValueError(f"top_k {self.top_k} is more than num_experts {self.num_experts}")
+        if (self.num_shared_experts > 0) != (self.shared_expert_ffn_hidden_size > 0):
+            raise ValueError(
+                f"num_shared_experts {self.num_shared_experts} contradicts "
+                f"shared_expert_ffn_hidden_size {self.shared_expert_ffn_hidden_size}"
+            )
+        if self.shared_expert_gate and not self.num_shared_experts:
+            raise ValueError("shared_expert_gate needs num_shared_experts")
+        return self
+
+    def is_moe_layer(self, layer: int) -> bool:
+        """Whether the layer of that index, from 0, has experts."""
+        return layer >= self.dense_layers and (layer + 1) % self.moe_every == 0
+
+    def moe_layers(self, num_layers: int) -> int:
+        """How many of the first `num_layers` layers have experts."""
+        dense = min(self.dense_layers, num_layers)
+        return num_layers // self.moe_every - dense // self.moe_every
+
+
+class LatentAttention(Record):
+    """Multi-head latent attention: keys, values and perhaps queries come out of narrow latent vectors.
+
+    A rotated part of the keys is shared by all heads. Source: DeepSeek-V2 (arXiv 2405.04434), section 2.1.
+
+    Attributes:
+        q_lora_rank: Width of the latent vector of the queries; None projects queries directly.
+        kv_lora_rank: Width of the latent vector of keys and values.
+        qk_nope_head_dim: Unrotated part of each query and key.
+        qk_rope_head_dim: Rotated part of each query and key.
+        v_head_dim: Width of each head's value.
+    """
+
+    q_lora_rank: Count | None = None
+    kv_lora_rank: Count
+    qk_nope_head_dim: Count
+    qk_rope_head_dim: Count
+    v_head_dim: Count
+
+    @property
+    def qk_head_dim(self) -> int:
+        """Width of one query and of one key, `qk_nope_head_dim + qk_rope_head_dim`."""
+        return self.qk_nope_head_dim + self.qk_rope_head_dim
+
+    @property
+    def q_down_width(self) -> int:
+        """Output width of the query down-projection; 0 without one."""
+        return self.q_lora_rank or 0
+
+    @property
+    def kv_down_width(self) -> int:
+        """Output width of the key-value down-projection: the latent vector and the shared rotated key."""
+        return self.kv_lora_rank + self.qk_rope_head_dim
+
+    @property
+    def kv_up_head_dim(self) -> int:
+        """Output width of the key-value up-projection for one head: unrotated key and value."""
+        return self.qk_nope_head_dim + self.v_head_dim

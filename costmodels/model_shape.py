@@ -1,0 +1,182 @@
+"""Descriptions of models as people and measured runs write them, completed to the fields of a `Model`."""
+
+from collections.abc import Mapping
+
+from costmodels.model_parts import GATED_ACTIVATIONS, BadModel, Position
+
+# What descriptions of measured runs say beside the sizes: remarks, and sizes of an unreduced model.
+REMARKS = frozenset(
+    {
+        "kind", "params_b", "notes", "attention", "full_model_layers", "params_reduced_model", "description",
+        "dropped_capacity_factor",
+    }
+)  # fmt: skip
+
+POSITION_NAMES: dict[str, Position] = {
+    "learned": "learned",
+    "rotary": "rotary",
+    "rope": "rotary",
+    "alibi": "alibi",
+    "none": "none",
+    # A relative bias of a few hundred numbers costs nothing that is counted here.
+    "relative": "none",
+}
+
+EXPERT_SPELLINGS = {
+    "experts": "num_experts",
+    "top_k": "top_k",
+    "expert_ffn": "expert_ffn_hidden_size",
+    "shared_experts": "num_shared_experts",
+    "shared_expert_ffn": "shared_expert_ffn_hidden_size",
+    "shared_expert_ffn_total": "shared_expert_ffn_hidden_size",
+    "dense_layers": "dense_layers",
+    "moe_every": "moe_every",
+    "moe_latent": "latent_size",
+}
+LATENT_SPELLINGS = {
+    "q_lora": "q_lora_rank",
+    "kv_lora": "kv_lora_rank",
+    "qk_nope": "qk_nope_head_dim",
+    "qk_rope": "qk_rope_head_dim",
+    "v": "v_head_dim",
+}
+
+
+def complete(shape: Mapping[str, object], *, label: str) -> dict[str, object]:
+    """All fields of the model that `shape` describes, the unsaid filled; see `costmodels.model.from_shape`.
+
+    Raises:
+        BadModel: A size is missing or of the wrong type, or `kind` is not "dense" or "moe". One line.
+    """
+    said = {key: value for key, value in shape.items() if value is not None and key not in REMARKS}
+    fields = _spelled_out(said) | {"name": label}
+    _check_kind(shape.get("kind"), fields, label)
+    return _usual(fields, label)
+
+
+def _check_kind(kind: object, fields: Mapping[str, object], label: str) -> None:
+    if kind is None or (kind == "moe" and "moe" in fields) or (kind == "dense" and "moe" not in fields):
+        return
+    if kind == "moe":
+        raise BadModel(f"model {label!r}: experts: missing from a model of kind 'moe'")
+    if kind == "dense":
+        raise BadModel(f"model {label!r}: kind 'dense' contradicts the experts that are described")
+    layers = "state-space layers are" if "mamba" in str(kind) else "this kind is"
+    raise BadModel(f"model {label!r} is of kind {kind!r}; {layers} not described here, only dense and moe models")
+
+
+def _spelled_out(said: Mapping[str, object]) -> dict[str, object]:
+    fields = dict(said)
+    position = fields.get("position")
+    if isinstance(position, str):
+        fields["position"] = POSITION_NAMES.get(position, position)
+    if "linear_bias" in fields:
+        both = fields.pop("linear_bias")
+        fields.setdefault("output_bias", both)
+        fields.setdefault("ffn_bias", both)
+    if "qk_layernorm" in fields:
+        # Latent attention always norms its latent vectors, and has no other norm on queries and keys.
+        heads = fields.pop("qk_layernorm") is True and "mla" not in fields
+        fields["qk_norm"] = "head" if heads else "none"
+    pattern = fields.pop("sliding_window_pattern", None)
+    if isinstance(pattern, str) and pattern.split()[0].isdigit():
+        fields.setdefault("sliding_window_every", int(pattern.split()[0]) + 1)
+    _spell_out_experts(fields)
+    _spell_out_latent(fields)
+    return fields
+
+
+def _spell_out_experts(fields: dict[str, object]) -> None:
+    apart = {EXPERT_SPELLINGS[key]: _whole(fields.pop(key)) for key in EXPERT_SPELLINGS if key in fields}
+    table = fields.get("moe", {})
+    if not isinstance(table, Mapping) or not (apart or table):
+        return
+    moe = {key: value for key, value in {**table, **apart}.items() if value is not None}
+    shared, width = moe.get("num_shared_experts", 0), moe.get("expert_ffn_hidden_size")
+    if isinstance(shared, int) and isinstance(width, int):
+        moe.setdefault("shared_expert_ffn_hidden_size", shared * width)
+    if "num_shared_experts" not in moe and moe.get("shared_expert_ffn_hidden_size"):
+        moe["num_shared_experts"] = 1
+    fields["moe"] = moe
+
+
+def _spell_out_latent(fields: dict[str, object]) -> None:
+    table = fields.get("mla")
+    if not isinstance(table, Mapping):
+        return
+    mla = {LATENT_SPELLINGS.get(key, key): _whole(value) for key, value in table.items()}
+    fields["mla"] = mla
+    unrotated, rotated = mla.get("qk_nope_head_dim"), mla.get("qk_rope_head_dim")
+    if isinstance(unrotated, int) and isinstance(rotated, int):
+        # Descriptions variously state the width with or without the rotated part, or that of the values.
+        width = fields["head_dim"] = unrotated + rotated
+        fields.setdefault("rotary_fraction", rotated / max(width, 1))
+
+
+def _whole(value: object) -> object:
+    """Tables of measured runs write some counts as 8.0."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _usual(fields: Mapping[str, object], label: str) -> dict[str, object]:
+    hidden_size, num_heads = _count(fields, "hidden_size", label), _count(fields, "num_heads", label)
+    if "head_dim" not in fields and hidden_size % num_heads:
+        raise BadModel(
+            f"model {label!r}: num_heads {num_heads} does not divide hidden_size {hidden_size}; give head_dim"
+        )
+    gated = fields.get("gated_ffn", str(fields.get("activation")) in GATED_ACTIVATIONS) is True
+    filled: dict[str, object] = {
+        "title": label,
+        "num_query_groups": num_heads,
+        "head_dim": hidden_size // num_heads,
+        **(_like_llama(hidden_size) if gated else _like_gpt(hidden_size)),
+        **_without_dense_layers(fields.get("moe")),
+    }
+    filled |= fields
+    filled.setdefault("norm_bias", filled["norm"] == "layernorm")
+    if filled["position"] == "learned":
+        filled.setdefault("max_positions", filled.get("seq_length"))
+    return filled
+
+
+def _without_dense_layers(moe: object) -> dict[str, object]:
+    """Where every layer has experts, the width of a dense layer is of no consequence; an expert's stands in."""
+    if not isinstance(moe, Mapping) or moe.get("dense_layers") or moe.get("moe_every", 1) != 1:
+        return {}
+    width = moe.get("expert_ffn_hidden_size")
+    return {} if width is None else {"ffn_hidden_size": width}
+
+
+def _count(fields: Mapping[str, object], field: str, label: str) -> int:
+    value = fields.get(field)
+    if value is None:
+        raise BadModel(f"model {label!r}: {field}: missing")
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise BadModel(f"model {label!r}: {field}: expected a positive whole number, got {value!r:.60}")
+    return value
+
+
+def _like_gpt(hidden_size: int) -> dict[str, object]:
+    return {
+        "ffn_hidden_size": 4 * hidden_size,
+        "gated_ffn": False,
+        "activation": "gelu",
+        "position": "learned",
+        "tied_embeddings": True,
+        "norm": "layernorm",
+        "qkv_bias": True,
+        "output_bias": True,
+        "ffn_bias": True,
+    }
+
+
+def _like_llama(hidden_size: int) -> dict[str, object]:
+    multiple = 256
+    return {
+        "ffn_hidden_size": -(-8 * hidden_size // (3 * multiple)) * multiple,
+        "gated_ffn": True,
+        "activation": "swiglu",
+        "position": "rotary",
+        "tied_embeddings": False,
+        "norm": "rmsnorm",
+    }

@@ -1,0 +1,51 @@
+"""Forward and backward seconds of the same work, and the products that nearly all of it is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodels.kernels import Number, matmul_seconds
+from costmodels.scenario import Scenario
+from costmodels.strategy import Floats, Strategies
+from hardware.kernels import GemmFit
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """Forward and backward seconds of the same piece of work, arrays (N,)."""
+
+    forward: Floats
+    backward: Floats
+
+    def __add__(self, other: Passes) -> Passes:
+        return Passes(self.forward + other.forward, self.backward + other.backward)
+
+    def __rmul__(self, share: float) -> Passes:
+        return Passes(share * self.forward, share * self.backward)
+
+
+def tokens_per_rank(rows: Strategies, scenario: Scenario) -> Floats:
+    """Tokens of one micro-batch on one rank, before any split over the tensor ranks, shape (N,)."""
+    return rows.micro_batch_size * scenario.seq_length / rows.cp
+
+
+def region_tokens(rows: Strategies, scenario: Scenario) -> Floats:
+    """Tokens that norms and residuals of one rank see: split over the tensor ranks by sequence parallelism."""
+    tokens = tokens_per_rank(rows, scenario)
+    return np.where(rows.sequence_parallel > 0, tokens / rows.tp, tokens)
+
+
+def linear(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
+    """One product of a layer in the precision of the layers: T tokens, n outputs, k inputs."""
+    return product(T, n, k, scenario.rates.matmul, scenario.rates.matmul_peak, scenario.rates.bandwidth)
+
+
+def product(T: Floats, n: Number, k: Number, fit: GemmFit, peak: float, bandwidth: float) -> Passes:
+    """y[T,n] = x[T,k] W: forward, data gradient with n and k exchanged, weight gradient with depth T."""
+    n, k = np.broadcast_to(n, T.shape), np.broadcast_to(k, T.shape)
+    forward = matmul_seconds(m=T, n=n, k=k, fit=fit, peak=peak, bandwidth=bandwidth)
+    data = matmul_seconds(m=T, n=k, k=n, fit=fit, peak=peak, bandwidth=bandwidth)
+    weight = matmul_seconds(m=n, n=k, k=T, fit=fit, peak=peak, bandwidth=bandwidth) * fit.wgrad_ratio
+    return Passes(forward, data + weight)
