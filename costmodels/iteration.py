@@ -17,8 +17,13 @@ from costmodels.blocks import embedding_seconds, head_seconds, layer_seconds
 from costmodels.exchange import hop_seconds, optimizer_seconds, step_traffic
 from costmodels.passes import Passes
 from costmodels.scenario import Scenario
+from costmodels.schedules import SCHEDULES
 from costmodels.split import even_layers
-from costmodels.strategy import Floats, Recompute, Strategies
+from costmodels.stack import Stack
+from costmodels.strategy import SCHEDULE_NAMES, Floats, Recompute, Strategies
+
+FILLING = ("zb-1p", "zb-2p", "zb-v", "v-half", "v-min")
+"""Schedules whose idle time depends on how long weight gradients take."""
 
 BLOCK_AXES = ("tp", "cp", "micro_batch_size", "sequence_parallel", "ep", "etp")
 """All that the cost of a layer, the embedding and the head depends on."""
@@ -38,6 +43,8 @@ class RowSeconds:
     layer_ep: Floats
     recompute: Floats
     """One recomputed layer's second forward pass, communication included."""
+    weight: Floats
+    """One layer's weight gradients, included in ``layer``."""
     selective: Floats
     """Included in ``layer`` where recomputation is selective."""
     embedding: Floats
@@ -54,6 +61,8 @@ class RowSeconds:
     """Per iteration."""
     overhead: Floats
     """Per iteration: host, data."""
+    bubble: Floats
+    """Share of the other stages' seconds that the slowest stage waits: 1 / v, less where weight gradients fill in."""
     straggler: Floats
     """Share by which the slowest of all nodes stretches the pipeline."""
 
@@ -79,6 +88,7 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
         "ep": sum_passes(layer.ep),
         "selective": layer.repeated(scenario.stack.selective),
         "again": layer.compute.forward + layer.communication.forward,
+        "weight": layer.weight_gradients(scenario.rates.matmul.wgrad_ratio),
         "embedding": sum_passes(embedding_seconds(block, scenario)),
         "head": sum_passes(head_seconds(block, scenario)),
     }
@@ -88,14 +98,17 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
     stack, nothing = scenario.stack, np.zeros(len(rows))
     spread = float(stack.vocabulary == "spread")
     nodes = max(scenario.gpus / scenario.group.gpus_per_node, 1.0)
+    layer_total = part["forward"] + part["backward"] + part["tp"] + part["ep"] + selective
+    total = layer_total + np.where(rows.recompute >= Recompute.FULL, part["again"], 0.0)
     return RowSeconds(
-        layer=part["forward"] + part["backward"] + part["tp"] + part["ep"] + selective,
+        layer=layer_total,
         forward=part["forward"],
         backward=part["backward"],
         layer_tp=part["tp"],
         layer_cp=part["cp"],
         layer_ep=part["ep"],
         recompute=part["again"],
+        weight=part["weight"],
         selective=selective,
         embedding=part["embedding"] * (1.0 - spread),
         head=part["head"] * (1.0 - spread),
@@ -105,8 +118,27 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
         data_parallel=nothing,
         optimizer=nothing,
         overhead=nothing + stack.iteration_overhead,
+        bubble=bubble_share(rows, stack, forward=part["again"], total=total, weight=part["weight"]),
         straggler=nothing + stack.straggler * np.sqrt(2.0 * np.log(nodes)),
     )
+
+
+def bubble_share(rows: Strategies, stack: Stack, *, forward: Floats, total: Floats, weight: Floats) -> Floats:
+    """Share of the other stages' seconds per micro-batch that the slowest stage idles once an iteration, (N,).
+
+    ``forward``, ``total`` and ``weight`` are seconds of one layer: its forward pass, everything, its weight
+    gradients. For the schedules that do not tell weight gradients apart the share is 1 / v.
+    """
+    share = 1.0 / rows.vpp
+    for code, name in enumerate(SCHEDULE_NAMES):
+        mine = (rows.schedule == code) & (rows.pp > 1)
+        if name in FILLING and mine.any():
+            entry = SCHEDULES[name]
+            drain = entry.drain if stack.post_validation else entry.drain_at_barrier
+            p = np.maximum(rows.pp, 2)
+            idle = drain(p, rows.num_microbatches, rows.vpp, forward, total - forward - weight, weight)
+            share = np.where(mine, idle / ((p - 1) * total), share)
+    return share
 
 
 def with_step(rows: Strategies, scenario: Scenario, core: RowSeconds) -> RowSeconds:
@@ -172,7 +204,7 @@ def even_split(rows: Strategies, seconds: RowSeconds, num_layers: int, recompute
 
 def compose(rows: Strategies, seconds: RowSeconds, slowest: Floats, total: Floats) -> Floats:
     """Seconds of the iteration from the slowest stage's and all stages' seconds per micro-batch, (N,)."""
-    pipeline = rows.num_microbatches * slowest + (total - slowest) / rows.vpp
+    pipeline = rows.num_microbatches * slowest + (total - slowest) * seconds.bubble
     return pipeline * (1.0 + seconds.straggler) + seconds.data_parallel + seconds.optimizer + seconds.overhead
 
 
@@ -187,7 +219,7 @@ def breakdown(
 ) -> Breakdown:
     """The iteration term by term; ``layers`` and ``recomputed`` are those of the slowest stage, arrays (N,)."""
     m = rows.num_microbatches
-    bubble = (total - slowest) / rows.vpp
+    bubble = (total - slowest) * seconds.bubble
     hops = np.where(rows.pp > 1, seconds.hop, 0.0)
     again = recomputed * seconds.recompute + layers * seconds.selective
     tp, cp, ep = (layers * part for part in (seconds.layer_tp, seconds.layer_cp, seconds.layer_ep))

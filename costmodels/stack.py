@@ -80,6 +80,8 @@ class Stack(Record):
     """Pipeline messages are split over the tensor ranks and gathered on arrival."""
     zero_stages: tuple[int, ...] = (0, 1)
     schedules: tuple[str, ...] = ("none", "gpipe", "1f1b", "interleaved-1f1b")
+    post_validation: bool = False
+    """Stages step their optimizer without waiting for a global norm, which is checked afterwards [Qi23]."""
     uneven_stages: bool = False
     """Stages may hold different numbers of layers."""
     sequence_parallel: bool = True

@@ -93,7 +93,7 @@ class _Rows:
 
     num_layers: Ints
     num_stages: Ints
-    vpp: Ints
+    vpp: Floats
     num_microbatches: Ints
     layer_seconds: Floats
     recompute_seconds: Floats

@@ -33,7 +33,7 @@ class StageProblem:
     Attributes:
         num_layers: equal layers to spread, or equal slices of one layer per chunk.
         num_stages: pipeline stages p.
-        vpp: model chunks per stage.
+        vpp: model chunks per stage, or what else divides the bubble: its objective share is 1 / vpp.
         num_microbatches: micro-batches m per iteration.
         layer_seconds: forward and backward of one layer for one micro-batch, nothing recomputed; positive.
         recompute_seconds: extra seconds of a recomputed layer.
@@ -50,7 +50,7 @@ class StageProblem:
 
     num_layers: int
     num_stages: int
-    vpp: int
+    vpp: float
     num_microbatches: int
     layer_seconds: float
     recompute_seconds: float

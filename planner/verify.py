@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from costmodels.iteration import FILLING
 from costmodels.pricing import Assignment, Quote
 from costmodels.scenario import Scenario
 from costmodels.schedules import SCHEDULES
+from costmodels.stack import Stack
 from costmodels.strategy import SCHEDULE_NAMES, Strategies
 from hardware.errors import MeshwrightError
 from planner.simulate import simulate
@@ -48,20 +50,30 @@ def verify(row: Strategies, assignment: Assignment, quote: Quote, scenario: Scen
     )
     limit, peak = scenario.group.accelerator.usable_memory, float(np.max(quote.footprint.total))
     _must(peak <= limit * (1 + 1e-9), f"a stage needs {peak:.4g} bytes of {limit:.4g}")
-    return _simulated(row, quote)
+    return _simulated(row, quote, scenario.stack)
 
 
-def _simulated(row: Strategies, quote: Quote) -> Verdict:
+def _simulated(row: Strategies, quote: Quote, stack: Stack) -> Verdict:
     p, m, v = int(row.pp[0]), int(row.num_microbatches[0]), int(row.vpp[0])
     stages = quote.stage_seconds
-    closed = m * float(stages.max()) + float(stages.sum() - stages.max()) / v
+    closed = m * float(stages.max()) + float(stages.sum() - stages.max()) * float(quote.seconds.bubble[0])
     if 2 * p * m * v > LARGEST_SIMULATION:
         return Verdict(None, closed)
-    forward = float((quote.seconds.forward[0]) / (quote.seconds.forward[0] + quote.seconds.backward[0]))
+    whole = float(quote.seconds.forward[0] + quote.seconds.backward[0])
+    forward = float(quote.seconds.forward[0]) / whole
     chunks = np.repeat(stages[:, None] / v, v, axis=1)
     schedule = SCHEDULES[SCHEDULE_NAMES[int(row.schedule[0])]]
-    run = simulate(schedule, p=p, m=m, v=v, forward=chunks * forward, backward=chunks * (1 - forward))
-    return Verdict(float(run.makespan), closed)
+    share = float(quote.seconds.weight[0]) / whole if schedule.name in FILLING else 0.0
+    run = simulate(
+        schedule,
+        p=p,
+        m=m,
+        v=v,
+        forward=chunks * forward,
+        backward=chunks * (1 - forward - share),
+        weight=chunks * share if share else None,
+    )
+    return Verdict(float(run.period if stack.post_validation else run.makespan), closed)
 
 
 def _must(holds: bool, what: str) -> None:

@@ -6,14 +6,14 @@ from math import prod
 import numpy as np
 from hypothesis import strategies as st
 
-from costmodels.model import Model
+from costmodels.model import Experts, LatentAttention, Model, checked
 from costmodels.scenario import Scenario
 from costmodels.stack import Overlap, Stack
 from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
-from hardware.kernels import AttentionFit, GemmFit, Kernels, MemoryBoundFit
+from hardware.kernels import AttentionFit, GemmFit, GroupedFit, Kernels, MemoryBoundFit
 from hardware.records import Accelerator, Cluster, Link, NodeGroup, Tier
 
-NONE, GPIPE, ONE_F_ONE_B, INTERLEAVED = (SCHEDULE_NAMES.index(name) for name in SCHEDULE_NAMES)
+NONE, GPIPE, ONE_F_ONE_B, INTERLEAVED = (SCHEDULE_NAMES.index(name) for name in SCHEDULE_NAMES[:4])
 
 
 def toy_link(*, bandwidth=100e9, base=0.0, step=0.0, saturation=0.0, penalty=0.0, gain=1.0, gain_ranks=0):
@@ -40,23 +40,25 @@ def toy_tiers(*, node=4, inner=None, outer=None):
     )
 
 
-def toy_device(*, peak=100e12, bandwidth=1e12, memory=80e9, overhead=0.0, k_half=0.0, occupancy=0.0):
+def toy_device(
+    *, peak=100e12, bandwidth=1e12, memory=80e9, overhead=0.0, k_half=0.0, occupancy=0.0, rows_half=0.0, group="0 s"
+):
     """An accelerator that reaches its peak in every kernel unless told otherwise."""
-    rate, late = f"{peak!r} FLOP/s", f"{overhead!r} s"
+    late = f"{overhead!r} s"
     gemm = GemmFit(efficiency=1.0, k_half=k_half, memory_efficiency=1.0, overhead=late, wgrad_ratio=1.0, source="toy")
     attention = AttentionFit(
         efficiency=1.0, occupancy=occupancy, overhead=late, backward_efficiency_ratio=1.0, source="toy"
     )
-    return Accelerator(
+    device = Accelerator(
         name="toy",
         title="Toy",
         vendor="Toys",
         year=2024,
         architecture="toy",
-        peak={"bf16": rate, "fp32": rate},
-        memory=f"{memory!r} B",
-        usable_memory=f"{memory!r} B",
-        memory_bandwidth=f"{bandwidth!r} B/s",
+        peak={"bf16": "100 TFLOP/s"},
+        memory="80 GB",
+        usable_memory="80 GB",
+        memory_bandwidth="1 TB/s",
         compute_units=100,
         power="500 W",
         price="3.6 $/h",
@@ -64,11 +66,15 @@ def toy_device(*, peak=100e12, bandwidth=1e12, memory=80e9, overhead=0.0, k_half
             gemm={"bf16": gemm},
             attention={"flash-2": attention},
             memory_bound=MemoryBoundFit(fused=1.0, stock=0.5, backward=0.5, source="toy"),
+            grouped=GroupedFit(rows_half=rows_half, memory_efficiency=1.0, group_overhead=group, source="toy"),
             launch="0 s",
             source="toy",
         ),
         sources={},
     )
+    # Copied in, since a catalogue refuses what some tests need: no memory to speak of, bandwidth without end.
+    extreme = {"memory": memory, "usable_memory": memory, "memory_bandwidth": bandwidth}
+    return device.model_copy(update=extreme | {"peak": {"bf16": peak, "fp32": peak}})
 
 
 def toy_group(*, node=4, device=None, tiers=None):
@@ -88,7 +94,7 @@ def toy_cluster(**parts):
 
 
 def toy_stack(**changes):
-    """A stack without launch floors, slack or reserve."""
+    """A stack without launch floors, slack or reserve, whose routers spread tokens evenly."""
     plain = {
         "name": "toy",
         "title": "Toy",
@@ -97,6 +103,7 @@ def toy_stack(**changes):
         "launch": "0 s",
         "reserved": "0 B",
         "slack": 0.0,
+        "expert_imbalance": 1.0,
     }
     return Stack(**(plain | changes))
 
@@ -105,6 +112,27 @@ def toy_model(**changes):
     """A GPT of 8 layers; every tensor degree up to 8 divides it."""
     sizes = {"num_layers": 8, "hidden_size": 1024, "num_heads": 8, "vocab_size": 8192, "seq_length": 1024}
     return Model.dense(**(sizes | changes))
+
+
+def with_experts(model, *, mtp_layers=0, **changes):
+    """The model with experts in its layers: eight of half its hidden size, of which a token meets two."""
+    sizes = {"num_experts": 8, "top_k": 2, "expert_ffn_hidden_size": model.hidden_size // 2}
+    parts = {"moe": Experts(**(sizes | changes)), "mtp_layers": mtp_layers}
+    return checked(model.model_dump() | parts, label=model.name)
+
+
+def with_latent_attention(model, *, q_lora_rank=None):
+    """The model with latent attention; keys are half as wide again as values, a third of them rotated."""
+    width = model.hidden_size // model.num_heads
+    mla = LatentAttention(
+        q_lora_rank=q_lora_rank,
+        kv_lora_rank=2 * width,
+        qk_nope_head_dim=width,
+        qk_rope_head_dim=width // 2,
+        v_head_dim=width,
+    )
+    changes = {"mla": mla, "head_dim": mla.qk_head_dim, "num_query_groups": model.num_heads}
+    return checked(model.model_dump() | changes, label=model.name)
 
 
 def toy_scenario(*, gpus=8, batch=16, model=None, group=None, stack=None, seq_length=None, precision="bf16"):
@@ -174,21 +202,33 @@ def _random_row(scenario, chance):
         return None
     stages = [z for z in stack.zero_stages if z == 0 or (dp * cp > 1 and (z == 1 or pp == 1))]
     zero = int(chance.choice(stages))
+    ep, etp = _random_expert_ranks(scenario, chance, tp=tp, ranks=tp * cp * dp)
     return {
         "tp": tp,
         "cp": cp,
         "pp": pp,
         "dp": dp,
+        "ep": ep,
+        "etp": etp,
         "vpp": vpp,
         "micro_batch_size": micro,
         "num_microbatches": batches,
         "schedule": NONE if pp == 1 else INTERLEAVED if vpp > 1 else int(chance.choice([GPIPE, ONE_F_ONE_B])),
-        "sequence_parallel": int(tp > 1 and chance.random() < 0.5),
+        "sequence_parallel": int(tp > 1 and (model.moe is not None or chance.random() < 0.5)),
         "recompute": int(chance.choice(list(Recompute))),
-        "rank_order": int(chance.random() < 0.5),
+        "rank_order": int((model.moe is None or ep * etp == tp * cp) and chance.random() < 0.5),
         "zero_stage": zero,
         "sharding_degree": int(chance.choice(factors_of(dp * cp)[1:])) if zero else 1,
     }
+
+
+def _random_expert_ranks(scenario, chance, *, tp, ranks):
+    moe = scenario.model.moe
+    if moe is None:
+        return 1, 1
+    etp = int(chance.choice([n for n in factors_of(tp) if moe.expert_ffn_hidden_size % n == 0]))
+    ep = int(chance.choice([n for n in factors_of(moe.num_experts) if ranks % (n * etp) == 0]))
+    return ep, etp
 
 
 @st.composite
@@ -218,6 +258,8 @@ def drawn_groups(draw):
         overhead=draw(numbers([0.0, 3e-6])),
         k_half=draw(numbers([0.0, 100.0])),
         occupancy=draw(numbers([0.0, 1.0])),
+        rows_half=draw(numbers([0.0, 50.0])),
+        group=draw(numbers(["0 s", "1 us"])),
     )
     return toy_group(node=node, device=device, tiers=tuple(tiers))
 
@@ -238,6 +280,7 @@ def drawn_stacks(draw):
             tp_forward=draw(some([0.3, 1.0])),
             tp_backward=draw(some([0.5, 1.0])),
             cp=draw(some([0.0, 0.3, 1.0])),
+            ep=draw(some([0.4, 1.0])),
             pp=draw(some([0.2, 1.0])),
             gradients=hidden,
             parameters=hidden,
@@ -247,6 +290,7 @@ def drawn_stacks(draw):
         gathers_per_micro_batch=draw(st.booleans()),
         vocabulary=draw(some(["ends", "ends", "spread"])),
         selective=draw(some(["attention", "operators"])),
+        expert_imbalance=draw(some([1.0, 1.2])),
         slack=draw(some([0.0, 0.05])),
         straggler=draw(some([0.0, 0.02])),
         iteration_overhead=draw(some(["0 s", "3 ms"])),
@@ -273,12 +317,36 @@ def drawn_models(draw, *, layers=(1, 2, 3, 4, 6, 8)):
 
 
 @st.composite
-def drawn_scenarios(draw, *, gpus=(1, 2, 4, 8, 16), batches=(8, 16, 48), layers=(1, 2, 3, 4, 6, 8)):
+def drawn_expert_models(draw, *, layers=(1, 2, 3, 4, 6, 8)):
+    """Small decoders with experts: all layers or some, with shared experts, projections, latent attention."""
+    model, some = draw(drawn_models(layers=layers)), st.sampled_from
+    if draw(st.booleans()):
+        model = with_latent_attention(model, q_lora_rank=draw(some([None, 64])))
+    experts, shared = draw(some([2, 4, 8])), draw(some([0, 1]))
+    dense = draw(some([0, 1])) if model.num_layers > 1 else 0
+    return with_experts(
+        model,
+        num_experts=experts,
+        top_k=draw(some([1, 2])),
+        expert_ffn_hidden_size=draw(some([1, 2])) * model.hidden_size,
+        num_shared_experts=shared,
+        shared_expert_ffn_hidden_size=shared * model.hidden_size,
+        dense_layers=dense,
+        moe_every=draw(some([1, 2])) if model.num_layers > 2 else 1,
+        latent_size=draw(some([None, model.hidden_size // 2])),
+        mtp_layers=draw(some([0, 1])),
+    )
+
+
+@st.composite
+def drawn_scenarios(
+    draw, *, gpus=(1, 2, 4, 8, 16), batches=(8, 16, 48), layers=(1, 2, 3, 4, 6, 8), models=drawn_models
+):
     """Any model on any machine with any stack."""
     return toy_scenario(
         gpus=draw(st.sampled_from(gpus)),
         batch=draw(st.sampled_from(batches)),
-        model=draw(drawn_models(layers=layers)),
+        model=draw(models(layers=layers)),
         group=draw(drawn_groups()),
         stack=draw(drawn_stacks()),
     )

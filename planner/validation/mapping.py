@@ -177,7 +177,7 @@ def _stack(row: Row, notes: list[str]) -> Stack:
     words = str(row["stack"].get("framework") or "").lower()
     name = next((stack_name for pattern, stack_name in STACKS if re.search(pattern, words)), "generic")
     if name == "megatron-core" and "sail-sg" in words and row["stack"].get("attention") is None:
-        name = "megatron-lm-2022"  # the fork's first form, of 2023, before fused attention
+        name = "zero-bubble"  # the fork's first form, of 2023, before fused attention
     if name == "megatron-lm":
         name = f"megatron-lm-{_year(row)}"
     chosen = stack(name)
@@ -303,11 +303,9 @@ def _sharding(plan: Row, zero: int, ranks: int) -> int:
 def _schedule(plan: Row, pp: int, vpp: int) -> int:
     if pp == 1:
         return 0
-    if vpp > 1:
-        return SCHEDULE_NAMES.index("interleaved-1f1b")
     name = plan.get("schedule") or "1f1b"
-    if name in ("none", "interleaved-1f1b"):
-        name = "1f1b"
+    if name in ("none", "1f1b", "interleaved-1f1b"):
+        name = "interleaved-1f1b" if vpp > 1 else "1f1b"
     if name not in SCHEDULE_NAMES:
         raise Unpriceable(f"schedule {name} is not priced yet")
     return SCHEDULE_NAMES.index(name)
