@@ -19,6 +19,7 @@ from costmodels.huggingface_config import (
     llama_decoder,
     model_type,
     partial_rotary,
+    refuse_experts,
     tied,
     ungated_decoder,
     window,
@@ -49,13 +50,16 @@ def from_config(config: Mapping[str, object], *, name: str = "") -> Model:
         raise UnsupportedFamily(f"Hugging Face model family {family!r} is unsupported; supported are {known}")
     label = name or str(config.get("_name_or_path") or family)
     reader = Config(config, label)
+    vocab_size, described = reader.count("vocab_size"), ADAPTERS[family](reader)
+    if "moe" not in described:
+        refuse_experts(reader, family)
     fields: Fields = {
         "name": label,
         "title": label,
         "family": family,
         "source": "Hugging Face configuration",
-        "vocab_size": reader.count("vocab_size"),
-        **ADAPTERS[family](reader),
+        "vocab_size": vocab_size,
+        **described,
     }
     return checked(fields, label=label)
 

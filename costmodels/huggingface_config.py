@@ -23,6 +23,9 @@ GATED: dict[Activation, Activation] = {"gelu": "geglu", "silu": "swiglu", "relu"
 # Chunks end attention at fixed places; a window as wide is never shorter, and the same within one chunk.
 LOCAL_ATTENTION = frozenset({"sliding_attention", "chunked_attention"})
 
+# How families that have experts spell their number; some nest it in `ffn_config`.
+EXPERT_COUNTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "num_moe_experts")
+
 Fields = dict[str, object]
 
 
@@ -116,6 +119,21 @@ class Config:
         if plain is None or not isinstance(value, str | None) or (gated and plain not in GATED):
             raise self.wrong(field, f"one of {', '.join(ACTIVATIONS)}")
         return GATED[plain] if gated else plain
+
+
+def refuse_experts(config: Config, family: str) -> None:
+    """Refuse a configuration that states experts under a family whose layers have none.
+
+    Raises:
+        BadModel: It does; planned as it stands, it would be a dense model of a fraction of the size.
+    """
+    for part in (config, config.inner("ffn_config")):
+        for field in EXPERT_COUNTS:
+            if part.count_or_zero(field) > 1:
+                raise BadModel(
+                    f"{part.label}: {field} {part.get(field)}: model_type {family!r} has no experts; "
+                    f"name a family that has them, such as mixtral or qwen3_moe, or leave the field out"
+                )
 
 
 def biases(*, qkv: bool, output: bool, ffn: bool) -> Fields:

@@ -12,10 +12,13 @@ from pathlib import Path
 
 from costmodels.model import BadModel, Model, from_shape
 from hardware.errors import BadFile, UnknownName
+from hardware.files import read_text
 
 DIRECTORY = Path(__file__).parent / "models"
 ALIASES = "aliases"
 SUFFIXES = (".toml", ".json")
+HUGGING_FACE_FIELDS = {"num_hidden_layers", "num_attention_heads", "n_layer", "n_head", "transformers_version"}
+"""Fields that only a Hugging Face configuration has, whatever its family."""
 
 
 def names() -> list[str]:
@@ -66,8 +69,7 @@ def from_file(path: Path) -> Model:
     try:
         if "model_type" in entries or "architectures" in entries:
             return _from_config(entries, name)
-        inner = entries.get("model")
-        return from_shape(inner if isinstance(inner, Mapping) else entries, name=name)
+        return _from_sizes(entries, name)
     except BadModel as error:
         raise BadFile(path, str(error)) from None
 
@@ -79,30 +81,28 @@ def _from_config(entries: Mapping[str, object], name: str) -> Model:
     return from_config(entries, name=name)
 
 
+def _from_sizes(entries: Mapping[str, object], name: str) -> Model:
+    if foreign := sorted(HUGGING_FACE_FIELDS & entries.keys()):
+        raise BadModel(f'model_type: missing beside {foreign[0]}; name the family, such as "model_type": "llama"')
+    inner = entries.get("model")
+    return from_shape(inner if isinstance(inner, Mapping) else entries, name=name)
+
+
 def _toml(path: Path) -> dict[str, object]:
     try:
-        return tomllib.loads(_text(path))
+        return tomllib.loads(read_text(path))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise BadFile(path, f"not a TOML file: {_first_line(error)}") from None
 
 
 def _json(path: Path) -> dict[str, object]:
     try:
-        entries: object = json.loads(_text(path))
+        entries: object = json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
         raise BadFile(path, f"not a JSON file: {_first_line(error)}") from None
     if not isinstance(entries, dict):
         raise BadFile(path, f"expected an object of fields, got {type(entries).__name__}")
     return entries
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise BadFile(path, (error.strerror or "unreadable").lower()) from None
-    except UnicodeDecodeError:
-        raise BadFile(path, "not a text file in UTF-8") from None
 
 
 def _first_line(error: Exception) -> str:

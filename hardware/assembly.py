@@ -132,9 +132,17 @@ def _tiers(group: Document, device: Accelerator) -> tuple[Document, ...]:
         return tuple(_tier(tier) for tier in outer)
     tiers = [*_scale_up(group, device), *(_tier(tier) for tier in outer)]
     if not outer and (group.get("nodes") != 1 or not tiers):
-        raise ValueError("network: required with more than one node; give [network] bandwidth = '400 Gb/s'")
+        raise ValueError(_without_network(group))
     tiers[-1]["domain"] = 0
     return tuple(tiers)
+
+
+def _without_network(group: Document) -> str:
+    """What a group lacks; a wrong size of its nodes comes before the network between them."""
+    size = group.get("gpus_per_node")
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        return f"gpus_per_node: expected a whole number such as 8, got {size!r}"
+    return "network: required with more than one node; give [network] bandwidth = '400 Gb/s', or nodes = 1"
 
 
 def _scale_up(group: Document, device: Accelerator) -> list[Document]:

@@ -5,7 +5,7 @@ A cluster of one's own is a TOML (or JSON) file of about ten lines; ``examples/m
     name = "my-cluster"
     accelerator = "h100-sxm"        # a name of `plan list accelerators`, or an [accelerator] table
     gpus_per_node = 8
-    nodes = 16                      # optional: without it the cluster is as large as asked for
+    nodes = 16                      # optional: no plan gets more; without it there are as many as asked for
 
     [network]                       # between nodes; per GPU and direction
     bandwidth = "400 Gb/s"
@@ -103,7 +103,7 @@ def _as_path(name_or_path: str | Path) -> Path | None:
     if isinstance(name_or_path, Path):
         return name_or_path
     looks_like_file = name_or_path.lower().endswith((".toml", ".json")) or "/" in name_or_path
-    return Path(name_or_path).expanduser() if looks_like_file else None
+    return files.expanded(name_or_path) if looks_like_file else None
 
 
 def _from_file(path: Path, build: "Callable[[Document], _R]") -> _R:

@@ -90,7 +90,9 @@ def _finding(finding: Mapping[str, Any]) -> str:
     if kind == "missing":
         return f"{where}: required, but missing"
     message = message.removeprefix("Value error, ")
-    if "got " in message:
+    # Our own sentences about a whole table, or those that show the value, need it not a second time.
+    told = kind == "value_error" and (isinstance(given, Mapping) or _short(given) in message)
+    if "got " in message or told:
         return f"{where}: {message}"
     return f"{where}: {message[:1].lower()}{message[1:]}, got {_short(given)}"
 

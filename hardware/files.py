@@ -16,6 +16,8 @@ Kind = Literal["accelerator", "cluster", "link"]
 Document = dict[str, Any]
 
 ROOT: Final = Path(__file__).parent / "catalogue"
+LARGEST: Final = 16 * 2**20
+"""Bytes of the largest file that is read: a description that is longer is none."""
 _FOLDERS: Final[dict[Kind, str]] = {"accelerator": "accelerators", "cluster": "clusters", "link": "links"}
 
 
@@ -56,19 +58,11 @@ def read(path: Path) -> Document:
     """A TOML or JSON file as a dictionary.
 
     Raises:
-        BadFile: missing, a folder, not text, not TOML or JSON, or not a table.
+        BadFile: missing, a folder, too large, not text, not TOML or JSON, or not a table.
     """
+    text = read_text(path)
     try:
-        text = path.read_text(encoding="utf-8")
         document = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
-    except FileNotFoundError:
-        raise BadFile(path, "no such file") from None
-    except IsADirectoryError:
-        raise BadFile(path, "a folder, where a TOML or JSON file is expected") from None
-    except OSError as error:
-        raise BadFile(path, error.strerror or "cannot be read") from None
-    except UnicodeDecodeError:
-        raise BadFile(path, "not text; a TOML or JSON file is expected") from None
     except tomllib.TOMLDecodeError as error:
         raise BadFile(path, f"not TOML: {error}") from None
     except (ValueError, RecursionError) as error:
@@ -77,6 +71,41 @@ def read(path: Path) -> Document:
     if not isinstance(document, dict):
         raise BadFile(path, f"expected a table of fields, got a {type(document).__name__}")
     return document
+
+
+def expanded(name: str | Path) -> Path:
+    """The path with ``~`` as the home folder that it stands for.
+
+    Raises:
+        BadFile: it stands for none.
+    """
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        raise BadFile(name, "there is no such home folder") from None
+
+
+def read_text(path: Path) -> str:
+    """The text of a file of at most ``LARGEST`` bytes, without the byte order mark that some editors put first.
+
+    Raises:
+        BadFile: missing, a folder, too large (devices and pipes that never end are), or not text.
+    """
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(LARGEST + 1)
+    except FileNotFoundError:
+        raise BadFile(path, "no such file") from None
+    except IsADirectoryError:
+        raise BadFile(path, "a folder, where a TOML or JSON file is expected") from None
+    except OSError as error:
+        raise BadFile(path, (error.strerror or "cannot be read").lower()) from None
+    if len(content) > LARGEST:
+        raise BadFile(path, f"more than {LARGEST // 2**20} MiB; a description of a few kB is expected")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise BadFile(path, "not a text file in UTF-8; a TOML or JSON file is expected") from None
 
 
 @cache

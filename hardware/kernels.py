@@ -8,11 +8,13 @@ from typing import Annotated, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from hardware.units import TimeQuantity
+from hardware.units import TimeQuantity, within
 
-Share = Annotated[float, "", Field(gt=0.0, le=2.0)]
+Share = Annotated[float, "", Field(ge=0.001, le=2.0)]
 """A fraction of a nominal figure. Above one only where a fit lets caches pass for memory bandwidth."""
-NonNegative = Annotated[float, "", Field(ge=0.0)]
+NonNegative = Annotated[float, "", Field(ge=0.0, le=1e12)]
+Overhead = Annotated[TimeQuantity, within("0 s", "1 s", "time")]
+"""Time lost once per kernel or collective, whatever its size."""
 
 
 class Record(BaseModel):
@@ -37,11 +39,11 @@ class GemmFit(Record):
     """Output elements (m n) at which half of the arithmetic rate is lost to an under-filled device."""
     memory_efficiency: Share
     """Share of the nominal memory bandwidth when the multiplication is memory bound."""
-    overhead: TimeQuantity
+    overhead: Overhead
     """Launch and drain time of one kernel."""
     sustained: Share = 1.0
     """Rate in a training loop over the rate in a short burst: the effect of power and clock limits."""
-    wgrad_ratio: Annotated[float, "", Field(ge=1.0)] = 1.06
+    wgrad_ratio: Annotated[float, "", Field(ge=1.0, le=100.0)] = 1.06
     """Time of the weight gradient (fp32 accumulation) over the time of the forward multiplication."""
     error_median: NonNegative | None = None
     """Median absolute error of the fit on held-out shapes, a fraction; absent if nothing was measured."""
@@ -64,7 +66,7 @@ class AttentionFit(Record):
     """Sequence length at which half of the rate is lost."""
     occupancy: NonNegative = 0.0
     """Weight of the loss when there are fewer 128-row tiles than compute units."""
-    overhead: TimeQuantity
+    overhead: Overhead
     """Launch and drain time of one call."""
     backward_efficiency_ratio: Share
     """Arithmetic rate of the backward pass over that of the forward pass."""
@@ -98,7 +100,7 @@ class GroupedFit(Record):
     """Rows per group at which half of the plain product's rate is lost."""
     memory_efficiency: Share = 0.61
     """Share of the nominal memory bandwidth at which weights stream in."""
-    group_overhead: TimeQuantity = 1.1e-6
+    group_overhead: Overhead = 1.1e-6
     """Launch of one more group."""
     source: str = (
         "[simumax] Transformer Engine grouped products: rows_half 23 (A100 PCIe) to 77 (B200), weights at 0.61 of the "
@@ -115,7 +117,7 @@ class Kernels(Record):
     """By kernel generation: flash-1, flash-2, flash-3, cudnn."""
     memory_bound: MemoryBoundFit
     grouped: GroupedFit = GroupedFit()
-    launch: TimeQuantity
+    launch: Overhead
     """Host time to launch one kernel without graphs."""
     source: str
     """What the launch time, and whatever is not said below, rests on."""

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Self
 from pydantic import Field, model_validator
 
 from hardware.errors import MeshwrightError
-from hardware.kernels import Kernels, Record, Share
+from hardware.kernels import Kernels, Overhead, Record, Share
 from hardware.units import (
     BandwidthQuantity,
     ByteQuantity,
@@ -17,10 +17,19 @@ from hardware.units import (
     PowerQuantity,
     PriceQuantity,
     RateQuantity,
-    TimeQuantity,
+    within,
 )
 
-Positive = Field(gt=0)
+Memory = Annotated[ByteQuantity, within("1 GB", "100 TB", "bytes")]
+MemoryBandwidth = Annotated[BandwidthQuantity, within("1 GB/s", "1 PB/s", "bandwidth")]
+LinkBandwidth = Annotated[BandwidthQuantity, within("1 Mb/s", "100 TB/s", "bandwidth")]
+Peak = Annotated[RateQuantity, within("1 GFLOP/s", "1 EFLOP/s", "rate")]
+Power = Annotated[PowerQuantity, within("0 W", "1 MW", "power")]
+Price = Annotated[PriceQuantity, within("0 $/h", "10000 $/h", "price")]
+Failure = Annotated[FailureQuantity, within("0 /s", "1 per 1 h", "frequency")]
+Units = Annotated[int, Field(strict=True, gt=0, le=2**20)]
+"""How many there are of something inside a device or node; neither true nor a fraction counts."""
+Nodes = Annotated[int, Field(strict=True, gt=0, le=2**24)]
 
 DTYPE_PEAK: Final = {
     "bf16": "bf16",
@@ -54,25 +63,25 @@ class Accelerator(Record):
     vendor: str
     year: int
     architecture: str
-    peak: dict[str, RateQuantity]
+    peak: dict[str, Peak]
     """Dense peak rate by number format (fp32, tf32, fp16, bf16, fp8, fp4); absent means unsupported."""
-    memory: Annotated[ByteQuantity, Positive]
+    memory: Memory
     """Nominal device memory."""
-    usable_memory: Annotated[ByteQuantity, Positive]
+    usable_memory: Memory
     """Device memory that programs see."""
-    memory_bandwidth: Annotated[BandwidthQuantity, Positive]
+    memory_bandwidth: MemoryBandwidth
     """Nominal bandwidth of the device memory."""
-    compute_units: int = Field(gt=0)
+    compute_units: Units
     """Streaming multiprocessors, compute units or matrix cores: how many tiles run at once."""
-    power: PowerQuantity
+    power: Power
     """Rated power of the device."""
-    price: PriceQuantity | None = None
+    price: Price | None = None
     """Rent of one device on demand."""
-    failure: FailureQuantity | None = None
+    failure: Failure | None = None
     """Interruptions of a job per device and second, from whatever cause."""
     scale_up: str = ""
     """Catalogue name of the link that joins the devices of a node unless the cluster says otherwise."""
-    training_rate: Annotated[float, "", Field(gt=0.0, le=1.5)] = 1.0
+    training_rate: Annotated[float, "", Field(ge=0.01, le=1.5)] = 1.0
     """Arithmetic rate in real training runs over the rate that kernel tables promise: clocks, power caps, the
     difference between a benchmark and a step. Calibrated on published runs; 1 where none were seen."""
     kernels: Kernels
@@ -105,8 +114,6 @@ class Accelerator(Record):
             raise ValueError(f"peak needs bf16 or fp16, got {sorted(self.peak)}")
         if unknown := self.peak.keys() - set(DTYPE_PEAK.values()):
             raise ValueError(f"peak knows {sorted(set(DTYPE_PEAK.values()))}, got {sorted(unknown)}")
-        if min(self.peak.values()) <= 0.0:
-            raise ValueError("peak rates must be positive")
         return self
 
 
@@ -119,21 +126,21 @@ class Link(Record):
     All-reduce divides the last term by all_reduce_gain from gain_ranks ranks on.
     """
 
-    bandwidth: Annotated[BandwidthQuantity, Positive]
+    bandwidth: LinkBandwidth
     """Nominal, one direction, per device."""
     efficiency: Share
     """Bus bandwidth of gather and scatter for endless messages and groups, over nominal."""
-    saturation: ByteQuantity
+    saturation: Annotated[ByteQuantity, within("0 B", "1 TB", "bytes")]
     """Bytes at which the approach to the peak costs as much again as the transfer."""
-    group_penalty: Annotated[float, "", Field(lt=2.0)] = 0.0
+    group_penalty: Annotated[float, "", Field(ge=-1000.0, lt=2.0)] = 0.0
     """Loss of small groups: two ranks reach 1 - group_penalty / 2 of the peak."""
-    base_latency: TimeQuantity
+    base_latency: Overhead
     """Fixed time of a collective."""
-    step_latency: TimeQuantity
+    step_latency: Overhead
     """Time per rank and step."""
-    all_reduce_gain: Annotated[float, "", Field(ge=1.0)] = 1.0
+    all_reduce_gain: Annotated[float, "", Field(ge=1.0, le=100.0)] = 1.0
     """Bus bandwidth of all-reduce over the ring's, where switches add up on the way."""
-    gain_ranks: int = Field(default=0, ge=0)
+    gain_ranks: int = Field(default=0, strict=True, ge=0, le=2**24)
     """From how many ranks on the gain holds; 0: never."""
     point_to_point: Share
     """Share of nominal that a send and receive reach."""
@@ -144,12 +151,12 @@ class Tier(Record):
     """One level of the network, inside out: NVLink, leaf switch, pod, spine."""
 
     name: str
-    domain: int = Field(ge=0)
+    domain: int = Field(strict=True, ge=0, le=2**24)
     """Devices in one domain of this tier; 0: the whole cluster."""
     link: Link
-    oversubscription: float = Field(default=1.0, ge=1.0)
+    oversubscription: float = Field(default=1.0, ge=1.0, le=1000.0)
     """Bandwidth below the switches of this tier over the bandwidth above them."""
-    lanes: int = Field(default=0, ge=0)
+    lanes: int = Field(default=0, strict=True, ge=0, le=2**20)
     """Network cards of one domain of the tier below; only told, not reckoned with."""
 
 
@@ -158,18 +165,18 @@ class NodeGroup(Record):
 
     name: str
     accelerator: Accelerator
-    gpus_per_node: int = Field(gt=0)
-    nodes: int | None = Field(default=None, gt=0)
-    """How many; absent: as many as asked for."""
+    gpus_per_node: Units
+    nodes: Nodes | None = None
+    """How many there are, and no job gets more; absent: as many as asked for."""
     tiers: tuple[Tier, ...] = Field(min_length=1)
     """Inner to outer; the last one spans the cluster."""
-    host_memory: ByteQuantity | None = None
+    host_memory: Annotated[ByteQuantity, within("1 GB", "1 PB", "bytes")] | None = None
     """Memory of one node's CPUs."""
-    host_link: BandwidthQuantity | None = None
+    host_link: LinkBandwidth | None = None
     """Bandwidth between one device and its host, one direction."""
-    node_power_overhead: PowerQuantity = 0.0
+    node_power_overhead: Power = 0.0
     """CPUs, network cards and fans of one node."""
-    price: PriceQuantity | None = None
+    price: Price | None = None
     """Rent of one device, where it differs from the accelerator's."""
 
     @model_validator(mode="after")
@@ -228,13 +235,13 @@ class Cluster(Record):
         """The same kind of cluster with n devices.
 
         Args:
-            n: a multiple of the devices of a node, or fewer than one node holds.
+            n: a multiple of the devices of a node, or fewer than one node holds; at most what there is.
 
         Returns:
             a cluster whose only group has as many nodes as n devices need.
 
         Raises:
-            BadNodeCount: n is neither, or the cluster mixes several node groups.
+            BadNodeCount: n is neither or too large, or the cluster mixes several node groups.
         """
         group = self._only_group("number of GPUs")
         return self.model_copy(update={"groups": (_resized(group, n, self.name),)})
@@ -250,6 +257,9 @@ def _resized(group: NodeGroup, n: int, cluster: str) -> NodeGroup:
     size = group.gpus_per_node
     if n < 1:
         raise BadNodeCount(f"{cluster}: {n} GPUs is no cluster; the smallest is 1")
+    if group.nodes is not None and n > group.nodes * size:
+        has = f"{group.nodes} node{'s' if group.nodes > 1 else ''} x {size} = {group.nodes * size} GPUs"
+        raise BadNodeCount(f"{cluster} has {has}; {n} were asked for; at most {group.nodes * size} works")
     if n < size:
         return group.model_copy(update={"nodes": 1, "gpus_per_node": n, "tiers": _within(group.tiers, n)})
     if n % size:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated, Final, Literal, NamedTuple
 
-from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
 
 from hardware.errors import BadQuantity
 
@@ -204,6 +204,22 @@ def exact_quantity(value: float, dimension: Dimension) -> str:
     if dimension == "money":
         return f"${value!r}"
     return f"{value!r} {base}".rstrip()
+
+
+def within(low: str, high: str, dimension: Dimension) -> AfterValidator:
+    """Marks a field of a record as plausible only from ``low`` to ``high``, which a refusal names.
+
+    What lies outside is a slip of the unit, or makes figures that nothing can be reckoned with.
+    """
+    least, most = parse_quantity(low, dimension), parse_quantity(high, dimension)
+
+    def check(value: float) -> float:
+        if least <= value <= most:
+            return value
+        phrase, given = _UNITS[dimension].phrase, format_quantity(value, dimension)
+        raise ValueError(f"expected {phrase} between {low} and {high}, got {given}")
+
+    return AfterValidator(check)
 
 
 def _schema(dimension: Dimension) -> WithJsonSchema:

@@ -72,7 +72,7 @@ def _hardware(kind: files.Kind, *columns: str) -> Kind:
         f"{kind}s",
         lambda: files.names(kind),
         lambda: files.aliases(kind),
-        lambda name: files.entry(kind, name),
+        lambda name: {"name": name} | files.entry(kind, name),
         columns,
     )
 
@@ -89,6 +89,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         ),
         _hardware("cluster", "name", "title", "accelerator", "gpus_per_node"),
         _hardware("accelerator", "name", "title", "memory", "memory_bandwidth", "year"),
+        _hardware("link", "name", "bandwidth", "efficiency", "step_latency"),
         Kind("stacks", stack_names, _nobody, _toml("stacks"), ("name", "title")),
         Kind(
             "rules",

@@ -17,6 +17,7 @@ from costmodels.stack import stack as find_stack
 from hardware.catalogue import cluster as find_cluster
 from hardware.records import Cluster
 from planner.errors import BadRequest
+from planner.inline import cluster_of, model_of, named_or, stack_of
 
 Objective = Literal["time", "mfu", "cost", "tokens-per-gpu-hour", "memory"]
 
@@ -68,8 +69,41 @@ class PlanRequest(BaseModel):
     precision: str = "bf16"
     objective: Objective = "time"
     pins: Mapping[str, Any] = Field(default_factory=dict)
+    memory_margin: Annotated[float, Field(ge=0, le=0.9)] = 0.0
+    """Share of the usable memory that is left alone."""
     top: Annotated[int, Field(ge=0, le=1000)] = 5
     time_limit: Annotated[float, Field(gt=0)] = 60.0
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _model(cls, value: object) -> object:
+        return named_or(Model, value, model_of)
+
+    @field_validator("cluster", mode="before")
+    @classmethod
+    def _cluster(cls, value: object) -> object:
+        return named_or(Cluster, value, cluster_of)
+
+    @field_validator("stack", mode="before")
+    @classmethod
+    def _stack(cls, value: object) -> object:
+        return named_or(Stack, value, stack_of)
+
+    @field_validator("gpus", "global_batch_size", "seq_length", "tokens", "top", "time_limit", mode="before")
+    @classmethod
+    def _number(cls, value: object) -> object:
+        if isinstance(value, bool):
+            raise ValueError(f"expected a number such as 64, got {str(value).lower()}")  # noqa: TRY004 - pydantic's
+        return value
+
+    @field_validator("memory_margin", mode="before")
+    @classmethod
+    def _share(cls, value: object) -> object:
+        text = str(value).strip()
+        try:
+            return float(text[:-1]) / 100.0 if text.endswith("%") else float(text)
+        except ValueError:
+            raise ValueError(f"expected a share such as 10% or 0.1, got {text!r:.40}") from None
 
     @field_validator("precision")
     @classmethod
@@ -116,10 +150,20 @@ def resolve(request: PlanRequest) -> Resolved:
     seq_length = request.seq_length or model.seq_length
     _check_positions(model, seq_length)
     batch = request.global_batch_size or usual_batch(request.gpus, seq_length)
+    cluster = _with_margin(cluster, request.memory_margin)
     tokens = request.tokens or model.tokens or DEFAULT_TOKENS
     scenario = Scenario(model, cluster.groups[0], stack, request.gpus, seq_length, batch, request.precision)
     _ = scenario.rates
     return Resolved(request, scenario, cluster, base, tokens, _defaults(request, scenario, tokens))
+
+
+def _with_margin(cluster: Cluster, margin: float) -> Cluster:
+    """The cluster with that share of its devices' usable memory left alone."""
+    if not margin:
+        return cluster
+    group = cluster.groups[0]
+    device = group.accelerator.model_copy(update={"usable_memory": group.accelerator.usable_memory * (1.0 - margin)})
+    return cluster.model_copy(update={"groups": (group.model_copy(update={"accelerator": device}),)})
 
 
 @lru_cache(maxsize=64)

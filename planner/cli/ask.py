@@ -25,6 +25,7 @@ FIELDS: Final = (
     "tokens",
     "precision",
     "objective",
+    "memory_margin",
     "top",
     "time_limit",
 )
@@ -88,14 +89,14 @@ def _options(ctx: click.Context) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _configured(path: str) -> dict[str, Any]:
-    from pathlib import Path
-
-    from hardware.files import read
+    from hardware.files import expanded, read
 
     try:
-        document = read(Path(path).expanduser())
+        document = read(expanded(path))
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"{path}: {error}") from None
+    if document.get("schema") == "plan/1" and isinstance(document.get("request"), dict):
+        document = document["request"]  # an answer, asked again
     pins = document.pop("pins", {})
     if not isinstance(pins, Mapping):
         raise BadRequest(f"{path}: pins must be a table such as [pins] tp = 8, got {pins!r}")

@@ -13,7 +13,7 @@ from planner.cli.options import Command, Text, Word, option, output_options
 if TYPE_CHECKING:
     from rich.console import Console
 
-_KINDS = ("models", "clusters", "accelerators", "stacks", "rules", "schedules")
+_KINDS = ("models", "clusters", "accelerators", "links", "stacks", "rules", "schedules")
 
 
 @click.command("list", cls=Command, short_help="What the catalogue holds.")

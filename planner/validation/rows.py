@@ -6,9 +6,10 @@ import gzip
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 from hardware.errors import BadFile
+from hardware.files import LARGEST
 
 Row = Mapping[str, Any]
 
@@ -19,13 +20,11 @@ def read_rows(path: Path) -> Iterator[Row]:
     """The runs of one file.
 
     Raises:
-        BadFile: missing, not text, a line that is not JSON or lacks a section; the message names the line.
+        BadFile: missing, empty, not text, a line that is not JSON or lacks a section; the message names the line.
     """
     try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    yield _row(path, number, line)
+        with _opened(path) as lines:
+            yield from _rows(path, lines)
     except FileNotFoundError:
         raise BadFile(path, "no such file") from None
     except IsADirectoryError:
@@ -34,6 +33,26 @@ def read_rows(path: Path) -> Iterator[Row]:
         raise BadFile(path, "not text; a file of JSON lines is expected") from None
     except OSError as error:
         raise BadFile(path, error.strerror or "cannot be read") from None
+
+
+def _opened(path: Path) -> TextIO:
+    """The text of a file, unpacked, without the byte order mark that some editors put first."""
+    if path.suffix == ".gz":
+        return cast("TextIO", gzip.open(path, "rt", encoding="utf-8-sig"))
+    return path.open(encoding="utf-8-sig")
+
+
+def _rows(path: Path, lines: TextIO) -> Iterator[Row]:
+    found = False
+    # A device that never ends has no end of a line either.
+    for number, line in enumerate(iter(lambda: lines.readline(LARGEST + 1), ""), start=1):
+        if len(line) > LARGEST:
+            raise BadFile(path, f"line {number} is longer than {LARGEST // 2**20} MiB; one run a line is expected")
+        if line.strip():
+            found = True
+            yield _row(path, number, line)
+    if not found:
+        raise BadFile(path, "no runs in it; JSON lines are expected, one run a line")
 
 
 def _row(path: Path, number: int, line: str) -> Row:

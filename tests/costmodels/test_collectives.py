@@ -41,11 +41,11 @@ def test_a_group_with_one_rank_per_node_has_one_lane():
 
 
 def test_latency_is_the_steps_of_every_tier_and_the_base_of_the_outermost():
-    tiers = toy_tiers(inner=toy_link(base=1.0, step=10.0), outer=toy_link(bandwidth=10e9, base=2.0, step=100.0))
+    tiers = toy_tiers(inner=toy_link(base=0.01, step=0.1), outer=toy_link(bandwidth=10e9, base=0.02, step=1.0))
     nothing = np.array([0.0])
-    assert gather_seconds(nothing, tensor_group(4), tiers) == pytest.approx(1.0 + 3 * 10.0)
-    assert gather_seconds(nothing, tensor_group(8), tiers) == pytest.approx(2.0 + 6 * 10.0 + 1 * 100.0)
-    assert gather_seconds(nothing, group_of(strategies(tp=4, dp=2), "dp"), tiers) == pytest.approx(2.0 + 100.0)
+    assert gather_seconds(nothing, tensor_group(4), tiers) == pytest.approx(0.01 + 3 * 0.1)
+    assert gather_seconds(nothing, tensor_group(8), tiers) == pytest.approx(0.02 + 6 * 0.1 + 1 * 1.0)
+    assert gather_seconds(nothing, group_of(strategies(tp=4, dp=2), "dp"), tiers) == pytest.approx(0.02 + 1.0)
 
 
 def test_an_all_reduce_is_two_passes_of_the_ring_where_bandwidth_decides():

@@ -22,6 +22,8 @@ def small(model_type, **changes):
     } | changes
 
 
+DENSE_FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "gemma2", "phi3"]
+
 QWEN = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 40}
 QWEN2 = QWEN | {"shared_expert_intermediate_size": 96}
 DEEPSEEK = {
@@ -161,3 +163,29 @@ def test_contradictions_are_one_line(config, message):
     with pytest.raises(BadModel, match=message) as caught:
         from_config(config)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("family", DENSE_FAMILIES)
+@pytest.mark.parametrize("field", ["num_local_experts", "num_experts", "n_routed_experts"])
+def test_experts_under_a_dense_family_are_refused_not_planned_as_dense(family, field):
+    with pytest.raises(BadModel, match=f"{field} 8: model_type '{family}' has no experts; .*mixtral"):
+        from_config(small(family, **{field: 8}), name="mine")
+
+
+def test_experts_in_a_nested_part_of_a_dense_family_are_refused_too():
+    config = {
+        "model_type": "mpt", "d_model": 64, "n_heads": 8, "n_layers": 4, "max_seq_len": 128, "vocab_size": 512,
+    }  # fmt: skip
+    assert from_config(config).moe is None
+    with pytest.raises(BadModel, match="ffn_config: moe_num_experts 4: model_type 'mpt' has no experts"):
+        from_config(config | {"ffn_config": {"moe_num_experts": 4}})
+
+
+@pytest.mark.parametrize("count", [None, 0, 1])
+def test_a_dense_family_may_say_that_it_has_no_or_one_expert(count):
+    assert from_config(small("llama", num_local_experts=count)) == from_config(small("llama"))
+
+
+def test_a_number_of_experts_that_is_none_is_refused_under_a_dense_family():
+    with pytest.raises(BadModel, match="num_experts: expected a positive whole number, got 'many'"):
+        from_config(small("llama", num_experts="many"))

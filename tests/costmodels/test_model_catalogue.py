@@ -99,6 +99,8 @@ def test_a_json_file_and_a_hugging_face_directory_are_models(tmp_path):
         ("a.json", b'{"model_type": "llama"}', "vocab_size: missing"),
         ("a.json", b'{"model_type": 7}', "neither model_type nor architectures"),
         ("a.toml", b"num_heads = 1979-05-27", "hidden_size: missing"),
+        ("a.json", b'{"hidden_size": 64, "num_attention_heads": 8}', "model_type: missing beside num_attention_heads"),
+        ("a.json", b" " * (16 * 2**20 + 1), "more than 16 MiB"),
     ],
 )
 def test_a_useless_file_is_one_line_with_its_path(tmp_path, file, content, message):
@@ -108,6 +110,17 @@ def test_a_useless_file_is_one_line_with_its_path(tmp_path, file, content, messa
         model_catalogue.model(str(path))
     assert str(caught.value).startswith(str(path))
     assert "\n" not in str(caught.value)
+
+
+def test_a_byte_order_mark_is_nobodys_error(tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(SHAPE), encoding="utf-8-sig")
+    assert model_catalogue.model(str(path)).num_layers == 4
+
+
+def test_a_device_is_no_model_and_is_not_read_for_ever():
+    with pytest.raises(BadFile, match="/dev/zero: more than 16 MiB"):
+        model_catalogue.model("/dev/zero")
 
 
 def test_a_missing_file_says_so(tmp_path):
@@ -129,13 +142,13 @@ def test_bad_model_is_not_raised_bare_from_a_file(tmp_path):
 
 def test_one_model_opens_its_own_file_and_at_most_the_aliases(monkeypatch):
     opened = []
-    read_text = Path.read_text
+    really_open = Path.open
 
     def spy(path, *args, **kwargs):
         opened.append(path.name)
-        return read_text(path, *args, **kwargs)
+        return really_open(path, *args, **kwargs)
 
-    monkeypatch.setattr(Path, "read_text", spy)
+    monkeypatch.setattr(Path, "open", spy)
     model_catalogue.model("llama3-8b")
     assert opened == ["llama3-8b.toml"]
     model_catalogue.model("175b")

@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from hardware import catalogue, files
 from hardware.errors import BadFile, MeshwrightError, UnknownName
+from hardware.records import BadNodeCount
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "my-cluster.toml"
 ENTRIES = [(kind, name) for kind in ("accelerator", "cluster") for name in catalogue.names(kind)]
@@ -171,6 +173,90 @@ def test_tiers_scale_up_and_a_single_node_without_network(tmp_path):
     assert [tier.domain for tier in single.groups[0].tiers] == [0]
 
 
+def test_a_cluster_of_so_many_nodes_gives_no_job_more(tmp_path):
+    cluster = loaded(tmp_path, HEAD + "nodes = 2\n" + BASE.partition(HEAD)[2])
+    assert cluster.with_gpus(16) == cluster
+    assert cluster.with_gpus(8).gpus == 8
+    with pytest.raises(BadNodeCount, match="mine has 2 nodes x 8 = 16 GPUs; 24 were asked for; at most 16 works"):
+        cluster.with_gpus(24)
+
+
+def test_a_single_node_without_a_network_is_no_larger_domain(tmp_path):
+    single = loaded(tmp_path, HEAD + "nodes = 1\n")
+    assert single.with_gpus(8).gpus == 8
+    assert single.with_gpus(4).gpus == 4
+    with pytest.raises(BadNodeCount, match="mine has 1 node x 8 = 8 GPUs; 64 were asked for"):
+        single.with_gpus(64)
+
+
+@pytest.mark.parametrize("name", catalogue.names("cluster"))
+def test_shipped_clusters_grow_to_any_size_unless_they_state_their_nodes(name):
+    cluster = catalogue.cluster(name)
+    size = cluster.groups[0].gpus_per_node
+    if "nodes" in files.entry("cluster", name):
+        assert cluster.with_gpus(cluster.gpus) == cluster
+        with pytest.raises(BadNodeCount, match=f"at most {cluster.gpus} works"):
+            cluster.with_gpus(cluster.gpus + size)
+    else:
+        assert cluster.with_gpus(2**16 * size).gpus == 2**16 * size
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("memory", "80 B", "memory: expected a size between 1 GB and 100 TB, got 80 B"),
+        ("memory_bandwidth", "3.35 kB/s", "memory_bandwidth: expected a bandwidth between 1 GB/s and 1 PB/s"),
+        ("power", "700 MW", "power: expected a power between 0 W and 1 MW, got 700 MW"),
+        ("price", "1e9 $/h", "price: expected a price between 0 \\$/h and 10000 \\$/h"),
+        ("failure", "1 per 1 s", "failure: expected a failure rate between 0 /s and 1 per 1 h"),
+    ],
+)
+def test_an_absurd_figure_of_a_machine_is_refused_with_its_plausible_range(tmp_path, field, value, said):
+    path = tmp_path / "gpu.json"
+    path.write_text(json.dumps({"name": "g", "like": "h100-sxm", field: value}), encoding="utf-8")
+    with pytest.raises(BadFile, match=said):
+        catalogue.accelerator(path)
+
+
+def test_a_peak_outside_what_is_built_is_refused(tmp_path):
+    path = tmp_path / "gpu.json"
+    for rate in ("989 FLOP/s", "1e280 TFLOP/s"):
+        path.write_text(json.dumps({"name": "g", "like": "h100-sxm", "peak": {"bf16": rate}}), encoding="utf-8")
+        with pytest.raises(BadFile, match=r"peak.bf16: expected a compute rate between 1 GFLOP/s and 1 EFLOP/s"):
+            catalogue.accelerator(path)
+
+
+@pytest.mark.parametrize("suffix", [".toml", ".json"])
+def test_a_byte_order_mark_is_nobodys_error(tmp_path, suffix):
+    text = BASE if suffix == ".toml" else json.dumps(tomllib.loads(BASE))
+    (tmp_path / f"mine{suffix}").write_text(text, encoding="utf-8-sig")
+    assert catalogue.cluster(tmp_path / f"mine{suffix}").name == "mine"
+
+
+def test_a_file_of_the_largest_size_is_read_and_one_byte_more_is_not(tmp_path):
+    path = tmp_path / "mine.toml"
+    padding = files.LARGEST - len(BASE) - 1
+    path.write_text(BASE + "#" + " " * padding, encoding="utf-8")
+    assert catalogue.cluster(path).name == "mine"
+    path.write_text(BASE + "#" + " " * (padding + 1), encoding="utf-8")
+    with pytest.raises(BadFile, match="more than 16 MiB"):
+        catalogue.cluster(path)
+
+
+def test_a_device_that_never_ends_is_refused():
+    with pytest.raises(BadFile, match="/dev/zero: more than 16 MiB; a description of a few kB is expected"):
+        files.read(Path("/dev/zero"))
+
+
+def test_a_pipe_that_never_ends_is_refused(tmp_path):
+    pipe = tmp_path / "endless.toml"
+    os.mkfifo(pipe)
+    writer = subprocess.Popen(["sh", "-c", 'cat /dev/zero > "$0"', str(pipe)], stderr=subprocess.DEVNULL)
+    with pytest.raises(BadFile, match="more than 16 MiB"):
+        files.read(pipe)
+    assert writer.wait(timeout=10) != 0, "the pipe was let go of"
+
+
 def test_a_dumped_cluster_is_a_cluster_file(tmp_path):
     cluster = catalogue.cluster("gb200-nvl72").with_gpus(144)
     path = tmp_path / "dump.json"
@@ -194,6 +280,19 @@ def test_a_dumped_cluster_is_a_cluster_file(tmp_path):
         (BASE.replace('name = "mine"\n', ""), "name: required, but missing"),
         (BASE.replace('accelerator = "h100-sxm"\n', ""), "accelerator: required, but missing"),
         (BASE.replace('"h100-sxm"', "3"), "accelerator: expected a name .* got 3"),
+        (BASE.replace("= 8", "= true"), "gpus_per_node: input should be a valid integer, got True"),
+        (HEAD.replace("= 8", "= 0"), "gpus_per_node: expected a whole number such as 8, got 0"),
+        (HEAD + "nodes = true\n", "nodes: input should be a valid integer, got True"),
+        (BASE.replace("400 Gb/s", "1e-300 Gb/s"), "bandwidth: expected a bandwidth between 1 Mb/s and 100 TB/s, got 1"),
+        (BASE.replace("400 Gb/s", "1e300 Gb/s"), "bandwidth: expected a bandwidth between 1 Mb/s and 100 TB/s, got 1"),
+        (BASE.replace("400 Gb/s", "0 Gb/s"), "bandwidth: expected a bandwidth between .*, got 0 B/s"),
+        (BASE + 'latency = "5 h"\n', "step_latency: expected a time between 0 s and 1 s, got 5 h"),
+        (BASE + "efficiency = 1e-300\n", "efficiency: input should be greater than or equal to 0.001, got 1e-300"),
+        (BASE + "group_penalty = -inf\n", "group_penalty: .* got -inf"),
+        (
+            HEAD + 'host_memory = "1 B"\n' + BASE.partition(HEAD)[2],
+            "host_memory: expected a size between 1 GB and 1 PB",
+        ),
         ("groups = []\n", r"groups: expected a list of tables \(\[\[groups\]\]\)"),
         ("name = ", "not TOML: "),
         (BASE + 'like = "ib-ndr4"\n', "unknown link 'ib-ndr4': did you mean ib-ndr400"),
@@ -212,7 +311,7 @@ def test_missing_binary_and_broken_files_are_bad_files(tmp_path):
     (tmp_path / "list.json").write_text("[]", encoding="utf-8")
     for name, reason in (
         ("none.toml", "no such file"),
-        ("binary.toml", "not text"),
+        ("binary.toml", "not a text file"),
         ("broken.json", "not JSON"),
         ("list.json", "expected a table of fields, got a list"),
         ("", "a folder"),

@@ -6,6 +6,7 @@ from planner.cli import main
 
 MODEL, GPUS = ["--model", "22b"], ["--gpus", "64"]
 ASK = [*MODEL, *GPUS]
+NODE = 'accelerator = "h100-sxm"\ngpus_per_node = 8\n'
 
 CASES = {
     "nothing": ([], "--model is missing"),
@@ -77,7 +78,30 @@ CASES = {
     "a field that is not": ([*ASK, "--config", "{typo}"], "did you mean 'gpus'"),
     "a pin outside its table": ([*ASK, "--config", "{stray}"], "[pins]"),
     "a configuration that is a list": ([*ASK, "--config", "{list}"], "list"),
+    "a configuration without end": ([*ASK, "--config", "/dev/zero"], "/dev/zero: more than 16 MiB"),
+    "a model without end": (["--model", "/dev/zero", *GPUS], "/dev/zero: more than 16 MiB"),
+    "a cluster without end": ([*ASK, "--cluster", "/dev/zero"], "/dev/zero: more than 16 MiB"),
+    "a stack without end": ([*ASK, "--stack", "/dev/zero"], "/dev/zero: more than 16 MiB"),
+    "a list for a model": (["--config", "{names}"], "model: expected a name, a file or a table of fields, got ['a']"),
+    "nothing for a cluster": (
+        ["--config", "{null}"],
+        "cluster: expected a name, a file or a table of fields, got null",
+    ),
+    "truth for a number": (["--config", "{truth}"], "gpus: expected a number such as 64, got true"),
+    "half a model": (["--config", "{half}"], "model: model 'custom': hidden_size: missing"),
+    "half a cluster": (["--config", "{group}"], "cluster: gpus_per_node: expected a whole number"),
+    "an inline cluster that is too small": (["--config", "{small}"], "mine has 1 node x 8 = 8 GPUs; 64 were asked for"),
+    "a cluster file that is too small": ([*ASK, "--cluster", "{few}"], "few has 2 nodes x 8 = 16 GPUs; 64 were asked"),
+    "a node without a network": ([*ASK, "--cluster", "{lone}"], "lone has 1 node x 8 = 8 GPUs; 64 were asked for"),
+    "a network slower than any": ([*ASK, "--cluster", "{slow}"], "bandwidth between 1 Mb/s and 100 TB/s"),
+    "nobody's cluster": ([*ASK, "--cluster", "~nobody-here/x.toml"], "there is no such home folder"),
+    "nobody's configuration": ([*ASK, "--config", "~nobody-here/x.toml"], "there is no such home folder"),
+    "nobody's output": ([*ASK, "-o", "~nobody-here/x.json"], "there is no such home folder"),
+    "an unknown link": ([*ASK, "--cluster", "{link}"], "`plan list links` shows all"),
     "layers in words": (["predict", *ASK, "--layers-per-stage", "12,x"], "12,x"),
+    "no measurements": (["validate", "{empty}"], "no runs in it"),
+    "measurements without content": (["validate", "/dev/null"], "/dev/null: no runs in it"),
+    "measurements without end": (["validate", "/dev/zero"], "line 1 is longer than 16 MiB"),
     "missing measurements": (["validate", "nowhere.jsonl"], "no such file"),
     "no kind": (["list"], "models|clusters"),
     "an unknown kind": (["list", "modles"], "did you mean models"),
@@ -97,6 +121,18 @@ def files(tmp_path):
         "typo.toml": "gpu = 8",
         "stray.toml": "tp = 8",
         "list.json": "[1, 2]",
+        "names.json": '{"model": ["a"], "gpus": 64}',
+        "null.json": '{"model": "22b", "gpus": 64, "cluster": null}',
+        "truth.json": '{"model": "22b", "gpus": true}',
+        "half.json": '{"model": {"num_layers": 4}, "gpus": 64}',
+        "group.json": '{"model": "22b", "gpus": 64, "cluster": {"name": "x", "accelerator": "h100-sxm"}}',
+        "small.json": '{"model": "22b", "gpus": 64, "cluster": {"name": "mine", "accelerator": "h100-sxm",'
+        ' "gpus_per_node": 8, "nodes": 1}}',
+        "few.toml": f'name = "few"\n{NODE}nodes = 2\n[network]\nbandwidth = "400 Gb/s"\n',
+        "lone.toml": f'name = "lone"\n{NODE}nodes = 1\n',
+        "slow.toml": f'name = "slow"\n{NODE}[network]\nbandwidth = "1e-300 Gb/s"\n',
+        "link.toml": f'name = "link"\n{NODE}[network]\nlike = "ib-ndr"\n',
+        "empty.jsonl": "\n\n",
     }
     for name, text in texts.items():
         (tmp_path / name).write_text(text)

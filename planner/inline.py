@@ -1,0 +1,95 @@
+"""Models, clusters and stacks given within a request, in place of a name.
+
+A table is what the file of such a thing would hold. The ``request`` of a plan's document says each in its
+own short way, so that the same question can be asked again from the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from costmodels.model import Model, checked, from_shape
+from costmodels.stack import Stack
+from hardware.assembly import cluster_record
+from hardware.catalogue import cluster as find_cluster
+from hardware.errors import MeshwrightError, UnknownName, flatten
+from hardware.records import Cluster
+from hardware.units import parse_quantity
+
+_R = TypeVar("_R", bound=BaseModel)
+Table = Mapping[str, Any]
+
+_SHORT_CLUSTER: Final = {"name", "accelerator", "gpus_per_node", "nodes", "tiers"}
+
+
+def named_or(record: type[_R], value: object, build: Callable[[Table], _R | str]) -> _R | str:
+    """A name as it is, a record as it is, a table as the record that it describes.
+
+    Raises:
+        ValueError: anything else, or a table that describes none; one line.
+    """
+    if isinstance(value, str | record):
+        return value
+    if not isinstance(value, Mapping):
+        shown = "null" if value is None else f"{value!r:.60}"
+        raise ValueError(f"expected a name, a file or a table of fields, got {shown}")  # noqa: TRY004 - pydantic's
+    try:
+        return build(value)
+    except ValidationError as error:
+        raise ValueError(flatten(error)) from None
+    except MeshwrightError as error:
+        raise ValueError(str(error)) from None
+
+
+def model_of(table: Table) -> Model:
+    """The model of a table: a record, as the schema has it and an answer states it, or the sizes of a model file.
+
+    A record says every field that has no default; the number of parameters, which follows, may stand beside them.
+    """
+    fields = {name: value for name, value in table.items() if name != "parameters"}
+    if any(field.is_required() and name not in fields for name, field in Model.model_fields.items()):
+        return from_shape(fields)
+    return checked(fields, label=str(fields["name"]))
+
+
+def stack_of(table: Table) -> Stack:
+    """The stack of a table of its fields."""
+    return Stack.model_validate(dict(table))
+
+
+def cluster_of(table: Table) -> Cluster | str:
+    """The cluster of a table as in its file, or the name of the one that an answer tells of in short.
+
+    Raises:
+        ValueError: an answer's cluster is not, or is no longer, in the catalogue.
+    """
+    if set(table) != _SHORT_CLUSTER or not _in_short(table["tiers"]):
+        return cluster_record(dict(table))
+    try:
+        known = find_cluster(table["name"]).with_gpus(table["nodes"] * table["gpus_per_node"])
+        same = _shape(table) == _described(known)
+    except UnknownName:
+        same = False
+    except (KeyError, TypeError):
+        raise ValueError("expected the cluster as the answer stated it, or the fields of a cluster file") from None
+    if not same:
+        raise ValueError(f"the answer tells of {table['name']!r} in short only; give its file as --cluster")
+    return str(table["name"])
+
+
+def _in_short(tiers: object) -> bool:
+    return isinstance(tiers, list | tuple) and all(isinstance(tier, Mapping) and "gpus" in tier for tier in tiers)
+
+
+def _shape(table: Table) -> tuple[object, ...]:
+    tiers = [(tier["name"], tier["gpus"], parse_quantity(tier["bandwidth"], "bandwidth")) for tier in table["tiers"]]
+    return table["accelerator"], table["gpus_per_node"], table["nodes"], tiers
+
+
+def _described(known: Cluster) -> tuple[object, ...]:
+    group = known.groups[0]
+    tiers = [(tier.name, tier.domain, tier.link.bandwidth) for tier in group.tiers]
+    return group.accelerator.name, group.gpus_per_node, group.nodes, tiers
