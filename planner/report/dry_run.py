@@ -30,6 +30,7 @@ def lines(request: PlanRequest, origins: Mapping[str, str]) -> list[tuple[str, s
         "tokens": f"{resolved.tokens}",
         "precision": request.precision,
         "objective": request.objective,
+        "memory_margin": f"{request.memory_margin:.0%}",
         "top": str(request.top),
         "time_limit": f"{request.time_limit:g} s",
     } | {f"pins.{axis}": str(pin) for axis, pin in request.pins.items()}

@@ -115,7 +115,7 @@ def recomputation(strategy: Strategy) -> str:
     """What is recomputed: its kind, or how many layers where it is some of them."""
     layers = sum(stage.recompute_layers for stage in strategy.stages)
     if layers == 0:
-        return "none" if strategy.recompute == "full" else strategy.recompute
+        return strategy.recompute
     every = sum(stage.layers for stage in strategy.stages)
     return "full" if layers == every else f"{layers}/{every} layers"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
 from rich.console import Console, RenderableType
@@ -25,7 +25,7 @@ from planner.report.bars import (
     seconds,
     significant,
 )
-from planner.report.formats import megatron_arguments
+from planner.report.launch import block, elsewhere, launch
 from planner.report.panels import (
     SIDE_BY_SIDE,
     TERMS,
@@ -39,7 +39,6 @@ from planner.report.panels import (
 if TYPE_CHECKING:
     from planner.api import WhyNot
 
-_MEGATRON: Final = ("megatron", "nemo", "megascale")
 _Document = TypeVar("_Document", bound=BaseModel)
 
 
@@ -64,6 +63,8 @@ def _parts(plan: Plan, width: int, *, blocks: bool) -> Iterator[RenderableType]:
     yield ""
     panels = [time_panel(plan, blocks=blocks), memory_panel(plan.memory_bytes)]
     yield from _beside(panels) if width >= SIDE_BY_SIDE else _below(panels)
+    for warning in plan.warnings:
+        yield Text(f"  careful: {warning}", style="yellow")
     if plan.alternatives:
         yield from ("", _title("Alternatives"), _indented(alternatives_table(plan, width=width - 2)))
     yield from _advice("Why not", plan.why_not)
@@ -215,29 +216,25 @@ def _refused(rejected: Iterable[Rejection]) -> Table:
 
 
 def _launch(plan: Plan, strategy: Strategy, width: int) -> Iterator[RenderableType]:
-    if not _name(plan.request.get("stack")).startswith(_MEGATRON):
+    if other := elsewhere(plan):
+        told = f"{other}; --format args writes the plan as arguments of Megatron-LM"
+        yield from ("", _title("Launch"), _indented(Text(told)))
         return
     try:
-        words, _ = megatron_arguments(strategy)
+        start = launch(plan, strategy)
     except BadRequest as error:
         yield from ("", _title("Launch"), _indented(Text(str(error))))
         return
     yield from ("", _title("Launch (--format args prints one line)"))
-    yield Text("\n".join(_filled(words, max(width - 6, 20))))
+    for remark in start.remarks:
+        yield Text(_comment(remark, width), style="dim")
+    yield Text("\n".join(block(start.words, width)))
 
 
-def _filled(words: list[str], width: int) -> list[str]:
-    """Arguments over several lines, an option never parted from its value, ready to paste."""
-    lines = [""]
-    for place, word in enumerate(words):
-        if not word.startswith("--"):
-            continue
-        following = words[place + 1 : place + 2]
-        item = " ".join([word, *(value for value in following if not value.startswith("--"))])
-        if lines[-1] and len(lines[-1]) + 1 + len(item) > width:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {item}".strip()
-    return [f"  {line}" + (" \\" if line is not lines[-1] else "") for line in lines]
+def _comment(remark: str, width: int) -> str:
+    """A remark that a shell skips when it is pasted along."""
+    lines = flow(remark.split(), width=width - 4, indent=0, gap=" ").splitlines()
+    return "\n".join(f"  # {line}" for line in lines)
 
 
 def _quote(plan: Plan, strategy: Strategy, prediction: Prediction, width: int) -> Text:

@@ -4,21 +4,25 @@ import re
 import shlex
 import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
 import yaml
 from click.testing import CliRunner
 
 import planner.api
+from costmodels.stack import stack_names
 from planner.cli import main
 from planner.document import Plan, Strategy
-from planner.report.formats import megatron_arguments, written
-from tests.planner.fake_plan import fake_plan, infeasible_plan, strategy
+from planner.report.formats import written
+from planner.report.megatron import megatron_arguments
+from tests.planner.fake_plan import fake_plan, infeasible_plan, request, strategy
 
 
-def arguments(**changes):
-    words, remarks = megatron_arguments(Strategy.model_validate(strategy(**changes)))
-    return shlex.join(words), remarks
+def arguments(*, precision="bf16", experts=False, mtp_layers=0, **changes):
+    asked = Strategy.model_validate(strategy(**changes))
+    words, remarks = megatron_arguments(asked, precision=precision, experts=experts, mtp_layers=mtp_layers)
+    return shlex.join(words), tuple(remark for remark in remarks if "CUDA_DEVICE_MAX_CONNECTIONS" not in remark)
 
 
 def stages(*layers, recompute=()):
@@ -74,7 +78,7 @@ def test_args_of_the_usual_plan():
     expected = (
         "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 8 "
         "--num-layers-per-virtual-pipeline-stage 2 --sequence-parallel --micro-batch-size 1 "
-        "--global-batch-size 6144 --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather"
+        "--global-batch-size 6144 --bf16 --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather"
     )
     assert arguments() == (expected, ())
 
@@ -103,22 +107,139 @@ def test_args_follow_the_strategy(changes, holds, lacks):
     assert lacks not in text
 
 
+@pytest.mark.parametrize(
+    ("precision", "flags"),
+    [
+        ("fp32", []),
+        ("fp16", ["--fp16"]),
+        ("bf16", ["--bf16"]),
+        ("fp8", ["--bf16", "--fp8-format", "hybrid"]),
+        ("mxfp8", ["--bf16", "--fp8-format", "e4m3", "--fp8-recipe", "mxfp8"]),
+        ("nvfp4", ["--bf16", "--fp4-format", "e2m1"]),
+    ],
+)
+def test_args_train_in_the_planned_precision(precision, flags):
+    words = shlex.split(arguments(precision=precision)[0])
+    start = words.index("--global-batch-size") + 2
+    assert words[start : words.index("--use-distributed-optimizer")] == flags
+
+
+def test_the_precision_comes_from_the_request():
+    assert " --bf16 --fp8-format hybrid " in written(fake_plan(request=request() | {"precision": "fp8"}), "args")[0]
+
+
+def test_a_model_with_experts_names_both_expert_sizes_even_where_they_are_one():
+    mixture = request() | {"model": {"name": "mixture", "moe": {"num_experts": 8}}}
+    text, _ = written(fake_plan(request=mixture), "args")
+    assert "--expert-model-parallel-size 1 --expert-tensor-parallel-size 1" in text
+    assert "expert" not in written(fake_plan(), "args")[0]
+
+
+def test_expert_parallelism_exchanges_tokens_as_it_was_priced():
+    text, _ = arguments(ep=8, etp=2, experts=True)
+    assert "--expert-model-parallel-size 8 --expert-tensor-parallel-size 2" in text
+    assert "--moe-token-dispatcher-type alltoall" in text
+
+
+def test_experts_under_tensor_parallelism_without_sequence_parallelism_are_remarked_on():
+    assert arguments(experts=True)[1] == ()
+    (remark,) = arguments(experts=True, sequence_parallel=False)[1]
+    assert "only with --sequence-parallel" in remark
+
+
+def test_layers_recomputed_everywhere_need_no_remark_even_on_uneven_stages():
+    uneven = stages(11, 12, 12, 13, recompute=[11, 12, 12, 13])
+    text, remarks = arguments(pp=4, vpp=1, recompute="full", stages=uneven)
+    assert "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1" in text
+    assert remarks == ()
+
+
 def test_recomputed_layers_are_counted_per_chunk():
-    text, remarks = arguments(recompute="full", stages=stages(*[12] * 8, recompute=[12] * 8))
-    assert "--recompute-granularity full --recompute-method block --recompute-num-layers 2" in text
+    text, remarks = arguments(recompute="full", stages=stages(*[12] * 8, recompute=[6] * 8))
+    assert "--recompute-granularity full --recompute-method block --recompute-num-layers 1" in text
     assert remarks == ()
 
 
 def test_recomputation_that_differs_by_stage_is_remarked_on():
-    text, (remark,) = arguments(pp=2, vpp=1, recompute="full", stages=stages(48, 48, recompute=[5, 0]))
-    assert "--recompute-num-layers 5" in text
-    assert "5,0 per stage" in remark
+    uneven = stages(20, 20, 20, 20, recompute=[7, 3, 0, 0])
+    text, (remark,) = arguments(pp=4, vpp=1, recompute="full", stages=uneven)
+    assert "--recompute-num-layers 7" in text
+    assert "28 of 80 in all, where the plan recomputes 10 (7,3,0,0 per stage)" in remark
+
+
+def test_no_stage_recomputes_less_than_planned_when_chunks_do_not_divide_the_number():
+    text, (remark,) = arguments(pp=2, vpp=2, recompute="full", stages=stages(8, 8, recompute=[3, 3]))
+    assert "--recompute-num-layers 2" in text
+    assert "8 of 16 in all" in remark
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "zb-1p", "zb-v"])
+def test_a_schedule_that_megatron_lacks_is_remarked_on(schedule):
+    _, (remark,) = arguments(schedule=schedule, vpp=1)
+    assert schedule in remark
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"tp": 8}, "set CUDA_DEVICE_MAX_CONNECTIONS=1"),
+        ({"tp": 1, "cp": 2}, "set CUDA_DEVICE_MAX_CONNECTIONS=1"),
+        ({"zero_stage": 3}, "refuses CUDA_DEVICE_MAX_CONNECTIONS=1"),
+        ({"tp": 1, "sequence_parallel": False}, ""),
+    ],
+)
+def test_args_name_the_variable_that_megatron_insists_on(changes, said):
+    _, remarks = written(fake_plan(strategy=strategy(**changes)), "args")
+    assert said in " ".join(remarks)
+    assert bool(remarks) == bool(said)
+
+
+@pytest.mark.parametrize("stack", ["deepspeed", "fsdp", "maxtext", "paddle", "internevo", "generic", "my-own"])
+def test_args_for_another_framework_say_that_they_are_megatrons(stack):
+    text, remarks = written(fake_plan(request=request() | {"stack": stack}), "args")
+    assert text.startswith("--tensor-model-parallel-size 8")
+    assert remarks[0].startswith(f"these are arguments of Megatron-LM, not of stack {stack}")
+
+
+def test_every_stack_of_the_catalogue_has_its_launch_told():
+    for name in stack_names():
+        text, remarks = written(fake_plan(request=request() | {"stack": name}), "args")
+        assert name in {"megatron-core", "torchtitan"} or "Megatron" in remarks[0]
+        assert not any("not known" in remark for remark in remarks)
+        assert text.startswith("--parallelism." if name == "torchtitan" else "--tensor-model-parallel-size")
+
+
+def titan(**changes):
+    plan = fake_plan(request=request() | {"stack": "torchtitan"}, strategy=strategy(**changes))
+    text, remarks = written(plan, "args")
+    words = shlex.split(text)
+    return dict(pairwise(words)), " ".join(remarks)
+
+
+def test_torchtitan_gets_its_own_overrides():
+    values, remarks = titan(
+        tp=4, pp=2, dp=16, cp=2, zero_stage=3, sharding_degree=8, vpp=2, num_microbatches=8, micro_batch_size=2
+    )
+    assert "megatron" not in " ".join(values).lower() + remarks.lower()
+    degrees = ("data_parallel_replicate", "data_parallel_shard", "tensor_parallel", "context_parallel")
+    assert [values[f"--parallelism.{name}_degree"] for name in degrees] == ["4", "4", "4", "2"]
+    assert values["--parallelism.pipeline_parallel_schedule"] == "Interleaved1F1B"
+    assert values["--parallelism.pipeline_parallel_layers_per_stage"] == "6"
+    assert values["--training.local_batch_size"] == "16"
+    assert "cannot" not in remarks
+
+
+def test_torchtitan_remarks_on_what_it_cannot_do():
+    values, remarks = titan(pp=2, vpp=1, stages=stages(47, 49, recompute=[3, 0]), recompute="full", zero_stage=1)
+    assert "--parallelism.pipeline_parallel_layers_per_stage" not in values
+    for said in ("the plan has ZeRO-1", "47,49 layers", "3,0 layers per stage"):
+        assert said in remarks
 
 
 def layers_of(layout):
     """Layers per chunk of a Megatron layout, expanded by hand."""
     flat = re.sub(r"\(([^)]*)\)\*(\d+)", lambda m: m[1] * int(m[2]), layout)
-    return [sum(int(n) for n in re.findall(r"t\*(\d+)", part)) for part in flat.split("|")]
+    return [sum(int(n or 1) for n in re.findall(r"t(?:\*(\d+))?", part)) for part in flat.split("|")]
 
 
 @pytest.mark.parametrize(
@@ -128,15 +249,34 @@ def layers_of(layout):
         ((24, 23, 24, 25), 1, [24, 23, 24, 25]),
         ((22, 26, 26, 22), 2, [11, 13, 13, 11] * 2),
         ((20, 25, 25, 25, 1), 1, [20, 25, 25, 25, 1]),
+        ((1, 1, 1, 1, 92), 1, [1, 1, 1, 1, 92]),
+        ((0, 48, 48, 0), 1, [0, 48, 48, 0]),
     ],
 )
 def test_uneven_stages_become_a_layout_in_chunk_order(layers, vpp, chunks):
     text, _ = arguments(pp=len(layers), vpp=vpp, stages=stages(*layers))
     layout = shlex.split(text.split("--pipeline-model-parallel-layout ")[1])[0]
     assert layers_of(layout) == chunks
-    assert layout.startswith("Et")
-    assert layout.endswith("L")
+    assert (layout[0], layout[-1]) == ("E", "L")
     assert "--num-layers-per-virtual" not in text
+
+
+@pytest.mark.parametrize(
+    ("layers", "layout"),
+    [
+        ((8, 9, 9, 6), "Et*8|t*9|t*9|t*6L"),
+        ((8, 9, 9, 9, 6), "Et*8|(t*9|)*2t*9|t*6L"),
+        ((2, 1, 1, 2), "Et*2|t|t|t*2L"),
+        ((0, 1, 1, 0), "E|t|t|L"),
+    ],
+)
+def test_a_layout_repeats_only_what_repeats(layers, layout):
+    assert arguments(pp=4, vpp=1, stages=stages(*layers))[0].count(shlex.quote(layout)) == 1
+
+
+def test_a_layout_places_further_prediction_on_the_last_stage():
+    text, _ = arguments(pp=2, vpp=1, mtp_layers=1, stages=stages(31, 30))
+    assert "'Et*31|t*30mL'" in text
 
 
 def test_stages_that_no_layout_can_say_are_refused(monkeypatch):

@@ -1,10 +1,13 @@
 import io
+import shlex
+import subprocess
 
 import pytest
 from rich.console import Console
 
 from planner.api import WhyNot
 from planner.report.bars import alike, bar, counted, days, flow, plain, scaled, seconds, significant
+from planner.report.formats import written
 from planner.report.terminal import render, render_why_not
 from tests.planner.fake_plan import fake_plan, infeasible_plan, request, stage, strategy
 
@@ -129,17 +132,45 @@ def test_no_color_leaves_no_colour_codes(monkeypatch):
     assert "\x1b[1;3" not in sheet.getvalue()
 
 
-def test_the_launch_block_can_be_pasted_into_a_shell():
-    block = screen(fake_plan(), width=60).split("prints one line)\n")[1].split("\n\n")[0].splitlines()
-    assert all(line.endswith(" \\") for line in block[:-1])
-    assert not block[-1].endswith("\\")
-    words = " ".join(line.rstrip("\\").strip() for line in block).split()
-    assert words[:2] == ["--tensor-model-parallel-size", "8"]
-    assert words[-1] == "--overlap-param-gather"
+def pasted(plan, width):
+    """What a shell makes of the launch block."""
+    block = screen(plan, width=width).split("prints one line)\n")[1].split("\n\n")[0]
+    lines = [line for line in block.splitlines() if not line.lstrip().startswith("#")]
+    script = "printf '%s\\0' \\\n" + "\n".join(lines)
+    done = subprocess.run(["bash", "-euc", script], capture_output=True, text=True, check=True, cwd="/")
+    return done.stdout.split("\0")[:-1]
 
 
-def test_other_frameworks_get_no_megatron_flags():
-    assert "Launch" not in screen(fake_plan(request=request() | {"stack": "fsdp"}))
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("pp", [8, 30], ids=["even", "layout"])
+def test_the_launch_block_pasted_into_a_shell_is_what_args_prints(width, pp):
+    stages = [{"layers": 12 if pp == 8 else 1 + n % 4, "recompute_layers": 0, "group": "g"} for n in range(pp)]
+    plan = fake_plan(strategy=strategy(pp=pp, vpp=6 if pp == 8 else 1, stages=stages))
+    assert max(map(len, screen(plan, width=width).splitlines())) <= width
+    assert pasted(plan, width) == shlex.split(written(plan, "args")[0])
+
+
+def test_the_launch_block_itself_says_what_it_cannot_say():
+    counts = ((20, 7), (20, 3), (20, 0), (20, 0))
+    stages = [{"layers": n, "recompute_layers": r, "group": "g"} for n, r in counts]
+    plan = fake_plan(strategy=strategy(pp=4, vpp=1, recompute="full", stages=stages))
+    block = screen(plan).split("prints one line)\n")[1].split("\n\n")[0]
+    remarks = " ".join(line.strip(" #") for line in block.splitlines() if line.startswith("  # "))
+    assert "the plan recomputes 10 (7,3,0,0 per stage)" in remarks
+    assert pasted(plan, 100) == shlex.split(written(plan, "args")[0])
+
+
+@pytest.mark.parametrize("stack", ["fsdp", "deepspeed", "maxtext", "generic", "my-own"])
+def test_other_frameworks_get_no_megatron_flags(stack):
+    text = screen(fake_plan(request=request() | {"stack": stack}))
+    assert "Launch" in text
+    assert "--tensor-model-parallel-size" not in text
+
+
+def test_torchtitan_gets_its_own_launch_block():
+    text = screen(fake_plan(request=request() | {"stack": "torchtitan"}))
+    assert "--parallelism.tensor_parallel_degree 8" in text
+    assert "--tensor-model-parallel-size" not in text
 
 
 def test_alternatives_say_in_words_what_differs_where_there_is_room():

@@ -1,0 +1,124 @@
+"""What to paste into a launcher: the arguments of the framework that a stack stands for, or why there are none."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from planner.document import Plan, Strategy
+from planner.report.megatron import Arguments, megatron_arguments
+from planner.report.torchtitan import torchtitan_arguments
+
+_FORKS: Final[Mapping[str, str]] = {
+    "megatron-core": "",
+    "megatron-lm-2020": "the release of 2020 knows fewer of them",
+    "megatron-lm-2021": "the release of 2021 knows fewer of them",
+    "megatron-lm-2022": "the release of 2022 knows fewer of them",
+    "megascale": "MegaScale itself is not public",
+    "nemo": "Megatron-Bridge takes the same names as overrides, such as model.tensor_model_parallel_size=8",
+    "megatron-deepspeed": "Megatron-DeepSpeed takes ZeRO and precision from its DeepSpeed JSON",
+    "zero-bubble": "the zero-bubble fork adds --enable-zero-bubble and its kin for the schedule, and has no layout",
+}
+"""Stacks whose parser is Megatron-LM's or descends from it, and in what it is another one."""
+
+_OTHERS: Final[Mapping[str, str]] = {
+    "deepspeed": "DeepSpeed is launched with a JSON file, and its pipeline in code",
+    "fsdp": "PyTorch FSDP is set up in the training script",
+    "generic": "no framework in particular is meant",
+    "internevo": "InternEvo is launched with a Python configuration",
+    "maxtext": "MaxText is launched with a YAML file of ici_ and dcn_ axes",
+    "paddle": "PaddlePaddle is launched with its own hybrid-parallel arguments",
+}
+"""Stacks that are launched otherwise, and how."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Arguments, and remarks on whose they are and what they cannot say."""
+
+    words: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+def launch(plan: Plan, strategy: Strategy) -> Launch:
+    """How to start what was planned.
+
+    Raises:
+        BadRequest: the arguments cannot say how the layers are split.
+    """
+    stack, precision = _name(plan.request.get("stack")), str(plan.request.get("precision") or "bf16")
+    if stack == "torchtitan":
+        words, remarks = torchtitan_arguments(strategy, precision=precision)
+        return Launch(tuple(words), remarks)
+    words, remarks = _megatron(plan, strategy, precision)
+    return Launch(tuple(words), (*_whose(plan), *remarks))
+
+
+def _megatron(plan: Plan, strategy: Strategy, precision: str) -> Arguments:
+    given = plan.request.get("model")
+    model: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+    return megatron_arguments(
+        strategy, precision=precision, experts=bool(model.get("moe")), mtp_layers=int(model.get("mtp_layers") or 0)
+    )
+
+
+def elsewhere(plan: Plan) -> str | None:
+    """How the stack is launched, where its own arguments cannot be written here."""
+    stack = _name(plan.request.get("stack"))
+    if stack in _FORKS or stack == "torchtitan":
+        return None
+    return _OTHERS.get(stack, f"how stack {stack} is launched is not known here")
+
+
+def _whose(plan: Plan) -> tuple[str, ...]:
+    stack = _name(plan.request.get("stack"))
+    if other := elsewhere(plan):
+        return (f"these are arguments of Megatron-LM, not of stack {stack}: {other}",)
+    return (f"these are arguments of Megatron-LM; {_FORKS[stack]}",) if _FORKS[stack] else ()
+
+
+def _name(stack: object) -> str:
+    return str(stack.get("name", "custom")) if isinstance(stack, Mapping) else str(stack or "custom")
+
+
+def block(words: Sequence[str], width: int) -> list[str]:
+    """Arguments over several lines, quoted, ready to paste into a shell; no line is wider than ``width``."""
+    lines: list[str] = []
+    room = max(width - 4, 16)
+    for item in _items(words):
+        if lines and len(lines[-1]) + 1 + len(item) <= room + 2:
+            lines[-1] += f" {item}"
+        elif len(item) <= room:
+            lines.append(f"  {item}")
+        else:
+            lines += _broken(shlex.split(item), room)
+    return _continued(lines)
+
+
+def _items(words: Sequence[str]) -> Iterator[str]:
+    """An option with its value."""
+    for place, word in enumerate(words):
+        if word.startswith("--"):
+            following = words[place + 1 : place + 2]
+            yield shlex.join([word, *(value for value in following if not value.startswith("--"))])
+
+
+def _broken(words: Sequence[str], room: int) -> Iterator[str]:
+    """Option and value apart, and what is still too long in pieces: a piece from the first column continues a word."""
+    for word in words:
+        quoted = shlex.quote(word)
+        if len(quoted) <= room:
+            yield f"  {quoted}"
+            continue
+        step = room - 2
+        pieces = [shlex.quote(word[start : start + step]) for start in range(0, len(word), step)]
+        yield f"  {pieces[0]}"
+        yield from pieces[1:]
+
+
+def _continued(lines: Sequence[str]) -> list[str]:
+    """Every line but the last ends in a backslash, behind a blank unless the next one continues its word."""
+    glue = [" \\" if following.startswith(" ") else "\\" for following in lines[1:]]
+    return [line + mark for line, mark in zip(lines, [*glue, ""], strict=True)]

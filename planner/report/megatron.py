@@ -1,0 +1,157 @@
+"""A strategy as arguments of Megatron-LM's ``pretrain_gpt.py``, as of Megatron-Core 0.17."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Final
+
+from planner.document import Strategy
+from planner.errors import BadRequest
+
+Arguments = tuple[list[str], tuple[str, ...]]
+"""Words of a command line, and remarks on what they cannot say."""
+
+_PARAMETERS: Final = 3
+"""The ZeRO stage that shards the parameters too."""
+_WORTH_REPEATING: Final = 3
+"""Chunks in a row from which a layout is shorter with a repetition."""
+_OWN_SCHEDULES: Final = frozenset({"none", "1f1b", "interleaved-1f1b"})
+
+_PRECISIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "fp32": (),
+    "fp16": ("--fp16",),
+    "bf16": ("--bf16",),
+    "fp8": ("--bf16", "--fp8-format", "hybrid"),
+    "mxfp8": ("--bf16", "--fp8-format", "e4m3", "--fp8-recipe", "mxfp8"),
+    "nvfp4": ("--bf16", "--fp4-format", "e2m1"),
+}
+"""Megatron-LM trains in fp32 unless told otherwise; the narrow formats come on top of bf16."""
+
+
+def megatron_arguments(
+    strategy: Strategy, *, precision: str = "bf16", experts: bool = False, mtp_layers: int = 0
+) -> Arguments:
+    """Megatron-LM arguments of a strategy, and remarks on what they cannot say.
+
+    Args:
+        strategy: degrees, switches and stages.
+        precision: number format of the matrix products, one of ``costmodels.stack.PRECISIONS``.
+        experts: whether the model has mixture-of-experts layers.
+        mtp_layers: multi-token-prediction layers, all on the last stage.
+
+    Raises:
+        BadRequest: the split of layers over stages and chunks cannot be written as a pipeline layout.
+    """
+    recompute, remarks = _recompute(strategy)
+    words = [
+        *("--tensor-model-parallel-size", str(strategy.tp)),
+        *("--pipeline-model-parallel-size", str(strategy.pp)),
+        *(("--context-parallel-size", str(strategy.cp)) if strategy.cp > 1 else ()),
+        *(_experts(strategy) if experts or strategy.ep > 1 else ()),
+        *_pipeline(strategy, mtp_layers),
+        *(("--sequence-parallel",) if strategy.sequence_parallel else ()),
+        *("--micro-batch-size", str(strategy.micro_batch_size)),
+        *("--global-batch-size", str(strategy.global_batch_size)),
+        *_PRECISIONS[precision],
+        *_sharding(strategy),
+        *recompute,
+        *(("--use-tp-pp-dp-mapping",) if strategy.rank_order == "tp-cp-ep-pp-dp" else ()),
+    ]
+    if experts and strategy.tp > 1 and not strategy.sequence_parallel:
+        remarks += ("Megatron-LM trains experts under TP only with --sequence-parallel, which the plan leaves out",)
+    return words, (*remarks, *_schedule(strategy), *_environment(strategy))
+
+
+def _experts(strategy: Strategy) -> list[str]:
+    """Left out, the expert tensor size is the tensor size, and the dispatcher gathers instead of exchanging."""
+    return [
+        *("--expert-model-parallel-size", str(strategy.ep)),
+        *("--expert-tensor-parallel-size", str(strategy.etp)),
+        *(("--moe-token-dispatcher-type", "alltoall") if strategy.ep > 1 else ()),
+    ]
+
+
+def _pipeline(strategy: Strategy, mtp_layers: int) -> list[str]:
+    layers = [stage.layers for stage in strategy.stages]
+    if len(set(layers)) == 1 and layers[0] % strategy.vpp == 0:
+        per_chunk = str(layers[0] // strategy.vpp)
+        return ["--num-layers-per-virtual-pipeline-stage", per_chunk] if strategy.vpp > 1 else []
+    return ["--pipeline-model-parallel-layout", _layout(layers, strategy.vpp, mtp_layers)]
+
+
+def _layout(layers: Sequence[int], vpp: int, mtp_layers: int) -> str:
+    """Megatron's layout: chunk-major, E the embedding, t a layer, m a layer that predicts further, L the loss."""
+    if uneven := [held for held in layers if held % vpp]:
+        raise BadRequest(
+            f"Megatron-LM arguments cannot say how {uneven[0]} layers split over {vpp} chunks; "
+            f"--format json holds the stages"
+        )
+    chunks = [_times("t", held // vpp) for held in layers] * vpp
+    chunks[0] = f"E{chunks[0]}"
+    chunks[-1] += f"{_times('m', mtp_layers)}L"
+    return "|".join(_repeated(text, len(list(same))) for text, same in groupby(chunks))
+
+
+def _times(letter: str, count: int) -> str:
+    return f"{letter}*{count}" if count > 1 else letter * count
+
+
+def _repeated(chunk: str, count: int) -> str:
+    if not chunk or count < _WORTH_REPEATING:
+        return "|".join([chunk] * count)
+    return f"({chunk}|)*{count - 1}{chunk}"
+
+
+def _sharding(strategy: Strategy) -> list[str]:
+    data_ranks = strategy.dp * strategy.cp
+    words = ["--overlap-grad-reduce"] if data_ranks > 1 else []
+    if strategy.zero_stage == 0:
+        return words
+    words = ["--use-distributed-optimizer", *words, *(["--overlap-param-gather"] if data_ranks > 1 else [])]
+    if strategy.zero_stage > 1:
+        shared = "optim_grads" if strategy.zero_stage < _PARAMETERS else "optim_grads_params"
+        words += ["--use-megatron-fsdp", "--data-parallel-sharding-strategy", shared, "--ckpt-format", "fsdp_dtensor"]
+    copies = data_ranks // max(strategy.sharding_degree, 1)
+    return words + (["--num-distributed-optimizer-instances", str(copies)] if copies > 1 else [])
+
+
+def _recompute(strategy: Strategy) -> Arguments:
+    """Full recomputation of the first layers of every chunk; Megatron knows one number for all stages."""
+    stages = strategy.stages
+    planned = [stage.recompute_layers for stage in stages]
+    if not any(planned):
+        selective = strategy.recompute == "selective"
+        return (["--recompute-granularity", "selective"] if selective else []), ()
+    if all(stage.recompute_layers == stage.layers for stage in stages):
+        return ["--recompute-granularity", "full", "--recompute-method", "uniform", "--recompute-num-layers", "1"], ()
+    most = -(-max(planned) // strategy.vpp)
+    words = ["--recompute-granularity", "full", "--recompute-method", "block", "--recompute-num-layers", str(most)]
+    done = [min(most * strategy.vpp, stage.layers) for stage in stages]
+    if done == planned:
+        return words, ()
+    held = sum(stage.layers for stage in stages)
+    where = "chunk" if strategy.vpp > 1 else "stage"
+    remark = (
+        f"Megatron-LM has one number for all stages: --recompute-num-layers {most} recomputes {most} layers of every "
+        f"{where}, {sum(done)} of {held} in all, where the plan recomputes {sum(planned)} "
+        f"({','.join(map(str, planned))} per stage); no stage stores more layers than planned, but the iteration "
+        f"is longer than predicted"
+    )
+    return words, (remark,)
+
+
+def _schedule(strategy: Strategy) -> tuple[str, ...]:
+    if strategy.schedule in _OWN_SCHEDULES:
+        return ()
+    runs = "interleaved 1F1B" if strategy.vpp > 1 else "1F1B"
+    return (f"Megatron-LM has no {strategy.schedule} schedule; these arguments run {runs}",)
+
+
+def _environment(strategy: Strategy) -> tuple[str, ...]:
+    """What its parser insists on beside the arguments."""
+    if strategy.zero_stage > 1:
+        return ("Megatron-FSDP refuses CUDA_DEVICE_MAX_CONNECTIONS=1; leave the variable unset",)
+    if strategy.tp * strategy.cp == 1:
+        return ()
+    return ("set CUDA_DEVICE_MAX_CONNECTIONS=1: before Blackwell, Megatron-LM refuses TP or CP without it",)
