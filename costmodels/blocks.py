@@ -41,6 +41,10 @@ class LayerSeconds:
     cp: Passes
     ep: Passes
 
+    def weight_gradients(self, ratio: float) -> Floats:
+        """Seconds of the weight gradients, which take ``ratio`` of the time of the data gradients."""
+        return self.matmul.backward * ratio / (1.0 + ratio)
+
     @property
     def compute(self) -> Passes:
         """Everything but communication."""

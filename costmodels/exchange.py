@@ -65,10 +65,15 @@ def step_traffic(rows: Strategies, scenario: Scenario, layer: Passes) -> StepTra
         split.low,
     )  # the latter is what every stage has to hide behind, however it is split
     window = (fewest * layer.forward, fewest * layer.backward)
-    once = _once_per_step(rows, scenario, size, group, near, far, window)
+    once = _once_per_step(rows, scenario, size, group, near, far)
     if scenario.model.num_moe_layers:
-        apart = _experts_once(rows, scenario, layers, window)
+        apart = _experts_once(rows, scenario, layers)
         once = (once[0] + apart[0], once[1] + apart[1])
+    stack = scenario.stack
+    once = (
+        exposed(once[0], window[1], stack=stack, hidden=stack.overlap.gradients),
+        exposed(once[1], window[0], stack=stack, hidden=stack.overlap.parameters),
+    )
     if 3 in scenario.stack.zero_stages and (rows.zero_stage == 3).any():
         always = _every_micro_batch(rows, scenario, near, far, layer, layers)
         third = rows.zero_stage == 3
@@ -83,7 +88,6 @@ def _once_per_step(
     group: Group,
     near: Group,
     far: Group,
-    window: tuple[Floats, Floats],
 ) -> tuple[Floats, Floats]:
     stack, tiers = scenario.stack, scenario.group.tiers
     pace = 1.0 / stack.communication_efficiency
@@ -95,15 +99,10 @@ def _once_per_step(
     gradients = np.where(alone, 0.0, np.where(rows.zero_stage == 0, whole, sharded)) * pace
     gather = np.where(near.size > 1, gather_seconds(WORD * size, near, tiers), 0.0) * pace
     parameters = np.where(rows.zero_stage == 0, 0.0, gather)
-    return (
-        exposed(gradients, window[1], stack=stack, hidden=stack.overlap.gradients),
-        exposed(parameters, window[0], stack=stack, hidden=stack.overlap.parameters),
-    )
+    return gradients, parameters
 
 
-def _experts_once(
-    rows: Strategies, scenario: Scenario, layers: Floats, window: tuple[Floats, Floats]
-) -> tuple[Floats, Floats]:
+def _experts_once(rows: Strategies, scenario: Scenario, layers: Floats) -> tuple[Floats, Floats]:
     """The same for routed experts, over the ranks that hold the same ones."""
     stack, tiers, group = scenario.stack, scenario.group.tiers, expert_data_group(rows)
     size = layers * expert_parameters_per_rank(rows, scenario)
@@ -111,10 +110,7 @@ def _experts_once(
     whole = all_reduce_seconds(stack.reduce_bytes * size, group, tiers)
     scatter, gather = (gather_seconds(width * size, group, tiers) for width in (stack.reduce_bytes, WORD))
     sharded = rows.zero_stage > 0
-    return (
-        exposed(np.where(sharded, scatter, whole) * pace, window[1], stack=stack, hidden=stack.overlap.gradients),
-        exposed(np.where(sharded, gather, 0.0) * pace, window[0], stack=stack, hidden=stack.overlap.parameters),
-    )
+    return np.where(sharded, scatter, whole) * pace, np.where(sharded, gather, 0.0) * pace
 
 
 def exposed(seconds: Floats, window: Floats, *, stack: Stack, hidden: bool) -> Floats:
@@ -149,10 +145,15 @@ def _every_micro_batch(
     scatter = np.where(near.size > 1, gather_seconds(stack.reduce_bytes * size, near, tiers), 0.0) * pace
     shard = stack.reduce_bytes * size / rows.sharding_degree
     scatter = scatter + np.where(far.size > 1, all_reduce_seconds(shard, far, tiers), 0.0) * pace
+    experts, same = expert_parameters_per_rank(rows, scenario), expert_data_group(rows)
+    if scenario.model.num_moe_layers:
+        shared = (same.size > 1) * pace
+        gather = gather + shared * gather_seconds(WORD * experts, same, tiers)
+        scatter = scatter + shared * gather_seconds(stack.reduce_bytes * experts, same, tiers)
     forward = _behind(gather, layer.forward, layers, stack=stack, hidden=stack.overlap.parameters)
     backward = _behind(gather + scatter, layer.backward, layers, stack=stack, hidden=stack.overlap.gradients)
     times = rows.num_microbatches if stack.gathers_per_micro_batch else np.ones(len(rows))
-    copied = np.where(near.size > 1, layers * size, 0.0)
+    copied = np.where(near.size > 1, layers * size, 0.0) + np.where(same.size > 1, layers * experts, 0.0)
     copies = [
         stream_seconds(traffic=copied * traffic, share=scenario.rates.stream, bandwidth=scenario.rates.bandwidth)
         for traffic in (2.0 * WORD, 2.0 * WORD + WORD + stack.reduce_bytes)

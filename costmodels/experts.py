@@ -16,7 +16,7 @@ from costmodels.kernels import WORD, Number, matmul_seconds, stream_seconds
 from costmodels.model import Experts
 from costmodels.parameters import expert_parameters
 from costmodels.passes import Passes, linear, region_tokens, tokens_per_rank
-from costmodels.placement import Group
+from costmodels.placement import Group, group_of, split_group
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Ints, Strategies
 
@@ -42,15 +42,17 @@ def experts_of(scenario: Scenario) -> Experts:
 
 
 def expert_group(rows: Strategies) -> Group:
-    """Ranks that hold different experts: ``ep`` of them, ``etp`` apart."""
+    """Ranks that hold different experts: ``ep`` of them, ``etp`` apart.
+
+    Under either rank order: where data ranks lie apart, expert ranks stay within tensor x context ranks (the rule
+    "experts-order").
+    """
     return Group(rows.ep, ((rows.ep, rows.etp),))
 
 
 def expert_data_group(rows: Strategies) -> Group:
     """Ranks that hold the same experts: what is left of tensor x context x data ranks."""
-    inner = rows.ep * rows.etp
-    size = np.maximum(rows.tp * rows.cp * rows.dp // inner, 1)
-    return Group(size, ((size, inner),))
+    return split_group(group_of(rows, "tp", "cp", "dp"), rows.ep * rows.etp)[1]
 
 
 def routed_tokens(rows: Strategies, scenario: Scenario) -> Floats:
@@ -72,10 +74,15 @@ def expert_layer(rows: Strategies, scenario: Scenario) -> ExpertSeconds:
     return ExpertSeconds(matmul, expert_streams(rows, scenario), dispatch(rows, scenario))
 
 
+def imbalance(rows: Strategies, scenario: Scenario) -> Floats:
+    """Tokens of the busiest expert rank over the mean; one rank with every expert has them all, shape (N,)."""
+    return np.where(rows.ep > 1, scenario.stack.expert_imbalance, 1.0)
+
+
 def grouped(rows: Strategies, scenario: Scenario) -> Passes:
     """The experts' products: one small product per expert of the rank, of the tokens routed to it."""
     model, moe = scenario.model, experts_of(scenario)
-    arrived = routed_tokens(rows, scenario) * rows.etp * scenario.stack.expert_imbalance
+    arrived = routed_tokens(rows, scenario) * rows.etp * imbalance(rows, scenario)
     groups = np.maximum(moe.num_experts / rows.ep, 1.0)
     h, f = float(model.expert_hidden_size), moe.expert_ffn_hidden_size / rows.etp
     first = _grouped(arrived, groups, f * model.ffn_branches, h, scenario)

@@ -29,6 +29,8 @@ from costmodels.sizes import (
 from costmodels.split import even_layers
 from costmodels.strategy import SCHEDULE_NAMES, Floats, Ints, Recompute, Strategies
 
+_KEPT_OF_EXPERTS = {"attention": 1.0, "operators": 0.5, "projections": 0.0}
+"""Share of the experts' activations that each kind of selective recomputation keeps."""
 PREFETCHED_LAYERS = 2.0
 """Layers whose parameters are gathered at once under ZeRO stage 3: the running one and the prefetched one."""
 
@@ -131,7 +133,7 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
         working=stored,
         embedding_activation=(WORD + (1.0 if stack.dropout else 0.0)) * h * region,
         logits=logits * here,
-        ahead=scenario.model.mtp_layers * (experts * expert.total + stored) * here,
+        ahead=scenario.model.mtp_layers * (experts * expert.total + stored),
         everywhere=shared + np.where(rows.zero_stage == 3, PREFETCHED_LAYERS * WORD * (layer + experts), 0.0),
     )
 
@@ -184,7 +186,10 @@ def layer_activation_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     else:
         whole, inner = np.where(selective, WORD * h, whole), np.where(selective, WORD * model.qkv_width, inner)
     kept = region_tokens(rows, scenario) * whole + tokens_per_rank(rows, scenario) * (inner + scores) / rows.tp
-    return kept + (1.0 - dense) * expert_activation_bytes(rows, scenario, saved) if model.num_moe_layers else kept
+    if not model.num_moe_layers:
+        return kept
+    share = np.where(selective, _KEPT_OF_EXPERTS[stack.selective], 1.0)
+    return kept + (1.0 - dense) * share * expert_activation_bytes(rows, scenario, saved)
 
 
 def in_flight(rows: Strategies, stage: Ints) -> Floats:
@@ -259,7 +264,7 @@ def even_peaks(rows: Strategies, memory: RowBytes, num_layers: int) -> Floats:
     """
     pp, split = rows.pp, even_layers(num_layers, rows)
     layers = (split.first, split.high, split.last)
-    full = rows.recompute == Recompute.FULL
+    full = rows.recompute >= Recompute.FULL
     kept = np.where(full, memory.checkpoint, memory.stored)
     working = np.where(full, memory.working, 0.0)
     single = pp == 1

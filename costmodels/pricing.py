@@ -33,9 +33,9 @@ class Prices:
 
 
 def price(rows: Strategies, scenario: Scenario) -> Prices:
-    """Price N strategies at full fidelity; layers are split evenly, recompute FULL recomputes every layer."""
+    """Price N strategies at full fidelity; layers are split evenly, recompute FULL and PARTIAL repeat every layer."""
     seconds = row_seconds(rows, scenario)
-    again = (rows.recompute == Recompute.FULL).astype(np.float64)
+    again = (rows.recompute >= Recompute.FULL).astype(np.float64)
     slowest, total = even_split(rows, seconds, scenario.model.num_layers, again)
     return Prices(seconds, slowest, total, compose(rows, seconds, slowest, total))
 
@@ -102,7 +102,7 @@ def even_assignment(
         held[start : start + longer] += step
     else:
         held = np.asarray(layers, dtype=np.int64)
-    again = held if recompute == Recompute.FULL else np.zeros_like(held)
+    again = held if recompute >= Recompute.FULL else np.zeros_like(held)
     return Assignment(held, again.copy())
 
 

@@ -18,7 +18,7 @@ Derived = TypeVar("Derived")
 RANK_ORDERS = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
 """Which dimension varies fastest over neighbouring ranks, inner to outer; the first is Megatron's default."""
 
-SCHEDULE_NAMES = ("none", "gpipe", "1f1b", "interleaved-1f1b")
+SCHEDULE_NAMES = ("none", "gpipe", "1f1b", "interleaved-1f1b", "zb-1p", "zb-2p", "zb-v", "v-half", "v-min")
 """Pipeline schedules by their code in the ``schedule`` column."""
 
 LARGEST_TABLE = 1 << 16
@@ -30,6 +30,9 @@ class Recompute(IntEnum):
     NONE = 0
     SELECTIVE = 1
     FULL = 2
+    """Every layer whole."""
+    PARTIAL = 3
+    """Some layers whole: as many on each stage as memory asks for. Counts as FULL where stages are split evenly."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,12 +25,19 @@ from planner.assemble import (
 from planner.document import Plan, Proof, Rejection, Strategy
 from planner.errors import BadRequest, OutOfTime
 from planner.memory_search import leanest
+from planner.nearest import nearest, nearest_divisor, nearest_multiple
 from planner.pins import NAMED, Pin, parse_pins
 from planner.request import PlanRequest, Resolved, resolve
 from planner.rules import RULES, sentence
-from planner.search import Outcome, search
+from planner.search import Outcome, best_split, search
 from planner.space import Space, build
 from planner.verify import Verdict, verify
+
+EXPLAINED_WITHIN = 2.0
+"""Seconds that the reasons may take beside the plan."""
+
+NEARLY_FULL = 0.95
+"""Share of the usable memory from which a plan is called tight."""
 
 
 def plan(request: PlanRequest) -> Plan:
@@ -49,7 +56,7 @@ def plan(request: PlanRequest) -> Plan:
     if outcome.best is None and not outcome.proved:
         raise OutOfTime(f"no plan within {request.time_limit:g} s; {outcome.priced} strategies were priced")
     if outcome.best is None:
-        return _infeasible(resolved, space, outcome, started)
+        return _infeasible(resolved, space, outcome)
     return _found(resolved, space, outcome, started)
 
 
@@ -59,6 +66,11 @@ def _found(resolved: Resolved, space: Space, outcome: Outcome, started: float) -
     priced = quote(best.row, scenario, best.assignment)
     verdict = verify(best.row, best.assignment, priced, scenario)
     record = strategy_record(best.row, best.assignment, scenario)
+    lean = resolved.request.objective == "memory"
+    proof = _proof(space, outcome, verdict, started, lean=lean)
+    patience = time.perf_counter() + EXPLAINED_WITHIN
+    pins = parse_pins(resolved.request.pins)
+    tried = explain.challenges(space, scenario, best, deadline=patience)
     return Plan(
         status="optimal" if outcome.proved else "feasible",
         request=request_record(resolved),
@@ -67,12 +79,13 @@ def _found(resolved: Resolved, space: Space, outcome: Outcome, started: float) -
         prediction=prediction_record(resolved, priced.iteration, best.row, best.assignment),
         breakdown_seconds=priced.breakdown,
         memory_bytes=memory_records(priced, scenario),
-        alternatives=explain.alternatives(outcome, resolved, record, resolved.request.top),
-        why_not=explain.why_not_lines(space, scenario, best, priced),
-        what_helps=explain.what_helps(outcome, scenario, best, priced),
+        alternatives=explain.alternatives(outcome, tried, resolved, record, resolved.request.top),
+        why_not=explain.why_not_lines(tried, space, scenario, priced),
+        what_helps=explain.what_helps(space, scenario, best, priced, pins=pins, deadline=patience),
         closest_run=explain.closest_run(scenario),
+        warnings=_warnings(priced, resolved),
         rejected=_rejections(space, outcome, scenario),
-        proof=_proof(space, outcome, verdict, started, lean=resolved.request.objective == "memory"),
+        proof=proof,
         provenance=provenance_record(resolved),
     )
 
@@ -107,35 +120,37 @@ def _rejections(space: Space, outcome: Outcome, scenario: Scenario) -> tuple[Rej
     return tuple(rows)
 
 
-def _infeasible(resolved: Resolved, space: Space, outcome: Outcome, started: float) -> Plan:
-    del started
+def _infeasible(resolved: Resolved, space: Space, outcome: Outcome) -> Plan:
     return Plan(
         status="infeasible",
         request=request_record(resolved),
         defaults=resolved.defaults,
         fits=False,
         rejected=_reasons(_rejections(space, outcome, resolved.scenario), resolved),
-        nearest=explain.nearest(resolved),
+        nearest=nearest(resolved),
         provenance=provenance_record(resolved),
     )
 
 
 def _reasons(found: tuple[Rejection, ...], resolved: Resolved) -> tuple[Rejection, ...]:
-    """Why nothing is left: memory first, then the rules about degrees and pinned axes.
+    """Why nothing is left: memory first, then the rules about pinned axes, the last to speak first.
 
-    What a rule refuses along an axis that is free, another value of that axis would have passed.
+    A rule that spoke early left strategies for later ones to refuse; the last one refused what was left. What a
+    rule refuses along an axis that is free, another value of that axis would have passed.
     """
-    axes = {"tp", "cp", "pp", "dp"} | {name for name, value in resolved.request.pins.items() if value is not None}
-    rules = {rule.name: rule for rule in RULES if rule.kind != "dominated" and set(rule.reads) <= axes}
-    told = [r for r in found if r.rule == "memory"] + [r for r in found if r.rule in rules]
-    return tuple(told) or found
+    pinned = {name for name, value in resolved.request.pins.items() if value is not None}
+    rules = {rule.name: set(rule.reads) for rule in RULES if rule.kind != "dominated"}
+    known = [r for r in reversed(found) if r.rule in rules and rules[r.rule] <= {"tp", "cp", "pp", "dp"} | pinned]
+    about = sorted(known, key=lambda r: not rules[r.rule] & pinned)
+    return tuple([r for r in found if r.rule == "memory"] + about) or found
 
 
 def predict(request: PlanRequest, layers: Sequence[int] | None = None) -> Plan:
     """Price one given strategy, without search; unpinned axes take their plainest value.
 
-    ``layers`` gives the layers of every stage. A strategy that breaks a rule or does not fit in memory comes
-    back with status ``infeasible`` and the reasons, in the second case with its prediction.
+    ``layers`` gives the layers of every stage; without them the stages are split as in a search. A strategy that
+    breaks a rule or does not fit in memory comes back with status ``infeasible`` and the reasons, in the second case
+    with its prediction.
 
     Raises:
         BadRequest: an axis with several values, or degrees that do not make up the GPUs.
@@ -151,7 +166,7 @@ def predict(request: PlanRequest, layers: Sequence[int] | None = None) -> Plan:
     }
     if broken:
         return Plan(status="infeasible", fits=False, rejected=broken, **base)
-    split = _split(scenario, row, layers)
+    split = _split(scenario, row, layers, request.time_limit)
     priced = quote(row, scenario, split)
     fits = bool(np.max(priced.footprint.allocated) <= memory_limit(scenario))
     return Plan(
@@ -161,10 +176,20 @@ def predict(request: PlanRequest, layers: Sequence[int] | None = None) -> Plan:
         prediction=prediction_record(resolved, priced.iteration, row, split),
         breakdown_seconds=priced.breakdown,
         memory_bytes=memory_records(priced, scenario),
+        warnings=_warnings(priced, resolved) if fits else (),
         rejected=() if fits else (_memory_rejection(priced, scenario),),
         closest_run=explain.closest_run(scenario),
         **base,
     )
+
+
+def _warnings(priced: Quote, resolved: Resolved) -> tuple[str, ...]:
+    """What could go wrong with a plan that is right within the model."""
+    share = peak_bytes(priced) / resolved.scenario.group.accelerator.usable_memory
+    if share <= NEARLY_FULL or resolved.request.memory_margin:
+        return ()
+    stage = int(np.argmax(priced.footprint.total))
+    return (f"stage {stage} fills {share:.1%} of the usable memory; leave room with --memory-margin 10%",)
 
 
 def _memory_rejection(priced: Quote, scenario: Scenario) -> Rejection:
@@ -180,7 +205,7 @@ def _single(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] |
     tp, cp = axes.get("tp", 1), axes.get("cp", 1)
     pp = axes.get("pp", len(layers) if layers else 1)
     if scenario.gpus % (tp * cp * pp):
-        near = explain.nearest_divisor(scenario.gpus, tp * cp * pp)
+        near = nearest_divisor(scenario.gpus, tp * cp * pp)
         raise BadRequest(f"tp {tp} x cp {cp} x pp {pp} = {tp * cp * pp} does not divide {scenario.gpus} GPUs; {near}")
     dp = scenario.gpus // (tp * cp * pp)
     if axes.get("dp", dp) != dp:
@@ -189,7 +214,7 @@ def _single(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] |
     if scenario.global_batch_size % (micro * dp):
         raise BadRequest(
             f"micro-batch {micro} x dp {dp} does not divide the global batch of {scenario.global_batch_size}; "
-            f"{explain.nearest_multiple(scenario.global_batch_size, micro * dp)} would"
+            f"{nearest_multiple(scenario.global_batch_size, micro * dp)} would"
         )
     zero = axes.get("zero_stage", 1 if 1 in scenario.stack.zero_stages and dp * cp > 1 else 0)
     usual = 0 if pp == 1 else 3 if vpp > 1 else 2
@@ -224,7 +249,8 @@ def _broken(row: Strategies, scenario: Scenario) -> tuple[Rejection, ...]:
     return tuple(Rejection(rule=r.name, count=1, example=sentence(r, row.row(0), scenario)) for r in failing)
 
 
-def _split(scenario: Scenario, row: Strategies, layers: Sequence[int] | None) -> Assignment:
+def _split(scenario: Scenario, row: Strategies, layers: Sequence[int] | None, seconds: float) -> Assignment:
+    """The layers given, else the split that a search would choose, else, where none fits, the even one."""
     pp, total = int(row.pp[0]), scenario.model.num_layers
     if layers is not None:
         if len(layers) != pp:
@@ -235,7 +261,9 @@ def _split(scenario: Scenario, row: Strategies, layers: Sequence[int] | None) ->
             raise BadRequest(f"a stage holds {min(layers)} layers; each of its {int(row.vpp[0])} chunks needs one")
         if len(set(layers)) > 1 and not scenario.stack.uneven_stages:
             raise BadRequest(f"stack {scenario.stack.name} needs even stages; {total // pp} layers each would be")
-    return row_assignment(row, total, layers)
+        return row_assignment(row, total, layers)
+    solved = best_split(row, scenario, deadline=time.perf_counter() + seconds)
+    return solved.assignment if solved else row_assignment(row, total)
 
 
 class WhyNot(BaseModel):

@@ -26,8 +26,10 @@ def strategy_record(row: Strategies, assignment: Assignment, scenario: Scenario)
     """One row and its stages as a record; recomputation is named by what really happens."""
     at = row.row(0)
     recompute = Recompute(at["recompute"])
-    if recompute == Recompute.FULL and not assignment.recomputed.any():
+    if recompute == Recompute.PARTIAL and not assignment.recomputed.any():
         recompute = Recompute.NONE
+    if recompute == Recompute.PARTIAL and (assignment.recomputed == assignment.layers).all():
+        recompute = Recompute.FULL
     group = scenario.group.name
     return Strategy(
         **{name: at[name] for name in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero_stage", "sharding_degree")},
@@ -49,7 +51,7 @@ def prediction_record(resolved: Resolved, iteration: float, row: Strategies, ass
     """Rates and totals that follow from the iteration time."""
     scenario = resolved.scenario
     peak = scenario.group.accelerator.peak_rate(scenario.precision)
-    model_flops = flops_per_token(scenario.model, seq_length=scenario.seq_length) * scenario.tokens
+    model_flops = counted_flops(scenario) * scenario.tokens
     hardware_flops = model_flops + _repeated_flops(scenario, row, assignment) * scenario.tokens
     seconds, gpus = iteration, scenario.gpus
     run = training.totals(
@@ -76,10 +78,15 @@ def prediction_record(resolved: Resolved, iteration: float, row: Strategies, ass
     )
 
 
+def counted_flops(scenario: Scenario) -> float:
+    """FLOP per token that count as useful: full attention, but within a sliding window where there is one."""
+    return flops_per_token(scenario.model, seq_length=scenario.seq_length, definition="model-window")
+
+
 def _repeated_flops(scenario: Scenario, row: Strategies, assignment: Assignment) -> float:
     """FLOP per token of the forward passes that run twice."""
     recompute = Recompute(int(row.recompute[0]))
-    known: dict[str, Any] = {"seq_length": scenario.seq_length}
+    known: dict[str, Any] = {"seq_length": scenario.seq_length, "windowed": True}
     if recompute == Recompute.SELECTIVE:
         return recomputed_flops(scenario.model, recompute="selective", **known)
     share = assignment.recomputed.sum() / assignment.layers.sum()
@@ -120,6 +127,7 @@ def request_record(resolved: Resolved) -> dict[str, Any]:
         "tokens": resolved.tokens,
         "precision": scenario.precision,
         "objective": asked.objective,
+        "memory_margin": asked.memory_margin,
         "pins": {name: _text(value) for name, value in asked.pins.items() if value is not None},
     }
 

@@ -52,7 +52,10 @@ class Interval(_Part):
 
 
 class Prediction(_Part):
-    """What the strategy is predicted to do. MFU counts model FLOPs with full attention, HFU recomputation too."""
+    """What the strategy is predicted to do.
+
+    MFU counts model FLOPs with full attention (within a sliding window where there is one), HFU recomputation too.
+    """
 
     iteration_seconds: float
     mfu: float
@@ -149,6 +152,7 @@ class Plan(_Part):
     breakdown_seconds: dict[str, float] = Field(default_factory=dict)
     memory_bytes: tuple[StageMemory, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
+    warnings: tuple[str, ...] = ()
     why_not: tuple[Advice, ...] = ()
     what_helps: tuple[Advice, ...] = ()
     closest_run: str | None = None

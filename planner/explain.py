@@ -4,81 +4,98 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
+from costmodels.flops import utilization
 from costmodels.memory import memory_limit
 from costmodels.parameters import parameters
-from costmodels.pricing import Quote, quote, row_assignment
+from costmodels.pricing import Quote, quote
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Recompute, Strategies
-from hardware.records import BadNodeCount, NodeGroup, Tier
+from hardware.records import Accelerator, NodeGroup, Tier
 from hardware.units import format_quantity
-from planner.assemble import strategy_record
+from planner.assemble import counted_flops, strategy_record
 from planner.document import Advice, Alternative, Plan, Strategy
-from planner.landmarks import LANDMARKS
+from planner.landmarks import Landmark, landmarks
+from planner.pins import Pin
 from planner.request import Resolved
-from planner.search import Incumbent, Outcome, Priced, best_where, core_bound, search
-from planner.space import Space, around, build, divisors
+from planner.search import Incumbent, Outcome, best_split, core_bound, promising, search
+from planner.space import Space, build, divisors
 
-NEAREST_SECONDS = 10.0
-"""How long the nearest request that works is looked for."""
+ALTERNATIVES_SECONDS = 1.0
+"""How long runners-up are looked for."""
+MOST_BATCHES = 512
+"""Batch sizes on either side that are looked at for one with more divisors."""
 NOTABLE = 0.0005
 """Relative change of the iteration below which something helps nothing."""
 
+FULL_RECOMPUTE = "full recompute"
 _KINDS = ("tp", "cp", "pp", "ep", "zero_stage", "recompute", "sequence_parallel", "schedule")
 
 
-def alternatives(outcome: Outcome, resolved: Resolved, chosen: Strategy, top: int) -> tuple[Alternative, ...]:
-    """The best rows seen that differ from the chosen one, and from each other, in kind."""
-    scenario, found = resolved.scenario, list[Alternative]()
-    seen = {_kind(chosen)}
-    for priced, i in _by_time(outcome):
-        row = priced.rows.take(np.array([i]))
-        split = row_assignment(row, scenario.model.num_layers)
-        record = strategy_record(row, split, scenario)
-        if len(found) >= top or _kind(record) in seen:
-            if len(found) >= top:
-                break
-            continue
-        seen.add(_kind(record))
-        found.append(_alternative(record, priced, i, scenario, chosen))
-    return tuple(found)
+def alternatives(
+    outcome: Outcome, tried: Sequence[Challenged], resolved: Resolved, chosen: Strategy, top: int
+) -> tuple[Alternative, ...]:
+    """The best that differ from the chosen strategy, and from each other, in kind; each under its best split.
+
+    They come from the challenges that were searched and from the most promising rows that the search saw.
+    """
+    scenario, seen = resolved.scenario, {_kind(chosen)}
+    found: list[Alternative] = []
+
+    def add(solved: Incumbent) -> None:
+        record = strategy_record(solved.row, solved.assignment, scenario)
+        if _kind(record) not in seen:
+            found.append(_alternative(record, solved, scenario, chosen))
+        seen.update((_kind(record), _row_kind(solved.row)))
+
+    for known in sorted((c.outcome.best for c in tried if c.outcome.best), key=lambda best: best.iteration):
+        add(known)
+    deadline = time.perf_counter() + ALTERNATIVES_SECONDS
+    for bound, row in promising(outcome, scenario):
+        if time.perf_counter() > deadline or _settled(found, top, bound):
+            break
+        if _row_kind(row) not in seen and (solved := best_split(row, scenario, deadline=deadline)):
+            add(solved)
+    return tuple(sorted(found, key=lambda other: other.iteration_seconds)[:top])
 
 
-def _alternative(record: Strategy, priced: Priced, i: int, scenario: Scenario, chosen: Strategy) -> Alternative:
-    from costmodels.flops import flops_per_token, utilization
+def _settled(found: list[Alternative], top: int, bound: float) -> bool:
+    """Whether no later row, none of them faster than ``bound``, can be among the best ``top``."""
+    times = sorted(other.iteration_seconds for other in found)
+    return len(times) >= top and (top == 0 or bound >= times[top - 1])
 
-    seconds = float(priced.even[i])
-    flops = flops_per_token(scenario.model, seq_length=scenario.seq_length) * scenario.tokens
+
+def _alternative(record: Strategy, solved: Incumbent, scenario: Scenario, chosen: Strategy) -> Alternative:
+    flops, seconds = counted_flops(scenario) * scenario.tokens, solved.iteration
     peak = scenario.group.accelerator.peak_rate(scenario.precision)
     differs = [name for name in (*_KINDS, "vpp", "micro_batch_size") if getattr(record, name) != getattr(chosen, name)]
     return Alternative(
         strategy=record,
         iteration_seconds=seconds,
         mfu=utilization(flops=flops, seconds=seconds, gpus=scenario.gpus, peak=peak),
-        peak_memory_bytes=float(priced.peak[i]) * (1 + scenario.stack.slack) + scenario.stack.reserved,
+        peak_memory_bytes=float(np.max(quote(solved.row, scenario, solved.assignment).footprint.total)),
         differs=", ".join(f"{name} {getattr(record, name)}" for name in differs),
     )
+
+
+def _whole(allocated: float, scenario: Scenario) -> float:
+    """Bytes that the device must have for what the allocator hands out."""
+    return allocated * (1 + scenario.stack.slack) + scenario.stack.reserved
 
 
 def _kind(record: Strategy) -> tuple[object, ...]:
     return (record.tp, record.cp, record.pp, record.ep, record.recompute == "none", record.zero_stage >= 2)
 
 
-def _by_time(outcome: Outcome) -> Iterator[tuple[Priced, int]]:
-    """Fitting rows of the pool, fastest first."""
-    places = [(part, i) for part in outcome.pool for i in _fastest_fitting(part)]
-    places.sort(key=lambda place: float(place[0].even[place[1]]))
-    return iter(places)
-
-
-def _fastest_fitting(part: Priced, count: int = 512) -> list[int]:
-    index = np.flatnonzero(part.fits)
-    order = index[np.argsort(part.even[index], kind="stable")]
-    return [int(i) for i in order[:count]]
+def _row_kind(row: Strategies) -> tuple[object, ...]:
+    """The kind of a row before its recomputed layers are known: "partial" stands apart from none and all."""
+    at = row.row(0)
+    return (at["tp"], at["cp"], at["pp"], at["ep"], Recompute(at["recompute"]).name, at["zero_stage"] >= 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,33 +115,56 @@ def _challenges(best: Incumbent) -> list[_Challenge]:
         _Challenge("PP 1", lambda c: (c.pp == 1) if pp > 1 else c.pp < 0),
         _Challenge(f"PP {2 * pp}", lambda c: c.pp == 2 * pp),
         _Challenge("no interleaving", lambda c: (c.vpp == 1) & (c.pp > 1) if at["vpp"] > 1 else c.pp < 0),
-        _Challenge("full recompute", lambda c: c.recompute == Recompute.FULL),
+        _Challenge(FULL_RECOMPUTE, lambda c: c.recompute == Recompute.FULL),
         _Challenge("CP 2", lambda c: (c.cp == 2) if at["cp"] == 1 else c.pp < 0),
         _Challenge("pure data parallel", lambda c: (c.tp == 1) & (c.pp == 1) & (c.cp == 1)),
     ]
-    if at["recompute"] == Recompute.FULL and best.assignment.recomputed.any():
-        asked[5] = _Challenge("no recompute", lambda c: c.recompute != Recompute.FULL)
+    if best.assignment.recomputed.any():
+        asked[5] = _Challenge("no recompute", lambda c: c.recompute < Recompute.FULL)
     return asked
 
 
-def why_not_lines(space: Space, scenario: Scenario, best: Incumbent, priced: Quote) -> tuple[Advice, ...]:
-    """What the obvious other choices would cost, each with its number; the best of each kind, evenly split."""
-    lines, bounds = [], core_bound(space.cores, scenario)
+class Challenged(NamedTuple):
+    """Another choice, and what the search for the best strategy of its kind found."""
+
+    subject: str
+    outcome: Outcome
+
+
+def challenges(space: Space, scenario: Scenario, best: Incumbent, *, deadline: float) -> list[Challenged]:
+    """The obvious other choices, each searched as the best one was."""
+    bounds, whole = core_bound(space.cores, scenario), _whole_layers(space)
+    found = []
     for challenge in _challenges(best):
-        fitting, leanest = best_where(space, scenario, challenge.keep, bounds)
-        if fitting is not None:
-            lines.append(_slower(challenge.subject, fitting, scenario, priced))
-        elif leanest is not None:
-            lines.append(Advice(subject=challenge.subject, text=_too_big(leanest, scenario)))
-        elif refused := _refused(space, challenge.subject, scenario):
-            lines.append(Advice(subject=challenge.subject, text=refused))
+        tried = whole if challenge.subject == FULL_RECOMPUTE else space
+        among = np.flatnonzero(challenge.keep(tried.cores))
+        outcome = search(tried, scenario, deadline=deadline, among=among, bounds=bounds)
+        found.append(Challenged(challenge.subject, outcome))
+    return found
+
+
+def why_not_lines(tried: Sequence[Challenged], space: Space, scenario: Scenario, priced: Quote) -> tuple[Advice, ...]:
+    """What the other choices would cost, each with its number, or what refuses them."""
+    lines = []
+    for subject, outcome in tried:
+        if outcome.best is not None:
+            text, seconds = _slower(outcome.best, scenario, priced), outcome.best.iteration
+            lines.append(Advice(subject=subject, text=text, iteration_seconds=seconds))
+        elif outcome.pool and outcome.proved:
+            lines.append(Advice(subject=subject, text=_too_big(outcome, scenario)))
+        elif refused := _refused(space, subject, scenario):
+            lines.append(Advice(subject=subject, text=refused))
     return tuple(lines)
 
 
-def _slower(subject: str, other: Priced, scenario: Scenario, best: Quote) -> Advice:
-    row = other.rows
-    split = row_assignment(row, scenario.model.num_layers)
-    theirs = quote(row, scenario, split)
+def _whole_layers(space: Space) -> Space:
+    """The space where what may recompute some layers recomputes all of them."""
+    recompute = np.where(space.cores.recompute == Recompute.PARTIAL, Recompute.FULL, space.cores.recompute)
+    return replace(space, cores=replace(space.cores, recompute=recompute.astype(np.int64)))
+
+
+def _slower(other: Incumbent, scenario: Scenario, best: Quote) -> str:
+    theirs = quote(other.row, scenario, other.assignment)
     growth = theirs.iteration / best.iteration - 1
     worse = sorted(((theirs.breakdown[name] - best.breakdown[name], name) for name in best.breakdown), reverse=True)
     terms = ", ".join(
@@ -132,14 +172,13 @@ def _slower(subject: str, other: Priced, scenario: Scenario, best: Quote) -> Adv
         for gain, name in worse[:2]
         if gain > NOTABLE * best.iteration
     )
-    text = f"{_seconds(theirs.iteration)} ({growth:+.1%}): {terms or 'a tie within the model'}"
-    return Advice(subject=subject, text=text, iteration_seconds=theirs.iteration)
+    return f"{_seconds(theirs.iteration)} ({growth:+.1%}): {terms or 'a tie within the model'}"
 
 
-def _too_big(leanest: Priced, scenario: Scenario) -> str:
-    needed = float(leanest.peak[0]) * (1 + scenario.stack.slack) + scenario.stack.reserved
+def _too_big(outcome: Outcome, scenario: Scenario) -> str:
+    needed = min(float(part.peak.min(initial=math.inf)) for part in outcome.pool)
     limit = scenario.group.accelerator.usable_memory
-    return f"needs at least {_gib(needed)} per GPU, evenly split; {_gib(limit)} available"
+    return f"needs at least {_gib(_whole(needed, scenario))} per GPU, evenly split; {_gib(limit)} available"
 
 
 def _refused(space: Space, subject: str, scenario: Scenario) -> str:
@@ -169,8 +208,13 @@ def memory_example(outcome: Outcome, scenario: Scenario) -> str:
     return f"{name} needs {_gib(needed)} per GPU, {_gib(limit)} available"
 
 
-def what_helps(outcome: Outcome, scenario: Scenario, best: Incumbent, priced: Quote) -> tuple[Advice, ...]:
-    """What the same strategy would gain from better machines or a larger batch, most useful first."""
+def what_helps(
+    space: Space, scenario: Scenario, best: Incumbent, priced: Quote, *, pins: Mapping[str, Pin], deadline: float
+) -> tuple[Advice, ...]:
+    """What the same strategy would gain from better machines or a larger batch, most useful first.
+
+    Memory, and a batch with more divisors, help by letting in another strategy, so that one is searched.
+    """
     changes = {
         "network 2x": _faster_links(scenario, inner=False),
         "node links 2x": _faster_links(scenario, inner=True),
@@ -181,8 +225,9 @@ def what_helps(outcome: Outcome, scenario: Scenario, best: Incumbent, priced: Qu
     for subject, changed in changes.items():
         seconds = quote(best.row, changed, best.assignment).iteration
         lines.append(_gain(subject, seconds, priced.iteration))
-    lines.append(_more_memory(outcome, scenario, priced.iteration))
+    lines.append(_more_memory(space, scenario, priced.iteration, deadline))
     lines.append(_larger_batch(scenario, best, priced.iteration))
+    lines.extend(_rounder_batch(scenario, priced.iteration, pins, deadline))
     return tuple(sorted(lines, key=lambda line: line.iteration_seconds or math.inf))
 
 
@@ -217,12 +262,10 @@ def _with_device(scenario: Scenario, group: NodeGroup, update: dict[str, object]
     return replace(scenario, group=group.model_copy(update={"accelerator": device}))
 
 
-def _more_memory(outcome: Outcome, scenario: Scenario, now: float) -> Advice:
-    """The fastest even row that twice the memory would let in, among those that were priced."""
-    limit = 2 * scenario.group.accelerator.usable_memory - scenario.stack.reserved
-    limit = limit / (1 + scenario.stack.slack)
-    best = min((float(part.even[part.peak <= limit].min(initial=math.inf)) for part in outcome.pool), default=now)
-    return _gain("memory 2x", min(best, now), now)
+def _more_memory(space: Space, scenario: Scenario, now: float, deadline: float) -> Advice:
+    """The best strategy that twice the memory would let in."""
+    found = search(space, _device(scenario, usable_memory=2.0), deadline=deadline).best
+    return _gain("memory 2x", min(found.iteration, now) if found else now, now)
 
 
 def _larger_batch(scenario: Scenario, best: Incumbent, now: float) -> Advice:
@@ -232,56 +275,41 @@ def _larger_batch(scenario: Scenario, best: Incumbent, now: float) -> Advice:
     return _gain("batch 2x", quote(rows, double, best.assignment).iteration / 2, now)
 
 
+def _rounder_batch(scenario: Scenario, now: float, pins: Mapping[str, Pin], deadline: float) -> list[Advice]:
+    """A batch within 1 % that has far more divisors, hence more ways to split it, per sequence."""
+    batch = scenario.global_batch_size
+    reach = min(batch // 100, MOST_BATCHES)
+    near = range(max(batch - reach, 1), batch + reach + 1)
+    rounder = max(near, key=lambda size: (len(divisors(size)), -abs(size - batch)))
+    if len(divisors(rounder)) < 2 * len(divisors(batch)):
+        return []
+    other = replace(scenario, global_batch_size=rounder)
+    found = search(build(other, pins), other, deadline=deadline).best
+    gain = _gain(f"batch {rounder}", found.iteration * batch / rounder if found else now, now)
+    return [] if gain.text == "nothing" else [gain]
+
+
 def closest_run(scenario: Scenario) -> str | None:
-    """The published run nearest in size, scale and machine."""
-    size, device = parameters(scenario.model), scenario.group.accelerator.name
+    """The published run nearest in machine, size and scale."""
+    billions, device = parameters(scenario.model) / 1e9, scenario.group.accelerator
 
-    def distance(run: tuple[str, float, int, str, str]) -> float:
-        _, billions, gpus, accelerator, _ = run
-        apart = abs(math.log(size / 1e9 / billions)) + 0.5 * abs(math.log(scenario.gpus / gpus))
-        return apart + (0.0 if accelerator == device else 1.0 if accelerator[:4] == device[:4] else 2.0)
+    def distance(run: Landmark) -> float:
+        apart = abs(math.log(billions / run.billions)) + 0.5 * abs(math.log(scenario.gpus / run.gpus))
+        return apart + _other_machine(device, run) + (0.2 if run.precision not in {"", scenario.precision} else 0.0)
 
-    name, billions, gpus, accelerator, result = min(LANDMARKS, key=distance)
-    return f"{billions:g}B on {gpus:,} {accelerator}: {result} ({name})"
-
-
-def nearest(resolved: Resolved) -> Advice | None:
-    """The nearest request that works: the same without its pins, else on more GPUs."""
-    scenario = resolved.scenario
-    deadline = time.perf_counter() + NEAREST_SECONDS
-    if resolved.request.pins:
-        outcome = search(build(scenario, {}), scenario, deadline=deadline)
-        if outcome.best:
-            at = outcome.best.row.row(0)
-            words = " ".join(f"{name} {at[name]}" for name in ("tp", "cp", "pp", "dp"))
-            return Advice(subject="without the pins", text=words, iteration_seconds=outcome.best.iteration)
-    for larger in _larger(resolved):
-        outcome = search(build(larger, {}), larger, deadline=deadline)
-        if outcome.best:
-            seconds = outcome.best.iteration
-            return Advice(subject=f"{larger.gpus} GPUs", text="the same request fits", iteration_seconds=seconds)
-    return None
+    run = min(landmarks(), key=distance)
+    precision = f", {run.precision}" if run.precision else ""
+    where = f"{run.gpus:,} {run.accelerator}{precision}"
+    return f"{run.model} ({run.billions:.3g}B) on {where}: {run.result} ({run.source})"
 
 
-def _larger(resolved: Resolved) -> Iterator[Scenario]:
-    """The same question on 2, 4, ... 64 times the GPUs, in whole nodes."""
-    for times in (2, 4, 8, 16, 32, 64):
-        gpus = resolved.scenario.gpus * times
-        try:
-            group = resolved.machines.with_gpus(gpus).groups[0]
-        except BadNodeCount:
-            continue
-        yield replace(resolved.scenario, gpus=gpus, group=group)
-
-
-def nearest_divisor(number: int, wanted: int) -> str:
-    """The divisors of ``number`` on either side of ``wanted``, as the end of a sentence."""
-    return around(divisors(number), wanted)
-
-
-def nearest_multiple(number: int, step: int) -> int:
-    """The multiple of ``step`` nearest to ``number``, at least one step."""
-    return max(round(number / step), 1) * step
+def _other_machine(device: Accelerator, run: Landmark) -> float:
+    """How far the run's accelerator is from the asked one, in factors of e of the model size."""
+    if run.accelerator == device.name:
+        return 0.0
+    if run.family == f"{device.vendor} {device.architecture}":
+        return 1.5
+    return 3.0 if run.family.startswith(f"{device.vendor} ") else 5.0
 
 
 def verdict(pinned: Plan, best: Plan, terms: dict[str, tuple[float, float]]) -> str:
@@ -314,10 +342,10 @@ def _gib(value: float) -> str:
 
 __all__ = [
     "alternatives",
+    "challenges",
     "closest_run",
     "memory_example",
     "memory_limit",
-    "nearest",
     "verdict",
     "what_helps",
     "why_not_lines",

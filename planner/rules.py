@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.iteration import FILLING
 from costmodels.scenario import Scenario
 from costmodels.schedules import SCHEDULES
 from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, Recompute
@@ -65,6 +66,11 @@ def _experts_fold(c: Columns, _x: Scenario) -> Mask:
     return (c["tp"] * c["cp"] * c["dp"]) % (c["ep"] * c["etp"]) == 0
 
 
+def _experts_in_order(c: Columns, x: Scenario) -> Mask:
+    together = c["ep"] * c["etp"] == c["tp"] * c["cp"]
+    return (x.model.moe is None) | (c["rank_order"] == 0) | (c["pp"] == 1) | together
+
+
 def _expert_width(c: Columns, x: Scenario) -> Mask:
     width = x.model.moe.expert_ffn_hidden_size if x.model.moe else 1
     return (c["etp"] == 1) | ((width % c["etp"] == 0) & (c["etp"] <= c["tp"]))
@@ -108,7 +114,7 @@ def _even_stages(c: Columns, x: Scenario) -> Mask:
 
 def _whole_groups(c: Columns, x: Scenario) -> Mask:
     batches = x.global_batch_size // (c["micro_batch_size"] * c["dp"])
-    return (c["vpp"] == 1) | (batches % c["pp"] == 0)
+    return (c["schedule"] != _code("interleaved-1f1b")) | (batches % c["pp"] == 0)
 
 
 def _split_needs_tensor(c: Columns, _x: Scenario) -> Mask:
@@ -126,7 +132,18 @@ def _stack_splits(c: Columns, x: Scenario) -> Mask:
 def _schedule_runs(c: Columns, _x: Scenario) -> Mask:
     pipelined, chunked = c["pp"] > 1, c["vpp"] > 1
     usual = np.where(chunked, _code("interleaved-1f1b"), np.where(pipelined, _code("1f1b"), _code("none")))
-    return (c["schedule"] == usual) | (pipelined & ~chunked & (c["schedule"] == _code("gpipe")))
+    plain = np.isin(c["schedule"], [_code(name) for name in ("gpipe", "zb-1p", "zb-2p")])
+    folded = np.isin(c["schedule"], [_code(name) for name in FOLDED]) & (c["vpp"] == 2)
+    return (c["schedule"] == usual) | (pipelined & ~chunked & plain) | (pipelined & folded)
+
+
+def _enough_batches(c: Columns, x: Scenario) -> Mask:
+    batches = x.global_batch_size // (c["micro_batch_size"] * c["dp"])
+    passes = np.ones(np.broadcast_shapes(batches.shape, c["pp"].shape, c["schedule"].shape), dtype=bool)
+    for name in FILLING:
+        runs = SCHEDULES[name].allowed(c["pp"], batches, c["vpp"])
+        passes = passes & ((c["schedule"] != _code(name)) | runs)
+    return passes
 
 
 def _stack_schedules(c: Columns, x: Scenario) -> Mask:
@@ -141,6 +158,10 @@ def _first_in_first_out(c: Columns, x: Scenario) -> Mask:
 def _selective_saves(c: Columns, x: Scenario) -> Mask:
     saves = x.rates.attention is None or x.stack.selective != "attention"
     return (c["recompute"] != Recompute.SELECTIVE) | saves
+
+
+def _recomputes_no_more(c: Columns, _x: Scenario) -> Mask:
+    return c["recompute"] != Recompute.FULL
 
 
 def _order_matters(c: Columns, _x: Scenario) -> Mask:
@@ -171,6 +192,9 @@ def _code(name: str) -> int:
     return SCHEDULE_NAMES.index(name)
 
 
+FOLDED = ("zb-v", "v-half", "v-min")
+"""Schedules that place two chunks of a stage in a V."""
+
 _LAYOUT = ("tp", "cp", "pp", "dp")
 REPEATS = 0
 """Sharding degree that stands for a group which another row already covers."""
@@ -193,6 +217,9 @@ RULES: tuple[Rule, ...] = (
     Rule("experts-fold", "must", ("tp", "cp", "dp", "ep", "etp"),
          "expert ranks {ep} x {etp} do not fold into {tp} x {cp} x {dp} tensor, context and data ranks",
          "Megatron-Core parallel folding", _experts_fold),
+    Rule("experts-order", "must", ("tp", "cp", "pp", "ep", "etp", "rank_order"),
+         "rank order {rank_order} spreads expert ranks {ep} x {etp} unless they are a stage's {tp} x {cp} ranks",
+         "Megatron-Core parallel state", _experts_in_order),
     Rule("expert-width", "must", ("tp", "etp"),
          "expert tensor size {etp} does not split experts of width {expert_ffn_hidden_size} within tensor size {tp}",
          "Megatron-Core mixture of experts", _expert_width),
@@ -218,7 +245,7 @@ RULES: tuple[Rule, ...] = (
     Rule("even-stages", "stack", ("pp", "vpp"),
          "{num_layers} layers do not split evenly over {pp} stages x {vpp} chunks, as stack {stack} needs",
          "the stack's pipeline layout", _even_stages),
-    Rule("interleave-groups", "must", ("pp", "vpp", "dp", "micro_batch_size"),
+    Rule("interleave-groups", "must", ("pp", "dp", "micro_batch_size", "schedule"),
          "interleaving needs micro-batches in a multiple of {pp} stages", "Megatron-LM interleaved schedule",
          _whole_groups),
     Rule("sequence-needs-tensor", "must", ("tp", "sequence_parallel"),
@@ -232,6 +259,8 @@ RULES: tuple[Rule, ...] = (
     Rule("schedule", "must", ("pp", "vpp", "schedule"),
          "schedule {schedule} does not run {pp} stages with {vpp} chunks each", "Narayanan et al. 2021",
          _schedule_runs),
+    Rule("schedule-fills", "must", ("pp", "vpp", "dp", "micro_batch_size", "schedule"),
+         "schedule {schedule} needs more micro-batches to fill {pp} stages", "Qi et al. 2023, 2024", _enough_batches),
     Rule("stack-schedule", "stack", ("schedule",), "stack {stack} has no schedule {schedule}", "the stack",
          _stack_schedules),
     Rule("gpipe", "dominated", ("schedule",), "gpipe holds more activations than 1f1b and is not faster",
@@ -239,6 +268,9 @@ RULES: tuple[Rule, ...] = (
     Rule("selective", "dominated", ("recompute",),
          "selective recomputation stores as much as none under {attention} attention, and is slower",
          "Dao et al. 2022", _selective_saves),
+    Rule("full-recompute", "dominated", ("recompute",),
+         "recomputing every layer of every stage is never faster than as many as memory asks for", "arithmetic",
+         _recomputes_no_more),
     Rule("rank-order", "dominated", ("pp", "dp", "rank_order"),
          "rank order {rank_order} places ranks as the default does when pp {pp} or dp {dp} is 1", "arithmetic",
          _order_matters),

@@ -9,7 +9,7 @@ solver. When no bound is left below the incumbent, the incumbent is optimal with
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from costmodels.iteration import (
     BLOCK_AXES,
     RowSeconds,
+    bubble_share,
     compose,
     core_seconds,
     even_split,
@@ -35,12 +36,14 @@ from planner.stages import solve
 
 CHUNK = 4096
 """Cores that are priced at a time: enough to amortise a call, few enough to stay in cache."""
+FIRST = 512
+"""Cores of the first chunk; each chunk doubles, so that a good incumbent is found before much is priced."""
 TOLERANCE = 1e-9
 """Relative difference below which two times are one."""
-LOOKED_AT = 1 << 15
-"""Cores that are priced in search of one that fits, when explaining."""
 KEPT = 4096
-"""Best even rows that are remembered for alternatives and explanations."""
+"""Best rows of a chunk that are remembered for alternatives and explanations."""
+PROMISING = 1024
+"""Rows that are bounded exactly when runners-up are looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class Priced:
     seconds: RowSeconds
     memory: RowBytes
     even: Floats
-    """Seconds of the iteration under the even split; FULL recomputes every layer."""
+    """Seconds of the iteration under the even split; FULL and PARTIAL recompute every layer."""
     bound: Floats
     """No split of this row is faster."""
     peak: Floats
@@ -79,6 +82,7 @@ class Incumbent:
     assignment: Assignment
     iteration: float
     peak: float = np.inf
+    """Bytes allocated on the worst stage of an even split; not known of others."""
 
 
 @dataclass
@@ -96,18 +100,29 @@ class Outcome:
     """Even rows seen on the way, the best of them kept."""
 
 
-def search(space: Space, scenario: Scenario, *, deadline: float) -> Outcome:
-    """The fastest feasible strategy of the space, by ``time.perf_counter`` not much later than ``deadline``."""
+def search(
+    space: Space, scenario: Scenario, *, deadline: float, among: Ints | None = None, bounds: Floats | None = None
+) -> Outcome:
+    """The fastest feasible strategy of the space, by ``time.perf_counter`` not much later than ``deadline``.
+
+    Args:
+        space: the lattice.
+        scenario: what to price.
+        deadline: when to stop.
+        among: the cores to look at, indices (K,); all of them unless given.
+        bounds: ``core_bound`` of all cores (C,), where it is known.
+    """
     outcome = Outcome()
-    if not len(space.cores):
+    cores = np.arange(len(space.cores)) if among is None else among
+    if not len(cores):
         return outcome
-    optimistic = core_bound(space.cores, scenario)
-    order = np.argsort(optimistic, kind="stable")
+    optimistic = core_bound(space.cores, scenario) if bounds is None else bounds
+    order = cores[np.argsort(optimistic[cores], kind="stable")]
     pending: list[Priced] = []
-    for start in range(0, len(order), CHUNK):
-        chunk = order[start : start + CHUNK]
-        ceiling = outcome.best.iteration if outcome.best else np.inf
-        if optimistic[chunk[0]] >= ceiling * (1 - TOLERANCE):
+    start, size = 0, FIRST
+    while start < len(order):
+        chunk = order[start : start + size]
+        if optimistic[chunk[0]] >= _ceiling(outcome):
             break
         if time.perf_counter() > deadline:
             outcome.proved, outcome.lower_bound = False, float(optimistic[chunk[0]])
@@ -115,6 +130,7 @@ def search(space: Space, scenario: Scenario, *, deadline: float) -> Outcome:
         priced = price_cores(space, chunk, scenario)
         remember(outcome, priced, scenario)
         pending.append(_open(priced, scenario))
+        start, size = start + size, min(2 * size, CHUNK)
     _settle(outcome, _unbeaten(pending, outcome), scenario, deadline)
     return outcome
 
@@ -132,7 +148,14 @@ def core_bound(cores: Strategies, scenario: Scenario) -> Floats:
     layers = scenario.model.num_layers
     total = layers * layer + ends
     slowest = np.maximum(even_layers(layers, cores).high * layer, total / cores.pp)
-    pipeline = cores.num_microbatches * slowest + (total - slowest) / cores.vpp
+    share = bubble_share(
+        cores,
+        scenario.stack,
+        forward=price.recompute[inverse],
+        total=layer + np.where(cores.recompute >= Recompute.FULL, price.recompute[inverse], 0.0),
+        weight=price.weight[inverse],
+    )
+    pipeline = cores.num_microbatches * slowest + (total - slowest) * share
     return pipeline * (1.0 + price.straggler[0]) + price.overhead[0]
 
 
@@ -147,7 +170,7 @@ def price_cores(space: Space, cores: Ints, scenario: Scenario) -> Priced:
 def price_rows(rows: Strategies, seconds: RowSeconds, scenario: Scenario) -> Priced:
     """Even split, bound and memory of rows whose seconds are known."""
     layers = scenario.model.num_layers
-    again = (rows.recompute == Recompute.FULL).astype(np.float64)
+    again = (rows.recompute >= Recompute.FULL).astype(np.float64)
     slowest, total = even_split(rows, seconds, layers, again)
     memory = row_bytes(rows, scenario)
     peak = even_peaks(rows, memory, layers)
@@ -198,12 +221,12 @@ def _better(value: float, peak: float, best: Incumbent, *, lean: bool) -> bool:
 def _best_of(priced: Priced, count: int) -> Priced:
     if len(priced.rows) <= count:
         return priced
-    return priced.take(np.argpartition(priced.even, count)[:count])
+    return priced.take(np.argpartition(priced.bound, count)[:count])
 
 
 def _open(priced: Priced, scenario: Scenario) -> Priced:
     """Rows whose best split may differ from the even one: stages may be uneven, or layers recomputed one by one."""
-    free = priced.rows.recompute == Recompute.FULL
+    free = priced.rows.recompute == Recompute.PARTIAL
     uneven = scenario.stack.uneven_stages & (priced.rows.pp > 1) & (priced.bound < priced.even * (1 - TOLERANCE))
     return priced.take(free | uneven | (~priced.fits & scenario.stack.uneven_stages & (priced.rows.pp > 1)))
 
@@ -281,31 +304,21 @@ def _raise(outcome: Outcome, row: Strategies, value: float, split: Assignment) -
         outcome.feasible += 1
 
 
-def best_where(
-    space: Space, scenario: Scenario, keep: Callable[[Strategies], Bools], bounds: Floats
-) -> tuple[Priced | None, Priced | None]:
-    """The fastest even row of part of the space that fits memory, or else the leanest that was seen.
-
-    Cores that ``keep`` selects are visited in the order of their ``bounds`` (``core_bound`` of all cores), in
-    chunks that double, until none left can beat the row found; without one, at most ``LOOKED_AT`` are.
-    """
-    chosen = np.flatnonzero(keep(space.cores))
-    order = chosen[np.argsort(bounds[chosen], kind="stable")]
-    best, leanest, start, size = None, None, 0, 256
-    while start < len(order) and (best is not None or start < LOOKED_AT):
-        if best is not None and bounds[order[start]] >= best.even[0]:
-            break
-        priced = price_cores(space, order[start : start + size], scenario)
-        best = _pick(priced, np.where(priced.fits, priced.even, np.inf), best, "even")
-        leanest = _pick(priced, priced.peak, leanest, "peak")
-        start, size = start + size, 2 * size
-    return best, leanest if best is None else None
+def best_split(row: Strategies, scenario: Scenario, *, deadline: float) -> Incumbent | None:
+    """One row under its fastest split that fits, by the same stage problem as in the search; None where none fits."""
+    seconds, memory = row_seconds(row, scenario), row_bytes(row, scenario)
+    left = max(deadline - time.perf_counter(), 0.05)
+    solution = solve(problem_of(row, seconds, memory, scenario), time_limit=left)
+    if not solution.layers:
+        return None
+    value = compose(row, seconds, np.array([solution.slowest_seconds]), np.array([solution.total_seconds]))[0]
+    return Incumbent(row, assignment_of(solution, row, scenario), float(value))
 
 
-def _pick(priced: Priced, value: Floats, so_far: Priced | None, field_name: str) -> Priced | None:
-    """The row of least value, if it is finite and less than that of the row so far."""
-    if not len(value) or not np.isfinite(value.min()):
-        return so_far
-    found = priced.take(np.array([int(np.argmin(value))]))
-    less = so_far is None or getattr(found, field_name)[0] < getattr(so_far, field_name)[0]
-    return found if less else so_far
+def promising(outcome: Outcome, scenario: Scenario, count: int = PROMISING) -> Iterator[tuple[float, Strategies]]:
+    """The most promising rows seen, by the seconds that no split of theirs can beat; those that cannot fit left out."""
+    kept = [part.take(np.argsort(part.bound, kind="stable")[:count]) for part in outcome.pool if len(part.rows)]
+    found = [(part, *stage_bounds(part.rows, part.seconds, part.memory, scenario)) for part in kept]
+    places = [(float(bound[i]), n, i) for n, (_, bound, fits) in enumerate(found) for i in np.flatnonzero(fits)]
+    for bound, n, i in sorted(places)[:count]:
+        yield bound, found[n][0].rows.take(np.array([i]))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.scenario import Scenario
-from costmodels.strategy import AXES, SCHEDULE_NAMES, Bools, Ints, Strategies, strategies
+from costmodels.strategy import AXES, SCHEDULE_NAMES, Bools, Ints, Recompute, Strategies, strategies
 from planner.errors import BadRequest
 from planner.pins import Pin
 from planner.rules import REPEATS, Rule, active, sentence
@@ -95,7 +95,7 @@ def _axes(scenario: Scenario, pins: Mapping[str, Pin]) -> dict[str, NDArray[Any]
         "etp": [1, 2, 4, 8] if model.moe else [1],
         "schedule": [SCHEDULE_NAMES.index(name) for name in stack.schedules if name in SCHEDULE_NAMES],
         "sequence_parallel": [0, 1],
-        "recompute": [0, 1, 2],
+        "recompute": list(Recompute),
         "rank_order": [0, 1],
     }
     axes = {name: np.array(_restrict(pins, name, values), dtype=np.int64) for name, values in usual.items()}

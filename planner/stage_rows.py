@@ -14,10 +14,12 @@ from costmodels.strategy import Bools, Floats, Recompute, Strategies
 from planner.stage_bounds import RECOMPUTE_MODES, StageRows, stage_lower_bound
 from planner.stages import StageProblem, StageSolution
 
+LEAST_BUBBLE = 1e-9
+"""A schedule without bubble still has one this small, so that its inverse is a number."""
 ROUNDING = 1e-12
 """Room for sums in another order: what fits to the last byte fits the solver too."""
 
-_MODES = {Recompute.NONE: "none", Recompute.SELECTIVE: "none", Recompute.FULL: "free"}
+_MODES = {Recompute.NONE: "none", Recompute.SELECTIVE: "none", Recompute.FULL: "all", Recompute.PARTIAL: "free"}
 
 
 def problem_of(one: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario) -> StageProblem:
@@ -28,7 +30,7 @@ def problem_of(one: Strategies, seconds: RowSeconds, memory: RowBytes, scenario:
     return StageProblem(
         num_layers=scenario.model.num_layers // step,
         num_stages=pp,
-        vpp=int(one.vpp[0]),
+        vpp=float(1.0 / max(seconds.bubble[0], LEAST_BUBBLE)),
         num_microbatches=int(one.num_microbatches[0]),
         layer_seconds=step * float(seconds.layer[0]),
         recompute_seconds=step * float(seconds.recompute[0]),
@@ -79,12 +81,12 @@ def stage_bounds(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenar
     pp = rows.pp[:, None]
     extra = np.where(pp > 1, seconds.hop[:, None], 0.0) + (seconds.host + seconds.spread)[:, None]
     extra = extra + (stages == 0) * seconds.embedding[:, None] + (stages == pp - 1) * seconds.head[:, None]
-    free = rows.recompute == Recompute.FULL
+    modes = np.array([RECOMPUTE_MODES.index(_MODES[kind]) for kind in Recompute])
     bound = stage_lower_bound(
         StageRows(
             num_layers=scenario.model.num_layers // step,
             num_stages=rows.pp,
-            vpp=rows.vpp,
+            vpp=1.0 / np.maximum(seconds.bubble, LEAST_BUBBLE),
             num_microbatches=rows.num_microbatches,
             layer_seconds=step * seconds.layer,
             recompute_seconds=step * seconds.recompute,
@@ -94,7 +96,7 @@ def stage_bounds(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenar
             layer_bytes=step * memory.layer_state,
             activation_bytes=held * (step * memory.stored)[:, None],
             checkpoint_bytes=held * (step * memory.checkpoint)[:, None],
-            recompute=np.where(free, RECOMPUTE_MODES.index("free"), RECOMPUTE_MODES.index("none")),
+            recompute=modes[rows.recompute],
             uneven=scenario.stack.uneven_stages,
             working_bytes=memory.working,
         )

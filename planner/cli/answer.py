@@ -24,11 +24,14 @@ def check_writable(output: str | None) -> None:
     """Refuse, before any work, a file that cannot be written.
 
     Raises:
+        BadFile: its folder is that of nobody.
         BadRequest: its folder is missing or read-only, or it is a folder itself.
     """
     if output is None:
         return
-    path = Path(output).expanduser()
+    from hardware.files import expanded
+
+    path = expanded(output)
     if path.is_dir():
         raise BadRequest(f"--output: {output} is a folder; name a file in it, such as {path / 'plan.json'}")
     if not path.parent.is_dir():

@@ -172,6 +172,7 @@ question_options = stacked(
     option("--tokens", heading=_Q, metavar="QUANTITY", help="Training tokens, such as 300B."),
     option("--precision", heading=_Q, metavar="NAME", help="fp32, fp16, bf16, fp8, mxfp8 or nvfp4."),
     option("--objective", heading=_Q, metavar="NAME", help="time, mfu, cost, tokens-per-gpu-hour or memory."),
+    option("--memory-margin", heading=_Q, metavar="SHARE", help="Usable memory to leave alone, such as 10%."),
     option("--time-limit", heading=_Q, metavar="TIME", help="Longest search: 30s, 2min or plain seconds."),
     option("--config", heading=_Q, metavar="FILE", help="TOML or JSON file of these fields; options win."),
 )
@@ -214,7 +215,7 @@ pin_options = stacked(
         default=None,
         help="Split norms and dropout over the tensor ranks, or do not.",
     ),
-    option("--recompute", "--recompute-granularity", "recompute", heading=_P, help="none, selective or full."),
+    option("--recompute", "--recompute-granularity", "recompute", heading=_P, help="none, selective, partial or full."),
     option("--rank-order", heading=_P, help="Which dimension varies fastest, such as tp-cp-ep-dp-pp."),
 )
 

@@ -103,13 +103,15 @@ def _shardings(scenario, *, tp, pp, ranks, any_degree):
 
 
 @cache
-def every_split(num_layers, pp, vpp, *, uneven, free):
+def every_split(num_layers, pp, vpp, *, uneven, recompute):
     """All (layers, recomputed) of all stages, arrays (splits, stages): the chunks of a stage are equal."""
     splits = []
     for layers in itertools.product(range(vpp, num_layers + 1, vpp), repeat=pp):
         if sum(layers) != num_layers or (not uneven and len(set(layers)) > 1):
             continue
-        again = itertools.product(*(range(0, n + 1, vpp) for n in layers)) if free else [(0,) * pp]
+        again = [layers if recompute == Recompute.FULL else (0,) * pp]
+        if recompute == Recompute.PARTIAL:
+            again = itertools.product(*(range(0, n + 1, vpp) for n in layers))
         splits += [(layers, r) for r in again]
     shape = (len(splits), pp)
     return tuple(np.array([split[k] for split in splits], dtype=np.int64).reshape(shape) for k in (0, 1))
@@ -117,8 +119,8 @@ def every_split(num_layers, pp, vpp, *, uneven, free):
 
 def splits_of(row, scenario):
     """Every assignment that the row allows."""
-    free = row["recompute"] == Recompute.FULL
-    return every_split(scenario.model.num_layers, row["pp"], row["vpp"], uneven=scenario.stack.uneven_stages, free=free)
+    uneven, recompute = scenario.stack.uneven_stages, row["recompute"]
+    return every_split(scenario.model.num_layers, row["pp"], row["vpp"], uneven=uneven, recompute=recompute)
 
 
 def seconds_and_bytes(rows, scenario, index, seconds, memory):

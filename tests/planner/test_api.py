@@ -1,12 +1,17 @@
 """The three questions on small machines: what a plan says is true, a prediction is a plan's price, why not."""
 
+import re
+import tomllib
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
+from costmodels.model import from_shape
 from hardware.errors import UnknownName
 from hardware.records import BadNodeCount, Cluster
 from planner import BadRequest, OutOfTime, PlanRequest, plan, predict, why_not
-from tests.scenarios import toy_cluster, toy_device, toy_group, toy_model, toy_stack
+from tests.scenarios import toy_cluster, toy_device, toy_group, toy_model, toy_stack, with_experts
 
 STACK = toy_stack(uneven_stages=True, zero_stages=(0, 1, 2, 3))
 
@@ -24,8 +29,8 @@ def request(**changes):
 
 
 def pins_of(strategy):
-    axes = ("tp", "cp", "pp", "vpp", "zero_stage", "sharding_degree", "micro_batch_size", "schedule", "recompute")
-    pins = {axis: getattr(strategy, axis) for axis in axes}
+    axes = ("tp", "cp", "pp", "vpp", "ep", "etp", "zero_stage", "sharding_degree", "micro_batch_size", "schedule")
+    pins = {axis: getattr(strategy, axis) for axis in (*axes, "recompute")}
     return pins | {"sequence_parallel": strategy.sequence_parallel, "rank_order": strategy.rank_order}
 
 
@@ -84,6 +89,25 @@ def test_pins_that_no_rule_admits_are_answered_not_raised():
     assert answer.status == "infeasible"
     assert [r.rule for r in answer.rejected] == ["batch-divides"]
     assert answer.nearest.subject == "without the pins"
+
+
+def test_expert_ranks_without_experts_are_refused_by_name():
+    answer = predict(request(pins={"ep": 2}))
+    assert answer.status == "infeasible"
+    assert answer.rejected[0].rule == "experts"
+    assert "has none" in answer.rejected[0].example
+
+
+def test_a_model_with_experts_is_planned_predicted_and_compared_over_expert_ranks():
+    model = with_experts(toy_model())
+    best = plan(request(model=model))
+    layers = [stage.layers for stage in best.strategy.stages]
+    again = predict(request(model=model, pins=pins_of(best.strategy)), layers=layers)
+    assert again.prediction == best.prediction
+    assert again.breakdown_seconds == best.breakdown_seconds
+    assert again.memory_bytes == best.memory_bytes
+    other = why_not(request(model=model, pins={"ep": 8 if best.strategy.ep == 1 else 1}))
+    assert other.iteration_seconds >= best.prediction.iteration_seconds * (1 - 1e-9)
 
 
 def test_a_prediction_that_breaks_a_rule_says_which():
@@ -179,7 +203,6 @@ def test_out_of_time_is_an_error_of_its_own():
         {"seq_length": 0},
         {"precision": "int3"},
         {"objective": "beauty"},
-        {"pins": {"ep": 2}},
         {"pins": {"colour": 2}},
         {"time_limit": 0},
         {"unheard": 1},
@@ -229,3 +252,12 @@ def test_defaults_are_said_and_what_was_asked_for_is_not():
     for word in ("cluster dgx-h100", "stack megatron-core", "global batch", "sequence length", "precision bf16"):
         assert word in said
     assert "global batch" not in " ".join(plan(PlanRequest(model="gpt2-124m", gpus=8, global_batch_size=64)).defaults)
+
+
+def test_the_experts_of_the_example_are_understood_once_they_are_no_remark():
+    text = (Path(__file__).resolve().parents[2] / "examples" / "my-model.toml").read_text(encoding="utf-8")
+    shape = tomllib.loads(re.sub(r"^# ", "", text, flags=re.MULTILINE))
+    experts = from_shape(shape)
+    assert experts.num_moe_layers == experts.num_layers - shape["moe"]["dense_layers"]
+    assert experts.moe.shared_expert_ffn_hidden_size == 2 * experts.moe.expert_ffn_hidden_size
+    assert from_shape(tomllib.loads(text)).moe is None

@@ -83,7 +83,7 @@ def test_what_is_dominated_is_never_better(scenario, share):
     scenario = with_memory(scenario, share)
     everything = {
         "schedule": "none,gpipe,1f1b,interleaved-1f1b",
-        "recompute": "none,selective,full",
+        "recompute": "none,selective,full,partial",
         "rank_order": "tp-cp-ep-dp-pp,tp-cp-ep-pp-dp",
     }
     assert best(scenario, everything) == pytest.approx(best(scenario), rel=1e-8)

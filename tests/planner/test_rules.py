@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from costmodels.strategy import Recompute, strategies
+from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
 from planner.rules import RULES, active, sentence
-from tests.scenarios import GPIPE, INTERLEAVED, NONE, ONE_F_ONE_B, toy_model, toy_scenario, toy_stack
+from tests.scenarios import GPIPE, INTERLEAVED, NONE, ONE_F_ONE_B, toy_model, toy_scenario, toy_stack, with_experts
+
+ZB_1P = SCHEDULE_NAMES.index("zb-1p")
 
 EVEN = toy_scenario(stack=toy_stack(uneven_stages=False))
 FREE = toy_scenario(stack=toy_stack(uneven_stages=True))
@@ -14,6 +16,7 @@ ODD = toy_scenario(model=toy_model(num_heads=6, hidden_size=768))
 GROUPS = toy_scenario(model=toy_model(num_query_groups=4))
 NARROW = toy_scenario(model=toy_model(ffn_hidden_size=4100))
 BARE = toy_scenario(stack=toy_stack(sequence_parallel=False, schedules=("none", "1f1b"), zero_stages=(0, 1)))
+EXPERTS = toy_scenario(model=with_experts(toy_model(), expert_ffn_hidden_size=1028))
 ZERO = toy_scenario(stack=toy_stack(zero_stages=(0, 1, 2, 3)))
 
 PAIRS = {
@@ -21,6 +24,20 @@ PAIRS = {
     "query-groups": (GROUPS, {"tp": 8}, {"tp": 6}),
     "ffn": (NARROW, {"tp": 4}, {"tp": 8}),
     "layers": (EVEN, {"pp": 8}, {"pp": 16}),
+    "experts": (EVEN, {"ep": 1, "etp": 1}, {"ep": 2, "etp": 1}),
+    "experts-divide": (EXPERTS, {"ep": 4}, {"ep": 3}),
+    "experts-fold": (
+        EXPERTS,
+        {"tp": 2, "cp": 2, "dp": 2, "ep": 4, "etp": 2},
+        {"tp": 2, "cp": 1, "dp": 2, "ep": 4, "etp": 2},
+    ),
+    "experts-order": (
+        EXPERTS,
+        {"tp": 2, "cp": 2, "pp": 2, "ep": 4, "etp": 1, "rank_order": 1},
+        {"tp": 2, "cp": 2, "pp": 2, "ep": 8, "etp": 1, "rank_order": 1},
+    ),
+    "expert-width": (EXPERTS, {"tp": 8, "etp": 4}, {"tp": 8, "etp": 8}),
+    "experts-sequence": (EXPERTS, {"tp": 2, "sequence_parallel": 1}, {"tp": 2, "sequence_parallel": 0}),
     "context-split": (toy_scenario(seq_length=1000), {"cp": 4}, {"cp": 8}),
     "context-kernel": (UNFUSED, {"cp": 1}, {"cp": 2}),
     "batch-covers": (EVEN, {"dp": 16}, {"dp": 32}),
@@ -32,8 +49,8 @@ PAIRS = {
     "even-stages": (EVEN, {"pp": 4, "vpp": 2}, {"pp": 3, "vpp": 1}),
     "interleave-groups": (
         EVEN,
-        {"pp": 4, "vpp": 2, "dp": 1, "micro_batch_size": 4},
-        {"pp": 4, "vpp": 2, "dp": 2, "micro_batch_size": 4},
+        {"pp": 4, "vpp": 2, "dp": 1, "micro_batch_size": 4, "schedule": INTERLEAVED},
+        {"pp": 4, "vpp": 2, "dp": 2, "micro_batch_size": 4, "schedule": INTERLEAVED},
     ),
     "sequence-needs-tensor": (EVEN, {"tp": 2, "sequence_parallel": 1}, {"tp": 1, "sequence_parallel": 1}),
     "sequence-split": (
@@ -47,8 +64,14 @@ PAIRS = {
         {"pp": 2, "vpp": 2, "schedule": INTERLEAVED},
         {"pp": 2, "vpp": 2, "schedule": ONE_F_ONE_B},
     ),
+    "schedule-fills": (
+        EVEN,
+        {"pp": 4, "vpp": 1, "dp": 2, "micro_batch_size": 1, "schedule": ZB_1P},
+        {"pp": 4, "vpp": 1, "dp": 2, "micro_batch_size": 8, "schedule": ZB_1P},
+    ),
     "stack-schedule": (BARE, {"schedule": ONE_F_ONE_B}, {"schedule": GPIPE}),
     "gpipe": (EVEN, {"schedule": ONE_F_ONE_B}, {"schedule": GPIPE}),
+    "full-recompute": (EVEN, {"recompute": Recompute.PARTIAL}, {"recompute": Recompute.FULL}),
     "selective": (EVEN, {"recompute": Recompute.FULL}, {"recompute": Recompute.SELECTIVE}),
     "rank-order": (EVEN, {"pp": 2, "dp": 2, "rank_order": 1}, {"pp": 2, "dp": 1, "rank_order": 1}),
     "sharding": (EVEN, {"zero_stage": 1, "sharding_degree": 4}, {"zero_stage": 1, "sharding_degree": 1}),
@@ -140,3 +163,24 @@ def test_one_stage_runs_without_a_schedule():
     assert np.all(rule.passes(columns({"schedule": NONE}), EVEN))
     assert not np.any(rule.passes(columns({"schedule": ONE_F_ONE_B}), EVEN))
     assert np.all(rule.passes(columns({"pp": 2, "schedule": GPIPE}), FREE))
+
+
+@pytest.mark.parametrize("row", [{"ep": 2}, {"etp": 2, "tp": 2}, {"ep": 2, "etp": 2, "tp": 2}])
+def test_ranks_of_experts_need_experts(row):
+    rule = next(rule for rule in RULES if rule.name == "experts")
+    assert not np.any(rule.passes(columns(row), EVEN))
+    assert np.all(rule.passes(columns(row), EXPERTS))
+
+
+def test_an_expert_is_split_over_no_more_ranks_than_a_dense_matrix():
+    rule = next(rule for rule in RULES if rule.name == "expert-width")
+    assert np.all(rule.passes(columns({"tp": 4, "etp": 4}), EXPERTS))
+    assert not np.any(rule.passes(columns({"tp": 2, "etp": 4}), EXPERTS))
+
+
+def test_only_experts_force_sequence_parallelism():
+    rule = next(rule for rule in RULES if rule.name == "experts-sequence")
+    whole = columns({"tp": 4, "sequence_parallel": 0})
+    assert np.all(rule.passes(whole, EVEN))
+    assert not np.any(rule.passes(whole, EXPERTS))
+    assert np.all(rule.passes(columns({"tp": 1, "sequence_parallel": 0}), EXPERTS))

@@ -25,7 +25,7 @@ PINNED = st.fixed_dictionaries(
         "zero_stage": st.sampled_from([0, "0,1"]),
         "sharding_degree": st.sampled_from(["1..", "2,4", 1]),
         "schedule": st.sampled_from(["1f1b", "gpipe,1f1b,none"]),
-        "recompute": st.sampled_from(["none", "full", "selective"]),
+        "recompute": st.sampled_from(["none", "full", "selective", "none,partial"]),
         "rank_order": st.sampled_from(["tp-cp-ep-pp-dp"]),
         "sequence_parallel": st.sampled_from(["true", "false"]),
     },

@@ -1,0 +1,99 @@
+"""The nearest request that works, where the one asked for does not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+from costmodels.scenario import Scenario
+from hardware.records import BadNodeCount
+from planner.document import Advice
+from planner.pins import Pin, parse_pins
+from planner.request import Resolved
+from planner.search import Incumbent, search
+from planner.space import around, build, divisors
+
+NEAREST_SECONDS = 10.0
+"""How long it is looked for, unless the request gives less time."""
+HALVINGS = 4
+"""Times that the gap between too few GPUs and enough of them is halved."""
+
+
+def nearest(resolved: Resolved) -> Advice | None:
+    """The same request without one of its pins, else without all of them, else on more GPUs."""
+    deadline = time.perf_counter() + min(NEAREST_SECONDS, resolved.request.time_limit)
+    return _fewer_pins(resolved, deadline) or _more_gpus(resolved, deadline)
+
+
+def _fewer_pins(resolved: Resolved, deadline: float) -> Advice | None:
+    pins = parse_pins(resolved.request.pins)
+    if len(pins) > 1:
+        freed = {name: {other: pins[other] for other in pins if other != name} for name in pins}
+        found = {name: _best(resolved.scenario, rest, deadline) for name, rest in freed.items()}
+        works = {name: best for name, best in found.items() if best}
+        if works:
+            name = min(works, key=lambda pin: works[pin].iteration)
+            return _described(f"without the pinned {name}", works[name])
+    best = _best(resolved.scenario, {}, deadline) if pins else None
+    return _described("without the pins", best) if best else None
+
+
+def _described(subject: str, best: Incumbent) -> Advice:
+    at = best.row.row(0)
+    words = " ".join(f"{name} {at[name]}" for name in ("tp", "cp", "pp", "dp"))
+    return Advice(subject=subject, text=words, iteration_seconds=best.iteration)
+
+
+def _best(scenario: Scenario, pins: dict[str, Pin], deadline: float) -> Incumbent | None:
+    return search(build(scenario, pins), scenario, deadline=deadline).best
+
+
+def _more_gpus(resolved: Resolved, deadline: float) -> Advice | None:
+    """The least number of GPUs found that fits: doubling first, then halving what lies between."""
+    few = resolved.scenario.gpus
+    for larger in _doubled(resolved):
+        if best := _best(larger, {}, deadline):
+            gpus, best = _between(resolved, few, larger.gpus, best, deadline)
+            return Advice(subject=f"{gpus} GPUs", text="the same request fits", iteration_seconds=best.iteration)
+        few = larger.gpus
+    return None
+
+
+def _doubled(resolved: Resolved) -> Iterator[Scenario]:
+    """The same question on 2, 4, ... 64 times the GPUs, in whole nodes."""
+    for times in (2, 4, 8, 16, 32, 64):
+        if larger := _with_gpus(resolved, resolved.scenario.gpus * times):
+            yield larger
+
+
+def _between(resolved: Resolved, few: int, enough: int, best: Incumbent, deadline: float) -> tuple[int, Incumbent]:
+    step = max(resolved.scenario.group.gpus_per_node, 1)
+    for _ in range(HALVINGS):
+        middle = (few + enough) // 2 // step * step
+        if not few < middle < enough:
+            break
+        scenario = _with_gpus(resolved, middle)
+        if scenario and (found := _best(scenario, {}, deadline)):
+            enough, best = middle, found
+        else:
+            few = middle
+    return enough, best
+
+
+def _with_gpus(resolved: Resolved, gpus: int) -> Scenario | None:
+    try:
+        group = resolved.machines.with_gpus(gpus).groups[0]
+    except BadNodeCount:
+        return None
+    return replace(resolved.scenario, gpus=gpus, group=group)
+
+
+def nearest_divisor(number: int, wanted: int) -> str:
+    """The divisors of ``number`` on either side of ``wanted``, as the end of a sentence."""
+    return around(divisors(number), wanted)
+
+
+def nearest_multiple(number: int, step: int) -> int:
+    """The multiple of ``step`` nearest to ``number``, at least one step."""
+    return max(round(number / step), 1) * step

@@ -1,0 +1,393 @@
+"""Layers with experts and latent attention: values counted by hand, one price for one row and many, physics."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from costmodels.blocks import attention_matmuls, layer_seconds, tensor_parallel
+from costmodels.exchange import step_traffic
+from costmodels.experts import (
+    dispatch,
+    expert_data_group,
+    expert_layer,
+    expert_parameters_per_rank,
+    grouped,
+)
+from costmodels.flops import attention_flops, attention_matmul_weights, moe_layer_matmul_weights
+from costmodels.iteration import row_seconds
+from costmodels.memory import even_peaks, footprint, row_bytes
+from costmodels.parameters import expert_parameters, moe_layer_expert_parameters, parameters
+from costmodels.passes import Passes
+from costmodels.pricing import even_assignment, price, quote
+from costmodels.sizes import layer_parameters_per_rank
+from costmodels.strategy import strategies
+from tests.costmodels.test_iteration import IMPROVEMENTS, random_assignment
+from tests.scenarios import (
+    ONE_F_ONE_B,
+    drawn_expert_models,
+    drawn_scenarios,
+    random_rows,
+    toy_device,
+    toy_group,
+    toy_model,
+    toy_scenario,
+    toy_stack,
+    with_experts,
+    with_latent_attention,
+)
+
+PEAK, NODE, NETWORK = 100e12, 100e9, 10e9
+"""FLOP/s of a toy device, bytes/s of its links inside a node and between nodes."""
+TOKENS, WIDTH, INNER, EXPERTS, TOP_K = 1024, 1024, 512, 8, 2
+"""Of one sequence of the toy model with experts."""
+MODEL = with_experts(toy_model())
+ARITHMETIC = toy_group(device=toy_device(bandwidth=1e30))
+"""Machines on which arithmetic alone takes time."""
+INSTANT = Passes(np.zeros(1), np.zeros(1))
+SEEDS = st.integers(0, 2**32 - 1)
+SCENARIOS = drawn_scenarios(gpus=(4, 8, 16), models=drawn_expert_models)
+
+
+def experts_on(*, gpus=8, group=None, stack=None, **changes):
+    return toy_scenario(model=with_experts(toy_model(), **changes), gpus=gpus, group=group, stack=stack)
+
+
+def all_to_all(size, ranks, rate):
+    return size * (ranks - 1) / ranks / rate
+
+
+@pytest.mark.parametrize(("gated", "matrices"), [(False, 2), (True, 3)])
+@pytest.mark.parametrize(("ep", "etp"), [(1, 1), (8, 1), (2, 4)])
+def test_experts_take_two_flops_a_weight_and_routed_token_however_they_are_spread(gated, matrices, ep, etp):
+    model = with_experts(toy_model(gated_ffn=gated))
+    rows = strategies(tp=4, dp=2, ep=ep, etp=etp, sequence_parallel=1)
+    seconds = grouped(rows, toy_scenario(model=model, group=ARITHMETIC))
+    flops = 2 * (TOKENS / 4 * TOP_K) * matrices * WIDTH * INNER
+    assert seconds.forward == pytest.approx(flops / PEAK)
+    assert seconds.backward == pytest.approx(2 * flops / PEAK)
+
+
+def test_few_rows_an_expert_lose_arithmetic_rate_and_fewer_experts_a_rank_win_it_back():
+    """Of 2048 routed tokens each of 8 experts gets 256, on two ranks each of 4 gets 512: 1 + 128 / rows."""
+    group = toy_group(device=toy_device(bandwidth=1e30, rows_half=128.0))
+    eight, four = grouped(strategies(dp=8, ep=[1, 2]), experts_on(group=group)).forward
+    plain = 2 * TOKENS * TOP_K * 2 * WIDTH * INNER / PEAK
+    assert eight == pytest.approx(plain * 1.5)
+    assert four == pytest.approx(plain * 1.25)
+
+
+def test_every_expert_of_a_rank_is_launched_for_each_of_two_products():
+    group = toy_group(device=toy_device(bandwidth=1e30, peak=1e30, group="1 ms"))
+    seconds = grouped(strategies(dp=8, ep=[1, 2, 8]), experts_on(group=group))
+    assert seconds.forward == pytest.approx(2e-3 * np.array([8, 4, 1]))
+    assert seconds.backward == pytest.approx(4e-3 * np.array([8, 4, 1]))
+
+
+def test_where_arithmetic_is_free_every_expert_s_weights_are_still_read():
+    """Of 8 experts with 256 rows each: tokens in, weights and tokens out of both products, two bytes each."""
+    seconds = grouped(strategies(dp=8), experts_on(group=toy_group(device=toy_device(peak=1e30))))
+    values = 2 * (256 * WIDTH + WIDTH * INNER + 256 * INNER)
+    assert seconds.forward == pytest.approx(8 * 2 * values / 1e12)
+
+
+def test_all_wait_for_the_busiest_expert_rank_unless_it_is_the_only_one():
+    rows = strategies(dp=4, ep=[1, 4])
+    even = experts_on(group=ARITHMETIC)
+    uneven = replace(even, stack=toy_stack(expert_imbalance=1.25))
+    assert grouped(rows, uneven).forward == pytest.approx(grouped(rows, even).forward * np.array([1.0, 1.25]))
+    assert dispatch(rows, uneven).forward == pytest.approx(dispatch(rows, even).forward * np.array([1.0, 1.25]))
+
+
+@pytest.mark.parametrize("top_k", [1, 2, 4])
+def test_dispatch_and_combine_send_every_routed_token_to_its_expert_and_back(top_k):
+    """Tokens x top_k x width in two bytes, 3 of 4 parts of it to other ranks, twice a pass."""
+    seconds = dispatch(strategies(dp=4, ep=4), experts_on(top_k=top_k))
+    once = all_to_all(2 * TOKENS * top_k * WIDTH, 4, NODE)
+    assert seconds.forward == pytest.approx(2 * once)
+    assert seconds.backward == pytest.approx(2 * once)
+
+
+def test_one_expert_rank_dispatches_nothing():
+    exposed = dispatch(strategies(dp=[1, 8], ep=1), experts_on())
+    assert exposed.forward.tolist() == [0.0, 0.0]
+    assert exposed.backward.tolist() == [0.0, 0.0]
+
+
+def test_ranks_of_other_nodes_get_their_half_of_the_tokens_over_the_network():
+    seconds = dispatch(strategies(dp=8, ep=8), experts_on())
+    assert seconds.forward == pytest.approx(2 * 2 * TOKENS * TOP_K * WIDTH / 2 / NETWORK)
+
+
+def test_tensor_ranks_each_send_their_slice_of_the_sequence():
+    rows = strategies(tp=2, dp=2, ep=4, sequence_parallel=1)
+    seconds = dispatch(rows, experts_on())
+    assert seconds.forward == pytest.approx(2 * all_to_all(2 * TOKENS / 2 * TOP_K * WIDTH, 4, NODE))
+
+
+def test_ranks_that_split_an_expert_gather_each_other_s_tokens():
+    """What arrives at two ranks, twice as much, is gathered before the expert and scattered behind it."""
+    rows = strategies(tp=2, ep=1, etp=2, sequence_parallel=1)
+    size = 2 * TOKENS / 2 * TOP_K * WIDTH
+    assert dispatch(rows, experts_on()).forward == pytest.approx(2 * 2 * size / 2 / NODE)
+
+
+def test_experts_behind_a_narrow_projection_are_sent_narrow_tokens():
+    rows = strategies(dp=4, ep=4)
+    wide, narrow = dispatch(rows, experts_on()), dispatch(rows, experts_on(latent_size=WIDTH // 4))
+    assert narrow.forward == pytest.approx(wide.forward / 4)
+
+
+def test_what_the_stack_hides_of_dispatch_is_not_exposed():
+    rows = strategies(dp=4, ep=4)
+    hidden = experts_on(stack=toy_stack(overlap={"ep": 0.25}, communication_efficiency=0.5))
+    assert dispatch(rows, hidden).forward == pytest.approx(dispatch(rows, experts_on()).forward * 0.25 / 0.5)
+
+
+def test_router_and_shared_experts_multiply_every_token():
+    shared = {"num_shared_experts": 1, "shared_expert_ffn_hidden_size": 256}
+    scenario = experts_on(group=ARITHMETIC, **shared)
+    layer, attention = expert_layer(strategies(), scenario), attention_matmuls(strategies(), scenario)
+    weights = moe_layer_matmul_weights(scenario.model)
+    assert layer.matmul.forward + attention.forward == pytest.approx(2 * weights * TOKENS / PEAK)
+    assert weights == 4 * WIDTH**2 + EXPERTS * WIDTH + 2 * WIDTH * (TOP_K * INNER + 256)
+
+
+def test_routed_experts_save_the_feed_forward_network_s_half_of_the_tensor_parallel_traffic():
+    rows = strategies(tp=4, sequence_parallel=1)
+    shared = {"num_shared_experts": 1, "shared_expert_ffn_hidden_size": 256}
+    usual = tensor_parallel(rows, toy_scenario(), 0.0).forward
+    assert layer_seconds(rows, experts_on()).tp.forward == pytest.approx(usual / 2)
+    assert layer_seconds(rows, experts_on(**shared)).tp.forward == pytest.approx(usual)
+
+
+def test_experts_of_a_rank_fall_with_expert_ranks_and_with_tensor_ranks_inside_an_expert():
+    rows = strategies(tp=4, dp=2, ep=[1, 2, 8, 2], etp=[1, 1, 1, 4])
+    held = expert_parameters_per_rank(rows, experts_on())
+    assert held == pytest.approx(moe_layer_expert_parameters(MODEL) / np.array([1, 2, 8, 8]))
+    assert moe_layer_expert_parameters(MODEL) == EXPERTS * (2 * WIDTH * INNER + INNER + WIDTH)
+
+
+def test_the_average_layer_holds_the_experts_of_the_share_of_layers_that_have_them():
+    half = experts_on(moe_every=2)
+    assert half.model.num_moe_layers == 4
+    assert expert_parameters_per_rank(strategies(), half) == pytest.approx(
+        expert_parameters_per_rank(strategies(), experts_on()) / 2
+    )
+
+
+def test_a_single_rank_holds_all_of_a_model_with_experts_and_dense_layers():
+    scenario = experts_on(moe_every=2, num_shared_experts=1, shared_expert_ffn_hidden_size=256)
+    memory = row_bytes(strategies(), scenario)
+    layer = memory.layer_parameters + memory.expert_parameters
+    ends = memory.embedding_parameters + memory.head_parameters
+    assert 8 * layer + ends == pytest.approx(parameters(scenario.model))
+
+
+@given(*(st.sampled_from([1, 2, 4, 8]) for _ in range(5)))
+def test_what_expert_ranks_leave_of_tensor_context_and_data_ranks_holds_the_same_experts(tp, cp, dp, ep, etp):
+    assume((tp * cp * dp) % (ep * etp) == 0)
+    group = expert_data_group(strategies(tp=tp, cp=cp, dp=dp, ep=ep, etp=etp))
+    assert group.size.tolist() == [tp * cp * dp // (ep * etp)]
+
+
+def test_the_same_experts_are_as_far_apart_as_the_rank_order_puts_data_ranks():
+    """Two tensor ranks hold an expert's halves, four data ranks repeat them: two apart, or behind two stages four."""
+    group = expert_data_group(strategies(tp=2, pp=2, dp=4, etp=2, schedule=ONE_F_ONE_B, rank_order=[0, 1]))
+    assert group.size.tolist() == [4, 4]
+    assert group.ranks_within(8).tolist() == [4, 2]
+
+
+def test_states_of_experts_are_sharded_over_the_ranks_that_hold_the_same_ones():
+    """16 data ranks in 8 groups of experts: two ranks share 12 bytes, and sixteen share those of the rest."""
+    memory = row_bytes(strategies(dp=16, ep=[1, 8, 8], zero_stage=[1, 1, 0], sharding_degree=[16, 16, 1]), experts_on())
+    assert memory.expert_state.optimizer == pytest.approx([12 / 16, 12 / 2, 12])
+    assert memory.state.optimizer == pytest.approx([12 / 16, 12 / 16, 12])
+    assert memory.expert_state.weights == pytest.approx([2, 2, 2])
+
+
+def test_gradients_of_experts_are_reduced_among_the_ranks_that_hold_the_same_ones():
+    """Eight ranks, ep 4: pairs four ranks apart, thus across nodes; with ep 8 nobody holds the same."""
+    stack = toy_stack(reduce_bytes=4)
+    scenario = experts_on(stack=stack)
+    alone, pairs = (step_traffic(strategies(dp=8, ep=ep), scenario, INSTANT).gradients for ep in (8, 4))
+    size = 4 * 8 * moe_layer_expert_parameters(MODEL) / 4
+    assert pairs - alone == pytest.approx(2 * size / 2 / NETWORK)
+
+
+def test_sharded_weights_of_experts_are_gathered_among_the_ranks_that_hold_the_same_ones():
+    """Of 4 ranks two hold the same experts; every layer is gathered forward and backward, at instant memory."""
+    stack, group = toy_stack(zero_stages=(3,), reduce_bytes=4), toy_group(device=toy_device(bandwidth=1e30))
+    scenario = experts_on(gpus=4, stack=stack, group=group)
+    rows = strategies(dp=4, ep=2, zero_stage=3, sharding_degree=4)
+    traffic, layer = step_traffic(rows, scenario, INSTANT), layer_parameters_per_rank(rows, scenario)
+    experts = moe_layer_expert_parameters(MODEL) / 2
+    gather = all_to_all(2 * layer, 4, NODE) + all_to_all(2 * experts, 2, NODE)
+    assert traffic.parameters == pytest.approx(8 * gather)
+    assert traffic.gradients == pytest.approx(8 * (gather + 2 * gather))
+
+
+def test_dense_gradients_and_those_of_experts_hide_behind_the_same_computation_once():
+    """A window just long enough for one of the two leaves the other exposed."""
+    overlap = toy_stack(overlap={"gradients": True}, bucket_exposed=0.0, overlap_slowdown=0.0)
+    rows, scenario = strategies(dp=8, ep=2), experts_on(stack=overlap)
+    shown = step_traffic(rows, replace(scenario, stack=toy_stack()), INSTANT).gradients[0]
+    half = Passes(np.zeros(1), np.array([shown / 2 / 8]))
+    assert step_traffic(rows, scenario, half).gradients == pytest.approx(shown / 2)
+
+
+def test_a_further_token_costs_a_layer_and_a_pass_of_the_head_on_the_last_stage():
+    rows = strategies(pp=2, dp=4, ep=4, schedule=ONE_F_ONE_B)
+    plain, ahead = (row_seconds(rows, experts_on(mtp_layers=n)) for n in (0, 1))
+    assert ahead.layer == pytest.approx(plain.layer)
+    assert ahead.head == pytest.approx(2 * plain.head + plain.layer)
+    assert ahead.embedding == pytest.approx(plain.embedding)
+
+
+def test_a_layer_for_a_further_token_holds_its_experts_and_activations_on_the_last_stage():
+    rows, split = strategies(pp=2, dp=4, ep=4, schedule=ONE_F_ONE_B), even_assignment(8, 2, 0)
+    stages = []
+    for n in (0, 1):
+        scenario = experts_on(mtp_layers=n)
+        memory = row_bytes(rows, scenario)
+        stages.append(footprint(rows, memory, scenario, row=0, layers=split.layers, recomputed=split.recomputed))
+    plain, ahead = stages
+    layer = memory.layer_parameters[0] + 2 * WIDTH**2 + 3 * 2 * WIDTH
+    added = 2 * (layer + EXPERTS * expert_parameters(MODEL) / 4)
+    assert (ahead.weights - plain.weights).tolist() == pytest.approx([0.0, added])
+    assert (ahead.activations - plain.activations).tolist() == pytest.approx([0.0, memory.stored[0]])
+
+
+def test_a_model_none_of_whose_layers_has_experts_costs_what_a_dense_one_does():
+    """Exactly, in seconds and in bytes: the share of layers with experts is 0, not merely small."""
+    none = MODEL.model_copy(update={"moe": MODEL.moe.model_copy(update={"dense_layers": 8})})
+    assert none.num_moe_layers == 0
+    dense, hollow = toy_scenario(), toy_scenario(model=none)
+    rows = random_rows(dense, 60, seed=1)
+    assert price(rows, hollow).iteration.tolist() == price(rows, dense).iteration.tolist()
+    held = [even_peaks(rows, row_bytes(rows, scenario), 8).tolist() for scenario in (hollow, dense)]
+    assert held[0] == held[1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(SCENARIOS, SEEDS)
+def test_the_price_of_many_rows_with_experts_is_the_quote_of_each(scenario, seed):
+    rows = random_rows(scenario, 8, seed)
+    prices = price(rows, scenario)
+    for index in range(len(rows)):
+        at = rows.row(index)
+        split = even_assignment(scenario.model.num_layers, at["pp"], at["recompute"], vpp=at["vpp"])
+        even = quote(rows, scenario, split, row=index)
+        assert prices.iteration[index] == pytest.approx(even.iteration, rel=1e-12)
+        assert prices.slowest[index] == pytest.approx(even.stage_seconds.max(), rel=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SCENARIOS, SEEDS)
+def test_the_terms_of_any_split_with_experts_add_up_to_the_iteration(scenario, seed):
+    rows, chance = random_rows(scenario, 8, seed), np.random.default_rng(seed)
+    for index in range(len(rows)):
+        split = random_assignment(rows.row(index), scenario.model.num_layers, chance)
+        priced = quote(rows, scenario, split, row=index)
+        assert sum(priced.breakdown.values()) == pytest.approx(priced.iteration, rel=1e-12)
+        assert min(priced.breakdown.values()) >= -1e-12 * priced.iteration
+        slow = split.layers[int(np.argmax(priced.stage_seconds))]
+        batches = rows.row(index)["num_microbatches"]
+        assert priced.breakdown["ep"] == pytest.approx(batches * slow * priced.seconds.layer_ep[0], rel=1e-12)
+
+
+def test_expert_ranks_have_a_term_of_their_own():
+    rows = strategies(dp=8, ep=[1, 8], num_microbatches=2)
+    alone, spread = (quote(rows, experts_on(), even_assignment(8, 1, 0), row=row).breakdown for row in (0, 1))
+    assert alone["ep"] == 0.0
+    assert spread["ep"] == pytest.approx(2 * 8 * 4 * 2 * TOKENS * TOP_K * WIDTH / 2 / NETWORK)
+
+
+@settings(max_examples=100, deadline=None)
+@given(SCENARIOS, SEEDS)
+def test_the_even_peak_with_experts_is_the_fullest_stage_of_the_even_split(scenario, seed):
+    rows = random_rows(scenario, 10, seed)
+    layers, memory = scenario.model.num_layers, row_bytes(rows, scenario)
+    peaks = even_peaks(rows, memory, layers)
+    for index in range(len(rows)):
+        at = rows.row(index)
+        split = even_assignment(layers, at["pp"], at["recompute"], vpp=at["vpp"])
+        stages = footprint(rows, memory, scenario, row=index, layers=split.layers, recomputed=split.recomputed)
+        assert peaks[index] == pytest.approx(stages.allocated.max(), rel=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SCENARIOS, SEEDS)
+def test_more_experts_never_need_less_memory(scenario, seed):
+    rows, moe = random_rows(scenario, 10, seed), scenario.model.moe
+    twice = scenario.model.model_copy(update={"moe": moe.model_copy(update={"num_experts": 2 * moe.num_experts})})
+    few, many = (
+        even_peaks(rows, row_bytes(rows, each), each.model.num_layers)
+        for each in (scenario, replace(scenario, model=twice))
+    )
+    assert (many > few).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(SCENARIOS, SEEDS)
+def test_more_expert_ranks_never_hold_more_weights(scenario, seed):
+    rows = random_rows(scenario, 10, seed)
+    alone = replace(rows, ep=np.ones_like(rows.ep), etp=np.ones_like(rows.etp))
+    assert (expert_parameters_per_rank(rows, scenario) <= expert_parameters_per_rank(alone, scenario)).all()
+
+
+@pytest.mark.parametrize("improvement", IMPROVEMENTS.values(), ids=IMPROVEMENTS)
+@settings(max_examples=30, deadline=None)
+@given(SCENARIOS, SEEDS, st.sampled_from([1.1, 2.0, 100.0]))
+def test_a_better_machine_never_trains_experts_slower(improvement, scenario, seed, factor):
+    rows = random_rows(scenario, 20, seed)
+    before, after = price(rows, scenario).iteration, price(rows, improvement(scenario, factor)).iteration
+    assert (after <= before * (1 + 1e-9)).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(SCENARIOS, SEEDS)
+def test_an_expert_layer_is_never_faster_than_its_flops_at_peak(scenario, seed):
+    rows, model = random_rows(scenario, 20, seed), scenario.model
+    share, shape = model.num_moe_layers / model.num_layers, model.moe
+    weights = shape.top_k * shape.expert_ffn_hidden_size * model.expert_hidden_size * (model.ffn_branches + 1)
+    tokens = rows.micro_batch_size * scenario.seq_length / (rows.cp * rows.tp)
+    ideal = share * 2 * weights * tokens / scenario.group.accelerator.peak_rate("bf16")
+    layer = layer_seconds(rows, scenario)
+    assert (layer.compute.forward >= ideal * (1 - 1e-9)).all()
+    assert (layer.compute.backward >= 2 * ideal * (1 - 1e-9)).all()
+    assert np.isfinite(layer.ep.forward).all()
+    assert (layer.ep.forward >= 0).all()
+
+
+@pytest.mark.parametrize("q_lora_rank", [None, 256])
+@pytest.mark.parametrize("tp", [1, 4])
+def test_latent_attention_takes_two_flops_a_weight_and_token(q_lora_rank, tp):
+    """With sequence parallelism the projections into the latent vectors see a slice of the tokens each."""
+    model = with_latent_attention(toy_model(), q_lora_rank=q_lora_rank)
+    rows = strategies(tp=tp, micro_batch_size=2, sequence_parallel=int(tp > 1))
+    seconds = attention_matmuls(rows, toy_scenario(model=model, group=ARITHMETIC))
+    flops = 2 * attention_matmul_weights(model) * 2 * TOKENS / tp
+    assert seconds.forward == pytest.approx(flops / PEAK)
+    assert seconds.backward == pytest.approx(2 * flops / PEAK)
+
+
+def test_latent_vectors_are_projected_whole_where_the_sequence_is_not_split():
+    model = with_latent_attention(toy_model(), q_lora_rank=256)
+    whole, split = attention_matmuls(
+        strategies(tp=4, sequence_parallel=[0, 1]), toy_scenario(model=model, group=ARITHMETIC)
+    ).forward
+    down = WIDTH * (256 + model.mla.kv_down_width)
+    assert whole - split == pytest.approx(2 * down * TOKENS * 3 / 4 / PEAK)
+
+
+def test_the_core_of_latent_attention_multiplies_wide_keys_and_narrow_values():
+    """Per causal pair and head a query of 192 with its key and a value of 128: two FLOPs each."""
+    model = with_latent_attention(toy_model())
+    seconds = layer_seconds(strategies(), toy_scenario(model=model)).attention
+    flops = 2 * 8 * (192 + 128) * TOKENS**2 / 2
+    assert flops == pytest.approx(attention_flops(model, seq_length=TOKENS, causal=True) / 8 * TOKENS)
+    assert seconds.forward == pytest.approx(flops / PEAK)
+    assert seconds.backward == pytest.approx(2.5 * flops / PEAK)
