@@ -37,9 +37,13 @@ def all_reduce_seconds(size: Floats, group: Group, tiers: Sequence[Tier]) -> Flo
     return np.minimum(ring, tree)
 
 
-def all_to_all_seconds(size: Floats, group: Group, tiers: Sequence[Tier]) -> Floats:
-    """Seconds of one all-to-all where every rank sends ``size`` bytes in all, shape (N,)."""
-    return _ring_latency(group, tiers) + _bandwidth_seconds(size, group, tiers, passes=1.0, shared=False)
+def all_to_all_seconds(size: Floats, group: Group, tiers: Sequence[Tier], *, copies: int = 1) -> Floats:
+    """Seconds of one all-to-all where every rank sends ``size`` bytes in all, shape (N,).
+
+    ``copies`` is how many ranks each piece goes to, counted in ``size``, where a piece enters a domain once and is
+    copied inside, as DeepEP does [DeepSeek24].
+    """
+    return _ring_latency(group, tiers) + _bandwidth_seconds(size, group, tiers, passes=1.0, copies=copies)
 
 
 def send_seconds(size: Floats, step: Floats, reach: Floats, tiers: Sequence[Tier]) -> Floats:
@@ -58,16 +62,17 @@ def send_seconds(size: Floats, step: Floats, reach: Floats, tiers: Sequence[Tier
     return np.where(reach > 1, seconds, 0.0)
 
 
-def _bandwidth_seconds(
-    size: Floats, group: Group, tiers: Sequence[Tier], *, passes: float, shared: bool = True
-) -> Floats:
+def _bandwidth_seconds(size: Floats, group: Group, tiers: Sequence[Tier], *, passes: float, copies: int = 0) -> Floats:
+    """``copies``: 0 where the ranks of a domain share the way out (rings), else as in an all-to-all."""
     n = group.size
     slowest = np.zeros(len(n))
     inside = np.ones(len(n))
     for tier in tiers:
         within = group.ranks_within(tier.domain)
-        lanes = inside if shared else 1.0
+        lanes = 1.0 if copies else inside
         volume = passes * size * (n - inside) / (n * lanes)
+        if copies > 1:
+            volume = volume * _entered(n / inside, copies) / copies
         used = (within > inside) & (volume > 0)
         seconds = (
             _link_seconds(np.where(used, volume, 1.0), tier.link, np.maximum(within / inside, 2.0))
@@ -78,6 +83,11 @@ def _bandwidth_seconds(
         slowest = np.maximum(slowest, np.where(used, seconds, 0.0))
         inside = within.astype(np.float64)
     return slowest
+
+
+def _entered(domains: Floats, copies: int) -> Floats:
+    """Domains that a piece enters when its copies go to any of them alike."""
+    return np.asarray(domains * (1.0 - (1.0 - 1.0 / domains) ** copies))
 
 
 def _link_seconds(volume: Floats, link: Link, ranks: Floats) -> Floats:

@@ -94,10 +94,11 @@ def _grouped(tokens: Floats, groups: Floats, n: Number, k: Number, scenario: Sce
     rates = scenario.rates
     fit = scenario.group.accelerator.kernels.grouped
     rows = tokens / groups
+    reached = scenario.stack.expert_efficiency
     plain = rates.matmul.model_copy(
         update={"overhead": fit.group_overhead, "memory_efficiency": fit.memory_efficiency, "area_half": 0.0}
     )
-    peak, bandwidth = rates.matmul_peak, rates.bandwidth
+    peak, bandwidth = rates.matmul_peak * reached, rates.bandwidth * reached
     lost = 1.0 + fit.rows_half / rows
     forward = matmul_seconds(m=rows, n=n, k=k, fit=plain, peak=peak / lost, bandwidth=bandwidth)
     data = matmul_seconds(m=rows, n=k, k=n, fit=plain, peak=peak / lost, bandwidth=bandwidth)
@@ -114,9 +115,10 @@ def expert_streams(rows: Strategies, scenario: Scenario) -> Passes:
     if moe.num_shared_experts:
         f = f + moe.shared_expert_ffn_hidden_size / rows.tp * tokens_per_rank(rows, scenario)
     forward, backward = (6.0, 10.0) if model.gated_ffn else (4.0, 6.0)
+    share = rates.stream * scenario.stack.expert_efficiency
     return Passes(
-        stream_seconds(traffic=moved + forward * f, share=rates.stream, bandwidth=rates.bandwidth),
-        stream_seconds(traffic=moved + backward * f, share=rates.stream, bandwidth=rates.bandwidth),
+        stream_seconds(traffic=moved + forward * f, share=share, bandwidth=rates.bandwidth),
+        stream_seconds(traffic=moved + backward * f, share=share, bandwidth=rates.bandwidth),
     )
 
 
@@ -124,7 +126,8 @@ def dispatch(rows: Strategies, scenario: Scenario) -> Passes:
     """Exposed all-to-all to the experts and back, and the gather and scatter of split experts."""
     stack, tiers = scenario.stack, scenario.group.tiers
     size = WORD * scenario.model.expert_hidden_size * routed_tokens(rows, scenario) * stack.expert_imbalance
-    across = np.where(rows.ep > 1, all_to_all_seconds(size, expert_group(rows), tiers), 0.0)
+    copies = experts_of(scenario).top_k if stack.dispatch == "once-per-domain" else 1
+    across = np.where(rows.ep > 1, all_to_all_seconds(size, expert_group(rows), tiers, copies=copies), 0.0)
     split = Group(rows.etp, ((rows.etp, np.ones_like(rows.etp)),))
     whole = np.where(rows.etp > 1, gather_seconds(size * rows.etp, split, tiers), 0.0)
     once = 2.0 * (across + whole) * stack.overlap.ep / stack.communication_efficiency

@@ -27,6 +27,11 @@ class Scenario:
     precision: str
 
     @property
+    def interval(self) -> float:
+        """Half width of the prediction interval as a factor, wider for models with experts."""
+        return self.stack.expert_interval if self.model.moe else self.stack.interval
+
+    @property
     def tokens(self) -> float:
         """Tokens per iteration."""
         return float(self.seq_length) * self.global_batch_size

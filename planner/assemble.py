@@ -61,7 +61,7 @@ def prediction_record(resolved: Resolved, iteration: float, row: Strategies, ass
         tokens=resolved.tokens,
         tokens_per_iteration=scenario.tokens,
     )
-    width = scenario.stack.interval
+    width = scenario.interval
     return Prediction(
         iteration_seconds=iteration,
         mfu=utilization(flops=model_flops, seconds=seconds, gpus=gpus, peak=peak),

@@ -333,6 +333,8 @@ def verdict(pinned: Plan, best: Plan, terms: dict[str, tuple[float, float]]) -> 
 def _seconds(value: float) -> str:
     if value == 0:
         return "0 s"
+    if 1.0 <= abs(value) < 1000.0:  # beside other seconds, minutes are hard to compare
+        return f"{value:.3g} s"
     return format_quantity(value, "time") if value > 0 else f"-{format_quantity(-value, 'time')}"
 
 

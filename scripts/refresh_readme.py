@@ -29,7 +29,6 @@ SPLITS = ("fit", "dev")
 NOISY = "bigscience-v100"
 """The group that calibration leaves out, because its source warns of its noise."""
 _NUMBER = re.compile(r"\d[\d,]*\.?\d*")
-_STACK = re.compile(r"stack (\S+) for framework")
 _WALL_TIME = re.compile(r"proved in [\d.]+ \w+")
 
 
@@ -106,16 +105,12 @@ def fit_sentences() -> list[str]:
 
 def coverage() -> str:
     """How many measured iteration times lie inside the interval that the screen calls 90 %."""
-    from costmodels.stack import stack
-
     shares = []
     for split in SPLITS:
         inside: dict[str, list[bool]] = defaultdict(list)
         for row in validated(split)["rows"]:
-            named = next((found for note in row.get("assumed", ()) if (found := _STACK.match(note))), None)
-            if named and row["metric"] == "iteration_time" and row["scored"] and row["error"] is not None:
-                width = 1 + stack(named[1]).interval
-                inside[row["group"]].append(1 / width <= 1 + row["error"] <= width)
+            if row["scored"] and "within_interval" in row:
+                inside[row["group"]].append(row["within_interval"])
         shares.append(fmean(fmean(found) for found in inside.values()))
     fit, dev = shares
     return f"- The 90% interval holds {fit:.0%} of the fit runs and {dev:.0%} of the dev runs, mean over sources."
@@ -173,8 +168,9 @@ def options() -> str:
 
 def catalogue() -> str:
     """How much the catalogue holds."""
-    kinds = ("models", "clusters", "accelerators", "stacks", "rules", "schedules")
-    counts = {kind: len(json.loads(printed("list", kind, "--format", "json"))) for kind in kinds}
+    from planner.catalogue_view import KINDS
+
+    counts = {kind: len(json.loads(printed("list", kind, "--format", "json"))) for kind in KINDS}
     return f"The catalogue holds {', '.join(f'{n} {kind}' for kind, n in counts.items())}; `plan list` shows them."
 
 

@@ -45,6 +45,8 @@ class Verdict:
     notes: tuple[str, ...] = ()
     scored: bool = False
     """Complete and not suspect: counts in the summary."""
+    within: bool | None = None
+    """Whether a measured time lies inside the interval that would have been promised."""
 
     def document(self) -> dict[str, Any]:
         """As JSON shows it."""
@@ -58,6 +60,8 @@ class Verdict:
         }
         if self.reason:
             shown["reason"] = self.reason
+        if self.within is not None:
+            shown["within_interval"] = self.within
         return {**shown, "assumed": list(self.notes), "scored": self.scored}
 
 
@@ -89,9 +93,21 @@ def judge_row(row: Row) -> list[Verdict]:
         reason = str(error) if isinstance(error, MeshwrightError) else f"the row contradicts itself ({error!r})"
         return [make(metric=m, measured=v, predicted=None, error=None, reason=reason) for m, v in measured]
     return [
-        make(metric=m, measured=v, predicted=predicted[m], error=_error(predicted[m], v), notes=mapped.notes)
+        make(
+            metric=m,
+            measured=v,
+            predicted=predicted[m],
+            error=_error(predicted[m], v),
+            notes=mapped.notes,
+            within=_within(mapped, predicted[m], v) if m == "iteration_time" else None,
+        )
         for m, v in measured
     ]
+
+
+def _within(mapped: Case, predicted: float, measured: float) -> bool:
+    width = 1.0 + mapped.scenario.interval
+    return predicted / width <= measured <= predicted * width
 
 
 def _measured(row: Row) -> Iterable[tuple[str, float | bool]]:

@@ -122,3 +122,17 @@ def test_nothing_is_faster_than_the_wires(machines, ranks, size):
     moved = size * (ranks - 1) / ranks
     fastest = max(tier.link.bandwidth for tier in machines.tiers)
     assert gather_seconds(np.array([size]), tensor_group(ranks), machines.tiers)[0] >= moved / ranks / fastest
+
+
+def test_a_token_that_enters_a_domain_once_crosses_the_network_less_often():
+    """Eight copies to any of two nodes: on average 1 - 1/2^8 of two nodes are entered, instead of eight times."""
+    size, group = np.array([GIGABYTE]).ravel(), group_of(strategies(dp=8), "dp")
+    tiers = toy_tiers()
+    every, once = (all_to_all_seconds(size, group, tiers, copies=copies) for copies in (1, 8))
+    assert once == pytest.approx(every * 2 * (1 - 0.5**8) / 8)
+
+
+def test_one_copy_is_the_plain_all_to_all():
+    group = group_of(strategies(dp=8), "dp")
+    plain = all_to_all_seconds(np.array([1e6]), group, toy_tiers())
+    assert all_to_all_seconds(np.array([1e6]), group, toy_tiers(), copies=1) == plain

@@ -1,0 +1,140 @@
+"""What an answer says of other choices is what asking for them would say, on machines that people have."""
+
+import numpy as np
+import pytest
+
+from planner import PlanRequest, plan, predict, why_not
+
+LLAMA = {"model": "llama3-8b", "cluster": "dgx-h100", "gpus": 8}
+TIGHT = {"model": "llama3-70b", "cluster": "dgx-h100", "gpus": 64}
+AXES = ("tp", "cp", "pp", "vpp", "zero_stage", "sharding_degree", "micro_batch_size", "schedule", "recompute")
+
+
+def ask(**changes):
+    return plan(PlanRequest(**(LLAMA | changes)))
+
+
+@pytest.fixture(name="tight", scope="module")
+def fixture_tight():
+    return plan(PlanRequest(**TIGHT))
+
+
+def pins_of(strategy):
+    pins = {axis: getattr(strategy, axis) for axis in AXES}
+    return pins | {"sequence_parallel": strategy.sequence_parallel, "rank_order": strategy.rank_order}
+
+
+def test_the_plan_has_uneven_or_partly_recomputed_stages_so_that_what_follows_is_a_test(tight):
+    stages = tight.strategy.stages
+    assert len({(stage.layers, stage.recompute_layers) for stage in stages}) > 1
+
+
+@pytest.mark.parametrize("subject", ["TP 1", "TP 4", "PP 8"])
+def test_why_not_says_what_pinning_the_other_choice_costs(tight, subject):
+    line = next(line for line in tight.why_not if line.subject == subject)
+    axis, size = subject.split()
+    pinned = plan(PlanRequest(**TIGHT, pins={axis.lower(): int(size)}))
+    assert line.iteration_seconds == pytest.approx(pinned.prediction.iteration_seconds, rel=1e-8)
+
+
+def test_every_alternative_costs_what_predicting_it_costs(tight):
+    for other in tight.alternatives:
+        again = predict(PlanRequest(**TIGHT, pins=pins_of(other.strategy)))
+        assert again.prediction.iteration_seconds == pytest.approx(other.iteration_seconds, rel=1e-8)
+        assert other.peak_memory_bytes <= again.memory_bytes[0].limit * (1 + 1e-9)
+
+
+def test_no_why_not_is_faster_than_an_alternative_of_its_kind(tight):
+    best = min(line.iteration_seconds for line in tight.why_not if line.iteration_seconds)
+    assert tight.alternatives[0].iteration_seconds <= best * (1 + 1e-9)
+
+
+def test_predicting_a_plan_s_strategy_without_its_stages_finds_them_again(tight):
+    again = predict(PlanRequest(**TIGHT, pins=pins_of(tight.strategy)))
+    assert again.fits
+    assert again.prediction.iteration_seconds == pytest.approx(tight.prediction.iteration_seconds, rel=1e-8)
+
+
+def test_full_recomputation_recomputes_every_layer():
+    full = ask(pins={"recompute": "full"})
+    assert full.strategy.recompute == "full"
+    assert all(stage.recompute_layers == stage.layers for stage in full.strategy.stages)
+    assert full.prediction.iteration_seconds > ask().prediction.iteration_seconds
+    assert full.prediction.hfu > full.prediction.mfu
+
+
+def test_partial_recomputation_is_no_slower_than_all_or_nothing():
+    partial = ask(pins={"recompute": "partial"}).prediction.iteration_seconds
+    for kind in ("none", "full"):
+        pinned = ask(pins={"recompute": kind})
+        assert pinned.prediction is None or partial <= pinned.prediction.iteration_seconds * (1 + 1e-9)
+
+
+def test_a_window_lets_no_machine_do_more_than_it_can():
+    for model in ("mistral-7b", "phi-3-mini"):
+        answer = ask(model=model, seq_length=131072)
+        assert 0 < answer.prediction.mfu < 1
+        assert all(0 < other.mfu < 1 for other in answer.alternatives)
+
+
+def test_a_margin_leaves_memory_alone_and_never_makes_a_plan_faster():
+    free, kept = (plan(PlanRequest(**TIGHT, memory_margin=margin)) for margin in (0, "20%"))
+    limit = free.memory_bytes[0].limit
+    assert max(stage.total for stage in kept.memory_bytes) <= 0.8 * limit * (1 + 1e-9)
+    assert kept.prediction.iteration_seconds >= free.prediction.iteration_seconds * (1 - 1e-9)
+    assert not kept.warnings
+
+
+@pytest.mark.parametrize("gpus", [8, 64])
+def test_a_plan_that_fills_the_device_says_so(gpus):
+    answer = plan(PlanRequest(**(TIGHT | {"gpus": gpus, "model": "llama3-8b" if gpus == 8 else "llama3-70b"})))
+    share = max(stage.total for stage in answer.memory_bytes) / answer.memory_bytes[0].limit
+    assert bool(answer.warnings) == (share > 0.95)
+
+
+@pytest.mark.parametrize(
+    ("pins", "rule"),
+    [
+        ({"micro_batch_size": 4096}, "batch-divides"),
+        ({"schedule": "1f1b", "vpp": 4}, "schedule"),
+        ({"pp": 1, "vpp": 4}, "interleaving"),
+    ],
+)
+def test_what_refuses_a_pin_is_told_first(pins, rule):
+    answer = plan(PlanRequest(model="175b", cluster="dgx-a100-80gb", gpus=1024, pins=pins))
+    assert answer.status == "infeasible"
+    assert answer.rejected[0].rule == rule
+    assert why_not(PlanRequest(model="175b", cluster="dgx-a100-80gb", gpus=1024, pins=pins)).rules[0].rule == rule
+
+
+def test_the_pin_that_stands_in_the_way_is_named():
+    answer = plan(PlanRequest(**TIGHT, pins={"tp": 8, "schedule": "1f1b", "vpp": 4}))
+    assert answer.nearest.subject in ("without the pinned vpp", "without the pinned schedule")
+
+
+def test_the_nearest_number_of_gpus_lies_between_two_doublings():
+    answer = plan(PlanRequest(model="llama3-70b", cluster="dgx-h100", gpus=8))
+    gpus = int(answer.nearest.subject.split()[0])
+    assert gpus % 8 == 0
+    assert plan(PlanRequest(model="llama3-70b", cluster="dgx-h100", gpus=gpus)).status == "optimal"
+    assert plan(PlanRequest(model="llama3-70b", cluster="dgx-h100", gpus=gpus - 8)).status == "infeasible"
+
+
+def test_a_batch_with_few_divisors_is_told_of_one_with_more():
+    lines = {line.subject: line for line in ask(global_batch_size=1021).what_helps}
+    assert any(subject.startswith("batch 10") for subject in lines)
+    assert not any(
+        subject.startswith("batch 1") for subject in {x.subject for x in ask(global_batch_size=1024).what_helps}
+    )
+
+
+def test_twice_the_memory_helps_as_much_as_planning_on_it(tight):
+    from hardware.catalogue import cluster
+
+    machine = cluster("dgx-h100").with_gpus(64)
+    group = machine.groups[0]
+    device = group.accelerator.model_copy(update={"usable_memory": 2 * group.accelerator.usable_memory})
+    larger = machine.model_copy(update={"groups": (group.model_copy(update={"accelerator": device}),)})
+    replanned = plan(PlanRequest(**(TIGHT | {"cluster": larger})))
+    line = next(line for line in tight.what_helps if line.subject == "memory 2x")
+    assert np.isclose(line.iteration_seconds, replanned.prediction.iteration_seconds, rtol=1e-8)
