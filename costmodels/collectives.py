@@ -8,6 +8,8 @@ lane of tier i. The lanes of all tiers work at once, so the slowest tier sets th
     t   = latency + max_i  V_i / (e_i B_i (1 - q_i / k_i)) (1 + sqrt(V0_i / V_i))
 
 The square root is how measured bus bandwidth approaches its peak [aiconfigurator].
+
+[DeepSeek24]: DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def _proof(space: Space, outcome: Outcome, verdict: Verdict, started: float, *, 
     value = outcome.best.iteration
     bound = value if outcome.proved else min(outcome.lower_bound, value)
     gap = (value - bound) / value
-    said = f"no other strategy can beat {value:.4g} s" if outcome.proved else f"proved within {gap:.1%}"
+    said = f"none can beat {value:.4g} s" if outcome.proved else f"proved within {gap:.1%}"
     if lean and outcome.proved:
         said = f"no evenly split strategy needs less memory than {outcome.best.peak / 2**30:.4g} GiB allocated"
     return Proof(

@@ -18,6 +18,7 @@ _FORKS: Final[Mapping[str, str]] = {
     "megatron-lm-2022": "the release of 2022 knows fewer of them",
     "megascale": "MegaScale itself is not public",
     "nemo": "Megatron-Bridge takes the same names as overrides, such as model.tensor_model_parallel_size=8",
+    "nemo-26.06": "Megatron-Bridge takes the same names as overrides, such as model.tensor_model_parallel_size=8",
     "megatron-deepspeed": "Megatron-DeepSpeed takes ZeRO and precision from its DeepSpeed JSON",
     "zero-bubble": "the zero-bubble fork adds --enable-zero-bubble and its kin for the schedule, and has no layout",
 }

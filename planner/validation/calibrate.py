@@ -248,13 +248,13 @@ def write(stacks: dict[str, list[float]], rates: dict[str, float], left: dict[st
         m = left[name]
         text = f"{m.runs} runs of the fit split: bias {m.bias:+.1%}, median {m.median:.1%}, 90th percentile {m.p90:.1%}"
         fields = {k.field: _written(k, v) for k, v in zip(STACK_KNOBS, values, strict=True)}
-        _set(
+        set_fields(
             STACKS / f"{name}.toml",
             {**fields, "interval": f"{max(WIDENED * m.p90, NARROWEST):.3f}", "calibration": f'"{text}"'},
         )
     for name, value in rates.items():
         path = ACCELERATORS / f"{name}.toml"
-        _set(path, {"training_rate": f"{value:.3f}"})
+        set_fields(path, {"training_rate": f"{value:.3f}"})
         text, sourced = path.read_text(encoding="utf-8"), 'training_rate = "calibration"'
         if sourced not in text:
             path.write_text(text.replace("[sources]\n", f"[sources]\n{sourced}\n"), encoding="utf-8")
@@ -271,14 +271,14 @@ def report_experts(experts: dict[str, tuple[float, Misses]]) -> str:
 def write_experts(experts: dict[str, tuple[float, Misses]]) -> None:
     """Put them into the catalogue files."""
     for name, (value, _) in experts.items():
-        _set(STACKS / f"{name}.toml", {EXPERTS.field: f"{value:.3f}"})
+        set_fields(STACKS / f"{name}.toml", {EXPERTS.field: f"{value:.3f}"})
 
 
 def _written(knob: Knob, value: float) -> str:
     return f'"{1e3 * value:.2f} ms"' if knob.field == "iteration_overhead" else f"{value:.3f}"
 
 
-def _set(path: Path, fields: Mapping[str, str]) -> None:
+def set_fields(path: Path, fields: Mapping[str, str]) -> None:
     """Replace or add top-level fields of a TOML file, before its first table."""
     text = path.read_text(encoding="utf-8")
     top, bracket, tables = text.partition("\n[")

@@ -115,12 +115,13 @@ def _measured(row: Row) -> Iterable[tuple[str, float | bool]]:
     if seconds:
         yield "iteration_time", seconds
     if row["measured"].get("memory") is not None:
-        yield "memory", float(row["measured"]["memory"]) * _memory_kind(row)[0]
+        yield "memory", float(row["measured"]["memory"]) * memory_kind(row)[0]
     if row["measured"].get("oom") is not None or seconds:
         yield "fits", not row["measured"].get("oom", False)
 
 
-def _memory_kind(row: Row) -> tuple[float, str]:
+def memory_kind(row: Row) -> tuple[float, str]:
+    """Bytes of one unit of the row's memory figure, and which quantity it is: "allocated" or "total"."""
     words = str(row["measured"].get("memory_kind") or "").lower()
     found = next(((unit, name) for pattern, unit, name in MEMORY_KINDS if re.search(pattern, words)), None)
     return found or (1e9, "allocated")
@@ -130,7 +131,7 @@ def _predicted(mapped: Case, row: Row) -> Mapping[str, float | bool]:
     priced = quote(mapped.rows, mapped.scenario, mapped.assignment)
     usable = mapped.scenario.group.accelerator.usable_memory
     footprint: Footprint = priced.footprint
-    quantity = footprint.total if _memory_kind(row)[1] == "total" else footprint.allocated
+    quantity = footprint.total if memory_kind(row)[1] == "total" else footprint.allocated
     return {
         "iteration_time": priced.iteration,
         "memory": float(np.max(quantity)),

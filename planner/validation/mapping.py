@@ -79,6 +79,7 @@ STACKS: tuple[tuple[str, str], ...] = (
     (r"megatron-?deepspeed|deepspeedexamples|deepspeed 3d", "megatron-deepspeed"),
     (r"without model parallelism|hf transformers|deepspeed", "deepspeed"),
     (r"sail-sg", "megatron-core"),
+    (r"nemo 26\.(0[6-9]|1\d)", "nemo-26.06"),
     (r"megatron-bridge|nemo 2|nemo 24|nemo 25|mlperf container|^nemo$", "nemo"),
     (r"nemo megatron", "megatron-lm-2022"),
     (r"megatron-core|mcore|core 0\.|megatron-lm v0|modellink|mindspeed|mindformers", "megatron-core"),

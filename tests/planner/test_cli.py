@@ -291,6 +291,7 @@ def test_signals_end_with_130_and_one_line(sent):
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        preexec_fn=lambda: signal.signal(sent, signal.SIG_DFL),  # noqa: PLW1509 - a background job ignores SIGINT
     )
     assert process.stderr.readline() == "searching\n"
     os.kill(process.pid, sent)
