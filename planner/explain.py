@@ -24,7 +24,7 @@ from planner.landmarks import Landmark, landmarks
 from planner.pins import Pin
 from planner.request import Resolved
 from planner.search import Incumbent, Outcome, best_split, core_bound, promising, search
-from planner.space import Space, build, divisors
+from planner.space import LARGEST_MICRO_BATCH, Space, build, divisors
 
 ALTERNATIVES_SECONDS = 1.0
 """How long runners-up are looked for."""
@@ -136,9 +136,10 @@ def challenges(space: Space, scenario: Scenario, best: Incumbent, *, deadline: f
     bounds, whole = core_bound(space.cores, scenario), _whole_layers(space)
     found = []
     for challenge in _challenges(best):
-        tried = whole if challenge.subject == FULL_RECOMPUTE else space
+        every = challenge.subject == FULL_RECOMPUTE
+        tried = whole if every else space
         among = np.flatnonzero(challenge.keep(tried.cores))
-        outcome = search(tried, scenario, deadline=deadline, among=among, bounds=bounds)
+        outcome = search(tried, scenario, deadline=deadline, among=among, bounds=None if every else bounds)
         found.append(Challenged(challenge.subject, outcome))
     return found
 
@@ -280,8 +281,10 @@ def _rounder_batch(scenario: Scenario, now: float, pins: Mapping[str, Pin], dead
     batch = scenario.global_batch_size
     reach = min(batch // 100, MOST_BATCHES)
     near = range(max(batch - reach, 1), batch + reach + 1)
-    rounder = max(near, key=lambda size: (len(divisors(size)), -abs(size - batch)))
-    if len(divisors(rounder)) < 2 * len(divisors(batch)):
+    useful = scenario.gpus * LARGEST_MICRO_BATCH
+    ways = {size: len(divisors(math.gcd(size, useful))) for size in near}
+    rounder = max(near, key=lambda size: (ways[size], -abs(size - batch)))
+    if ways[rounder] < 2 * ways[batch]:
         return []
     other = replace(scenario, global_batch_size=rounder)
     found = search(build(other, pins), other, deadline=deadline).best

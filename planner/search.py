@@ -42,7 +42,7 @@ TOLERANCE = 1e-9
 """Relative difference below which two times are one."""
 KEPT = 4096
 """Best rows of a chunk that are remembered for alternatives and explanations."""
-PROMISING = 1024
+PROMISING = 512
 """Rows that are bounded exactly when runners-up are looked for."""
 
 
@@ -144,7 +144,7 @@ def core_bound(cores: Strategies, scenario: Scenario) -> Floats:
     block, inverse = cores.distinct(*BLOCK_AXES, "recompute")
     price = core_seconds(block, scenario)
     ends = (price.embedding + price.head + price.spread * block.pp)[inverse]
-    layer = price.layer[inverse]
+    layer = price.layer[inverse] + np.where(cores.recompute == Recompute.FULL, price.recompute[inverse], 0.0)
     layers = scenario.model.num_layers
     total = layers * layer + ends
     slowest = np.maximum(even_layers(layers, cores).high * layer, total / cores.pp)
@@ -152,7 +152,7 @@ def core_bound(cores: Strategies, scenario: Scenario) -> Floats:
         cores,
         scenario.stack,
         forward=price.recompute[inverse],
-        total=layer + np.where(cores.recompute >= Recompute.FULL, price.recompute[inverse], 0.0),
+        total=layer + np.where(cores.recompute == Recompute.PARTIAL, price.recompute[inverse], 0.0),
         weight=price.weight[inverse],
     )
     pipeline = cores.num_microbatches * slowest + (total - slowest) * share
