@@ -207,6 +207,8 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
     words = str(row["stack"].get("overlap") or "").lower()
     if "cuda graph" in words and "none" not in words:
         changes["cuda_graphs"] = True
+    if "fp32 gradient all-reduce" in str(row["strategy"].get("precision_note")):
+        changes["reduce_bytes"] = 4
     if "torch.compile" in words or "eager" in words:
         changes["fused_elementwise"] = "torch.compile" in words
     return chosen.model_copy(update=changes)

@@ -1,0 +1,222 @@
+"""From a measured run to a verdict: what a row says is what is priced, and errors are counted as they are."""
+
+import copy
+import json
+
+import numpy as np
+import pytest
+
+from costmodels.pricing import quote
+from costmodels.strategy import SCHEDULE_NAMES, Recompute
+from planner.validation.calibrate import EXPERTS, STACK_KNOBS, Sample, calibrate, calibrate_experts, with_experts
+from planner.validation.calibrate_memory import slacks
+from planner.validation.judge import groups, judge_row, memory_kind, summary
+from planner.validation.mapping import Unpriceable, case, lane_bandwidth
+from planner.validation.report import validate
+
+RUN = {
+    "id": "one",
+    "group": "made-up",
+    "source": "a test",
+    "complete": True,
+    "cluster": {"accelerator": "a100-sxm-80gb", "gpus_per_node": 8, "inter_node": "8x HDR 200 Gb/s"},
+    "stack": {"framework": "Megatron-Core", "attention": True},
+    "model": {
+        "name": "GPT", "kind": "dense", "num_layers": 24, "hidden_size": 2048, "num_heads": 16, "num_query_groups": 16,
+        "ffn_hidden_size": 8192, "gated_ffn": False, "vocab_size": 51200, "seq_length": 2048, "tied_embeddings": True,
+        "position": "learned",
+    },
+    "strategy": {
+        "gpus": 16, "tp": 2, "cp": 1, "pp": 2, "vpp": 2, "dp": 4, "ep": 1, "zero_stage": 1, "sharding_degree": 4,
+        "micro_batch_size": 2, "global_batch_size": 64, "sequence_parallel": True, "schedule": "interleaved-1f1b",
+        "precision": "bf16", "recompute": "full",
+    },
+    "measured": {"iteration_time_s": 2.0},
+}  # fmt: skip
+
+
+def run(**changes):
+    """The run with some of its sections' entries changed."""
+    row = copy.deepcopy(RUN)
+    for name, value in changes.items():
+        if isinstance(value, dict):
+            row[name] |= value
+        else:
+            row[name] = value
+    return row
+
+
+def only(verdicts, metric):
+    return next(verdict for verdict in verdicts if verdict.metric == metric)
+
+
+def test_every_degree_of_a_run_reaches_the_cost_model():
+    mapped = case(RUN)
+    at = mapped.rows.row(0)
+    for axis in ("tp", "cp", "pp", "vpp", "dp", "ep", "zero_stage", "sharding_degree", "micro_batch_size"):
+        assert at[axis] == RUN["strategy"][axis], axis
+    assert SCHEDULE_NAMES[at["schedule"]] == "interleaved-1f1b"
+    assert at["recompute"] == Recompute.FULL
+    assert at["num_microbatches"] == 64 // (4 * 2)
+    assert mapped.assignment.layers.tolist() == [12, 12]
+    assert mapped.scenario.gpus == 16
+    assert mapped.scenario.stack.name == "megatron-core"
+
+
+@pytest.mark.parametrize(
+    ("framework", "stack"),
+    [
+        ("MegaScale", "megascale"),
+        ("Megatron-DeepSpeed", "megatron-deepspeed"),
+        ("Megatron-Bridge (NeMo 26.04.01 container)", "nemo"),
+        ("Megatron-Bridge (NeMo 26.06.01 container)", "nemo-26.06"),
+        ("Megatron-Bridge (NeMo 26.08 container)", "nemo-26.06"),
+        ("NeMo AutoModel (PyTorch FSDP2)", "torchtitan"),
+        ("something nobody has heard of", "generic"),
+    ],
+)
+def test_a_framework_is_priced_as_the_stack_of_its_name_and_release(framework, stack):
+    mapped = case(run(stack={"framework": framework}))
+    assert mapped.scenario.stack.name == stack
+    assert any(framework in note for note in mapped.notes)
+
+
+def test_gradients_said_to_be_reduced_in_fp32_cost_twice_the_traffic():
+    plain = case(run(stack={"framework": "DeepSpeed 3D (Megatron v1.1.5)"}))
+    said = {"precision": "fp16", "precision_note": "fp16 with fp32 gradient all-reduce"}
+    wide = case(run(stack={"framework": "DeepSpeed 3D (Megatron v1.1.5)"}, strategy=said))
+    assert wide.scenario.stack.reduce_bytes == 2 * plain.scenario.stack.reduce_bytes == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "rate"),
+    [
+        ("8x HDR 200 Gb/s", 25e9),
+        ("800 Gb/s per node", 12.5e9),
+        ("50 Gb/s Ethernet", 50e9 / 8 / 8),
+        ("InfiniBand (not detailed)", None),
+    ],
+)
+def test_a_network_in_words_is_bytes_per_second_and_gpu(words, rate):
+    assert lane_bandwidth(words, 8) == (rate and pytest.approx(rate))
+
+
+def test_a_run_that_cannot_be_priced_says_why_and_is_not_counted():
+    (verdict,) = [v for v in judge_row(run(cluster={"accelerator": "abacus"})) if v.metric == "iteration_time"]
+    assert "abacus" in verdict.reason
+    assert verdict.predicted is None
+    assert groups([verdict], "iteration_time") == {}
+    with pytest.raises(Unpriceable):
+        case(run(model={"kind": "moe-hybrid-mamba2"}))
+
+
+def test_the_error_is_predicted_over_measured_minus_one_and_signed():
+    predicted = only(judge_row(RUN), "iteration_time").predicted
+    for factor in (0.5, 1.0, 2.0):
+        verdict = only(judge_row(run(measured={"iteration_time_s": predicted * factor})), "iteration_time")
+        assert verdict.error == pytest.approx(1 / factor - 1, abs=1e-12)
+
+
+def test_a_time_is_within_the_interval_up_to_its_width_on_either_side():
+    mapped = case(RUN)
+    width = 1 + mapped.scenario.interval
+    predicted = quote(mapped.rows, mapped.scenario, mapped.assignment).iteration
+    inside, outside = (0.999, 1.001)
+    for measured, within in (
+        (predicted * width * inside, True),
+        (predicted * width * outside, False),
+        (predicted / width / inside, True),
+        (predicted / width / outside, False),
+    ):
+        assert only(judge_row(run(measured={"iteration_time_s": measured})), "iteration_time").within is within
+
+
+def test_memory_is_compared_with_the_quantity_that_was_measured():
+    device = run(measured={"memory": 40.0, "memory_kind": "nvidia-smi"})
+    allocator = run(measured={"memory": 40.0, "memory_kind": "peak GB per GPU"})
+    assert memory_kind(device) == (2.0**30, "total")
+    assert memory_kind(allocator) == (1e9, "allocated")
+    assert only(judge_row(device), "memory").predicted > only(judge_row(allocator), "memory").predicted
+
+
+@pytest.mark.parametrize(("gpus", "oom"), [(16, False), (16, True)])
+def test_a_run_that_ran_or_did_not_is_compared_with_the_fit(gpus, oom):
+    verdict = only(judge_row(run(measured={"iteration_time_s": None, "oom": oom})), "fits")
+    assert verdict.measured is (not oom)
+    assert verdict.predicted is True
+    assert gpus == 16
+
+
+def test_groups_count_alike_whatever_their_size():
+    rows = [run(group="many", measured={"iteration_time_s": 1.0})] * 9 + [run(group="one")]
+    verdicts = [verdict for row in rows for verdict in judge_row(row)]
+    by_group = groups(verdicts, "iteration_time")
+    assert {name: g["n"] for name, g in by_group.items()} == {"many": 9, "one": 1}
+    mean = np.mean([g["median_abs_error"] for g in by_group.values()])
+    assert summary(by_group)["median_abs_error"] == pytest.approx(mean)
+
+
+def test_incomplete_and_suspect_runs_are_shown_and_not_scored():
+    for changes in ({"complete": False}, {"suspect": "copied wrong"}):
+        verdict = only(judge_row(run(**changes)), "iteration_time")
+        assert verdict.predicted is not None
+        assert not verdict.scored
+        assert groups([verdict], "iteration_time") == {}
+
+
+def test_the_report_on_a_file_of_one_s_own(tmp_path):
+    path = tmp_path / "mine.jsonl"
+    path.write_text("\n".join(json.dumps(run(id=str(n))) for n in range(3)))
+    document = json.loads(validate([str(path)], form="json"))
+    assert document["summary"]["n"] == 3
+    assert {row["id"] for row in document["rows"]} == {"0", "1", "2"}
+    assert "made-up" in validate([str(path)])
+
+
+def test_calibration_finds_the_machine_that_made_the_runs():
+    """Runs made by the model itself on a machine a fifth slower are explained by a machine a fifth slower."""
+    samples = []
+    for layers, micro in ((12, 1), (24, 2), (48, 4)):
+        mapped = case(run(model={"num_layers": layers}, strategy={"micro_batch_size": micro, "recompute": "none"}))
+        neutral = {knob.field: knob.neutral for knob in STACK_KNOBS}
+        scenario = mapped.scenario
+        scenario = type(scenario)(
+            scenario.model, scenario.group, scenario.stack.model_copy(update=neutral), scenario.gpus,
+            scenario.seq_length, scenario.global_batch_size, scenario.precision,
+        )  # fmt: skip
+        slow = scenario.group.accelerator.model_copy(update={"training_rate": 0.8})
+        made = type(scenario)(
+            scenario.model, scenario.group.model_copy(update={"accelerator": slow}), scenario.stack, scenario.gpus,
+            scenario.seq_length, scenario.global_batch_size, scenario.precision,
+        )  # fmt: skip
+        seconds = quote(mapped.rows, made, mapped.assignment).iteration
+        samples.append(Sample("made", type(mapped)(scenario, mapped.rows, mapped.assignment, ()), seconds, 1.0))
+    _, rates = calibrate(samples, rounds=1)
+    assert rates["a100-sxm-80gb"] == pytest.approx(0.8, rel=0.05)
+
+
+def test_the_expert_efficiency_is_taken_half_way():
+    experts = {"num_experts": 8, "top_k": 2, "expert_ffn_hidden_size": 8192, "num_shared_experts": 0}
+    shape = {"kind": "moe", "moe": experts}
+    mapped = case(run(model=shape, strategy={"ep": 2, "recompute": "none"}))
+    assert mapped.scenario.model.moe is not None
+    slower = quote(mapped.rows, with_experts(mapped.scenario, 0.64), mapped.assignment).iteration
+    stack = mapped.scenario.stack
+    known = {stack.name: [float(getattr(stack, knob.field)) for knob in STACK_KNOBS]}
+    ((name, (value, left)),) = calibrate_experts([Sample("made", mapped, slower, 1.0)], known, {}).items()
+    assert name == stack.name
+    assert value == pytest.approx(0.8, rel=0.01)
+    assert left.bias < 0
+    assert EXPERTS.low < value < EXPERTS.high
+
+
+def test_slack_is_fitted_on_devices_and_needs_enough_of_them(tmp_path):
+    stack = case(RUN).scenario.stack
+    peak = float(np.max(quote(case(RUN).rows, case(RUN).scenario, case(RUN).assignment).footprint.allocated))
+    seen = (1.25 * peak + stack.reserved) / 2**30
+    path = tmp_path / "runs.jsonl"
+    rows = [run(id=str(n), measured={"memory": seen, "memory_kind": "nvidia-smi"}) for n in range(10)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    assert slacks([path]) == {"megatron-core": (pytest.approx(0.25), 10)}
+    path.write_text("\n".join(map(json.dumps, rows[:9])))
+    assert slacks([path]) == {}
