@@ -45,4 +45,6 @@ def main(model: str, gpus: int, clusters: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 4 or not sys.argv[2].isdigit():
+        sys.exit("usage: embed.py MODEL GPUS CLUSTER...")
     main(sys.argv[1], int(sys.argv[2]), sys.argv[3:])

@@ -2,8 +2,8 @@
 
 Reads one JSON object a line on stdin and writes one a line on stdout, so that any scheduler can call it. ::
 
-    {"id": "j1", "model": "llama3-8b", "gpus": [16, 32, 64], "deadline_days": 60}
-    {"id": "j1", "feasible": true, "gpus": 64, "days": 41.2, "gpu_hours": 63286, "strategy": {...}}
+    {"id": "j1", "model": "llama3-8b", "gpus": [16, 32, 64], "deadline_days": 300}
+    {"id": "j1", "feasible": true, "gpus": 64, "days": 283.6, "gpu_hours": 435576, "strategy": {...}}
 
 The answer is the smallest allowed number of GPUs that meets the deadline; without one, the smallest that runs.
 Further fields of a job (cluster, stack, global_batch_size, seq_length, tokens, pins) go into the question.

@@ -29,7 +29,7 @@ from planner.nearest import nearest, nearest_divisor, nearest_multiple
 from planner.pins import NAMED, Pin, parse_pins
 from planner.request import PlanRequest, Resolved, resolve
 from planner.rules import RULES, sentence
-from planner.search import Outcome, best_split, search
+from planner.search import Outcome, best_split, given_split, search
 from planner.space import Space, build
 from planner.verify import Verdict, verify
 
@@ -139,10 +139,11 @@ def _reasons(found: tuple[Rejection, ...], resolved: Resolved) -> tuple[Rejectio
     rule refuses along an axis that is free, another value of that axis would have passed.
     """
     pinned = {name for name, value in resolved.request.pins.items() if value is not None}
+    settled = pinned | {"tp", "cp", "pp", "dp"} | (set() if resolved.scenario.model.moe else {"ep", "etp"})
     rules = {rule.name: set(rule.reads) for rule in RULES if rule.kind != "dominated"}
-    known = [r for r in reversed(found) if r.rule in rules and rules[r.rule] <= {"tp", "cp", "pp", "dp"} | pinned]
-    about = sorted(known, key=lambda r: not rules[r.rule] & pinned)
-    return tuple([r for r in found if r.rule == "memory"] + about) or found
+    known = [r for r in reversed(found) if r.rule in rules and rules[r.rule] <= settled]
+    about = [r for r in known if rules[r.rule] & pinned]
+    return tuple([r for r in found if r.rule == "memory"] + (about or known)) or found
 
 
 def predict(request: PlanRequest, layers: Sequence[int] | None = None) -> Plan:
@@ -261,7 +262,7 @@ def _split(scenario: Scenario, row: Strategies, layers: Sequence[int] | None, se
             raise BadRequest(f"a stage holds {min(layers)} layers; each of its {int(row.vpp[0])} chunks needs one")
         if len(set(layers)) > 1 and not scenario.stack.uneven_stages:
             raise BadRequest(f"stack {scenario.stack.name} needs even stages; {total // pp} layers each would be")
-        return row_assignment(row, total, layers)
+        return given_split(row, scenario, layers)
     solved = best_split(row, scenario, deadline=time.perf_counter() + seconds)
     return solved.assignment if solved else row_assignment(row, total)
 

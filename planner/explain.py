@@ -120,7 +120,7 @@ def _challenges(best: Incumbent) -> list[_Challenge]:
         _Challenge("pure data parallel", lambda c: (c.tp == 1) & (c.pp == 1) & (c.cp == 1)),
     ]
     if best.assignment.recomputed.any():
-        asked[5] = _Challenge("no recompute", lambda c: c.recompute < Recompute.FULL)
+        asked[5] = _Challenge("no recompute", lambda c: c.recompute == Recompute.NONE)
     return asked
 
 

@@ -55,7 +55,8 @@ def _more_gpus(resolved: Resolved, deadline: float) -> Advice | None:
     for larger in _doubled(resolved):
         if best := _best(larger, {}, deadline):
             gpus, best = _between(resolved, few, larger.gpus, best, deadline)
-            return Advice(subject=f"{gpus} GPUs", text="the same request fits", iteration_seconds=best.iteration)
+            text = f"the same request fits, with the same batch (--global-batch {larger.global_batch_size})"
+            return Advice(subject=f"{gpus} GPUs", text=text, iteration_seconds=best.iteration)
         few = larger.gpus
     return None
 

@@ -54,8 +54,7 @@ def _enough_layers(c: Columns, x: Scenario) -> Mask:
 
 
 def _experts_divide(c: Columns, x: Scenario) -> Mask:
-    experts = x.model.moe.num_experts if x.model.moe else 1
-    return experts % c["ep"] == 0
+    return (x.model.moe.num_experts % c["ep"] == 0) if x.model.moe else c["ep"] > 0
 
 
 def _experts_exist(c: Columns, x: Scenario) -> Mask:

@@ -9,7 +9,7 @@ solver. When no bound is left below the incumbent, the incumbent is optimal with
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -32,6 +32,7 @@ from costmodels.split import even_layers
 from costmodels.strategy import Bools, Floats, Ints, Recompute, Strategies
 from planner.space import Space
 from planner.stage_rows import assignment_of, problem_of, slices_of, stage_bounds
+from planner.stage_tables import stage_table
 from planner.stages import solve
 
 CHUNK = 4096
@@ -313,6 +314,18 @@ def best_split(row: Strategies, scenario: Scenario, *, deadline: float) -> Incum
         return None
     value = compose(row, seconds, np.array([solution.slowest_seconds]), np.array([solution.total_seconds]))[0]
     return Incumbent(row, assignment_of(solution, row, scenario), float(value))
+
+
+def given_split(row: Strategies, scenario: Scenario, layers: Sequence[int]) -> Assignment:
+    """One row with its layers given: PARTIAL recomputes as few of each stage as fit, or all where none do."""
+    split = row_assignment(row, scenario.model.num_layers, layers)
+    if row.recompute[0] != Recompute.PARTIAL:
+        return split
+    problem = problem_of(row, row_seconds(row, scenario), row_bytes(row, scenario), scenario)
+    slices = np.array(slices_of(split, row, scenario))
+    step = split.layers // slices
+    fewest = stage_table(problem).recomputed[slices, np.arange(len(slices))]
+    return Assignment(split.layers, step * np.where(fewest < 0, slices, fewest))
 
 
 def promising(outcome: Outcome, scenario: Scenario, count: int = PROMISING) -> Iterator[tuple[float, Strategies]]:

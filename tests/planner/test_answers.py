@@ -55,6 +55,13 @@ def test_predicting_a_plan_s_strategy_without_its_stages_finds_them_again(tight)
     assert again.prediction.iteration_seconds == pytest.approx(tight.prediction.iteration_seconds, rel=1e-8)
 
 
+def test_predicting_a_plan_s_strategy_with_its_layers_recomputes_as_many_of_them(tight):
+    layers = [stage.layers for stage in tight.strategy.stages]
+    again = predict(PlanRequest(**TIGHT, pins=pins_of(tight.strategy)), layers=layers)
+    assert again.strategy.stages == tight.strategy.stages
+    assert again.prediction.iteration_seconds == pytest.approx(tight.prediction.iteration_seconds, rel=1e-8)
+
+
 def test_full_recomputation_recomputes_every_layer():
     full = ask(pins={"recompute": "full"})
     assert full.strategy.recompute == "full"
@@ -105,6 +112,15 @@ def test_what_refuses_a_pin_is_told_first(pins, rule):
     assert answer.status == "infeasible"
     assert answer.rejected[0].rule == rule
     assert why_not(PlanRequest(model="175b", cluster="dgx-a100-80gb", gpus=1024, pins=pins)).rules[0].rule == rule
+
+
+@pytest.mark.parametrize(
+    ("model", "pins", "rule"),
+    [("175b", {"ep": 4}, "experts"), ("mixtral-8x7b", {"ep": 16}, "experts-divide"), ("175b", {"tp": 64}, "heads")],
+)
+def test_only_rules_about_what_was_pinned_are_told(model, pins, rule):
+    answer = plan(PlanRequest(model=model, cluster="dgx-h100", gpus=1024, pins=pins))
+    assert [rejection.rule for rejection in answer.rejected] == [rule]
 
 
 def test_the_pin_that_stands_in_the_way_is_named():
