@@ -6,7 +6,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from costmodels.flops import flops_per_token, utilization
+from costmodels.iteration import FILLING
 from costmodels.pricing import Assignment, even_assignment, price, quote
+from costmodels.schedules import SCHEDULES
 from costmodels.strategy import Recompute, strategies
 from tests.scenarios import (
     INTERLEAVED,
@@ -178,3 +180,19 @@ def test_even_splits_hold_every_layer_in_equal_chunks_and_differ_by_one_slice(pp
     assert (held % vpp == 0).all()
     assert held.max() - held.min() <= vpp
     assert held[-1] == held.min()
+
+
+@pytest.mark.parametrize("name", FILLING)
+@pytest.mark.parametrize("stages", [2, 3, 8, 32])
+@pytest.mark.parametrize("weight", [0.1, 0.33, 0.6])
+def test_a_slower_stage_never_shortens_the_pipeline(name, stages, weight):
+    """The proof of the search needs the bubble's share between 0 and the micro-batches."""
+    schedule, chunks = SCHEDULES[name], np.array([2 if name in ("zb-v", "v-half", "v-min") else 1])
+    for count in (stages, 2 * stages, 8 * stages):
+        p, m = np.array([stages]), np.array([count])
+        if not schedule.allowed(p, m, chunks).all():
+            continue
+        forward = np.array([(1.0 - weight) / 2])
+        for drain in (schedule.drain, schedule.drain_at_barrier):
+            share = drain(p, m, chunks, forward, forward, np.array([weight])) / (stages - 1)
+            assert 0 <= share[0] <= count
