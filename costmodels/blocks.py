@@ -315,3 +315,13 @@ def padded_vocabulary_rows(rows: Strategies, scenario: Scenario) -> Floats:
     if stated is None:
         return padded
     return np.where(stated % rows.tp == 0, float(stated), padded)
+
+
+def further_token_projection(rows: Strategies, scenario: Scenario) -> Passes:
+    """The product that joins hidden state and next token's embedding, 2 h -> h.
+
+    It stands in front of a layer that predicts a further token (DeepSeek-V3, section 2.2); tensor ranks split its
+    output.
+    """
+    h = float(scenario.model.hidden_size)
+    return linear(tokens_per_rank(rows, scenario), h / rows.tp, 2.0 * h, scenario)

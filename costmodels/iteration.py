@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.blocks import embedding_seconds, head_seconds, layer_seconds
+from costmodels.blocks import embedding_seconds, further_token_projection, head_seconds, layer_seconds
 from costmodels.exchange import hop_seconds, optimizer_seconds, step_traffic
 from costmodels.passes import Passes
 from costmodels.scenario import Scenario
@@ -92,7 +92,8 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
         "embedding": sum_passes(embedding_seconds(block, scenario)),
         "head": sum_passes(head_seconds(block, scenario)),
     }
-    once["head"] = once["head"] + scenario.model.mtp_layers * sum_passes(layer.compute + layer.communication)
+    ahead = layer.compute + layer.communication + further_token_projection(block, scenario)
+    once["head"] = once["head"] + scenario.model.mtp_layers * sum_passes(ahead)
     part = {name: values[inverse] for name, values in once.items()}
     selective = np.where(rows.recompute == Recompute.SELECTIVE, part["selective"], 0.0)
     stack, nothing = scenario.stack, np.zeros(len(rows))

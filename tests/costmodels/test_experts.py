@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from costmodels.blocks import attention_matmuls, layer_seconds, tensor_parallel
+from costmodels.blocks import attention_matmuls, further_token_projection, layer_seconds, tensor_parallel
 from costmodels.exchange import step_traffic
 from costmodels.experts import (
     dispatch,
@@ -238,11 +238,12 @@ def test_dense_gradients_and_those_of_experts_hide_behind_the_same_computation_o
     assert step_traffic(rows, scenario, half).gradients == pytest.approx(shown / 2)
 
 
-def test_a_further_token_costs_a_layer_and_a_pass_of_the_head_on_the_last_stage():
+def test_a_further_token_costs_a_layer_its_projection_and_a_pass_of_the_head_on_the_last_stage():
     rows = strategies(pp=2, dp=4, ep=4, schedule=ONE_F_ONE_B)
     plain, ahead = (row_seconds(rows, experts_on(mtp_layers=n)) for n in (0, 1))
     assert ahead.layer == pytest.approx(plain.layer)
-    assert ahead.head == pytest.approx(2 * plain.head + plain.layer)
+    joined = further_token_projection(rows, experts_on(mtp_layers=1))
+    assert ahead.head == pytest.approx(2 * plain.head + plain.layer + joined.forward + joined.backward)
     assert ahead.embedding == pytest.approx(plain.embedding)
 
 
