@@ -16,6 +16,7 @@ from costmodels.stack import PRECISIONS, Stack
 from costmodels.stack import stack as find_stack
 from hardware.catalogue import cluster as find_cluster
 from hardware.records import Cluster
+from planner.axes import PIN_AXES
 from planner.errors import BadRequest
 from planner.inline import cluster_of, model_of, named_or, stack_of
 
@@ -29,26 +30,6 @@ BATCH_TOKENS_PER_GPU = 1024
 LARGEST_GPUS = 2**24
 LARGEST_BATCH = 2**28
 LARGEST_SEQUENCE = 2**24
-
-PIN_AXES = (
-    "tp",
-    "cp",
-    "pp",
-    "vpp",
-    "dp",
-    "ep",
-    "etp",
-    "zero_stage",
-    "sharding_degree",
-    "micro_batch_size",
-    "schedule",
-    "sequence_parallel",
-    "recompute",
-    "rank_order",
-)
-"""Axes that a request may pin or restrict."""
-
-Pin = tuple[int | str, ...] | tuple[int | None, int | None, Literal["range"]]
 
 
 class PlanRequest(BaseModel):

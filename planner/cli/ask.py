@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.core import ParameterSource
 
+from planner.axes import PIN_AXES
 from planner.errors import BadQuantity, BadRequest
 
 if TYPE_CHECKING:
@@ -28,22 +29,6 @@ FIELDS: Final = (
     "memory_margin",
     "top",
     "time_limit",
-)
-PINS: Final = (
-    "tp",
-    "cp",
-    "pp",
-    "vpp",
-    "dp",
-    "ep",
-    "etp",
-    "zero_stage",
-    "sharding_degree",
-    "micro_batch_size",
-    "schedule",
-    "sequence_parallel",
-    "recompute",
-    "rank_order",
 )
 _PLAIN_SECONDS: Final = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 
@@ -79,9 +64,9 @@ def _options(ctx: click.Context) -> tuple[dict[str, Any], dict[str, str]]:
     for param in ctx.command.params:
         name = param.name or ""
         value = ctx.params.get(name)
-        if value is None or name not in (*FIELDS, *PINS):
+        if value is None or name not in (*FIELDS, *PIN_AXES):
             continue
-        key = f"pins.{name}" if name in PINS else name
+        key = f"pins.{name}" if name in PIN_AXES else name
         given[key] = value
         from_environment = ctx.get_parameter_source(name) == ParameterSource.ENVIRONMENT
         origins[key] = str(param.envvar) if from_environment else param.opts[0]
@@ -101,7 +86,7 @@ def _configured(path: str) -> dict[str, Any]:
     if not isinstance(pins, Mapping):
         raise BadRequest(f"{path}: pins must be a table such as [pins] tp = 8, got {pins!r}")
     if unknown := [name for name in document if name not in FIELDS]:
-        hint = f"it belongs under [pins]: {unknown[0]} = ..." if unknown[0] in PINS else _near(unknown[0])
+        hint = f"it belongs under [pins]: {unknown[0]} = ..." if unknown[0] in PIN_AXES else _near(unknown[0])
         raise BadRequest(f"{path}: there is no field {unknown[0]!r}; {hint}")
     return document | {f"pins.{name}": value for name, value in pins.items()}
 

@@ -3,9 +3,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES
+from planner.axes import PIN_AXES
 from planner.errors import BadRequest
 from planner.pins import NAMED, parse_pins
-from planner.request import PIN_AXES
 
 NUMBERS = [axis for axis in PIN_AXES if axis not in NAMED]
 USUAL = (1, 2, 3, 4, 6, 8, 12)
