@@ -57,7 +57,7 @@ def _parts(plan: Plan, width: int, *, blocks: bool) -> Iterator[RenderableType]:
     if plan.strategy is None or plan.prediction is None:
         return
     yield ""
-    yield from _answer(plan.strategy, plan.prediction, width)
+    yield from _answer(plan.strategy, plan.prediction, width, windowed=_windowed(plan.request))
     if not plan.fits:
         yield Text("  does not fit the memory of the device", style="bold red")
     yield ""
@@ -125,7 +125,12 @@ def _proof(status: str, proof: Proof) -> Text:
     return Text(f"{counts}best found {took}, not proved: at most {percent(proof.gap)} from the optimum")
 
 
-def _answer(strategy: Strategy, prediction: Prediction, width: int) -> Iterator[Text]:
+def _windowed(request: Mapping[str, Any]) -> bool:
+    model = request.get("model")
+    return isinstance(model, Mapping) and model.get("sliding_window") is not None
+
+
+def _answer(strategy: Strategy, prediction: Prediction, width: int, *, windowed: bool) -> Iterator[Text]:
     yield Text(flow(_degrees(strategy), width=width), style="bold green")
     yield Text(flow(_switches(strategy), width=width), style="green")
     yield Text()
@@ -138,7 +143,8 @@ def _answer(strategy: Strategy, prediction: Prediction, width: int) -> Iterator[
     ]
     yield Text(flow(speed, width=width), style="bold")
     likely = f"{interval.coverage:.0%} interval {seconds(interval.low)} to {seconds(interval.high)}"
-    counted = ["MFU of model FLOPs, full attention"]
+    attention = "attention within the window" if windowed else "full attention"
+    counted = [f"MFU of model FLOPs, {attention}"]
     if prediction.hfu > prediction.mfu:
         counted.append(f"HFU {percent(prediction.hfu)} with recomputation")
     yield Text(flow([likely, *counted], width=width, indent=14), style="dim")

@@ -279,3 +279,10 @@ def test_why_not_names_the_rules_that_forbid():
 )
 def test_numbers_and_bars_read_as_people_write_them(shown, expected):
     assert shown == expected
+
+
+@pytest.mark.parametrize(("window", "said"), [(4096, "attention within the window"), (None, "full attention")])
+def test_an_efficiency_says_which_attention_it_counts(window, said):
+    model = fake_plan().request["model"] | {"sliding_window": window}
+    asked = fake_plan().request | {"model": model}
+    assert f"MFU of model FLOPs, {said}" in screen(fake_plan().model_copy(update={"request": asked}))
