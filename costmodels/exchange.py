@@ -60,11 +60,8 @@ def step_traffic(rows: Strategies, scenario: Scenario, layer: Passes) -> StepTra
     near, far = split_group(group, rows.sharding_degree)
     size = heaviest_stage_parameters(rows, scenario)
     split = even_layers(scenario.model.num_layers, rows)
-    layers, fewest = (
-        split.high.astype(np.float64),
-        split.low,
-    )  # the latter is what every stage has to hide behind, however it is split
-    window = (fewest * layer.forward, fewest * layer.backward)
+    layers = split.high.astype(np.float64)
+    window = (split.low * layer.forward, split.low * layer.backward)  # every stage has that much, however it is split
     once = _once_per_step(rows, scenario, size, group, near, far)
     if scenario.model.num_moe_layers:
         apart = _experts_once(rows, scenario, layers)

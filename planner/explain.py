@@ -109,19 +109,19 @@ class _Challenge:
 def _challenges(best: Incumbent) -> list[_Challenge]:
     at = best.row.row(0)
     tp, pp = at["tp"], at["pp"]
-    asked = [
+    recompute = _Challenge(FULL_RECOMPUTE, lambda c: c.recompute == Recompute.FULL)
+    if best.assignment.recomputed.any():
+        recompute = _Challenge("no recompute", lambda c: c.recompute == Recompute.NONE)
+    return [
         _Challenge(f"TP {2 * tp}", lambda c: c.tp == 2 * tp),
         _Challenge(f"TP {max(tp // 2, 1)}", lambda c: c.tp == tp // 2),
         _Challenge("PP 1", lambda c: (c.pp == 1) if pp > 1 else c.pp < 0),
         _Challenge(f"PP {2 * pp}", lambda c: c.pp == 2 * pp),
         _Challenge("no interleaving", lambda c: (c.vpp == 1) & (c.pp > 1) if at["vpp"] > 1 else c.pp < 0),
-        _Challenge(FULL_RECOMPUTE, lambda c: c.recompute == Recompute.FULL),
+        recompute,
         _Challenge("CP 2", lambda c: (c.cp == 2) if at["cp"] == 1 else c.pp < 0),
         _Challenge("pure data parallel", lambda c: (c.tp == 1) & (c.pp == 1) & (c.cp == 1)),
     ]
-    if best.assignment.recomputed.any():
-        asked[5] = _Challenge("no recompute", lambda c: c.recompute == Recompute.NONE)
-    return asked
 
 
 class Challenged(NamedTuple):
@@ -203,7 +203,7 @@ def memory_example(outcome: Outcome, scenario: Scenario) -> str:
         return f"more than {_gib(scenario.group.accelerator.usable_memory)} per GPU"
     part, i = min(parts, key=lambda place: float(place[0].peak[place[1]]))
     at = part.rows.row(i)
-    needed = float(part.peak[i]) * (1 + scenario.stack.slack) + scenario.stack.reserved
+    needed = _whole(float(part.peak[i]), scenario)
     limit = scenario.group.accelerator.usable_memory
     name = f"tp {at['tp']} cp {at['cp']} pp {at['pp']} dp {at['dp']} ZeRO-{at['zero_stage']}"
     return f"{name} needs {_gib(needed)} per GPU, {_gib(limit)} available"
