@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from costmodels.flops import Recompute as Repeated
+from costmodels.flops import flops_per_iteration
 from costmodels.memory import Footprint
 from costmodels.pricing import quote
 from hardware.errors import MeshwrightError
 from planner.validation.mapping import Case, case
-from planner.validation.rows import Row, measured_seconds, read_rows
+from planner.validation.rows import Row, convention, efficiency_seconds, measured_seconds, read_rows
 
 HOME = Path(__file__).parent / "runs"
 
@@ -29,6 +31,10 @@ MEMORY_KINDS: tuple[tuple[str, float, str], ...] = (
     (r"gib|not stated|as printed|xla", 2.0**30, "allocated"),
 )
 """First match of a row's words on its memory figure: bytes of one unit, and which of our quantities it is."""
+
+
+_RECOMPUTED: tuple[Repeated, ...] = ("none", "selective", "full", "full")
+"""By the code of ``costmodels.strategy.Recompute``."""
 
 
 @dataclass(frozen=True)
@@ -77,32 +83,40 @@ def judge(paths: Iterable[Path]) -> list[Verdict]:
 
 def judge_row(row: Row) -> list[Verdict]:
     """The verdicts on one run; one with a reason where it cannot be priced."""
-    measured = list(_measured(row))
     make = partial(
         Verdict,
         id=str(row.get("id", "?")),
         group=str(row.get("group", "?")),
         scored=bool(row.get("complete")) and not row.get("suspect"),
     )
-    if not measured:
-        return [make(metric="iteration_time", measured=0.0, predicted=None, error=None, reason="nothing measured")]
     try:
         mapped = case(row)
+        measured = dict(_measured(row, mapped))
         predicted = _predicted(mapped, row)
     except (MeshwrightError, ValueError, TypeError, KeyError, ZeroDivisionError) as error:
         reason = str(error) if isinstance(error, MeshwrightError) else f"the row contradicts itself ({error!r})"
-        return [make(metric=m, measured=v, predicted=None, error=None, reason=reason) for m, v in measured]
+        found = dict(_measured(row)) or {"iteration_time": 0.0}
+        return [make(metric=m, measured=v, predicted=None, error=None, reason=reason) for m, v in found.items()]
+    if not measured:
+        return [make(metric="iteration_time", measured=0.0, predicted=None, error=None, reason="nothing measured")]
     return [
         make(
             metric=m,
             measured=v,
             predicted=predicted[m],
             error=_error(predicted[m], v),
-            notes=mapped.notes,
+            notes=mapped.notes + _derived(row, m),
             within=_within(mapped, predicted[m], v) if m == "iteration_time" else None,
         )
-        for m, v in measured
+        for m, v in measured.items()
     ]
+
+
+def _derived(row: Row, metric: str) -> tuple[str, ...]:
+    """A note where the measured time stands on a FLOP convention."""
+    if metric != "iteration_time" or measured_seconds(row):
+        return ()
+    return (f"time derived from the stated efficiency, FLOP convention {convention(row)!r}",)
 
 
 def _within(mapped: Case, predicted: float, measured: float) -> bool:
@@ -110,14 +124,29 @@ def _within(mapped: Case, predicted: float, measured: float) -> bool:
     return predicted / width <= measured <= predicted * width
 
 
-def _measured(row: Row) -> Iterable[tuple[str, float | bool]]:
-    seconds = measured_seconds(row)
+def _measured(row: Row, mapped: Case | None = None) -> Iterator[tuple[str, float | bool]]:
+    seconds = measured_seconds(row) or (_efficiency_seconds(row, mapped) if mapped else None)
     if seconds:
         yield "iteration_time", seconds
     if row["measured"].get("memory") is not None:
         yield "memory", float(row["measured"]["memory"]) * memory_kind(row)[0]
     if row["measured"].get("oom") is not None or seconds:
         yield "fits", not row["measured"].get("oom", False)
+
+
+def _efficiency_seconds(row: Row, mapped: Case) -> float | None:
+    """What a TFLOP/s or MFU of a stated convention says of the time, where nothing else does."""
+    scenario, name = mapped.scenario, convention(row)
+    if not name:
+        return None
+    flops = flops_per_iteration(
+        scenario.model,
+        global_batch_size=scenario.global_batch_size,
+        seq_length=scenario.seq_length,
+        definition=name,
+        recompute=_RECOMPUTED[int(mapped.rows.recompute[0])],
+    )
+    return efficiency_seconds(row, flops, scenario.group.accelerator.half_rate)
 
 
 def memory_kind(row: Row) -> tuple[float, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO, cast
@@ -83,3 +84,39 @@ def measured_seconds(row: Row) -> float | None:
         (said.get("samples_per_s_per_gpu"), batch / gpus),
     )
     return next((float(amount) / float(rate) for rate, amount in rates if rate and amount), None)
+
+
+CONVENTIONS: tuple[tuple[str, str], ...] = (
+    (r"stated \"up to\"|unknown|whole application|framework counter", ""),
+    (r"8\*n", "8N"),
+    (r"\(6\*n\*tokens\)", "6N"),
+    (r"hardware|with-recompute|with recompute", "hardware"),
+    (r"causal_attention$", "model-causal"),
+    (r"model|without recompute", "model"),
+)
+"""First match of a stated FLOP convention names a definition of ``costmodels.flops``; none where it cannot be told."""
+
+
+def convention(row: Row) -> str:
+    """The FLOP definition behind a row's TFLOP/s or MFU; "" where it cannot be told. A plain MFU counts "model"."""
+    said = row["measured"].get("flops_convention")
+    words = "model" if said is None else str(said).lower().replace("noncausal_attention", "full_attention")
+    return next((name for pattern, name in CONVENTIONS if re.search(pattern, words)), "")
+
+
+def efficiency_seconds(row: Row, flops: float, peak: float) -> float | None:
+    """Seconds per iteration out of a utilisation or TFLOP/s, where neither time nor throughput is said.
+
+    Args:
+        row: the run.
+        flops: FLOP of one iteration on all devices, by ``convention``.
+        peak: FLOP/s of one device, where the row does not state its own ``mfu_peak_tflops``.
+    """
+    said, gpus = row["measured"], float(row["strategy"].get("gpus") or 0)
+    if not gpus or not convention(row):
+        return None
+    rate = 1e12 * float(said.get("tflops_per_gpu") or 0)
+    if not rate and said.get("mfu"):
+        stated = said.get("mfu_peak_tflops")
+        rate = float(said["mfu"]) * (1e12 * float(stated) if stated else peak)
+    return flops / (gpus * rate) if rate else None

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from costmodels.flops import model_flops
 from costmodels.pricing import quote
 from costmodels.strategy import SCHEDULE_NAMES, Recompute
 from planner.validation.calibrate import EXPERTS, STACK_KNOBS, Sample, calibrate, calibrate_experts, with_experts
@@ -13,6 +14,7 @@ from planner.validation.calibrate_memory import slacks
 from planner.validation.judge import groups, judge_row, memory_kind, summary
 from planner.validation.mapping import Unpriceable, case, lane_bandwidth
 from planner.validation.report import validate
+from planner.validation.rows import convention
 
 RUN = {
     "id": "one",
@@ -221,3 +223,44 @@ def test_slack_is_fitted_on_devices_and_needs_enough_of_them(tmp_path):
     assert slacks([path]) == {"megatron-core": (pytest.approx(0.25), 10)}
     path.write_text("\n".join(map(json.dumps, rows[:9])))
     assert slacks([path]) == {}
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        (None, "model"),
+        ("model (6N plus attention)", "model"),
+        ("model_noncausal_attention", "model"),
+        ("model_causal_attention", "model-causal"),
+        ("model (6*N*tokens)", "6N"),
+        ("hardware (8*N*tokens, counts recompute)", "8N"),
+        ("megatron-formula-with-recompute", "hardware"),
+        ("Megatron paper formula without recompute", "model"),
+        ('stated "up to"; convention not given', ""),
+        ("unknown", ""),
+    ],
+)
+def test_what_a_source_counts_as_flop_names_a_definition(said, name):
+    assert convention(run(measured={"flops_convention": said})) == name
+
+
+def test_a_utilisation_of_a_known_convention_is_a_time():
+    seconds = only(judge_row(run(measured={"iteration_time_s": 2.0})), "iteration_time").measured
+    mapped = case(RUN)
+    scenario = mapped.scenario
+    flops = scenario.tokens * model_flops(scenario.model, seq_length=scenario.seq_length)
+    tflops = flops / (seconds * scenario.gpus) / 1e12
+    blank = {"iteration_time_s": None}
+    for measured in (
+        {"tflops_per_gpu": tflops, "flops_convention": "model"},
+        {"mfu": tflops / 500.0, "mfu_peak_tflops": 500.0},
+        {"mfu": tflops * 1e12 / scenario.group.accelerator.half_rate},
+    ):
+        verdict = only(judge_row(run(measured={**blank, **measured})), "iteration_time")
+        assert verdict.measured == pytest.approx(seconds, rel=1e-9)
+        assert any("derived from the stated efficiency" in note for note in verdict.notes)
+
+
+def test_a_utilisation_of_an_unknown_convention_says_nothing():
+    measured = {"iteration_time_s": None, "tflops_per_gpu": 100.0, "flops_convention": "unknown"}
+    assert [verdict.reason for verdict in judge_row(run(measured=measured))] == ["nothing measured"]
