@@ -94,6 +94,10 @@ def _entered(domains: Floats, copies: int) -> Floats:
 
 def _link_seconds(volume: Floats, link: Link, ranks: Floats) -> Floats:
     rate = link.efficiency * link.bandwidth * (1.0 - link.group_penalty / ranks)
+    if link.mesh:
+        rate = rate * np.minimum(
+            (ranks - 1.0) / max(link.mesh - 1.0, 1.0), 1.0
+        )  # links to devices outside the group lie idle
     return (volume + np.sqrt(link.saturation * volume)) / rate
 
 

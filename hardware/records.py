@@ -123,7 +123,8 @@ class Link(Record):
     With V the bytes that one device sends, n ranks, and one step for gather, scatter and all-to-all and
     two for all-reduce: time = base_latency + step_latency (n - 1) steps
     + V / (efficiency bandwidth (1 - group_penalty / n)) (1 + sqrt(saturation / V)).
-    All-reduce divides the last term by all_reduce_gain from gain_ranks ranks on.
+    All-reduce divides the last term by all_reduce_gain from gain_ranks ranks on. In a mesh the bandwidth of n
+    ranks is (n - 1) / (mesh - 1) of it.
     """
 
     bandwidth: LinkBandwidth
@@ -134,6 +135,8 @@ class Link(Record):
     """Bytes at which the approach to the peak costs as much again as the transfer."""
     group_penalty: Annotated[float, "", Field(ge=-1000.0, lt=2.0)] = 0.0
     """Loss of small groups: two ranks reach 1 - group_penalty / 2 of the peak."""
+    mesh: int = Field(default=0, strict=True, ge=0, le=2**10)
+    """Devices joined in pairs without a switch, every pair by an equal share of a device's links; 0: by a switch."""
     base_latency: Overhead
     """Fixed time of a collective."""
     step_latency: Overhead

@@ -16,7 +16,7 @@ from hardware.records import Accelerator, Cluster, Link, NodeGroup, Tier
 NONE, GPIPE, ONE_F_ONE_B, INTERLEAVED = (SCHEDULE_NAMES.index(name) for name in SCHEDULE_NAMES[:4])
 
 
-def toy_link(*, bandwidth=100e9, base=0.0, step=0.0, saturation=0.0, penalty=0.0, gain=1.0, gain_ranks=0):
+def toy_link(*, bandwidth=100e9, base=0.0, step=0.0, saturation=0.0, penalty=0.0, gain=1.0, gain_ranks=0, mesh=0):
     """A link whose efficiencies are one, so that seconds can be counted by hand."""
     return Link(
         bandwidth=f"{bandwidth!r} B/s",
@@ -26,6 +26,7 @@ def toy_link(*, bandwidth=100e9, base=0.0, step=0.0, saturation=0.0, penalty=0.0
         base_latency=f"{float(base)!r} s",
         step_latency=f"{float(step)!r} s",
         all_reduce_gain=gain,
+        mesh=mesh,
         gain_ranks=gain_ranks,
         point_to_point=1.0,
         source="toy",

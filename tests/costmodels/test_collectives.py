@@ -72,6 +72,14 @@ def test_switches_that_add_up_serve_the_all_reduce_only_and_only_large_groups():
         assert operation(GIGABYTE, tensor_group(size), gaining) == same
 
 
+@pytest.mark.parametrize(("size", "links"), [(2, 1), (4, 3)])
+def test_ranks_of_a_mesh_use_the_links_between_them_alone(size, links):
+    mesh = toy_tiers(inner=toy_link(mesh=4))
+    for operation in (gather_seconds, all_reduce_seconds, all_to_all_seconds):
+        switched = operation(GIGABYTE, tensor_group(size), toy_tiers())
+        assert operation(GIGABYTE, tensor_group(size), mesh) == pytest.approx(switched * 3 / links)
+
+
 def test_a_message_of_the_saturation_size_takes_twice_as_long():
     volume = 1e9 * 3 / 4
     tiers = toy_tiers(inner=toy_link(saturation=volume))

@@ -89,6 +89,7 @@ def a_link():
         efficiency=0.8,
         saturation=1e6 * BYTES,
         group_penalty=0.1,
+        mesh=4,
         base_latency=1e-5 * SECONDS,
         step_latency=1e-6 * SECONDS,
         all_reduce_gain=1.3,

@@ -1,0 +1,137 @@
+"""From what a measured run says of its machines to a node group of the catalogue."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from hardware.catalogue import accelerator as find_accelerator
+from hardware.catalogue import cluster, names
+from hardware.errors import MeshwrightError
+from hardware.files import entry
+from hardware.records import BadNodeCount, Cluster, Link, NodeGroup, Tier
+
+Row = Mapping[str, Any]
+
+
+class Unpriceable(MeshwrightError):
+    """A measured run that cannot be priced; the message says what is missing."""
+
+
+CLUSTERS: dict[str, str] = {
+    "v100-sxm2-16gb": "v100-dgx1-edr",
+    "v100-sxm2-32gb": "v100-dgx1-edr",
+    "v100-sxm3-32gb": "v100-dgx2",
+    "a100-sxm-40gb": "dgx-a100-40gb",
+    "a100-sxm-80gb": "dgx-a100-80gb",
+    "a100-pcie-40gb": "a100-80gb-pcie",
+    "a100-pcie-80gb": "a100-80gb-pcie",
+    "a800-sxm-80gb": "dgx-a800",
+    "h100-sxm": "dgx-h100",
+    "h100-sxm-96gb-hbm2e": "h100-96gb-hbm2e",
+    "h100-pcie": "dgx-h100",
+    "h800-sxm": "dgx-h800",
+    "h20": "dgx-h20",
+    "h200-sxm": "dgx-h200",
+    "b200": "dgx-b200",
+    "b300": "dgx-b300",
+    "gb200": "gb200-nvl72",
+    "gb300": "gb300-nvl72",
+    "l40s": "l40s-pcie",
+    "t4": "t4-aws-g4dn",
+    "mi250x": "mi250x-frontier",
+    "mi300x": "mi300x-8x",
+    "mi325x": "mi325x-8x",
+    "mi355x": "mi355x-8x",
+    "ascend-910b": "atlas800t-a2",
+    "ascend-910a": "atlas800",
+    "gh200": "gh200-slingshot",
+    "gaudi2": "gaudi2-8x",
+    "gaudi3": "gaudi3-8x",
+    "trainium1": "trn1",
+    "trainium2": "trn2",
+    "tpu-v3": "tpu-v3-pod",
+    "tpu-v4": "tpu-v4-pod",
+    "tpu-v5e": "tpu-v5e-pod",
+    "tpu-v5p": "tpu-v5p-pod",
+    "tpu-v6e": "tpu-v6e-pod",
+}
+"""The catalogue cluster whose node, links and tiers stand for an accelerator where a source names none."""
+
+NETWORKS: tuple[tuple[str, str], ...] = (
+    (r"omni-?path", "omni-path-100"),
+    (r"slingshot", "slingshot-200"),
+    (r"\befa\b", "efa-400"),
+    (r"\b25 gb/s|\b50 gb/s ethernet", "ethernet-tcp"),
+    (r"roce.*200gb|200gb.*roce", "roce-200"),
+    (r"roce", "roce-400"),
+)
+"""First match of a run's words on its network names the link whose efficiency and latency it has."""
+
+
+def node_group(row: Row, notes: list[str]) -> NodeGroup:
+    """The machines of a measured run; what had to be assumed is added to ``notes``.
+
+    Raises:
+        Unpriceable: the accelerator is not in the catalogue.
+    """
+    said = row["cluster"]
+    name = said["accelerator"]
+    if name not in CLUSTERS:
+        raise Unpriceable(f"accelerator {name} is not in the catalogue")
+    like = _machines(name, said.get("gpus_per_node"))
+    group = _filled(like, int(row["strategy"].get("gpus") or 0)).groups[0]
+    if group.accelerator.name != name:
+        group = group.model_copy(update={"accelerator": find_accelerator(name)})
+    words = str(said.get("inter_node") or "")
+    size = said.get("gpus_per_node") or group.gpus_per_node
+    lane = lane_bandwidth(words, max(size, group.gpus_per_node))
+    if lane is None:
+        notes.append(f"network of {like.name} assumed")
+        return group
+    outer = [_carrying(tier, words, lane) for tier in group.tiers[1:]]
+    return group.model_copy(update={"tiers": (group.tiers[0], *outer)})
+
+
+def _machines(accelerator: str, node: int | None) -> Cluster:
+    """The cluster that stands for an accelerator, or the first other with nodes of the size that is said."""
+    usual = cluster(CLUSTERS[accelerator])
+    if node is None or usual.groups[0].gpus_per_node == node:
+        return usual
+    others = (cluster(name) for name in names("cluster"))
+    alike = (c for c in others if c.groups[0].accelerator.name == accelerator and c.groups[0].gpus_per_node == node)
+    return next(alike, usual)
+
+
+def _filled(machines: Cluster, gpus: int) -> Cluster:
+    """The machines as a job of that size uses them; as they are where it does not fill whole nodes."""
+    try:
+        return machines.with_gpus(gpus) if gpus >= machines.groups[0].gpus_per_node else machines
+    except BadNodeCount:
+        return machines
+
+
+def _carrying(tier: Tier, words: str, lane: float) -> Tier:
+    """A tier of the network with the bandwidth that is said, and the link that the words name."""
+    kind = next((name for pattern, name in NETWORKS if re.search(pattern, words.lower())), None)
+    base = tier.link if kind is None else _link(kind)
+    return tier.model_copy(update={"link": base.model_copy(update={"bandwidth": lane})})
+
+
+@cache
+def _link(name: str) -> Link:
+    return Link.model_validate(entry("link", name))
+
+
+def lane_bandwidth(text: str, gpus_per_node: int) -> float | None:
+    """Network bytes/s per GPU out of words such as "8x HDR 200Gb/s" or "800 Gb/s per node"; None if unsaid."""
+    found = re.search(r"(?:(\d+)\s*x\s*)?(?:[A-Za-z-]+\s+)?(\d+)\s*Gb[EP/]", text)
+    if not found:
+        return None
+    cards = int(found.group(1) or 1)
+    total = cards * float(found.group(2)) * 1e9 / 8
+    if cards == 1 and "per node" not in text and "Ethernet" not in text:
+        return total
+    return total / gpus_per_node
