@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.collectives import all_reduce_seconds, gather_seconds, send_seconds
-from costmodels.experts import ExpertSeconds, expert_layer
+from costmodels.experts import ExpertSeconds, expert_layer, expert_parameters_per_rank
 from costmodels.kernels import (
     WORD,
     attention_backward_seconds,
@@ -25,6 +25,7 @@ from costmodels.parameters import attention_projections
 from costmodels.passes import Passes, linear, product, region_tokens, tokens_per_rank
 from costmodels.placement import group_of, strides
 from costmodels.scenario import Scenario
+from costmodels.sizes import layer_parameters_per_rank, padded_vocabulary_rows
 from costmodels.strategy import Floats, Strategies
 
 
@@ -52,8 +53,8 @@ class LayerSeconds:
 
     def repeated(self, selective: str) -> Floats:
         """Forward seconds that selective recomputation repeats, by the stack's kind of it."""
-        if selective == "operators":
-            return self.stream.forward + self.matmul.forward / 2.0
+        if selective == "operators":  # scatters are kept, gathers run again
+            return self.stream.forward + (self.matmul.forward + self.tp.forward) / 2.0
         if selective == "projections":
             return self.stream.forward + self.attention.forward + 0.75 * self.matmul.forward
         return self.attention.forward
@@ -74,7 +75,7 @@ def layer_seconds(rows: Strategies, scenario: Scenario) -> LayerSeconds:
     experts = expert_layer(rows, scenario) if share else ExpertSeconds(nothing, nothing, nothing)
     matmul = attention_matmuls(rows, scenario) + (1.0 - share) * ffn_matmuls(rows, scenario) + share * experts.matmul
     attention = attention_core(rows, scenario)
-    stream = layer_streams(rows, scenario, share) + share * experts.stream
+    stream = layer_streams(rows, scenario, share) + share * experts.stream + accumulation(rows, scenario)
     ep = share * experts.ep
     cp = context_parallel(rows, scenario, attention)
     busy = matmul + attention + stream + cp + ep
@@ -91,6 +92,22 @@ def layer_seconds(rows: Strategies, scenario: Scenario) -> LayerSeconds:
         cp=cp,
         ep=ep,
     )
+
+
+def accumulation(rows: Strategies, scenario: Scenario) -> Passes:
+    """Adding the gradients of one layer to the buffer, where no product does it."""
+    size = layer_parameters_per_rank(rows, scenario) + expert_parameters_per_rank(rows, scenario)
+    return added_up(size, scenario)
+
+
+def added_up(size: Floats, scenario: Scenario) -> Passes:
+    """Seconds of a backward pass to add ``size`` gradients to their buffer."""
+    seconds = stream_seconds(
+        traffic=scenario.stack.accumulate_traffic * size,
+        share=scenario.rates.stream,
+        bandwidth=scenario.rates.bandwidth,
+    )
+    return Passes(np.zeros_like(size), seconds)
 
 
 def launch_floor(scenario: Scenario) -> float:
@@ -162,12 +179,18 @@ def _fused_attention(rows: Strategies, scenario: Scenario) -> Passes:
     )
 
 
+ALIGNED = 8
+"""Matrix units take rows of multiples of so many 16-bit values; batched products of other rows run on the ordinary
+ones [Anthony24]."""
+
+
 def _unfused_attention(rows: Strategies, scenario: Scenario) -> Passes:
     """Two batched products over all pairs (the causal half is computed and masked) and passes over the scores."""
     model, rates, stack, s = scenario.model, scenario.rates, scenario.stack, float(scenario.seq_length)
     d, span = float(model.head_dim), s
     queries = rows.micro_batch_size * s * model.num_heads / (rows.tp * rows.cp)
-    fit, peak, bandwidth = rates.head, rates.head_peak, rates.bandwidth
+    bandwidth = rates.bandwidth
+    fit, peak = (rates.plain, rates.plain_peak) if model.head_dim % ALIGNED else (rates.head, rates.head_peak)
     scores = matmul_seconds(m=queries, n=span, k=d, fit=fit, peak=peak, bandwidth=bandwidth)
     context = matmul_seconds(m=queries, n=d, k=span, fit=fit, peak=peak, bandwidth=bandwidth)
     pairs = queries * span
@@ -284,7 +307,8 @@ def embedding_seconds(rows: Strategies, scenario: Scenario) -> Passes:
         all_reduce_seconds(size, group, scenario.group.tiers),
     )
     shared = np.where(rows.tp > 1, reduce, 0.0) * scenario.stack.overlap.tp_forward
-    return Passes(forward + shared, forward + np.where(rows.sequence_parallel > 0, shared, 0.0))
+    passes = Passes(forward + shared, forward + np.where(rows.sequence_parallel > 0, shared, 0.0))
+    return passes + added_up(padded_vocabulary_rows(rows, scenario) * model.embedding_width / rows.tp, scenario)
 
 
 def head_seconds(rows: Strategies, scenario: Scenario) -> Passes:
@@ -304,17 +328,7 @@ def head_seconds(rows: Strategies, scenario: Scenario) -> Passes:
     gathered = np.where(rows.sequence_parallel > 0, half, 0.0) * stack.overlap.tp_forward
     returned = np.where(rows.sequence_parallel > 0, half, 2.0 * half) * stack.overlap.tp_backward
     passes = Passes(logit.forward + 0.6 * loss + gathered + small, logit.backward + 0.4 * loss + returned)
-    return (1.0 + model.mtp_layers) * passes
-
-
-def padded_vocabulary_rows(rows: Strategies, scenario: Scenario) -> Floats:
-    """Rows of the embedding after padding to a multiple of 128 tensor ranks, shape (N,)."""
-    step = 128.0 * rows.tp
-    padded = np.ceil(scenario.model.vocab_size / step) * step
-    stated = scenario.model.padded_vocab_size
-    if stated is None:
-        return padded
-    return np.where(stated % rows.tp == 0, float(stated), padded)
+    return (1.0 + model.mtp_layers) * passes + added_up(logits * model.hidden_size, scenario)
 
 
 def further_token_projection(rows: Strategies, scenario: Scenario) -> Passes:

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.blocks import padded_vocabulary_rows
 from costmodels.collectives import all_reduce_seconds, gather_seconds, send_seconds
 from costmodels.experts import expert_data_group, expert_parameters_per_rank, expert_shards
 from costmodels.kernels import WORD, stream_seconds
 from costmodels.passes import Passes, tokens_per_rank
 from costmodels.placement import Group, group_of, split_group, strides
 from costmodels.scenario import Scenario
-from costmodels.sizes import heaviest_stage_parameters, layer_parameters_per_rank
+from costmodels.sizes import heaviest_stage_parameters, layer_parameters_per_rank, padded_vocabulary_rows
 from costmodels.split import even_layers
 from costmodels.stack import Stack
 from costmodels.strategy import Floats, Strategies

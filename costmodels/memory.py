@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.blocks import padded_vocabulary_rows
 from costmodels.experts import expert_activation_bytes, expert_parameters_per_rank, expert_shards
 from costmodels.kernels import WORD
 from costmodels.passes import region_tokens, tokens_per_rank
@@ -25,6 +24,7 @@ from costmodels.sizes import (
     embedding_parameters_per_rank,
     head_parameters_per_rank,
     layer_parameters_per_rank,
+    padded_vocabulary_rows,
 )
 from costmodels.split import even_layers
 from costmodels.strategy import SCHEDULE_NAMES, Floats, Ints, Recompute, Strategies

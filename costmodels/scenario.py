@@ -50,6 +50,9 @@ class Rates:
     matmul_peak: float
     head: GemmFit
     head_peak: float
+    plain: GemmFit
+    """Of products that run beside the matrix units."""
+    plain_peak: float
     attention: AttentionFit | None
     attention_name: str
     compute_units: float
@@ -73,6 +76,8 @@ def _rates(scenario: Scenario) -> Rates:
         matmul_peak=accelerator.peak_rate(scenario.precision) * speed,
         head=_matmul_fit(scenario) if sixteen == "fp32" else kernels.gemm_fit(sixteen),
         head_peak=accelerator.peak_rate(sixteen) * speed,
+        plain=_slower_fit(scenario) if "fp32" in accelerator.peak else kernels.gemm_fit(sixteen),
+        plain_peak=accelerator.peak_rate("fp32" if "fp32" in accelerator.peak else sixteen) * speed,
         attention=attention,
         attention_name=name,
         compute_units=float(accelerator.compute_units),
@@ -84,15 +89,20 @@ def _rates(scenario: Scenario) -> Rates:
 
 
 def _matmul_fit(scenario: Scenario) -> GemmFit:
-    """The fit of this precision; fp32 borrows the 16-bit one, its losses shrunk by the ratio of the peaks.
+    """The fit of this precision."""
+    if scenario.precision == "fp32":
+        return _slower_fit(scenario)
+    return scenario.group.accelerator.kernels.gemm_fit(scenario.precision)
+
+
+def _slower_fit(scenario: Scenario) -> GemmFit:
+    """fp32 borrows the 16-bit fit, its losses shrunk by the ratio of the peaks.
 
     What is lost to filling the pipelines and to a partial last wave is a time, not a share: arithmetic that is
     several times slower loses that much less of its own rate to it.
     """
     accelerator = scenario.group.accelerator
-    fit = accelerator.kernels.gemm_fit(scenario.precision)
-    if scenario.precision != "fp32":
-        return fit
+    fit = accelerator.kernels.gemm_fit("fp32")
     ratio = accelerator.peak_rate("fp32") / accelerator.half_rate
     return fit.model_copy(update={"k_half": fit.k_half * ratio, "area_half": fit.area_half * ratio})
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodels.blocks import padded_vocabulary_rows
 from costmodels.parameters import (
     dense_layer_matrix_parameters,
     dense_layer_replicated_parameters,
@@ -61,3 +60,13 @@ def heaviest_stage_parameters(rows: Strategies, scenario: Scenario) -> Floats:
     last = head_parameters_per_rank(rows, scenario)
     ends = np.where(rows.pp > 1, np.maximum(first, last), first + last)
     return layers * layer_parameters_per_rank(rows, scenario) + ends
+
+
+def padded_vocabulary_rows(rows: Strategies, scenario: Scenario) -> Floats:
+    """Rows of the embedding after padding to a multiple of 128 tensor ranks, shape (N,)."""
+    step = 128.0 * rows.tp
+    padded = np.ceil(scenario.model.vocab_size / step) * step
+    stated = scenario.model.padded_vocab_size
+    if stated is None:
+        return padded
+    return np.where(stated % rows.tp == 0, float(stated), padded)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field, ValidationError
 
@@ -35,6 +35,14 @@ class Overlap(Record):
     """Gradient reduction runs behind the backward pass of the last micro-batch."""
     parameters: bool = False
     """Parameter gathering runs behind the forward pass of the first micro-batch."""
+
+
+class InBf16(Record):
+    """What a framework does otherwise where it trains in bf16, whose gradients are too coarse to be added up."""
+
+    gradient_bytes: int
+    reduce_bytes: int
+    accumulate_traffic: int
 
 
 class Stack(Record):
@@ -95,6 +103,10 @@ class Stack(Record):
     """Bytes per parameter of the gradient buffer that is accumulated and kept."""
     reduce_bytes: int = 4
     """Bytes per parameter on the wire when gradients are reduced."""
+    accumulate_traffic: int = 0
+    """Bytes moved per parameter and micro-batch to add its gradient to the buffer; 0 where the product itself does."""
+    bf16: InBf16 | None = None
+    """What is different in bf16; None: nothing."""
     optimizer_bytes: int = 12
     """Bytes per parameter of master weights and moments."""
     optimizer_traffic: int = 38
@@ -125,6 +137,12 @@ class Stack(Record):
     """Half width of the prediction interval as a factor: the time should lie within t / (1 + i) and t (1 + i)."""
     expert_interval: float = Field(1.04, gt=0)
     """The same for models with experts: the 90th percentile over the 59 such runs of the fit split."""
+
+    def at(self, precision: str) -> Self:
+        """The stack as it is where it trains in that precision."""
+        if precision != "bf16" or self.bf16 is None:
+            return self
+        return self.model_copy(update=dict(self.bf16))
 
 
 @cache

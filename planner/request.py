@@ -133,7 +133,9 @@ def resolve(request: PlanRequest) -> Resolved:
     batch = request.global_batch_size or usual_batch(request.gpus, seq_length)
     cluster = _with_margin(cluster, request.memory_margin)
     tokens = request.tokens or model.tokens or DEFAULT_TOKENS
-    scenario = Scenario(model, cluster.groups[0], stack, request.gpus, seq_length, batch, request.precision)
+    scenario = Scenario(
+        model, cluster.groups[0], stack.at(request.precision), request.gpus, seq_length, batch, request.precision
+    )
     _ = scenario.rates
     return Resolved(request, scenario, cluster, base, tokens, _defaults(request, scenario, tokens))
 

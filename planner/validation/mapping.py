@@ -17,62 +17,15 @@ from costmodels.memory import row_bytes
 from costmodels.model import Model
 from costmodels.parameters import from_run
 from costmodels.pricing import Assignment, row_assignment
-from costmodels.scenario import Scenario
+from costmodels.scenario import REDUCED, Scenario
 from costmodels.stack import Stack, stack
 from costmodels.strategy import SCHEDULE_NAMES, Recompute, Strategies, strategies
-from hardware.catalogue import accelerator as find_accelerator
-from hardware.catalogue import cluster
-from hardware.errors import MeshwrightError
-from hardware.records import BadNodeCount, Cluster, NodeGroup
 from planner.stage_rows import assignment_of, problem_of
 from planner.stages import solve
+from planner.validation.machines import Unpriceable, node_group
 
 Row = Mapping[str, Any]
 
-
-class Unpriceable(MeshwrightError):
-    """A measured run that cannot be priced; the message says what is missing."""
-
-
-CLUSTERS: dict[str, str] = {
-    "v100-sxm2-16gb": "v100-dgx1-edr",
-    "v100-sxm2-32gb": "v100-dgx1-edr",
-    "v100-sxm3-32gb": "v100-dgx2",
-    "a100-sxm-40gb": "dgx-a100-40gb",
-    "a100-sxm-80gb": "dgx-a100-80gb",
-    "a100-pcie-40gb": "a100-80gb-pcie",
-    "a100-pcie-80gb": "a100-80gb-pcie",
-    "a800-sxm-80gb": "dgx-a800",
-    "h100-sxm": "dgx-h100",
-    "h100-sxm-96gb-hbm2e": "h100-96gb-hbm2e",
-    "h100-pcie": "dgx-h100",
-    "h800-sxm": "dgx-h800",
-    "h20": "dgx-h20",
-    "h200-sxm": "dgx-h200",
-    "b200": "dgx-b200",
-    "b300": "dgx-b300",
-    "gb200": "gb200-nvl72",
-    "gb300": "gb300-nvl72",
-    "l40s": "l40s-pcie",
-    "t4": "t4-aws-g4dn",
-    "mi250x": "mi250x-frontier",
-    "mi300x": "mi300x-8x",
-    "mi325x": "mi325x-8x",
-    "mi355x": "mi355x-8x",
-    "ascend-910b": "atlas800t-a2",
-    "ascend-910a": "atlas800",
-    "gh200": "gh200-slingshot",
-    "gaudi2": "gaudi2-8x",
-    "gaudi3": "gaudi3-8x",
-    "trainium1": "trn1",
-    "trainium2": "trn2",
-    "tpu-v3": "tpu-v3-pod",
-    "tpu-v4": "tpu-v4-pod",
-    "tpu-v5e": "tpu-v5e-pod",
-    "tpu-v5p": "tpu-v5p-pod",
-    "tpu-v6e": "tpu-v6e-pod",
-}
-"""The catalogue cluster whose node, links and tiers stand for an accelerator where a source names none."""
 
 STACKS: tuple[tuple[str, str], ...] = (
     (r"megascale", "megascale"),
@@ -104,6 +57,11 @@ KERNELS: dict[Any, tuple[str, ...]] = {
 """The run's attention field to kernels in order of preference; True leaves the stack's own choice."""
 
 
+ASYNC_TP = 0.5
+"""Share of tensor-parallel traffic that stays exposed where products and their collectives are cut into pieces that run
+side by side [AsyncTP]: pieces are smaller and slower than the whole, and the first has nothing to hide behind."""
+
+
 @dataclass(frozen=True)
 class Case:
     """A measured run as the cost model takes it."""
@@ -127,7 +85,7 @@ def case(row: Row) -> Case:
     chosen = _stack(row, notes)
     scenario = Scenario(
         model=model,
-        group=_group(row, notes),
+        group=node_group(row, notes),
         stack=chosen,
         gpus=int(_need(plan, "gpus")),
         seq_length=model.seq_length,
@@ -181,7 +139,7 @@ def _stack(row: Row, notes: list[str]) -> Stack:
         name = "zero-bubble"  # the fork's first form, of 2023, before fused attention
     if name == "megatron-lm":
         name = f"megatron-lm-{_year(row)}"
-    chosen = stack(name)
+    chosen = stack(name).at(str(row["strategy"].get("precision") or "bf16"))
     notes.append(f"stack {name} for framework {row['stack'].get('framework')!r}")
     return _adjusted(chosen, row)
 
@@ -209,48 +167,12 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
         changes["cuda_graphs"] = True
     if "fp32 gradient all-reduce" in str(row["strategy"].get("precision_note")):
         changes["reduce_bytes"] = 4
-    if "torch.compile" in words or "eager" in words:
-        changes["fused_elementwise"] = "torch.compile" in words
+    if chosen.name == "torchtitan" or "torch.compile" in words or "eager" in words:
+        changes["fused_elementwise"] = "torch.compile" in words or row["strategy"].get("precision") in REDUCED
+    if "async tp" in words:
+        hidden = {"tp_forward": ASYNC_TP, "tp_backward": ASYNC_TP * chosen.overlap.tp_backward}
+        changes["overlap"] = chosen.overlap.model_copy(update=hidden)
     return chosen.model_copy(update=changes)
-
-
-def _group(row: Row, notes: list[str]) -> NodeGroup:
-    said = row["cluster"]
-    accelerator = said["accelerator"]
-    if accelerator not in CLUSTERS:
-        raise Unpriceable(f"accelerator {accelerator} is not in the catalogue")
-    like = _filled(cluster(CLUSTERS[accelerator]), int(row["strategy"].get("gpus") or 0)).groups[0]
-    if like.accelerator.name != accelerator:
-        like = like.model_copy(update={"accelerator": find_accelerator(accelerator)})
-    size = said.get("gpus_per_node") or like.gpus_per_node
-    lane = lane_bandwidth(str(said.get("inter_node") or ""), max(size, like.gpus_per_node))
-    if lane is None:
-        notes.append(f"network of {CLUSTERS[accelerator]} assumed")
-        return like
-    outer = [
-        tier.model_copy(update={"link": tier.link.model_copy(update={"bandwidth": lane})}) for tier in like.tiers[1:]
-    ]
-    return like.model_copy(update={"tiers": (like.tiers[0], *outer)})
-
-
-def _filled(machines: Cluster, gpus: int) -> Cluster:
-    """The machines as a job of that size uses them; as they are where it does not fill whole nodes."""
-    try:
-        return machines.with_gpus(gpus) if gpus >= machines.groups[0].gpus_per_node else machines
-    except BadNodeCount:
-        return machines
-
-
-def lane_bandwidth(text: str, gpus_per_node: int) -> float | None:
-    """Network bytes/s per GPU out of words such as "8x HDR 200Gb/s" or "800 Gb/s per node"; None if unsaid."""
-    found = re.search(r"(?:(\d+)\s*x\s*)?(?:[A-Za-z-]+\s+)?(\d+)\s*Gb[EP/]", text)
-    if not found:
-        return None
-    cards = int(found.group(1) or 1)
-    total = cards * float(found.group(2)) * 1e9 / 8
-    if cards == 1 and "per node" not in text and "Ethernet" not in text:
-        return total
-    return total / gpus_per_node
 
 
 def _strategy(plan: Row, chosen: Stack, notes: list[str]) -> Strategies:

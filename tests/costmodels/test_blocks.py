@@ -7,18 +7,19 @@ from hypothesis import strategies as st
 
 from costmodels.blocks import (
     attended_pairs,
+    attention_core,
     attention_matmuls,
     context_parallel,
     ffn_matmuls,
     head_seconds,
     launch_floor,
     layer_seconds,
-    padded_vocabulary_rows,
     stream_traffic,
     tensor_parallel,
 )
 from costmodels.flops import attention_flops, layer_matmul_weights
 from costmodels.passes import region_tokens, tokens_per_rank
+from costmodels.sizes import layer_parameters_per_rank, padded_vocabulary_rows
 from costmodels.strategy import strategies
 from tests.scenarios import (
     changed_device,
@@ -82,6 +83,29 @@ def test_a_sliding_window_leaves_pairs_out():
     mixed = local.model_copy(update={"sliding_window_every": 4})
     assert attended_pairs(mixed, 1024.0) == pytest.approx(0.25 * everything + 0.75 * attended_pairs(local, 1024.0))
     assert attended_pairs(local.model_copy(update={"sliding_window": 4096}), 1024.0) == everything
+
+
+def test_rows_that_matrix_units_do_not_take_run_beside_them():
+    """A head of 96 is a multiple of 8 values, one of 100 is not; only attention that is written out has such rows."""
+    seconds = {}
+    for width in (96, 100):
+        device = toy_device(bandwidth=1e30)
+        device = device.model_copy(update={"peak": device.peak | {"fp32": device.peak["bf16"] / 16}})
+        model = toy_model(head_dim=width)
+        for kernel in ("unfused", "flash-2"):
+            scenario = toy_scenario(model=model, group=toy_group(device=device), stack=toy_stack(attention=(kernel,)))
+            seconds[kernel, width] = attention_core(strategies(), scenario).forward[0] / width
+    assert seconds["unfused", 100] == pytest.approx(16 * seconds["unfused", 96])
+    assert seconds["flash-2", 100] == pytest.approx(seconds["flash-2", 96])
+
+
+def test_gradients_are_added_up_once_a_micro_batch_where_products_do_not():
+    stack = toy_stack(accumulate_traffic=6)
+    rows = strategies(tp=[1, 4], micro_batch_size=[1, 1])
+    plain, adding = layer_seconds(rows, toy_scenario()), layer_seconds(rows, toy_scenario(stack=stack))
+    size = layer_parameters_per_rank(rows, toy_scenario())
+    assert adding.compute.backward - plain.compute.backward == pytest.approx(6 * size / 1e12)
+    assert adding.compute.forward == pytest.approx(plain.compute.forward)
 
 
 def test_tensor_parallelism_reduces_the_activations_twice_a_pass():

@@ -12,7 +12,8 @@ from costmodels.strategy import SCHEDULE_NAMES, Recompute
 from planner.validation.calibrate import EXPERTS, STACK_KNOBS, Sample, calibrate, calibrate_experts, with_experts
 from planner.validation.calibrate_memory import slacks
 from planner.validation.judge import groups, judge_row, memory_kind, summary
-from planner.validation.mapping import Unpriceable, case, lane_bandwidth
+from planner.validation.machines import Unpriceable, lane_bandwidth
+from planner.validation.mapping import case
 from planner.validation.report import validate
 from planner.validation.rows import convention
 
@@ -84,7 +85,7 @@ def test_a_framework_is_priced_as_the_stack_of_its_name_and_release(framework, s
 
 
 def test_gradients_said_to_be_reduced_in_fp32_cost_twice_the_traffic():
-    plain = case(run(stack={"framework": "DeepSpeed 3D (Megatron v1.1.5)"}))
+    plain = case(run(stack={"framework": "DeepSpeed 3D (Megatron v1.1.5)"}, strategy={"precision": "fp16"}))
     said = {"precision": "fp16", "precision_note": "fp16 with fp32 gradient all-reduce"}
     wide = case(run(stack={"framework": "DeepSpeed 3D (Megatron v1.1.5)"}, strategy=said))
     assert wide.scenario.stack.reduce_bytes == 2 * plain.scenario.stack.reduce_bytes == 4
@@ -264,3 +265,42 @@ def test_a_utilisation_of_a_known_convention_is_a_time():
 def test_a_utilisation_of_an_unknown_convention_says_nothing():
     measured = {"iteration_time_s": None, "tflops_per_gpu": 100.0, "flops_convention": "unknown"}
     assert [verdict.reason for verdict in judge_row(run(measured=measured))] == ["nothing measured"]
+
+
+def test_nodes_of_another_size_are_other_machines():
+    """Four H200 are joined in pairs, eight by a switch; the network begins behind the fourth."""
+    said = {"accelerator": "h200-sxm", "inter_node": "NDR 400Gb/s InfiniBand"}
+    four = case(run(cluster={**said, "gpus_per_node": 4})).scenario.group
+    eight = case(run(cluster={**said, "gpus_per_node": 8})).scenario.group
+    assert (four.gpus_per_node, four.tiers[0].domain, four.tiers[0].link.mesh) == (4, 4, 4)
+    assert (eight.gpus_per_node, eight.tiers[0].domain, eight.tiers[0].link.mesh) == (8, 8, 0)
+
+
+def test_the_words_on_a_network_choose_its_link():
+    said = {"inter_node": "4x Omni-Path 100Gb/s per node"}
+    link = case(run(cluster=said)).scenario.group.tiers[-1].link
+    assert "ib-edr100" in link.source
+    assert link.bandwidth == pytest.approx(6.25e9)
+
+
+def test_sums_of_gradients_are_fp32_where_a_framework_adds_up_bf16_so():
+    said = {"framework": "Megatron-DeepSpeed"}
+    at = {p: case(run(stack=said, strategy={"precision": p})).scenario.stack for p in ("fp16", "bf16")}
+    assert {p: (s.gradient_bytes, s.reduce_bytes) for p, s in at.items()} == {"fp16": (2, 2), "bf16": (4, 4)}
+
+
+@pytest.mark.parametrize(
+    ("overlap", "precision", "fused"),
+    [("torch.compile", "bf16", True), (None, "bf16", False), ("eager", "fp8", True), (None, "fp8", True)],
+)
+def test_torchtitan_fuses_what_it_compiles_and_always_compiles_reduced_precision(overlap, precision, fused):
+    row = run(stack={"framework": "torchtitan", "overlap": overlap}, strategy={"precision": precision})
+    assert case(row).scenario.stack.fused_elementwise is fused
+
+
+def test_async_tensor_parallelism_hides_part_of_its_traffic():
+    words = {"framework": "torchtitan", "overlap": "torch.compile"}
+    plain = case(run(stack=words)).scenario.stack.overlap
+    hidden = case(run(stack={**words, "overlap": "torch.compile; async TP"})).scenario.stack.overlap
+    assert hidden.tp_forward < plain.tp_forward
+    assert hidden.tp_backward < plain.tp_backward
