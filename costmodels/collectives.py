@@ -1,11 +1,14 @@
 """Seconds of collective operations over groups that span the tiers of a network.
 
-A buffer of S bytes is gathered or scattered over n ranks. A domain of tier i holds k_i of them; what enters
-a sub-domain of k_(i-1) ranks, S (n - k_(i-1)) / n bytes, is shared by its k_(i-1) ranks, each with its own
-lane of tier i. The lanes of all tiers work at once, so the slowest tier sets the bandwidth term [NCCL-tuning]:
+A buffer of S bytes is gathered or scattered over n ranks by rings: every link of a ring passes all but one of
+the n pieces on. A domain of tier i - 1 holds k_(i-1) of the ranks, each with its own lane of tier i, so that as
+many rings share the way out. The lanes of all tiers work at once, and the slowest tier sets the bandwidth term
+[NCCL-tuning]:
 
-    V_i = S (n - k_(i-1)) / (n k_(i-1))
+    V_i = S (n - 1) / (n k_(i-1))
     t   = latency + max_i  V_i / (e_i B_i (1 - q_i / k_i)) (1 + sqrt(V0_i / V_i))
+
+In an all-to-all every rank sends its own S, of which (n - k_(i-1)) / n leaves the domain.
 
 The square root is how measured bus bandwidth approaches its peak [aiconfigurator].
 
@@ -71,8 +74,7 @@ def _bandwidth_seconds(size: Floats, group: Group, tiers: Sequence[Tier], *, pas
     inside = np.ones(len(n))
     for tier in tiers:
         within = group.ranks_within(tier.domain)
-        lanes = 1.0 if copies else inside
-        volume = passes * size * (n - inside) / (n * lanes)
+        volume = passes * size * ((n - inside) / n if copies else (n - 1.0) / (n * inside))
         if copies > 1:
             volume = volume * _entered(n / inside, copies) / copies
         used = (within > inside) & (volume > 0)
