@@ -86,7 +86,8 @@ def _once_per_step(
     far: Group,
 ) -> tuple[Floats, Floats]:
     stack, tiers = scenario.stack, scenario.group.tiers
-    pace = 1.0 / stack.communication_efficiency
+    pieces = np.maximum(stack.collectives_per_layer * even_layers(scenario.model.num_layers, rows).high, 1)
+    pace, size = pieces / stack.communication_efficiency, size / pieces
     whole = all_reduce_seconds(stack.reduce_bytes * size, group, tiers)
     scatter = gather_seconds(stack.reduce_bytes * size, near, tiers)
     replicas = all_reduce_seconds(stack.reduce_bytes * size / rows.sharding_degree, far, tiers)

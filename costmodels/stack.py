@@ -105,6 +105,8 @@ class Stack(Record):
     """Bytes per parameter on the wire when gradients are reduced."""
     accumulate_traffic: int = 0
     """Bytes moved per parameter and micro-batch to add its gradient to the buffer; 0 where the product itself does."""
+    collectives_per_layer: int = 0
+    """Collectives in which the gradients of one layer travel once per iteration; 0: a few large ones for all layers."""
     bf16: InBf16 | None = None
     """What is different in bf16; None: nothing."""
     optimizer_bytes: int = 12

@@ -36,7 +36,7 @@ STACKS: tuple[tuple[str, str], ...] = (
     (r"megatron-bridge|nemo 2|nemo 24|nemo 25|mlperf container|^nemo$", "nemo"),
     (r"nemo megatron", "megatron-lm-2022"),
     (r"megatron-core|mcore|core 0\.|megatron-lm v0|modellink|mindspeed|mindformers", "megatron-core"),
-    (r"nanotron", "megatron-core"),
+    (r"nanotron", "nanotron"),
     (r"aleph alpha", "generic"),
     (r"torchtitan|fsdp2", "torchtitan"),
     (r"fsdp|foundry|composer", "fsdp"),

@@ -8,7 +8,7 @@ from costmodels.exchange import exposed, hop_seconds, optimizer_seconds, step_tr
 from costmodels.parameters import parameters
 from costmodels.sizes import heaviest_stage_parameters, layer_parameters_per_rank
 from costmodels.strategy import strategies
-from tests.scenarios import toy_device, toy_group, toy_model, toy_scenario, toy_stack
+from tests.scenarios import toy_device, toy_group, toy_link, toy_model, toy_scenario, toy_stack, toy_tiers
 
 MESSAGE = 2 * 1024 * 1024
 """Bytes of one sequence's activations in the toy model: 1024 tokens of width 1024 in two bytes."""
@@ -59,6 +59,17 @@ def test_a_sharded_optimizer_scatters_gradients_and_gathers_parameters():
     traffic = step_traffic(rows, scenario, INSTANT)
     assert traffic.gradients == pytest.approx(reduce_scatter(4 * size, 4, 100e9))
     assert traffic.parameters == pytest.approx(reduce_scatter(2 * size, 4, 100e9))
+
+
+def test_every_collective_of_a_step_pays_its_own_latency():
+    late = toy_group(tiers=toy_tiers(inner=toy_link(base=1e-3)))
+    rows = strategies(dp=4, zero_stage=1, sharding_degree=4)
+    few, many = (
+        step_traffic(rows, toy_scenario(group=late, stack=toy_stack(collectives_per_layer=n)), INSTANT).total
+        for n in (0, 6)
+    )
+    layers = toy_model().num_layers
+    assert many - few == pytest.approx(2 * (6 * layers - 1) * 1e-3)
 
 
 def test_shards_inside_a_node_are_reduced_over_their_replicas():
