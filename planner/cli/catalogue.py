@@ -90,10 +90,13 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 @click.command("validate", cls=Command, short_help="Predicted against measured runs.")
 @click.argument("files", nargs=-1, type=Text(), metavar="[FILE]...")
+@click.option("--ranking", is_flag=True, help="Judge the choice among measured strategies: regret, rank correlation.")
 @output_options("table", "json")
-def validate(files: tuple[str, ...], form: str, output: str | None, **_talk: bool) -> None:
+def validate(files: tuple[str, ...], ranking: bool, form: str, output: str | None, **_talk: bool) -> None:
     """Compare predictions with measured runs: error per row, per group and in all."""
     check_writable(output)
-    from planner.validation.report import validate as report
+    from planner.validation.report import rank
+    from planner.validation.report import validate as compare
 
+    report = rank if ranking else compare
     write(report(files, form=form).rstrip("\n") + "\n", output)

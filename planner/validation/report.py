@@ -22,6 +22,17 @@ def validate(files: Sequence[str] = (), *, form: str = "table") -> str:
     return _json(verdicts) if form == "json" else _table(verdicts)
 
 
+def rank(files: Sequence[str] = (), *, form: str = "table") -> str:
+    """How well the model chooses among measured strategies: the report of ``ranking`` on the same files.
+
+    Raises:
+        BadFile: a file that cannot be read.
+    """
+    from planner.validation.ranking import report, sweeps
+
+    return report(sweeps([_path(name) for name in files] or shipped()), form=form)
+
+
 def _path(name: str) -> Path:
     """A file, or the shipped split of that name (``fit``, ``dev``)."""
     here = {path.name.removesuffix(".jsonl.gz"): path for path in shipped()}

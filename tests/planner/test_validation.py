@@ -14,7 +14,8 @@ from planner.validation.calibrate_memory import slacks
 from planner.validation.judge import groups, judge_row, memory_kind, summary
 from planner.validation.machines import Unpriceable, lane_bandwidth
 from planner.validation.mapping import case
-from planner.validation.report import validate
+from planner.validation.ranking import sweeps
+from planner.validation.report import rank, validate
 from planner.validation.rows import convention
 
 RUN = {
@@ -304,3 +305,52 @@ def test_async_tensor_parallelism_hides_part_of_its_traffic():
     hidden = case(run(stack={**words, "overlap": "torch.compile; async TP"})).scenario.stack.overlap
     assert hidden.tp_forward < plain.tp_forward
     assert hidden.tp_backward < plain.tp_backward
+
+
+def swept(seconds):
+    """A sweep over tensor parallelism in which the strategies took so long."""
+    degrees = zip((1, 2, 4, 8), seconds, strict=True)
+    return [
+        run(
+            id=f"tp{tp}",
+            strategy={"tp": tp, "pp": 1, "vpp": 1, "schedule": "none", "dp": 16 // tp, "sharding_degree": 16 // tp},
+            measured={"iteration_time_s": time},
+        )
+        for tp, time in degrees
+    ]
+
+
+def sweep_of(seconds, tmp_path):
+    path = tmp_path / "sweep.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in swept(seconds)))
+    return sweeps([path])
+
+
+def test_a_model_that_orders_a_sweep_rightly_has_no_regret(tmp_path):
+    predicted = [only(judge_row(row), "iteration_time").predicted for row in swept([1.0] * 4)]
+    (right,) = sweep_of(predicted, tmp_path)
+    assert (right.strategies, right.regret, right.correlation) == (4, 0.0, pytest.approx(1.0))
+    assert right.chosen == right.best
+
+
+def test_the_regret_is_what_following_the_prediction_costs(tmp_path):
+    predicted = np.array([only(judge_row(row), "iteration_time").predicted for row in swept([1.0] * 4)])
+    (wrong,) = sweep_of((10.0 / predicted).tolist(), tmp_path)
+    assert wrong.regret == pytest.approx(predicted.max() / predicted.min() - 1)
+    assert wrong.correlation == pytest.approx(-1.0)
+
+
+def test_three_strategies_are_no_sweep(tmp_path):
+    path = tmp_path / "few.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in swept([1.0, 2.0, 3.0, 4.0])[:3]))
+    assert sweeps([path]) == []
+    assert "No sweep" in rank([str(path)])
+
+
+def test_the_ranking_of_a_file_is_told_as_a_table_and_as_json(tmp_path):
+    path = tmp_path / "sweep.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in swept([1.0, 2.0, 3.0, 4.0])))
+    told = json.loads(rank([str(path)], form="json"))
+    assert told["summary"]["sweeps"] == 1
+    assert told["sweeps"][0]["best"] == "tp1"
+    assert "made-up" in rank([str(path)])
