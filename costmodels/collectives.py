@@ -25,6 +25,8 @@ from costmodels.placement import Group
 from costmodels.strategy import Floats
 from hardware.records import Link, Tier
 
+CHUNK = 512 * 1024.0
+"""Bytes that NCCL passes on at a time: an eighth of its buffer of 4 MiB [NCCL-tuning]."""
 TREE_BANDWIDTH = 0.92
 """Share of the ring's bandwidth that NCCL grants its trees [NCCL-tuning]."""
 
@@ -51,6 +53,23 @@ def all_to_all_seconds(size: Floats, group: Group, tiers: Sequence[Tier], *, cop
     return _ring_latency(group, tiers) + _bandwidth_seconds(size, group, tiers, passes=1.0, copies=copies)
 
 
+def broadcast_seconds(size: Floats, group: Group, tiers: Sequence[Tier]) -> Floats:
+    """Seconds in which every rank in turn broadcasts its part of ``size`` bytes to all others, shape (N,).
+
+    Every part enters a domain once, and goes down a chain of all ranks in pieces of ``CHUNK``, of which the last
+    rank sees the first one when every rank before it has passed it on.
+    """
+    moving = _bandwidth_seconds(size, group, tiers, passes=1.0, copies=1, shared=True)
+    piece = np.minimum(CHUNK, size / np.maximum(group.size, 1))
+    filling, inside = np.zeros(len(group.size)), np.ones(len(group.size))
+    for tier in tiers:
+        within = group.ranks_within(tier.domain)
+        hops = np.maximum(group.size / inside - group.size / within, 0.0)
+        filling = filling + hops * piece / (tier.link.efficiency * tier.link.bandwidth)
+        inside = within.astype(np.float64)
+    return moving + group.size * (_ring_latency(group, tiers) + filling)
+
+
 def send_seconds(size: Floats, step: Floats, reach: Floats, tiers: Sequence[Tier]) -> Floats:
     """Seconds to send ``size`` bytes to a rank ``step`` ranks away, in a chain of ``reach`` ranks, shape (N,).
 
@@ -67,14 +86,17 @@ def send_seconds(size: Floats, step: Floats, reach: Floats, tiers: Sequence[Tier
     return np.where(reach > 1, seconds, 0.0)
 
 
-def _bandwidth_seconds(size: Floats, group: Group, tiers: Sequence[Tier], *, passes: float, copies: int = 0) -> Floats:
-    """``copies``: 0 where the ranks of a domain share the way out (rings), else as in an all-to-all."""
+def _bandwidth_seconds(
+    size: Floats, group: Group, tiers: Sequence[Tier], *, passes: float, copies: int = 0, shared: bool = False
+) -> Floats:
+    """``copies``: 0 for rings, else as in an all-to-all; ``shared``: the ranks of a domain share what enters it."""
     n = group.size
     slowest = np.zeros(len(n))
     inside = np.ones(len(n))
     for tier in tiers:
         within = group.ranks_within(tier.domain)
         volume = passes * size * ((n - inside) / n if copies else (n - 1.0) / (n * inside))
+        volume = volume / inside if shared else volume
         if copies > 1:
             volume = volume * _entered(n / inside, copies) / copies
         used = (within > inside) & (volume > 0)

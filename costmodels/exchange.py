@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.collectives import all_reduce_seconds, gather_seconds, send_seconds
+from costmodels.collectives import all_reduce_seconds, broadcast_seconds, gather_seconds, send_seconds
 from costmodels.experts import expert_data_group, expert_parameters_per_rank, expert_shards
 from costmodels.kernels import WORD, stream_seconds
 from costmodels.passes import Passes, tokens_per_rank
@@ -94,7 +94,8 @@ def _once_per_step(
     sharded = np.where(near.size > 1, scatter, 0.0) + np.where(far.size > 1, replicas, 0.0)
     alone = group.size <= 1
     gradients = np.where(alone, 0.0, np.where(rows.zero_stage == 0, whole, sharded)) * pace
-    gather = np.where(near.size > 1, gather_seconds(WORD * size, near, tiers), 0.0) * pace
+    spread = broadcast_seconds if stack.parameter_exchange == "broadcast" else gather_seconds
+    gather = np.where(near.size > 1, spread(WORD * size, near, tiers), 0.0) * pace
     parameters = np.where(rows.zero_stage == 0, 0.0, gather)
     return gradients, parameters
 

@@ -107,6 +107,8 @@ class Stack(Record):
     """Bytes moved per parameter and micro-batch to add its gradient to the buffer; 0 where the product itself does."""
     collectives_per_layer: int = 0
     """Collectives in which the gradients of one layer travel once per iteration; 0: a few large ones for all layers."""
+    parameter_exchange: Literal["gather", "broadcast"] = "gather"
+    """How stepped parameters reach the other ranks: gathered, or broadcast by one owner after the other."""
     bf16: InBf16 | None = None
     """What is different in bf16; None: nothing."""
     optimizer_bytes: int = 12
