@@ -84,16 +84,16 @@ def test_ranks_of_a_mesh_use_the_links_between_them_alone(size, links):
 
 
 def test_owners_that_broadcast_in_turn_enter_every_node_once():
-    """Half of a gigabyte comes from the other node and is shared by four lanes; eight chains of seven hops fill first."""
+    """Half a gigabyte comes from the other node, shared by four lanes; eight chains of seven hops fill first."""
     hops = 6 / 100e9 + 1 / 10e9
     expected = 1e9 / 2 / 4 / 10e9 + 8 * CHUNK * hops
     assert broadcast_seconds(GIGABYTE, tensor_group(8), toy_tiers()) == pytest.approx(expected)
 
 
 def test_the_latency_of_broadcasts_in_turn_grows_with_the_square_of_the_ranks():
-    late = toy_tiers(inner=toy_link(step=1e-3, bandwidth=1e30), outer=toy_link(step=1e-3, bandwidth=1e30))
-    few, many = (broadcast_seconds(GIGABYTE, tensor_group(n), late)[0] for n in (8, 16))
-    assert (few, many) == (pytest.approx(8 * 7e-3), pytest.approx(16 * 15e-3))
+    late = toy_tiers(inner=toy_link(step=1e-3, bandwidth=1e13), outer=toy_link(step=1e-3, bandwidth=1e13))
+    few, many = (broadcast_seconds(np.array([1e3]), tensor_group(n), late)[0] for n in (8, 16))
+    assert (few, many) == (pytest.approx(8 * 7e-3, rel=1e-4), pytest.approx(16 * 15e-3, rel=1e-4))
 
 
 def test_a_message_of_the_saturation_size_takes_twice_as_long():
