@@ -35,7 +35,8 @@ STACKS: tuple[tuple[str, str], ...] = (
     (r"nemo 26\.(0[6-9]|1\d)", "nemo-26.06"),
     (r"megatron-bridge|nemo 2|nemo 24|nemo 25|mlperf container|^nemo$", "nemo"),
     (r"nemo megatron", "megatron-lm-2022"),
-    (r"megatron-core|mcore|core 0\.|megatron-lm v0|modellink|mindspeed|mindformers", "megatron-core"),
+    (r"megatron-core|mcore|core 0\.|megatron-lm v0|modellink|mindspeed", "megatron-core"),
+    (r"mindformers", "mindformers"),
     (r"nanotron", "nanotron"),
     (r"aleph alpha", "generic"),
     (r"torchtitan|fsdp2", "torchtitan"),
@@ -169,7 +170,7 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
         changes["reduce_bytes"] = 4
     if chosen.name == "torchtitan" or "torch.compile" in words or "eager" in words:
         changes["fused_elementwise"] = "torch.compile" in words or row["strategy"].get("precision") in REDUCED
-    if "async tp" in words:
+    if "async tp" in words or "fine_grain_interleave" in words:
         hidden = {"tp_forward": ASYNC_TP, "tp_backward": ASYNC_TP * chosen.overlap.tp_backward}
         changes["overlap"] = chosen.overlap.model_copy(update=hidden)
     return chosen.model_copy(update=changes)
@@ -184,6 +185,9 @@ def _strategy(plan: Row, chosen: Stack, notes: list[str]) -> Strategies:
         notes.append("micro-batch size 1 assumed")
         micro = 1
     zero = plan.get("zero_stage")
+    if zero == 1 and chosen.name == "mindformers":
+        zero = 2
+        notes.append("ZeRO stage 2: whole graphs free gradients as they reduce them")
     if zero is None:
         zero = max(stage for stage in chosen.zero_stages if stage <= 1)
         notes.append(f"ZeRO stage {zero} assumed")
