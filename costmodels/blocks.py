@@ -195,7 +195,7 @@ def _unfused_attention(rows: Strategies, scenario: Scenario) -> Passes:
     context = matmul_seconds(m=queries, n=d, k=span, fit=fit, peak=peak, bandwidth=bandwidth)
     pairs = queries * span
     softmax = (4.0 if stack.fused_softmax else 16.0) + (5.0 if stack.dropout else 0.0)
-    softmax_backward = 6.0 + (5.0 if stack.dropout else 0.0)
+    softmax_backward = (6.0 if stack.fused_softmax else 14.0) + (5.0 if stack.dropout else 0.0)
     forward = stream_seconds(traffic=pairs * softmax, share=rates.stream, bandwidth=rates.bandwidth)
     backward = stream_seconds(traffic=pairs * softmax_backward, share=rates.stream, bandwidth=rates.bandwidth)
     return Passes(scores + context + forward, 2.0 * (scores + context) + backward)

@@ -161,6 +161,7 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
     kernels = str(row["stack"].get("notes") or "").lower()
     if "kernel set" in kernels:
         changes["fused_elementwise"] = "rms kernel" in kernels
+        changes["fused_softmax"] = not kernels.endswith("torch")
     if "over all stages" in kernels or "over stages" in kernels:
         changes["vocabulary"] = "spread"
     words = str(row["stack"].get("overlap") or "").lower()
