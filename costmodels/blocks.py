@@ -8,6 +8,7 @@ over t, the norms and residuals split their tokens over t when sequence parallel
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log2
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from costmodels.kernels import (
     matmul_seconds,
     stream_seconds,
 )
+from costmodels.launches import launch_floor
 from costmodels.model import Model
 from costmodels.parameters import attention_projections
 from costmodels.passes import Passes, linear, product, region_tokens, tokens_per_rank
@@ -79,7 +81,7 @@ def layer_seconds(rows: Strategies, scenario: Scenario) -> LayerSeconds:
     ep = share * experts.ep
     cp = context_parallel(rows, scenario, attention)
     busy = matmul + attention + stream + cp + ep
-    floor = launch_floor(scenario) * np.ones(len(rows))
+    floor = launch_floor(rows, scenario)
     return LayerSeconds(
         matmul=matmul,
         attention=attention,
@@ -108,14 +110,6 @@ def added_up(size: Floats, scenario: Scenario) -> Passes:
         bandwidth=scenario.rates.bandwidth,
     )
     return Passes(np.zeros_like(size), seconds)
-
-
-def launch_floor(scenario: Scenario) -> float:
-    """Host seconds to launch one layer's forward kernels; 0 where the device replays a graph."""
-    stack = scenario.stack
-    share = scenario.model.num_moe_layers / scenario.model.num_layers
-    kernels = stack.kernels_per_layer + share * stack.kernels_per_expert_layer
-    return 0.0 if stack.cuda_graphs else kernels * stack.launch
 
 
 def attention_matmuls(rows: Strategies, scenario: Scenario) -> Passes:
@@ -172,7 +166,8 @@ def _fused_attention(rows: Strategies, scenario: Scenario) -> Passes:
     flops = 2.0 * (model.attention_width + model.attention_output_width) * attended_pairs(model, s) * share
     span = 2.0 * attended_pairs(model, s) / s
     work = np.maximum(model.num_heads * s * share, 1.0)
-    fit, peak, units = rates.attention, rates.head_peak, rates.compute_units
+    fit, units = rates.attention, rates.compute_units
+    peak = rates.head_peak * fit.narrow ** log2(128.0 / min(model.head_dim, 128))
     return Passes(
         attention_seconds(flops=flops, span=span, rows=work, fit=fit, peak=peak, units=units),
         attention_backward_seconds(flops=flops, span=span, rows=work, fit=fit, peak=peak, units=units),

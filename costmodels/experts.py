@@ -3,6 +3,8 @@
 Expert ranks are folded over the tensor, context and data ranks as in Megatron-Core: neighbouring ranks first
 split an expert (etp), then hold different experts (ep), and what is left replicates them. Every rank routes its
 own tokens; with sequence parallelism those are the tokens of its tensor slice.
+
+[Lepikhin20]: D. Lepikhin et al., "GShard: Scaling Giant Models with Conditional Computation", 2020.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.collectives import all_to_all_seconds, gather_seconds
+from costmodels.expert_traffic import traffic
 from costmodels.kernels import WORD, Number, matmul_seconds, stream_seconds
 from costmodels.model import Experts
 from costmodels.parameters import expert_parameters
@@ -19,9 +22,7 @@ from costmodels.passes import Passes, linear, region_tokens, tokens_per_rank
 from costmodels.placement import Group, group_of, split_group
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Ints, Strategies
-
-ROUTING_PASSES = 4.0
-"""Times that a dispatched token is read or written to permute it, and again to put it back."""
+from hardware.kernels import GemmFit
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +75,28 @@ def expert_layer(rows: Strategies, scenario: Scenario) -> ExpertSeconds:
     return ExpertSeconds(matmul, expert_streams(rows, scenario), dispatch(rows, scenario))
 
 
-def imbalance(rows: Strategies, scenario: Scenario) -> Floats:
-    """Tokens of the busiest expert rank over the mean; one rank with every expert has them all, shape (N,)."""
+def load(rows: Strategies, scenario: Scenario) -> Floats:
+    """Tokens that the busiest expert rank computes over the mean of all, shape (N,).
+
+    Dropless, all wait for the rank with the most; one rank with every expert has them all and waits for nobody.
+    With a capacity every expert computes just that many, tokens beyond it dropped, places short of it padded
+    [Lepikhin20].
+    """
+    capacity = scenario.stack.expert_capacity
+    if capacity is not None:
+        return np.full(len(rows), capacity)
     return np.where(rows.ep > 1, scenario.stack.expert_imbalance, 1.0)
+
+
+def arrived_tokens(rows: Strategies, scenario: Scenario) -> Floats:
+    """Tokens that the experts of the busiest rank compute, each counted once per expert, shape (N,)."""
+    return routed_tokens(rows, scenario) * rows.etp * load(rows, scenario)
 
 
 def grouped(rows: Strategies, scenario: Scenario) -> Passes:
     """The experts' products: one small product per expert of the rank, of the tokens routed to it."""
     model, moe = scenario.model, experts_of(scenario)
-    arrived = routed_tokens(rows, scenario) * rows.etp * imbalance(rows, scenario)
+    arrived = arrived_tokens(rows, scenario)
     groups = np.maximum(moe.num_experts / rows.ep, 1.0)
     h, f = float(model.expert_hidden_size), moe.expert_ffn_hidden_size / rows.etp
     first = _grouped(arrived, groups, f * model.ffn_branches, h, scenario)
@@ -103,29 +117,39 @@ def _grouped(tokens: Floats, groups: Floats, n: Number, k: Number, scenario: Sce
     forward = matmul_seconds(m=rows, n=n, k=k, fit=plain, peak=peak / lost, bandwidth=bandwidth)
     data = matmul_seconds(m=rows, n=k, k=n, fit=plain, peak=peak / lost, bandwidth=bandwidth)
     weight = matmul_seconds(m=n, n=k, k=rows, fit=plain, peak=peak / lost, bandwidth=bandwidth)
-    return Passes(groups * forward, groups * (data + weight * rates.matmul.wgrad_ratio))
+    summed = np.maximum(weight * rates.matmul.wgrad_ratio, _accumulation(rows, n, k, plain, scenario))
+    return Passes(groups * forward, groups * (data + summed))
+
+
+def _accumulation(rows: Floats, n: Number, k: Number, fit: GemmFit, scenario: Scenario) -> Floats:
+    """Seconds to read both operands of a weight gradient, and to read and write the buffer it is added to.
+
+    Few rows an expert make that the longer part: the buffer is as large as the weights, however few tokens came.
+    """
+    moved = WORD * rows * (n + k) + 2.0 * scenario.stack.gradient_bytes * n * k
+    reached = fit.memory_efficiency * scenario.stack.expert_efficiency
+    return stream_seconds(traffic=moved, share=reached, bandwidth=scenario.rates.bandwidth) + fit.overhead
 
 
 def expert_streams(rows: Strategies, scenario: Scenario) -> Passes:
-    """Permuting tokens to their experts and back, and the experts' activation."""
-    model, moe, rates = scenario.model, experts_of(scenario), scenario.rates
-    arrived = routed_tokens(rows, scenario) * rows.etp
-    moved = ROUTING_PASSES * WORD * model.expert_hidden_size * arrived
-    f = moe.expert_ffn_hidden_size / rows.etp * arrived
-    if moe.num_shared_experts:
-        f = f + moe.shared_expert_ffn_hidden_size / rows.tp * tokens_per_rank(rows, scenario)
-    forward, backward = (6.0, 10.0) if model.gated_ffn else (4.0, 6.0)
+    """Permuting tokens to their experts and back, and everything memory-bound between the products."""
+    moe, rates = experts_of(scenario), scenario.rates
+    arrived, held = arrived_tokens(rows, scenario), moe.num_experts / rows.ep
+    shared = moe.shared_expert_ffn_hidden_size / rows.tp * tokens_per_rank(rows, scenario)
+    forward, backward = traffic(scenario, arrived=arrived, inner=moe.expert_ffn_hidden_size / rows.etp, held=held)
+    again = (6.0, 10.0) if scenario.model.gated_ffn else (4.0, 6.0)
     share = rates.stream * scenario.stack.expert_efficiency
     return Passes(
-        stream_seconds(traffic=moved + forward * f, share=share, bandwidth=rates.bandwidth),
-        stream_seconds(traffic=moved + backward * f, share=share, bandwidth=rates.bandwidth),
+        stream_seconds(traffic=forward + again[0] * shared, share=share, bandwidth=rates.bandwidth),
+        stream_seconds(traffic=backward + again[1] * shared, share=share, bandwidth=rates.bandwidth),
     )
 
 
 def dispatch(rows: Strategies, scenario: Scenario) -> Passes:
     """Exposed all-to-all to the experts and back, and the gather and scatter of split experts."""
     stack, tiers = scenario.stack, scenario.group.tiers
-    size = WORD * scenario.model.expert_hidden_size * routed_tokens(rows, scenario) * stack.expert_imbalance
+    sent = routed_tokens(rows, scenario) * (stack.expert_capacity or stack.expert_imbalance)
+    size = WORD * scenario.model.expert_hidden_size * sent
     copies = experts_of(scenario).top_k if stack.dispatch == "once-per-domain" else 1
     across = np.where(rows.ep > 1, all_to_all_seconds(size, expert_group(rows), tiers, copies=copies), 0.0)
     split = Group(rows.etp, ((rows.etp, np.ones_like(rows.etp)),))
@@ -150,7 +174,7 @@ def expert_activation_bytes(rows: Strategies, scenario: Scenario, saved: float) 
     ``saved`` is bytes per value of what enters a product.
     """
     model, moe = scenario.model, experts_of(scenario)
-    arrived = routed_tokens(rows, scenario) * rows.etp
+    arrived = arrived_tokens(rows, scenario)
     f = moe.expert_ffn_hidden_size / rows.etp
     held = arrived * (saved * model.expert_hidden_size + (WORD * model.ffn_branches + saved) * f)
     shared = moe.shared_expert_ffn_hidden_size / rows.tp * tokens_per_rank(rows, scenario)

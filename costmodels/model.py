@@ -68,6 +68,7 @@ class Model(Record):
         qkv_bias: Biases of the query, key and value projections; of the down-projections of latent attention.
         output_bias: Bias of the attention output projection.
         ffn_bias: Biases of the feed-forward networks, those of experts included.
+        clamped_activation: Both branches of the gated activation are clamped (GPT-OSS).
         head_bias: Bias of the output head.
         embedding_norm: A norm follows the embedding (BLOOM).
         final_norm: A norm precedes the output head.
@@ -114,6 +115,7 @@ class Model(Record):
     qkv_bias: Switch = False
     output_bias: Switch = False
     ffn_bias: Switch = False
+    clamped_activation: Switch = False
     head_bias: Switch = False
     embedding_norm: Switch = False
     final_norm: Switch = True

@@ -69,12 +69,20 @@ class Stack(Record):
     """Kernels that one layer's forward pass launches."""
     kernels_per_expert_layer: int = 40
     """Kernels that routing, dispatch, experts and combine of one layer launch beside its attention."""
+    kernels_per_local_expert: int = 0
+    """Further ones for each expert of the rank in block-scaled precision."""
+    graphs: tuple[Literal["attn", "moe_router", "moe_preprocess", "moe"], ...] = ()
+    """Parts of a layer that are captured in CUDA graphs, in Megatron-Core's words; the host launches the rest."""
+    fused_experts: bool = False
+    """Grouped products, their biases, activation and quantisation run as one operation."""
     expert_efficiency: float = Field(1.0, gt=0)
     """Share of the tables' rates that the experts' products and streams reach."""
     dispatch: Literal["every-copy", "once-per-domain"] = "every-copy"
     """Whether a token travels once per expert that it goes to, or once per domain and is copied inside (DeepEP)."""
     expert_imbalance: float = Field(1.05, ge=1)
     """Tokens of the busiest expert rank over the mean."""
+    expert_capacity: float | None = Field(None, gt=0, le=1000)
+    """Tokens that every expert computes over the mean, more dropped and fewer padded; None drops none."""
     cuda_graphs: bool = False
     """Launches are replayed by the device, so that the host does not bound the layer."""
     overlap: Overlap = Overlap()

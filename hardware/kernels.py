@@ -56,7 +56,8 @@ class AttentionFit(Record):
     """Attention that never writes the score matrix, causal, FLOP count F of the causal half.
 
     Forward time = F (1 + sequence_half / s)(1 + 128 occupancy compute_units / (b h s))
-    / (efficiency P) + overhead, with P the dense 16-bit peak, b the batch, h the heads, s the sequence.
+    / (efficiency P narrow^log2(128 / d)) + overhead, with P the dense 16-bit peak, b the batch, h the heads, s the
+    sequence, d the width of a head, at most 128.
     The backward pass counts 2.5 F at efficiency x backward_efficiency_ratio.
     """
 
@@ -70,6 +71,8 @@ class AttentionFit(Record):
     """Launch and drain time of one call."""
     backward_efficiency_ratio: Share
     """Arithmetic rate of the backward pass over that of the forward pass."""
+    narrow: Share = 1.0
+    """Rate with heads of 64 over that with heads of 128 (fitted there): half the products for as many exponentials."""
     error_median: NonNegative | None = None
     """Median absolute error of the forward fit, as a fraction."""
     error_p90: NonNegative | None = None

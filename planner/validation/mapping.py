@@ -22,6 +22,7 @@ from costmodels.stack import Stack, stack
 from costmodels.strategy import SCHEDULE_NAMES, Recompute, Strategies, strategies
 from planner.stage_rows import assignment_of, problem_of
 from planner.stages import solve
+from planner.validation.expert_words import as_catalogued, expert_changes
 from planner.validation.machines import Unpriceable, node_group
 
 Row = Mapping[str, Any]
@@ -130,7 +131,7 @@ def _model(row: Row) -> Model:
     for field in ("num_layers", "hidden_size", "num_heads"):
         if shape.get(field) is None:
             raise Unpriceable(f"the model's {field} is not stated")
-    return from_run(shape)
+    return as_catalogued(from_run(shape), shape)
 
 
 def _stack(row: Row, notes: list[str]) -> Stack:
@@ -165,8 +166,6 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
     if "over all stages" in kernels or "over stages" in kernels:
         changes["vocabulary"] = "spread"
     words = str(row["stack"].get("overlap") or "").lower()
-    if "cuda graph" in words and "none" not in words:
-        changes["cuda_graphs"] = True
     if "fp32 gradient all-reduce" in str(row["strategy"].get("precision_note")):
         changes["reduce_bytes"] = 4
     if chosen.name == "torchtitan" or "torch.compile" in words or "eager" in words:
@@ -174,7 +173,8 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
     if "async tp" in words or "fine_grain_interleave" in words:
         hidden = {"tp_forward": ASYNC_TP, "tp_backward": ASYNC_TP * chosen.overlap.tp_backward}
         changes["overlap"] = chosen.overlap.model_copy(update=hidden)
-    return chosen.model_copy(update=changes)
+    chosen = chosen.model_copy(update=changes)
+    return chosen.model_copy(update=expert_changes(row, chosen))
 
 
 def _strategy(plan: Row, chosen: Stack, notes: list[str]) -> Strategies:

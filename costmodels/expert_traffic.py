@@ -1,0 +1,54 @@
+"""Bytes through memory between the products of experts: permutation, activation, biases, padding and quantisation.
+
+Per token that arrives at an expert, h its width and f the inner width of the expert on this rank. What the kernels
+do is read off Megatron-Core's `TEGroupedMLP` and token dispatchers [Megatron-MoE]; every pass that one kernel makes
+over a value counts its bytes once.
+
+[Megatron-MoE]: NVIDIA, "Scalable Training of Mixture-of-Experts Models with Megatron Core", 2026, and its code.
+"""
+
+from __future__ import annotations
+
+from costmodels.kernels import WORD
+from costmodels.scenario import REDUCED, Scenario
+from costmodels.strategy import Floats
+
+PERMUTE = 4.0 * WORD
+"""Bytes per value to gather tokens by expert and to put them back: two kernels that read and write."""
+SORT = 4.0 * WORD
+"""The same again, where what a plain all-to-all delivers is ordered by sender and must be sorted by expert."""
+PAD = 4.0 * WORD
+"""Padding every expert's rows to the multiple that reduced precision needs, and taking the padding off."""
+COLUMNS = 1.0
+"""The transposed copy, of one byte a value, that the weight gradient of a reduced-precision product reads."""
+BIAS = (28.0, 36.0)
+"""A bias scaled by the router's fp32 weight: outer product, sum, concatenation and cast, and their gradients."""
+CLAMP = (16.0, 20.0)
+"""Clamping both branches of a gated activation on the way in and putting them together again."""
+
+
+def traffic(scenario: Scenario, *, arrived: Floats, inner: Floats, held: Floats) -> tuple[Floats, Floats]:
+    """Bytes of the forward and of the backward pass, arrays (N,).
+
+    Args:
+        scenario: model, stack and precision.
+        arrived: tokens that the experts of a rank compute.
+        inner: inner width of one expert on a rank.
+        held: experts of a rank.
+    """
+    model, stack = scenario.model, scenario.stack
+    h = float(model.expert_hidden_size)
+    sorted_again = SORT * (held > 1) * (stack.dispatch == "every-copy")
+    forward, backward = (6.0, 10.0) if model.gated_ffn else (4.0, 6.0)
+    once = (PERMUTE + sorted_again) * h + forward * inner
+    again = (PERMUTE + sorted_again) * h + backward * inner
+    if stack.fused_experts:
+        return arrived * once, arrived * again
+    if scenario.precision in REDUCED:
+        once = once + PAD * h + COLUMNS * (h + inner)
+        again = again + PAD * h + COLUMNS * (h + 2.0 * inner)
+    if model.ffn_bias:
+        once, again = once + BIAS[0] * h, again + BIAS[1] * h
+    if model.clamped_activation:
+        once, again = once + CLAMP[0] * inner, again + CLAMP[1] * inner
+    return arrived * once, arrived * again

@@ -1,0 +1,42 @@
+"""Host seconds to launch a layer: where launching takes longer than running, the device waits.
+
+[Megatron-MoE]: NVIDIA, "Scalable Training of Mixture-of-Experts Models with Megatron Core", 2026, and its code.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from costmodels.scenario import Scenario
+from costmodels.strategy import Floats, Strategies
+
+CAPTURED: Final = {"moe_router": 0.3, "moe_preprocess": 0.2}
+"""Share of the launches of a layer's experts that a captured part of it makes: scores, selection and auxiliary loss;
+counts and indices."""
+UNASKED: Final = 0.3
+"""The same share where capacity is fixed, so that the host need not ask how many tokens came, nor cut by expert. Eight
+B200 train Qwen3 30B-A3B with micro-batches of one at 4.5 ms a layer with a capacity and 8.9 without (Megatron-Bridge
+25.09 and 25.11)."""
+BLOCK_SCALED: Final = frozenset({"mxfp8", "nvfp4"})
+"""Formats whose scales are rearranged for either operand of every product, one expert after the other."""
+
+
+def launch_floor(rows: Strategies, scenario: Scenario) -> Floats:
+    """Host seconds to launch an average layer's forward kernels, shape (N,); 0 where the device replays a graph.
+
+    A graph of the whole iteration replays everything; one of parts of the layer leaves the rest to the host
+    [Megatron-MoE].
+    """
+    stack, model = scenario.stack, scenario.model
+    if stack.cuda_graphs:
+        return np.zeros(len(rows))
+    kernels = np.full(len(rows), 0.0 if "attn" in stack.graphs else float(stack.kernels_per_layer))
+    if model.moe is not None and "moe" not in stack.graphs:
+        each = model.moe.num_experts / rows.ep * stack.kernels_per_local_expert
+        own = stack.kernels_per_expert_layer * (UNASKED if stack.expert_capacity else 1.0)
+        left = 1.0 - sum(CAPTURED.get(part, 0.0) for part in stack.graphs)
+        share = model.num_moe_layers / model.num_layers
+        kernels = kernels + share * (left * own + each * (scenario.precision in BLOCK_SCALED))
+    return kernels * stack.launch

@@ -1,0 +1,71 @@
+"""What a measured run says of its experts: dispatcher, overlap, CUDA graphs, load, capacity; and of its biases."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from costmodels.model import Model
+from costmodels.model_catalogue import model as catalogued
+from costmodels.stack import Stack
+from hardware.errors import UnknownName
+
+EXPOSED: Final = 1.0 - 0.3655
+"""Share of the experts' traffic that stays exposed where it overlaps another micro-batch's work: a published profile
+of Qwen3 30B-A3B on 16 H100 finds 36.55 % of it concurrent with products and attention, 0.11 % without the overlap
+(Megatron-Bridge, skills/nemo-mbridge-perf-moe-comm-overlap, run of 2026-07-25)."""
+SAME_SHAPE: Final = ("num_layers", "hidden_size", "num_heads", "ffn_hidden_size")
+LEFT_OUT: Final = ("qkv_bias", "output_bias", "ffn_bias", "clamped_activation", "attention_sinks")
+
+
+def expert_changes(row: Mapping[str, Any], chosen: Stack) -> dict[str, Any]:
+    """Fields of the stack that the words of the run decide."""
+    stack = row["stack"]
+    words = f"{stack.get('overlap') or ''} {stack.get('notes') or ''}".lower()
+    flags = stack.get("flags") if isinstance(stack.get("flags"), Mapping) else {}
+    changes: dict[str, Any] = _graphs(words)
+    framework = str(stack.get("framework") or "").lower()
+    if re.search(r"deepep|hybridep", words):
+        changes["dispatch"] = "once-per-domain"
+    elif re.search(r"nemo 2\d?[. ]", f"{framework} ") or flags.get("moe_dispatcher") == "alltoall":
+        changes["dispatch"] = "every-copy"  # what NVIDIA's scripts run where a release's recipe names no other
+    if "full_iteration" in words:
+        changes["fused_experts"] = True  # dropless tokens are captured with fused, stashed experts only
+    if re.search(r"ep a2a.*overlap", words):
+        changes["overlap"] = chosen.overlap.model_copy(update={"ep": EXPOSED})
+    return changes | _load(row, flags)
+
+
+def _graphs(words: str) -> dict[str, Any]:
+    """The whole iteration, or the parts of a layer that are named."""
+    if "cuda graph" not in words:
+        return {}
+    if parts := [part for part in ("attn", "moe_router", "moe_preprocess") if part in words]:
+        return {"graphs": tuple(parts)}
+    return {"cuda_graphs": True}
+
+
+def _load(row: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Forced balance is a load of one; a padded capacity is that load, and spares the host from asking."""
+    notes = str(row.get("notes") or "").lower()
+    changes: dict[str, Any] = {}
+    if re.search(r"force-balanced|forced load balance|balanced fake gate", notes):
+        changes["expert_imbalance"] = 1.0
+    if "tokendrop" in notes.rpartition(";")[2]:
+        changes["expert_capacity"] = 1.0
+    if flags.get("moe_pad_expert_input_to_capacity") and flags.get("moe_capacity_factor"):
+        changes["expert_capacity"] = float(flags["moe_capacity_factor"])
+    return changes
+
+
+def as_catalogued(model: Model, shape: Mapping[str, Any]) -> Model:
+    """The model with the switches that the run leaves out, where a catalogue model has its name and its sizes."""
+    try:
+        known = catalogued(str(shape.get("name") or ""))
+    except UnknownName:
+        return model
+    if any(getattr(known, size) != getattr(model, size) for size in SAME_SHAPE):
+        return model
+    unsaid = [field for field in LEFT_OUT if field not in shape and "linear_bias" not in shape]
+    return model.model_copy(update={field: getattr(known, field) for field in unsaid})
