@@ -63,7 +63,7 @@ def step_traffic(rows: Strategies, scenario: Scenario, layer: Passes) -> StepTra
     window = (split.low * layer.forward, split.low * layer.backward)  # every stage has that much, however it is split
     once = _once_per_step(rows, scenario, size, group, near, far)
     if scenario.model.num_moe_layers:
-        apart = _experts_once(rows, scenario, layers)
+        apart = _experts_once(rows, scenario, expert_layers(rows, scenario))
         once = (once[0] + apart[0], once[1] + apart[1])
     stack = scenario.stack
     once = (
@@ -98,6 +98,12 @@ def _once_per_step(
     gather = np.where(near.size > 1, spread(WORD * size, near, tiers), 0.0) * pace
     parameters = np.where(rows.zero_stage == 0, 0.0, gather)
     return gradients, parameters
+
+
+def expert_layers(rows: Strategies, scenario: Scenario) -> Floats:
+    """Layers whose experts the fullest stage holds: those that predict further tokens are on the last, shape (N,)."""
+    split = even_layers(scenario.model.num_layers, rows)
+    return np.maximum(split.high, split.last + scenario.model.mtp_layers).astype(np.float64)
 
 
 def _experts_once(rows: Strategies, scenario: Scenario, layers: Floats) -> tuple[Floats, Floats]:
@@ -182,7 +188,7 @@ def optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     """Clip, Adam step and cast of the parameters a rank updates, and zeroing of its gradients, (N,)."""
     stack, rates = scenario.stack, scenario.rates
     size = heaviest_stage_parameters(rows, scenario)
-    experts = even_layers(scenario.model.num_layers, rows).high * expert_parameters_per_rank(rows, scenario)
+    experts = expert_layers(rows, scenario) * expert_parameters_per_rank(rows, scenario)
     mine = np.where(rows.zero_stage > 0, size / rows.sharding_degree, size) + experts / expert_shards(rows)
     size = size + experts
     traffic = mine * stack.optimizer_traffic + size * stack.gradient_bytes

@@ -4,6 +4,7 @@ Expert ranks are folded over the tensor, context and data ranks as in Megatron-C
 split an expert (etp), then hold different experts (ep), and what is left replicates them. Every rank routes its
 own tokens; with sequence parallelism those are the tokens of its tensor slice.
 
+[Megatron-MoE]: NVIDIA, "Scalable Training of Mixture-of-Experts Models with Megatron Core", 2026, and its code.
 [Lepikhin20]: D. Lepikhin et al., "GShard: Scaling Giant Models with Conditional Computation", 2020.
 """
 
@@ -18,11 +19,14 @@ from costmodels.expert_traffic import traffic
 from costmodels.kernels import WORD, Number, matmul_seconds, stream_seconds
 from costmodels.model import Experts
 from costmodels.parameters import expert_parameters
-from costmodels.passes import Passes, linear, region_tokens, tokens_per_rank
+from costmodels.passes import Passes, linear, product, region_tokens, tokens_per_rank
 from costmodels.placement import Group, group_of, split_group
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Ints, Strategies
 from hardware.kernels import GemmFit
+
+SCORES = 40.0
+"""Bytes per score that selection and the auxiliary loss move: ten passes in fp32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,29 +67,59 @@ def routed_tokens(rows: Strategies, scenario: Scenario) -> Floats:
 
 def expert_layer(rows: Strategies, scenario: Scenario) -> ExpertSeconds:
     """Router, experts, shared experts and the traffic between them."""
-    model, moe = scenario.model, experts_of(scenario)
-    region, h = region_tokens(rows, scenario), float(model.hidden_size)
-    matmul = linear(region, float(moe.num_experts), h, scenario) + grouped(rows, scenario)
+    moe = experts_of(scenario)
+    region, h = region_tokens(rows, scenario), float(scenario.model.hidden_size)
+    matmul = router(region, scenario) + grouped(rows, scenario)
+    traffic = dispatch(rows, scenario)
     if moe.num_shared_experts:
-        T, width = tokens_per_rank(rows, scenario), moe.shared_expert_ffn_hidden_size / rows.tp
-        matmul = matmul + linear(T, width * model.ffn_branches, h, scenario) + linear(T, h, width, scenario)
+        shared = shared_experts(rows, scenario)
+        matmul = matmul + shared
+        traffic = _beside(traffic, shared, scenario) if scenario.stack.shared_expert_overlap else traffic
     if moe.latent_size is not None:
         latent = float(moe.latent_size)
         matmul = matmul + linear(region, latent, h, scenario) + linear(region, h, latent, scenario)
-    return ExpertSeconds(matmul, expert_streams(rows, scenario), dispatch(rows, scenario))
+    return ExpertSeconds(matmul, expert_streams(rows, scenario), traffic)
+
+
+def router(tokens: Floats, scenario: Scenario) -> Passes:
+    """A score per token and expert; never in reduced precision, scores kept in fp32 [Megatron-MoE]."""
+    model, rates = scenario.model, scenario.rates
+    scores = float(experts_of(scenario).num_experts)
+    gate = product(tokens, scores, float(model.hidden_size), rates.head, rates.head_peak, rates.bandwidth)
+    seconds = stream_seconds(traffic=SCORES * tokens * scores, share=rates.stream, bandwidth=rates.bandwidth)
+    return gate + Passes(seconds, seconds)
+
+
+def shared_experts(rows: Strategies, scenario: Scenario) -> Passes:
+    """The two products of the experts that every token passes, split over the tensor ranks."""
+    model, moe = scenario.model, experts_of(scenario)
+    T, h, width = tokens_per_rank(rows, scenario), float(model.hidden_size), moe.shared_expert_ffn_hidden_size / rows.tp
+    return linear(T, width * model.ffn_branches, h, scenario) + linear(T, h, width, scenario)
+
+
+def _beside(traffic: Passes, shared: Passes, scenario: Scenario) -> Passes:
+    """What outlasts the shared experts, and what the traffic beside them slows them by."""
+    slowed = scenario.stack.overlap_slowdown / (1.0 + scenario.stack.overlap_slowdown)
+
+    def left(seconds: Floats, window: Floats) -> Floats:
+        hidden = np.minimum(seconds, window)
+        return seconds - hidden + slowed * hidden
+
+    return Passes(left(traffic.forward, shared.forward), left(traffic.backward, shared.backward))
 
 
 def load(rows: Strategies, scenario: Scenario) -> Floats:
     """Tokens that the busiest expert rank computes over the mean of all, shape (N,).
 
-    Dropless, all wait for the rank with the most; one rank with every expert has them all and waits for nobody.
+    Dropless, all wait for the rank with the most, which has no more than all; one rank with every expert has them
+    anyway and waits for nobody.
     With a capacity every expert computes just that many, tokens beyond it dropped, places short of it padded
     [Lepikhin20].
     """
     capacity = scenario.stack.expert_capacity
     if capacity is not None:
         return np.full(len(rows), capacity)
-    return np.where(rows.ep > 1, scenario.stack.expert_imbalance, 1.0)
+    return np.minimum(scenario.stack.expert_imbalance, rows.ep.astype(np.float64))
 
 
 def arrived_tokens(rows: Strategies, scenario: Scenario) -> Floats:
@@ -146,12 +180,20 @@ def expert_streams(rows: Strategies, scenario: Scenario) -> Passes:
 
 
 def dispatch(rows: Strategies, scenario: Scenario) -> Passes:
-    """Exposed all-to-all to the experts and back, and the gather and scatter of split experts."""
-    stack, tiers = scenario.stack, scenario.group.tiers
-    sent = routed_tokens(rows, scenario) * (stack.expert_capacity or stack.expert_imbalance)
-    size = WORD * scenario.model.expert_hidden_size * sent
-    copies = experts_of(scenario).top_k if stack.dispatch == "once-per-domain" else 1
-    across = np.where(rows.ep > 1, all_to_all_seconds(size, expert_group(rows), tiers, copies=copies), 0.0)
+    """Exposed all-to-all to the experts and back, and the gather and scatter of split experts.
+
+    The lanes of all tiers work at once: where a token enters a domain once, what is copied inside it travels while
+    the next tokens arrive.
+    """
+    stack, tiers, group = scenario.stack, scenario.group.tiers, expert_group(rows)
+    token = WORD * scenario.model.expert_hidden_size
+    size = token * routed_tokens(rows, scenario) * load(rows, scenario)
+    if stack.dispatch == "allgather":
+        moved = gather_seconds(token * region_tokens(rows, scenario) * rows.ep, group, tiers)
+    else:
+        copies = experts_of(scenario).top_k if stack.dispatch == "once-per-domain" else 1
+        moved = all_to_all_seconds(size, group, tiers, copies=copies)
+    across = np.where(rows.ep > 1, moved, 0.0)
     split = Group(rows.etp, ((rows.etp, np.ones_like(rows.etp)),))
     whole = np.where(rows.etp > 1, gather_seconds(size * rows.etp, split, tiers), 0.0)
     once = 2.0 * (across + whole) * stack.overlap.ep / stack.communication_efficiency

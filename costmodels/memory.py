@@ -133,7 +133,7 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
         working=stored,
         embedding_activation=(WORD + (1.0 if stack.dropout else 0.0)) * h * region,
         logits=logits * here,
-        ahead=scenario.model.mtp_layers * (experts * expert.total + stored),
+        ahead=scenario.model.mtp_layers * (experts * expert.total + held_ahead(rows) * stored),
         everywhere=shared + np.where(rows.zero_stage == 3, PREFETCHED_LAYERS * WORD * (layer + experts), 0.0),
     )
 
@@ -203,6 +203,15 @@ def in_flight(rows: Strategies, stage: Ints) -> Floats:
     return held
 
 
+def held_ahead(rows: Strategies) -> Floats:
+    """Micro-batches whose activations the layers that predict further tokens hold, shape (N,).
+
+    They stand behind the last chunk, which passes a micro-batch back as soon as it came; under GPipe all come first.
+    """
+    everything = rows.schedule == SCHEDULE_NAMES.index("gpipe")
+    return np.where(everything, rows.num_microbatches, 1).astype(np.float64)
+
+
 @dataclass(frozen=True, slots=True)
 class Footprint:
     """Bytes of one strategy by cause, one array element per stage, shape (pp,)."""
@@ -247,7 +256,7 @@ def footprint(
         + recomputed * memory.checkpoint[row]
         + first * memory.embedding_activation[row]
     )
-    activations = activations + last * scenario.model.mtp_layers * memory.stored[row]
+    activations = activations + last * scenario.model.mtp_layers * held_ahead(one) * memory.stored[row]
     activations = activations + (recomputed > 0) * memory.working[row]
     weights = params * state.weights[row] + experts * expert_state.weights[row] + memory.everywhere[row]
     gradients = params * state.gradients[row] + experts * expert_state.gradients[row]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from hardware.errors import BadFile, UnknownName, flatten
 from hardware.files import read
@@ -45,6 +45,14 @@ class InBf16(Record):
     accumulate_traffic: int
 
 
+DISPATCHERS = {"alltoall": "every-copy", "deepep": "once-per-domain", "hybridep": "once-per-domain"}
+"""Megatron-Core's dispatchers, by what they send."""
+Dispatch = Annotated[
+    Literal["allgather", "every-copy", "once-per-domain"],
+    BeforeValidator(lambda given: DISPATCHERS.get(given, given) if isinstance(given, str) else given),
+]
+
+
 class Stack(Record):
     """A training framework at a point in time."""
 
@@ -77,8 +85,12 @@ class Stack(Record):
     """Grouped products, their biases, activation and quantisation run as one operation."""
     expert_efficiency: float = Field(1.0, gt=0)
     """Share of the tables' rates that the experts' products and streams reach."""
-    dispatch: Literal["every-copy", "once-per-domain"] = "every-copy"
-    """Whether a token travels once per expert that it goes to, or once per domain and is copied inside (DeepEP)."""
+    dispatch: Dispatch = "every-copy"
+    """How tokens reach their experts: every rank gathers all ("allgather"), a token travels once per expert that it
+    goes to ("every-copy", or "alltoall"), or once per domain and is copied inside ("once-per-domain", or "deepep",
+    "hybridep")."""
+    shared_expert_overlap: bool = False
+    """Shared experts run while routed tokens travel."""
     expert_imbalance: float = Field(1.05, ge=1)
     """Tokens of the busiest expert rank over the mean."""
     expert_capacity: float | None = Field(None, gt=0, le=1000)

@@ -128,6 +128,8 @@ def request_record(resolved: Resolved) -> dict[str, Any]:
         "precision": scenario.precision,
         "objective": asked.objective,
         "memory_margin": asked.memory_margin,
+        **({} if asked.expert_capacity is None else {"expert_capacity": asked.expert_capacity}),
+        **({} if asked.expert_imbalance is None else {"expert_imbalance": asked.expert_imbalance}),
         "pins": {name: _text(value) for name, value in asked.pins.items() if value is not None},
     }
 

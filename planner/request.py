@@ -52,6 +52,10 @@ class PlanRequest(BaseModel):
     pins: Mapping[str, Any] = Field(default_factory=dict)
     memory_margin: Annotated[float, Field(ge=0, le=0.9)] = 0.0
     """Share of the usable memory that is left alone."""
+    expert_capacity: Annotated[float, Field(gt=0, le=1000)] | None = None
+    """Tokens that every expert computes over the mean, more dropped and fewer padded; None as the stack does."""
+    expert_imbalance: Annotated[float, Field(ge=1, le=1000)] | None = None
+    """Tokens of the busiest expert rank over the mean; None as the stack does."""
     top: Annotated[int, Field(ge=0, le=1000)] = 5
     time_limit: Annotated[float, Field(gt=0)] = 60.0
 
@@ -128,6 +132,7 @@ def resolve(request: PlanRequest) -> Resolved:
     if len(cluster.groups) > 1:
         names = ", ".join(group.name for group in cluster.groups)
         raise BadRequest(f"cluster {cluster.name} mixes node groups {names}; plan one of them at a time")
+    stack = _with_experts(stack, model, request)
     seq_length = request.seq_length or model.seq_length
     _check_positions(model, seq_length)
     batch = request.global_batch_size or usual_batch(request.gpus, seq_length)
@@ -138,6 +143,20 @@ def resolve(request: PlanRequest) -> Resolved:
     )
     _ = scenario.rates
     return Resolved(request, scenario, cluster, base, tokens, _defaults(request, scenario, tokens))
+
+
+def _with_experts(stack: Stack, model: Model, request: PlanRequest) -> Stack:
+    """The stack with the load of experts that is asked for."""
+    names = ("expert_capacity", "expert_imbalance")
+    said = {name: value for name in names if (value := getattr(request, name)) is not None}
+    if said and model.moe is None:
+        raise BadRequest(f"{next(iter(said))}: model {model.name} has no experts; leave it out")
+    if len(said) == len(names):
+        raise BadRequest(
+            f"expert_imbalance {request.expert_imbalance:g} says nothing beside expert_capacity "
+            f"{request.expert_capacity:g}, which has every expert compute as many tokens; leave out one of them"
+        )
+    return stack.model_copy(update=said | ({"expert_capacity": None} if "expert_imbalance" in said else {}))
 
 
 def _with_margin(cluster: Cluster, margin: float) -> Cluster:

@@ -27,6 +27,8 @@ FIELDS: Final = (
     "precision",
     "objective",
     "memory_margin",
+    "expert_capacity",
+    "expert_imbalance",
     "top",
     "time_limit",
 )

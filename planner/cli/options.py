@@ -173,6 +173,20 @@ question_options = stacked(
     option("--precision", heading=_Q, metavar="NAME", help="fp32, fp16, bf16, fp8, mxfp8 or nvfp4."),
     option("--objective", heading=_Q, metavar="NAME", help="time, mfu, cost, tokens-per-gpu-hour or memory."),
     option("--memory-margin", heading=_Q, metavar="SHARE", help="Usable memory to leave alone, such as 10%."),
+    option(
+        "--expert-capacity",
+        "--moe-expert-capacity-factor",
+        "expert_capacity",
+        heading=_Q,
+        metavar="FACTOR",
+        help="Tokens every expert computes over the mean, such as 1.25; more are dropped.",
+    ),
+    option(
+        "--expert-imbalance",
+        heading=_Q,
+        metavar="FACTOR",
+        help="Tokens of the busiest expert rank over the mean, such as 1.3.",
+    ),
     option("--time-limit", heading=_Q, metavar="TIME", help="Longest search: 30s, 2min or plain seconds."),
     option("--config", heading=_Q, metavar="FILE", help="TOML or JSON file of these fields; options win."),
 )

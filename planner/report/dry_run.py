@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from costmodels.scenario import Scenario
 from planner.pins import parse_pins
 from planner.request import PlanRequest, resolve
 
@@ -31,8 +32,19 @@ def lines(request: PlanRequest, origins: Mapping[str, str]) -> list[tuple[str, s
         "precision": request.precision,
         "objective": request.objective,
         "memory_margin": f"{request.memory_margin:.0%}",
+        **_experts(scenario),
         "top": str(request.top),
         "time_limit": f"{request.time_limit:g} s",
     } | {f"pins.{axis}": str(pin) for axis, pin in request.pins.items()}
     whose = {"seq_length": "the model's", "tokens": "the model's" if scenario.model.tokens else "default"}
     return [(name, value, origins.get(name, whose.get(name, "default"))) for name, value in values.items()]
+
+
+def _experts(scenario: Scenario) -> dict[str, str]:
+    """How tokens fall on experts; nothing for a model without."""
+    if scenario.model.moe is None:
+        return {}
+    capacity = scenario.stack.expert_capacity
+    if capacity is not None:
+        return {"expert_capacity": f"{capacity:g}"}
+    return {"expert_capacity": "none dropped", "expert_imbalance": f"{scenario.stack.expert_imbalance:g}"}

@@ -61,7 +61,11 @@ def _megatron(plan: Plan, strategy: Strategy, precision: str) -> Arguments:
     given = plan.request.get("model")
     model: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
     return megatron_arguments(
-        strategy, precision=precision, experts=bool(model.get("moe")), mtp_layers=int(model.get("mtp_layers") or 0)
+        strategy,
+        precision=precision,
+        experts=bool(model.get("moe")),
+        mtp_layers=int(model.get("mtp_layers") or 0),
+        expert_capacity=plan.request.get("expert_capacity"),
     )
 
 

@@ -30,7 +30,12 @@ _PRECISIONS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def megatron_arguments(
-    strategy: Strategy, *, precision: str = "bf16", experts: bool = False, mtp_layers: int = 0
+    strategy: Strategy,
+    *,
+    precision: str = "bf16",
+    experts: bool = False,
+    mtp_layers: int = 0,
+    expert_capacity: float | None = None,
 ) -> Arguments:
     """Megatron-LM arguments of a strategy, and remarks on what they cannot say.
 
@@ -39,6 +44,7 @@ def megatron_arguments(
         precision: number format of the matrix products, one of ``costmodels.stack.PRECISIONS``.
         experts: whether the model has mixture-of-experts layers.
         mtp_layers: multi-token-prediction layers, all on the last stage.
+        expert_capacity: tokens that every expert computes over the mean; None drops none.
 
     Raises:
         BadRequest: the split of layers over stages and chunks cannot be written as a pipeline layout.
@@ -49,6 +55,7 @@ def megatron_arguments(
         *("--pipeline-model-parallel-size", str(strategy.pp)),
         *(("--context-parallel-size", str(strategy.cp)) if strategy.cp > 1 else ()),
         *(_experts(strategy) if experts or strategy.ep > 1 else ()),
+        *(_capacity(expert_capacity) if expert_capacity is not None else ()),
         *_pipeline(strategy, mtp_layers),
         *(("--sequence-parallel",) if strategy.sequence_parallel else ()),
         *("--micro-batch-size", str(strategy.micro_batch_size)),
@@ -70,6 +77,10 @@ def _experts(strategy: Strategy) -> list[str]:
         *("--expert-tensor-parallel-size", str(strategy.etp)),
         *(("--moe-token-dispatcher-type", "alltoall") if strategy.ep > 1 else ()),
     ]
+
+
+def _capacity(factor: float) -> list[str]:
+    return ["--moe-expert-capacity-factor", f"{factor:g}", "--moe-pad-expert-input-to-capacity"]
 
 
 def _pipeline(strategy: Strategy, mtp_layers: int) -> list[str]:

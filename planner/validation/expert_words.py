@@ -52,7 +52,7 @@ def _load(row: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     if re.search(r"force-balanced|forced load balance|balanced fake gate", notes):
         changes["expert_imbalance"] = 1.0
-    if "tokendrop" in notes.rpartition(";")[2]:
+    if re.search(r"(^|; *)tokendrop", notes):
         changes["expert_capacity"] = 1.0
     if flags.get("moe_pad_expert_input_to_capacity") and flags.get("moe_capacity_factor"):
         changes["expert_capacity"] = float(flags["moe_capacity_factor"])

@@ -1,0 +1,242 @@
+"""What experts compute, move, launch and wait for, beside their products: counted by hand on toy machines."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costmodels.exchange import optimizer_seconds, step_traffic
+from costmodels.expert_traffic import BIAS, CLAMP, COLUMNS, PAD, PERMUTE, SORT
+from costmodels.experts import (
+    SCORES,
+    dispatch,
+    expert_activation_bytes,
+    expert_layer,
+    expert_streams,
+    grouped,
+    load,
+    router,
+    shared_experts,
+)
+from costmodels.launches import BLOCK_SCALED, CAPTURED, UNASKED, launch_floor
+from costmodels.memory import footprint, row_bytes
+from costmodels.passes import Passes
+from costmodels.pricing import even_assignment
+from costmodels.stack import Stack
+from costmodels.strategy import SCHEDULE_NAMES, strategies
+from hardware.kernels import AttentionFit
+from tests.costmodels.test_experts import (
+    ARITHMETIC,
+    EXPERTS,
+    INNER,
+    NETWORK,
+    NODE,
+    PEAK,
+    TOKENS,
+    TOP_K,
+    WIDTH,
+    all_to_all,
+    experts_on,
+)
+from tests.scenarios import ONE_F_ONE_B, toy_device, toy_group, toy_model, toy_scenario, toy_stack, with_experts
+
+MEMORY = 1e12
+"""Bytes/s of a toy device's memory, all of which kernels reach."""
+ROWS = strategies(dp=4, ep=4)
+
+
+def loaded(**changes):
+    """Experts on four ranks of a stack with these changes."""
+    return experts_on(gpus=4, stack=toy_stack(**changes))
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0, 1.25])
+def test_a_capacity_bounds_work_traffic_and_memory_by_its_multiple_of_the_mean(factor):
+    even, capped = loaded(), loaded(expert_capacity=factor, expert_imbalance=3.0)
+    pure = replace(even, group=ARITHMETIC), replace(capped, group=ARITHMETIC)
+    assert grouped(ROWS, pure[1]).forward == pytest.approx(factor * grouped(ROWS, pure[0]).forward)
+    assert dispatch(ROWS, capped).forward == pytest.approx(factor * dispatch(ROWS, even).forward)
+    held, whole = (expert_activation_bytes(ROWS, scenario, 2.0) for scenario in (capped, even))
+    assert held == pytest.approx(factor * whole)
+
+
+def test_a_capacity_pads_the_experts_of_a_rank_that_has_them_all():
+    alone = strategies(dp=4, ep=1)
+    assert load(alone, loaded(expert_capacity=1.5)).tolist() == [1.5]
+    assert load(alone, loaded(expert_imbalance=1.5)).tolist() == [1.0]
+
+
+def test_no_rank_gets_more_than_all_tokens():
+    rows = strategies(dp=8, ep=[2, 4, 8])
+    assert load(rows, experts_on(stack=toy_stack(expert_imbalance=4.0))).tolist() == [2.0, 4.0, 4.0]
+
+
+def test_the_busiest_rank_also_moves_and_keeps_more():
+    even, uneven = loaded(), loaded(expert_imbalance=1.5)
+    assert expert_streams(ROWS, uneven).forward == pytest.approx(1.5 * expert_streams(ROWS, even).forward)
+    more, less = (expert_activation_bytes(ROWS, scenario, 2.0) for scenario in (uneven, even))
+    assert more == pytest.approx(1.5 * less)
+
+
+def test_gathering_dispatch_sends_every_token_to_every_rank_whatever_it_was_routed_to():
+    one, two = (dispatch(ROWS, experts_on(top_k=k, stack=toy_stack(dispatch="allgather"))) for k in (1, 2))
+    assert one.forward == pytest.approx(2 * 2 * TOKENS * WIDTH * 4 * 3 / 4 / NODE)
+    assert two.forward == pytest.approx(one.forward)
+
+
+def test_a_token_enters_a_node_once_where_it_is_copied_inside():
+    """With eight copies to eight ranks on two nodes the plain exchange crosses the network four times as often."""
+    rows = strategies(dp=8, ep=8)
+    plain, once = (experts_on(top_k=8, stack=toy_stack(dispatch=name)) for name in ("alltoall", "hybridep"))
+    crossing = 2 * 2 * TOKENS * WIDTH * 8 / 2 / NETWORK
+    assert dispatch(rows, plain).forward == pytest.approx(crossing)
+    assert dispatch(rows, once).forward == pytest.approx(crossing / 8 * 2 * (1 - 0.5**8))
+
+
+@pytest.mark.parametrize(("name", "means"), [("alltoall", "every-copy"), ("deepep", "once-per-domain")])
+def test_dispatchers_go_by_megatron_s_names_too(name, means):
+    assert toy_stack(dispatch=name).dispatch == means
+
+
+def test_an_unknown_dispatcher_is_refused():
+    with pytest.raises(ValueError, match="allgather"):
+        Stack(name="toy", title="Toy", source="toy", dispatch="carrier-pigeon")
+
+
+def test_shared_experts_hide_the_traffic_that_they_run_beside():
+    shared = {"num_shared_experts": 1, "shared_expert_ffn_hidden_size": 4096}
+    apart, beside = (experts_on(stack=toy_stack(shared_expert_overlap=on), **shared) for on in (False, True))
+    traffic, window = dispatch(ROWS, apart), shared_experts(ROWS, apart)
+    slowed = 0.126 / 1.126
+    hidden = np.minimum(traffic.forward, window.forward)
+    assert expert_layer(ROWS, apart).ep.forward == pytest.approx(traffic.forward)
+    assert expert_layer(ROWS, beside).ep.forward == pytest.approx(traffic.forward - hidden * (1 - slowed))
+
+
+def test_the_router_multiplies_in_16_bit_and_moves_its_scores_in_fp32():
+    device = toy_device().model_copy(update={"peak": {"bf16": PEAK, "fp8": 2 * PEAK}})
+    scenario = replace(experts_on(group=toy_group(device=device)), precision="fp8")
+    gate = router(np.array([float(TOKENS)]), scenario).forward
+    values = 2 * (TOKENS * WIDTH + WIDTH * EXPERTS + TOKENS * EXPERTS)
+    product = max(2 * TOKENS * WIDTH * EXPERTS / PEAK, values / MEMORY)
+    assert gate == pytest.approx(product + SCORES * TOKENS * EXPERTS / MEMORY)
+
+
+def traffic_of(scenario, rows=ROWS):
+    """Bytes a token that arrives at an expert, forward and backward."""
+    seconds, arrived = expert_streams(rows, scenario), TOKENS * TOP_K
+    return float(seconds.forward[0]) * MEMORY / arrived, float(seconds.backward[0]) * MEMORY / arrived
+
+
+def on_toys(model=None, precision="bf16", **stack):
+    device = toy_device().model_copy(update={"peak": {"bf16": PEAK, "fp8": 2 * PEAK}})
+    plain = with_experts(toy_model()).model_copy(update={"ffn_bias": False})
+    scenario = toy_scenario(model=model or plain, gpus=4, group=toy_group(device=device))
+    return replace(scenario, precision=precision, stack=toy_stack(**stack))
+
+
+def test_a_plain_exchange_sorts_tokens_once_more_unless_a_rank_has_one_expert():
+    scenario = on_toys(dispatch="alltoall")
+    several, single = traffic_of(scenario)[0], traffic_of(scenario, strategies(dp=8, ep=8))[0]
+    assert several - single == pytest.approx(SORT * WIDTH)
+    assert traffic_of(on_toys(dispatch="deepep"))[0] == pytest.approx(single)
+    assert single == pytest.approx(PERMUTE * WIDTH + 4 * INNER)
+
+
+def test_reduced_precision_pads_tokens_and_keeps_their_columns():
+    wide, narrow = traffic_of(on_toys()), traffic_of(on_toys(precision="fp8"))
+    assert narrow[0] - wide[0] == pytest.approx(PAD * WIDTH + COLUMNS * (WIDTH + INNER))
+    assert narrow[1] - wide[1] == pytest.approx(PAD * WIDTH + COLUMNS * (WIDTH + 2 * INNER))
+
+
+def test_biases_and_clamps_of_experts_are_passes_of_their_own_unless_all_is_fused():
+    plain = with_experts(toy_model(gated_ffn=True))
+    biased = plain.model_copy(update={"ffn_bias": True, "clamped_activation": True})
+    more, less = traffic_of(on_toys(biased)), traffic_of(on_toys(plain.model_copy(update={"ffn_bias": False})))
+    assert more[0] - less[0] == pytest.approx(BIAS[0] * WIDTH + CLAMP[0] * INNER)
+    assert more[1] - less[1] == pytest.approx(BIAS[1] * WIDTH + CLAMP[1] * INNER)
+    assert traffic_of(on_toys(biased, fused_experts=True)) == pytest.approx(less)
+
+
+def test_few_rows_an_expert_wait_for_the_buffer_that_weight_gradients_are_added_to():
+    """Each of 8 experts gets 256 tokens: operands in two bytes, a buffer of four bytes read and written."""
+    scenario = experts_on(group=toy_group(device=toy_device(peak=1e30)))
+    seconds = grouped(strategies(dp=8), scenario)
+    buffer = 2 * 4 * WIDTH * INNER
+    operands = 2 * 256 * (WIDTH + INNER)
+    assert seconds.backward - seconds.forward == pytest.approx(8 * 2 * (buffer + operands) / MEMORY)
+
+
+def floor(precision="bf16", rows=ROWS, **changes):
+    stack = {"launch": "1 ms", "kernels_per_layer": 10, "kernels_per_expert_layer": 100, "kernels_per_local_expert": 3}
+    return launch_floor(rows, replace(on_toys(**(stack | changes)), precision=precision))[0] * 1e3
+
+
+def test_a_graph_of_parts_of_a_layer_leaves_the_rest_to_the_host():
+    assert floor() == pytest.approx(110)
+    assert floor(graphs=("attn",)) == pytest.approx(100)
+    assert floor(graphs=("moe_router",)) == pytest.approx(10 + 100 * (1 - CAPTURED["moe_router"]))
+    assert floor(graphs=("attn", "moe_router", "moe_preprocess")) == pytest.approx(100 * (1 - sum(CAPTURED.values())))
+    assert floor(graphs=("attn", "moe")) == 0.0
+    assert floor(cuda_graphs=True) == 0.0
+
+
+def test_block_scaled_formats_launch_more_for_every_expert_of_the_rank():
+    assert "mxfp8" in BLOCK_SCALED
+    assert floor("mxfp8") - floor() == pytest.approx(2 * 3)
+    assert floor("mxfp8", strategies(dp=8, ep=8)) - floor() == pytest.approx(3)
+
+
+def test_a_fixed_capacity_spares_the_host_from_asking_how_many_tokens_came():
+    assert floor(expert_capacity=1.0) == pytest.approx(10 + 100 * UNASKED)
+
+
+@given(ep=st.sampled_from([1, 2, 4]), graphs=st.sets(st.sampled_from(["attn", "moe_router", "moe_preprocess", "moe"])))
+def test_no_graph_ever_adds_launches(ep, graphs):
+    rows = strategies(dp=4, ep=ep)
+    assert 0.0 <= floor("mxfp8", rows, graphs=tuple(sorted(graphs))) <= floor("mxfp8", rows)
+
+
+def test_experts_of_layers_that_predict_further_tokens_are_reduced_and_stepped_too():
+    rows = strategies(pp=2, dp=4, ep=2, zero_stage=0, schedule=ONE_F_ONE_B, num_microbatches=2)
+    none = Passes(np.zeros(1), np.zeros(1))
+    plain, ahead = (toy_scenario(model=with_experts(toy_model(), mtp_layers=n), gpus=8) for n in (0, 1))
+    assert step_traffic(rows, ahead, none).gradients > 1.2 * step_traffic(rows, plain, none).gradients
+    assert optimizer_seconds(rows, ahead) > 1.2 * optimizer_seconds(rows, plain)
+
+
+def test_all_micro_batches_of_gpipe_wait_at_the_layers_that_predict_further_tokens():
+    model = with_experts(toy_model(), mtp_layers=1)
+    scenario = toy_scenario(model=model, gpus=8)
+
+    def activations(name):
+        rows = strategies(pp=2, dp=4, ep=2, schedule=SCHEDULE_NAMES.index(name), num_microbatches=4)
+        memory = row_bytes(rows, scenario)
+        split = even_assignment(8, 2, 0)
+        held = footprint(rows, memory, scenario, row=0, layers=split.layers, recomputed=split.recomputed)
+        return held.activations[-1] / memory.stored[0]
+
+    assert activations("1f1b") == pytest.approx(4 + 1)
+    assert activations("gpipe") == pytest.approx(4 * (4 + 1))
+
+
+def test_a_head_half_as_wide_runs_at_the_share_of_the_rate_that_was_measured():
+    device = toy_device()
+    fit = AttentionFit(efficiency=1.0, narrow=0.5, overhead="0 s", backward_efficiency_ratio=1.0, source="toy")
+    kernels = device.kernels.model_copy(update={"attention": {"flash-2": fit}})
+    group = toy_group(device=device.model_copy(update={"kernels": kernels}))
+    from costmodels.blocks import attention_core
+
+    wide, half, quarter = (toy_model(num_heads=1024 // d, head_dim=d) for d in (128, 64, 32))
+    rows = strategies()
+    times = [attention_core(rows, toy_scenario(model=m, group=group)).forward[0] for m in (wide, half, quarter)]
+    assert times == pytest.approx([times[0], 2 * times[0], 4 * times[0]])
+
+
+def test_tensor_ranks_that_send_to_neighbours_pay_for_the_busiest_rank():
+    rows = strategies(tp=2, dp=2, ep=4, sequence_parallel=1)
+    even, uneven = loaded(), loaded(expert_imbalance=1.25)
+    assert dispatch(rows, even).forward == pytest.approx(2 * all_to_all(2 * TOKENS / 2 * TOP_K * WIDTH, 4, NODE))
+    assert dispatch(rows, uneven).forward == pytest.approx(1.25 * dispatch(rows, even).forward)

@@ -1,0 +1,72 @@
+"""What the words of a measured run say of its experts."""
+
+import pytest
+
+from costmodels.stack import stack
+from planner.validation.expert_words import EXPOSED, expert_changes
+from planner.validation.mapping import case
+from tests.planner.test_validation import run
+
+CONTAINER = "Megatron-Bridge (NeMo 26.04 container)"
+GPT_OSS = {
+    "name": "GPT-OSS-120B", "kind": "moe", "num_layers": 36, "hidden_size": 2880, "num_heads": 64,
+    "num_query_groups": 8, "head_dim": 64, "ffn_hidden_size": 2880, "gated_ffn": True, "vocab_size": 201088,
+    "seq_length": 4096, "params_b": 117, "experts": 128, "top_k": 4, "expert_ffn": 2880, "shared_experts": 0,
+}  # fmt: skip
+
+
+def said(framework=CONTAINER, notes=None, flags=None, **words):
+    row = {"stack": {"framework": framework, "flags": flags, **words}, "notes": notes}
+    return expert_changes(row, stack("nemo"))
+
+
+def test_parts_of_a_layer_in_graphs_are_named_and_anything_else_is_the_whole_iteration():
+    scope = "cuda graphs transformer_engine scope=['moe_router', 'moe_preprocess']"
+    assert said(overlap=scope)["graphs"] == ("moe_router", "moe_preprocess")
+    assert said(overlap="none; CUDA graphs moe_router,moe_preprocess")["graphs"] == ("moe_router", "moe_preprocess")
+    assert "cuda_graphs" not in said(overlap=scope)
+    assert said(overlap="cuda graphs full_iteration scope=[]")["cuda_graphs"]
+    assert "graphs" not in said()
+
+
+def test_experts_are_fused_where_a_whole_iteration_of_dropless_tokens_is_captured():
+    assert said(overlap="cuda graphs full_iteration scope=[]")["fused_experts"]
+    assert "fused_experts" not in said(overlap="cuda graphs transformer_engine scope=['attn']")
+
+
+@pytest.mark.parametrize(
+    ("framework", "overlap", "dispatch"),
+    [
+        (CONTAINER, "dispatcher=hybridep", "once-per-domain"),
+        ("NeMo AutoModel (PyTorch FSDP2)", "TE + DeepEP", "once-per-domain"),
+        (CONTAINER, None, "every-copy"),
+        ("NeMo 2.0", None, "every-copy"),
+        ("Megatron-Bridge", None, None),
+        ("MaxText (JAX)", None, None),
+    ],
+)
+def test_a_release_that_names_no_dispatcher_exchanges_every_copy(framework, overlap, dispatch):
+    assert said(framework, overlap=overlap).get("dispatch") == dispatch
+
+
+def test_overlapped_traffic_of_experts_stays_exposed_as_far_as_was_measured():
+    assert said(overlap="dispatcher=deepep; EP A2A 1F1B overlap")["overlap"].ep == pytest.approx(EXPOSED)
+    assert "overlap" not in said()
+
+
+def test_forced_balance_and_capacity_are_read_from_notes_and_flags():
+    assert said(notes="expert load force-balanced")["expert_imbalance"] == 1.0
+    both = said(notes="expert load force-balanced (see tokendrop/dropless in model note); tokendrop")
+    assert both["expert_capacity"] == 1.0
+    assert "expert_capacity" not in said(notes="expert load force-balanced (see tokendrop/dropless in model note)")
+    padded = {"moe_capacity_factor": 1.5, "moe_pad_expert_input_to_capacity": True}
+    assert said(flags=padded)["expert_capacity"] == 1.5
+
+
+def test_a_run_of_a_catalogue_model_takes_the_switches_that_its_source_leaves_out():
+    named = case(run(model=GPT_OSS, strategy={"gpus": 16, "ep": 4})).scenario.model
+    assert named.ffn_bias
+    assert named.clamped_activation
+    assert named.attention_sinks
+    other = case(run(model=GPT_OSS | {"num_layers": 12, "params_b": None}, strategy={"gpus": 16, "ep": 4}))
+    assert not other.scenario.model.clamped_activation
