@@ -165,6 +165,7 @@ def _gpt_oss(config: Config) -> Fields:
         **biases(qkv=attention_bias, output=attention_bias, ffn=True),
         **window(config, every=2),
         "attention_sinks": True,
+        "clamped_activation": True,
         "moe": moe,
     }
 

@@ -66,7 +66,15 @@ def _megatron(plan: Plan, strategy: Strategy, precision: str) -> Arguments:
         experts=bool(model.get("moe")),
         mtp_layers=int(model.get("mtp_layers") or 0),
         expert_capacity=plan.request.get("expert_capacity"),
+        dispatch=_dispatch(_name(plan.request.get("stack"))),
     )
+
+
+def _dispatch(name: str) -> str:
+    """How a stack of the catalogue sends tokens to experts; of a user's own, Megatron's usual way."""
+    from costmodels.stack import stack, stack_names
+
+    return stack(name).dispatch if name in stack_names() else "every-copy"
 
 
 def elsewhere(plan: Plan) -> str | None:

@@ -36,6 +36,7 @@ def megatron_arguments(
     experts: bool = False,
     mtp_layers: int = 0,
     expert_capacity: float | None = None,
+    dispatch: str = "every-copy",
 ) -> Arguments:
     """Megatron-LM arguments of a strategy, and remarks on what they cannot say.
 
@@ -45,6 +46,7 @@ def megatron_arguments(
         experts: whether the model has mixture-of-experts layers.
         mtp_layers: multi-token-prediction layers, all on the last stage.
         expert_capacity: tokens that every expert computes over the mean; None drops none.
+        dispatch: how the stack sends tokens to experts, as in ``costmodels.stack.Stack``.
 
     Raises:
         BadRequest: the split of layers over stages and chunks cannot be written as a pipeline layout.
@@ -54,7 +56,7 @@ def megatron_arguments(
         *("--tensor-model-parallel-size", str(strategy.tp)),
         *("--pipeline-model-parallel-size", str(strategy.pp)),
         *(("--context-parallel-size", str(strategy.cp)) if strategy.cp > 1 else ()),
-        *(_experts(strategy) if experts or strategy.ep > 1 else ()),
+        *(_experts(strategy, dispatch) if experts or strategy.ep > 1 else ()),
         *(_capacity(expert_capacity) if expert_capacity is not None else ()),
         *_pipeline(strategy, mtp_layers),
         *(("--sequence-parallel",) if strategy.sequence_parallel else ()),
@@ -70,12 +72,19 @@ def megatron_arguments(
     return words, (*remarks, *_schedule(strategy), *_environment(strategy))
 
 
-def _experts(strategy: Strategy) -> list[str]:
+_DISPATCHERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "allgather": ("allgather",),
+    "every-copy": ("alltoall",),
+    "once-per-domain": ("flex", "--moe-flex-dispatcher-backend", "deepep"),
+}
+
+
+def _experts(strategy: Strategy, dispatch: str) -> list[str]:
     """Left out, the expert tensor size is the tensor size, and the dispatcher gathers instead of exchanging."""
     return [
         *("--expert-model-parallel-size", str(strategy.ep)),
         *("--expert-tensor-parallel-size", str(strategy.etp)),
-        *(("--moe-token-dispatcher-type", "alltoall") if strategy.ep > 1 else ()),
+        *(("--moe-token-dispatcher-type", *_DISPATCHERS[dispatch]) if strategy.ep > 1 else ()),
     ]
 
 

@@ -24,26 +24,30 @@ def expert_changes(row: Mapping[str, Any], chosen: Stack) -> dict[str, Any]:
     stack = row["stack"]
     words = f"{stack.get('overlap') or ''} {stack.get('notes') or ''}".lower()
     flags = stack.get("flags") if isinstance(stack.get("flags"), Mapping) else {}
-    changes: dict[str, Any] = _graphs(words)
-    framework = str(stack.get("framework") or "").lower()
+    listed = re.search(r"nemo 2\d?[. ]", f"{stack.get('framework') or ''} ".lower()) is not None
+    changes = _graphs(words, listed=listed) | _load(row, flags)
     if re.search(r"deepep|hybridep", words):
         changes["dispatch"] = "once-per-domain"
-    elif re.search(r"nemo 2\d?[. ]", f"{framework} ") or flags.get("moe_dispatcher") == "alltoall":
-        changes["dispatch"] = "every-copy"  # what NVIDIA's scripts run where a release's recipe names no other
-    if "full_iteration" in words:
-        changes["fused_experts"] = True  # dropless tokens are captured with fused, stashed experts only
-    if re.search(r"ep a2a.*overlap", words):
-        changes["overlap"] = chosen.overlap.model_copy(update={"ep": EXPOSED})
-    return changes | _load(row, flags)
+    elif listed or flags.get("moe_dispatcher") == "alltoall":
+        changes["dispatch"] = "every-copy"  # what NVIDIA's scripts run where a recipe names no other
+    overlapped = re.search(r"ep a2a.*overlap", words)
+    if overlapped or listed:
+        changes["overlap"] = chosen.overlap.model_copy(update={"ep": EXPOSED if overlapped else 1.0})
+    return changes
 
 
-def _graphs(words: str) -> dict[str, Any]:
-    """The whole iteration, or the parts of a layer that are named."""
+def _graphs(words: str, *, listed: bool) -> dict[str, Any]:
+    """Graphs of the whole iteration, or of the parts of a layer that are named.
+
+    A whole iteration of dropless tokens is captured with fused experts only. A release of NVIDIA's recipes lists
+    what it switches on, and what it does not list is off.
+    """
+    off: dict[str, Any] = {"cuda_graphs": False, "fused_experts": False} if listed else {}
     if "cuda graph" not in words:
-        return {}
+        return off
     if parts := [part for part in ("attn", "moe_router", "moe_preprocess") if part in words]:
-        return {"graphs": tuple(parts)}
-    return {"cuda_graphs": True}
+        return off | {"graphs": tuple(parts)}
+    return {"cuda_graphs": True, "fused_experts": "full_iteration" in words}
 
 
 def _load(row: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:

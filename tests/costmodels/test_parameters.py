@@ -120,6 +120,9 @@ ACTIVE = {
     "olmoe-1b-7b": (1.3, 0.05),
 }
 
+# The same without the embedding, which the model card leaves out.
+ACTIVE_WITHOUT_EMBEDDING = {"gpt-oss-20b": (3.61, 0.005), "gpt-oss-120b": (5.13, 0.005)}
+
 # Published to the digits given; the count must round to them.
 ROUNDED = {
     "gpt3-175b": (174.6e9, 0.05e9),
@@ -161,6 +164,20 @@ def test_active_parameters_round_to_the_published_ones(name, published):
     billions, half_a_digit = published
     active = parameters.active_parameters(model_catalogue.model(name))
     assert active / 1e9 == pytest.approx(billions, abs=half_a_digit, rel=0)
+
+
+@pytest.mark.parametrize(("name", "published"), ACTIVE_WITHOUT_EMBEDDING.items())
+def test_active_parameters_without_the_embedding_round_to_the_published_ones(name, published):
+    model = model_catalogue.model(name)
+    active = parameters.active_parameters(model) - parameters.embedding_parameters(model)
+    assert active / 1e9 == pytest.approx(published[0], abs=published[1], rel=0)
+
+
+def test_a_quarter_of_grok_s_experts_and_all_else_are_active():
+    """Two experts of eight: "25 % of the weights active on a given token" of 314 billion."""
+    model = model_catalogue.model("grok-1")
+    assert parameters.parameters(model) / 1e9 == pytest.approx(314, rel=0.006)
+    assert parameters.active_parameters(model) / parameters.parameters(model) == pytest.approx(0.25, abs=0.02)
 
 
 def test_deepseek_v3_with_its_prediction_layer_is_the_checkpoint_without_its_copies():

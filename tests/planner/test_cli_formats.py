@@ -141,6 +141,16 @@ def test_expert_parallelism_exchanges_tokens_as_it_was_priced():
     assert "--moe-token-dispatcher-type alltoall" in text
 
 
+def test_the_dispatcher_of_the_stack_and_the_capacity_of_the_request_are_arguments():
+    mixture = request() | {"model": {"name": "mixture", "moe": {"num_experts": 8}}, "expert_capacity": 1.25}
+    spread = fake_plan().strategy.model_copy(update={"ep": 8})
+    text, _ = written(fake_plan(request=mixture | {"stack": "nemo"}, strategy=spread), "args")
+    assert "--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend deepep" in text
+    assert "--moe-expert-capacity-factor 1.25 --moe-pad-expert-input-to-capacity" in text
+    plain, _ = written(fake_plan(request=mixture | {"stack": "my-own"}, strategy=spread), "args")
+    assert "--moe-token-dispatcher-type alltoall" in plain
+
+
 def test_experts_under_tensor_parallelism_without_sequence_parallelism_are_remarked_on():
     assert arguments(experts=True)[1] == ()
     (remark,) = arguments(experts=True, sequence_parallel=False)[1]

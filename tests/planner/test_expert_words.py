@@ -24,14 +24,14 @@ def test_parts_of_a_layer_in_graphs_are_named_and_anything_else_is_the_whole_ite
     scope = "cuda graphs transformer_engine scope=['moe_router', 'moe_preprocess']"
     assert said(overlap=scope)["graphs"] == ("moe_router", "moe_preprocess")
     assert said(overlap="none; CUDA graphs moe_router,moe_preprocess")["graphs"] == ("moe_router", "moe_preprocess")
-    assert "cuda_graphs" not in said(overlap=scope)
+    assert not said(overlap=scope)["cuda_graphs"]
     assert said(overlap="cuda graphs full_iteration scope=[]")["cuda_graphs"]
     assert "graphs" not in said()
 
 
 def test_experts_are_fused_where_a_whole_iteration_of_dropless_tokens_is_captured():
     assert said(overlap="cuda graphs full_iteration scope=[]")["fused_experts"]
-    assert "fused_experts" not in said(overlap="cuda graphs transformer_engine scope=['attn']")
+    assert not said(overlap="cuda graphs transformer_engine scope=['attn']")["fused_experts"]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,13 @@ def test_a_release_that_names_no_dispatcher_exchanges_every_copy(framework, over
 
 def test_overlapped_traffic_of_experts_stays_exposed_as_far_as_was_measured():
     assert said(overlap="dispatcher=deepep; EP A2A 1F1B overlap")["overlap"].ep == pytest.approx(EXPOSED)
-    assert "overlap" not in said()
+    assert said()["overlap"].ep == 1.0
+    assert "overlap" not in said("Megatron-Bridge")
+
+
+def test_a_release_of_recipes_lists_what_is_on_and_others_leave_it_to_their_stack():
+    assert (said()["cuda_graphs"], said()["fused_experts"]) == (False, False)
+    assert "cuda_graphs" not in said("MaxText (JAX)")
 
 
 def test_forced_balance_and_capacity_are_read_from_notes_and_flags():
