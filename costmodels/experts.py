@@ -4,7 +4,7 @@ Expert ranks are folded over the tensor, context and data ranks as in Megatron-C
 split an expert (etp), then hold different experts (ep), and what is left replicates them. Every rank routes its
 own tokens; with sequence parallelism those are the tokens of its tensor slice.
 
-[Megatron-MoE]: NVIDIA, "Scalable Training of Mixture-of-Experts Models with Megatron Core", 2026, and its code.
+[MegatronMoE26]: NVIDIA, "Scalable Training of Mixture-of-Experts Models with Megatron Core", 2026, and its code.
 [Lepikhin20]: D. Lepikhin et al., "GShard: Scaling Giant Models with Conditional Computation", 2020.
 """
 
@@ -82,7 +82,7 @@ def expert_layer(rows: Strategies, scenario: Scenario) -> ExpertSeconds:
 
 
 def router(tokens: Floats, scenario: Scenario) -> Passes:
-    """A score per token and expert; never in reduced precision, scores kept in fp32 [Megatron-MoE]."""
+    """A score per token and expert; never in reduced precision, scores kept in fp32 [MegatronMoE26]."""
     model, rates = scenario.model, scenario.rates
     scores = float(experts_of(scenario).num_experts)
     gate = product(tokens, scores, float(model.hidden_size), rates.head, rates.head_peak, rates.bandwidth)
@@ -158,10 +158,13 @@ def _grouped(tokens: Floats, groups: Floats, n: Number, k: Number, scenario: Sce
 def _accumulation(rows: Floats, n: Number, k: Number, fit: GemmFit, scenario: Scenario) -> Floats:
     """Seconds to read both operands of a weight gradient, and to read and write the buffer it is added to.
 
-    Few rows an expert make that the longer part: the buffer is as large as the weights, however few tokens came.
+    Few rows an expert make that the longer part: the buffer is as large as the weights, however few tokens came. Of 36
+    such products measured on B200 [simumax] the median error falls from 25 to 12 %.
     """
-    moved = WORD * rows * (n + k) + 2.0 * scenario.stack.gradient_bytes * n * k
-    reached = fit.memory_efficiency * scenario.stack.expert_efficiency
+    stack = scenario.stack
+    buffer = WORD if stack.accumulate_traffic else 2.0 * stack.gradient_bytes
+    moved = WORD * rows * (n + k) + buffer * n * k
+    reached = fit.memory_efficiency * stack.expert_efficiency
     return stream_seconds(traffic=moved, share=reached, bandwidth=scenario.rates.bandwidth) + fit.overhead
 
 

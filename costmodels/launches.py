@@ -1,6 +1,6 @@
 """Host seconds to launch a layer: where launching takes longer than running, the device waits.
 
-[Megatron-MoE]: NVIDIA, "Scalable Training of Mixture-of-Experts Models with Megatron Core", 2026, and its code.
+[MegatronMoE26]: NVIDIA, "Scalable Training of Mixture-of-Experts Models with Megatron Core", 2026, and its code.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def launch_floor(rows: Strategies, scenario: Scenario) -> Floats:
     """Host seconds to launch an average layer's forward kernels, shape (N,); 0 where the device replays a graph.
 
     A graph of the whole iteration replays everything; one of parts of the layer leaves the rest to the host
-    [Megatron-MoE].
+    [MegatronMoE26].
     """
     stack, model = scenario.stack, scenario.model
     if stack.cuda_graphs:
