@@ -44,13 +44,17 @@ def all_reduce_seconds(size: Floats, group: Group, tiers: Sequence[Tier]) -> Flo
     return np.minimum(ring, tree)
 
 
-def all_to_all_seconds(size: Floats, group: Group, tiers: Sequence[Tier], *, copies: int = 1) -> Floats:
+def all_to_all_seconds(
+    size: Floats, group: Group, tiers: Sequence[Tier], *, copies: int = 1, groups: tuple[int, int] = (1, 1)
+) -> Floats:
     """Seconds of one all-to-all where every rank sends ``size`` bytes in all, shape (N,).
 
     ``copies`` is how many ranks each piece goes to, counted in ``size``, where a piece enters a domain once and is
-    copied inside, as DeepEP does [DeepSeek24].
+    copied inside, as DeepEP does; ``groups`` (how many, of how many) are the equal parts of the ranks that all
+    copies of a piece go to [DeepSeek24].
     """
-    return _ring_latency(group, tiers) + _bandwidth_seconds(size, group, tiers, passes=1.0, copies=copies)
+    moving = _bandwidth_seconds(size, group, tiers, passes=1.0, copies=copies, groups=groups)
+    return _ring_latency(group, tiers) + moving
 
 
 def broadcast_seconds(size: Floats, group: Group, tiers: Sequence[Tier]) -> Floats:
@@ -87,7 +91,14 @@ def send_seconds(size: Floats, step: Floats, reach: Floats, tiers: Sequence[Tier
 
 
 def _bandwidth_seconds(
-    size: Floats, group: Group, tiers: Sequence[Tier], *, passes: float, copies: int = 0, shared: bool = False
+    size: Floats,
+    group: Group,
+    tiers: Sequence[Tier],
+    *,
+    passes: float,
+    copies: int = 0,
+    groups: tuple[int, int] = (1, 1),
+    shared: bool = False,
 ) -> Floats:
     """``copies``: 0 for rings, else as in an all-to-all; ``shared``: the ranks of a domain share what enters it."""
     n = group.size
@@ -98,7 +109,7 @@ def _bandwidth_seconds(
         volume = passes * size * ((n - inside) / n if copies else (n - 1.0) / (n * inside))
         volume = volume / inside if shared else volume
         if copies > 1:
-            volume = volume * _entered(n / inside, copies) / copies
+            volume = volume * _entered(n / inside, copies, groups) / copies
         used = (within > inside) & (volume > 0)
         seconds = (
             _link_seconds(np.where(used, volume, 1.0), tier.link, np.maximum(within / inside, 2.0))
@@ -111,9 +122,18 @@ def _bandwidth_seconds(
     return slowest
 
 
-def _entered(domains: Floats, copies: int) -> Floats:
-    """Domains that a piece enters when its copies go to any of them alike."""
-    return np.asarray(domains * (1.0 - (1.0 - 1.0 / domains) ** copies))
+def _entered(domains: Floats, copies: int, groups: tuple[int, int]) -> Floats:
+    """Domains that a piece enters when its copies go to any of them alike, or to those of a few groups."""
+    chosen, of = groups
+    if chosen == of:
+        return _met(domains, copies)
+    inside = _met(np.maximum(domains * chosen / of, 1.0), copies)
+    return np.where(domains >= of, inside, np.minimum(_met(domains, copies), _met(domains, chosen)))
+
+
+def _met(places: Floats, draws: int) -> Floats:
+    """Different places among so many draws."""
+    return np.asarray(places * (1.0 - (1.0 - 1.0 / places) ** draws))
 
 
 def _link_seconds(volume: Floats, link: Link, ranks: Floats) -> Floats:

@@ -188,18 +188,23 @@ def dispatch(rows: Strategies, scenario: Scenario) -> Passes:
     The lanes of all tiers work at once: where a token enters a domain once, what is copied inside it travels while
     the next tokens arrive.
     """
-    stack, tiers, group = scenario.stack, scenario.group.tiers, expert_group(rows)
-    token = WORD * scenario.model.expert_hidden_size
-    size = token * routed_tokens(rows, scenario) * load(rows, scenario)
-    if stack.dispatch == "allgather":
-        moved = gather_seconds(token * region_tokens(rows, scenario) * rows.ep, group, tiers)
-    else:
-        copies = experts_of(scenario).top_k if stack.dispatch == "once-per-domain" else 1
-        moved = all_to_all_seconds(size, group, tiers, copies=copies)
-    across = np.where(rows.ep > 1, moved, 0.0)
+    stack, tiers, moe = scenario.stack, scenario.group.tiers, experts_of(scenario)
+    routed = routed_tokens(rows, scenario) * load(rows, scenario) * scenario.model.expert_hidden_size
     split = Group(rows.etp, ((rows.etp, np.ones_like(rows.etp)),))
-    whole = np.where(rows.etp > 1, gather_seconds(size * rows.etp, split, tiers), 0.0)
-    once = 2.0 * (across + whole) * stack.overlap.ep / stack.communication_efficiency
+
+    def moved(width: float) -> Floats:
+        """Seconds on the way there, or back, of values of ``width`` bytes."""
+        if stack.dispatch == "allgather":
+            every = width * region_tokens(rows, scenario) * scenario.model.expert_hidden_size * rows.ep
+            across = gather_seconds(every, expert_group(rows), tiers)
+        else:
+            copies = moe.top_k if stack.dispatch == "once-per-domain" else 1
+            limits = (moe.router_group_top_k, moe.router_groups)
+            across = all_to_all_seconds(width * routed, expert_group(rows), tiers, copies=copies, groups=limits)
+        whole = np.where(rows.etp > 1, gather_seconds(width * routed * rows.etp, split, tiers), 0.0)
+        return np.where(rows.ep > 1, across, 0.0) + whole
+
+    once = (moved(stack.dispatch_bytes) + moved(WORD)) * stack.overlap.ep / stack.communication_efficiency
     return Passes(once, once)
 
 

@@ -125,7 +125,17 @@ def _deepseek_experts(config: Config, *, router_bias: bool) -> Fields:
         shared_expert_ffn_hidden_size=shared * width,
         dense_layers=config.count_or_zero("first_k_dense_replace"),
         router_bias=router_bias,
+        **_groups(config),
     )
+
+
+def _groups(config: Config) -> Fields:
+    """How many groups of experts there are and how many a token may go to; plain selection has one of one."""
+    limited = config.get("topk_method") != "greedy" and config.get("n_group") is not None
+    return {
+        "router_groups": config.count("n_group") if limited else 1,
+        "router_group_top_k": config.count("topk_group") if limited else 1,
+    }
 
 
 def _deepseek_v2(config: Config) -> Fields:

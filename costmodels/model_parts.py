@@ -43,6 +43,8 @@ class Experts(Record):
             included) has experts; the others are dense (Llama 4 Maverick: 2).
         router_bias: One number per expert added to its score: learned (GPT-OSS), or steered to balance the
             load without a gradient (DeepSeek-V3).
+        router_groups: Equal groups of neighbouring experts that the router chooses among first (DeepSeek-V2, 2.2.2).
+        router_group_top_k: Groups that one token's experts lie in; DeepSeek-V3 takes 4 of 8, nodes in its training.
         latent_size: Width that tokens are projected to in front of the routed experts and back behind them;
             None is `hidden_size`, no projection.
     """
@@ -56,12 +58,21 @@ class Experts(Record):
     dense_layers: CountOrZero = 0
     moe_every: Count = 1
     router_bias: Switch = False
+    router_groups: Count = 1
+    router_group_top_k: Count = 1
     latent_size: Count | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.top_k > self.num_experts:
             raise ValueError(f"top_k {self.top_k} is more than num_experts {self.num_experts}")
+        if self.num_experts % self.router_groups or self.router_group_top_k > self.router_groups:
+            raise ValueError(
+                f"router_groups {self.router_groups} and router_group_top_k {self.router_group_top_k} do not fit "
+                f"num_experts {self.num_experts}: groups are equal, and no more are chosen than there are"
+            )
+        if self.top_k > (reachable := self.router_group_top_k * self.num_experts // self.router_groups):
+            raise ValueError(f"top_k {self.top_k} is more than the {reachable} experts of a token's router_groups")
         if (self.num_shared_experts > 0) != (self.shared_expert_ffn_hidden_size > 0):
             raise ValueError(
                 f"num_shared_experts {self.num_shared_experts} contradicts "

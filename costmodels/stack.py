@@ -89,6 +89,8 @@ class Stack(Record):
     """How tokens reach their experts: every rank gathers all ("allgather"), a token travels once per expert that it
     goes to ("every-copy", or "alltoall"), or once per domain and is copied inside ("once-per-domain", or "deepep",
     "hybridep")."""
+    dispatch_bytes: float = Field(2.0, gt=0, le=4)
+    """Bytes of a value on its way to the experts, and of its gradient; what they return has two [DeepSeek24]."""
     shared_expert_overlap: bool = False
     """Shared experts run while routed tokens travel."""
     expert_imbalance: float = Field(1.05, ge=1)

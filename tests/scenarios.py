@@ -294,6 +294,7 @@ def drawn_stacks(draw):
         expert_imbalance=draw(some([1.0, 1.2])),
         expert_capacity=draw(some([None, None, 0.8, 1.25])),
         dispatch=draw(some(["allgather", "every-copy", "once-per-domain"])),
+        dispatch_bytes=draw(some([1.0, 2.0])),
         shared_expert_overlap=draw(st.booleans()),
         fused_experts=draw(st.booleans()),
         kernels_per_local_expert=draw(some([0, 14])),

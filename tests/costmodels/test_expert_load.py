@@ -95,6 +95,34 @@ def test_a_token_enters_a_node_once_where_it_is_copied_inside():
     assert dispatch(rows, once).forward == pytest.approx(crossing / 8 * 2 * (1 - 0.5**8))
 
 
+def test_a_router_limited_to_a_few_groups_sends_tokens_to_few_nodes():
+    """Sixteen experts on four nodes: with eight copies a token meets 3.6 nodes, in two of four groups 1.99 of 2."""
+    rows, stack = strategies(dp=16, ep=16), toy_stack(dispatch="deepep")
+    free, limited = (
+        experts_on(gpus=16, num_experts=16, top_k=8, stack=stack, **more)
+        for more in ({}, {"router_groups": 4, "router_group_top_k": 2})
+    )
+    crossing = 2 * 2 * TOKENS * WIDTH * 12 / 16 / NETWORK
+    assert dispatch(rows, free).forward == pytest.approx(crossing * 4 * (1 - 0.75**8))
+    assert dispatch(rows, limited).forward == pytest.approx(crossing * 2 * (1 - 0.5**8))
+    plain = replace(limited, stack=toy_stack())
+    assert dispatch(rows, plain).forward == pytest.approx(2 * 2 * TOKENS * WIDTH * 8 * 12 / 16 / NETWORK)
+
+
+def test_groups_smaller_than_a_node_may_all_lie_in_one():
+    """Two nodes of four groups each: a token's two groups lie in both of them in half the cases."""
+    rows, stack = strategies(dp=8, ep=8), toy_stack(dispatch="deepep")
+    limits = {"router_groups": 8, "router_group_top_k": 2}
+    scenario = experts_on(num_experts=16, top_k=4, stack=stack, **limits)
+    crossing = 2 * 2 * TOKENS * WIDTH / 2 / NETWORK
+    assert dispatch(rows, scenario).forward == pytest.approx(crossing * 2 * (1 - 0.5**2))
+
+
+def test_tokens_sent_in_eight_bits_halve_the_way_there_and_not_the_way_back():
+    narrow, wide = loaded(dispatch_bytes=1.0), loaded()
+    assert dispatch(ROWS, narrow).forward == pytest.approx(0.75 * dispatch(ROWS, wide).forward)
+
+
 @pytest.mark.parametrize(("name", "means"), [("alltoall", "every-copy"), ("deepep", "once-per-domain")])
 def test_dispatchers_go_by_megatron_s_names_too(name, means):
     assert toy_stack(dispatch=name).dispatch == means

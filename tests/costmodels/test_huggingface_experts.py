@@ -103,6 +103,14 @@ def test_the_text_part_of_a_vision_model_is_read():
     assert from_config(whole) == from_config(text)
 
 
+def test_groups_that_limit_a_router_are_read_unless_it_ignores_them():
+    limits = {"n_group": 4, "topk_group": 2}
+    moe = from_config(small("deepseek_v3", **V3, **limits)).moe
+    assert (moe.router_groups, moe.router_group_top_k) == (4, 2)
+    greedy = from_config(small("deepseek_v2", **DEEPSEEK, **limits, topk_method="greedy", n_shared_experts=1)).moe
+    assert (greedy.router_groups, greedy.router_group_top_k) == (1, 1)
+
+
 def test_local_layers_of_gpt_oss_and_llama_4_are_read():
     oss = from_config(small("gpt_oss", **GPT_OSS, sliding_window=32))
     assert (oss.sliding_window, oss.sliding_window_every, oss.attention_sinks) == (32, 2, True)
