@@ -30,6 +30,8 @@ _OTHERS: Final[Mapping[str, str]] = {
     "generic": "no framework in particular is meant",
     "internevo": "InternEvo is launched with a Python configuration",
     "maxtext": "MaxText is launched with a YAML file of ici_ and dcn_ axes",
+    "mindformers": "MindFormers is launched with a YAML file",
+    "nanotron": "nanotron is launched with a YAML file",
     "paddle": "PaddlePaddle is launched with its own hybrid-parallel arguments",
 }
 """Stacks that are launched otherwise, and how."""
