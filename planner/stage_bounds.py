@@ -37,7 +37,7 @@ class StageRows:
 
     Every field is (N,) or one number for all rows. The four fields by stage are (N, P) or anything that
     broadcasts to it: P is the most stages of any row, and what stands behind a row's last stage is never
-    read. ``recompute`` is an index into ``RECOMPUTE_MODES``; ``layer_seconds`` must be positive.
+    read. Where stages differ, what a layer costs and what a stage may use is (N, P) too. ``recompute`` is an index into ``RECOMPUTE_MODES``; ``layer_seconds`` must be positive.
     """
 
     num_layers: ArrayLike
@@ -74,10 +74,11 @@ def stage_lower_bound(rows: StageRows) -> StageBound:
     layers are even. A row marked infeasible has no split; one marked feasible has, but for rounding.
     """
     given = {field.name: np.asarray(getattr(rows, field.name)) for field in fields(rows)}
-    given = {name: x if name in _BY_STAGE else x[..., None] for name, x in given.items()}
+    by_stage = {name for name, x in given.items() if name in _BY_STAGE or x.ndim > 1}
+    given = {name: x if name in by_stage else x[..., None] for name, x in given.items()}
     N, P = np.broadcast_shapes((1, 1), *(x.shape for x in given.values()))
     stages = np.broadcast_to(given["num_stages"], (N, 1))[:, 0]
-    widths = {name: max(P, stages.max(initial=1)) if name in _BY_STAGE else 1 for name in given}
+    widths = {name: max(P, stages.max(initial=1)) if name in by_stage else 1 for name in given}
     columns = {name: np.broadcast_to(x, (N, widths[name])) for name, x in given.items()}
     bound = StageBound(np.empty(N), np.empty(N), np.empty(N, dtype=np.bool_))
     for p in np.unique(stages).tolist():
@@ -137,12 +138,10 @@ def _fill(bound: StageBound, part: Ints, rows: _Rows) -> None:
         slopes = _slopes(rows, outline)
         slowest, layers = _newton(rows, outline, slopes, least)
         slowest = _whole(rows, outline, slowest, layers, fewest)
-        recomputed = _least_recomputed(rows, outline, slopes, slowest)
+        total = _least_total(rows, outline, slopes, slowest)
     if not rows.uneven.all():
-        even = _recomputed(rows, outline, np.broadcast_to(fewest, most.shape)).sum(axis=1)
-        recomputed = np.where(rows.uneven[:, 0], recomputed, even)
-    total = rows.extra_seconds.sum(axis=1) + (rows.num_layers * rows.layer_seconds)[:, 0]
-    total += recomputed * rows.recompute_seconds[:, 0]
+        even = _seconds(rows, outline, np.broadcast_to(fewest, most.shape)).sum(axis=1)
+        total = np.where(rows.uneven[:, 0], total, even)
     bound.slowest[part] = np.where(feasible, slowest[:, 0] * (1 - _SLACK), np.inf)
     bound.total[part] = np.where(feasible, total * (1 - _SLACK), np.inf)
     bound.feasible[part] = feasible
@@ -261,6 +260,45 @@ def _whole(rows: _Rows, outline: _Outline, slowest: Floats, held: Floats, fewest
     beyond = _seconds(rows, outline, base + 3).min(axis=1, keepdims=True)
     raised = np.maximum(slowest, np.minimum(needed, beyond))
     return np.where(missing > 0, raised, slowest)
+
+
+def _least_total(rows: _Rows, outline: _Outline, slopes: tuple[Floats, Floats], slowest: Floats) -> Floats:
+    """Seconds of all stages that, together with ``slowest``, never overstate the objective."""
+    extra = rows.extra_seconds.sum(axis=1)
+    if rows.layer_seconds.shape[1] > 1:
+        return extra + _least_layers(rows, outline, slopes, slowest)
+    recomputed = _least_recomputed(rows, outline, slopes, slowest)
+    return extra + (rows.num_layers * rows.layer_seconds)[:, 0] + recomputed * rows.recompute_seconds[:, 0]
+
+
+def _least_layers(rows: _Rows, outline: _Outline, slopes: tuple[Floats, Floats], slowest: Floats) -> Floats:
+    """The same of the layers alone where stages differ: the fastest stages are filled first.
+
+    On the outline that sum falls convexly with the limit on the slowest stage, so that where a further second of
+    the limit costs the objective more than it saves, no higher limit pays; elsewhere it is the sum without limit.
+    """
+    needed, saving = _fastest_filled(rows, outline, slopes, slowest)
+    pays = rows.num_microbatches[:, 0] * rows.vpp[:, 0] - 1 < saving
+    if pays.any():
+        unlimited, _ = _fastest_filled(rows, outline, slopes, np.full_like(slowest, np.inf))
+        needed = np.where(pays, unlimited, needed)
+    return needed
+
+
+def _fastest_filled(
+    rows: _Rows, outline: _Outline, slopes: tuple[Floats, Floats], slowest: Floats
+) -> tuple[Floats, Floats]:
+    """Seconds of all layers, the cheapest parts of the outlines filled first, and how many a further second saves."""
+    layers, gain = _capacity(slopes, rows, outline, slowest)
+    stored = np.minimum(layers, outline.knee)
+    first, second = 1 / slopes[0], 1 / slopes[1]
+    price, room = np.concatenate([first, second], axis=1), np.concatenate([stored, layers - stored], axis=1)
+    order = np.argsort(price, axis=1)
+    price, room = np.take_along_axis(price, order, axis=1), np.take_along_axis(room, order, axis=1)
+    filled = np.clip(rows.num_layers - (np.cumsum(room, axis=1) - room), 0.0, room)
+    last = np.where(filled > 0, price, 0.0).max(axis=1, keepdims=True)
+    cheaper = np.maximum(last - np.where(layers < outline.knee, first, second), 0.0)
+    return (filled * price).sum(axis=1) * (1 - _SLACK), (gain * cheaper).sum(axis=1)
 
 
 def _least_recomputed(rows: _Rows, outline: _Outline, slopes: tuple[Floats, Floats], slowest: Floats) -> Floats:

@@ -25,10 +25,19 @@ Bools = NDArray[np.bool_]
 _SLACK = 1e-9
 """Relative room for rounding wherever a limit must not cut off what just fits."""
 
+PerStage = float | tuple[float, ...]
+"""One number for all stages, or one for each."""
+
+
+_ONE_OR_EACH = ("layer_seconds", "recompute_seconds", "memory_limit", "layer_bytes", "working_bytes")
+_BY_STAGE = (*_ONE_OR_EACH, "extra_seconds", "fixed_bytes", "activation_bytes", "checkpoint_bytes")
+
 
 @dataclass(frozen=True, slots=True)
 class StageProblem:
     """How to spread the layers of one model over the stages of one pipeline.
+
+    Stages may sit on different machines: what a layer costs is one number for all of them, or one for each.
 
     Attributes:
         num_layers: equal layers to spread, or equal slices of one layer per chunk.
@@ -52,34 +61,41 @@ class StageProblem:
     num_stages: int
     vpp: float
     num_microbatches: int
-    layer_seconds: float
-    recompute_seconds: float
+    layer_seconds: PerStage
+    recompute_seconds: PerStage
     extra_seconds: tuple[float, ...]
-    memory_limit: float
+    memory_limit: PerStage
     fixed_bytes: tuple[float, ...]
-    layer_bytes: float
+    layer_bytes: PerStage
     activation_bytes: tuple[float, ...]
     checkpoint_bytes: tuple[float, ...]
     recompute: Literal["none", "free", "all"]
     uneven: bool
-    working_bytes: float = 0.0
+    working_bytes: PerStage = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("extra_seconds", "fixed_bytes", "activation_bytes", "checkpoint_bytes"):
-            if len(getattr(self, name)) != self.num_stages:
-                raise ValueError(f"{name} has {len(getattr(self, name))} entries for {self.num_stages} stages")
+        for name in _BY_STAGE:
+            given = np.shape(getattr(self, name))
+            if given != (self.num_stages,) and (given or name not in _ONE_OR_EACH):
+                entries = given[0] if given else 1
+                raise ValueError(f"{name} has {entries} entries for {self.num_stages} stages")
+
+    def each(self, name: str) -> Floats:
+        """A quantity of every stage, shape (p,)."""
+        return np.broadcast_to(np.asarray(getattr(self, name), dtype=np.float64), (self.num_stages,))
 
     def stage_seconds(self, layers: ArrayLike, recomputed: ArrayLike) -> Floats:
         """Forward and backward seconds per stage and micro-batch; the arguments' last axis is the stage."""
         n, r = np.asarray(layers, dtype=np.float64), np.asarray(recomputed, dtype=np.float64)
-        return np.asarray(n * self.layer_seconds + r * self.recompute_seconds + np.asarray(self.extra_seconds))
+        layers, again = np.asarray(self.layer_seconds), np.asarray(self.recompute_seconds)
+        return np.asarray(n * layers + r * again + np.asarray(self.extra_seconds))
 
     def stage_bytes(self, layers: ArrayLike, recomputed: ArrayLike) -> Floats:
         """Bytes per stage; the arguments' last axis is the stage."""
         n, r = np.asarray(layers, dtype=np.float64), np.asarray(recomputed, dtype=np.float64)
         held = (n - r) * np.asarray(self.activation_bytes) + r * np.asarray(self.checkpoint_bytes)
         working = np.where(r > 0, self.working_bytes, 0.0)
-        return np.asarray(n * self.layer_bytes + held + working + np.asarray(self.fixed_bytes))
+        return np.asarray(n * np.asarray(self.layer_bytes) + held + working + np.asarray(self.fixed_bytes))
 
 
 class StageTable(NamedTuple):
@@ -92,10 +108,11 @@ class StageTable(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Layers per stage with what they cost: the slowest stage, and the recomputed layers of all stages."""
+    """Layers per stage with what they cost: the slowest stage, all stages together, their recomputed layers."""
 
     layers: Ints
     slowest: float
+    total: float
     recomputed: int
 
 
@@ -103,9 +120,9 @@ def stage_table(problem: StageProblem) -> StageTable:
     """Every number of layers from 0 to all, for every stage: arrays of shape (num_layers + 1, num_stages)."""
     L, p = problem.num_layers, problem.num_stages
     n = np.broadcast_to(np.arange(L + 1)[:, None], (L + 1, p))
-    recomputed = np.full((L + 1, p), -1)
+    recomputed, limit = np.full((L + 1, p), -1), problem.each("memory_limit")
     for option in reversed(_recompute_options(problem, n)):
-        fits = (option <= n) & (problem.stage_bytes(n, option) <= problem.memory_limit)
+        fits = (option <= n) & (problem.stage_bytes(n, option) <= limit)
         recomputed = np.where(fits, option, recomputed)
     fewest = 1 if problem.uneven else -(-L // p)
     largest = L if problem.uneven else L // p
@@ -123,7 +140,7 @@ def _recompute_options(problem: StageProblem, n: Ints) -> list[Ints]:
     if problem.recompute != "free":
         return [n if problem.recompute == "all" else np.zeros_like(n)]
     saved = np.subtract(problem.activation_bytes, problem.checkpoint_bytes)
-    over = problem.stage_bytes(n, 0) + problem.working_bytes - problem.memory_limit
+    over = problem.stage_bytes(n, 0) + problem.each("working_bytes") - problem.each("memory_limit")
     needed = np.ceil(over / np.where(saved > 0, saved, np.inf))
     guess = np.clip(needed, 1, problem.num_layers + 1).astype(np.int64)
     return [np.zeros_like(n), np.maximum(guess - 1, 1), guess, guess + 1]
@@ -140,38 +157,53 @@ def steps_above(table: StageTable) -> Bools:
     return (n > table.fewest) & (n <= table.most)
 
 
-def floors(problem: StageProblem, table: StageTable) -> tuple[float, int]:
-    """Lower bounds on the slowest stage, which some split attains, and on the recomputed layers of any split.
+def floors(problem: StageProblem, table: StageTable) -> tuple[float, float, int]:
+    """Lower bounds of any split: its slowest stage (attained by some split), all its seconds, its recomputed layers.
 
     Any split takes ``num_layers - sum(fewest)`` of the steps, so it has at least the cheapest so many.
     """
     stages, steps = np.arange(problem.num_stages), steps_above(table)
     taken = problem.num_layers - int(table.fewest.sum())
-    slowest = float(table.seconds[table.fewest, stages].max())
-    recomputed = int(table.recomputed[table.fewest, stages].sum())
+    least = table.recomputed[table.fewest, stages]
+    slowest, recomputed = float(table.seconds[table.fewest, stages].max()), int(least.sum())
+    total = total_seconds(problem, table.fewest, least)
     if taken:
         slowest = max(slowest, float(np.partition(table.seconds[steps], taken - 1)[taken - 1]))
-        extra = np.diff(table.recomputed, axis=0, prepend=0)[steps]
-        recomputed += int(np.partition(extra, taken - 1)[:taken].sum())
-    return slowest, recomputed
+        more = np.diff(table.recomputed, axis=0, prepend=0)
+        recomputed += int(np.partition(more[steps], taken - 1)[:taken].sum())
+        dearer = problem.each("layer_seconds") - problem.each("layer_seconds").min()
+        price = (dearer + more * problem.each("recompute_seconds"))[steps]
+        total += float(np.partition(price, taken - 1)[:taken].sum())
+    return slowest, total, recomputed
+
+
+def total_seconds(problem: StageProblem, layers: Ints, recomputed: Ints) -> float:
+    """Seconds of all stages; layers that ``layers`` leaves out stand on the fastest stage.
+
+    Written as the fastest stage's seconds and what the others take beyond, so that splits of one price compare
+    as equal where stages are alike.
+    """
+    each, again = problem.each("layer_seconds"), problem.each("recompute_seconds")
+    beyond = layers @ (each - each.min()) + recomputed @ (again - again.min())
+    plain = problem.num_layers * float(each.min()) + int(recomputed.sum()) * float(again.min())
+    return plain + float(beyond) + math.fsum(problem.extra_seconds)
 
 
 def objective(problem: StageProblem, split: Split) -> float:
     """``pipeline_seconds`` of a split, or of a bound written as one."""
-    total = problem.num_layers * problem.layer_seconds + split.recomputed * problem.recompute_seconds
     return float(
         pipeline_seconds(
             micro_batches=problem.num_microbatches,
             slowest=split.slowest,
-            total=total + math.fsum(problem.extra_seconds),
+            total=split.total,
             vpp=problem.vpp,
         )
     )
 
 
-def slowest_below(problem: StageProblem, ceiling: float, recomputed: int) -> float:
-    """The longest a stage may take if the objective is to stay below ``ceiling``."""
-    rest = objective(problem, Split(np.empty(0, np.int64), 0.0, recomputed))
+def slowest_below(problem: StageProblem, ceiling: float, total: float) -> float:
+    """The longest a stage may take if the objective is to stay below ``ceiling``, all stages taking ``total``."""
+    rest = objective(problem, Split(np.empty(0, np.int64), 0.0, total, 0))
     weight = problem.num_microbatches - 1 / problem.vpp
     return (ceiling - rest) / weight * (1 + _SLACK) if weight else math.inf
 
@@ -185,20 +217,22 @@ def within(problem: StageProblem, table: StageTable, slowest: float) -> StageTab
     return table._replace(fewest=fewest, most=most)
 
 
-def split_of(table: StageTable, layers: Ints) -> Split:
+def split_of(problem: StageProblem, table: StageTable, layers: Ints) -> Split:
     """What these layers per stage cost."""
     stages = np.arange(len(layers))
-    return Split(layers, float(table.seconds[layers, stages].max()), int(table.recomputed[layers, stages].sum()))
+    recomputed = table.recomputed[layers, stages]
+    slowest = float(table.seconds[layers, stages].max())
+    return Split(layers, slowest, total_seconds(problem, layers, recomputed), int(recomputed.sum()))
 
 
 def incumbent(problem: StageProblem, table: StageTable, hint: Sequence[int] | None) -> Split:
     """The best of three: a fill with the fastest slowest stage, one without that care, and the hint."""
-    slowest, _ = floors(problem, table)
+    slowest = floors(problem, table)[0]
     splits = [_filled(problem, within(problem, table, cap)) for cap in (slowest, math.inf)]
     if hint is not None and len(hint) == problem.num_stages and sum(hint) == problem.num_layers:
         layers = np.asarray(hint, dtype=np.int64)
         if np.all((table.fewest <= layers) & (layers <= table.most)):
-            splits.append(split_of(table, layers))
+            splits.append(split_of(problem, table, layers))
     return min(splits, key=lambda split: (objective(problem, split), split.recomputed))
 
 
@@ -220,22 +254,23 @@ def _filled(problem: StageProblem, table: StageTable) -> Split:
             heapq.heapreplace(heap, offer(stage))
         else:
             heapq.heappop(heap)
-    return split_of(table, np.array(layers))
+    return split_of(problem, table, np.array(layers))
 
 
 def evened(problem: StageProblem, table: StageTable, split: Split) -> Split:
     """Layers moved from fuller to emptier stages while that costs neither time nor recomputation."""
     stages = np.arange(problem.num_stages)
     table = within(problem, table, split.slowest)
-    layers = split.layers
+    layers, each, again = split.layers, problem.each("layer_seconds"), problem.each("recompute_seconds")
     while True:
         here = table.recomputed[layers, stages]
         freed = here - table.recomputed[layers - 1, stages]
         added = table.recomputed[np.minimum(layers + 1, problem.num_layers), stages] - here
         gain = layers[:, None] - layers[None, :] - 1
         movable = (layers > table.fewest)[:, None] & (layers < table.most)[None, :]
-        gain = np.where(movable & (freed[:, None] >= added[None, :]), gain, 0)
+        cheaper = (each + freed * again)[:, None] >= (each + added * again)[None, :]
+        gain = np.where(movable & cheaper & (freed[:, None] >= added[None, :]), gain, 0)
         giver, taker = np.unravel_index(int(gain.argmax()), gain.shape)
         if gain[giver, taker] <= 0:
-            return split_of(table, layers)
+            return split_of(problem, table, layers)
         layers = layers + (stages == taker) - (stages == giver)

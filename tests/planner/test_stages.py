@@ -92,7 +92,7 @@ def rows_of(given_problems):
         values = [getattr(problem, field.name) for problem in given_problems]
         if field.name == "recompute":
             values = [RECOMPUTE_MODES.index(value) for value in values]
-        if field.name in BY_STAGE:
+        if field.name in BY_STAGE or isinstance(values[0], tuple):
             values = [(*value, *[np.nan] * (widest - len(value))) for value in values]
         columns[field.name] = np.array(values)
     return StageRows(**columns)
@@ -179,7 +179,7 @@ def front_loaded(problem, table, _hint):
     layers = table.fewest.copy()
     for stage in range(problem.num_stages):
         layers[stage] += min(table.most[stage] - layers[stage], problem.num_layers - layers.sum())
-    return split_of(table, layers)
+    return split_of(problem, table, layers)
 
 
 @given(problem=problems(), share=st.sampled_from([None, None, 1 - 1e-6, 1 + 1e-6, 1.2]))
