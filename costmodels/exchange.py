@@ -74,7 +74,7 @@ def step_traffic(rows: Strategies, scenario: Scenario, layer: Passes) -> StepTra
         always = _every_micro_batch(rows, scenario, near, far, layer, layers)
         third = rows.zero_stage == 3
         once = (np.where(third, always[0], once[0]), np.where(third, always[1], once[1]))
-    return StepTraffic(*once, tied=_tied_embedding(rows, scenario))
+    return StepTraffic(*once, tied=tied_embedding_seconds(rows, scenario))
 
 
 def _once_per_step(
@@ -173,8 +173,8 @@ def _behind(seconds: Floats, window: Floats, layers: Floats, *, stack: Stack, hi
     return seconds + (layers - 1.0) * late
 
 
-def _tied_embedding(rows: Strategies, scenario: Scenario) -> Floats:
-    """All-reduce of a tied embedding's gradient between the first and the last stage."""
+def tied_embedding_seconds(rows: Strategies, scenario: Scenario) -> Floats:
+    """All-reduce of a tied embedding's gradient between the first and the last stage, (N,)."""
     model, stack = scenario.model, scenario.stack
     if not model.tied_embeddings:
         return np.zeros(len(rows))

@@ -120,8 +120,13 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
         optimizer=nothing,
         overhead=nothing + stack.iteration_overhead,
         bubble=bubble_share(rows, stack, forward=part["again"], total=total, weight=part["weight"]),
-        straggler=nothing + stack.straggler * np.sqrt(2.0 * np.log(nodes)),
+        straggler=nothing + straggler_share(stack, nodes),
     )
+
+
+def straggler_share(stack: Stack, nodes: float) -> float:
+    """Share by which the slowest of that many nodes stretches the pipeline: the mean of a normal maximum."""
+    return float(stack.straggler * np.sqrt(2.0 * np.log(nodes)))
 
 
 def bubble_share(rows: Strategies, stack: Stack, *, forward: Floats, total: Floats, weight: Floats) -> Floats:

@@ -94,12 +94,40 @@ def cluster_record(document: Document) -> Cluster:
         ValueError: an unknown field, a group without a network, or two forms of one.
     """
     mixed = "groups" in document
-    _known(document, (*_TOP_FIELDS, "groups") if mixed else (*_TOP_FIELDS, *_GROUP_FIELDS))
+    _known(document, (*_TOP_FIELDS, "groups", "between") if mixed else (*_TOP_FIELDS, *_GROUP_FIELDS))
     top = {key: value for key, value in document.items() if key in _TOP_FIELDS}
     groups = document["groups"] if mixed else [{k: v for k, v in document.items() if k not in _TOP_FIELDS}]
     tables = _tables(groups, "groups")
     built = tuple(_group(table, position) for position, table in enumerate(tables))
-    return Cluster.model_validate({"title": top.get("name", ""), "sources": {}} | top | {"groups": built})
+    links = tuple(_between(table) for table in _tables(document.get("between", []), "between"))
+    cluster = Cluster.model_validate(
+        {"title": top.get("name", ""), "sources": {}} | top | {"groups": built, "between": links}
+    )
+    if mixed:
+        _check_joined(cluster, tables)
+    return cluster
+
+
+def _between(table: Document) -> Document:
+    """A link between two groups from a flat table, read like a tier."""
+    link = {key: value for key, value in table.items() if key != "groups"}
+    return {"groups": table.get("groups", ()), "link": _tier(link)["link"]}
+
+
+def _check_joined(cluster: Cluster, tables: list[Document]) -> None:
+    """Groups have names of their own, and one without a network a link to every other."""
+    names = [group.name for group in cluster.groups]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"groups: two are called {twice[0]}; give each a name of its own: name = '{twice[0]}-2'")
+    alone = {name for name, table in zip(names, tables, strict=True) if not {"network", "tiers"} & table.keys()}
+    joined = [set(link.groups) for link in cluster.between]
+    for one in sorted(alone):
+        for other in names:
+            if one != other and {one, other} not in joined:
+                raise ValueError(
+                    f"groups: {one} has no network that {other} could be reached by; "
+                    f'give [[between]] groups = ["{one}", "{other}"], bandwidth = "400 Gb/s"'
+                )
 
 
 def _group(given: Document, position: int) -> NodeGroup:

@@ -28,7 +28,13 @@ A machine that the catalogue does not hold is a table; what it leaves out is as 
     [accelerator.peak]
     bf16 = "1200 TFLOP/s"
 
-A mixed cluster lists ``[[groups]]``, each with the fields from ``accelerator`` to ``[network]`` above.
+A mixed cluster lists ``[[groups]]``, each with a ``name``, the fields from ``accelerator`` to ``[network]`` above,
+and ``nodes``. Two groups meet over the slower of their networks, unless a link between them is given::
+
+    [[between]]
+    groups = ["old", "new"]
+    bandwidth = "100 Gb/s"          # per GPU and direction, as in [network]; with like, latency as there
+
 Quantities carry their unit; a bare number is an error.
 """
 

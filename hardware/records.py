@@ -201,14 +201,40 @@ class NodeGroup(Record):
         return self.accelerator.price if self.price is None else self.price
 
 
+class Between(Record):
+    """The link between two node groups, where it is neither group's own network."""
+
+    groups: tuple[str, str]
+    link: Link
+
+
 class Cluster(Record):
     """Machines that work on one job: one node group, or several of different kinds."""
 
     name: str
     title: str
     groups: tuple[NodeGroup, ...] = Field(min_length=1)
+    between: tuple[Between, ...] = ()
+    """Links between pairs of groups; other pairs meet over both their outermost tiers."""
     sources: dict[str, str]
     """Field path (or its prefix) to a source key."""
+
+    @model_validator(mode="after")
+    def _links_join_groups(self) -> Self:
+        names = [group.name for group in self.groups]
+        for link in self.between:
+            if len(set(link.groups)) < 2 or not set(link.groups) <= set(names):
+                raise ValueError(f"between: expected two of the groups {', '.join(names)}, got {list(link.groups)}")
+        return self
+
+    def crossing(self, one: str, other: str) -> tuple[Tier, Tier]:
+        """What traffic between two groups goes through, as either of them sees it: its own way out, unless told."""
+        for link in self.between:
+            if {one, other} == set(link.groups):
+                tier = Tier(name="between", domain=0, link=link.link)
+                return tier, tier
+        outer = {group.name: group.tiers[-1] for group in self.groups}
+        return outer[one], outer[other]
 
     @property
     def gpus(self) -> int | None:
@@ -241,19 +267,43 @@ class Cluster(Record):
             n: a multiple of the devices of a node, or fewer than one node holds; at most what there is.
 
         Returns:
-            a cluster whose only group has as many nodes as n devices need.
+            a cluster whose only group has as many nodes as n devices need. Of several groups those with the
+            fastest devices are taken first, whole but for the last, which gives whole nodes.
 
         Raises:
-            BadNodeCount: n is neither or too large, or the cluster mixes several node groups.
+            BadNodeCount: n is neither or too large, or the cluster mixes groups without a number of nodes.
         """
-        group = self._only_group("number of GPUs")
-        return self.model_copy(update={"groups": (_resized(group, n, self.name),)})
+        if len(self.groups) > 1:
+            return self.model_copy(update=_fastest_first(self, n))
+        return self.model_copy(update={"groups": (_resized(self.groups[0], n, self.name),)})
 
     def _only_group(self, what: str) -> NodeGroup:
         if len(self.groups) > 1:
             names = ", ".join(group.name for group in self.groups)
             raise BadNodeCount(f"{self.name} has no single {what}: its node groups are {names}")
         return self.groups[0]
+
+
+def _fastest_first(cluster: Cluster, n: int) -> dict[str, object]:
+    """Groups and links of a mixed cluster of which a job takes n devices; the groups keep their order."""
+    if unsaid := [group.name for group in cluster.groups if group.nodes is None]:
+        raise BadNodeCount(f"{cluster.name} mixes node groups; group {unsaid[0]} needs its number of nodes: nodes = 8")
+    has = " + ".join(f"{group.gpus} {group.name}" for group in cluster.groups)
+    if not 0 < n <= (cluster.gpus or 0):
+        raise BadNodeCount(f"{cluster.name} has {has} = {cluster.gpus} GPUs; {n} were asked for; {cluster.gpus} works")
+    left, taken = n, {}
+    for group in sorted(cluster.groups, key=lambda group: -group.accelerator.half_rate):
+        count = min(left, group.gpus or 0)
+        if count % group.gpus_per_node:
+            whole = n - count % group.gpus_per_node
+            near = f"{whole} and {whole + group.gpus_per_node}" if whole else str(group.gpus_per_node)
+            said = f"of which {count} would fall to nodes of {group.gpus_per_node} {group.name}; {near} fill whole nodes"
+            raise BadNodeCount(f"{cluster.name}: {n} GPUs, {said}")
+        taken[group.name] = group.model_copy(update={"nodes": count // group.gpus_per_node})
+        left -= count
+    kept = [taken[group.name] for group in cluster.groups if taken[group.name].nodes]
+    names = {group.name for group in kept}
+    return {"groups": tuple(kept), "between": tuple(b for b in cluster.between if set(b.groups) <= names)}
 
 
 def _resized(group: NodeGroup, n: int, cluster: str) -> NodeGroup:

@@ -291,6 +291,43 @@ RULES: tuple[Rule, ...] = (
 """Every rule but memory, in the order in which they are tried."""
 
 
+def _one_width(c: Columns, _x: Scenario) -> Mask:
+    return c["ranks"] == c["widest"]
+
+
+def _batch_reaches(c: Columns, _x: Scenario) -> Mask:
+    return c["batch_width"] % c["dp"] == 0
+
+
+def _groups_in_order(c: Columns, _x: Scenario) -> Mask:
+    return c["rank_order"] == 0
+
+
+def _groups_in_turn(c: Columns, _x: Scenario) -> Mask:
+    return ~np.isin(c["schedule"], [_code(name) for name in FILLING])
+
+
+GROUP_RULES: tuple[Rule, ...] = (
+    Rule("group-width", "stack", ("ranks", "widest"),
+         "stages of {ranks} ranks on one node group and of {widest} on another; launchers give every stage the same",
+         "Megatron-Core parallel state", _one_width),
+    Rule("group-batch", "must", ("dp", "batch_width"),
+         "the {batch_width} sequences that the replicas take at a time do not split over the {dp} of one node group",
+         "arithmetic", _batch_reaches),
+    Rule("group-order", "must", ("rank_order",),
+         "rank order {rank_order} spreads a node group's ranks over the pipeline; tp-cp-ep-dp-pp keeps them together",
+         "arithmetic", _groups_in_order),
+    Rule("group-schedule", "must", ("schedule",),
+         "schedule {schedule} fills its bubbles where stages are alike; stages on several node groups are not",
+         "Qi et al. 2023, 2024", _groups_in_turn),
+)  # fmt: skip
+"""Rules beyond ``RULES`` where a pipeline goes over several node groups.
+
+They read a stage's ``ranks``, those of the ``widest`` stage, and ``batch_width``, the sequences of one micro-batch over
+all replicas, which every group deals out to its own.
+"""
+
+
 def active(scenario: Scenario, pinned: frozenset[str]) -> tuple[Rule, ...]:
     """The rules of a search: what is dominated is kept where the request pins that very axis."""
     del scenario

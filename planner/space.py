@@ -64,7 +64,7 @@ def build(scenario: Scenario, pins: Mapping[str, Pin]) -> Space:
     Raises:
         BadRequest: pinned degrees that cannot make up the number of GPUs.
     """
-    axes = _axes(scenario, pins)
+    axes = axes_of(scenario, pins)
     columns: dict[str, NDArray[Any]] = dict(_layouts(scenario.gpus, pins))
     options = axes.pop("sharding")
     beyond = math.prod(len(values) for values in axes.values()) * len(options)
@@ -85,7 +85,8 @@ def divisors(number: int) -> list[int]:
     return sorted({*small, *(number // d for d in small)})
 
 
-def _axes(scenario: Scenario, pins: Mapping[str, Pin]) -> dict[str, NDArray[Any]]:
+def axes_of(scenario: Scenario, pins: Mapping[str, Pin]) -> dict[str, NDArray[Any]]:
+    """The values of every axis but the layout, under the pins; "sharding" holds pairs of stage and degree."""
     model, stack = scenario.model, scenario.stack
     chunks = {d for d in divisors(model.num_layers) if d <= model.num_layers // 2}
     usual: dict[str, list[int]] = {
@@ -154,7 +155,7 @@ def _layouts(gpus: int, pins: Mapping[str, Pin]) -> dict[str, Ints]:
         columns = _divide(columns, name, options[name])
     kept = np.isin(columns["dp"], options["dp"])
     if not kept.any():
-        pinned = ", ".join(f"{name} {_shown(pins[name])}" for name in _LAYOUT if name in pins)
+        pinned = ", ".join(f"{name} {shown(pins[name])}" for name in _LAYOUT if name in pins)
         raise BadRequest(f"{pinned} cannot make up {gpus} GPUs: tp x cp x pp x dp must equal {gpus}")
     return {name: column[kept] for name, column in columns.items()}
 
@@ -166,7 +167,8 @@ def _divide(columns: dict[str, Ints], name: str, options: Ints) -> dict[str, Int
     return {**grown, name: options[option], "dp": grown["dp"] // options[option]}
 
 
-def _shown(pin: Pin) -> str:
+def shown(pin: Pin) -> str:
+    """A pin as it is written."""
     return ",".join(map(str, pin.values)) if pin.values else f"{pin.low}..{pin.high}"
 
 
@@ -212,7 +214,7 @@ def _with_sharding(
     wide = {name: column[:, None] for name, column in columns.items()}
     stage, degree = options.T
     wide["zero_stage"] = stage[None, :]
-    wide["sharding_degree"] = _degrees(scenario, wide, degree[None, :])
+    wide["sharding_degree"] = sharding_degrees(scenario, wide, degree[None, :])
     allowed = np.ones((len(columns["tp"]), len(stage)), dtype=bool)
     for rule in _ripe(rules, set(wide), new=set(_SHARDING)):
         failed = allowed & ~np.asarray(rule.passes(wide, scenario))
@@ -232,7 +234,7 @@ def _with_sharding(
     )
 
 
-def _degrees(scenario: Scenario, columns: Mapping[str, NDArray[Any]], degree: Ints) -> Ints:
+def sharding_degrees(scenario: Scenario, columns: Mapping[str, NDArray[Any]], degree: Ints) -> Ints:
     """Ranks behind the symbols: 0 all data and context ranks; -1 as many of them as the inner tier joins.
 
     A group within a node that would be everything or one rank repeats another row.

@@ -19,7 +19,8 @@ LEAST_BUBBLE = 1e-9
 ROUNDING = 1e-12
 """Room for sums in another order: what fits to the last byte fits the solver too."""
 
-_MODES = {Recompute.NONE: "none", Recompute.SELECTIVE: "none", Recompute.FULL: "all", Recompute.PARTIAL: "free"}
+MODES = {Recompute.NONE: "none", Recompute.SELECTIVE: "none", Recompute.FULL: "all", Recompute.PARTIAL: "free"}
+"""What each kind of recomputation lets a stage do, one of ``RECOMPUTE_MODES``."""
 
 
 def problem_of(one: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario) -> StageProblem:
@@ -40,7 +41,7 @@ def problem_of(one: Strategies, seconds: RowSeconds, memory: RowBytes, scenario:
         layer_bytes=step * float(memory.layer_state[0]),
         activation_bytes=tuple((step * held * memory.stored[0]).tolist()),
         checkpoint_bytes=tuple((step * held * memory.checkpoint[0]).tolist()),
-        recompute=_MODES[Recompute(int(one.recompute[0]))],  # type: ignore[arg-type]
+        recompute=MODES[Recompute(int(one.recompute[0]))],  # type: ignore[arg-type]
         uneven=scenario.stack.uneven_stages,
         working_bytes=float(memory.working[0]),
     )
@@ -81,7 +82,7 @@ def stage_bounds(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenar
     pp = rows.pp[:, None]
     extra = np.where(pp > 1, seconds.hop[:, None], 0.0) + (seconds.host + seconds.spread)[:, None]
     extra = extra + (stages == 0) * seconds.embedding[:, None] + (stages == pp - 1) * seconds.head[:, None]
-    modes = np.array([RECOMPUTE_MODES.index(_MODES[kind]) for kind in Recompute])
+    modes = np.array([RECOMPUTE_MODES.index(MODES[kind]) for kind in Recompute])
     bound = stage_lower_bound(
         StageRows(
             num_layers=scenario.model.num_layers // step,

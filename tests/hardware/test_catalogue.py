@@ -353,3 +353,51 @@ def test_a_cold_look_up_parses_few_files_and_is_quick():
         best = min(best, float(seconds))
         time.sleep(0.01)
     assert best < 0.05
+
+
+TWO_GROUPS = "".join(
+    f'[[groups]]\nname = "{name}"\naccelerator = "{device}"\ngpus_per_node = 8\nnodes = {nodes}\n'
+    f'[groups.network]\nbandwidth = "{rate}"\nlike = "ib-hdr200"\n'
+    for name, device, nodes, rate in (("old", "a100-sxm-80gb", 4, "200 Gb/s"), ("new", "h100-sxm", 2, "400 Gb/s"))
+)
+LINK = '[[between]]\ngroups = ["new", "old"]\nbandwidth = "100 Gb/s"\n'
+
+
+def test_groups_meet_over_both_their_networks_unless_a_link_between_them_is_given(tmp_path):
+    plain = loaded(tmp_path, 'name = "m"\n' + TWO_GROUPS)
+    assert [tier.link.bandwidth for tier in plain.crossing("old", "new")] == [25e9, 50e9]
+    joined = loaded(tmp_path, 'name = "m"\n' + TWO_GROUPS + LINK)
+    assert {tier.link.bandwidth for tier in joined.crossing("old", "new")} == {12.5e9}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (TWO_GROUPS + LINK.replace('"old"', '"odd"'), "two of the groups old, new"),
+        (TWO_GROUPS.replace('"new"', '"old"'), "two are called old"),
+        (TWO_GROUPS.replace('[groups.network]\nbandwidth = "200 Gb/s"\nlike = "ib-hdr200"\n', "", 1), "network"),
+        (
+            '[[groups]]\nname = "box"\naccelerator = "h200-sxm"\ngpus_per_node = 8\nnodes = 1\n' + TWO_GROUPS,
+            "box has no network that old",
+        ),
+    ],
+)
+def test_groups_that_do_not_join_are_refused_in_words(tmp_path, text, said):
+    with pytest.raises(BadFile, match=said):
+        loaded(tmp_path, 'name = "m"\n' + text)
+
+
+def test_part_of_a_mixed_cluster_is_its_fastest_devices_in_whole_nodes(tmp_path):
+    cluster = loaded(tmp_path, 'name = "m"\n' + TWO_GROUPS + LINK)
+
+    def taken(count):
+        return [(group.name, group.gpus) for group in cluster.with_gpus(count).groups]
+
+    assert taken(48) == [("old", 32), ("new", 16)]
+    assert taken(24) == [("old", 8), ("new", 16)]
+    assert taken(16) == [("new", 16)]
+    assert cluster.with_gpus(16).between == ()
+    with pytest.raises(BadNodeCount, match="16 and 24 fill whole nodes"):
+        cluster.with_gpus(20)
+    with pytest.raises(BadNodeCount, match="32 old \\+ 16 new = 48 GPUs; 64 were asked for; 48 works"):
+        cluster.with_gpus(64)

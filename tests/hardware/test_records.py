@@ -94,7 +94,7 @@ def test_zero_gpus_and_mixed_clusters_are_refused_in_words():
         catalogue.cluster("dgx-h100").with_gpus(0)
     group = catalogue.cluster("dgx-h100").groups[0]
     mixed = Cluster(name="m", title="m", groups=(group, group), sources={})
-    with pytest.raises(BadNodeCount, match="no single number of GPUs"):
+    with pytest.raises(BadNodeCount, match="needs its number of nodes"):
         mixed.with_gpus(8)
     with pytest.raises(BadNodeCount, match="no single accelerator"):
         _ = mixed.accelerator

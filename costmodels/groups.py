@@ -1,0 +1,285 @@
+"""Pipelines over several node groups: what every stage costs where it stands.
+
+A stage stands on one group and has tp x cp x dp ranks of it, so that tensor, context and data-parallel traffic stays
+inside the group; only the pipeline's hops cross from one group to the next. Every group is priced by the formulas
+of a cluster of its own (``iteration``, ``memory``), as if all stages of the pipeline stood on it, and each stage
+takes the figures of its group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.exchange import hop_seconds, tied_embedding_seconds
+from costmodels.iteration import RowSeconds, breakdown, compose, row_seconds, straggler_share
+from costmodels.memory import Footprint, footprint, in_flight, memory_limit, row_bytes
+from costmodels.pricing import Assignment, Quote
+from costmodels.scenario import Scenario
+from costmodels.strategy import Floats, Ints, Strategies
+from hardware.records import Cluster, Tier
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """One question on several node groups: the same model, software and batch, each group with its own GPUs."""
+
+    cluster: Cluster
+    scenarios: tuple[Scenario, ...]
+    """Of every group, in the cluster's order; ``gpus`` counts those of the group."""
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all groups."""
+        return sum(one.gpus for one in self.scenarios)
+
+    @cached_property
+    def nodes(self) -> float:
+        """Nodes of all groups."""
+        return sum(one.gpus / one.group.gpus_per_node for one in self.scenarios)
+
+    def crossing(self, one: int, other: int) -> tuple[Scenario, Scenario]:
+        """Two groups with nothing but the tier over which they reach each other."""
+        pair = self.scenarios[one], self.scenarios[other]
+        tiers = self.cluster.crossing(pair[0].group.name, pair[1].group.name)
+        first, second = (_through(scenario, tier) for scenario, tier in zip(pair, tiers, strict=True))
+        return first, second
+
+
+def _through(scenario: Scenario, tier: Tier) -> Scenario:
+    return replace(scenario, group=scenario.group.model_copy(update={"tiers": (tier,)}))
+
+
+@dataclass(frozen=True, slots=True)
+class MixedRows:
+    """N strategies over G groups: the columns of each group, its stages, and the groups' order in the pipeline.
+
+    ``groups[g]`` has the degrees of the stages on group g; its ``pp`` is the whole pipeline's, and so are
+    ``vpp``, ``num_microbatches`` and the switches. ``stages`` (N, G) counts the stages on each group, ``order``
+    (N, G) says which group stands at which place of the pipeline.
+    """
+
+    groups: tuple[Strategies, ...]
+    stages: Ints
+    order: Ints
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def take(self, rows: NDArray[Any] | slice) -> MixedRows:
+        """The given rows (an index, mask or slice)."""
+        return MixedRows(tuple(group.take(rows) for group in self.groups), self.stages[rows], self.order[rows])
+
+    @property
+    def pp(self) -> Ints:
+        """Stages of the whole pipeline, shape (N,)."""
+        return self.groups[0].pp
+
+    def group_at(self) -> Ints:
+        """The group of every stage, (N, P) for the most stages P; behind a row's last stage its last group."""
+        ends = np.cumsum(np.take_along_axis(self.stages, self.order, axis=1), axis=1)
+        width = int(self.pp.max(initial=1))
+        place = (np.arange(width)[None, :, None] >= ends[:, None, :-1]).sum(axis=2)
+        return np.take_along_axis(self.order, place, axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class MixedSeconds:
+    """Seconds of N strategies by stage, arrays (N, P), and of each group as ``iteration`` prices it.
+
+    What happens once per iteration, the stragglers and the bubble's share are the whole pipeline's in every group.
+    """
+
+    groups: tuple[RowSeconds, ...]
+    layer: Floats
+    recompute: Floats
+    hop: Floats
+    extra: Floats
+    """What a stage spends per micro-batch beside its layers, its hops included."""
+
+    def take(self, rows: NDArray[Any]) -> MixedSeconds:
+        """The given rows (an index or mask)."""
+        arrays = {f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name != "groups"}
+        return MixedSeconds(groups=tuple(group.take(rows) for group in self.groups), **arrays)
+
+
+@dataclass(frozen=True, slots=True)
+class MixedBytes:
+    """What the memory of every stage is composed of, arrays (N, P), bytes on one rank."""
+
+    limit: Floats
+    """What the allocator may hand out on the stage's device."""
+    fixed: Floats
+    """Beside the layers."""
+    layer: Floats
+    """States of one layer."""
+    activation: Floats
+    """Per layer that stores its activations, all micro-batches in flight."""
+    checkpoint: Floats
+    """Per recomputed layer, all micro-batches in flight."""
+    working: Floats
+
+    def take(self, rows: NDArray[Any]) -> MixedBytes:
+        """The given rows (an index or mask)."""
+        return MixedBytes(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+
+
+def mixed_seconds(rows: MixedRows, mixed: Mixed) -> MixedSeconds:
+    """Price N strategies stage by stage, up to what a split of the layers multiplies."""
+    alone = [row_seconds(group, one) for group, one in zip(rows.groups, mixed.scenarios, strict=True)]
+    groups = _together(rows, mixed, alone)
+    at, stages = rows.group_at(), np.arange(int(rows.pp.max(initial=1)))
+    hop = _hops(rows, mixed, at)
+    first, last = stages == 0, stages == rows.pp[:, None] - 1
+    extra = hop + _at(at, [one.host + one.spread for one in groups])
+    extra = extra + first * _at(at, [one.embedding for one in groups]) + last * _at(at, [one.head for one in groups])
+    return MixedSeconds(
+        groups=groups,
+        layer=_at(at, [one.layer for one in groups]),
+        recompute=_at(at, [one.recompute for one in groups]),
+        hop=hop,
+        extra=extra,
+    )
+
+
+def _at(group_at: Ints, values: list[Floats]) -> Floats:
+    """Values (N,) of each group as those of every stage, (N, P)."""
+    return np.take_along_axis(np.stack(values, axis=1), group_at, axis=1)
+
+
+def _together(rows: MixedRows, mixed: Mixed, alone: list[RowSeconds]) -> tuple[RowSeconds, ...]:
+    """Each group's seconds with the whole pipeline's terms once per iteration.
+
+    The groups reduce their gradients and step their optimizers at the same time; the iteration waits for the
+    slowest of them. A tied embedding is reduced between the first and the last group.
+    """
+    tied = [tied_embedding_seconds(group, one) for group, one in zip(rows.groups, mixed.scenarios, strict=True)]
+    traffic = np.stack([one.data_parallel - own for one, own in zip(alone, tied, strict=True)], axis=1)
+    optimizer = np.stack([one.optimizer for one in alone], axis=1)
+    slowest = np.argmax(traffic + optimizer, axis=1)[:, None]
+    ends = rows.order[:, 0], rows.order[:, -1]
+    common = {
+        "data_parallel": np.take_along_axis(traffic, slowest, axis=1)[:, 0] + _tied(rows, mixed)[_each(rows), *ends],
+        "optimizer": np.take_along_axis(optimizer, slowest, axis=1)[:, 0],
+        "overhead": np.max([one.overhead for one in alone], axis=0),
+        "straggler": np.full(len(rows), straggler_share(mixed.scenarios[0].stack, mixed.nodes)),
+        "bubble": np.max([one.bubble for one in alone], axis=0),
+    }
+    return tuple(replace(one, **common) for one in alone)
+
+
+def _each(rows: MixedRows) -> Ints:
+    return np.arange(len(rows))
+
+
+def _tied(rows: MixedRows, mixed: Mixed) -> Floats:
+    """All-reduce of a tied embedding between any two groups, (N, G, G): the slower side's."""
+    count = len(rows.groups)
+    table = np.zeros((len(rows), count, count))
+    for one, other in _pairs(count):
+        sides = zip((one, other), mixed.crossing(one, other), strict=True)
+        seconds = np.max([tied_embedding_seconds(rows.groups[g], scenario) for g, scenario in sides], axis=0)
+        table[:, one, other] = table[:, other, one] = seconds
+    return table
+
+
+def _pairs(count: int) -> list[tuple[int, int]]:
+    return [(one, other) for one in range(count) for other in range(one + 1, count)]
+
+
+def _hops(rows: MixedRows, mixed: Mixed, at: Ints) -> Floats:
+    """Sends of every stage, (N, P): half of what both its neighbours would ask for.
+
+    A stage sends activations to the next stage and as many gradients to the one before. An interleaved pipeline
+    goes from its last stage back to its first; else the ends have one neighbour, which counts twice, as in a
+    pipeline of equal links.
+    """
+    links, n, last = _links(rows, mixed), _each(rows), rows.pp - 1
+    right = np.zeros(at.shape)
+    right[:, :-1] = links[n[:, None], at[:, :-1], at[:, 1:]]
+    loops = rows.groups[0].vpp > 1
+    around = links[n, at[n, last], at[:, 0]]
+    right[n, last] = np.where(loops, around, right[n, last - 1])
+    left = np.roll(right, 1, axis=1)
+    left[:, 0] = np.where(loops, around, right[:, 0])
+    return (left + right) / 2.0
+
+
+def _links(rows: MixedRows, mixed: Mixed) -> Floats:
+    """Sends and receives of a stage between two of group i, or one of i and one of j: (N, G, G).
+
+    Between groups the rank that has more to send, or the slower way out, sets the time.
+    """
+    count = len(rows.groups)
+    table = np.zeros((len(rows), count, count))
+    for k, (group, scenario) in enumerate(zip(rows.groups, mixed.scenarios, strict=True)):
+        table[:, k, k] = hop_seconds(replace(group, pp=rows.stages[:, k]), scenario)
+    for one, other in _pairs(count):
+        sides = zip((one, other), mixed.crossing(one, other), strict=True)
+        two = np.full(len(rows), 2)
+        seconds = np.max([hop_seconds(replace(rows.groups[g], pp=two), scenario) for g, scenario in sides], axis=0)
+        table[:, one, other] = table[:, other, one] = seconds
+    return table
+
+
+def mixed_bytes(rows: MixedRows, mixed: Mixed) -> MixedBytes:
+    """The memory of N strategies stage by stage, up to what a split of the layers multiplies."""
+    groups = [row_bytes(group, one) for group, one in zip(rows.groups, mixed.scenarios, strict=True)]
+    at, n = rows.group_at(), len(rows)
+    stages = np.arange(at.shape[1])
+    spread = rows.groups[0].take(np.repeat(np.arange(n), len(stages)))
+    held = in_flight(spread, np.tile(stages, n)).reshape(at.shape)
+    first, last = stages == 0, stages == rows.pp[:, None] - 1
+    ends = first * (_at(at, [g.first for g in groups]) + held * _at(at, [g.embedding_activation for g in groups]))
+    return MixedBytes(
+        limit=_at(at, [np.full(n, memory_limit(one)) for one in mixed.scenarios]),
+        fixed=_at(at, [g.everywhere for g in groups]) + ends + last * _at(at, [g.last for g in groups]),
+        layer=_at(at, [g.layer_state for g in groups]),
+        activation=held * _at(at, [g.stored for g in groups]),
+        checkpoint=held * _at(at, [g.checkpoint for g in groups]),
+        working=_at(at, [g.working for g in groups]),
+    )
+
+
+def mixed_quote(row: MixedRows, mixed: Mixed, assignment: Assignment) -> Quote:
+    """The price of a single row under an assignment; seconds and bytes by cause are those of the slowest stage."""
+    seconds, at = mixed_seconds(row, mixed), row.group_at()[0]
+    stages = assignment.layers * seconds.layer[0] + assignment.recomputed * seconds.recompute[0] + seconds.extra[0]
+    slow = int(np.argmax(stages))
+    group = int(at[slow])
+    one = replace(seconds.groups[group], hop=seconds.hop[:, slow])
+    slowest, total = stages[slow : slow + 1], np.array([stages.sum()])
+    terms = breakdown(
+        row.groups[group],
+        one,
+        slowest=slowest,
+        total=total,
+        layers=assignment.layers[slow : slow + 1].astype(np.float64),
+        recomputed=assignment.recomputed[slow : slow + 1].astype(np.float64),
+    )
+    return Quote(
+        iteration=float(compose(row.groups[group], one, slowest, total)[0]),
+        stage_seconds=stages,
+        breakdown=terms.row(0),
+        footprint=_footprint(row, mixed, assignment),
+        seconds=one,
+        memory=row_bytes(row.groups[group], mixed.scenarios[group]),
+    )
+
+
+def _footprint(row: MixedRows, mixed: Mixed, assignment: Assignment) -> Footprint:
+    """Every stage's bytes as its group counts them."""
+    each = [
+        footprint(
+            group, row_bytes(group, one), one, row=0, layers=assignment.layers, recomputed=assignment.recomputed
+        )
+        for group, one in zip(row.groups, mixed.scenarios, strict=True)
+    ]
+    at, stages = row.group_at()[0], np.arange(len(assignment.layers))
+    parts = {f.name: np.stack([getattr(one, f.name) for one in each])[at, stages] for f in fields(Footprint)}
+    return Footprint(**parts)
+
