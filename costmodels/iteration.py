@@ -126,7 +126,7 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
 
 def straggler_share(stack: Stack, nodes: float) -> float:
     """Share by which the slowest of that many nodes stretches the pipeline: the mean of a normal maximum."""
-    return float(stack.straggler * np.sqrt(2.0 * np.log(nodes)))
+    return float(stack.straggler * np.sqrt(2.0 * np.log(max(nodes, 1.0))))
 
 
 def bubble_share(rows: Strategies, stack: Stack, *, forward: Floats, total: Floats, weight: Floats) -> Floats:

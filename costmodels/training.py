@@ -47,13 +47,20 @@ def totals(*, cluster: Cluster, gpus: int, iteration: float, tokens: int, tokens
     """Everything about a run that follows from its iteration time."""
     steps = iterations(tokens=tokens, tokens_per_iteration=tokens_per_iteration)
     seconds = steps * iteration
-    group = cluster.groups[0]
-    share = group.node_power_overhead / group.gpus_per_node
     price = cluster.usd_per_gpu_hour
+    each = [group.gpus or gpus for group in cluster.groups] if len(cluster.groups) > 1 else [gpus]
     return Totals(
         iterations=steps,
         seconds=seconds,
         gpu_hours=seconds * gpus / HOUR,
         cost=None if price is None else rent(gpus=gpus, seconds=seconds, price=price / HOUR),
-        joules=energy(gpus=gpus, seconds=seconds, device=group.accelerator.power, node_share=share),
+        joules=sum(
+            energy(
+                gpus=count,
+                seconds=seconds,
+                device=group.accelerator.power,
+                node_share=group.node_power_overhead / group.gpus_per_node,
+            )
+            for group, count in zip(cluster.groups, each, strict=True)
+        ),
     )

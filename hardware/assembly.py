@@ -115,10 +115,8 @@ def _between(table: Document) -> Document:
 
 
 def _check_joined(cluster: Cluster, tables: list[Document]) -> None:
-    """Groups have names of their own, and one without a network a link to every other."""
+    """A group without a network has a link to every other."""
     names = [group.name for group in cluster.groups]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"groups: two are called {twice[0]}; give each a name of its own: name = '{twice[0]}-2'")
     alone = {name for name, table in zip(names, tables, strict=True) if not {"network", "tiers"} & table.keys()}
     joined = [set(link.groups) for link in cluster.between]
     for one in sorted(alone):

@@ -222,6 +222,8 @@ class Cluster(Record):
     @model_validator(mode="after")
     def _links_join_groups(self) -> Self:
         names = [group.name for group in self.groups]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"groups: two are called {twice[0]}; give each a name of its own: name = '{twice[0]}-2'")
         for link in self.between:
             if len(set(link.groups)) < 2 or not set(link.groups) <= set(names):
                 raise ValueError(f"between: expected two of the groups {', '.join(names)}, got {list(link.groups)}")

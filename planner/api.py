@@ -49,6 +49,10 @@ def plan(request: PlanRequest) -> Plan:
     """
     started = time.perf_counter()
     resolved = resolve(request)
+    if resolved.mixed:
+        from planner.mixed import plan_mixed
+
+        return plan_mixed(resolved, resolved.mixed, started)
     pins = parse_pins(request.pins)
     space = build(resolved.scenario, pins)
     find = leanest if request.objective == "memory" else search
@@ -157,6 +161,10 @@ def predict(request: PlanRequest, layers: Sequence[int] | None = None) -> Plan:
         BadRequest: an axis with several values, or degrees that do not make up the GPUs.
     """
     resolved = resolve(request)
+    if resolved.mixed:
+        from planner.mixed import predict_mixed
+
+        return predict_mixed(resolved, resolved.mixed, layers)
     scenario = resolved.scenario
     row = _single(scenario, parse_pins(request.pins), layers)
     broken = _broken(row, scenario)

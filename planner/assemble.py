@@ -14,6 +14,7 @@ from costmodels.pricing import Assignment, Quote
 from costmodels.scenario import Scenario
 from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, Recompute, Strategies
 from hardware.catalogue import catalogue_hash as hardware_hash
+from hardware.records import Cluster, NodeGroup
 from hardware.units import exact_quantity
 from planner.document import Interval, Prediction, Provenance, Stage, StageMemory, Strategy
 from planner.request import Resolved
@@ -50,7 +51,7 @@ def strategy_record(row: Strategies, assignment: Assignment, scenario: Scenario)
 def prediction_record(resolved: Resolved, iteration: float, row: Strategies, assignment: Assignment) -> Prediction:
     """Rates and totals that follow from the iteration time."""
     scenario = resolved.scenario
-    peak = scenario.group.accelerator.peak_rate(scenario.precision)
+    peak = mean_peak(resolved)
     model_flops = counted_flops(scenario) * scenario.tokens
     hardware_flops = model_flops + _repeated_flops(scenario, row, assignment) * scenario.tokens
     seconds, gpus = iteration, scenario.gpus
@@ -76,6 +77,13 @@ def prediction_record(resolved: Resolved, iteration: float, row: Strategies, ass
         energy_megawatt_hours=run.joules / training.JOULES_PER_MWH,
         interval=Interval(low=iteration / (1 + width), high=iteration * (1 + width), coverage=COVERAGE),
     )
+
+
+def mean_peak(resolved: Resolved) -> float:
+    """Peak FLOP/s of a device, averaged over the devices of all node groups."""
+    parts = resolved.mixed.scenarios if resolved.mixed else (resolved.scenario,)
+    peaks = [one.gpus * one.group.accelerator.peak_rate(one.precision) for one in parts]
+    return sum(peaks) / sum(one.gpus for one in parts)
 
 
 def counted_flops(scenario: Scenario) -> float:
@@ -110,16 +118,7 @@ def request_record(resolved: Resolved) -> dict[str, Any]:
     model["parameters"] = parameters(scenario.model)
     return {
         "model": model,
-        "cluster": {
-            "name": resolved.cluster.name,
-            "accelerator": scenario.group.accelerator.name,
-            "gpus_per_node": scenario.group.gpus_per_node,
-            "nodes": scenario.group.nodes,
-            "tiers": [
-                {"name": t.name, "gpus": t.domain, "bandwidth": exact_quantity(t.link.bandwidth, "bandwidth")}
-                for t in scenario.group.tiers
-            ],
-        },
+        "cluster": _cluster_record(resolved.cluster),
         "stack": scenario.stack.name,
         "gpus": scenario.gpus,
         "global_batch_size": scenario.global_batch_size,
@@ -131,6 +130,26 @@ def request_record(resolved: Resolved) -> dict[str, Any]:
         **({} if asked.expert_capacity is None else {"expert_capacity": asked.expert_capacity}),
         **({} if asked.expert_imbalance is None else {"expert_imbalance": asked.expert_imbalance}),
         "pins": {name: _text(value) for name, value in asked.pins.items() if value is not None},
+    }
+
+
+def _cluster_record(cluster: Cluster) -> dict[str, Any]:
+    """A cluster in short: its one node group at the top level, several under ``groups``."""
+    if len(cluster.groups) == 1:
+        return {"name": cluster.name, **_group_record(cluster.groups[0])}
+    groups = [{"name": group.name, **_group_record(group)} for group in cluster.groups]
+    return {"name": cluster.name, "groups": groups}
+
+
+def _group_record(group: NodeGroup) -> dict[str, Any]:
+    return {
+        "accelerator": group.accelerator.name,
+        "gpus_per_node": group.gpus_per_node,
+        "nodes": group.nodes,
+        "tiers": [
+            {"name": t.name, "gpus": t.domain, "bandwidth": exact_quantity(t.link.bandwidth, "bandwidth")}
+            for t in group.tiers
+        ],
     }
 
 

@@ -18,9 +18,10 @@ from hardware import files
 from hardware.catalogue import source_texts
 from hardware.errors import MeshwrightError, UnknownName
 from planner.errors import BadRequest
-from planner.rules import RULES
+from planner.rules import GROUP_RULES, RULES
 
 Row = dict[str, str]
+EVERY_RULE: Final = (*RULES, *GROUP_RULES)
 _HERE: Final = Path(costmodels.__file__).parent
 _LABELS: Final = {"name", "title", "source", "sources"}
 _KEY: Final = re.compile(r"\[([a-z0-9_]+)\]")
@@ -55,7 +56,7 @@ def _toml(folder: str) -> Callable[[str], Mapping[str, Any]]:
 
 
 def _rule(name: str) -> Mapping[str, Any]:
-    found = next(rule for rule in RULES if rule.name == name)
+    found = next(rule for rule in EVERY_RULE if rule.name == name)
     return {field: getattr(found, field) for field in ("name", "kind", "reads", "sentence", "source")}
 
 
@@ -93,7 +94,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         Kind("stacks", stack_names, _nobody, _toml("stacks"), ("name", "title")),
         Kind(
             "rules",
-            lambda: tuple(r.name for r in RULES),
+            lambda: tuple(r.name for r in EVERY_RULE),
             _nobody,
             _rule,
             ("name", "kind", "sentence", "source"),
@@ -110,7 +111,13 @@ def rows(kind: str) -> list[Row]:
 
 
 def _row(kind: Kind, entry: Mapping[str, Any]) -> Row:
-    return {column: _text(entry.get(column, "")) for column in kind.columns}
+    return {column: _text(entry.get(column, _of_groups(entry, column))) for column in kind.columns}
+
+
+def _of_groups(entry: Mapping[str, Any], column: str) -> str:
+    """What the node groups of a mixed cluster say where the cluster itself does not."""
+    said = dict.fromkeys(_text(group[column]) for group in entry.get("groups", ()) if column in group)
+    return " + ".join(said)
 
 
 def find(name: str, kinds: tuple[str, ...] = tuple(KINDS)) -> tuple[Kind, str]:

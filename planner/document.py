@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 Status = Literal["optimal", "feasible", "infeasible"]
 
@@ -14,11 +14,22 @@ class _Part(BaseModel):
 
 
 class Stage(_Part):
-    """Layers of one pipeline stage, how many of them are recomputed, and the node group it runs on."""
+    """Layers of one pipeline stage, how many of them are recomputed, and the node group it runs on.
+
+    Degrees stand here where they differ between node groups; elsewhere those of the strategy hold.
+    """
 
     layers: int
     recompute_layers: int
     group: str
+    tp: int | None = None
+    dp: int | None = None
+    micro_batch_size: int | None = None
+    sharding_degree: int | None = None
+
+    @model_serializer(mode="wrap")
+    def _what_is_said(self, usual: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in usual(self).items() if value is not None}
 
 
 class Strategy(_Part):

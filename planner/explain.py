@@ -169,11 +169,11 @@ def _slower(other: Incumbent, scenario: Scenario, best: Quote) -> str:
     growth = theirs.iteration / best.iteration - 1
     worse = sorted(((theirs.breakdown[name] - best.breakdown[name], name) for name in best.breakdown), reverse=True)
     terms = ", ".join(
-        f"{name} {_seconds(best.breakdown[name])} -> {_seconds(theirs.breakdown[name])}"
+        f"{name} {told_seconds(best.breakdown[name])} -> {told_seconds(theirs.breakdown[name])}"
         for gain, name in worse[:2]
         if gain > NOTABLE * best.iteration
     )
-    return f"{_seconds(theirs.iteration)} ({growth:+.1%}): {terms or 'a tie within the model'}"
+    return f"{told_seconds(theirs.iteration)} ({growth:+.1%}): {terms or 'a tie within the model'}"
 
 
 def _too_big(outcome: Outcome, scenario: Scenario) -> str:
@@ -225,16 +225,17 @@ def what_helps(
     lines = []
     for subject, changed in changes.items():
         seconds = quote(best.row, changed, best.assignment).iteration
-        lines.append(_gain(subject, seconds, priced.iteration))
+        lines.append(gained(subject, seconds, priced.iteration))
     lines.append(_more_memory(space, scenario, priced.iteration, deadline))
     lines.append(_larger_batch(scenario, best, priced.iteration))
     lines.extend(_rounder_batch(scenario, priced.iteration, pins, deadline))
     return tuple(sorted(lines, key=lambda line: line.iteration_seconds or math.inf))
 
 
-def _gain(subject: str, seconds: float, now: float) -> Advice:
+def gained(subject: str, seconds: float, now: float) -> Advice:
+    """What a change saves of an iteration of ``now`` seconds; nothing where it makes it longer."""
     share = seconds / now - 1
-    text = "nothing" if share > -NOTABLE else f"{_seconds(seconds - now)} ({share:+.1%})"
+    text = "nothing" if share > -NOTABLE else f"{told_seconds(seconds - now)} ({share:+.1%})"
     return Advice(subject=subject, text=text, iteration_seconds=min(seconds, now))
 
 
@@ -266,14 +267,14 @@ def _with_device(scenario: Scenario, group: NodeGroup, update: dict[str, object]
 def _more_memory(space: Space, scenario: Scenario, now: float, deadline: float) -> Advice:
     """The best strategy that twice the memory would let in."""
     found = search(space, _device(scenario, usable_memory=2.0), deadline=deadline).best
-    return _gain("memory 2x", min(found.iteration, now) if found else now, now)
+    return gained("memory 2x", min(found.iteration, now) if found else now, now)
 
 
 def _larger_batch(scenario: Scenario, best: Incumbent, now: float) -> Advice:
     """Twice the batch through the same strategy, per sequence."""
     double = replace(scenario, global_batch_size=2 * scenario.global_batch_size)
     rows = replace(best.row, num_microbatches=2 * best.row.num_microbatches)
-    return _gain("batch 2x", quote(rows, double, best.assignment).iteration / 2, now)
+    return gained("batch 2x", quote(rows, double, best.assignment).iteration / 2, now)
 
 
 def _rounder_batch(scenario: Scenario, now: float, pins: Mapping[str, Pin], deadline: float) -> list[Advice]:
@@ -288,7 +289,7 @@ def _rounder_batch(scenario: Scenario, now: float, pins: Mapping[str, Pin], dead
         return []
     other = replace(scenario, global_batch_size=rounder)
     found = search(build(other, pins), other, deadline=deadline).best
-    gain = _gain(f"batch {rounder}", found.iteration * batch / rounder if found else now, now)
+    gain = gained(f"batch {rounder}", found.iteration * batch / rounder if found else now, now)
     return [] if gain.text == "nothing" else [gain]
 
 
@@ -324,16 +325,17 @@ def verdict(pinned: Plan, best: Plan, terms: dict[str, tuple[float, float]]) -> 
         return "nothing else runs either"
     mine, theirs = pinned.prediction.iteration_seconds, best.prediction.iteration_seconds
     if mine <= theirs * (1 + NOTABLE):
-        return f"nothing speaks against it: {_seconds(mine)}, the best takes {_seconds(theirs)}"
+        return f"nothing speaks against it: {told_seconds(mine)}, the best takes {told_seconds(theirs)}"
     name = max(terms, key=lambda term: terms[term][0] - terms[term][1])
     this, other = terms[name]
     return (
-        f"it takes {_seconds(mine)}, {mine / theirs - 1:.1%} longer than {_seconds(theirs)}; "
-        f"most of it is {name}: {_seconds(this)} against {_seconds(other)}"
+        f"it takes {told_seconds(mine)}, {mine / theirs - 1:.1%} longer than {told_seconds(theirs)}; "
+        f"most of it is {name}: {told_seconds(this)} against {told_seconds(other)}"
     )
 
 
-def _seconds(value: float) -> str:
+def told_seconds(value: float) -> str:
+    """Seconds as a sentence says them."""
     if value == 0:
         return "0 s"
     if 1.0 <= abs(value) < 1000.0:  # beside other seconds, minutes are hard to compare

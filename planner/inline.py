@@ -16,7 +16,7 @@ from costmodels.stack import Stack
 from hardware.assembly import cluster_record
 from hardware.catalogue import cluster as find_cluster
 from hardware.errors import MeshwrightError, UnknownName, flatten
-from hardware.records import Cluster
+from hardware.records import Cluster, NodeGroup
 from hardware.units import parse_quantity
 
 _R = TypeVar("_R", bound=BaseModel)
@@ -66,11 +66,12 @@ def cluster_of(table: Table) -> Cluster | str:
     Raises:
         ValueError: an answer's cluster is not, or is no longer, in the catalogue.
     """
-    if set(table) != _SHORT_CLUSTER or not _in_short(table["tiers"]):
+    groups = _short_groups(table)
+    if groups is None:
         return cluster_record(dict(table))
     try:
-        known = find_cluster(table["name"]).with_gpus(table["nodes"] * table["gpus_per_node"])
-        same = _shape(table) == _described(known)
+        known = find_cluster(table["name"]).with_gpus(sum(one["nodes"] * one["gpus_per_node"] for one in groups))
+        same = [_shape(one) for one in groups] == [_described(group) for group in known.groups]
     except UnknownName:
         same = False
     except (KeyError, TypeError):
@@ -78,6 +79,15 @@ def cluster_of(table: Table) -> Cluster | str:
     if not same:
         raise ValueError(f"the answer tells of {table['name']!r} in short only; give its file as --cluster")
     return str(table["name"])
+
+
+def _short_groups(table: Table) -> list[Table] | None:
+    """The node groups of a cluster that an answer tells of in short; None where the table is another one."""
+    if set(table) == {"name", "groups"}:
+        groups = [one for one in table["groups"] if isinstance(one, Mapping)]
+        short = all(set(one) == _SHORT_CLUSTER and _in_short(one["tiers"]) for one in groups)
+        return groups if groups and short else None
+    return [table] if set(table) == _SHORT_CLUSTER and _in_short(table["tiers"]) else None
 
 
 def _in_short(tiers: object) -> bool:
@@ -89,7 +99,6 @@ def _shape(table: Table) -> tuple[object, ...]:
     return table["accelerator"], table["gpus_per_node"], table["nodes"], tiers
 
 
-def _described(known: Cluster) -> tuple[object, ...]:
-    group = known.groups[0]
+def _described(group: NodeGroup) -> tuple[object, ...]:
     tiers = [(tier.name, tier.domain, tier.link.bandwidth) for tier in group.tiers]
     return group.accelerator.name, group.gpus_per_node, group.nodes, tiers

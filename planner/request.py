@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from costmodels.groups import Mixed
 from costmodels.model import Model
 from costmodels.model_catalogue import model as find_model
 from costmodels.scenario import Scenario
@@ -116,6 +117,8 @@ class Resolved:
     """The cluster as it was named, before the number of GPUs."""
     tokens: int
     defaults: tuple[str, ...]
+    mixed: Mixed | None = None
+    """All node groups, where there are several; ``scenario`` then has the first one's machines and all the GPUs."""
 
 
 def resolve(request: PlanRequest) -> Resolved:
@@ -128,10 +131,7 @@ def resolve(request: PlanRequest) -> Resolved:
     model = request.model if isinstance(request.model, Model) else find_model(request.model)
     stack = request.stack if isinstance(request.stack, Stack) else _stack(request.stack)
     base = request.cluster if isinstance(request.cluster, Cluster) else _cluster(request.cluster)
-    cluster = base if base.gpus == request.gpus or len(base.groups) > 1 else base.with_gpus(request.gpus)
-    if len(cluster.groups) > 1:
-        names = ", ".join(group.name for group in cluster.groups)
-        raise BadRequest(f"cluster {cluster.name} mixes node groups {names}; plan one of them at a time")
+    cluster = base if base.gpus == request.gpus else base.with_gpus(request.gpus)
     stack = _with_experts(stack, model, request)
     seq_length = request.seq_length or model.seq_length
     _check_positions(model, seq_length)
@@ -142,7 +142,35 @@ def resolve(request: PlanRequest) -> Resolved:
         model, cluster.groups[0], stack.at(request.precision), request.gpus, seq_length, batch, request.precision
     )
     _ = scenario.rates
-    return Resolved(request, scenario, cluster, base, tokens, _defaults(request, scenario, tokens))
+    defaults = _defaults(request, scenario, tokens)
+    if len(base.groups) == 1:
+        return Resolved(request, scenario, cluster, base, tokens, defaults)
+    if cluster.gpus != base.gpus:
+        defaults += (_taken(cluster, base),)
+    return Resolved(request, scenario, cluster, cluster, tokens, defaults, _mixed(request, scenario, cluster))
+
+
+def _taken(cluster: Cluster, base: Cluster) -> str:
+    """Which GPUs of a mixed cluster a request for fewer gets."""
+    names = " + ".join(f"{group.gpus} {group.name}" for group in cluster.groups)
+    return f"the fastest {cluster.gpus} of {base.gpus} GPUs: {names}"
+
+
+def _mixed(request: PlanRequest, lead: Scenario, cluster: Cluster) -> Mixed | None:
+    """The question on every node group, None where one is left.
+
+    Raises:
+        BadRequest: an objective that is searched on one node group only.
+    """
+    if len(cluster.groups) == 1:
+        return None
+    if request.objective == "memory":
+        names = ", ".join(group.name for group in cluster.groups)
+        raise BadRequest(f"objective memory is searched on one node group, not on {names} together; time works")
+    parts = tuple(replace(lead, group=group, gpus=group.gpus or 0) for group in cluster.groups)
+    for part in parts:
+        _ = part.rates
+    return Mixed(cluster, parts)
 
 
 def _with_experts(stack: Stack, model: Model, request: PlanRequest) -> Stack:
@@ -163,9 +191,12 @@ def _with_margin(cluster: Cluster, margin: float) -> Cluster:
     """The cluster with that share of its devices' usable memory left alone."""
     if not margin:
         return cluster
-    group = cluster.groups[0]
-    device = group.accelerator.model_copy(update={"usable_memory": group.accelerator.usable_memory * (1.0 - margin)})
-    return cluster.model_copy(update={"groups": (group.model_copy(update={"accelerator": device}),)})
+    groups = []
+    for group in cluster.groups:
+        usable = group.accelerator.usable_memory * (1.0 - margin)
+        device = group.accelerator.model_copy(update={"usable_memory": usable})
+        groups.append(group.model_copy(update={"accelerator": device}))
+    return cluster.model_copy(update={"groups": tuple(groups)})
 
 
 @lru_cache(maxsize=64)

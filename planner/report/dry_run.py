@@ -20,11 +20,11 @@ def lines(request: PlanRequest, origins: Mapping[str, str]) -> list[tuple[str, s
     parse_pins(request.pins)
     resolved = resolve(request)
     scenario = resolved.scenario
-    group = scenario.group
+    machines = " + ".join(f"{group.nodes or '?'} nodes x {group.gpus_per_node}" for group in resolved.cluster.groups)
     values = {
         "model": f"{scenario.model.name} ({scenario.model.num_layers} layers)",
         "gpus": str(request.gpus),
-        "cluster": f"{resolved.cluster.name} ({group.nodes or '?'} nodes x {group.gpus_per_node})",
+        "cluster": f"{resolved.cluster.name} ({machines})",
         "stack": scenario.stack.name,
         "global_batch_size": str(scenario.global_batch_size),
         "seq_length": str(scenario.seq_length),

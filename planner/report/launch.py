@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from planner.document import Plan, Strategy
+from planner.errors import BadRequest
 from planner.report.megatron import Arguments, megatron_arguments
 from planner.report.torchtitan import torchtitan_arguments
 
@@ -51,12 +52,25 @@ def launch(plan: Plan, strategy: Strategy) -> Launch:
     Raises:
         BadRequest: the arguments cannot say how the layers are split.
     """
+    if any(stage.tp or stage.dp for stage in strategy.stages):
+        raise BadRequest(
+            "launcher arguments give every stage the same degrees, and this plan's differ between node groups; "
+            "--format json holds them stage by stage"
+        )
     stack, precision = _name(plan.request.get("stack")), str(plan.request.get("precision") or "bf16")
     if stack == "torchtitan":
         words, remarks = torchtitan_arguments(strategy, precision=precision)
         return Launch(tuple(words), remarks)
     words, remarks = _megatron(plan, strategy, precision)
-    return Launch(tuple(words), (*_whose(plan), *remarks))
+    return Launch(tuple(words), (*_whose(plan), *remarks, *_in_turn(strategy)))
+
+
+def _in_turn(strategy: Strategy) -> tuple[str, ...]:
+    """Which nodes come first where a pipeline goes over several node groups."""
+    names = list(dict.fromkeys(stage.group for stage in strategy.stages))
+    if len(names) < 2:
+        return ()
+    return (f"rank nodes by node group, in the order of the pipeline: {', then '.join(names)}",)
 
 
 def _megatron(plan: Plan, strategy: Strategy, precision: str) -> Arguments:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Final
 
 from rich.table import Table
 from rich.text import Text
 
-from planner.document import Alternative, Plan, StageMemory, Strategy
+from planner.document import Alternative, Plan, Stage, StageMemory, Strategy
 from planner.report.bars import alike, bar, gib, percent, seconds
 
 TERMS: Final[Mapping[str, str]] = {
@@ -126,6 +127,29 @@ def layers_per_stage(strategy: Strategy) -> str:
     if len(set(layers)) == 1:
         return f"{layers[0]} layers per stage"
     return f"layers per stage {_runs(layers)}"
+
+
+def along_the_pipeline(strategy: Strategy) -> list[str]:
+    """The node groups from the first stage to the last, where there are several, each with what differs."""
+    if len({stage.group for stage in strategy.stages}) < 2:
+        return []
+    lines, start = [], 0
+    for name, run in groupby(strategy.stages, key=lambda stage: stage.group):
+        stages = list(run)
+        end = start + len(stages) - 1
+        where = f"stage {start}" if start == end else f"stages {start} to {end}"
+        parts = [f"{name}: {where}", f"layers {_runs([stage.layers for stage in stages])}", *_degrees_of(stages[0])]
+        if again := sum(stage.recompute_layers for stage in stages):
+            parts.append(f"{again} recomputed")
+        lines.append("  " + "   ".join(parts))
+        start = end + 1
+    return lines
+
+
+def _degrees_of(stage: Stage) -> list[str]:
+    """The degrees of a stage that are not those of every stage."""
+    known = (("TP", stage.tp), ("DP", stage.dp), ("micro-batch", stage.micro_batch_size))
+    return [f"{name} {value}" for name, value in known if value is not None]
 
 
 def _runs(values: Sequence[int]) -> str:

@@ -30,6 +30,7 @@ from planner.report.panels import (
     SIDE_BY_SIDE,
     TERMS,
     alternatives_table,
+    along_the_pipeline,
     layers_per_stage,
     memory_panel,
     recomputation,
@@ -107,12 +108,16 @@ def _model_facts(request: Mapping[str, Any]) -> list[str]:
 def _cluster_facts(request: Mapping[str, Any]) -> list[str]:
     cluster = request.get("cluster")
     machines = cluster if isinstance(cluster, Mapping) else {}
-    nodes, each = machines.get("nodes"), machines.get("gpus_per_node")
     return [
-        f"{_many(nodes, 'node')} x {each} {machines.get('accelerator', 'GPUs')}" if nodes and each else "",
+        " + ".join(filter(None, map(_machines, machines.get("groups", [machines])))),
         _many(request["gpus"], "GPU") if "gpus" in request else "",
         f"stack {_name(request.get('stack'))}",
     ]
+
+
+def _machines(group: Mapping[str, Any]) -> str:
+    nodes, each = group.get("nodes"), group.get("gpus_per_node")
+    return f"{_many(nodes, 'node')} x {each} {group.get('accelerator', 'GPUs')}" if nodes and each else ""
 
 
 def _proof(status: str, proof: Proof) -> Text:
@@ -133,6 +138,7 @@ def _windowed(request: Mapping[str, Any]) -> bool:
 def _answer(strategy: Strategy, prediction: Prediction, width: int, *, windowed: bool) -> Iterator[Text]:
     yield Text(flow(_degrees(strategy), width=width), style="bold green")
     yield Text(flow(_switches(strategy), width=width), style="green")
+    yield from (Text(line, style="green") for line in along_the_pipeline(strategy))
     yield Text()
     interval = prediction.interval
     speed = [

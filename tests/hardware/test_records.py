@@ -93,7 +93,8 @@ def test_zero_gpus_and_mixed_clusters_are_refused_in_words():
     with pytest.raises(BadNodeCount, match="the smallest is 1"):
         catalogue.cluster("dgx-h100").with_gpus(0)
     group = catalogue.cluster("dgx-h100").groups[0]
-    mixed = Cluster(name="m", title="m", groups=(group, group), sources={})
+    other = group.model_copy(update={"name": "other"})
+    mixed = Cluster(name="m", title="m", groups=(group, other), sources={})
     with pytest.raises(BadNodeCount, match="needs its number of nodes"):
         mixed.with_gpus(8)
     with pytest.raises(BadNodeCount, match="no single accelerator"):

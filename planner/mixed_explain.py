@@ -1,0 +1,170 @@
+"""Reasons for a plan over several node groups: other orders, one group alone, what would help."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from costmodels.flops import utilization
+from costmodels.groups import Mixed, MixedRows, mixed_quote
+from costmodels.pricing import Quote
+from hardware.records import Between
+from planner import mixed_search
+from planner.assemble import counted_flops, mean_peak
+from planner.branches import MixedSpace, build
+from planner.document import Advice, Alternative
+from planner.explain import NOTABLE, gained, told_seconds
+from planner.mixed_search import Branches, MixedIncumbent, MixedOutcome, best_split
+from planner.pins import parse_pins
+from planner.request import Resolved
+from planner.search import search as search_one
+from planner.space import build as build_one
+
+PATIENCE = 2.0
+"""Seconds that each of the reasons may take beside the plan."""
+
+
+def alternatives(outcome: MixedOutcome, resolved: Resolved, mixed: Mixed, top: int) -> tuple[Alternative, ...]:
+    """The best branches that differ from the winner, and from each other, in their layout; each under its best split."""
+    assert outcome.best is not None
+    deadline, seen = time.perf_counter() + PATIENCE, {_layout(outcome.best.row)}
+    found: list[MixedIncumbent] = []
+    for bound, one in _promising(outcome):
+        times = sorted(other.iteration for other in found)
+        if time.perf_counter() > deadline or (len(times) >= top and (top == 0 or bound >= times[top - 1])):
+            break
+        kind = _layout(one.rows)
+        if kind not in seen and (solved := best_split(one, mixed, deadline=deadline)):
+            found.append(solved)
+            seen.add(kind)
+    best = sorted(found, key=lambda other: other.iteration)[:top]
+    return tuple(_alternative(one, outcome.best, resolved, mixed) for one in best)
+
+
+def _promising(outcome: MixedOutcome) -> Iterator[tuple[float, Branches]]:
+    places = [
+        (float(part.bound[i]), n, int(i)) for n, part in enumerate(outcome.pool) for i in np.flatnonzero(part.fits)
+    ]
+    for bound, n, i in sorted(places):
+        yield bound, outcome.pool[n].take(np.array([i]))
+
+
+def _layout(row: MixedRows) -> tuple[int, ...]:
+    degrees = (int(getattr(group, name)[0]) for group in row.groups for name in ("tp", "cp", "dp"))
+    return (*degrees, *row.order[0].tolist())
+
+
+def _alternative(one: MixedIncumbent, best: MixedIncumbent, resolved: Resolved, mixed: Mixed) -> Alternative:
+    from planner.mixed import mixed_record
+
+    record = mixed_record(one.row, one.assignment, mixed)
+    chosen = mixed_record(best.row, best.assignment, mixed)
+    flops = counted_flops(resolved.scenario) * resolved.scenario.tokens
+    names = [name for name in ("tp", "cp", "pp", "vpp", "micro_batch_size") if getattr(record, name) != getattr(chosen, name)]
+    differs = [f"{name} {getattr(record, name)}" for name in names]
+    if (one.row.order != best.row.order).any():
+        differs.append(in_words(one.row.order[0].tolist(), mixed))
+    return Alternative(
+        strategy=record,
+        iteration_seconds=one.iteration,
+        mfu=utilization(flops=flops, seconds=one.iteration, gpus=mixed.gpus, peak=mean_peak(resolved)),
+        peak_memory_bytes=float(np.max(mixed_quote(one.row, mixed, one.assignment).footprint.total)),
+        differs=", ".join(differs),
+    )
+
+
+def in_words(order: list[int], mixed: Mixed) -> str:
+    """An order of the groups: "h100 before a100"."""
+    return " before ".join(mixed.scenarios[group].group.name for group in order)
+
+
+def why_not_lines(space: MixedSpace, mixed: Mixed, best: MixedIncumbent) -> tuple[Advice, ...]:
+    """The best with the groups in another order, and on one group alone, each searched as the best was."""
+    lines = []
+    for order in space.orders:
+        if (order == best.row.order[0]).all():
+            continue
+        found = mixed_search.search(
+            replace(space, orders=order[None, :]), mixed, deadline=time.perf_counter() + PATIENCE
+        )
+        lines.append(_compared(in_words(order.tolist(), mixed), found.best, best.iteration))
+    lines.extend(_alone(mixed, group, best.iteration) for group in range(len(mixed.scenarios)))
+    return tuple(lines)
+
+
+def _compared(subject: str, found: MixedIncumbent | None, now: float) -> Advice:
+    if found is None:
+        return Advice(subject=subject, text="nothing fits")
+    return Advice(subject=subject, text=_slower(found.iteration, now), iteration_seconds=found.iteration)
+
+
+def _slower(seconds: float, now: float) -> str:
+    share = seconds / now - 1
+    return f"{told_seconds(seconds)}, as fast" if share < NOTABLE else f"{told_seconds(seconds)}, {share:.1%} longer"
+
+
+def _alone(mixed: Mixed, group: int, now: float) -> Advice:
+    """The same batch on one group, the others idle."""
+    scenario = mixed.scenarios[group]
+    subject = f"{scenario.gpus} {scenario.group.name} alone"
+    found = search_one(build_one(scenario, {}), scenario, deadline=time.perf_counter() + PATIENCE).best
+    if found is None:
+        return Advice(subject=subject, text="nothing fits")
+    if found.iteration < now * (1 - NOTABLE):
+        text = f"{told_seconds(found.iteration)}, {1 - found.iteration / now:.1%} shorter: leave the others idle"
+    else:
+        text = _slower(found.iteration, now)
+    return Advice(subject=subject, text=text, iteration_seconds=found.iteration)
+
+
+def what_helps(
+    resolved: Resolved, mixed: Mixed, best: MixedIncumbent, priced: Quote, *, one_width: bool
+) -> tuple[Advice, ...]:
+    """What the same strategy would gain from better links, and another from stages of different widths."""
+    lines = [
+        gained("links between groups 2x", _requoted(_faster_between(mixed), best), priced.iteration),
+        gained("networks 2x", _requoted(_faster_networks(mixed), best), priced.iteration),
+    ]
+    if one_width and (wider := _other_widths(resolved, mixed)) and wider < priced.iteration:
+        lines.append(gained("stages of other widths", wider, priced.iteration))
+    return tuple(sorted(lines, key=lambda line: line.iteration_seconds or np.inf))
+
+
+def _requoted(mixed: Mixed, best: MixedIncumbent) -> float:
+    return mixed_quote(best.row, mixed, best.assignment).iteration
+
+
+def _other_widths(resolved: Resolved, mixed: Mixed) -> float | None:
+    """The best where node groups may give their stages different numbers of ranks."""
+    space = build(mixed, parse_pins(resolved.request.pins), one_width=False)
+    found = mixed_search.search(space, mixed, deadline=time.perf_counter() + PATIENCE).best
+    return found.iteration if found else None
+
+
+def _faster_between(mixed: Mixed) -> Mixed:
+    """Links between groups of twice the bandwidth, the groups' own unchanged."""
+    names = [one.group.name for one in mixed.scenarios]
+    pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
+    links = []
+    for pair in pairs:
+        link = min((tier.link for tier in mixed.cluster.crossing(*pair)), key=lambda link: link.bandwidth)
+        faster = link.model_copy(update={"bandwidth": 2 * link.bandwidth})
+        links.append(Between.model_construct(groups=pair, link=faster))
+    return replace(mixed, cluster=mixed.cluster.model_copy(update={"between": tuple(links)}))
+
+
+def _faster_networks(mixed: Mixed) -> Mixed:
+    """Every tier outside the nodes with twice the bandwidth."""
+    parts = []
+    for one in mixed.scenarios:
+        inner, *outer = one.group.tiers
+        faster = [
+            tier.model_copy(update={"link": tier.link.model_copy(update={"bandwidth": 2 * tier.link.bandwidth})})
+            for tier in outer
+        ]
+        parts.append(replace(one, group=one.group.model_copy(update={"tiers": (inner, *faster)})))
+    groups = tuple(one.group for one in parts)
+    return Mixed(mixed.cluster.model_copy(update={"groups": groups}), tuple(parts))
