@@ -274,12 +274,9 @@ def mixed_quote(row: MixedRows, mixed: Mixed, assignment: Assignment) -> Quote:
 def _footprint(row: MixedRows, mixed: Mixed, assignment: Assignment) -> Footprint:
     """Every stage's bytes as its group counts them."""
     each = [
-        footprint(
-            group, row_bytes(group, one), one, row=0, layers=assignment.layers, recomputed=assignment.recomputed
-        )
+        footprint(group, row_bytes(group, one), one, row=0, layers=assignment.layers, recomputed=assignment.recomputed)
         for group, one in zip(row.groups, mixed.scenarios, strict=True)
     ]
     at, stages = row.group_at()[0], np.arange(len(assignment.layers))
     parts = {f.name: np.stack([getattr(one, f.name) for one in each])[at, stages] for f in fields(Footprint)}
     return Footprint(**parts)
-

@@ -292,14 +292,17 @@ def _fastest_first(cluster: Cluster, n: int) -> dict[str, object]:
         raise BadNodeCount(f"{cluster.name} mixes node groups; group {unsaid[0]} needs its number of nodes: nodes = 8")
     has = " + ".join(f"{group.gpus} {group.name}" for group in cluster.groups)
     if not 0 < n <= (cluster.gpus or 0):
-        raise BadNodeCount(f"{cluster.name} has {has} = {cluster.gpus} GPUs; {n} were asked for; {cluster.gpus} works")
+        most = cluster.gpus
+        raise BadNodeCount(f"{cluster.name} has {has} = {most} GPUs; {n} were asked for; at most {most} works")
     left, taken = n, {}
     for group in sorted(cluster.groups, key=lambda group: -group.accelerator.half_rate):
         count = min(left, group.gpus or 0)
         if count % group.gpus_per_node:
             whole = n - count % group.gpus_per_node
             near = f"{whole} and {whole + group.gpus_per_node}" if whole else str(group.gpus_per_node)
-            said = f"of which {count} would fall to nodes of {group.gpus_per_node} {group.name}; {near} fill whole nodes"
+            said = (
+                f"of which {count} would fall to nodes of {group.gpus_per_node} {group.name}; {near} fill whole nodes"
+            )
             raise BadNodeCount(f"{cluster.name}: {n} GPUs, {said}")
         taken[group.name] = group.model_copy(update={"nodes": count // group.gpus_per_node})
         left -= count

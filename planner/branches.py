@@ -292,4 +292,3 @@ def _cores(lattice: _Lattice) -> MixedRows:
     stages = np.stack([table["stages"] for table in lattice.own], axis=1)
     order = np.tile(np.arange(len(groups)), (len(lattice), 1))
     return MixedRows(groups, stages, order)
-

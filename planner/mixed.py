@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from costmodels.groups import Mixed, MixedRows, mixed_quote
-from costmodels.pricing import Assignment, Quote, row_assignment
-from costmodels.strategy import AXES, strategies
-from planner.assemble import memory_records, prediction_record, provenance_record, request_record, strategy_record
-from planner.branches import WIDTH, MixedSpace, build
-from planner.document import Advice, Plan, Proof, Rejection, Stage, StageMemory, Strategy
-from planner.errors import BadRequest, OutOfTime
+from costmodels.pricing import Quote, row_assignment
+from planner.assemble import prediction_record, provenance_record, request_record
+from planner.branches import MixedSpace, build
+from planner.document import Advice, Plan, Proof, Rejection
+from planner.errors import OutOfTime
 from planner.mixed_explain import alternatives, what_helps, why_not_lines
-from planner.mixed_search import Branches, MixedIncumbent, MixedOutcome, best_split, given_split, price, search
+from planner.mixed_given import broken_rules, checked_layers, given_row, in_every_order
+from planner.mixed_records import mixed_memory, mixed_record, stage_limits
+from planner.mixed_search import MixedIncumbent, MixedOutcome, best_split, given_split, price, search
 from planner.nearest import NEAREST_SECONDS
-from planner.pins import Pin, parse_pins
+from planner.pins import parse_pins
 from planner.request import Resolved
-from planner.rules import GROUP_RULES, RULES, sentence
-from planner.space import around, divisors
+from planner.rules import GROUP_RULES, RULES
 from planner.verify import Verdict, verify_mixed
 
 NEARLY_FULL = 0.95
 """Share of the usable memory from which a plan is called tight."""
-
-_PER_GROUP = ("tp", "dp", "micro_batch_size")
-"""Axes that a predicted strategy may give for every group."""
 
 
 def plan_mixed(resolved: Resolved, mixed: Mixed, started: float) -> Plan:
@@ -84,7 +79,7 @@ def _priced(resolved: Resolved, mixed: Mixed, best: MixedIncumbent, priced: Quot
         "strategy": mixed_record(best.row, best.assignment, mixed),
         "prediction": prediction_record(resolved, priced.iteration, lead, best.assignment),
         "breakdown_seconds": priced.breakdown,
-        "memory_bytes": _memory(priced, mixed, best.row),
+        "memory_bytes": mixed_memory(priced, mixed, best.row),
         **_frame(resolved),
     }
 
@@ -97,41 +92,7 @@ def _frame(resolved: Resolved) -> dict[str, Any]:
     }
 
 
-def mixed_record(row: MixedRows, assignment: Assignment, mixed: Mixed) -> Strategy:
-    """A strategy over groups: the degrees of its first stage, and at each stage those that differ between groups."""
-    first = int(row.order[0, 0])
-    whole = strategy_record(row.groups[first], assignment, mixed.scenarios[first])
-    at = [group.row(0) for group in row.groups]
-    apart = [name for name in (*_PER_GROUP, "sharding_degree") if len({one[name] for one in at}) > 1]
-    stages = tuple(
-        Stage(
-            layers=stage.layers,
-            recompute_layers=stage.recompute_layers,
-            group=mixed.scenarios[group].group.name,
-            **{name: int(at[group][name]) for name in apart},
-        )
-        for stage, group in zip(whole.stages, row.group_at()[0].tolist(), strict=True)
-    )
-    zero = max(one["zero_stage"] for one in at)
-    degree = max(one["sharding_degree"] for one in at) if zero and not at[first]["zero_stage"] else whole.sharding_degree
-    return whole.model_copy(update={"stages": stages, "zero_stage": zero, "sharding_degree": degree})
-
-
-def _memory(priced: Quote, mixed: Mixed, row: MixedRows) -> tuple[StageMemory, ...]:
-    """The footprint of every stage against its own group's device."""
-    limits = _limits(mixed, row)
-    records = memory_records(priced, mixed.scenarios[0])
-    return tuple(one.model_copy(update={"limit": float(limits[one.stage])}) for one in records)
-
-
-def _limits(mixed: Mixed, row: MixedRows) -> np.ndarray[Any, np.dtype[np.float64]]:
-    usable = np.array([one.group.accelerator.usable_memory for one in mixed.scenarios])
-    return usable[row.group_at()[0]]
-
-
-def _proof(
-    space: MixedSpace, outcome: MixedOutcome, verdict: Verdict, started: float, *, one_width: bool
-) -> Proof:
+def _proof(space: MixedSpace, outcome: MixedOutcome, verdict: Verdict, started: float, *, one_width: bool) -> Proof:
     assert outcome.best is not None
     value = outcome.best.iteration
     bound = value if outcome.proved else min(outcome.lower_bound, value)
@@ -161,7 +122,7 @@ def _widths(row: MixedRows) -> tuple[str, ...]:
 
 
 def _warnings(priced: Quote, mixed: Mixed, row: MixedRows, resolved: Resolved) -> tuple[str, ...]:
-    share = priced.footprint.total / _limits(mixed, row)
+    share = priced.footprint.total / stage_limits(mixed, row)
     stage = int(np.argmax(share))
     if share[stage] <= NEARLY_FULL or resolved.request.memory_margin:
         return ()
@@ -202,7 +163,9 @@ def _nearest(resolved: Resolved, mixed: Mixed) -> Advice | None:
         f"{one.group.name} " + " ".join(f"{name} {int(getattr(group, name)[0])}" for name in ("tp", "cp", "dp"))
         for one, group in zip(mixed.scenarios, best.row.groups, strict=True)
     )
-    return Advice(subject="without the pins", text=f"{words}, pp {int(best.row.pp[0])}", iteration_seconds=best.iteration)
+    return Advice(
+        subject="without the pins", text=f"{words}, pp {int(best.row.pp[0])}", iteration_seconds=best.iteration
+    )
 
 
 def predict_mixed(resolved: Resolved, mixed: Mixed, layers: Sequence[int] | None) -> Plan:
@@ -211,8 +174,8 @@ def predict_mixed(resolved: Resolved, mixed: Mixed, layers: Sequence[int] | None
     Raises:
         BadRequest: an axis with several values that are not one for each group, or degrees that do not fit.
     """
-    row = _given(resolved, mixed)
-    broken = _broken(row, mixed)
+    row = given_row(resolved, mixed)
+    broken = broken_rules(row, mixed)
     if broken:
         return Plan(status="infeasible", fits=False, rejected=broken, **_frame(resolved))
     best, fits = _best_order(resolved, mixed, row, layers)
@@ -228,7 +191,7 @@ def predict_mixed(resolved: Resolved, mixed: Mixed, layers: Sequence[int] | None
 
 
 def _too_big(priced: Quote, mixed: Mixed, row: MixedRows) -> Rejection:
-    limits = _limits(mixed, row)
+    limits = stage_limits(mixed, row)
     stage = int(np.argmax(priced.footprint.total / limits))
     needed, name = priced.footprint.total[stage], mixed.scenarios[int(row.group_at()[0, stage])].group.name
     words = f"stage {stage} on {name} needs {needed / 2**30:.1f} GiB, {limits[stage] / 2**30:.1f} GiB available"
@@ -241,150 +204,14 @@ def _best_order(
     """The strategy with its order and split, and whether it fits."""
     if layers is not None:
         one = price(row, mixed)
-        split = given_split(one, mixed, _checked(layers, row, mixed))
+        split = given_split(one, mixed, checked_layers(layers, row, mixed))
     else:
         deadline = time.perf_counter() + resolved.request.time_limit
-        orders = build_orders(row)
+        orders = in_every_order(row)
         found = [best for one in orders if (best := best_split(price(one, mixed), mixed, deadline=deadline))]
         if found:
             return min(found, key=lambda best: best.iteration), True
         one, split = price(row, mixed), row_assignment(row.groups[0], mixed.scenarios[0].model.num_layers)
     priced = mixed_quote(row, mixed, split)
-    fits = bool((priced.footprint.total <= _limits(mixed, row) * (1 + 1e-9)).all())
+    fits = bool((priced.footprint.total <= stage_limits(mixed, row) * (1 + 1e-9)).all())
     return MixedIncumbent(row, split, priced.iteration), fits
-
-
-def build_orders(row: MixedRows) -> list[MixedRows]:
-    """The same strategy with its groups in every order."""
-    import itertools
-
-    count = len(row.groups)
-    return [replace(row, order=np.array([order])) for order in itertools.permutations(range(count))]
-
-
-def _checked(layers: Sequence[int], row: MixedRows, mixed: Mixed) -> Sequence[int]:
-    pp, total, vpp = int(row.pp[0]), mixed.scenarios[0].model.num_layers, int(row.groups[0].vpp[0])
-    if len(layers) != pp:
-        raise BadRequest(f"{len(layers)} stages are given layers, pp is {pp}")
-    if sum(layers) != total:
-        raise BadRequest(f"the stages hold {sum(layers)} layers, the model has {total}")
-    if min(layers) < vpp:
-        raise BadRequest(f"a stage holds {min(layers)} layers; each of its {vpp} chunks needs one")
-    stack = mixed.scenarios[0].stack
-    if len(set(layers)) > 1 and not stack.uneven_stages:
-        raise BadRequest(f"stack {stack.name} needs even stages; {total // pp} layers each would be")
-    return layers
-
-
-def _broken(row: MixedRows, mixed: Mixed) -> tuple[Rejection, ...]:
-    found: dict[str, Rejection] = {}
-    width = np.sum([group.micro_batch_size * group.dp for group in row.groups[:1]], axis=0)
-    for group, scenario in zip(row.groups, mixed.scenarios, strict=True):
-        columns = {name: getattr(group, name) for name in AXES} | {"batch_width": width.astype(np.int64)}
-        for rule in (*GROUP_RULES, *RULES):
-            if rule.kind == "dominated" or rule.name in {WIDTH, *found}:
-                continue
-            if rule.name == "sharding" and group.dp[0] * group.cp[0] == 1:
-                continue
-            if not np.all(rule.passes(columns, scenario)):
-                row_words = {name: column[0].item() for name, column in columns.items()}
-                found[rule.name] = Rejection(rule=rule.name, count=1, example=sentence(rule, row_words, scenario))
-    return tuple(found.values())
-
-
-def _given(resolved: Resolved, mixed: Mixed) -> MixedRows:
-    """The one strategy that the pins describe; unpinned axes take their plainest value."""
-    axes = {name: pin for name, pin in parse_pins(resolved.request.pins).items() if name not in _PER_GROUP}
-    known = {name: _one(pin) for name, pin in axes.items()}
-    cp, count = known.get("cp", 1), len(mixed.scenarios)
-    tp = _for_groups(resolved, "tp", count) or (1,) * count
-    dp = _for_groups(resolved, "dp", count) or _replicas(mixed, tp, cp, known.get("pp"))
-    stages = [_stages(one.gpus, one.group.name, t * cp * d) for one, t, d in zip(mixed.scenarios, tp, dp, strict=True)]
-    if known.get("pp", sum(stages)) != sum(stages):
-        raise BadRequest(f"pp {known['pp']} is not the {' + '.join(map(str, stages))} stages that tp, cp and dp leave")
-    micro = _micro_batches(resolved, mixed, dp)
-    return MixedRows(
-        groups=tuple(
-            strategies(**_columns(mixed, known, pp=sum(stages), tp=tp[g], dp=dp[g], cp=cp, micro=micro[g]))
-            for g in range(count)
-        ),
-        stages=np.array([stages]),
-        order=np.array([range(count)]),
-    )
-
-
-def _columns(mixed: Mixed, known: Mapping[str, int], *, pp: int, tp: int, dp: int, cp: int, micro: int) -> dict[str, int]:
-    stack, batch = mixed.scenarios[0].stack, mixed.scenarios[0].global_batch_size
-    vpp = known.get("vpp", 1)
-    zero = known.get("zero_stage", int(1 in stack.zero_stages)) if dp * cp > 1 else 0
-    return {
-        **dict(tp=tp, cp=cp, pp=pp, vpp=vpp, dp=dp, ep=known.get("ep", 1), etp=known.get("etp", 1)),
-        "zero_stage": zero,
-        "sharding_degree": known.get("sharding_degree", dp * cp) if zero else 1,
-        "micro_batch_size": micro,
-        "num_microbatches": batch // (micro * dp),
-        "schedule": known.get("schedule", 3 if vpp > 1 else 2),
-        "sequence_parallel": known.get("sequence_parallel", int(stack.sequence_parallel)) if tp > 1 else 0,
-        "recompute": known.get("recompute", 0),
-        "rank_order": known.get("rank_order", 0),
-    }
-
-
-def _one(pin: Pin) -> int:
-    if len(pin.values) != 1:
-        raise BadRequest(f"{pin.axis}: one strategy is priced at a time; give a single value")
-    return pin.values[0]
-
-
-def _for_groups(resolved: Resolved, axis: str, count: int) -> tuple[int, ...] | None:
-    """What a pin says of every group: one value for all, or one for each in the cluster's order."""
-    given = resolved.request.pins.get(axis)
-    if given is None or given == "":
-        return None
-    parts = given.split(",") if isinstance(given, str) else given if isinstance(given, list | tuple) else [given]
-    values = [_one(parse_pins({axis: part})[axis]) for part in parts]
-    if len(values) not in {1, count}:
-        raise BadRequest(f"{axis}: {len(values)} values for {count} node groups; give one, or one for each")
-    return tuple(values * count if len(values) == 1 else values)
-
-
-def _replicas(mixed: Mixed, tp: Sequence[int], cp: int, pp: int | None) -> tuple[int, ...]:
-    """Replicas that use up every group: on stages of one width where pp is given, else on one stage a group."""
-    gpus = [one.gpus for one in mixed.scenarios]
-    if pp is None:
-        return tuple(max(count // (t * cp), 1) for count, t in zip(gpus, tp, strict=True))
-    common = divisors(math.gcd(*gpus))
-    able = sorted(mixed.gpus // width for width in common)
-    if mixed.gpus % pp or mixed.gpus // pp not in common:
-        what = " + ".join(map(str, gpus))
-        raise BadRequest(f"pp {pp} stages of one width cannot be made of {what} GPUs; {around(able, pp)}")
-    width = mixed.gpus // pp
-    if uneven := [t for t in tp if width % (t * cp)]:
-        near = around(divisors(width), uneven[0] * cp)
-        raise BadRequest(f"tp {uneven[0]} x cp {cp} does not divide the {width} ranks of a stage; {near}")
-    return tuple(width // (t * cp) for t in tp)
-
-
-def _stages(gpus: int, name: str, ranks: int) -> int:
-    if gpus % ranks:
-        near = around(divisors(gpus), ranks)
-        raise BadRequest(f"tp x cp x dp = {ranks} ranks do not divide the {gpus} GPUs of {name}; {near}")
-    return gpus // ranks
-
-
-def _micro_batches(resolved: Resolved, mixed: Mixed, dp: Sequence[int]) -> tuple[int, ...]:
-    """Sequences of every group's micro-batch: as many over all its replicas; one value is that of the most replicas."""
-    batch, given = mixed.scenarios[0].global_batch_size, _for_groups(resolved, "micro_batch_size", len(dp))
-    if given is None or len(set(given)) == 1:
-        width = math.lcm(*dp) * (given[0] if given else 1)
-        given = tuple(width // d for d in dp)
-    widths = {b * d for b, d in zip(given, dp, strict=True)}
-    if len(widths) > 1:
-        said = ", ".join(f"{b} x {d}" for b, d in zip(given, dp, strict=True))
-        raise BadRequest(f"micro-batch x dp must be the same sequences on every node group, got {said}")
-    if batch % (width := widths.pop()):
-        raise BadRequest(f"the {width} sequences of a micro-batch on all replicas do not divide the batch of {batch}")
-    return given
-
-
-__all__ = ["Branches", "mixed_record", "plan_mixed", "predict_mixed"]

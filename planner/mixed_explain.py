@@ -11,24 +11,26 @@ import numpy as np
 from costmodels.flops import utilization
 from costmodels.groups import Mixed, MixedRows, mixed_quote
 from costmodels.pricing import Quote
+from costmodels.scenario import Scenario
 from hardware.records import Between
 from planner import mixed_search
 from planner.assemble import counted_flops, mean_peak
 from planner.branches import MixedSpace, build
 from planner.document import Advice, Alternative
 from planner.explain import NOTABLE, gained, told_seconds
+from planner.mixed_records import mixed_record
 from planner.mixed_search import Branches, MixedIncumbent, MixedOutcome, best_split
 from planner.pins import parse_pins
 from planner.request import Resolved
 from planner.search import search as search_one
 from planner.space import build as build_one
 
-PATIENCE = 2.0
-"""Seconds that each of the reasons may take beside the plan."""
+PATIENCE = 3.0
+"""Seconds that each kind of reasons may take beside the plan; what is not proved by then is left out."""
 
 
 def alternatives(outcome: MixedOutcome, resolved: Resolved, mixed: Mixed, top: int) -> tuple[Alternative, ...]:
-    """The best branches that differ from the winner, and from each other, in their layout; each under its best split."""
+    """The best branches that differ in layout from the winner and each other, each under its best split."""
     assert outcome.best is not None
     deadline, seen = time.perf_counter() + PATIENCE, {_layout(outcome.best.row)}
     found: list[MixedIncumbent] = []
@@ -58,12 +60,12 @@ def _layout(row: MixedRows) -> tuple[int, ...]:
 
 
 def _alternative(one: MixedIncumbent, best: MixedIncumbent, resolved: Resolved, mixed: Mixed) -> Alternative:
-    from planner.mixed import mixed_record
-
     record = mixed_record(one.row, one.assignment, mixed)
     chosen = mixed_record(best.row, best.assignment, mixed)
     flops = counted_flops(resolved.scenario) * resolved.scenario.tokens
-    names = [name for name in ("tp", "cp", "pp", "vpp", "micro_batch_size") if getattr(record, name) != getattr(chosen, name)]
+    names = [
+        name for name in ("tp", "cp", "pp", "vpp", "micro_batch_size") if getattr(record, name) != getattr(chosen, name)
+    ]
     differs = [f"{name} {getattr(record, name)}" for name in names]
     if (one.row.order != best.row.order).any():
         differs.append(in_words(one.row.order[0].tolist(), mixed))
@@ -83,16 +85,16 @@ def in_words(order: list[int], mixed: Mixed) -> str:
 
 def why_not_lines(space: MixedSpace, mixed: Mixed, best: MixedIncumbent) -> tuple[Advice, ...]:
     """The best with the groups in another order, and on one group alone, each searched as the best was."""
-    lines = []
-    for order in space.orders:
-        if (order == best.row.order[0]).all():
-            continue
-        found = mixed_search.search(
-            replace(space, orders=order[None, :]), mixed, deadline=time.perf_counter() + PATIENCE
-        )
-        lines.append(_compared(in_words(order.tolist(), mixed), found.best, best.iteration))
-    lines.extend(_alone(mixed, group, best.iteration) for group in range(len(mixed.scenarios)))
-    return tuple(lines)
+    deadline = time.perf_counter() + PATIENCE
+    alone = [_alone(one, best.iteration, deadline) for one in mixed.scenarios]
+    others = [order for order in space.orders if (order != best.row.order[0]).any()]
+    lines = [_other_order(replace(space, orders=order[None, :]), mixed, best.iteration, deadline) for order in others]
+    return tuple(line for line in (*lines, *alone) if line)
+
+
+def _other_order(space: MixedSpace, mixed: Mixed, now: float, deadline: float) -> Advice | None:
+    found = mixed_search.search(space, mixed, deadline=deadline)
+    return _compared(in_words(space.orders[0].tolist(), mixed), found.best, now) if found.proved else None
 
 
 def _compared(subject: str, found: MixedIncumbent | None, now: float) -> Advice:
@@ -106,11 +108,13 @@ def _slower(seconds: float, now: float) -> str:
     return f"{told_seconds(seconds)}, as fast" if share < NOTABLE else f"{told_seconds(seconds)}, {share:.1%} longer"
 
 
-def _alone(mixed: Mixed, group: int, now: float) -> Advice:
+def _alone(scenario: Scenario, now: float, deadline: float) -> Advice | None:
     """The same batch on one group, the others idle."""
-    scenario = mixed.scenarios[group]
     subject = f"{scenario.gpus} {scenario.group.name} alone"
-    found = search_one(build_one(scenario, {}), scenario, deadline=time.perf_counter() + PATIENCE).best
+    outcome = search_one(build_one(scenario, {}), scenario, deadline=deadline)
+    found = outcome.best
+    if not outcome.proved:
+        return None
     if found is None:
         return Advice(subject=subject, text="nothing fits")
     if found.iteration < now * (1 - NOTABLE):

@@ -37,7 +37,8 @@ class StageRows:
 
     Every field is (N,) or one number for all rows. The four fields by stage are (N, P) or anything that
     broadcasts to it: P is the most stages of any row, and what stands behind a row's last stage is never
-    read. Where stages differ, what a layer costs and what a stage may use is (N, P) too. ``recompute`` is an index into ``RECOMPUTE_MODES``; ``layer_seconds`` must be positive.
+    read. Where stages differ, what a layer costs and what a stage may use is (N, P) too.
+    ``recompute`` is an index into ``RECOMPUTE_MODES``; ``layer_seconds`` must be positive.
     """
 
     num_layers: ArrayLike

@@ -29,8 +29,8 @@ from planner.report.launch import block, elsewhere, launch
 from planner.report.panels import (
     SIDE_BY_SIDE,
     TERMS,
-    alternatives_table,
     along_the_pipeline,
+    alternatives_table,
     layers_per_stage,
     memory_panel,
     recomputation,

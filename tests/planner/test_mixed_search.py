@@ -31,9 +31,7 @@ def mixed_of(groups, counts, *, scenario, between=()):
         group.model_copy(update={"name": f"group{i}", "nodes": 2, "gpus_per_node": max(count // 2, 1)})
         for i, (group, count) in enumerate(zip(groups, counts, strict=True))
     ]
-    cluster = Cluster.model_construct(
-        name="mixed", title="", groups=tuple(named), between=tuple(between), sources={}
-    )
+    cluster = Cluster.model_construct(name="mixed", title="", groups=tuple(named), between=tuple(between), sources={})
     parts = tuple(replace(scenario, group=group, gpus=count) for group, count in zip(named, counts, strict=True))
     return Mixed(cluster, parts)
 

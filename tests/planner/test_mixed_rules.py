@@ -1,0 +1,36 @@
+"""Every rule about several node groups with a strategy that it accepts and one that it refuses."""
+
+import numpy as np
+import pytest
+
+from costmodels.strategy import SCHEDULE_NAMES
+from planner.rules import GROUP_RULES, RULES, sentence
+from tests.scenarios import ONE_F_ONE_B, toy_scenario
+
+PAIRS = {
+    "group-width": ({"ranks": 8, "widest": 8}, {"ranks": 4, "widest": 8}),
+    "group-batch": ({"dp": 4, "batch_width": 8}, {"dp": 4, "batch_width": 6}),
+    "group-order": ({"rank_order": 0}, {"rank_order": 1}),
+    "group-schedule": ({"schedule": ONE_F_ONE_B}, {"schedule": SCHEDULE_NAMES.index("zb-1p")}),
+}
+"""Rule to the columns of a strategy that passes it and of one that does not."""
+
+
+def columns(row):
+    return {name: np.array([value]) for name, value in row.items()}
+
+
+def test_every_rule_has_a_pair_and_a_name_of_its_own():
+    assert sorted(PAIRS) == sorted(rule.name for rule in GROUP_RULES)
+    assert not {rule.name for rule in RULES} & set(PAIRS)
+
+
+@pytest.mark.parametrize("rule", GROUP_RULES, ids=lambda rule: rule.name)
+def test_a_rule_accepts_one_strategy_and_refuses_another_in_words(rule):
+    accepted, refused = PAIRS[rule.name]
+    assert set(accepted) == set(refused) == set(rule.reads)
+    assert np.all(rule.passes(columns(accepted), toy_scenario()))
+    assert not np.any(rule.passes(columns(refused), toy_scenario()))
+    words = sentence(rule, refused, toy_scenario())
+    assert "{" not in words
+    assert rule.source
