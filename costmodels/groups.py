@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.exchange import hop_seconds, tied_embedding_seconds
-from costmodels.iteration import RowSeconds, breakdown, compose, row_seconds, straggler_share
+from costmodels.exchange import hop_seconds, optimizer_seconds, step_traffic, tied_embedding_seconds
+from costmodels.iteration import RowSeconds, breakdown, compose, core_seconds, straggler_share
 from costmodels.memory import Footprint, footprint, in_flight, memory_limit, row_bytes
+from costmodels.passes import Passes
 from costmodels.pricing import Assignment, Quote
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Ints, Strategies
@@ -130,8 +131,8 @@ class MixedBytes:
 
 def mixed_seconds(rows: MixedRows, mixed: Mixed) -> MixedSeconds:
     """Price N strategies stage by stage, up to what a split of the layers multiplies."""
-    alone = [row_seconds(group, one) for group, one in zip(rows.groups, mixed.scenarios, strict=True)]
-    groups = _together(rows, mixed, alone)
+    cores = [core_seconds(group, one) for group, one in zip(rows.groups, mixed.scenarios, strict=True)]
+    groups = _together(rows, mixed, cores)
     at, stages = rows.group_at(), np.arange(int(rows.pp.max(initial=1)))
     hop = _hops(rows, mixed, at)
     first, last = stages == 0, stages == rows.pp[:, None] - 1
@@ -151,25 +152,40 @@ def _at(group_at: Ints, values: list[Floats]) -> Floats:
     return np.take_along_axis(np.stack(values, axis=1), group_at, axis=1)
 
 
-def _together(rows: MixedRows, mixed: Mixed, alone: list[RowSeconds]) -> tuple[RowSeconds, ...]:
+def _together(rows: MixedRows, mixed: Mixed, cores: list[RowSeconds]) -> tuple[RowSeconds, ...]:
     """Each group's seconds with the whole pipeline's terms once per iteration.
 
     The groups reduce their gradients and step their optimizers at the same time; the iteration waits for the
     slowest of them. A tied embedding is reduced between the first and the last group.
     """
-    tied = [tied_embedding_seconds(group, one) for group, one in zip(rows.groups, mixed.scenarios, strict=True)]
-    traffic = np.stack([one.data_parallel - own for one, own in zip(alone, tied, strict=True)], axis=1)
-    optimizer = np.stack([one.optimizer for one in alone], axis=1)
+    traffic, optimizer = _once(rows, mixed, cores)
     slowest = np.argmax(traffic + optimizer, axis=1)[:, None]
     ends = rows.order[:, 0], rows.order[:, -1]
     common = {
         "data_parallel": np.take_along_axis(traffic, slowest, axis=1)[:, 0] + _tied(rows, mixed)[_each(rows), *ends],
         "optimizer": np.take_along_axis(optimizer, slowest, axis=1)[:, 0],
-        "overhead": np.max([one.overhead for one in alone], axis=0),
+        "overhead": np.max([one.overhead for one in cores], axis=0),
         "straggler": np.full(len(rows), straggler_share(mixed.scenarios[0].stack, mixed.nodes)),
-        "bubble": np.max([one.bubble for one in alone], axis=0),
+        "bubble": np.max([one.bubble for one in cores], axis=0),
     }
-    return tuple(replace(one, **common) for one in alone)
+    return tuple(replace(one, **common) for one in cores)
+
+
+def _once(rows: MixedRows, mixed: Mixed, cores: list[RowSeconds]) -> tuple[Floats, Floats]:
+    """Exposed data-parallel traffic and the optimizer of every group, (N, G), for the layers its stages should hold.
+
+    Those are told before any split: where all stages take as long, a stage holds what it would in an even pipeline
+    of ``sum_k stages_k (layer seconds here / layer seconds on group k)`` stages like itself.
+    """
+    pace = np.sum([rows.stages[:, k] / core.layer for k, core in enumerate(cores)], axis=0)
+    most = max(mixed.scenarios[0].model.num_layers, 2)
+    traffic, optimizer = [], []
+    for group, one, core in zip(rows.groups, mixed.scenarios, cores, strict=True):
+        alike = replace(group, pp=np.clip(np.rint(core.layer * pace).astype(np.int64), 2, most))
+        step = step_traffic(alike, one, Passes(core.forward, core.backward))
+        traffic.append(step.gradients + step.parameters)
+        optimizer.append(optimizer_seconds(alike, one))
+    return np.stack(traffic, axis=1), np.stack(optimizer, axis=1)
 
 
 def _each(rows: MixedRows) -> Ints:

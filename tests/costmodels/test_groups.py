@@ -111,12 +111,29 @@ def test_the_rank_with_more_to_send_sets_the_time_of_a_hop():
 
 
 def test_the_iteration_waits_for_the_group_whose_gradients_and_optimizer_take_longest():
+    """The fast device is four times as fast, so that its stages hold four fifths of the layers, or nearly."""
     question, row = mixed(), rows()
-    alone = [row_seconds(group, one) for group, one in zip(row.groups, question.scenarios, strict=True)]
-    tied = [tied_embedding_seconds(group, one) for group, one in zip(row.groups, question.scenarios, strict=True)]
+    slow, fast = (row_seconds(group, one) for group, one in zip(row.groups, question.scenarios, strict=True))
+    depth = 2 + 2 * fast.layer[0] / slow.layer[0]
+    alike = replace(row.groups[FAST], pp=np.array([round(depth)]))
+    deep = row_seconds(alike, question.scenarios[FAST])
     together = mixed_seconds(row, question).groups[0]
-    longest = max(one.data_parallel[0] - own[0] + one.optimizer[0] for one, own in zip(alone, tied, strict=True))
-    assert together.data_parallel[0] + together.optimizer[0] == pytest.approx(longest + max(t[0] for t in tied))
+    own = deep.data_parallel[0] + deep.optimizer[0]
+    assert depth < 3
+    assert own > fast.data_parallel[0] + fast.optimizer[0]
+    assert together.data_parallel[0] + together.optimizer[0] == pytest.approx(own)
+
+
+def test_a_tied_embedding_is_reduced_between_the_first_and_the_last_group():
+    tied, loose = (
+        toy_model(vocab_size=64000).model_copy(update={"tied_embeddings": shared}) for shared in (True, False)
+    )
+    question, row = mixed(model=tied), rows()
+    pair = zip((SLOW, FAST), question.crossing(SLOW, FAST), strict=True)
+    across = max(tied_embedding_seconds(row.groups[g], part)[0] for g, part in pair)
+    more, less = (mixed_seconds(row, mixed(model=model)).groups[0].data_parallel[0] for model in (tied, loose))
+    assert across > 0
+    assert more == pytest.approx(less + across)
 
 
 def test_the_breakdown_adds_up_and_memory_is_each_group_s():

@@ -144,11 +144,16 @@ def best_of_row(mixed, rows, stages, order):
 
 def once(mixed, rows, seconds, order):
     """Seconds once per iteration: the slowest group's, the tied embedding's, the host's."""
-    parts = mixed.scenarios
-    own = [
-        price.data_parallel[0] - tied_embedding_seconds(row, one)[0] + price.optimizer[0]
-        for price, row, one in zip(seconds, rows, parts, strict=True)
-    ]
+    parts, own = mixed.scenarios, []
+    for row, one, price in zip(rows, parts, seconds, strict=True):
+        stages = [
+            part.gpus // int(other.tp[0] * other.cp[0] * other.dp[0]) for part, other in zip(parts, rows, strict=True)
+        ]
+        alike = sum(n * price.layer[0] / other.layer[0] for n, other in zip(stages, seconds, strict=True))
+        depth = min(max(int(np.rint(alike)), 2), max(one.model.num_layers, 2))
+        even = replace(row, pp=np.array([depth]))
+        step = row_seconds(even, one)
+        own.append(step.data_parallel[0] - tied_embedding_seconds(even, one)[0] + step.optimizer[0])
     ends = order[0], order[-1]
     sides = zip(ends, mixed.crossing(*ends), strict=True)
     tied = max(tied_embedding_seconds(rows[g], scenario)[0] for g, scenario in sides)
