@@ -16,7 +16,7 @@ from planner.document import Advice, Plan, Proof, Rejection
 from planner.errors import OutOfTime
 from planner.mixed_explain import alternatives, what_helps, why_not_lines
 from planner.mixed_given import broken_rules, checked_layers, given_row, in_every_order
-from planner.mixed_records import mixed_memory, mixed_record, stage_limits
+from planner.mixed_records import degrees_in_words, mixed_memory, mixed_record, stage_limits
 from planner.mixed_search import MixedIncumbent, MixedOutcome, best_split, given_split, price, search
 from planner.nearest import NEAREST_SECONDS
 from planner.pins import parse_pins
@@ -159,13 +159,8 @@ def _nearest(resolved: Resolved, mixed: Mixed) -> Advice | None:
     best = search(build(mixed, {}, one_width=False), mixed, deadline=deadline).best
     if best is None:
         return None
-    words = "; ".join(
-        f"{one.group.name} " + " ".join(f"{name} {int(getattr(group, name)[0])}" for name in ("tp", "cp", "dp"))
-        for one, group in zip(mixed.scenarios, best.row.groups, strict=True)
-    )
-    return Advice(
-        subject="without the pins", text=f"{words}, pp {int(best.row.pp[0])}", iteration_seconds=best.iteration
-    )
+    words = degrees_in_words(best.row, mixed)
+    return Advice(subject="without the pins", text=words, iteration_seconds=best.iteration)
 
 
 def predict_mixed(resolved: Resolved, mixed: Mixed, layers: Sequence[int] | None) -> Plan:

@@ -12,13 +12,14 @@ from costmodels.flops import utilization
 from costmodels.groups import Mixed, MixedRows, mixed_quote
 from costmodels.pricing import Quote
 from costmodels.scenario import Scenario
+from costmodels.strategy import Bools
 from hardware.records import Between
 from planner import mixed_search
 from planner.assemble import counted_flops, mean_peak
 from planner.branches import MixedSpace, build
 from planner.document import Advice, Alternative
 from planner.explain import NOTABLE, gained, told_seconds
-from planner.mixed_records import mixed_record
+from planner.mixed_records import degrees_in_words, mixed_record
 from planner.mixed_search import Branches, MixedIncumbent, MixedOutcome, best_split
 from planner.pins import parse_pins
 from planner.request import Resolved
@@ -84,12 +85,26 @@ def in_words(order: list[int], mixed: Mixed) -> str:
 
 
 def why_not_lines(space: MixedSpace, mixed: Mixed, best: MixedIncumbent) -> tuple[Advice, ...]:
-    """The best with the groups in another order, and on one group alone, each searched as the best was."""
+    """The best with one layout, in another order, on one group alone: each searched as the best was."""
     deadline = time.perf_counter() + PATIENCE
     alone = [_alone(one, best.iteration, deadline) for one in mixed.scenarios]
     others = [order for order in space.orders if (order != best.row.order[0]).any()]
     lines = [_other_order(replace(space, orders=order[None, :]), mixed, best.iteration, deadline) for order in others]
-    return tuple(line for line in (*lines, *alone) if line)
+    return tuple(line for line in (_one_layout(space, mixed, best, deadline), *lines, *alone) if line)
+
+
+def _one_layout(space: MixedSpace, mixed: Mixed, best: MixedIncumbent, deadline: float) -> Advice | None:
+    """The best with the same tp and dp on every group, which is all that most launchers can say."""
+    if _alike(best.row)[0]:
+        return None
+    found = mixed_search.search(space, mixed, deadline=deadline, among=np.flatnonzero(_alike(space.cores)))
+    return _compared("same degrees everywhere", found.best, best.iteration) if found.proved else None
+
+
+def _alike(rows: MixedRows) -> Bools:
+    """Which rows give all groups the same degrees, (N,)."""
+    first = rows.groups[0]
+    return np.all([(group.tp == first.tp) & (group.dp == first.dp) for group in rows.groups], axis=0)
 
 
 def _other_order(space: MixedSpace, mixed: Mixed, now: float, deadline: float) -> Advice | None:
@@ -132,8 +147,9 @@ def what_helps(
         gained("links between groups 2x", _requoted(_faster_between(mixed), best), priced.iteration),
         gained("networks 2x", _requoted(_faster_networks(mixed), best), priced.iteration),
     ]
-    if one_width and (wider := _other_widths(resolved, mixed)) and wider < priced.iteration:
-        lines.append(gained("stages of other widths", wider, priced.iteration))
+    if one_width and (wider := _other_widths(resolved, mixed)) and wider.iteration < priced.iteration:
+        line = gained("stages of other widths", wider.iteration, priced.iteration)
+        lines.append(line.model_copy(update={"text": f"{line.text}: {degrees_in_words(wider.row, mixed)}"}))
     return tuple(sorted(lines, key=lambda line: line.iteration_seconds or np.inf))
 
 
@@ -141,11 +157,10 @@ def _requoted(mixed: Mixed, best: MixedIncumbent) -> float:
     return mixed_quote(best.row, mixed, best.assignment).iteration
 
 
-def _other_widths(resolved: Resolved, mixed: Mixed) -> float | None:
+def _other_widths(resolved: Resolved, mixed: Mixed) -> MixedIncumbent | None:
     """The best where node groups may give their stages different numbers of ranks."""
     space = build(mixed, parse_pins(resolved.request.pins), one_width=False)
-    found = mixed_search.search(space, mixed, deadline=time.perf_counter() + PATIENCE).best
-    return found.iteration if found else None
+    return mixed_search.search(space, mixed, deadline=time.perf_counter() + PATIENCE).best
 
 
 def _faster_between(mixed: Mixed) -> Mixed:

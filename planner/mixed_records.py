@@ -36,6 +36,15 @@ def mixed_record(row: MixedRows, assignment: Assignment, mixed: Mixed) -> Strate
     return whole.model_copy(update={"stages": stages, "zero_stage": zero, "sharding_degree": degree})
 
 
+def degrees_in_words(row: MixedRows, mixed: Mixed) -> str:
+    """The degrees of every group: "a100 tp 2 cp 1 dp 8, h100 tp 1 cp 1 dp 8"."""
+    parts = zip(mixed.scenarios, row.groups, row.stages[0].tolist(), strict=True)
+    return ", ".join(
+        f"{one.group.name} {stages} stages tp {group.tp[0]} cp {group.cp[0]} dp {group.dp[0]}"
+        for one, group, stages in parts
+    )
+
+
 def mixed_memory(priced: Quote, mixed: Mixed, row: MixedRows) -> tuple[StageMemory, ...]:
     """The footprint of every stage against its own group's device."""
     limits = stage_limits(mixed, row)

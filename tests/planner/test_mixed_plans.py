@@ -129,6 +129,8 @@ def test_other_orders_and_one_group_alone_are_compared():
     lines = {line.subject: line for line in found.why_not}
     assert {"8 old alone", "8 new alone"} <= set(lines)
     assert any("before" in subject for subject in lines)
+    if any(stage.tp for stage in found.strategy.stages):
+        assert "same degrees everywhere" in lines
     for line in lines.values():
         if "alone" not in line.subject and line.iteration_seconds:
             assert line.iteration_seconds >= found.prediction.iteration_seconds * (1 - 1e-9)
