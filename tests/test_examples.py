@@ -19,6 +19,7 @@ TESTED = {
     "job.toml",
     "kubernetes-job.yaml",
     "my-cluster.toml",
+    "my-mixed-cluster.toml",
     "my-model.toml",
     "queue_filter.py",
     "sbatch.sh",
@@ -44,6 +45,13 @@ def test_the_model_and_the_cluster_of_ones_own_are_planned():
     assert document["status"] == "optimal"
     assert document["request"]["model"]["num_query_groups"] == 8
     assert document["request"]["cluster"]["name"] == "my-cluster"
+
+
+def test_the_mixed_cluster_of_ones_own_is_planned_over_both_its_groups():
+    question = ("--model", "llama2-13b", "--cluster", str(EXAMPLES / "my-mixed-cluster.toml"), "--gpus", "64")
+    document = json.loads(plan(*question).stdout)
+    assert document["status"] == "optimal"
+    assert {stage["group"] for stage in document["strategy"]["stages"]} == {"old", "new"}
 
 
 def test_the_job_file_is_planned_within_its_pins():
