@@ -39,6 +39,8 @@ CHUNK = 4096
 """Cores that are priced at a time: enough to amortise a call, few enough to stay in cache."""
 FIRST = 512
 """Cores of the first chunk; each chunk doubles, so that a good incumbent is found before much is priced."""
+BESIDE = 0.1
+"""How far beyond the first incumbent cores are still put in order: the last chunk's runners-up are shown."""
 TOLERANCE = 1e-9
 """Relative difference below which two times are one."""
 KEPT = 4096
@@ -118,10 +120,15 @@ def search(
     if not len(cores):
         return outcome
     optimistic = core_bound(space.cores, scenario) if bounds is None else bounds
-    order = cores[np.argsort(optimistic[cores], kind="stable")]
+    order, rest = _nearest(cores, optimistic, FIRST)
     pending: list[Priced] = []
     start, size = 0, FIRST
-    while start < len(order):
+    while start < len(order) + len(rest):
+        if start == len(order):
+            ceiling = (1.0 + BESIDE) * _ceiling(outcome)
+            rest = rest[optimistic[rest] < ceiling]
+            order, rest = np.concatenate([order, rest[np.argsort(optimistic[rest], kind="stable")]]), rest[:0]
+            continue
         chunk = order[start : start + size]
         if optimistic[chunk[0]] >= _ceiling(outcome):
             break
@@ -134,6 +141,18 @@ def search(
         start, size = start + size, min(2 * size, CHUNK)
     _settle(outcome, _unbeaten(pending, outcome), scenario, deadline)
     return outcome
+
+
+def _nearest(cores: Ints, optimistic: Floats, count: int) -> tuple[Ints, Ints]:
+    """The cores of the ``count`` least bounds in their order, and the others."""
+    if len(cores) <= count:
+        return cores[np.argsort(optimistic[cores], kind="stable")], cores[:0]
+    bounds = optimistic[cores]
+    near = np.argpartition(bounds, count)[:count]
+    others = np.ones(len(cores), dtype=bool)
+    others[near] = False
+    near = np.sort(near)
+    return cores[near[np.argsort(bounds[near], kind="stable")]], cores[others]
 
 
 def core_bound(cores: Strategies, scenario: Scenario) -> Floats:

@@ -55,7 +55,7 @@ def megatron_arguments(
     words = [
         *("--tensor-model-parallel-size", str(strategy.tp)),
         *("--pipeline-model-parallel-size", str(strategy.pp)),
-        *(("--context-parallel-size", str(strategy.cp)) if strategy.cp > 1 else ()),
+        *(_context(strategy) if strategy.cp > 1 else ()),
         *(_experts(strategy, dispatch) if experts or strategy.ep > 1 else ()),
         *(_capacity(expert_capacity) if expert_capacity is not None else ()),
         *_pipeline(strategy, mtp_layers),
@@ -70,6 +70,17 @@ def megatron_arguments(
     if experts and strategy.tp > 1 and not strategy.sequence_parallel:
         remarks += ("Megatron-LM trains experts under TP only with --sequence-parallel, which the plan leaves out",)
     return words, (*remarks, *_schedule(strategy), *_environment(strategy))
+
+
+def _context(strategy: Strategy) -> list[str]:
+    """Left out, the kind is p2p; Transformer Engine spells the gather with an underscore."""
+    kind = strategy.cp_kind
+    sizes = (str(strategy.cp_near), str(strategy.cp // strategy.cp_near))
+    return [
+        *("--context-parallel-size", str(strategy.cp)),
+        *(("--cp-comm-type", kind.replace("-", "_")) if kind != "p2p" else ()),
+        *(("--hierarchical-context-parallel-sizes", *sizes) if kind == "a2a+p2p" else ()),
+    ]
 
 
 _DISPATCHERS: Final[Mapping[str, tuple[str, ...]]] = {
