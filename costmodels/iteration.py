@@ -143,8 +143,10 @@ def bubble_share(rows: Strategies, stack: Stack, *, forward: Floats, total: Floa
 
 
 def with_step(rows: Strategies, scenario: Scenario, core: RowSeconds) -> RowSeconds:
-    """The same, with what depends on the sharding: data-parallel traffic, the optimizer, and how far stages lie apart
-    where the ranks that share their states lie between them.
+    """The same, with what depends on the sharding.
+
+    That is data-parallel traffic, the optimizer, and how far stages lie apart where the ranks that share their states
+    lie between them.
     """
     if (rows.rank_order == SHARDING_INSIDE).any():
         core = replace(core, hop=hop_seconds(rows, scenario))

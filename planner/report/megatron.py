@@ -16,6 +16,7 @@ _PARAMETERS: Final = 3
 """The ZeRO stage that shards the parameters too."""
 _WORTH_REPEATING: Final = 3
 """Chunks in a row from which a layout is shorter with a repetition."""
+_OWN_ORDERS: Final = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
 _OWN_SCHEDULES: Final = frozenset({"none", "1f1b", "interleaved-1f1b"})
 
 _PRECISIONS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -69,7 +70,7 @@ def megatron_arguments(
     ]
     if experts and strategy.tp > 1 and not strategy.sequence_parallel:
         remarks += ("Megatron-LM trains experts under TP only with --sequence-parallel, which the plan leaves out",)
-    return words, (*remarks, *_schedule(strategy), *_environment(strategy))
+    return words, (*remarks, *_schedule(strategy), *_order(strategy), *_environment(strategy))
 
 
 def _context(strategy: Strategy) -> list[str]:
@@ -177,6 +178,12 @@ def _schedule(strategy: Strategy) -> tuple[str, ...]:
         return ()
     runs = "interleaved 1F1B" if strategy.vpp > 1 else "1F1B"
     return (f"Megatron-LM has no {strategy.schedule} schedule; these arguments run {runs}",)
+
+
+def _order(strategy: Strategy) -> tuple[str, ...]:
+    if strategy.rank_order in _OWN_ORDERS:
+        return ()
+    return (f"Megatron-LM has no rank order {strategy.rank_order}; these arguments run {_OWN_ORDERS[0]}",)
 
 
 def _environment(strategy: Strategy) -> tuple[str, ...]:

@@ -353,3 +353,16 @@ def test_a_cold_look_up_parses_few_files_and_is_quick():
         best = min(best, float(seconds))
         time.sleep(0.01)
     assert best < 0.05
+
+
+CARDS = {25, 50, 100, 200, 400, 800}
+"""Rates of network cards, Gb/s."""
+
+
+@pytest.mark.parametrize("name", catalogue.names("cluster"))
+def test_a_device_has_its_share_of_the_cards_of_its_node(name):
+    for group in catalogue.cluster(name).groups:
+        for tier in group.tiers[1:]:
+            if tier.lanes:
+                rate = tier.link.bandwidth * 8 / 1e9 * group.gpus_per_node / tier.lanes
+                assert round(rate, 6) in CARDS, f"{tier.name}: {rate} Gb/s a card"
