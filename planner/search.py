@@ -129,8 +129,7 @@ def search(
         if time.perf_counter() > deadline:
             outcome.proved, outcome.lower_bound = False, float(optimistic[chunk[0]])
             break
-        chunk = chunk[optimistic[chunk] < BESIDE * _ceiling(outcome)]
-        priced = price_cores(space, chunk, scenario)
+        priced = price_cores(space, chunk[optimistic[chunk] < BESIDE * _ceiling(outcome)], scenario)
         remember(outcome, priced, scenario)
         pending.append(_open(priced, scenario))
     _settle(outcome, _unbeaten(pending, outcome), scenario, deadline)
