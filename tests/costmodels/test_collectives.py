@@ -163,10 +163,12 @@ def test_one_copy_is_the_plain_all_to_all():
 
 
 def test_groups_that_leave_a_node_at_once_share_its_way_out():
-    """A link's bandwidth is one device's share of it: four groups of one rank a node, or one of four, carry as much."""
-    four = gather_seconds(GIGABYTE / 4, group_of(strategies(tp=4, dp=2), "dp"), toy_tiers())
-    one = gather_seconds(GIGABYTE, group_of(strategies(dp=8), "dp"), toy_tiers())
-    assert four == pytest.approx(one)
+    """A link's bandwidth is one device's share: a group has as many as it has ranks in a node, and no other's."""
+    apart = gather_seconds(GIGABYTE, group_of(strategies(tp=4, dp=2), "dp"), toy_tiers())
+    pairs = gather_seconds(GIGABYTE, group_of(strategies(tp=2, dp=4), "dp"), toy_tiers())
+    whole = gather_seconds(GIGABYTE, group_of(strategies(dp=8), "dp"), toy_tiers())
+    for seconds, ranks, lanes in ((apart, 2, 1), (pairs, 4, 2), (whole, 8, 4)):
+        assert seconds == pytest.approx(1e9 * (ranks - 1) / ranks / lanes / 10e9)
 
 
 def test_a_node_with_half_the_cards_takes_twice_as_long_for_every_group():

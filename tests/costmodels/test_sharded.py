@@ -66,7 +66,7 @@ def test_a_second_shard_in_the_node_spares_the_network_in_the_backward_pass_and_
     second, _, same, doubled = sharded(3, gpus=8, second_shard=True)
     assert second_shards(rows, scenario).tolist() == [4]
     assert second.parameters == pytest.approx(plain.parameters)
-    over_nodes, inside = 2 * layer * 4 / 8 / 4 / 10e9, scattered(2 * layer, 4)
+    over_nodes, inside = 2 * layer * 7 / 8 / 4 / 10e9, scattered(2 * layer, 4)
     assert plain.gradients - second.gradients == pytest.approx(BATCHES * LAYERS * (over_nodes - inside))
     extra = row_bytes(same, doubled).everywhere - row_bytes(rows, scenario).everywhere
     assert extra == pytest.approx(2 * LAYERS * layer / 4)
