@@ -45,21 +45,25 @@ def every_micro_batch(rows: Strategies, scenario: Scenario, layer: Passes) -> tu
 
     At stage 3 every layer is gathered for both passes. A stack that shards fully keeps parameters from the forward to
     the backward pass at stage 2. What is gathered is copied out of the communication buffer in front of every layer,
-    and gradients are cast and copied into it, on the stream that computes.
+    and gradients are cast and copied into it, on the stream that computes. Copies of the model that meet once an
+    iteration do so in the last micro-batch.
     """
     stack = scenario.stack
     one, third = _layer(rows, scenario), rows.zero_stage >= PARAMETERS
     layers, copied = one.layers, one.copied
-    back = np.where(third, one.gather_again, 0.0) + one.scatter + (0.0 if stack.replicas_once else one.replicas)
+    back = np.where(third, one.gather_again, 0.0) + one.scatter
     forward = _behind(one.gather, layer.forward, layers, stack=stack, hidden=stack.overlap.parameters)
-    backward = _behind(back, layer.backward, layers, stack=stack, hidden=stack.overlap.gradients)
+    last = _behind(back + one.replicas, layer.backward, layers, stack=stack, hidden=stack.overlap.gradients)
+    backward = last
+    if stack.replicas_once:
+        backward = _behind(back, layer.backward, layers, stack=stack, hidden=stack.overlap.gradients)
     known = {"share": scenario.rates.stream, "bandwidth": scenario.rates.bandwidth}
     out = stream_seconds(traffic=copied * 2.0 * WORD, **known)
     into = stream_seconds(traffic=copied * (WORD + stack.reduce_bytes), **known)
     gathers = rows.num_microbatches if stack.gathers_per_micro_batch else np.ones(len(rows))
     scatters = np.where(third, gathers, rows.num_microbatches)
-    rest = exposed(layers * one.replicas, layers * layer.backward, stack=stack, hidden=stack.overlap.gradients)
-    backward = (backward + into + np.where(third, out, 0.0)) * scatters + (rest if stack.replicas_once else 0.0)
+    copies = (into + np.where(third, out, 0.0)) * scatters
+    backward = backward * (scatters - 1) + last + copies
     return backward, (forward + out) * gathers
 
 
