@@ -6,5 +6,8 @@ Keys in brackets are spelled out in REFERENCES.md; in short::
     [Narayanan21] PTD-P, SC 2021, arXiv 2104.04473       [Korthikanti22] Sequence parallelism, arXiv 2205.05198
     [Zhao23] PyTorch FSDP, VLDB 2023, arXiv 2304.11277   [Yeung24] Vocabulary parallelism, arXiv 2411.05288
     [Galvatron] VLDB 2023, arXiv 2211.13878              [NCCL-tuning] NVIDIA/nccl, src/graph/tuning.cc
+    [Liu23] Ring attention, arXiv 2310.01889             [Jacobs23] DeepSpeed-Ulysses, arXiv 2309.14509
+    [Fang24] USP, arXiv 2405.07719                       [Dubey24] Llama 3, arXiv 2407.21783
+    [Zhang22] MiCS, VLDB 2022, arXiv 2205.00119          [Wang23] ZeRO++, arXiv 2306.10209
     [Liger] Liger-Kernel benchmarks                      [aiconfigurator], [simumax] measured kernel tables
 """

@@ -12,10 +12,12 @@ from math import log2
 
 import numpy as np
 
-from costmodels.collectives import all_reduce_seconds, gather_seconds, send_seconds
+from costmodels.collectives import all_reduce_seconds, gather_seconds
+from costmodels.context import context_parallel, gathers, merging, ring_ranks
 from costmodels.experts import ExpertSeconds, expert_layer, expert_parameters_per_rank
 from costmodels.kernels import (
     WORD,
+    Number,
     attention_backward_seconds,
     attention_seconds,
     matmul_seconds,
@@ -25,7 +27,7 @@ from costmodels.launches import launch_floor
 from costmodels.model import Model
 from costmodels.parameters import attention_projections
 from costmodels.passes import Passes, linear, product, region_tokens, tokens_per_rank
-from costmodels.placement import group_of, strides
+from costmodels.placement import group_of
 from costmodels.scenario import Scenario
 from costmodels.sizes import layer_parameters_per_rank, padded_vocabulary_rows
 from costmodels.strategy import Floats, Strategies
@@ -160,14 +162,32 @@ def attention_core(rows: Strategies, scenario: Scenario) -> Passes:
 
 
 def _fused_attention(rows: Strategies, scenario: Scenario) -> Passes:
-    model, rates, s = scenario.model, scenario.rates, float(scenario.seq_length)
-    assert rates.attention is not None
+    """One kernel; around a ring of r ranks r of them, each on s/r tokens; two over gathered keys and values.
+
+    Of a rank's two chunks of s/2c tokens the first step of a ring attends with both, causally; in every later one
+    some rank attends with one chunk to all that arrived, and sets the pace. Keys and values that were gathered are
+    attended to by each chunk in a call of its own.
+    """
+    model, s = scenario.model, float(scenario.seq_length)
     share = rows.micro_batch_size / (rows.tp * rows.cp)
     flops = 2.0 * (model.attention_width + model.attention_output_width) * attended_pairs(model, s) * share
     span = 2.0 * attended_pairs(model, s) / s
     work = np.maximum(model.num_heads * s * share, 1.0)
+    if not (rows.cp > 1).any():
+        return _fused_kernel(scenario, flops, span, work)
+    steps, gathered = ring_ranks(rows, scenario), gathers(rows)
+    calls = np.where(gathered, 2, steps)
+    first = _fused_kernel(scenario, flops / calls, span / steps, np.where(gathered, work / 2.0, work))
+    later = _fused_kernel(scenario, flops / calls, span / steps, work / 2.0)
+    once = Passes(first.forward + (calls - 1) * later.forward, first.backward + (calls - 1) * later.backward)
+    return once + merging(rows, scenario)
+
+
+def _fused_kernel(scenario: Scenario, flops: Floats, span: Number, work: Floats) -> Passes:
+    rates = scenario.rates
+    assert rates.attention is not None
     fit, units = rates.attention, rates.compute_units
-    peak = rates.head_peak * fit.narrow ** log2(128.0 / min(model.head_dim, 128))
+    peak = rates.head_peak * fit.narrow ** log2(128.0 / min(scenario.model.head_dim, 128))
     return Passes(
         attention_seconds(flops=flops, span=span, rows=work, fit=fit, peak=peak, units=units),
         attention_backward_seconds(flops=flops, span=span, rows=work, fit=fit, peak=peak, units=units),
@@ -268,22 +288,6 @@ def tensor_parallel(rows: Strategies, scenario: Scenario, experts: float = 0.0) 
     return Passes(
         forward * active * stack.overlap.tp_forward,
         backward * active * stack.overlap.tp_backward,
-    )
-
-
-def context_parallel(rows: Strategies, scenario: Scenario, attention: Passes) -> Passes:
-    """Exposed seconds of ring attention: c - 1 exchanges of keys and values, hidden behind all but one step."""
-    model = scenario.model
-    size = WORD * tokens_per_rank(rows, scenario) * (model.key_value_width + model.value_width) / rows.tp
-    step = strides(rows)["cp"].astype(np.float64)
-    hop = send_seconds(size, step, rows.cp.astype(np.float64), scenario.group.tiers)
-    hops = np.maximum(rows.cp - 1, 0)
-    hidden = attention.forward * hops / np.maximum(rows.cp, 1)
-    hidden_backward = attention.backward * hops / np.maximum(rows.cp, 1)
-    floor = scenario.stack.overlap.cp
-    return Passes(
-        np.maximum(hops * hop - hidden, floor * hops * hop),
-        np.maximum(2.0 * hops * hop - hidden_backward, floor * 2.0 * hops * hop),
     )
 
 

@@ -8,13 +8,13 @@ import numpy as np
 
 from costmodels.collectives import all_reduce_seconds, broadcast_seconds, gather_seconds, send_seconds
 from costmodels.experts import expert_data_group, expert_parameters_per_rank, expert_shards
-from costmodels.kernels import WORD, stream_seconds
+from costmodels.kernels import WORD
 from costmodels.passes import Passes, tokens_per_rank
 from costmodels.placement import Group, group_of, split_group, strides
 from costmodels.scenario import Scenario
-from costmodels.sizes import heaviest_stage_parameters, layer_parameters_per_rank, padded_vocabulary_rows
+from costmodels.sharded import GRADIENTS, PARAMETERS, every_micro_batch, exposed
+from costmodels.sizes import heaviest_stage_parameters, padded_vocabulary_rows
 from costmodels.split import even_layers
-from costmodels.stack import Stack
 from costmodels.strategy import Floats, Strategies
 
 
@@ -50,42 +50,32 @@ class StepTraffic:
 def step_traffic(rows: Strategies, scenario: Scenario, layer: Passes) -> StepTraffic:
     """Exposed data-parallel seconds of one iteration, for the stage with the most parameters.
 
-    ZeRO 0 reduces gradients everywhere; 1 and 2 scatter them over the sharding group, reduce the shards over
-    its replicas and gather the parameters; 3 gathers every layer twice a micro-batch and scatters its
-    gradients, hidden behind the computation of the neighbouring layer [Rajbhandari20], [Zhao23]. ``layer``
-    is the computation of one layer for one micro-batch.
+    ZeRO 0 reduces gradients everywhere once an iteration; 1 scatters them over the sharding group, reduces the
+    shards over its replicas and gathers the parameters; from 2 on gradients are scattered layer by layer in every
+    micro-batch, at 3 every layer is gathered twice a micro-batch, hidden behind the computation of the neighbouring
+    layer [Rajbhandari20], [Zhao23]. With a pipeline stage 2 is taken to keep gradients whole until the last
+    micro-batch. ``layer`` is the computation of one layer for one micro-batch.
     """
+    stack = scenario.stack
+    gradients, parameters, tied = _once_per_step(rows, scenario)
+    low = even_layers(scenario.model.num_layers, rows).low  # every stage has that much, however it is split
+    backward = exposed(gradients, low * layer.backward, stack=stack, hidden=stack.overlap.gradients)
+    forward = exposed(parameters, low * layer.forward, stack=stack, hidden=stack.overlap.parameters)
+    sharded, whole = rows.zero_stage >= GRADIENTS, rows.zero_stage >= PARAMETERS
+    sharded = sharded & (whole | (rows.pp == 1)) & np.isin(rows.zero_stage, stack.zero_stages)
+    if sharded.any():
+        always = every_micro_batch(rows, scenario, layer)
+        backward = np.where(sharded, always[0], backward)
+        forward = np.where(sharded & (whole | stack.fully_sharded), always[1], forward)
+    return StepTraffic(backward, forward, tied=tied)
+
+
+def _once_per_step(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats, Floats]:
+    """Seconds of reducing gradients, gathering parameters and reducing a tied embedding, once an iteration."""
+    stack, tiers = scenario.stack, scenario.group.tiers
     group = group_of(rows, "cp", "dp")
     near, far = split_group(group, rows.sharding_degree)
     size = heaviest_stage_parameters(rows, scenario)
-    split = even_layers(scenario.model.num_layers, rows)
-    layers = split.high.astype(np.float64)
-    window = (split.low * layer.forward, split.low * layer.backward)  # every stage has that much, however it is split
-    once = _once_per_step(rows, scenario, size, group, near, far)
-    if scenario.model.num_moe_layers:
-        apart = _experts_once(rows, scenario, expert_layers(rows, scenario))
-        once = (once[0] + apart[0], once[1] + apart[1])
-    stack = scenario.stack
-    once = (
-        exposed(once[0], window[1], stack=stack, hidden=stack.overlap.gradients),
-        exposed(once[1], window[0], stack=stack, hidden=stack.overlap.parameters),
-    )
-    if 3 in scenario.stack.zero_stages and (rows.zero_stage == 3).any():
-        always = _every_micro_batch(rows, scenario, near, far, layer, layers)
-        third = rows.zero_stage == 3
-        once = (np.where(third, always[0], once[0]), np.where(third, always[1], once[1]))
-    return StepTraffic(*once, tied=tied_embedding_seconds(rows, scenario))
-
-
-def _once_per_step(
-    rows: Strategies,
-    scenario: Scenario,
-    size: Floats,
-    group: Group,
-    near: Group,
-    far: Group,
-) -> tuple[Floats, Floats]:
-    stack, tiers = scenario.stack, scenario.group.tiers
     pieces = np.maximum(stack.collectives_per_layer * even_layers(scenario.model.num_layers, rows).high, 1)
     pace, size = pieces / stack.communication_efficiency, size / pieces
     whole = all_reduce_seconds(stack.reduce_bytes * size, group, tiers)
@@ -97,7 +87,10 @@ def _once_per_step(
     spread = broadcast_seconds if stack.parameter_exchange == "broadcast" else gather_seconds
     gather = np.where(near.size > 1, spread(WORD * size, near, tiers), 0.0) * pace
     parameters = np.where(rows.zero_stage == 0, 0.0, gather)
-    return gradients, parameters
+    if scenario.model.num_moe_layers:
+        apart = _experts_once(rows, scenario)
+        gradients, parameters = gradients + apart[0], parameters + apart[1]
+    return gradients, parameters, tied_embedding_seconds(rows, scenario)
 
 
 def expert_layers(rows: Strategies, scenario: Scenario) -> Floats:
@@ -106,10 +99,10 @@ def expert_layers(rows: Strategies, scenario: Scenario) -> Floats:
     return np.maximum(split.high, split.last + scenario.model.mtp_layers).astype(np.float64)
 
 
-def _experts_once(rows: Strategies, scenario: Scenario, layers: Floats) -> tuple[Floats, Floats]:
+def _experts_once(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
     """The same for routed experts, over the ranks that hold the same ones."""
     stack, tiers, group = scenario.stack, scenario.group.tiers, expert_data_group(rows)
-    size = layers * expert_parameters_per_rank(rows, scenario)
+    size = expert_layers(rows, scenario) * expert_parameters_per_rank(rows, scenario)
     pace = (group.size > 1) / stack.communication_efficiency
     whole = all_reduce_seconds(stack.reduce_bytes * size, group, tiers)
     scatter, gather = (gather_seconds(width * size, group, tiers) for width in (stack.reduce_bytes, WORD))
@@ -117,64 +110,8 @@ def _experts_once(rows: Strategies, scenario: Scenario, layers: Floats) -> tuple
     return np.where(sharded, scatter, whole) * pace, np.where(sharded, gather, 0.0) * pace
 
 
-def exposed(seconds: Floats, window: Floats, *, stack: Stack, hidden: bool) -> Floats:
-    """What of a collective lengthens the iteration: all of it, or its first bucket and what outlasts the window.
-
-    What is hidden slows the computation beside it.
-    """
-    if not hidden:
-        return seconds
-    first = stack.bucket_exposed * seconds
-    rest = seconds - first
-    return first + np.maximum(rest - window, 0.0) + slowdown(np.minimum(rest, window), stack)
-
-
-def slowdown(hidden: Floats, stack: Stack) -> Floats:
-    """Seconds by which ``hidden`` seconds of communication hold up the computation they run beside."""
-    return hidden * stack.overlap_slowdown / (1.0 + stack.overlap_slowdown)
-
-
-def _every_micro_batch(
-    rows: Strategies, scenario: Scenario, near: Group, far: Group, layer: Passes, layers: Floats
-) -> tuple[Floats, Floats]:
-    """Exposed (backward, forward) seconds of ZeRO stage 3.
-
-    What is gathered is copied out of the communication buffer in front of every layer, and gradients are cast
-    and copied into it, on the stream that computes.
-    """
-    stack, tiers = scenario.stack, scenario.group.tiers
-    pace = 1.0 / stack.communication_efficiency
-    size = layer_parameters_per_rank(rows, scenario)
-    gather = np.where(near.size > 1, gather_seconds(WORD * size, near, tiers), 0.0) * pace
-    scatter = np.where(near.size > 1, gather_seconds(stack.reduce_bytes * size, near, tiers), 0.0) * pace
-    shard = stack.reduce_bytes * size / rows.sharding_degree
-    scatter = scatter + np.where(far.size > 1, all_reduce_seconds(shard, far, tiers), 0.0) * pace
-    experts, same = expert_parameters_per_rank(rows, scenario), expert_data_group(rows)
-    if scenario.model.num_moe_layers:
-        shared = (same.size > 1) * pace
-        gather = gather + shared * gather_seconds(WORD * experts, same, tiers)
-        scatter = scatter + shared * gather_seconds(stack.reduce_bytes * experts, same, tiers)
-    forward = _behind(gather, layer.forward, layers, stack=stack, hidden=stack.overlap.parameters)
-    backward = _behind(gather + scatter, layer.backward, layers, stack=stack, hidden=stack.overlap.gradients)
-    times = rows.num_microbatches if stack.gathers_per_micro_batch else np.ones(len(rows))
-    copied = np.where(near.size > 1, layers * size, 0.0) + np.where(same.size > 1, layers * experts, 0.0)
-    copies = [
-        stream_seconds(traffic=copied * traffic, share=scenario.rates.stream, bandwidth=scenario.rates.bandwidth)
-        for traffic in (2.0 * WORD, 2.0 * WORD + WORD + stack.reduce_bytes)
-    ]
-    return (backward + copies[1]) * times, (forward + copies[0]) * times
-
-
-def _behind(seconds: Floats, window: Floats, layers: Floats, *, stack: Stack, hidden: bool) -> Floats:
-    """Exposed seconds of one collective per layer, prefetched behind the layer before it."""
-    if not hidden:
-        return layers * seconds
-    late = np.maximum(seconds - window, 0.0) + slowdown(np.minimum(seconds, window), stack)
-    return seconds + (layers - 1.0) * late
-
-
 def tied_embedding_seconds(rows: Strategies, scenario: Scenario) -> Floats:
-    """All-reduce of a tied embedding's gradient between the first and the last stage, (N,)."""
+    """All-reduce of a tied embedding's gradient between the first and the last stage."""
     model, stack = scenario.model, scenario.stack
     if not model.tied_embeddings:
         return np.zeros(len(rows))

@@ -20,12 +20,12 @@ from costmodels.scenario import Scenario
 from costmodels.schedules import SCHEDULES
 from costmodels.split import even_layers
 from costmodels.stack import Stack
-from costmodels.strategy import SCHEDULE_NAMES, Floats, Recompute, Strategies
+from costmodels.strategy import SCHEDULE_NAMES, SHARDING_INSIDE, Floats, Recompute, Strategies
 
 FILLING = ("zb-1p", "zb-2p", "zb-v", "v-half", "v-min")
 """Schedules whose idle time depends on how long weight gradients take."""
 
-BLOCK_AXES = ("tp", "cp", "micro_batch_size", "sequence_parallel", "ep", "etp")
+BLOCK_AXES = ("tp", "cp", "cp_kind", "micro_batch_size", "sequence_parallel", "ep", "etp")
 """All that the cost of a layer, the embedding and the head depends on."""
 
 
@@ -148,7 +148,13 @@ def bubble_share(rows: Strategies, stack: Stack, *, forward: Floats, total: Floa
 
 
 def with_step(rows: Strategies, scenario: Scenario, core: RowSeconds) -> RowSeconds:
-    """The same, with what happens once per iteration: data-parallel traffic and the optimizer."""
+    """The same, with what depends on the sharding.
+
+    That is data-parallel traffic, the optimizer, and how far stages lie apart where the ranks that share their states
+    lie between them.
+    """
+    if (rows.rank_order == SHARDING_INSIDE).any():
+        core = replace(core, hop=hop_seconds(rows, scenario))
     traffic = step_traffic(rows, scenario, Passes(core.forward, core.backward))
     return replace(core, data_parallel=traffic.total, optimizer=optimizer_seconds(rows, scenario))
 

@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.context import exchange_bytes, repeated_bytes
 from costmodels.experts import expert_activation_bytes, expert_parameters_per_rank, expert_shards
 from costmodels.kernels import WORD
 from costmodels.passes import region_tokens, tokens_per_rank
 from costmodels.scenario import REDUCED, Scenario
 from costmodels.schedules import SCHEDULES
+from costmodels.sharded import PARAMETERS, second_shards
 from costmodels.sizes import (
     embedding_parameters_per_rank,
     head_parameters_per_rank,
@@ -134,8 +136,20 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
         embedding_activation=(WORD + (1.0 if stack.dropout else 0.0)) * h * region,
         logits=logits * here,
         ahead=scenario.model.mtp_layers * (experts * expert.total + held_ahead(rows) * stored),
-        everywhere=shared + np.where(rows.zero_stage == 3, PREFETCHED_LAYERS * WORD * (layer + experts), 0.0),
+        everywhere=shared
+        + exchange_bytes(rows, scenario)
+        + _second_copy(rows, scenario, layer)
+        + np.where(rows.zero_stage == 3, PREFETCHED_LAYERS * WORD * (layer + experts), 0.0),
     )
+
+
+def _second_copy(rows: Strategies, scenario: Scenario, layer: Floats) -> Floats:
+    """A second, sharded copy of the fullest even stage's layers within every innermost domain [Wang23], (N,)."""
+    third = rows.zero_stage == PARAMETERS
+    if not scenario.stack.second_shard or not third.any():
+        return np.zeros(len(rows))
+    held = even_layers(scenario.model.num_layers, rows).high * layer
+    return np.where(third, WORD * held / second_shards(rows, scenario), 0.0)
 
 
 def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None) -> StateBytes:
@@ -186,6 +200,7 @@ def layer_activation_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     else:
         whole, inner = np.where(selective, WORD * h, whole), np.where(selective, WORD * model.qkv_width, inner)
     kept = region_tokens(rows, scenario) * whole + tokens_per_rank(rows, scenario) * (inner + scores) / rows.tp
+    kept = kept + repeated_bytes(rows, scenario)
     if not model.num_moe_layers:
         return kept
     share = np.where(selective, _KEPT_OF_EXPERTS[stack.selective], 1.0)

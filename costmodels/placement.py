@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from costmodels.strategy import RANK_ORDERS, Floats, Ints, Strategies
+from costmodels.strategy import RANK_ORDERS, SHARDING_INSIDE, Floats, Ints, Strategies
 
-_DIMENSIONS = ("tp", "cp", "dp", "pp")
+_DIMENSIONS = ("tp", "cp", "dp", "pp", "sharding")
 _ORDERS = tuple(tuple(d for d in order.split("-") if d in _DIMENSIONS) for order in RANK_ORDERS)
 
 
@@ -41,11 +41,34 @@ class Group:
 
 
 def strides(rows: Strategies) -> dict[str, Ints]:
-    """Distance in ranks between neighbours of each dimension under each row's rank order, arrays (N,)."""
+    """Distance in ranks between neighbours of each dimension under each row's rank order, arrays (N,).
+
+    Where data ranks lie apart, "sharding" are the inner ones and "dp" the outer; elsewhere all of them are "dp".
+    """
     return rows.once("strides", lambda: _strides(rows))
 
 
+def inner_data_ranks(rows: Strategies) -> Ints:
+    """Data ranks that lie inside the pipeline because they share their states, shape (N,); 1 under other orders.
+
+    Context ranks are the nearer ones of a sharding group; what they do not make up is taken from data ranks.
+    """
+    if not (rows.rank_order == SHARDING_INSIDE).any():
+        return np.ones_like(rows.dp)
+    beyond = rows.sharding_degree // np.gcd(rows.sharding_degree, rows.cp)
+    return np.where(rows.rank_order == SHARDING_INSIDE, np.gcd(beyond, rows.dp), 1)
+
+
 def _strides(rows: Strategies) -> dict[str, Ints]:
+    inner = inner_data_ranks(rows)
+    apart = (inner > 1).any()
+    sizes = {
+        "tp": rows.tp,
+        "cp": rows.cp,
+        "pp": rows.pp,
+        "sharding": inner,
+        "dp": rows.dp // inner if apart else rows.dp,
+    }
     result = {name: np.ones(len(rows), dtype=np.int64) for name in _DIMENSIONS}
     for code, order in enumerate(_ORDERS):
         mine = rows.rank_order == code
@@ -54,15 +77,21 @@ def _strides(rows: Strategies) -> dict[str, Ints]:
         stride = np.ones(len(rows), dtype=np.int64)
         for name in order:
             result[name] = np.where(mine, stride, result[name])
-            stride = stride * getattr(rows, name)
+            stride = stride * sizes[name]
     return result
 
 
 def group_of(rows: Strategies, *names: str) -> Group:
     """The group formed by the named dimensions, inner to outer, such as ``group_of(rows, "cp", "dp")``."""
-    step = strides(rows)
+    step, inner = strides(rows), rows.once("inner data ranks", lambda: inner_data_ranks(rows))
     sizes = [getattr(rows, name) for name in names]
-    return Group(size=np.prod(sizes, axis=0), parts=tuple((s, step[n]) for s, n in zip(sizes, names, strict=True)))
+    parts: list[tuple[Ints, Ints]] = []
+    for size, name in zip(sizes, names, strict=True):
+        if name == "dp" and (inner > 1).any():
+            parts += [(inner, step["sharding"]), (size // inner, step["dp"])]
+        else:
+            parts.append((size, step[name]))
+    return Group(size=np.prod(sizes, axis=0), parts=tuple(parts))
 
 
 def split_group(group: Group, inner: Ints) -> tuple[Group, Group]:

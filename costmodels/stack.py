@@ -16,6 +16,10 @@ from hardware.units import ByteQuantity, TimeQuantity
 _HOME = Path(__file__).parent / "stacks"
 
 
+CpKind = Literal["p2p", "a2a", "all-gather", "a2a+p2p"]
+RankOrder = Literal["tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "tp-cp-ep-sharding-pp-dp"]
+
+
 class Overlap(Record):
     """The part of each communication that still lengthens the iteration; 1 = nothing is hidden."""
 
@@ -27,6 +31,8 @@ class Overlap(Record):
     """Dispatch and combine of experts."""
     cp: float = Field(0.3, ge=0, le=1)
     """Context-parallel exchange beyond what attention itself can hide."""
+    cp_collective: float = Field(1.0, ge=0, le=1)
+    """Context-parallel gathers and all-to-alls; nothing is left to compute before they end (Llama 3, section 3.3.2)."""
     pp: float = Field(1.0, ge=0, le=1)
     """Sends and receives between pipeline stages."""
     pp_interleaved: float = Field(1.0, ge=0, le=1)
@@ -119,8 +125,22 @@ class Stack(Record):
     uneven_stages: bool = False
     """Stages may hold different numbers of layers."""
     sequence_parallel: bool = True
+    cp_kinds: tuple[CpKind, ...] = ("p2p",)
+    """Forms of context parallelism, the usual one first."""
+    repeats_key_values: bool = False
+    """All-to-alls between tokens and heads repeat keys and values where there are more ranks than heads of them."""
+    rank_orders: tuple[RankOrder, ...] = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
+    """Orders of ranks that a launcher can ask for, the usual one first."""
     gathers_per_micro_batch: bool = True
     """Under ZeRO stage 3 parameters are gathered again for every micro-batch."""
+    fully_sharded: bool = False
+    """ZeRO stage 2 is full sharding that keeps parameters from the forward to the backward pass, once gathered
+    (``reshard_after_forward=False`` of FSDP2), in place of gathering them once an iteration."""
+    second_shard: bool = False
+    """Under ZeRO stage 3 every innermost domain holds a second copy, sharded, to gather from backward [Wang23]."""
+    replicas_once: bool = False
+    """From ZeRO stage 2 on, shards of gradients are reduced over copies of the model once an iteration [Zhang22],
+    not in every micro-batch."""
     gradient_bytes: int = 4
     """Bytes per parameter of the gradient buffer that is accumulated and kept."""
     reduce_bytes: int = 4

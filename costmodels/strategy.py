@@ -15,8 +15,20 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Derived = TypeVar("Derived")
 
-RANK_ORDERS = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
-"""Which dimension varies fastest over neighbouring ranks, inner to outer; the first is Megatron's default."""
+RANK_ORDERS = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "tp-cp-ep-sharding-pp-dp")
+"""Which dimension varies fastest over neighbouring ranks, inner to outer.
+
+The first is Megatron's default, the second its ``--use-tp-pp-dp-mapping``. In the third the data ranks that share
+their states lie inside the pipeline and whole replicas outside it, as in PaddlePaddle fleet and MaxText.
+"""
+
+SHARDING_INSIDE = 2
+"""The code of the rank order that takes data parallelism apart."""
+
+CP_KINDS = ("p2p", "a2a", "all-gather", "a2a+p2p")
+"""How context-parallel ranks exchange what attention needs, by the code in the ``cp_kind`` column: keys and values
+around a ring; all-to-alls that exchange tokens for heads; a gather of all keys and values; all-to-alls among near
+ranks and a ring of such groups."""
 
 SCHEDULE_NAMES = ("none", "gpipe", "1f1b", "interleaved-1f1b", "zb-1p", "zb-2p", "zb-v", "v-half", "v-min")
 """Pipeline schedules by their code in the ``schedule`` column."""
@@ -47,6 +59,7 @@ class Strategies:
 
     tp: Ints
     cp: Ints
+    cp_kind: Ints
     pp: Ints
     vpp: Ints
     dp: Ints
@@ -112,7 +125,7 @@ AXES: tuple[str, ...] = tuple(f.name for f in fields(Strategies) if not f.name.s
 
 _DEFAULTS: Mapping[str, float] = {
     **dict.fromkeys(("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch_size", "num_microbatches"), 1),
-    **dict.fromkeys(("zero_stage", "schedule", "sequence_parallel", "recompute", "rank_order"), 0),
+    **dict.fromkeys(("cp_kind", "zero_stage", "schedule", "sequence_parallel", "recompute", "rank_order"), 0),
     "sharding_degree": 1,
 }
 

@@ -128,7 +128,7 @@ class Link(Record):
     """
 
     bandwidth: LinkBandwidth
-    """Nominal, one direction, per device."""
+    """Nominal, one direction, per device: its share where several devices have one card or switch port."""
     efficiency: Share
     """Bus bandwidth of gather and scatter for endless messages and groups, over nominal."""
     saturation: Annotated[ByteQuantity, within("0 B", "1 TB", "bytes")]
@@ -160,7 +160,8 @@ class Tier(Record):
     oversubscription: float = Field(default=1.0, ge=1.0, le=1000.0)
     """Bandwidth below the switches of this tier over the bandwidth above them."""
     lanes: int = Field(default=0, strict=True, ge=0, le=2**20)
-    """Network cards of one domain of the tier below; only told, not reckoned with."""
+    """Network cards of one node; only told: the link's bandwidth is theirs over the node's devices already, which is
+    what each device has when all of its node send at once, as the groups of a training run do."""
 
 
 class NodeGroup(Record):

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from costmodels.memory import memory_limit
 from costmodels.pricing import Assignment, Quote, quote, row_assignment
 from costmodels.scenario import Scenario
-from costmodels.strategy import AXES, Recompute, Strategies, strategies
+from costmodels.strategy import AXES, CP_KINDS, Recompute, Strategies, strategies
 from planner import explain
 from planner.assemble import (
     memory_records,
@@ -230,6 +230,7 @@ def _single(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] |
     return strategies(
         tp=tp,
         cp=cp,
+        cp_kind=axes.get("cp_kind", CP_KINDS.index(scenario.stack.cp_kinds[0]) if cp > 1 else 0),
         pp=pp,
         vpp=vpp,
         dp=dp,

@@ -8,11 +8,12 @@ import numpy as np
 
 from costmodels import training
 from costmodels.catalogue import catalogue_hash as models_hash
+from costmodels.context import ulysses_ranks
 from costmodels.flops import flops_per_token, recomputed_flops, utilization
 from costmodels.parameters import parameters
 from costmodels.pricing import Assignment, Quote
 from costmodels.scenario import Scenario
-from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, Recompute, Strategies
+from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, Recompute, Strategies
 from hardware.catalogue import catalogue_hash as hardware_hash
 from hardware.records import Cluster, NodeGroup
 from hardware.units import exact_quantity
@@ -34,6 +35,8 @@ def strategy_record(row: Strategies, assignment: Assignment, scenario: Scenario)
     group = scenario.group.name
     return Strategy(
         **{name: at[name] for name in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero_stage", "sharding_degree")},
+        cp_kind=CP_KINDS[at["cp_kind"]],
+        cp_near=int(ulysses_ranks(row, scenario)[0]),
         micro_batch_size=int(at["micro_batch_size"]),
         num_microbatches=at["num_microbatches"],
         global_batch_size=scenario.global_batch_size,

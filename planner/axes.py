@@ -5,6 +5,7 @@ from __future__ import annotations
 PIN_AXES = (
     "tp",
     "cp",
+    "cp_kind",
     "pp",
     "vpp",
     "dp",

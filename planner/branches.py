@@ -29,7 +29,7 @@ WIDTH = "group-width"
 """The rule that asks for as many ranks on every stage; without it groups may have stages of different widths."""
 
 _LAYOUT = ("tp", "cp", "dp")
-_SHARED = ("vpp", "ep", "etp", "schedule", "sequence_parallel", "recompute", "rank_order")
+_SHARED = ("cp_kind", "vpp", "ep", "etp", "schedule", "sequence_parallel", "recompute", "rank_order")
 _SHARDING = {"zero_stage", "sharding_degree"}
 
 Table = dict[str, NDArray[Any]]
@@ -267,9 +267,9 @@ def _shards(lattice: _Lattice, stage: Ints, degree: Ints) -> tuple[Ints, Ints]:
     ranks = [table["dp"] * lattice.shared["cp"] for table in lattice.own]
     several = np.max(ranks, axis=0)[:, None] > 1
     near, zero = [], []
-    for g, scenario in enumerate(lattice.mixed.scenarios):
-        wide = {name: lattice.columns(g)[name][:, None] for name in ("dp", "cp", "tp")}
-        near.append(np.broadcast_to(sharding_degrees(scenario, wide, degree), (len(lattice), stage.shape[1])))
+    for g in range(len(lattice.mixed.scenarios)):
+        wide = {name: lattice.columns(g)[name][:, None] for name in ("dp", "cp", "tp")} | {"zero_stage": stage}
+        near.append(np.broadcast_to(sharding_degrees(wide, degree), (len(lattice), stage.shape[1])))
         alone = several & (ranks[g][:, None] == 1) & (degree < 1)
         zero.append(np.where(alone, 0, stage))
     repeats = np.all([one == REPEATS for one in near], axis=0)

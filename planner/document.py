@@ -37,6 +37,10 @@ class Strategy(_Part):
 
     tp: int
     cp: int
+    cp_kind: str
+    """How context ranks exchange, one of ``costmodels.strategy.CP_KINDS``."""
+    cp_near: int
+    """Context ranks that exchange tokens for heads; the others form a ring, or gather."""
     pp: int
     vpp: int
     dp: int

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, Recompute
+from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, Recompute
 from planner.errors import BadRequest
 
 _RANGE = re.compile(r"^(\d{1,12})?\.\.(\d{1,12})?$", re.ASCII)
@@ -15,6 +15,7 @@ _NUMBER = re.compile(r"^\d{1,12}$", re.ASCII)
 _LARGEST = 2**31
 
 NAMED: Mapping[str, tuple[str, ...]] = {
+    "cp_kind": CP_KINDS,
     "schedule": SCHEDULE_NAMES,
     "recompute": tuple(kind.name.lower() for kind in Recompute),
     "rank_order": RANK_ORDERS,

@@ -13,10 +13,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.context import BOTH, RING, ULYSSES, near_ranks
 from costmodels.iteration import FILLING
 from costmodels.scenario import Scenario
 from costmodels.schedules import SCHEDULES
-from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, Recompute
+from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, SHARDING_INSIDE, Recompute
 
 Columns = Mapping[str, NDArray[np.int64]]
 Mask = NDArray[np.bool_]
@@ -84,7 +85,42 @@ def _context_splits(c: Columns, x: Scenario) -> Mask:
 
 
 def _context_needs_fused(c: Columns, x: Scenario) -> Mask:
-    return (c["cp"] == 1) | (x.rates.attention is not None)
+    return (c["cp"] == 1) | (c["cp_kind"] == ULYSSES) | (x.rates.attention is not None)
+
+
+def _context_exchanges(c: Columns, _x: Scenario) -> Mask:
+    return (c["cp"] > 1) | (c["cp_kind"] == RING)
+
+
+def _stack_context(c: Columns, x: Scenario) -> Mask:
+    return (c["cp"] == 1) | np.isin(c["cp_kind"], [CP_KINDS.index(kind) for kind in x.stack.cp_kinds])
+
+
+def _context_heads(c: Columns, x: Scenario) -> Mask:
+    ranks, groups = c["tp"] * c["cp"], x.model.num_query_groups
+    repeats = x.stack.repeats_key_values & (ranks % groups == 0)
+    whole = (x.model.num_heads % ranks == 0) & ((groups % ranks == 0) | repeats)
+    return (c["cp"] == 1) | (c["cp_kind"] != ULYSSES) | whole
+
+
+def _context_mixes(c: Columns, x: Scenario) -> Mask:
+    near = near_ranks(c["cp"], c["tp"], x)
+    return (c["cp_kind"] != BOTH) | ((near > 1) & (near < c["cp"]))
+
+
+def _context_windows(c: Columns, x: Scenario) -> Mask:
+    rings = (c["cp_kind"] == RING) | (c["cp_kind"] == BOTH)
+    return (c["cp"] == 1) | ~rings | (x.model.sliding_window is None)
+
+
+def _stack_orders(c: Columns, x: Scenario) -> Mask:
+    return np.isin(c["rank_order"], [RANK_ORDERS.index(order) for order in x.stack.rank_orders])
+
+
+def _order_shards(c: Columns, _x: Scenario) -> Mask:
+    shards = np.maximum(c["sharding_degree"], 1)
+    inner = np.gcd(shards // np.gcd(shards, c["cp"]), c["dp"])
+    return (c["rank_order"] != SHARDING_INSIDE) | ((inner > 1) & (inner < c["dp"]))
 
 
 def _batch_covers(c: Columns, x: Scenario) -> Mask:
@@ -228,7 +264,21 @@ RULES: tuple[Rule, ...] = (
     Rule("context-split", "must", ("cp",),
          "sequence length {seq_length} does not split into 2 x {cp} chunks of context parallelism",
          "Megatron-Core context parallelism, causal load balance", _context_splits),
-    Rule("context-kernel", "must", ("cp",), "context parallel size {cp} needs a fused attention kernel; "
+    Rule("context-kind", "dominated", ("cp", "cp_kind"),
+         "with context parallel size {cp} every kind is p2p; {cp_kind} repeats it", "arithmetic", _context_exchanges),
+    Rule("stack-context", "stack", ("cp", "cp_kind"), "stack {stack} has no context parallelism of kind {cp_kind}",
+         "the stack", _stack_context),
+    Rule("context-heads", "must", ("tp", "cp", "cp_kind"),
+         "context parallelism by {cp_kind} splits heads: {num_heads} heads and {num_query_groups} query groups do not "
+         "split over {tp} tensor x {cp} context ranks", "Jacobs et al. 2023; Transformer Engine attention",
+         _context_heads),
+    Rule("context-hierarchy", "dominated", ("tp", "cp", "cp_kind"),
+         "a2a+p2p over {cp} context ranks beside {tp} tensor ranks is a2a or p2p alone: as many as share a fast domain "
+         "and divide the heads exchange, the others form the ring", "Fang and Zhao 2024", _context_mixes),
+    Rule("context-window", "must", ("cp", "cp_kind"),
+         "{cp_kind} over {cp} context ranks passes all keys around; a sliding window needs a2a or all-gather",
+         "Transformer Engine attention", _context_windows),
+    Rule("context-kernel", "must", ("cp", "cp_kind"), "context parallel size {cp} needs a fused attention kernel; "
          "stack {stack} runs {attention} attention", "Megatron-Core context parallelism", _context_needs_fused),
     Rule("batch-covers", "must", ("dp",), "{dp} data-parallel replicas for {global_batch_size} sequences per batch",
          "arithmetic", _batch_covers),
@@ -273,8 +323,13 @@ RULES: tuple[Rule, ...] = (
     Rule("rank-order", "dominated", ("pp", "dp", "rank_order"),
          "rank order {rank_order} places ranks as the default does when pp {pp} or dp {dp} is 1", "arithmetic",
          _order_matters),
+    Rule("stack-order", "stack", ("rank_order",), "stack {stack} cannot be told rank order {rank_order}", "the stack",
+         _stack_orders),
+    Rule("rank-order-sharding", "dominated", ("cp", "dp", "sharding_degree", "rank_order"),
+         "rank order {rank_order} is another one unless sharding over {sharding_degree} ranks takes part of dp {dp}",
+         "arithmetic", _order_shards),
     Rule("sharding-repeats", "dominated", ("sharding_degree",),
-         "sharding within a node is sharding over all {dp} x {cp} data and context ranks, or over one",
+         "sharding within a node, or a few, is sharding over all {dp} x {cp} data and context ranks, or another row's",
          "arithmetic", _shards_anew),
     Rule("sharding", "must", ("zero_stage", "sharding_degree"),
          "ZeRO stage {zero_stage} over {sharding_degree} ranks: stage 0 shards over 1 rank, the others over more",
@@ -337,7 +392,7 @@ def active(scenario: Scenario, pinned: frozenset[str]) -> tuple[Rule, ...]:
 def sentence(rule: Rule, row: Mapping[str, Any], scenario: Scenario) -> str:
     """The rule's sentence with one row's numbers."""
     model, words = scenario.model, dict(row)
-    for name, names in (("schedule", SCHEDULE_NAMES), ("rank_order", RANK_ORDERS)):
+    for name, names in (("schedule", SCHEDULE_NAMES), ("rank_order", RANK_ORDERS), ("cp_kind", CP_KINDS)):
         if name in words:
             words[name] = names[int(words[name])]
     if isinstance(words.get("micro_batch_size"), float):

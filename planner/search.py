@@ -39,6 +39,10 @@ CHUNK = 4096
 """Cores that are priced at a time: enough to amortise a call, few enough to stay in cache."""
 FIRST = 512
 """Cores of the first chunk; each chunk doubles, so that a good incumbent is found before much is priced."""
+ORDERED = 16
+"""How many times as many cores are put in order each time that those in order are used up."""
+BESIDE = 1.02
+"""Cores whose bounds are this near to the incumbent are priced if their chunk is, to be shown as runners-up."""
 TOLERANCE = 1e-9
 """Relative difference below which two times are one."""
 KEPT = 4096
@@ -118,22 +122,39 @@ def search(
     if not len(cores):
         return outcome
     optimistic = core_bound(space.cores, scenario) if bounds is None else bounds
-    order = cores[np.argsort(optimistic[cores], kind="stable")]
     pending: list[Priced] = []
-    start, size = 0, FIRST
-    while start < len(order):
-        chunk = order[start : start + size]
+    for chunk in _visits(cores, optimistic):
         if optimistic[chunk[0]] >= _ceiling(outcome):
             break
         if time.perf_counter() > deadline:
             outcome.proved, outcome.lower_bound = False, float(optimistic[chunk[0]])
             break
-        priced = price_cores(space, chunk, scenario)
+        priced = price_cores(space, chunk[optimistic[chunk] < BESIDE * _ceiling(outcome)], scenario)
         remember(outcome, priced, scenario)
         pending.append(_open(priced, scenario))
-        start, size = start + size, min(2 * size, CHUNK)
     _settle(outcome, _unbeaten(pending, outcome), scenario, deadline)
     return outcome
+
+
+def _visits(cores: Ints, optimistic: Floats) -> Iterator[Ints]:
+    """Chunks of cores in the order of their bounds; what is never asked for is never put in order."""
+    rest, size, ordered = cores, FIRST, FIRST
+    while len(rest):
+        near, rest = _nearest(rest, optimistic, ordered)
+        start, ordered = 0, ORDERED * ordered
+        while start < len(near):
+            yield near[start : start + size]
+            start, size = start + size, min(2 * size, CHUNK)
+
+
+def _nearest(cores: Ints, optimistic: Floats, count: int) -> tuple[Ints, Ints]:
+    """The cores of the ``count`` least bounds or some more, in their order, and the others."""
+    bounds = optimistic[cores]
+    within = np.ones(len(cores), dtype=bool)
+    if len(cores) > count:
+        within = bounds <= np.partition(bounds, count)[count]
+    near = cores[within]
+    return near[np.argsort(optimistic[near], kind="stable")], cores[~within]
 
 
 def core_bound(cores: Strategies, scenario: Scenario) -> Floats:

@@ -16,12 +16,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.scenario import Scenario
-from costmodels.strategy import AXES, SCHEDULE_NAMES, Bools, Ints, Recompute, Strategies, strategies
+from costmodels.strategy import (
+    AXES,
+    CP_KINDS,
+    RANK_ORDERS,
+    SCHEDULE_NAMES,
+    Bools,
+    Ints,
+    Recompute,
+    Strategies,
+    strategies,
+)
 from planner.errors import BadRequest
 from planner.pins import Pin
 from planner.rules import REPEATS, Rule, active, sentence
 
 LARGEST_MICRO_BATCH = 64
+NODES_OF_SHARDS = (1, 4)
+"""Innermost domains that one copy of sharded states may span, where it does not span everything."""
 
 _LAYOUT = ("tp", "cp", "pp", "dp")
 _SHARDING = ("zero_stage", "sharding_degree")
@@ -41,21 +53,22 @@ class Space:
     """All strategies considered, those that pass every rule but memory as cores x sharding options.
 
     ``cores`` are rows without sharding; ``allowed[c, z]`` says whether core c may take option z, which is
-    ZeRO stage ``zero_stage[z]`` over ``degree[c, z]`` ranks.
+    ZeRO stage ``zero_stage[z]`` over ``degree[layout[c], z]`` ranks: what sharding depends on, few cores differ in.
     """
 
     candidates: int
     cores: Strategies
     zero_stage: Ints
+    layout: Ints
     degree: Ints
     allowed: Bools
     refusals: tuple[Refusal, ...]
 
     def rows(self, core: Ints, option: Ints) -> Strategies:
         """The strategies of (core, option) pairs, arrays of equal length."""
-        taken = self.cores.take(core)
+        taken, degree = self.cores.take(core), self.degree[self.layout[core], option]
         columns = {name: getattr(taken, name) for name in AXES if name not in _SHARDING}
-        return Strategies(**columns, zero_stage=self.zero_stage[option], sharding_degree=self.degree[core, option])
+        return Strategies(**columns, zero_stage=self.zero_stage[option], sharding_degree=degree)
 
 
 def build(scenario: Scenario, pins: Mapping[str, Pin]) -> Space:
@@ -90,6 +103,7 @@ def axes_of(scenario: Scenario, pins: Mapping[str, Pin]) -> dict[str, NDArray[An
     model, stack = scenario.model, scenario.stack
     chunks = {d for d in divisors(model.num_layers) if d <= model.num_layers // 2}
     usual: dict[str, list[int]] = {
+        "cp_kind": sorted({0, *(CP_KINDS.index(kind) for kind in stack.cp_kinds)}),
         "micro_batch_size": [d for d in divisors(scenario.global_batch_size) if d <= LARGEST_MICRO_BATCH],
         "vpp": sorted({1, *chunks}) if "interleaved-1f1b" in stack.schedules else [1],
         "ep": divisors(model.moe.num_experts) if model.moe else [1],
@@ -97,7 +111,7 @@ def axes_of(scenario: Scenario, pins: Mapping[str, Pin]) -> dict[str, NDArray[An
         "schedule": [SCHEDULE_NAMES.index(name) for name in stack.schedules if name in SCHEDULE_NAMES],
         "sequence_parallel": [0, 1],
         "recompute": list(Recompute),
-        "rank_order": [0, 1],
+        "rank_order": [RANK_ORDERS.index(order) for order in stack.rank_orders],
     }
     axes = {name: np.array(_restrict(pins, name, values), dtype=np.int64) for name, values in usual.items()}
     axes["sharding"] = _sharding_options(scenario, pins)
@@ -127,9 +141,9 @@ def _few(values: list[int]) -> str:
 
 
 def _sharding_options(scenario: Scenario, pins: Mapping[str, Pin]) -> NDArray[np.int64]:
-    """(stage, degree) pairs; degree 0 stands for all data and context ranks, -1 for those within a node."""
+    """(stage, degree) pairs; degree 0 stands for all data and context ranks, -D for those within D devices."""
     stages = _restrict(pins, "zero_stage", list(scenario.stack.zero_stages))
-    degrees: tuple[int, ...] = (0, -1)
+    degrees: tuple[int, ...] = (0, *(-domain for domain in sharding_domains(scenario)))
     if "sharding_degree" in pins:
         degrees = pins["sharding_degree"].values or tuple(pins["sharding_degree"].restrict(divisors(scenario.gpus)))
     whole = (1,) if "sharding_degree" not in pins or 1 in degrees else ()
@@ -137,6 +151,15 @@ def _sharding_options(scenario: Scenario, pins: Mapping[str, Pin]) -> NDArray[np
     if not pairs:
         raise BadRequest("ZeRO stage 0 shards over 1 rank; drop the pinned sharding degree or allow another stage")
     return np.array(pairs, dtype=np.int64)
+
+
+def sharding_domains(scenario: Scenario) -> list[int]:
+    """Devices within which states are sharded where not over all: a node, a domain of a tier, a few innermost ones."""
+    group = scenario.group
+    inner = group.tiers[0].domain or group.gpus_per_node
+    few = {inner * number for number in NODES_OF_SHARDS}
+    domains = {group.gpus_per_node, *few, *(tier.domain for tier in group.tiers)}
+    return sorted(domain for domain in domains if 1 < domain < scenario.gpus)
 
 
 def _layouts(gpus: int, pins: Mapping[str, Pin]) -> dict[str, Ints]:
@@ -211,36 +234,55 @@ def _with_sharding(
     candidates: int,
     refusals: list[Refusal],
 ) -> Space:
-    wide = {name: column[:, None] for name, column in columns.items()}
-    stage, degree = options.T
-    wide["zero_stage"] = stage[None, :]
-    wide["sharding_degree"] = sharding_degrees(scenario, wide, degree[None, :])
-    allowed = np.ones((len(columns["tp"]), len(stage)), dtype=bool)
-    for rule in _ripe(rules, set(wide), new=set(_SHARDING)):
-        failed = allowed & ~np.asarray(rule.passes(wide, scenario))
-        if failed.any():
-            core, option = (int(place[0]) for place in np.nonzero(failed))
-            row = {name: int(np.broadcast_to(column, allowed.shape)[core, option]) for name, column in wide.items()}
-            refusals.append(Refusal(rule.name, int(failed.sum()), sentence(rule, row, scenario)))
-            allowed &= ~failed
     batches = scenario.global_batch_size // (columns["dp"] * columns["micro_batch_size"])
+    cores = strategies(**columns, num_microbatches=batches)
+    stage, degree = options.T
+    late = _ripe(rules, {*columns, *_SHARDING}, new=set(_SHARDING))
+    reads = dict.fromkeys((*_LAYOUT, *(axis for rule in late for axis in rule.reads if axis not in _SHARDING)))
+    layouts, layout = cores.distinct(*reads)
+    wide = {name: getattr(layouts, name)[:, None] for name in reads}
+    wide["zero_stage"] = stage[None, :]
+    wide["sharding_degree"] = sharding_degrees(wide, degree[None, :])
+    allowed, refused = _refuse_sharding(scenario, late, wide, np.bincount(layout, minlength=len(layouts)))
     return Space(
         candidates=candidates,
-        cores=strategies(**columns, num_microbatches=batches),
+        cores=cores,
         zero_stage=stage,
+        layout=layout,
         degree=np.broadcast_to(wide["sharding_degree"], allowed.shape),
-        allowed=allowed,
-        refusals=tuple(refusals),
+        allowed=allowed[layout],
+        refusals=(*refusals, *refused),
     )
 
 
-def sharding_degrees(scenario: Scenario, columns: Mapping[str, NDArray[Any]], degree: Ints) -> Ints:
-    """Ranks behind the symbols: 0 all data and context ranks; -1 as many of them as the inner tier joins.
+def _refuse_sharding(
+    scenario: Scenario, rules: list[Rule], wide: dict[str, NDArray[Any]], cores: Ints
+) -> tuple[Bools, list[Refusal]]:
+    """Which option each layout (L, Z) may take, and what was refused of the ``cores`` (L,) that each stands for."""
+    allowed = np.ones((len(cores), wide["zero_stage"].shape[1]), dtype=bool)
+    refusals = []
+    for rule in rules:
+        failed = allowed & ~np.asarray(rule.passes(wide, scenario))
+        if failed.any():
+            at, option = (int(place[0]) for place in np.nonzero(failed))
+            row = {name: int(np.broadcast_to(column, allowed.shape)[at, option]) for name, column in wide.items()}
+            count = int((failed * cores[:, None]).sum())
+            refusals.append(Refusal(rule.name, count, sentence(rule, row, scenario)))
+            allowed &= ~failed
+    return allowed, refusals
 
-    A group within a node that would be everything or one rank repeats another row.
+
+def sharding_degrees(columns: Mapping[str, NDArray[Any]], degree: Ints) -> Ints:
+    """Ranks behind the symbols, (L, Z): 0 all data and context ranks; -D as many of them as D devices hold.
+
+    A group that would be everything, or one rank, or what a smaller domain gives, repeats another row.
     """
     ranks = columns["dp"] * columns["cp"]
-    domain = scenario.group.tiers[0].domain or scenario.gpus
-    near = np.gcd(ranks, np.maximum(domain // columns["tp"], 1))
+    near = np.gcd(ranks, np.maximum(-degree // columns["tp"], 1))
     near = np.where((near < ranks) & (near > 1), near, REPEATS)
-    return np.where(degree == 0, ranks, np.where(degree == -1, near, degree))
+    stage = columns["zero_stage"]
+    for place in range(1, degree.shape[1]):
+        mine = near[:, [place]]
+        before = (stage[:, :place] == stage[:, place]) & (degree[:, :place] < 0) & (near[:, :place] == mine)
+        near[:, [place]] = np.where(before.any(axis=1, keepdims=True), REPEATS, mine)
+    return np.where(degree == 0, ranks, np.where(degree < 0, near, degree))

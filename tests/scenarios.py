@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from costmodels.model import Experts, LatentAttention, Model, checked
 from costmodels.scenario import Scenario
 from costmodels.stack import Overlap, Stack
-from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
+from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, Recompute, strategies
 from hardware.kernels import AttentionFit, GemmFit, GroupedFit, Kernels, MemoryBoundFit
 from hardware.records import Accelerator, Cluster, Link, NodeGroup, Tier
 
@@ -204,9 +204,11 @@ def _random_row(scenario, chance):
     stages = [z for z in stack.zero_stages if z == 0 or (dp * cp > 1 and (z == 1 or pp == 1))]
     zero = int(chance.choice(stages))
     ep, etp = _random_expert_ranks(scenario, chance, tp=tp, ranks=tp * cp * dp)
+    orders = len(RANK_ORDERS) if model.moe is None or ep * etp == tp * cp else 1
     return {
         "tp": tp,
         "cp": cp,
+        "cp_kind": _random_kind(scenario, chance, tp=tp, cp=cp),
         "pp": pp,
         "dp": dp,
         "ep": ep,
@@ -217,10 +219,19 @@ def _random_row(scenario, chance):
         "schedule": NONE if pp == 1 else INTERLEAVED if vpp > 1 else int(chance.choice([GPIPE, ONE_F_ONE_B])),
         "sequence_parallel": int(tp > 1 and (model.moe is not None or chance.random() < 0.5)),
         "recompute": int(chance.choice(list(Recompute))),
-        "rank_order": int((model.moe is None or ep * etp == tp * cp) and chance.random() < 0.5),
+        "rank_order": int(chance.integers(orders)),
         "zero_stage": zero,
         "sharding_degree": int(chance.choice(factors_of(dp * cp)[1:])) if zero else 1,
     }
+
+
+def _random_kind(scenario, chance, *, tp, cp):
+    """A way to exchange that these ranks and heads allow; p2p and the gather always do."""
+    if cp == 1:
+        return 0
+    model = scenario.model
+    alike = model.num_heads % (tp * cp) == 0 and model.num_query_groups % (tp * cp) == 0
+    return int(chance.choice([0, 2, *([1] if alike else [])]))
 
 
 def _random_expert_ranks(scenario, chance, *, tp, ranks):
@@ -281,12 +292,19 @@ def drawn_stacks(draw):
             tp_forward=draw(some([0.3, 1.0])),
             tp_backward=draw(some([0.5, 1.0])),
             cp=draw(some([0.0, 0.3, 1.0])),
+            cp_collective=draw(some([0.5, 1.0])),
             ep=draw(some([0.4, 1.0])),
             pp=draw(some([0.2, 1.0])),
             gradients=hidden,
             parameters=hidden,
         ),
         zero_stages=draw(some([(0,), (0, 1), (0, 1, 2, 3)])),
+        cp_kinds=draw(some([("p2p",), ("all-gather",), CP_KINDS])),
+        repeats_key_values=draw(st.booleans()),
+        rank_orders=draw(some([RANK_ORDERS[:2], RANK_ORDERS])),
+        fully_sharded=draw(st.booleans()),
+        second_shard=draw(st.booleans()),
+        replicas_once=draw(st.booleans()),
         uneven_stages=draw(st.booleans()),
         gathers_per_micro_batch=draw(st.booleans()),
         vocabulary=draw(some(["ends", "ends", "spread"])),

@@ -194,6 +194,7 @@ question_options = stacked(
 pin_options = stacked(
     option("--tp", "--tensor-model-parallel-size", "tp", heading=_P, help="Tensor parallel size."),
     option("--cp", "--context-parallel-size", "cp", heading=_P, help="Context parallel size."),
+    option("--cp-kind", "--cp-comm-type", "cp_kind", heading=_P, help="p2p, a2a, all-gather or a2a+p2p."),
     option("--pp", "--pipeline-model-parallel-size", "pp", heading=_P, help="Pipeline stages."),
     option(
         "--vpp",

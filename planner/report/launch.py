@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Final
 
 from planner.document import Plan, Strategy
@@ -127,11 +128,10 @@ def block(words: Sequence[str], width: int) -> list[str]:
 
 
 def _items(words: Sequence[str]) -> Iterator[str]:
-    """An option with its value."""
+    """An option with its values."""
     for place, word in enumerate(words):
         if word.startswith("--"):
-            following = words[place + 1 : place + 2]
-            yield shlex.join([word, *(value for value in following if not value.startswith("--"))])
+            yield shlex.join([word, *takewhile(lambda value: not value.startswith("--"), words[place + 1 :])])
 
 
 def _broken(words: Sequence[str], room: int) -> Iterator[str]:

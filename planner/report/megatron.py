@@ -16,6 +16,7 @@ _PARAMETERS: Final = 3
 """The ZeRO stage that shards the parameters too."""
 _WORTH_REPEATING: Final = 3
 """Chunks in a row from which a layout is shorter with a repetition."""
+_OWN_ORDERS: Final = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
 _OWN_SCHEDULES: Final = frozenset({"none", "1f1b", "interleaved-1f1b"})
 
 _PRECISIONS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -55,7 +56,7 @@ def megatron_arguments(
     words = [
         *("--tensor-model-parallel-size", str(strategy.tp)),
         *("--pipeline-model-parallel-size", str(strategy.pp)),
-        *(("--context-parallel-size", str(strategy.cp)) if strategy.cp > 1 else ()),
+        *(_context(strategy) if strategy.cp > 1 else ()),
         *(_experts(strategy, dispatch) if experts or strategy.ep > 1 else ()),
         *(_capacity(expert_capacity) if expert_capacity is not None else ()),
         *_pipeline(strategy, mtp_layers),
@@ -69,7 +70,18 @@ def megatron_arguments(
     ]
     if experts and strategy.tp > 1 and not strategy.sequence_parallel:
         remarks += ("Megatron-LM trains experts under TP only with --sequence-parallel, which the plan leaves out",)
-    return words, (*remarks, *_schedule(strategy), *_environment(strategy))
+    return words, (*remarks, *_schedule(strategy), *_order(strategy), *_environment(strategy))
+
+
+def _context(strategy: Strategy) -> list[str]:
+    """Left out, the kind is p2p; Transformer Engine spells the gather with an underscore."""
+    kind = strategy.cp_kind
+    sizes = (str(strategy.cp_near), str(strategy.cp // strategy.cp_near))
+    return [
+        *("--context-parallel-size", str(strategy.cp)),
+        *(("--cp-comm-type", kind.replace("-", "_")) if kind != "p2p" else ()),
+        *(("--hierarchical-context-parallel-sizes", *sizes) if kind == "a2a+p2p" else ()),
+    ]
 
 
 _DISPATCHERS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -166,6 +178,12 @@ def _schedule(strategy: Strategy) -> tuple[str, ...]:
         return ()
     runs = "interleaved 1F1B" if strategy.vpp > 1 else "1F1B"
     return (f"Megatron-LM has no {strategy.schedule} schedule; these arguments run {runs}",)
+
+
+def _order(strategy: Strategy) -> tuple[str, ...]:
+    if strategy.rank_order in _OWN_ORDERS:
+        return ()
+    return (f"Megatron-LM has no rank order {strategy.rank_order}; these arguments run {_OWN_ORDERS[0]}",)
 
 
 def _environment(strategy: Strategy) -> tuple[str, ...]:

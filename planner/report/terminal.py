@@ -161,7 +161,8 @@ def _degrees(strategy: Strategy) -> list[str]:
     schedule = strategy.schedule.replace("1f1b", "1F1B").replace("-", " ")
     chunks = f", VPP {strategy.vpp}" if strategy.vpp > 1 else ""
     experts = [f"EP {strategy.ep}", f"ETP {strategy.etp}"] if strategy.ep > 1 else []
-    degrees = [f"TP {strategy.tp}", f"CP {strategy.cp}", f"PP {strategy.pp}", f"DP {strategy.dp}"]
+    kind = f" ({strategy.cp_kind})" if strategy.cp > 1 else ""
+    degrees = [f"TP {strategy.tp}", f"CP {strategy.cp}{kind}", f"PP {strategy.pp}", f"DP {strategy.dp}"]
     pipeline = "no pipeline" if strategy.pp == 1 else f"{schedule}{chunks}"
     return [*degrees, *experts, pipeline, layers_per_stage(strategy)]
 
@@ -252,7 +253,8 @@ def _comment(remark: str, width: int) -> str:
 def _quote(plan: Plan, strategy: Strategy, prediction: Prediction, width: int) -> Text:
     gpus = plan.request.get("gpus", strategy.tp * strategy.cp * strategy.pp * strategy.dp)
     subject = f"{_name(plan.request.get('model'))} on {_many(gpus, 'GPU')}"
-    degrees = [f"TP {strategy.tp}", f"CP {strategy.cp}", f"PP {strategy.pp}", f"VPP {strategy.vpp}"]
+    kind = f" ({strategy.cp_kind})" if strategy.cp > 1 else ""
+    degrees = [f"TP {strategy.tp}", f"CP {strategy.cp}{kind}", f"PP {strategy.pp}", f"VPP {strategy.vpp}"]
     telling = [f"{degree}," for degree in degrees if not degree.endswith(" 1")]
     figures = [
         f"{seconds(prediction.iteration_seconds)} per iteration",

@@ -8,6 +8,8 @@ from typing import Final
 from planner.document import Strategy
 
 _SCHEDULES: Final[Mapping[str, str]] = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved-1f1b": "Interleaved1F1B"}
+_ROTATIONS: Final[Mapping[str, str]] = {"all-gather": "allgather", "p2p": "alltoall"}
+"""How keys and values reach other context ranks; an all-to-all in which each sends to the next is a ring."""
 _GRADIENTS, _PARAMETERS = 2, 3
 """The ZeRO stages up to which gradients and parameters are sharded."""
 
@@ -19,12 +21,13 @@ def torchtitan_arguments(strategy: Strategy, *, precision: str = "bf16") -> tupl
         strategy: degrees, switches and stages.
         precision: number format of the matrix products, one of ``costmodels.stack.PRECISIONS``.
     """
-    shard = _shard(strategy)
+    shard, kind = _shard(strategy), strategy.cp_kind if strategy.cp > 1 else ""
     values = {
         "parallelism.data_parallel_replicate_degree": strategy.dp // shard,
         "parallelism.data_parallel_shard_degree": shard,
         "parallelism.tensor_parallel_degree": strategy.tp,
         "parallelism.context_parallel_degree": strategy.cp,
+        **({"parallelism.context_parallel_rotate_method": _ROTATIONS[kind]} if kind in _ROTATIONS else {}),
         "parallelism.pipeline_parallel_degree": strategy.pp,
         "parallelism.expert_parallel_degree": strategy.ep,
         **_resharding(strategy),
@@ -92,6 +95,9 @@ def _remarks(strategy: Strategy, precision: str) -> tuple[str, ...]:
         ),
         f"name the modules of every stage in parallelism.module_fqns_per_model_part; the plan has {layers} layers": (
             strategy.pp > 1 and not _evenly(strategy)
+        ),
+        f"torchtitan has no context parallelism of kind {strategy.cp_kind}": (
+            strategy.cp > 1 and strategy.cp_kind not in _ROTATIONS
         ),
         f"set precision {precision} in the model's configuration": precision != "bf16",
     }

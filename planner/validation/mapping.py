@@ -19,7 +19,7 @@ from costmodels.parameters import from_run
 from costmodels.pricing import Assignment, row_assignment
 from costmodels.scenario import REDUCED, Scenario
 from costmodels.stack import Stack, stack
-from costmodels.strategy import SCHEDULE_NAMES, Recompute, Strategies, strategies
+from costmodels.strategy import CP_KINDS, SCHEDULE_NAMES, Recompute, Strategies, strategies
 from planner.stage_rows import assignment_of, problem_of
 from planner.stages import solve
 from planner.validation.expert_words import as_catalogued, expert_changes
@@ -201,6 +201,7 @@ def _strategy(plan: Row, chosen: Stack, notes: list[str]) -> Strategies:
     return strategies(
         tp=tp,
         cp=cp,
+        cp_kind=_context(plan, cp, chosen, notes),
         pp=pp,
         vpp=vpp,
         dp=dp,
@@ -215,6 +216,19 @@ def _strategy(plan: Row, chosen: Stack, notes: list[str]) -> Strategies:
         recompute=int(Recompute[str(recompute).upper()]),
         rank_order=0,
     )
+
+
+def _context(plan: Row, cp: int, chosen: Stack, notes: list[str]) -> int:
+    """The stated kind of context parallelism, else the stack's usual one."""
+    if cp == 1:
+        return 0
+    kind = plan.get("cp_kind")
+    if kind is None:
+        kind = chosen.cp_kinds[0]
+        notes.append(f"context parallelism of kind {kind} assumed")
+    if kind not in CP_KINDS:
+        raise Unpriceable(f"context parallelism of kind {kind} is not priced yet")
+    return CP_KINDS.index(kind)
 
 
 def _usual_recompute(chosen: Stack, notes: list[str]) -> str:

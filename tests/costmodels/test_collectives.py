@@ -160,3 +160,40 @@ def test_one_copy_is_the_plain_all_to_all():
     group = group_of(strategies(dp=8), "dp")
     plain = all_to_all_seconds(np.array([1e6]), group, toy_tiers())
     assert all_to_all_seconds(np.array([1e6]), group, toy_tiers(), copies=1) == plain
+
+
+def test_groups_that_leave_a_node_at_once_share_its_way_out():
+    """A link's bandwidth is one device's share: a group has as many as it has ranks in a node, and no other's."""
+    apart = gather_seconds(GIGABYTE, group_of(strategies(tp=4, dp=2), "dp"), toy_tiers())
+    pairs = gather_seconds(GIGABYTE, group_of(strategies(tp=2, dp=4), "dp"), toy_tiers())
+    whole = gather_seconds(GIGABYTE, group_of(strategies(dp=8), "dp"), toy_tiers())
+    for seconds, ranks, lanes in ((apart, 2, 1), (pairs, 4, 2), (whole, 8, 4)):
+        assert seconds == pytest.approx(1e9 * (ranks - 1) / ranks / lanes / 10e9)
+
+
+def test_a_node_with_half_the_cards_takes_twice_as_long_for_every_group():
+    half = toy_tiers(outer=toy_link(bandwidth=5e9))
+    for degrees in ({"tp": 4, "dp": 2}, {"tp": 2, "dp": 4}, {"dp": 8}):
+        group = group_of(strategies(**degrees), "dp")
+        for operation in OPERATIONS:
+            whole = operation(GIGABYTE, group, toy_tiers())
+            assert operation(GIGABYTE, group, half) == pytest.approx(2 * whole)
+
+
+def spine(oversubscription):
+    """Nodes of four, two of them below a leaf switch, leaves below an oversubscribed spine."""
+    node, net = toy_tiers()
+    leaf = net.model_copy(update={"name": "leaf", "domain": 8})
+    return (node, leaf, net.model_copy(update={"oversubscription": oversubscription}))
+
+
+def test_an_oversubscribed_spine_slows_those_who_cross_it_alone_and_not_those_with_many_ranks_below_a_leaf():
+    """One rank a leaf sends all it has over the spine; of eight below a leaf each sends an eighth."""
+    alone, together = (group_of(strategies(**degrees), "dp") for degrees in ({"tp": 8, "dp": 4}, {"dp": 32}))
+    assert gather_seconds(GIGABYTE, alone, spine(4.0)) == pytest.approx(4 * gather_seconds(GIGABYTE, alone, spine(1.0)))
+    assert gather_seconds(GIGABYTE, together, spine(1.5)) == pytest.approx(
+        gather_seconds(GIGABYTE, together, spine(1.0))
+    )
+    message, step, reach = np.array([1e9]), np.array([8.0]), np.array([4.0])
+    assert send_seconds(message, step, reach, spine(4.0)) == pytest.approx(4 * 1e9 / 10e9)
+    assert send_seconds(message, step / 8, reach, spine(4.0)) == pytest.approx(1e9 / 100e9)

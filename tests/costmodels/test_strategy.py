@@ -32,7 +32,7 @@ def test_absent_axes_are_neutral_and_scalars_spread():
 
 
 def test_an_unknown_axis_is_refused_with_the_known_ones():
-    with pytest.raises(ValueError, match=r"tpp.*tp, cp, pp"):
+    with pytest.raises(ValueError, match=r"tpp.*tp, cp, cp_kind, pp"):
         strategies(tpp=2)
 
 

@@ -401,3 +401,15 @@ def test_part_of_a_mixed_cluster_is_its_fastest_devices_in_whole_nodes(tmp_path)
         cluster.with_gpus(20)
     with pytest.raises(BadNodeCount, match="32 old \\+ 16 new = 48 GPUs; 64 were asked for; at most 48 works"):
         cluster.with_gpus(64)
+
+CARDS = {25, 50, 100, 200, 400, 800}
+"""Rates of network cards, Gb/s."""
+
+
+@pytest.mark.parametrize("name", catalogue.names("cluster"))
+def test_a_device_has_its_share_of_the_cards_of_its_node(name):
+    for group in catalogue.cluster(name).groups:
+        for tier in group.tiers[1:]:
+            if tier.lanes:
+                rate = tier.link.bandwidth * 8 / 1e9 * group.gpus_per_node / tier.lanes
+                assert round(rate, 6) in CARDS, f"{tier.name}: {rate} Gb/s a card"

@@ -14,7 +14,7 @@ from costmodels.iteration import row_seconds, stage_extras
 from costmodels.memory import row_bytes
 from costmodels.pricing import Assignment, quote
 from costmodels.schedules import SCHEDULES
-from costmodels.strategy import AXES, SCHEDULE_NAMES, Recompute, strategies
+from costmodels.strategy import AXES, CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, Recompute, strategies
 
 NONE, GPIPE, ONE_F_ONE_B, INTERLEAVED = range(4)
 
@@ -43,13 +43,17 @@ def _combinations(scenario, any_degree):
             continue
         for micro in factors_of(scenario.global_batch_size // dp):
             for vpp, schedule in _schedules(scenario, pp, dp, micro):
-                for split, again, order in itertools.product((0, 1), Recompute, (0, 1)):
+                choices = itertools.product((0, 1), Recompute, _orders(scenario), _kinds(scenario, tp, cp))
+                for split, again, order, kind in choices:
                     if split and (tp == 1 or not scenario.stack.sequence_parallel or scenario.seq_length % (cp * tp)):
                         continue
                     for zero, degree in _shardings(scenario, tp=tp, pp=pp, ranks=dp * cp, any_degree=any_degree):
+                        if order == 2 and not _takes_part(degree, cp, dp):
+                            continue
                         yield {
                             "tp": tp,
                             "cp": cp,
+                            "cp_kind": kind,
                             "pp": pp,
                             "dp": dp,
                             "vpp": vpp,
@@ -72,8 +76,52 @@ def _layout_works(scenario, *, tp, cp, pp, dp):
         all(width % tp == 0 for width in widths)
         and (groups % tp == 0 or tp % groups == 0)
         and pp <= model.num_layers
-        and (cp == 1 or (scenario.seq_length % (2 * cp) == 0 and scenario.rates.attention is not None))
+        and (cp == 1 or scenario.seq_length % (2 * cp) == 0)
         and scenario.global_batch_size % dp == 0
+    )
+
+
+def _orders(scenario):
+    return [RANK_ORDERS.index(order) for order in scenario.stack.rank_orders]
+
+
+def _takes_part(degree, cp, dp):
+    """Whether some but not all data ranks share their states; else this order is one of the others."""
+    beyond = degree // math.gcd(degree, cp)
+    return 1 < math.gcd(beyond, dp) < dp
+
+
+def _kinds(scenario, tp, cp):
+    """How context ranks may exchange, those that repeat another kind included but for a mixture that is none."""
+    model, stack = scenario.model, scenario.stack
+    if cp == 1:
+        return [0]
+    kinds = []
+    for kind in stack.cp_kinds:
+        if kind != "a2a" and scenario.rates.attention is None:
+            continue
+        if kind == "a2a" and not _heads_split(model, tp * cp, repeats=stack.repeats_key_values):
+            continue
+        if kind == "a2a+p2p" and not 1 < _near(scenario, tp, cp) < cp:
+            continue
+        kinds.append(CP_KINDS.index(kind))
+    return kinds
+
+
+def _heads_split(model, ranks, *, repeats):
+    groups = model.num_query_groups
+    return model.num_heads % ranks == 0 and (groups % ranks == 0 or (repeats and ranks % groups == 0))
+
+
+def _near(scenario, tp, cp):
+    """The most context ranks that share a node and divide the heads, and the query groups, of a tensor rank."""
+    model, node = scenario.model, scenario.group.tiers[0].domain or scenario.gpus
+    heads, groups = max(model.num_heads // tp, 1), max(model.num_query_groups // tp, 1)
+    room = max(node // tp, 1)
+    return max(
+        n
+        for n in factors_of(cp)
+        if room % n == 0 and heads % n == 0 and (scenario.stack.repeats_key_values or groups % n == 0)
     )
 
 
@@ -92,9 +140,11 @@ def _schedules(scenario, pp, dp, micro):
 
 
 def _shardings(scenario, *, tp, pp, ranks, any_degree):
-    node = scenario.group.tiers[0].domain or scenario.gpus
-    near = math.gcd(ranks, max(node // tp, 1))
-    degrees = factors_of(ranks) if any_degree else {ranks, near}
+    group = scenario.group
+    inner = group.tiers[0].domain or group.gpus_per_node
+    spans = {group.gpus_per_node, inner, 4 * inner, *(tier.domain for tier in group.tiers)}
+    near = {math.gcd(ranks, max(span // tp, 1)) for span in spans if 1 < span < scenario.gpus}
+    degrees = factors_of(ranks) if any_degree else {ranks, *near}
     for zero in scenario.stack.zero_stages:
         if zero == 0:
             yield 0, 1

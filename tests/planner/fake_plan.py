@@ -10,9 +10,9 @@ GIB = 2**30
 
 def strategy(**changes: Any) -> dict[str, Any]:
     fields = {
-        "tp": 8, "cp": 1, "pp": 8, "vpp": 6, "dp": 192, "ep": 1, "etp": 1, "zero_stage": 1,
-        "sharding_degree": 192, "micro_batch_size": 1, "num_microbatches": 32, "global_batch_size": 6144,
-        "schedule": "interleaved-1f1b", "sequence_parallel": True, "recompute": "none",
+        "tp": 8, "cp": 1, "cp_kind": "p2p", "cp_near": 1, "pp": 8, "vpp": 6, "dp": 192, "ep": 1, "etp": 1,
+        "zero_stage": 1, "sharding_degree": 192, "micro_batch_size": 1, "num_microbatches": 32,
+        "global_batch_size": 6144, "schedule": "interleaved-1f1b", "sequence_parallel": True, "recompute": "none",
         "rank_order": "tp-cp-ep-dp-pp",
     }  # fmt: skip
     stages = [{"layers": 12, "recompute_layers": 0, "group": "dgx-a100-80gb"}] * changes.get("pp", 8)

@@ -7,7 +7,18 @@ from planner import PlanRequest, plan, predict, why_not
 
 LLAMA = {"model": "llama3-8b", "cluster": "dgx-h100", "gpus": 8}
 TIGHT = {"model": "llama3-70b", "cluster": "dgx-h100", "gpus": 64}
-AXES = ("tp", "cp", "pp", "vpp", "zero_stage", "sharding_degree", "micro_batch_size", "schedule", "recompute")
+AXES = (
+    "tp",
+    "cp",
+    "cp_kind",
+    "pp",
+    "vpp",
+    "zero_stage",
+    "sharding_degree",
+    "micro_batch_size",
+    "schedule",
+    "recompute",
+)
 
 
 def ask(**changes):

@@ -29,8 +29,20 @@ def request(**changes):
 
 
 def pins_of(strategy):
-    axes = ("tp", "cp", "pp", "vpp", "ep", "etp", "zero_stage", "sharding_degree", "micro_batch_size", "schedule")
-    pins = {axis: getattr(strategy, axis) for axis in (*axes, "recompute")}
+    axes = (
+        "tp",
+        "cp",
+        "cp_kind",
+        "pp",
+        "vpp",
+        "ep",
+        "etp",
+        "zero_stage",
+        "sharding_degree",
+        "micro_batch_size",
+        "schedule",
+    )
+    pins = {axis: getattr(strategy, axis) for axis in (*axes, "cp_kind", "recompute")}
     return pins | {"sequence_parallel": strategy.sequence_parallel, "rank_order": strategy.rank_order}
 
 

@@ -15,6 +15,7 @@ from costmodels.stack import stack_names
 from planner.cli import main
 from planner.document import Plan, Strategy
 from planner.report.formats import written
+from planner.report.launch import block
 from planner.report.megatron import megatron_arguments
 from tests.planner.fake_plan import fake_plan, infeasible_plan, request, strategy
 
@@ -88,6 +89,14 @@ def test_args_of_the_usual_plan():
     [
         ({"vpp": 1}, "--pipeline-model-parallel-size 8", "virtual"),
         ({"cp": 2}, "--context-parallel-size 2", "expert"),
+        ({"cp": 2}, "--context-parallel-size 2", "cp-comm-type"),
+        ({"cp": 2, "cp_kind": "a2a"}, "--cp-comm-type a2a", "hierarchical"),
+        ({"cp": 2, "cp_kind": "all-gather"}, "--cp-comm-type all_gather", "hierarchical"),
+        (
+            {"cp": 16, "cp_kind": "a2a+p2p", "cp_near": 4},
+            "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 4 4",
+            "expert",
+        ),
         ({"sequence_parallel": False}, "--micro-batch-size 1", "--sequence-parallel"),
         ({"zero_stage": 0, "sharding_degree": 1}, "--overlap-grad-reduce", "--use-distributed-optimizer"),
         (
@@ -237,6 +246,31 @@ def test_torchtitan_gets_its_own_overrides():
     assert values["--parallelism.pipeline_parallel_layers_per_stage"] == "6"
     assert values["--training.local_batch_size"] == "16"
     assert "cannot" not in remarks
+
+
+@pytest.mark.parametrize(("kind", "method"), [("all-gather", "allgather"), ("p2p", "alltoall")])
+def test_torchtitan_is_told_how_keys_and_values_travel(kind, method):
+    values, remarks = titan(cp=2, cp_kind=kind)
+    assert values["--parallelism.context_parallel_rotate_method"] == method
+    assert "context parallelism" not in remarks
+
+
+def test_torchtitan_remarks_on_a_kind_of_context_parallelism_that_it_lacks():
+    values, remarks = titan(cp=2, cp_kind="a2a")
+    assert "--parallelism.context_parallel_rotate_method" not in values
+    assert "torchtitan has no context parallelism of kind a2a" in remarks
+
+
+def test_both_sizes_of_a_hierarchy_are_on_the_screen():
+    text, _ = arguments(cp=16, cp_kind="a2a+p2p", cp_near=4)
+    lines = block(shlex.split(text), 80)
+    assert any("--hierarchical-context-parallel-sizes 4 4" in line for line in lines)
+
+
+def test_an_order_of_ranks_that_megatron_lacks_is_remarked_on():
+    text, (remark, _) = written(fake_plan(strategy=strategy(rank_order="tp-cp-ep-sharding-pp-dp")), "args")
+    assert "mapping" not in text
+    assert "no rank order tp-cp-ep-sharding-pp-dp" in remark
 
 
 def test_torchtitan_remarks_on_what_it_cannot_do():

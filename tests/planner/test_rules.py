@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
+from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, SHARDING_INSIDE, Recompute, strategies
 from planner.rules import RULES, active, sentence
 from tests.scenarios import GPIPE, INTERLEAVED, NONE, ONE_F_ONE_B, toy_model, toy_scenario, toy_stack, with_experts
 
@@ -17,6 +17,8 @@ GROUPS = toy_scenario(model=toy_model(num_query_groups=4))
 NARROW = toy_scenario(model=toy_model(ffn_hidden_size=4100))
 BARE = toy_scenario(stack=toy_stack(sequence_parallel=False, schedules=("none", "1f1b"), zero_stages=(0, 1)))
 EXPERTS = toy_scenario(model=with_experts(toy_model(), expert_ffn_hidden_size=1028))
+P2P, A2A, GATHER, BOTH = range(len(CP_KINDS))
+ALL_KINDS = toy_scenario(stack=toy_stack(cp_kinds=CP_KINDS, rank_orders=RANK_ORDERS))
 ZERO = toy_scenario(stack=toy_stack(zero_stages=(0, 1, 2, 3)))
 
 PAIRS = {
@@ -39,7 +41,30 @@ PAIRS = {
     "expert-width": (EXPERTS, {"tp": 8, "etp": 4}, {"tp": 8, "etp": 8}),
     "experts-sequence": (EXPERTS, {"tp": 2, "sequence_parallel": 1}, {"tp": 2, "sequence_parallel": 0}),
     "context-split": (toy_scenario(seq_length=1000), {"cp": 4}, {"cp": 8}),
-    "context-kernel": (UNFUSED, {"cp": 1}, {"cp": 2}),
+    "context-kind": (ALL_KINDS, {"cp": 2, "cp_kind": A2A}, {"cp": 1, "cp_kind": A2A}),
+    "stack-context": (EVEN, {"cp": 2, "cp_kind": P2P}, {"cp": 2, "cp_kind": A2A}),
+    "context-heads": (
+        toy_scenario(model=toy_model(num_query_groups=4), stack=toy_stack(cp_kinds=CP_KINDS)),
+        {"tp": 2, "cp": 2, "cp_kind": A2A},
+        {"tp": 2, "cp": 4, "cp_kind": A2A},
+    ),
+    "context-hierarchy": (
+        ALL_KINDS,
+        {"tp": 2, "cp": 4, "cp_kind": BOTH},
+        {"tp": 4, "cp": 4, "cp_kind": BOTH},
+    ),
+    "context-window": (
+        toy_scenario(model=toy_model().model_copy(update={"sliding_window": 128}), stack=toy_stack(cp_kinds=CP_KINDS)),
+        {"cp": 2, "cp_kind": GATHER},
+        {"cp": 2, "cp_kind": P2P},
+    ),
+    "context-kernel": (UNFUSED, {"cp": 2, "cp_kind": A2A}, {"cp": 2, "cp_kind": P2P}),
+    "stack-order": (EVEN, {"rank_order": 1}, {"rank_order": SHARDING_INSIDE}),
+    "rank-order-sharding": (
+        ALL_KINDS,
+        {"cp": 2, "dp": 4, "sharding_degree": 4, "rank_order": SHARDING_INSIDE},
+        {"cp": 2, "dp": 4, "sharding_degree": 8, "rank_order": SHARDING_INSIDE},
+    ),
     "batch-covers": (EVEN, {"dp": 16}, {"dp": 32}),
     "batch-divides": (EVEN, {"dp": 4, "micro_batch_size": 4}, {"dp": 4, "micro_batch_size": 3}),
     "interleaving": (EVEN, {"pp": 2, "vpp": 2}, {"pp": 1, "vpp": 2}),
@@ -138,7 +163,10 @@ def test_what_is_dominated_comes_back_when_its_axis_is_pinned():
     dominated = {rule.name for rule in RULES if rule.kind == "dominated"}
     assert {"gpipe", "selective", "rank-order"} <= dominated
     assert not dominated - {rule.name for rule in active(EVEN, frozenset())}
-    kept = {rule.name for rule in active(EVEN, frozenset({"schedule", "recompute", "rank_order", "sharding_degree"}))}
+    kept = {
+        rule.name
+        for rule in active(EVEN, frozenset({"schedule", "recompute", "rank_order", "sharding_degree", "cp_kind"}))
+    }
     assert not dominated & kept
 
 

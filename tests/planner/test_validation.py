@@ -8,7 +8,7 @@ import pytest
 
 from costmodels.flops import model_flops
 from costmodels.pricing import quote
-from costmodels.strategy import SCHEDULE_NAMES, Recompute
+from costmodels.strategy import CP_KINDS, SCHEDULE_NAMES, Recompute
 from planner.validation.calibrate import EXPERTS, STACK_KNOBS, Sample, calibrate, calibrate_experts, with_experts
 from planner.validation.calibrate_memory import slacks
 from planner.validation.judge import groups, judge_row, memory_kind, summary
@@ -65,6 +65,28 @@ def test_every_degree_of_a_run_reaches_the_cost_model():
     assert mapped.assignment.layers.tolist() == [12, 12]
     assert mapped.scenario.gpus == 16
     assert mapped.scenario.stack.name == "megatron-core"
+
+
+@pytest.mark.parametrize(
+    ("framework", "said", "kind", "assumed"),
+    [
+        ("Megatron-Core", None, "p2p", True),
+        ("Megatron-Core", "a2a", "a2a", False),
+        ("torchtitan", None, "all-gather", True),
+        ("DeepSpeed", None, "a2a", True),
+    ],
+)
+def test_context_ranks_exchange_as_a_run_says_or_as_its_framework_usually_does(framework, said, kind, assumed):
+    row = run(stack={"framework": framework}, strategy={"cp": 2, "cp_kind": said, "dp": 2})
+    mapped = case(row)
+    assert CP_KINDS[mapped.rows.cp_kind[0]] == kind
+    assert any("context parallelism of kind" in note for note in mapped.notes) == assumed
+    assert case(run()).rows.cp_kind.tolist() == [0]
+
+
+def test_a_kind_of_context_parallelism_that_nobody_knows_is_not_priced():
+    with pytest.raises(Unpriceable, match="context parallelism of kind star is not priced yet"):
+        case(run(strategy={"cp": 2, "cp_kind": "star", "dp": 2}))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,121 @@
+"""Sharded gradients and parameters: traffic layer by layer in every micro-batch, and what of it is exposed.
+
+ZeRO stages 2 and 3 [Rajbhandari20], fully sharded data parallelism [Zhao23], copies within a domain [Zhang22] and
+second shards inside the node [Wang23].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodels.collectives import all_reduce_seconds, gather_seconds
+from costmodels.experts import expert_data_group, expert_parameters_per_rank
+from costmodels.kernels import WORD, stream_seconds
+from costmodels.passes import Passes
+from costmodels.placement import Group, group_of, split_group
+from costmodels.scenario import Scenario
+from costmodels.sizes import layer_parameters_per_rank
+from costmodels.split import even_layers
+from costmodels.stack import Stack
+from costmodels.strategy import Floats, Ints, Strategies
+
+GRADIENTS, PARAMETERS = 2, 3
+"""ZeRO stages from which gradients, and parameters, are sharded."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """Seconds of the collectives of one layer, and bytes copied for all layers of a stage, arrays (N,)."""
+
+    gather: Floats
+    gather_again: Floats
+    """For the backward pass."""
+    scatter: Floats
+    replicas: Floats
+    """Reducing the shards of the gradients over the copies of the model."""
+    copied: Floats
+    """Parameters that pass a communication buffer."""
+    layers: Floats
+
+
+def every_micro_batch(rows: Strategies, scenario: Scenario, layer: Passes) -> tuple[Floats, Floats]:
+    """Exposed (backward, forward) seconds an iteration of ZeRO stages 2 and 3, arrays (N,).
+
+    At stage 3 every layer is gathered for both passes. A stack that shards fully keeps parameters from the forward to
+    the backward pass at stage 2. What is gathered is copied out of the communication buffer in front of every layer,
+    and gradients are cast and copied into it, on the stream that computes. Copies of the model that meet once an
+    iteration do so in the last micro-batch.
+    """
+    stack = scenario.stack
+    one, third = _layer(rows, scenario), rows.zero_stage >= PARAMETERS
+    layers, copied = one.layers, one.copied
+    back = np.where(third, one.gather_again, 0.0) + one.scatter
+    forward = _behind(one.gather, layer.forward, layers, stack=stack, hidden=stack.overlap.parameters)
+    last = _behind(back + one.replicas, layer.backward, layers, stack=stack, hidden=stack.overlap.gradients)
+    backward = last
+    if stack.replicas_once:
+        backward = _behind(back, layer.backward, layers, stack=stack, hidden=stack.overlap.gradients)
+    known = {"share": scenario.rates.stream, "bandwidth": scenario.rates.bandwidth}
+    out = stream_seconds(traffic=copied * 2.0 * WORD, **known)
+    into = stream_seconds(traffic=copied * (WORD + stack.reduce_bytes), **known)
+    gathers = rows.num_microbatches if stack.gathers_per_micro_batch else np.ones(len(rows))
+    scatters = np.where(third, gathers, rows.num_microbatches)
+    copies = (into + np.where(third, out, 0.0)) * scatters
+    backward = backward * (scatters - 1) + last + copies
+    return backward, (forward + out) * gathers
+
+
+def _layer(rows: Strategies, scenario: Scenario) -> _Layer:
+    stack, tiers = scenario.stack, scenario.group.tiers
+    pace = 1.0 / stack.communication_efficiency
+    near, far = split_group(group_of(rows, "cp", "dp"), rows.sharding_degree)
+    size, shared = layer_parameters_per_rank(rows, scenario), (near.size > 1) * pace
+    gather, scatter = (gather_seconds(w * size, near, tiers) * shared for w in (WORD, stack.reduce_bytes))
+    shard = stack.reduce_bytes * size / rows.sharding_degree
+    replicas = all_reduce_seconds(shard, far, tiers) * (far.size > 1) * pace
+    again = gather_seconds(WORD * size, _second(rows, scenario, near), tiers) * shared if stack.second_shard else gather
+    experts, same = expert_parameters_per_rank(rows, scenario), expert_data_group(rows)
+    if scenario.model.num_moe_layers:
+        alike = (same.size > 1) * pace
+        whole, reduced = (gather_seconds(w * experts, same, tiers) * alike for w in (WORD, stack.reduce_bytes))
+        gather, again, scatter = gather + whole, again + whole, scatter + reduced
+    layers = even_layers(scenario.model.num_layers, rows).high.astype(np.float64)
+    copied = layers * (np.where(near.size > 1, size, 0.0) + np.where(same.size > 1, experts, 0.0))
+    return _Layer(gather, again, scatter, replicas, copied, layers)
+
+
+def second_shards(rows: Strategies, scenario: Scenario) -> Ints:
+    """Ranks of a sharding group within one innermost domain, which hold a second copy among them, (N,)."""
+    near = split_group(group_of(rows, "cp", "dp"), rows.sharding_degree)[0]
+    return near.ranks_within(scenario.group.tiers[0].domain)
+
+
+def _second(rows: Strategies, scenario: Scenario, near: Group) -> Group:
+    return split_group(near, second_shards(rows, scenario))[0]
+
+
+def exposed(seconds: Floats, window: Floats, *, stack: Stack, hidden: bool) -> Floats:
+    """What of a collective lengthens the iteration: all of it, or its first bucket and what outlasts the window.
+
+    What is hidden slows the computation beside it.
+    """
+    if not hidden:
+        return seconds
+    first = stack.bucket_exposed * seconds
+    rest = seconds - first
+    return first + np.maximum(rest - window, 0.0) + slowdown(np.minimum(rest, window), stack)
+
+
+def slowdown(hidden: Floats, stack: Stack) -> Floats:
+    """Seconds by which ``hidden`` seconds of communication hold up the computation they run beside."""
+    return hidden * stack.overlap_slowdown / (1.0 + stack.overlap_slowdown)
+
+
+def _behind(seconds: Floats, window: Floats, layers: Floats, *, stack: Stack, hidden: bool) -> Floats:
+    """Exposed seconds of one collective per layer, prefetched behind the layer before it."""
+    if not hidden:
+        return layers * seconds
+    late = np.maximum(seconds - window, 0.0) + slowdown(np.minimum(seconds, window), stack)
+    return seconds + (layers - 1.0) * late

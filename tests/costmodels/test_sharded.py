@@ -1,0 +1,92 @@
+"""Traffic of sharded gradients and parameters, counted by hand with nothing to hide behind and instant memory."""
+
+import numpy as np
+import pytest
+
+from costmodels.exchange import hop_seconds, step_traffic
+from costmodels.iteration import core_seconds, row_seconds, with_step
+from costmodels.memory import row_bytes
+from costmodels.passes import Passes
+from costmodels.sharded import second_shards
+from costmodels.sizes import heaviest_stage_parameters, layer_parameters_per_rank
+from costmodels.strategy import RANK_ORDERS, SHARDING_INSIDE, strategies
+from tests.scenarios import ONE_F_ONE_B, toy_device, toy_group, toy_scenario, toy_stack
+
+INSTANT = Passes(np.zeros(1), np.zeros(1))
+LAYERS, BATCHES = 8, 3
+
+
+def sharded(stage, *, gpus=4, degree=None, **changes):
+    """(traffic, bytes of a layer, scenario) of three micro-batches on so many devices."""
+    stack = toy_stack(zero_stages=(0, 1, 2, 3), reduce_bytes=4, **changes)
+    scenario = toy_scenario(stack=stack, group=toy_group(device=toy_device(bandwidth=1e30)))
+    rows = strategies(dp=gpus, zero_stage=stage, sharding_degree=degree or gpus, num_microbatches=BATCHES)
+    return step_traffic(rows, scenario, INSTANT), layer_parameters_per_rank(rows, scenario), rows, scenario
+
+
+def scattered(size, ranks, rate=100e9):
+    return size * (ranks - 1) / ranks / rate
+
+
+def test_sharded_gradients_are_scattered_in_every_micro_batch_and_parameters_gathered_once():
+    traffic, layer, rows, scenario = sharded(2)
+    assert traffic.gradients == pytest.approx(BATCHES * LAYERS * scattered(4 * layer, 4))
+    assert traffic.parameters == pytest.approx(scattered(2 * heaviest_stage_parameters(rows, scenario), 4))
+
+
+def test_parameters_kept_from_forward_to_backward_are_gathered_once_a_micro_batch():
+    """What reshard_after_forward=False does: half of the gathers of stage 3, with whole parameters in memory."""
+    kept, layer, rows, scenario = sharded(2, fully_sharded=True)
+    again = sharded(3, fully_sharded=True)[0]
+    assert kept.parameters == pytest.approx(BATCHES * LAYERS * scattered(2 * layer, 4))
+    assert kept.parameters == pytest.approx(again.parameters)
+    assert again.gradients - kept.gradients == pytest.approx(BATCHES * LAYERS * scattered(2 * layer, 4))
+    assert row_bytes(rows, scenario).state.weights.tolist() == [2.0]
+
+
+def test_a_pipeline_keeps_gradients_whole_until_the_last_micro_batch():
+    scenario = toy_scenario(stack=toy_stack(zero_stages=(0, 1, 2)))
+    rows = strategies(pp=2, dp=4, schedule=ONE_F_ONE_B, zero_stage=[1, 2], sharding_degree=4, num_microbatches=4)
+    nothing = Passes(np.zeros(2), np.zeros(2))
+    first, second = step_traffic(rows, scenario, nothing).gradients
+    assert first == second
+
+
+@pytest.mark.parametrize(("once", "times"), [(False, BATCHES), (True, 1)])
+def test_shards_are_reduced_over_replicas_in_every_micro_batch_or_once(once, times):
+    traffic, layer, _, _ = sharded(3, gpus=8, degree=4, replicas_once=once)
+    near = BATCHES * LAYERS * (scattered(2 * layer, 4) + scattered(4 * layer, 4))
+    far = times * LAYERS * 2 * scattered(4 * layer / 4, 2, 10e9)
+    assert traffic.gradients == pytest.approx(near + far)
+
+
+def test_a_second_shard_in_the_node_spares_the_network_in_the_backward_pass_and_costs_memory():
+    """ZeRO++: eight ranks on two nodes; backward each node gathers from its own four."""
+    plain, layer, rows, scenario = sharded(3, gpus=8)
+    second, _, same, doubled = sharded(3, gpus=8, second_shard=True)
+    assert second_shards(rows, scenario).tolist() == [4]
+    assert second.parameters == pytest.approx(plain.parameters)
+    over_nodes, inside = 2 * layer * 7 / 8 / 4 / 10e9, scattered(2 * layer, 4)
+    assert plain.gradients - second.gradients == pytest.approx(BATCHES * LAYERS * (over_nodes - inside))
+    extra = row_bytes(same, doubled).everywhere - row_bytes(rows, scenario).everywhere
+    assert extra == pytest.approx(2 * LAYERS * layer / 4)
+
+
+def test_stages_lie_as_far_apart_as_the_ranks_that_share_states_between_them():
+    """Four data ranks, two of which share states: those two, then the stages, then the other copy."""
+    scenario = toy_scenario(stack=toy_stack(rank_orders=RANK_ORDERS))
+    known = {"pp": 2, "dp": 4, "schedule": ONE_F_ONE_B, "rank_order": SHARDING_INSIDE, "zero_stage": 1}
+    near, far = strategies(sharding_degree=2, **known), strategies(sharding_degree=4, **known)
+    assert far.dp.tolist() == near.dp.tolist()
+    assert hop_seconds(far, scenario) == pytest.approx(10 * hop_seconds(near, scenario))
+
+
+def test_how_far_stages_lie_apart_is_known_once_the_sharding_is():
+    scenario = toy_scenario(stack=toy_stack(rank_orders=RANK_ORDERS))
+    rows = strategies(
+        pp=2, dp=4, schedule=ONE_F_ONE_B, rank_order=SHARDING_INSIDE, zero_stage=1, sharding_degree=[2, 4]
+    )
+    cores = strategies(pp=2, dp=4, schedule=ONE_F_ONE_B, rank_order=SHARDING_INSIDE).take(np.zeros(2, dtype=np.int64))
+    late = with_step(rows, scenario, core_seconds(cores, scenario)).hop
+    assert late.tolist() == row_seconds(rows, scenario).hop.tolist()
+    assert late[0] < late[1]
