@@ -9,14 +9,15 @@ import numpy as np
 from costmodels import training
 from costmodels.catalogue import catalogue_hash as models_hash
 from costmodels.flops import flops_per_token, recomputed_flops, utilization
+from costmodels.modules import module_names
 from costmodels.parameters import parameters
 from costmodels.pricing import Assignment, Quote
 from costmodels.scenario import Scenario
-from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, Recompute, Strategies
+from costmodels.strategy import OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, Recompute, Strategies
 from hardware.catalogue import catalogue_hash as hardware_hash
 from hardware.units import exact_quantity
 from planner.document import Interval, Prediction, Provenance, Stage, StageMemory, Strategy
-from planner.request import Resolved
+from planner.request import Resolved, choices_of
 from planner.version import VERSION
 
 COVERAGE = 0.9
@@ -40,6 +41,8 @@ def strategy_record(row: Strategies, assignment: Assignment, scenario: Scenario)
         sequence_parallel=bool(at["sequence_parallel"]),
         recompute=recompute.name.lower(),
         rank_order=RANK_ORDERS[at["rank_order"]],
+        recompute_modules=module_names(at["recompute_modules"]),
+        offload=OFFLOADS[at["offload"]],
         stages=tuple(
             Stage(layers=int(n), recompute_layers=int(r), group=group)
             for n, r in zip(assignment.layers, assignment.recomputed, strict=True)
@@ -50,7 +53,7 @@ def strategy_record(row: Strategies, assignment: Assignment, scenario: Scenario)
 def prediction_record(resolved: Resolved, iteration: float, row: Strategies, assignment: Assignment) -> Prediction:
     """Rates and totals that follow from the iteration time."""
     scenario = resolved.scenario
-    peak = scenario.group.accelerator.peak_rate(scenario.precision)
+    peak = scenario.peak_rate
     model_flops = counted_flops(scenario) * scenario.tokens
     hardware_flops = model_flops + _repeated_flops(scenario, row, assignment) * scenario.tokens
     seconds, gpus = iteration, scenario.gpus
@@ -126,6 +129,7 @@ def request_record(resolved: Resolved) -> dict[str, Any]:
         "seq_length": scenario.seq_length,
         "tokens": resolved.tokens,
         "precision": scenario.precision,
+        **choices_of(asked),
         "objective": asked.objective,
         "memory_margin": asked.memory_margin,
         **({} if asked.expert_capacity is None else {"expert_capacity": asked.expert_capacity}),

@@ -93,6 +93,7 @@ def _remarks(strategy: Strategy, precision: str) -> tuple[str, ...]:
         f"name the modules of every stage in parallelism.module_fqns_per_model_part; the plan has {layers} layers": (
             strategy.pp > 1 and not _evenly(strategy)
         ),
+        f"set training.enable_cpu_offload: the plan offloads {strategy.offload}": strategy.offload != "none",
         f"set precision {precision} in the model's configuration": precision != "bf16",
     }
     return (
