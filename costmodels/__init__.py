@@ -8,7 +8,7 @@ Keys in brackets are spelled out in REFERENCES.md; in short::
     [Galvatron] VLDB 2023, arXiv 2211.13878              [NCCL-tuning] NVIDIA/nccl, src/graph/tuning.cc
     [Liger] Liger-Kernel benchmarks                      [aiconfigurator], [simumax] measured kernel tables
     [Ren21] ZeRO-Offload, arXiv 2101.06840               [Rajbhandari21] ZeRO-Infinity, arXiv 2104.07857
-    [TE] Transformer Engine documentation                [TorchAO] pytorch/ao, float8 training
+    [TE] Transformer Engine documentation                [TorchAO] PyTorch ao, float8 training
     [Dettmers21] Block-wise optimizers, 2110.02861         [Moonlight25] Muon, arXiv 2502.16982
     [You20] LAMB, arXiv 1904.00962                       [Shazeer18] Adafactor, arXiv 1804.04235
 """
