@@ -11,7 +11,7 @@ from math import inf
 import numpy as np
 
 from costmodels.experts import expert_parameters_per_rank, expert_shards
-from costmodels.kernels import WORD
+from costmodels.kernels import WORD, Number
 from costmodels.optimizers import kept_bytes
 from costmodels.passes import Passes
 from costmodels.scenario import Scenario
@@ -45,15 +45,15 @@ def described(scenario: Scenario) -> bool:
     return None not in {group.host_link, group.host_memory, group.host_bandwidth}
 
 
-def cpu_adam_seconds(*, parameters: Floats, word: float, bandwidth: float) -> Floats:
+def cpu_adam_seconds(*, parameters: Number, word: Number, bandwidth: Number, gradient: Number = 4.0) -> Floats:
     """Seconds of a step on the CPUs, bound by their memory of ``bandwidth`` bytes/s.
 
-    Per parameter ``word`` bytes of states are read and written, a gradient read in fp32, a 16-bit weight written.
+    Per parameter ``word`` bytes of states are read and written, ``gradient`` bytes read, a 16-bit weight written.
     """
-    return parameters * (2.0 * word + 4.0 + WORD) / bandwidth if bandwidth else parameters * inf
+    return parameters * (2.0 * word + gradient + WORD) / bandwidth if bandwidth else parameters * inf
 
 
-def transfer_seconds(size: Floats, bandwidth: float) -> Floats:
+def transfer_seconds(size: Number, bandwidth: Number) -> Floats:
     """Seconds of ``size`` bytes over the host link."""
     return size / bandwidth if bandwidth else np.where(size > 0, inf, 0.0)
 
