@@ -72,10 +72,13 @@ def modules_of(model: Model) -> tuple[str, ...]:
 
 
 def preset_masks(model: Model, known: tuple[str, ...]) -> list[int]:
-    """The sets that a search tries: outputs cheap to make again, and these with the whole feed-forward part."""
+    """The sets that a search tries: outputs cheap to make again; with experts, also these and the experts whole.
+
+    Most of a dense layer is better recomputed layer by layer, as many as memory asks for.
+    """
     usable = [name for name in modules_of(model) if name in known]
     cheap = [name for name in ("layernorm", "moe_act", "mla_up_proj") if name in usable]
-    whole = [*cheap, *(name for name in ("mlp", "moe") if name in usable)]
+    whole = [*cheap, *(name for name in ("moe",) if name in usable)]
     return sorted({module_mask(cheap), module_mask(whole)} - {0})
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from costmodels import training
 from costmodels.catalogue import catalogue_hash as models_hash
-from costmodels.flops import flops_per_token, recomputed_flops, utilization
+from costmodels.flops import flops_per_token, module_flops, recomputed_flops, utilization
 from costmodels.modules import module_names
 from costmodels.parameters import parameters
 from costmodels.pricing import Assignment, Quote
@@ -90,6 +90,8 @@ def _repeated_flops(scenario: Scenario, row: Strategies, assignment: Assignment)
     """FLOP per token of the forward passes that run twice."""
     recompute = Recompute(int(row.recompute[0]))
     known: dict[str, Any] = {"seq_length": scenario.seq_length, "windowed": True}
+    if modules := module_names(int(row.recompute_modules[0])):
+        return module_flops(scenario.model, modules=modules, **known)
     if recompute == Recompute.SELECTIVE:
         return recomputed_flops(scenario.model, recompute="selective", **known)
     share = assignment.recomputed.sum() / assignment.layers.sum()

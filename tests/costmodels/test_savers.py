@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from costmodels.choices import chosen
 from costmodels.exchange import optimizer_seconds, step_traffic
+from costmodels.flops import module_flops, recomputed_flops
 from costmodels.iteration import core_seconds, row_seconds
 from costmodels.loss import block_tokens, logit_bytes, loss_seconds
 from costmodels.memory import host_fits, host_need, layer_activation_bytes, row_bytes, state_bytes
@@ -224,7 +225,7 @@ def test_a_module_inside_another_adds_nothing():
 
 def test_a_search_tries_only_what_model_and_stack_have():
     dense = [module_names(mask) for mask in preset_masks(toy_model(), MODULES)]
-    assert dense == [("layernorm",), ("mlp", "layernorm")]
+    assert dense == [("layernorm",)]
     assert [module_names(mask) for mask in preset_masks(MIXED, MODULES)] == [
         ("layernorm", "moe", "mla_up_proj"),
         ("layernorm", "moe_act", "mla_up_proj"),
@@ -252,6 +253,18 @@ def test_a_named_module_costs_time_and_saves_what_it_says(scenario, seed, name):
     assert (slower >= 0).all()
     whole = core_seconds(rows, scenario)
     assert (slower <= whole.recompute * (1 + 1e-9) + 1e-15).all()
+
+
+def test_named_modules_repeat_the_products_inside_them():
+    model = toy_model()
+    h, layers = 1024, 8
+    known = {"model": model, "seq_length": 1024}
+    assert module_flops(**known, modules=("layernorm",)) == 0
+    assert module_flops(**known, modules=("mlp",)) == 2 * layers * 8 * h * h
+    core = recomputed_flops(model, seq_length=1024, recompute="selective")
+    assert module_flops(**known, modules=("core_attn", "mlp")) == core + 2 * layers * 8 * h * h
+    parts = [module_flops(MIXED, seq_length=1024, modules=(name,)) for name in ("shared_experts", "moe")]
+    assert 0 < parts[0] < parts[1]
 
 
 def test_repeating_all_of_a_dense_layer_is_repeating_its_modules():

@@ -67,10 +67,10 @@ def _combinations(scenario, any_degree):
 
 
 def _recomputations(scenario):
-    """Kinds of recomputation with the modules that they name: cheap outputs, and these with the feed-forward part."""
+    """Kinds of recomputation with the modules that they name: cheap outputs, and these with the experts."""
     model, known = scenario.model, scenario.stack.recompute_modules
     some = {"layernorm"} | ({"moe_act"} if model.moe else set()) | ({"mla_up_proj"} if model.mla else set())
-    whole = some | ({"mlp"} if model.num_moe_layers < model.num_layers else set()) | ({"moe"} if model.moe else set())
+    whole = some | ({"moe"} if model.moe else set())
     named = {module_mask(names & set(known)) for names in (some, whole)} - {0}
     return [(again, 0) for again in Recompute] + [(Recompute.SELECTIVE, modules) for modules in sorted(named)]
 
