@@ -10,4 +10,8 @@ Keys in brackets are spelled out in REFERENCES.md; in short::
     [Fang24] USP, arXiv 2405.07719                       [Dubey24] Llama 3, arXiv 2407.21783
     [Zhang22] MiCS, VLDB 2022, arXiv 2205.00119          [Wang23] ZeRO++, arXiv 2306.10209
     [Liger] Liger-Kernel benchmarks                      [aiconfigurator], [simumax] measured kernel tables
+    [Ren21] ZeRO-Offload, arXiv 2101.06840               [Rajbhandari21] ZeRO-Infinity, arXiv 2104.07857
+    [TE] Transformer Engine documentation                [TorchAO] PyTorch ao, float8 training
+    [Dettmers21] Block-wise optimizers, 2110.02861         [Moonlight25] Muon, arXiv 2502.16982
+    [You20] LAMB, arXiv 1904.00962                       [Shazeer18] Adafactor, arXiv 1804.04235
 """

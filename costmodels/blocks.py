@@ -24,9 +24,10 @@ from costmodels.kernels import (
     stream_seconds,
 )
 from costmodels.launches import launch_floor
+from costmodels.loss import loss_seconds
 from costmodels.model import Model
 from costmodels.parameters import attention_projections
-from costmodels.passes import Passes, linear, product, region_tokens, tokens_per_rank
+from costmodels.passes import Passes, linear, region_tokens, tokens_per_rank
 from costmodels.placement import group_of
 from costmodels.scenario import Scenario
 from costmodels.sizes import layer_parameters_per_rank, padded_vocabulary_rows
@@ -161,6 +162,17 @@ def attention_core(rows: Strategies, scenario: Scenario) -> Passes:
     return _fused_attention(rows, scenario) if scenario.rates.attention else _unfused_attention(rows, scenario)
 
 
+def attention_kept(scenario: Scenario) -> float:
+    """Bytes per token that the attention core keeps for its backward pass, all heads together.
+
+    Fused: one fp32 number per head. Unfused: softmax, and with dropout its mask and output.
+    """
+    heads = float(scenario.model.num_heads)
+    if scenario.rates.attention is not None:
+        return 4.0 * heads
+    return (2.0 + (3.0 if scenario.stack.dropout else 0.0)) * heads * scenario.seq_length
+
+
 def _fused_attention(rows: Strategies, scenario: Scenario) -> Passes:
     """One kernel; around a ring of r ranks r of them, each on s/r tokens; two over gathered keys and values.
 
@@ -281,9 +293,11 @@ def tensor_parallel(rows: Strategies, scenario: Scenario, experts: float = 0.0) 
     group, tiers = group_of(rows, "tp"), scenario.group.tiers
     whole = all_reduce_seconds(size, group, tiers)
     half = gather_seconds(size, group, tiers)
+    narrow = scenario.stack.fp8_tensor_gather and scenario.recipe.reduced
+    gathered = gather_seconds(size * scenario.recipe.word / WORD, group, tiers) if narrow else half
     split = rows.sequence_parallel > 0
-    forward = np.where(split, 2.0 * half, whole) * pairs
-    backward = np.where(split, 3.0 * half, whole) * pairs
+    forward = np.where(split, half + gathered, whole) * pairs
+    backward = np.where(split, half + 2.0 * gathered, whole) * pairs
     active = (rows.tp > 1) / stack.communication_efficiency
     return Passes(
         forward * active * stack.overlap.tp_forward,
@@ -315,19 +329,18 @@ def head_seconds(rows: Strategies, scenario: Scenario) -> Passes:
 
     Every multi-token-prediction layer passes the head once more.
     """
-    rates, model, stack = scenario.rates, scenario.model, scenario.stack
+    model, stack = scenario.model, scenario.stack
     T, t = tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
-    logits = np.ceil(padded_vocabulary_rows(rows, scenario) / t)
-    logit = product(T, logits, float(model.hidden_size), rates.head, rates.head_peak, rates.bandwidth)
-    loss = stream_seconds(traffic=T * logits * stack.cross_entropy_traffic, share=1.0, bandwidth=rates.bandwidth)
+    vocabulary = np.ceil(padded_vocabulary_rows(rows, scenario) / t)
+    loss = loss_seconds(T, vocabulary, scenario)
     size = WORD * T * model.hidden_size
     group = group_of(rows, "tp")
     half = np.where(rows.tp > 1, gather_seconds(size, group, scenario.group.tiers), 0.0)
     small = np.where(rows.tp > 1, 2.0 * all_reduce_seconds(4.0 * T, group, scenario.group.tiers), 0.0)
     gathered = np.where(rows.sequence_parallel > 0, half, 0.0) * stack.overlap.tp_forward
     returned = np.where(rows.sequence_parallel > 0, half, 2.0 * half) * stack.overlap.tp_backward
-    passes = Passes(logit.forward + 0.6 * loss + gathered + small, logit.backward + 0.4 * loss + returned)
-    return (1.0 + model.mtp_layers) * passes + added_up(logits * model.hidden_size, scenario)
+    passes = loss + Passes(gathered + small, returned)
+    return (1.0 + model.mtp_layers) * passes + added_up(vocabulary * model.hidden_size, scenario)
 
 
 def further_token_projection(rows: Strategies, scenario: Scenario) -> Passes:

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.collectives import all_reduce_seconds, broadcast_seconds, gather_seconds, send_seconds
-from costmodels.experts import expert_data_group, expert_parameters_per_rank, expert_shards
+from costmodels.experts import expert_data_group, expert_parameters_per_rank
 from costmodels.kernels import WORD
+from costmodels.offload import share_offloaded, updated_parameters
+from costmodels.optimizers import muon_seconds, step_traffic_bytes
 from costmodels.passes import Passes, tokens_per_rank
 from costmodels.placement import Group, group_of, split_group, strides
 from costmodels.scenario import Scenario
-from costmodels.sharded import GRADIENTS, PARAMETERS, every_micro_batch, exposed
-from costmodels.sizes import heaviest_stage_parameters, padded_vocabulary_rows
+from costmodels.sharded import GRADIENTS, PARAMETERS, every_micro_batch, exposed, gather_word
+from costmodels.sizes import expert_layers, heaviest_stage_parameters, padded_vocabulary_rows
 from costmodels.split import even_layers
 from costmodels.strategy import Floats, Strategies
 
@@ -85,7 +87,7 @@ def _once_per_step(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats
     alone = group.size <= 1
     gradients = np.where(alone, 0.0, np.where(rows.zero_stage == 0, whole, sharded)) * pace
     spread = broadcast_seconds if stack.parameter_exchange == "broadcast" else gather_seconds
-    gather = np.where(near.size > 1, spread(WORD * size, near, tiers), 0.0) * pace
+    gather = np.where(near.size > 1, spread(gather_word(scenario) * size, near, tiers), 0.0) * pace
     parameters = np.where(rows.zero_stage == 0, 0.0, gather)
     if scenario.model.num_moe_layers:
         apart = _experts_once(rows, scenario)
@@ -93,19 +95,14 @@ def _once_per_step(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats
     return gradients, parameters, tied_embedding_seconds(rows, scenario)
 
 
-def expert_layers(rows: Strategies, scenario: Scenario) -> Floats:
-    """Layers whose experts the fullest stage holds: those that predict further tokens are on the last, shape (N,)."""
-    split = even_layers(scenario.model.num_layers, rows)
-    return np.maximum(split.high, split.last + scenario.model.mtp_layers).astype(np.float64)
-
-
 def _experts_once(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
     """The same for routed experts, over the ranks that hold the same ones."""
     stack, tiers, group = scenario.stack, scenario.group.tiers, expert_data_group(rows)
     size = expert_layers(rows, scenario) * expert_parameters_per_rank(rows, scenario)
+    word = gather_word(scenario)
     pace = (group.size > 1) / stack.communication_efficiency
     whole = all_reduce_seconds(stack.reduce_bytes * size, group, tiers)
-    scatter, gather = (gather_seconds(width * size, group, tiers) for width in (stack.reduce_bytes, WORD))
+    scatter, gather = (gather_seconds(width * size, group, tiers) for width in (stack.reduce_bytes, word))
     sharded = rows.zero_stage > 0
     return np.where(sharded, scatter, whole) * pace, np.where(sharded, gather, 0.0) * pace
 
@@ -122,11 +119,16 @@ def tied_embedding_seconds(rows: Strategies, scenario: Scenario) -> Floats:
 
 
 def optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
-    """Clip, Adam step and cast of the parameters a rank updates, and zeroing of its gradients, (N,)."""
+    """Clip, step and cast of the parameters a rank updates, and zeroing of its gradients, (N,).
+
+    Under an 8-bit recipe the weights that are multiplied are quantised too, once an iteration; Muon orthogonalises.
+    """
     stack, rates = scenario.stack, scenario.rates
     size = heaviest_stage_parameters(rows, scenario)
     experts = expert_layers(rows, scenario) * expert_parameters_per_rank(rows, scenario)
-    mine = np.where(rows.zero_stage > 0, size / rows.sharding_degree, size) + experts / expert_shards(rows)
-    size = size + experts
-    traffic = mine * stack.optimizer_traffic + size * stack.gradient_bytes
-    return traffic / (rates.stream * rates.bandwidth)
+    mine, size = updated_parameters(rows, scenario), size + experts
+    mine = mine * (1.0 - share_offloaded(rows, scenario))
+    quantised = (mine if stack.fp8_param_gather else size) * scenario.recipe.step_traffic
+    traffic = mine * step_traffic_bytes(stack) + size * stack.gradient_bytes + quantised
+    seconds = traffic / (rates.stream * rates.bandwidth)
+    return seconds + muon_seconds(rows, scenario) if stack.optimizer == "muon" else seconds

@@ -19,7 +19,7 @@ from costmodels.expert_traffic import traffic
 from costmodels.kernels import WORD, Number, matmul_seconds, stream_seconds
 from costmodels.model import Experts
 from costmodels.parameters import expert_parameters
-from costmodels.passes import Passes, linear, product, region_tokens, tokens_per_rank
+from costmodels.passes import Passes, linear, product, quantising, region_tokens, tokens_per_rank
 from costmodels.placement import Group, group_of, split_group
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Ints, Strategies
@@ -152,7 +152,8 @@ def _grouped(tokens: Floats, groups: Floats, n: Number, k: Number, scenario: Sce
     data = matmul_seconds(m=rows, n=k, k=n, fit=plain, peak=peak / lost, bandwidth=bandwidth)
     weight = matmul_seconds(m=n, n=k, k=rows, fit=plain, peak=peak / lost, bandwidth=bandwidth)
     summed = np.maximum(weight * rates.matmul.wgrad_ratio, _accumulation(rows, n, k, plain, scenario))
-    return Passes(groups * forward, groups * (data + summed))
+    casts = quantising(rows, n, k, scenario)
+    return Passes(groups * (forward + casts.forward), groups * (data + summed + casts.backward))
 
 
 def _accumulation(rows: Floats, n: Number, k: Number, fit: GemmFit, scenario: Scenario) -> Floats:

@@ -177,6 +177,28 @@ def recomputed_flops(
     return share * repeated
 
 
+def module_flops(model: Model, *, seq_length: int, modules: tuple[str, ...], windowed: bool = False) -> float:
+    """FLOP per token that repeating named modules of every layer adds; norms and activations multiply nothing.
+
+    Args:
+        model: The architecture.
+        seq_length: Sequence length, tokens.
+        modules: Names of ``costmodels.modules.MODULES``.
+        windowed: As in `model_flops`.
+    """
+    matrices, h, moe = model.ffn_branches + 1, model.hidden_size, model.moe
+    shared = matrices * moe.shared_expert_ffn_hidden_size * h if moe else 0
+    up = sum(p.weights for p in attention_projections(model) if p.name in {"q_up", "kv_up"})
+    weights = {
+        "mlp": model.num_dense_layers * (model.fc1_width + model.ffn_hidden_size) * h,
+        "moe": model.num_moe_layers * (moe_layer_matmul_weights(model) - attention_matmul_weights(model) if moe else 0),
+        "shared_experts": model.num_moe_layers * shared,
+        "mla_up_proj": model.num_layers * up,
+    }
+    core = attention_flops(model, seq_length=seq_length, windowed=windowed) if "core_attn" in modules else 0.0
+    return core + 2.0 * sum(weights.get(name, 0) for name in modules)
+
+
 def hardware_flops(
     model: Model,
     *,

@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 
 from costmodels.blocks import embedding_seconds, further_token_projection, head_seconds, layer_seconds
 from costmodels.exchange import hop_seconds, optimizer_seconds, step_traffic
+from costmodels.memory import kept_bytes_of_layer
+from costmodels.modules import module_seconds, picked
+from costmodels.offload import ACTIVATIONS, layer_offload_seconds, step_offload_seconds
 from costmodels.passes import Passes
 from costmodels.scenario import Scenario
 from costmodels.schedules import SCHEDULES
@@ -63,6 +66,10 @@ class RowSeconds:
     """Per iteration: host, data."""
     bubble: Floats
     """Share of the other stages' seconds that the slowest stage waits: 1 / v, less where weight gradients fill in."""
+    layer_offload: Floats
+    """Exposed traffic to and from the host, included in ``layer``."""
+    offload: Floats
+    """Per iteration: exposed step on the host, and traffic of states."""
     straggler: Floats
     """Share by which the slowest of all nodes stretches the pipeline."""
 
@@ -96,10 +103,18 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
     once["head"] = once["head"] + scenario.model.mtp_layers * sum_passes(ahead)
     part = {name: values[inverse] for name, values in once.items()}
     selective = np.where(rows.recompute == Recompute.SELECTIVE, part["selective"], 0.0)
+    if rows.recompute_modules.any():
+        modules = module_seconds(block, scenario, layer)
+        named = picked(rows.recompute_modules, {name: values[inverse] for name, values in modules.items()})
+        selective = np.where(rows.recompute_modules > 0, named, selective)
     stack, nothing = scenario.stack, np.zeros(len(rows))
     spread = float(stack.vocabulary == "spread")
     nodes = max(scenario.gpus / scenario.group.gpus_per_node, 1.0)
-    layer_total = part["forward"] + part["backward"] + part["tp"] + part["ep"] + selective
+    offloaded = nothing
+    if (rows.offload == ACTIVATIONS).any():
+        window = Passes(part["forward"], part["backward"])
+        offloaded = layer_offload_seconds(rows, scenario, kept_bytes_of_layer(rows, scenario), window)
+    layer_total = part["forward"] + part["backward"] + part["tp"] + part["ep"] + selective + offloaded
     total = layer_total + np.where(rows.recompute >= Recompute.FULL, part["again"], 0.0)
     return RowSeconds(
         layer=layer_total,
@@ -118,6 +133,8 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
         host=nothing + stack.micro_batch_overhead * rows.vpp,
         data_parallel=nothing,
         optimizer=nothing,
+        layer_offload=offloaded,
+        offload=nothing,
         overhead=nothing + stack.iteration_overhead,
         bubble=bubble_share(rows, stack, forward=part["again"], total=total, weight=part["weight"]),
         straggler=nothing + straggler_share(stack, nodes),
@@ -150,13 +167,18 @@ def bubble_share(rows: Strategies, stack: Stack, *, forward: Floats, total: Floa
 def with_step(rows: Strategies, scenario: Scenario, core: RowSeconds) -> RowSeconds:
     """The same, with what depends on the sharding.
 
-    That is data-parallel traffic, the optimizer, and how far stages lie apart where the ranks that share their states
-    lie between them.
+    That is data-parallel traffic, the optimizer, what a step moves to the host, and how far stages lie apart where the
+    ranks that share their states lie between them.
     """
     if (rows.rank_order == SHARDING_INSIDE).any():
         core = replace(core, hop=hop_seconds(rows, scenario))
-    traffic = step_traffic(rows, scenario, Passes(core.forward, core.backward))
-    return replace(core, data_parallel=traffic.total, optimizer=optimizer_seconds(rows, scenario))
+    layer = Passes(core.forward, core.backward)
+    return replace(
+        core,
+        data_parallel=step_traffic(rows, scenario, layer).total,
+        optimizer=optimizer_seconds(rows, scenario),
+        offload=step_offload_seconds(rows, scenario, layer),
+    )
 
 
 def sum_passes(passes: Passes) -> Floats:
@@ -179,6 +201,7 @@ class Breakdown:
     optimizer: Floats
     host: Floats
     straggler: Floats
+    offload: Floats
 
     @property
     def total(self) -> Floats:
@@ -217,7 +240,8 @@ def even_split(rows: Strategies, seconds: RowSeconds, num_layers: int, recompute
 def compose(rows: Strategies, seconds: RowSeconds, slowest: Floats, total: Floats) -> Floats:
     """Seconds of the iteration from the slowest stage's and all stages' seconds per micro-batch, (N,)."""
     pipeline = rows.num_microbatches * slowest + (total - slowest) * seconds.bubble
-    return pipeline * (1.0 + seconds.straggler) + seconds.data_parallel + seconds.optimizer + seconds.overhead
+    once = seconds.data_parallel + seconds.optimizer + seconds.offload + seconds.overhead
+    return pipeline * (1.0 + seconds.straggler) + once
 
 
 def breakdown(
@@ -235,7 +259,8 @@ def breakdown(
     hops = np.where(rows.pp > 1, seconds.hop, 0.0)
     again = recomputed * seconds.recompute + layers * seconds.selective
     tp, cp, ep = (layers * part for part in (seconds.layer_tp, seconds.layer_cp, seconds.layer_ep))
-    compute = slowest - hops - seconds.host - again - tp - cp - ep
+    offload = layers * seconds.layer_offload
+    compute = slowest - hops - seconds.host - again - tp - cp - ep - offload
     return Breakdown(
         compute=m * compute,
         recompute=m * again,
@@ -248,4 +273,5 @@ def breakdown(
         optimizer=seconds.optimizer,
         host=seconds.overhead + m * seconds.host,
         straggler=(m * slowest + bubble) * seconds.straggler,
+        offload=m * offload + seconds.offload,
     )

@@ -15,9 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.blocks import attention_kept
 from costmodels.context import exchange_bytes, repeated_bytes
 from costmodels.experts import expert_activation_bytes, expert_parameters_per_rank, expert_shards
 from costmodels.kernels import WORD
+from costmodels.loss import logit_bytes
+from costmodels.modules import module_bytes, picked
+from costmodels.offload import ACTIVATIONS, EVERYTHING, host_bytes, host_room, share_offloaded
+from costmodels.optimizers import kept_bytes, optimizer_of
 from costmodels.passes import region_tokens, tokens_per_rank
 from costmodels.scenario import REDUCED, Scenario
 from costmodels.schedules import SCHEDULES
@@ -29,10 +34,12 @@ from costmodels.sizes import (
     padded_vocabulary_rows,
 )
 from costmodels.split import even_layers
-from costmodels.strategy import SCHEDULE_NAMES, Floats, Ints, Recompute, Strategies
+from costmodels.strategy import SCHEDULE_NAMES, Bools, Floats, Ints, Recompute, Strategies
 
 _KEPT_OF_EXPERTS = {"attention": 1.0, "operators": 0.5, "projections": 0.0}
 """Share of the experts' activations that each kind of selective recomputation keeps."""
+OFFLOADED_LAYERS = 2.0
+"""Layers whose activations are on the device although they are offloaded: the running one, and one on its way."""
 PREFETCHED_LAYERS = 2.0
 """Layers whose parameters are gathered at once under ZeRO stage 3: the running one and the prefetched one."""
 
@@ -69,6 +76,8 @@ class RowBytes:
     """Per parameter of an expert, which fewer ranks share."""
     embedding_parameters: Floats
     head_parameters: Floats
+    edges: Floats
+    """Optimizer bytes per parameter that embedding and head keep beyond a layer's (Muon)."""
     stored: Floats
     """Activations of one layer kept for one micro-batch."""
     checkpoint: Floats
@@ -99,44 +108,51 @@ class RowBytes:
     @property
     def first(self) -> Floats:
         """States of the embedding."""
-        return self.embedding_parameters * self.state.total
+        return self.embedding_parameters * (self.state.total + self.edges)
 
     @property
     def last(self) -> Floats:
         """States of the head and of layers that predict further tokens, and the logits."""
-        return self.head_parameters * self.state.total + self.ahead + self.logits
+        return self.head_parameters * (self.state.total + self.edges) + self.ahead + self.logits
 
 
 def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
     """The memory of N strategies, down to the quantities that a split of layers over stages multiplies."""
     stack, region = scenario.stack, region_tokens(rows, scenario)
     stored = layer_activation_bytes(rows, scenario)
+    here = rows.offload != ACTIVATIONS  # what goes to the host passes through room for two layers
+    passing = np.where(here, 0.0, OFFLOADED_LAYERS * kept_bytes_of_layer(rows, scenario))
+    passing = passing + repeated_module_bytes(rows, scenario)
     layer = layer_parameters_per_rank(rows, scenario)
     h = float(scenario.model.hidden_size)
     tokens = tokens_per_rank(rows, scenario)
-    at_once = np.minimum(tokens, stack.loss_block) if stack.loss_block else tokens
-    logits = at_once * padded_vocabulary_rows(rows, scenario) / rows.tp * stack.cross_entropy_bytes
+    logits = logit_bytes(tokens, padded_vocabulary_rows(rows, scenario) / rows.tp, scenario)
     logits = logits + 2.0 * WORD * h * region
     state, experts = state_bytes(rows, scenario), expert_parameters_per_rank(rows, scenario)
     expert = state_bytes(rows, scenario, expert_shards(rows))
     embedding = embedding_parameters_per_rank(rows, scenario)
     head = head_parameters_per_rank(rows, scenario)
-    here = 0.0 if stack.vocabulary == "spread" else 1.0
-    shared = ((embedding + head) * state.total + logits) / rows.pp * (1.0 - here)
+    ends = 0.0 if stack.vocabulary == "spread" else 1.0
+    chosen = optimizer_of(stack)
+    edges = (chosen.edge_moments - chosen.moments) / np.where(rows.zero_stage >= 1, rows.sharding_degree, 1)
+    edges = edges * (1.0 - share_offloaded(rows, scenario))
+    shared = ((embedding + head) * (state.total + edges) + logits) / rows.pp * (1.0 - ends)
     return RowBytes(
         state=state,
         layer_parameters=layer,
         expert_parameters=experts,
         expert_state=expert,
-        embedding_parameters=embedding * here,
-        head_parameters=head * here,
-        stored=stored,
-        checkpoint=WORD * h * region,
+        embedding_parameters=embedding * ends,
+        head_parameters=head * ends,
+        edges=edges,
+        stored=np.where(here, stored, 0.0),
+        checkpoint=np.where(here, WORD * h * region, 0.0),
         working=stored,
         embedding_activation=(WORD + (1.0 if stack.dropout else 0.0)) * h * region,
-        logits=logits * here,
+        logits=logits * ends,
         ahead=scenario.model.mtp_layers * (experts * expert.total + held_ahead(rows) * stored),
         everywhere=shared
+        + passing
         + exchange_bytes(rows, scenario)
         + _second_copy(rows, scenario, layer)
         + np.where(rows.zero_stage == 3, PREFETCHED_LAYERS * WORD * (layer + experts), 0.0),
@@ -159,14 +175,20 @@ def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None
     """
     stack, z = scenario.stack, rows.zero_stage
     shard = (rows.sharding_degree if shards is None else shards).astype(np.float64)
-    weights = 4.0 if scenario.precision == "fp32" else WORD
+    fp32 = scenario.precision == "fp32"
+    weights, sharded = 4.0 if fp32 else WORD, 4.0 if fp32 else float(stack.weight_bytes)
     if scenario.precision in REDUCED:
-        weights += stack.reduced_weight_bytes
-    optimizer = 8.0 if scenario.precision == "fp32" else float(stack.optimizer_bytes)
+        narrow = stack.fp8_param_gather and stack.weight_bytes == WORD
+        more = scenario.recipe.word - WORD if narrow else stack.reduced_weight_bytes
+        weights, sharded = weights + more, sharded + more
+    kept = kept_bytes(stack, fp32=fp32)
+    alone = optimizer_of(stack).moments if stack.weight_bytes > WORD else kept
+    optimizer = np.where(z >= 3, alone, kept)  # sharded weights in fp32 are their own master
+    left = np.where(rows.offload == EVERYTHING, 0.0, 1.0)
     return StateBytes(
-        weights=np.where(z >= 3, weights / shard, weights),
-        gradients=np.where(z >= 2, stack.gradient_bytes / shard, stack.gradient_bytes),
-        optimizer=np.where(z >= 1, optimizer / shard, optimizer),
+        weights=left * np.where(z >= 3, sharded / shard, weights),
+        gradients=left * np.where(z >= 2, stack.gradient_bytes / shard, stack.gradient_bytes),
+        optimizer=np.where(z >= 1, optimizer / shard, optimizer) * (1.0 - share_offloaded(rows, scenario)),
     )
 
 
@@ -177,11 +199,13 @@ def layer_activation_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     column-parallel products, dropout masks; split always: queries, keys, values, scores, the inputs of the
     row-parallel products. For a GPT block this is s b h (10 + 24/t + 5 a s / (h t)) [Korthikanti22].
     """
-    model, stack, s = scenario.model, scenario.stack, float(scenario.seq_length)
+    model, stack = scenario.model, scenario.stack
     h = float(model.hidden_size)
     mask = 1.0 if stack.dropout else 0.0
     branches = 1.0 if model.parallel_block else 2.0
-    saved = 1.0 if scenario.precision in REDUCED else WORD  # inputs of products are kept as they were multiplied
+    saved = (
+        scenario.recipe.word if scenario.precision in REDUCED else WORD
+    )  # inputs of products are kept as they were multiplied
     whole: Any = model.num_norms * WORD * h + branches * saved * h + 2.0 * mask * h
     dense = 1.0 - model.num_moe_layers / model.num_layers
     ffn = WORD * model.fc1_width + saved * model.ffn_hidden_size
@@ -191,8 +215,8 @@ def layer_activation_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     if model.localized_filtering:
         inner += saved * (model.hidden_size / 2 + 2 * h)
     flash = scenario.rates.attention is not None
-    scores: Any = 4.0 * model.num_heads if flash else (2.0 + (3.0 if stack.dropout else 0.0)) * model.num_heads * s
-    selective = rows.recompute == Recompute.SELECTIVE
+    scores: Any = attention_kept(scenario)
+    selective = (rows.recompute == Recompute.SELECTIVE) & (rows.recompute_modules == 0)
     if stack.selective == "attention":
         scores = scores if flash else np.where(selective, 0.0, scores)
     elif stack.selective == "operators":
@@ -200,11 +224,37 @@ def layer_activation_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     else:
         whole, inner = np.where(selective, WORD * h, whole), np.where(selective, WORD * model.qkv_width, inner)
     kept = region_tokens(rows, scenario) * whole + tokens_per_rank(rows, scenario) * (inner + scores) / rows.tp
-    kept = kept + repeated_bytes(rows, scenario)
+    kept = kept + repeated_bytes(rows, scenario) - repeated_module_bytes(rows, scenario)
     if not model.num_moe_layers:
         return kept
     share = np.where(selective, _KEPT_OF_EXPERTS[stack.selective], 1.0)
     return kept + (1.0 - dense) * share * expert_activation_bytes(rows, scenario, saved)
+
+
+def kept_bytes_of_layer(rows: Strategies, scenario: Scenario) -> Floats:
+    """Bytes that one layer keeps of one micro-batch, on the device or the host; its input where recomputed whole."""
+    checkpoint = WORD * scenario.model.hidden_size * region_tokens(rows, scenario)
+    return np.where(rows.recompute >= Recompute.FULL, checkpoint, layer_activation_bytes(rows, scenario))
+
+
+def host_fits(rows: Strategies, scenario: Scenario) -> Bools:
+    """Whether what is offloaded fits the host's memory, shape (N,)."""
+    if not rows.offload.any():
+        return np.ones(len(rows), dtype=np.bool_)
+    return host_need(rows, scenario) <= host_room(scenario)
+
+
+def host_need(rows: Strategies, scenario: Scenario) -> Floats:
+    """Bytes of the host's memory that one device's offloaded data take, shape (N,)."""
+    held = in_flight(rows, np.zeros_like(rows.pp))
+    return host_bytes(rows, scenario, kept_bytes_of_layer(rows, scenario), held)
+
+
+def repeated_module_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+    """Bytes of one layer and micro-batch that named modules are repeated for instead of kept, shape (N,)."""
+    if not rows.recompute_modules.any():
+        return np.zeros(len(rows))
+    return picked(rows.recompute_modules, module_bytes(rows, scenario))
 
 
 def in_flight(rows: Strategies, stage: Ints) -> Floats:
@@ -276,6 +326,8 @@ def footprint(
     weights = params * state.weights[row] + experts * expert_state.weights[row] + memory.everywhere[row]
     gradients = params * state.gradients[row] + experts * expert_state.gradients[row]
     optimizer = params * state.optimizer[row] + experts * expert_state.optimizer[row]
+    edges = first * memory.embedding_parameters[row] + last * memory.head_parameters[row]
+    optimizer = optimizer + edges * memory.edges[row]
     logits = last * memory.logits[row]
     slack = scenario.stack.slack * (weights + gradients + optimizer + activations + logits)
     return Footprint(weights, gradients, optimizer, activations, logits, slack, np.full(pp, scenario.stack.reserved))

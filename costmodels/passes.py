@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.kernels import Number, matmul_seconds
+from costmodels.kernels import Number, matmul_seconds, stream_seconds
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Strategies
 from hardware.kernels import GemmFit
@@ -39,7 +39,18 @@ def region_tokens(rows: Strategies, scenario: Scenario) -> Floats:
 
 def linear(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
     """One product of a layer in the precision of the layers: T tokens, n outputs, k inputs."""
-    return product(T, n, k, scenario.rates.matmul, scenario.rates.matmul_peak, scenario.rates.bandwidth)
+    plain = product(T, n, k, scenario.rates.matmul, scenario.rates.matmul_peak, scenario.rates.bandwidth)
+    return plain + quantising(T, n, k, scenario)
+
+
+def quantising(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
+    """Passes that quantise a product's input, its output's gradient and its weights, beyond what is measured in it."""
+    recipe, rates = scenario.recipe, scenario.rates
+    known = {"share": rates.stream, "bandwidth": rates.bandwidth}
+    forward = T * k * recipe.input_traffic + np.broadcast_to(n * k * recipe.weight_traffic, T.shape)
+    return Passes(
+        stream_seconds(traffic=forward, **known), stream_seconds(traffic=T * n * recipe.input_traffic, **known)
+    )
 
 
 def product(T: Floats, n: Number, k: Number, fit: GemmFit, peak: float, bandwidth: float) -> Passes:

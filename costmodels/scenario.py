@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from costmodels.model import Model
+from costmodels.precision import RECIPES, Recipe
 from costmodels.stack import Stack
 from hardware.kernels import AttentionFit, GemmFit
 from hardware.records import NodeGroup
 
-REDUCED = frozenset({"fp8", "mxfp8", "nvfp4"})
+REDUCED = frozenset(name for name, recipe in RECIPES.items() if recipe.reduced)
 """Precisions in which only the layers' matrix products run reduced; attention and head stay in bf16."""
 
 
@@ -30,6 +31,16 @@ class Scenario:
     def interval(self) -> float:
         """Half width of the prediction interval as a factor, wider for models with experts."""
         return self.stack.expert_interval if self.model.moe else self.stack.interval
+
+    @property
+    def recipe(self) -> Recipe:
+        """How the layers' products are multiplied."""
+        return RECIPES[self.precision]
+
+    @property
+    def peak_rate(self) -> float:
+        """Dense peak of one device in this precision, FLOP/s."""
+        return self.group.accelerator.peak_rate(self.recipe.arithmetic)
 
     @property
     def tokens(self) -> float:
@@ -73,7 +84,7 @@ def _rates(scenario: Scenario) -> Rates:
     memory = kernels.memory_bound
     return Rates(
         matmul=_matmul_fit(scenario),
-        matmul_peak=accelerator.peak_rate(scenario.precision) * speed,
+        matmul_peak=scenario.peak_rate * speed,
         head=_matmul_fit(scenario) if sixteen == "fp32" else kernels.gemm_fit(sixteen),
         head_peak=accelerator.peak_rate(sixteen) * speed,
         plain=_slower_fit(scenario) if "fp32" in accelerator.peak else kernels.gemm_fit(sixteen),
@@ -92,7 +103,7 @@ def _matmul_fit(scenario: Scenario) -> GemmFit:
     """The fit of this precision."""
     if scenario.precision == "fp32":
         return _slower_fit(scenario)
-    return scenario.group.accelerator.kernels.gemm_fit(scenario.precision)
+    return scenario.group.accelerator.kernels.gemm_fit(scenario.recipe.fit)
 
 
 def _slower_fit(scenario: Scenario) -> GemmFit:

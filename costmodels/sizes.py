@@ -70,3 +70,9 @@ def padded_vocabulary_rows(rows: Strategies, scenario: Scenario) -> Floats:
     if stated is None:
         return padded
     return np.where(stated % rows.tp == 0, float(stated), padded)
+
+
+def expert_layers(rows: Strategies, scenario: Scenario) -> Floats:
+    """Layers whose experts the fullest stage holds: those that predict further tokens are on the last, shape (N,)."""
+    split = even_layers(scenario.model.num_layers, rows)
+    return np.maximum(split.high, split.last + scenario.model.mtp_layers).astype(np.float64)

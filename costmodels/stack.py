@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationError
 
+from costmodels.precision import PRECISIONS
 from hardware.errors import BadFile, UnknownName, flatten
 from hardware.files import read
 from hardware.kernels import Record
@@ -162,7 +163,10 @@ class Stack(Record):
     cross_entropy_bytes: int = 10
     """Bytes held per logit at the loss."""
     loss_block: int = 0
-    """Tokens whose logits exist at once (block-wise cross-entropy); 0 = all."""
+    """Tokens whose logits exist at once (block-wise cross-entropy); 0 = all, or with the fused loss its own choice."""
+    loss: Literal["plain", "fused"] = "plain"
+    """Cross-entropy of stored logits, which a block-wise one multiplies again in the backward pass; or fused with the
+    head's product, block by block, so that logits become gradients before the next block is multiplied [Liger]."""
     vocabulary: Literal["ends", "spread"] = "ends"
     """Embedding and head sit on the first and last stage, or are split over all stages [Yeung24]."""
     iteration_overhead: TimeQuantity = 0.0
@@ -177,6 +181,23 @@ class Stack(Record):
     """Reserved over allocated memory, minus one."""
     reduced_weight_bytes: float = Field(0.0, ge=0)
     """Extra bytes per parameter for reduced-precision copies of the weights."""
+    weight_bytes: int = 2
+    """Bytes per parameter of weights that ZeRO stage 3 shards; 4 where these are the fp32 masters and 16-bit copies are
+    gathered from them (FSDP)."""
+    fp8_param_gather: bool = False
+    """Under an 8-bit recipe weights are kept, and gathered where the recipe allows it, in 8 bits."""
+    fp8_tensor_gather: bool = False
+    """Under an 8-bit recipe tensor ranks gather activations in 8 bits."""
+    optimizer: Literal["adam", "adam-bf16", "adam-8bit", "lamb", "sgd", "adafactor", "muon"] = "adam"
+    """What updates the weights; ``optimizer_bytes`` and ``optimizer_traffic`` are those of Adam."""
+    main_params: Literal["fp32", "fp16"] = "fp32"
+    """Format of the master weights."""
+    recompute_modules: tuple[str, ...] = ()
+    """Modules that selective recomputation can name, of ``costmodels.modules.MODULES``."""
+    offloads: tuple[str, ...] = ()
+    """What can be moved to the memory of the host, of ``costmodels.offload.OFFLOADS``."""
+    offload_fraction: float = Field(1.0, gt=0, le=1)
+    """Share of the optimizer states that is offloaded where they are."""
     calibration: str = "not calibrated"
     """What the calibrated constants rest on, and the error that remained."""
     interval: float = Field(0.15, gt=0)
@@ -219,5 +240,4 @@ def stack_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in _HOME.glob("*.toml")))
 
 
-Precision = Literal["fp32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"]
-PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4")
+__all__ = ["PRECISIONS", "Overlap", "Stack", "stack", "stack_names"]

@@ -33,6 +33,9 @@ ranks and a ring of such groups."""
 SCHEDULE_NAMES = ("none", "gpipe", "1f1b", "interleaved-1f1b", "zb-1p", "zb-2p", "zb-v", "v-half", "v-min")
 """Pipeline schedules by their code in the ``schedule`` column."""
 
+OFFLOADS = ("none", "activations", "optimizer", "optimizer+parameters")
+"""What lives in the memory of the host, by its code in the ``offload`` column."""
+
 LARGEST_TABLE = 1 << 16
 
 
@@ -73,6 +76,8 @@ class Strategies:
     sequence_parallel: Ints
     recompute: Ints
     rank_order: Ints
+    recompute_modules: Ints
+    offload: Ints
     _known: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     """What has been derived from the columns, by name; never copied to other rows."""
 
@@ -126,6 +131,7 @@ AXES: tuple[str, ...] = tuple(f.name for f in fields(Strategies) if not f.name.s
 _DEFAULTS: Mapping[str, float] = {
     **dict.fromkeys(("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch_size", "num_microbatches"), 1),
     **dict.fromkeys(("cp_kind", "zero_stage", "schedule", "sequence_parallel", "recompute", "rank_order"), 0),
+    **dict.fromkeys(("recompute_modules", "offload"), 0),
     "sharding_degree": 1,
 }
 

@@ -21,6 +21,7 @@ _GROUP_FIELDS: Final = (
     "tiers",
     "host_memory",
     "host_link",
+    "host_bandwidth",
     "node_power_overhead",
     "price",
 )

@@ -12,7 +12,7 @@ A cluster of one's own is a TOML (or JSON) file of about ten lines; ``examples/m
     latency = "5 us"                # optional: time of one hop, as every further field of a link
     like = "ib-ndr400"              # optional: whose measured efficiency to assume
 
-Optional fields: ``title``, ``host_memory``, ``host_link``, ``node_power_overhead``, ``price``
+Optional fields: ``title``, ``host_memory``, ``host_link``, ``host_bandwidth``, ``node_power_overhead``, ``price``
 ("2.95 $/h" per GPU), ``[scale_up]`` for the links inside the node (``like``, ``bandwidth``, ``domain`` where
 it is larger than the node), and instead of ``[network]`` several ``[[tiers]]``, inner to outer, each with
 ``name``, ``domain`` (GPUs below one switch of the tier, 0 for the last), ``bandwidth`` and, if it is more

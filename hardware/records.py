@@ -178,6 +178,8 @@ class NodeGroup(Record):
     """Memory of one node's CPUs."""
     host_link: LinkBandwidth | None = None
     """Bandwidth between one device and its host, one direction."""
+    host_bandwidth: MemoryBandwidth | None = None
+    """Nominal bandwidth of one node's CPU memory, all sockets together."""
     node_power_overhead: Power = 0.0
     """CPUs, network cards and fans of one node."""
     price: Price | None = None

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from costmodels.memory import memory_limit
+from costmodels.memory import host_fits, host_need, memory_limit
+from costmodels.offload import described, host_room
 from costmodels.pricing import Assignment, Quote, quote, row_assignment
 from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, CP_KINDS, Recompute, Strategies, strategies
@@ -26,7 +27,7 @@ from planner.document import Plan, Proof, Rejection, Strategy
 from planner.errors import BadRequest, OutOfTime
 from planner.memory_search import leanest
 from planner.nearest import nearest, nearest_divisor, nearest_multiple
-from planner.pins import NAMED, Pin, parse_pins
+from planner.pins import Pin, parse_pins, shown_value
 from planner.request import PlanRequest, Resolved, resolve
 from planner.rules import RULES, sentence
 from planner.search import Outcome, best_split, given_split, search
@@ -60,8 +61,28 @@ def plan(request: PlanRequest) -> Plan:
     if outcome.best is None and not outcome.proved:
         raise OutOfTime(f"no plan within {request.time_limit:g} s; {outcome.priced} strategies were priced")
     if outcome.best is None:
-        return _infeasible(resolved, space, outcome)
+        moved = _offloaded(request, resolved)
+        return _said_so(plan(moved)) if moved else _infeasible(resolved, space, outcome)
     return _found(resolved, space, outcome, started)
+
+
+def _offloaded(request: PlanRequest, resolved: Resolved) -> PlanRequest | None:
+    """The request with offloading allowed, where it was not spoken of and the stack can; nothing fits without it."""
+    kinds = resolved.scenario.stack.offloads
+    if request.pins.get("offload") or not kinds or not described(resolved.scenario):
+        return None
+    wider = request.model_copy(update={"pins": {**request.pins, "offload": "any"}})
+    space = build(resolved.scenario, parse_pins(wider.pins))
+    deadline = time.perf_counter() + request.time_limit
+    return wider if search(space, resolved.scenario, deadline=deadline).best else None
+
+
+def _said_so(found: Plan) -> Plan:
+    """The plan with the remark that offloading was not asked for."""
+    if found.strategy is None:
+        return found
+    remark = f"offload {found.strategy.offload} (nothing fits without)"
+    return found.model_copy(update={"defaults": (*found.defaults, remark)})
 
 
 def _found(resolved: Resolved, space: Space, outcome: Outcome, started: float) -> Plan:
@@ -177,7 +198,9 @@ def predict(request: PlanRequest, layers: Sequence[int] | None = None) -> Plan:
         return Plan(status="infeasible", fits=False, rejected=broken, **base)
     split = _split(scenario, row, layers, request.time_limit)
     priced = quote(row, scenario, split)
-    fits = bool(np.max(priced.footprint.allocated) <= memory_limit(scenario))
+    on_host = bool(host_fits(row, scenario)[0])
+    fits = on_host and bool(np.max(priced.footprint.allocated) <= memory_limit(scenario))
+    refused = _memory_rejection(priced, scenario) if on_host else _host_rejection(row, scenario)
     return Plan(
         status="feasible" if fits else "infeasible",
         fits=fits,
@@ -186,7 +209,7 @@ def predict(request: PlanRequest, layers: Sequence[int] | None = None) -> Plan:
         breakdown_seconds=priced.breakdown,
         memory_bytes=memory_records(priced, scenario),
         warnings=_warnings(priced, resolved) if fits else (),
-        rejected=() if fits else (_memory_rejection(priced, scenario),),
+        rejected=() if fits else (refused,),
         closest_run=explain.closest_run(scenario),
         **base,
     )
@@ -206,6 +229,12 @@ def _memory_rejection(priced: Quote, scenario: Scenario) -> Rejection:
     limit = scenario.group.accelerator.usable_memory
     words = f"stage {stage} needs {needed / 2**30:.1f} GiB, {limit / 2**30:.1f} GiB available"
     return Rejection(rule="memory", count=1, example=words)
+
+
+def _host_rejection(row: Strategies, scenario: Scenario) -> Rejection:
+    needed, room = host_need(row, scenario)[0], host_room(scenario)
+    words = f"offload needs {needed / 2**30:.1f} GiB of the host per GPU, {room / 2**30:.1f} GiB available"
+    return Rejection(rule="host-memory", count=1, example=words)
 
 
 def _single(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None) -> Strategies:
@@ -242,8 +271,10 @@ def _single(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] |
         num_microbatches=scenario.global_batch_size // (micro * dp),
         schedule=axes.get("schedule", usual),
         sequence_parallel=axes.get("sequence_parallel", int(tp > 1 and scenario.stack.sequence_parallel)),
-        recompute=axes.get("recompute", 0),
+        recompute=axes.get("recompute", Recompute.SELECTIVE if axes.get("recompute_modules") else 0),
         rank_order=axes.get("rank_order", 0),
+        recompute_modules=axes.get("recompute_modules", 0),
+        offload=axes.get("offload", 0),
     )
 
 
@@ -318,8 +349,7 @@ def why_not(request: PlanRequest) -> WhyNot:
 def _shown(name: str, pin: Pin) -> str:
     if not pin.values:
         return f"{pin.low}..{pin.high}"
-    names = NAMED.get(name)
-    return ",".join(names[v] if names else str(v) for v in pin.values)
+    return ",".join(shown_value(name, v) for v in pin.values)
 
 
 __all__ = ["Recompute", "WhyNot", "plan", "predict", "why_not"]

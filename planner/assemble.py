@@ -9,16 +9,17 @@ import numpy as np
 from costmodels import training
 from costmodels.catalogue import catalogue_hash as models_hash
 from costmodels.context import ulysses_ranks
-from costmodels.flops import flops_per_token, recomputed_flops, utilization
+from costmodels.flops import flops_per_token, module_flops, recomputed_flops, utilization
+from costmodels.modules import module_names
 from costmodels.parameters import parameters
 from costmodels.pricing import Assignment, Quote
 from costmodels.scenario import Scenario
-from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, Recompute, Strategies
+from costmodels.strategy import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, Recompute, Strategies
 from hardware.catalogue import catalogue_hash as hardware_hash
 from hardware.records import Cluster, NodeGroup
 from hardware.units import exact_quantity
 from planner.document import Interval, Prediction, Provenance, Stage, StageMemory, Strategy
-from planner.request import Resolved
+from planner.request import Resolved, choices_of
 from planner.version import VERSION
 
 COVERAGE = 0.9
@@ -44,6 +45,8 @@ def strategy_record(row: Strategies, assignment: Assignment, scenario: Scenario)
         sequence_parallel=bool(at["sequence_parallel"]),
         recompute=recompute.name.lower(),
         rank_order=RANK_ORDERS[at["rank_order"]],
+        recompute_modules=module_names(at["recompute_modules"]),
+        offload=OFFLOADS[at["offload"]],
         stages=tuple(
             Stage(layers=int(n), recompute_layers=int(r), group=group)
             for n, r in zip(assignment.layers, assignment.recomputed, strict=True)
@@ -85,7 +88,7 @@ def prediction_record(resolved: Resolved, iteration: float, row: Strategies, ass
 def mean_peak(resolved: Resolved) -> float:
     """Peak FLOP/s of a device, averaged over the devices of all node groups."""
     parts = resolved.mixed.scenarios if resolved.mixed else (resolved.scenario,)
-    peaks = [one.gpus * one.group.accelerator.peak_rate(one.precision) for one in parts]
+    peaks = [one.gpus * one.peak_rate for one in parts]
     return sum(peaks) / sum(one.gpus for one in parts)
 
 
@@ -98,6 +101,8 @@ def _repeated_flops(scenario: Scenario, row: Strategies, assignment: Assignment)
     """FLOP per token of the forward passes that run twice."""
     recompute = Recompute(int(row.recompute[0]))
     known: dict[str, Any] = {"seq_length": scenario.seq_length, "windowed": True}
+    if modules := module_names(int(row.recompute_modules[0])):
+        return module_flops(scenario.model, modules=modules, **known)
     if recompute == Recompute.SELECTIVE:
         return recomputed_flops(scenario.model, recompute="selective", **known)
     share = assignment.recomputed.sum() / assignment.layers.sum()
@@ -128,6 +133,7 @@ def request_record(resolved: Resolved) -> dict[str, Any]:
         "seq_length": scenario.seq_length,
         "tokens": resolved.tokens,
         "precision": scenario.precision,
+        **choices_of(asked),
         "objective": asked.objective,
         "memory_margin": asked.memory_margin,
         **({} if asked.expert_capacity is None else {"expert_capacity": asked.expert_capacity}),

@@ -18,4 +18,6 @@ PIN_AXES = (
     "sequence_parallel",
     "recompute",
     "rank_order",
+    "recompute_modules",
+    "offload",
 )

@@ -29,7 +29,18 @@ WIDTH = "group-width"
 """The rule that asks for as many ranks on every stage; without it groups may have stages of different widths."""
 
 _LAYOUT = ("tp", "cp", "dp")
-_SHARED = ("cp_kind", "vpp", "ep", "etp", "schedule", "sequence_parallel", "recompute", "rank_order")
+_SHARED = (
+    "cp_kind",
+    "vpp",
+    "ep",
+    "etp",
+    "schedule",
+    "sequence_parallel",
+    "recompute",
+    "recompute_modules",
+    "offload",
+    "rank_order",
+)
 _SHARDING = {"zero_stage", "sharding_degree"}
 
 Table = dict[str, NDArray[Any]]

@@ -55,6 +55,10 @@ class Strategy(_Part):
     sequence_parallel: bool
     recompute: str
     rank_order: str
+    recompute_modules: tuple[str, ...] = ()
+    """What selective recomputation repeats, where modules are named."""
+    offload: str = "none"
+    """What lives in the memory of the host."""
     stages: tuple[Stage, ...]
 
 

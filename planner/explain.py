@@ -72,7 +72,7 @@ def _settled(found: list[Alternative], top: int, bound: float) -> bool:
 
 def _alternative(record: Strategy, solved: Incumbent, scenario: Scenario, chosen: Strategy) -> Alternative:
     flops, seconds = counted_flops(scenario) * scenario.tokens, solved.iteration
-    peak = scenario.group.accelerator.peak_rate(scenario.precision)
+    peak = scenario.peak_rate
     differs = [
         name
         for name in (*_KINDS, "cp_kind", "vpp", "micro_batch_size")

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, Recompute
+from costmodels.modules import module_mask, module_names
+from costmodels.strategy import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, Recompute
 from planner.errors import BadRequest
 
 _RANGE = re.compile(r"^(\d{1,12})?\.\.(\d{1,12})?$", re.ASCII)
@@ -20,6 +21,7 @@ NAMED: Mapping[str, tuple[str, ...]] = {
     "recompute": tuple(kind.name.lower() for kind in Recompute),
     "rank_order": RANK_ORDERS,
     "sequence_parallel": ("false", "true"),
+    "offload": OFFLOADS,
 }
 """Axes whose values are names; the code of a value is its place."""
 
@@ -50,6 +52,10 @@ def parse_pins(pins: Mapping[str, Any]) -> dict[str, Pin]:
 
 
 def _parse(axis: str, given: Any) -> Pin:
+    if axis == "recompute_modules":
+        return Pin(axis, (_modules(given),))
+    if axis == "offload" and str(given).strip().lower() == "any":
+        return Pin(axis, tuple(range(len(OFFLOADS))))
     if isinstance(given, str) and (found := _RANGE.match(given.strip())) and axis not in NAMED:
         return _range(axis, given, found)
     parts = given.split(",") if isinstance(given, str) else given if isinstance(given, (list, tuple)) else [given]
@@ -81,6 +87,23 @@ def _value(axis: str, part: Any) -> int:
     if axis == "zero_stage" and value > 3:
         raise BadRequest(f"zero_stage: {value} does not exist; 0, 1, 2 and 3 do")
     return value
+
+
+def _modules(given: Any) -> int:
+    """One set of modules, by their names: "layernorm,moe_act", or "none"."""
+    parts = list(given) if isinstance(given, (list, tuple)) else str(given).replace(" ", ",").split(",")
+    names = [name for part in parts if (name := str(part).strip().lower())]
+    try:
+        return 0 if names in ([], ["none"]) else module_mask(names)
+    except ValueError as error:
+        raise BadRequest(f"recompute_modules: {error}") from None
+
+
+def shown_value(axis: str, value: int) -> str:
+    """A value of an axis as it can be asked again."""
+    if axis == "recompute_modules":
+        return ",".join(module_names(value)) or "none"
+    return NAMED[axis][value] if axis in NAMED else str(value)
 
 
 def _named(axis: str, text: str) -> int:

@@ -9,11 +9,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from costmodels.choices import chosen
 from costmodels.groups import Mixed
 from costmodels.model import Model
 from costmodels.model_catalogue import model as find_model
-from costmodels.scenario import Scenario
-from costmodels.stack import PRECISIONS, Stack
+from costmodels.optimizers import OptimizerName
+from costmodels.precision import known_precision
+from costmodels.scenario import REDUCED, Scenario
+from costmodels.stack import Stack
 from costmodels.stack import stack as find_stack
 from hardware.catalogue import cluster as find_cluster
 from hardware.records import Cluster
@@ -57,6 +60,18 @@ class PlanRequest(BaseModel):
     """Tokens that every expert computes over the mean, more dropped and fewer padded; None as the stack does."""
     expert_imbalance: Annotated[float, Field(ge=1, le=1000)] | None = None
     """Tokens of the busiest expert rank over the mean; None as the stack does."""
+    optimizer: OptimizerName | None = None
+    main_grads: Literal["fp32", "bf16"] | None = None
+    """Format that gradients are added up and reduced in."""
+    main_params: Literal["fp32", "fp16"] | None = None
+    """Format of the master weights."""
+    fp8_param_gather: bool | None = None
+    """Keep and gather weights in 8 bits, under a recipe of 8 bits."""
+    loss: Literal["plain", "fused"] | None = None
+    loss_block: Annotated[int, Field(gt=0, le=2**31)] | None = None
+    """Tokens whose logits exist at once."""
+    offload_fraction: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Share of the optimizer states that is offloaded where they are."""
     top: Annotated[int, Field(ge=0, le=1000)] = 5
     time_limit: Annotated[float, Field(gt=0)] = 60.0
 
@@ -94,9 +109,7 @@ class PlanRequest(BaseModel):
     @field_validator("precision")
     @classmethod
     def _known_precision(cls, value: str) -> str:
-        if value not in PRECISIONS:
-            raise ValueError(f"precision {value!r} is unknown; {', '.join(PRECISIONS)} are known")
-        return value
+        return known_precision(value)
 
     @field_validator("pins")
     @classmethod
@@ -130,6 +143,7 @@ def resolve(request: PlanRequest) -> Resolved:
     """
     model = request.model if isinstance(request.model, Model) else find_model(request.model)
     stack = request.stack if isinstance(request.stack, Stack) else _stack(request.stack)
+    stack = chosen(stack.at(request.precision), **choices_of(request))
     base = request.cluster if isinstance(request.cluster, Cluster) else _cluster(request.cluster)
     cluster = base if base.gpus == request.gpus else base.with_gpus(request.gpus)
     stack = _with_experts(stack, model, request)
@@ -138,9 +152,7 @@ def resolve(request: PlanRequest) -> Resolved:
     batch = request.global_batch_size or usual_batch(request.gpus, seq_length)
     cluster = _with_margin(cluster, request.memory_margin)
     tokens = request.tokens or model.tokens or DEFAULT_TOKENS
-    scenario = Scenario(
-        model, cluster.groups[0], stack.at(request.precision), request.gpus, seq_length, batch, request.precision
-    )
+    scenario = Scenario(model, cluster.groups[0], stack, request.gpus, seq_length, batch, request.precision)
     _ = scenario.rates
     defaults = _defaults(request, scenario, tokens)
     if len(base.groups) == 1:
@@ -185,6 +197,29 @@ def _with_experts(stack: Stack, model: Model, request: PlanRequest) -> Stack:
             f"{request.expert_capacity:g}, which has every expert compute as many tokens; leave out one of them"
         )
     return stack.model_copy(update=said | ({"expert_capacity": None} if "expert_imbalance" in said else {}))
+
+
+CHOICES: tuple[str, ...] = (
+    "optimizer",
+    "main_grads",
+    "main_params",
+    "fp8_param_gather",
+    "loss",
+    "loss_block",
+    "offload_fraction",
+)
+"""Fields that change the stack; unset ones leave it alone."""
+
+
+def choices_of(request: PlanRequest) -> dict[str, Any]:
+    """What the request changes about its stack.
+
+    Raises:
+        BadRequest: 8-bit weights without a recipe of 8 bits.
+    """
+    if request.fp8_param_gather and request.precision not in REDUCED:
+        raise BadRequest(f"fp8_param_gather needs 8-bit products, precision is {request.precision}; fp8 works")
+    return {name: value for name in CHOICES if (value := getattr(request, name)) is not None}
 
 
 def _with_margin(cluster: Cluster, margin: float) -> Cluster:

@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 
 from costmodels.context import BOTH, RING, ULYSSES, near_ranks
 from costmodels.iteration import FILLING
+from costmodels.modules import allowed_mask, module_names, modules_of
+from costmodels.offload import ACTIVATIONS, EVERYTHING, OPTIMIZER, described
 from costmodels.scenario import Scenario
 from costmodels.schedules import SCHEDULES
-from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, SHARDING_INSIDE, Recompute
+from costmodels.strategy import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, SHARDING_INSIDE, Recompute
 
 Columns = Mapping[str, NDArray[np.int64]]
 Mask = NDArray[np.bool_]
@@ -192,11 +194,44 @@ def _first_in_first_out(c: Columns, x: Scenario) -> Mask:
 
 def _selective_saves(c: Columns, x: Scenario) -> Mask:
     saves = x.rates.attention is None or x.stack.selective != "attention"
-    return (c["recompute"] != Recompute.SELECTIVE) | saves
+    return (c["recompute"] != Recompute.SELECTIVE) | (c["recompute_modules"] > 0) | saves
 
 
 def _recomputes_no_more(c: Columns, _x: Scenario) -> Mask:
-    return c["recompute"] != Recompute.FULL
+    return (c["recompute"] != Recompute.FULL) | (c["offload"] == ACTIVATIONS)
+
+
+def _modules_selective(c: Columns, _x: Scenario) -> Mask:
+    return (c["recompute_modules"] == 0) | (c["recompute"] == Recompute.SELECTIVE)
+
+
+def _modules_exist(c: Columns, x: Scenario) -> Mask:
+    return (c["recompute_modules"] & ~allowed_mask(modules_of(x.model))) == 0
+
+
+def _stack_modules(c: Columns, x: Scenario) -> Mask:
+    return (c["recompute_modules"] & ~allowed_mask(x.stack.recompute_modules)) == 0
+
+
+def _stack_offloads(c: Columns, x: Scenario) -> Mask:
+    known = [0, *(OFFLOADS.index(name) for name in x.stack.offloads)]
+    return np.isin(c["offload"], known)
+
+
+def _host_known(c: Columns, x: Scenario) -> Mask:
+    return (c["offload"] == 0) | described(x)
+
+
+def _host_steps(c: Columns, x: Scenario) -> Mask:
+    return (c["offload"] < OPTIMIZER) | (x.stack.optimizer in HOST_OPTIMIZERS)
+
+
+def _parameters_sharded(c: Columns, _x: Scenario) -> Mask:
+    return (c["offload"] != EVERYTHING) | (c["zero_stage"] == 3)
+
+
+def _offloads_alike(c: Columns, _x: Scenario) -> Mask:
+    return (c["offload"] != ACTIVATIONS) | (c["recompute"] != Recompute.PARTIAL)
 
 
 def _order_matters(c: Columns, _x: Scenario) -> Mask:
@@ -227,6 +262,8 @@ def _code(name: str) -> int:
     return SCHEDULE_NAMES.index(name)
 
 
+HOST_OPTIMIZERS = ("adam", "adam-bf16", "lamb", "sgd")
+"""Optimizers that step on CPUs; 8-bit states and orthogonalisation are of the device."""
 FOLDED = ("zb-v", "v-half", "v-min")
 """Schedules that place two chunks of a stage in a V."""
 
@@ -314,10 +351,10 @@ RULES: tuple[Rule, ...] = (
          _stack_schedules),
     Rule("gpipe", "dominated", ("schedule",), "gpipe holds more activations than 1f1b and is not faster",
          "Narayanan et al. 2021", _first_in_first_out),
-    Rule("selective", "dominated", ("recompute",),
+    Rule("selective", "dominated", ("recompute_modules", "recompute"),
          "selective recomputation stores as much as none under {attention} attention, and is slower",
          "Dao et al. 2022", _selective_saves),
-    Rule("full-recompute", "dominated", ("recompute",),
+    Rule("full-recompute", "dominated", ("offload", "recompute"),
          "recomputing every layer of every stage is never faster than as many as memory asks for", "arithmetic",
          _recomputes_no_more),
     Rule("rank-order", "dominated", ("pp", "dp", "rank_order"),
@@ -342,6 +379,27 @@ RULES: tuple[Rule, ...] = (
     Rule("zero-pipeline", "must", ("zero_stage", "pp"),
          "ZeRO stage {zero_stage} re-shards gradients every micro-batch and does not combine with {pp} pipeline stages",
          "DeepSpeed, PaddlePaddle fleet", _gradients_accumulate),
+    Rule("modules-selective", "must", ("recompute", "recompute_modules"),
+         "modules {recompute_modules} are named, but recomputation is {recompute}; only selective has modules",
+         "Megatron-Core recomputation", _modules_selective),
+    Rule("modules-exist", "must", ("recompute_modules",),
+         "model {model} does not have all of the modules {recompute_modules}; it has {model_modules}",
+         "Megatron-Core recomputation", _modules_exist),
+    Rule("stack-modules", "stack", ("recompute_modules",),
+         "stack {stack} cannot recompute modules {recompute_modules}; it knows {stack_modules}", "the stack",
+         _stack_modules),
+    Rule("stack-offload", "stack", ("offload",), "stack {stack} has no offload {offload}; it has {stack_offloads}",
+         "the stack", _stack_offloads),
+    Rule("offload-host", "must", ("offload",),
+         "offload {offload} needs the host's memory, link and bandwidth, which the cluster does not say", "arithmetic",
+         _host_known),
+    Rule("offload-step", "must", ("offload",), "offload {offload}: optimizer {optimizer} has no step on the host",
+         "DeepSpeed CPU-Adam, Megatron-Core hybrid optimizer", _host_steps),
+    Rule("offload-parameters", "must", ("zero_stage", "offload"),
+         "offload {offload} needs ZeRO stage 3; it is {zero_stage}", "DeepSpeed ZeRO-Infinity", _parameters_sharded),
+    Rule("offload-layers", "must", ("recompute", "offload"),
+         "offload {offload} goes with recompute none, selective or full, not {recompute}",
+         "all layers of a stage are offloaded alike", _offloads_alike),
 )  # fmt: skip
 """Every rule but memory, in the order in which they are tried."""
 
@@ -392,7 +450,16 @@ def active(scenario: Scenario, pinned: frozenset[str]) -> tuple[Rule, ...]:
 def sentence(rule: Rule, row: Mapping[str, Any], scenario: Scenario) -> str:
     """The rule's sentence with one row's numbers."""
     model, words = scenario.model, dict(row)
-    for name, names in (("schedule", SCHEDULE_NAMES), ("rank_order", RANK_ORDERS), ("cp_kind", CP_KINDS)):
+    kinds = tuple(kind.name.lower() for kind in Recompute)
+    if "recompute_modules" in words:
+        words["recompute_modules"] = ",".join(module_names(int(words["recompute_modules"]))) or "none"
+    for name, names in (
+        ("schedule", SCHEDULE_NAMES),
+        ("rank_order", RANK_ORDERS),
+        ("cp_kind", CP_KINDS),
+        ("recompute", kinds),
+        ("offload", OFFLOADS),
+    ):
         if name in words:
             words[name] = names[int(words[name])]
     if isinstance(words.get("micro_batch_size"), float):
@@ -411,4 +478,8 @@ def sentence(rule: Rule, row: Mapping[str, Any], scenario: Scenario) -> str:
         num_experts=model.moe.num_experts if model.moe else 0,
         expert_ffn_hidden_size=model.moe.expert_ffn_hidden_size if model.moe else 0,
         attention=scenario.rates.attention_name,
+        model_modules=",".join(modules_of(model)),
+        stack_modules=",".join(scenario.stack.recompute_modules) or "none",
+        stack_offloads=", ".join(scenario.stack.offloads) or "none",
+        optimizer=scenario.stack.optimizer,
     )

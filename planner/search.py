@@ -25,7 +25,7 @@ from costmodels.iteration import (
     row_seconds,
     with_step,
 )
-from costmodels.memory import RowBytes, even_peaks, memory_limit, row_bytes
+from costmodels.memory import RowBytes, even_peaks, host_fits, memory_limit, row_bytes
 from costmodels.pricing import Assignment, row_assignment
 from costmodels.scenario import Scenario
 from costmodels.split import even_layers
@@ -163,7 +163,7 @@ def core_bound(cores: Strategies, scenario: Scenario) -> Floats:
     The slowest stage holds at least the mean of all work, and at least ceil(L / p) layers; sends, data-parallel
     traffic and the optimizer are left out. Shape (C,).
     """
-    block, inverse = cores.distinct(*BLOCK_AXES, "recompute")
+    block, inverse = cores.distinct(*BLOCK_AXES, "recompute", "recompute_modules", "offload")
     price = core_seconds(block, scenario)
     ends = (price.embedding + price.head + price.spread * block.pp)[inverse]
     layer = price.layer[inverse] + np.where(cores.recompute == Recompute.FULL, price.recompute[inverse], 0.0)
@@ -185,6 +185,8 @@ def price_cores(space: Space, cores: Ints, scenario: Scenario) -> Priced:
     """Every allowed (core, sharding) pair of the given cores, priced in full."""
     place, option = np.nonzero(space.allowed[cores])
     rows = space.rows(cores[place], option)
+    if not (roomy := host_fits(rows, scenario)).all():
+        place, rows = place[roomy], rows.take(roomy)
     core = core_seconds(space.cores.take(cores), scenario).take(place)
     return price_rows(rows, with_step(rows, scenario, core), scenario)
 
@@ -305,7 +307,8 @@ def _ceiling(outcome: Outcome) -> float:
 def _try(outcome: Outcome, part: Priced, i: int, scenario: Scenario, deadline: float) -> None:
     """Solve one row's stage problem; keep it if it beats the incumbent."""
     one = part.take(np.array([i]))
-    once = float(one.seconds.data_parallel[0] + one.seconds.optimizer[0] + one.seconds.overhead[0])
+    once = float(one.seconds.data_parallel[0] + one.seconds.optimizer[0])
+    once += float(one.seconds.offload[0] + one.seconds.overhead[0])
     stretch = 1.0 + float(one.seconds.straggler[0])
     cutoff = None if outcome.best is None else (outcome.best.iteration - once) / stretch
     left = max(deadline - time.perf_counter(), 0.05)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.modules import preset_masks
 from costmodels.scenario import Scenario
 from costmodels.strategy import (
     AXES,
@@ -110,7 +111,9 @@ def axes_of(scenario: Scenario, pins: Mapping[str, Pin]) -> dict[str, NDArray[An
         "etp": [1, 2, 4, 8] if model.moe else [1],
         "schedule": [SCHEDULE_NAMES.index(name) for name in stack.schedules if name in SCHEDULE_NAMES],
         "sequence_parallel": [0, 1],
+        "offload": [0],
         "recompute": list(Recompute),
+        "recompute_modules": [0, *preset_masks(model, stack.recompute_modules)],
         "rank_order": [RANK_ORDERS.index(order) for order in stack.rank_orders],
     }
     axes = {name: np.array(_restrict(pins, name, values), dtype=np.int64) for name, values in usual.items()}

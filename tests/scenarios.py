@@ -7,6 +7,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from costmodels.model import Experts, LatentAttention, Model, checked
+from costmodels.modules import MODULES
 from costmodels.scenario import Scenario
 from costmodels.stack import Overlap, Stack
 from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, Recompute, strategies
@@ -86,6 +87,9 @@ def toy_group(*, node=4, device=None, tiers=None):
         gpus_per_node=node,
         tiers=tiers or toy_tiers(node=node),
         node_power_overhead="1 kW",
+        host_memory="10 TB",
+        host_link="50 GB/s",
+        host_bandwidth="400 GB/s",
     )
 
 
@@ -321,6 +325,11 @@ def drawn_stacks(draw):
         straggler=draw(some([0.0, 0.02])),
         iteration_overhead=draw(some(["0 s", "3 ms"])),
         micro_batch_overhead=draw(some(["0 s", "50 us"])),
+        optimizer=draw(some(["adam", "adam", "adam-8bit", "muon"])),
+        loss=draw(some(["plain", "plain", "fused"])),
+        loss_block=draw(some([0, 0, 256])),
+        weight_bytes=draw(some([2, 4])),
+        recompute_modules=draw(some([(), (), MODULES])),
     )
 
 

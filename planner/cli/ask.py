@@ -29,6 +29,13 @@ FIELDS: Final = (
     "memory_margin",
     "expert_capacity",
     "expert_imbalance",
+    "optimizer",
+    "main_grads",
+    "main_params",
+    "fp8_param_gather",
+    "loss",
+    "loss_block",
+    "offload_fraction",
     "top",
     "time_limit",
 )

@@ -155,6 +155,22 @@ def stacked(*decorators: Decorator) -> Decorator:
 _Q, _P, _O = "Question", PINS_HEADING, "Answer"
 FORMATS: Final = ("table", "json", "yaml", "env", "args")
 
+saver_options: Final = (
+    option("--optimizer", heading=_Q, metavar="NAME", help="adam, adam-bf16, adam-8bit, lamb, sgd, adafactor or muon."),
+    option("--main-grads", "--main-grads-dtype", "main_grads", heading=_Q, metavar="NAME", help="fp32 or bf16."),
+    option("--main-params", "--main-params-dtype", "main_params", heading=_Q, metavar="NAME", help="fp32 or fp16."),
+    option(
+        "--fp8-param-gather/--no-fp8-param-gather",
+        heading=_Q,
+        is_flag=True,
+        default=None,
+        help="Keep and gather weights in 8 bits.",
+    ),
+    option("--loss", heading=_Q, metavar="NAME", help="plain, or fused with the head's product."),
+    option("--loss-block", heading=_Q, type=Count(), metavar="TOKENS", help="Tokens whose logits exist at once."),
+    option("--offload-fraction", heading=_Q, metavar="SHARE", help="Share of the optimizer states to offload."),
+)
+
 question_options = stacked(
     option("--model", heading=_Q, metavar="NAME|FILE", help="Catalogue name, TOML file or config.json."),
     option("--gpus", heading=_Q, type=Count(), help="Number of accelerators."),
@@ -170,8 +186,11 @@ question_options = stacked(
     ),
     option("--seq-len", "--seq-length", "seq_length", heading=_Q, type=Count(), help="Tokens per sequence."),
     option("--tokens", heading=_Q, metavar="QUANTITY", help="Training tokens, such as 300B."),
-    option("--precision", heading=_Q, metavar="NAME", help="fp32, fp16, bf16, fp8, mxfp8 or nvfp4."),
+    option(
+        "--precision", heading=_Q, metavar="NAME", help="fp32, fp16, bf16, fp8, fp8-current, fp8-block, mxfp8, nvfp4."
+    ),
     option("--objective", heading=_Q, metavar="NAME", help="time, mfu, cost, tokens-per-gpu-hour or memory."),
+    *saver_options,
     option("--memory-margin", heading=_Q, metavar="SHARE", help="Usable memory to leave alone, such as 10%."),
     option(
         "--expert-capacity",
@@ -231,6 +250,8 @@ pin_options = stacked(
         help="Split norms and dropout over the tensor ranks, or do not.",
     ),
     option("--recompute", "--recompute-granularity", "recompute", heading=_P, help="none, selective, partial or full."),
+    option("--recompute-modules", heading=_P, help="What selective recomputation repeats, such as layernorm,moe_act."),
+    option("--offload", heading=_P, help="none, activations, optimizer, optimizer+parameters or any."),
     option("--rank-order", heading=_P, help="Which dimension varies fastest, such as tp-cp-ep-dp-pp."),
 )
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from costmodels.scenario import Scenario
 from planner.pins import parse_pins
-from planner.request import PlanRequest, resolve
+from planner.request import PlanRequest, choices_of, resolve
 
 
 def lines(request: PlanRequest, origins: Mapping[str, str]) -> list[tuple[str, str, str]]:
@@ -35,7 +35,8 @@ def lines(request: PlanRequest, origins: Mapping[str, str]) -> list[tuple[str, s
         **_experts(scenario),
         "top": str(request.top),
         "time_limit": f"{request.time_limit:g} s",
-    } | {f"pins.{axis}": str(pin) for axis, pin in request.pins.items()}
+    } | {name: str(value) for name, value in choices_of(request).items()}
+    values |= {f"pins.{axis}": str(pin) for axis, pin in request.pins.items()}
     whose = {"seq_length": "the model's", "tokens": "the model's" if scenario.model.tokens else "default"}
     return [(name, value, origins.get(name, whose.get(name, "default"))) for name, value in values.items()]
 

@@ -60,6 +60,8 @@ def _assignments(strategy: Strategy) -> dict[str, str]:
 
 
 def _word(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(map(str, value))
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 from planner.document import Plan, Strategy
 from planner.errors import BadRequest
 from planner.report.megatron import Arguments, megatron_arguments
+from planner.report.megatron_savers import saver_arguments
 from planner.report.torchtitan import torchtitan_arguments
 
 _FORKS: Final[Mapping[str, str]] = {
@@ -77,7 +78,7 @@ def _in_turn(strategy: Strategy) -> tuple[str, ...]:
 def _megatron(plan: Plan, strategy: Strategy, precision: str) -> Arguments:
     given = plan.request.get("model")
     model: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
-    return megatron_arguments(
+    words, remarks = megatron_arguments(
         strategy,
         precision=precision,
         experts=bool(model.get("moe")),
@@ -85,6 +86,8 @@ def _megatron(plan: Plan, strategy: Strategy, precision: str) -> Arguments:
         expert_capacity=plan.request.get("expert_capacity"),
         dispatch=_dispatch(_name(plan.request.get("stack"))),
     )
+    more, beside = saver_arguments(strategy, plan.request)
+    return [*words, *more], (*remarks, *beside)
 
 
 def _dispatch(name: str) -> str:

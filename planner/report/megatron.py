@@ -24,6 +24,9 @@ _PRECISIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "fp16": ("--fp16",),
     "bf16": ("--bf16",),
     "fp8": ("--bf16", "--fp8-format", "hybrid"),
+    "fp8-current": ("--bf16", "--fp8-format", "hybrid", "--fp8-recipe", "tensorwise"),
+    "fp8-block": ("--bf16", "--fp8-format", "e4m3", "--fp8-recipe", "blockwise"),
+    "fp8-rowwise": ("--bf16", "--fp8-format", "hybrid", "--fp8-recipe", "tensorwise"),
     "mxfp8": ("--bf16", "--fp8-format", "e4m3", "--fp8-recipe", "mxfp8"),
     "nvfp4": ("--bf16", "--fp4-format", "e2m1"),
 }
@@ -154,7 +157,8 @@ def _recompute(strategy: Strategy) -> Arguments:
     planned = [stage.recompute_layers for stage in stages]
     if not any(planned):
         selective = strategy.recompute == "selective"
-        return (["--recompute-granularity", "selective"] if selective else []), ()
+        named = ["--recompute-modules", *strategy.recompute_modules] if strategy.recompute_modules else []
+        return (["--recompute-granularity", "selective", *named] if selective else []), ()
     if all(stage.recompute_layers == stage.layers for stage in stages):
         return ["--recompute-granularity", "full", "--recompute-method", "uniform", "--recompute-num-layers", "1"], ()
     most = -(-max(planned) // strategy.vpp)

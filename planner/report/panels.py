@@ -24,6 +24,7 @@ TERMS: Final[Mapping[str, str]] = {
     "optimizer": "optimizer",
     "host": "host",
     "straggler": "stragglers",
+    "offload": "offload",
 }
 """Terms of an iteration as they are called on the screen; other terms keep their name."""
 
@@ -116,7 +117,7 @@ def recomputation(strategy: Strategy) -> str:
     """What is recomputed: its kind, or how many layers where it is some of them."""
     layers = sum(stage.recompute_layers for stage in strategy.stages)
     if layers == 0:
-        return strategy.recompute
+        return "+".join(strategy.recompute_modules) or strategy.recompute
     every = sum(stage.layers for stage in strategy.stages)
     return "full" if layers == every else f"{layers}/{every} layers"
 

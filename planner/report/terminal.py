@@ -176,6 +176,7 @@ def _switches(strategy: Strategy) -> list[str]:
         f"ZeRO-{strategy.zero_stage}{over}" if strategy.zero_stage else "no sharding",
         "sequence parallel" if strategy.sequence_parallel else "no sequence parallel",
         "no recompute" if again == "none" else f"recompute {again}",
+        *([f"offload {strategy.offload}"] if strategy.offload != "none" else []),
         f"ranks {strategy.rank_order}",
     ]
 

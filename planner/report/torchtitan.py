@@ -99,6 +99,7 @@ def _remarks(strategy: Strategy, precision: str) -> tuple[str, ...]:
         f"torchtitan has no context parallelism of kind {strategy.cp_kind}": (
             strategy.cp > 1 and strategy.cp_kind not in _ROTATIONS
         ),
+        f"set training.enable_cpu_offload: the plan offloads {strategy.offload}": strategy.offload != "none",
         f"set precision {precision} in the model's configuration": precision != "bf16",
     }
     return (

@@ -19,9 +19,10 @@ from costmodels.parameters import from_run
 from costmodels.pricing import Assignment, row_assignment
 from costmodels.scenario import REDUCED, Scenario
 from costmodels.stack import Stack, stack
-from costmodels.strategy import CP_KINDS, SCHEDULE_NAMES, Recompute, Strategies, strategies
+from costmodels.strategy import CP_KINDS, OFFLOADS, SCHEDULE_NAMES, Recompute, Strategies, strategies
 from planner.stage_rows import assignment_of, problem_of
 from planner.stages import solve
+from planner.validation import saving
 from planner.validation.expert_words import as_catalogued, expert_changes
 from planner.validation.machines import Unpriceable, node_group
 
@@ -92,9 +93,11 @@ def case(row: Row) -> Case:
         gpus=int(_need(plan, "gpus")),
         seq_length=model.seq_length,
         global_batch_size=int(_need(plan, "global_batch_size")),
-        precision=plan.get("precision") or "bf16",
+        precision=saving.precision(plan, chosen),
     )
-    rows = _strategy(plan, chosen, notes)
+    rows = saving.with_savers(_strategy(plan, chosen, notes), row, model)
+    if rows.offload[0] and not saving.described_for(scenario, rows):
+        raise Unpriceable(f"offload {OFFLOADS[rows.offload[0]]}: the hosts of {scenario.group.name} are not described")
     return Case(scenario, rows, _assignment(row, scenario, rows, notes), tuple(notes))
 
 
@@ -166,8 +169,7 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
     if "over all stages" in kernels or "over stages" in kernels:
         changes["vocabulary"] = "spread"
     words = str(row["stack"].get("overlap") or "").lower()
-    if "fp32 gradient all-reduce" in str(row["strategy"].get("precision_note")):
-        changes["reduce_bytes"] = 4
+    changes |= saving.states(row, chosen)
     if chosen.name == "torchtitan" or "torch.compile" in words or "eager" in words:
         changes["fused_elementwise"] = "torch.compile" in words or row["strategy"].get("precision") in REDUCED
     if "async tp" in words or "fine_grain_interleave" in words:

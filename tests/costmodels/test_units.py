@@ -11,6 +11,7 @@ from costmodels import training
 from costmodels.collectives import all_reduce_seconds, all_to_all_seconds, gather_seconds, send_seconds
 from costmodels.exchange import exposed
 from costmodels.kernels import attention_backward_seconds, attention_seconds, matmul_seconds, stream_seconds
+from costmodels.offload import cpu_adam_seconds, transfer_seconds
 from costmodels.placement import group_of
 from costmodels.schedules import pipeline_seconds
 from costmodels.strategy import strategies
@@ -69,6 +70,13 @@ def test_attention_takes_seconds(passes, fit):
 
 def test_a_pass_over_memory_takes_seconds():
     carries(stream_seconds(traffic=COUNTS * BYTES, share=0.8, bandwidth=1e12 * BANDWIDTH), SECONDS)
+
+
+def test_a_step_on_the_host_and_its_transfers_take_seconds(monkeypatch):
+    monkeypatch.setattr("costmodels.offload.WORD", 2.0 * BYTES)
+    step = cpu_adam_seconds(parameters=COUNTS, word=12.0 * BYTES, gradient=4.0 * BYTES, bandwidth=1e11 * BANDWIDTH)
+    carries(step, SECONDS)
+    carries(transfer_seconds(COUNTS * BYTES, 1e10 * BANDWIDTH), SECONDS)
 
 
 @pytest.mark.parametrize("hidden", [True, False])

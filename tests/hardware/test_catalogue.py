@@ -402,6 +402,7 @@ def test_part_of_a_mixed_cluster_is_its_fastest_devices_in_whole_nodes(tmp_path)
     with pytest.raises(BadNodeCount, match="32 old \\+ 16 new = 48 GPUs; 64 were asked for; at most 48 works"):
         cluster.with_gpus(64)
 
+
 CARDS = {25, 50, 100, 200, 400, 800}
 """Rates of network cards, Gb/s."""
 

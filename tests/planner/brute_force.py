@@ -12,6 +12,7 @@ import numpy as np
 
 from costmodels.iteration import row_seconds, stage_extras
 from costmodels.memory import row_bytes
+from costmodels.modules import module_mask
 from costmodels.pricing import Assignment, quote
 from costmodels.schedules import SCHEDULES
 from costmodels.strategy import AXES, CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, Recompute, strategies
@@ -43,8 +44,10 @@ def _combinations(scenario, any_degree):
             continue
         for micro in factors_of(scenario.global_batch_size // dp):
             for vpp, schedule in _schedules(scenario, pp, dp, micro):
-                choices = itertools.product((0, 1), Recompute, _orders(scenario), _kinds(scenario, tp, cp))
-                for split, again, order, kind in choices:
+                choices = itertools.product(
+                    (0, 1), _recomputations(scenario), _orders(scenario), _kinds(scenario, tp, cp)
+                )
+                for split, (again, modules), order, kind in choices:
                     if split and (tp == 1 or not scenario.stack.sequence_parallel or scenario.seq_length % (cp * tp)):
                         continue
                     for zero, degree in _shardings(scenario, tp=tp, pp=pp, ranks=dp * cp, any_degree=any_degree):
@@ -62,10 +65,20 @@ def _combinations(scenario, any_degree):
                             "num_microbatches": scenario.global_batch_size // dp // micro,
                             "sequence_parallel": split,
                             "recompute": int(again),
+                            "recompute_modules": modules,
                             "rank_order": order,
                             "zero_stage": zero,
                             "sharding_degree": degree,
                         }
+
+
+def _recomputations(scenario):
+    """Kinds of recomputation with the modules that they name: cheap outputs, and these with the experts."""
+    model, known = scenario.model, scenario.stack.recompute_modules
+    some = {"layernorm"} | ({"moe_act"} if model.moe else set()) | ({"mla_up_proj"} if model.mla else set())
+    whole = some | ({"moe"} if model.moe else set())
+    named = {module_mask(names & set(known)) for names in (some, whole)} - {0}
+    return [(again, 0) for again in Recompute] + [(Recompute.SELECTIVE, modules) for modules in sorted(named)]
 
 
 def _layout_works(scenario, *, tp, cp, pp, dp):
@@ -183,6 +196,7 @@ def seconds_and_bytes(rows, scenario, index, seconds, memory):
     slowest, total = stages.max(axis=1), stages.sum(axis=1)
     pipeline = row["num_microbatches"] * slowest + (total - slowest) / row["vpp"]
     once = seconds.data_parallel[index] + seconds.optimizer[index] + seconds.overhead[index]
+    once = once + seconds.offload[index]
     schedule = SCHEDULES[SCHEDULE_NAMES[row["schedule"]]]
     held = schedule.in_flight(row["pp"], row["num_microbatches"], row["vpp"], np.arange(row["pp"]))
     parameters = (
@@ -192,7 +206,8 @@ def seconds_and_bytes(rows, scenario, index, seconds, memory):
     )
     state = memory.state.weights[index] + memory.state.gradients[index] + memory.state.optimizer[index]
     kept = (layers - again) * memory.stored[index] + again * memory.checkpoint[index]
-    used = parameters * state + held * (kept + first * memory.embedding_activation[index])
+    edges = first * memory.embedding_parameters[index] + last * memory.head_parameters[index]
+    used = parameters * state + edges * memory.edges[index] + held * (kept + first * memory.embedding_activation[index])
     used = used + (again > 0) * memory.working[index] + last * memory.logits[index] + memory.everywhere[index]
     return pipeline * (1 + seconds.straggler[index]) + once, used.max(axis=1)
 

@@ -19,6 +19,7 @@ AXES = (
     "schedule",
     "recompute",
 )
+LATER_AXES = ("recompute_modules", "offload")
 
 
 def ask(**changes):
@@ -31,7 +32,7 @@ def fixture_tight():
 
 
 def pins_of(strategy):
-    pins = {axis: getattr(strategy, axis) for axis in AXES}
+    pins = {axis: getattr(strategy, axis) for axis in AXES + LATER_AXES}
     return pins | {"sequence_parallel": strategy.sequence_parallel, "rank_order": strategy.rank_order}
 
 
@@ -141,11 +142,12 @@ def test_the_pin_that_stands_in_the_way_is_named():
 
 
 def test_the_nearest_number_of_gpus_lies_between_two_doublings():
-    answer = plan(PlanRequest(model="llama3-70b", cluster="dgx-h100", gpus=8))
+    pins = {"offload": "none"}
+    answer = plan(PlanRequest(model="llama3-70b", cluster="dgx-h100", gpus=8, pins=pins))
     gpus = int(answer.nearest.subject.split()[0])
     assert gpus % 8 == 0
-    assert plan(PlanRequest(model="llama3-70b", cluster="dgx-h100", gpus=gpus)).status == "optimal"
-    assert plan(PlanRequest(model="llama3-70b", cluster="dgx-h100", gpus=gpus - 8)).status == "infeasible"
+    assert plan(PlanRequest(model="llama3-70b", cluster="dgx-h100", gpus=gpus, pins=pins)).status == "optimal"
+    assert plan(PlanRequest(model="llama3-70b", cluster="dgx-h100", gpus=gpus - 8, pins=pins)).status == "infeasible"
 
 
 def test_a_batch_with_few_divisors_is_told_of_one_with_more():

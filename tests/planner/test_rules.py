@@ -3,9 +3,21 @@
 import numpy as np
 import pytest
 
+from costmodels.modules import module_mask
+from costmodels.offload import ACTIVATIONS, EVERYTHING, OPTIMIZER
 from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, SHARDING_INSIDE, Recompute, strategies
 from planner.rules import RULES, active, sentence
-from tests.scenarios import GPIPE, INTERLEAVED, NONE, ONE_F_ONE_B, toy_model, toy_scenario, toy_stack, with_experts
+from tests.scenarios import (
+    GPIPE,
+    INTERLEAVED,
+    NONE,
+    ONE_F_ONE_B,
+    toy_group,
+    toy_model,
+    toy_scenario,
+    toy_stack,
+    with_experts,
+)
 
 ZB_1P = SCHEDULE_NAMES.index("zb-1p")
 
@@ -20,6 +32,11 @@ EXPERTS = toy_scenario(model=with_experts(toy_model(), expert_ffn_hidden_size=10
 P2P, A2A, GATHER, BOTH = range(len(CP_KINDS))
 ALL_KINDS = toy_scenario(stack=toy_stack(cp_kinds=CP_KINDS, rank_orders=RANK_ORDERS))
 ZERO = toy_scenario(stack=toy_stack(zero_stages=(0, 1, 2, 3)))
+
+NAMED_MODULES = toy_scenario(stack=toy_stack(recompute_modules=("layernorm", "moe")))
+LAYERNORM = module_mask(["layernorm"])
+HOSTED = toy_scenario(stack=toy_stack(offloads=("activations", "optimizer")))
+UNHOSTED = toy_scenario(group=toy_group().model_copy(update={"host_link": None}))
 
 PAIRS = {
     "heads": (ODD, {"tp": 2}, {"tp": 4}),
@@ -106,6 +123,34 @@ PAIRS = {
         {"dp": 4, "cp": 2, "sharding_degree": 3},
     ),
     "stack-zero": (BARE, {"zero_stage": 1}, {"zero_stage": 3}),
+    "modules-selective": (
+        NAMED_MODULES,
+        {"recompute": Recompute.SELECTIVE, "recompute_modules": LAYERNORM},
+        {"recompute": Recompute.PARTIAL, "recompute_modules": LAYERNORM},
+    ),
+    "modules-exist": (NAMED_MODULES, {"recompute_modules": LAYERNORM}, {"recompute_modules": module_mask(["moe"])}),
+    "stack-modules": (
+        NAMED_MODULES,
+        {"recompute_modules": LAYERNORM},
+        {"recompute_modules": module_mask(["core_attn"])},
+    ),
+    "stack-offload": (HOSTED, {"offload": ACTIVATIONS}, {"offload": EVERYTHING}),
+    "offload-host": (UNHOSTED, {"offload": 0}, {"offload": OPTIMIZER}),
+    "offload-step": (
+        toy_scenario(stack=toy_stack(optimizer="muon")),
+        {"offload": ACTIVATIONS},
+        {"offload": OPTIMIZER},
+    ),
+    "offload-parameters": (
+        ZERO,
+        {"zero_stage": 3, "offload": EVERYTHING},
+        {"zero_stage": 2, "offload": EVERYTHING},
+    ),
+    "offload-layers": (
+        HOSTED,
+        {"recompute": Recompute.FULL, "offload": ACTIVATIONS},
+        {"recompute": Recompute.PARTIAL, "offload": ACTIVATIONS},
+    ),
     "zero-pipeline": (ZERO, {"zero_stage": 2, "pp": 1}, {"zero_stage": 2, "pp": 2}),
 }
 """Rule to a scenario, a strategy that passes it and one that does not."""

@@ -1,0 +1,59 @@
+"""The output head's product and the cross-entropy behind it: all logits at once, in blocks, or fused in blocks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodels.kernels import WORD, stream_seconds
+from costmodels.passes import Passes, product
+from costmodels.scenario import Scenario
+from costmodels.strategy import Floats
+
+FUSED_TRAFFIC = 3.0 * WORD
+"""Bytes moved per logit by the fused loss: read for its softmax, read again, and the gradient written [Liger]."""
+FORWARD = 0.6
+"""Share of a plain loss's traffic that its forward pass moves."""
+
+
+def block_tokens(tokens: Floats, rows: Floats, scenario: Scenario) -> Floats:
+    """Tokens whose logits exist at once, (N,); ``rows`` are the vocabulary's on one rank.
+
+    The fused loss chooses so many that a block of logits is about as large as the hidden state, a power of two.
+    """
+    stack = scenario.stack
+    if stack.loss_block:
+        return np.minimum(tokens, float(stack.loss_block))
+    if stack.loss == "plain":
+        return tokens
+    wanted = np.maximum(tokens / np.ceil(rows / scenario.model.hidden_size), 1.0)
+    return np.minimum(tokens, 2.0 ** np.ceil(np.log2(wanted)))
+
+
+def loss_seconds(tokens: Floats, rows: Floats, scenario: Scenario) -> Passes:
+    """Logits, cross-entropy and their gradients on one rank, ``rows`` of the vocabulary, (N,).
+
+    Where logits exist in blocks, a plain loss multiplies them again in the backward pass, and its autograd keeps
+    none. A fused one turns each block into gradients at once; the weight's are added up block by block.
+    """
+    rates, stack, h = scenario.rates, scenario.stack, float(scenario.model.hidden_size)
+    block = block_tokens(tokens, rows, scenario)
+    count = tokens / block
+    once = product(block, rows, h, rates.head, rates.head_peak, rates.bandwidth)
+    logit = Passes(count * once.forward, count * once.backward)
+    per_logit = FUSED_TRAFFIC if stack.loss == "fused" else stack.cross_entropy_traffic
+    loss = stream_seconds(traffic=tokens * rows * per_logit, share=1.0, bandwidth=rates.bandwidth)
+    if stack.loss == "fused":
+        added = np.maximum(count - 1.0, 0.0) * rows * h * 2.0 * WORD
+        return Passes(
+            logit.forward + loss + stream_seconds(traffic=added, share=1.0, bandwidth=rates.bandwidth), logit.backward
+        )
+    again = np.where(block < tokens, logit.forward + FORWARD * loss, 0.0)
+    return Passes(logit.forward + FORWARD * loss, logit.backward + (1.0 - FORWARD) * loss + again)
+
+
+def logit_bytes(tokens: Floats, rows: Floats, scenario: Scenario) -> Floats:
+    """Bytes held at the loss on one rank, (N,); the fused loss keeps its weight's gradient for the backward pass."""
+    block = block_tokens(tokens, rows, scenario)
+    if scenario.stack.loss == "fused":
+        return WORD * rows * (block + scenario.model.hidden_size)
+    return block * rows * scenario.stack.cross_entropy_bytes

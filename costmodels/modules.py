@@ -1,0 +1,165 @@
+"""Modules that selective recomputation can name, as Megatron-Core does: what repeating costs, what it saves.
+
+A set of modules is one number, bit k standing for ``MODULES[k]``. The output of a named module (for ``core_attn``,
+``mlp``, ``moe`` and ``shared_experts``: all that happens inside it) is let go after the forward pass and made
+again when the backward pass asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from costmodels.blocks import (
+    NORM_PASSES,
+    UNFUSED_ROTARY,
+    LayerSeconds,
+    attention_kept,
+    ffn_matmuls,
+    tensor_parallel,
+)
+from costmodels.experts import arrived_tokens, expert_activation_bytes, expert_layer, experts_of, shared_experts
+from costmodels.kernels import WORD, stream_seconds
+from costmodels.model import Model
+from costmodels.parameters import attention_projections
+from costmodels.passes import linear, region_tokens, tokens_per_rank
+from costmodels.scenario import Scenario
+from costmodels.strategy import Floats, Ints, Strategies
+
+MODULES = ("core_attn", "mlp", "layernorm", "moe", "moe_act", "mla_up_proj", "shared_experts")
+"""By Megatron-Core's names (``--recompute-modules``)."""
+INSIDE = {"moe": ("moe_act", "shared_experts")}
+"""Modules that are part of another; named beside it they add nothing."""
+
+
+def module_mask(names: Iterable[str]) -> int:
+    """The set of modules as a number.
+
+    Raises:
+        ValueError: a module that there is not.
+    """
+    given = set(names)
+    if unknown := sorted(given - set(MODULES)):
+        raise ValueError(f"there is no module {unknown[0]!r}; there are {', '.join(MODULES)}")
+    inner = {part for name in given for part in INSIDE.get(name, ())}
+    return sum(1 << MODULES.index(name) for name in given - inner)
+
+
+def allowed_mask(names: Iterable[str]) -> int:
+    """Every bit that a set out of these modules may have."""
+    return sum(1 << place for place, name in enumerate(MODULES) if name in set(names))
+
+
+def module_names(mask: int) -> tuple[str, ...]:
+    """The modules of a set, in the order of ``MODULES``."""
+    return tuple(name for place, name in enumerate(MODULES) if mask >> place & 1)
+
+
+def modules_of(model: Model) -> tuple[str, ...]:
+    """Modules that a model has."""
+    moe = model.moe
+    has = {
+        "core_attn": True,
+        "layernorm": True,
+        "mlp": model.num_moe_layers < model.num_layers,
+        "moe": moe is not None,
+        "moe_act": moe is not None,
+        "shared_experts": moe is not None and moe.num_shared_experts > 0,
+        "mla_up_proj": model.mla is not None,
+    }
+    return tuple(name for name in MODULES if has[name])
+
+
+def preset_masks(model: Model, known: tuple[str, ...]) -> list[int]:
+    """The sets that a search tries: outputs cheap to make again; with experts, also these and the experts whole.
+
+    Most of a dense layer is better recomputed layer by layer, as many as memory asks for.
+    """
+    usable = [name for name in modules_of(model) if name in known]
+    cheap = [name for name in ("layernorm", "moe_act", "mla_up_proj") if name in usable]
+    whole = [*cheap, *(name for name in ("moe",) if name in usable)]
+    return sorted({module_mask(cheap), module_mask(whole)} - {0})
+
+
+def picked(masks: Ints, values: dict[str, Floats]) -> Floats:
+    """The sum of the named modules' values, (N,)."""
+    total = np.zeros(len(masks))
+    for place, name in enumerate(MODULES):
+        if name in values:
+            total = total + np.where(masks >> place & 1, values[name], 0.0)
+    return total
+
+
+def module_seconds(rows: Strategies, scenario: Scenario, layer: LayerSeconds) -> dict[str, Floats]:
+    """Seconds to repeat each module of an average layer for one micro-batch, arrays (N,)."""
+    model, share = scenario.model, scenario.model.num_moe_layers / scenario.model.num_layers
+    known = {"share": scenario.rates.stream, "bandwidth": scenario.rates.bandwidth}
+    T, region, t = tokens_per_rank(rows, scenario), region_tokens(rows, scenario), rows.tp.astype(np.float64)
+    passes = NORM_PASSES.get((model.norm, scenario.stack.fused_elementwise), 1.0)
+    norms = stream_seconds(traffic=region * model.num_norms * model.hidden_size * 4.0 * passes, **known)
+    activation = 6.0 if model.gated_ffn else 4.0
+    inner = stream_seconds(traffic=T / t * model.ffn_hidden_size * activation, **known)
+    pair = tensor_parallel(rows, scenario).forward / (1.0 if model.parallel_block else 2.0)
+    found = {
+        "core_attn": layer.attention.forward,
+        "layernorm": norms,
+        "mlp": (1.0 - share) * (ffn_matmuls(rows, scenario).forward + inner + pair),
+    }
+    if model.mla is not None:
+        found["mla_up_proj"] = _up_projections(rows, scenario)
+    if model.moe is not None:
+        experts = expert_layer(rows, scenario)
+        routed = arrived_tokens(rows, scenario) * model.moe.expert_ffn_hidden_size / rows.etp
+        shared = _shared_seconds(rows, scenario) + (pair if model.moe.num_shared_experts else 0.0)
+        gathered = pair if model.moe.num_shared_experts else 0.0
+        whole = experts.matmul.forward + experts.stream.forward + experts.ep.forward + gathered
+        acted = stream_seconds(
+            traffic=routed * activation,
+            share=scenario.rates.stream * scenario.stack.expert_efficiency,
+            bandwidth=scenario.rates.bandwidth,
+        )
+        found |= {"moe": share * whole, "moe_act": share * acted, "shared_experts": share * shared}
+    return found
+
+
+def _shared_seconds(rows: Strategies, scenario: Scenario) -> Floats:
+    moe, T = experts_of(scenario), tokens_per_rank(rows, scenario)
+    if not moe.num_shared_experts:
+        return np.zeros(len(rows))
+    activation = 6.0 if scenario.model.gated_ffn else 4.0
+    known = {"share": scenario.rates.stream, "bandwidth": scenario.rates.bandwidth}
+    moved = T * moe.shared_expert_ffn_hidden_size / rows.tp * activation
+    return shared_experts(rows, scenario).forward + stream_seconds(traffic=moved, **known)
+
+
+def _up_projections(rows: Strategies, scenario: Scenario) -> Floats:
+    model, T = scenario.model, tokens_per_rank(rows, scenario)
+    up = [p for p in attention_projections(model) if p.name in ("q_up", "kv_up")]
+    products = sum(linear(T, p.outputs / rows.tp, float(p.inputs), scenario).forward for p in up)
+    turning = 4.0 * (model.attention_width + model.key_value_width) if model.position == "rotary" else 0.0
+    turning *= 1.0 if scenario.stack.fused_elementwise else UNFUSED_ROTARY
+    known = {"share": scenario.rates.stream, "bandwidth": scenario.rates.bandwidth}
+    return products + stream_seconds(traffic=T / rows.tp * turning, **known)
+
+
+def module_bytes(rows: Strategies, scenario: Scenario) -> dict[str, Floats]:
+    """Bytes of one micro-batch that an average layer does not keep where a module is repeated, arrays (N,)."""
+    model, h = scenario.model, float(scenario.model.hidden_size)
+    T, region = tokens_per_rank(rows, scenario) / rows.tp, region_tokens(rows, scenario)
+    saved, dense = scenario.recipe.word, 1.0 - model.num_moe_layers / model.num_layers
+    branches = 1.0 if model.parallel_block else 2.0
+    found = {
+        "core_attn": T * attention_kept(scenario),
+        "layernorm": region * branches * saved * h,
+        "mlp": dense * T * (WORD * model.fc1_width + saved * model.ffn_hidden_size),
+    }
+    if model.mla is not None:
+        found["mla_up_proj"] = T * WORD * model.qkv_width
+    if model.moe is not None:
+        routed = arrived_tokens(rows, scenario) * model.moe.expert_ffn_hidden_size / rows.etp
+        shared = T * model.moe.shared_expert_ffn_hidden_size * (WORD * model.ffn_branches + saved)
+        whole = expert_activation_bytes(rows, scenario, saved)
+        found |= {"moe": whole, "moe_act": saved * routed, "shared_experts": shared}
+        found |= {name: (1.0 - dense) * found[name] for name in ("moe", "moe_act", "shared_experts")}
+    return found

@@ -1,0 +1,125 @@
+"""States and activations in the memory of the host: traffic over the host link, Adam on the CPUs, bytes there.
+
+What is moved frees the device. It is hidden behind computation as far as that lasts; the step on the CPUs is not,
+since nothing can run before the weights are new (without delayed updates) [Ren21].
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+
+from costmodels.experts import expert_parameters_per_rank, expert_shards
+from costmodels.kernels import WORD, Number
+from costmodels.optimizers import kept_bytes
+from costmodels.passes import Passes
+from costmodels.scenario import Scenario
+from costmodels.sizes import expert_layers, heaviest_stage_parameters
+from costmodels.split import even_layers
+from costmodels.strategy import OFFLOADS, Floats, Strategies
+
+ACTIVATIONS, OPTIMIZER, EVERYTHING = (OFFLOADS.index(name) for name in OFFLOADS[1:])
+
+LINK_SHARE = 0.75
+"""Achieved over nominal bandwidth of the host link: 12 of 16 GB/s for one device of a DGX-2 [Rajbhandari21]."""
+CPU_ADAM_SHARE = 0.46
+"""Achieved over nominal bandwidth of the host's memory while CPUs step Adam: 1 to 10 billion parameters in 0.22 to 2.57
+seconds on two sockets of six DDR4-2666 channels, 256 GB/s, are 100 to 136 GB/s, in the median 117 [Ren21], table 4."""
+
+
+def link_bandwidth(scenario: Scenario) -> float:
+    """Bytes/s between one device and its host; 0 where the cluster does not say."""
+    return LINK_SHARE * (scenario.group.host_link or 0.0)
+
+
+def host_stream(scenario: Scenario) -> float:
+    """Bytes/s that one device's share of the CPUs streams through the host's memory; 0 where it is not said."""
+    group = scenario.group
+    return CPU_ADAM_SHARE * (group.host_bandwidth or 0.0) / group.gpus_per_node
+
+
+def described(scenario: Scenario) -> bool:
+    """Whether the cluster says what offloading needs to know of its hosts."""
+    group = scenario.group
+    return None not in {group.host_link, group.host_memory, group.host_bandwidth}
+
+
+def cpu_adam_seconds(*, parameters: Number, word: Number, bandwidth: Number, gradient: Number = 4.0) -> Floats:
+    """Seconds of a step on the CPUs, bound by their memory of ``bandwidth`` bytes/s.
+
+    Per parameter ``word`` bytes of states are read and written, ``gradient`` bytes read, a 16-bit weight written.
+    """
+    return parameters * (2.0 * word + gradient + WORD) / bandwidth if bandwidth else parameters * inf
+
+
+def transfer_seconds(size: Number, bandwidth: Number) -> Floats:
+    """Seconds of ``size`` bytes over the host link."""
+    return size / bandwidth if bandwidth else np.where(size > 0, inf, 0.0)
+
+
+def share_offloaded(rows: Strategies, scenario: Scenario) -> Floats:
+    """Share of the optimizer states that live on the host, (N,)."""
+    return np.where(rows.offload >= OPTIMIZER, scenario.stack.offload_fraction, 0.0)
+
+
+def updated_parameters(rows: Strategies, scenario: Scenario) -> Floats:
+    """Parameters whose states one rank of the heaviest stage keeps, experts included, (N,)."""
+    size = heaviest_stage_parameters(rows, scenario)
+    experts = expert_layers(rows, scenario) * expert_parameters_per_rank(rows, scenario)
+    return np.where(rows.zero_stage > 0, size / rows.sharding_degree, size) + experts / expert_shards(rows)
+
+
+def layer_offload_seconds(rows: Strategies, scenario: Scenario, kept: Floats, layer: Passes) -> Floats:
+    """Exposed seconds per layer and micro-batch: what it keeps goes out behind its forward pass, and comes back.
+
+    ``kept`` bytes, ``layer`` the computation to hide behind, arrays (N,). Both directions of the link run at once.
+    """
+    once = transfer_seconds(kept, link_bandwidth(scenario))
+    late = np.maximum(once - layer.forward, 0.0) + np.maximum(once - layer.backward, 0.0)
+    return np.where(rows.offload == ACTIVATIONS, late, 0.0)
+
+
+def step_offload_seconds(rows: Strategies, scenario: Scenario, layer: Passes) -> Floats:
+    """Exposed seconds per iteration of states on the host, (N,); ``layer`` is one layer of one micro-batch.
+
+    Gradients go out behind the last backward pass, the CPUs step, and new weights come in behind the step, piece by
+    piece. Parameters on the host come in for every forward and backward pass, and their gradients go out with it.
+    """
+    if not (rows.offload >= OPTIMIZER).any():
+        return np.zeros(len(rows))
+    stack, bandwidth = scenario.stack, link_bandwidth(scenario)
+    mine = updated_parameters(rows, scenario)
+    moved = mine * share_offloaded(rows, scenario)
+    step = cpu_adam_seconds(parameters=moved, word=kept_bytes(stack), bandwidth=host_stream(scenario))
+    layers = even_layers(scenario.model.num_layers, rows).low
+    forward, backward = layers * layer.forward, layers * layer.backward
+    out = transfer_seconds(moved * stack.gradient_bytes, bandwidth)
+    back = transfer_seconds(moved * WORD, bandwidth)
+    out = np.maximum(out - backward, 0.0) if stack.overlap.gradients else out
+    states = out + np.maximum(step, back)
+    fetched, given = transfer_seconds(mine * WORD, bandwidth), transfer_seconds(mine * stack.gradient_bytes, bandwidth)
+    times = rows.num_microbatches if stack.gathers_per_micro_batch else np.ones(len(rows))
+    passes = np.maximum(fetched - forward, 0.0) + np.maximum(np.maximum(fetched, given) - backward, 0.0)
+    everything = np.maximum(step, 0.0) + times * passes
+    found = np.where(rows.offload == OPTIMIZER, states, np.where(rows.offload == EVERYTHING, everything, 0.0))
+    return np.asarray(found, dtype=np.float64)
+
+
+def host_bytes(rows: Strategies, scenario: Scenario, kept: Floats, in_flight: Floats) -> Floats:
+    """Bytes of one device's offloaded data on its host, under the even split's heaviest stage, (N,).
+
+    ``kept`` is what a layer keeps of a micro-batch, ``in_flight`` the micro-batches of the first stage. Beside states
+    lie the gradients that the CPUs read, and where parameters are offloaded these too.
+    """
+    stack, mine = scenario.stack, updated_parameters(rows, scenario)
+    states = mine * share_offloaded(rows, scenario) * (kept_bytes(stack) + stack.gradient_bytes)
+    parameters = np.where(rows.offload == EVERYTHING, mine * WORD, 0.0)
+    layers = even_layers(scenario.model.num_layers, rows).high
+    activations = np.where(rows.offload == ACTIVATIONS, in_flight * layers * kept, 0.0)
+    return states + parameters + activations
+
+
+def host_room(scenario: Scenario) -> float:
+    """Bytes of the host's memory per device; 0 where the cluster does not say."""
+    return (scenario.group.host_memory or 0.0) / scenario.group.gpus_per_node

@@ -1,0 +1,99 @@
+"""What the free text of a measured run says of number formats, recomputed modules and offloading."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from costmodels.model import Model
+from costmodels.modules import MODULES, module_mask, modules_of
+from costmodels.offload import ACTIVATIONS, EVERYTHING, OPTIMIZER
+from costmodels.precision import RECIPES
+from costmodels.scenario import Scenario
+from costmodels.stack import Stack
+from costmodels.strategy import Recompute, Strategies
+
+Row = Mapping[str, Any]
+
+SCALINGS: tuple[tuple[str, str], ...] = (
+    (r"current|tensorwise", "fp8-current"),
+    (r"row-?wise", "fp8-rowwise"),
+    (r"block", "fp8-block"),
+)
+"""First match of a run's words on its precision, where it is fp8, names the recipe; delayed scaling otherwise."""
+
+DYNAMIC = frozenset({"torchtitan", "fsdp"})
+"""Stacks whose fp8 scales by the largest value of the tensor at hand unless said otherwise [TorchAO]."""
+
+STATES: tuple[tuple[str, dict[str, int]], ...] = (
+    (r"fp32 (parameters|weights)", {"weight_bytes": 4}),
+    (r"16-bit gradient accumulation", {"gradient_bytes": 2}),
+    (r"fp32 gradient all-reduce", {"reduce_bytes": 4}),
+    (r"fsdp mixed-precision mode pure", {"weight_bytes": 4, "reduce_bytes": 2}),
+    (r"fsdp mixed-precision mode default", {"weight_bytes": 4, "reduce_bytes": 4}),
+)
+"""Words on precision, or notes on the stack, to the formats of states; Composer's PURE reduces in 16 bits, DEFAULT in
+fp32, and both shard the fp32 weights."""
+
+OFFLOADED: tuple[tuple[str, int], ...] = (
+    (r"optimizer\+params", EVERYTHING),
+    (r"optimizer", OPTIMIZER),
+    (r"offloaded|checkpoints kept on cpu|checkpoint-in-cpu y", ACTIVATIONS),
+)
+"""First match of the words on offloading, on recomputation or of the notes."""
+
+
+def precision(plan: Row, chosen: Stack) -> str:
+    """The recipe that a run's precision and its note name."""
+    name, said = str(plan.get("precision") or "bf16"), str(plan.get("precision_note") or "").lower()
+    if name != "fp8":
+        return name
+    usual = "fp8-current" if chosen.name in DYNAMIC else "fp8"
+    return next((recipe for words, recipe in SCALINGS if re.search(words, said)), usual)
+
+
+def states(row: Row, chosen: Stack) -> dict[str, Any]:
+    """Fields of the stack that the run's words change."""
+    said = f"{row['strategy'].get('precision_note')} {row['stack'].get('notes')}".lower()
+    changes: dict[str, Any] = {}
+    for words, fields in STATES:
+        changes |= fields if re.search(words, said) else {}
+    recipe = RECIPES.get(precision(row["strategy"], chosen))
+    if recipe and recipe.reduced and chosen.name in DYNAMIC:
+        changes["fp8_param_gather"] = "bf16 all-gather" not in said and recipe.gather_word < 2.0
+        changes["fp8_tensor_gather"] = "tensorwise" in said
+    return changes
+
+
+def with_savers(rows: Strategies, row: Row, model: Model) -> Strategies:
+    """The row with the modules that it recomputes and with what it offloads."""
+    modules = _modules(row["strategy"], model) if rows.recompute[0] == Recompute.SELECTIVE else 0
+    return replace(rows, recompute_modules=np.array([modules]), offload=np.array([_offload(row)]))
+
+
+def _modules(plan: Row, model: Model) -> int:
+    """The modules named, as far as the model has them; 0 where other things are said."""
+    said = str(plan.get("recompute_detail") or "").lower().removeprefix("modules:")
+    names = [name for name in re.split(r"[,\s]+", said) if name]
+    if not names or set(names) - set(MODULES):
+        return 0
+    return module_mask(set(names) & set(modules_of(model)))
+
+
+def _offload(row: Row) -> int:
+    plan = row["strategy"]
+    said = str(plan.get("offload") or "none").lower()
+    more = f"{plan.get('recompute_detail')} {row['stack'].get('notes')}".lower()
+    if said == "none":
+        return ACTIVATIONS if re.search(OFFLOADED[-1][0], more) else 0
+    return next((code for words, code in OFFLOADED if re.search(words, said)), ACTIVATIONS)
+
+
+def described_for(scenario: Scenario, rows: Strategies) -> bool:
+    """Whether the hosts are described as far as pricing needs it: their link, and for states their memory's speed."""
+    group = scenario.group
+    return group.host_link is not None and (rows.offload[0] == ACTIVATIONS or group.host_bandwidth is not None)
