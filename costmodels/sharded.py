@@ -79,22 +79,16 @@ def _layer(rows: Strategies, scenario: Scenario) -> _Layer:
     near, far = split_group(group_of(rows, "cp", "dp"), rows.sharding_degree)
     word, size = gather_word(scenario), layer_parameters_per_rank(rows, scenario)
     shared = (near.size > 1) * pace
-    gather, scatter = (
-        gather_seconds(w * size, near, tiers) * shared for w in (gather_word(scenario), stack.reduce_bytes)
-    )
+    gather, scatter = (gather_seconds(w * size, near, tiers) * shared for w in (word, stack.reduce_bytes))
     shard = stack.reduce_bytes * size / rows.sharding_degree
     replicas = all_reduce_seconds(shard, far, tiers) * (far.size > 1) * pace
-    again = (
-        gather_seconds(gather_word(scenario) * size, _second(rows, scenario, near), tiers) * shared
-        if stack.second_shard
-        else gather
-    )
+    again = gather
+    if stack.second_shard:
+        again = gather_seconds(word * size, _second(rows, scenario, near), tiers) * shared
     experts, same = expert_parameters_per_rank(rows, scenario), expert_data_group(rows)
     if scenario.model.num_moe_layers:
         alike = (same.size > 1) * pace
-        whole, reduced = (
-            gather_seconds(w * experts, same, tiers) * alike for w in (gather_word(scenario), stack.reduce_bytes)
-        )
+        whole, reduced = (gather_seconds(w * experts, same, tiers) * alike for w in (word, stack.reduce_bytes))
         gather, again, scatter = gather + whole, again + whole, scatter + reduced
     layers = even_layers(scenario.model.num_layers, rows).high.astype(np.float64)
     copied = layers * (np.where(near.size > 1, size, 0.0) + np.where(same.size > 1, experts, 0.0))
