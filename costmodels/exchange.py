@@ -10,6 +10,7 @@ from costmodels.collectives import all_reduce_seconds, broadcast_seconds, gather
 from costmodels.experts import expert_data_group, expert_parameters_per_rank, expert_shards
 from costmodels.kernels import WORD, stream_seconds
 from costmodels.passes import Passes, tokens_per_rank
+from costmodels.pieces import copies, folded, joined
 from costmodels.placement import Group, group_of, split_group, strides
 from costmodels.scenario import Scenario
 from costmodels.sizes import heaviest_stage_parameters, layer_parameters_per_rank, padded_vocabulary_rows
@@ -59,7 +60,7 @@ def step_traffic(rows: Strategies, scenario: Scenario, layer: Passes) -> StepTra
     near, far = split_group(group, rows.sharding_degree)
     size = heaviest_stage_parameters(rows, scenario)
     split = even_layers(scenario.model.num_layers, rows)
-    layers = split.high.astype(np.float64)
+    layers = copies(rows) * split.high
     window = (split.low * layer.forward, split.low * layer.backward)  # every stage has that much, however it is split
     once = _once_per_step(rows, scenario, size, group, near, far)
     if scenario.model.num_moe_layers:
@@ -101,9 +102,10 @@ def _once_per_step(
 
 
 def expert_layers(rows: Strategies, scenario: Scenario) -> Floats:
-    """Layers whose experts the fullest stage holds: those that predict further tokens are on the last, shape (N,)."""
-    split = even_layers(scenario.model.num_layers, rows)
-    return np.maximum(split.high, split.last + scenario.model.mtp_layers).astype(np.float64)
+    """Layers whose experts the fullest stage holds: those that predict further tokens are with the head, shape (N,)."""
+    split, twice = even_layers(scenario.model.num_layers, rows), copies(rows)
+    head = np.where(folded(rows), split.first, split.last)
+    return np.maximum(twice * split.high, twice * head + scenario.model.mtp_layers)
 
 
 def _experts_once(rows: Strategies, scenario: Scenario, layers: Floats) -> tuple[Floats, Floats]:
@@ -181,15 +183,17 @@ def _tied_embedding(rows: Strategies, scenario: Scenario) -> Floats:
     size = stack.reduce_bytes * padded_vocabulary_rows(rows, scenario) * model.embedding_width / rows.tp
     pair = np.minimum(rows.pp, 2)
     ends = Group(pair, ((pair, strides(rows)["pp"] * np.maximum(rows.pp - 1, 1)),))
-    return np.where(rows.pp > 1, all_reduce_seconds(size, ends, scenario.group.tiers), 0.0)
+    return np.where(joined(rows), 0.0, all_reduce_seconds(size, ends, scenario.group.tiers))
 
 
 def optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     """Clip, Adam step and cast of the parameters a rank updates, and zeroing of its gradients, (N,)."""
     stack, rates = scenario.stack, scenario.rates
     size = heaviest_stage_parameters(rows, scenario)
+    twice = copies(rows)
     experts = expert_layers(rows, scenario) * expert_parameters_per_rank(rows, scenario)
-    mine = np.where(rows.zero_stage > 0, size / rows.sharding_degree, size) + experts / expert_shards(rows)
+    shared = np.where(rows.zero_stage > 0, rows.sharding_degree * twice, 1.0)
+    mine = size / shared + experts / np.where(rows.zero_stage > 0, expert_shards(rows) * twice, 1.0)
     size = size + experts
     traffic = mine * stack.optimizer_traffic + size * stack.gradient_bytes
     return traffic / (rates.stream * rates.bandwidth)

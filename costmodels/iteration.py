@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from costmodels.blocks import embedding_seconds, further_token_projection, head_seconds, layer_seconds
 from costmodels.exchange import hop_seconds, optimizer_seconds, step_traffic
 from costmodels.passes import Passes
+from costmodels.pieces import copies, ends, joined
 from costmodels.scenario import Scenario
 from costmodels.schedules import SCHEDULES
 from costmodels.split import even_layers
 from costmodels.stack import Stack
 from costmodels.strategy import SCHEDULE_NAMES, Floats, Recompute, Strategies
 
-FILLING = ("zb-1p", "zb-2p", "zb-v", "v-half", "v-min")
+FILLING = tuple(name for name, schedule in SCHEDULES.items() if schedule.splits_backward)
 """Schedules whose idle time depends on how long weight gradients take."""
 
 BLOCK_AXES = ("tp", "cp", "micro_batch_size", "sequence_parallel", "ep", "etp")
@@ -179,12 +180,12 @@ class Breakdown:
         return {field.name: float(getattr(self, field.name)[index]) for field in fields(self)}
 
 
-def stage_extras(seconds: RowSeconds, row: int, pp: int) -> NDArray[np.float64]:
-    """Seconds per micro-batch that each of ``pp`` stages spends beside its layers, shape (pp,)."""
-    extras = np.full(pp, (seconds.hop[row] if pp > 1 else 0.0) + seconds.host[row] + seconds.spread[row])
-    extras[0] += seconds.embedding[row]
-    extras[-1] += seconds.head[row]
-    return extras
+def stage_extras(rows: Strategies, seconds: RowSeconds, stages: NDArray[np.int64]) -> Floats:
+    """Seconds per micro-batch that stages spend beside their layers; both are of shape (N, P)."""
+    side = np.where(rows.pp > 1, seconds.hop, 0.0) + seconds.host + seconds.spread
+    first, last = ends(rows, stages)
+    embedding, head = ((x / copies(rows))[:, None] for x in (seconds.embedding, seconds.head))
+    return side[:, None] + first * embedding + last * head
 
 
 def even_split(rows: Strategies, seconds: RowSeconds, num_layers: int, recomputed: Floats) -> tuple[Floats, Floats]:
@@ -195,10 +196,10 @@ def even_split(rows: Strategies, seconds: RowSeconds, num_layers: int, recompute
     unit = seconds.layer + recomputed * seconds.recompute
     p, held = rows.pp, even_layers(num_layers, rows)
     side = np.where(p > 1, seconds.hop, 0.0) + seconds.host + seconds.spread
-    both = num_layers * unit + seconds.embedding + seconds.head + side
-    ends = np.maximum(held.first * unit + seconds.embedding, held.last * unit + seconds.head) + side
-    inner = np.where(p > 2, held.high * unit + side, 0.0)
-    slowest = np.where(p == 1, both, np.maximum(ends, inner))
+    both = held.first * unit + (seconds.embedding + seconds.head) / copies(rows)
+    apart = np.maximum(held.first * unit + seconds.embedding, held.last * unit + seconds.head)
+    inner = np.where(p > 1, held.high * unit, 0.0)
+    slowest = np.maximum(np.where(joined(rows), both, apart), inner) + side
     total = num_layers * unit + seconds.embedding + seconds.head + p * side
     return slowest, total
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from costmodels.experts import expert_activation_bytes, expert_parameters_per_rank, expert_shards
 from costmodels.kernels import WORD
 from costmodels.passes import region_tokens, tokens_per_rank
+from costmodels.pieces import copies, ends, of_both_ways
 from costmodels.scenario import REDUCED, Scenario
 from costmodels.schedules import SCHEDULES
 from costmodels.sizes import (
@@ -141,10 +142,11 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
 def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None) -> StateBytes:
     """Bytes per parameter whose states ``shards`` ranks share (the sharding degree, unless said), arrays (N,).
 
-    ZeRO 1 shards the optimizer, 2 the gradients too, 3 the weights too [Rajbhandari20].
+    ZeRO 1 shards the optimizer, 2 the gradients too, 3 the weights too [Rajbhandari20]. Where a pipeline holds every
+    parameter twice, the two copies are replicas of each other and share what is sharded.
     """
     stack, z = scenario.stack, rows.zero_stage
-    shard = (rows.sharding_degree if shards is None else shards).astype(np.float64)
+    shard = (rows.sharding_degree if shards is None else shards) * copies(rows)
     weights = 4.0 if scenario.precision == "fp32" else WORD
     if scenario.precision in REDUCED:
         weights += stack.reduced_weight_bytes
@@ -242,22 +244,23 @@ def footprint(
     pp = len(layers)
     stages = np.arange(pp)
     one = rows.take(np.full(pp, row))
-    held = in_flight(one, stages)
-    first, last = stages == 0, stages == pp - 1
+    held, twice = in_flight(one, stages), float(copies(one)[0])
+    first, last = ends(one, stages)
+    passed, again = of_both_ways(layers, twice), of_both_ways(recomputed, twice)
     params = (
-        layers * memory.layer_parameters[row]
+        twice * passed * memory.layer_parameters[row]
         + first * memory.embedding_parameters[row]
         + last * memory.head_parameters[row]
     )
-    experts = (layers + last * scenario.model.mtp_layers) * memory.expert_parameters[row]
+    experts = (twice * passed + last * scenario.model.mtp_layers) * memory.expert_parameters[row]
     state, expert_state = memory.state, memory.expert_state
     activations = held * (
-        (layers - recomputed) * memory.stored[row]
-        + recomputed * memory.checkpoint[row]
-        + first * memory.embedding_activation[row]
+        (passed - again) * memory.stored[row]
+        + again * memory.checkpoint[row]
+        + first * memory.embedding_activation[row] / twice
     )
     activations = activations + last * scenario.model.mtp_layers * held_ahead(one) * memory.stored[row]
-    activations = activations + (recomputed > 0) * memory.working[row]
+    activations = activations + (again > 0) * memory.working[row]
     weights = params * state.weights[row] + experts * expert_state.weights[row] + memory.everywhere[row]
     gradients = params * state.gradients[row] + experts * expert_state.gradients[row]
     optimizer = params * state.optimizer[row] + experts * expert_state.optimizer[row]
@@ -276,14 +279,13 @@ def even_peaks(rows: Strategies, memory: RowBytes, num_layers: int) -> Floats:
     full = rows.recompute >= Recompute.FULL
     kept = np.where(full, memory.checkpoint, memory.stored)
     working = np.where(full, memory.working, 0.0)
-    single = pp == 1
-    worst = np.zeros(len(rows))
+    worst, twice = np.zeros(len(rows)), copies(rows)
     for place, held in enumerate(layers):
         stage = np.zeros_like(pp) if place == 0 else np.minimum(1, pp - 1) if place == 1 else pp - 1
         count = in_flight(rows, stage)
-        first, last = stage == 0, stage == pp - 1
-        needed = np.where(single, num_layers, held) * (memory.layer_state + count * kept)
-        needed = needed + first * (memory.first + count * memory.embedding_activation) + last * memory.last
+        first, last = ends(rows, stage)
+        needed = held * (twice * memory.layer_state + count * kept)
+        needed = needed + first * (memory.first + count * memory.embedding_activation / twice) + last * memory.last
         worst = np.maximum(worst, np.where((place == 1) & (pp <= 2), 0.0, needed))
     return worst + working + memory.everywhere
 

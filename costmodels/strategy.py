@@ -18,7 +18,10 @@ Derived = TypeVar("Derived")
 RANK_ORDERS = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
 """Which dimension varies fastest over neighbouring ranks, inner to outer; the first is Megatron's default."""
 
-SCHEDULE_NAMES = ("none", "gpipe", "1f1b", "interleaved-1f1b", "zb-1p", "zb-2p", "zb-v", "v-half", "v-min")
+SCHEDULE_NAMES = (
+    *("none", "gpipe", "1f1b", "interleaved-1f1b", "zb-1p", "zb-2p", "zb-v", "v-half", "v-min"),
+    *("dualpipe", "dualpipe-v", "breadth-first", "interleaved-groups", "interleaved-zb"),
+)
 """Pipeline schedules by their code in the ``schedule`` column."""
 
 LARGEST_TABLE = 1 << 16

@@ -28,10 +28,10 @@ from costmodels.iteration import (
 from costmodels.memory import RowBytes, even_peaks, memory_limit, row_bytes
 from costmodels.pricing import Assignment, row_assignment
 from costmodels.scenario import Scenario
-from costmodels.split import even_layers
+from costmodels.split import even_layers, slice_layers
 from costmodels.strategy import Bools, Floats, Ints, Recompute, Strategies
 from planner.space import Space
-from planner.stage_rows import assignment_of, problem_of, slices_of, stage_bounds
+from planner.stage_rows import assignment_of, problem_of, slices_of, stage_bounds, whole_pipeline
 from planner.stage_tables import stage_table
 from planner.stages import solve
 
@@ -272,7 +272,7 @@ def _confirm(outcome: Outcome, scenario: Scenario, deadline: float) -> None:
     outcome.solves += 1
     if not solution.layers:
         return
-    value = compose(row, seconds, np.array([solution.slowest_seconds]), np.array([solution.total_seconds]))[0]
+    value = compose(row, seconds, *whole_pipeline(solution, row))[0]
     if value < outcome.best.iteration:
         outcome.best = Incumbent(row, assignment_of(solution, row, scenario), float(value), outcome.best.peak)
 
@@ -312,7 +312,7 @@ def best_split(row: Strategies, scenario: Scenario, *, deadline: float) -> Incum
     solution = solve(problem_of(row, seconds, memory, scenario), time_limit=left)
     if not solution.layers:
         return None
-    value = compose(row, seconds, np.array([solution.slowest_seconds]), np.array([solution.total_seconds]))[0]
+    value = compose(row, seconds, *whole_pipeline(solution, row))[0]
     return Incumbent(row, assignment_of(solution, row, scenario), float(value))
 
 
@@ -323,9 +323,10 @@ def given_split(row: Strategies, scenario: Scenario, layers: Sequence[int]) -> A
         return split
     problem = problem_of(row, row_seconds(row, scenario), row_bytes(row, scenario), scenario)
     slices = np.array(slices_of(split, row, scenario))
-    step = split.layers // slices
     fewest = stage_table(problem).recomputed[slices, np.arange(len(slices))]
-    return Assignment(split.layers, step * np.where(fewest < 0, slices, fewest))
+    again = int(slice_layers(scenario.model.num_layers, row.vpp)[0]) * np.where(fewest < 0, slices, fewest)
+    front = np.minimum(split.layers[: len(again)], again)
+    return Assignment(split.layers, np.concatenate([front, (again - front)[::-1]])[: len(split.layers)])
 
 
 def promising(outcome: Outcome, scenario: Scenario, count: int = PROMISING) -> Iterator[tuple[float, Strategies]]:

@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 
-from costmodels.iteration import row_seconds, stage_extras
+from costmodels.iteration import row_seconds
 from costmodels.memory import row_bytes
 from costmodels.pricing import Assignment, quote
 from costmodels.schedules import SCHEDULES
@@ -129,7 +129,9 @@ def seconds_and_bytes(rows, scenario, index, seconds, memory):
     layers, again = splits_of(row, scenario)
     first, last = np.zeros(row["pp"]), np.zeros(row["pp"])
     first[0], last[-1] = 1.0, 1.0
-    stages = layers * seconds.layer[index] + again * seconds.recompute[index] + stage_extras(seconds, index, row["pp"])
+    extras = first * seconds.embedding[index] + last * seconds.head[index] + seconds.host[index] + seconds.spread[index]
+    extras = extras + (seconds.hop[index] if row["pp"] > 1 else 0.0)
+    stages = layers * seconds.layer[index] + again * seconds.recompute[index] + extras
     slowest, total = stages.max(axis=1), stages.sum(axis=1)
     pipeline = row["num_microbatches"] * slowest + (total - slowest) / row["vpp"]
     once = seconds.data_parallel[index] + seconds.optimizer[index] + seconds.overhead[index]
