@@ -1,4 +1,7 @@
-"""Traffic once per micro-batch between stages, and once per iteration between data-parallel ranks."""
+"""Traffic once per micro-batch between stages, and once per iteration between data-parallel ranks.
+
+[LamyPoirier22]: J. Lamy-Poirier, "Breadth-First Pipeline Parallelism", arXiv 2211.05953, section 4.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from costmodels.scenario import Scenario
 from costmodels.sizes import heaviest_stage_parameters, layer_parameters_per_rank, padded_vocabulary_rows
 from costmodels.split import even_layers
 from costmodels.stack import Stack
-from costmodels.strategy import Floats, Strategies
+from costmodels.strategy import SCHEDULE_NAMES, Bools, Floats, Strategies
 
 
 def hop_seconds(rows: Strategies, scenario: Scenario) -> Floats:
@@ -53,7 +56,8 @@ def step_traffic(rows: Strategies, scenario: Scenario, layer: Passes) -> StepTra
 
     ZeRO 0 reduces gradients everywhere; 1 and 2 scatter them over the sharding group, reduce the shards over
     its replicas and gather the parameters; 3 gathers every layer twice a micro-batch and scatters its
-    gradients, hidden behind the computation of the neighbouring layer [Rajbhandari20], [Zhao23]. ``layer``
+    gradients, hidden behind the computation of the neighbouring layer [Rajbhandari20], [Zhao23]; breadth first,
+    once an iteration and behind all micro-batches [LamyPoirier22]. ``layer``
     is the computation of one layer for one micro-batch.
     """
     group = group_of(rows, "cp", "dp")
@@ -68,8 +72,8 @@ def step_traffic(rows: Strategies, scenario: Scenario, layer: Passes) -> StepTra
         once = (once[0] + apart[0], once[1] + apart[1])
     stack = scenario.stack
     once = (
-        exposed(once[0], window[1], stack=stack, hidden=stack.overlap.gradients),
-        exposed(once[1], window[0], stack=stack, hidden=stack.overlap.parameters),
+        _exposed_once(once[0], window[1], rows, stack=stack, hidden=stack.overlap.gradients),
+        _exposed_once(once[1], window[0], rows, stack=stack, hidden=stack.overlap.parameters),
     )
     if 3 in scenario.stack.zero_stages and (rows.zero_stage == 3).any():
         always = _every_micro_batch(rows, scenario, near, far, layer, layers)
@@ -131,6 +135,23 @@ def exposed(seconds: Floats, window: Floats, *, stack: Stack, hidden: bool) -> F
     return first + np.maximum(rest - window, 0.0) + slowdown(np.minimum(rest, window), stack)
 
 
+def by_chunk(rows: Strategies) -> Bools:
+    """Whether a chunk sees all its micro-batches before the next one starts, shape (N,) [LamyPoirier22]."""
+    return rows.schedule == SCHEDULE_NAMES.index("breadth-first")
+
+
+def _exposed_once(seconds: Floats, window: Floats, rows: Strategies, *, stack: Stack, hidden: bool) -> Floats:
+    """``exposed``, where ``window`` is one micro-batch's pass.
+
+    By chunks, all traffic but the outermost chunk's has the passes of all micro-batches through another chunk to
+    hide behind.
+    """
+    v = rows.vpp.astype(np.float64)
+    inner = exposed(seconds * (v - 1.0) / v, window * rows.num_microbatches * (v - 1.0) / v, stack=stack, hidden=hidden)
+    outer = exposed(seconds / v, window / v, stack=stack, hidden=hidden)
+    return np.where(by_chunk(rows), inner + outer, exposed(seconds, window, stack=stack, hidden=hidden))
+
+
 def slowdown(hidden: Floats, stack: Stack) -> Floats:
     """Seconds by which ``hidden`` seconds of communication hold up the computation they run beside."""
     return hidden * stack.overlap_slowdown / (1.0 + stack.overlap_slowdown)
@@ -142,8 +163,11 @@ def _every_micro_batch(
     """Exposed (backward, forward) seconds of ZeRO stage 3.
 
     What is gathered is copied out of the communication buffer in front of every layer, and gradients are cast
-    and copied into it, on the stream that computes.
+    and copied into it, on the stream that computes. By chunks, a layer is gathered once for all micro-batches, which
+    it then hides behind.
     """
+    once = by_chunk(rows)
+    layer = Passes(*(np.where(once, rows.num_microbatches, 1) * x for x in (layer.forward, layer.backward)))
     stack, tiers = scenario.stack, scenario.group.tiers
     pace = 1.0 / stack.communication_efficiency
     size = layer_parameters_per_rank(rows, scenario)
@@ -158,7 +182,7 @@ def _every_micro_batch(
         scatter = scatter + shared * gather_seconds(stack.reduce_bytes * experts, same, tiers)
     forward = _behind(gather, layer.forward, layers, stack=stack, hidden=stack.overlap.parameters)
     backward = _behind(gather + scatter, layer.backward, layers, stack=stack, hidden=stack.overlap.gradients)
-    times = rows.num_microbatches if stack.gathers_per_micro_batch else np.ones(len(rows))
+    times = np.where(once, 1, rows.num_microbatches) if stack.gathers_per_micro_batch else np.ones(len(rows))
     copied = np.where(near.size > 1, layers * size, 0.0) + np.where(same.size > 1, layers * experts, 0.0)
     copies = [
         stream_seconds(traffic=copied * traffic, share=scenario.rates.stream, bandwidth=scenario.rates.bandwidth)

@@ -3,6 +3,8 @@
 With t_s the forward and backward seconds of stage s for one micro-batch, m micro-batches and v chunks a
 stage, the pipeline takes ``m max t + (sum t - max t) / v`` and the iteration adds what happens once per
 step. A stage's t_s is linear in its layers and recomputed layers; that is all the stage solver needs.
+
+[DeepSeek24]: DeepSeek-AI, "DeepSeek-V3 Technical Report", arXiv 2412.19437, section 3.2.1.
 """
 
 from __future__ import annotations
@@ -14,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.blocks import embedding_seconds, further_token_projection, head_seconds, layer_seconds
-from costmodels.exchange import hop_seconds, optimizer_seconds, step_traffic
+from costmodels.exchange import hop_seconds, optimizer_seconds, slowdown, step_traffic
 from costmodels.passes import Passes
 from costmodels.pieces import copies, ends, joined
 from costmodels.scenario import Scenario
+from costmodels.schedule_limits import no_pairs
 from costmodels.schedules import SCHEDULES
 from costmodels.split import even_layers
 from costmodels.stack import Stack
@@ -25,6 +28,9 @@ from costmodels.strategy import SCHEDULE_NAMES, Floats, Recompute, Strategies
 
 FILLING = tuple(name for name, schedule in SCHEDULES.items() if schedule.splits_backward)
 """Schedules whose idle time depends on how long weight gradients take."""
+
+PAIRING = tuple(name for name, schedule in SCHEDULES.items() if schedule.pairs is not no_pairs)
+"""Schedules that run a forward beside a backward pass of the other direction."""
 
 BLOCK_AXES = ("tp", "cp", "micro_batch_size", "sequence_parallel", "ep", "etp")
 """All that the cost of a layer, the embedding and the head depends on."""
@@ -100,7 +106,8 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
     stack, nothing = scenario.stack, np.zeros(len(rows))
     spread = float(stack.vocabulary == "spread")
     nodes = max(scenario.gpus / scenario.group.gpus_per_node, 1.0)
-    layer_total = part["forward"] + part["backward"] + part["tp"] + part["ep"] + selective
+    saved = hidden_experts(rows, stack, traffic=part["ep"], window=part["forward"] + part["backward"])
+    layer_total = part["forward"] + part["backward"] + part["tp"] + part["ep"] - saved + selective
     total = layer_total + np.where(rows.recompute >= Recompute.FULL, part["again"], 0.0)
     return RowSeconds(
         layer=layer_total,
@@ -108,7 +115,7 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
         backward=part["backward"],
         layer_tp=part["tp"],
         layer_cp=part["cp"],
-        layer_ep=part["ep"],
+        layer_ep=part["ep"] - saved,
         recompute=part["again"],
         weight=part["weight"],
         selective=selective,
@@ -120,9 +127,25 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
         data_parallel=nothing,
         optimizer=nothing,
         overhead=nothing + stack.iteration_overhead,
-        bubble=bubble_share(rows, stack, forward=part["again"], total=total, weight=part["weight"]),
+        bubble=bubble_share(rows, stack, forward=part["again"] - saved / 2.0, total=total, weight=part["weight"]),
         straggler=nothing + stack.straggler * np.sqrt(2.0 * np.log(nodes)),
     )
+
+
+def hidden_experts(rows: Strategies, stack: Stack, *, traffic: Floats, window: Floats) -> Floats:
+    """Seconds of one layer's dispatch and combine that lengthen nothing, on average over the micro-batches, (N,).
+
+    Where a forward runs beside a backward pass, the traffic of both hides behind the computation of both, up to its
+    length and at the price of ``overlap_slowdown``; the passes that fill and drain the pipeline have no partner
+    [DeepSeek24]. What a recomputed layer exchanges again is not hidden.
+    """
+    share = np.zeros(len(rows))
+    for name in PAIRING if stack.overlap.pairs else ():
+        mine = rows.schedule == SCHEDULE_NAMES.index(name)
+        pairs = SCHEDULES[name].pairs(rows.pp, rows.num_microbatches, rows.vpp)
+        share = np.where(mine, pairs / rows.num_microbatches, share)
+    behind = np.minimum(traffic, window)
+    return share * (behind - slowdown(behind, stack))
 
 
 def bubble_share(rows: Strategies, stack: Stack, *, forward: Floats, total: Floats, weight: Floats) -> Floats:

@@ -5,6 +5,8 @@ A stage with n layers of which r are recomputed, c micro-batches in flight, need
     n state + c ((n - r) stored + r checkpoint) + [r > 0] working + what its embedding or head adds
 
 which is linear in n and r: the same numbers bound the search and constrain the stage solver.
+
+[LamyPoirier22]: J. Lamy-Poirier, "Breadth-First Pipeline Parallelism", arXiv 2211.05953, section 4.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.exchange import by_chunk
 from costmodels.experts import expert_activation_bytes, expert_parameters_per_rank, expert_shards
 from costmodels.kernels import WORD
 from costmodels.passes import region_tokens, tokens_per_rank
@@ -135,8 +138,22 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
         embedding_activation=(WORD + (1.0 if stack.dropout else 0.0)) * h * region,
         logits=logits * here,
         ahead=scenario.model.mtp_layers * (experts * expert.total + held_ahead(rows) * stored),
-        everywhere=shared + np.where(rows.zero_stage == 3, PREFETCHED_LAYERS * WORD * (layer + experts), 0.0),
+        everywhere=shared + whole_bytes(rows, scenario, layer + experts),
     )
+
+
+def whole_bytes(rows: Strategies, scenario: Scenario, layer: Floats) -> Floats:
+    """Bytes of parameters and gradients that are whole for the moment, of ``layer`` parameters a layer, (N,).
+
+    ZeRO stage 3 gathers the running layer and the next; breadth first they are chunks, and stages 2 and 3 add up a
+    chunk's gradients over the micro-batches while those of the chunk before are scattered [LamyPoirier22]. Chunks
+    are those of the even split.
+    """
+    third, chunked = rows.zero_stage == 3, by_chunk(rows)
+    chunk = np.ceil(even_layers(scenario.model.num_layers, rows).high / rows.vpp)
+    gathered = np.where(third, PREFETCHED_LAYERS * WORD * layer * np.where(chunked, chunk, 1.0), 0.0)
+    added = PREFETCHED_LAYERS * scenario.stack.gradient_bytes * layer * chunk
+    return gathered + np.where(chunked & (rows.zero_stage >= 2), added, 0.0)
 
 
 def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None) -> StateBytes:
@@ -208,9 +225,10 @@ def in_flight(rows: Strategies, stage: Ints) -> Floats:
 def held_ahead(rows: Strategies) -> Floats:
     """Micro-batches whose activations the layers that predict further tokens hold, shape (N,).
 
-    They stand behind the last chunk, which passes a micro-batch back as soon as it came; under GPipe all come first.
+    They stand behind the last chunk, which passes a micro-batch back as soon as it came; under GPipe and breadth first
+    all come first.
     """
-    everything = rows.schedule == SCHEDULE_NAMES.index("gpipe")
+    everything = (rows.schedule == SCHEDULE_NAMES.index("gpipe")) | by_chunk(rows)
     return np.where(everything, rows.num_microbatches, 1).astype(np.float64)
 
 

@@ -31,6 +31,8 @@ class Overlap(Record):
     """Sends and receives between pipeline stages."""
     pp_interleaved: float = Field(1.0, ge=0, le=1)
     """The same under the interleaved schedule, where a framework may post them asynchronously."""
+    pairs: bool = False
+    """Where a schedule runs a forward beside a backward pass (DualPipe), each hides the experts' traffic of the other."""
     gradients: bool = False
     """Gradient reduction runs behind the backward pass of the last micro-batch."""
     parameters: bool = False
@@ -97,6 +99,8 @@ class Stack(Record):
     """Tokens of the busiest expert rank over the mean."""
     expert_capacity: float | None = Field(None, gt=0, le=1000)
     """Tokens that every expert computes over the mean, more dropped and fewer padded; None drops none."""
+    communication_units: int = Field(0, ge=0)
+    """Compute units set aside for communication all the time; kernels run on the others."""
     cuda_graphs: bool = False
     """Launches are replayed by the device, so that the host does not bound the layer."""
     overlap: Overlap = Overlap()

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from costmodels.memory import memory_limit
 from costmodels.pricing import Assignment, Quote, quote, row_assignment
 from costmodels.scenario import Scenario
-from costmodels.strategy import AXES, Recompute, Strategies, strategies
+from costmodels.strategy import AXES, SCHEDULE_NAMES, Recompute, Strategies, strategies
 from planner import explain
 from planner.assemble import (
     memory_records,
@@ -28,7 +28,7 @@ from planner.memory_search import leanest
 from planner.nearest import nearest, nearest_divisor, nearest_multiple
 from planner.pins import NAMED, Pin, parse_pins
 from planner.request import PlanRequest, Resolved, resolve
-from planner.rules import RULES, sentence
+from planner.rules import FOLDED, RULES, sentence
 from planner.search import Outcome, best_split, given_split, search
 from planner.space import Space, build
 from planner.verify import Verdict, verify
@@ -211,7 +211,8 @@ def _single(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] |
     dp = scenario.gpus // (tp * cp * pp)
     if axes.get("dp", dp) != dp:
         raise BadRequest(f"dp {axes['dp']} x tp {tp} x cp {cp} x pp {pp} is not {scenario.gpus} GPUs; dp {dp} is")
-    micro, vpp = axes.get("micro_batch_size", 1), axes.get("vpp", 1)
+    two = SCHEDULE_NAMES[axes.get("schedule", 0)] in FOLDED
+    micro, vpp = axes.get("micro_batch_size", 1), axes.get("vpp", 2 if two else 1)
     if scenario.global_batch_size % (micro * dp):
         raise BadRequest(
             f"micro-batch {micro} x dp {dp} does not divide the global batch of {scenario.global_batch_size}; "

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from costmodels.schedules import ALIASES
 from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, Recompute
 from planner.errors import BadRequest
 
@@ -86,8 +87,8 @@ def _named(axis: str, text: str) -> int:
     names = NAMED[axis]
     if axis == "sequence_parallel":
         text = {"1": "true", "0": "false", "on": "true", "off": "false"}.get(text, text)
-    if axis == "schedule" and text == "interleaved":
-        text = "interleaved-1f1b"
+    if axis == "schedule":
+        text = ALIASES.get(text, text)
     if text not in names:
         raise BadRequest(f"{axis}: {text!r} is unknown; {', '.join(names)} are known")
     return names.index(text)

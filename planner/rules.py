@@ -13,7 +13,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.iteration import FILLING
 from costmodels.scenario import Scenario
 from costmodels.schedules import SCHEDULES
 from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, Recompute
@@ -130,16 +129,15 @@ def _stack_splits(c: Columns, x: Scenario) -> Mask:
 
 def _schedule_runs(c: Columns, _x: Scenario) -> Mask:
     pipelined, chunked = c["pp"] > 1, c["vpp"] > 1
-    usual = np.where(chunked, _code("interleaved-1f1b"), np.where(pipelined, _code("1f1b"), _code("none")))
-    plain = np.isin(c["schedule"], [_code(name) for name in ("gpipe", "zb-1p", "zb-2p")])
-    folded = np.isin(c["schedule"], [_code(name) for name in FOLDED]) & (c["vpp"] == 2)
-    return (c["schedule"] == usual) | (pipelined & ~chunked & plain) | (pipelined & folded)
+    plain, chunks, fold = (np.isin(c["schedule"], [_code(name) for name in kind]) for kind in (PLAIN, LOOPED, FOLDED))
+    alone = (c["schedule"] == _code("none")) & ~chunked & ~pipelined
+    return alone | (pipelined & ((plain & ~chunked) | (chunks & chunked) | (fold & (c["vpp"] == 2))))
 
 
 def _enough_batches(c: Columns, x: Scenario) -> Mask:
     batches = x.global_batch_size // (c["micro_batch_size"] * c["dp"])
     passes = np.ones(np.broadcast_shapes(batches.shape, c["pp"].shape, c["schedule"].shape), dtype=bool)
-    for name in FILLING:
+    for name in PLAIN + LOOPED + FOLDED:
         runs = SCHEDULES[name].allowed(c["pp"], batches, c["vpp"])
         passes = passes & ((c["schedule"] != _code(name)) | runs)
     return passes
@@ -152,6 +150,12 @@ def _stack_schedules(c: Columns, x: Scenario) -> Mask:
 
 def _first_in_first_out(c: Columns, x: Scenario) -> Mask:
     return (c["schedule"] != _code("gpipe")) | ("1f1b" not in x.stack.schedules)
+
+
+def _groups_differ(c: Columns, x: Scenario) -> Mask:
+    batches = x.global_batch_size // (c["micro_batch_size"] * c["dp"])
+    same = (c["schedule"] == _code("interleaved-groups")) & (batches % c["pp"] == 0)
+    return ~same | ("interleaved-1f1b" not in x.stack.schedules)
 
 
 def _selective_saves(c: Columns, x: Scenario) -> Mask:
@@ -184,17 +188,23 @@ def _stack_shards(c: Columns, x: Scenario) -> Mask:
 
 
 def _gradients_accumulate(c: Columns, _x: Scenario) -> Mask:
-    return (c["zero_stage"] < 2) | (c["pp"] == 1)
+    return (c["zero_stage"] < SHARDED_GRADIENTS) | (c["pp"] == 1) | (c["schedule"] == _code("breadth-first"))
 
 
 def _code(name: str) -> int:
     return SCHEDULE_NAMES.index(name)
 
 
-FOLDED = ("zb-v", "v-half", "v-min")
+PLAIN = ("gpipe", "1f1b", "zb-1p", "zb-2p", "dualpipe")
+"""Schedules of one chunk per stage."""
+LOOPED = ("interleaved-1f1b", "breadth-first", "interleaved-groups", "interleaved-zb")
+"""Schedules of two chunks per stage or more, which a micro-batch passes in a loop."""
+FOLDED = ("zb-v", "v-half", "v-min", "dualpipe-v")
 """Schedules that place two chunks of a stage in a V."""
 
 _LAYOUT = ("tp", "cp", "pp", "dp")
+SHARDED_GRADIENTS = 2
+"""The least ZeRO stage that shards gradients."""
 REPEATS = 0
 """Sharding degree that stands for a group which another row already covers."""
 
@@ -259,9 +269,12 @@ RULES: tuple[Rule, ...] = (
          "schedule {schedule} does not run {pp} stages with {vpp} chunks each", "Narayanan et al. 2021",
          _schedule_runs),
     Rule("schedule-fills", "must", ("pp", "vpp", "dp", "micro_batch_size", "schedule"),
-         "schedule {schedule} needs more micro-batches to fill {pp} stages", "Qi et al. 2023, 2024", _enough_batches),
+         "schedule {schedule} cannot run {num_microbatches} micro-batches on {pp} stages: it needs {requires}",
+         "the schedules' publications", _enough_batches),
     Rule("stack-schedule", "stack", ("schedule",), "stack {stack} has no schedule {schedule}", "the stack",
          _stack_schedules),
+    Rule("micro-batch-groups", "dominated", ("pp", "dp", "micro_batch_size", "schedule"),
+         "groups of {pp} micro-batches are interleaved-1f1b", "Megatron-Core", _groups_differ),
     Rule("gpipe", "dominated", ("schedule",), "gpipe holds more activations than 1f1b and is not faster",
          "Narayanan et al. 2021", _first_in_first_out),
     Rule("selective", "dominated", ("recompute",),
@@ -284,9 +297,10 @@ RULES: tuple[Rule, ...] = (
          _shard_divides),
     Rule("stack-zero", "stack", ("zero_stage",), "stack {stack} has no ZeRO stage {zero_stage}", "the stack",
          _stack_shards),
-    Rule("zero-pipeline", "must", ("zero_stage", "pp"),
-         "ZeRO stage {zero_stage} re-shards gradients every micro-batch and does not combine with {pp} pipeline stages",
-         "DeepSpeed, PaddlePaddle fleet", _gradients_accumulate),
+    Rule("zero-pipeline", "must", ("zero_stage", "pp", "schedule"),
+         "ZeRO stage {zero_stage} re-shards gradients every micro-batch and does not combine with {pp} pipeline stages "
+         "under {schedule}; breadth-first does", "DeepSpeed, PaddlePaddle fleet; Lamy-Poirier 2022",
+         _gradients_accumulate),
 )  # fmt: skip
 """Every rule but memory, in the order in which they are tried."""
 
@@ -303,6 +317,9 @@ def sentence(rule: Rule, row: Mapping[str, Any], scenario: Scenario) -> str:
     for name, names in (("schedule", SCHEDULE_NAMES), ("rank_order", RANK_ORDERS)):
         if name in words:
             words[name] = names[int(words[name])]
+    words["requires"] = SCHEDULES[words["schedule"]].requires if "schedule" in words else ""
+    if words.get("dp") and words.get("micro_batch_size"):
+        words["num_microbatches"] = int(scenario.global_batch_size // (words["dp"] * words["micro_batch_size"]))
     if isinstance(words.get("micro_batch_size"), float):
         words["micro_batch_size"] = f"{words['micro_batch_size']:g}"
     return rule.sentence.format(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from costmodels.iteration import (
     compose,
     core_seconds,
     even_split,
+    hidden_experts,
     row_seconds,
     with_step,
 )
@@ -143,16 +144,18 @@ def core_bound(cores: Strategies, scenario: Scenario) -> Floats:
     traffic and the optimizer are left out. Shape (C,).
     """
     block, inverse = cores.distinct(*BLOCK_AXES, "recompute")
-    price = core_seconds(block, scenario)
+    price = core_seconds(replace(block, schedule=np.zeros_like(block.schedule)), scenario)
     ends = (price.embedding + price.head + price.spread * block.pp)[inverse]
-    layer = price.layer[inverse] + np.where(cores.recompute == Recompute.FULL, price.recompute[inverse], 0.0)
+    traffic, window = price.layer_ep[inverse], (price.forward + price.backward)[inverse]
+    saved = hidden_experts(cores, scenario.stack, traffic=traffic, window=window)
+    layer = price.layer[inverse] - saved + np.where(cores.recompute == Recompute.FULL, price.recompute[inverse], 0.0)
     layers = scenario.model.num_layers
     total = layers * layer + ends
     slowest = np.maximum(even_layers(layers, cores).high * layer, total / cores.pp)
     share = bubble_share(
         cores,
         scenario.stack,
-        forward=price.recompute[inverse],
+        forward=price.recompute[inverse] - saved / 2.0,
         total=layer + np.where(cores.recompute == Recompute.PARTIAL, price.recompute[inverse], 0.0),
         weight=price.weight[inverse],
     )

@@ -19,7 +19,7 @@ from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, SCHEDULE_NAMES, Bools, Ints, Recompute, Strategies, strategies
 from planner.errors import BadRequest
 from planner.pins import Pin
-from planner.rules import REPEATS, Rule, active, sentence
+from planner.rules import FOLDED, LOOPED, REPEATS, Rule, active, sentence
 
 LARGEST_MICRO_BATCH = 64
 
@@ -90,7 +90,7 @@ def _axes(scenario: Scenario, pins: Mapping[str, Pin]) -> dict[str, NDArray[Any]
     chunks = {d for d in divisors(model.num_layers) if d <= model.num_layers // 2}
     usual: dict[str, list[int]] = {
         "micro_batch_size": [d for d in divisors(scenario.global_batch_size) if d <= LARGEST_MICRO_BATCH],
-        "vpp": sorted({1, *chunks}) if "interleaved-1f1b" in stack.schedules else [1],
+        "vpp": sorted({1, *_chunks(stack.schedules, chunks)}),
         "ep": divisors(model.moe.num_experts) if model.moe else [1],
         "etp": [1, 2, 4, 8] if model.moe else [1],
         "schedule": [SCHEDULE_NAMES.index(name) for name in stack.schedules if name in SCHEDULE_NAMES],
@@ -101,6 +101,13 @@ def _axes(scenario: Scenario, pins: Mapping[str, Pin]) -> dict[str, NDArray[Any]
     axes = {name: np.array(_restrict(pins, name, values), dtype=np.int64) for name, values in usual.items()}
     axes["sharding"] = _sharding_options(scenario, pins)
     return axes
+
+
+def _chunks(schedules: tuple[str, ...], chunks: set[int]) -> set[int]:
+    """Chunks per stage that some schedule can have: any number in a loop, two in a V."""
+    if set(schedules) & set(LOOPED):
+        return chunks
+    return chunks & {2} if set(schedules) & set(FOLDED) else set()
 
 
 def _restrict(pins: Mapping[str, Pin], axis: str, usual: list[int]) -> tuple[int, ...]:

@@ -16,7 +16,9 @@ from costmodels.pricing import Assignment, quote
 from costmodels.schedules import SCHEDULES
 from costmodels.strategy import AXES, SCHEDULE_NAMES, Recompute, strategies
 
-NONE, GPIPE, ONE_F_ONE_B, INTERLEAVED = range(4)
+STRAIGHT = ("gpipe", "1f1b", "zb-1p", "zb-2p", "dualpipe")
+IN_LOOPS = ("interleaved-1f1b", "breadth-first", "interleaved-groups", "interleaved-zb")
+IN_A_V = ("zb-v", "v-half", "v-min", "dualpipe-v")
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,10 @@ def _combinations(scenario, any_degree):
                 for split, again, order in itertools.product((0, 1), Recompute, (0, 1)):
                     if split and (tp == 1 or not scenario.stack.sequence_parallel or scenario.seq_length % (cp * tp)):
                         continue
-                    for zero, degree in _shardings(scenario, tp=tp, pp=pp, ranks=dp * cp, any_degree=any_degree):
+                    early = SCHEDULE_NAMES[schedule] == "breadth-first" or pp == 1
+                    for zero, degree in _shardings(
+                        scenario, tp=tp, early=early, ranks=dp * cp, any_degree=any_degree
+                    ):
                         yield {
                             "tp": tp,
                             "cp": cp,
@@ -83,22 +88,20 @@ def _schedules(scenario, pp, dp, micro):
         if layers % vpp or (not stack.uneven_stages and layers % (pp * vpp)):
             continue
         batches = scenario.global_batch_size // dp // micro
-        if vpp > 1 and (pp == 1 or batches % pp):
-            continue
-        usual = INTERLEAVED if vpp > 1 else ONE_F_ONE_B if pp > 1 else NONE
-        for schedule in {usual, GPIPE} if pp > 1 and vpp == 1 else {usual}:
-            if SCHEDULE_NAMES[schedule] in stack.schedules:
-                yield vpp, schedule
+        names = ("none",) if pp == 1 else IN_LOOPS if vpp > 1 else STRAIGHT
+        for name in (*names, *(IN_A_V if vpp == 2 and pp > 1 else ())):
+            if name in stack.schedules and SCHEDULES[name].allowed(pp, batches, vpp):
+                yield vpp, SCHEDULE_NAMES.index(name)
 
 
-def _shardings(scenario, *, tp, pp, ranks, any_degree):
+def _shardings(scenario, *, tp, early, ranks, any_degree):
     node = scenario.group.tiers[0].domain or scenario.gpus
     near = math.gcd(ranks, max(node // tp, 1))
     degrees = factors_of(ranks) if any_degree else {ranks, near}
     for zero in scenario.stack.zero_stages:
         if zero == 0:
             yield 0, 1
-        elif zero == 1 or pp == 1:
+        elif zero == 1 or early:
             yield from ((zero, degree) for degree in degrees if degree > 1)
 
 
@@ -127,17 +130,20 @@ def seconds_and_bytes(rows, scenario, index, seconds, memory):
     """Iteration seconds and the worst stage's allocated bytes of every split of one row, arrays (splits,)."""
     row = rows.row(index)
     layers, again = splits_of(row, scenario)
-    first, last = np.zeros(row["pp"]), np.zeros(row["pp"])
-    first[0], last[-1] = 1.0, 1.0
+    name, first, last = SCHEDULE_NAMES[row["schedule"]], np.zeros(row["pp"]), np.zeros(row["pp"])
+    first[0], last[0 if name in IN_A_V else -1] = 1.0, 1.0
+    held_times = 2 if name == "dualpipe" else 1
+    if held_times == 2:  # a stage holds a piece of each way, and half of the micro-batches pass it
+        layers, again, first, last = ((x + x[..., ::-1]) / 2 for x in (layers, again, first, last))
     extras = first * seconds.embedding[index] + last * seconds.head[index] + seconds.host[index] + seconds.spread[index]
     extras = extras + (seconds.hop[index] if row["pp"] > 1 else 0.0)
     stages = layers * seconds.layer[index] + again * seconds.recompute[index] + extras
     slowest, total = stages.max(axis=1), stages.sum(axis=1)
-    pipeline = row["num_microbatches"] * slowest + (total - slowest) / row["vpp"]
+    pipeline = row["num_microbatches"] * slowest + (total - slowest) * seconds.bubble[index]
     once = seconds.data_parallel[index] + seconds.optimizer[index] + seconds.overhead[index]
     schedule = SCHEDULES[SCHEDULE_NAMES[row["schedule"]]]
     held = schedule.in_flight(row["pp"], row["num_microbatches"], row["vpp"], np.arange(row["pp"]))
-    parameters = (
+    parameters = held_times * (
         layers * memory.layer_parameters[index]
         + first * memory.embedding_parameters[index]
         + last * memory.head_parameters[index]
@@ -145,7 +151,8 @@ def seconds_and_bytes(rows, scenario, index, seconds, memory):
     state = memory.state.weights[index] + memory.state.gradients[index] + memory.state.optimizer[index]
     kept = (layers - again) * memory.stored[index] + again * memory.checkpoint[index]
     used = parameters * state + held * (kept + first * memory.embedding_activation[index])
-    used = used + (again > 0) * memory.working[index] + last * memory.logits[index] + memory.everywhere[index]
+    used = used + (again > 0) * memory.working[index] + memory.everywhere[index]
+    used = used + held_times * last * memory.logits[index]
     return pipeline * (1 + seconds.straggler[index]) + once, used.max(axis=1)
 
 

@@ -7,7 +7,7 @@ from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
 from planner.rules import RULES, active, sentence
 from tests.scenarios import GPIPE, INTERLEAVED, NONE, ONE_F_ONE_B, toy_model, toy_scenario, toy_stack, with_experts
 
-ZB_1P = SCHEDULE_NAMES.index("zb-1p")
+ZB_1P, BREADTH_FIRST, GROUPS_OF = map(SCHEDULE_NAMES.index, ("zb-1p", "breadth-first", "interleaved-groups"))
 
 EVEN = toy_scenario(stack=toy_stack(uneven_stages=False))
 FREE = toy_scenario(stack=toy_stack(uneven_stages=True))
@@ -81,7 +81,16 @@ PAIRS = {
         {"dp": 4, "cp": 2, "sharding_degree": 3},
     ),
     "stack-zero": (BARE, {"zero_stage": 1}, {"zero_stage": 3}),
-    "zero-pipeline": (ZERO, {"zero_stage": 2, "pp": 1}, {"zero_stage": 2, "pp": 2}),
+    "zero-pipeline": (
+        ZERO,
+        {"zero_stage": 2, "pp": 2, "schedule": BREADTH_FIRST},
+        {"zero_stage": 2, "pp": 2, "schedule": INTERLEAVED},
+    ),
+    "micro-batch-groups": (
+        EVEN,
+        {"pp": 3, "dp": 2, "micro_batch_size": 1, "schedule": GROUPS_OF},
+        {"pp": 4, "dp": 2, "micro_batch_size": 1, "schedule": GROUPS_OF},
+    ),
 }
 """Rule to a scenario, a strategy that passes it and one that does not."""
 
