@@ -32,7 +32,7 @@ class Overlap(Record):
     pp_interleaved: float = Field(1.0, ge=0, le=1)
     """The same under the interleaved schedule, where a framework may post them asynchronously."""
     pairs: bool = False
-    """Where a schedule runs a forward beside a backward pass (DualPipe), each hides the experts' traffic of the other."""
+    """Where a schedule runs a forward beside a backward pass (DualPipe), each hides the other's experts' traffic."""
     gradients: bool = False
     """Gradient reduction runs behind the backward pass of the last micro-batch."""
     parameters: bool = False

@@ -53,7 +53,7 @@ def slices_of(assignment: Assignment, one: Strategies, scenario: Scenario) -> li
 
 
 def whole_pipeline(solution: StageSolution, one: Strategies) -> tuple[Floats, Floats]:
-    """(slowest stage, all stages) seconds of a solution, arrays (1,): where stages mirror, it speaks of half of them."""
+    """(slowest stage, all stages) seconds of a solution, arrays (1,): of mirrored stages it speaks of half."""
     return np.array([solution.slowest_seconds]), copies(one) * solution.total_seconds
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from costmodels.model import Experts, LatentAttention, Model, checked
 from costmodels.scenario import Scenario
+from costmodels.schedules import SCHEDULES
 from costmodels.stack import Overlap, Stack
 from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
 from hardware.kernels import AttentionFit, GemmFit, GroupedFit, Kernels, MemoryBoundFit
@@ -198,7 +199,12 @@ def _random_row(scenario, chance):
     room = [v for v in fits if stack.uneven_stages or model.num_layers % (pp * v) == 0]
     if not room:
         return None
-    vpp = int(chance.choice(room)) if pp > 1 and batches % pp == 0 else 1
+    vpp = int(chance.choice(room)) if pp > 1 else 1
+    runs = [
+        name for name in stack.schedules if (pp == 1) == (name == "none") and SCHEDULES[name].allowed(pp, batches, vpp)
+    ]
+    if not runs:
+        return None
     if not stack.uneven_stages and model.num_layers % (pp * vpp):
         return None
     stages = [z for z in stack.zero_stages if z == 0 or (dp * cp > 1 and (z == 1 or pp == 1))]
@@ -214,7 +220,7 @@ def _random_row(scenario, chance):
         "vpp": vpp,
         "micro_batch_size": micro,
         "num_microbatches": batches,
-        "schedule": NONE if pp == 1 else INTERLEAVED if vpp > 1 else int(chance.choice([GPIPE, ONE_F_ONE_B])),
+        "schedule": SCHEDULE_NAMES.index(str(chance.choice(runs))),
         "sequence_parallel": int(tp > 1 and (model.moe is not None or chance.random() < 0.5)),
         "recompute": int(chance.choice(list(Recompute))),
         "rank_order": int((model.moe is None or ep * etp == tp * cp) and chance.random() < 0.5),

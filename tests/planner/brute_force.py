@@ -49,9 +49,7 @@ def _combinations(scenario, any_degree):
                     if split and (tp == 1 or not scenario.stack.sequence_parallel or scenario.seq_length % (cp * tp)):
                         continue
                     early = SCHEDULE_NAMES[schedule] == "breadth-first" or pp == 1
-                    for zero, degree in _shardings(
-                        scenario, tp=tp, early=early, ranks=dp * cp, any_degree=any_degree
-                    ):
+                    for zero, degree in _shardings(scenario, tp=tp, early=early, ranks=dp * cp, any_degree=any_degree):
                         yield {
                             "tp": tp,
                             "cp": cp,
