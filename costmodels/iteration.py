@@ -104,7 +104,7 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
     part = {name: values[inverse] for name, values in once.items()}
     selective = np.where(rows.recompute == Recompute.SELECTIVE, part["selective"], 0.0)
     stack, nothing = scenario.stack, np.zeros(len(rows))
-    spread = float(stack.vocabulary == "spread")
+    spread = rows.vocabulary.astype(np.float64)
     nodes = max(scenario.gpus / scenario.group.gpus_per_node, 1.0)
     saved = hidden_experts(rows, stack, traffic=part["ep"], window=part["forward"] + part["backward"])
     layer_total = part["forward"] + part["backward"] + part["tp"] + part["ep"] - saved + selective

@@ -123,7 +123,7 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
     expert = state_bytes(rows, scenario, expert_shards(rows))
     embedding = embedding_parameters_per_rank(rows, scenario)
     head = head_parameters_per_rank(rows, scenario)
-    here = 0.0 if stack.vocabulary == "spread" else 1.0
+    here = 1.0 - rows.vocabulary
     shared = ((embedding + head) * state.total + logits) / rows.pp * (1.0 - here)
     return RowBytes(
         state=state,

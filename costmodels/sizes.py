@@ -60,6 +60,7 @@ def heaviest_stage_parameters(rows: Strategies, scenario: Scenario) -> Floats:
     first = embedding_parameters_per_rank(rows, scenario)
     last = head_parameters_per_rank(rows, scenario)
     ends = np.where(joined(rows), first + last, np.maximum(first, last))
+    ends = np.where(rows.vocabulary > 0, (first + last) / rows.pp, ends)
     return layers * layer_parameters_per_rank(rows, scenario) + ends
 
 

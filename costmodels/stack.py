@@ -147,8 +147,10 @@ class Stack(Record):
     """Bytes held per logit at the loss."""
     loss_block: int = 0
     """Tokens whose logits exist at once (block-wise cross-entropy); 0 = all."""
-    vocabulary: Literal["ends", "spread"] = "ends"
-    """Embedding and head sit on the first and last stage, or are split over all stages [Yeung24]."""
+    vocabulary: tuple[Literal["ends", "spread"], ...] = ("ends",)
+    """Where embedding and head can be: at the ends of the model, or split over all stages [Yeung24]."""
+    empty_ends: bool = False
+    """The first and the last stage may hold the embedding and the head alone, without a layer."""
     iteration_overhead: TimeQuantity = 0.0
     """Host time per iteration outside the passes: data, timers, logging, step bookkeeping."""
     micro_batch_overhead: TimeQuantity = 0.0

@@ -24,6 +24,9 @@ SCHEDULE_NAMES = (
 )
 """Pipeline schedules by their code in the ``schedule`` column."""
 
+VOCABULARIES = ("ends", "spread")
+"""Where embedding and head are: on the stages at the model's ends, or split over all stages [Yeung24]."""
+
 LARGEST_TABLE = 1 << 16
 
 
@@ -63,6 +66,7 @@ class Strategies:
     sequence_parallel: Ints
     recompute: Ints
     rank_order: Ints
+    vocabulary: Ints
     _known: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     """What has been derived from the columns, by name; never copied to other rows."""
 
@@ -115,7 +119,7 @@ AXES: tuple[str, ...] = tuple(f.name for f in fields(Strategies) if not f.name.s
 
 _DEFAULTS: Mapping[str, float] = {
     **dict.fromkeys(("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch_size", "num_microbatches"), 1),
-    **dict.fromkeys(("zero_stage", "schedule", "sequence_parallel", "recompute", "rank_order"), 0),
+    **dict.fromkeys(("zero_stage", "schedule", "sequence_parallel", "recompute", "rank_order", "vocabulary"), 0),
     "sharding_degree": 1,
 }
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from costmodels.memory import memory_limit
 from costmodels.pricing import Assignment, Quote, quote, row_assignment
 from costmodels.scenario import Scenario
-from costmodels.strategy import AXES, SCHEDULE_NAMES, Recompute, Strategies, strategies
+from costmodels.strategy import AXES, SCHEDULE_NAMES, VOCABULARIES, Recompute, Strategies, strategies
 from planner import explain
 from planner.assemble import (
     memory_records,
@@ -31,6 +31,7 @@ from planner.request import PlanRequest, Resolved, resolve
 from planner.rules import FOLDED, RULES, sentence
 from planner.search import Outcome, best_split, given_split, search
 from planner.space import Space, build
+from planner.stage_rows import fewest_layers
 from planner.verify import Verdict, verify
 
 EXPLAINED_WITHIN = 2.0
@@ -236,6 +237,7 @@ def _single(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] |
         sequence_parallel=axes.get("sequence_parallel", int(tp > 1 and scenario.stack.sequence_parallel)),
         recompute=axes.get("recompute", 0),
         rank_order=axes.get("rank_order", 0),
+        vocabulary=axes.get("vocabulary", VOCABULARIES.index(scenario.stack.vocabulary[0])),
     )
 
 
@@ -259,8 +261,9 @@ def _split(scenario: Scenario, row: Strategies, layers: Sequence[int] | None, se
             raise BadRequest(f"{len(layers)} stages are given layers, pp is {pp}")
         if sum(layers) != total:
             raise BadRequest(f"the stages hold {sum(layers)} layers, the model has {total}")
-        if min(layers) < int(row.vpp[0]):
-            raise BadRequest(f"a stage holds {min(layers)} layers; each of its {int(row.vpp[0])} chunks needs one")
+        least = fewest_layers(row, scenario)[0]
+        if short := [held for held, fewest in zip(layers, least, strict=True) if held < fewest]:
+            raise BadRequest(f"a stage holds {short[0]} layers; each of its {int(row.vpp[0])} chunks needs one")
         if len(set(layers)) > 1 and not scenario.stack.uneven_stages:
             raise BadRequest(f"stack {scenario.stack.name} needs even stages; {total // pp} layers each would be")
         return given_split(row, scenario, layers)

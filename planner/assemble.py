@@ -12,7 +12,7 @@ from costmodels.flops import flops_per_token, recomputed_flops, utilization
 from costmodels.parameters import parameters
 from costmodels.pricing import Assignment, Quote
 from costmodels.scenario import Scenario
-from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, Recompute, Strategies
+from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, VOCABULARIES, Recompute, Strategies
 from hardware.catalogue import catalogue_hash as hardware_hash
 from hardware.units import exact_quantity
 from planner.document import Interval, Prediction, Provenance, Stage, StageMemory, Strategy
@@ -40,6 +40,7 @@ def strategy_record(row: Strategies, assignment: Assignment, scenario: Scenario)
         sequence_parallel=bool(at["sequence_parallel"]),
         recompute=recompute.name.lower(),
         rank_order=RANK_ORDERS[at["rank_order"]],
+        vocabulary=VOCABULARIES[at["vocabulary"]],
         stages=tuple(
             Stage(layers=int(n), recompute_layers=int(r), group=group)
             for n, r in zip(assignment.layers, assignment.recomputed, strict=True)

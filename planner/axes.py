@@ -17,4 +17,5 @@ PIN_AXES = (
     "sequence_parallel",
     "recompute",
     "rank_order",
+    "vocabulary",
 )

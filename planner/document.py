@@ -40,6 +40,7 @@ class Strategy(_Part):
     sequence_parallel: bool
     recompute: str
     rank_order: str
+    vocabulary: str = "ends"
     stages: tuple[Stage, ...]
 
 

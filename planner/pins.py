@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from costmodels.schedules import ALIASES
-from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, Recompute
+from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, VOCABULARIES, Recompute
 from planner.errors import BadRequest
 
 _RANGE = re.compile(r"^(\d{1,12})?\.\.(\d{1,12})?$", re.ASCII)
@@ -19,6 +19,7 @@ NAMED: Mapping[str, tuple[str, ...]] = {
     "schedule": SCHEDULE_NAMES,
     "recompute": tuple(kind.name.lower() for kind in Recompute),
     "rank_order": RANK_ORDERS,
+    "vocabulary": VOCABULARIES,
     "sequence_parallel": ("false", "true"),
 }
 """Axes whose values are names; the code of a value is its place."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from costmodels.scenario import Scenario
 from costmodels.schedules import SCHEDULES
-from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, Recompute
+from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, VOCABULARIES, Recompute
 
 Columns = Mapping[str, NDArray[np.int64]]
 Mask = NDArray[np.bool_]
@@ -152,6 +152,14 @@ def _first_in_first_out(c: Columns, x: Scenario) -> Mask:
     return (c["schedule"] != _code("gpipe")) | ("1f1b" not in x.stack.schedules)
 
 
+def _vocabulary_spreads(c: Columns, _x: Scenario) -> Mask:
+    return (c["vocabulary"] == 0) | (c["pp"] > 1)
+
+
+def _stack_spreads(c: Columns, x: Scenario) -> Mask:
+    return np.isin(c["vocabulary"], [VOCABULARIES.index(place) for place in x.stack.vocabulary])
+
+
 def _groups_differ(c: Columns, x: Scenario) -> Mask:
     batches = x.global_batch_size // (c["micro_batch_size"] * c["dp"])
     same = (c["schedule"] == _code("interleaved-groups")) & (batches % c["pp"] == 0)
@@ -273,6 +281,10 @@ RULES: tuple[Rule, ...] = (
          "the schedules' publications", _enough_batches),
     Rule("stack-schedule", "stack", ("schedule",), "stack {stack} has no schedule {schedule}", "the stack",
          _stack_schedules),
+    Rule("vocabulary", "must", ("pp", "vocabulary"), "a vocabulary is spread over pipeline stages; pp is {pp}",
+         "Yeung et al. 2024", _vocabulary_spreads),
+    Rule("stack-vocabulary", "stack", ("vocabulary",),
+         "stack {stack} cannot keep the vocabulary {vocabulary}; {vocabularies} it can", "the stack", _stack_spreads),
     Rule("micro-batch-groups", "dominated", ("pp", "dp", "micro_batch_size", "schedule"),
          "groups of {pp} micro-batches are interleaved-1f1b", "Megatron-Core", _groups_differ),
     Rule("gpipe", "dominated", ("schedule",), "gpipe holds more activations than 1f1b and is not faster",
@@ -314,7 +326,7 @@ def active(scenario: Scenario, pinned: frozenset[str]) -> tuple[Rule, ...]:
 def sentence(rule: Rule, row: Mapping[str, Any], scenario: Scenario) -> str:
     """The rule's sentence with one row's numbers."""
     model, words = scenario.model, dict(row)
-    for name, names in (("schedule", SCHEDULE_NAMES), ("rank_order", RANK_ORDERS)):
+    for name, names in (("schedule", SCHEDULE_NAMES), ("rank_order", RANK_ORDERS), ("vocabulary", VOCABULARIES)):
         if name in words:
             words[name] = names[int(words[name])]
     words["requires"] = SCHEDULES[words["schedule"]].requires if "schedule" in words else ""
@@ -332,6 +344,7 @@ def sentence(rule: Rule, row: Mapping[str, Any], scenario: Scenario) -> str:
         seq_length=scenario.seq_length,
         global_batch_size=scenario.global_batch_size,
         stack=scenario.stack.name,
+        vocabularies=" or ".join(scenario.stack.vocabulary),
         model=model.name,
         num_experts=model.moe.num_experts if model.moe else 0,
         expert_ffn_hidden_size=model.moe.expert_ffn_hidden_size if model.moe else 0,

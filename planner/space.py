@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.scenario import Scenario
-from costmodels.strategy import AXES, SCHEDULE_NAMES, Bools, Ints, Recompute, Strategies, strategies
+from costmodels.strategy import AXES, SCHEDULE_NAMES, VOCABULARIES, Bools, Ints, Recompute, Strategies, strategies
 from planner.errors import BadRequest
 from planner.pins import Pin
 from planner.rules import FOLDED, LOOPED, REPEATS, Rule, active, sentence
@@ -97,6 +97,7 @@ def _axes(scenario: Scenario, pins: Mapping[str, Pin]) -> dict[str, NDArray[Any]
         "sequence_parallel": [0, 1],
         "recompute": list(Recompute),
         "rank_order": [0, 1],
+        "vocabulary": [VOCABULARIES.index(place) for place in stack.vocabulary],
     }
     axes = {name: np.array(_restrict(pins, name, values), dtype=np.int64) for name, values in usual.items()}
     axes["sharding"] = _sharding_options(scenario, pins)

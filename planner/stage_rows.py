@@ -7,16 +7,18 @@ from numpy.typing import NDArray
 
 from costmodels.iteration import RowSeconds, compose, stage_extras
 from costmodels.memory import RowBytes, in_flight, memory_limit
-from costmodels.pieces import copies, ends
+from costmodels.pieces import copies, ends, joined
 from costmodels.pricing import Assignment, halved
 from costmodels.scenario import Scenario
 from costmodels.split import slice_layers
-from costmodels.strategy import Bools, Floats, Recompute, Strategies
+from costmodels.strategy import Bools, Floats, Ints, Recompute, Strategies
 from planner.stage_bounds import BY_STAGE, RECOMPUTE_MODES, StageRows, stage_lower_bound
 from planner.stages import StageProblem, StageSolution
 
 LEAST_BUBBLE = 1e-9
 """A schedule without bubble still has one this small, so that its inverse is a number."""
+LEAST_STAGES = 3
+"""Stages from which two without a layer leave one that has some."""
 ROUNDING = 1e-12
 """Room for sums in another order: what fits to the last byte fits the solver too."""
 
@@ -93,8 +95,20 @@ def _stage_rows(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenari
         recompute=modes[rows.recompute],
         uneven=scenario.stack.uneven_stages,
         working_bytes=memory.working,
-        fewest=np.broadcast_to(twice.astype(np.int64)[:, None], (n, width)),
+        fewest=fewest_layers(rows, scenario) // (step[:, None] if width else 1) * twice.astype(np.int64)[:, None],
     )
+
+
+def fewest_layers(rows: Strategies, scenario: Scenario) -> Ints:
+    """Layers that each stage, or each piece of a stage that holds two, has at least, (N, P).
+
+    One a chunk; none at the ends where the stack allows it and the embedding or the head is there instead.
+    """
+    stages = np.arange(int(rows.pp.max(initial=1)))
+    apart = (rows.pp >= LEAST_STAGES) & (rows.vpp == 1) & (rows.vocabulary == 0) & ~joined(rows)
+    outer = (stages == 0) | (stages == rows.pp[:, None] - 1)
+    bare = scenario.stack.empty_ends & apart[:, None] & outer
+    return np.where(bare, 0, slice_layers(scenario.model.num_layers, rows.vpp)[:, None])
 
 
 def _fixed(rows: Strategies, memory: RowBytes, held: Floats, stages: NDArray[np.int64]) -> Floats:

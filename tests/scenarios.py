@@ -224,6 +224,7 @@ def _random_row(scenario, chance):
         "sequence_parallel": int(tp > 1 and (model.moe is not None or chance.random() < 0.5)),
         "recompute": int(chance.choice(list(Recompute))),
         "rank_order": int((model.moe is None or ep * etp == tp * cp) and chance.random() < 0.5),
+        "vocabulary": int(pp > 1 and "spread" in stack.vocabulary and chance.random() < 0.5),
         "zero_stage": zero,
         "sharding_degree": int(chance.choice(factors_of(dp * cp)[1:])) if zero else 1,
     }
@@ -296,7 +297,8 @@ def drawn_stacks(draw):
         zero_stages=draw(some([(0,), (0, 1), (0, 1, 2, 3)])),
         uneven_stages=draw(st.booleans()),
         gathers_per_micro_batch=draw(st.booleans()),
-        vocabulary=draw(some(["ends", "ends", "spread"])),
+        vocabulary=draw(some([("ends",), ("ends", "spread")])),
+        empty_ends=draw(st.booleans()),
         selective=draw(some(["attention", "operators"])),
         expert_imbalance=draw(some([1.0, 1.2])),
         expert_capacity=draw(some([None, None, 0.8, 1.25])),

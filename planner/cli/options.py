@@ -231,6 +231,7 @@ pin_options = stacked(
     ),
     option("--recompute", "--recompute-granularity", "recompute", heading=_P, help="none, selective, partial or full."),
     option("--rank-order", heading=_P, help="Which dimension varies fastest, such as tp-cp-ep-dp-pp."),
+    option("--vocabulary", heading=_P, help="Embedding and head at the ends of the pipeline, or spread: ends, spread."),
 )
 
 top_option = option("--top", heading="Answer", type=Count(least=0), help="Number of alternatives to show (default: 5).")

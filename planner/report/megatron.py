@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
+from costmodels.interleaving import group_size
 from planner.document import Strategy
 from planner.errors import BadRequest
 
@@ -16,7 +17,7 @@ _PARAMETERS: Final = 3
 """The ZeRO stage that shards the parameters too."""
 _WORTH_REPEATING: Final = 3
 """Chunks in a row from which a layout is shorter with a repetition."""
-_OWN_SCHEDULES: Final = frozenset({"none", "1f1b", "interleaved-1f1b"})
+_OWN_SCHEDULES: Final = frozenset({"none", "1f1b", "interleaved-1f1b", "interleaved-groups"})
 
 _PRECISIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "fp32": (),
@@ -65,11 +66,12 @@ def megatron_arguments(
         *_PRECISIONS[precision],
         *_sharding(strategy),
         *recompute,
+        *_groups(strategy),
         *(("--use-tp-pp-dp-mapping",) if strategy.rank_order == "tp-cp-ep-pp-dp" else ()),
     ]
     if experts and strategy.tp > 1 and not strategy.sequence_parallel:
         remarks += ("Megatron-LM trains experts under TP only with --sequence-parallel, which the plan leaves out",)
-    return words, (*remarks, *_schedule(strategy), *_environment(strategy))
+    return words, (*remarks, *_schedule(strategy), *_vocabulary(strategy), *_environment(strategy))
 
 
 _DISPATCHERS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -98,6 +100,14 @@ def _pipeline(strategy: Strategy, mtp_layers: int) -> list[str]:
         per_chunk = str(layers[0] // strategy.vpp)
         return ["--num-layers-per-virtual-pipeline-stage", per_chunk] if strategy.vpp > 1 else []
     return ["--pipeline-model-parallel-layout", _layout(layers, strategy.vpp, mtp_layers)]
+
+
+def _groups(strategy: Strategy) -> list[str]:
+    """Micro-batches that pass one chunk before the next, where Megatron's default of p would not do."""
+    if strategy.schedule != "interleaved-groups":
+        return []
+    size = int(group_size(strategy.pp, strategy.num_microbatches))
+    return ["--microbatch-group-size-per-virtual-pipeline-stage", str(size)]
 
 
 def _layout(layers: Sequence[int], vpp: int, mtp_layers: int) -> str:
@@ -166,6 +176,12 @@ def _schedule(strategy: Strategy) -> tuple[str, ...]:
         return ()
     runs = "interleaved 1F1B" if strategy.vpp > 1 else "1F1B"
     return (f"Megatron-LM has no {strategy.schedule} schedule; these arguments run {runs}",)
+
+
+def _vocabulary(strategy: Strategy) -> tuple[str, ...]:
+    if strategy.vocabulary == "ends":
+        return ()
+    return ("Megatron-LM keeps embedding and head at the ends; the zero-bubble fork has --enable-vocab-parallel",)
 
 
 def _environment(strategy: Strategy) -> tuple[str, ...]:

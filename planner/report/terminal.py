@@ -170,6 +170,7 @@ def _switches(strategy: Strategy) -> list[str]:
         "sequence parallel" if strategy.sequence_parallel else "no sequence parallel",
         "no recompute" if again == "none" else f"recompute {again}",
         f"ranks {strategy.rank_order}",
+        *(["vocabulary over all stages"] if strategy.vocabulary == "spread" else []),
     ]
 
 

@@ -7,7 +7,15 @@ from typing import Final
 
 from planner.document import Strategy
 
-_SCHEDULES: Final[Mapping[str, str]] = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved-1f1b": "Interleaved1F1B"}
+_SCHEDULES: Final[Mapping[str, str]] = {
+    "gpipe": "GPipe",
+    "1f1b": "1F1B",
+    "interleaved-1f1b": "Interleaved1F1B",
+    "breadth-first": "LoopedBFS",
+    "interleaved-zb": "InterleavedZeroBubble",
+    "zb-v": "ZBVZeroBubble",
+    "dualpipe-v": "DualPipeV",
+}
 _GRADIENTS, _PARAMETERS = 2, 3
 """The ZeRO stages up to which gradients and parameters are sharded."""
 

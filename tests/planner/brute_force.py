@@ -45,7 +45,8 @@ def _combinations(scenario, any_degree):
             continue
         for micro in factors_of(scenario.global_batch_size // dp):
             for vpp, schedule in _schedules(scenario, pp, dp, micro):
-                for split, again, order in itertools.product((0, 1), Recompute, (0, 1)):
+                places = (0, 1) if pp > 1 and "spread" in scenario.stack.vocabulary else (0,)
+                for split, again, order, place in itertools.product((0, 1), Recompute, (0, 1), places):
                     if split and (tp == 1 or not scenario.stack.sequence_parallel or scenario.seq_length % (cp * tp)):
                         continue
                     early = SCHEDULE_NAMES[schedule] == "breadth-first" or pp == 1
@@ -62,6 +63,7 @@ def _combinations(scenario, any_degree):
                             "sequence_parallel": split,
                             "recompute": int(again),
                             "rank_order": order,
+                            "vocabulary": place,
                             "zero_stage": zero,
                             "sharding_degree": degree,
                         }
@@ -104,10 +106,11 @@ def _shardings(scenario, *, tp, early, ranks, any_degree):
 
 
 @cache
-def every_split(num_layers, pp, vpp, *, uneven, recompute):
+def every_split(num_layers, pp, vpp, *, uneven, recompute, bare):
     """All (layers, recomputed) of all stages, arrays (splits, stages): the chunks of a stage are equal."""
     splits = []
-    for layers in itertools.product(range(vpp, num_layers + 1, vpp), repeat=pp):
+    least = [0 if bare and uneven and stage in {0, pp - 1} else vpp for stage in range(pp)]
+    for layers in itertools.product(*(range(fewest, num_layers + 1, vpp) for fewest in least)):
         if sum(layers) != num_layers or (not uneven and len(set(layers)) > 1):
             continue
         again = [layers if recompute == Recompute.FULL else (0,) * pp]
@@ -121,7 +124,10 @@ def every_split(num_layers, pp, vpp, *, uneven, recompute):
 def splits_of(row, scenario):
     """Every assignment that the row allows."""
     uneven, recompute = scenario.stack.uneven_stages, row["recompute"]
-    return every_split(scenario.model.num_layers, row["pp"], row["vpp"], uneven=uneven, recompute=recompute)
+    bare = scenario.stack.empty_ends and row["pp"] > 2 and row["vpp"] == 1 and not row["vocabulary"]
+    bare = bare and SCHEDULE_NAMES[row["schedule"]] != "dualpipe"
+    sizes = scenario.model.num_layers, row["pp"], row["vpp"]
+    return every_split(*sizes, uneven=uneven, recompute=recompute, bare=bare)
 
 
 def seconds_and_bytes(rows, scenario, index, seconds, memory):

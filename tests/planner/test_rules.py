@@ -17,6 +17,7 @@ GROUPS = toy_scenario(model=toy_model(num_query_groups=4))
 NARROW = toy_scenario(model=toy_model(ffn_hidden_size=4100))
 BARE = toy_scenario(stack=toy_stack(sequence_parallel=False, schedules=("none", "1f1b"), zero_stages=(0, 1)))
 EXPERTS = toy_scenario(model=with_experts(toy_model(), expert_ffn_hidden_size=1028))
+SPREAD = toy_scenario(stack=toy_stack(vocabulary=("ends", "spread")))
 ZERO = toy_scenario(stack=toy_stack(zero_stages=(0, 1, 2, 3)))
 
 PAIRS = {
@@ -86,6 +87,8 @@ PAIRS = {
         {"zero_stage": 2, "pp": 2, "schedule": BREADTH_FIRST},
         {"zero_stage": 2, "pp": 2, "schedule": INTERLEAVED},
     ),
+    "vocabulary": (SPREAD, {"pp": 2, "vocabulary": 1}, {"pp": 1, "vocabulary": 1}),
+    "stack-vocabulary": (EVEN, {"vocabulary": 0}, {"vocabulary": 1}),
     "micro-batch-groups": (
         EVEN,
         {"pp": 3, "dp": 2, "micro_batch_size": 1, "schedule": GROUPS_OF},
