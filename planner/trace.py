@@ -152,7 +152,7 @@ def _trace(row: Strategies, split: Assignment, scenario: Scenario, record: Strat
         *_passes(run, pieces, schedule, record),
         *(event for s, end in enumerate(ends) for event in _tail(s, end, row, priced, scenario)),
     ]
-    flows = _flows(run, schedule, record) if len(run.events) <= LARGEST_TRACE else ()
+    flows = _flows(run, pieces, schedule, record) if len(run.events) <= LARGEST_TRACE else ()
     timed = sorted([*events, *flows], key=lambda event: event["ts"])
     span = max(event["ts"] + event["dur"] for event in events) / _MICRO
     if early:
@@ -205,21 +205,24 @@ def _tail(stage: int, start: float, row: Strategies, priced: Quote, scenario: Sc
         start += float(length[0])
 
 
-def _flows(run: Simulation, schedule: Schedule, record: StrategyRecord) -> Iterator[dict[str, Any]]:
-    """Arrows from a pass to the one on another stage that takes its output."""
+def _flows(run: Simulation, pieces: Pieces, schedule: Schedule, record: StrategyRecord) -> Iterator[dict[str, Any]]:
+    """Arrows from a pass to the one on another stage that takes its output, from computation to computation."""
     at = {(e.kind, e.micro_batch, e.stage, e.chunk): e for e in run.events}
-    paths, number = schedule.paths(record.pp, record.vpp), 0
-    for event in run.events:
+    paths, whose = schedule.paths(record.pp, record.vpp), _places(schedule, record)
+
+    def end(event: Event, phase: str) -> dict[str, Any]:
+        piece = whose[event.micro_batch % len(whose)][event.stage, event.chunk]
+        middle = event.start + float(pieces[event.kind]["compute"][piece]) / 2
+        where = {"pid": event.stage, "tid": STREAMS.index("compute"), "ts": middle * _MICRO}
+        return {"name": "send", "cat": "p2p", "ph": phase, **where}
+
+    for number, event in enumerate(run.events):
         path = paths[event.micro_batch % len(paths)]
         k = path.index((event.stage, event.chunk)) + {"F": 1, "B": -1, "W": len(path)}[event.kind]
-        if not 0 <= k < len(path) or path[k][0] == event.stage:
-            continue
-        after, number = at[event.kind, event.micro_batch, *path[k]], number + 1
-        like = {"name": "send", "cat": "p2p", "id": number}
-        middle = (event.start + event.end) / 2 * _MICRO
-        yield like | {"ph": "s", "pid": event.stage, "tid": STREAMS.index("compute"), "ts": middle}
-        into = (after.start + after.end) / 2 * _MICRO
-        yield like | {"ph": "f", "bp": "e", "pid": after.stage, "tid": STREAMS.index("compute"), "ts": into}
+        if 0 <= k < len(path) and path[k][0] != event.stage:
+            after = at[event.kind, event.micro_batch, *path[k]]
+            yield end(event, "s") | {"id": number}
+            yield end(after, "f") | {"id": number, "bp": "e"}
 
 
 def _complete(
