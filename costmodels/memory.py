@@ -33,7 +33,7 @@ from costmodels.sizes import (
 from costmodels.split import even_layers
 from costmodels.strategy import SCHEDULE_NAMES, Floats, Ints, Recompute, Strategies
 
-_KEPT_OF_EXPERTS = {"attention": 1.0, "operators": 0.5, "projections": 0.0}
+_KEPT_OF_EXPERTS = {"attention": 1.0, "operators": 0.5, "projections": 0.0, "up-projections": 1.0}
 """Share of the experts' activations that each kind of selective recomputation keeps."""
 PREFETCHED_LAYERS = 2.0
 """Layers whose parameters are gathered at once under ZeRO stage 3: the running one and the prefetched one."""
@@ -202,13 +202,18 @@ def layer_activation_bytes(rows: Strategies, scenario: Scenario) -> Floats:
         scores = scores if flash else np.where(selective, 0.0, scores)
     elif stack.selective == "operators":
         whole, inner = np.where(selective, whole / 2.0, whole), np.where(selective, inner / 2.0, inner)
+    elif stack.selective == "up-projections":
+        kept_inside = WORD * model.attention_output_width + dense * saved * model.fc1_width
+        kept_inside += 0.0 if model.mla else WORD * model.qkv_width
+        whole, inner = np.where(selective, whole - branches * saved * h, whole), np.where(selective, kept_inside, inner)
     else:
         whole, inner = np.where(selective, WORD * h, whole), np.where(selective, WORD * model.qkv_width, inner)
     kept = region_tokens(rows, scenario) * whole + tokens_per_rank(rows, scenario) * (inner + scores) / rows.tp
     if not model.num_moe_layers:
         return kept
     share = np.where(selective, _KEPT_OF_EXPERTS[stack.selective], 1.0)
-    return kept + (1.0 - dense) * share * expert_activation_bytes(rows, scenario, saved)
+    repeated = selective & (stack.selective == "up-projections")
+    return kept + (1.0 - dense) * share * expert_activation_bytes(rows, scenario, saved, repeated=repeated)
 
 
 def in_flight(rows: Strategies, stage: Ints) -> Floats:

@@ -104,10 +104,12 @@ class Stack(Record):
     cuda_graphs: bool = False
     """Launches are replayed by the device, so that the host does not bound the layer."""
     overlap: Overlap = Overlap()
-    selective: Literal["attention", "operators", "projections"] = "attention"
+    selective: Literal["attention", "operators", "projections", "up-projections"] = "attention"
     """What selective recomputation does: repeat the attention core [Korthikanti22]; repeat every cheap operator and
     every second matrix product (per-operator checkpointing of compiled stacks); or keep only the input and the
-    query, key and value projections of a layer (the usual remat policy of JAX stacks)."""
+    query, key and value projections of a layer (the usual remat policy of JAX stacks); or repeat norms, activations
+    and the projections out of latent vectors, and keep what an activation reads as narrow as products do
+    [DeepSeek24, sections 3.2.3 and 3.3.3]."""
     overlap_slowdown: float = Field(0.126, ge=0, le=1)
     """How much computation slows while a collective runs beside it [Galvatron]."""
     bucket_exposed: float = Field(0.05, ge=0, le=1)
