@@ -28,9 +28,9 @@ class Overlap(Record):
     cp: float = Field(0.3, ge=0, le=1)
     """Context-parallel exchange beyond what attention itself can hide."""
     pp: float = Field(1.0, ge=0, le=1)
-    """Sends and receives between pipeline stages."""
+    """Sends and receives between pipeline stages; 1 where both stages stop for them."""
     pp_interleaved: float = Field(1.0, ge=0, le=1)
-    """The same under the interleaved schedule, where a framework may post them asynchronously."""
+    """The same with several chunks per stage, where a framework may post them asynchronously."""
     pairs: bool = False
     """Where a schedule runs a forward beside a backward pass (DualPipe), each hides the other's experts' traffic."""
     gradients: bool = False
