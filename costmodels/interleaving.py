@@ -50,12 +50,13 @@ def group_size(p: ArrayLike, m: ArrayLike) -> Ints:
     p where it divides m; arrays broadcast. With m < p there is none, and the answer is p.
     """
     p, m = np.broadcast_arrays(np.asarray(p, dtype=np.int64), np.asarray(m, dtype=np.int64))
-    both, place = np.unique(np.stack([p.ravel(), m.ravel()]), axis=1, return_inverse=True)
-    least, count = both
-    size = least.copy()
-    while (refused := (size < count) & (count % size != 0) & (count % size < least)).any():
-        size = size + refused
-    return np.asarray(size[place.reshape(-1)].reshape(p.shape))
+    least, count = p.ravel(), m.ravel()
+    size, pending = least.copy(), np.arange(least.size)
+    while len(pending):
+        left = count[pending] % size[pending]
+        pending = pending[(size[pending] < count[pending]) & (left != 0) & (left < least[pending])]
+        size[pending] += 1
+    return size.reshape(p.shape)
 
 
 def _grouped(p: int, m: int, v: int, stage: int, group: int) -> list[Slot]:

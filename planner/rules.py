@@ -137,7 +137,9 @@ def _schedule_runs(c: Columns, _x: Scenario) -> Mask:
 def _enough_batches(c: Columns, x: Scenario) -> Mask:
     batches = x.global_batch_size // (c["micro_batch_size"] * c["dp"])
     passes = np.ones(np.broadcast_shapes(batches.shape, c["pp"].shape, c["schedule"].shape), dtype=bool)
-    for name in PLAIN + LOOPED + FOLDED:
+    for name in SCHEDULE_NAMES[1:]:
+        if not (c["schedule"] == _code(name)).any():
+            continue
         runs = SCHEDULES[name].allowed(c["pp"], batches, c["vpp"])
         passes = passes & ((c["schedule"] != _code(name)) | runs)
     return passes
