@@ -102,6 +102,9 @@ def _remarks(strategy: Strategy, precision: str) -> tuple[str, ...]:
             strategy.pp > 1 and not _evenly(strategy)
         ),
         f"set precision {precision} in the model's configuration": precision != "bf16",
+        "torchtitan refuses DualPipeV with experts and activation checkpointing; set it to none": (
+            strategy.schedule == "dualpipe-v" and strategy.ep > 1 and strategy.recompute != "none"
+        ),
     }
     return (
         f"set activation_checkpoint in the configuration: the plan has {wanted}",

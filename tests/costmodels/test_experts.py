@@ -24,7 +24,7 @@ from costmodels.passes import Passes
 from costmodels.pricing import even_assignment, price, quote, row_assignment
 from costmodels.sizes import layer_parameters_per_rank
 from costmodels.strategy import strategies
-from tests.costmodels.test_iteration import IMPROVEMENTS, random_assignment
+from tests.costmodels.test_iteration import FILLED, IMPROVEMENTS, random_assignment
 from tests.scenarios import (
     ONE_F_ONE_B,
     drawn_expert_models,
@@ -342,6 +342,7 @@ def test_more_expert_ranks_never_hold_more_weights(scenario, seed):
 @given(SCENARIOS, SEEDS, st.sampled_from([1.1, 2.0, 100.0]))
 def test_a_better_machine_never_trains_experts_slower(improvement, scenario, seed, factor):
     rows = random_rows(scenario, 20, seed)
+    rows = rows.take(~np.isin(rows.schedule, FILLED))  # their bubble grows where weight gradients shrink
     before, after = price(rows, scenario).iteration, price(rows, improvement(scenario, factor)).iteration
     assert (after <= before * (1 + 1e-9)).all()
 
