@@ -107,6 +107,7 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
     spread = rows.vocabulary.astype(np.float64)
     nodes = max(scenario.gpus / scenario.group.gpus_per_node, 1.0)
     saved = hidden_experts(rows, stack, traffic=part["ep"], window=part["forward"] + part["backward"])
+    head = part["head"] - scenario.model.mtp_layers * saved
     layer_total = part["forward"] + part["backward"] + part["tp"] + part["ep"] - saved + selective
     total = layer_total + np.where(rows.recompute >= Recompute.FULL, part["again"], 0.0)
     return RowSeconds(
@@ -120,8 +121,8 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
         weight=part["weight"],
         selective=selective,
         embedding=part["embedding"] * (1.0 - spread),
-        head=part["head"] * (1.0 - spread),
-        spread=(part["embedding"] + part["head"]) / rows.pp * spread,
+        head=head * (1.0 - spread),
+        spread=(part["embedding"] + head) / rows.pp * spread,
         hop=hop_seconds(rows, scenario),
         host=nothing + stack.micro_batch_overhead * rows.vpp,
         data_parallel=nothing,

@@ -148,6 +148,7 @@ def core_bound(cores: Strategies, scenario: Scenario) -> Floats:
     ends = (price.embedding + price.head + price.spread * block.pp)[inverse]
     traffic, window = price.layer_ep[inverse], (price.forward + price.backward)[inverse]
     saved = hidden_experts(cores, scenario.stack, traffic=traffic, window=window)
+    ends = ends - scenario.model.mtp_layers * saved
     layer = price.layer[inverse] - saved + np.where(cores.recompute == Recompute.FULL, price.recompute[inverse], 0.0)
     layers = scenario.model.num_layers
     total = layers * layer + ends
