@@ -46,6 +46,8 @@ class LayerSeconds:
     tp: Passes
     cp: Passes
     ep: Passes
+    up_projections: Passes
+    """Out of latent vectors, included in ``matmul``."""
 
     def weight_gradients(self, ratio: float) -> Floats:
         """Seconds of the weight gradients, which take ``ratio`` of the time of the data gradients."""
@@ -60,6 +62,8 @@ class LayerSeconds:
         """Forward seconds that selective recomputation repeats, by the stack's kind of it."""
         if selective == "operators":  # scatters are kept, gathers run again
             return self.stream.forward + (self.matmul.forward + self.tp.forward) / 2.0
+        if selective == "up-projections":
+            return self.stream.forward + self.up_projections.forward
         if selective == "projections":
             return self.stream.forward + self.attention.forward + 0.75 * self.matmul.forward
         return self.attention.forward
@@ -96,6 +100,7 @@ def layer_seconds(rows: Strategies, scenario: Scenario) -> LayerSeconds:
         tp=tensor_parallel(rows, scenario, share),
         cp=cp,
         ep=ep,
+        up_projections=_up_projections(rows, scenario),
     )
 
 
@@ -113,6 +118,16 @@ def added_up(size: Floats, scenario: Scenario) -> Passes:
         bandwidth=scenario.rates.bandwidth,
     )
     return Passes(np.zeros_like(size), seconds)
+
+
+def _up_projections(rows: Strategies, scenario: Scenario) -> Passes:
+    """Queries, keys and values out of their latent vectors; nothing in ordinary attention."""
+    T, t = tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
+    total = Passes(np.zeros(len(T)), np.zeros(len(T)))
+    for p in attention_projections(scenario.model):
+        if p.name in {"q_up", "kv_up"}:
+            total = total + linear(T, p.outputs / t, float(p.inputs), scenario)
+    return total
 
 
 def attention_matmuls(rows: Strategies, scenario: Scenario) -> Passes:

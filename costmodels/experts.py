@@ -22,7 +22,7 @@ from costmodels.parameters import expert_parameters
 from costmodels.passes import Passes, linear, product, quantising, region_tokens, tokens_per_rank
 from costmodels.placement import Group, group_of, split_group
 from costmodels.scenario import Scenario
-from costmodels.strategy import Floats, Ints, Strategies
+from costmodels.strategy import Bools, Floats, Ints, Strategies
 from hardware.kernels import GemmFit
 
 SCORES = 40.0
@@ -218,18 +218,21 @@ def expert_parameters_per_rank(rows: Strategies, scenario: Scenario) -> Floats:
     return held * model.num_moe_layers / model.num_layers
 
 
-def expert_activation_bytes(rows: Strategies, scenario: Scenario, saved: float) -> Floats:
+def expert_activation_bytes(
+    rows: Strategies, scenario: Scenario, saved: float, *, repeated: Bools | bool = False
+) -> Floats:
     """Bytes that one layer with experts keeps of one micro-batch, beside attention and norms, shape (N,).
 
     The dispatched tokens, both sides of the activation, and the shared experts' like a dense network's.
-    ``saved`` is bytes per value of what enters a product.
+    ``saved`` is bytes per value of what enters a product; where the activation is ``repeated`` its output is not kept
+    and its input is as narrow.
     """
     model, moe = scenario.model, experts_of(scenario)
     arrived = arrived_tokens(rows, scenario)
     f = moe.expert_ffn_hidden_size / rows.etp
-    held = arrived * (saved * model.expert_hidden_size + (WORD * model.ffn_branches + saved) * f)
+    each = np.where(repeated, saved * model.ffn_branches, WORD * model.ffn_branches + saved)
     shared = moe.shared_expert_ffn_hidden_size / rows.tp * tokens_per_rank(rows, scenario)
-    return held + shared * (WORD * model.ffn_branches + saved)
+    return arrived * (saved * model.expert_hidden_size + each * f) + shared * each
 
 
 def expert_shards(rows: Strategies) -> Ints:

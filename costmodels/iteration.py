@@ -3,6 +3,8 @@
 With t_s the forward and backward seconds of stage s for one micro-batch, m micro-batches and v chunks a
 stage, the pipeline takes ``m max t + (sum t - max t) / v`` and the iteration adds what happens once per
 step. A stage's t_s is linear in its layers and recomputed layers; that is all the stage solver needs.
+
+[DeepSeek24]: DeepSeek-AI, "DeepSeek-V3 Technical Report", arXiv 2412.19437, section 3.2.1.
 """
 
 from __future__ import annotations
@@ -19,14 +21,20 @@ from costmodels.memory import kept_bytes_of_layer
 from costmodels.modules import module_seconds, picked
 from costmodels.offload import ACTIVATIONS, layer_offload_seconds, step_offload_seconds
 from costmodels.passes import Passes
+from costmodels.pieces import copies, ends, joined
 from costmodels.scenario import Scenario
+from costmodels.schedule_limits import no_pairs
 from costmodels.schedules import SCHEDULES
+from costmodels.sharded import slowdown
 from costmodels.split import even_layers
 from costmodels.stack import Stack
 from costmodels.strategy import SCHEDULE_NAMES, SHARDING_INSIDE, Floats, Recompute, Strategies
 
-FILLING = ("zb-1p", "zb-2p", "zb-v", "v-half", "v-min")
+FILLING = tuple(name for name, schedule in SCHEDULES.items() if schedule.splits_backward)
 """Schedules whose idle time depends on how long weight gradients take."""
+
+PAIRING = tuple(name for name, schedule in SCHEDULES.items() if schedule.pairs is not no_pairs)
+"""Schedules that run a forward beside a backward pass of the other direction."""
 
 BLOCK_AXES = ("tp", "cp", "cp_kind", "micro_batch_size", "sequence_parallel", "ep", "etp")
 """All that the cost of a layer, the embedding and the head depends on."""
@@ -108,13 +116,15 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
         named = picked(rows.recompute_modules, {name: values[inverse] for name, values in modules.items()})
         selective = np.where(rows.recompute_modules > 0, named, selective)
     stack, nothing = scenario.stack, np.zeros(len(rows))
-    spread = float(stack.vocabulary == "spread")
+    spread = rows.vocabulary.astype(np.float64)
     nodes = max(scenario.gpus / scenario.group.gpus_per_node, 1.0)
     offloaded = nothing
     if (rows.offload == ACTIVATIONS).any():
         window = Passes(part["forward"], part["backward"])
         offloaded = layer_offload_seconds(rows, scenario, kept_bytes_of_layer(rows, scenario), window)
-    layer_total = part["forward"] + part["backward"] + part["tp"] + part["ep"] + selective + offloaded
+    saved = hidden_experts(rows, stack, traffic=part["ep"], window=part["forward"] + part["backward"])
+    head = part["head"] - scenario.model.mtp_layers * saved
+    layer_total = part["forward"] + part["backward"] + part["tp"] + part["ep"] - saved + selective + offloaded
     total = layer_total + np.where(rows.recompute >= Recompute.FULL, part["again"], 0.0)
     return RowSeconds(
         layer=layer_total,
@@ -122,13 +132,13 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
         backward=part["backward"],
         layer_tp=part["tp"],
         layer_cp=part["cp"],
-        layer_ep=part["ep"],
+        layer_ep=part["ep"] - saved,
         recompute=part["again"],
         weight=part["weight"],
         selective=selective,
         embedding=part["embedding"] * (1.0 - spread),
-        head=part["head"] * (1.0 - spread),
-        spread=(part["embedding"] + part["head"]) / rows.pp * spread,
+        head=head * (1.0 - spread),
+        spread=(part["embedding"] + head) / rows.pp * spread,
         hop=hop_seconds(rows, scenario),
         host=nothing + stack.micro_batch_overhead * rows.vpp,
         data_parallel=nothing,
@@ -136,7 +146,7 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
         layer_offload=offloaded,
         offload=nothing,
         overhead=nothing + stack.iteration_overhead,
-        bubble=bubble_share(rows, stack, forward=part["again"], total=total, weight=part["weight"]),
+        bubble=bubble_share(rows, stack, forward=part["again"] - saved / 2.0, total=total, weight=part["weight"]),
         straggler=nothing + straggler_share(stack, nodes),
     )
 
@@ -144,6 +154,22 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
 def straggler_share(stack: Stack, nodes: float) -> float:
     """Share by which the slowest of that many nodes stretches the pipeline: the mean of a normal maximum."""
     return float(stack.straggler * np.sqrt(2.0 * np.log(max(nodes, 1.0))))
+
+
+def hidden_experts(rows: Strategies, stack: Stack, *, traffic: Floats, window: Floats) -> Floats:
+    """Seconds of one layer's dispatch and combine that lengthen nothing, on average over the micro-batches, (N,).
+
+    Where a forward runs beside a backward pass, the traffic of both hides behind the computation of both, up to its
+    length and at the price of ``overlap_slowdown``; the passes that fill and drain the pipeline have no partner
+    [DeepSeek24]. What a recomputed layer exchanges again is not hidden.
+    """
+    share = np.zeros(len(rows))
+    for name in PAIRING if stack.overlap.pairs else ():
+        mine = rows.schedule == SCHEDULE_NAMES.index(name)
+        pairs = SCHEDULES[name].pairs(rows.pp, rows.num_microbatches, rows.vpp)
+        share = np.where(mine, pairs / rows.num_microbatches, share)
+    behind = np.minimum(traffic, window)
+    return share * (behind - slowdown(behind, stack))
 
 
 def bubble_share(rows: Strategies, stack: Stack, *, forward: Floats, total: Floats, weight: Floats) -> Floats:
@@ -213,12 +239,12 @@ class Breakdown:
         return {field.name: float(getattr(self, field.name)[index]) for field in fields(self)}
 
 
-def stage_extras(seconds: RowSeconds, row: int, pp: int) -> NDArray[np.float64]:
-    """Seconds per micro-batch that each of ``pp`` stages spends beside its layers, shape (pp,)."""
-    extras = np.full(pp, (seconds.hop[row] if pp > 1 else 0.0) + seconds.host[row] + seconds.spread[row])
-    extras[0] += seconds.embedding[row]
-    extras[-1] += seconds.head[row]
-    return extras
+def stage_extras(rows: Strategies, seconds: RowSeconds, stages: NDArray[np.int64]) -> Floats:
+    """Seconds per micro-batch that stages spend beside their layers; both are of shape (N, P)."""
+    side = np.where(rows.pp > 1, seconds.hop, 0.0) + seconds.host + seconds.spread
+    first, last = ends(rows, stages)
+    embedding, head = ((x / copies(rows))[:, None] for x in (seconds.embedding, seconds.head))
+    return side[:, None] + first * embedding + last * head
 
 
 def even_split(rows: Strategies, seconds: RowSeconds, num_layers: int, recomputed: Floats) -> tuple[Floats, Floats]:
@@ -229,10 +255,10 @@ def even_split(rows: Strategies, seconds: RowSeconds, num_layers: int, recompute
     unit = seconds.layer + recomputed * seconds.recompute
     p, held = rows.pp, even_layers(num_layers, rows)
     side = np.where(p > 1, seconds.hop, 0.0) + seconds.host + seconds.spread
-    both = num_layers * unit + seconds.embedding + seconds.head + side
-    ends = np.maximum(held.first * unit + seconds.embedding, held.last * unit + seconds.head) + side
-    inner = np.where(p > 2, held.high * unit + side, 0.0)
-    slowest = np.where(p == 1, both, np.maximum(ends, inner))
+    both = held.first * unit + (seconds.embedding + seconds.head) / copies(rows)
+    apart = np.maximum(held.first * unit + seconds.embedding, held.last * unit + seconds.head)
+    inner = np.where(p > 1, held.high * unit, 0.0)
+    slowest = np.maximum(np.where(joined(rows), both, apart), inner) + side
     total = num_layers * unit + seconds.embedding + seconds.head + p * side
     return slowest, total
 

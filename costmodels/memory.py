@@ -5,6 +5,8 @@ A stage with n layers of which r are recomputed, c micro-batches in flight, need
     n state + c ((n - r) stored + r checkpoint) + [r > 0] working + what its embedding or head adds
 
 which is linear in n and r: the same numbers bound the search and constrain the stage solver.
+
+[LamyPoirier22]: J. Lamy-Poirier, "Breadth-First Pipeline Parallelism", arXiv 2211.05953, section 4.
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ from costmodels.modules import module_bytes, picked
 from costmodels.offload import ACTIVATIONS, EVERYTHING, host_bytes, host_room, share_offloaded
 from costmodels.optimizers import kept_bytes, optimizer_of
 from costmodels.passes import region_tokens, tokens_per_rank
+from costmodels.pieces import copies, ends, of_both_ways
 from costmodels.scenario import REDUCED, Scenario
 from costmodels.schedules import SCHEDULES
-from costmodels.sharded import PARAMETERS, second_shards
+from costmodels.sharded import GRADIENTS, PARAMETERS, by_chunk, second_shards
 from costmodels.sizes import (
     embedding_parameters_per_rank,
     head_parameters_per_rank,
@@ -36,7 +39,7 @@ from costmodels.sizes import (
 from costmodels.split import even_layers
 from costmodels.strategy import SCHEDULE_NAMES, Bools, Floats, Ints, Recompute, Strategies
 
-_KEPT_OF_EXPERTS = {"attention": 1.0, "operators": 0.5, "projections": 0.0}
+_KEPT_OF_EXPERTS = {"attention": 1.0, "operators": 0.5, "projections": 0.0, "up-projections": 1.0}
 """Share of the experts' activations that each kind of selective recomputation keeps."""
 OFFLOADED_LAYERS = 2.0
 """Layers whose activations are on the device although they are offloaded: the running one, and one on its way."""
@@ -132,30 +135,31 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
     expert = state_bytes(rows, scenario, expert_shards(rows))
     embedding = embedding_parameters_per_rank(rows, scenario)
     head = head_parameters_per_rank(rows, scenario)
-    ends = 0.0 if stack.vocabulary == "spread" else 1.0
+    at_ends = 1.0 - rows.vocabulary
     chosen = optimizer_of(stack)
-    edges = (chosen.edge_moments - chosen.moments) / np.where(rows.zero_stage >= 1, rows.sharding_degree, 1)
+    twice = copies(rows)
+    edges = (chosen.edge_moments - chosen.moments) / np.where(rows.zero_stage >= 1, rows.sharding_degree * twice, 1)
     edges = edges * (1.0 - share_offloaded(rows, scenario))
-    shared = ((embedding + head) * (state.total + edges) + logits) / rows.pp * (1.0 - ends)
+    shared = ((embedding + head) * (state.total + edges) + logits) / rows.pp * (1.0 - at_ends)
     return RowBytes(
         state=state,
         layer_parameters=layer,
         expert_parameters=experts,
         expert_state=expert,
-        embedding_parameters=embedding * ends,
-        head_parameters=head * ends,
+        embedding_parameters=embedding * at_ends,
+        head_parameters=head * at_ends,
         edges=edges,
         stored=np.where(here, stored, 0.0),
         checkpoint=np.where(here, WORD * h * region, 0.0),
         working=stored,
         embedding_activation=(WORD + (1.0 if stack.dropout else 0.0)) * h * region,
-        logits=logits * ends,
+        logits=logits * at_ends,
         ahead=scenario.model.mtp_layers * (experts * expert.total + held_ahead(rows) * stored),
         everywhere=shared
         + passing
         + exchange_bytes(rows, scenario)
         + _second_copy(rows, scenario, layer)
-        + np.where(rows.zero_stage == 3, PREFETCHED_LAYERS * WORD * (layer + experts), 0.0),
+        + whole_bytes(rows, scenario, layer + experts),
     )
 
 
@@ -164,17 +168,32 @@ def _second_copy(rows: Strategies, scenario: Scenario, layer: Floats) -> Floats:
     third = rows.zero_stage == PARAMETERS
     if not scenario.stack.second_shard or not third.any():
         return np.zeros(len(rows))
-    held = even_layers(scenario.model.num_layers, rows).high * layer
+    held = copies(rows) * even_layers(scenario.model.num_layers, rows).high * layer
     return np.where(third, WORD * held / second_shards(rows, scenario), 0.0)
+
+
+def whole_bytes(rows: Strategies, scenario: Scenario, layer: Floats) -> Floats:
+    """Bytes of parameters and gradients that are whole for the moment, of ``layer`` parameters a layer, (N,).
+
+    ZeRO stage 3 gathers the running layer and the next; breadth first they are chunks, and stages 2 and 3 add up a
+    chunk's gradients over the micro-batches while those of the chunk before are scattered [LamyPoirier22]. Chunks
+    are those of the even split.
+    """
+    third, chunked = rows.zero_stage == PARAMETERS, by_chunk(rows)
+    chunk = np.ceil(even_layers(scenario.model.num_layers, rows).high / rows.vpp)
+    gathered = np.where(third, PREFETCHED_LAYERS * WORD * layer * np.where(chunked, chunk, 1.0), 0.0)
+    added = PREFETCHED_LAYERS * scenario.stack.gradient_bytes * layer * chunk
+    return gathered + np.where(chunked & (rows.zero_stage >= GRADIENTS), added, 0.0)
 
 
 def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None) -> StateBytes:
     """Bytes per parameter whose states ``shards`` ranks share (the sharding degree, unless said), arrays (N,).
 
-    ZeRO 1 shards the optimizer, 2 the gradients too, 3 the weights too [Rajbhandari20].
+    ZeRO 1 shards the optimizer, 2 the gradients too, 3 the weights too [Rajbhandari20]. Where a pipeline holds every
+    parameter twice, the two copies are replicas of each other and share what is sharded.
     """
     stack, z = scenario.stack, rows.zero_stage
-    shard = (rows.sharding_degree if shards is None else shards).astype(np.float64)
+    shard = (rows.sharding_degree if shards is None else shards) * copies(rows)
     fp32 = scenario.precision == "fp32"
     weights, sharded = 4.0 if fp32 else WORD, 4.0 if fp32 else float(stack.weight_bytes)
     if scenario.precision in REDUCED:
@@ -221,6 +240,10 @@ def layer_activation_bytes(rows: Strategies, scenario: Scenario) -> Floats:
         scores = scores if flash else np.where(selective, 0.0, scores)
     elif stack.selective == "operators":
         whole, inner = np.where(selective, whole / 2.0, whole), np.where(selective, inner / 2.0, inner)
+    elif stack.selective == "up-projections":
+        kept_inside = WORD * model.attention_output_width + dense * saved * model.fc1_width
+        kept_inside += 0.0 if model.mla else WORD * model.qkv_width
+        whole, inner = np.where(selective, whole - branches * saved * h, whole), np.where(selective, kept_inside, inner)
     else:
         whole, inner = np.where(selective, WORD * h, whole), np.where(selective, WORD * model.qkv_width, inner)
     kept = region_tokens(rows, scenario) * whole + tokens_per_rank(rows, scenario) * (inner + scores) / rows.tp
@@ -228,7 +251,8 @@ def layer_activation_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     if not model.num_moe_layers:
         return kept
     share = np.where(selective, _KEPT_OF_EXPERTS[stack.selective], 1.0)
-    return kept + (1.0 - dense) * share * expert_activation_bytes(rows, scenario, saved)
+    repeated = selective & (stack.selective == "up-projections")
+    return kept + (1.0 - dense) * share * expert_activation_bytes(rows, scenario, saved, repeated=repeated)
 
 
 def kept_bytes_of_layer(rows: Strategies, scenario: Scenario) -> Floats:
@@ -271,9 +295,10 @@ def in_flight(rows: Strategies, stage: Ints) -> Floats:
 def held_ahead(rows: Strategies) -> Floats:
     """Micro-batches whose activations the layers that predict further tokens hold, shape (N,).
 
-    They stand behind the last chunk, which passes a micro-batch back as soon as it came; under GPipe all come first.
+    They stand behind the last chunk, which passes a micro-batch back as soon as it came; under GPipe and breadth first
+    all come first.
     """
-    everything = rows.schedule == SCHEDULE_NAMES.index("gpipe")
+    everything = (rows.schedule == SCHEDULE_NAMES.index("gpipe")) | by_chunk(rows)
     return np.where(everything, rows.num_microbatches, 1).astype(np.float64)
 
 
@@ -307,22 +332,23 @@ def footprint(
     pp = len(layers)
     stages = np.arange(pp)
     one = rows.take(np.full(pp, row))
-    held = in_flight(one, stages)
-    first, last = stages == 0, stages == pp - 1
+    held, twice = in_flight(one, stages), float(copies(one)[0])
+    first, last = ends(one, stages)
+    passed, again = of_both_ways(layers, twice), of_both_ways(recomputed, twice)
     params = (
-        layers * memory.layer_parameters[row]
+        twice * passed * memory.layer_parameters[row]
         + first * memory.embedding_parameters[row]
         + last * memory.head_parameters[row]
     )
-    experts = (layers + last * scenario.model.mtp_layers) * memory.expert_parameters[row]
+    experts = (twice * passed + last * scenario.model.mtp_layers) * memory.expert_parameters[row]
     state, expert_state = memory.state, memory.expert_state
     activations = held * (
-        (layers - recomputed) * memory.stored[row]
-        + recomputed * memory.checkpoint[row]
-        + first * memory.embedding_activation[row]
+        (passed - again) * memory.stored[row]
+        + again * memory.checkpoint[row]
+        + first * memory.embedding_activation[row] / twice
     )
     activations = activations + last * scenario.model.mtp_layers * held_ahead(one) * memory.stored[row]
-    activations = activations + (recomputed > 0) * memory.working[row]
+    activations = activations + (again > 0) * memory.working[row]
     weights = params * state.weights[row] + experts * expert_state.weights[row] + memory.everywhere[row]
     gradients = params * state.gradients[row] + experts * expert_state.gradients[row]
     optimizer = params * state.optimizer[row] + experts * expert_state.optimizer[row]
@@ -343,14 +369,13 @@ def even_peaks(rows: Strategies, memory: RowBytes, num_layers: int) -> Floats:
     full = rows.recompute >= Recompute.FULL
     kept = np.where(full, memory.checkpoint, memory.stored)
     working = np.where(full, memory.working, 0.0)
-    single = pp == 1
-    worst = np.zeros(len(rows))
+    worst, twice = np.zeros(len(rows)), copies(rows)
     for place, held in enumerate(layers):
         stage = np.zeros_like(pp) if place == 0 else np.minimum(1, pp - 1) if place == 1 else pp - 1
         count = in_flight(rows, stage)
-        first, last = stage == 0, stage == pp - 1
-        needed = np.where(single, num_layers, held) * (memory.layer_state + count * kept)
-        needed = needed + first * (memory.first + count * memory.embedding_activation) + last * memory.last
+        first, last = ends(rows, stage)
+        needed = held * (twice * memory.layer_state + count * kept)
+        needed = needed + first * (memory.first + count * memory.embedding_activation / twice) + last * memory.last
         worst = np.maximum(worst, np.where((place == 1) & (pp <= 2), 0.0, needed))
     return worst + working + memory.everywhere
 

@@ -16,6 +16,7 @@ from costmodels.experts import expert_shards
 from costmodels.kernels import WORD
 from costmodels.model import Model
 from costmodels.parameters import attention_projections
+from costmodels.pieces import copies
 from costmodels.placement import group_of, split_group
 from costmodels.scenario import Scenario
 from costmodels.sizes import layer_parameters_per_rank
@@ -104,11 +105,12 @@ def muon_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     every rank multiplies the matrices that its part lies in, one more than its share. Tensor ranks share the products.
     """
     model, rates = scenario.model, scenario.rates
-    layers = even_layers(model.num_layers, rows).high.astype(np.float64)
+    layers = copies(rows) * even_layers(model.num_layers, rows).high
+    shares = rows.sharding_degree * _copies_sharing(rows)
     matrices = layer_matrices(model)
     layer = sum(count * newton_schulz_flops(n, m) for n, m, count in matrices)
     largest = max(newton_schulz_flops(n, m) for n, m, count in matrices if count)
-    work = layers * layer / rows.sharding_degree + np.where(rows.sharding_degree > 1, largest, 0.0)
+    work = layers * layer / shares + np.where(shares > 1, largest, 0.0)
     work = np.minimum(work, layers * layer) / rows.tp + _expert_work(rows, scenario, layers)
     near = split_group(group_of(rows, "cp", "dp"), rows.sharding_degree)[0]
     size = WORD * layers * layer_parameters_per_rank(rows, scenario)
@@ -125,4 +127,9 @@ def _expert_work(rows: Strategies, scenario: Scenario, layers: Floats) -> Floats
     n, m = np.minimum(width, model.expert_hidden_size), np.maximum(width, model.expert_hidden_size)
     one = NEWTON_SCHULZ * (4.0 * n * n * m + 2.0 * n**3) * (model.ffn_branches + 1.0)
     held = moe.num_experts / rows.ep * model.num_moe_layers / model.num_layers
-    return layers * held * one / expert_shards(rows)
+    return layers * held * one / (expert_shards(rows) * _copies_sharing(rows))
+
+
+def _copies_sharing(rows: Strategies) -> Floats:
+    """Copies of the model in one pipeline, which share what is sharded, (N,)."""
+    return np.where(rows.zero_stage > 0, copies(rows), 1.0)

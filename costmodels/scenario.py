@@ -81,6 +81,7 @@ def _rates(scenario: Scenario) -> Rates:
         sixteen = "fp16"
     name, attention = _attention(scenario)
     speed, share = stack.kernel_efficiency * accelerator.training_rate, stack.elementwise_efficiency
+    speed *= max(1.0 - stack.communication_units / accelerator.compute_units, 0.0)
     memory = kernels.memory_bound
     return Rates(
         matmul=_matmul_fit(scenario),
@@ -91,7 +92,7 @@ def _rates(scenario: Scenario) -> Rates:
         plain_peak=accelerator.peak_rate("fp32" if "fp32" in accelerator.peak else sixteen) * speed,
         attention=attention,
         attention_name=name,
-        compute_units=float(accelerator.compute_units),
+        compute_units=float(accelerator.compute_units - stack.communication_units),
         bandwidth=accelerator.memory_bandwidth,
         stream=share * memory.fused,
         norm_backward=share * memory.backward,

@@ -1,7 +1,9 @@
 """Sharded gradients and parameters: traffic layer by layer in every micro-batch, and what of it is exposed.
 
 ZeRO stages 2 and 3 [Rajbhandari20], fully sharded data parallelism [Zhao23], copies within a domain [Zhang22] and
-second shards inside the node [Wang23].
+second shards inside the node [Wang23]; chunk by chunk under a breadth-first pipeline [LamyPoirier22].
+
+[LamyPoirier22]: J. Lamy-Poirier, "Breadth-First Pipeline Parallelism", arXiv 2211.05953, section 4.
 """
 
 from __future__ import annotations
@@ -14,12 +16,13 @@ from costmodels.collectives import all_reduce_seconds, gather_seconds
 from costmodels.experts import expert_data_group, expert_parameters_per_rank
 from costmodels.kernels import WORD, stream_seconds
 from costmodels.passes import Passes
+from costmodels.pieces import copies
 from costmodels.placement import Group, group_of, split_group
 from costmodels.scenario import Scenario
 from costmodels.sizes import layer_parameters_per_rank
 from costmodels.split import even_layers
 from costmodels.stack import Stack
-from costmodels.strategy import Floats, Ints, Strategies
+from costmodels.strategy import SCHEDULE_NAMES, Bools, Floats, Ints, Strategies
 
 GRADIENTS, PARAMETERS = 2, 3
 """ZeRO stages from which gradients, and parameters, are sharded."""
@@ -52,9 +55,12 @@ def every_micro_batch(rows: Strategies, scenario: Scenario, layer: Passes) -> tu
     At stage 3 every layer is gathered for both passes. A stack that shards fully keeps parameters from the forward to
     the backward pass at stage 2. What is gathered is copied out of the communication buffer in front of every layer,
     and gradients are cast and copied into it, on the stream that computes. Copies of the model that meet once an
-    iteration do so in the last micro-batch.
+    iteration do so in the last micro-batch. By chunks, a layer is gathered and its gradients are scattered once for
+    all micro-batches, which that then hides behind.
     """
-    stack = scenario.stack
+    stack, once = scenario.stack, by_chunk(rows)
+    times = np.where(once, 1, rows.num_microbatches)
+    layer = Passes(*(np.where(once, rows.num_microbatches, 1) * x for x in (layer.forward, layer.backward)))
     one, third = _layer(rows, scenario), rows.zero_stage >= PARAMETERS
     layers, copied = one.layers, one.copied
     back = np.where(third, one.gather_again, 0.0) + one.scatter
@@ -66,10 +72,10 @@ def every_micro_batch(rows: Strategies, scenario: Scenario, layer: Passes) -> tu
     known = {"share": scenario.rates.stream, "bandwidth": scenario.rates.bandwidth}
     out = stream_seconds(traffic=copied * 2.0 * WORD, **known)
     into = stream_seconds(traffic=copied * (WORD + stack.reduce_bytes), **known)
-    gathers = rows.num_microbatches if stack.gathers_per_micro_batch else np.ones(len(rows))
-    scatters = np.where(third, gathers, rows.num_microbatches)
-    copies = (into + np.where(third, out, 0.0)) * scatters
-    backward = backward * (scatters - 1) + last + copies
+    gathers = times if stack.gathers_per_micro_batch else np.ones(len(rows))
+    scatters = np.where(third, gathers, times)
+    copying = (into + np.where(third, out, 0.0)) * scatters
+    backward = backward * (scatters - 1) + last + copying
     return backward, (forward + out) * gathers
 
 
@@ -90,9 +96,14 @@ def _layer(rows: Strategies, scenario: Scenario) -> _Layer:
         alike = (same.size > 1) * pace
         whole, reduced = (gather_seconds(w * experts, same, tiers) * alike for w in (word, stack.reduce_bytes))
         gather, again, scatter = gather + whole, again + whole, scatter + reduced
-    layers = even_layers(scenario.model.num_layers, rows).high.astype(np.float64)
+    layers = copies(rows) * even_layers(scenario.model.num_layers, rows).high
     copied = layers * (np.where(near.size > 1, size, 0.0) + np.where(same.size > 1, experts, 0.0))
     return _Layer(gather, again, scatter, replicas, copied, layers)
+
+
+def by_chunk(rows: Strategies) -> Bools:
+    """Whether a chunk sees all its micro-batches before the next one starts, shape (N,) [LamyPoirier22]."""
+    return rows.schedule == SCHEDULE_NAMES.index("breadth-first")
 
 
 def second_shards(rows: Strategies, scenario: Scenario) -> Ints:

@@ -15,6 +15,7 @@ from costmodels.parameters import (
     mtp_projection_parameters,
     position_parameters,
 )
+from costmodels.pieces import copies, folded, joined
 from costmodels.scenario import Scenario
 from costmodels.split import even_layers
 from costmodels.strategy import Floats, Strategies
@@ -41,13 +42,13 @@ def embedding_parameters_per_rank(rows: Strategies, scenario: Scenario) -> Float
 
 
 def head_parameters_per_rank(rows: Strategies, scenario: Scenario) -> Floats:
-    """Parameters of the last stage beside its layers: the output matrix, a copy of a tied one when pp > 1.
+    """Parameters of the last stage beside its layers: the output matrix, a copy of a tied one unless both meet.
 
     Multi-token-prediction layers sit there too; their routed experts are counted with the layers'.
     """
     model = scenario.model
     vocabulary = padded_vocabulary_rows(rows, scenario) / rows.tp
-    own = np.ones(len(rows)) if not model.tied_embeddings else (rows.pp > 1).astype(np.float64)
+    own = np.ones(len(rows)) if not model.tied_embeddings else (~joined(rows)).astype(np.float64)
     width = model.embedding_width if model.tied_embeddings else model.hidden_size
     ahead = model.mtp_layers * (mtp_projection_parameters(model) + layer_parameters_per_rank(rows, scenario))
     return vocabulary * (own * width + int(model.head_bias)) + final_norm_parameters(model) + ahead
@@ -55,10 +56,11 @@ def head_parameters_per_rank(rows: Strategies, scenario: Scenario) -> Floats:
 
 def heaviest_stage_parameters(rows: Strategies, scenario: Scenario) -> Floats:
     """Parameters of the stage with the most, under an even split: its gradients take longest to reduce."""
-    layers = even_layers(scenario.model.num_layers, rows).high
+    layers = copies(rows) * even_layers(scenario.model.num_layers, rows).high
     first = embedding_parameters_per_rank(rows, scenario)
     last = head_parameters_per_rank(rows, scenario)
-    ends = np.where(rows.pp > 1, np.maximum(first, last), first + last)
+    ends = np.where(joined(rows), first + last, np.maximum(first, last))
+    ends = np.where(rows.vocabulary > 0, (first + last) / rows.pp, ends)
     return layers * layer_parameters_per_rank(rows, scenario) + ends
 
 
@@ -73,6 +75,7 @@ def padded_vocabulary_rows(rows: Strategies, scenario: Scenario) -> Floats:
 
 
 def expert_layers(rows: Strategies, scenario: Scenario) -> Floats:
-    """Layers whose experts the fullest stage holds: those that predict further tokens are on the last, shape (N,)."""
-    split = even_layers(scenario.model.num_layers, rows)
-    return np.maximum(split.high, split.last + scenario.model.mtp_layers).astype(np.float64)
+    """Layers whose experts the fullest stage holds: those that predict further tokens are with the head, shape (N,)."""
+    split, twice = even_layers(scenario.model.num_layers, rows), copies(rows)
+    head = np.where(folded(rows), split.first, split.last)
+    return np.maximum(twice * split.high, twice * head + scenario.model.mtp_layers)

@@ -10,21 +10,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.strategy import Ints, Strategies
+from costmodels.pieces import copies, folded, joined
+from costmodels.strategy import Floats, Ints, Strategies
 
 
 @dataclass(frozen=True, slots=True)
 class EvenSplit:
-    """The even-as-possible split of every row, arrays (N,), in layers.
+    """The even-as-possible split of every row, arrays (N,), in layers that one micro-batch passes.
 
     Stages hold ``low`` or ``high`` layers; the ones that are spared first are the last, then the first, which
-    carry the head and the embedding.
+    carry the head and the embedding, or the first alone where it carries both. Where stages hold two pieces
+    that half of the micro-batches pass each, it is half the layers of the two.
     """
 
-    low: Ints
-    high: Ints
-    first: Ints
-    last: Ints
+    low: Floats
+    high: Floats
+    first: Floats
+    last: Floats
 
 
 def slice_layers(num_layers: int, vpp: Ints | np.int64) -> Ints:
@@ -39,13 +41,11 @@ def even_layers(num_layers: int, rows: Strategies) -> EvenSplit:
 
 def _even_layers(num_layers: int, rows: Strategies) -> EvenSplit:
     step = slice_layers(num_layers, rows.vpp)
-    slices = num_layers // step
-    low, longer = slices // rows.pp * step, slices % rows.pp
-    high = low + step * (longer > 0)
-    spared = rows.pp - longer
-    return EvenSplit(
-        low=low,
-        high=high,
-        first=np.where(spared >= 2, low, high),
-        last=np.where(spared >= 1, low, high),
-    )
+    slices, held = num_layers // step, copies(rows)
+    groups = np.maximum(rows.pp / held, 1.0).astype(np.int64)
+    low, longer = slices // groups * step / held, slices % groups
+    high = low + step * (longer > 0) / held
+    spared = groups - longer
+    first = np.where(spared >= np.where(joined(rows), 1, 2), low, high)
+    last = np.where((spared >= 1) & ~(folded(rows) & (rows.pp > 1)), low, high)
+    return EvenSplit(low=low, high=high, first=first, last=np.where(held > 1, first, last))

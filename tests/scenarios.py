@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from costmodels.model import Experts, LatentAttention, Model, checked
 from costmodels.modules import MODULES
 from costmodels.scenario import Scenario
+from costmodels.schedules import SCHEDULES
 from costmodels.stack import Overlap, Stack
 from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, Recompute, strategies
 from hardware.kernels import AttentionFit, GemmFit, GroupedFit, Kernels, MemoryBoundFit
@@ -202,7 +203,12 @@ def _random_row(scenario, chance):
     room = [v for v in fits if stack.uneven_stages or model.num_layers % (pp * v) == 0]
     if not room:
         return None
-    vpp = int(chance.choice(room)) if pp > 1 and batches % pp == 0 else 1
+    vpp = int(chance.choice(room)) if pp > 1 else 1
+    runs = [
+        name for name in stack.schedules if (pp == 1) == (name == "none") and SCHEDULES[name].allowed(pp, batches, vpp)
+    ]
+    if not runs:
+        return None
     if not stack.uneven_stages and model.num_layers % (pp * vpp):
         return None
     stages = [z for z in stack.zero_stages if z == 0 or (dp * cp > 1 and (z == 1 or pp == 1))]
@@ -220,10 +226,11 @@ def _random_row(scenario, chance):
         "vpp": vpp,
         "micro_batch_size": micro,
         "num_microbatches": batches,
-        "schedule": NONE if pp == 1 else INTERLEAVED if vpp > 1 else int(chance.choice([GPIPE, ONE_F_ONE_B])),
+        "schedule": SCHEDULE_NAMES.index(str(chance.choice(runs))),
         "sequence_parallel": int(tp > 1 and (model.moe is not None or chance.random() < 0.5)),
         "recompute": int(chance.choice(list(Recompute))),
         "rank_order": int(chance.integers(orders)),
+        "vocabulary": int(pp > 1 and "spread" in stack.vocabulary and chance.random() < 0.5),
         "zero_stage": zero,
         "sharding_degree": int(chance.choice(factors_of(dp * cp)[1:])) if zero else 1,
     }
@@ -299,6 +306,7 @@ def drawn_stacks(draw):
             cp_collective=draw(some([0.5, 1.0])),
             ep=draw(some([0.4, 1.0])),
             pp=draw(some([0.2, 1.0])),
+            pairs=draw(st.booleans()),
             gradients=hidden,
             parameters=hidden,
         ),
@@ -311,7 +319,8 @@ def drawn_stacks(draw):
         replicas_once=draw(st.booleans()),
         uneven_stages=draw(st.booleans()),
         gathers_per_micro_batch=draw(st.booleans()),
-        vocabulary=draw(some(["ends", "ends", "spread"])),
+        vocabulary=draw(some([("ends",), ("ends", "spread")])),
+        empty_ends=draw(st.booleans()),
         selective=draw(some(["attention", "operators"])),
         expert_imbalance=draw(some([1.0, 1.2])),
         expert_capacity=draw(some([None, None, 0.8, 1.25])),
@@ -321,6 +330,7 @@ def drawn_stacks(draw):
         fused_experts=draw(st.booleans()),
         kernels_per_local_expert=draw(some([0, 14])),
         graphs=draw(some([(), ("attn",), ("moe_router", "moe_preprocess")])),
+        schedules=(*SCHEDULE_NAMES[:4], *draw(st.lists(some(SCHEDULE_NAMES[4:]), max_size=3, unique=True))),
         slack=draw(some([0.0, 0.05])),
         straggler=draw(some([0.0, 0.02])),
         iteration_overhead=draw(some(["0 s", "3 ms"])),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
+from costmodels.interleaving import group_size
 from planner.document import Strategy
 from planner.errors import BadRequest
 
@@ -17,7 +18,7 @@ _PARAMETERS: Final = 3
 _WORTH_REPEATING: Final = 3
 """Chunks in a row from which a layout is shorter with a repetition."""
 _OWN_ORDERS: Final = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
-_OWN_SCHEDULES: Final = frozenset({"none", "1f1b", "interleaved-1f1b"})
+_OWN_SCHEDULES: Final = frozenset({"none", "1f1b", "interleaved-1f1b", "interleaved-groups"})
 
 _PRECISIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "fp32": (),
@@ -69,11 +70,13 @@ def megatron_arguments(
         *_PRECISIONS[precision],
         *_sharding(strategy),
         *recompute,
+        *_groups(strategy),
         *(("--use-tp-pp-dp-mapping",) if strategy.rank_order == "tp-cp-ep-pp-dp" else ()),
     ]
     if experts and strategy.tp > 1 and not strategy.sequence_parallel:
         remarks += ("Megatron-LM trains experts under TP only with --sequence-parallel, which the plan leaves out",)
-    return words, (*remarks, *_schedule(strategy), *_order(strategy), *_environment(strategy))
+    notes = (*_schedule(strategy), *_order(strategy), *_vocabulary(strategy), *_environment(strategy))
+    return words, (*remarks, *notes)
 
 
 def _context(strategy: Strategy) -> list[str]:
@@ -113,6 +116,14 @@ def _pipeline(strategy: Strategy, mtp_layers: int) -> list[str]:
         per_chunk = str(layers[0] // strategy.vpp)
         return ["--num-layers-per-virtual-pipeline-stage", per_chunk] if strategy.vpp > 1 else []
     return ["--pipeline-model-parallel-layout", _layout(layers, strategy.vpp, mtp_layers)]
+
+
+def _groups(strategy: Strategy) -> list[str]:
+    """Micro-batches that pass one chunk before the next, where Megatron's default of p would not do."""
+    if strategy.schedule != "interleaved-groups":
+        return []
+    size = int(group_size(strategy.pp, strategy.num_microbatches))
+    return ["--microbatch-group-size-per-virtual-pipeline-stage", str(size)]
 
 
 def _layout(layers: Sequence[int], vpp: int, mtp_layers: int) -> str:
@@ -188,6 +199,12 @@ def _order(strategy: Strategy) -> tuple[str, ...]:
     if strategy.rank_order in _OWN_ORDERS:
         return ()
     return (f"Megatron-LM has no rank order {strategy.rank_order}; these arguments run {_OWN_ORDERS[0]}",)
+
+
+def _vocabulary(strategy: Strategy) -> tuple[str, ...]:
+    if strategy.vocabulary == "ends":
+        return ()
+    return ("Megatron-LM keeps embedding and head at the ends; the zero-bubble fork has --enable-vocab-parallel",)
 
 
 def _environment(strategy: Strategy) -> tuple[str, ...]:

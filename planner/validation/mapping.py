@@ -167,7 +167,7 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
         changes["fused_elementwise"] = "rms kernel" in kernels
         changes["fused_softmax"] = not kernels.endswith("torch")
     if "over all stages" in kernels or "over stages" in kernels:
-        changes["vocabulary"] = "spread"
+        changes["vocabulary"] = ("spread",)
     words = str(row["stack"].get("overlap") or "").lower()
     changes |= saving.states(row, chosen)
     if chosen.name == "torchtitan" or "torch.compile" in words or "eager" in words:
@@ -217,6 +217,7 @@ def _strategy(plan: Row, chosen: Stack, notes: list[str]) -> Strategies:
         sequence_parallel=int(bool(split)),
         recompute=int(Recompute[str(recompute).upper()]),
         rank_order=0,
+        vocabulary=int(pp > 1 and chosen.vocabulary == ("spread",)),
     )
 
 

@@ -21,10 +21,10 @@ from costmodels.iteration import row_seconds
 from costmodels.memory import even_peaks, footprint, row_bytes
 from costmodels.parameters import expert_parameters, moe_layer_expert_parameters, parameters
 from costmodels.passes import Passes
-from costmodels.pricing import even_assignment, price, quote
+from costmodels.pricing import even_assignment, price, quote, row_assignment
 from costmodels.sizes import layer_parameters_per_rank
 from costmodels.strategy import strategies
-from tests.costmodels.test_iteration import IMPROVEMENTS, random_assignment
+from tests.costmodels.test_iteration import FILLED, IMPROVEMENTS, random_assignment
 from tests.scenarios import (
     ONE_F_ONE_B,
     drawn_expert_models,
@@ -278,8 +278,7 @@ def test_the_price_of_many_rows_with_experts_is_the_quote_of_each(scenario, seed
     rows = random_rows(scenario, 8, seed)
     prices = price(rows, scenario)
     for index in range(len(rows)):
-        at = rows.row(index)
-        split = even_assignment(scenario.model.num_layers, at["pp"], at["recompute"], vpp=at["vpp"])
+        split = row_assignment(rows.take(np.array([index])), scenario.model.num_layers)
         even = quote(rows, scenario, split, row=index)
         assert prices.iteration[index] == pytest.approx(even.iteration, rel=1e-12)
         assert prices.slowest[index] == pytest.approx(even.stage_seconds.max(), rel=1e-12)
@@ -313,8 +312,7 @@ def test_the_even_peak_with_experts_is_the_fullest_stage_of_the_even_split(scena
     layers, memory = scenario.model.num_layers, row_bytes(rows, scenario)
     peaks = even_peaks(rows, memory, layers)
     for index in range(len(rows)):
-        at = rows.row(index)
-        split = even_assignment(layers, at["pp"], at["recompute"], vpp=at["vpp"])
+        split = row_assignment(rows.take(np.array([index])), layers)
         stages = footprint(rows, memory, scenario, row=index, layers=split.layers, recomputed=split.recomputed)
         assert peaks[index] == pytest.approx(stages.allocated.max(), rel=1e-12)
 
@@ -344,6 +342,7 @@ def test_more_expert_ranks_never_hold_more_weights(scenario, seed):
 @given(SCENARIOS, SEEDS, st.sampled_from([1.1, 2.0, 100.0]))
 def test_a_better_machine_never_trains_experts_slower(improvement, scenario, seed, factor):
     rows = random_rows(scenario, 20, seed)
+    rows = rows.take(~np.isin(rows.schedule, FILLED))  # their bubble grows where weight gradients shrink
     before, after = price(rows, scenario).iteration, price(rows, improvement(scenario, factor)).iteration
     assert (after <= before * (1 + 1e-9)).all()
 

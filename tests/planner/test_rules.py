@@ -19,7 +19,7 @@ from tests.scenarios import (
     with_experts,
 )
 
-ZB_1P = SCHEDULE_NAMES.index("zb-1p")
+ZB_1P, BREADTH_FIRST, GROUPS_OF = map(SCHEDULE_NAMES.index, ("zb-1p", "breadth-first", "interleaved-groups"))
 
 EVEN = toy_scenario(stack=toy_stack(uneven_stages=False))
 FREE = toy_scenario(stack=toy_stack(uneven_stages=True))
@@ -31,6 +31,7 @@ BARE = toy_scenario(stack=toy_stack(sequence_parallel=False, schedules=("none", 
 EXPERTS = toy_scenario(model=with_experts(toy_model(), expert_ffn_hidden_size=1028))
 P2P, A2A, GATHER, BOTH = range(len(CP_KINDS))
 ALL_KINDS = toy_scenario(stack=toy_stack(cp_kinds=CP_KINDS, rank_orders=RANK_ORDERS))
+SPREAD = toy_scenario(stack=toy_stack(vocabulary=("ends", "spread")))
 ZERO = toy_scenario(stack=toy_stack(zero_stages=(0, 1, 2, 3)))
 
 NAMED_MODULES = toy_scenario(stack=toy_stack(recompute_modules=("layernorm", "moe")))
@@ -151,7 +152,18 @@ PAIRS = {
         {"recompute": Recompute.FULL, "offload": ACTIVATIONS},
         {"recompute": Recompute.PARTIAL, "offload": ACTIVATIONS},
     ),
-    "zero-pipeline": (ZERO, {"zero_stage": 2, "pp": 1}, {"zero_stage": 2, "pp": 2}),
+    "zero-pipeline": (
+        ZERO,
+        {"zero_stage": 2, "pp": 2, "schedule": BREADTH_FIRST},
+        {"zero_stage": 2, "pp": 2, "schedule": INTERLEAVED},
+    ),
+    "vocabulary": (SPREAD, {"pp": 2, "vocabulary": 1}, {"pp": 1, "vocabulary": 1}),
+    "stack-vocabulary": (EVEN, {"vocabulary": 0}, {"vocabulary": 1}),
+    "micro-batch-groups": (
+        EVEN,
+        {"pp": 3, "dp": 2, "micro_batch_size": 1, "schedule": GROUPS_OF},
+        {"pp": 4, "dp": 2, "micro_batch_size": 1, "schedule": GROUPS_OF},
+    ),
 }
 """Rule to a scenario, a strategy that passes it and one that does not."""
 
