@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from costmodels.by_kind import stage_layers
 from costmodels.iteration import (
     Breakdown,
     RowSeconds,
+    at_stage,
     breakdown,
     compose,
     even_split,
@@ -18,7 +20,7 @@ from costmodels.iteration import (
 )
 from costmodels.memory import Footprint, RowBytes, footprint, row_bytes
 from costmodels.scenario import Scenario
-from costmodels.split import slice_layers
+from costmodels.split import even_stages
 from costmodels.strategy import Floats, Ints, Recompute, Strategies
 
 
@@ -66,9 +68,10 @@ def quote(rows: Strategies, scenario: Scenario, assignment: Assignment, *, row: 
     seconds, memory = row_seconds(one, scenario), row_bytes(one, scenario)
     stages = stage_seconds(one, seconds, assignment)
     slow = int(np.argmax(stages))
+    held, again = stage_layers(one, scenario.depth, assignment.layers, assignment.recomputed)
     terms: Breakdown = breakdown(
         one,
-        seconds,
+        at_stage(seconds, held[slow], again[slow]),
         slowest=stages[slow : slow + 1],
         total=np.array([stages.sum()]),
         layers=assignment.layers[slow : slow + 1].astype(np.float64),
@@ -87,6 +90,9 @@ def quote(rows: Strategies, scenario: Scenario, assignment: Assignment, *, row: 
 def stage_seconds(one: Strategies, seconds: RowSeconds, assignment: Assignment) -> Floats:
     """Forward and backward seconds of every stage for one micro-batch, shape (pp,)."""
     layers = assignment.layers * seconds.layer[0] + assignment.recomputed * seconds.recompute[0]
+    if seconds.kinds is not None:
+        held, again = stage_layers(one, seconds.kinds.depth, assignment.layers, assignment.recomputed)
+        layers = held @ seconds.kinds.each("layer")[:, 0] + again @ seconds.kinds.each("recompute")[:, 0]
     return layers + stage_extras(seconds, 0, int(one.pp[0]))
 
 
@@ -94,14 +100,7 @@ def even_assignment(
     num_layers: int, pp: int, recompute: int, layers: Sequence[int] | None = None, *, vpp: int = 1
 ) -> Assignment:
     """The even split (shorter stages last, then first), or the given layers; FULL recomputes all of them."""
-    if layers is None:
-        step = int(slice_layers(num_layers, np.int64(vpp)))
-        low, longer = divmod(num_layers // step, pp)
-        held = np.full(pp, low * step, dtype=np.int64)
-        start = 1 if pp - longer >= 2 else 0
-        held[start : start + longer] += step
-    else:
-        held = np.asarray(layers, dtype=np.int64)
+    held = even_stages(num_layers, pp, vpp) if layers is None else np.asarray(layers, dtype=np.int64)
     again = held if recompute >= Recompute.FULL else np.zeros_like(held)
     return Assignment(held, again.copy())
 

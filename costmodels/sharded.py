@@ -6,17 +6,21 @@ second shards inside the node [Wang23].
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
+from costmodels.by_kind import ByKind, LayerTerms
 from costmodels.collectives import all_reduce_seconds, gather_seconds
-from costmodels.experts import expert_data_group, expert_parameters_per_rank
+from costmodels.experts import expert_data_group, expert_parameters_per_rank, kind_expert_parameters
 from costmodels.kernels import WORD, stream_seconds
+from costmodels.layer_kinds import Depth, Kind
 from costmodels.passes import Passes
 from costmodels.placement import Group, group_of, split_group
 from costmodels.scenario import Scenario
-from costmodels.sizes import layer_parameters_per_rank
+from costmodels.sizes import kind_parameters_per_rank, layer_parameters_per_rank
 from costmodels.split import even_layers
 from costmodels.stack import Stack
 from costmodels.strategy import Floats, Ints, Strategies
@@ -33,7 +37,7 @@ def gather_word(scenario: Scenario) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """Seconds of the collectives of one layer, and bytes copied for all layers of a stage, arrays (N,)."""
+    """Seconds of the collectives of one layer, arrays (N,)."""
 
     gather: Floats
     gather_again: Floats
@@ -43,10 +47,11 @@ class _Layer:
     """Reducing the shards of the gradients over the copies of the model."""
     copied: Floats
     """Parameters that pass a communication buffer."""
-    layers: Floats
 
 
-def every_micro_batch(rows: Strategies, scenario: Scenario, layer: Passes) -> tuple[Floats, Floats]:
+def every_micro_batch(
+    rows: Strategies, scenario: Scenario, layer: Passes, kinds: ByKind[LayerTerms] | None = None
+) -> tuple[Floats, Floats]:
     """Exposed (backward, forward) seconds an iteration of ZeRO stages 2 and 3, arrays (N,).
 
     At stage 3 every layer is gathered for both passes. A stack that shards fully keeps parameters from the forward to
@@ -54,30 +59,37 @@ def every_micro_batch(rows: Strategies, scenario: Scenario, layer: Passes) -> tu
     and gradients are cast and copied into it, on the stream that computes. Copies of the model that meet once an
     iteration do so in the last micro-batch.
     """
-    stack = scenario.stack
-    one, third = _layer(rows, scenario), rows.zero_stage >= PARAMETERS
-    layers, copied = one.layers, one.copied
-    back = np.where(third, one.gather_again, 0.0) + one.scatter
-    forward = _behind(one.gather, layer.forward, layers, stack=stack, hidden=stack.overlap.parameters)
-    last = _behind(back + one.replicas, layer.backward, layers, stack=stack, hidden=stack.overlap.gradients)
+    stack, third = scenario.stack, rows.zero_stage >= PARAMETERS
+    depth = scenario.depth if kinds is not None else None
+    each = [_layer(rows, scenario, kind) for kind in (depth.kinds if depth else (None,))]
+    ahead = [part.forward for part in kinds.parts] if kinds else [layer.forward]
+    after = [part.backward for part in kinds.parts] if kinds else [layer.backward]
+    layers = even_layers(scenario.model.num_layers, rows).high.astype(np.float64)
+    copied = layers * _layer(rows, scenario).copied
+    back = [np.where(third, one.gather_again, 0.0) + one.scatter for one in each]
+    whole = [part + one.replicas for part, one in zip(back, each, strict=True)]
+    gathers = [one.gather for one in each]
+    forward = _chain(gathers, ahead, layers, depth=depth, stack=stack, hidden=stack.overlap.parameters)
+    last = _chain(whole, after, layers, depth=depth, stack=stack, hidden=stack.overlap.gradients, backward=True)
     backward = last
     if stack.replicas_once:
-        backward = _behind(back, layer.backward, layers, stack=stack, hidden=stack.overlap.gradients)
+        backward = _chain(back, after, layers, depth=depth, stack=stack, hidden=stack.overlap.gradients, backward=True)
     known = {"share": scenario.rates.stream, "bandwidth": scenario.rates.bandwidth}
     out = stream_seconds(traffic=copied * 2.0 * WORD, **known)
     into = stream_seconds(traffic=copied * (WORD + stack.reduce_bytes), **known)
-    gathers = rows.num_microbatches if stack.gathers_per_micro_batch else np.ones(len(rows))
-    scatters = np.where(third, gathers, rows.num_microbatches)
+    times = rows.num_microbatches if stack.gathers_per_micro_batch else np.ones(len(rows))
+    scatters = np.where(third, times, rows.num_microbatches)
     copies = (into + np.where(third, out, 0.0)) * scatters
     backward = backward * (scatters - 1) + last + copies
-    return backward, (forward + out) * gathers
+    return backward, (forward + out) * times
 
 
-def _layer(rows: Strategies, scenario: Scenario) -> _Layer:
+def _layer(rows: Strategies, scenario: Scenario, kind: Kind | None = None) -> _Layer:
+    """One layer of a kind, or an average one."""
     stack, tiers = scenario.stack, scenario.group.tiers
     pace = 1.0 / stack.communication_efficiency
     near, far = split_group(group_of(rows, "cp", "dp"), rows.sharding_degree)
-    word, size = gather_word(scenario), layer_parameters_per_rank(rows, scenario)
+    word, size, experts = gather_word(scenario), *_sizes(rows, scenario, kind)
     shared = (near.size > 1) * pace
     gather, scatter = (gather_seconds(w * size, near, tiers) * shared for w in (word, stack.reduce_bytes))
     shard = stack.reduce_bytes * size / rows.sharding_degree
@@ -85,14 +97,19 @@ def _layer(rows: Strategies, scenario: Scenario) -> _Layer:
     again = gather
     if stack.second_shard:
         again = gather_seconds(word * size, _second(rows, scenario, near), tiers) * shared
-    experts, same = expert_parameters_per_rank(rows, scenario), expert_data_group(rows)
+    same = expert_data_group(rows)
     if scenario.model.num_moe_layers:
         alike = (same.size > 1) * pace
         whole, reduced = (gather_seconds(w * experts, same, tiers) * alike for w in (word, stack.reduce_bytes))
         gather, again, scatter = gather + whole, again + whole, scatter + reduced
-    layers = even_layers(scenario.model.num_layers, rows).high.astype(np.float64)
-    copied = layers * (np.where(near.size > 1, size, 0.0) + np.where(same.size > 1, experts, 0.0))
-    return _Layer(gather, again, scatter, replicas, copied, layers)
+    copied = np.where(near.size > 1, size, 0.0) + np.where(same.size > 1, experts, 0.0)
+    return _Layer(gather, again, scatter, replicas, copied)
+
+
+def _sizes(rows: Strategies, scenario: Scenario, kind: Kind | None) -> tuple[Floats, Floats]:
+    if kind is None:
+        return layer_parameters_per_rank(rows, scenario), expert_parameters_per_rank(rows, scenario)
+    return kind_parameters_per_rank(rows, scenario, kind), kind_expert_parameters(rows, scenario, kind)
 
 
 def second_shards(rows: Strategies, scenario: Scenario) -> Ints:
@@ -122,9 +139,32 @@ def slowdown(hidden: Floats, stack: Stack) -> Floats:
     return hidden * stack.overlap_slowdown / (1.0 + stack.overlap_slowdown)
 
 
-def _behind(seconds: Floats, window: Floats, layers: Floats, *, stack: Stack, hidden: bool) -> Floats:
-    """Exposed seconds of one collective per layer, prefetched behind the layer before it."""
+def _late(seconds: Floats, window: Floats, *, stack: Stack, hidden: bool) -> Floats:
+    """Exposed seconds of one collective that was started a layer ahead."""
     if not hidden:
-        return layers * seconds
-    late = np.maximum(seconds - window, 0.0) + slowdown(np.minimum(seconds, window), stack)
-    return seconds + (layers - 1.0) * late
+        return seconds
+    return np.maximum(seconds - window, 0.0) + slowdown(np.minimum(seconds, window), stack)
+
+
+def _chain(
+    seconds: list[Floats],
+    windows: list[Floats],
+    layers: Floats,
+    *,
+    depth: Depth | None,
+    stack: Stack,
+    hidden: bool,
+    backward: bool = False,
+) -> Floats:
+    """Exposed seconds of one collective per layer, prefetched behind the layer before it, by kind of layer.
+
+    Nothing comes before the first. Where layers differ, pairs of neighbours count by their share of the depth.
+    """
+    if depth is None:
+        return seconds[0] + (layers - 1.0) * _late(seconds[0], windows[0], stack=stack, hidden=hidden)
+    order = depth.layers.tolist()[::-1] if backward else depth.layers.tolist()
+    share = (layers - 1.0) / max(len(order) - 1.0, 1.0)
+    total = seconds[order[0]]
+    for (before, after), times in Counter(pairwise(order)).items():
+        total = total + times * share * _late(seconds[after], windows[before], stack=stack, hidden=hidden)
+    return total
