@@ -22,17 +22,16 @@ from costmodels.iteration import (
     compose,
     core_seconds,
     even_split,
+    fullest_stage,
     row_seconds,
     with_step,
 )
 from costmodels.memory import RowBytes, even_peaks, host_fits, memory_limit, row_bytes
 from costmodels.pricing import Assignment, row_assignment
 from costmodels.scenario import Scenario
-from costmodels.split import even_layers
 from costmodels.strategy import Bools, Floats, Ints, Recompute, Strategies
 from planner.space import Space
-from planner.stage_rows import assignment_of, problem_of, slices_of, stage_bounds
-from planner.stage_tables import stage_table
+from planner.stage_rows import assignment_of, fewest_recomputed, problem_of, slices_of, stage_bounds
 from planner.stages import solve
 
 CHUNK = 4096
@@ -169,7 +168,9 @@ def core_bound(cores: Strategies, scenario: Scenario) -> Floats:
     layer = price.layer[inverse] + np.where(cores.recompute == Recompute.FULL, price.recompute[inverse], 0.0)
     layers = scenario.model.num_layers
     total = layers * layer + ends
-    slowest = np.maximum(even_layers(layers, cores).high * layer, total / cores.pp)
+    kinds = price.kinds and price.kinds.take(inverse)
+    again = (cores.recompute == Recompute.FULL).astype(np.float64)
+    slowest = np.maximum(fullest_stage(cores, layer, kinds, layers, again), total / cores.pp)
     share = bubble_share(
         cores,
         scenario.stack,
@@ -212,7 +213,9 @@ def price_rows(rows: Strategies, seconds: RowSeconds, scenario: Scenario) -> Pri
 def _row_bound(rows: Strategies, seconds: RowSeconds, layers: int) -> Floats:
     hops = np.where(rows.pp > 1, seconds.hop, 0.0) + seconds.host + seconds.spread
     total = layers * seconds.layer + seconds.embedding + seconds.head + rows.pp * hops
-    slowest = np.maximum(even_layers(layers, rows).high * seconds.layer + hops, total / rows.pp)
+    nothing = np.zeros(len(rows))
+    fullest = fullest_stage(rows, seconds.layer, seconds.kinds, layers, nothing)
+    slowest = np.maximum(fullest + hops, total / rows.pp)
     return compose(rows, seconds, slowest, total)
 
 
@@ -348,8 +351,7 @@ def given_split(row: Strategies, scenario: Scenario, layers: Sequence[int]) -> A
     problem = problem_of(row, row_seconds(row, scenario), row_bytes(row, scenario), scenario)
     slices = np.array(slices_of(split, row, scenario))
     step = split.layers // slices
-    fewest = stage_table(problem).recomputed[slices, np.arange(len(slices))]
-    return Assignment(split.layers, step * np.where(fewest < 0, slices, fewest))
+    return Assignment(split.layers, step * fewest_recomputed(problem, slices.tolist()))
 
 
 def promising(outcome: Outcome, scenario: Scenario, count: int = PROMISING) -> Iterator[tuple[float, Strategies]]:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.by_kind import is_folded
 from costmodels.iteration import RowSeconds, compose, stage_extras
 from costmodels.memory import RowBytes, in_flight, memory_limit
 from costmodels.pricing import Assignment
 from costmodels.scenario import Scenario
 from costmodels.split import slice_layers
 from costmodels.strategy import Bools, Floats, Recompute, Strategies
-from planner.stage_bounds import RECOMPUTE_MODES, StageRows, stage_lower_bound
+from planner import chain
+from planner.chain import SliceCosts
+from planner.chain_bounds import chain_lower_bound
+from planner.stage_bounds import RECOMPUTE_MODES, StageBound, StageRows, stage_lower_bound
+from planner.stage_tables import stage_table
 from planner.stages import StageProblem, StageSolution
 
 LEAST_BUBBLE = 1e-9
@@ -44,6 +49,21 @@ def problem_of(one: Strategies, seconds: RowSeconds, memory: RowBytes, scenario:
         recompute=MODES[Recompute(int(one.recompute[0]))],  # type: ignore[arg-type]
         uneven=scenario.stack.uneven_stages,
         working_bytes=float(memory.working[0]),
+        slices=_slice_costs(one, seconds, memory, held),
+    )
+
+
+def _slice_costs(one: Strategies, seconds: RowSeconds, memory: RowBytes, held: Floats) -> SliceCosts | None:
+    """What each slice of a single row costs, where slices differ."""
+    if seconds.kinds is None or memory.kinds is None:
+        return None
+    counts = seconds.kinds.depth.slices(int(one.vpp[0]), folded=bool(is_folded(one)[0]))
+    return SliceCosts(
+        seconds=(counts @ seconds.kinds.each("layer")[:, 0])[None, :],
+        recompute_seconds=(counts @ seconds.kinds.each("recompute")[:, 0])[None, :],
+        state_bytes=(counts @ memory.kind_states[:, 0])[None, :],
+        activation_bytes=held[:, None] * (counts @ memory.kinds.each("stored")[:, 0]),
+        checkpoint_bytes=held[:, None] * (counts.sum(axis=1) * memory.checkpoint[0]),
     )
 
 
@@ -74,6 +94,9 @@ def _fixed(memory: RowBytes, held: Floats, stages: NDArray[np.int64], pp: NDArra
 
 def stage_bounds(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario) -> tuple[Floats, Bools]:
     """(seconds of the iteration that no split of a row can beat, whether any split fits memory), arrays (N,)."""
+    if seconds.kinds is not None:
+        bound = chain_lower_bound(rows, seconds, memory, scenario)
+        return np.where(bound.feasible, compose(rows, seconds, *_finite(bound)), np.inf), bound.feasible
     n, width = len(rows), int(rows.pp.max(initial=1))
     step = slice_layers(scenario.model.num_layers, rows.vpp)
     stages = np.arange(width)
@@ -102,6 +125,18 @@ def stage_bounds(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenar
             working_bytes=memory.working,
         )
     )
-    slowest = np.where(bound.feasible, bound.slowest, 0.0)
-    total = np.where(bound.feasible, bound.total, 0.0)
-    return np.where(bound.feasible, compose(rows, seconds, slowest, total), np.inf), bound.feasible
+    return np.where(bound.feasible, compose(rows, seconds, *_finite(bound)), np.inf), bound.feasible
+
+
+def _finite(bound: StageBound) -> tuple[Floats, Floats]:
+    """Slowest stage and all stages, 0 where nothing fits."""
+    return np.where(bound.feasible, bound.slowest, 0.0), np.where(bound.feasible, bound.total, 0.0)
+
+
+def fewest_recomputed(problem: StageProblem, slices: list[int]) -> NDArray[np.int64]:
+    """The fewest recomputed slices of each stage that memory allows, all of them where none fit, shape (p,)."""
+    if problem.slices is None:
+        fewest = stage_table(problem).recomputed[slices, np.arange(len(slices))]
+    else:
+        fewest = chain.fewest_recomputed(problem, slices)
+    return np.where(fewest < 0, slices, fewest)

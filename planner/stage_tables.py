@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from costmodels.schedules import pipeline_seconds
+from planner.chain import SliceCosts
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -55,6 +56,8 @@ class StageProblem:
         recompute: one of ``RECOMPUTE_MODES``.
         uneven: whether stages may hold different numbers of layers.
         working_bytes: one layer's activations while it is recomputed; counted where a stage recomputes any.
+        slices: where slices differ along the chain, what each costs; the same by layer are then averages that
+            nothing reads.
     """
 
     num_layers: int
@@ -72,6 +75,7 @@ class StageProblem:
     recompute: Literal["none", "free", "all"]
     uneven: bool
     working_bytes: PerStage = 0.0
+    slices: SliceCosts | None = None
 
     def __post_init__(self) -> None:
         for name in _BY_STAGE:
