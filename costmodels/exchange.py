@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from costmodels.by_kind import ByKind, LayerTerms
 from costmodels.collectives import all_reduce_seconds, broadcast_seconds, gather_seconds, send_seconds
-from costmodels.experts import expert_data_group, expert_parameters_per_rank
+from costmodels.experts import expert_data_group
 from costmodels.kernels import WORD
 from costmodels.offload import share_offloaded, updated_parameters
 from costmodels.optimizers import muon_seconds, step_traffic_bytes
@@ -19,7 +20,12 @@ from costmodels.pieces import joined
 from costmodels.placement import Group, group_of, split_group, strides
 from costmodels.scenario import Scenario
 from costmodels.sharded import GRADIENTS, PARAMETERS, by_chunk, every_micro_batch, exposed, gather_word
-from costmodels.sizes import expert_layers, heaviest_stage_parameters, padded_vocabulary_rows
+from costmodels.sizes import (
+    heaviest_experts,
+    heaviest_stage,
+    heaviest_stage_parameters,
+    padded_vocabulary_rows,
+)
 from costmodels.split import even_layers
 from costmodels.stack import Stack
 from costmodels.strategy import Floats, Strategies
@@ -56,7 +62,9 @@ class StepTraffic:
         return self.gradients + self.parameters + self.tied
 
 
-def step_traffic(rows: Strategies, scenario: Scenario, layer: Passes) -> StepTraffic:
+def step_traffic(
+    rows: Strategies, scenario: Scenario, layer: Passes, kinds: ByKind[LayerTerms] | None = None
+) -> StepTraffic:
     """Exposed data-parallel seconds of one iteration, for the stage with the most parameters.
 
     ZeRO 0 reduces gradients everywhere once an iteration; 1 scatters them over the sharding group, reduces the
@@ -64,20 +72,32 @@ def step_traffic(rows: Strategies, scenario: Scenario, layer: Passes) -> StepTra
     micro-batch, at 3 every layer is gathered twice a micro-batch, hidden behind the computation of the neighbouring
     layer [Rajbhandari20], [Zhao23]. With a pipeline stage 2 is taken to keep gradients whole until the last
     micro-batch; breadth first, all travels once an iteration and behind all micro-batches [LamyPoirier22].
-    ``layer`` is the computation of one layer for one micro-batch.
+    ``layer`` is the computation of one layer for one micro-batch; where layers differ, ``kinds`` has that of each kind.
     """
     stack = scenario.stack
     gradients, parameters, tied = _once_per_step(rows, scenario)
-    low = even_layers(scenario.model.num_layers, rows).low  # every stage has that much, however it is split
-    backward = _exposed_once(gradients, low * layer.backward, rows, stack=stack, hidden=stack.overlap.gradients)
-    forward = _exposed_once(parameters, low * layer.forward, rows, stack=stack, hidden=stack.overlap.parameters)
+    window = _window(rows, scenario, layer, kinds)
+    backward = _exposed_once(gradients, window.backward, rows, stack=stack, hidden=stack.overlap.gradients)
+    forward = _exposed_once(parameters, window.forward, rows, stack=stack, hidden=stack.overlap.parameters)
     sharded, whole = rows.zero_stage >= GRADIENTS, rows.zero_stage >= PARAMETERS
     sharded = sharded & (whole | (rows.pp == 1)) & np.isin(rows.zero_stage, stack.zero_stages)
     if sharded.any():
-        always = every_micro_batch(rows, scenario, layer)
+        always = every_micro_batch(rows, scenario, layer, kinds)
         backward = np.where(sharded, always[0], backward)
         forward = np.where(sharded & (whole | stack.fully_sharded), always[1], forward)
     return StepTraffic(backward, forward, tied=tied)
+
+
+def _window(rows: Strategies, scenario: Scenario, layer: Passes, kinds: ByKind[LayerTerms] | None) -> Passes:
+    """Computation of one micro-batch that traffic once an iteration can hide behind.
+
+    Every stage has the low number of layers, however it is split; where layers differ it is the heaviest stage's.
+    """
+    if kinds is None:
+        low = even_layers(scenario.model.num_layers, rows).low
+        return Passes(low * layer.forward, low * layer.backward)
+    held = heaviest_stage(rows, scenario).held
+    return Passes(*(np.einsum("nk,kn->n", held, kinds.each(name)) for name in ("forward", "backward")))
 
 
 def _once_per_step(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats, Floats]:
@@ -106,7 +126,7 @@ def _once_per_step(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats
 def _experts_once(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
     """The same for routed experts, over the ranks that hold the same ones."""
     stack, tiers, group = scenario.stack, scenario.group.tiers, expert_data_group(rows)
-    size = expert_layers(rows, scenario) * expert_parameters_per_rank(rows, scenario)
+    size = heaviest_experts(rows, scenario)
     word = gather_word(scenario)
     pace = (group.size > 1) / stack.communication_efficiency
     whole = all_reduce_seconds(stack.reduce_bytes * size, group, tiers)
@@ -145,7 +165,7 @@ def optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     """
     stack, rates = scenario.stack, scenario.rates
     size = heaviest_stage_parameters(rows, scenario)
-    experts = expert_layers(rows, scenario) * expert_parameters_per_rank(rows, scenario)
+    experts = heaviest_experts(rows, scenario)
     mine, size = updated_parameters(rows, scenario), size + experts
     mine = mine * (1.0 - share_offloaded(rows, scenario))
     quantised = (mine if stack.fp8_param_gather else size) * scenario.recipe.step_traffic

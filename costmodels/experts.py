@@ -17,6 +17,7 @@ import numpy as np
 from costmodels.collectives import all_to_all_seconds, gather_seconds
 from costmodels.expert_traffic import traffic
 from costmodels.kernels import WORD, Number, matmul_seconds, stream_seconds
+from costmodels.layer_kinds import EXPERTS, Kind
 from costmodels.model import Experts
 from costmodels.parameters import expert_parameters
 from costmodels.passes import Passes, linear, product, quantising, region_tokens, tokens_per_rank
@@ -212,10 +213,15 @@ def dispatch(rows: Strategies, scenario: Scenario) -> Passes:
 def expert_parameters_per_rank(rows: Strategies, scenario: Scenario) -> Floats:
     """Parameters of the routed experts of an average layer on one rank, shape (N,); 0 without experts."""
     model = scenario.model
-    if model.moe is None:
+    return kind_expert_parameters(rows, scenario, EXPERTS) * model.num_moe_layers / model.num_layers
+
+
+def kind_expert_parameters(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
+    """Parameters of the routed experts of one layer of a kind on one rank, shape (N,)."""
+    model = scenario.model
+    if model.moe is None or kind.ffn != "experts":
         return np.zeros(len(rows))
-    held = model.moe.num_experts / rows.ep * expert_parameters(model) / rows.etp
-    return held * model.num_moe_layers / model.num_layers
+    return np.asarray(model.moe.num_experts / rows.ep * expert_parameters(model) / rows.etp)
 
 
 def expert_activation_bytes(

@@ -89,13 +89,17 @@ def newton_schulz_flops(rows: float, columns: float) -> float:
 def layer_matrices(model: Model) -> tuple[tuple[float, float, float], ...]:
     """(rows, columns, how many) of an average layer's matrices, routed experts left out; gates apart."""
     share, h = model.num_moe_layers / model.num_layers, float(model.hidden_size)
-    attention = tuple((float(p.outputs), float(p.inputs), 1.0) for p in attention_projections(model))
+    attending, branched = model.num_attention_layers / model.num_layers, model.num_dense_layers / model.num_layers
+    mixers = tuple((float(p.outputs), float(p.inputs), attending) for p in attention_projections(model))
+    if model.mamba is not None:
+        here = model.layer_pattern.count("M") / model.num_layers
+        mixers += ((float(model.mamba.in_width), h, here), (h, float(model.mamba.inner_width), here))
     count = model.ffn_branches + 1.0
-    dense = ((float(model.ffn_hidden_size), h, (1.0 - share) * count),)
+    dense = ((float(model.ffn_hidden_size), h, branched * count),)
     if model.moe is None:
-        return attention + dense
+        return mixers + dense
     shared = ((float(model.moe.shared_expert_ffn_hidden_size), h, share * count),)
-    return attention + dense + (shared if model.moe.num_shared_experts else ())
+    return mixers + dense + (shared if model.moe.num_shared_experts else ())
 
 
 def muon_seconds(rows: Strategies, scenario: Scenario) -> Floats:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from costmodels.by_kind import stage_layers
 from costmodels.iteration import (
     Breakdown,
     RowSeconds,
+    at_stage,
     breakdown,
     compose,
     even_split,
@@ -19,7 +21,7 @@ from costmodels.iteration import (
 from costmodels.memory import Footprint, RowBytes, footprint, row_bytes
 from costmodels.pieces import copies, joined, of_both_ways
 from costmodels.scenario import Scenario
-from costmodels.split import slice_layers
+from costmodels.split import even_stages
 from costmodels.strategy import Floats, Ints, Recompute, Strategies
 
 
@@ -67,14 +69,14 @@ def quote(rows: Strategies, scenario: Scenario, assignment: Assignment, *, row: 
     seconds, memory = row_seconds(one, scenario), row_bytes(one, scenario)
     stages = stage_seconds(one, seconds, assignment)
     slow = int(np.argmax(stages))
-    passed, again = (of_both_ways(held, float(copies(one)[0])) for held in (assignment.layers, assignment.recomputed))
+    passed, again = stage_layers(one, scenario.depth, assignment.layers, assignment.recomputed)
     terms: Breakdown = breakdown(
         one,
-        seconds,
+        at_stage(seconds, passed[slow], again[slow]),
         slowest=stages[slow : slow + 1],
         total=np.array([stages.sum()]),
-        layers=passed[slow : slow + 1],
-        recomputed=again[slow : slow + 1],
+        layers=passed.sum(axis=1)[slow : slow + 1],
+        recomputed=again.sum(axis=1)[slow : slow + 1],
     )
     return Quote(
         iteration=float(compose(one, seconds, stages[slow : slow + 1], np.array([stages.sum()]))[0]),
@@ -90,6 +92,9 @@ def stage_seconds(one: Strategies, seconds: RowSeconds, assignment: Assignment) 
     """Forward and backward seconds of every stage for one micro-batch, shape (pp,)."""
     layers = assignment.layers * seconds.layer[0] + assignment.recomputed * seconds.recompute[0]
     extras = stage_extras(one, seconds, np.arange(one.pp[0])[None, :])[0]
+    if seconds.kinds is not None:
+        held, again = stage_layers(one, seconds.kinds.depth, assignment.layers, assignment.recomputed)
+        return held @ seconds.kinds.each("layer")[:, 0] + again @ seconds.kinds.each("recompute")[:, 0] + extras
     return of_both_ways(layers, float(copies(one)[0])) + extras
 
 
@@ -109,12 +114,7 @@ def even_assignment(
     copies the layers of the pieces s and pp - 1 - s are evened out together.
     """
     if layers is None:
-        step = int(slice_layers(num_layers, np.int64(vpp)))
-        groups = pp // held_copies
-        low, longer = divmod(num_layers // step, groups)
-        held = np.full(groups, low * step, dtype=np.int64)
-        start = 1 if groups - longer >= (1 if joined_ends else 2) else 0
-        held[start : start + longer] += step
+        held = even_stages(num_layers, pp // held_copies, vpp, joined_ends=joined_ends)
         held = halved(held) if held_copies > 1 else held
     else:
         held = np.asarray(layers, dtype=np.int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from costmodels.layer_kinds import Depth, depth_of
 from costmodels.model import Model
 from costmodels.precision import RECIPES, Recipe
 from costmodels.stack import Stack
@@ -46,6 +47,11 @@ class Scenario:
     def tokens(self) -> float:
         """Tokens per iteration."""
         return float(self.seq_length) * self.global_batch_size
+
+    @cached_property
+    def depth(self) -> Depth:
+        """The kinds of layer, first to last."""
+        return depth_of(self.model, self.seq_length)
 
     @cached_property
     def rates(self) -> Rates:

@@ -29,6 +29,19 @@ class EvenSplit:
     last: Floats
 
 
+def even_stages(num_layers: int, pp: int, vpp: int, *, joined_ends: bool = False) -> Ints:
+    """Layers of every stage of the even split, shape (pp,).
+
+    Shorter stages come last, then first; with ``joined_ends`` the first is the first to be spared.
+    """
+    step = int(slice_layers(num_layers, np.int64(vpp)))
+    low, longer = divmod(num_layers // step, pp)
+    held = np.full(pp, low * step, dtype=np.int64)
+    start = 1 if pp - longer >= (1 if joined_ends else 2) else 0
+    held[start : start + longer] += step
+    return held
+
+
 def slice_layers(num_layers: int, vpp: Ints | np.int64) -> Ints:
     """Layers that move together from stage to stage, shape (N,)."""
     return np.where(num_layers % vpp == 0, vpp, 1)

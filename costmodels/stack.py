@@ -88,7 +88,7 @@ class Stack(Record):
     """Kernels that routing, dispatch, experts and combine of one layer launch beside its attention."""
     kernels_per_local_expert: int = 0
     """Further ones for each expert of the rank in block-scaled precision."""
-    graphs: tuple[Literal["attn", "moe_router", "moe_preprocess", "moe"], ...] = ()
+    graphs: tuple[Literal["attn", "mamba", "moe_router", "moe_preprocess", "moe"], ...] = ()
     """Parts of a layer that are captured in CUDA graphs, in Megatron-Core's words; the host launches the rest."""
     fused_experts: bool = False
     """Grouped products, their biases, activation and quantisation run as one operation."""

@@ -94,6 +94,19 @@ def _context_splits(c: Columns, x: Scenario) -> Mask:
     return (c["cp"] == 1) | (x.seq_length % (2 * c["cp"]) == 0)
 
 
+def _mixers_divide(c: Columns, x: Scenario) -> Mask:
+    mamba = x.model.mamba
+    return (c["tp"] > 0) if mamba is None else mamba.num_groups % c["tp"] == 0
+
+
+def _mixers_exchange(c: Columns, x: Scenario) -> Mask:
+    mamba = x.model.mamba
+    if mamba is None:
+        return c["cp"] > 0
+    heads, groups = mamba.num_heads // c["tp"], np.maximum(mamba.num_groups // c["tp"], 1)
+    return (heads % c["cp"] == 0) & ((groups % c["cp"] == 0) | (c["cp"] % groups == 0))
+
+
 def _context_needs_fused(c: Columns, x: Scenario) -> Mask:
     return (c["cp"] == 1) | (c["cp_kind"] == ULYSSES) | (x.rates.attention is not None)
 
@@ -327,6 +340,12 @@ RULES: tuple[Rule, ...] = (
     Rule("experts-sequence", "must", ("tp", "sequence_parallel"),
          "experts with tensor parallel size {tp} need sequence parallelism", "Megatron-Core mixture of experts",
          _experts_need_split),
+    Rule("mamba-groups", "must", ("tp",),
+         "tensor parallel size {tp} does not divide {mamba_groups} groups of Mamba-2 heads", "Megatron-Core MambaMixer",
+         _mixers_divide),
+    Rule("mamba-context", "must", ("tp", "cp"),
+         "context parallel size {cp} does not share out {mamba_heads} Mamba-2 heads in {mamba_groups} groups over "
+         "tensor parallel size {tp}", "Megatron-Core MambaContextParallel", _mixers_exchange),
     Rule("context-split", "must", ("cp",),
          "sequence length {seq_length} does not split into 2 x {cp} chunks of context parallelism",
          "Megatron-Core context parallelism, causal load balance", _context_splits),
@@ -533,6 +552,8 @@ def sentence(rule: Rule, row: Mapping[str, Any], scenario: Scenario) -> str:
         model=model.name,
         num_experts=model.moe.num_experts if model.moe else 0,
         expert_ffn_hidden_size=model.moe.expert_ffn_hidden_size if model.moe else 0,
+        mamba_heads=model.mamba.num_heads if model.mamba else 0,
+        mamba_groups=model.mamba.num_groups if model.mamba else 0,
         attention=scenario.rates.attention_name,
         model_modules=",".join(modules_of(model)),
         stack_modules=",".join(scenario.stack.recompute_modules) or "none",

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.by_kind import ByKind, LayerTerms
 from costmodels.iteration import (
     BLOCK_AXES,
     RowSeconds,
@@ -22,18 +23,26 @@ from costmodels.iteration import (
     compose,
     core_seconds,
     even_split,
+    fullest_stage,
     hidden_experts,
+    paired_terms,
     row_seconds,
     with_step,
 )
 from costmodels.memory import RowBytes, even_peaks, host_fits, memory_limit, row_bytes
 from costmodels.pricing import Assignment, row_assignment
 from costmodels.scenario import Scenario
-from costmodels.split import even_layers, slice_layers
+from costmodels.split import slice_layers
 from costmodels.strategy import Bools, Floats, Ints, Recompute, Strategies
 from planner.space import Space
-from planner.stage_rows import assignment_of, problem_of, slices_of, stage_bounds, whole_pipeline
-from planner.stage_tables import stage_table
+from planner.stage_rows import (
+    assignment_of,
+    fewest_recomputed,
+    problem_of,
+    slices_of,
+    stage_bounds,
+    whole_pipeline,
+)
 from planner.stages import solve
 
 CHUNK = 4096
@@ -167,13 +176,13 @@ def core_bound(cores: Strategies, scenario: Scenario) -> Floats:
     block, inverse = cores.distinct(*BLOCK_AXES, "recompute", "recompute_modules", "offload")
     price = core_seconds(replace(block, schedule=np.zeros_like(block.schedule)), scenario)
     ends = (price.embedding + price.head + price.spread * block.pp)[inverse]
-    traffic, window = price.layer_ep[inverse], (price.forward + price.backward)[inverse]
-    saved = hidden_experts(cores, scenario.stack, traffic=traffic, window=window)
+    kinds, saved = _hidden(cores, price, inverse, scenario)
     ends = ends - scenario.model.mtp_layers * saved
     layer = price.layer[inverse] - saved + np.where(cores.recompute == Recompute.FULL, price.recompute[inverse], 0.0)
     layers = scenario.model.num_layers
     total = layers * layer + ends
-    slowest = np.maximum(even_layers(layers, cores).high * layer, total / cores.pp)
+    again = (cores.recompute == Recompute.FULL).astype(np.float64)
+    slowest = np.maximum(fullest_stage(cores, layer, kinds, layers, again), total / cores.pp)
     share = bubble_share(
         cores,
         scenario.stack,
@@ -183,6 +192,18 @@ def core_bound(cores: Strategies, scenario: Scenario) -> Floats:
     )
     pipeline = cores.num_microbatches * slowest + (total - slowest) * share
     return pipeline * (1.0 + price.straggler[0]) + price.overhead[0]
+
+
+def _hidden(
+    cores: Strategies, price: RowSeconds, inverse: Ints, scenario: Scenario
+) -> tuple[ByKind[LayerTerms] | None, Floats]:
+    """Layers by kind, where they differ, less what their experts' traffic hides, and that of an average layer."""
+    if price.kinds is None:
+        traffic, window = price.layer_ep[inverse], (price.forward + price.backward)[inverse]
+        return None, hidden_experts(cores, scenario.stack, traffic=traffic, window=window)
+    depth = price.kinds.depth
+    parts, hidden = paired_terms(price.kinds.take(inverse).parts, cores, scenario.stack)
+    return ByKind(depth, parts), np.dot(depth.shares, hidden)
 
 
 def price_cores(space: Space, cores: Ints, scenario: Scenario) -> Priced:
@@ -216,7 +237,9 @@ def price_rows(rows: Strategies, seconds: RowSeconds, scenario: Scenario) -> Pri
 def _row_bound(rows: Strategies, seconds: RowSeconds, layers: int) -> Floats:
     hops = np.where(rows.pp > 1, seconds.hop, 0.0) + seconds.host + seconds.spread
     total = layers * seconds.layer + seconds.embedding + seconds.head + rows.pp * hops
-    slowest = np.maximum(even_layers(layers, rows).high * seconds.layer + hops, total / rows.pp)
+    nothing = np.zeros(len(rows))
+    fullest = fullest_stage(rows, seconds.layer, seconds.kinds, layers, nothing)
+    slowest = np.maximum(fullest + hops, total / rows.pp)
     return compose(rows, seconds, slowest, total)
 
 
@@ -351,8 +374,7 @@ def given_split(row: Strategies, scenario: Scenario, layers: Sequence[int]) -> A
         return split
     problem = problem_of(row, row_seconds(row, scenario), row_bytes(row, scenario), scenario)
     slices = np.array(slices_of(split, row, scenario))
-    fewest = stage_table(problem).recomputed[slices, np.arange(len(slices))]
-    again = int(slice_layers(scenario.model.num_layers, row.vpp)[0]) * np.where(fewest < 0, slices, fewest)
+    again = int(slice_layers(scenario.model.num_layers, row.vpp)[0]) * fewest_recomputed(problem, slices.tolist())
     front = np.minimum(split.layers[: len(again)], again)
     return Assignment(split.layers, np.concatenate([front, (again - front)[::-1]])[: len(split.layers)])
 

@@ -7,12 +7,16 @@ from numpy.typing import NDArray
 
 from costmodels.iteration import RowSeconds, compose, stage_extras
 from costmodels.memory import RowBytes, in_flight, memory_limit
-from costmodels.pieces import copies, ends, joined
+from costmodels.pieces import copies, ends, folded, joined
 from costmodels.pricing import Assignment, halved
 from costmodels.scenario import Scenario
 from costmodels.split import slice_layers
 from costmodels.strategy import Bools, Floats, Ints, Recompute, Strategies
-from planner.stage_bounds import BY_STAGE, RECOMPUTE_MODES, StageRows, stage_lower_bound
+from planner import chain
+from planner.chain import SliceCosts
+from planner.chain_bounds import chain_lower_bound
+from planner.stage_bounds import BY_STAGE, RECOMPUTE_MODES, StageBound, StageRows, stage_lower_bound
+from planner.stage_tables import stage_table
 from planner.stages import StageProblem, StageSolution
 
 LEAST_BUBBLE = 1e-9
@@ -33,7 +37,25 @@ def problem_of(one: Strategies, seconds: RowSeconds, memory: RowBytes, scenario:
     stages = int(single["num_stages"][0])
     by_stage = {name: tuple(single[name][:stages].tolist()) for name in BY_STAGE}
     numbers = {name: single[name][0].item() for name in single if name not in by_stage}
-    return StageProblem(**numbers | by_stage | {"recompute": RECOMPUTE_MODES[numbers["recompute"]]})
+    chosen = {"recompute": RECOMPUTE_MODES[numbers["recompute"]]}
+    slices = _slice_costs(one, seconds, memory)
+    return StageProblem(**numbers | by_stage | chosen, slices=slices)
+
+
+def _slice_costs(one: Strategies, seconds: RowSeconds, memory: RowBytes) -> SliceCosts | None:
+    """What each slice of a single row costs, where slices differ; stages that mirror each other take average ones."""
+    if seconds.kinds is None or memory.kinds is None or copies(one)[0] > 1:
+        return None
+    pp = int(one.pp[0])
+    held = in_flight(one.take(np.zeros(pp, dtype=np.int64)), np.arange(pp))
+    counts = seconds.kinds.depth.slices(int(one.vpp[0]), folded=bool(folded(one)[0]))
+    return SliceCosts(
+        seconds=(counts @ seconds.kinds.each("layer")[:, 0])[None, :],
+        recompute_seconds=(counts @ seconds.kinds.each("recompute")[:, 0])[None, :],
+        state_bytes=(counts @ memory.kind_states[:, 0])[None, :],
+        activation_bytes=held[:, None] * (counts @ memory.kinds.each("stored")[:, 0]),
+        checkpoint_bytes=held[:, None] * (counts.sum(axis=1) * memory.checkpoint[0]),
+    )
 
 
 def _slice(one: Strategies, scenario: Scenario) -> int:
@@ -62,10 +84,27 @@ def whole_pipeline(solution: StageSolution, one: Strategies) -> tuple[Floats, Fl
 
 def stage_bounds(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario) -> tuple[Floats, Bools]:
     """(seconds of the iteration that no split of a row can beat, whether any split fits memory), arrays (N,)."""
-    bound = stage_lower_bound(_stage_rows(rows, seconds, memory, scenario))
+    bound = _split_bounds(rows, seconds, memory, scenario)
     slowest = np.where(bound.feasible, bound.slowest, 0.0)
     total = np.where(bound.feasible, bound.total, 0.0) * copies(rows)
     return np.where(bound.feasible, compose(rows, seconds, slowest, total), np.inf), bound.feasible
+
+
+def _split_bounds(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario) -> StageBound:
+    """Bounds of every row's stage problem: of slices that differ, or of average ones where stages mirror each other."""
+    mirrored = np.ones(len(rows), dtype=np.bool_) if seconds.kinds is None else copies(rows) > 1
+    if mirrored.all():
+        return stage_lower_bound(_stage_rows(rows, seconds, memory, scenario))
+    bound = StageBound(np.empty(len(rows)), np.empty(len(rows)), np.empty(len(rows), dtype=np.bool_))
+    for alike, part in ((True, np.flatnonzero(mirrored)), (False, np.flatnonzero(~mirrored))):
+        some = rows.take(part), seconds.take(part), memory.take(part)
+        if alike:
+            found = stage_lower_bound(_stage_rows(*some, scenario))
+        else:
+            found = chain_lower_bound(*some, scenario, _fewest_slices(some[0], scenario))
+        for whole, values in zip(bound, found, strict=True):
+            whole[part] = values
+    return bound
 
 
 def _stage_rows(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario) -> StageRows:
@@ -96,8 +135,13 @@ def _stage_rows(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenari
         recompute=modes[rows.recompute],
         uneven=scenario.stack.uneven_stages,
         working_bytes=memory.working,
-        fewest=fewest_layers(rows, scenario) // (step[:, None] if width else 1) * twice.astype(np.int64)[:, None],
+        fewest=_fewest_slices(rows, scenario) * twice.astype(np.int64)[:, None],
     )
+
+
+def _fewest_slices(rows: Strategies, scenario: Scenario) -> Ints:
+    """``fewest_layers`` in slices."""
+    return fewest_layers(rows, scenario) // slice_layers(scenario.model.num_layers, rows.vpp)[:, None]
 
 
 def fewest_layers(rows: Strategies, scenario: Scenario) -> Ints:
@@ -117,3 +161,12 @@ def _fixed(rows: Strategies, memory: RowBytes, held: Floats, stages: NDArray[np.
     first, last = ends(rows, stages)
     embedding = memory.first[:, None] + held * (memory.embedding_activation / copies(rows))[:, None]
     return memory.everywhere[:, None] + first * embedding + last * memory.last[:, None]
+
+
+def fewest_recomputed(problem: StageProblem, slices: list[int]) -> NDArray[np.int64]:
+    """The fewest recomputed slices of each stage that memory allows, all of them where none fit, shape (p,)."""
+    if problem.slices is None:
+        fewest = stage_table(problem).recomputed[slices, np.arange(len(slices))]
+    else:
+        fewest = chain.fewest_recomputed(problem, slices)
+    return np.where(fewest < 0, slices, fewest)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from costmodels.schedules import pipeline_seconds
+from planner.chain import SliceCosts
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -56,6 +57,8 @@ class StageProblem:
         uneven: whether stages may hold different numbers of layers.
         working_bytes: one layer's activations while it is recomputed; counted where a stage recomputes any.
         fewest: (p,) layers that each stage holds at least where they may differ; one unless said.
+        slices: where slices differ along the chain, what each costs; the same by layer are then averages that
+            nothing reads.
     """
 
     num_layers: int
@@ -74,6 +77,7 @@ class StageProblem:
     uneven: bool
     working_bytes: PerStage = 0.0
     fewest: tuple[int, ...] | None = None
+    slices: SliceCosts | None = None
 
     def __post_init__(self) -> None:
         for name in _BY_STAGE:

@@ -6,7 +6,7 @@ from math import prod
 import numpy as np
 from hypothesis import strategies as st
 
-from costmodels.model import Experts, LatentAttention, Model, checked
+from costmodels.model import Experts, LatentAttention, Model, checked, from_shape
 from costmodels.modules import MODULES
 from costmodels.scenario import Scenario
 from costmodels.schedules import SCHEDULES
@@ -381,6 +381,43 @@ def drawn_expert_models(draw, *, layers=(1, 2, 3, 4, 6, 8)):
         latent_size=draw(some([None, model.hidden_size // 2])),
         mtp_layers=draw(some([0, 1])),
     )
+
+
+def toy_hybrid(pattern="M-M*M-ME", **changes):
+    """A model of the letters of ``pattern``, with eight narrow Mamba-2 heads in eight groups."""
+    sizes = {
+        "hidden_size": 512,
+        "num_heads": 8,
+        "vocab_size": 8192,
+        "seq_length": 1024,
+        "gated_ffn": False,
+        "position": "none",
+        "layer_pattern": pattern,
+        "mamba": {"num_heads": 8, "head_dim": 64, "state_size": 32, "num_groups": 8} if "M" in pattern else None,
+        "moe": {"num_experts": 8, "top_k": 2, "expert_ffn_hidden_size": 512} if "E" in pattern else None,
+    }
+    return from_shape(sizes | changes)
+
+
+@st.composite
+def drawn_hybrid_models(draw, *, layers=(2, 3, 4, 6, 8)):
+    """Small models of any pattern, at least one Mamba-2 mixer and one layer of another kind in it."""
+    count = draw(st.sampled_from([n for n in layers if n > 1]))
+    rest = draw(st.lists(st.sampled_from("M*-E"), min_size=count - 2, max_size=count - 2))
+    letters = draw(st.permutations(["M", draw(st.sampled_from("*-E")), *rest]))
+    return toy_hybrid("".join(letters), hidden_size=draw(st.sampled_from([256, 512])))
+
+
+@st.composite
+def drawn_depths(draw, *, layers=(2, 3, 4, 6, 8)):
+    """Small models whose layers differ along the depth: hybrids, experts in some layers, local windows in some."""
+    way = draw(st.sampled_from(["hybrid", "experts", "window"]))
+    if way == "hybrid":
+        return draw(drawn_hybrid_models(layers=layers))
+    if way == "experts":
+        return draw(drawn_expert_models(layers=layers))
+    window = {"sliding_window": 128, "sliding_window_every": draw(st.sampled_from([2, 3]))}
+    return draw(drawn_models(layers=layers)).model_copy(update=window)
 
 
 @st.composite

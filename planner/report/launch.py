@@ -84,6 +84,7 @@ def _megatron(plan: Plan, strategy: Strategy, precision: str) -> Arguments:
         precision=precision,
         experts=bool(model.get("moe")),
         mtp_layers=int(model.get("mtp_layers") or 0),
+        layer_pattern=str(model.get("layer_pattern") or ""),
         expert_capacity=plan.request.get("expert_capacity"),
         dispatch=_dispatch(_name(plan.request.get("stack"))),
     )

@@ -8,6 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from costmodels.blocks import attention_matmuls, further_token_projection, layer_seconds, tensor_parallel
+from costmodels.by_kind import stage_layers
 from costmodels.exchange import step_traffic
 from costmodels.experts import (
     dispatch,
@@ -158,7 +159,7 @@ def test_router_and_shared_experts_multiply_every_token():
 def test_routed_experts_save_the_feed_forward_network_s_half_of_the_tensor_parallel_traffic():
     rows = strategies(tp=4, sequence_parallel=1)
     shared = {"num_shared_experts": 1, "shared_expert_ffn_hidden_size": 256}
-    usual = tensor_parallel(rows, toy_scenario(), 0.0).forward
+    usual = tensor_parallel(rows, toy_scenario()).forward
     assert layer_seconds(rows, experts_on()).tp.forward == pytest.approx(usual / 2)
     assert layer_seconds(rows, experts_on(**shared)).tp.forward == pytest.approx(usual)
 
@@ -293,9 +294,11 @@ def test_the_terms_of_any_split_with_experts_add_up_to_the_iteration(scenario, s
         priced = quote(rows, scenario, split, row=index)
         assert sum(priced.breakdown.values()) == pytest.approx(priced.iteration, rel=1e-12)
         assert min(priced.breakdown.values()) >= -1e-12 * priced.iteration
-        slow = split.layers[int(np.argmax(priced.stage_seconds))]
+        slow, kinds = int(np.argmax(priced.stage_seconds)), priced.seconds.kinds
+        held = stage_layers(rows.take([index]), scenario.depth, split.layers, split.recomputed)[0][slow]
+        each = priced.seconds.layer_ep if kinds is None else kinds.each("layer_ep")[:, 0]
         batches = rows.row(index)["num_microbatches"]
-        assert priced.breakdown["ep"] == pytest.approx(batches * slow * priced.seconds.layer_ep[0], rel=1e-12)
+        assert priced.breakdown["ep"] == pytest.approx(batches * held @ each, rel=1e-12)
 
 
 def test_expert_ranks_have_a_term_of_their_own():
@@ -326,7 +329,8 @@ def test_more_experts_never_need_less_memory(scenario, seed):
         even_peaks(rows, row_bytes(rows, each), each.model.num_layers)
         for each in (scenario, replace(scenario, model=twice))
     )
-    assert (many > few).all()
+    assert (many >= few).all()
+    assert (many > few)[rows.pp == 1].all()
 
 
 @settings(max_examples=60, deadline=None)
