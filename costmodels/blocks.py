@@ -1,4 +1,4 @@
-"""Seconds of one dense transformer layer, of the embedding and of the output head, per micro-batch and rank.
+"""Seconds of one layer of any kind, of the embedding and of the output head, per micro-batch and rank.
 
 Shapes follow Megatron's tensor parallelism [Shoeybi19] with sequence parallelism [Korthikanti22]: T tokens
 per rank (micro-batch x sequence / context degree), t tensor ranks; the matrix products split their width
@@ -7,14 +7,15 @@ over t, the norms and residuals split their tokens over t when sequence parallel
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from math import log2
 
 import numpy as np
 
 from costmodels.collectives import all_reduce_seconds, gather_seconds
 from costmodels.context import context_parallel, gathers, merging, ring_ranks
-from costmodels.experts import ExpertSeconds, expert_layer, expert_parameters_per_rank
+from costmodels.experts import ExpertSeconds, expert_layer, kind_expert_parameters
 from costmodels.kernels import (
     WORD,
     Number,
@@ -24,13 +25,15 @@ from costmodels.kernels import (
     stream_seconds,
 )
 from costmodels.launches import launch_floor
+from costmodels.layer_kinds import DENSE, Kind
 from costmodels.loss import loss_seconds
 from costmodels.model import Model
 from costmodels.parameters import attention_projections
 from costmodels.passes import Passes, linear, region_tokens, tokens_per_rank
 from costmodels.placement import group_of
+from costmodels.scan import exchange_of_heads, mamba_matmuls, scan
 from costmodels.scenario import Scenario
-from costmodels.sizes import layer_parameters_per_rank, padded_vocabulary_rows
+from costmodels.sizes import kind_parameters_per_rank, padded_vocabulary_rows
 from costmodels.strategy import Floats, Strategies
 
 
@@ -46,6 +49,8 @@ class LayerSeconds:
     tp: Passes
     cp: Passes
     ep: Passes
+    up_projections: Passes
+    """Out of latent vectors, included in ``matmul``."""
 
     def weight_gradients(self, ratio: float) -> Floats:
         """Seconds of the weight gradients, which take ``ratio`` of the time of the data gradients."""
@@ -60,6 +65,8 @@ class LayerSeconds:
         """Forward seconds that selective recomputation repeats, by the stack's kind of it."""
         if selective == "operators":  # scatters are kept, gathers run again
             return self.stream.forward + (self.matmul.forward + self.tp.forward) / 2.0
+        if selective == "up-projections":
+            return self.stream.forward + self.up_projections.forward
         if selective == "projections":
             return self.stream.forward + self.attention.forward + 0.75 * self.matmul.forward
         return self.attention.forward
@@ -71,20 +78,39 @@ class LayerSeconds:
 
 
 def layer_seconds(rows: Strategies, scenario: Scenario) -> LayerSeconds:
-    """Seconds of an average layer for each of N strategies; reads tp, cp, ep, etp, micro-batch, sequence parallelism.
+    """Seconds of an average layer for each of N strategies: every kind of layer by its share of the depth."""
+    kinds = scenario.depth.kinds
+    return average([kind_seconds(rows, scenario, kind) for kind in kinds], scenario.depth.shares)
 
-    Layers with experts and dense layers count by their share of the depth.
-    """
-    share = scenario.model.num_moe_layers / scenario.model.num_layers
+
+def average(layers: Sequence[LayerSeconds], shares: Sequence[float]) -> LayerSeconds:
+    """The layers weighed by their shares."""
+    if len(layers) == 1:
+        return layers[0]
+    mean = {}
+    for field in fields(LayerSeconds):
+        parts = [share * getattr(layer, field.name) for layer, share in zip(layers, shares, strict=True)]
+        mean[field.name] = sum(parts[1:], parts[0])
+    return LayerSeconds(**mean)
+
+
+def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSeconds:
+    """Seconds of one layer of a kind; reads tp, cp, ep, etp, micro-batch, sequence parallelism."""
     nothing = Passes(np.zeros(len(rows)), np.zeros(len(rows)))
-    experts = expert_layer(rows, scenario) if share else ExpertSeconds(nothing, nothing, nothing)
-    matmul = attention_matmuls(rows, scenario) + (1.0 - share) * ffn_matmuls(rows, scenario) + share * experts.matmul
-    attention = attention_core(rows, scenario)
-    stream = layer_streams(rows, scenario, share) + share * experts.stream + accumulation(rows, scenario)
-    ep = share * experts.ep
-    cp = context_parallel(rows, scenario, attention)
+    experts = expert_layer(rows, scenario) if kind.ffn == "experts" else ExpertSeconds(nothing, nothing, nothing)
+    matmul, attention, cp = experts.matmul, nothing, nothing
+    stream, ep = layer_streams(rows, scenario, kind) + experts.stream + accumulation(rows, scenario, kind), experts.ep
+    if kind.ffn == "dense":
+        matmul = ffn_matmuls(rows, scenario)
+    if kind.attends:
+        matmul = attention_matmuls(rows, scenario) + matmul
+        attention = attention_core(rows, scenario, kind)
+        cp = context_parallel(rows, scenario, attention)
+    if kind.mixer == "mamba":
+        matmul, cp = mamba_matmuls(rows, scenario) + matmul, exchange_of_heads(rows, scenario)
+        stream = stream + scan(rows, scenario)
     busy = matmul + attention + stream + cp + ep
-    floor = launch_floor(rows, scenario)
+    floor = launch_floor(rows, scenario, kind)
     return LayerSeconds(
         matmul=matmul,
         attention=attention,
@@ -93,15 +119,16 @@ def layer_seconds(rows: Strategies, scenario: Scenario) -> LayerSeconds:
             np.maximum(floor - busy.forward, 0.0),
             np.maximum(2.0 * floor - busy.backward, 0.0),
         ),
-        tp=tensor_parallel(rows, scenario, share),
+        tp=tensor_parallel(rows, scenario, kind),
         cp=cp,
         ep=ep,
+        up_projections=_up_projections(rows, scenario) if kind.attends else nothing,
     )
 
 
-def accumulation(rows: Strategies, scenario: Scenario) -> Passes:
+def accumulation(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:
     """Adding the gradients of one layer to the buffer, where no product does it."""
-    size = layer_parameters_per_rank(rows, scenario) + expert_parameters_per_rank(rows, scenario)
+    size = kind_parameters_per_rank(rows, scenario, kind) + kind_expert_parameters(rows, scenario, kind)
     return added_up(size, scenario)
 
 
@@ -113,6 +140,16 @@ def added_up(size: Floats, scenario: Scenario) -> Passes:
         bandwidth=scenario.rates.bandwidth,
     )
     return Passes(np.zeros_like(size), seconds)
+
+
+def _up_projections(rows: Strategies, scenario: Scenario) -> Passes:
+    """Queries, keys and values out of their latent vectors; nothing in ordinary attention."""
+    T, t = tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
+    total = Passes(np.zeros(len(T)), np.zeros(len(T)))
+    for p in attention_projections(scenario.model):
+        if p.name in {"q_up", "kv_up"}:
+            total = total + linear(T, p.outputs / t, float(p.inputs), scenario)
+    return total
 
 
 def attention_matmuls(rows: Strategies, scenario: Scenario) -> Passes:
@@ -146,20 +183,17 @@ def ffn_matmuls(rows: Strategies, scenario: Scenario) -> Passes:
     return linear(T, model.fc1_width / t, h, scenario) + linear(T, h, f / t, scenario)
 
 
-def attended_pairs(model: Model, seq_length: float) -> float:
-    """Causal query-key pairs per sequence and head, averaged over local and global layers."""
-    full = seq_length * seq_length / 2.0
-    if model.sliding_window is None or model.sliding_window >= seq_length:
-        return full
+def attended_pairs(model: Model, seq_length: float, kind: Kind = DENSE) -> float:
+    """Causal query-key pairs per sequence and head."""
+    if kind.mixer != "local" or model.sliding_window is None or model.sliding_window >= seq_length:
+        return seq_length * seq_length / 2.0
     w = float(model.sliding_window)
-    local = seq_length * w - w * w / 2.0
-    share = model.num_global_layers / model.num_layers
-    return share * full + (1.0 - share) * local
+    return seq_length * w - w * w / 2.0
 
 
-def attention_core(rows: Strategies, scenario: Scenario) -> Passes:
+def attention_core(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:
     """Scores, softmax and weighted sum of one layer, without its projections."""
-    return _fused_attention(rows, scenario) if scenario.rates.attention else _unfused_attention(rows, scenario)
+    return _fused_attention(rows, scenario, kind) if scenario.rates.attention else _unfused_attention(rows, scenario)
 
 
 def attention_kept(scenario: Scenario) -> float:
@@ -173,7 +207,7 @@ def attention_kept(scenario: Scenario) -> float:
     return (2.0 + (3.0 if scenario.stack.dropout else 0.0)) * heads * scenario.seq_length
 
 
-def _fused_attention(rows: Strategies, scenario: Scenario) -> Passes:
+def _fused_attention(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
     """One kernel; around a ring of r ranks r of them, each on s/r tokens; two over gathered keys and values.
 
     Of a rank's two chunks of s/2c tokens the first step of a ring attends with both, causally; in every later one
@@ -182,8 +216,9 @@ def _fused_attention(rows: Strategies, scenario: Scenario) -> Passes:
     """
     model, s = scenario.model, float(scenario.seq_length)
     share = rows.micro_batch_size / (rows.tp * rows.cp)
-    flops = 2.0 * (model.attention_width + model.attention_output_width) * attended_pairs(model, s) * share
-    span = 2.0 * attended_pairs(model, s) / s
+    pairs = attended_pairs(model, s, kind)
+    flops = 2.0 * (model.attention_width + model.attention_output_width) * pairs * share
+    span = 2.0 * pairs / s
     work = np.maximum(model.num_heads * s * share, 1.0)
     if not (rows.cp > 1).any():
         return _fused_kernel(scenario, flops, span, work)
@@ -228,12 +263,12 @@ def _unfused_attention(rows: Strategies, scenario: Scenario) -> Passes:
     return Passes(scores + context + forward, 2.0 * (scores + context) + backward)
 
 
-def layer_streams(rows: Strategies, scenario: Scenario, experts: float = 0.0) -> Passes:
+def layer_streams(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:
     """Norms, residuals, dropout, rotary and activation: bytes through memory, forward and backward.
 
-    ``experts`` is the share of layers whose activation is counted with their experts.
+    The activation of experts is counted with them, and what lies between a Mamba-2 mixer's projections with its scan.
     """
-    forward, backward = stream_traffic(scenario, experts)
+    forward, backward = stream_traffic(scenario, kind)
     T, region, t = tokens_per_rank(rows, scenario), region_tokens(rows, scenario), rows.tp.astype(np.float64)
     known = {"share": scenario.rates.stream, "bandwidth": scenario.rates.bandwidth}
     return Passes(
@@ -249,7 +284,7 @@ UNFUSED_ROTARY = 6.0
 """Traffic of rotary written out (negate, concatenate, two products, sum) over a fused kernel's [Liger]."""
 
 
-def stream_traffic(scenario: Scenario, experts: float = 0.0) -> tuple[tuple[float, float], tuple[float, float]]:
+def stream_traffic(scenario: Scenario, kind: Kind = DENSE) -> tuple[tuple[float, float], tuple[float, float]]:
     """Bytes per token that memory-bound kernels of one layer move: ((split over tokens, over width), backward).
 
     A norm reads and writes (4h bytes), a fused bias-dropout-residual reads two and writes one (6h, plus the
@@ -257,13 +292,14 @@ def stream_traffic(scenario: Scenario, experts: float = 0.0) -> tuple[tuple[floa
     Backward, a norm reads two and writes one at its own, lower share of the bandwidth.
     """
     model, stack, rates = scenario.model, scenario.stack, scenario.rates
-    h, f, fused = float(model.hidden_size), (1.0 - experts) * model.ffn_hidden_size, stack.fused_elementwise
-    norms = model.num_norms * h
+    h, f, fused = float(model.hidden_size), (kind.ffn == "dense") * model.ffn_hidden_size, stack.fused_elementwise
+    norms = (model.num_norms if kind.parts > 1 else 1) * h
     passes = NORM_PASSES.get((model.norm, fused), 1.0)
-    branches = (1.0 if model.parallel_block else 2.0) * h
+    branches = (1.0 if model.parallel_block else float(kind.parts)) * h
     mask = 1.0 if stack.dropout else 0.0
     apart = 0.0 if fused else 4.0 * model.linear_bias + 5.0 * mask
     turning = 4.0 * (model.attention_width + model.key_value_width) if model.position == "rotary" else 0.0
+    turning *= float(kind.attends)
     turning *= 1.0 if fused else UNFUSED_ROTARY
     split = 0.0 if fused else 4.0
     forward = (
@@ -278,17 +314,17 @@ def stream_traffic(scenario: Scenario, experts: float = 0.0) -> tuple[tuple[floa
     return forward, backward
 
 
-def tensor_parallel(rows: Strategies, scenario: Scenario, experts: float = 0.0) -> Passes:
+def tensor_parallel(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:
     """Exposed tensor-parallel seconds of one layer.
 
-    Two all-reduces of the activations forward and two backward, one each with a parallel block; with sequence
-    parallelism each is a reduce-scatter and an all-gather, and the backward gathers the inputs once more
-    behind the data gradient [Korthikanti22].
+    An all-reduce of the activations forward and one backward for each of its parts, one each with a parallel
+    block; with sequence parallelism each is a reduce-scatter and an all-gather, and the backward gathers the
+    inputs once more behind the data gradient [Korthikanti22].
     """
     stack, moe = scenario.stack, scenario.model.moe
-    pairs = 1.0 if scenario.model.parallel_block else 2.0
-    if moe is not None and not moe.num_shared_experts:
-        pairs -= experts  # routed experts take the tokens of their own rank: nothing is gathered for them
+    pairs = 1.0 if scenario.model.parallel_block else float(kind.parts)
+    if kind.ffn == "experts" and moe is not None and not moe.num_shared_experts:
+        pairs -= 1.0  # routed experts take the tokens of their own rank: nothing is gathered for them
     size = WORD * tokens_per_rank(rows, scenario) * scenario.model.hidden_size
     group, tiers = group_of(rows, "tp"), scenario.group.tiers
     whole = all_reduce_seconds(size, group, tiers)

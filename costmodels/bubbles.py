@@ -179,6 +179,21 @@ def dualpipe_v_at_barrier(
     return dualpipe_at_barrier(2 * np.asarray(p), m, v, f, b, w)
 
 
+def interleaved_zb(
+    p: ArrayLike, m: ArrayLike, v: ArrayLike, forward: ArrayLike, backward: ArrayLike, weight: ArrayLike
+) -> Floats:
+    """``(p - 1) / v max(f + b - w, b)``: that of ZB-H1, shared by the chunks."""
+    return np.asarray(zb_1p(p, m, v, forward, backward, weight) / np.asarray(v))
+
+
+def interleaved_zb_at_barrier(
+    p: ArrayLike, m: ArrayLike, v: ArrayLike, forward: ArrayLike, backward: ArrayLike, weight: ArrayLike
+) -> Floats:
+    """``(p - 1) / v max(f + b - w, b, f, w)``."""
+    p, m, v, f, b, w = _floats(p, m, v, forward, backward, weight)
+    return _longest(m, *((p - 1) / v * term for term in (f + b - w, b, f, w)))
+
+
 def _floats(*arrays: ArrayLike) -> tuple[Floats, ...]:
     return tuple(np.asarray(array, dtype=np.float64) for array in arrays)
 

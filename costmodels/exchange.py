@@ -1,4 +1,7 @@
-"""Traffic once per micro-batch between stages, and once per iteration between data-parallel ranks."""
+"""Traffic once per micro-batch between stages, and once per iteration between data-parallel ranks.
+
+[LamyPoirier22]: J. Lamy-Poirier, "Breadth-First Pipeline Parallelism", arXiv 2211.05953, section 4.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from costmodels.by_kind import ByKind, LayerTerms
 from costmodels.collectives import all_reduce_seconds, broadcast_seconds, gather_seconds, send_seconds
-from costmodels.experts import expert_data_group, expert_parameters_per_rank
+from costmodels.experts import expert_data_group
 from costmodels.kernels import WORD
 from costmodels.offload import share_offloaded, updated_parameters
 from costmodels.optimizers import muon_seconds, step_traffic_bytes
 from costmodels.passes import Passes, tokens_per_rank
+from costmodels.pieces import joined
 from costmodels.placement import Group, group_of, split_group, strides
 from costmodels.scenario import Scenario
-from costmodels.sharded import GRADIENTS, PARAMETERS, every_micro_batch, exposed, gather_word
-from costmodels.sizes import expert_layers, heaviest_stage_parameters, padded_vocabulary_rows
+from costmodels.sharded import GRADIENTS, PARAMETERS, by_chunk, every_micro_batch, exposed, gather_word
+from costmodels.sizes import (
+    heaviest_experts,
+    heaviest_stage,
+    heaviest_stage_parameters,
+    padded_vocabulary_rows,
+)
 from costmodels.split import even_layers
+from costmodels.stack import Stack
 from costmodels.strategy import Floats, Strategies
 
 
@@ -24,7 +35,9 @@ def hop_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     """Exposed seconds that a stage spends per micro-batch on sends and receives, forward and backward, (N,).
 
     Every chunk passes one activation on and one gradient back; with scatter/gather or sequence parallelism
-    each tensor rank sends its share [Narayanan21].
+    each tensor rank sends its share [Narayanan21]. ``overlap.pp`` = 1 is a send that stops both stages. Where it
+    delays the receiver alone, the event simulation shows about 0.9 of it in 1F1B, which has no slack, and 0.1 to 0.4
+    in schedules that have some (``tests/costmodels/test_interleaving.py``).
     """
     stack = scenario.stack
     size = WORD * tokens_per_rank(rows, scenario) * scenario.model.hidden_size
@@ -49,27 +62,42 @@ class StepTraffic:
         return self.gradients + self.parameters + self.tied
 
 
-def step_traffic(rows: Strategies, scenario: Scenario, layer: Passes) -> StepTraffic:
+def step_traffic(
+    rows: Strategies, scenario: Scenario, layer: Passes, kinds: ByKind[LayerTerms] | None = None
+) -> StepTraffic:
     """Exposed data-parallel seconds of one iteration, for the stage with the most parameters.
 
     ZeRO 0 reduces gradients everywhere once an iteration; 1 scatters them over the sharding group, reduces the
     shards over its replicas and gathers the parameters; from 2 on gradients are scattered layer by layer in every
     micro-batch, at 3 every layer is gathered twice a micro-batch, hidden behind the computation of the neighbouring
     layer [Rajbhandari20], [Zhao23]. With a pipeline stage 2 is taken to keep gradients whole until the last
-    micro-batch. ``layer`` is the computation of one layer for one micro-batch.
+    micro-batch; breadth first, all travels once an iteration and behind all micro-batches [LamyPoirier22].
+    ``layer`` is the computation of one layer for one micro-batch; where layers differ, ``kinds`` has that of each kind.
     """
     stack = scenario.stack
     gradients, parameters, tied = _once_per_step(rows, scenario)
-    low = even_layers(scenario.model.num_layers, rows).low  # every stage has that much, however it is split
-    backward = exposed(gradients, low * layer.backward, stack=stack, hidden=stack.overlap.gradients)
-    forward = exposed(parameters, low * layer.forward, stack=stack, hidden=stack.overlap.parameters)
+    window = _window(rows, scenario, layer, kinds)
+    backward = _exposed_once(gradients, window.backward, rows, stack=stack, hidden=stack.overlap.gradients)
+    forward = _exposed_once(parameters, window.forward, rows, stack=stack, hidden=stack.overlap.parameters)
     sharded, whole = rows.zero_stage >= GRADIENTS, rows.zero_stage >= PARAMETERS
     sharded = sharded & (whole | (rows.pp == 1)) & np.isin(rows.zero_stage, stack.zero_stages)
     if sharded.any():
-        always = every_micro_batch(rows, scenario, layer)
+        always = every_micro_batch(rows, scenario, layer, kinds)
         backward = np.where(sharded, always[0], backward)
         forward = np.where(sharded & (whole | stack.fully_sharded), always[1], forward)
     return StepTraffic(backward, forward, tied=tied)
+
+
+def _window(rows: Strategies, scenario: Scenario, layer: Passes, kinds: ByKind[LayerTerms] | None) -> Passes:
+    """Computation of one micro-batch that traffic once an iteration can hide behind.
+
+    Every stage has the low number of layers, however it is split; where layers differ it is the heaviest stage's.
+    """
+    if kinds is None:
+        low = even_layers(scenario.model.num_layers, rows).low
+        return Passes(low * layer.forward, low * layer.backward)
+    held = heaviest_stage(rows, scenario).held
+    return Passes(*(np.einsum("nk,kn->n", held, kinds.each(name)) for name in ("forward", "backward")))
 
 
 def _once_per_step(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats, Floats]:
@@ -98,13 +126,25 @@ def _once_per_step(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats
 def _experts_once(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
     """The same for routed experts, over the ranks that hold the same ones."""
     stack, tiers, group = scenario.stack, scenario.group.tiers, expert_data_group(rows)
-    size = expert_layers(rows, scenario) * expert_parameters_per_rank(rows, scenario)
+    size = heaviest_experts(rows, scenario)
     word = gather_word(scenario)
     pace = (group.size > 1) / stack.communication_efficiency
     whole = all_reduce_seconds(stack.reduce_bytes * size, group, tiers)
     scatter, gather = (gather_seconds(width * size, group, tiers) for width in (stack.reduce_bytes, word))
     sharded = rows.zero_stage > 0
     return np.where(sharded, scatter, whole) * pace, np.where(sharded, gather, 0.0) * pace
+
+
+def _exposed_once(seconds: Floats, window: Floats, rows: Strategies, *, stack: Stack, hidden: bool) -> Floats:
+    """``exposed``, where ``window`` is one micro-batch's pass.
+
+    By chunks, all traffic but the outermost chunk's has the passes of all micro-batches through another chunk to
+    hide behind.
+    """
+    v = rows.vpp.astype(np.float64)
+    inner = exposed(seconds * (v - 1.0) / v, window * rows.num_microbatches * (v - 1.0) / v, stack=stack, hidden=hidden)
+    outer = exposed(seconds / v, window / v, stack=stack, hidden=hidden)
+    return np.where(by_chunk(rows), inner + outer, exposed(seconds, window, stack=stack, hidden=hidden))
 
 
 def tied_embedding_seconds(rows: Strategies, scenario: Scenario) -> Floats:
@@ -115,7 +155,7 @@ def tied_embedding_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     size = stack.reduce_bytes * padded_vocabulary_rows(rows, scenario) * model.embedding_width / rows.tp
     pair = np.minimum(rows.pp, 2)
     ends = Group(pair, ((pair, strides(rows)["pp"] * np.maximum(rows.pp - 1, 1)),))
-    return np.where(rows.pp > 1, all_reduce_seconds(size, ends, scenario.group.tiers), 0.0)
+    return np.where(joined(rows), 0.0, all_reduce_seconds(size, ends, scenario.group.tiers))
 
 
 def optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
@@ -125,7 +165,7 @@ def optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     """
     stack, rates = scenario.stack, scenario.rates
     size = heaviest_stage_parameters(rows, scenario)
-    experts = expert_layers(rows, scenario) * expert_parameters_per_rank(rows, scenario)
+    experts = heaviest_experts(rows, scenario)
     mine, size = updated_parameters(rows, scenario), size + experts
     mine = mine * (1.0 - share_offloaded(rows, scenario))
     quantised = (mine if stack.fp8_param_gather else size) * scenario.recipe.step_traffic

@@ -17,12 +17,13 @@ import numpy as np
 from costmodels.collectives import all_to_all_seconds, gather_seconds
 from costmodels.expert_traffic import traffic
 from costmodels.kernels import WORD, Number, matmul_seconds, stream_seconds
+from costmodels.layer_kinds import EXPERTS, Kind
 from costmodels.model import Experts
 from costmodels.parameters import expert_parameters
 from costmodels.passes import Passes, linear, product, quantising, region_tokens, tokens_per_rank
 from costmodels.placement import Group, group_of, split_group
 from costmodels.scenario import Scenario
-from costmodels.strategy import Floats, Ints, Strategies
+from costmodels.strategy import Bools, Floats, Ints, Strategies
 from hardware.kernels import GemmFit
 
 SCORES = 40.0
@@ -212,24 +213,32 @@ def dispatch(rows: Strategies, scenario: Scenario) -> Passes:
 def expert_parameters_per_rank(rows: Strategies, scenario: Scenario) -> Floats:
     """Parameters of the routed experts of an average layer on one rank, shape (N,); 0 without experts."""
     model = scenario.model
-    if model.moe is None:
+    return kind_expert_parameters(rows, scenario, EXPERTS) * model.num_moe_layers / model.num_layers
+
+
+def kind_expert_parameters(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
+    """Parameters of the routed experts of one layer of a kind on one rank, shape (N,)."""
+    model = scenario.model
+    if model.moe is None or kind.ffn != "experts":
         return np.zeros(len(rows))
-    held = model.moe.num_experts / rows.ep * expert_parameters(model) / rows.etp
-    return held * model.num_moe_layers / model.num_layers
+    return np.asarray(model.moe.num_experts / rows.ep * expert_parameters(model) / rows.etp)
 
 
-def expert_activation_bytes(rows: Strategies, scenario: Scenario, saved: float) -> Floats:
+def expert_activation_bytes(
+    rows: Strategies, scenario: Scenario, saved: float, *, repeated: Bools | bool = False
+) -> Floats:
     """Bytes that one layer with experts keeps of one micro-batch, beside attention and norms, shape (N,).
 
     The dispatched tokens, both sides of the activation, and the shared experts' like a dense network's.
-    ``saved`` is bytes per value of what enters a product.
+    ``saved`` is bytes per value of what enters a product; where the activation is ``repeated`` its output is not kept
+    and its input is as narrow.
     """
     model, moe = scenario.model, experts_of(scenario)
     arrived = arrived_tokens(rows, scenario)
     f = moe.expert_ffn_hidden_size / rows.etp
-    held = arrived * (saved * model.expert_hidden_size + (WORD * model.ffn_branches + saved) * f)
+    each = np.where(repeated, saved * model.ffn_branches, WORD * model.ffn_branches + saved)
     shared = moe.shared_expert_ffn_hidden_size / rows.tp * tokens_per_rank(rows, scenario)
-    return held + shared * (WORD * model.ffn_branches + saved)
+    return arrived * (saved * model.expert_hidden_size + each * f) + shared * each
 
 
 def expert_shards(rows: Strategies) -> Ints:

@@ -7,9 +7,12 @@ Symbols of the papers: L layers, H hidden size, S sequence length, V vocabulary,
 those that a token meets).
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Literal
 
+from costmodels.layer_kinds import DENSE, EXPERTS, Kind, layer_kinds
+from costmodels.mamba import mamba_projection_weights, scan_flops
 from costmodels.model import Model
 from costmodels.parameters import (
     active_parameters,
@@ -45,8 +48,7 @@ def attention_matmul_weights(model: Model) -> int:
 
 def layer_matmul_weights(model: Model) -> int:
     """Weights of one dense layer that multiply every token, without biases and norms."""
-    ffn = (model.fc1_width + model.ffn_hidden_size) * model.hidden_size
-    return attention_matmul_weights(model) + ffn
+    return kind_matmul_weights(model, DENSE)
 
 
 def moe_layer_matmul_weights(model: Model) -> int:
@@ -55,6 +57,19 @@ def moe_layer_matmul_weights(model: Model) -> int:
     Attention, router, projections to and from the experts' width, `top_k` routed experts, shared experts and
     their gate; no token is dropped. 0 without experts.
     """
+    return 0 if model.moe is None else kind_matmul_weights(model, EXPERTS)
+
+
+def kind_matmul_weights(model: Model, kind: Kind) -> int:
+    """Weights of one layer of a kind that multiply a token."""
+    mixer = attention_matmul_weights(model) if kind.attends else 0
+    mixer += mamba_projection_weights(model) if kind.mixer == "mamba" else 0
+    dense = (model.fc1_width + model.ffn_hidden_size) * model.hidden_size
+    return mixer + (dense if kind.ffn == "dense" else expert_matmul_weights(model) if kind.ffn == "experts" else 0)
+
+
+def expert_matmul_weights(model: Model) -> int:
+    """Weights of one layer's router and experts that multiply a token; 0 without experts."""
     moe = model.moe
     if moe is None:
         return 0
@@ -62,7 +77,7 @@ def moe_layer_matmul_weights(model: Model) -> int:
     routed = moe.top_k * matrices * moe.expert_ffn_hidden_size * model.expert_hidden_size
     shared = matrices * moe.shared_expert_ffn_hidden_size * h + int(moe.shared_expert_gate) * h
     router = moe.num_experts * h + expert_projection_parameters(model)
-    return attention_matmul_weights(model) + router + routed + shared
+    return router + routed + shared
 
 
 def mtp_matmul_weights(model: Model) -> int:
@@ -73,8 +88,8 @@ def mtp_matmul_weights(model: Model) -> int:
 
 def layers_matmul_weights(model: Model) -> int:
     """Weights of all layers together that multiply a token, multi-token-prediction layers included."""
-    dense = model.num_dense_layers * layer_matmul_weights(model)
-    return dense + model.num_moe_layers * moe_layer_matmul_weights(model) + mtp_matmul_weights(model)
+    kinds = Counter(layer_kinds(model))
+    return sum(count * kind_matmul_weights(model, kind) for kind, count in kinds.items()) + mtp_matmul_weights(model)
 
 
 def logit_matmul_weights(model: Model) -> int:
@@ -101,11 +116,11 @@ def attended_tokens(model: Model, *, seq_length: int, causal: bool = False, wind
     """
     every_layer = seq_length / 2 if causal else float(seq_length)
     if not windowed or model.sliding_window is None:
-        return (model.num_layers + model.mtp_layers) * every_layer
+        return (model.num_attention_layers + model.mtp_layers) * every_layer
     window = min(model.sliding_window, seq_length)
     local = window - window**2 / (2 * seq_length) if causal else float(window)
     global_layers = model.num_global_layers
-    return (global_layers + model.mtp_layers) * every_layer + (model.num_layers - global_layers) * local
+    return (global_layers + model.mtp_layers) * every_layer + (model.num_attention_layers - global_layers) * local
 
 
 def attention_flops(model: Model, *, seq_length: int, causal: bool = False, windowed: bool = True) -> float:
@@ -121,11 +136,12 @@ def attention_flops(model: Model, *, seq_length: int, causal: bool = False, wind
 def forward_flops(
     model: Model, *, seq_length: int, causal: bool = False, windowed: bool = True, logits: bool = True
 ) -> float:
-    """FLOP per token of one forward pass: 2 per weight that multiplies it, plus attention."""
+    """FLOP per token of one forward pass: 2 per weight that multiplies it, plus attention and Mamba-2 scans."""
     weights = layers_matmul_weights(model)
     weights += logit_matmul_weights(model) if logits else 0
     attention = attention_flops(model, seq_length=seq_length, causal=causal, windowed=windowed)
-    return 2.0 * weights + attention
+    scans = model.layer_pattern.count("M")
+    return 2.0 * weights + attention + (scans * scan_flops(model) if scans else 0.0)
 
 
 def model_flops(model: Model, *, seq_length: int, causal: bool = False, windowed: bool = False) -> float:

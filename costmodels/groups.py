@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from costmodels.exchange import hop_seconds, optimizer_seconds, step_traffic, tied_embedding_seconds
 from costmodels.iteration import RowSeconds, breakdown, compose, core_seconds, straggler_share
-from costmodels.memory import Footprint, footprint, in_flight, memory_limit, row_bytes
+from costmodels.memory import Footprint, RowBytes, footprint, in_flight, memory_limit, row_bytes
 from costmodels.passes import Passes
 from costmodels.pricing import Assignment, Quote
 from costmodels.scenario import Scenario
@@ -244,7 +244,7 @@ def _links(rows: MixedRows, mixed: Mixed) -> Floats:
 
 def mixed_bytes(rows: MixedRows, mixed: Mixed) -> MixedBytes:
     """The memory of N strategies stage by stage, up to what a split of the layers multiplies."""
-    groups = [row_bytes(group, one) for group, one in zip(rows.groups, mixed.scenarios, strict=True)]
+    groups = [_average_bytes(group, one) for group, one in zip(rows.groups, mixed.scenarios, strict=True)]
     at, n = rows.group_at(), len(rows)
     stages = np.arange(at.shape[1])
     spread = rows.groups[0].take(np.repeat(np.arange(n), len(stages)))
@@ -283,15 +283,25 @@ def mixed_quote(row: MixedRows, mixed: Mixed, assignment: Assignment) -> Quote:
         breakdown=terms.row(0),
         footprint=_footprint(row, mixed, assignment),
         seconds=one,
-        memory=row_bytes(row.groups[group], mixed.scenarios[group]),
+        memory=_average_bytes(row.groups[group], mixed.scenarios[group]),
     )
+
+
+def _average_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
+    """The memory of one group's stages, of an average layer where layers differ, as their seconds are."""
+    return replace(row_bytes(rows, scenario), kinds=None)
+
+
+def _with_bytes(row: MixedRows, mixed: Mixed) -> list[tuple[Strategies, RowBytes, Scenario]]:
+    pairs = zip(row.groups, mixed.scenarios, strict=True)
+    return [(group, _average_bytes(group, one), one) for group, one in pairs]
 
 
 def _footprint(row: MixedRows, mixed: Mixed, assignment: Assignment) -> Footprint:
     """Every stage's bytes as its group counts them."""
     each = [
-        footprint(group, row_bytes(group, one), one, row=0, layers=assignment.layers, recomputed=assignment.recomputed)
-        for group, one in zip(row.groups, mixed.scenarios, strict=True)
+        footprint(group, memory, one, row=0, layers=assignment.layers, recomputed=assignment.recomputed)
+        for group, memory, one in _with_bytes(row, mixed)
     ]
     at, stages = row.group_at()[0], np.arange(len(assignment.layers))
     parts = {f.name: np.stack([getattr(one, f.name) for one in each])[at, stages] for f in fields(Footprint)}

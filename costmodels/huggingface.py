@@ -1,7 +1,8 @@
 """Hugging Face `config.json` descriptions read as `Model`.
 
 One small adapter per `model_type`, in the literal table `ADAPTERS`; those of families with experts or latent
-attention are in `costmodels.huggingface_experts`. An adapter names the configuration's
+attention are in `costmodels.huggingface_experts`, those with Mamba-2 mixers in `costmodels.huggingface_hybrid`.
+An adapter names the configuration's
 fields, and states what the family's implementation fixes (biases, norms, tied embeddings). Families with
 another kind of layer are refused by name rather than approximated.
 """
@@ -25,6 +26,7 @@ from costmodels.huggingface_config import (
     window,
 )
 from costmodels.huggingface_experts import EXPERT_ADAPTERS, text_part
+from costmodels.huggingface_hybrid import HYBRID_ADAPTERS
 from costmodels.model import Model, checked
 from costmodels.model_parts import BadModel, Position
 
@@ -381,4 +383,5 @@ ADAPTERS: dict[str, Callable[[Config], Fields]] = {
     "stablelm": _stablelm,
     "starcoder2": _starcoder2,
     **EXPERT_ADAPTERS,
+    **HYBRID_ADAPTERS,
 }

@@ -3,6 +3,8 @@
 With t_s the forward and backward seconds of stage s for one micro-batch, m micro-batches and v chunks a
 stage, the pipeline takes ``m max t + (sum t - max t) / v`` and the iteration adds what happens once per
 step. A stage's t_s is linear in its layers and recomputed layers; that is all the stage solver needs.
+
+[DeepSeek24]: DeepSeek-AI, "DeepSeek-V3 Technical Report", arXiv 2412.19437, section 3.2.1.
 """
 
 from __future__ import annotations
@@ -13,20 +15,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.blocks import embedding_seconds, further_token_projection, head_seconds, layer_seconds
+from costmodels.activations import kept_bytes_of_kind
+from costmodels.blocks import (
+    embedding_seconds,
+    further_token_projection,
+    head_seconds,
+    kind_seconds,
+)
+from costmodels.by_kind import ByKind, LayerTerms, contents, fullest_window, mean_terms
 from costmodels.exchange import hop_seconds, optimizer_seconds, step_traffic
-from costmodels.memory import kept_bytes_of_layer
+from costmodels.layer_kinds import Kind, ahead_kind
 from costmodels.modules import module_seconds, picked
 from costmodels.offload import ACTIVATIONS, layer_offload_seconds, step_offload_seconds
 from costmodels.passes import Passes
+from costmodels.pieces import copies, ends, joined
 from costmodels.scenario import Scenario
+from costmodels.schedule_limits import no_pairs
 from costmodels.schedules import SCHEDULES
+from costmodels.sharded import slowdown
 from costmodels.split import even_layers
 from costmodels.stack import Stack
-from costmodels.strategy import SCHEDULE_NAMES, SHARDING_INSIDE, Floats, Recompute, Strategies
+from costmodels.strategy import SCHEDULE_NAMES, SHARDING_INSIDE, Floats, Ints, Recompute, Strategies
 
-FILLING = ("zb-1p", "zb-2p", "zb-v", "v-half", "v-min")
+FILLING = tuple(name for name, schedule in SCHEDULES.items() if schedule.splits_backward)
 """Schedules whose idle time depends on how long weight gradients take."""
+
+PAIRING = tuple(name for name, schedule in SCHEDULES.items() if schedule.pairs is not no_pairs)
+"""Schedules that run a forward beside a backward pass of the other direction."""
 
 BLOCK_AXES = ("tp", "cp", "cp_kind", "micro_batch_size", "sequence_parallel", "ep", "etp")
 """All that the cost of a layer, the embedding and the head depends on."""
@@ -34,7 +49,10 @@ BLOCK_AXES = ("tp", "cp", "cp_kind", "micro_batch_size", "sequence_parallel", "e
 
 @dataclass(frozen=True, slots=True)
 class RowSeconds:
-    """What an iteration is composed of, arrays (N,), seconds per micro-batch unless said otherwise."""
+    """What an iteration is composed of, arrays (N,), seconds per micro-batch unless said otherwise.
+
+    Where layers differ, those of one layer are of an average one.
+    """
 
     layer: Floats
     """One layer, forward and backward, nothing recomputed, exposed communication included."""
@@ -72,10 +90,13 @@ class RowSeconds:
     """Per iteration: exposed step on the host, and traffic of states."""
     straggler: Floats
     """Share by which the slowest of all nodes stretches the pipeline."""
+    kinds: ByKind[LayerTerms] | None = None
+    """The same of one layer of each kind, where layers differ along the depth."""
 
     def take(self, rows: NDArray[Any]) -> RowSeconds:
         """The given rows (an index or mask)."""
-        return RowSeconds(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+        arrays = {field.name: getattr(self, field.name)[rows] for field in fields(self) if field.name != "kinds"}
+        return RowSeconds(**arrays, kinds=self.kinds and self.kinds.take(rows))
 
 
 def row_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
@@ -86,64 +107,105 @@ def row_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
 def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
     """All that does not depend on how states are sharded; the terms once per iteration are left at zero."""
     block, inverse = rows.distinct(*BLOCK_AXES)
-    layer = layer_seconds(block, scenario)
-    once = {
-        "forward": layer.compute.forward + layer.cp.forward,
-        "backward": layer.compute.backward + layer.cp.backward,
-        "tp": sum_passes(layer.tp),
-        "cp": sum_passes(layer.cp),
-        "ep": sum_passes(layer.ep),
-        "selective": layer.repeated(scenario.stack.selective),
-        "again": layer.compute.forward + layer.communication.forward,
-        "weight": layer.weight_gradients(scenario.rates.matmul.wgrad_ratio),
+    depth = scenario.depth
+    alone = tuple(_layer_terms(kind, rows, block, inverse, scenario) for kind in depth.kinds)
+    terms, hidden = paired_terms(alone, rows, scenario.stack)
+    mean, saved = mean_terms(terms, depth.shares), np.dot(depth.shares, hidden)
+    at_ends = {
         "embedding": sum_passes(embedding_seconds(block, scenario)),
-        "head": sum_passes(head_seconds(block, scenario)),
+        "head": sum_passes(head_seconds(block, scenario)) + _ahead_seconds(block, scenario),
     }
-    ahead = layer.compute + layer.communication + further_token_projection(block, scenario)
-    once["head"] = once["head"] + scenario.model.mtp_layers * sum_passes(ahead)
-    part = {name: values[inverse] for name, values in once.items()}
-    selective = np.where(rows.recompute == Recompute.SELECTIVE, part["selective"], 0.0)
-    if rows.recompute_modules.any():
-        modules = module_seconds(block, scenario, layer)
-        named = picked(rows.recompute_modules, {name: values[inverse] for name, values in modules.items()})
-        selective = np.where(rows.recompute_modules > 0, named, selective)
+    part = {name: values[inverse] for name, values in at_ends.items()}
+    head = part["head"] - scenario.model.mtp_layers * saved
     stack, nothing = scenario.stack, np.zeros(len(rows))
-    spread = float(stack.vocabulary == "spread")
+    spread = rows.vocabulary.astype(np.float64)
     nodes = max(scenario.gpus / scenario.group.gpus_per_node, 1.0)
-    offloaded = nothing
-    if (rows.offload == ACTIVATIONS).any():
-        window = Passes(part["forward"], part["backward"])
-        offloaded = layer_offload_seconds(rows, scenario, kept_bytes_of_layer(rows, scenario), window)
-    layer_total = part["forward"] + part["backward"] + part["tp"] + part["ep"] + selective + offloaded
-    total = layer_total + np.where(rows.recompute >= Recompute.FULL, part["again"], 0.0)
+    total = mean.layer + np.where(rows.recompute >= Recompute.FULL, mean.recompute, 0.0)
     return RowSeconds(
-        layer=layer_total,
-        forward=part["forward"],
-        backward=part["backward"],
-        layer_tp=part["tp"],
-        layer_cp=part["cp"],
-        layer_ep=part["ep"],
-        recompute=part["again"],
-        weight=part["weight"],
-        selective=selective,
+        **{field.name: getattr(mean, field.name) for field in fields(mean)},
         embedding=part["embedding"] * (1.0 - spread),
-        head=part["head"] * (1.0 - spread),
-        spread=(part["embedding"] + part["head"]) / rows.pp * spread,
+        head=head * (1.0 - spread),
+        spread=(part["embedding"] + head) / rows.pp * spread,
         hop=hop_seconds(rows, scenario),
         host=nothing + stack.micro_batch_overhead * rows.vpp,
         data_parallel=nothing,
         optimizer=nothing,
-        layer_offload=offloaded,
         offload=nothing,
         overhead=nothing + stack.iteration_overhead,
-        bubble=bubble_share(rows, stack, forward=part["again"], total=total, weight=part["weight"]),
+        bubble=bubble_share(rows, stack, forward=mean.recompute - saved / 2.0, total=total, weight=mean.weight),
         straggler=nothing + straggler_share(stack, nodes),
+        kinds=None if depth.uniform else ByKind(depth, terms),
     )
+
+
+def _layer_terms(kind: Kind, rows: Strategies, block: Strategies, inverse: Ints, scenario: Scenario) -> LayerTerms:
+    """One layer of a kind as an iteration reads it, priced for the distinct blocks and gathered to the rows."""
+    layer = kind_seconds(block, scenario, kind)
+    forward = (layer.compute.forward + layer.cp.forward)[inverse]
+    backward = (layer.compute.backward + layer.cp.backward)[inverse]
+    tp, cp, ep = (sum_passes(passes)[inverse] for passes in (layer.tp, layer.cp, layer.ep))
+    repeated = layer.repeated(scenario.stack.selective)[inverse]
+    selective = np.where(rows.recompute == Recompute.SELECTIVE, repeated, 0.0)
+    if rows.recompute_modules.any():
+        modules = module_seconds(block, scenario, layer, kind)
+        named = picked(rows.recompute_modules, {name: values[inverse] for name, values in modules.items()})
+        selective = np.where(rows.recompute_modules > 0, named, selective)
+    offloaded = np.zeros(len(rows))
+    if (rows.offload == ACTIVATIONS).any():
+        kept = kept_bytes_of_kind(rows, scenario, kind)
+        offloaded = layer_offload_seconds(rows, scenario, kept, Passes(forward, backward))
+    return LayerTerms(
+        layer=forward + backward + tp + ep + selective + offloaded,
+        forward=forward,
+        backward=backward,
+        layer_tp=tp,
+        layer_cp=cp,
+        layer_ep=ep,
+        recompute=(layer.compute.forward + layer.communication.forward)[inverse],
+        weight=layer.weight_gradients(scenario.rates.matmul.wgrad_ratio)[inverse],
+        selective=selective,
+        layer_offload=offloaded,
+    )
+
+
+def _ahead_seconds(block: Strategies, scenario: Scenario) -> Floats:
+    """Layers that predict further tokens, on the last stage: forward and backward seconds, shape (N,)."""
+    if not scenario.model.mtp_layers:
+        return np.zeros(len(block))
+    layer = kind_seconds(block, scenario, ahead_kind(scenario.model))
+    ahead = layer.compute + layer.communication + further_token_projection(block, scenario)
+    return scenario.model.mtp_layers * sum_passes(ahead)
+
+
+def paired_terms(
+    terms: tuple[LayerTerms, ...], rows: Strategies, stack: Stack
+) -> tuple[tuple[LayerTerms, ...], list[Floats]]:
+    """Layers of each kind without the experts' traffic that a pass of the other direction hides; and that traffic."""
+    hidden = [hidden_experts(rows, stack, traffic=one.layer_ep, window=one.forward + one.backward) for one in terms]
+    pairs = zip(terms, hidden, strict=True)
+    less = (replace(one, layer=one.layer - saved, layer_ep=one.layer_ep - saved) for one, saved in pairs)
+    return tuple(less), hidden
 
 
 def straggler_share(stack: Stack, nodes: float) -> float:
     """Share by which the slowest of that many nodes stretches the pipeline: the mean of a normal maximum."""
     return float(stack.straggler * np.sqrt(2.0 * np.log(max(nodes, 1.0))))
+
+
+def hidden_experts(rows: Strategies, stack: Stack, *, traffic: Floats, window: Floats) -> Floats:
+    """Seconds of one layer's dispatch and combine that lengthen nothing, on average over the micro-batches, (N,).
+
+    Where a forward runs beside a backward pass, the traffic of both hides behind the computation of both, up to its
+    length and at the price of ``overlap_slowdown``; the passes that fill and drain the pipeline have no partner
+    [DeepSeek24]. What a recomputed layer exchanges again is not hidden.
+    """
+    share = np.zeros(len(rows))
+    for name in PAIRING if stack.overlap.pairs else ():
+        mine = rows.schedule == SCHEDULE_NAMES.index(name)
+        pairs = SCHEDULES[name].pairs(rows.pp, rows.num_microbatches, rows.vpp)
+        share = np.where(mine, pairs / rows.num_microbatches, share)
+    behind = np.minimum(traffic, window)
+    return share * (behind - slowdown(behind, stack))
 
 
 def bubble_share(rows: Strategies, stack: Stack, *, forward: Floats, total: Floats, weight: Floats) -> Floats:
@@ -175,7 +237,7 @@ def with_step(rows: Strategies, scenario: Scenario, core: RowSeconds) -> RowSeco
     layer = Passes(core.forward, core.backward)
     return replace(
         core,
-        data_parallel=step_traffic(rows, scenario, layer).total,
+        data_parallel=step_traffic(rows, scenario, layer, core.kinds).total,
         optimizer=optimizer_seconds(rows, scenario),
         offload=step_offload_seconds(rows, scenario, layer),
     )
@@ -213,12 +275,12 @@ class Breakdown:
         return {field.name: float(getattr(self, field.name)[index]) for field in fields(self)}
 
 
-def stage_extras(seconds: RowSeconds, row: int, pp: int) -> NDArray[np.float64]:
-    """Seconds per micro-batch that each of ``pp`` stages spends beside its layers, shape (pp,)."""
-    extras = np.full(pp, (seconds.hop[row] if pp > 1 else 0.0) + seconds.host[row] + seconds.spread[row])
-    extras[0] += seconds.embedding[row]
-    extras[-1] += seconds.head[row]
-    return extras
+def stage_extras(rows: Strategies, seconds: RowSeconds, stages: NDArray[np.int64]) -> Floats:
+    """Seconds per micro-batch that stages spend beside their layers; both are of shape (N, P)."""
+    side = np.where(rows.pp > 1, seconds.hop, 0.0) + seconds.host + seconds.spread
+    first, last = ends(rows, stages)
+    embedding, head = ((x / copies(rows))[:, None] for x in (seconds.embedding, seconds.head))
+    return side[:, None] + first * embedding + last * head
 
 
 def even_split(rows: Strategies, seconds: RowSeconds, num_layers: int, recomputed: Floats) -> tuple[Floats, Floats]:
@@ -227,14 +289,55 @@ def even_split(rows: Strategies, seconds: RowSeconds, num_layers: int, recompute
     ``recomputed`` is the share of layers that are recomputed. The split is ``split.even_layers``.
     """
     unit = seconds.layer + recomputed * seconds.recompute
-    p, held = rows.pp, even_layers(num_layers, rows)
+    p = rows.pp
     side = np.where(p > 1, seconds.hop, 0.0) + seconds.host + seconds.spread
-    both = num_layers * unit + seconds.embedding + seconds.head + side
-    ends = np.maximum(held.first * unit + seconds.embedding, held.last * unit + seconds.head) + side
-    inner = np.where(p > 2, held.high * unit + side, 0.0)
-    slowest = np.where(p == 1, both, np.maximum(ends, inner))
     total = num_layers * unit + seconds.embedding + seconds.head + p * side
+    if seconds.kinds is not None:
+        held = contents(rows, seconds.kinds.depth)
+        stages = held.total(seconds.kinds.each("layer") + recomputed * seconds.kinds.each("recompute"))
+        return (stages + stage_extras(rows, seconds, held.stage)).max(axis=1), total
+    slowest = _slowest_alike(rows, seconds, num_layers, unit, side)
     return slowest, total
+
+
+def _slowest_alike(rows: Strategies, seconds: RowSeconds, num_layers: int, unit: Floats, side: Floats) -> Floats:
+    """The slowest stage of an even split of layers that are alike, (N,)."""
+    held = even_layers(num_layers, rows)
+    both = held.first * unit + (seconds.embedding + seconds.head) / copies(rows)
+    apart = np.maximum(held.first * unit + seconds.embedding, held.last * unit + seconds.head)
+    inner = np.where(rows.pp > 1, held.high * unit, 0.0)
+    return np.maximum(np.where(joined(rows), both, apart), inner) + side
+
+
+def fullest_stage(
+    rows: Strategies, layer: Floats, kinds: ByKind[LayerTerms] | None, num_layers: int, again: Floats
+) -> Floats:
+    """Seconds of layers that some stage of any split has at least, (N,): it holds the most slices or more.
+
+    ``layer`` is an average layer's seconds, ``again`` the share of layers that are recomputed.
+    """
+    if kinds is None:
+        return even_layers(num_layers, rows).high * layer
+    return fullest_window(rows, kinds.depth, kinds.each("layer") + again * kinds.each("recompute"))
+
+
+def at_stage(seconds: RowSeconds, held: Floats, again: Floats) -> RowSeconds:
+    """One row's seconds with the average layer of a stage in place of the model's.
+
+    ``held`` and ``again`` are the stage's layers and recomputed layers by kind, shape (K,).
+    """
+    if seconds.kinds is None:
+        return seconds
+    each, count = seconds.kinds.each, held.sum() or 1.0
+    return replace(
+        seconds,
+        layer_tp=held @ each("layer_tp") / count,
+        layer_cp=held @ each("layer_cp") / count,
+        layer_ep=held @ each("layer_ep") / count,
+        selective=held @ each("selective") / count,
+        layer_offload=held @ each("layer_offload") / count,
+        recompute=again @ each("recompute") / (again.sum() or 1.0),
+    )
 
 
 def compose(rows: Strategies, seconds: RowSeconds, slowest: Floats, total: Floats) -> Floats:

@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from costmodels.layer_kinds import Kind
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Strategies
 
@@ -23,20 +24,20 @@ BLOCK_SCALED: Final = frozenset({"mxfp8", "nvfp4"})
 """Formats whose scales are rearranged for either operand of every product, one expert after the other."""
 
 
-def launch_floor(rows: Strategies, scenario: Scenario) -> Floats:
-    """Host seconds to launch an average layer's forward kernels, shape (N,); 0 where the device replays a graph.
+def launch_floor(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
+    """Host seconds to launch a layer's forward kernels, shape (N,); 0 where the device replays a graph.
 
     A graph of the whole iteration replays everything; one of parts of the layer leaves the rest to the host
-    [MegatronMoE26].
+    [MegatronMoE26]. A mixer or a feed-forward network alone launches half of what the two together do.
     """
     stack, model = scenario.stack, scenario.model
     if stack.cuda_graphs:
         return np.zeros(len(rows))
-    kernels = np.full(len(rows), 0.0 if "attn" in stack.graphs else float(stack.kernels_per_layer))
-    if model.moe is not None and "moe" not in stack.graphs:
+    captured = ("mamba" if kind.mixer == "mamba" else "attn") in stack.graphs
+    kernels = np.full(len(rows), 0.0 if captured else stack.kernels_per_layer * kind.parts / 2.0)
+    if model.moe is not None and kind.ffn == "experts" and "moe" not in stack.graphs:
         each = model.moe.num_experts / rows.ep * stack.kernels_per_local_expert
         own = stack.kernels_per_expert_layer * (UNASKED if stack.expert_capacity else 1.0)
         left = 1.0 - sum(CAPTURED.get(part, 0.0) for part in stack.graphs)
-        share = model.num_moe_layers / model.num_layers
-        kernels = kernels + share * (left * own + each * (scenario.precision in BLOCK_SCALED))
+        kernels = kernels + left * own + each * (scenario.precision in BLOCK_SCALED)
     return kernels * stack.launch

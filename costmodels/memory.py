@@ -5,39 +5,50 @@ A stage with n layers of which r are recomputed, c micro-batches in flight, need
     n state + c ((n - r) stored + r checkpoint) + [r > 0] working + what its embedding or head adds
 
 which is linear in n and r: the same numbers bound the search and constrain the stage solver.
+
+[LamyPoirier22]: J. Lamy-Poirier, "Breadth-First Pipeline Parallelism", arXiv 2211.05953, section 4.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.blocks import attention_kept
-from costmodels.context import exchange_bytes, repeated_bytes
-from costmodels.experts import expert_activation_bytes, expert_parameters_per_rank, expert_shards
+from costmodels.activations import (
+    kept_bytes_of_kind,
+    kept_bytes_of_layer,
+    kind_activation_bytes,
+    kind_module_bytes,
+    layer_activation_bytes,
+)
+from costmodels.by_kind import ByKind, LayerBytes, contents, stage_layers
+from costmodels.context import exchange_bytes
+from costmodels.experts import expert_parameters_per_rank, expert_shards, kind_expert_parameters
 from costmodels.kernels import WORD
+from costmodels.layer_kinds import Kind, ahead_kind
 from costmodels.loss import logit_bytes
-from costmodels.modules import module_bytes, picked
 from costmodels.offload import ACTIVATIONS, EVERYTHING, host_bytes, host_room, share_offloaded
 from costmodels.optimizers import kept_bytes, optimizer_of
+from costmodels.parameters import mtp_sets
 from costmodels.passes import region_tokens, tokens_per_rank
+from costmodels.pieces import copies, ends, of_both_ways
 from costmodels.scenario import REDUCED, Scenario
 from costmodels.schedules import SCHEDULES
-from costmodels.sharded import PARAMETERS, second_shards
+from costmodels.sharded import GRADIENTS, PARAMETERS, by_chunk, second_shards
 from costmodels.sizes import (
     embedding_parameters_per_rank,
     head_parameters_per_rank,
+    kind_parameters_per_rank,
     layer_parameters_per_rank,
     padded_vocabulary_rows,
 )
 from costmodels.split import even_layers
 from costmodels.strategy import SCHEDULE_NAMES, Bools, Floats, Ints, Recompute, Strategies
 
-_KEPT_OF_EXPERTS = {"attention": 1.0, "operators": 0.5, "projections": 0.0}
-"""Share of the experts' activations that each kind of selective recomputation keeps."""
 OFFLOADED_LAYERS = 2.0
 """Layers whose activations are on the device although they are offloaded: the running one, and one on its way."""
 PREFETCHED_LAYERS = 2.0
@@ -64,7 +75,10 @@ class StateBytes:
 
 @dataclass(frozen=True, slots=True)
 class RowBytes:
-    """What a stage's memory is composed of, arrays (N,), bytes on one rank."""
+    """What a stage's memory is composed of, arrays (N,), bytes on one rank.
+
+    Where layers differ, those of one layer are of an average one, but for ``working``.
+    """
 
     state: StateBytes
     """Per parameter."""
@@ -83,7 +97,7 @@ class RowBytes:
     checkpoint: Floats
     """The same when the layer is recomputed: its input."""
     working: Floats
-    """One layer's activations while it is recomputed."""
+    """One layer's activations while it is recomputed; of the kind with the most, where layers differ."""
     embedding_activation: Floats
     """Per micro-batch in flight on the first stage."""
     logits: Floats
@@ -93,17 +107,27 @@ class RowBytes:
     everywhere: Floats
     """On every stage beside its layers: parameters gathered for the moment under ZeRO stage 3, and the stage's
     share of a vocabulary that is split over the stages."""
+    kinds: ByKind[LayerBytes] | None = None
+    """One layer of each kind, where layers differ along the depth."""
 
     def take(self, rows: NDArray[Any]) -> RowBytes:
         """The given rows (an index or mask)."""
-        states = ("state", "expert_state")
-        arrays = {f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name not in states}
-        return RowBytes(state=self.state.take(rows), expert_state=self.expert_state.take(rows), **arrays)
+        nested = ("state", "expert_state", "kinds")
+        arrays = {f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name not in nested}
+        kinds = self.kinds and self.kinds.take(rows)
+        return RowBytes(state=self.state.take(rows), expert_state=self.expert_state.take(rows), kinds=kinds, **arrays)
 
     @property
     def layer_state(self) -> Floats:
         """Weights, gradients and optimizer state of one layer."""
         return self.layer_parameters * self.state.total + self.expert_parameters * self.expert_state.total
+
+    @property
+    def kind_states(self) -> Floats:
+        """The same of one layer of each kind, shape (K, N)."""
+        assert self.kinds is not None
+        dense = self.kinds.each("layer_parameters") * self.state.total
+        return dense + self.kinds.each("expert_parameters") * self.expert_state.total
 
     @property
     def first(self) -> Floats:
@@ -119,10 +143,12 @@ class RowBytes:
 def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
     """The memory of N strategies, down to the quantities that a split of layers over stages multiplies."""
     stack, region = scenario.stack, region_tokens(rows, scenario)
+    kinds = _by_kind(rows, scenario)
     stored = layer_activation_bytes(rows, scenario)
     here = rows.offload != ACTIVATIONS  # what goes to the host passes through room for two layers
-    passing = np.where(here, 0.0, OFFLOADED_LAYERS * kept_bytes_of_layer(rows, scenario))
-    passing = passing + repeated_module_bytes(rows, scenario)
+    passing = _most(rows, scenario, kind_module_bytes)
+    if not here.all():
+        passing = passing + np.where(here, 0.0, OFFLOADED_LAYERS * _most(rows, scenario, kept_bytes_of_kind))
     layer = layer_parameters_per_rank(rows, scenario)
     h = float(scenario.model.hidden_size)
     tokens = tokens_per_rank(rows, scenario)
@@ -132,31 +158,43 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
     expert = state_bytes(rows, scenario, expert_shards(rows))
     embedding = embedding_parameters_per_rank(rows, scenario)
     head = head_parameters_per_rank(rows, scenario)
-    ends = 0.0 if stack.vocabulary == "spread" else 1.0
+    at_ends = 1.0 - rows.vocabulary
     chosen = optimizer_of(stack)
-    edges = (chosen.edge_moments - chosen.moments) / np.where(rows.zero_stage >= 1, rows.sharding_degree, 1)
+    twice = copies(rows)
+    edges = (chosen.edge_moments - chosen.moments) / np.where(rows.zero_stage >= 1, rows.sharding_degree * twice, 1)
     edges = edges * (1.0 - share_offloaded(rows, scenario))
-    shared = ((embedding + head) * (state.total + edges) + logits) / rows.pp * (1.0 - ends)
+    shared = ((embedding + head) * (state.total + edges) + logits) / rows.pp * (1.0 - at_ends)
+    gathered = layer + experts
+    if kinds is not None:  # the two at a time may be of the largest kind; chunks hold several
+        most = (kinds.each("layer_parameters") + kinds.each("expert_parameters")).max(axis=0)
+        gathered = np.where(by_chunk(rows), gathered, most)
     return RowBytes(
         state=state,
         layer_parameters=layer,
         expert_parameters=experts,
         expert_state=expert,
-        embedding_parameters=embedding * ends,
-        head_parameters=head * ends,
+        embedding_parameters=embedding * at_ends,
+        head_parameters=head * at_ends,
         edges=edges,
         stored=np.where(here, stored, 0.0),
         checkpoint=np.where(here, WORD * h * region, 0.0),
-        working=stored,
+        working=stored if kinds is None else _most(rows, scenario, kind_activation_bytes),
         embedding_activation=(WORD + (1.0 if stack.dropout else 0.0)) * h * region,
-        logits=logits * ends,
-        ahead=scenario.model.mtp_layers * (experts * expert.total + held_ahead(rows) * stored),
+        logits=logits * at_ends,
+        ahead=_ahead(rows, scenario, expert.total),
         everywhere=shared
         + passing
         + exchange_bytes(rows, scenario)
         + _second_copy(rows, scenario, layer)
-        + np.where(rows.zero_stage == 3, PREFETCHED_LAYERS * WORD * (layer + experts), 0.0),
+        + whole_bytes(rows, scenario, gathered),
+        kinds=kinds,
     )
+
+
+def _most(rows: Strategies, scenario: Scenario, of: Callable[[Strategies, Scenario, Kind], Floats]) -> Floats:
+    """Bytes of one layer of the kind that has the most, (N,)."""
+    each = [of(rows, scenario, kind) for kind in scenario.depth.kinds]
+    return each[0] if len(each) == 1 else np.max(each, axis=0)
 
 
 def _second_copy(rows: Strategies, scenario: Scenario, layer: Floats) -> Floats:
@@ -164,17 +202,58 @@ def _second_copy(rows: Strategies, scenario: Scenario, layer: Floats) -> Floats:
     third = rows.zero_stage == PARAMETERS
     if not scenario.stack.second_shard or not third.any():
         return np.zeros(len(rows))
-    held = even_layers(scenario.model.num_layers, rows).high * layer
+    held = copies(rows) * even_layers(scenario.model.num_layers, rows).high * layer
     return np.where(third, WORD * held / second_shards(rows, scenario), 0.0)
+
+
+def whole_bytes(rows: Strategies, scenario: Scenario, layer: Floats) -> Floats:
+    """Bytes of parameters and gradients that are whole for the moment, of ``layer`` parameters a layer, (N,).
+
+    ZeRO stage 3 gathers the running layer and the next; breadth first they are chunks, and stages 2 and 3 add up a
+    chunk's gradients over the micro-batches while those of the chunk before are scattered [LamyPoirier22]. Chunks
+    are those of the even split.
+    """
+    third, chunked = rows.zero_stage == PARAMETERS, by_chunk(rows)
+    chunk = np.ceil(even_layers(scenario.model.num_layers, rows).high / rows.vpp)
+    gathered = np.where(third, PREFETCHED_LAYERS * WORD * layer * np.where(chunked, chunk, 1.0), 0.0)
+    added = PREFETCHED_LAYERS * scenario.stack.gradient_bytes * layer * chunk
+    return gathered + np.where(chunked & (rows.zero_stage >= GRADIENTS), added, 0.0)
+
+
+def _by_kind(rows: Strategies, scenario: Scenario) -> ByKind[LayerBytes] | None:
+    """One layer of each kind, where layers differ."""
+    depth = scenario.depth
+    if depth.uniform:
+        return None
+    parts = (
+        LayerBytes(
+            kind_parameters_per_rank(rows, scenario, kind),
+            kind_expert_parameters(rows, scenario, kind),
+            np.where(rows.offload == ACTIVATIONS, 0.0, kind_activation_bytes(rows, scenario, kind)),
+        )
+        for kind in depth.kinds
+    )
+    return ByKind(depth, tuple(parts))
+
+
+def _ahead(rows: Strategies, scenario: Scenario, expert_state: Floats | float) -> Floats:
+    """Layers that predict further tokens: ``expert_state`` per parameter of their experts, and activations, (N,)."""
+    model, kind = scenario.model, ahead_kind(scenario.model)
+    if not model.mtp_layers:
+        return np.zeros(len(rows))
+    experts = mtp_sets(model) * kind_expert_parameters(rows, scenario, kind)
+    stored = model.mtp_layers * kind_activation_bytes(rows, scenario, kind)
+    return experts * expert_state + held_ahead(rows) * stored
 
 
 def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None) -> StateBytes:
     """Bytes per parameter whose states ``shards`` ranks share (the sharding degree, unless said), arrays (N,).
 
-    ZeRO 1 shards the optimizer, 2 the gradients too, 3 the weights too [Rajbhandari20].
+    ZeRO 1 shards the optimizer, 2 the gradients too, 3 the weights too [Rajbhandari20]. Where a pipeline holds every
+    parameter twice, the two copies are replicas of each other and share what is sharded.
     """
     stack, z = scenario.stack, rows.zero_stage
-    shard = (rows.sharding_degree if shards is None else shards).astype(np.float64)
+    shard = (rows.sharding_degree if shards is None else shards) * copies(rows)
     fp32 = scenario.precision == "fp32"
     weights, sharded = 4.0 if fp32 else WORD, 4.0 if fp32 else float(stack.weight_bytes)
     if scenario.precision in REDUCED:
@@ -192,51 +271,6 @@ def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None
     )
 
 
-def layer_activation_bytes(rows: Strategies, scenario: Scenario) -> Floats:
-    """Bytes that one layer keeps of one micro-batch for its backward pass, shape (N,).
-
-    Kept whole, or split over the tensor ranks by sequence parallelism: the inputs of norms and of the
-    column-parallel products, dropout masks; split always: queries, keys, values, scores, the inputs of the
-    row-parallel products. For a GPT block this is s b h (10 + 24/t + 5 a s / (h t)) [Korthikanti22].
-    """
-    model, stack = scenario.model, scenario.stack
-    h = float(model.hidden_size)
-    mask = 1.0 if stack.dropout else 0.0
-    branches = 1.0 if model.parallel_block else 2.0
-    saved = (
-        scenario.recipe.word if scenario.precision in REDUCED else WORD
-    )  # inputs of products are kept as they were multiplied
-    whole: Any = model.num_norms * WORD * h + branches * saved * h + 2.0 * mask * h
-    dense = 1.0 - model.num_moe_layers / model.num_layers
-    ffn = WORD * model.fc1_width + saved * model.ffn_hidden_size
-    inner: Any = WORD * (model.qkv_width + model.attention_output_width) + dense * ffn
-    if model.mla is not None:
-        whole += WORD * (model.mla.q_down_width + model.mla.kv_down_width)
-    if model.localized_filtering:
-        inner += saved * (model.hidden_size / 2 + 2 * h)
-    flash = scenario.rates.attention is not None
-    scores: Any = attention_kept(scenario)
-    selective = (rows.recompute == Recompute.SELECTIVE) & (rows.recompute_modules == 0)
-    if stack.selective == "attention":
-        scores = scores if flash else np.where(selective, 0.0, scores)
-    elif stack.selective == "operators":
-        whole, inner = np.where(selective, whole / 2.0, whole), np.where(selective, inner / 2.0, inner)
-    else:
-        whole, inner = np.where(selective, WORD * h, whole), np.where(selective, WORD * model.qkv_width, inner)
-    kept = region_tokens(rows, scenario) * whole + tokens_per_rank(rows, scenario) * (inner + scores) / rows.tp
-    kept = kept + repeated_bytes(rows, scenario) - repeated_module_bytes(rows, scenario)
-    if not model.num_moe_layers:
-        return kept
-    share = np.where(selective, _KEPT_OF_EXPERTS[stack.selective], 1.0)
-    return kept + (1.0 - dense) * share * expert_activation_bytes(rows, scenario, saved)
-
-
-def kept_bytes_of_layer(rows: Strategies, scenario: Scenario) -> Floats:
-    """Bytes that one layer keeps of one micro-batch, on the device or the host; its input where recomputed whole."""
-    checkpoint = WORD * scenario.model.hidden_size * region_tokens(rows, scenario)
-    return np.where(rows.recompute >= Recompute.FULL, checkpoint, layer_activation_bytes(rows, scenario))
-
-
 def host_fits(rows: Strategies, scenario: Scenario) -> Bools:
     """Whether what is offloaded fits the host's memory, shape (N,)."""
     if not rows.offload.any():
@@ -248,13 +282,6 @@ def host_need(rows: Strategies, scenario: Scenario) -> Floats:
     """Bytes of the host's memory that one device's offloaded data take, shape (N,)."""
     held = in_flight(rows, np.zeros_like(rows.pp))
     return host_bytes(rows, scenario, kept_bytes_of_layer(rows, scenario), held)
-
-
-def repeated_module_bytes(rows: Strategies, scenario: Scenario) -> Floats:
-    """Bytes of one layer and micro-batch that named modules are repeated for instead of kept, shape (N,)."""
-    if not rows.recompute_modules.any():
-        return np.zeros(len(rows))
-    return picked(rows.recompute_modules, module_bytes(rows, scenario))
 
 
 def in_flight(rows: Strategies, stage: Ints) -> Floats:
@@ -271,9 +298,10 @@ def in_flight(rows: Strategies, stage: Ints) -> Floats:
 def held_ahead(rows: Strategies) -> Floats:
     """Micro-batches whose activations the layers that predict further tokens hold, shape (N,).
 
-    They stand behind the last chunk, which passes a micro-batch back as soon as it came; under GPipe all come first.
+    They stand behind the last chunk, which passes a micro-batch back as soon as it came; under GPipe and breadth first
+    all come first.
     """
-    everything = rows.schedule == SCHEDULE_NAMES.index("gpipe")
+    everything = (rows.schedule == SCHEDULE_NAMES.index("gpipe")) | by_chunk(rows)
     return np.where(everything, rows.num_microbatches, 1).astype(np.float64)
 
 
@@ -307,22 +335,18 @@ def footprint(
     pp = len(layers)
     stages = np.arange(pp)
     one = rows.take(np.full(pp, row))
-    held = in_flight(one, stages)
-    first, last = stages == 0, stages == pp - 1
-    params = (
-        layers * memory.layer_parameters[row]
-        + first * memory.embedding_parameters[row]
-        + last * memory.head_parameters[row]
+    held, twice = in_flight(one, stages), float(copies(one)[0])
+    first, last = ends(one, stages)
+    parameters, experts, stored, again = _stage_sums(
+        one, memory, scenario, row=row, layers=layers, recomputed=recomputed
     )
-    experts = (layers + last * scenario.model.mtp_layers) * memory.expert_parameters[row]
+    params = twice * parameters + first * memory.embedding_parameters[row] + last * memory.head_parameters[row]
+    model, ahead = scenario.model, ahead_kind(scenario.model)
+    experts = twice * experts + last * mtp_sets(model) * kind_expert_parameters(one, scenario, ahead)
     state, expert_state = memory.state, memory.expert_state
-    activations = held * (
-        (layers - recomputed) * memory.stored[row]
-        + recomputed * memory.checkpoint[row]
-        + first * memory.embedding_activation[row]
-    )
-    activations = activations + last * scenario.model.mtp_layers * held_ahead(one) * memory.stored[row]
-    activations = activations + (recomputed > 0) * memory.working[row]
+    activations = held * (stored + again * memory.checkpoint[row] + first * memory.embedding_activation[row] / twice)
+    activations = activations + last * _ahead(one, scenario, 0.0)
+    activations = activations + (again > 0) * memory.working[row]
     weights = params * state.weights[row] + experts * expert_state.weights[row] + memory.everywhere[row]
     gradients = params * state.gradients[row] + experts * expert_state.gradients[row]
     optimizer = params * state.optimizer[row] + experts * expert_state.optimizer[row]
@@ -333,24 +357,59 @@ def footprint(
     return Footprint(weights, gradients, optimizer, activations, logits, slack, np.full(pp, scenario.stack.reserved))
 
 
+def _stage_sums(
+    one: Strategies, memory: RowBytes, scenario: Scenario, *, row: int, layers: Ints, recomputed: Ints
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Of each stage's layers that a micro-batch passes, (pp,).
+
+    Parameters, parameters of experts, stored activations of the micro-batch, and how many are recomputed.
+    """
+    if memory.kinds is None:
+        passed, again = (of_both_ways(held, float(copies(one)[0])) for held in (layers, recomputed))
+        kept = (passed - again) * memory.stored[row]
+        return passed * memory.layer_parameters[row], passed * memory.expert_parameters[row], kept, again
+    held, repeated = stage_layers(one, scenario.depth, layers, recomputed)
+    part = {name: memory.kinds.each(name)[:, row] for name in ("layer_parameters", "expert_parameters", "stored")}
+    kept = (held - repeated) @ part["stored"]
+    return held @ part["layer_parameters"], held @ part["expert_parameters"], kept, repeated.sum(axis=1)
+
+
+def _peaks_by_kind(rows: Strategies, memory: RowBytes) -> Floats:
+    """Allocated bytes of the worst stage under the even split where layers differ, shape (N,)."""
+    assert memory.kinds is not None
+    full = rows.recompute >= Recompute.FULL
+    stages = contents(rows, memory.kinds.depth)
+    width = stages.stage.shape[1]
+    repeated = rows.take(np.repeat(np.arange(len(rows)), width))
+    held = in_flight(repeated, stages.stage.reshape(-1)).reshape(len(rows), width)
+    kept = np.where(full, memory.checkpoint, memory.kinds.each("stored"))
+    first, last = ends(rows, stages.stage)
+    twice = copies(rows)[:, None]
+    needed = twice * stages.total(memory.kind_states) + held * stages.total(kept)
+    needed = needed + first * (memory.first[:, None] + held * memory.embedding_activation[:, None] / twice)
+    worst = (needed + last * memory.last[:, None]).max(axis=1)
+    return np.asarray(worst + np.where(full, memory.working, 0.0) + memory.everywhere)
+
+
 def even_peaks(rows: Strategies, memory: RowBytes, num_layers: int) -> Floats:
     """Allocated bytes of the worst stage under the even split of ``pricing.even_assignment``, shape (N,).
 
     The worst is the first, the second (most micro-batches in flight among the fuller ones) or the last.
     """
+    if memory.kinds is not None:
+        return _peaks_by_kind(rows, memory)
     pp, split = rows.pp, even_layers(num_layers, rows)
     layers = (split.first, split.high, split.last)
     full = rows.recompute >= Recompute.FULL
     kept = np.where(full, memory.checkpoint, memory.stored)
     working = np.where(full, memory.working, 0.0)
-    single = pp == 1
-    worst = np.zeros(len(rows))
+    worst, twice = np.zeros(len(rows)), copies(rows)
     for place, held in enumerate(layers):
         stage = np.zeros_like(pp) if place == 0 else np.minimum(1, pp - 1) if place == 1 else pp - 1
         count = in_flight(rows, stage)
-        first, last = stage == 0, stage == pp - 1
-        needed = np.where(single, num_layers, held) * (memory.layer_state + count * kept)
-        needed = needed + first * (memory.first + count * memory.embedding_activation) + last * memory.last
+        first, last = ends(rows, stage)
+        needed = held * (twice * memory.layer_state + count * kept)
+        needed = needed + first * (memory.first + count * memory.embedding_activation / twice) + last * memory.last
         worst = np.maximum(worst, np.where((place == 1) & (pp <= 2), 0.0, needed))
     return worst + working + memory.everywhere
 

@@ -1,8 +1,8 @@
 """The architecture of a transformer decoder, as the cost formulas read it.
 
 A `Model` is a frozen record of sizes and switches. It knows nothing of machines, strategies or software.
-Mixture-of-experts layers and latent attention are optional sub-records of it (`costmodels.model_parts`);
-layers of yet another kind (state-space) would join in the same way.
+Mixture-of-experts layers, latent attention and Mamba-2 mixers are optional sub-records of it
+(`costmodels.model_parts`).
 """
 
 from collections.abc import Mapping
@@ -19,6 +19,7 @@ from costmodels.model_parts import (
     Experts,
     Fraction,
     LatentAttention,
+    Mamba,
     Norm,
     Position,
     QkNorm,
@@ -29,7 +30,7 @@ from costmodels.model_shape import complete
 from hardware.errors import flatten
 from hardware.kernels import Record
 
-__all__ = ["BadModel", "Experts", "LatentAttention", "Model", "checked", "from_shape"]
+__all__ = ["BadModel", "Experts", "LatentAttention", "Mamba", "Model", "checked", "from_shape"]
 
 
 class Model(Record):
@@ -84,6 +85,11 @@ class Model(Record):
         mtp_layers: Multi-token-prediction layers behind the others, each a further transformer layer behind
             three norms and a projection of two vectors into one (DeepSeek-V3, arXiv 2412.19437, section 2.2).
             Embedding and head are shared with the model.
+        mtp_repeated: They share one set of weights too (Nemotron 3 Super).
+        layer_pattern: What every layer is, one letter each: `M` a Mamba-2 mixer, `*` attention, `-` a
+            feed-forward network, `E` experts, each behind one norm. Empty is a model of classic layers,
+            attention and feed-forward part in each.
+        mamba: Mamba-2 mixers; only with a `layer_pattern`.
         tokens: Published number of training tokens.
         published_parameters: Published number of parameters, for checking; never used for a cost.
     """
@@ -128,6 +134,9 @@ class Model(Record):
     moe: Experts | None = None
     mla: LatentAttention | None = None
     mtp_layers: CountOrZero = 0
+    mtp_repeated: Switch = False
+    layer_pattern: Annotated[str, Field(pattern=r"^[M*E-]*$")] = ""
+    mamba: Mamba | None = None
     tokens: Total | None = None
     published_parameters: Total | None = None
 
@@ -208,12 +217,19 @@ class Model(Record):
     @property
     def num_moe_layers(self) -> int:
         """Layers with experts, without multi-token-prediction layers."""
+        if self.layer_pattern:
+            return self.layer_pattern.count("E")
         return 0 if self.moe is None else self.moe.moe_layers(self.num_layers)
 
     @property
     def num_dense_layers(self) -> int:
         """Layers with an ordinary feed-forward network, without multi-token-prediction layers."""
-        return self.num_layers - self.num_moe_layers
+        return self.layer_pattern.count("-") if self.layer_pattern else self.num_layers - self.num_moe_layers
+
+    @property
+    def num_attention_layers(self) -> int:
+        """Layers with attention, without multi-token-prediction layers."""
+        return self.layer_pattern.count("*") if self.layer_pattern else self.num_layers
 
     @property
     def expert_hidden_size(self) -> int:
@@ -235,7 +251,7 @@ class Model(Record):
     def num_global_layers(self) -> int:
         """Layers that attend to the whole sequence."""
         if self.sliding_window is None:
-            return self.num_layers
+            return self.num_attention_layers
         return 0 if self.sliding_window_every is None else self.num_layers // self.sliding_window_every
 
     @model_validator(mode="after")
@@ -253,6 +269,7 @@ class Model(Record):
                 "a learned table has rows, any other kind has none"
             )
         self._check_vocabulary_and_window()
+        self._check_pattern()
         self._check_experts_and_latent_attention()
         return self
 
@@ -263,6 +280,17 @@ class Model(Record):
             raise ValueError(f"sliding_window_every {self.sliding_window_every} needs a sliding_window")
         if self.num_norms == 1 and not self.parallel_block:
             raise ValueError("num_norms 1 needs parallel_block: serial blocks read a norm each")
+
+    def _check_pattern(self) -> None:
+        pattern, described = self.layer_pattern, {"M": self.mamba, "E": self.moe}
+        if pattern and len(pattern) != self.num_layers:
+            raise ValueError(f"layer_pattern has {len(pattern)} letters for {self.num_layers} layers")
+        if pattern and self.sliding_window_every is not None:
+            raise ValueError("sliding_window_every contradicts layer_pattern, whose attention layers are alike")
+        for letter, part in described.items():
+            if (letter in pattern) != (part is not None) and (pattern or letter == "M"):
+                name = {"M": "mamba", "E": "moe"}[letter]
+                raise ValueError(f"{name}: layer_pattern {pattern!r:.60} has {pattern.count(letter)} such layers")
 
     def _check_experts_and_latent_attention(self) -> None:
         if self.moe is not None and self.num_moe_layers == 0:

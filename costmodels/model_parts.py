@@ -1,4 +1,4 @@
-"""The kinds of number a model is described with, and its optional parts: experts and latent attention."""
+"""The kinds of number a model is described with, and its optional parts: experts, latent attention, Mamba-2 mixers."""
 
 from typing import Annotated, Literal, Self
 
@@ -130,3 +130,51 @@ class LatentAttention(Record):
     def kv_up_head_dim(self) -> int:
         """Output width of the key-value up-projection for one head: unrotated key and value."""
         return self.qk_nope_head_dim + self.v_head_dim
+
+
+class Mamba(Record):
+    """The Mamba-2 mixers of a hybrid model.
+
+    Source: Dao and Gu, "Transformers are SSMs" (arXiv 2405.21060), sections 6 and 7.
+
+    Attributes:
+        num_heads: Heads; their width and number need not fit the hidden size.
+        head_dim: Channels of a head.
+        state_size: Width of the state of each channel.
+        num_groups: Groups of heads that share the input and output projections B and C of the state.
+        conv_kernel: Tokens that the causal convolution in front of the scan sees.
+        chunk_size: Tokens that are multiplied as one block; the state passes from block to block.
+    """
+
+    num_heads: Count
+    head_dim: Count
+    state_size: Count
+    num_groups: Count = 1
+    conv_kernel: Count = 4
+    chunk_size: Count = 128
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.num_heads % self.num_groups:
+            raise ValueError(f"num_groups {self.num_groups} does not divide num_heads {self.num_heads}")
+        return self
+
+    @property
+    def inner_width(self) -> int:
+        """Channels of all heads together."""
+        return self.num_heads * self.head_dim
+
+    @property
+    def group_width(self) -> int:
+        """Width of B, and of C, over all groups."""
+        return self.num_groups * self.state_size
+
+    @property
+    def conv_width(self) -> int:
+        """Channels of the convolution: the values, B and C."""
+        return self.inner_width + 2 * self.group_width
+
+    @property
+    def in_width(self) -> int:
+        """Output width of the input projection: gate, values, B, C and a time step per head."""
+        return self.inner_width + self.conv_width + self.num_heads

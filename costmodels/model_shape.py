@@ -33,6 +33,8 @@ EXPERT_SPELLINGS = {
     "moe_every": "moe_every",
     "moe_latent": "latent_size",
 }
+HYBRID_KINDS = {"dense-hybrid-mamba2": False, "moe-hybrid-mamba2": True}
+"""Kinds of model with Mamba-2 mixers, and whether they have experts."""
 LATENT_SPELLINGS = {
     "q_lora": "q_lora_rank",
     "kv_lora": "kv_lora_rank",
@@ -57,12 +59,15 @@ def complete(shape: Mapping[str, object], *, label: str) -> dict[str, object]:
 def _check_kind(kind: object, fields: Mapping[str, object], label: str) -> None:
     if kind is None or (kind == "moe" and "moe" in fields) or (kind == "dense" and "moe" not in fields):
         return
+    if "mamba" in fields and HYBRID_KINDS.get(str(kind)) == ("moe" in fields):
+        return
     if kind == "moe":
         raise BadModel(f"model {label!r}: experts: missing from a model of kind 'moe'")
     if kind == "dense":
         raise BadModel(f"model {label!r}: kind 'dense' contradicts the experts that are described")
-    layers = "state-space layers are" if "mamba" in str(kind) else "this kind is"
-    raise BadModel(f"model {label!r} is of kind {kind!r}; {layers} not described here, only dense and moe models")
+    if str(kind) in HYBRID_KINDS:
+        raise BadModel(f"model {label!r}: mamba: missing from a model of kind {kind!r}")
+    raise BadModel(f"model {label!r} is of kind {kind!r}; known are dense, moe, {', '.join(HYBRID_KINDS)}")
 
 
 def _spelled_out(said: Mapping[str, object]) -> dict[str, object]:
@@ -83,6 +88,9 @@ def _spelled_out(said: Mapping[str, object]) -> dict[str, object]:
         fields.setdefault("sliding_window_every", int(pattern.split()[0]) + 1)
     _spell_out_experts(fields)
     _spell_out_latent(fields)
+    layers = fields.get("layer_pattern")
+    if isinstance(layers, str) and layers:
+        fields.setdefault("num_layers", len(layers))
     return fields
 
 
@@ -130,7 +138,7 @@ def _usual(fields: Mapping[str, object], label: str) -> dict[str, object]:
         "num_query_groups": num_heads,
         "head_dim": hidden_size // num_heads,
         **(_like_llama(hidden_size) if gated else _like_gpt(hidden_size)),
-        **_without_dense_layers(fields.get("moe")),
+        **_without_dense_layers(fields.get("moe"), str(fields.get("layer_pattern", ""))),
     }
     filled |= fields
     filled.setdefault("norm_bias", filled["norm"] == "layernorm")
@@ -139,9 +147,9 @@ def _usual(fields: Mapping[str, object], label: str) -> dict[str, object]:
     return filled
 
 
-def _without_dense_layers(moe: object) -> dict[str, object]:
+def _without_dense_layers(moe: object, pattern: str) -> dict[str, object]:
     """Where every layer has experts, the width of a dense layer is of no consequence; an expert's stands in."""
-    if not isinstance(moe, Mapping) or moe.get("dense_layers") or moe.get("moe_every", 1) != 1:
+    if not isinstance(moe, Mapping) or moe.get("dense_layers") or moe.get("moe_every", 1) != 1 or "-" in pattern:
         return {}
     width = moe.get("expert_ffn_hidden_size")
     return {} if width is None else {"ffn_hidden_size": width}

@@ -21,6 +21,7 @@ from costmodels.blocks import (
 )
 from costmodels.experts import arrived_tokens, expert_activation_bytes, expert_layer, experts_of, shared_experts
 from costmodels.kernels import WORD, stream_seconds
+from costmodels.layer_kinds import Kind
 from costmodels.model import Model
 from costmodels.parameters import attention_projections
 from costmodels.passes import linear, region_tokens, tokens_per_rank
@@ -60,9 +61,9 @@ def modules_of(model: Model) -> tuple[str, ...]:
     """Modules that a model has."""
     moe = model.moe
     has = {
-        "core_attn": True,
+        "core_attn": model.num_attention_layers > 0,
         "layernorm": True,
-        "mlp": model.num_moe_layers < model.num_layers,
+        "mlp": model.num_dense_layers > 0,
         "moe": moe is not None,
         "moe_act": moe is not None,
         "shared_experts": moe is not None and moe.num_shared_experts > 0,
@@ -91,24 +92,23 @@ def picked(masks: Ints, values: dict[str, Floats]) -> Floats:
     return total
 
 
-def module_seconds(rows: Strategies, scenario: Scenario, layer: LayerSeconds) -> dict[str, Floats]:
-    """Seconds to repeat each module of an average layer for one micro-batch, arrays (N,)."""
-    model, share = scenario.model, scenario.model.num_moe_layers / scenario.model.num_layers
+def module_seconds(rows: Strategies, scenario: Scenario, layer: LayerSeconds, kind: Kind) -> dict[str, Floats]:
+    """Seconds to repeat each module of one layer of a kind for one micro-batch, arrays (N,)."""
+    model = scenario.model
     known = {"share": scenario.rates.stream, "bandwidth": scenario.rates.bandwidth}
     T, region, t = tokens_per_rank(rows, scenario), region_tokens(rows, scenario), rows.tp.astype(np.float64)
     passes = NORM_PASSES.get((model.norm, scenario.stack.fused_elementwise), 1.0)
-    norms = stream_seconds(traffic=region * model.num_norms * model.hidden_size * 4.0 * passes, **known)
+    count = model.num_norms if kind.parts > 1 else 1
+    norms = stream_seconds(traffic=region * count * model.hidden_size * 4.0 * passes, **known)
     activation = 6.0 if model.gated_ffn else 4.0
     inner = stream_seconds(traffic=T / t * model.ffn_hidden_size * activation, **known)
     pair = tensor_parallel(rows, scenario).forward / (1.0 if model.parallel_block else 2.0)
-    found = {
-        "core_attn": layer.attention.forward,
-        "layernorm": norms,
-        "mlp": (1.0 - share) * (ffn_matmuls(rows, scenario).forward + inner + pair),
-    }
-    if model.mla is not None:
+    found = {"core_attn": layer.attention.forward, "layernorm": norms}
+    if kind.ffn == "dense":
+        found["mlp"] = ffn_matmuls(rows, scenario).forward + inner + pair
+    if model.mla is not None and kind.attends:
         found["mla_up_proj"] = _up_projections(rows, scenario)
-    if model.moe is not None:
+    if model.moe is not None and kind.ffn == "experts":
         experts = expert_layer(rows, scenario)
         routed = arrived_tokens(rows, scenario) * model.moe.expert_ffn_hidden_size / rows.etp
         shared = _shared_seconds(rows, scenario) + (pair if model.moe.num_shared_experts else 0.0)
@@ -119,7 +119,7 @@ def module_seconds(rows: Strategies, scenario: Scenario, layer: LayerSeconds) ->
             share=scenario.rates.stream * scenario.stack.expert_efficiency,
             bandwidth=scenario.rates.bandwidth,
         )
-        found |= {"moe": share * whole, "moe_act": share * acted, "shared_experts": share * shared}
+        found |= {"moe": whole, "moe_act": acted, "shared_experts": shared}
     return found
 
 
@@ -143,23 +143,20 @@ def _up_projections(rows: Strategies, scenario: Scenario) -> Floats:
     return products + stream_seconds(traffic=T / rows.tp * turning, **known)
 
 
-def module_bytes(rows: Strategies, scenario: Scenario) -> dict[str, Floats]:
-    """Bytes of one micro-batch that an average layer does not keep where a module is repeated, arrays (N,)."""
+def module_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> dict[str, Floats]:
+    """Bytes of one micro-batch that a layer of a kind does not keep where a module is repeated, arrays (N,)."""
     model, h = scenario.model, float(scenario.model.hidden_size)
     T, region = tokens_per_rank(rows, scenario) / rows.tp, region_tokens(rows, scenario)
-    saved, dense = scenario.recipe.word, 1.0 - model.num_moe_layers / model.num_layers
-    branches = 1.0 if model.parallel_block else 2.0
-    found = {
-        "core_attn": T * attention_kept(scenario),
-        "layernorm": region * branches * saved * h,
-        "mlp": dense * T * (WORD * model.fc1_width + saved * model.ffn_hidden_size),
-    }
-    if model.mla is not None:
+    saved = scenario.recipe.word
+    branches = 1.0 if model.parallel_block else float(kind.parts)
+    found = {"core_attn": kind.attends * T * attention_kept(scenario), "layernorm": region * branches * saved * h}
+    if kind.ffn == "dense":
+        found["mlp"] = T * (WORD * model.fc1_width + saved * model.ffn_hidden_size)
+    if model.mla is not None and kind.attends:
         found["mla_up_proj"] = T * WORD * model.qkv_width
-    if model.moe is not None:
+    if model.moe is not None and kind.ffn == "experts":
         routed = arrived_tokens(rows, scenario) * model.moe.expert_ffn_hidden_size / rows.etp
         shared = T * model.moe.shared_expert_ffn_hidden_size * (WORD * model.ffn_branches + saved)
         whole = expert_activation_bytes(rows, scenario, saved)
         found |= {"moe": whole, "moe_act": saved * routed, "shared_experts": shared}
-        found |= {name: (1.0 - dense) * found[name] for name in ("moe", "moe_act", "shared_experts")}
     return found

@@ -10,12 +10,13 @@ from math import inf
 
 import numpy as np
 
-from costmodels.experts import expert_parameters_per_rank, expert_shards
+from costmodels.experts import expert_shards
 from costmodels.kernels import WORD, Number
 from costmodels.optimizers import kept_bytes
 from costmodels.passes import Passes
+from costmodels.pieces import copies
 from costmodels.scenario import Scenario
-from costmodels.sizes import expert_layers, heaviest_stage_parameters
+from costmodels.sizes import heaviest_experts, heaviest_stage_parameters
 from costmodels.split import even_layers
 from costmodels.strategy import OFFLOADS, Floats, Strategies
 
@@ -66,8 +67,10 @@ def share_offloaded(rows: Strategies, scenario: Scenario) -> Floats:
 def updated_parameters(rows: Strategies, scenario: Scenario) -> Floats:
     """Parameters whose states one rank of the heaviest stage keeps, experts included, (N,)."""
     size = heaviest_stage_parameters(rows, scenario)
-    experts = expert_layers(rows, scenario) * expert_parameters_per_rank(rows, scenario)
-    return np.where(rows.zero_stage > 0, size / rows.sharding_degree, size) + experts / expert_shards(rows)
+    experts = heaviest_experts(rows, scenario)
+    sharded, twice = rows.zero_stage > 0, copies(rows)
+    shares = np.where(sharded, rows.sharding_degree * twice, 1.0)
+    return size / shares + experts / np.where(sharded, expert_shards(rows) * twice, 1.0)
 
 
 def layer_offload_seconds(rows: Strategies, scenario: Scenario, kept: Floats, layer: Passes) -> Floats:

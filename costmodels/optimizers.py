@@ -16,6 +16,7 @@ from costmodels.experts import expert_shards
 from costmodels.kernels import WORD
 from costmodels.model import Model
 from costmodels.parameters import attention_projections
+from costmodels.pieces import copies
 from costmodels.placement import group_of, split_group
 from costmodels.scenario import Scenario
 from costmodels.sizes import layer_parameters_per_rank
@@ -88,13 +89,17 @@ def newton_schulz_flops(rows: float, columns: float) -> float:
 def layer_matrices(model: Model) -> tuple[tuple[float, float, float], ...]:
     """(rows, columns, how many) of an average layer's matrices, routed experts left out; gates apart."""
     share, h = model.num_moe_layers / model.num_layers, float(model.hidden_size)
-    attention = tuple((float(p.outputs), float(p.inputs), 1.0) for p in attention_projections(model))
+    attending, branched = model.num_attention_layers / model.num_layers, model.num_dense_layers / model.num_layers
+    mixers = tuple((float(p.outputs), float(p.inputs), attending) for p in attention_projections(model))
+    if model.mamba is not None:
+        here = model.layer_pattern.count("M") / model.num_layers
+        mixers += ((float(model.mamba.in_width), h, here), (h, float(model.mamba.inner_width), here))
     count = model.ffn_branches + 1.0
-    dense = ((float(model.ffn_hidden_size), h, (1.0 - share) * count),)
+    dense = ((float(model.ffn_hidden_size), h, branched * count),)
     if model.moe is None:
-        return attention + dense
+        return mixers + dense
     shared = ((float(model.moe.shared_expert_ffn_hidden_size), h, share * count),)
-    return attention + dense + (shared if model.moe.num_shared_experts else ())
+    return mixers + dense + (shared if model.moe.num_shared_experts else ())
 
 
 def muon_seconds(rows: Strategies, scenario: Scenario) -> Floats:
@@ -104,11 +109,12 @@ def muon_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     every rank multiplies the matrices that its part lies in, one more than its share. Tensor ranks share the products.
     """
     model, rates = scenario.model, scenario.rates
-    layers = even_layers(model.num_layers, rows).high.astype(np.float64)
+    layers = copies(rows) * even_layers(model.num_layers, rows).high
+    shares = rows.sharding_degree * _copies_sharing(rows)
     matrices = layer_matrices(model)
     layer = sum(count * newton_schulz_flops(n, m) for n, m, count in matrices)
     largest = max(newton_schulz_flops(n, m) for n, m, count in matrices if count)
-    work = layers * layer / rows.sharding_degree + np.where(rows.sharding_degree > 1, largest, 0.0)
+    work = layers * layer / shares + np.where(shares > 1, largest, 0.0)
     work = np.minimum(work, layers * layer) / rows.tp + _expert_work(rows, scenario, layers)
     near = split_group(group_of(rows, "cp", "dp"), rows.sharding_degree)[0]
     size = WORD * layers * layer_parameters_per_rank(rows, scenario)
@@ -125,4 +131,9 @@ def _expert_work(rows: Strategies, scenario: Scenario, layers: Floats) -> Floats
     n, m = np.minimum(width, model.expert_hidden_size), np.maximum(width, model.expert_hidden_size)
     one = NEWTON_SCHULZ * (4.0 * n * n * m + 2.0 * n**3) * (model.ffn_branches + 1.0)
     held = moe.num_experts / rows.ep * model.num_moe_layers / model.num_layers
-    return layers * held * one / expert_shards(rows)
+    return layers * held * one / (expert_shards(rows) * _copies_sharing(rows))
+
+
+def _copies_sharing(rows: Strategies) -> Floats:
+    """Copies of the model in one pipeline, which share what is sharded, (N,)."""
+    return np.where(rows.zero_stage > 0, copies(rows), 1.0)

@@ -6,9 +6,12 @@ column- or row-parallel layer as in Megatron-LM (Shoeybi et al. 2019, arXiv 1909
 expert parallelism deals whole experts out, and tensor parallelism may shard each of them by another degree.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from costmodels.layer_kinds import DENSE, EXPERTS, Kind, layer_kinds
+from costmodels.mamba import mamba_parameters
 from costmodels.model import BadModel, Model, from_shape
 
 
@@ -137,15 +140,39 @@ def fc2_parameters(model: Model) -> int:
     return model.ffn_hidden_size * model.hidden_size
 
 
+def kind_matrix_parameters(model: Model, kind: Kind) -> int:
+    """Parameters of one layer of a kind that tensor parallelism shards, without routed experts."""
+    ffn = fc1_parameters(model) + fc2_parameters(model) if kind.ffn == "dense" else 0
+    ffn += shared_expert_matrix_parameters(model) if kind.ffn == "experts" else 0
+    mixer = attention_matrix_parameters(model) if kind.attends else 0
+    return ffn + (mamba_parameters(model) if kind.mixer == "mamba" else mixer)
+
+
+def kind_replicated_parameters(model: Model, kind: Kind) -> int:
+    """Parameters of one layer of a kind that every tensor-parallel rank holds; a part alone has one norm."""
+    norms = layer_norm_parameters(model) if kind.parts > 1 else norm_parameters(model, model.hidden_size)
+    attention = attention_replicated_parameters(model) if kind.attends else 0
+    ffn = int(model.ffn_bias) * model.hidden_size if kind.ffn == "dense" else 0
+    if kind.ffn == "experts":
+        shared = shared_expert_parameters(model) - shared_expert_matrix_parameters(model)
+        ffn = shared + router_parameters(model) + expert_projection_parameters(model)
+    return norms + attention + ffn
+
+
+def kind_parameters(model: Model, kind: Kind) -> int:
+    """All parameters of one layer of a kind."""
+    experts = moe_layer_expert_parameters(model) if kind.ffn == "experts" else 0
+    return kind_matrix_parameters(model, kind) + kind_replicated_parameters(model, kind) + experts
+
+
 def dense_layer_matrix_parameters(model: Model) -> int:
     """Parameters of one dense layer that tensor parallelism shards: matrices and column-parallel biases."""
-    return attention_matrix_parameters(model) + fc1_parameters(model) + fc2_parameters(model)
+    return kind_matrix_parameters(model, DENSE)
 
 
 def dense_layer_replicated_parameters(model: Model) -> int:
     """Parameters of one dense layer that every tensor-parallel rank holds: norms, row-parallel biases, latents."""
-    ffn_output_bias = int(model.ffn_bias) * model.hidden_size
-    return attention_replicated_parameters(model) + ffn_output_bias + layer_norm_parameters(model)
+    return kind_replicated_parameters(model, DENSE)
 
 
 def dense_layer_parameters(model: Model) -> int:
@@ -197,16 +224,12 @@ def expert_projection_parameters(model: Model) -> int:
 
 def moe_layer_matrix_parameters(model: Model) -> int:
     """Parameters of one layer with experts that tensor parallelism shards, without the routed experts."""
-    return 0 if model.moe is None else attention_matrix_parameters(model) + shared_expert_matrix_parameters(model)
+    return 0 if model.moe is None else kind_matrix_parameters(model, EXPERTS)
 
 
 def moe_layer_replicated_parameters(model: Model) -> int:
     """Parameters of one layer with experts that every tensor-parallel rank holds, without the routed experts."""
-    if model.moe is None:
-        return 0
-    shared = shared_expert_parameters(model) - shared_expert_matrix_parameters(model)
-    routing = router_parameters(model) + expert_projection_parameters(model)
-    return attention_replicated_parameters(model) + layer_norm_parameters(model) + shared + routing
+    return 0 if model.moe is None else kind_replicated_parameters(model, EXPERTS)
 
 
 def moe_layer_expert_parameters(model: Model) -> int:
@@ -226,12 +249,17 @@ def mtp_projection_parameters(model: Model) -> int:
 
 
 def mtp_parameters(model: Model) -> int:
-    """All multi-token-prediction layers; each is of the kind of the model's last layer.
+    """All multi-token-prediction layers: attention each, and a feed-forward part as in the model's last layers.
 
     Embedding and head are the model's own and not counted again.
     """
     layer = dense_layer_parameters(model) if model.moe is None else moe_layer_parameters(model)
-    return model.mtp_layers * (layer + mtp_projection_parameters(model))
+    return mtp_sets(model) * (layer + mtp_projection_parameters(model))
+
+
+def mtp_sets(model: Model) -> int:
+    """Sets of weights of the multi-token-prediction layers; they may share one."""
+    return min(model.mtp_layers, 1) if model.mtp_repeated else model.mtp_layers
 
 
 def layer_matrix_parameters(model: Model) -> int:
@@ -335,9 +363,8 @@ def parameters(model: Model, *, padded: bool = False, tp: int = 1) -> int:
 
 def parameters_without_embedding(model: Model) -> int:
     """Parameters without token embedding, position table and output head: the layers and the final norm."""
-    dense = model.num_dense_layers * dense_layer_parameters(model)
-    with_experts = model.num_moe_layers * moe_layer_parameters(model)
-    return dense + with_experts + mtp_parameters(model) + final_norm_parameters(model)
+    layers = sum(count * kind_parameters(model, kind) for kind, count in Counter(layer_kinds(model)).items())
+    return layers + mtp_parameters(model) + final_norm_parameters(model)
 
 
 def active_parameters(model: Model) -> int:
@@ -348,7 +375,7 @@ def active_parameters(model: Model) -> int:
     if model.moe is None:
         return parameters(model)
     idle = (model.moe.num_experts - model.moe.top_k) * expert_parameters(model)
-    return parameters(model) - (model.num_moe_layers + model.mtp_layers) * idle
+    return parameters(model) - (model.num_moe_layers + mtp_sets(model)) * idle
 
 
 def from_run(shape: Mapping[str, object], *, name: str = "custom", vocab_size: int = 51200) -> Model:

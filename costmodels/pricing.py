@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from costmodels.by_kind import stage_layers
 from costmodels.iteration import (
     Breakdown,
     RowSeconds,
+    at_stage,
     breakdown,
     compose,
     even_split,
@@ -17,8 +19,9 @@ from costmodels.iteration import (
     stage_extras,
 )
 from costmodels.memory import Footprint, RowBytes, footprint, row_bytes
+from costmodels.pieces import copies, joined, of_both_ways
 from costmodels.scenario import Scenario
-from costmodels.split import slice_layers
+from costmodels.split import even_stages
 from costmodels.strategy import Floats, Ints, Recompute, Strategies
 
 
@@ -66,13 +69,14 @@ def quote(rows: Strategies, scenario: Scenario, assignment: Assignment, *, row: 
     seconds, memory = row_seconds(one, scenario), row_bytes(one, scenario)
     stages = stage_seconds(one, seconds, assignment)
     slow = int(np.argmax(stages))
+    passed, again = stage_layers(one, scenario.depth, assignment.layers, assignment.recomputed)
     terms: Breakdown = breakdown(
         one,
-        seconds,
+        at_stage(seconds, passed[slow], again[slow]),
         slowest=stages[slow : slow + 1],
         total=np.array([stages.sum()]),
-        layers=assignment.layers[slow : slow + 1].astype(np.float64),
-        recomputed=assignment.recomputed[slow : slow + 1].astype(np.float64),
+        layers=passed.sum(axis=1)[slow : slow + 1],
+        recomputed=again.sum(axis=1)[slow : slow + 1],
     )
     return Quote(
         iteration=float(compose(one, seconds, stages[slow : slow + 1], np.array([stages.sum()]))[0]),
@@ -87,19 +91,31 @@ def quote(rows: Strategies, scenario: Scenario, assignment: Assignment, *, row: 
 def stage_seconds(one: Strategies, seconds: RowSeconds, assignment: Assignment) -> Floats:
     """Forward and backward seconds of every stage for one micro-batch, shape (pp,)."""
     layers = assignment.layers * seconds.layer[0] + assignment.recomputed * seconds.recompute[0]
-    return layers + stage_extras(seconds, 0, int(one.pp[0]))
+    extras = stage_extras(one, seconds, np.arange(one.pp[0])[None, :])[0]
+    if seconds.kinds is not None:
+        held, again = stage_layers(one, seconds.kinds.depth, assignment.layers, assignment.recomputed)
+        return held @ seconds.kinds.each("layer")[:, 0] + again @ seconds.kinds.each("recompute")[:, 0] + extras
+    return of_both_ways(layers, float(copies(one)[0])) + extras
 
 
 def even_assignment(
-    num_layers: int, pp: int, recompute: int, layers: Sequence[int] | None = None, *, vpp: int = 1
+    num_layers: int,
+    pp: int,
+    recompute: int,
+    layers: Sequence[int] | None = None,
+    *,
+    vpp: int = 1,
+    joined_ends: bool = False,
+    held_copies: int = 1,
 ) -> Assignment:
-    """The even split (shorter stages last, then first), or the given layers; FULL recomputes all of them."""
+    """The even split, or the given layers; FULL recomputes all of them.
+
+    Shorter stages come last, then first; with ``joined_ends`` the first stage is the first to be spared. With two
+    copies the layers of the pieces s and pp - 1 - s are evened out together.
+    """
     if layers is None:
-        step = int(slice_layers(num_layers, np.int64(vpp)))
-        low, longer = divmod(num_layers // step, pp)
-        held = np.full(pp, low * step, dtype=np.int64)
-        start = 1 if pp - longer >= 2 else 0
-        held[start : start + longer] += step
+        held = even_stages(num_layers, pp // held_copies, vpp, joined_ends=joined_ends)
+        held = halved(held) if held_copies > 1 else held
     else:
         held = np.asarray(layers, dtype=np.int64)
     again = held if recompute >= Recompute.FULL else np.zeros_like(held)
@@ -108,4 +124,17 @@ def even_assignment(
 
 def row_assignment(row: Strategies, num_layers: int, layers: Sequence[int] | None = None) -> Assignment:
     """The even split of a single row, or the given layers."""
-    return even_assignment(num_layers, int(row.pp[0]), int(row.recompute[0]), layers, vpp=int(row.vpp[0]))
+    return even_assignment(
+        num_layers,
+        int(row.pp[0]),
+        int(row.recompute[0]),
+        layers,
+        vpp=int(row.vpp[0]),
+        joined_ends=bool(joined(row)[0]),
+        held_copies=int(copies(row)[0]),
+    )
+
+
+def halved(pairs: Ints) -> Ints:
+    """Layers of every piece where two mirrored pieces hold so many together, the earlier one more if odd."""
+    return np.concatenate([pairs - pairs // 2, (pairs // 2)[::-1]])

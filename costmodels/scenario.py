@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from costmodels.layer_kinds import Depth, depth_of
 from costmodels.model import Model
 from costmodels.precision import RECIPES, Recipe
 from costmodels.stack import Stack
@@ -48,6 +49,11 @@ class Scenario:
         return float(self.seq_length) * self.global_batch_size
 
     @cached_property
+    def depth(self) -> Depth:
+        """The kinds of layer, first to last."""
+        return depth_of(self.model, self.seq_length)
+
+    @cached_property
     def rates(self) -> Rates:
         """Kernel speeds of this accelerator under this stack and precision."""
         return _rates(self)
@@ -81,6 +87,7 @@ def _rates(scenario: Scenario) -> Rates:
         sixteen = "fp16"
     name, attention = _attention(scenario)
     speed, share = stack.kernel_efficiency * accelerator.training_rate, stack.elementwise_efficiency
+    speed *= max(1.0 - stack.communication_units / accelerator.compute_units, 0.0)
     memory = kernels.memory_bound
     return Rates(
         matmul=_matmul_fit(scenario),
@@ -91,7 +98,7 @@ def _rates(scenario: Scenario) -> Rates:
         plain_peak=accelerator.peak_rate("fp32" if "fp32" in accelerator.peak else sixteen) * speed,
         attention=attention,
         attention_name=name,
-        compute_units=float(accelerator.compute_units),
+        compute_units=float(accelerator.compute_units - stack.communication_units),
         bandwidth=accelerator.memory_bandwidth,
         stream=share * memory.fused,
         norm_backward=share * memory.backward,

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from costmodels import bubbles, zero_bubble
+from costmodels import bubbles, interleaving, zero_bubble
+from costmodels import schedule_limits as limits
 from costmodels.slots import Path, Slot, alternate, both_ways, folded, looped
 from hardware.errors import MeshwrightError
 
@@ -47,6 +48,10 @@ class Schedule:
         source: the publication that describes it.
         paths: ``(p, v)`` to the ways through the model; micro-batch i takes the (i mod len)-th of them.
         parameters_held: copies of every parameter that the stages hold together.
+        splits_backward: whether the gradient of the weights is a pass of its own.
+        pairs: ``(p, m, v)`` to how many forward passes run beside a backward pass of the other direction, so that
+            each hides its traffic behind the other's computation, on the stage with the fewest of them; in units of
+            one micro-batch through the whole stage.
     """
 
     name: str
@@ -59,6 +64,8 @@ class Schedule:
     source: str
     paths: Callable[[int, int], tuple[Path, ...]] = looped
     parameters_held: float = 1.0
+    splits_backward: bool = False
+    pairs: Callable[[ArrayLike, ArrayLike, ArrayLike], Floats] = limits.no_pairs
 
     def bubble_passes(self, p: ArrayLike, v: ArrayLike) -> Floats:
         """Idle time of a stage per iteration, for equal stages and three passes of the same time.
@@ -161,112 +168,14 @@ def _one_forward_one_backward(p: int, m: int, _v: int, stage: int) -> list[Slot]
     return alternate(forward, backward, warmup=p - stage - 1)
 
 
-def _interleaved(p: int, m: int, v: int, stage: int) -> list[Slot]:
-    """Groups of p micro-batches go through every chunk in turn before the next group starts."""
-    turns = [(start + i, chunk) for start in range(0, m, p) for chunk in range(v) for i in range(p)]
-    forward = [Slot("F", micro_batch, chunk) for micro_batch, chunk in turns]
-    backward = [Slot("B", micro_batch, v - 1 - chunk) for micro_batch, chunk in turns]
-    return alternate(forward, backward, warmup=(p - stage - 1) * 2 + (v - 1) * p)
-
-
-def _all_in_flight(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
-    return _spread(np.asarray(m), p, v, stage)
-
-
-def _warmup_in_flight(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
-    return _spread(np.minimum(m, np.asarray(p) - np.asarray(stage)), v)
-
-
-def _chunks_in_flight(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
-    p, m, v, stage = (np.asarray(x) for x in (p, m, v, stage))
-    return np.asarray(np.minimum(m * v, (p - stage - 1) * 2 + (v - 1) * p + 1) / v, dtype=np.float64)
-
-
-def _as_the_first(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
-    return _spread(np.asarray(p), m, v, stage)
-
-
-def _twice_the_first(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
-    return _spread(2 * np.asarray(p) - 1, m, v, stage)
-
-
-def _half_of_the_first(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
-    return _spread((np.asarray(p) + 2) // 2, m, v, stage)
-
-
-def _third_of_the_first(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
-    return _spread((np.asarray(p) + 4) // 3, m, v, stage)
-
-
-def _one_more_than_ranks(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
-    return _spread(np.asarray(p) + 1, m, v, stage)
-
-
-def _half_more_than_ranks(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
-    return _spread(2 * np.asarray(p) + 1, m, v, stage) / 2
-
-
-def _spread(held: NDArray[np.int64], *others: ArrayLike) -> Floats:
-    """``held`` in the common shape of all arguments: a closed form answers for every row it was asked."""
-    return np.broadcast_to(held, np.broadcast_shapes(*map(np.shape, (held, *others)))).astype(np.float64)
-
-
-def _single(p: ArrayLike, m: ArrayLike, v: ArrayLike) -> Bools:
-    return np.asarray((np.asarray(p) == 1) & _plain(p, m, v))
-
-
-def _plain(p: ArrayLike, m: ArrayLike, v: ArrayLike) -> Bools:
-    return np.asarray((np.asarray(p) >= 1) & (np.asarray(m) >= 1) & (np.asarray(v) == 1))
-
-
-def _whole_groups(p: ArrayLike, m: ArrayLike, v: ArrayLike) -> Bools:
-    p, m, v = (np.asarray(x) for x in (p, m, v))
-    return np.asarray((p >= 2) & (m >= 1) & (v >= 2) & (m % np.maximum(p, 1) == 0))
-
-
-def _filled_once(p: ArrayLike, m: ArrayLike, v: ArrayLike) -> Bools:
-    p, m, v = (np.asarray(x) for x in (p, m, v))
-    return np.asarray((p >= 2) & (m >= p) & (v == 1))
-
-
-def _filled_twice(p: ArrayLike, m: ArrayLike, v: ArrayLike) -> Bools:
-    p, m, v = (np.asarray(x) for x in (p, m, v))
-    return np.asarray((p >= 2) & (m >= 2 * p - 1) & (v == 1))
-
-
-def _folded_twice(p: ArrayLike, m: ArrayLike, v: ArrayLike) -> Bools:
-    p, m, v = (np.asarray(x) for x in (p, m, v))
-    return np.asarray((p >= 2) & (m >= 2 * p - 1) & (v == 2))
-
-
-def _folded_from_three(p: ArrayLike, m: ArrayLike, v: ArrayLike) -> Bools:
-    p, m, v = (np.asarray(x) for x in (p, m, v))
-    return np.asarray((p >= 3) & (m >= p) & (v == 2))
-
-
-def _folded_from_four(p: ArrayLike, m: ArrayLike, v: ArrayLike) -> Bools:
-    p, m, v = (np.asarray(x) for x in (p, m, v))
-    return np.asarray((p >= 4) & (m >= p) & (v == 2))
-
-
-def _even_both_ways(p: ArrayLike, m: ArrayLike, v: ArrayLike) -> Bools:
-    p, m, v = (np.asarray(x) for x in (p, m, v))
-    return np.asarray((p >= 2) & (p % 2 == 0) & (m % 2 == 0) & (m >= 2 * p) & (v == 1))
-
-
-def _folded_both_ways(p: ArrayLike, m: ArrayLike, v: ArrayLike) -> Bools:
-    p, m, v = (np.asarray(x) for x in (p, m, v))
-    return np.asarray((p >= 2) & (m >= 2 * p) & (v == 2))
-
-
 SCHEDULES: dict[str, Schedule] = {
     "none": Schedule(
         name="none",
         order=_one_forward_one_backward,
         drain=bubbles.fill_and_drain,
         drain_at_barrier=bubbles.fill_and_drain,
-        in_flight=_warmup_in_flight,
-        allowed=_single,
+        in_flight=limits.warmup_in_flight,
+        allowed=limits.single,
         requires="one stage and one chunk",
         source="gradient accumulation without a pipeline",
     ),
@@ -275,8 +184,8 @@ SCHEDULES: dict[str, Schedule] = {
         order=_forwards_then_backwards,
         drain=bubbles.fill_and_drain,
         drain_at_barrier=bubbles.fill_and_drain,
-        in_flight=_all_in_flight,
-        allowed=_plain,
+        in_flight=limits.all_in_flight,
+        allowed=limits.plain,
         requires="at least one stage, at least one micro-batch and one chunk per stage",
         source="Y. Huang et al., GPipe, NeurIPS 2019",
     ),
@@ -285,18 +194,18 @@ SCHEDULES: dict[str, Schedule] = {
         order=_one_forward_one_backward,
         drain=bubbles.fill_and_drain,
         drain_at_barrier=bubbles.fill_and_drain,
-        in_flight=_warmup_in_flight,
-        allowed=_plain,
+        in_flight=limits.warmup_in_flight,
+        allowed=limits.plain,
         requires="at least one stage, at least one micro-batch and one chunk per stage",
         source="D. Narayanan et al., PipeDream-2BW, ICML 2021; Megatron-LM",
     ),
     "interleaved-1f1b": Schedule(
         name="interleaved-1f1b",
-        order=_interleaved,
+        order=interleaving.depth_first,
         drain=bubbles.fill_and_drain,
         drain_at_barrier=bubbles.fill_and_drain,
-        in_flight=_chunks_in_flight,
-        allowed=_whole_groups,
+        in_flight=limits.chunks_in_flight,
+        allowed=limits.whole_groups,
         requires="two stages or more, two chunks per stage or more, and a multiple of p micro-batches",
         source="D. Narayanan et al., SC 2021, section 2.2.2; Megatron-LM",
     ),
@@ -305,76 +214,128 @@ SCHEDULES: dict[str, Schedule] = {
         order=zero_bubble.zb_1p,
         drain=bubbles.zb_1p,
         drain_at_barrier=bubbles.zb_1p_at_barrier,
-        in_flight=_as_the_first,
-        allowed=_filled_once,
+        in_flight=limits.as_the_first,
+        allowed=limits.filled_once,
         requires="two stages or more, one chunk per stage and at least p micro-batches",
         source="P. Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241: ZB-H1",
+        splits_backward=True,
     ),
     "zb-2p": Schedule(
         name="zb-2p",
         order=zero_bubble.zb_2p,
         drain=bubbles.zb_2p,
         drain_at_barrier=bubbles.zb_2p_at_barrier,
-        in_flight=_twice_the_first,
-        allowed=_filled_twice,
+        in_flight=limits.twice_the_first,
+        allowed=limits.filled_twice,
         requires="two stages or more, one chunk per stage and at least 2 p - 1 micro-batches",
         source="P. Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241: ZB-H2",
+        splits_backward=True,
     ),
     "zb-v": Schedule(
         name="zb-v",
         order=zero_bubble.zb_v,
         drain=bubbles.zb_v,
         drain_at_barrier=bubbles.zb_v_at_barrier,
-        in_flight=_as_the_first,
-        allowed=_folded_twice,
+        in_flight=limits.as_the_first,
+        allowed=limits.folded_twice,
         requires="two stages or more, two chunks per stage and at least 2 p - 1 micro-batches",
         source="P. Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241: ZB-V",
         paths=folded,
+        splits_backward=True,
     ),
     "v-half": Schedule(
         name="v-half",
         order=zero_bubble.v_half,
         drain=bubbles.v_half,
         drain_at_barrier=bubbles.v_half,
-        in_flight=_half_of_the_first,
-        allowed=_folded_from_three,
+        in_flight=limits.half_of_the_first,
+        allowed=limits.folded_from_three,
         requires="three stages or more, two chunks per stage and at least p micro-batches",
         source="P. Qi et al., Pipeline Parallelism with Controllable Memory, arXiv 2405.15362",
         paths=folded,
+        splits_backward=True,
     ),
     "v-min": Schedule(
         name="v-min",
         order=zero_bubble.v_min,
         drain=bubbles.v_min,
         drain_at_barrier=bubbles.v_min,
-        in_flight=_third_of_the_first,
-        allowed=_folded_from_four,
+        in_flight=limits.third_of_the_first,
+        allowed=limits.folded_from_four,
         requires="four stages or more, two chunks per stage and at least p micro-batches",
         source="P. Qi et al., Pipeline Parallelism with Controllable Memory, arXiv 2405.15362",
         paths=folded,
+        splits_backward=True,
     ),
     "dualpipe": Schedule(
         name="dualpipe",
         order=zero_bubble.dualpipe,
         drain=bubbles.dualpipe,
         drain_at_barrier=bubbles.dualpipe_at_barrier,
-        in_flight=_one_more_than_ranks,
-        allowed=_even_both_ways,
+        in_flight=limits.one_more_than_ranks,
+        allowed=limits.even_both_ways,
         requires="an even number of stages, one chunk per stage and an even number of at least 2 p micro-batches",
         source="DeepSeek-V3 Technical Report, arXiv 2412.19437, section 3.2.1",
         paths=both_ways,
         parameters_held=2.0,
+        splits_backward=True,
+        pairs=limits.pairs_both_ways,
     ),
     "dualpipe-v": Schedule(
         name="dualpipe-v",
         order=zero_bubble.dualpipe_v,
         drain=bubbles.dualpipe_v,
         drain_at_barrier=bubbles.dualpipe_v_at_barrier,
-        in_flight=_half_more_than_ranks,
-        allowed=_folded_both_ways,
+        in_flight=limits.half_more_than_ranks,
+        allowed=limits.folded_both_ways,
         requires="two stages or more, two chunks per stage and at least 2 p micro-batches",
         source="GitHub deepseek-ai/DualPipe: DualPipeV, after arXiv 2412.19437, section 3.2.1",
         paths=folded,
+        splits_backward=True,
+        pairs=limits.pairs_folded,
+    ),
+    "breadth-first": Schedule(
+        name="breadth-first",
+        order=interleaving.breadth_first,
+        drain=bubbles.fill_and_drain,
+        drain_at_barrier=bubbles.fill_and_drain,
+        in_flight=limits.all_in_flight,
+        allowed=limits.chunks_filled,
+        requires="two stages or more, two chunks per stage or more, and at least p micro-batches",
+        source="J. Lamy-Poirier, Breadth-First Pipeline Parallelism, arXiv 2211.05953; PyTorch's ScheduleLoopedBFS",
+    ),
+    "interleaved-groups": Schedule(
+        name="interleaved-groups",
+        order=interleaving.grouped,
+        drain=bubbles.fill_and_drain,
+        drain_at_barrier=bubbles.fill_and_drain,
+        in_flight=limits.groups_in_flight,
+        allowed=limits.chunks_filled,
+        requires="two stages or more, two chunks per stage or more, and at least p micro-batches",
+        source="Megatron-Core, --microbatch-group-size-per-virtual-pipeline-stage at its smallest",
+    ),
+    "interleaved-zb": Schedule(
+        name="interleaved-zb",
+        order=interleaving.zero_bubble,
+        drain=bubbles.interleaved_zb,
+        drain_at_barrier=bubbles.interleaved_zb_at_barrier,
+        in_flight=limits.as_the_first,
+        allowed=limits.whole_groups_twice,
+        requires="two stages or more, two chunks or more, and a multiple of p micro-batches, at least 2 p",
+        source="PyTorch's ScheduleInterleavedZeroBubble, after arXiv 2401.10241: ZB-H1",
+        splits_backward=True,
     ),
 }
 """Every pipeline schedule by its name."""
+
+ALIASES: dict[str, str] = {
+    "interleaved": "interleaved-1f1b",
+    "interleaved1f1b": "interleaved-1f1b",
+    "loopedbfs": "breadth-first",
+    "interleavedzerobubble": "interleaved-zb",
+    "zbvzerobubble": "zb-v",
+    "dualpipev": "dualpipe-v",
+    "zb-h1": "zb-1p",
+    "zb-h2": "zb-2p",
+}
+"""Other names of schedules, in lower case: PyTorch's classes without their prefix, and those of the papers."""

@@ -1,25 +1,32 @@
 """Sharded gradients and parameters: traffic layer by layer in every micro-batch, and what of it is exposed.
 
 ZeRO stages 2 and 3 [Rajbhandari20], fully sharded data parallelism [Zhao23], copies within a domain [Zhang22] and
-second shards inside the node [Wang23].
+second shards inside the node [Wang23]; chunk by chunk under a breadth-first pipeline [LamyPoirier22].
+
+[LamyPoirier22]: J. Lamy-Poirier, "Breadth-First Pipeline Parallelism", arXiv 2211.05953, section 4.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
+from costmodels.by_kind import ByKind, LayerTerms
 from costmodels.collectives import all_reduce_seconds, gather_seconds
-from costmodels.experts import expert_data_group, expert_parameters_per_rank
+from costmodels.experts import expert_data_group, expert_parameters_per_rank, kind_expert_parameters
 from costmodels.kernels import WORD, stream_seconds
+from costmodels.layer_kinds import Depth, Kind
 from costmodels.passes import Passes
+from costmodels.pieces import copies
 from costmodels.placement import Group, group_of, split_group
 from costmodels.scenario import Scenario
-from costmodels.sizes import layer_parameters_per_rank
+from costmodels.sizes import kind_parameters_per_rank, layer_parameters_per_rank
 from costmodels.split import even_layers
 from costmodels.stack import Stack
-from costmodels.strategy import Floats, Ints, Strategies
+from costmodels.strategy import SCHEDULE_NAMES, Bools, Floats, Ints, Strategies
 
 GRADIENTS, PARAMETERS = 2, 3
 """ZeRO stages from which gradients, and parameters, are sharded."""
@@ -33,7 +40,7 @@ def gather_word(scenario: Scenario) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """Seconds of the collectives of one layer, and bytes copied for all layers of a stage, arrays (N,)."""
+    """Seconds of the collectives of one layer, arrays (N,)."""
 
     gather: Floats
     gather_again: Floats
@@ -43,41 +50,51 @@ class _Layer:
     """Reducing the shards of the gradients over the copies of the model."""
     copied: Floats
     """Parameters that pass a communication buffer."""
-    layers: Floats
 
 
-def every_micro_batch(rows: Strategies, scenario: Scenario, layer: Passes) -> tuple[Floats, Floats]:
+def every_micro_batch(
+    rows: Strategies, scenario: Scenario, layer: Passes, kinds: ByKind[LayerTerms] | None = None
+) -> tuple[Floats, Floats]:
     """Exposed (backward, forward) seconds an iteration of ZeRO stages 2 and 3, arrays (N,).
 
     At stage 3 every layer is gathered for both passes. A stack that shards fully keeps parameters from the forward to
     the backward pass at stage 2. What is gathered is copied out of the communication buffer in front of every layer,
     and gradients are cast and copied into it, on the stream that computes. Copies of the model that meet once an
-    iteration do so in the last micro-batch.
+    iteration do so in the last micro-batch. By chunks, a layer is gathered and its gradients are scattered once for
+    all micro-batches, which that then hides behind.
     """
-    stack = scenario.stack
-    one, third = _layer(rows, scenario), rows.zero_stage >= PARAMETERS
-    layers, copied = one.layers, one.copied
-    back = np.where(third, one.gather_again, 0.0) + one.scatter
-    forward = _behind(one.gather, layer.forward, layers, stack=stack, hidden=stack.overlap.parameters)
-    last = _behind(back + one.replicas, layer.backward, layers, stack=stack, hidden=stack.overlap.gradients)
+    stack, third, once = scenario.stack, rows.zero_stage >= PARAMETERS, by_chunk(rows)
+    times, behind = np.where(once, 1, rows.num_microbatches), np.where(once, rows.num_microbatches, 1)
+    depth = scenario.depth if kinds is not None else None
+    each = [_layer(rows, scenario, kind) for kind in (depth.kinds if depth else (None,))]
+    windows = kinds.parts if kinds else (layer,)
+    ahead, after = [behind * part.forward for part in windows], [behind * part.backward for part in windows]
+    layers = copies(rows) * even_layers(scenario.model.num_layers, rows).high
+    copied = layers * _layer(rows, scenario).copied
+    back = [np.where(third, one.gather_again, 0.0) + one.scatter for one in each]
+    whole = [part + one.replicas for part, one in zip(back, each, strict=True)]
+    gathered = [one.gather for one in each]
+    forward = _chain(gathered, ahead, layers, depth=depth, stack=stack, hidden=stack.overlap.parameters)
+    last = _chain(whole, after, layers, depth=depth, stack=stack, hidden=stack.overlap.gradients, backward=True)
     backward = last
     if stack.replicas_once:
-        backward = _behind(back, layer.backward, layers, stack=stack, hidden=stack.overlap.gradients)
+        backward = _chain(back, after, layers, depth=depth, stack=stack, hidden=stack.overlap.gradients, backward=True)
     known = {"share": scenario.rates.stream, "bandwidth": scenario.rates.bandwidth}
     out = stream_seconds(traffic=copied * 2.0 * WORD, **known)
     into = stream_seconds(traffic=copied * (WORD + stack.reduce_bytes), **known)
-    gathers = rows.num_microbatches if stack.gathers_per_micro_batch else np.ones(len(rows))
-    scatters = np.where(third, gathers, rows.num_microbatches)
-    copies = (into + np.where(third, out, 0.0)) * scatters
-    backward = backward * (scatters - 1) + last + copies
+    gathers = times if stack.gathers_per_micro_batch else np.ones(len(rows))
+    scatters = np.where(third, gathers, times)
+    copying = (into + np.where(third, out, 0.0)) * scatters
+    backward = backward * (scatters - 1) + last + copying
     return backward, (forward + out) * gathers
 
 
-def _layer(rows: Strategies, scenario: Scenario) -> _Layer:
+def _layer(rows: Strategies, scenario: Scenario, kind: Kind | None = None) -> _Layer:
+    """One layer of a kind, or an average one."""
     stack, tiers = scenario.stack, scenario.group.tiers
     pace = 1.0 / stack.communication_efficiency
     near, far = split_group(group_of(rows, "cp", "dp"), rows.sharding_degree)
-    word, size = gather_word(scenario), layer_parameters_per_rank(rows, scenario)
+    word, size, experts = gather_word(scenario), *_sizes(rows, scenario, kind)
     shared = (near.size > 1) * pace
     gather, scatter = (gather_seconds(w * size, near, tiers) * shared for w in (word, stack.reduce_bytes))
     shard = stack.reduce_bytes * size / rows.sharding_degree
@@ -85,14 +102,24 @@ def _layer(rows: Strategies, scenario: Scenario) -> _Layer:
     again = gather
     if stack.second_shard:
         again = gather_seconds(word * size, _second(rows, scenario, near), tiers) * shared
-    experts, same = expert_parameters_per_rank(rows, scenario), expert_data_group(rows)
+    same = expert_data_group(rows)
     if scenario.model.num_moe_layers:
         alike = (same.size > 1) * pace
         whole, reduced = (gather_seconds(w * experts, same, tiers) * alike for w in (word, stack.reduce_bytes))
         gather, again, scatter = gather + whole, again + whole, scatter + reduced
-    layers = even_layers(scenario.model.num_layers, rows).high.astype(np.float64)
-    copied = layers * (np.where(near.size > 1, size, 0.0) + np.where(same.size > 1, experts, 0.0))
-    return _Layer(gather, again, scatter, replicas, copied, layers)
+    copied = np.where(near.size > 1, size, 0.0) + np.where(same.size > 1, experts, 0.0)
+    return _Layer(gather, again, scatter, replicas, copied)
+
+
+def _sizes(rows: Strategies, scenario: Scenario, kind: Kind | None) -> tuple[Floats, Floats]:
+    if kind is None:
+        return layer_parameters_per_rank(rows, scenario), expert_parameters_per_rank(rows, scenario)
+    return kind_parameters_per_rank(rows, scenario, kind), kind_expert_parameters(rows, scenario, kind)
+
+
+def by_chunk(rows: Strategies) -> Bools:
+    """Whether a chunk sees all its micro-batches before the next one starts, shape (N,) [LamyPoirier22]."""
+    return rows.schedule == SCHEDULE_NAMES.index("breadth-first")
 
 
 def second_shards(rows: Strategies, scenario: Scenario) -> Ints:
@@ -122,9 +149,32 @@ def slowdown(hidden: Floats, stack: Stack) -> Floats:
     return hidden * stack.overlap_slowdown / (1.0 + stack.overlap_slowdown)
 
 
-def _behind(seconds: Floats, window: Floats, layers: Floats, *, stack: Stack, hidden: bool) -> Floats:
-    """Exposed seconds of one collective per layer, prefetched behind the layer before it."""
+def _late(seconds: Floats, window: Floats, *, stack: Stack, hidden: bool) -> Floats:
+    """Exposed seconds of one collective that was started a layer ahead."""
     if not hidden:
-        return layers * seconds
-    late = np.maximum(seconds - window, 0.0) + slowdown(np.minimum(seconds, window), stack)
-    return seconds + (layers - 1.0) * late
+        return seconds
+    return np.maximum(seconds - window, 0.0) + slowdown(np.minimum(seconds, window), stack)
+
+
+def _chain(
+    seconds: list[Floats],
+    windows: list[Floats],
+    layers: Floats,
+    *,
+    depth: Depth | None,
+    stack: Stack,
+    hidden: bool,
+    backward: bool = False,
+) -> Floats:
+    """Exposed seconds of one collective per layer, prefetched behind the layer before it, by kind of layer.
+
+    Nothing comes before the first. Where layers differ, pairs of neighbours count by their share of the depth.
+    """
+    if depth is None:
+        return seconds[0] + (layers - 1.0) * _late(seconds[0], windows[0], stack=stack, hidden=hidden)
+    order = depth.layers.tolist()[::-1] if backward else depth.layers.tolist()
+    share = (layers - 1.0) / max(len(order) - 1.0, 1.0)
+    total = seconds[order[0]]
+    for (before, after), times in Counter(pairwise(order)).items():
+        total = total + times * share * _late(seconds[after], windows[before], stack=stack, hidden=hidden)
+    return total

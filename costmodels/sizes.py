@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
+from costmodels.by_kind import contents
+from costmodels.experts import expert_parameters_per_rank, kind_expert_parameters
+from costmodels.layer_kinds import Kind, ahead_kind
 from costmodels.parameters import (
-    dense_layer_matrix_parameters,
-    dense_layer_replicated_parameters,
     embedding_norm_parameters,
     embedding_projection_parameters,
     final_norm_parameters,
-    moe_layer_matrix_parameters,
-    moe_layer_replicated_parameters,
+    kind_matrix_parameters,
+    kind_replicated_parameters,
     mtp_projection_parameters,
+    mtp_sets,
     position_parameters,
 )
+from costmodels.pieces import copies, ends, folded, joined
 from costmodels.scenario import Scenario
 from costmodels.split import even_layers
 from costmodels.strategy import Floats, Strategies
@@ -25,11 +30,17 @@ def layer_parameters_per_rank(rows: Strategies, scenario: Scenario) -> Floats:
 
     Matrices are split, norms, router and row-parallel biases whole.
     """
-    model = scenario.model
-    share = model.num_moe_layers / model.num_layers
-    matrix = (1.0 - share) * dense_layer_matrix_parameters(model) + share * moe_layer_matrix_parameters(model)
-    whole = (1.0 - share) * dense_layer_replicated_parameters(model) + share * moe_layer_replicated_parameters(model)
-    return matrix / rows.tp + whole
+    depth = scenario.depth
+    if depth.uniform:
+        return kind_parameters_per_rank(rows, scenario, depth.kinds[0])
+    each = zip(depth.shares, depth.kinds, strict=True)
+    return np.asarray(sum(share * kind_parameters_per_rank(rows, scenario, kind) for share, kind in each))
+
+
+def kind_parameters_per_rank(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
+    """The same of a layer of one kind, shape (N,)."""
+    matrix = kind_matrix_parameters(scenario.model, kind)
+    return np.asarray(matrix / rows.tp + kind_replicated_parameters(scenario.model, kind))
 
 
 def embedding_parameters_per_rank(rows: Strategies, scenario: Scenario) -> Floats:
@@ -41,25 +52,31 @@ def embedding_parameters_per_rank(rows: Strategies, scenario: Scenario) -> Float
 
 
 def head_parameters_per_rank(rows: Strategies, scenario: Scenario) -> Floats:
-    """Parameters of the last stage beside its layers: the output matrix, a copy of a tied one when pp > 1.
+    """Parameters of the last stage beside its layers: the output matrix, a copy of a tied one unless both meet.
 
     Multi-token-prediction layers sit there too; their routed experts are counted with the layers'.
     """
     model = scenario.model
     vocabulary = padded_vocabulary_rows(rows, scenario) / rows.tp
-    own = np.ones(len(rows)) if not model.tied_embeddings else (rows.pp > 1).astype(np.float64)
+    own = np.ones(len(rows)) if not model.tied_embeddings else (~joined(rows)).astype(np.float64)
     width = model.embedding_width if model.tied_embeddings else model.hidden_size
-    ahead = model.mtp_layers * (mtp_projection_parameters(model) + layer_parameters_per_rank(rows, scenario))
-    return vocabulary * (own * width + int(model.head_bias)) + final_norm_parameters(model) + ahead
+    ahead = kind_parameters_per_rank(rows, scenario, ahead_kind(model)) + mtp_projection_parameters(model)
+    return vocabulary * (own * width + int(model.head_bias)) + final_norm_parameters(model) + mtp_sets(model) * ahead
 
 
 def heaviest_stage_parameters(rows: Strategies, scenario: Scenario) -> Floats:
-    """Parameters of the stage with the most, under an even split: its gradients take longest to reduce."""
-    layers = even_layers(scenario.model.num_layers, rows).high
+    """Parameters of the stage with the most, under an even split: its gradients take longest to reduce.
+
+    Routed experts are left out. Where layers differ it is the stage with the most of both.
+    """
+    if not scenario.depth.uniform:
+        return heaviest_stage(rows, scenario).parameters
+    layers = copies(rows) * even_layers(scenario.model.num_layers, rows).high
     first = embedding_parameters_per_rank(rows, scenario)
     last = head_parameters_per_rank(rows, scenario)
-    ends = np.where(rows.pp > 1, np.maximum(first, last), first + last)
-    return layers * layer_parameters_per_rank(rows, scenario) + ends
+    at_ends = np.where(joined(rows), first + last, np.maximum(first, last))
+    at_ends = np.where(rows.vocabulary > 0, (first + last) / rows.pp, at_ends)
+    return layers * layer_parameters_per_rank(rows, scenario) + at_ends
 
 
 def padded_vocabulary_rows(rows: Strategies, scenario: Scenario) -> Floats:
@@ -72,7 +89,44 @@ def padded_vocabulary_rows(rows: Strategies, scenario: Scenario) -> Floats:
     return np.where(stated % rows.tp == 0, float(stated), padded)
 
 
+class HeaviestStage(NamedTuple):
+    """What the stage with the most parameters has where layers differ, arrays (N,): a row's own stage each."""
+
+    parameters: Floats
+    """Routed experts left out."""
+    experts: Floats
+    """Parameters of routed experts, those of layers that predict further tokens on the last stage."""
+    held: Floats
+    """Its layers of each kind that one micro-batch passes, shape (N, K)."""
+
+
+def heaviest_stage(rows: Strategies, scenario: Scenario) -> HeaviestStage:
+    """The stage whose parameters on one rank, routed experts included, are the most under an even split."""
+    depth = scenario.depth
+    stages = contents(rows, depth)
+    first, last = embedding_parameters_per_rank(rows, scenario), head_parameters_per_rank(rows, scenario)
+    at_first, at_last = ends(rows, stages.stage)
+    spread, twice = rows.vocabulary[:, None] > 0, copies(rows)[:, None]
+    vocabulary = at_first * first[:, None] + at_last * last[:, None]
+    vocabulary = np.where(spread, ((first + last) / rows.pp)[:, None], vocabulary)
+    dense = stages.total(np.array([kind_parameters_per_rank(rows, scenario, kind) for kind in depth.kinds]))
+    dense = twice * dense + vocabulary
+    experts = twice * stages.total(np.array([kind_expert_parameters(rows, scenario, kind) for kind in depth.kinds]))
+    ahead = mtp_sets(scenario.model) * kind_expert_parameters(rows, scenario, ahead_kind(scenario.model))
+    experts = experts + at_last * ahead[:, None]
+    row, most = np.arange(len(rows)), (dense + experts).argmax(axis=1)
+    return HeaviestStage(dense[row, most], experts[row, most], stages.held[row, most])
+
+
 def expert_layers(rows: Strategies, scenario: Scenario) -> Floats:
-    """Layers whose experts the fullest stage holds: those that predict further tokens are on the last, shape (N,)."""
-    split = even_layers(scenario.model.num_layers, rows)
-    return np.maximum(split.high, split.last + scenario.model.mtp_layers).astype(np.float64)
+    """Layers whose experts the fullest stage holds: those that predict further tokens are with the head, shape (N,)."""
+    split, twice = even_layers(scenario.model.num_layers, rows), copies(rows)
+    head = np.where(folded(rows), split.first, split.last)
+    return np.maximum(twice * split.high, twice * head + mtp_sets(scenario.model))
+
+
+def heaviest_experts(rows: Strategies, scenario: Scenario) -> Floats:
+    """Parameters of routed experts on one rank of the stage with the most parameters, shape (N,)."""
+    if not scenario.depth.uniform:
+        return heaviest_stage(rows, scenario).experts
+    return expert_layers(rows, scenario) * expert_parameters_per_rank(rows, scenario)

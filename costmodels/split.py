@@ -10,21 +10,36 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.strategy import Ints, Strategies
+from costmodels.pieces import copies, folded, joined
+from costmodels.strategy import Floats, Ints, Strategies
 
 
 @dataclass(frozen=True, slots=True)
 class EvenSplit:
-    """The even-as-possible split of every row, arrays (N,), in layers.
+    """The even-as-possible split of every row, arrays (N,), in layers that one micro-batch passes.
 
     Stages hold ``low`` or ``high`` layers; the ones that are spared first are the last, then the first, which
-    carry the head and the embedding.
+    carry the head and the embedding, or the first alone where it carries both. Where stages hold two pieces
+    that half of the micro-batches pass each, it is half the layers of the two.
     """
 
-    low: Ints
-    high: Ints
-    first: Ints
-    last: Ints
+    low: Floats
+    high: Floats
+    first: Floats
+    last: Floats
+
+
+def even_stages(num_layers: int, pp: int, vpp: int, *, joined_ends: bool = False) -> Ints:
+    """Layers of every stage of the even split, shape (pp,).
+
+    Shorter stages come last, then first; with ``joined_ends`` the first is the first to be spared.
+    """
+    step = int(slice_layers(num_layers, np.int64(vpp)))
+    low, longer = divmod(num_layers // step, pp)
+    held = np.full(pp, low * step, dtype=np.int64)
+    start = 1 if pp - longer >= (1 if joined_ends else 2) else 0
+    held[start : start + longer] += step
+    return held
 
 
 def slice_layers(num_layers: int, vpp: Ints | np.int64) -> Ints:
@@ -39,13 +54,11 @@ def even_layers(num_layers: int, rows: Strategies) -> EvenSplit:
 
 def _even_layers(num_layers: int, rows: Strategies) -> EvenSplit:
     step = slice_layers(num_layers, rows.vpp)
-    slices = num_layers // step
-    low, longer = slices // rows.pp * step, slices % rows.pp
-    high = low + step * (longer > 0)
-    spared = rows.pp - longer
-    return EvenSplit(
-        low=low,
-        high=high,
-        first=np.where(spared >= 2, low, high),
-        last=np.where(spared >= 1, low, high),
-    )
+    slices, held = num_layers // step, copies(rows)
+    groups = np.maximum(rows.pp / held, 1.0).astype(np.int64)
+    low, longer = slices // groups * step / held, slices % groups
+    high = low + step * (longer > 0) / held
+    spared = groups - longer
+    first = np.where(spared >= np.where(joined(rows), 1, 2), low, high)
+    last = np.where((spared >= 1) & ~(folded(rows) & (rows.pp > 1)), low, high)
+    return EvenSplit(low=low, high=high, first=first, last=np.where(held > 1, first, last))

@@ -35,9 +35,11 @@ class Overlap(Record):
     cp_collective: float = Field(1.0, ge=0, le=1)
     """Context-parallel gathers and all-to-alls; nothing is left to compute before they end (Llama 3, section 3.3.2)."""
     pp: float = Field(1.0, ge=0, le=1)
-    """Sends and receives between pipeline stages."""
+    """Sends and receives between pipeline stages; 1 where both stages stop for them."""
     pp_interleaved: float = Field(1.0, ge=0, le=1)
-    """The same under the interleaved schedule, where a framework may post them asynchronously."""
+    """The same with several chunks per stage, where a framework may post them asynchronously."""
+    pairs: bool = False
+    """Where a schedule runs a forward beside a backward pass (DualPipe), each hides the other's experts' traffic."""
     gradients: bool = False
     """Gradient reduction runs behind the backward pass of the last micro-batch."""
     parameters: bool = False
@@ -86,7 +88,7 @@ class Stack(Record):
     """Kernels that routing, dispatch, experts and combine of one layer launch beside its attention."""
     kernels_per_local_expert: int = 0
     """Further ones for each expert of the rank in block-scaled precision."""
-    graphs: tuple[Literal["attn", "moe_router", "moe_preprocess", "moe"], ...] = ()
+    graphs: tuple[Literal["attn", "mamba", "moe_router", "moe_preprocess", "moe"], ...] = ()
     """Parts of a layer that are captured in CUDA graphs, in Megatron-Core's words; the host launches the rest."""
     fused_experts: bool = False
     """Grouped products, their biases, activation and quantisation run as one operation."""
@@ -104,13 +106,17 @@ class Stack(Record):
     """Tokens of the busiest expert rank over the mean."""
     expert_capacity: float | None = Field(None, gt=0, le=1000)
     """Tokens that every expert computes over the mean, more dropped and fewer padded; None drops none."""
+    communication_units: int = Field(0, ge=0)
+    """Compute units set aside for communication all the time; kernels run on the others."""
     cuda_graphs: bool = False
     """Launches are replayed by the device, so that the host does not bound the layer."""
     overlap: Overlap = Overlap()
-    selective: Literal["attention", "operators", "projections"] = "attention"
+    selective: Literal["attention", "operators", "projections", "up-projections"] = "attention"
     """What selective recomputation does: repeat the attention core [Korthikanti22]; repeat every cheap operator and
     every second matrix product (per-operator checkpointing of compiled stacks); or keep only the input and the
-    query, key and value projections of a layer (the usual remat policy of JAX stacks)."""
+    query, key and value projections of a layer (the usual remat policy of JAX stacks); or repeat norms, activations
+    and the projections out of latent vectors, and keep what an activation reads as narrow as products do
+    [DeepSeek24, sections 3.2.3 and 3.3.3]."""
     overlap_slowdown: float = Field(0.126, ge=0, le=1)
     """How much computation slows while a collective runs beside it [Galvatron]."""
     bucket_exposed: float = Field(0.05, ge=0, le=1)
@@ -167,8 +173,10 @@ class Stack(Record):
     loss: Literal["plain", "fused"] = "plain"
     """Cross-entropy of stored logits, which a block-wise one multiplies again in the backward pass; or fused with the
     head's product, block by block, so that logits become gradients before the next block is multiplied [Liger]."""
-    vocabulary: Literal["ends", "spread"] = "ends"
-    """Embedding and head sit on the first and last stage, or are split over all stages [Yeung24]."""
+    vocabulary: tuple[Literal["ends", "spread"], ...] = ("ends",)
+    """Where embedding and head can be: at the ends of the model, or split over all stages [Yeung24]."""
+    empty_ends: bool = False
+    """The first and the last stage may hold the embedding and the head alone, without a layer."""
     iteration_overhead: TimeQuantity = 0.0
     """Host time per iteration outside the passes: data, timers, logging, step bookkeeping."""
     micro_batch_overhead: TimeQuantity = 0.0

@@ -30,11 +30,17 @@ CP_KINDS = ("p2p", "a2a", "all-gather", "a2a+p2p")
 around a ring; all-to-alls that exchange tokens for heads; a gather of all keys and values; all-to-alls among near
 ranks and a ring of such groups."""
 
-SCHEDULE_NAMES = ("none", "gpipe", "1f1b", "interleaved-1f1b", "zb-1p", "zb-2p", "zb-v", "v-half", "v-min")
+SCHEDULE_NAMES = (
+    *("none", "gpipe", "1f1b", "interleaved-1f1b", "zb-1p", "zb-2p", "zb-v", "v-half", "v-min"),
+    *("dualpipe", "dualpipe-v", "breadth-first", "interleaved-groups", "interleaved-zb"),
+)
 """Pipeline schedules by their code in the ``schedule`` column."""
 
 OFFLOADS = ("none", "activations", "optimizer", "optimizer+parameters")
 """What lives in the memory of the host, by its code in the ``offload`` column."""
+
+VOCABULARIES = ("ends", "spread")
+"""Where embedding and head are: on the stages at the model's ends, or split over all stages [Yeung24]."""
 
 LARGEST_TABLE = 1 << 16
 
@@ -78,6 +84,7 @@ class Strategies:
     rank_order: Ints
     recompute_modules: Ints
     offload: Ints
+    vocabulary: Ints
     _known: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     """What has been derived from the columns, by name; never copied to other rows."""
 
@@ -131,7 +138,7 @@ AXES: tuple[str, ...] = tuple(f.name for f in fields(Strategies) if not f.name.s
 _DEFAULTS: Mapping[str, float] = {
     **dict.fromkeys(("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch_size", "num_microbatches"), 1),
     **dict.fromkeys(("cp_kind", "zero_stage", "schedule", "sequence_parallel", "recompute", "rank_order"), 0),
-    **dict.fromkeys(("recompute_modules", "offload"), 0),
+    **dict.fromkeys(("recompute_modules", "offload", "vocabulary"), 0),
     "sharding_degree": 1,
 }
 

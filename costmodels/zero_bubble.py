@@ -72,13 +72,13 @@ def _straight(p: int, m: int, depth: int) -> Orders:
     forward = [Slot("F", i, 0) for i in range(m)]
     backward = [Slot("B", i, 0) for i in range(m)]
     orders = [alternate(forward, backward, warmup=depth * (p - stage - 1)) for stage in range(p)]
-    return _woven(orders, path=looped(p, 1)[0], limit=depth * (p - 1) + 1)
+    return woven(orders, path=looped(p, 1)[0], limit=depth * (p - 1) + 1)
 
 
 @lru_cache(maxsize=32)
 def _vee(p: int, m: int) -> Orders:
     orders = [_counted(_vee_program(p, m, stage), m) for stage in range(p)]
-    return _woven(orders, path=folded(p, 2)[0], limit=2 * p)
+    return woven(orders, path=folded(p, 2)[0], limit=2 * p)
 
 
 def _vee_program(p: int, m: int, stage: int) -> list[str]:
@@ -126,7 +126,7 @@ def _blocks(p: int, m: int, steps: tuple[int, ...], gaps: tuple[int, ...], limit
             for i in range(m)
         ]
         orders.append([slot for _, slot in sorted(timed)])
-    return _woven(orders, path=folded(p, 2)[0], limit=limit)
+    return woven(orders, path=folded(p, 2)[0], limit=limit)
 
 
 @dataclass(slots=True)
@@ -156,7 +156,7 @@ class _Stage:
             self.owed.append(Slot("W", slot.micro_batch, slot.chunk))
 
 
-def _woven(orders: list[list[Slot]], *, path: Path, limit: int) -> Orders:
+def woven(orders: list[list[Slot]], *, path: Path, limit: int) -> Orders:
     """The orders with their weight gradients, from a run in unit time; ``limit`` is in chunks held a stage."""
     place = {step: k for k, step in enumerate(path)}
     stages = [_Stage(index, deque(order)) for index, order in enumerate(orders)]

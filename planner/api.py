@@ -13,7 +13,7 @@ from costmodels.memory import host_fits, host_need, memory_limit
 from costmodels.offload import described, host_room
 from costmodels.pricing import Assignment, Quote, quote, row_assignment
 from costmodels.scenario import Scenario
-from costmodels.strategy import AXES, CP_KINDS, Recompute, Strategies, strategies
+from costmodels.strategy import AXES, CP_KINDS, SCHEDULE_NAMES, VOCABULARIES, Recompute, Strategies, strategies
 from planner import explain
 from planner.assemble import (
     memory_records,
@@ -29,9 +29,10 @@ from planner.memory_search import leanest
 from planner.nearest import nearest, nearest_divisor, nearest_multiple
 from planner.pins import Pin, parse_pins, shown_value
 from planner.request import PlanRequest, Resolved, resolve
-from planner.rules import RULES, sentence
+from planner.rules import FOLDED, RULES, sentence
 from planner.search import Outcome, best_split, given_split, search
 from planner.space import Space, build
+from planner.stage_rows import fewest_layers
 from planner.verify import Verdict, verify
 
 EXPLAINED_WITHIN = 2.0
@@ -248,7 +249,8 @@ def _single(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] |
     dp = scenario.gpus // (tp * cp * pp)
     if axes.get("dp", dp) != dp:
         raise BadRequest(f"dp {axes['dp']} x tp {tp} x cp {cp} x pp {pp} is not {scenario.gpus} GPUs; dp {dp} is")
-    micro, vpp = axes.get("micro_batch_size", 1), axes.get("vpp", 1)
+    two = SCHEDULE_NAMES[axes.get("schedule", 0)] in FOLDED
+    micro, vpp = axes.get("micro_batch_size", 1), axes.get("vpp", 2 if two else 1)
     if scenario.global_batch_size % (micro * dp):
         raise BadRequest(
             f"micro-batch {micro} x dp {dp} does not divide the global batch of {scenario.global_batch_size}; "
@@ -275,6 +277,7 @@ def _single(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] |
         rank_order=axes.get("rank_order", 0),
         recompute_modules=axes.get("recompute_modules", 0),
         offload=axes.get("offload", 0),
+        vocabulary=axes.get("vocabulary", VOCABULARIES.index(scenario.stack.vocabulary[0])),
     )
 
 
@@ -298,8 +301,9 @@ def _split(scenario: Scenario, row: Strategies, layers: Sequence[int] | None, se
             raise BadRequest(f"{len(layers)} stages are given layers, pp is {pp}")
         if sum(layers) != total:
             raise BadRequest(f"the stages hold {sum(layers)} layers, the model has {total}")
-        if min(layers) < int(row.vpp[0]):
-            raise BadRequest(f"a stage holds {min(layers)} layers; each of its {int(row.vpp[0])} chunks needs one")
+        least = fewest_layers(row, scenario)[0]
+        if short := [held for held, fewest in zip(layers, least, strict=True) if held < fewest]:
+            raise BadRequest(f"a stage holds {short[0]} layers; each of its {int(row.vpp[0])} chunks needs one")
         if len(set(layers)) > 1 and not scenario.stack.uneven_stages:
             raise BadRequest(f"stack {scenario.stack.name} needs even stages; {total // pp} layers each would be")
         return given_split(row, scenario, layers)

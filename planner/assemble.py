@@ -14,7 +14,7 @@ from costmodels.modules import module_names
 from costmodels.parameters import parameters
 from costmodels.pricing import Assignment, Quote
 from costmodels.scenario import Scenario
-from costmodels.strategy import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, Recompute, Strategies
+from costmodels.strategy import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, VOCABULARIES, Recompute, Strategies
 from hardware.catalogue import catalogue_hash as hardware_hash
 from hardware.records import Cluster, NodeGroup
 from hardware.units import exact_quantity
@@ -47,6 +47,7 @@ def strategy_record(row: Strategies, assignment: Assignment, scenario: Scenario)
         rank_order=RANK_ORDERS[at["rank_order"]],
         recompute_modules=module_names(at["recompute_modules"]),
         offload=OFFLOADS[at["offload"]],
+        vocabulary=VOCABULARIES[at["vocabulary"]],
         stages=tuple(
             Stage(layers=int(n), recompute_layers=int(r), group=group)
             for n, r in zip(assignment.layers, assignment.recomputed, strict=True)

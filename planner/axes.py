@@ -20,4 +20,5 @@ PIN_AXES = (
     "rank_order",
     "recompute_modules",
     "offload",
+    "vocabulary",
 )

@@ -40,6 +40,7 @@ _SHARED = (
     "recompute_modules",
     "offload",
     "rank_order",
+    "vocabulary",
 )
 _SHARDING = {"zero_stage", "sharding_degree"}
 

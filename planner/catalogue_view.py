@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 import costmodels
 from costmodels import model_catalogue
-from costmodels.schedules import SCHEDULES
+from costmodels.schedules import ALIASES, SCHEDULES
+from costmodels.stack import stack as stack_of
 from costmodels.stack import stack_names
 from hardware import files
 from hardware.catalogue import source_texts
@@ -24,6 +27,9 @@ Row = dict[str, str]
 EVERY_RULE: Final = (*RULES, *GROUP_RULES)
 _HERE: Final = Path(costmodels.__file__).parent
 _LABELS: Final = {"name", "title", "source", "sources"}
+_EXAMPLE: Final = (8, 32)
+"""Stages and micro-batches for which bubble and memory of a schedule are shown."""
+_VISIBLE: Final = 5e-4
 _KEY: Final = re.compile(r"\[([a-z0-9_]+)\]")
 
 
@@ -61,7 +67,25 @@ def _rule(name: str) -> Mapping[str, Any]:
 
 
 def _schedule(name: str) -> Mapping[str, Any]:
-    return {field: getattr(SCHEDULES[name], field) for field in ("name", "requires", "source")}
+    """What is published of a schedule, and what the closed forms say of the example in ``_EXAMPLE``."""
+    found = SCHEDULES[name]
+    p, m = (1, _EXAMPLE[1]) if name == "none" else _EXAMPLE
+    v = next(chunks for chunks in (1, 2) if found.allowed(p, m, chunks))
+    third, stages = 1.0 / 3.0, np.arange(p)
+    idle, waiting = (float(drain(p, m, v, third, third, third)) / m for drain in (found.drain, found.drain_at_barrier))
+    held = found.in_flight(p, m, v, stages)
+    return {
+        "name": name,
+        "bubble": f"{idle:.1%}" + (f" ({waiting:.1%} with a barrier)" if abs(waiting - idle) > _VISIBLE else ""),
+        "in_flight": f"{held[0]:g}" + (f" to {held[-1]:g}" if held[-1] != held[0] else ""),
+        "parameters": f"{found.parameters_held:g}x",
+        "requires": found.requires,
+        "example": f"{p} stages, {m} micro-batches, {v} chunk{'s' if v > 1 else ''}, forward and both gradients alike",
+        "weight_gradients": "apart" if found.splits_backward else "with the backward pass",
+        "aliases": ", ".join(alias for alias, full in ALIASES.items() if full == name) or "none",
+        "stacks": ", ".join(one for one in stack_names() if name in stack_of(one).schedules) or "none",
+        "source": found.source,
+    }
 
 
 def _nobody() -> Mapping[str, str]:
@@ -99,7 +123,13 @@ KINDS: Final[Mapping[str, Kind]] = {
             _rule,
             ("name", "kind", "sentence", "source"),
         ),
-        Kind("schedules", lambda: tuple(SCHEDULES), _nobody, _schedule, ("name", "requires", "source")),
+        Kind(
+            "schedules",
+            lambda: tuple(SCHEDULES),
+            lambda: ALIASES,
+            _schedule,
+            ("name", "bubble", "in_flight", "parameters", "requires", "source"),
+        ),
     )
 }
 

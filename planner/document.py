@@ -59,6 +59,7 @@ class Strategy(_Part):
     """What selective recomputation repeats, where modules are named."""
     offload: str = "none"
     """What lives in the memory of the host."""
+    vocabulary: str = "ends"
     stages: tuple[Stage, ...]
 
 

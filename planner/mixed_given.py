@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from costmodels.groups import Mixed, MixedRows
-from costmodels.strategy import AXES, strategies
+from costmodels.strategy import AXES, CP_KINDS, Recompute, strategies
 from planner.branches import WIDTH
 from planner.document import Rejection
 from planner.errors import BadRequest
@@ -19,6 +19,7 @@ from planner.pins import Pin, parse_pins
 from planner.request import Resolved
 from planner.rules import GROUP_RULES, RULES, sentence
 from planner.space import around, divisors
+from planner.stage_rows import fewest_layers
 
 
 def given_row(resolved: Resolved, mixed: Mixed) -> MixedRows:
@@ -55,6 +56,7 @@ def _columns(
     return {
         "tp": tp,
         "cp": cp,
+        "cp_kind": known.get("cp_kind", CP_KINDS.index(stack.cp_kinds[0]) if cp > 1 else 0),
         "pp": pp,
         "vpp": vpp,
         "dp": dp,
@@ -66,8 +68,11 @@ def _columns(
         "num_microbatches": batch // (micro * dp),
         "schedule": known.get("schedule", 3 if vpp > 1 else 2),
         "sequence_parallel": known.get("sequence_parallel", int(stack.sequence_parallel)) if tp > 1 else 0,
-        "recompute": known.get("recompute", 0),
+        "recompute": known.get("recompute", Recompute.SELECTIVE if known.get("recompute_modules") else 0),
+        "recompute_modules": known.get("recompute_modules", 0),
         "rank_order": known.get("rank_order", 0),
+        "offload": known.get("offload", 0),
+        "vocabulary": known.get("vocabulary", 0),
     }
 
 
@@ -145,8 +150,9 @@ def checked_layers(layers: Sequence[int], row: MixedRows, mixed: Mixed) -> Seque
         raise BadRequest(f"{len(layers)} stages are given layers, pp is {pp}")
     if sum(layers) != total:
         raise BadRequest(f"the stages hold {sum(layers)} layers, the model has {total}")
-    if min(layers) < vpp:
-        raise BadRequest(f"a stage holds {min(layers)} layers; each of its {vpp} chunks needs one")
+    least = fewest_layers(row.groups[0], mixed.scenarios[0])[0]
+    if short := [held for held, fewest in zip(layers, least, strict=True) if held < fewest]:
+        raise BadRequest(f"a stage holds {short[0]} layers; each of its {vpp} chunks needs one")
     stack = mixed.scenarios[0].stack
     if len(set(layers)) > 1 and not stack.uneven_stages:
         raise BadRequest(f"stack {stack.name} needs even stages; {total // pp} layers each would be")

@@ -22,7 +22,7 @@ from costmodels.strategy import Bools, Floats, Ints, Recompute
 from planner.branches import MixedSpace
 from planner.search import TOLERANCE
 from planner.stage_bounds import RECOMPUTE_MODES, StageRows, stage_lower_bound
-from planner.stage_rows import MODES, ROUNDING
+from planner.stage_rows import MODES, ROUNDING, fewest_layers
 from planner.stage_tables import stage_table
 from planner.stages import StageProblem, StageSolution, solve
 
@@ -160,6 +160,7 @@ def price(rows: MixedRows, mixed: Mixed) -> Branches:
             recompute=modes[lead.recompute],
             uneven=stack.uneven_stages,
             working_bytes=memory.working,
+            fewest=fewest_layers(lead, mixed.scenarios[0]) // wide,
         )
     )
     slowest, total = (np.where(bound.feasible, part, 0.0) for part in (bound.slowest, bound.total))
@@ -191,6 +192,7 @@ def problem_of(one: Branches, mixed: Mixed) -> StageProblem:
         recompute=MODES[Recompute(int(lead.recompute[0]))],  # type: ignore[arg-type]
         uneven=mixed.scenarios[0].stack.uneven_stages,
         working_bytes=each(memory.working),
+        fewest=tuple((fewest_layers(lead, mixed.scenarios[0])[0] // step).tolist()),
     )
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from costmodels.modules import module_mask, module_names
-from costmodels.strategy import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, Recompute
+from costmodels.schedules import ALIASES
+from costmodels.strategy import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, VOCABULARIES, Recompute
 from planner.errors import BadRequest
 
 _RANGE = re.compile(r"^(\d{1,12})?\.\.(\d{1,12})?$", re.ASCII)
@@ -20,6 +21,7 @@ NAMED: Mapping[str, tuple[str, ...]] = {
     "schedule": SCHEDULE_NAMES,
     "recompute": tuple(kind.name.lower() for kind in Recompute),
     "rank_order": RANK_ORDERS,
+    "vocabulary": VOCABULARIES,
     "sequence_parallel": ("false", "true"),
     "offload": OFFLOADS,
 }
@@ -110,8 +112,8 @@ def _named(axis: str, text: str) -> int:
     names = NAMED[axis]
     if axis == "sequence_parallel":
         text = {"1": "true", "0": "false", "on": "true", "off": "false"}.get(text, text)
-    if axis == "schedule" and text == "interleaved":
-        text = "interleaved-1f1b"
+    if axis == "schedule":
+        text = ALIASES.get(text, text)
     if text not in names:
         raise BadRequest(f"{axis}: {text!r} is unknown; {', '.join(names)} are known")
     return names.index(text)

@@ -19,7 +19,15 @@ from costmodels.modules import allowed_mask, module_names, modules_of
 from costmodels.offload import ACTIVATIONS, EVERYTHING, OPTIMIZER, described
 from costmodels.scenario import Scenario
 from costmodels.schedules import SCHEDULES
-from costmodels.strategy import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, SHARDING_INSIDE, Recompute
+from costmodels.strategy import (
+    CP_KINDS,
+    OFFLOADS,
+    RANK_ORDERS,
+    SCHEDULE_NAMES,
+    SHARDING_INSIDE,
+    VOCABULARIES,
+    Recompute,
+)
 
 Columns = Mapping[str, NDArray[np.int64]]
 Mask = NDArray[np.bool_]
@@ -84,6 +92,19 @@ def _experts_need_split(c: Columns, x: Scenario) -> Mask:
 
 def _context_splits(c: Columns, x: Scenario) -> Mask:
     return (c["cp"] == 1) | (x.seq_length % (2 * c["cp"]) == 0)
+
+
+def _mixers_divide(c: Columns, x: Scenario) -> Mask:
+    mamba = x.model.mamba
+    return (c["tp"] > 0) if mamba is None else mamba.num_groups % c["tp"] == 0
+
+
+def _mixers_exchange(c: Columns, x: Scenario) -> Mask:
+    mamba = x.model.mamba
+    if mamba is None:
+        return c["cp"] > 0
+    heads, groups = mamba.num_heads // c["tp"], np.maximum(mamba.num_groups // c["tp"], 1)
+    return (heads % c["cp"] == 0) & ((groups % c["cp"] == 0) | (c["cp"] % groups == 0))
 
 
 def _context_needs_fused(c: Columns, x: Scenario) -> Mask:
@@ -168,16 +189,17 @@ def _stack_splits(c: Columns, x: Scenario) -> Mask:
 
 def _schedule_runs(c: Columns, _x: Scenario) -> Mask:
     pipelined, chunked = c["pp"] > 1, c["vpp"] > 1
-    usual = np.where(chunked, _code("interleaved-1f1b"), np.where(pipelined, _code("1f1b"), _code("none")))
-    plain = np.isin(c["schedule"], [_code(name) for name in ("gpipe", "zb-1p", "zb-2p")])
-    folded = np.isin(c["schedule"], [_code(name) for name in FOLDED]) & (c["vpp"] == 2)
-    return (c["schedule"] == usual) | (pipelined & ~chunked & plain) | (pipelined & folded)
+    plain, chunks, fold = (np.isin(c["schedule"], [_code(name) for name in kind]) for kind in (PLAIN, LOOPED, FOLDED))
+    alone = (c["schedule"] == _code("none")) & ~chunked & ~pipelined
+    return alone | (pipelined & ((plain & ~chunked) | (chunks & chunked) | (fold & (c["vpp"] == 2))))
 
 
 def _enough_batches(c: Columns, x: Scenario) -> Mask:
     batches = x.global_batch_size // (c["micro_batch_size"] * c["dp"])
     passes = np.ones(np.broadcast_shapes(batches.shape, c["pp"].shape, c["schedule"].shape), dtype=bool)
-    for name in FILLING:
+    for name in SCHEDULE_NAMES[1:]:
+        if not (c["schedule"] == _code(name)).any():
+            continue
         runs = SCHEDULES[name].allowed(c["pp"], batches, c["vpp"])
         passes = passes & ((c["schedule"] != _code(name)) | runs)
     return passes
@@ -190,6 +212,20 @@ def _stack_schedules(c: Columns, x: Scenario) -> Mask:
 
 def _first_in_first_out(c: Columns, x: Scenario) -> Mask:
     return (c["schedule"] != _code("gpipe")) | ("1f1b" not in x.stack.schedules)
+
+
+def _vocabulary_spreads(c: Columns, _x: Scenario) -> Mask:
+    return (c["vocabulary"] == 0) | (c["pp"] > 1)
+
+
+def _stack_spreads(c: Columns, x: Scenario) -> Mask:
+    return np.isin(c["vocabulary"], [VOCABULARIES.index(place) for place in x.stack.vocabulary])
+
+
+def _groups_differ(c: Columns, x: Scenario) -> Mask:
+    batches = x.global_batch_size // (c["micro_batch_size"] * c["dp"])
+    same = (c["schedule"] == _code("interleaved-groups")) & (batches % c["pp"] == 0)
+    return ~same | ("interleaved-1f1b" not in x.stack.schedules)
 
 
 def _selective_saves(c: Columns, x: Scenario) -> Mask:
@@ -255,7 +291,7 @@ def _stack_shards(c: Columns, x: Scenario) -> Mask:
 
 
 def _gradients_accumulate(c: Columns, _x: Scenario) -> Mask:
-    return (c["zero_stage"] < 2) | (c["pp"] == 1)
+    return (c["zero_stage"] < SHARDED_GRADIENTS) | (c["pp"] == 1) | (c["schedule"] == _code("breadth-first"))
 
 
 def _code(name: str) -> int:
@@ -264,10 +300,16 @@ def _code(name: str) -> int:
 
 HOST_OPTIMIZERS = ("adam", "adam-bf16", "lamb", "sgd")
 """Optimizers that step on CPUs; 8-bit states and orthogonalisation are of the device."""
-FOLDED = ("zb-v", "v-half", "v-min")
+PLAIN = ("gpipe", "1f1b", "zb-1p", "zb-2p", "dualpipe")
+"""Schedules of one chunk per stage."""
+LOOPED = ("interleaved-1f1b", "breadth-first", "interleaved-groups", "interleaved-zb")
+"""Schedules of two chunks per stage or more, which a micro-batch passes in a loop."""
+FOLDED = ("zb-v", "v-half", "v-min", "dualpipe-v")
 """Schedules that place two chunks of a stage in a V."""
 
 _LAYOUT = ("tp", "cp", "pp", "dp")
+SHARDED_GRADIENTS = 2
+"""The least ZeRO stage that shards gradients."""
 REPEATS = 0
 """Sharding degree that stands for a group which another row already covers."""
 
@@ -298,6 +340,12 @@ RULES: tuple[Rule, ...] = (
     Rule("experts-sequence", "must", ("tp", "sequence_parallel"),
          "experts with tensor parallel size {tp} need sequence parallelism", "Megatron-Core mixture of experts",
          _experts_need_split),
+    Rule("mamba-groups", "must", ("tp",),
+         "tensor parallel size {tp} does not divide {mamba_groups} groups of Mamba-2 heads", "Megatron-Core MambaMixer",
+         _mixers_divide),
+    Rule("mamba-context", "must", ("tp", "cp"),
+         "context parallel size {cp} does not share out {mamba_heads} Mamba-2 heads in {mamba_groups} groups over "
+         "tensor parallel size {tp}", "Megatron-Core MambaContextParallel", _mixers_exchange),
     Rule("context-split", "must", ("cp",),
          "sequence length {seq_length} does not split into 2 x {cp} chunks of context parallelism",
          "Megatron-Core context parallelism, causal load balance", _context_splits),
@@ -346,9 +394,16 @@ RULES: tuple[Rule, ...] = (
          "schedule {schedule} does not run {pp} stages with {vpp} chunks each", "Narayanan et al. 2021",
          _schedule_runs),
     Rule("schedule-fills", "must", ("pp", "vpp", "dp", "micro_batch_size", "schedule"),
-         "schedule {schedule} needs more micro-batches to fill {pp} stages", "Qi et al. 2023, 2024", _enough_batches),
+         "schedule {schedule} cannot run {num_microbatches} micro-batches on {pp} stages: it needs {requires}",
+         "the schedules' publications", _enough_batches),
     Rule("stack-schedule", "stack", ("schedule",), "stack {stack} has no schedule {schedule}", "the stack",
          _stack_schedules),
+    Rule("vocabulary", "must", ("pp", "vocabulary"), "a vocabulary is spread over pipeline stages; pp is {pp}",
+         "Yeung et al. 2024", _vocabulary_spreads),
+    Rule("stack-vocabulary", "stack", ("vocabulary",),
+         "stack {stack} cannot keep the vocabulary {vocabulary}; {vocabularies} it can", "the stack", _stack_spreads),
+    Rule("micro-batch-groups", "dominated", ("pp", "dp", "micro_batch_size", "schedule"),
+         "groups of {pp} micro-batches are interleaved-1f1b", "Megatron-Core", _groups_differ),
     Rule("gpipe", "dominated", ("schedule",), "gpipe holds more activations than 1f1b and is not faster",
          "Narayanan et al. 2021", _first_in_first_out),
     Rule("selective", "dominated", ("recompute_modules", "recompute"),
@@ -376,9 +431,10 @@ RULES: tuple[Rule, ...] = (
          _shard_divides),
     Rule("stack-zero", "stack", ("zero_stage",), "stack {stack} has no ZeRO stage {zero_stage}", "the stack",
          _stack_shards),
-    Rule("zero-pipeline", "must", ("zero_stage", "pp"),
-         "ZeRO stage {zero_stage} re-shards gradients every micro-batch and does not combine with {pp} pipeline stages",
-         "DeepSpeed, PaddlePaddle fleet", _gradients_accumulate),
+    Rule("zero-pipeline", "must", ("zero_stage", "pp", "schedule"),
+         "ZeRO stage {zero_stage} re-shards gradients every micro-batch and does not combine with {pp} pipeline stages "
+         "under {schedule}; breadth-first does", "DeepSpeed, PaddlePaddle fleet; Lamy-Poirier 2022",
+         _gradients_accumulate),
     Rule("modules-selective", "must", ("recompute", "recompute_modules"),
          "modules {recompute_modules} are named, but recomputation is {recompute}; only selective has modules",
          "Megatron-Core recomputation", _modules_selective),
@@ -417,7 +473,15 @@ def _groups_in_order(c: Columns, _x: Scenario) -> Mask:
 
 
 def _groups_in_turn(c: Columns, _x: Scenario) -> Mask:
-    return ~np.isin(c["schedule"], [_code(name) for name in FILLING])
+    return ~np.isin(c["schedule"], [_code(name) for name in (*FILLING, "breadth-first")])
+
+
+def _groups_keep_ends(c: Columns, _x: Scenario) -> Mask:
+    return c["vocabulary"] == 0
+
+
+def _groups_keep_states(c: Columns, _x: Scenario) -> Mask:
+    return c["offload"] == 0
 
 
 GROUP_RULES: tuple[Rule, ...] = (
@@ -431,8 +495,14 @@ GROUP_RULES: tuple[Rule, ...] = (
          "rank order {rank_order} spreads a node group's ranks over the pipeline; tp-cp-ep-dp-pp keeps them together",
          "arithmetic", _groups_in_order),
     Rule("group-schedule", "must", ("schedule",),
-         "schedule {schedule} fills its bubbles where stages are alike; stages on several node groups are not",
-         "Qi et al. 2023, 2024", _groups_in_turn),
+         "schedule {schedule} is priced for stages that are alike; stages on several node groups are not",
+         "Qi et al. 2023, 2024; Lamy-Poirier 2022", _groups_in_turn),
+    Rule("group-vocabulary", "must", ("vocabulary",),
+         "vocabulary {vocabulary} gives every stage the same share; stages on several node groups are not alike",
+         "Yeung et al. 2024", _groups_keep_ends),
+    Rule("group-offload", "must", ("offload",),
+         "offload {offload} is priced for one kind of host; several node groups have several", "arithmetic",
+         _groups_keep_states),
 )  # fmt: skip
 """Rules beyond ``RULES`` where a pipeline goes over several node groups.
 
@@ -459,9 +529,13 @@ def sentence(rule: Rule, row: Mapping[str, Any], scenario: Scenario) -> str:
         ("cp_kind", CP_KINDS),
         ("recompute", kinds),
         ("offload", OFFLOADS),
+        ("vocabulary", VOCABULARIES),
     ):
         if name in words:
             words[name] = names[int(words[name])]
+    words["requires"] = SCHEDULES[words["schedule"]].requires if "schedule" in words else ""
+    if words.get("dp") and words.get("micro_batch_size"):
+        words["num_microbatches"] = int(scenario.global_batch_size // (words["dp"] * words["micro_batch_size"]))
     if isinstance(words.get("micro_batch_size"), float):
         words["micro_batch_size"] = f"{words['micro_batch_size']:g}"
     return rule.sentence.format(
@@ -474,9 +548,12 @@ def sentence(rule: Rule, row: Mapping[str, Any], scenario: Scenario) -> str:
         seq_length=scenario.seq_length,
         global_batch_size=scenario.global_batch_size,
         stack=scenario.stack.name,
+        vocabularies=" or ".join(scenario.stack.vocabulary),
         model=model.name,
         num_experts=model.moe.num_experts if model.moe else 0,
         expert_ffn_hidden_size=model.moe.expert_ffn_hidden_size if model.moe else 0,
+        mamba_heads=model.mamba.num_heads if model.mamba else 0,
+        mamba_groups=model.mamba.num_groups if model.mamba else 0,
         attention=scenario.rates.attention_name,
         model_modules=",".join(modules_of(model)),
         stack_modules=",".join(scenario.stack.recompute_modules) or "none",

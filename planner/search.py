@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.by_kind import ByKind, LayerTerms
 from costmodels.iteration import (
     BLOCK_AXES,
     RowSeconds,
@@ -22,17 +23,26 @@ from costmodels.iteration import (
     compose,
     core_seconds,
     even_split,
+    fullest_stage,
+    hidden_experts,
+    paired_terms,
     row_seconds,
     with_step,
 )
 from costmodels.memory import RowBytes, even_peaks, host_fits, memory_limit, row_bytes
 from costmodels.pricing import Assignment, row_assignment
 from costmodels.scenario import Scenario
-from costmodels.split import even_layers
+from costmodels.split import slice_layers
 from costmodels.strategy import Bools, Floats, Ints, Recompute, Strategies
 from planner.space import Space
-from planner.stage_rows import assignment_of, problem_of, slices_of, stage_bounds
-from planner.stage_tables import stage_table
+from planner.stage_rows import (
+    assignment_of,
+    fewest_recomputed,
+    problem_of,
+    slices_of,
+    stage_bounds,
+    whole_pipeline,
+)
 from planner.stages import solve
 
 CHUNK = 4096
@@ -164,21 +174,36 @@ def core_bound(cores: Strategies, scenario: Scenario) -> Floats:
     traffic and the optimizer are left out. Shape (C,).
     """
     block, inverse = cores.distinct(*BLOCK_AXES, "recompute", "recompute_modules", "offload")
-    price = core_seconds(block, scenario)
+    price = core_seconds(replace(block, schedule=np.zeros_like(block.schedule)), scenario)
     ends = (price.embedding + price.head + price.spread * block.pp)[inverse]
-    layer = price.layer[inverse] + np.where(cores.recompute == Recompute.FULL, price.recompute[inverse], 0.0)
+    kinds, saved = _hidden(cores, price, inverse, scenario)
+    ends = ends - scenario.model.mtp_layers * saved
+    layer = price.layer[inverse] - saved + np.where(cores.recompute == Recompute.FULL, price.recompute[inverse], 0.0)
     layers = scenario.model.num_layers
     total = layers * layer + ends
-    slowest = np.maximum(even_layers(layers, cores).high * layer, total / cores.pp)
+    again = (cores.recompute == Recompute.FULL).astype(np.float64)
+    slowest = np.maximum(fullest_stage(cores, layer, kinds, layers, again), total / cores.pp)
     share = bubble_share(
         cores,
         scenario.stack,
-        forward=price.recompute[inverse],
+        forward=price.recompute[inverse] - saved / 2.0,
         total=layer + np.where(cores.recompute == Recompute.PARTIAL, price.recompute[inverse], 0.0),
         weight=price.weight[inverse],
     )
     pipeline = cores.num_microbatches * slowest + (total - slowest) * share
     return pipeline * (1.0 + price.straggler[0]) + price.overhead[0]
+
+
+def _hidden(
+    cores: Strategies, price: RowSeconds, inverse: Ints, scenario: Scenario
+) -> tuple[ByKind[LayerTerms] | None, Floats]:
+    """Layers by kind, where they differ, less what their experts' traffic hides, and that of an average layer."""
+    if price.kinds is None:
+        traffic, window = price.layer_ep[inverse], (price.forward + price.backward)[inverse]
+        return None, hidden_experts(cores, scenario.stack, traffic=traffic, window=window)
+    depth = price.kinds.depth
+    parts, hidden = paired_terms(price.kinds.take(inverse).parts, cores, scenario.stack)
+    return ByKind(depth, parts), np.dot(depth.shares, hidden)
 
 
 def price_cores(space: Space, cores: Ints, scenario: Scenario) -> Priced:
@@ -212,7 +237,9 @@ def price_rows(rows: Strategies, seconds: RowSeconds, scenario: Scenario) -> Pri
 def _row_bound(rows: Strategies, seconds: RowSeconds, layers: int) -> Floats:
     hops = np.where(rows.pp > 1, seconds.hop, 0.0) + seconds.host + seconds.spread
     total = layers * seconds.layer + seconds.embedding + seconds.head + rows.pp * hops
-    slowest = np.maximum(even_layers(layers, rows).high * seconds.layer + hops, total / rows.pp)
+    nothing = np.zeros(len(rows))
+    fullest = fullest_stage(rows, seconds.layer, seconds.kinds, layers, nothing)
+    slowest = np.maximum(fullest + hops, total / rows.pp)
     return compose(rows, seconds, slowest, total)
 
 
@@ -295,7 +322,7 @@ def _confirm(outcome: Outcome, scenario: Scenario, deadline: float) -> None:
     outcome.solves += 1
     if not solution.layers:
         return
-    value = compose(row, seconds, np.array([solution.slowest_seconds]), np.array([solution.total_seconds]))[0]
+    value = compose(row, seconds, *whole_pipeline(solution, row))[0]
     if value < outcome.best.iteration:
         outcome.best = Incumbent(row, assignment_of(solution, row, scenario), float(value), outcome.best.peak)
 
@@ -336,7 +363,7 @@ def best_split(row: Strategies, scenario: Scenario, *, deadline: float) -> Incum
     solution = solve(problem_of(row, seconds, memory, scenario), time_limit=left)
     if not solution.layers:
         return None
-    value = compose(row, seconds, np.array([solution.slowest_seconds]), np.array([solution.total_seconds]))[0]
+    value = compose(row, seconds, *whole_pipeline(solution, row))[0]
     return Incumbent(row, assignment_of(solution, row, scenario), float(value))
 
 
@@ -347,9 +374,9 @@ def given_split(row: Strategies, scenario: Scenario, layers: Sequence[int]) -> A
         return split
     problem = problem_of(row, row_seconds(row, scenario), row_bytes(row, scenario), scenario)
     slices = np.array(slices_of(split, row, scenario))
-    step = split.layers // slices
-    fewest = stage_table(problem).recomputed[slices, np.arange(len(slices))]
-    return Assignment(split.layers, step * np.where(fewest < 0, slices, fewest))
+    again = int(slice_layers(scenario.model.num_layers, row.vpp)[0]) * fewest_recomputed(problem, slices.tolist())
+    front = np.minimum(split.layers[: len(again)], again)
+    return Assignment(split.layers, np.concatenate([front, (again - front)[::-1]])[: len(split.layers)])
 
 
 def promising(outcome: Outcome, scenario: Scenario, count: int = PROMISING) -> Iterator[tuple[float, Strategies]]:

@@ -22,6 +22,7 @@ from costmodels.strategy import (
     CP_KINDS,
     RANK_ORDERS,
     SCHEDULE_NAMES,
+    VOCABULARIES,
     Bools,
     Ints,
     Recompute,
@@ -30,7 +31,7 @@ from costmodels.strategy import (
 )
 from planner.errors import BadRequest
 from planner.pins import Pin
-from planner.rules import REPEATS, Rule, active, sentence
+from planner.rules import FOLDED, LOOPED, REPEATS, Rule, active, sentence
 
 LARGEST_MICRO_BATCH = 64
 NODES_OF_SHARDS = (1, 4)
@@ -106,7 +107,7 @@ def axes_of(scenario: Scenario, pins: Mapping[str, Pin]) -> dict[str, NDArray[An
     usual: dict[str, list[int]] = {
         "cp_kind": sorted({0, *(CP_KINDS.index(kind) for kind in stack.cp_kinds)}),
         "micro_batch_size": [d for d in divisors(scenario.global_batch_size) if d <= LARGEST_MICRO_BATCH],
-        "vpp": sorted({1, *chunks}) if "interleaved-1f1b" in stack.schedules else [1],
+        "vpp": sorted({1, *_chunks(stack.schedules, chunks)}),
         "ep": divisors(model.moe.num_experts) if model.moe else [1],
         "etp": [1, 2, 4, 8] if model.moe else [1],
         "schedule": [SCHEDULE_NAMES.index(name) for name in stack.schedules if name in SCHEDULE_NAMES],
@@ -115,10 +116,18 @@ def axes_of(scenario: Scenario, pins: Mapping[str, Pin]) -> dict[str, NDArray[An
         "recompute": list(Recompute),
         "recompute_modules": [0, *preset_masks(model, stack.recompute_modules)],
         "rank_order": [RANK_ORDERS.index(order) for order in stack.rank_orders],
+        "vocabulary": [VOCABULARIES.index(place) for place in stack.vocabulary],
     }
     axes = {name: np.array(_restrict(pins, name, values), dtype=np.int64) for name, values in usual.items()}
     axes["sharding"] = _sharding_options(scenario, pins)
     return axes
+
+
+def _chunks(schedules: tuple[str, ...], chunks: set[int]) -> set[int]:
+    """Chunks per stage that some schedule can have: any number in a loop, two in a V."""
+    if set(schedules) & set(LOOPED):
+        return chunks
+    return chunks & {2} if set(schedules) & set(FOLDED) else set()
 
 
 def _restrict(pins: Mapping[str, Pin], axis: str, usual: list[int]) -> tuple[int, ...]:

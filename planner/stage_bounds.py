@@ -28,14 +28,15 @@ _CELLS = 1 << 12
 """Rows times stages to work on at a time, so that temporaries stay in the processor's cache."""
 _NEWTON_STEPS = 12
 """Far more than it takes; stopping early only loosens the bound."""
-_BY_STAGE = ("extra_seconds", "fixed_bytes", "activation_bytes", "checkpoint_bytes")
+BY_STAGE = ("extra_seconds", "fixed_bytes", "activation_bytes", "checkpoint_bytes", "fewest")
+"""Fields of a stage problem that differ from stage to stage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageRows:
     """N stage problems as columns; the fields are those of ``StageProblem``.
 
-    Every field is (N,) or one number for all rows. The four fields by stage are (N, P) or anything that
+    Every field is (N,) or one number for all rows. The five fields by stage are (N, P) or anything that
     broadcasts to it: P is the most stages of any row, and what stands behind a row's last stage is never
     read. Where stages differ, what a layer costs and what a stage may use is (N, P) too.
     ``recompute`` is an index into ``RECOMPUTE_MODES``; ``layer_seconds`` must be positive.
@@ -56,6 +57,7 @@ class StageRows:
     recompute: ArrayLike
     uneven: ArrayLike
     working_bytes: ArrayLike = 0.0
+    fewest: ArrayLike = 1
 
 
 class StageBound(NamedTuple):
@@ -75,7 +77,7 @@ def stage_lower_bound(rows: StageRows) -> StageBound:
     layers are even. A row marked infeasible has no split; one marked feasible has, but for rounding.
     """
     given = {field.name: np.asarray(getattr(rows, field.name)) for field in fields(rows)}
-    by_stage = {name for name, x in given.items() if name in _BY_STAGE or x.ndim > 1}
+    by_stage = {name for name, x in given.items() if name in BY_STAGE or x.ndim > 1}
     given = {name: x if name in by_stage else x[..., None] for name, x in given.items()}
     N, P = np.broadcast_shapes((1, 1), *(x.shape for x in given.values()))
     stages = np.broadcast_to(given["num_stages"], (N, 1))[:, 0]
@@ -108,6 +110,7 @@ class _Rows:
     recompute: Ints
     uneven: Bools
     working_bytes: Floats
+    fewest: Ints
 
 
 class _Outline(NamedTuple):
@@ -130,18 +133,18 @@ class _Outline(NamedTuple):
 def _fill(bound: StageBound, part: Ints, rows: _Rows) -> None:
     """Write the bounds of ``rows`` into their places."""
     outline = _outline(rows)
-    fewest = np.where(rows.uneven, 1, -(-rows.num_layers // rows.num_stages))
+    fewest = np.where(rows.uneven, rows.fewest, -(-rows.num_layers // rows.num_stages))
     most = outline.most
     feasible = (most >= fewest).all(axis=1) & (most.sum(axis=1) >= rows.num_layers[:, 0])
-    feasible &= (fewest * rows.num_stages <= rows.num_layers)[:, 0]
-    least = _seconds(rows, outline, np.broadcast_to(fewest, most.shape)).max(axis=1, keepdims=True)
+    feasible &= fewest.sum(axis=1) <= rows.num_layers[:, 0]
+    least = _seconds(rows, outline, fewest).max(axis=1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
         slopes = _slopes(rows, outline)
         slowest, layers = _newton(rows, outline, slopes, least)
         slowest = _whole(rows, outline, slowest, layers, fewest)
         total = _least_total(rows, outline, slopes, slowest)
     if not rows.uneven.all():
-        even = _seconds(rows, outline, np.broadcast_to(fewest, most.shape)).sum(axis=1)
+        even = _seconds(rows, outline, fewest).sum(axis=1)
         total = np.where(rows.uneven[:, 0], total, even)
     bound.slowest[part] = np.where(feasible, slowest[:, 0] * (1 - _SLACK), np.inf)
     bound.total[part] = np.where(feasible, total * (1 - _SLACK), np.inf)

@@ -7,15 +7,22 @@ from numpy.typing import NDArray
 
 from costmodels.iteration import RowSeconds, compose, stage_extras
 from costmodels.memory import RowBytes, in_flight, memory_limit
-from costmodels.pricing import Assignment
+from costmodels.pieces import copies, ends, folded, joined
+from costmodels.pricing import Assignment, halved
 from costmodels.scenario import Scenario
 from costmodels.split import slice_layers
-from costmodels.strategy import Bools, Floats, Recompute, Strategies
-from planner.stage_bounds import RECOMPUTE_MODES, StageRows, stage_lower_bound
+from costmodels.strategy import Bools, Floats, Ints, Recompute, Strategies
+from planner import chain
+from planner.chain import SliceCosts
+from planner.chain_bounds import chain_lower_bound
+from planner.stage_bounds import BY_STAGE, RECOMPUTE_MODES, StageBound, StageRows, stage_lower_bound
+from planner.stage_tables import stage_table
 from planner.stages import StageProblem, StageSolution
 
 LEAST_BUBBLE = 1e-9
 """A schedule without bubble still has one this small, so that its inverse is a number."""
+LEAST_STAGES = 3
+"""Stages from which two without a layer leave one that has some."""
 ROUNDING = 1e-12
 """Room for sums in another order: what fits to the last byte fits the solver too."""
 
@@ -25,25 +32,29 @@ MODES = {Recompute.NONE: "none", Recompute.SELECTIVE: "none", Recompute.FULL: "a
 
 def problem_of(one: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario) -> StageProblem:
     """The stage problem of a single row."""
-    pp, step = int(one.pp[0]), _slice(one, scenario)
-    stages = np.arange(pp)
-    held = in_flight(one.take(np.zeros(pp, dtype=np.int64)), stages)
-    return StageProblem(
-        num_layers=scenario.model.num_layers // step,
-        num_stages=pp,
-        vpp=float(1.0 / max(seconds.bubble[0], LEAST_BUBBLE)),
-        num_microbatches=int(one.num_microbatches[0]),
-        layer_seconds=step * float(seconds.layer[0]),
-        recompute_seconds=step * float(seconds.recompute[0]),
-        extra_seconds=tuple(stage_extras(seconds, 0, pp).tolist()),
-        memory_limit=memory_limit(scenario) * (1.0 + ROUNDING),
-        fixed_bytes=tuple(_fixed(memory, held[None, :], stages, np.array([[pp]]))[0].tolist()),
-        layer_bytes=step * float(memory.layer_state[0]),
-        activation_bytes=tuple((step * held * memory.stored[0]).tolist()),
-        checkpoint_bytes=tuple((step * held * memory.checkpoint[0]).tolist()),
-        recompute=MODES[Recompute(int(one.recompute[0]))],  # type: ignore[arg-type]
-        uneven=scenario.stack.uneven_stages,
-        working_bytes=float(memory.working[0]),
+    rows = _stage_rows(one, seconds, memory, scenario)
+    single = {name: np.asarray(getattr(rows, name)).ravel() for name in StageRows.__dataclass_fields__}
+    stages = int(single["num_stages"][0])
+    by_stage = {name: tuple(single[name][:stages].tolist()) for name in BY_STAGE}
+    numbers = {name: single[name][0].item() for name in single if name not in by_stage}
+    chosen = {"recompute": RECOMPUTE_MODES[numbers["recompute"]]}
+    slices = _slice_costs(one, seconds, memory)
+    return StageProblem(**numbers | by_stage | chosen, slices=slices)
+
+
+def _slice_costs(one: Strategies, seconds: RowSeconds, memory: RowBytes) -> SliceCosts | None:
+    """What each slice of a single row costs, where slices differ; stages that mirror each other take average ones."""
+    if seconds.kinds is None or memory.kinds is None or copies(one)[0] > 1:
+        return None
+    pp = int(one.pp[0])
+    held = in_flight(one.take(np.zeros(pp, dtype=np.int64)), np.arange(pp))
+    counts = seconds.kinds.depth.slices(int(one.vpp[0]), folded=bool(folded(one)[0]))
+    return SliceCosts(
+        seconds=(counts @ seconds.kinds.each("layer")[:, 0])[None, :],
+        recompute_seconds=(counts @ seconds.kinds.each("recompute")[:, 0])[None, :],
+        state_bytes=(counts @ memory.kind_states[:, 0])[None, :],
+        activation_bytes=held[:, None] * (counts @ memory.kinds.each("stored")[:, 0]),
+        checkpoint_bytes=held[:, None] * (counts.sum(axis=1) * memory.checkpoint[0]),
     )
 
 
@@ -52,56 +63,110 @@ def _slice(one: Strategies, scenario: Scenario) -> int:
 
 
 def assignment_of(solution: StageSolution, one: Strategies, scenario: Scenario) -> Assignment:
-    """The solver's slices as layers."""
+    """The solver's slices as layers of every stage, or of every piece where stages hold two."""
     step = _slice(one, scenario)
-    return Assignment(step * np.array(solution.layers, np.int64), step * np.array(solution.recompute_layers, np.int64))
+    layers, again = (step * np.array(held, np.int64) for held in (solution.layers, solution.recompute_layers))
+    return Assignment(halved(layers), halved(again)) if copies(one)[0] > 1 else Assignment(layers, again)
 
 
 def slices_of(assignment: Assignment, one: Strategies, scenario: Scenario) -> list[int]:
     """Layers as the solver counts them."""
-    return [int(n) for n in assignment.layers // _slice(one, scenario)]
+    layers = assignment.layers
+    if copies(one)[0] > 1:
+        layers = (layers + layers[::-1])[: len(layers) // 2]
+    return [int(n) for n in layers // _slice(one, scenario)]
 
 
-def _fixed(memory: RowBytes, held: Floats, stages: NDArray[np.int64], pp: NDArray[np.int64]) -> Floats:
-    """Bytes beside the layers, (N, P): embedding first, head and logits last, shared parts everywhere."""
-    first, last = stages == 0, stages == pp - 1
-    return (
-        memory.everywhere[:, None]
-        + first * (memory.first[:, None] + held * memory.embedding_activation[:, None])
-        + last * memory.last[:, None]
-    )
+def whole_pipeline(solution: StageSolution, one: Strategies) -> tuple[Floats, Floats]:
+    """(slowest stage, all stages) seconds of a solution, arrays (1,): of mirrored stages it speaks of half."""
+    return np.array([solution.slowest_seconds]), copies(one) * solution.total_seconds
 
 
 def stage_bounds(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario) -> tuple[Floats, Bools]:
     """(seconds of the iteration that no split of a row can beat, whether any split fits memory), arrays (N,)."""
-    n, width = len(rows), int(rows.pp.max(initial=1))
-    step = slice_layers(scenario.model.num_layers, rows.vpp)
-    stages = np.arange(width)
-    spread = rows.take(np.repeat(np.arange(n), width))
-    held = in_flight(spread, np.tile(stages, n)).reshape(n, width)
-    pp = rows.pp[:, None]
-    extra = np.where(pp > 1, seconds.hop[:, None], 0.0) + (seconds.host + seconds.spread)[:, None]
-    extra = extra + (stages == 0) * seconds.embedding[:, None] + (stages == pp - 1) * seconds.head[:, None]
-    modes = np.array([RECOMPUTE_MODES.index(MODES[kind]) for kind in Recompute])
-    bound = stage_lower_bound(
-        StageRows(
-            num_layers=scenario.model.num_layers // step,
-            num_stages=rows.pp,
-            vpp=1.0 / np.maximum(seconds.bubble, LEAST_BUBBLE),
-            num_microbatches=rows.num_microbatches,
-            layer_seconds=step * seconds.layer,
-            recompute_seconds=step * seconds.recompute,
-            extra_seconds=extra,
-            memory_limit=memory_limit(scenario) * (1.0 + ROUNDING),
-            fixed_bytes=_fixed(memory, held, stages, pp),
-            layer_bytes=step * memory.layer_state,
-            activation_bytes=held * (step * memory.stored)[:, None],
-            checkpoint_bytes=held * (step * memory.checkpoint)[:, None],
-            recompute=modes[rows.recompute],
-            uneven=scenario.stack.uneven_stages,
-            working_bytes=memory.working,
-        )
-    )
+    bound = _split_bounds(rows, seconds, memory, scenario)
     slowest = np.where(bound.feasible, bound.slowest, 0.0)
-    total = np.where(bound.feasible, bound.total, 0.0)
+    total = np.where(bound.feasible, bound.total, 0.0) * copies(rows)
     return np.where(bound.feasible, compose(rows, seconds, slowest, total), np.inf), bound.feasible
+
+
+def _split_bounds(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario) -> StageBound:
+    """Bounds of every row's stage problem: of slices that differ, or of average ones where stages mirror each other."""
+    mirrored = np.ones(len(rows), dtype=np.bool_) if seconds.kinds is None else copies(rows) > 1
+    if mirrored.all():
+        return stage_lower_bound(_stage_rows(rows, seconds, memory, scenario))
+    bound = StageBound(np.empty(len(rows)), np.empty(len(rows)), np.empty(len(rows), dtype=np.bool_))
+    for alike, part in ((True, np.flatnonzero(mirrored)), (False, np.flatnonzero(~mirrored))):
+        some = rows.take(part), seconds.take(part), memory.take(part)
+        if alike:
+            found = stage_lower_bound(_stage_rows(*some, scenario))
+        else:
+            found = chain_lower_bound(*some, scenario, _fewest_slices(some[0], scenario))
+        for whole, values in zip(bound, found, strict=True):
+            whole[part] = values
+    return bound
+
+
+def _stage_rows(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario) -> StageRows:
+    """The stage problems of all rows.
+
+    Where stages mirror each other (``copies`` c = 2), the problem is that of p / c stages with two pieces each, which
+    a micro-batch passes half the time. From T, the sum over those, m M + (c T - M) s = (m + (c - 1) s) M + (T - M) c s.
+    """
+    n, width = len(rows), int(rows.pp.max(initial=1))
+    step, twice = slice_layers(scenario.model.num_layers, rows.vpp), copies(rows)
+    stages, spread = np.broadcast_to(np.arange(width), (n, width)), rows.take(np.repeat(np.arange(n), width))
+    held = in_flight(spread, stages.ravel()).reshape(n, width)
+    share = np.maximum(seconds.bubble, LEAST_BUBBLE)
+    modes = np.array([RECOMPUTE_MODES.index(MODES[kind]) for kind in Recompute])
+    return StageRows(
+        num_layers=scenario.model.num_layers // step,
+        num_stages=(rows.pp / twice).astype(np.int64),
+        vpp=1.0 / (twice * share),
+        num_microbatches=rows.num_microbatches + (twice - 1.0) * share,
+        layer_seconds=step * seconds.layer / twice,
+        recompute_seconds=step * seconds.recompute / twice,
+        extra_seconds=stage_extras(rows, seconds, stages),
+        memory_limit=memory_limit(scenario) * (1.0 + ROUNDING),
+        fixed_bytes=_fixed(rows, memory, held, stages),
+        layer_bytes=step * memory.layer_state,
+        activation_bytes=held * (step * memory.stored / twice)[:, None],
+        checkpoint_bytes=held * (step * memory.checkpoint / twice)[:, None],
+        recompute=modes[rows.recompute],
+        uneven=scenario.stack.uneven_stages,
+        working_bytes=memory.working,
+        fewest=_fewest_slices(rows, scenario) * twice.astype(np.int64)[:, None],
+    )
+
+
+def _fewest_slices(rows: Strategies, scenario: Scenario) -> Ints:
+    """``fewest_layers`` in slices."""
+    return fewest_layers(rows, scenario) // slice_layers(scenario.model.num_layers, rows.vpp)[:, None]
+
+
+def fewest_layers(rows: Strategies, scenario: Scenario) -> Ints:
+    """Layers that each stage, or each piece of a stage that holds two, has at least, (N, P).
+
+    One a chunk; none at the ends where the stack allows it and the embedding or the head is there instead.
+    """
+    stages = np.arange(int(rows.pp.max(initial=1)))
+    apart = (rows.pp >= LEAST_STAGES) & (rows.vpp == 1) & (rows.vocabulary == 0) & ~joined(rows)
+    outer = (stages == 0) | (stages == rows.pp[:, None] - 1)
+    bare = scenario.stack.empty_ends & apart[:, None] & outer
+    return np.where(bare, 0, slice_layers(scenario.model.num_layers, rows.vpp)[:, None])
+
+
+def _fixed(rows: Strategies, memory: RowBytes, held: Floats, stages: NDArray[np.int64]) -> Floats:
+    """Bytes beside the layers, (N, P): embedding, head and logits where they sit, shared parts everywhere."""
+    first, last = ends(rows, stages)
+    embedding = memory.first[:, None] + held * (memory.embedding_activation / copies(rows))[:, None]
+    return memory.everywhere[:, None] + first * embedding + last * memory.last[:, None]
+
+
+def fewest_recomputed(problem: StageProblem, slices: list[int]) -> NDArray[np.int64]:
+    """The fewest recomputed slices of each stage that memory allows, all of them where none fit, shape (p,)."""
+    if problem.slices is None:
+        fewest = stage_table(problem).recomputed[slices, np.arange(len(slices))]
+    else:
+        fewest = chain.fewest_recomputed(problem, slices)
+    return np.where(fewest < 0, slices, fewest)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from costmodels.schedules import pipeline_seconds
+from planner.chain import SliceCosts
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -43,7 +44,7 @@ class StageProblem:
         num_layers: equal layers to spread, or equal slices of one layer per chunk.
         num_stages: pipeline stages p.
         vpp: model chunks per stage, or what else divides the bubble: its objective share is 1 / vpp.
-        num_microbatches: micro-batches m per iteration.
+        num_microbatches: micro-batches m per iteration, or what else the slowest stage counts by.
         layer_seconds: forward and backward of one layer for one micro-batch, nothing recomputed; positive.
         recompute_seconds: extra seconds of a recomputed layer.
         extra_seconds: (p,) seconds per micro-batch beside the layers: embedding, head, exposed sends.
@@ -55,12 +56,15 @@ class StageProblem:
         recompute: one of ``RECOMPUTE_MODES``.
         uneven: whether stages may hold different numbers of layers.
         working_bytes: one layer's activations while it is recomputed; counted where a stage recomputes any.
+        fewest: (p,) layers that each stage holds at least where they may differ; one unless said.
+        slices: where slices differ along the chain, what each costs; the same by layer are then averages that
+            nothing reads.
     """
 
     num_layers: int
     num_stages: int
     vpp: float
-    num_microbatches: int
+    num_microbatches: float
     layer_seconds: PerStage
     recompute_seconds: PerStage
     extra_seconds: tuple[float, ...]
@@ -72,13 +76,16 @@ class StageProblem:
     recompute: Literal["none", "free", "all"]
     uneven: bool
     working_bytes: PerStage = 0.0
+    fewest: tuple[int, ...] | None = None
+    slices: SliceCosts | None = None
 
     def __post_init__(self) -> None:
         for name in _BY_STAGE:
             given = np.shape(getattr(self, name))
             if given != (self.num_stages,) and (given or name not in _ONE_OR_EACH):
-                entries = given[0] if given else 1
-                raise ValueError(f"{name} has {entries} entries for {self.num_stages} stages")
+                raise ValueError(f"{name} has {given[0] if given else 1} entries for {self.num_stages} stages")
+        if self.fewest is not None and len(self.fewest) != self.num_stages:
+            raise ValueError(f"fewest has {len(self.fewest)} entries for {self.num_stages} stages")
 
     def each(self, name: str) -> Floats:
         """A quantity of every stage, shape (p,)."""
@@ -124,15 +131,11 @@ def stage_table(problem: StageProblem) -> StageTable:
     for option in reversed(_recompute_options(problem, n)):
         fits = (option <= n) & (problem.stage_bytes(n, option) <= limit)
         recomputed = np.where(fits, option, recomputed)
-    fewest = 1 if problem.uneven else -(-L // p)
+    fewest = np.asarray(problem.fewest or (1,) * p) if problem.uneven else np.full(p, -(-L // p))
     largest = L if problem.uneven else L // p
-    most = np.count_nonzero(np.logical_and.accumulate(recomputed[fewest : largest + 1] >= 0), axis=0)
-    return StageTable(
-        problem.stage_seconds(n, recomputed),
-        recomputed,
-        np.full(p, fewest),
-        fewest - 1 + most.astype(np.int64),
-    )
+    holds = np.logical_and.accumulate((recomputed >= 0) | (n < fewest), axis=0)[: largest + 1]
+    most = np.maximum(np.count_nonzero(holds, axis=0) - 1, fewest - 1)
+    return StageTable(problem.stage_seconds(n, recomputed), recomputed, fewest, most)
 
 
 def _recompute_options(problem: StageProblem, n: Ints) -> list[Ints]:

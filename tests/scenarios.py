@@ -6,9 +6,10 @@ from math import prod
 import numpy as np
 from hypothesis import strategies as st
 
-from costmodels.model import Experts, LatentAttention, Model, checked
+from costmodels.model import Experts, LatentAttention, Model, checked, from_shape
 from costmodels.modules import MODULES
 from costmodels.scenario import Scenario
+from costmodels.schedules import SCHEDULES
 from costmodels.stack import Overlap, Stack
 from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, Recompute, strategies
 from hardware.kernels import AttentionFit, GemmFit, GroupedFit, Kernels, MemoryBoundFit
@@ -202,7 +203,12 @@ def _random_row(scenario, chance):
     room = [v for v in fits if stack.uneven_stages or model.num_layers % (pp * v) == 0]
     if not room:
         return None
-    vpp = int(chance.choice(room)) if pp > 1 and batches % pp == 0 else 1
+    vpp = int(chance.choice(room)) if pp > 1 else 1
+    runs = [
+        name for name in stack.schedules if (pp == 1) == (name == "none") and SCHEDULES[name].allowed(pp, batches, vpp)
+    ]
+    if not runs:
+        return None
     if not stack.uneven_stages and model.num_layers % (pp * vpp):
         return None
     stages = [z for z in stack.zero_stages if z == 0 or (dp * cp > 1 and (z == 1 or pp == 1))]
@@ -220,10 +226,11 @@ def _random_row(scenario, chance):
         "vpp": vpp,
         "micro_batch_size": micro,
         "num_microbatches": batches,
-        "schedule": NONE if pp == 1 else INTERLEAVED if vpp > 1 else int(chance.choice([GPIPE, ONE_F_ONE_B])),
+        "schedule": SCHEDULE_NAMES.index(str(chance.choice(runs))),
         "sequence_parallel": int(tp > 1 and (model.moe is not None or chance.random() < 0.5)),
         "recompute": int(chance.choice(list(Recompute))),
         "rank_order": int(chance.integers(orders)),
+        "vocabulary": int(pp > 1 and "spread" in stack.vocabulary and chance.random() < 0.5),
         "zero_stage": zero,
         "sharding_degree": int(chance.choice(factors_of(dp * cp)[1:])) if zero else 1,
     }
@@ -299,6 +306,7 @@ def drawn_stacks(draw):
             cp_collective=draw(some([0.5, 1.0])),
             ep=draw(some([0.4, 1.0])),
             pp=draw(some([0.2, 1.0])),
+            pairs=draw(st.booleans()),
             gradients=hidden,
             parameters=hidden,
         ),
@@ -311,7 +319,8 @@ def drawn_stacks(draw):
         replicas_once=draw(st.booleans()),
         uneven_stages=draw(st.booleans()),
         gathers_per_micro_batch=draw(st.booleans()),
-        vocabulary=draw(some(["ends", "ends", "spread"])),
+        vocabulary=draw(some([("ends",), ("ends", "spread")])),
+        empty_ends=draw(st.booleans()),
         selective=draw(some(["attention", "operators"])),
         expert_imbalance=draw(some([1.0, 1.2])),
         expert_capacity=draw(some([None, None, 0.8, 1.25])),
@@ -321,6 +330,7 @@ def drawn_stacks(draw):
         fused_experts=draw(st.booleans()),
         kernels_per_local_expert=draw(some([0, 14])),
         graphs=draw(some([(), ("attn",), ("moe_router", "moe_preprocess")])),
+        schedules=(*SCHEDULE_NAMES[:4], *draw(st.lists(some(SCHEDULE_NAMES[4:]), max_size=3, unique=True))),
         slack=draw(some([0.0, 0.05])),
         straggler=draw(some([0.0, 0.02])),
         iteration_overhead=draw(some(["0 s", "3 ms"])),
@@ -371,6 +381,43 @@ def drawn_expert_models(draw, *, layers=(1, 2, 3, 4, 6, 8)):
         latent_size=draw(some([None, model.hidden_size // 2])),
         mtp_layers=draw(some([0, 1])),
     )
+
+
+def toy_hybrid(pattern="M-M*M-ME", **changes):
+    """A model of the letters of ``pattern``, with eight narrow Mamba-2 heads in eight groups."""
+    sizes = {
+        "hidden_size": 512,
+        "num_heads": 8,
+        "vocab_size": 8192,
+        "seq_length": 1024,
+        "gated_ffn": False,
+        "position": "none",
+        "layer_pattern": pattern,
+        "mamba": {"num_heads": 8, "head_dim": 64, "state_size": 32, "num_groups": 8} if "M" in pattern else None,
+        "moe": {"num_experts": 8, "top_k": 2, "expert_ffn_hidden_size": 512} if "E" in pattern else None,
+    }
+    return from_shape(sizes | changes)
+
+
+@st.composite
+def drawn_hybrid_models(draw, *, layers=(2, 3, 4, 6, 8)):
+    """Small models of any pattern, at least one Mamba-2 mixer and one layer of another kind in it."""
+    count = draw(st.sampled_from([n for n in layers if n > 1]))
+    rest = draw(st.lists(st.sampled_from("M*-E"), min_size=count - 2, max_size=count - 2))
+    letters = draw(st.permutations(["M", draw(st.sampled_from("*-E")), *rest]))
+    return toy_hybrid("".join(letters), hidden_size=draw(st.sampled_from([256, 512])))
+
+
+@st.composite
+def drawn_depths(draw, *, layers=(2, 3, 4, 6, 8)):
+    """Small models whose layers differ along the depth: hybrids, experts in some layers, local windows in some."""
+    way = draw(st.sampled_from(["hybrid", "experts", "window"]))
+    if way == "hybrid":
+        return draw(drawn_hybrid_models(layers=layers))
+    if way == "experts":
+        return draw(drawn_expert_models(layers=layers))
+    window = {"sliding_window": 128, "sliding_window_every": draw(st.sampled_from([2, 3]))}
+    return draw(drawn_models(layers=layers)).model_copy(update=window)
 
 
 @st.composite

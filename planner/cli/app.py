@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from planner.cli import catalogue, questions
+from planner.cli import catalogue, questions, trace
 from planner.cli.ending import Ending
 from planner.cli.options import Command
 
@@ -91,6 +91,7 @@ COMMANDS: tuple[Command, ...] = (
     questions.solve,
     questions.predict,
     questions.why_not,
+    trace.trace,
     catalogue.validate,
     catalogue.list_,
     catalogue.show,

@@ -253,6 +253,7 @@ pin_options = stacked(
     option("--recompute-modules", heading=_P, help="What selective recomputation repeats, such as layernorm,moe_act."),
     option("--offload", heading=_P, help="none, activations, optimizer, optimizer+parameters or any."),
     option("--rank-order", heading=_P, help="Which dimension varies fastest, such as tp-cp-ep-dp-pp."),
+    option("--vocabulary", heading=_P, help="Embedding and head at the ends of the pipeline, or spread: ends, spread."),
 )
 
 top_option = option("--top", heading="Answer", type=Count(least=0), help="Number of alternatives to show (default: 5).")

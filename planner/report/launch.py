@@ -28,6 +28,7 @@ _FORKS: Final[Mapping[str, str]] = {
 """Stacks whose parser is Megatron-LM's or descends from it, and in what it is another one."""
 
 _OTHERS: Final[Mapping[str, str]] = {
+    "deepseek": "HAI-LLM is not public",
     "deepspeed": "DeepSpeed is launched with a JSON file, and its pipeline in code",
     "fsdp": "PyTorch FSDP is set up in the training script",
     "generic": "no framework in particular is meant",
@@ -83,6 +84,7 @@ def _megatron(plan: Plan, strategy: Strategy, precision: str) -> Arguments:
         precision=precision,
         experts=bool(model.get("moe")),
         mtp_layers=int(model.get("mtp_layers") or 0),
+        layer_pattern=str(model.get("layer_pattern") or ""),
         expert_capacity=plan.request.get("expert_capacity"),
         dispatch=_dispatch(_name(plan.request.get("stack"))),
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
+from itertools import accumulate, groupby, pairwise
 from typing import Final
 
+from costmodels.interleaving import group_size
 from planner.document import Strategy
 from planner.errors import BadRequest
 
@@ -17,7 +18,7 @@ _PARAMETERS: Final = 3
 _WORTH_REPEATING: Final = 3
 """Chunks in a row from which a layout is shorter with a repetition."""
 _OWN_ORDERS: Final = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
-_OWN_SCHEDULES: Final = frozenset({"none", "1f1b", "interleaved-1f1b"})
+_OWN_SCHEDULES: Final = frozenset({"none", "1f1b", "interleaved-1f1b", "interleaved-groups"})
 
 _PRECISIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "fp32": (),
@@ -39,6 +40,7 @@ def megatron_arguments(
     precision: str = "bf16",
     experts: bool = False,
     mtp_layers: int = 0,
+    layer_pattern: str = "",
     expert_capacity: float | None = None,
     dispatch: str = "every-copy",
 ) -> Arguments:
@@ -49,6 +51,7 @@ def megatron_arguments(
         precision: number format of the matrix products, one of ``costmodels.stack.PRECISIONS``.
         experts: whether the model has mixture-of-experts layers.
         mtp_layers: multi-token-prediction layers, all on the last stage.
+        layer_pattern: a hybrid model's layers, one letter each; stages are then written into the pattern.
         expert_capacity: tokens that every expert computes over the mean; None drops none.
         dispatch: how the stack sends tokens to experts, as in ``costmodels.stack.Stack``.
 
@@ -62,18 +65,22 @@ def megatron_arguments(
         *(_context(strategy) if strategy.cp > 1 else ()),
         *(_experts(strategy, dispatch) if experts or strategy.ep > 1 else ()),
         *(_capacity(expert_capacity) if expert_capacity is not None else ()),
-        *_pipeline(strategy, mtp_layers),
+        *(_pattern(strategy, layer_pattern, mtp_layers) if layer_pattern else _pipeline(strategy, mtp_layers)),
         *(("--sequence-parallel",) if strategy.sequence_parallel else ()),
         *("--micro-batch-size", str(strategy.micro_batch_size)),
         *("--global-batch-size", str(strategy.global_batch_size)),
         *_PRECISIONS[precision],
         *_sharding(strategy),
         *recompute,
+        *_groups(strategy),
         *(("--use-tp-pp-dp-mapping",) if strategy.rank_order == "tp-cp-ep-pp-dp" else ()),
     ]
     if experts and strategy.tp > 1 and not strategy.sequence_parallel:
         remarks += ("Megatron-LM trains experts under TP only with --sequence-parallel, which the plan leaves out",)
-    return words, (*remarks, *_schedule(strategy), *_order(strategy), *_environment(strategy))
+    if layer_pattern:
+        remarks += ("a hybrid model is started by pretrain_hybrid.py; its pattern has the stages, a bar between two",)
+    notes = (*_schedule(strategy), *_order(strategy), *_vocabulary(strategy), *_environment(strategy))
+    return words, (*remarks, *notes)
 
 
 def _context(strategy: Strategy) -> list[str]:
@@ -85,6 +92,19 @@ def _context(strategy: Strategy) -> list[str]:
         *(("--cp-comm-type", kind.replace("-", "_")) if kind != "p2p" else ()),
         *(("--hierarchical-context-parallel-sizes", *sizes) if kind == "a2a+p2p" else ()),
     ]
+
+
+def _pattern(strategy: Strategy, pattern: str, mtp_layers: int) -> list[str]:
+    """Megatron's hybrid pattern: a bar between chunks, chunk-major, a slash in front of what predicts further."""
+    if uneven := [stage.layers for stage in strategy.stages if stage.layers % strategy.vpp]:
+        raise BadRequest(
+            f"Megatron-LM arguments cannot say how {uneven[0]} layers split over {strategy.vpp} chunks; "
+            f"--format json holds the stages"
+        )
+    ends = list(accumulate([stage.layers // strategy.vpp for stage in strategy.stages] * strategy.vpp))
+    pieces = [pattern[start:end] for start, end in pairwise([0, *ends])]
+    ahead = "/*E" if "E" in pattern else "/*-"
+    return ["--hybrid-layer-pattern", "|".join(pieces) + ahead * mtp_layers]
 
 
 _DISPATCHERS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -113,6 +133,14 @@ def _pipeline(strategy: Strategy, mtp_layers: int) -> list[str]:
         per_chunk = str(layers[0] // strategy.vpp)
         return ["--num-layers-per-virtual-pipeline-stage", per_chunk] if strategy.vpp > 1 else []
     return ["--pipeline-model-parallel-layout", _layout(layers, strategy.vpp, mtp_layers)]
+
+
+def _groups(strategy: Strategy) -> list[str]:
+    """Micro-batches that pass one chunk before the next, where Megatron's default of p would not do."""
+    if strategy.schedule != "interleaved-groups":
+        return []
+    size = int(group_size(strategy.pp, strategy.num_microbatches))
+    return ["--microbatch-group-size-per-virtual-pipeline-stage", str(size)]
 
 
 def _layout(layers: Sequence[int], vpp: int, mtp_layers: int) -> str:
@@ -188,6 +216,12 @@ def _order(strategy: Strategy) -> tuple[str, ...]:
     if strategy.rank_order in _OWN_ORDERS:
         return ()
     return (f"Megatron-LM has no rank order {strategy.rank_order}; these arguments run {_OWN_ORDERS[0]}",)
+
+
+def _vocabulary(strategy: Strategy) -> tuple[str, ...]:
+    if strategy.vocabulary == "ends":
+        return ()
+    return ("Megatron-LM keeps embedding and head at the ends; the zero-bubble fork has --enable-vocab-parallel",)
 
 
 def _environment(strategy: Strategy) -> tuple[str, ...]:

@@ -178,6 +178,7 @@ def _switches(strategy: Strategy) -> list[str]:
         "no recompute" if again == "none" else f"recompute {again}",
         *([f"offload {strategy.offload}"] if strategy.offload != "none" else []),
         f"ranks {strategy.rank_order}",
+        *(["vocabulary over all stages"] if strategy.vocabulary == "spread" else []),
     ]
 
 

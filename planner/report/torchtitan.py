@@ -7,7 +7,15 @@ from typing import Final
 
 from planner.document import Strategy
 
-_SCHEDULES: Final[Mapping[str, str]] = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved-1f1b": "Interleaved1F1B"}
+_SCHEDULES: Final[Mapping[str, str]] = {
+    "gpipe": "GPipe",
+    "1f1b": "1F1B",
+    "interleaved-1f1b": "Interleaved1F1B",
+    "breadth-first": "LoopedBFS",
+    "interleaved-zb": "InterleavedZeroBubble",
+    "zb-v": "ZBVZeroBubble",
+    "dualpipe-v": "DualPipeV",
+}
 _ROTATIONS: Final[Mapping[str, str]] = {"all-gather": "allgather", "p2p": "alltoall"}
 """How keys and values reach other context ranks; an all-to-all in which each sends to the next is a ring."""
 _GRADIENTS, _PARAMETERS = 2, 3
@@ -101,6 +109,9 @@ def _remarks(strategy: Strategy, precision: str) -> tuple[str, ...]:
         ),
         f"set training.enable_cpu_offload: the plan offloads {strategy.offload}": strategy.offload != "none",
         f"set precision {precision} in the model's configuration": precision != "bf16",
+        "torchtitan refuses DualPipeV with experts and activation checkpointing; set it to none": (
+            strategy.schedule == "dualpipe-v" and strategy.ep > 1 and strategy.recompute != "none"
+        ),
     }
     return (
         f"set activation_checkpoint in the configuration: the plan has {wanted}",

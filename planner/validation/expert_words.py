@@ -45,7 +45,7 @@ def _graphs(words: str, *, listed: bool) -> dict[str, Any]:
     off: dict[str, Any] = {"cuda_graphs": False, "fused_experts": False} if listed else {}
     if "cuda graph" not in words:
         return off
-    if parts := [part for part in ("attn", "moe_router", "moe_preprocess") if part in words]:
+    if parts := [part for part in ("attn", "mamba", "moe_router", "moe_preprocess") if part in words]:
         return off | {"graphs": tuple(parts)}
     return {"cuda_graphs": True, "fused_experts": "full_iteration" in words}
 

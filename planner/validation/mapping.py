@@ -15,6 +15,8 @@ from typing import Any
 from costmodels.iteration import row_seconds
 from costmodels.memory import row_bytes
 from costmodels.model import Model
+from costmodels.model_catalogue import aliases, names
+from costmodels.model_catalogue import model as catalogue_model
 from costmodels.parameters import from_run
 from costmodels.pricing import Assignment, row_assignment
 from costmodels.scenario import REDUCED, Scenario
@@ -84,7 +86,7 @@ def case(row: Row) -> Case:
     """
     notes: list[str] = []
     plan = row["strategy"]
-    model = _model(row)
+    model = _model(row, notes)
     chosen = _stack(row, notes)
     scenario = Scenario(
         model=model,
@@ -126,15 +128,33 @@ def _need(plan: Row, field: str) -> Any:
     return value
 
 
-def _model(row: Row) -> Model:
+def _model(row: Row, notes: list[str]) -> Model:
+    """The model as described; of the catalogue by its name where sizes, or a hybrid's mixers, are not said."""
     shape = dict(row["model"])
-    kind = shape.get("kind", "dense")
-    if kind not in ("dense", "moe"):
-        raise Unpriceable(f"models of kind {kind} are not priced yet")
-    for field in ("num_layers", "hidden_size", "num_heads"):
-        if shape.get(field) is None:
-            raise Unpriceable(f"the model's {field} is not stated")
-    return as_catalogued(from_run(shape), shape)
+    hybrid = "mamba" in str(shape.get("kind")) and shape.get("mamba") is None
+    unsaid = [field for field in ("num_layers", "hidden_size", "num_heads") if shape.get(field) is None]
+    if not hybrid and not unsaid:
+        return as_catalogued(from_run(shape), shape)
+    found = _named(shape)
+    if found is None:
+        reason = f"the model's {unsaid[0]} is not stated" if unsaid else "the model's Mamba-2 mixers are not stated"
+        raise Unpriceable(f"{reason}, and no model of the catalogue is called {shape.get('name')!r}")
+    notes.append(f"sizes of the catalogue's {found.name}, by its name")
+    said = {field: shape[field] for field in ("seq_length", "mtp_layers") if shape.get(field) is not None}
+    return found.model_copy(update=said)
+
+
+def _named(shape: Row) -> Model | None:
+    """The catalogue's model of that name, capitals, spaces and a maker in front apart; None if its layers differ.
+
+    A size alone ("70B") is no name: sources mean models of their own by it.
+    """
+    name = re.sub(r"[\s_]+", "-", str(shape.get("name") or "").lower()).removeprefix("nvidia-")
+    known = aliases().get(name, name)
+    if known not in names() or re.fullmatch(r"[\d.]+[bm]", name):
+        return None
+    found = catalogue_model(known)
+    return found if shape.get("num_layers") in (None, found.num_layers) else None
 
 
 def _stack(row: Row, notes: list[str]) -> Stack:
@@ -167,7 +187,7 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
         changes["fused_elementwise"] = "rms kernel" in kernels
         changes["fused_softmax"] = not kernels.endswith("torch")
     if "over all stages" in kernels or "over stages" in kernels:
-        changes["vocabulary"] = "spread"
+        changes["vocabulary"] = ("spread",)
     words = str(row["stack"].get("overlap") or "").lower()
     changes |= saving.states(row, chosen)
     if chosen.name == "torchtitan" or "torch.compile" in words or "eager" in words:
@@ -217,6 +237,7 @@ def _strategy(plan: Row, chosen: Stack, notes: list[str]) -> Strategies:
         sequence_parallel=int(bool(split)),
         recompute=int(Recompute[str(recompute).upper()]),
         rank_order=0,
+        vocabulary=int(pp > 1 and chosen.vocabulary == ("spread",)),
     )
 
 

@@ -18,6 +18,7 @@ from costmodels.blocks import (
     tensor_parallel,
 )
 from costmodels.flops import attention_flops, layer_matmul_weights
+from costmodels.layer_kinds import DENSE, Kind
 from costmodels.passes import region_tokens, tokens_per_rank
 from costmodels.sizes import layer_parameters_per_rank, padded_vocabulary_rows
 from costmodels.strategy import strategies
@@ -79,10 +80,10 @@ def test_a_sliding_window_leaves_pairs_out():
     everything = attended_pairs(toy_model(), 1024.0)
     local = toy_model().model_copy(update={"sliding_window": 256})
     assert everything == 1024**2 / 2
-    assert attended_pairs(local, 1024.0) == 1024 * 256 - 256**2 / 2
-    mixed = local.model_copy(update={"sliding_window_every": 4})
-    assert attended_pairs(mixed, 1024.0) == pytest.approx(0.25 * everything + 0.75 * attended_pairs(local, 1024.0))
-    assert attended_pairs(local.model_copy(update={"sliding_window": 4096}), 1024.0) == everything
+    near = Kind("local", "dense")
+    assert attended_pairs(local, 1024.0, near) == 1024 * 256 - 256**2 / 2
+    assert attended_pairs(local, 1024.0, DENSE) == everything
+    assert attended_pairs(local.model_copy(update={"sliding_window": 4096}), 1024.0, near) == everything
 
 
 def test_rows_that_matrix_units_do_not_take_run_beside_them():
@@ -164,10 +165,13 @@ def test_a_layer_is_never_faster_than_its_launches():
     scenario = toy_scenario(stack=stack)
     rows = strategies(tp=[1, 8])
     layer = layer_seconds(rows, scenario)
-    assert launch_floor(rows, scenario) == pytest.approx([10e-3, 10e-3])
+    assert launch_floor(rows, scenario, DENSE) == pytest.approx([10e-3, 10e-3])
     assert (layer.compute.forward >= 10e-3 * (1 - 1e-12)).all()
     assert (layer.compute.backward >= 20e-3 * (1 - 1e-12)).all()
-    assert launch_floor(rows, toy_scenario(stack=stack.model_copy(update={"cuda_graphs": True}))).tolist() == [0.0, 0.0]
+    assert launch_floor(rows, toy_scenario(stack=stack.model_copy(update={"cuda_graphs": True})), DENSE).tolist() == [
+        0.0,
+        0.0,
+    ]
 
 
 def test_a_norm_and_two_residuals_move_what_their_kernels_read_and_write():

@@ -21,6 +21,7 @@ from costmodels.experts import (
     shared_experts,
 )
 from costmodels.launches import BLOCK_SCALED, CAPTURED, UNASKED, launch_floor
+from costmodels.layer_kinds import Kind
 from costmodels.memory import footprint, row_bytes
 from costmodels.passes import Passes
 from costmodels.pricing import even_assignment
@@ -199,7 +200,10 @@ def test_few_rows_an_expert_wait_for_the_buffer_that_weight_gradients_are_added_
 
 def floor(precision="bf16", rows=ROWS, **changes):
     stack = {"launch": "1 ms", "kernels_per_layer": 10, "kernels_per_expert_layer": 100, "kernels_per_local_expert": 3}
-    return launch_floor(rows, replace(on_toys(**(stack | changes)), precision=precision))[0] * 1e3
+    return (
+        launch_floor(rows, replace(on_toys(**(stack | changes)), precision=precision), Kind("global", "experts"))[0]
+        * 1e3
+    )
 
 
 def test_a_graph_of_parts_of_a_layer_leaves_the_rest_to_the_host():

@@ -8,6 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from costmodels.blocks import attention_matmuls, further_token_projection, layer_seconds, tensor_parallel
+from costmodels.by_kind import stage_layers
 from costmodels.exchange import step_traffic
 from costmodels.experts import (
     dispatch,
@@ -21,10 +22,10 @@ from costmodels.iteration import row_seconds
 from costmodels.memory import even_peaks, footprint, row_bytes
 from costmodels.parameters import expert_parameters, moe_layer_expert_parameters, parameters
 from costmodels.passes import Passes
-from costmodels.pricing import even_assignment, price, quote
+from costmodels.pricing import even_assignment, price, quote, row_assignment
 from costmodels.sizes import layer_parameters_per_rank
 from costmodels.strategy import strategies
-from tests.costmodels.test_iteration import IMPROVEMENTS, random_assignment
+from tests.costmodels.test_iteration import FILLED, IMPROVEMENTS, random_assignment
 from tests.scenarios import (
     ONE_F_ONE_B,
     drawn_expert_models,
@@ -158,7 +159,7 @@ def test_router_and_shared_experts_multiply_every_token():
 def test_routed_experts_save_the_feed_forward_network_s_half_of_the_tensor_parallel_traffic():
     rows = strategies(tp=4, sequence_parallel=1)
     shared = {"num_shared_experts": 1, "shared_expert_ffn_hidden_size": 256}
-    usual = tensor_parallel(rows, toy_scenario(), 0.0).forward
+    usual = tensor_parallel(rows, toy_scenario()).forward
     assert layer_seconds(rows, experts_on()).tp.forward == pytest.approx(usual / 2)
     assert layer_seconds(rows, experts_on(**shared)).tp.forward == pytest.approx(usual)
 
@@ -278,8 +279,7 @@ def test_the_price_of_many_rows_with_experts_is_the_quote_of_each(scenario, seed
     rows = random_rows(scenario, 8, seed)
     prices = price(rows, scenario)
     for index in range(len(rows)):
-        at = rows.row(index)
-        split = even_assignment(scenario.model.num_layers, at["pp"], at["recompute"], vpp=at["vpp"])
+        split = row_assignment(rows.take(np.array([index])), scenario.model.num_layers)
         even = quote(rows, scenario, split, row=index)
         assert prices.iteration[index] == pytest.approx(even.iteration, rel=1e-12)
         assert prices.slowest[index] == pytest.approx(even.stage_seconds.max(), rel=1e-12)
@@ -294,9 +294,11 @@ def test_the_terms_of_any_split_with_experts_add_up_to_the_iteration(scenario, s
         priced = quote(rows, scenario, split, row=index)
         assert sum(priced.breakdown.values()) == pytest.approx(priced.iteration, rel=1e-12)
         assert min(priced.breakdown.values()) >= -1e-12 * priced.iteration
-        slow = split.layers[int(np.argmax(priced.stage_seconds))]
+        slow, kinds = int(np.argmax(priced.stage_seconds)), priced.seconds.kinds
+        held = stage_layers(rows.take([index]), scenario.depth, split.layers, split.recomputed)[0][slow]
+        each = priced.seconds.layer_ep if kinds is None else kinds.each("layer_ep")[:, 0]
         batches = rows.row(index)["num_microbatches"]
-        assert priced.breakdown["ep"] == pytest.approx(batches * slow * priced.seconds.layer_ep[0], rel=1e-12)
+        assert priced.breakdown["ep"] == pytest.approx(batches * held @ each, rel=1e-12)
 
 
 def test_expert_ranks_have_a_term_of_their_own():
@@ -313,8 +315,7 @@ def test_the_even_peak_with_experts_is_the_fullest_stage_of_the_even_split(scena
     layers, memory = scenario.model.num_layers, row_bytes(rows, scenario)
     peaks = even_peaks(rows, memory, layers)
     for index in range(len(rows)):
-        at = rows.row(index)
-        split = even_assignment(layers, at["pp"], at["recompute"], vpp=at["vpp"])
+        split = row_assignment(rows.take(np.array([index])), layers)
         stages = footprint(rows, memory, scenario, row=index, layers=split.layers, recomputed=split.recomputed)
         assert peaks[index] == pytest.approx(stages.allocated.max(), rel=1e-12)
 
@@ -328,7 +329,8 @@ def test_more_experts_never_need_less_memory(scenario, seed):
         even_peaks(rows, row_bytes(rows, each), each.model.num_layers)
         for each in (scenario, replace(scenario, model=twice))
     )
-    assert (many > few).all()
+    assert (many >= few).all()
+    assert (many > few)[rows.pp == 1].all()
 
 
 @settings(max_examples=60, deadline=None)
@@ -344,6 +346,7 @@ def test_more_expert_ranks_never_hold_more_weights(scenario, seed):
 @given(SCENARIOS, SEEDS, st.sampled_from([1.1, 2.0, 100.0]))
 def test_a_better_machine_never_trains_experts_slower(improvement, scenario, seed, factor):
     rows = random_rows(scenario, 20, seed)
+    rows = rows.take(~np.isin(rows.schedule, FILLED))  # their bubble grows where weight gradients shrink
     before, after = price(rows, scenario).iteration, price(rows, improvement(scenario, factor)).iteration
     assert (after <= before * (1 + 1e-9)).all()
 

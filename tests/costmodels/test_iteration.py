@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from costmodels.flops import flops_per_token, utilization
 from costmodels.iteration import FILLING
-from costmodels.pricing import Assignment, even_assignment, price, quote
+from costmodels.pricing import Assignment, even_assignment, price, quote, row_assignment
 from costmodels.schedules import SCHEDULES
-from costmodels.strategy import Recompute, strategies
+from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
 from tests.scenarios import (
     INTERLEAVED,
     ONE_F_ONE_B,
@@ -22,6 +22,8 @@ from tests.scenarios import (
 )
 
 SEEDS = st.integers(0, 2**32 - 1)
+FILLED = [SCHEDULE_NAMES.index(name) for name in FILLING]
+"""Schedules that weight gradients fill: where these get shorter, a larger share of what is sent is waited for."""
 
 
 def random_assignment(row, num_layers, chance):
@@ -38,8 +40,7 @@ def test_the_price_of_many_rows_is_the_quote_of_each(scenario, seed):
     rows = random_rows(scenario, 10, seed)
     prices = price(rows, scenario)
     for index in range(len(rows)):
-        at = rows.row(index)
-        split = even_assignment(scenario.model.num_layers, at["pp"], at["recompute"], vpp=at["vpp"])
+        split = row_assignment(rows.take(np.array([index])), scenario.model.num_layers)
         even = quote(rows, scenario, split, row=index)
         assert prices.iteration[index] == pytest.approx(even.iteration, rel=1e-12)
         assert prices.slowest[index] == pytest.approx(even.stage_seconds.max(), rel=1e-12)
@@ -102,6 +103,7 @@ IMPROVEMENTS = {
 @given(drawn_scenarios(gpus=(4, 8, 16, 64), layers=(2, 4, 8)), SEEDS, st.sampled_from([1.1, 2.0, 100.0]))
 def test_a_better_machine_is_never_slower(improvement, scenario, seed, factor):
     rows = random_rows(scenario, 25, seed)
+    rows = rows.take(~np.isin(rows.schedule, FILLED))
     before, after = price(rows, scenario).iteration, price(rows, improvement(scenario, factor)).iteration
     assert (after <= before * (1 + 1e-9)).all()
 
@@ -187,7 +189,7 @@ def test_even_splits_hold_every_layer_in_equal_chunks_and_differ_by_one_slice(pp
 @pytest.mark.parametrize("weight", [0.1, 0.33, 0.6])
 def test_a_slower_stage_never_shortens_the_pipeline(name, stages, weight):
     """The proof of the search needs the bubble's share between 0 and the micro-batches."""
-    schedule, chunks = SCHEDULES[name], np.array([2 if name in ("zb-v", "v-half", "v-min") else 1])
+    schedule, chunks = SCHEDULES[name], np.array([1 if SCHEDULES[name].allowed(8, 16, 1) else 2])
     for count in (stages, 2 * stages, 8 * stages):
         p, m = np.array([stages]), np.array([count])
         if not schedule.allowed(p, m, chunks).all():

@@ -13,7 +13,7 @@ from costmodels.memory import (
     state_bytes,
 )
 from costmodels.parameters import parameters
-from costmodels.pricing import even_assignment
+from costmodels.pricing import even_assignment, row_assignment
 from costmodels.stack import stack
 from costmodels.strategy import Recompute, strategies
 from tests.scenarios import (
@@ -117,8 +117,7 @@ def test_the_even_peak_is_the_fullest_stage_of_the_even_split(scenario, seed):
     layers, memory = scenario.model.num_layers, row_bytes(rows, scenario)
     peaks = even_peaks(rows, memory, layers)
     for index in range(len(rows)):
-        at = rows.row(index)
-        split = even_assignment(layers, at["pp"], at["recompute"], vpp=at["vpp"])
+        split = row_assignment(rows.take(np.array([index])), layers)
         stages = footprint(rows, memory, scenario, row=index, layers=split.layers, recomputed=split.recomputed)
         assert peaks[index] == pytest.approx(stages.allocated.max(), rel=1e-12)
 
@@ -130,8 +129,7 @@ def test_the_limit_admits_exactly_what_the_device_can_hold(scenario, seed):
     layers, memory = scenario.model.num_layers, row_bytes(rows, scenario)
     scenario = changed_device(scenario, usable_memory=float(np.median(even_peaks(rows, memory, layers))) * 1.01)
     for index in range(len(rows)):
-        at = rows.row(index)
-        split = even_assignment(layers, at["pp"], at["recompute"], vpp=at["vpp"])
+        split = row_assignment(rows.take(np.array([index])), layers)
         stages = footprint(rows, memory, scenario, row=index, layers=split.layers, recomputed=split.recomputed)
         total, limit = stages.total.max(), scenario.group.accelerator.usable_memory
         if abs(total / limit - 1) > 1e-9:
@@ -144,7 +142,7 @@ def test_recomputing_one_more_layer_never_holds_more(scenario, seed):
     rows = random_rows(scenario, 6, seed)
     memory = row_bytes(rows, scenario)
     for index in range(len(rows)):
-        split = even_assignment(scenario.model.num_layers, rows.row(index)["pp"], 0, vpp=rows.row(index)["vpp"])
+        split = row_assignment(rows.take(np.array([index])), scenario.model.num_layers)
         layers = split.layers
         used = [
             footprint(rows, memory, scenario, row=index, layers=layers, recomputed=np.minimum(layers, r)).allocated

@@ -94,6 +94,9 @@ INSTANTIATED = {
     "gpt-oss-120b": 116_829_156_672,
     "phi-3.5-moe": 41_873_153_344,
     "olmoe-1b-7b": 6_919_161_856,
+    # Counted by llama.cpp on the published weights ("n_params").
+    "nemotron-nano-9b-v2": 8_888_227_328,
+    "nemotron-3-nano-30b-a3b": 31_577_940_288,
 }
 
 # Instances of this family keep the number per expert that steers its load outside their parameters.
@@ -118,6 +121,7 @@ ACTIVE = {
     "llama4-maverick": (17, 0.5),
     "phi-3.5-moe": (6.6, 0.05),
     "olmoe-1b-7b": (1.3, 0.05),
+    "nemotron-3-nano-30b-a3b": (3.6, 0.05),
 }
 
 # The same without the embedding, which the model card leaves out.
@@ -146,6 +150,10 @@ ROUNDED = {
     "palm-62b": (62.50e9, 0.005e9),
     "palm-540b": (540.35e9, 0.01e9),
     "ernie-230b": (232e9, 0.5e9),
+    "nemotron-h-8b": (8.1e9, 0.05e9),
+    "nemotron-h-47b": (46.8e9, 0.05e9),
+    "nemotron-h-56b": (56.3e9, 0.05e9),
+    "nemotron-nano-12b-v2": (12.31e9, 0.005e9),
 }
 
 
@@ -184,6 +192,19 @@ def test_deepseek_v3_with_its_prediction_layer_is_the_checkpoint_without_its_cop
     model = model_catalogue.model("deepseek-v3").model_copy(update={"mtp_layers": 1})
     # The published checkpoint repeats embedding and head beside the prediction layer.
     assert parameters.parameters(model) + 2 * 129280 * 7168 == 684_489_845_504
+
+
+def test_nemotron_3_super_without_its_prediction_layers_is_what_llama_cpp_counts():
+    model = model_catalogue.model("nemotron-3-super-120b-a12b").model_copy(update={"mtp_layers": 0})
+    assert parameters.parameters(model) == 120_668_707_840
+    assert parameters.active_parameters(model) / 1e9 == pytest.approx(12.7, abs=0.1)
+
+
+def test_nemotron_3_ultra_without_its_prediction_layers_rounds_to_550_and_55_billion():
+    model = model_catalogue.model("nemotron-3-ultra-550b-a55b").model_copy(update={"mtp_layers": 0})
+    assert parameters.parameters(model) / 1e9 == pytest.approx(550, rel=0.005)
+    looked_up = parameters.embedding_parameters(model)
+    assert (parameters.active_parameters(model) - looked_up) / 1e9 == pytest.approx(55, abs=0.5)
 
 
 @pytest.mark.parametrize(("name", "published"), ROUNDED.items())

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from costmodels.schedules import SCHEDULES, BadSchedule, Slot, pipeline_seconds
 from costmodels.strategy import SCHEDULE_NAMES
 
-WHOLE_BACKWARD = ("none", "gpipe", "1f1b", "interleaved-1f1b")
+WHOLE_BACKWARD = tuple(name for name, schedule in SCHEDULES.items() if not schedule.splits_backward)
 PIPELINES = [
     (name, p, m, v)
     for name, schedule in SCHEDULES.items()

@@ -6,7 +6,7 @@ import pytest
 from costmodels.schedules import SCHEDULES, BadSchedule
 from planner.simulate import simulate
 
-NAMES = ("zb-1p", "zb-2p", "zb-v", "v-half", "v-min", "dualpipe", "dualpipe-v")
+NAMES = ("zb-1p", "zb-2p", "zb-v", "v-half", "v-min", "dualpipe", "dualpipe-v", "interleaved-zb")
 PIPELINES = [
     (name, p, m, v)
     for name in NAMES

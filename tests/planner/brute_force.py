@@ -10,14 +10,16 @@ from functools import cache
 
 import numpy as np
 
-from costmodels.iteration import row_seconds, stage_extras
+from costmodels.iteration import row_seconds
 from costmodels.memory import row_bytes
 from costmodels.modules import module_mask
 from costmodels.pricing import Assignment, quote
 from costmodels.schedules import SCHEDULES
 from costmodels.strategy import AXES, CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, Recompute, strategies
 
-NONE, GPIPE, ONE_F_ONE_B, INTERLEAVED = range(4)
+STRAIGHT = ("gpipe", "1f1b", "zb-1p", "zb-2p", "dualpipe")
+IN_LOOPS = ("interleaved-1f1b", "breadth-first", "interleaved-groups", "interleaved-zb")
+IN_A_V = ("zb-v", "v-half", "v-min", "dualpipe-v")
 
 
 @dataclass(frozen=True)
@@ -44,13 +46,15 @@ def _combinations(scenario, any_degree):
             continue
         for micro in factors_of(scenario.global_batch_size // dp):
             for vpp, schedule in _schedules(scenario, pp, dp, micro):
+                places = (0, 1) if pp > 1 and "spread" in scenario.stack.vocabulary else (0,)
                 choices = itertools.product(
-                    (0, 1), _recomputations(scenario), _orders(scenario), _kinds(scenario, tp, cp)
+                    (0, 1), _recomputations(scenario), _orders(scenario), _kinds(scenario, tp, cp), places
                 )
-                for split, (again, modules), order, kind in choices:
+                early = SCHEDULE_NAMES[schedule] == "breadth-first" or pp == 1
+                for split, (again, modules), order, kind, place in choices:
                     if split and (tp == 1 or not scenario.stack.sequence_parallel or scenario.seq_length % (cp * tp)):
                         continue
-                    for zero, degree in _shardings(scenario, tp=tp, pp=pp, ranks=dp * cp, any_degree=any_degree):
+                    for zero, degree in _shardings(scenario, tp=tp, early=early, ranks=dp * cp, any_degree=any_degree):
                         if order == 2 and not _takes_part(degree, cp, dp):
                             continue
                         yield {
@@ -67,6 +71,7 @@ def _combinations(scenario, any_degree):
                             "recompute": int(again),
                             "recompute_modules": modules,
                             "rank_order": order,
+                            "vocabulary": place,
                             "zero_stage": zero,
                             "sharding_degree": degree,
                         }
@@ -144,15 +149,13 @@ def _schedules(scenario, pp, dp, micro):
         if layers % vpp or (not stack.uneven_stages and layers % (pp * vpp)):
             continue
         batches = scenario.global_batch_size // dp // micro
-        if vpp > 1 and (pp == 1 or batches % pp):
-            continue
-        usual = INTERLEAVED if vpp > 1 else ONE_F_ONE_B if pp > 1 else NONE
-        for schedule in {usual, GPIPE} if pp > 1 and vpp == 1 else {usual}:
-            if SCHEDULE_NAMES[schedule] in stack.schedules:
-                yield vpp, schedule
+        names = ("none",) if pp == 1 else IN_LOOPS if vpp > 1 else STRAIGHT
+        for name in (*names, *(IN_A_V if vpp == 2 and pp > 1 else ())):
+            if name in stack.schedules and SCHEDULES[name].allowed(pp, batches, vpp):
+                yield vpp, SCHEDULE_NAMES.index(name)
 
 
-def _shardings(scenario, *, tp, pp, ranks, any_degree):
+def _shardings(scenario, *, tp, early, ranks, any_degree):
     group = scenario.group
     inner = group.tiers[0].domain or group.gpus_per_node
     spans = {group.gpus_per_node, inner, 4 * inner, *(tier.domain for tier in group.tiers)}
@@ -161,15 +164,16 @@ def _shardings(scenario, *, tp, pp, ranks, any_degree):
     for zero in scenario.stack.zero_stages:
         if zero == 0:
             yield 0, 1
-        elif zero == 1 or pp == 1:
+        elif zero == 1 or early:
             yield from ((zero, degree) for degree in degrees if degree > 1)
 
 
 @cache
-def every_split(num_layers, pp, vpp, *, uneven, recompute):
+def every_split(num_layers, pp, vpp, *, uneven, recompute, bare):
     """All (layers, recomputed) of all stages, arrays (splits, stages): the chunks of a stage are equal."""
     splits = []
-    for layers in itertools.product(range(vpp, num_layers + 1, vpp), repeat=pp):
+    least = [0 if bare and uneven and stage in {0, pp - 1} else vpp for stage in range(pp)]
+    for layers in itertools.product(*(range(fewest, num_layers + 1, vpp) for fewest in least)):
         if sum(layers) != num_layers or (not uneven and len(set(layers)) > 1):
             continue
         again = [layers if recompute == Recompute.FULL else (0,) * pp]
@@ -183,23 +187,31 @@ def every_split(num_layers, pp, vpp, *, uneven, recompute):
 def splits_of(row, scenario):
     """Every assignment that the row allows."""
     uneven, recompute = scenario.stack.uneven_stages, row["recompute"]
-    return every_split(scenario.model.num_layers, row["pp"], row["vpp"], uneven=uneven, recompute=recompute)
+    bare = scenario.stack.empty_ends and row["pp"] > 2 and row["vpp"] == 1 and not row["vocabulary"]
+    bare = bare and SCHEDULE_NAMES[row["schedule"]] != "dualpipe"
+    sizes = scenario.model.num_layers, row["pp"], row["vpp"]
+    return every_split(*sizes, uneven=uneven, recompute=recompute, bare=bare)
 
 
 def seconds_and_bytes(rows, scenario, index, seconds, memory):
     """Iteration seconds and the worst stage's allocated bytes of every split of one row, arrays (splits,)."""
     row = rows.row(index)
     layers, again = splits_of(row, scenario)
-    first, last = np.zeros(row["pp"]), np.zeros(row["pp"])
-    first[0], last[-1] = 1.0, 1.0
-    stages = layers * seconds.layer[index] + again * seconds.recompute[index] + stage_extras(seconds, index, row["pp"])
+    name, first, last = SCHEDULE_NAMES[row["schedule"]], np.zeros(row["pp"]), np.zeros(row["pp"])
+    first[0], last[0 if name in IN_A_V else -1] = 1.0, 1.0
+    held_times = 2 if name == "dualpipe" else 1
+    if held_times == 2:  # a stage holds a piece of each way, and half of the micro-batches pass it
+        layers, again, first, last = ((x + x[..., ::-1]) / 2 for x in (layers, again, first, last))
+    extras = first * seconds.embedding[index] + last * seconds.head[index] + seconds.host[index] + seconds.spread[index]
+    extras = extras + (seconds.hop[index] if row["pp"] > 1 else 0.0)
+    stages = layers * seconds.layer[index] + again * seconds.recompute[index] + extras
     slowest, total = stages.max(axis=1), stages.sum(axis=1)
-    pipeline = row["num_microbatches"] * slowest + (total - slowest) / row["vpp"]
+    pipeline = row["num_microbatches"] * slowest + (total - slowest) * seconds.bubble[index]
     once = seconds.data_parallel[index] + seconds.optimizer[index] + seconds.overhead[index]
     once = once + seconds.offload[index]
     schedule = SCHEDULES[SCHEDULE_NAMES[row["schedule"]]]
     held = schedule.in_flight(row["pp"], row["num_microbatches"], row["vpp"], np.arange(row["pp"]))
-    parameters = (
+    parameters = held_times * (
         layers * memory.layer_parameters[index]
         + first * memory.embedding_parameters[index]
         + last * memory.head_parameters[index]
@@ -207,8 +219,10 @@ def seconds_and_bytes(rows, scenario, index, seconds, memory):
     state = memory.state.weights[index] + memory.state.gradients[index] + memory.state.optimizer[index]
     kept = (layers - again) * memory.stored[index] + again * memory.checkpoint[index]
     edges = first * memory.embedding_parameters[index] + last * memory.head_parameters[index]
-    used = parameters * state + edges * memory.edges[index] + held * (kept + first * memory.embedding_activation[index])
-    used = used + (again > 0) * memory.working[index] + last * memory.logits[index] + memory.everywhere[index]
+    used = parameters * state + held_times * edges * memory.edges[index]
+    used = used + held * (kept + first * memory.embedding_activation[index])
+    used = used + (again > 0) * memory.working[index] + memory.everywhere[index]
+    used = used + held_times * last * memory.logits[index]
     return pipeline * (1 + seconds.straggler[index]) + once, used.max(axis=1)
 
 

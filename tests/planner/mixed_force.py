@@ -11,7 +11,9 @@ from costmodels.iteration import row_seconds
 from costmodels.memory import row_bytes
 from costmodels.schedules import SCHEDULES
 from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
-from tests.planner.brute_force import GPIPE, INTERLEAVED, ONE_F_ONE_B, every_split, factors_of
+from tests.planner.brute_force import every_split, factors_of
+
+ON_GROUPS = ("gpipe", "1f1b", "interleaved-1f1b", "interleaved-groups")
 
 
 def layouts(scenario):
@@ -42,6 +44,12 @@ def shardings(scenario, ranks, tps):
         yield near
 
 
+def schedules(stack, pp, m, vpp):
+    """Codes of the schedules that unequal stages can run in turn."""
+    known = [name for name in ON_GROUPS if name in stack.schedules and ("interleaved" in name) == (vpp > 1)]
+    return [SCHEDULE_NAMES.index(name) for name in known if SCHEDULES[name].allowed(pp, m, vpp)]
+
+
 def every_row(mixed, *, one_width):
     """Every strategy: per group a row of one, its stages, and the groups in order."""
     parts, stack = mixed.scenarios, mixed.scenarios[0].stack
@@ -57,11 +65,11 @@ def every_row(mixed, *, one_width):
                 continue
             m = batch // together
             for vpp in factors_of(model.num_layers):
-                if vpp * pp > model.num_layers or (vpp > 1 and m % pp):
+                if vpp * pp > model.num_layers:
                     continue
                 if not stack.uneven_stages and model.num_layers % (pp * vpp):
                     continue
-                for schedule in [INTERLEAVED] if vpp > 1 else [ONE_F_ONE_B, GPIPE]:
+                for schedule in schedules(stack, pp, m, vpp):
                     for split, again in itertools.product((0, 1), Recompute):
                         if split and (
                             min(tp for tp, _, _ in chosen) == 1
@@ -106,7 +114,8 @@ def best_of_row(mixed, rows, stages, order):
     seconds = [row_seconds(row, one) for row, one in zip(rows, parts, strict=True)]
     memory = [row_bytes(row, one) for row, one in zip(rows, parts, strict=True)]
     uneven, recompute = parts[0].stack.uneven_stages, Recompute(int(rows[0].recompute[0]))
-    layers, again = every_split(parts[0].model.num_layers, pp, vpp, uneven=uneven, recompute=recompute)
+    bare = parts[0].stack.empty_ends and pp > 2 and vpp == 1
+    layers, again = every_split(parts[0].model.num_layers, pp, vpp, uneven=uneven, recompute=recompute, bare=bare)
 
     def between(one, other):
         if at[one] != at[other]:

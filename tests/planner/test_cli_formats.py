@@ -14,15 +14,17 @@ import planner.api
 from costmodels.stack import stack_names
 from planner.cli import main
 from planner.document import Plan, Strategy
+from planner.errors import BadRequest
 from planner.report.formats import written
 from planner.report.launch import block
 from planner.report.megatron import megatron_arguments
 from tests.planner.fake_plan import fake_plan, infeasible_plan, request, strategy
 
 
-def arguments(*, precision="bf16", experts=False, mtp_layers=0, **changes):
+def arguments(*, precision="bf16", experts=False, mtp_layers=0, layer_pattern="", **changes):
     asked = Strategy.model_validate(strategy(**changes))
-    words, remarks = megatron_arguments(asked, precision=precision, experts=experts, mtp_layers=mtp_layers)
+    known = {"precision": precision, "experts": experts, "mtp_layers": mtp_layers, "layer_pattern": layer_pattern}
+    words, remarks = megatron_arguments(asked, **known)
     return shlex.join(words), tuple(remark for remark in remarks if "CUDA_DEVICE_MAX_CONNECTIONS" not in remark)
 
 
@@ -321,6 +323,16 @@ def test_a_layout_repeats_only_what_repeats(layers, layout):
 def test_a_layout_places_further_prediction_on_the_last_stage():
     text, _ = arguments(pp=2, vpp=1, mtp_layers=1, stages=stages(31, 30))
     assert "'Et*31|t*30mL'" in text
+
+
+def test_a_hybrid_pattern_has_a_bar_between_chunks_and_a_slash_in_front_of_what_predicts_further():
+    parts = {"pp": 2, "vpp": 2, "stages": stages(4, 2), "layer_pattern": "MEM*E-", "mtp_layers": 2}
+    words, remarks = arguments(**parts, schedule="interleaved-1f1b")
+    assert "--hybrid-layer-pattern 'ME|M|*E|-/*E/*E'" in words
+    assert "layout" not in words
+    assert any("pretrain_hybrid.py" in remark for remark in remarks)
+    with pytest.raises(BadRequest, match="cannot say how 3 layers split over 2 chunks"):
+        arguments(**parts | {"stages": stages(3, 3)}, schedule="interleaved-1f1b")
 
 
 def test_stages_that_no_layout_can_say_are_refused(monkeypatch):

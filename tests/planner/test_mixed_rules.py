@@ -12,6 +12,8 @@ PAIRS = {
     "group-batch": ({"dp": 4, "batch_width": 8}, {"dp": 4, "batch_width": 6}),
     "group-order": ({"rank_order": 0}, {"rank_order": 1}),
     "group-schedule": ({"schedule": ONE_F_ONE_B}, {"schedule": SCHEDULE_NAMES.index("zb-1p")}),
+    "group-vocabulary": ({"vocabulary": 0}, {"vocabulary": 1}),
+    "group-offload": ({"offload": 0}, {"offload": 1}),
 }
 """Rule to the columns of a strategy that passes it and of one that does not."""
 
@@ -34,3 +36,10 @@ def test_a_rule_accepts_one_strategy_and_refuses_another_in_words(rule):
     words = sentence(rule, refused, toy_scenario())
     assert "{" not in words
     assert rule.source
+
+
+@pytest.mark.parametrize("name", SCHEDULE_NAMES[1:])
+def test_schedules_over_several_groups_are_those_that_work_through_unequal_stages_in_turn(name):
+    (rule,) = (rule for rule in GROUP_RULES if rule.name == "group-schedule")
+    turns = {"gpipe", "1f1b", "interleaved-1f1b", "interleaved-groups"}
+    assert bool(rule.passes(columns({"schedule": SCHEDULE_NAMES.index(name)}), toy_scenario())[0]) == (name in turns)

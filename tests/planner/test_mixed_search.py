@@ -19,7 +19,7 @@ from planner.search import search as search_one
 from planner.simulate import simulate
 from planner.space import build as build_one
 from planner.verify import verify_mixed
-from tests.planner.mixed_force import brute_force, every_row
+from tests.planner.mixed_force import ON_GROUPS, brute_force, every_row
 from tests.scenarios import drawn_groups, drawn_models, drawn_stacks, toy_link, toy_scenario
 
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -116,7 +116,8 @@ def test_two_equal_groups_are_one_cluster_of_their_joint_size(group, stack, mode
     pp = data.draw(st.sampled_from([n for n in (2, 4, 8) if n <= model.num_layers and 4 * node % n == 0]))
     width = 4 * node // pp
     tp = data.draw(st.sampled_from([n for n in (1, 2, 4) if width % n == 0]))
-    pins = {"pp": pp, "tp": tp, "cp": 1, "dp": width // tp, "rank_order": "tp-cp-ep-dp-pp"}
+    pins = {"pp": pp, "tp": tp, "cp": 1, "dp": width // tp, "rank_order": "tp-cp-ep-dp-pp", "vocabulary": "ends"}
+    pins["schedule"] = [name for name in stack.schedules if name in ON_GROUPS]
     whole = search_one(build_one(scenario, parse_pins(pins)), scenario, deadline=time.perf_counter() + 60)
     joined = found(mixed, pins)
     assert (whole.best is None) == (joined.best is None)

@@ -82,7 +82,7 @@ def test_what_is_dominated_is_never_better(scenario, share):
     """Pinning an axis lets in what its dominated rule keeps out."""
     scenario = with_memory(scenario, share)
     everything = {
-        "schedule": "none,gpipe,1f1b,interleaved-1f1b",
+        "schedule": ",".join(scenario.stack.schedules),
         "recompute": "none,selective,full,partial",
         "rank_order": "tp-cp-ep-dp-pp,tp-cp-ep-pp-dp",
     }

@@ -13,13 +13,14 @@ from tests.scenarios import (
     NONE,
     ONE_F_ONE_B,
     toy_group,
+    toy_hybrid,
     toy_model,
     toy_scenario,
     toy_stack,
     with_experts,
 )
 
-ZB_1P = SCHEDULE_NAMES.index("zb-1p")
+ZB_1P, BREADTH_FIRST, GROUPS_OF = map(SCHEDULE_NAMES.index, ("zb-1p", "breadth-first", "interleaved-groups"))
 
 EVEN = toy_scenario(stack=toy_stack(uneven_stages=False))
 FREE = toy_scenario(stack=toy_stack(uneven_stages=True))
@@ -29,8 +30,12 @@ GROUPS = toy_scenario(model=toy_model(num_query_groups=4))
 NARROW = toy_scenario(model=toy_model(ffn_hidden_size=4100))
 BARE = toy_scenario(stack=toy_stack(sequence_parallel=False, schedules=("none", "1f1b"), zero_stages=(0, 1)))
 EXPERTS = toy_scenario(model=with_experts(toy_model(), expert_ffn_hidden_size=1028))
+HYBRID = toy_scenario(
+    model=toy_hybrid(mamba={"num_heads": 16, "head_dim": 32, "state_size": 16, "num_groups": 4}), seq_length=4096
+)
 P2P, A2A, GATHER, BOTH = range(len(CP_KINDS))
 ALL_KINDS = toy_scenario(stack=toy_stack(cp_kinds=CP_KINDS, rank_orders=RANK_ORDERS))
+SPREAD = toy_scenario(stack=toy_stack(vocabulary=("ends", "spread")))
 ZERO = toy_scenario(stack=toy_stack(zero_stages=(0, 1, 2, 3)))
 
 NAMED_MODULES = toy_scenario(stack=toy_stack(recompute_modules=("layernorm", "moe")))
@@ -57,6 +62,8 @@ PAIRS = {
     ),
     "expert-width": (EXPERTS, {"tp": 8, "etp": 4}, {"tp": 8, "etp": 8}),
     "experts-sequence": (EXPERTS, {"tp": 2, "sequence_parallel": 1}, {"tp": 2, "sequence_parallel": 0}),
+    "mamba-groups": (HYBRID, {"tp": 4}, {"tp": 8}),
+    "mamba-context": (HYBRID, {"tp": 2, "cp": 8}, {"tp": 2, "cp": 16}),
     "context-split": (toy_scenario(seq_length=1000), {"cp": 4}, {"cp": 8}),
     "context-kind": (ALL_KINDS, {"cp": 2, "cp_kind": A2A}, {"cp": 1, "cp_kind": A2A}),
     "stack-context": (EVEN, {"cp": 2, "cp_kind": P2P}, {"cp": 2, "cp_kind": A2A}),
@@ -151,7 +158,18 @@ PAIRS = {
         {"recompute": Recompute.FULL, "offload": ACTIVATIONS},
         {"recompute": Recompute.PARTIAL, "offload": ACTIVATIONS},
     ),
-    "zero-pipeline": (ZERO, {"zero_stage": 2, "pp": 1}, {"zero_stage": 2, "pp": 2}),
+    "zero-pipeline": (
+        ZERO,
+        {"zero_stage": 2, "pp": 2, "schedule": BREADTH_FIRST},
+        {"zero_stage": 2, "pp": 2, "schedule": INTERLEAVED},
+    ),
+    "vocabulary": (SPREAD, {"pp": 2, "vocabulary": 1}, {"pp": 1, "vocabulary": 1}),
+    "stack-vocabulary": (EVEN, {"vocabulary": 0}, {"vocabulary": 1}),
+    "micro-batch-groups": (
+        EVEN,
+        {"pp": 3, "dp": 2, "micro_batch_size": 1, "schedule": GROUPS_OF},
+        {"pp": 4, "dp": 2, "micro_batch_size": 1, "schedule": GROUPS_OF},
+    ),
 }
 """Rule to a scenario, a strategy that passes it and one that does not."""
 

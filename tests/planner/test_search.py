@@ -85,7 +85,7 @@ def test_the_search_finds_the_same_on_larger_machines(scenario, tightness):
 )
 def test_the_search_finds_uneven_and_partly_recomputed_stages(scenario, tightness, pp):
     """Deep pipelines under tight memory: here the best split is seldom the even one."""
-    stack = scenario.stack.model_copy(update={"uneven_stages": True, "vocabulary": "ends"})
+    stack = scenario.stack.model_copy(update={"uneven_stages": True, "vocabulary": ("ends",)})
     model = scenario.model.model_copy(update={"vocab_size": 64000})
     scenario = toy_scenario(
         gpus=scenario.gpus, batch=scenario.global_batch_size, model=model, group=scenario.group, stack=stack

@@ -16,7 +16,7 @@ PIPELINES = [
     for v in (1, 2, 3, 4)
     if schedule.allowed(p, m, v)
 ]
-WHOLE_BACKWARD = ("none", "gpipe", "1f1b", "interleaved-1f1b")
+WHOLE_BACKWARD = tuple(name for name, schedule in SCHEDULES.items() if not schedule.splits_backward)
 CLOSED = [row for row in PIPELINES if row[0] in WHOLE_BACKWARD]
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from costmodels.flops import model_flops
+from costmodels.model_catalogue import model as catalogue_model
 from costmodels.pricing import quote
 from costmodels.strategy import CP_KINDS, SCHEDULE_NAMES, Recompute
 from planner.validation.calibrate import EXPERTS, STACK_KNOBS, Sample, calibrate, calibrate_experts, with_experts
@@ -134,6 +135,31 @@ def test_a_run_that_cannot_be_priced_says_why_and_is_not_counted():
     assert groups([verdict], "iteration_time") == {}
     with pytest.raises(Unpriceable):
         case(run(model={"kind": "moe-hybrid-mamba2"}))
+
+
+def test_a_model_whose_sizes_are_not_said_is_the_catalogue_s_of_that_name_with_what_is_said():
+    named = {"name": "NVIDIA Nemotron 3 Nano", "kind": "moe-hybrid-mamba2", "num_layers": 52, "seq_length": 4096}
+    plan = {"tp": 1, "pp": 1, "vpp": 1, "dp": 16, "sharding_degree": 16, "schedule": "none"}
+    row = run(strategy=plan) | {"model": named}
+    mapped, known = case(row), catalogue_model("nemotron-3-nano-30b-a3b")
+    assert mapped.scenario.model == known.model_copy(update={"seq_length": 4096})
+    assert "sizes of the catalogue's nemotron-3-nano-30b-a3b, by its name" in mapped.notes
+    bare = run() | {"model": {"name": "llama2-7b", "seq_length": 2048}}
+    assert case(bare).scenario.model == catalogue_model("llama2-7b").model_copy(update={"seq_length": 2048})
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        ({"name": "Nemotron-3-Nano", "kind": "moe-hybrid-mamba2", "num_layers": 40}, "hidden_size is not stated"),
+        ({"name": "Secret", "kind": "dense", "num_layers": 40}, "no model of the catalogue is called 'Secret'"),
+        ({"name": "175B", "kind": "dense"}, "num_layers is not stated"),
+        ({"kind": "dense-hybrid-mamba2", "num_layers": 8, "hidden_size": 64, "num_heads": 4}, "mixers are not stated"),
+    ],
+)
+def test_a_name_that_means_no_model_of_those_layers_leaves_the_run_unpriced(model, reason):
+    with pytest.raises(Unpriceable, match=reason):
+        case(run() | {"model": model | {"seq_length": 2048}})
 
 
 def test_the_error_is_predicted_over_measured_minus_one_and_signed():

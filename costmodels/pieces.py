@@ -1,0 +1,46 @@
+"""Which pieces of the model a stage holds: where its two ends sit, and how many copies of it there are.
+
+Looped schedules have the embedding on the first stage and the head on the last. Folded ones, a V of two chunks, have
+both on the first. DualPipe sends micro-batches from both ends: stage s holds pieces s and p - 1 - s, the outer stages
+both ends of the model, and half of the micro-batches pass each piece. ``copies`` is 2 there and 1 elsewhere; what a
+stage holds is ``copies`` times what one micro-batch passes on it, on average.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.schedules import SCHEDULES
+from costmodels.slots import folded as _folded_paths
+from costmodels.strategy import SCHEDULE_NAMES, Bools, Floats, Ints, Strategies
+
+_COPIES = np.array([SCHEDULES[name].parameters_held for name in SCHEDULE_NAMES])
+_FOLDED = np.array([SCHEDULES[name].paths is _folded_paths for name in SCHEDULE_NAMES])
+
+
+def copies(rows: Strategies) -> Floats:
+    """Times that the stages together hold every parameter, shape (N,)."""
+    return rows.once("copies", lambda: _COPIES[rows.schedule])
+
+
+def folded(rows: Strategies) -> Bools:
+    """Whether the last piece of the model sits on the first stage, with the first one, shape (N,)."""
+    return rows.once("folded", lambda: _FOLDED[rows.schedule])
+
+
+def joined(rows: Strategies) -> Bools:
+    """Whether the same stage holds both ends of the model, shape (N,)."""
+    return (rows.pp == 1) | folded(rows) | (copies(rows) > 1)
+
+
+def ends(rows: Strategies, stage: NDArray[np.int64]) -> tuple[Bools, Bools]:
+    """Whether a stage holds the embedding, and whether it holds the head; ``stage`` is (N,) or (N, P)."""
+    pp, twice, fold = (x[:, None] if stage.ndim > 1 else x for x in (rows.pp, copies(rows) > 1, folded(rows)))
+    outer, last = stage == 0, stage == pp - 1
+    return outer | (twice & last), np.where(fold, outer, last | (twice & outer))
+
+
+def of_both_ways(pieces: Ints, held: float) -> Floats:
+    """Layers that one micro-batch passes on every stage, on average, from those of every piece, shape (pp,)."""
+    return (pieces + pieces[::-1]) / 2.0 if held > 1.0 else pieces.astype(np.float64)

@@ -1,0 +1,62 @@
+"""Seconds and bytes of a Mamba-2 mixer: projections, convolution, chunked scan, gated norm, exchange of heads.
+
+Tensor ranks split heads and groups; the input projection is column-parallel, the output projection row-parallel and
+the gated norm is per group, so that nothing is reduced in between. Context ranks exchange tokens for heads in front
+of the convolution and heads for tokens behind the norm (Megatron-Core's MambaMixer and MambaContextParallel).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodels.collectives import all_to_all_seconds
+from costmodels.kernels import WORD, stream_seconds
+from costmodels.mamba import mamba_of, scan_flops, scan_traffic
+from costmodels.passes import Passes, linear, tokens_per_rank
+from costmodels.placement import group_of
+from costmodels.scenario import Scenario
+from costmodels.strategy import Strategies
+
+
+def mamba_matmuls(rows: Strategies, scenario: Scenario) -> Passes:
+    """The projections around the scan."""
+    mamba, h = mamba_of(scenario.model), float(scenario.model.hidden_size)
+    T = tokens_per_rank(rows, scenario)
+    return linear(T, mamba.in_width / rows.tp, h, scenario) + linear(T, h, mamba.inner_width / rows.tp, scenario)
+
+
+def scan(rows: Strategies, scenario: Scenario) -> Passes:
+    """Convolution, chunked scan and gated norm: as slow as their traffic, or their products if those take longer.
+
+    The backward pass multiplies twice per forward product, and computes the forward products again.
+    """
+    rates, share = scenario.rates, tokens_per_rank(rows, scenario) / rows.tp
+    speed = rates.head.efficiency * rates.head.sustained * rates.head_peak
+    forward, backward = scan_traffic(scenario.model)
+    work = scan_flops(scenario.model) / speed
+    known = {"share": rates.stream, "bandwidth": rates.bandwidth}
+    return Passes(
+        share * np.maximum(stream_seconds(traffic=forward, **known), work),
+        share * np.maximum(stream_seconds(traffic=backward, **known), 3.0 * work),
+    )
+
+
+def exchange_of_heads(rows: Strategies, scenario: Scenario) -> Passes:
+    """Exposed all-to-alls of context parallelism; groups are copied where there are fewer than context ranks."""
+    mamba, stack = mamba_of(scenario.model), scenario.stack
+    copies = np.maximum(rows.cp * rows.tp / mamba.num_groups, 1.0)
+    width = 3.0 * mamba.inner_width + mamba.num_heads + 2.0 * mamba.group_width * copies
+    size = WORD * tokens_per_rank(rows, scenario) * width / rows.tp
+    seconds = all_to_all_seconds(size, group_of(rows, "cp"), scenario.group.tiers) / stack.communication_efficiency
+    once = np.where(rows.cp > 1, seconds, 0.0)
+    return Passes(once, once)
+
+
+def mamba_kept_width(scenario: Scenario, saved: float) -> float:
+    """Bytes per token that a mixer keeps for its backward pass, split over tensor ranks, its input left out.
+
+    The output of the input projection and that of the scan, from which all between is computed again, the input of
+    the output projection (``saved`` bytes per value) and the norm's 32-bit scale per head.
+    """
+    mamba = mamba_of(scenario.model)
+    return WORD * (mamba.in_width + mamba.inner_width) + saved * mamba.inner_width + 4.0 * mamba.num_heads

@@ -1,0 +1,83 @@
+"""The command that draws one iteration of a plan: trace."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from planner.axes import PIN_AXES
+from planner.cli.answer import check_writable, talk, working, write
+from planner.cli.ask import FIELDS, question
+from planner.cli.options import Command, Count, Text, option, pin_options, question_options
+from planner.errors import BadRequest
+
+if TYPE_CHECKING:
+    from planner.document import Plan
+
+_H = "Answer"
+
+
+@click.command("trace", cls=Command, short_help="The timeline of one iteration, for Perfetto.")
+@click.argument("result", required=False, type=Text(), metavar="[RESULT]")
+@question_options
+@pin_options
+@option(
+    "--micro-batches",
+    heading=_H,
+    type=Count(),
+    help="Micro-batches to draw (default: all, or as many as make 20,000 passes).",
+)
+@option("--output", "-o", heading=_H, metavar="FILE", help="Write there instead of stdout.")
+@option("--quiet", "-q", heading=_H, is_flag=True, help="No talk on stderr.")
+@option("--verbose", "-v", heading=_H, is_flag=True, help="More talk on stderr.")
+@click.pass_context
+def trace(ctx: click.Context, /, result: str | None, **params: Any) -> None:
+    """Write one iteration of a plan as Chrome trace events, which https://ui.perfetto.dev opens.
+
+    RESULT is what `plan --format json` wrote, or - for stdin; without it the options are asked as `plan` would.
+    """
+    check_writable(params["output"])
+    answer = _asked(ctx) if result is None else _read(ctx, result)
+    from planner.trace import trace as draw
+
+    drawn = draw(answer, params["micro_batches"])
+    write(json.dumps(drawn.document, separators=(",", ":")) + "\n", params["output"])
+    some = "" if drawn.drawn == drawn.planned else f" of {drawn.planned} (--micro-batches draws more)"
+    talk(
+        f"{drawn.drawn} micro-batches{some}: {drawn.span:.4g} s drawn, {drawn.predicted:.4g} s by the closed form "
+        f"({drawn.span / drawn.predicted - 1:+.1%})",
+        params,
+    )
+
+
+def _asked(ctx: click.Context) -> Plan:
+    asked = question(ctx)
+    from planner.api import plan
+
+    with working("searching", quiet=ctx.params["quiet"]):
+        return plan(asked.request)
+
+
+def _read(ctx: click.Context, result: str) -> Plan:
+    given = [name for name in (*FIELDS, *PIN_AXES) if _on_the_line(ctx, name)]
+    if given:
+        raise BadRequest(f"an answer is a question of its own: leave out --{given[0].replace('_', '-')}, or {result}")
+    from pydantic import ValidationError
+
+    from hardware.files import expanded
+    from planner.document import Plan
+
+    try:
+        text = sys.stdin.read() if result == "-" else expanded(result).read_text(encoding="utf-8")
+        return Plan.model_validate_json(text)
+    except ValidationError:
+        raise BadRequest(f"{result}: not an answer of `plan --format json`") from None
+    except UnicodeDecodeError:
+        raise BadRequest(f"{result}: not text in UTF-8") from None
+
+
+def _on_the_line(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE
