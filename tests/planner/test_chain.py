@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from costmodels.iteration import row_seconds
 from costmodels.memory import row_bytes
-from costmodels.pricing import Assignment, quote
+from costmodels.pricing import Assignment, quote, stage_seconds
 from costmodels.schedules import pipeline_seconds
 from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
 from planner.chain import SliceCosts
@@ -64,6 +64,7 @@ def chains(draw, *, stages=(1, 2, 3, 4)):
         recompute=draw(st.sampled_from(["none", "free", "all"])),
         uneven=draw(st.booleans()),
         working_bytes=float(draw(st.integers(0, 2))),
+        fewest=draw(st.sampled_from([None, (1,) * p, (0, *(1,) * (p - 2), 0) if p > 2 else None])),
         slices=costs,
     )
 
@@ -71,7 +72,8 @@ def chains(draw, *, stages=(1, 2, 3, 4)):
 def every_choice(problem):
     """Objective of every (slices, recomputed slices) that fits: a stage recomputes its first."""
     p, count, costs = problem.num_stages, problem.num_layers, problem.slices
-    for layers in itertools.product(range(1, count + 1), repeat=p):
+    least = problem.fewest if problem.uneven and problem.fewest else (1,) * p
+    for layers in itertools.product(*(range(fewest, count + 1) for fewest in least)):
         if sum(layers) != count or (not problem.uneven and len(set(layers)) > 1):
             continue
         choices = {"none": [(0,) * p], "all": [layers], "free": itertools.product(*(range(n + 1) for n in layers))}
@@ -259,6 +261,30 @@ def test_a_given_split_recomputes_the_fewest_first_layers_that_fit():
     fewer = Assignment(split.layers, np.maximum(split.recomputed - 1, 0))
     assert quote(row, tight, fewer).footprint.total.max() > tight.group.accelerator.usable_memory
     assert best_split(row, tight, deadline=math.inf).iteration <= quote(row, tight, split).iteration * (1 + 1e-9)
+
+
+def test_stages_that_mirror_each_other_count_average_layers_and_those_of_a_v_their_own():
+    scenario = toy_scenario(model=toy_hybrid("MMMM----"), gpus=8, batch=16, stack=toy_stack(uneven_stages=True))
+    both = strategies(
+        pp=4,
+        dp=2,
+        num_microbatches=8,
+        schedule=[SCHEDULE_NAMES.index(name) for name in ("dualpipe", "dualpipe-v")],
+        vpp=[1, 2],
+    )
+    mirrored, turned = both.take([0]), both.take([1])
+    split = Assignment(np.full(4, 2), np.zeros(4, np.int64))
+    seconds = row_seconds(mirrored, scenario)
+    stages = stage_seconds(mirrored, seconds, split)
+    outer = seconds.embedding[0] / 2 + seconds.head[0] / 2
+    assert stages == pytest.approx(2 * seconds.layer[0] + seconds.hop[0] + np.array([outer, 0, 0, outer]))
+    assert problem_of(mirrored, seconds, row_bytes(mirrored, scenario), scenario).slices is None
+    seconds = row_seconds(turned, scenario)
+    mixer, dense = (part.layer[0] for part in seconds.kinds.parts)
+    stages = stage_seconds(turned, seconds, split)  # a mixer on the way down and a network on the way up
+    at_ends = np.array([seconds.embedding[0] + seconds.head[0], 0, 0, 0])
+    assert stages == pytest.approx(mixer + dense + seconds.hop[0] + at_ends)
+    assert problem_of(turned, seconds, row_bytes(turned, scenario), scenario).slices is not None
 
 
 def test_a_problem_keeps_its_slices_when_its_limit_is_lifted():
