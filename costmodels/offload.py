@@ -16,6 +16,7 @@ from costmodels.optimizers import kept_bytes
 from costmodels.passes import Passes
 from costmodels.pieces import copies
 from costmodels.scenario import Scenario
+from costmodels.sharded import by_chunk
 from costmodels.sizes import heaviest_experts, heaviest_stage_parameters
 from costmodels.split import even_layers
 from costmodels.strategy import OFFLOADS, Floats, Strategies
@@ -87,7 +88,8 @@ def step_offload_seconds(rows: Strategies, scenario: Scenario, layer: Passes) ->
     """Exposed seconds per iteration of states on the host, (N,); ``layer`` is one layer of one micro-batch.
 
     Gradients go out behind the last backward pass, the CPUs step, and new weights come in behind the step, piece by
-    piece. Parameters on the host come in for every forward and backward pass, and their gradients go out with it.
+    piece. Parameters on the host come in for every forward and backward pass, and their gradients go out with it;
+    under a breadth-first pipeline once for all micro-batches, behind them.
     """
     if not (rows.offload >= OPTIMIZER).any():
         return np.zeros(len(rows))
@@ -102,8 +104,11 @@ def step_offload_seconds(rows: Strategies, scenario: Scenario, layer: Passes) ->
     out = np.maximum(out - backward, 0.0) if stack.overlap.gradients else out
     states = out + np.maximum(step, back)
     fetched, given = transfer_seconds(mine * WORD, bandwidth), transfer_seconds(mine * stack.gradient_bytes, bandwidth)
-    times = rows.num_microbatches if stack.gathers_per_micro_batch else np.ones(len(rows))
-    passes = np.maximum(fetched - forward, 0.0) + np.maximum(np.maximum(fetched, given) - backward, 0.0)
+    once, all_of_them = by_chunk(rows), rows.num_microbatches
+    times = np.where(once, 1, all_of_them) if stack.gathers_per_micro_batch else np.ones(len(rows))
+    window = np.where(once, all_of_them, 1)
+    passes = np.maximum(fetched - window * forward, 0.0)
+    passes = passes + np.maximum(np.maximum(fetched, given) - window * backward, 0.0)
     everything = np.maximum(step, 0.0) + times * passes
     found = np.where(rows.offload == OPTIMIZER, states, np.where(rows.offload == EVERYTHING, everything, 0.0))
     return np.asarray(found, dtype=np.float64)

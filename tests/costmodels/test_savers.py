@@ -21,12 +21,13 @@ from costmodels.offload import (
     cpu_adam_seconds,
     link_bandwidth,
     step_offload_seconds,
+    updated_parameters,
 )
 from costmodels.optimizers import OPTIMIZERS, kept_bytes, newton_schulz_flops, step_traffic_bytes
 from costmodels.passes import Passes, linear
 from costmodels.precision import ALIASES, PRECISIONS, RECIPES, known_precision
 from costmodels.pricing import price, quote, row_assignment
-from costmodels.strategy import Recompute, strategies
+from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
 from tests.scenarios import (
     drawn_expert_models,
     drawn_scenarios,
@@ -54,6 +55,34 @@ def eight_bit(precision, **changes):
 
 
 # ---------------------------------------------------------------------------------------------- optimizers
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_the_two_copies_of_dualpipe_share_the_states_of_twice_the_layers(optimizer):
+    """Each stage holds two pieces and half of their states: as much as under 1F1B, whatever the optimizer keeps."""
+    scenario = toy_scenario(stack=toy_stack(optimizer=optimizer))
+    known = {"pp": 4, "dp": 2, "zero_stage": 1, "sharding_degree": 2, "num_microbatches": 8}
+    once, twice = (
+        strategies(**known, schedule=SCHEDULE_NAMES.index(name), offload=OPTIMIZER) for name in ("1f1b", "dualpipe")
+    )
+    alone, shared = (state_bytes(rows, scenario).optimizer for rows in (once, twice))
+    assert shared == pytest.approx(alone / 2)
+    edges = [row_bytes(rows, scenario).edges for rows in (once, twice)]
+    assert edges[1] == pytest.approx(edges[0] / 2)
+    assert updated_parameters(twice, scenario) == pytest.approx(updated_parameters(once, scenario), rel=0.2)
+    assert step_offload_seconds(twice, scenario, Passes(np.zeros(1), np.zeros(1))) > 0
+
+
+def test_parameters_on_the_host_come_in_once_an_iteration_breadth_first():
+    scenario, nothing = toy_scenario(), Passes(np.zeros(1), np.zeros(1))
+    known = {"pp": 2, "vpp": 2, "dp": 4, "zero_stage": 3, "sharding_degree": 4, "offload": EVERYTHING}
+
+    def seconds(name, m):
+        rows = strategies(**known, schedule=SCHEDULE_NAMES.index(name), num_microbatches=m)
+        return step_offload_seconds(rows, scenario, nothing).item()
+
+    assert seconds("breadth-first", 40) == seconds("breadth-first", 4)
+    assert seconds("interleaved-1f1b", 40) > seconds("interleaved-1f1b", 4) > seconds("breadth-first", 4)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from costmodels.memory import row_bytes
 from costmodels.passes import Passes
 from costmodels.sharded import second_shards
 from costmodels.sizes import heaviest_stage_parameters, layer_parameters_per_rank
-from costmodels.strategy import RANK_ORDERS, SHARDING_INSIDE, strategies
+from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, SHARDING_INSIDE, strategies
 from tests.scenarios import ONE_F_ONE_B, toy_device, toy_group, toy_scenario, toy_stack
 
 INSTANT = Passes(np.zeros(1), np.zeros(1))
@@ -32,6 +32,17 @@ def test_sharded_gradients_are_scattered_in_every_micro_batch_and_parameters_gat
     traffic, layer, rows, scenario = sharded(2)
     assert traffic.gradients == pytest.approx(BATCHES * LAYERS * scattered(4 * layer, 4))
     assert traffic.parameters == pytest.approx(scattered(2 * heaviest_stage_parameters(rows, scenario), 4))
+
+
+def test_breadth_first_gathers_and_scatters_a_stage_s_layers_once_an_iteration():
+    """For both passes, whatever the number of micro-batches; copied once too."""
+    layer, scenario = sharded(3)[1], sharded(3, gathers_per_micro_batch=True)[3]
+    schedule = SCHEDULE_NAMES.index("breadth-first")
+    known = {"dp": 4, "pp": 2, "vpp": 2, "schedule": schedule, "zero_stage": 3, "sharding_degree": 4}
+    for batches in (3, 30):
+        traffic = step_traffic(strategies(**known, num_microbatches=batches), scenario, INSTANT)
+        assert traffic.parameters == pytest.approx(LAYERS / 2 * scattered(2 * layer, 4))
+        assert traffic.gradients == pytest.approx(LAYERS / 2 * scattered(6 * layer, 4))
 
 
 def test_parameters_kept_from_forward_to_backward_are_gathered_once_a_micro_batch():

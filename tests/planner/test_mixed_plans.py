@@ -110,6 +110,39 @@ def test_predict_takes_degrees_for_every_group_and_prices_them_as_the_search_doe
     assert [stage.group for stage in told.strategy.stages] == ["old", "old", "new", "new"]
 
 
+@pytest.mark.parametrize(
+    ("pins", "rule"),
+    [
+        ({"vocabulary": "spread"}, "group-vocabulary"),
+        ({"offload": "optimizer"}, "group-offload"),
+        ({"pp": 4, "vpp": 2, "schedule": "breadth-first"}, "group-schedule"),
+        ({"pp": 4, "schedule": "dualpipe"}, "group-schedule"),
+    ],
+)
+def test_what_is_priced_for_equal_stages_is_refused_over_groups_by_a_rule(pins, rule):
+    told = predict(request(pins=pins))
+    assert told.status == "infeasible"
+    assert rule in {one.rule for one in told.rejected}
+
+
+def test_the_kind_of_context_parallelism_and_named_modules_are_priced_as_they_are_pinned():
+    stack = toy_stack(cp_kinds=("p2p", "a2a"), recompute_modules=("layernorm",), uneven_stages=True)
+    told = predict(request(stack=stack, pins={"cp": 2, "cp_kind": "a2a", "recompute_modules": "layernorm"}))
+    assert (told.strategy.cp_kind, told.strategy.recompute_modules) == ("a2a", ("layernorm",))
+    assert told.strategy.recompute == "selective"
+
+
+def test_an_end_stage_may_be_empty_over_groups_where_the_stack_can():
+    job = {"stack": toy_stack(uneven_stages=True, empty_ends=True), "pins": {"pp": 16, "tp": 1, "cp": 1, "dp": 1}}
+    model = toy_model(num_layers=16, vocab_size=400_000)
+    found = plan(request(model=model, **job))
+    assert min(stage.layers for stage in (found.strategy.stages[0], found.strategy.stages[-1])) == 0
+    again = predict(request(model=model, **job), layers=[stage.layers for stage in found.strategy.stages])
+    assert again.prediction.iteration_seconds == pytest.approx(found.prediction.iteration_seconds)
+    held = plan(request(model=model, stack=toy_stack(uneven_stages=True), pins=job["pins"]))
+    assert held.prediction.iteration_seconds > found.prediction.iteration_seconds
+
+
 def test_stages_of_different_widths_are_predicted_and_said_to_be_unusual():
     answer = predict(request(pins={"tp": 1, "dp": "2,8"}))
     assert answer.strategy.pp == 4 + 1
