@@ -160,7 +160,7 @@ def _outline(rows: _Rows) -> _Outline:
     limit = np.where(rows.uneven, rows.num_layers, rows.num_layers // rows.num_stages)
     stored = np.where(every, 0.0, _layers_in(room, held, limit))
     thin = _layers_in(left, rows.layer_bytes + rows.checkpoint_bytes, limit)
-    thin = np.where(room < 0, thin, np.maximum(thin, 0.0))  # an empty stage recomputes nothing
+    thin = np.maximum(thin, np.where(room < 0, -1.0, 0.0))  # an empty stage recomputes nothing
     most = np.where(every, thin, np.where(free & (saved > 0), np.maximum(stored, thin), stored))
     saved = np.where(saved > 0, saved, np.inf)
     knee, rate = _bend(rows, stored=stored, most=most, held=held, left=left, saved=saved)

@@ -66,6 +66,29 @@ def test_the_bound_never_exceeds_the_optimum(batch):
         assert objective[0] <= (np.inf if expected is None else expected[0])
 
 
+def test_a_stage_that_is_empty_needs_no_room_to_recompute():
+    problem = StageProblem(
+        num_layers=1,
+        num_stages=3,
+        vpp=1.0,
+        num_microbatches=1,
+        layer_seconds=0.1,
+        recompute_seconds=0.1,
+        extra_seconds=(0.0, 0.0, 0.0),
+        memory_limit=3.0,
+        fixed_bytes=(0.0, 0.0, 0.0),
+        layer_bytes=1.0,
+        activation_bytes=(0.0, 0.0, 0.0),
+        checkpoint_bytes=(0.0, 0.0, 0.0),
+        recompute="all",
+        uneven=True,
+        working_bytes=(4.0, 1.0, 4.0),
+        fewest=(0, 1, 0),
+    )
+    assert solve(problem).layers == (0, 1, 0)
+    assert bounds_of([problem])[1].feasible[0]
+
+
 @given(problem=problems())
 @settings(max_examples=300, deadline=None)
 def test_equal_numbers_for_every_stage_are_the_same_problem(problem):
