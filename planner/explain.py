@@ -23,7 +23,7 @@ from planner.document import Advice, Alternative, Plan, Strategy
 from planner.landmarks import Landmark, landmarks
 from planner.pins import Pin
 from planner.request import Resolved
-from planner.search import Incumbent, Outcome, best_split, core_bound, promising, search
+from planner.search import Incumbent, Outcome, best_split, known_bound, promising, search
 from planner.space import LARGEST_MICRO_BATCH, Space, build, divisors
 
 ALTERNATIVES_SECONDS = 1.0
@@ -137,7 +137,7 @@ class Challenged(NamedTuple):
 
 def challenges(space: Space, scenario: Scenario, best: Incumbent, *, deadline: float) -> list[Challenged]:
     """The obvious other choices, each searched as the best one was."""
-    bounds, whole = core_bound(space.cores, scenario), _whole_layers(space)
+    bounds, whole = known_bound(space.cores, scenario), _whole_layers(space)
     found = []
     for challenge in _challenges(best):
         every = challenge.subject == FULL_RECOMPUTE

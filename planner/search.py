@@ -131,7 +131,7 @@ def search(
     cores = np.arange(len(space.cores)) if among is None else among
     if not len(cores):
         return outcome
-    optimistic = core_bound(space.cores, scenario) if bounds is None else bounds
+    optimistic = known_bound(space.cores, scenario) if bounds is None else bounds
     pending: list[Priced] = []
     for chunk in _visits(cores, optimistic):
         if optimistic[chunk[0]] >= _ceiling(outcome):
@@ -165,6 +165,18 @@ def _nearest(cores: Ints, optimistic: Floats, count: int) -> tuple[Ints, Ints]:
         within = bounds <= np.partition(bounds, count)[count]
     near = cores[within]
     return near[np.argsort(optimistic[near], kind="stable")], cores[~within]
+
+
+def known_bound(cores: Strategies, scenario: Scenario) -> Floats:
+    """``core_bound``, worked out once for all searches of the same cores whose scenarios differ in memory alone."""
+    device = scenario.group.accelerator.model_copy(update={"usable_memory": 0.0})
+    plain = replace(scenario, group=scenario.group.model_copy(update={"accelerator": device}))
+    known: list[tuple[Scenario, Floats]] = cores.once("core bounds", list)
+    for other, bounds in known:
+        if other == plain:
+            return bounds
+    known.append((plain, core_bound(cores, scenario)))
+    return known[-1][1]
 
 
 def core_bound(cores: Strategies, scenario: Scenario) -> Floats:

@@ -12,7 +12,7 @@ from costmodels.memory import even_peaks, row_bytes
 from costmodels.pricing import price, quote
 from costmodels.strategy import Recompute
 from planner.pins import parse_pins
-from planner.search import core_bound, price_cores, search
+from planner.search import core_bound, known_bound, price_cores, search
 from planner.space import build
 from planner.stage_rows import assignment_of, problem_of, stage_bounds
 from planner.stages import solve
@@ -200,3 +200,13 @@ def test_counts_are_of_rows_that_exist():
     space = build(scenario, {})
     outcome = search(space, scenario, deadline=time.perf_counter() + 60)
     assert 0 < outcome.feasible <= outcome.priced <= int(space.allowed.sum()) <= space.candidates
+
+
+def test_one_bound_serves_all_searches_that_differ_in_memory_alone():
+    scenario = toy_scenario()
+    cores = build(scenario, {}).cores
+    bounds = known_bound(cores, scenario)
+    assert known_bound(cores, changed_device(scenario, usable_memory=1e12)) is bounds
+    slower = known_bound(cores, changed_device(scenario, memory_bandwidth=1e11))
+    assert (slower > bounds).any()
+    assert np.array_equal(bounds, core_bound(cores, scenario))
