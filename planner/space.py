@@ -34,6 +34,8 @@ from planner.pins import Pin
 from planner.rules import FOLDED, LOOPED, REPEATS, Rule, active, sentence
 
 LARGEST_MICRO_BATCH = 64
+LONG_SEQUENCE = 8192
+"""Tokens from which every kind of context parallelism is searched."""
 NODES_OF_SHARDS = (1, 4)
 """Innermost domains that one copy of sharded states may span, where it does not span everything."""
 
@@ -105,7 +107,7 @@ def axes_of(scenario: Scenario, pins: Mapping[str, Pin]) -> dict[str, NDArray[An
     model, stack = scenario.model, scenario.stack
     chunks = {d for d in divisors(model.num_layers) if d <= model.num_layers // 2}
     usual: dict[str, list[int]] = {
-        "cp_kind": sorted({0, *(CP_KINDS.index(kind) for kind in stack.cp_kinds)}),
+        "cp_kind": sorted({0, *(CP_KINDS.index(kind) for kind in context_kinds(scenario))}),
         "micro_batch_size": [d for d in divisors(scenario.global_batch_size) if d <= LARGEST_MICRO_BATCH],
         "vpp": sorted({1, *_chunks(stack.schedules, chunks)}),
         "ep": divisors(model.moe.num_experts) if model.moe else [1],
@@ -128,6 +130,17 @@ def _chunks(schedules: tuple[str, ...], chunks: set[int]) -> set[int]:
     if set(schedules) & set(LOOPED):
         return chunks
     return chunks & {2} if set(schedules) & set(FOLDED) else set()
+
+
+def context_kinds(scenario: Scenario) -> tuple[str, ...]:
+    """Kinds of context parallelism that are searched: all of the stack's for long sequences, else its usual one.
+
+    A short sequence is hardly worth splitting, however its parts are exchanged; any other kind can be pinned. Where
+    windows keep keys from going round a ring, all kinds are searched.
+    """
+    kinds = scenario.stack.cp_kinds
+    short = scenario.seq_length < LONG_SEQUENCE and scenario.model.sliding_window is None
+    return kinds[:1] if short else kinds
 
 
 def _restrict(pins: Mapping[str, Pin], axis: str, usual: list[int]) -> tuple[int, ...]:

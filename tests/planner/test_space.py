@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodels.strategy import AXES
+from costmodels.strategy import AXES, CP_KINDS
+from planner import space
 from planner.errors import BadRequest
 from planner.pins import parse_pins
 from planner.rules import active
-from planner.space import build, divisors
+from planner.space import build, context_kinds, divisors
 from tests.planner.brute_force import every_row
 from tests.scenarios import drawn_scenarios, toy_model, toy_scenario, toy_stack
 
@@ -150,3 +151,13 @@ def test_huge_machines_are_laid_out_without_overflow(gpus):
     space = built(toy_scenario(gpus=gpus, batch=gpus, stack=toy_stack(schedules=("none",))))
     rows = space.cores
     assert (rows.tp * rows.cp * rows.pp * rows.dp == gpus).all()
+
+
+def test_short_sequences_are_searched_with_the_usual_kind_of_context_parallelism_alone(monkeypatch):
+    monkeypatch.setattr(space, "LONG_SEQUENCE", 8192)
+    stack = toy_stack(cp_kinds=CP_KINDS)
+    windowed = toy_model().model_copy(update={"sliding_window": 128})
+    short, long = (toy_scenario(stack=stack, seq_length=length) for length in (4096, 8192))
+    assert context_kinds(short) == ("p2p",)
+    assert context_kinds(long) == CP_KINDS
+    assert context_kinds(toy_scenario(stack=stack, model=windowed)) == CP_KINDS

@@ -1,0 +1,14 @@
+"""Sequences of the tests are short; every kind of context parallelism is searched on them all the same."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from planner import space
+
+
+@pytest.fixture(autouse=True, scope="session")
+def every_kind_of_context_parallelism() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(space, "LONG_SEQUENCE", 1)
+        yield
