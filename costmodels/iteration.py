@@ -110,7 +110,8 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
     depth = scenario.depth
     alone = tuple(_layer_terms(kind, rows, block, inverse, scenario) for kind in depth.kinds)
     terms, hidden = paired_terms(alone, rows, scenario.stack)
-    mean, saved = mean_terms(terms, depth.shares), np.dot(depth.shares, hidden)
+    mean = mean_terms(terms, depth.shares)
+    saved = hidden[0] if len(hidden) == 1 else np.dot(depth.shares, hidden)
     at_ends = {
         "embedding": sum_passes(embedding_seconds(block, scenario)),
         "head": sum_passes(head_seconds(block, scenario)) + _ahead_seconds(block, scenario),
