@@ -64,11 +64,14 @@ NETWORKS: tuple[tuple[str, str], ...] = (
     (r"omni-?path", "omni-path-100"),
     (r"slingshot", "slingshot-200"),
     (r"\befa\b", "efa-400"),
-    (r"\b25 gb/s|\b50 gb/s ethernet", "ethernet-tcp"),
+    (r"^(?!.*(infiniband|roce|rdma)).*(\bethernet\b|\b\d\d gb/s)", "ethernet-tcp"),
     (r"roce.*200gb|200gb.*roce", "roce-200"),
     (r"roce", "roce-400"),
 )
-"""First match of a run's words on its network names the link whose efficiency and latency it has."""
+"""First match of a run's words on its network names the link whose efficiency and latency it has.
+
+Ethernet without remote memory access, and any network under 100 Gb/s that is not named, carries TCP.
+"""
 
 
 def node_group(row: Row, notes: list[str]) -> NodeGroup:
