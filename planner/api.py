@@ -23,13 +23,14 @@ from planner.assemble import (
     request_record,
     strategy_record,
 )
+from planner.conditions import FOLDED
 from planner.document import Plan, Proof, Rejection, Strategy
 from planner.errors import BadRequest, OutOfTime
 from planner.memory_search import leanest
 from planner.nearest import nearest, nearest_divisor, nearest_multiple
 from planner.pins import Pin, parse_pins, shown_value
 from planner.request import PlanRequest, Resolved, resolve
-from planner.rules import FOLDED, RULES, sentence
+from planner.rules import RULES, sentence
 from planner.search import Outcome, best_split, given_split, search
 from planner.space import Space, build
 from planner.stage_rows import fewest_layers

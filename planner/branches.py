@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from costmodels.groups import Mixed, MixedRows
 from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, Bools, Ints, Strategies, strategies
+from planner.conditions import REPEATS
 from planner.errors import BadRequest
 from planner.pins import Pin
-from planner.rules import GROUP_RULES, REPEATS, Rule, active, sentence
+from planner.rules import GROUP_RULES, Rule, active, sentence
 from planner.space import LARGEST_MICRO_BATCH, Refusal, around, axes_of, divisors, sharding_degrees, shown
 
 WIDTH = "group-width"

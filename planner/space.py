@@ -29,9 +29,10 @@ from costmodels.strategy import (
     Strategies,
     strategies,
 )
+from planner.conditions import FOLDED, LOOPED, REPEATS
 from planner.errors import BadRequest
 from planner.pins import Pin
-from planner.rules import FOLDED, LOOPED, REPEATS, Rule, active, sentence
+from planner.rules import Rule, active, sentence
 
 LARGEST_MICRO_BATCH = 64
 LONG_SEQUENCE = 8192
