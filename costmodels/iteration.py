@@ -24,6 +24,7 @@ from costmodels.blocks import (
 )
 from costmodels.by_kind import ByKind, LayerTerms, contents, fullest_window, mean_terms
 from costmodels.exchange import hop_seconds, optimizer_seconds, step_traffic
+from costmodels.goodput import wall_stretch
 from costmodels.layer_kinds import Kind, ahead_kind
 from costmodels.modules import module_seconds, picked
 from costmodels.offload import ACTIVATIONS, layer_offload_seconds, step_offload_seconds
@@ -90,6 +91,8 @@ class RowSeconds:
     """Per iteration: exposed step on the host, and traffic of states."""
     straggler: Floats
     """Share by which the slowest of all nodes stretches the pipeline."""
+    upkeep: Floats
+    """Wall time over that of checkpoints that cost nothing: 1 unless the scenario counts interruptions."""
     kinds: ByKind[LayerTerms] | None = None
     """The same of one layer of each kind, where layers differ along the depth."""
 
@@ -135,6 +138,7 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
         overhead=nothing + stack.iteration_overhead,
         bubble=bubble_share(rows, stack, forward=mean.recompute - saved / 2.0, total=total, weight=mean.weight),
         straggler=nothing + straggler_share(stack, nodes),
+        upkeep=nothing + 1.0,
         kinds=None if depth.uniform else ByKind(depth, terms),
     )
 
@@ -238,10 +242,15 @@ def with_step(rows: Strategies, scenario: Scenario, core: RowSeconds) -> RowSeco
     layer = Passes(core.forward, core.backward)
     return replace(
         core,
+        upkeep=_upkeep(rows, scenario),
         data_parallel=step_traffic(rows, scenario, layer, core.kinds).total,
         optimizer=optimizer_seconds(rows, scenario),
         offload=step_offload_seconds(rows, scenario, layer),
     )
+
+
+def _upkeep(rows: Strategies, scenario: Scenario) -> Floats:
+    return np.ones(len(rows)) if scenario.stability is None else wall_stretch(rows, scenario, scenario.stability)
 
 
 def sum_passes(passes: Passes) -> Floats:
@@ -345,7 +354,7 @@ def compose(rows: Strategies, seconds: RowSeconds, slowest: Floats, total: Float
     """Seconds of the iteration from the slowest stage's and all stages' seconds per micro-batch, (N,)."""
     pipeline = rows.num_microbatches * slowest + (total - slowest) * seconds.bubble
     once = seconds.data_parallel + seconds.optimizer + seconds.offload + seconds.overhead
-    return pipeline * (1.0 + seconds.straggler) + once
+    return (pipeline * (1.0 + seconds.straggler) + once) * seconds.upkeep
 
 
 def breakdown(

@@ -8,6 +8,7 @@ from functools import cached_property
 from costmodels.layer_kinds import Depth, depth_of
 from costmodels.model import Model
 from costmodels.precision import RECIPES, Recipe
+from costmodels.stability import Stability
 from costmodels.stack import Stack
 from hardware.kernels import AttentionFit, GemmFit
 from hardware.records import NodeGroup
@@ -27,6 +28,8 @@ class Scenario:
     seq_length: int
     global_batch_size: int
     precision: str
+    stability: Stability | None = None
+    """Where interruptions and checkpoints count in the price of an iteration."""
 
     @property
     def interval(self) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, CP_KINDS, SCHEDULE_NAMES, VOCABULARIES, Recompute, Strategies, strategies
 from planner import explain
 from planner.assemble import (
+    goodput_record,
     memory_records,
     peak_bytes,
     prediction_record,
@@ -59,13 +61,20 @@ def plan(request: PlanRequest) -> Plan:
     pins = parse_pins(request.pins)
     space = build(resolved.scenario, pins)
     find = leanest if request.objective == "memory" else search
-    outcome = find(space, resolved.scenario, deadline=started + request.time_limit)
+    aim = _aim(resolved)
+    outcome = find(space, aim, deadline=started + request.time_limit)
     if outcome.best is None and not outcome.proved:
         raise OutOfTime(f"no plan within {request.time_limit:g} s; {outcome.priced} strategies were priced")
     if outcome.best is None:
         moved = _offloaded(request, resolved)
         return _said_so(plan(moved)) if moved else _infeasible(resolved, space, outcome)
     return _found(resolved, space, outcome, started)
+
+
+def _aim(resolved: Resolved) -> Scenario:
+    """What the search prices: with interruptions and checkpoints where goodput is wanted."""
+    wanted = resolved.request.objective == "goodput"
+    return replace(resolved.scenario, stability=resolved.stability) if wanted else resolved.scenario
 
 
 def _offloaded(request: PlanRequest, resolved: Resolved) -> PlanRequest | None:
@@ -94,7 +103,8 @@ def _found(resolved: Resolved, space: Space, outcome: Outcome, started: float) -
     verdict = verify(best.row, best.assignment, priced, scenario)
     record = strategy_record(best.row, best.assignment, scenario)
     lean = resolved.request.objective == "memory"
-    proof = _proof(space, outcome, verdict, started, lean=lean)
+    proof = _proof(space, outcome, verdict, started, priced.iteration, lean=lean)
+    predicted = prediction_record(resolved, priced.iteration, best.row, best.assignment)
     patience = time.perf_counter() + EXPLAINED_WITHIN
     pins = parse_pins(resolved.request.pins)
     tried = explain.challenges(space, scenario, best, deadline=patience)
@@ -103,7 +113,8 @@ def _found(resolved: Resolved, space: Space, outcome: Outcome, started: float) -
         request=request_record(resolved),
         defaults=resolved.defaults,
         strategy=record,
-        prediction=prediction_record(resolved, priced.iteration, best.row, best.assignment),
+        prediction=predicted,
+        goodput=goodput_record(resolved, best.row, predicted),
         breakdown_seconds=priced.breakdown,
         memory_bytes=memory_records(priced, scenario),
         alternatives=explain.alternatives(outcome, tried, resolved, record, resolved.request.top),
@@ -117,10 +128,9 @@ def _found(resolved: Resolved, space: Space, outcome: Outcome, started: float) -
     )
 
 
-def _proof(space: Space, outcome: Outcome, verdict: Verdict, started: float, *, lean: bool) -> Proof:
+def _proof(space: Space, outcome: Outcome, verdict: Verdict, started: float, value: float, *, lean: bool) -> Proof:
     assert outcome.best is not None
-    value = outcome.best.iteration
-    bound = value if outcome.proved else min(outcome.lower_bound, value)
+    bound = value if outcome.proved else value * min(outcome.lower_bound / outcome.best.iteration, 1.0)
     gap = (value - bound) / value
     said = f"none can beat {value:.4g} s" if outcome.proved else f"proved within {gap:.1%}"
     if lean and outcome.proved:
@@ -200,6 +210,7 @@ def predict(request: PlanRequest, layers: Sequence[int] | None = None) -> Plan:
         return Plan(status="infeasible", fits=False, rejected=broken, **base)
     split = _split(scenario, row, layers, request.time_limit)
     priced = quote(row, scenario, split)
+    predicted = prediction_record(resolved, priced.iteration, row, split)
     on_host = bool(host_fits(row, scenario)[0])
     fits = on_host and bool(np.max(priced.footprint.allocated) <= memory_limit(scenario))
     refused = _memory_rejection(priced, scenario) if on_host else _host_rejection(row, scenario)
@@ -207,7 +218,8 @@ def predict(request: PlanRequest, layers: Sequence[int] | None = None) -> Plan:
         status="feasible" if fits else "infeasible",
         fits=fits,
         strategy=strategy_record(row, split, scenario),
-        prediction=prediction_record(resolved, priced.iteration, row, split),
+        prediction=predicted,
+        goodput=goodput_record(resolved, row, predicted),
         breakdown_seconds=priced.breakdown,
         memory_bytes=memory_records(priced, scenario),
         warnings=_warnings(priced, resolved) if fits else (),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from costmodels import training
 from costmodels.catalogue import catalogue_hash as models_hash
 from costmodels.context import ulysses_ranks
 from costmodels.flops import flops_per_token, module_flops, recomputed_flops, utilization
+from costmodels.goodput import upkeep
 from costmodels.modules import module_names
 from costmodels.parameters import parameters
 from costmodels.pricing import Assignment, Quote
@@ -18,11 +20,12 @@ from costmodels.strategy import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES,
 from hardware.catalogue import catalogue_hash as hardware_hash
 from hardware.records import Cluster, NodeGroup
 from hardware.units import exact_quantity
-from planner.document import Interval, Prediction, Provenance, Stage, StageMemory, Strategy
+from planner.document import Goodput, Interval, Prediction, Provenance, Stage, StageMemory, Strategy
 from planner.request import Resolved, choices_of
 from planner.version import VERSION
 
 COVERAGE = 0.9
+_LOSSES = ("checkpoints", "failures", "repairs", "stragglers")
 
 
 def strategy_record(row: Strategies, assignment: Assignment, scenario: Scenario) -> Strategy:
@@ -86,6 +89,28 @@ def prediction_record(resolved: Resolved, iteration: float, row: Strategies, ass
     )
 
 
+def goodput_record(resolved: Resolved, row: Strategies, prediction: Prediction) -> Goodput | None:
+    """What interruptions and checkpoints leave, where the request speaks of them."""
+    if resolved.stability is None:
+        return None
+    cost, days = prediction.cost_dollars, prediction.training_days
+    found = upkeep(row, resolved.scenario, resolved.stability)
+    between, interval = found.mean_time_between_failures, found.interval
+    ends, each = math.isfinite(interval), prediction.iteration_seconds
+    return Goodput(
+        mean_hours_between_failures=between / training.HOUR if math.isfinite(between) else None,
+        checkpoint_bytes=found.checkpoint_bytes,
+        checkpoint_stall_seconds=found.checkpoint_stall,
+        checkpoint_interval_seconds=interval if ends else None,
+        checkpoint_interval_iterations=max(round(interval / each), 1) if ends else None,
+        downtime_seconds=found.downtime,
+        startup_seconds=found.startup,
+        **{name: getattr(found, name) for name in ("spare_nodes", "effective", *_LOSSES)},
+        wall_days=days / found.effective,
+        wall_cost_dollars=None if cost is None else cost / found.effective,
+    )
+
+
 def mean_peak(resolved: Resolved) -> float:
     """Peak FLOP/s of a device, averaged over the devices of all node groups."""
     parts = resolved.mixed.scenarios if resolved.mixed else (resolved.scenario,)
@@ -136,6 +161,7 @@ def request_record(resolved: Resolved) -> dict[str, Any]:
         "precision": scenario.precision,
         **choices_of(asked),
         "objective": asked.objective,
+        **({} if resolved.stability is None else {"stability": resolved.stability.model_dump(exclude_unset=True)}),
         "memory_margin": asked.memory_margin,
         **({} if asked.expert_capacity is None else {"expert_capacity": asked.expert_capacity}),
         **({} if asked.expert_imbalance is None else {"expert_imbalance": asked.expert_imbalance}),

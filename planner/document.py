@@ -91,6 +91,32 @@ class Prediction(_Part):
     interval: Interval
 
 
+class Goodput(_Part):
+    """What interruptions and checkpoints leave of the wall time; the five shares add up to 1."""
+
+    mean_hours_between_failures: float | None
+    """None where nothing fails."""
+    checkpoint_bytes: float
+    checkpoint_stall_seconds: float
+    checkpoint_interval_seconds: float | None
+    """Of training between checkpoints; None: never."""
+    checkpoint_interval_iterations: int | None
+    downtime_seconds: float
+    """From an interruption to the next iteration."""
+    startup_seconds: float
+    """Of those, until the process groups exist."""
+    spare_nodes: int
+    effective: float
+    """Share of the wall time in which iterations run at their predicted pace."""
+    checkpoints: float
+    failures: float
+    repairs: float
+    stragglers: float
+    wall_days: float
+    """Training days over ``effective``."""
+    wall_cost_dollars: float | None
+
+
 class StageMemory(_Part):
     """Bytes on the busiest rank of one stage."""
 
@@ -169,6 +195,7 @@ class Plan(_Part):
     prediction: Prediction | None = None
     fits: bool = True
     """Whether every stage fits its device; only a predicted strategy can be false here."""
+    goodput: Goodput | None = None
     breakdown_seconds: dict[str, float] = Field(default_factory=dict)
     memory_bytes: tuple[StageMemory, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
@@ -184,5 +211,7 @@ class Plan(_Part):
 
     def to_json(self, *, indent: int | None = 2) -> str:
         """The document as JSON; unset optional parts of a prediction are null, absent sections are left out."""
-        absent = {name for name in ("strategy", "prediction", "proof", "nearest") if getattr(self, name) is None}
+        absent = {
+            name for name in ("strategy", "prediction", "goodput", "proof", "nearest") if getattr(self, name) is None
+        }
         return self.model_dump_json(by_alias=True, indent=indent, exclude=absent)

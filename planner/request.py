@@ -16,6 +16,7 @@ from costmodels.model_catalogue import model as find_model
 from costmodels.optimizers import OptimizerName
 from costmodels.precision import known_precision
 from costmodels.scenario import REDUCED, Scenario
+from costmodels.stability import Stability
 from costmodels.stack import Stack
 from costmodels.stack import stack as find_stack
 from hardware.catalogue import cluster as find_cluster
@@ -24,7 +25,7 @@ from planner.axes import PIN_AXES
 from planner.errors import BadRequest
 from planner.inline import cluster_of, model_of, named_or, stack_of
 
-Objective = Literal["time", "mfu", "cost", "tokens-per-gpu-hour", "memory"]
+Objective = Literal["time", "mfu", "cost", "tokens-per-gpu-hour", "memory", "goodput"]
 
 DEFAULT_CLUSTER = "dgx-h100"
 DEFAULT_STACK = "megatron-core"
@@ -72,6 +73,8 @@ class PlanRequest(BaseModel):
     """Tokens whose logits exist at once."""
     offload_fraction: Annotated[float, Field(gt=0, le=1)] | None = None
     """Share of the optimizer states that is offloaded where they are."""
+    stability: Stability | None = None
+    """Interruptions and checkpoints; with it, or with the objective goodput, the plan says what they cost."""
     top: Annotated[int, Field(ge=0, le=1000)] = 5
     time_limit: Annotated[float, Field(gt=0)] = 60.0
 
@@ -130,6 +133,8 @@ class Resolved:
     """The cluster as it was named, before the number of GPUs."""
     tokens: int
     defaults: tuple[str, ...]
+    stability: Stability | None = None
+    """Interruptions and checkpoints, where they are asked about."""
     mixed: Mixed | None = None
     """All node groups, where there are several; ``scenario`` then has the first one's machines and all the GPUs."""
 
@@ -156,10 +161,16 @@ def resolve(request: PlanRequest) -> Resolved:
     _ = scenario.rates
     defaults = _defaults(request, scenario, tokens)
     if len(base.groups) == 1:
-        return Resolved(request, scenario, cluster, base, tokens, defaults)
+        return Resolved(request, scenario, cluster, base, tokens, defaults, _stability(request))
     if cluster.gpus != base.gpus:
         defaults += (_taken(cluster, base),)
-    return Resolved(request, scenario, cluster, cluster, tokens, defaults, _mixed(request, scenario, cluster))
+    mixed = _mixed(request, scenario, cluster)
+    return Resolved(request, scenario, cluster, cluster, tokens, defaults, _stability(request), mixed)
+
+
+def _stability(request: PlanRequest) -> Stability | None:
+    """What is said about interruptions, the usual where only goodput is asked for."""
+    return request.stability or (Stability() if request.objective == "goodput" else None)
 
 
 def _taken(cluster: Cluster, base: Cluster) -> str:
@@ -176,9 +187,12 @@ def _mixed(request: PlanRequest, lead: Scenario, cluster: Cluster) -> Mixed | No
     """
     if len(cluster.groups) == 1:
         return None
-    if request.objective == "memory":
-        names = ", ".join(group.name for group in cluster.groups)
-        raise BadRequest(f"objective memory is searched on one node group, not on {names} together; time works")
+    names = ", ".join(group.name for group in cluster.groups)
+    if request.stability:
+        raise BadRequest(f"stability is reckoned on one node group, not on {names} together; leave it out")
+    if request.objective in ("memory", "goodput"):
+        said = f"objective {request.objective} is searched on one node group, not on {names} together; time works"
+        raise BadRequest(said)
     parts = tuple(replace(lead, group=group, gpus=group.gpus or 0) for group in cluster.groups)
     for part in parts:
         _ = part.rates

@@ -349,17 +349,17 @@ def _try(outcome: Outcome, part: Priced, i: int, scenario: Scenario, deadline: f
     once = float(one.seconds.data_parallel[0] + one.seconds.optimizer[0])
     once += float(one.seconds.offload[0] + one.seconds.overhead[0])
     stretch = 1.0 + float(one.seconds.straggler[0])
-    cutoff = None if outcome.best is None else (outcome.best.iteration - once) / stretch
+    upkeep = float(one.seconds.upkeep[0])
+    cutoff = None if outcome.best is None else (outcome.best.iteration / upkeep - once) / stretch
     left = max(deadline - time.perf_counter(), 0.05)
     solution = solve(problem_of(one.rows, one.seconds, one.memory, scenario), cutoff_seconds=cutoff, time_limit=left)
     outcome.solves += 1
     if solution.status in ("feasible", "unknown"):
         outcome.proved = False
-        outcome.lower_bound = min(outcome.lower_bound, solution.bound_seconds * stretch + once)
+        outcome.lower_bound = min(outcome.lower_bound, (solution.bound_seconds * stretch + once) * upkeep)
     if solution.layers:
-        _raise(
-            outcome, one.rows, solution.objective_seconds * stretch + once, assignment_of(solution, one.rows, scenario)
-        )
+        value = (solution.objective_seconds * stretch + once) * upkeep
+        _raise(outcome, one.rows, value, assignment_of(solution, one.rows, scenario))
 
 
 def _raise(outcome: Outcome, row: Strategies, value: float, split: Assignment) -> None:

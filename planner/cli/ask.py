@@ -36,6 +36,7 @@ FIELDS: Final = (
     "loss",
     "loss_block",
     "offload_fraction",
+    "stability",
     "top",
     "time_limit",
 )
@@ -65,7 +66,16 @@ def question(ctx: click.Context) -> Question:
             if name not in given:
                 given[name], origins[name] = value, path
     _spell_chunks(ctx, given, origins)
+    if ctx.params.get("goodput"):
+        _wants_goodput(given, origins)
     return Question(_request(given), origins)
+
+
+def _wants_goodput(given: dict[str, Any], origins: dict[str, str]) -> None:
+    said = given.setdefault("objective", "goodput")
+    if said != "goodput":
+        raise BadRequest(f"--goodput and objective {said} (from {origins['objective']}) differ; give one of them")
+    origins.setdefault("objective", "--goodput")
 
 
 def _options(ctx: click.Context) -> tuple[dict[str, Any], dict[str, str]]:
@@ -157,11 +167,41 @@ def _pin(value: Any) -> Any:
 def _value(name: str, value: Any) -> Any:
     if name == "tokens" and isinstance(value, str):
         return _whole(name, value)
+    if name == "stability" and isinstance(value, str):
+        return _stability(value)
     if name == "time_limit" and isinstance(value, str):
         return _seconds(name, value)
     if isinstance(value, str) and "\0" in value:
         raise BadRequest(f"{name}: contains a NUL character")
     return value
+
+
+def _stability(text: str) -> dict[str, Any]:
+    """A file, or name=value pairs with commas between them."""
+    if "=" not in text:
+        from hardware.files import expanded, read
+
+        try:
+            document = read(expanded(text))
+        except (ValueError, RecursionError) as error:
+            raise BadRequest(f"stability: {text}: {error}") from None
+        inner = document.get("stability", document)
+        return dict(inner) if isinstance(inner, Mapping) else {"stability": inner}
+    pairs = [pair.partition("=") for pair in text.split(",")]
+    for name, sign, value in pairs:
+        if not (name.strip() and sign and value.strip()):
+            hint = "such as detect=5 min,spare_nodes=8"
+            raise BadRequest(f"stability: expected name=value, got {name + sign + value!r:.40}; {hint}")
+    return {name.strip(): _number(value.strip()) for name, _, value in pairs}
+
+
+def _number(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def _whole(name: str, text: str) -> int:

@@ -189,7 +189,21 @@ question_options = stacked(
     option(
         "--precision", heading=_Q, metavar="NAME", help="fp32, fp16, bf16, fp8, fp8-current, fp8-block, mxfp8, nvfp4."
     ),
-    option("--objective", heading=_Q, metavar="NAME", help="time, mfu, cost, tokens-per-gpu-hour or memory."),
+    option("--objective", heading=_Q, metavar="NAME", help="time, mfu, cost, tokens-per-gpu-hour, memory or goodput."),
+    option(
+        "--goodput",
+        heading=_Q,
+        is_flag=True,
+        default=None,
+        help="Count interruptions and checkpoints: --objective goodput.",
+    ),
+    option(
+        "--stability",
+        heading=_Q,
+        metavar="FILE|NAME=VALUE,...",
+        type=Text(),
+        help="What they take: detect=5 min, storage=100 GB/s, spare_nodes=8 ...",
+    ),
     *saver_options,
     option("--memory-margin", heading=_Q, metavar="SHARE", help="Usable memory to leave alone, such as 10%."),
     option(

@@ -36,6 +36,7 @@ from planner.report.panels import (
     recomputation,
     time_panel,
 )
+from planner.report.upkeep import goodput_lines
 
 if TYPE_CHECKING:
     from planner.api import WhyNot
@@ -59,6 +60,8 @@ def _parts(plan: Plan, width: int, *, blocks: bool) -> Iterator[RenderableType]:
         return
     yield ""
     yield from _answer(plan.strategy, plan.prediction, width, windowed=_windowed(plan.request))
+    if plan.goodput:
+        yield Text(goodput_lines(plan.goodput, width))
     if not plan.fits:
         yield Text("  does not fit the memory of the device", style="bold red")
     yield ""

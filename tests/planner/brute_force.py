@@ -223,7 +223,8 @@ def seconds_and_bytes(rows, scenario, index, seconds, memory):
     used = used + held * (kept + first * memory.embedding_activation[index])
     used = used + (again > 0) * memory.working[index] + memory.everywhere[index]
     used = used + held_times * last * memory.logits[index]
-    return pipeline * (1 + seconds.straggler[index]) + once, used.max(axis=1)
+    pipeline = pipeline * (1 + seconds.straggler[index])
+    return (pipeline + once) * seconds.upkeep[index], used.max(axis=1)
 
 
 def brute_force(rows, scenario):

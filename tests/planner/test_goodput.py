@@ -1,0 +1,104 @@
+"""Goodput as an objective, and what the answer says about interruptions and checkpoints."""
+
+import json
+import time
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from costmodels.stability import Stability
+from planner import PlanRequest, plan, predict
+from planner.cli.app import main
+from planner.errors import BadRequest
+from planner.pins import parse_pins
+from planner.search import search
+from planner.space import build
+from tests.planner.brute_force import brute_force, every_row
+from tests.scenarios import drawn_scenarios
+
+SMALL = {"model": "llama3-8b", "gpus": 64, "top": 0}
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(drawn_scenarios(gpus=(2, 4, 8), batches=(4, 8), layers=(2, 3, 4)), st.sampled_from(["1 per 1 h", "1 per 20 h"]))
+def test_the_search_for_goodput_finds_what_trying_everything_finds(scenario, failure):
+    group = scenario.group.model_copy(update={"host_link": 1e6})  # so slow that stalls decide
+    scenario = replace(scenario, group=group, stability=Stability(failure=failure, detect="0 s", restart="0 s"))
+    rows = every_row(scenario)
+    assume(rows is not None and len(rows) <= 600)
+    outcome = search(build(scenario, parse_pins({})), scenario, deadline=time.perf_counter() + 60)
+    best = brute_force(rows, scenario)
+    assert (outcome.best is None) == (best is None)
+    if best is not None:
+        assert outcome.best.iteration == pytest.approx(best.iteration, rel=3e-9)
+
+
+def test_the_plan_says_how_much_of_the_time_trains_and_when_to_checkpoint():
+    found = plan(PlanRequest(**SMALL, objective="goodput"))
+    told, predicted = found.goodput, found.prediction
+    assert found.status == "optimal"
+    assert told.wall_days == pytest.approx(predicted.training_days / told.effective)
+    assert told.wall_cost_dollars == pytest.approx(predicted.cost_dollars / told.effective)
+    steps = told.checkpoint_interval_seconds / predicted.iteration_seconds
+    assert told.checkpoint_interval_iterations == pytest.approx(steps, abs=0.5)
+    assert found.proof.lower_bound_seconds == predicted.iteration_seconds
+
+
+def test_stability_alone_leaves_the_objective_and_adds_the_reckoning():
+    fastest = plan(PlanRequest(**SMALL))
+    found = plan(PlanRequest(**SMALL, stability={"failure": "1 per 100 h"}))
+    assert fastest.goodput is None
+    assert found.strategy == fastest.strategy
+    assert found.goodput.mean_hours_between_failures == pytest.approx(100 / 64)
+
+
+def test_a_prediction_says_it_too():
+    found = predict(PlanRequest(**SMALL, stability=Stability(spare_nodes=1), pins={"tp": 2}))
+    assert 0 < found.goodput.effective < 1
+    assert found.goodput.spare_nodes == 1
+
+
+def test_an_answer_asked_again_gives_the_same_reckoning(tmp_path):
+    asked = PlanRequest(**SMALL, objective="goodput", stability={"detect": "5 min", "storage": "10 GB/s"})
+    saved = tmp_path / "answer.json"
+    saved.write_text(plan(asked).to_json())
+    again = CliRunner().invoke(main, ["--config", str(saved), "--format", "json", "--top", "0"])
+    assert again.exit_code == 0, again.output
+    assert json.loads(again.stdout)["goodput"] == json.loads(saved.read_text())["goodput"]
+
+
+def test_stability_is_read_from_pairs_or_a_file(tmp_path):
+    ask = ["predict", "--model", "llama3-8b", "--gpus", "64", "--tp", "2", "--format", "json"]
+    pairs = CliRunner().invoke(main, [*ask, "--stability", "detect=1 min, storage=5 GB/s,spare_nodes=2"])
+    file = tmp_path / "stability.toml"
+    file.write_text('detect = "1 min"\nstorage = "5 GB/s"\nspare_nodes = 2\n')
+    read = CliRunner().invoke(main, [*ask, "--stability", str(file)])
+    assert pairs.exit_code == read.exit_code == 0, pairs.output + read.output
+    assert json.loads(pairs.stdout)["goodput"] == json.loads(read.stdout)["goodput"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--goodput", "--objective", "time"], "differ"),
+        (["--stability", "detect"], "detect"),
+        (["--stability", "detekt=1 min"], "detekt"),
+        (["--stability", "detect=1"], "unit"),
+        (["--stability", "spare_nodes=many"], "spare_nodes"),
+        (["--stability", "detect=1 min,=3"], "name=value"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_in_one_line(options, says):
+    result = CliRunner().invoke(main, ["--model", "llama3-8b", "--gpus", "64", *options])
+    assert result.exit_code == 2
+    assert says in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_mixed_clusters_refuse_goodput():
+    for extra in ({"objective": "goodput"}, {"stability": {}}):
+        with pytest.raises(BadRequest, match="one node group"):
+            plan(PlanRequest(model="llama2-70b", gpus=128, cluster="a100-h100-mixed", **extra))
