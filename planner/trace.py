@@ -13,20 +13,13 @@ from typing import Any, Final
 import numpy as np
 
 from costmodels.exchange import step_traffic
-from costmodels.modules import module_mask
 from costmodels.passes import Passes
 from costmodels.pricing import Assignment, Quote, quote
 from costmodels.scenario import Scenario
 from costmodels.schedules import SCHEDULES, Schedule
 from costmodels.slots import Path
 from costmodels.strategy import (
-    CP_KINDS,
-    OFFLOADS,
-    RANK_ORDERS,
-    SCHEDULE_NAMES,
-    VOCABULARIES,
     Floats,
-    Recompute,
     Strategies,
     strategies,
 )
@@ -34,6 +27,7 @@ from planner.document import Plan
 from planner.document import Strategy as StrategyRecord
 from planner.errors import BadRequest
 from planner.request import PlanRequest, resolve
+from planner.reread import row_of, split_of
 from planner.simulate import Event, Simulation, simulate
 from planner.trace_pieces import KINDS, STREAMS, Pieces, pieces_of
 
@@ -82,34 +76,11 @@ def trace(plan: Plan, micro_batches: int | None = None) -> Trace:
     if resolved.mixed:
         raise BadRequest("a plan over several node groups cannot be traced; one over a single group can")
     scenario = resolved.scenario
-    row, split = _row(plan.strategy), _split(plan.strategy)
+    row, split = row_of(plan.strategy), split_of(plan.strategy)
     _check_same(quote(row, scenario, split).iteration, plan)
     schedule = SCHEDULES[plan.strategy.schedule]
     drawn = _drawn(schedule, plan.strategy, micro_batches)
     return _trace(strategies(**row.row(0) | {"num_microbatches": drawn}), split, scenario, plan.strategy)
-
-
-def _row(record: StrategyRecord) -> Strategies:
-    """The row behind a record; what was recomputed in part is PARTIAL, whatever it came to."""
-    same = {name: value for name, value in record.model_dump().items() if name in Strategies.__dataclass_fields__}
-    recompute = Recompute[record.recompute.upper()]
-    if any(stage.recompute_layers not in (0, stage.layers) for stage in record.stages):
-        recompute = Recompute.PARTIAL
-    named = {
-        "schedule": SCHEDULE_NAMES.index(record.schedule),
-        "rank_order": RANK_ORDERS.index(record.rank_order),
-        "cp_kind": CP_KINDS.index(record.cp_kind),
-        "recompute_modules": module_mask(record.recompute_modules),
-        "offload": OFFLOADS.index(record.offload),
-        "vocabulary": VOCABULARIES.index(record.vocabulary),
-        "recompute": int(recompute),
-    }
-    return strategies(**same | named)
-
-
-def _split(record: StrategyRecord) -> Assignment:
-    layers, again = ([getattr(s, name) for s in record.stages] for name in ("layers", "recompute_layers"))
-    return Assignment(np.array(layers, dtype=np.int64), np.array(again, dtype=np.int64))
 
 
 def _check_same(now: float, plan: Plan) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from planner.cli import catalogue, questions, trace
+from planner.cli import catalogue, compare, questions, trace
 from planner.cli.ending import Ending
 from planner.cli.options import Command
 
@@ -92,6 +92,7 @@ COMMANDS: tuple[Command, ...] = (
     questions.predict,
     questions.why_not,
     trace.trace,
+    compare.compare,
     catalogue.validate,
     catalogue.list_,
     catalogue.show,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from planner.axes import PIN_AXES
 from planner.cli.answer import check_writable, talk, working, write
+from planner.cli.answer_files import answer_in
 from planner.cli.ask import FIELDS, question
 from planner.cli.options import Command, Count, Text, option, pin_options, question_options
 from planner.errors import BadRequest
@@ -65,18 +65,7 @@ def _read(ctx: click.Context, result: str) -> Plan:
     given = [name for name in (*FIELDS, *PIN_AXES) if _on_the_line(ctx, name)]
     if given:
         raise BadRequest(f"an answer is a question of its own: leave out --{given[0].replace('_', '-')}, or {result}")
-    from pydantic import ValidationError
-
-    from hardware.files import expanded
-    from planner.document import Plan
-
-    try:
-        text = sys.stdin.read() if result == "-" else expanded(result).read_text(encoding="utf-8")
-        return Plan.model_validate_json(text)
-    except ValidationError:
-        raise BadRequest(f"{result}: not an answer of `plan --format json`") from None
-    except UnicodeDecodeError:
-        raise BadRequest(f"{result}: not text in UTF-8") from None
+    return answer_in(result)
 
 
 def _on_the_line(ctx: click.Context, name: str) -> bool:

@@ -14,7 +14,8 @@ from planner.api import plan, predict
 from planner.cli.app import main
 from planner.errors import BadRequest
 from planner.request import PlanRequest, resolve
-from planner.trace import _row, _split, trace
+from planner.reread import row_of, split_of
+from planner.trace import trace
 from planner.trace_pieces import STREAMS
 
 DENSE = {"model": "llama3-8b", "gpus": 16, "global_batch_size": 48, "seq_length": 4096}
@@ -77,7 +78,7 @@ def test_the_trace_of_a_schedule_is_valid_and_as_long_as_the_price(name):
 def test_the_streams_of_a_stage_are_as_busy_as_its_quote_says(name):
     told = answer(name)
     scenario = resolve(PlanRequest(**told.request)).scenario
-    priced, m = quote(_row(told.strategy), scenario, _split(told.strategy)), told.strategy.num_microbatches
+    priced, m = quote(row_of(told.strategy), scenario, split_of(told.strategy)), told.strategy.num_microbatches
     busy = np.zeros((told.strategy.pp, len(STREAMS)))
     for event in drawn(trace(told))[0]:
         if "micro-batch" in event["args"]:
@@ -122,7 +123,7 @@ def test_what_is_offloaded_named_or_exchanged_is_drawn_as_it_is_priced(pins):
     told = predict(PlanRequest(**DENSE | {"cluster": "dgx-h100"}, pins=pins))
     made = trace(told)
     scenario = resolve(PlanRequest(**told.request)).scenario
-    priced, busy = quote(_row(told.strategy), scenario, _split(told.strategy)), np.zeros(told.strategy.pp)
+    priced, busy = quote(row_of(told.strategy), scenario, split_of(told.strategy)), np.zeros(told.strategy.pp)
     for event in drawn(made)[0]:
         if "micro-batch" in event["args"]:
             busy[event["pid"]] += event["dur"] / 1e6
@@ -179,7 +180,7 @@ def test_the_command_reads_an_answer_or_asks_the_question(tmp_path):
     [
         (["-"], "{}", "not an answer"),
         (["-"], "no json", "not an answer"),
-        (["/nowhere/at.json"], None, "No such file"),
+        (["/nowhere/at.json"], None, "no such file"),
         (["-", "--gpus", "8"], "{}", "leave out --gpus"),
         ([], None, "--model is missing"),
     ],

@@ -1,0 +1,31 @@
+"""Answers that were saved, read back."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from planner.errors import BadRequest
+
+if TYPE_CHECKING:
+    from planner.document import Plan
+
+
+def answer_in(path: str) -> Plan:
+    """What `plan --format json` wrote to a file, or to stdin where the path is "-".
+
+    Raises:
+        BadFile: there is no such file, or it is too large or no text.
+        BadRequest: it holds something else.
+    """
+    from pydantic import ValidationError
+
+    from hardware.files import expanded, read_text
+    from planner.document import Plan
+
+    try:
+        return Plan.model_validate_json(sys.stdin.read() if path == "-" else read_text(expanded(path)))
+    except ValidationError:
+        raise BadRequest(f"{path}: not an answer of `plan --format json`") from None
+    except UnicodeDecodeError:
+        raise BadRequest(f"{path}: not text in UTF-8") from None

@@ -1,0 +1,50 @@
+"""The command that sets two plans, or a plan and a published run, side by side: compare."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from planner.cli.answer import check_writable, shown, write
+from planner.cli.answer_files import answer_in
+from planner.cli.options import Command, Text, output_options
+from planner.errors import BadRequest
+
+if TYPE_CHECKING:
+    from planner.compare import Side
+
+_STDIN = "-"
+
+
+@click.command("compare", cls=Command, short_help="Two plans, or a plan and a published run, term by term.")
+@click.argument("a", type=Text())
+@click.argument("b", type=Text())
+@output_options("table", "json")
+def compare(a: str, b: str, **params: Any) -> None:
+    """Say where the time of A and B differs, and which change saves how much on the way from A to B.
+
+    A and B are files that `plan --format json` wrote (- for stdin), or ids of published runs as `plan validate
+    --format json` lists them.
+    """
+    check_writable(params["output"])
+    if a == b == _STDIN:
+        raise BadRequest("stdin holds one answer; name a file for the other")
+    from planner.compare import compare as set_side_by_side
+    from planner.report.comparison import print_comparison
+
+    found = set_side_by_side(_side(a), _side(b))
+    if params["form"] == "json":
+        write(found.model_dump_json(by_alias=True, indent=2) + "\n", params["output"])
+    else:
+        write(shown(lambda console: print_comparison(found, console), params["output"]), params["output"])
+
+
+def _side(given: str) -> Side:
+    from pathlib import Path
+
+    from planner.compare import side_of_plan, side_of_run
+
+    if given == _STDIN or Path(given).expanduser().exists() or given.endswith(".json"):
+        return side_of_plan(answer_in(given), given)
+    return side_of_run(given)

@@ -1,0 +1,313 @@
+"""Two plans, or a plan and a measured run, term by term; and the way from one to the other, change by change."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from costmodels.flops import flops_per_token, utilization
+from costmodels.pricing import Assignment, Quote, quote
+from costmodels.scenario import Scenario
+from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, Recompute, Strategies
+from planner.document import Plan
+from planner.errors import BadRequest
+from planner.request import PlanRequest, resolve
+from planner.reread import row_of, split_of
+from planner.validation.judge import HOME
+from planner.validation.mapping import case
+from planner.validation.rows import measured_seconds, read_rows
+
+FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
+    "attention kernel": ("attention",),
+    "tensor-parallel overlap": ("overlap.tp_forward", "overlap.tp_backward", "communication_units"),
+    "pipeline overlap": ("overlap.pp", "overlap.pp_interleaved"),
+    "data-parallel overlap": ("overlap.gradients", "overlap.parameters", "bucket_exposed", "collectives_per_layer"),
+    "context-parallel overlap": ("overlap.cp", "overlap.cp_collective"),
+    "expert overlap": ("overlap.ep", "overlap.pairs", "shared_expert_overlap"),
+    "kernels and launches": (
+        "kernel_efficiency",
+        "elementwise_efficiency",
+        "fused_elementwise",
+        "fused_softmax",
+        "dropout",
+        "launch",
+        "kernels_per_layer",
+        "cuda_graphs",
+        "graphs",
+        "cross_entropy_traffic",
+    ),
+    "collectives": ("communication_efficiency", "scatter_gather", "gradient_bytes", "reduce_bytes"),
+    "data, host and stragglers": ("iteration_overhead", "micro_batch_overhead", "straggler"),
+}
+"""What a stack does, in the order in which one is turned into another; its other fields come last together."""
+
+
+class Term(BaseModel):
+    """Exposed seconds of one cause on both sides."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    a: float
+    b: float
+
+
+class Step(BaseModel):
+    """One change on the way from A to B, and what it does to the prediction."""
+
+    model_config = ConfigDict(frozen=True)
+
+    change: str
+    detail: str
+    iteration_seconds: float
+    """After this change."""
+    mfu: float
+    saved_seconds: float
+    """Against the step before; where the batch changes, of an iteration of that step's size."""
+
+
+class Compared(BaseModel):
+    """One side: prediction, measurement where there is one."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    iteration_seconds: float
+    measured_seconds: float | None
+    mfu: float
+    measured_mfu: float | None
+    tokens_per_second: float
+    peak_memory_bytes: float
+    gpus: int
+
+
+class Comparison(BaseModel):
+    """Schema ``comparison/1``: sides, terms that add up to their iterations, steps that lead from one to the other."""
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+    schema_: Literal["comparison/1"] = Field("comparison/1", alias="schema")
+    a: Compared
+    b: Compared
+    terms: tuple[Term, ...]
+    differences: dict[str, tuple[Any, Any]]
+    """Axes of the strategy, and names, that are not the same."""
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Side:
+    """A strategy with everything that its price depends on."""
+
+    name: str
+    scenario: Scenario
+    row: Strategies
+    split: Assignment
+    measured: float | None = None
+
+    def quote(self) -> Quote:
+        """Its price."""
+        return quote(self.row, self.scenario, self.split)
+
+    def mfu(self, seconds: float) -> float:
+        """Useful FLOP over those of the peak in that time; sliding windows counted as they are."""
+        s = self.scenario
+        flops = flops_per_token(s.model, seq_length=s.seq_length, definition="model-window") * s.tokens
+        return utilization(flops=flops, seconds=seconds, gpus=s.gpus, peak=s.peak_rate)
+
+
+def side_of_plan(plan: Plan, name: str) -> Side:
+    """An answer as a side.
+
+    Raises:
+        BadRequest: it has no strategy, or runs on several node groups.
+    """
+    if plan.strategy is None:
+        raise BadRequest(f"{name}: the answer is {plan.status} and has no strategy to compare")
+    resolved = resolve(PlanRequest(**plan.request))
+    if resolved.mixed:
+        raise BadRequest(f"{name}: plans over several node groups cannot be compared; those over a single group can")
+    return Side(name, resolved.scenario, row_of(plan.strategy), split_of(plan.strategy))
+
+
+def side_of_run(name: str) -> Side:
+    """A published run as a side.
+
+    Raises:
+        BadRequest: no run has that id.
+        Unpriceable: the run leaves out what pricing needs.
+    """
+    runs = _runs()
+    if name not in runs:
+        near = difflib.get_close_matches(name, runs, n=2) or ["megascale-175b-megascale-12288g-gbs6144"]
+        raise BadRequest(f"{name}: no such file and no such published run; did you mean {' or '.join(near)}?")
+    mapped = case(runs[name])
+    measured = runs[name]["measured"].get("iteration_time_s") or measured_seconds(runs[name])
+    return Side(name, mapped.scenario, mapped.rows, mapped.assignment, measured)
+
+
+@cache
+def _runs() -> dict[str, Mapping[str, Any]]:
+    return {row["id"]: row for path in sorted(HOME.glob("*.jsonl.gz")) for row in read_rows(path)}
+
+
+def compare(a: Side, b: Side) -> Comparison:
+    """Terms, differences and the steps between two sides."""
+    ours, theirs = a.quote(), b.quote()
+    names = dict.fromkeys([*ours.breakdown, *theirs.breakdown])
+    terms = (Term(name=name, a=ours.breakdown.get(name, 0.0), b=theirs.breakdown.get(name, 0.0)) for name in names)
+    return Comparison(
+        a=_compared(a, ours),
+        b=_compared(b, theirs),
+        terms=tuple(term for term in terms if term.a or term.b),
+        differences=_differences(a, b),
+        steps=tuple(_steps(a, b)),
+    )
+
+
+def _compared(side: Side, priced: Quote) -> Compared:
+    return Compared(
+        name=side.name,
+        iteration_seconds=priced.iteration,
+        measured_seconds=side.measured,
+        mfu=side.mfu(priced.iteration),
+        measured_mfu=None if side.measured is None else side.mfu(side.measured),
+        tokens_per_second=side.scenario.tokens / priced.iteration,
+        peak_memory_bytes=float(priced.footprint.total.max()),
+        gpus=side.scenario.gpus,
+    )
+
+
+def _differences(a: Side, b: Side) -> dict[str, tuple[Any, Any]]:
+    first, second = _facts(a), _facts(b)
+    return {name: (first[name], second[name]) for name in first if first[name] != second[name]}
+
+
+def _facts(side: Side) -> dict[str, Any]:
+    s = side.scenario
+    named = {
+        "model": s.model.name,
+        "machines": f"{s.group.name} ({s.group.accelerator.name})",
+        "stack": s.stack.name,
+        "precision": s.precision,
+        "gpus": s.gpus,
+        "seq_length": s.seq_length,
+        "global_batch_size": s.global_batch_size,
+    }
+    return named | _axes(side.row) | {"layers": ",".join(map(str, side.split.layers))}
+
+
+def _axes(row: Strategies) -> dict[str, Any]:
+    words = {
+        "schedule": SCHEDULE_NAMES,
+        "cp_kind": CP_KINDS,
+        "rank_order": RANK_ORDERS,
+        "recompute": [kind.name.lower() for kind in Recompute],
+    }
+    plain = {name: value for name, value in row.row(0).items() if name != "dp"}
+    return {name: words[name][int(value)] if name in words else value for name, value in plain.items()}
+
+
+def _steps(a: Side, b: Side) -> Iterator[Step]:
+    """A turned into B one change at a time; what a change saves depends on those before it."""
+    before, here = a.quote().iteration, a
+    for change, detail, after in _stations(a, b):
+        seconds = after.quote().iteration
+        saved = before - seconds * here.scenario.tokens / after.scenario.tokens
+        yield Step(change=change, detail=detail, iteration_seconds=seconds, mfu=after.mfu(seconds), saved_seconds=saved)
+        before, here = seconds, after
+
+
+def _stations(a: Side, b: Side) -> Iterator[tuple[str, str, Side]]:
+    here, goal = a, b.scenario
+    if here.scenario.group != goal.group and a.scenario.gpus == goal.gpus:
+        here = replace(here, scenario=replace(here.scenario, group=goal.group))
+        yield "machines", f"{a.scenario.group.name} -> {goal.group.name}", here
+    if a.scenario.model.num_layers == goal.model.num_layers:
+        for change, detail, model in _models(here.scenario, goal):
+            here = replace(here, scenario=model)
+            yield change, detail, here
+    for change, detail, stack in _stacks(here.scenario, goal):
+        here = replace(here, scenario=stack)
+        yield change, detail, here
+    if here.scenario.precision != goal.precision:
+        detail = f"{here.scenario.precision} -> {goal.precision}"
+        here = replace(here, scenario=replace(here.scenario, precision=goal.precision))
+        yield "precision", detail, here
+    yield from _strategies(here, b)
+
+
+def _models(here: Scenario, goal: Scenario) -> Iterator[tuple[str, str, Scenario]]:
+    """One architectural feature after the other, names and notes aside."""
+    for name in type(goal.model).model_fields:
+        old, new = getattr(here.model, name), getattr(goal.model, name)
+        if old != new and name not in ("name", "source", "title", "tokens"):
+            here = replace(here, model=here.model.model_copy(update={name: new}))
+            yield f"model: {name.replace('_', ' ')}", f"{_said(old)} -> {_said(new)}", here
+    if here.seq_length != goal.seq_length:
+        detail = f"{here.seq_length} -> {goal.seq_length}"
+        yield "sequence length", detail, replace(here, model=goal.model, seq_length=goal.seq_length)
+
+
+def _stacks(here: Scenario, goal: Scenario) -> Iterator[tuple[str, str, Scenario]]:
+    """One feature of the software after the other."""
+    for feature, names in FEATURES.items():
+        changed = [name for name in names if _field(here.stack, name) != _field(goal.stack, name)]
+        if changed:
+            told = ", ".join(
+                f"{n.rpartition('.')[2]} {_said(_field(here.stack, n))} -> {_said(_field(goal.stack, n))}"
+                for n in changed
+            )
+            here = replace(here, stack=_with(here.stack, goal.stack, changed))
+            yield feature, told, here
+    if here.stack != goal.stack:
+        yield "rest of the software", f"{here.stack.name} -> {goal.stack.name}", replace(here, stack=goal.stack)
+
+
+def _field(stack: Any, name: str) -> Any:
+    outer, _, inner = name.rpartition(".")
+    return getattr(getattr(stack, outer) if outer else stack, inner)
+
+
+def _with(stack: Any, goal: Any, names: list[str]) -> Any:
+    overlap = {name.removeprefix("overlap."): _field(goal, name) for name in names if name.startswith("overlap.")}
+    plain = {name: _field(goal, name) for name in names if "." not in name}
+    return stack.model_copy(update=plain | {"overlap": stack.overlap.model_copy(update=overlap)})
+
+
+def _strategies(here: Side, b: Side) -> Iterator[tuple[str, str, Side]]:
+    """The degrees, and the batch last where only the number of micro-batches follows from it."""
+    goal = b.scenario
+    if here.scenario.global_batch_size != goal.global_batch_size and here.scenario.gpus == goal.gpus:
+        batch = here.scenario.global_batch_size
+        count = batch * b.row.num_microbatches / goal.global_batch_size
+        if count[0] == int(count[0]) >= 1:
+            row = replace(b.row, num_microbatches=count.astype(b.row.num_microbatches.dtype))
+            middle = Side(b.name, replace(goal, global_batch_size=batch), row, b.split)
+            if _axes(here.row) != _axes(row) or list(here.split.layers) != list(b.split.layers):
+                yield "strategy", _moved(here, middle), middle
+            yield "batch", f"{batch} -> {goal.global_batch_size} sequences", b
+            return
+    if _facts(here) != _facts(b):
+        yield "strategy", _moved(here, b), b
+
+
+def _moved(here: Side, there: Side) -> str:
+    found = _differences(here, there)
+    return ", ".join(f"{name} {_said(old)} -> {_said(new)}" for name, (old, new) in found.items())
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, tuple):
+        return "/".join(map(str, value)) or "none"
+    return str(value) if len(str(value)) <= 40 else str(value)[:37] + "..."
+
+
+__all__ = ["Comparison", "Side", "compare", "side_of_plan", "side_of_run"]
