@@ -171,16 +171,23 @@ def _accumulation(rows: Floats, n: Number, k: Number, fit: GemmFit, scenario: Sc
 
 
 def expert_streams(rows: Strategies, scenario: Scenario) -> Passes:
-    """Permuting tokens to their experts and back, and everything memory-bound between the products."""
+    """Permuting tokens to their experts and back, and everything memory-bound between the products.
+
+    Routed tokens are scattered rows, which move at a share of the bandwidth of their own (``GroupedFit``).
+    """
     moe, rates = experts_of(scenario), scenario.rates
     arrived, held = arrived_tokens(rows, scenario), moe.num_experts / rows.ep
     shared = moe.shared_expert_ffn_hidden_size / rows.tp * tokens_per_rank(rows, scenario)
     forward, backward = traffic(scenario, arrived=arrived, inner=moe.expert_ffn_hidden_size / rows.etp, held=held)
     again = (6.0, 10.0) if scenario.model.gated_ffn else (4.0, 6.0)
-    share = rates.stream * scenario.stack.expert_efficiency
+    reached = scenario.group.accelerator.kernels.grouped.stream_efficiency * scenario.stack.elementwise_efficiency
+    share = reached * scenario.stack.expert_efficiency
+    known = {"share": rates.stream, "bandwidth": rates.bandwidth}
     return Passes(
-        stream_seconds(traffic=forward + again[0] * shared, share=share, bandwidth=rates.bandwidth),
-        stream_seconds(traffic=backward + again[1] * shared, share=share, bandwidth=rates.bandwidth),
+        stream_seconds(traffic=forward, share=share, bandwidth=rates.bandwidth)
+        + stream_seconds(traffic=again[0] * shared, **known),
+        stream_seconds(traffic=backward, share=share, bandwidth=rates.bandwidth)
+        + stream_seconds(traffic=again[1] * shared, **known),
     )
 
 

@@ -105,9 +105,11 @@ class GroupedFit(Record):
     """Share of the nominal memory bandwidth at which weights stream in."""
     group_overhead: Overhead = 1.1e-6
     """Launch of one more group."""
+    stream_efficiency: Share = 0.51
+    """Share of the nominal memory bandwidth at which tokens are gathered by expert, activated and put back."""
     source: str = (
         "[simumax] Transformer Engine grouped products: rows_half 23 (A100 PCIe) to 77 (B200), weights at 0.61 of the "
-        "bandwidth and 1.1 us a group on A100 PCIe; assumed elsewhere"
+        "bandwidth and 1.1 us a group on A100 PCIe; assumed elsewhere; stream_efficiency assumed like h100-sxm"
     )
 
 

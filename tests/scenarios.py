@@ -69,7 +69,9 @@ def toy_device(
             gemm={"bf16": gemm},
             attention={"flash-2": attention},
             memory_bound=MemoryBoundFit(fused=1.0, stock=0.5, backward=0.5, source="toy"),
-            grouped=GroupedFit(rows_half=rows_half, memory_efficiency=1.0, group_overhead=group, source="toy"),
+            grouped=GroupedFit(
+                rows_half=rows_half, memory_efficiency=1.0, group_overhead=group, stream_efficiency=1.0, source="toy"
+            ),
             launch="0 s",
             source="toy",
         ),
