@@ -9,7 +9,7 @@ NemotronHMamba2Mixer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from costmodels.model_parts import Mamba
 
@@ -54,29 +54,55 @@ def scan_flops(model: Model) -> float:
     return conv + mamba.num_groups * 2.0 * Q * N + H * (2.0 * Q * P + 4.0 * P * N + 2.0 * P * N / Q)
 
 
-def scan_traffic(model: Model) -> tuple[float, float]:
-    """Bytes per token that the kernels of one mixer between its projections move, forward and backward.
+class ScanKernel(NamedTuple):
+    """One kernel between a mixer's projections, per token."""
+
+    traffic: float
+    """Bytes through memory."""
+    flops: float = 0.0
+    """Products."""
+
+
+def scan_kernels(model: Model) -> tuple[tuple[ScanKernel, ...], tuple[ScanKernel, ...]]:
+    """The kernels of one mixer between its projections, forward and backward.
 
     Counted tensor by tensor over the kernels of ``mamba_split_conv1d_scan_combined`` [mamba-ssm]: convolution,
     time steps, chunk states, passing of states, products of C and B, scan, gated norm. Values are 16-bit, states
     and products within a chunk 32-bit. Backward, the convolution, the chunk states and the products are computed
     again, since only the mixer's input and the scan's output are kept. Widths: d channels, g of B and of C,
-    s of a chunk's states per token, q of the products per token, H heads.
+    s of a chunk's states per token, q of the products per token, H heads; Q tokens a chunk, N states. Of products
+    within a chunk the scan's kernels leave out the blocks that the causal mask would.
     """
     mamba = mamba_of(model)
     d, g, heads = float(mamba.inner_width), float(mamba.group_width), float(mamba.num_heads)
-    s = d * mamba.state_size / mamba.chunk_size
-    q = float(mamba.num_groups * mamba.chunk_size)
-    conv = 4.0 * (d + 2.0 * g)
-    states = 10.0 * heads + 2.0 * (d + g) + 4.0 * s
-    passing, products = 8.0 * s, 4.0 * (g + q)
-    scan = 4.0 * d + 2.0 * g + 4.0 * (q + s)
-    forward = conv + states + passing + products + scan + 6.0 * d
-    again = conv + states + passing + products
-    gate = 10.0 * d
-    of_states = 2.0 * (d + g) + 4.0 * s + 12.0 * s
-    of_values = 6.0 * d + 2.0 * g + 4.0 * (q + s)
-    of_groups = 2.0 * (2.0 * d + 4.0 * g + 4.0 * s)
-    of_products = 8.0 * d + 8.0 * q + 2.0 * (4.0 * q + 4.0 * g)
-    backward = again + gate + of_states + of_values + of_groups + of_products + 20.0 * heads + 1.5 * conv
-    return forward, backward
+    Q, N = float(mamba.chunk_size), float(mamba.state_size)
+    s, q = d * N / Q, float(mamba.num_groups * mamba.chunk_size)
+    across, within, pairs = 2.0 * d * N, d * Q, 2.0 * g * Q
+    conv, steps = ScanKernel(4.0 * (d + 2.0 * g)), ScanKernel(10.0 * heads)
+    states = ScanKernel(2.0 * (d + g) + 4.0 * s, across)
+    passing, products = ScanKernel(8.0 * s), ScanKernel(4.0 * (g + q), pairs)
+    scan = ScanKernel(4.0 * d + 2.0 * g + 4.0 * (q + s), within + across)
+    norm, gate = ScanKernel(6.0 * d), ScanKernel(10.0 * d)
+    again = (conv, steps, states, passing, products)
+    of_groups = ScanKernel(2.0 * d + 4.0 * g + 4.0 * s, across)
+    of_products = ScanKernel(4.0 * d + 4.0 * q, within)
+    backward = (
+        ScanKernel(20.0 * heads),
+        ScanKernel(1.5 * conv.traffic),
+        gate,
+        ScanKernel(2.0 * (d + g) + 4.0 * s, across),  # of the states
+        ScanKernel(12.0 * s),
+        ScanKernel(6.0 * d + 2.0 * g + 4.0 * (q + s), within + across),  # of the values
+        of_groups,
+        of_groups,
+        of_products,
+        of_products,
+        ScanKernel(2.0 * (4.0 * q + 4.0 * g), 2.0 * pairs),
+    )
+    return (*again, scan, norm), (*again, *backward)
+
+
+def scan_traffic(model: Model) -> tuple[float, float]:
+    """Bytes per token that the kernels between a mixer's projections move, forward and backward."""
+    forward, backward = scan_kernels(model)
+    return sum(kernel.traffic for kernel in forward), sum(kernel.traffic for kernel in backward)

@@ -7,11 +7,13 @@ of the convolution and heads for tokens behind the norm (Megatron-Core's MambaMi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from costmodels.collectives import all_to_all_seconds
 from costmodels.kernels import WORD, stream_seconds
-from costmodels.mamba import mamba_of, scan_flops, scan_traffic
+from costmodels.mamba import ScanKernel, mamba_of, scan_kernels
 from costmodels.passes import Passes, linear, tokens_per_rank
 from costmodels.placement import group_of
 from costmodels.scenario import Scenario
@@ -26,19 +28,21 @@ def mamba_matmuls(rows: Strategies, scenario: Scenario) -> Passes:
 
 
 def scan(rows: Strategies, scenario: Scenario) -> Passes:
-    """Convolution, chunked scan and gated norm: as slow as their traffic, or their products if those take longer.
+    """Convolution, chunked scan and gated norm, kernel by kernel: its traffic, or its products if those take longer.
 
-    The backward pass multiplies twice per forward product, and computes the forward products again.
+    The kernels are those of one library in every framework, so that the machine alone says how fast they multiply.
     """
-    rates, share = scenario.rates, tokens_per_rank(rows, scenario) / rows.tp
-    speed = rates.head.efficiency * rates.head.sustained * rates.head_peak
-    forward, backward = scan_traffic(scenario.model)
-    work = scan_flops(scenario.model) / speed
+    share = tokens_per_rank(rows, scenario) / rows.tp
+    forward, backward = scan_kernels(scenario.model)
+    return Passes(share * _per_token(forward, scenario), share * _per_token(backward, scenario))
+
+
+def _per_token(kernels: Sequence[ScanKernel], scenario: Scenario) -> float:
+    """Seconds per token of kernels that run one after the other."""
+    rates, device = scenario.rates, scenario.group.accelerator
+    speed = device.kernels.scan.efficiency * device.half_rate
     known = {"share": rates.stream, "bandwidth": rates.bandwidth}
-    return Passes(
-        share * np.maximum(stream_seconds(traffic=forward, **known), work),
-        share * np.maximum(stream_seconds(traffic=backward, **known), 3.0 * work),
-    )
+    return float(sum(np.maximum(stream_seconds(traffic=k.traffic, **known), k.flops / speed) for k in kernels))
 
 
 def exchange_of_heads(rows: Strategies, scenario: Scenario) -> Passes:

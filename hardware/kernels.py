@@ -113,6 +113,20 @@ class GroupedFit(Record):
     )
 
 
+class ScanFit(Record):
+    """Products of the chunked scan of Mamba-2 mixers, FLOP count F without the blocks that the causal mask leaves out.
+
+    Time = max(F / (efficiency P), bytes / (fused B)) of every kernel, with P the dense 16-bit peak.
+    """
+
+    efficiency: Share = 0.069
+    """Share of the dense 16-bit peak; low, since tiles are small and registers let few warps run beside each other."""
+    source: str = (
+        "[TileOPs] chunk scan forward on H200 at 1830 MHz: median 68 TFLOP/s of 19 shapes of five models (33 to 75), at "
+        "a fifth of the bandwidth; assumed for the other products, forward and backward, and elsewhere"
+    )
+
+
 class Kernels(Record):
     """Every kernel constant of one kind of accelerator."""
 
@@ -122,6 +136,7 @@ class Kernels(Record):
     """By kernel generation: flash-1, flash-2, flash-3, cudnn."""
     memory_bound: MemoryBoundFit
     grouped: GroupedFit = GroupedFit()
+    scan: ScanFit = ScanFit()
     launch: Overhead
     """Host time to launch one kernel without graphs."""
     source: str

@@ -1,5 +1,7 @@
 """Mamba-2 mixers: counted by hand, split over ranks, refused where they are contradictory."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,13 +10,14 @@ from costmodels.experts import expert_layer
 from costmodels.flops import FORWARD_AND_BACKWARD, forward_flops, model_flops
 from costmodels.huggingface import from_config
 from costmodels.layer_kinds import LETTERS
-from costmodels.mamba import mamba_parameters, scan_flops, scan_traffic
+from costmodels.mamba import mamba_parameters, scan_flops, scan_kernels, scan_traffic
 from costmodels.memory import kind_activation_bytes, row_bytes
 from costmodels.model import BadModel, from_shape
 from costmodels.model_catalogue import model as catalogue_model
 from costmodels.parameters import parameters
 from costmodels.scan import exchange_of_heads, mamba_matmuls, scan
 from costmodels.strategy import strategies
+from hardware.kernels import ScanFit
 from tests.scenarios import toy_device, toy_group, toy_hybrid, toy_scenario, toy_stack
 
 MIXER = LETTERS["M"]
@@ -79,13 +82,26 @@ def test_tensor_ranks_share_projections_scan_and_kept_bytes_of_a_mixer():
 
 def test_the_scan_is_as_slow_as_its_traffic_unless_memory_is_fast():
     usual, fast = hybrid(), hybrid(group=toy_group(device=toy_device(bandwidth=1e30)))
+    quick = usual.group.accelerator.kernels.model_copy(update={"scan": ScanFit(efficiency=2.0, source="toy")})
+    moving = replace(usual, group=toy_group(device=toy_device().model_copy(update={"kernels": quick})))
     forward, backward = scan_traffic(usual.model)
     rates = usual.rates
-    seconds = scan(strategies(), usual)
+    seconds = scan(strategies(), moving)
     assert seconds.forward == pytest.approx(TOKENS * forward / (rates.stream * rates.bandwidth))
     assert seconds.backward == pytest.approx(TOKENS * backward / (rates.stream * rates.bandwidth))
-    rate = fast.rates.head.efficiency * fast.rates.head.sustained * fast.rates.head_peak
-    assert scan(strategies(), fast).forward == pytest.approx(TOKENS * scan_flops(usual.model) / rate)
+    speed = 0.069 * 1e14
+    once, again = (sum(kernel.flops for kernel in kernels) for kernels in scan_kernels(usual.model))
+    assert scan(strategies(), fast).forward == pytest.approx(TOKENS * once / speed)
+    assert scan(strategies(), fast).backward == pytest.approx(TOKENS * again / speed)
+    assert (scan(strategies(), usual).forward > seconds.forward).all()
+
+
+def test_the_products_of_the_scan_by_hand():
+    across, within, pairs = 2 * INNER * STATES, INNER * CHUNK, 2 * GROUPS * STATES * CHUNK
+    forward, backward = (sum(kernel.flops for kernel in kernels) for kernels in scan_kernels(toy_hybrid()))
+    assert forward == pairs + 2 * across + within
+    # Again the products and the states; gradients of states, values, B and C, and three times within a chunk.
+    assert backward == (pairs + across) + 4 * across + 3 * within + 2 * pairs
 
 
 def test_context_ranks_exchange_tokens_for_heads_and_copy_groups_that_are_too_few():
