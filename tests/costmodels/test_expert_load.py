@@ -20,7 +20,7 @@ from costmodels.experts import (
     router,
     shared_experts,
 )
-from costmodels.launches import BLOCK_SCALED, CAPTURED, UNASKED, launch_floor
+from costmodels.launches import SCALED_ANEW, CAPTURED, UNASKED, launch_floor
 from costmodels.layer_kinds import Kind
 from costmodels.memory import footprint, row_bytes
 from costmodels.passes import Passes
@@ -216,7 +216,7 @@ def test_a_graph_of_parts_of_a_layer_leaves_the_rest_to_the_host():
 
 
 def test_block_scaled_formats_launch_more_for_every_expert_of_the_rank():
-    assert "mxfp8" in BLOCK_SCALED
+    assert "mxfp8" in SCALED_ANEW
     assert floor("mxfp8") - floor() == pytest.approx(2 * 3)
     assert floor("mxfp8", strategies(dp=8, ep=8)) - floor() == pytest.approx(3)
 
