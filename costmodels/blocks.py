@@ -254,7 +254,7 @@ def _unfused_attention(rows: Strategies, scenario: Scenario) -> Passes:
     bandwidth = rates.bandwidth
     fit, peak = (rates.plain, rates.plain_peak) if model.head_dim % ALIGNED else (rates.head, rates.head_peak)
     scores = matmul_seconds(m=queries, n=span, k=d, fit=fit, peak=peak, bandwidth=bandwidth)
-    context = matmul_seconds(m=queries, n=d, k=span, fit=fit, peak=peak, bandwidth=bandwidth)
+    context = matmul_seconds(m=queries, n=float(model.v_head_dim), k=span, fit=fit, peak=peak, bandwidth=bandwidth)
     pairs = queries * span
     softmax = (4.0 if stack.fused_softmax else 16.0) + (5.0 if stack.dropout else 0.0)
     softmax_backward = (6.0 if stack.fused_softmax else 14.0) + (5.0 if stack.dropout else 0.0)

@@ -25,6 +25,7 @@ from costmodels.strategy import CP_KINDS, OFFLOADS, SCHEDULE_NAMES, Recompute, S
 from planner.stage_rows import assignment_of, problem_of
 from planner.stages import solve
 from planner.validation import saving
+from planner.validation.attention_words import attention_changes
 from planner.validation.expert_words import as_catalogued, expert_changes
 from planner.validation.machines import Unpriceable, node_group
 
@@ -182,6 +183,8 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
     said = row["stack"].get("attention")
     if said in KERNELS:
         changes["attention"] = KERNELS[said]
+    elif said is True:
+        changes |= attention_changes(row)
     kernels = str(row["stack"].get("notes") or "").lower()
     if "kernel set" in kernels:
         changes["fused_elementwise"] = "rms kernel" in kernels

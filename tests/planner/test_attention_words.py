@@ -1,0 +1,45 @@
+"""Which kernels of latent attention a measured run's release had."""
+
+import pytest
+
+from planner.validation.attention_words import attention_changes
+
+LATENT = {"q_lora": 1536, "kv_lora": 512, "qk_nope": 128, "qk_rope": 64, "v": 128}
+
+
+def said(source="NVIDIA dgxc-benchmarking v25.05", framework="NeMo 2.0", accelerator="gb200", mla=LATENT):
+    return attention_changes(
+        {
+            "source": source,
+            "cluster": {"accelerator": accelerator},
+            "stack": {"framework": framework},
+            "model": {"mla": mla},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {},
+        {"accelerator": "b200", "source": "NVIDIA dgxc-benchmarking v25.07"},
+        {"source": "NVIDIA performance summary", "framework": "NeMo 25.04"},
+    ],
+)
+def test_latent_attention_was_not_fused_on_blackwell_before_its_backward_pass_was_written(row):
+    assert said(**row) == {"attention": ("unfused",)}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"accelerator": "h100-sxm"},
+        {"source": "NVIDIA dgxc-benchmarking v25.08"},
+        {"framework": "NeMo 25.07", "source": "NVIDIA performance summary"},
+        {"framework": "Megatron-LM, Transformer Engine 2.1", "source": "a paper of 2025"},
+        {"mla": None},
+        {"mla": {**LATENT, "qk_nope": 64, "v": 64}},
+    ],
+)
+def test_other_devices_later_releases_and_narrower_heads_keep_the_stack_s_kernels(row):
+    assert said(**row) == {}
