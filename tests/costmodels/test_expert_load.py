@@ -20,7 +20,7 @@ from costmodels.experts import (
     router,
     shared_experts,
 )
-from costmodels.launches import SCALED_ANEW, CAPTURED, UNASKED, launch_floor
+from costmodels.launches import CAPTURED, SCALED_ANEW, UNASKED, launch_floor
 from costmodels.layer_kinds import Kind
 from costmodels.memory import footprint, row_bytes
 from costmodels.passes import Passes
