@@ -18,7 +18,8 @@ PERMUTE = 4.0 * WORD
 SORT = 4.0 * WORD
 """The same again, where what a plain all-to-all delivers is ordered by sender and must be sorted by expert."""
 PAD = 4.0 * WORD
-"""Padding every expert's rows to the multiple that reduced precision needs, and taking the padding off."""
+"""Padding every expert's rows to the multiple that reduced precision needs, and taking the padding off; dispatchers
+that send a token once per domain (DeepEP, HybridEP) pad while they permute, and a fixed capacity is such a multiple."""
 COLUMNS = 1.0
 """The transposed copy, of one byte a value, that the weight gradient of a reduced-precision product reads."""
 BIAS = (28.0, 36.0)
@@ -45,8 +46,9 @@ def traffic(scenario: Scenario, *, arrived: Floats, inner: Floats, held: Floats)
     if stack.fused_experts:
         return arrived * once, arrived * again
     if scenario.precision in REDUCED:
-        once = once + PAD * h + COLUMNS * (h + inner)
-        again = again + PAD * h + COLUMNS * (h + 2.0 * inner)
+        padding = 0.0 if stack.dispatch == "once-per-domain" or stack.expert_capacity else PAD
+        once = once + padding * h + COLUMNS * (h + inner)
+        again = again + padding * h + COLUMNS * (h + 2.0 * inner)
     if model.ffn_bias:
         once, again = once + BIAS[0] * h, again + BIAS[1] * h
     if model.clamped_activation:

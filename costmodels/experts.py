@@ -17,6 +17,7 @@ import numpy as np
 from costmodels.collectives import all_to_all_seconds, gather_seconds
 from costmodels.expert_traffic import traffic
 from costmodels.kernels import WORD, Number, matmul_seconds, stream_seconds
+from costmodels.launches import SCALED_ANEW, UNASKED
 from costmodels.layer_kinds import EXPERTS, Kind
 from costmodels.model import Experts
 from costmodels.parameters import expert_parameters
@@ -79,7 +80,22 @@ def expert_layer(rows: Strategies, scenario: Scenario) -> ExpertSeconds:
     if moe.latent_size is not None:
         latent = float(moe.latent_size)
         matmul = matmul + linear(region, latent, h, scenario) + linear(region, h, latent, scenario)
-    return ExpertSeconds(matmul, expert_streams(rows, scenario), traffic)
+    return ExpertSeconds(matmul, expert_streams(rows, scenario) + small_kernels(rows, scenario), traffic)
+
+
+def small_kernels(rows: Strategies, scenario: Scenario) -> Passes:
+    """What it costs the device to begin and to end the kernels that every expert has of its own, beside its products.
+
+    Where scales are found anew, inputs are quantised and scales laid out expert by expert; each kernel has the fixed
+    time of a product, however few its bytes. A fused operation has none of them.
+    """
+    stack = scenario.stack
+    if stack.fused_experts or scenario.precision not in SCALED_ANEW:
+        return Passes(np.zeros(len(rows)), np.zeros(len(rows)))
+    held = experts_of(scenario).num_experts / rows.ep
+    kernels = held * stack.kernels_per_local_expert * (UNASKED if stack.expert_capacity else 1.0)
+    once = kernels * scenario.rates.head.overhead
+    return Passes(once, 2.0 * once)
 
 
 def router(tokens: Floats, scenario: Scenario) -> Passes:

@@ -19,6 +19,7 @@ from costmodels.experts import (
     load,
     router,
     shared_experts,
+    small_kernels,
 )
 from costmodels.launches import CAPTURED, SCALED_ANEW, UNASKED, launch_floor
 from costmodels.layer_kinds import Kind
@@ -178,6 +179,31 @@ def test_reduced_precision_pads_tokens_and_keeps_their_columns():
     wide, narrow = traffic_of(on_toys()), traffic_of(on_toys(precision="fp8"))
     assert narrow[0] - wide[0] == pytest.approx(PAD * WIDTH + COLUMNS * (WIDTH + INNER))
     assert narrow[1] - wide[1] == pytest.approx(PAD * WIDTH + COLUMNS * (WIDTH + 2 * INNER))
+
+
+def test_dispatchers_that_permute_pad_in_passing_and_a_fixed_capacity_needs_no_padding():
+    sent = {"dispatch": "once-per-domain"}
+    bare = COLUMNS * (WIDTH + INNER)
+    assert traffic_of(on_toys(precision="fp8", **sent))[0] - traffic_of(on_toys(**sent))[0] == pytest.approx(bare)
+    fixed = {"expert_capacity": 1.0}
+    assert traffic_of(on_toys(precision="fp8", **fixed))[0] - traffic_of(on_toys(**fixed))[0] == pytest.approx(bare)
+
+
+def test_every_expert_has_kernels_of_its_own_where_scales_are_found_anew():
+    late = 1e-5
+
+    def seconds(precision, rows=ROWS, **stack):
+        device = toy_device(overhead=late).model_copy(update={"peak": {"bf16": PEAK, "fp8": 2 * PEAK}})
+        scenario = toy_scenario(model=with_experts(toy_model()), gpus=4, group=toy_group(device=device))
+        scenario = replace(scenario, precision=precision)
+        return small_kernels(rows, replace(scenario, stack=toy_stack(kernels_per_local_expert=7, **stack)))
+
+    known, anew = seconds("fp8"), seconds("mxfp8")
+    assert known.forward == seconds("bf16").forward == 0.0
+    assert (anew.forward, anew.backward) == (pytest.approx(2 * 7 * late), pytest.approx(2 * 2 * 7 * late))
+    assert seconds("mxfp8", strategies(dp=4, ep=2)).forward == pytest.approx(4 * 7 * late)
+    assert seconds("mxfp8", expert_capacity=1.0).forward == pytest.approx(UNASKED * anew.forward)
+    assert seconds("mxfp8", fused_experts=True).forward == 0.0
 
 
 def test_biases_and_clamps_of_experts_are_passes_of_their_own_unless_all_is_fused():
