@@ -87,7 +87,7 @@ class Stack(Record):
     kernels_per_expert_layer: int = 40
     """Kernels that routing, dispatch, experts and combine of one layer launch beside its attention."""
     kernels_per_local_expert: int = 0
-    """Further ones for each expert of the rank in block-scaled precision."""
+    """Further ones for each expert of the rank, in formats whose scales are found anew."""
     graphs: tuple[Literal["attn", "mamba", "moe_router", "moe_preprocess", "moe"], ...] = ()
     """Parts of a layer that are captured in CUDA graphs, in Megatron-Core's words; the host launches the rest."""
     fused_experts: bool = False

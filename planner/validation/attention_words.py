@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 UNEQUAL: Final = frozenset({"b200", "b300", "gb200", "gb300"})
-"""Devices on which cuDNN before 9.11 has no backward pass for queries of 192 and values of 128: Transformer Engine,
-transformer_engine/common/fused_attn/fused_attn.cpp ("9.11: d_qk = 192, d_v = 128 + Blackwell + bprop")."""
+"""Devices on which cuDNN before 9.11 has no backward pass for queries of 192 and values of 128 [TE]."""
 CONTAINERS: Final = (("dgxc", (25, 8)), ("nemo", (25, 7)))
 """First release with a container that has it, by words of the run: NVIDIA's benchmarks run NeMo 25.04 up to their
 release 25.07, and recompute the attention core on these devices up to then."""
