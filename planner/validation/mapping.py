@@ -27,6 +27,7 @@ from planner.stages import solve
 from planner.validation import saving
 from planner.validation.attention_words import attention_changes
 from planner.validation.expert_words import as_catalogued, expert_changes
+from planner.validation.loss_words import loss_changes
 from planner.validation.machines import Unpriceable, node_group
 
 Row = Mapping[str, Any]
@@ -185,6 +186,7 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
         changes["attention"] = KERNELS[said]
     elif said is True:
         changes |= attention_changes(row)
+    changes |= loss_changes(row, chosen.name)
     kernels = str(row["stack"].get("notes") or "").lower()
     if "kernel set" in kernels:
         changes["fused_elementwise"] = "rms kernel" in kernels

@@ -4,6 +4,7 @@ import pytest
 
 from costmodels.stack import stack
 from planner.validation.expert_words import EXPOSED, expert_changes
+from planner.validation.loss_words import NATIVE, loss_changes
 from planner.validation.mapping import case
 from tests.planner.test_validation import run
 
@@ -76,3 +77,9 @@ def test_a_run_of_a_catalogue_model_takes_the_switches_that_its_source_leaves_ou
     assert named.attention_sinks
     other = case(run(model=GPT_OSS | {"num_layers": 12, "params_b": None}, strategy={"gpus": 16, "ep": 4}))
     assert not other.scenario.model.clamped_activation
+
+
+def test_cross_entropy_is_megatron_s_own_before_megatron_bridge():
+    assert loss_changes({"stack": {"framework": "NeMo 2.0"}}, "nemo") == {"cross_entropy_traffic": NATIVE}
+    assert loss_changes({"stack": {"framework": CONTAINER}}, "nemo") == {}
+    assert loss_changes({"stack": {"framework": "Megatron-Core 0.9"}}, "megatron-core") == {}
