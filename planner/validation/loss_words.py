@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 NATIVE: Final = 57
-"""Bytes a logit of Megatron-Core's own cross-entropy, which NVIDIA's recipes ran until Megatron-Bridge chose Transformer
-Engine's (``cross_entropy_fusion_impl = "te"``)."""
+"""Bytes a logit of Megatron-Core's own cross-entropy, which NVIDIA's recipes ran until Megatron-Bridge chose
+Transformer Engine's (``cross_entropy_fusion_impl = "te"``)."""
 
 
 def loss_changes(row: Mapping[str, Any], stack: str) -> dict[str, Any]:
