@@ -134,7 +134,7 @@ def _proof(space: Space, outcome: Outcome, verdict: Verdict, started: float, val
     gap = (value - bound) / value
     said = f"none can beat {value:.4g} s" if outcome.proved else f"proved within {gap:.1%}"
     if lean and outcome.proved:
-        said = f"no evenly split strategy needs less memory than {outcome.best.peak / 2**30:.4g} GiB allocated"
+        said = f"no strategy needs less memory than {outcome.best.peak / 2**30:.4g} GiB allocated"
     return Proof(
         candidates=space.candidates,
         feasible=outcome.feasible,

@@ -368,11 +368,19 @@ def _raise(outcome: Outcome, row: Strategies, value: float, split: Assignment) -
         outcome.feasible += 1
 
 
-def best_split(row: Strategies, scenario: Scenario, *, deadline: float) -> Incumbent | None:
-    """One row under its fastest split that fits, by the same stage problem as in the search; None where none fits."""
+def best_split(
+    row: Strategies, scenario: Scenario, *, deadline: float, allocated: float | None = None
+) -> Incumbent | None:
+    """One row under its fastest split that fits, by the same stage problem as in the search; None where none fits.
+
+    ``allocated`` bytes are the most that a stage may have, where that is less than the device's.
+    """
     seconds, memory = row_seconds(row, scenario), row_bytes(row, scenario)
     left = max(deadline - time.perf_counter(), 0.05)
-    solution = solve(problem_of(row, seconds, memory, scenario), time_limit=left)
+    problem = problem_of(row, seconds, memory, scenario)
+    if allocated is not None:
+        problem = replace(problem, memory_limit=allocated)
+    solution = solve(problem, time_limit=left)
     if not solution.layers:
         return None
     value = compose(row, seconds, *whole_pipeline(solution, row))[0]

@@ -32,7 +32,7 @@ MODES = {Recompute.NONE: "none", Recompute.SELECTIVE: "none", Recompute.FULL: "a
 
 def problem_of(one: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario) -> StageProblem:
     """The stage problem of a single row."""
-    rows = _stage_rows(one, seconds, memory, scenario)
+    rows = stage_problems(one, seconds, memory, scenario)
     single = {name: np.asarray(getattr(rows, name)).ravel() for name in StageRows.__dataclass_fields__}
     stages = int(single["num_stages"][0])
     by_stage = {name: tuple(single[name][:stages].tolist()) for name in BY_STAGE}
@@ -94,12 +94,12 @@ def _split_bounds(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scena
     """Bounds of every row's stage problem: of slices that differ, or of average ones where stages mirror each other."""
     mirrored = np.ones(len(rows), dtype=np.bool_) if seconds.kinds is None else copies(rows) > 1
     if mirrored.all():
-        return stage_lower_bound(_stage_rows(rows, seconds, memory, scenario))
+        return stage_lower_bound(stage_problems(rows, seconds, memory, scenario))
     bound = StageBound(np.empty(len(rows)), np.empty(len(rows)), np.empty(len(rows), dtype=np.bool_))
     for alike, part in ((True, np.flatnonzero(mirrored)), (False, np.flatnonzero(~mirrored))):
         some = rows.take(part), seconds.take(part), memory.take(part)
         if alike:
-            found = stage_lower_bound(_stage_rows(*some, scenario))
+            found = stage_lower_bound(stage_problems(*some, scenario))
         else:
             found = chain_lower_bound(*some, scenario, _fewest_slices(some[0], scenario))
         for whole, values in zip(bound, found, strict=True):
@@ -107,8 +107,8 @@ def _split_bounds(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scena
     return bound
 
 
-def _stage_rows(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario) -> StageRows:
-    """The stage problems of all rows.
+def stage_problems(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario) -> StageRows:
+    """The stage problems of all rows, layers taken as average ones.
 
     Where stages mirror each other (``copies`` c = 2), the problem is that of p / c stages with two pieces each, which
     a micro-batch passes half the time. From T, the sum over those, m M + (c T - M) s = (m + (c - 1) s) M + (T - M) c s.

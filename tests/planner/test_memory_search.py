@@ -1,12 +1,17 @@
 import time
+from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
+from costmodels.iteration import row_seconds
 from costmodels.memory import even_peaks, memory_limit, row_bytes
-from planner import PlanRequest, plan
+from costmodels.pieces import copies
+from planner import PlanRequest, plan, predict
 from planner.memory_search import leanest
 from planner.space import build
+from tests.planner.brute_force import seconds_and_bytes, splits_of
 from tests.scenarios import drawn_scenarios, toy_cluster, toy_model, toy_scenario, toy_stack
 
 SOME = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -15,6 +20,7 @@ SOME = settings(max_examples=60, deadline=None, suppress_health_check=list(Healt
 @SOME
 @given(drawn_scenarios(gpus=(1, 2, 4, 8), batches=(8, 16), layers=(1, 2, 4, 6)))
 def test_the_leanest_is_the_least_of_all_even_splits(scenario):
+    scenario = replace(scenario, stack=scenario.stack.model_copy(update={"uneven_stages": False}))
     space = build(scenario, {})
     assume(len(space.cores))
     core, option = np.nonzero(space.allowed)
@@ -51,3 +57,46 @@ def test_out_of_time_proves_nothing():
     outcome = leanest(build(scenario, {}), scenario, deadline=time.perf_counter() - 1)
     assert not outcome.proved
     assert outcome.best is None
+
+
+def all_or_none(rows, scenario, index, seconds, memory):
+    """The least peak of one row over all splits that recompute every layer of a stage or none."""
+    layers, again = splits_of(rows.row(index), scenario)
+    _, used = seconds_and_bytes(rows, scenario, index, seconds, memory)
+    whole = ((again == 0) | (again == layers)).all(axis=1)
+    alike = whole & ((again == layers).all(axis=1) | (again == 0).all(axis=1))
+    return used[alike].min() if alike.any() else np.inf
+
+
+@SOME
+@given(drawn_scenarios(gpus=(2, 4, 8), batches=(4, 8), layers=(2, 3, 4, 5, 6)))
+def test_the_leanest_is_the_least_of_all_uneven_splits(scenario):
+    scenario = replace(scenario, stack=scenario.stack.model_copy(update={"uneven_stages": True}))
+    assume(scenario.depth.uniform)
+    space = build(scenario, {})
+    assume(0 < len(space.cores) <= 300)
+    rows = space.rows(*np.nonzero(space.allowed))
+    assume((copies(rows) == 1).all())
+    seconds, memory = row_seconds(rows, scenario), row_bytes(rows, scenario)
+    peaks = [all_or_none(rows, scenario, index, seconds, memory) for index in range(len(rows))]
+    found = leanest(space, scenario, deadline=time.perf_counter() + 60).best
+    if min(peaks) <= memory_limit(scenario) * (1 - 1e-6):
+        assert found.peak == pytest.approx(min(peaks), rel=1e-6)
+
+
+def test_the_leanest_split_of_24_layers_over_8_stages_spares_the_ends():
+    asked = {
+        "model": toy_model(num_layers=24, vocab_size=50000),
+        "cluster": toy_cluster(),
+        "stack": toy_stack(uneven_stages=True, zero_stages=(0,), schedules=("1f1b",)),
+        "gpus": 8,
+        "global_batch_size": 64,
+        "pins": {"pp": 8, "vpp": 1, "recompute": "none", "micro_batch_size": 4},
+    }
+    lean = plan(PlanRequest(**asked, objective="memory"))
+    even = predict(PlanRequest(**asked), layers=[3] * 8)
+    layers = [stage.layers for stage in lean.strategy.stages]
+    assert sum(layers) == 24
+    assert layers[0] == min(layers)
+    assert layers[-1] < max(layers)
+    assert max(s.total for s in lean.memory_bytes) < max(s.total for s in even.memory_bytes)
