@@ -1,0 +1,150 @@
+"""PaddlePaddle's four dimensions: tensor (mp), grouped sharding, pipeline and data parallelism; published, and predicted.
+
+    python examples/origins/paddle.py
+
+Sources: ERNIE 3.0 Titan (arXiv 2112.12731); documentation of PaddleFleetX and PaddleNLP, 2021 to 2023, on GitHub.
+"""
+
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from costmodels.placement import group_of, split_group
+from costmodels.strategy import RANK_ORDERS, Strategies, strategies
+from planner import Plan, PlanRequest, predict
+
+HERE = Path(__file__).parent
+ORDER = "tp-cp-ep-sharding-pp-dp"
+"""mp inside sharding inside pp inside dp."""
+ERNIE = {"model": "ernie-230b", "stack": "paddle", "cluster": "v100-dgx1-edr", "precision": "fp16"}
+PLANS = {
+    "PP64 Sharding4 MP2": {"tp": 2, "pp": 64, "zero_stage": 1, "sharding_degree": 4},
+    "DP2 PP32 MP8": {"tp": 8, "pp": 32},
+    "DP2 PP32 Sharding4 MP2": {"tp": 2, "pp": 32, "zero_stage": 1, "sharding_degree": 4},
+}
+"""The three plans of the documentation for 512 cards."""
+BATCHES = (2048, 4096, 8192, 16384)
+NLP = {"llama2-13b": (1, 64, 1975.63, 64294), "llama2-7b": (2, 64, 3755.21, 52092)}
+"""Micro-batch, batch, tokens per second and card, MB of the allocator: eight A100, mp2 sharding4."""
+BERT = {4: 4841, 8: 4127, 16: 3700}
+"""MB of a card with sharding over so many; without sharding 8667."""
+BERT_WHOLE = 8667
+
+
+def four_dimensional(dp: int, pp: int, sharding: int, mp: int, micro: int = 1, batch: int = 0) -> Strategies:
+    """One strategy with the documentation's degrees."""
+    return strategies(
+        tp=mp,
+        pp=pp,
+        dp=dp * sharding,
+        zero_stage=1,
+        sharding_degree=sharding,
+        micro_batch_size=micro,
+        num_microbatches=max(batch // (micro * dp * sharding), 1),
+        schedule=2 if pp > 1 else 0,
+        rank_order=RANK_ORDERS.index(ORDER),
+    )
+
+
+def groups(dp: int, pp: int, sharding: int, mp: int) -> dict[str, list[int]]:
+    """The group of rank 0 along every dimension."""
+    rows = four_dimensional(dp, pp, sharding, mp)
+    near, far = split_group(group_of(rows, "dp"), np.array([sharding]))
+    found = {"mp": group_of(rows, "tp"), "sharding": near, "pp": group_of(rows, "pp"), "dp": far}
+    places = {}
+    for name, group in found.items():
+        steps = [range(0, int(size[0] * stride[0]), int(stride[0])) for size, stride in group.parts]
+        places[name] = sorted({sum(place) for place in product(*steps)})
+    return places
+
+
+def volumes(name: str) -> dict[str, str]:
+    """Elements that a card moves by the documentation's reckoning, in symbols, and the bubble."""
+    pins = PLANS[name]
+    pp, sharded = pins["pp"], "sharding_degree" in pins
+    between = "2 ms act" + ("" if pp == 64 else " + M/pp")
+    inside = "(4L/pp act + 3M/pp) ms" if sharded else "4L/pp act ms"
+    return {"between nodes": between, "inside node": inside, "bubble": f"{pp - 1}/(ms+{pp - 1})"}
+
+
+def fastest(name: str, batch: int) -> Plan:
+    """One of the three plans under its best micro-batch."""
+    asked = [
+        PlanRequest(**ERNIE, gpus=512, global_batch_size=batch, pins=common(micro) | PLANS[name])
+        for micro in (1, 2, 4, 8)
+    ]
+    found = [plan for plan in map(predict, asked) if plan.fits]
+    return min(found, key=lambda plan: plan.prediction.iteration_seconds)
+
+
+def common(micro: int) -> dict[str, str | int]:
+    """What all three share: everything recomputed, no sequence parallelism in 2021."""
+    return {"micro_batch_size": micro, "sequence_parallel": "false", "recompute": "full", "rank_order": ORDER}
+
+
+def reference() -> Plan:
+    """ERNIE 230B on 256 V100 as recommended: mp2 sharding4 pp32, micro-batch 8, batch 4096."""
+    pins = common(8) | PLANS["DP2 PP32 Sharding4 MP2"]
+    return predict(PlanRequest(**ERNIE, gpus=256, global_batch_size=4096, pins=pins))
+
+
+def nlp(name: str) -> Plan:
+    """A run of PaddleNLP's table."""
+    micro, batch, _, _ = NLP[name]
+    pins = {"tp": 2, "zero_stage": 2, "sharding_degree": 4, "micro_batch_size": micro, "recompute": "none"}
+    known = {"stack": "paddle", "cluster": "dgx-a100-80gb", "gpus": 8, "seq_length": 4096}
+    return predict(PlanRequest(model=name, global_batch_size=batch, pins=pins, **known))
+
+
+def bert(cards: int = 1, *, sequences: int = 16, recompute: str = "full") -> Plan:
+    """BERT-Large with so many sequences a card, all states sharded over the cards."""
+    pins = {"recompute": recompute, "micro_batch_size": sequences} | ({"zero_stage": 3} if cards > 1 else {})
+    known = {"stack": "paddle", "cluster": "v100-dgx1-edr", "precision": "fp16"}
+    model = str(HERE / "bert-large.toml")
+    return predict(PlanRequest(model=model, gpus=cards, global_batch_size=sequences * cards, pins=pins, **known))
+
+
+def states(cards: int) -> float:
+    """MB of weights, gradients and optimizer on one card."""
+    (stage,) = bert(cards).memory_bytes
+    return (stage.weights + stage.gradients + stage.optimizer) / 2**20
+
+
+def allocated(plan: Plan) -> float:
+    """MB that the allocator gives out on the fullest card."""
+    return max(stage.total - stage.reserved - stage.slack for stage in plan.memory_bytes) / 2**20
+
+
+def main() -> None:
+    """Print the comparison."""
+    print("groups of rank 0 for dp2 pp2 sharding2 mp2:", groups(2, 2, 2, 2))
+    print(f"\nERNIE 230B on 512 V100, seconds by batch{'':9}" + "".join(f"{batch:>9}" for batch in BATCHES))
+    for name in PLANS:
+        times = [fastest(name, batch).prediction.iteration_seconds for batch in BATCHES]
+        print(f"  {name:46}" + "".join(f"{seconds:9.1f}" for seconds in times))
+    for name in PLANS:
+        print(f"  {name}: " + ", ".join(f"{place} {said}" for place, said in volumes(name).items()))
+
+    found = reference()
+    count = found.strategy.num_microbatches
+    need = max(stage.total for stage in found.memory_bytes) / 2**30
+    print(f"\nERNIE 230B on 256 V100, mp2 pp32 sharding4: {count} micro-batches, bubble 31/{count + 31} = {31 / (count + 31):.1%}")
+    print(f"  {need:.1f} GiB of 32: {'fits' if found.fits else 'does not fit'}, {allocated(found) / 1024:.1f} allocated")
+
+    print("\nPaddleNLP, 8 A100: tokens/s per card published, predicted; MB allocated published, predicted")
+    for name, (_, _, speed, megabytes) in NLP.items():
+        found = nlp(name)
+        ours = found.prediction.tokens_per_second_per_gpu
+        print(f"  {name:12} {speed:8.0f} {ours:8.0f} ({speed / ours - 1:+.1%} time)  {megabytes:7} {allocated(found):8.0f}")
+
+    print("\nBERT-Large on V100, recomputed: MB of a card, published and predicted from the 8667 without sharding")
+    for cards, megabytes in BERT.items():
+        ours = BERT_WHOLE - states(1) + states(cards)
+        print(f"  sharding {cards:2}: {megabytes:6} {ours:8.0f} ({ours / megabytes - 1:+.1%})")
+    speeds = [n / bert(sequences=n, recompute=r).prediction.iteration_seconds for n, r in ((18, "none"), (180, "full"))]
+    print(f"  speed of recomputing everything: published x0.744, predicted x{speeds[1] / speeds[0]:.3f}")
+
+
+if __name__ == "__main__":
+    main()
