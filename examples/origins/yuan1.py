@@ -72,10 +72,15 @@ def main() -> None:
         ("hardware", "recomputation counted: the published 45 %"),
     ):
         print(f"  {definition:20} {efficiency(definition):6.2%}  {said}")
-    print("  on one scale, model: GPT-3 on V100 21.3 %, Yuan 1.0 33.8 %, Huaihai 40.3 % if its 53.5 % counts as 44.8 % does")
+    print(
+        "  on one scale, model: GPT-3 on V100 21.3 %, Yuan 1.0 33.8 %, "
+        "Huaihai 40.3 % if its 53.5 % counts as the 44.8 % does"
+    )
     for name, tokens, definition in (("175b", 300e9, "6N"), ("yuan1-245b", 180e9, "8N"), ("yuan1-245b", 180e9, "6N")):
         per_token = flops_per_token(model(name), seq_length=2048, definition=definition)
-        print(f"  {name:12} {tokens / 1e9:3.0f}B tokens under {definition}: {petaflops_days(per_token * tokens):.0f} PD")
+        print(
+            f"  {name:12} {tokens / 1e9:3.0f}B tokens under {definition}: {petaflops_days(per_token * tokens):.0f} PD"
+        )
 
     print(f"\n{'seconds':10}{'published':>10}{'formula':>10}{'S / 6H':>10}{'predicted':>10}")
     columns = PUBLISHED, five_terms(), five_terms(printed=False), predicted_terms()

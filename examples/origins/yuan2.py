@@ -1,4 +1,4 @@
-"""Yuan 2.0: uneven stages, optimizer parallelism and slow links: published, the published formulas, and what is predicted.
+"""Yuan 2.0: uneven stages, optimizer parallelism and slow links: published, by the formulas, predicted.
 
     python examples/origins/yuan2.py
 
@@ -36,8 +36,9 @@ SHIPPED = [2] * 10 + [3] * 20 + [2] * 2
 def seconds(links: float, gpus: int, method: int) -> float:
     """Seconds per iteration by the equations 2 and 4, with the settings that table 6 was made with.
 
-    These are 55 % of an A100's peak, 0.85 of the links (half of it for tensor parallelism, whose coefficient counts both
-    directions already), two cards of 195 Gb/s per node, and 12 bytes of gradients and parameters per parameter.
+    These are 55 % of an A100's peak, 0.85 of the links (half of it for tensor parallelism, whose coefficient
+    counts both directions already), two cards of 195 Gb/s per node, and 12 bytes of
+    gradients and parameters per parameter.
     """
     L, H, S, V, B, F = 84, 8192, 4096, 134953, 1, 0.55 * 312e12
     T, P, D = (8, 4, gpus // 32) if method == 1 else (1, 32, gpus // 32)

@@ -29,6 +29,7 @@ from planner.validation.attention_words import attention_changes
 from planner.validation.expert_words import as_catalogued, expert_changes
 from planner.validation.loss_words import loss_changes
 from planner.validation.machines import Unpriceable, node_group
+from planner.validation.model_words import as_described
 
 Row = Mapping[str, Any]
 
@@ -136,7 +137,7 @@ def _model(row: Row, notes: list[str]) -> Model:
     hybrid = "mamba" in str(shape.get("kind")) and shape.get("mamba") is None
     unsaid = [field for field in ("num_layers", "hidden_size", "num_heads") if shape.get(field) is None]
     if not hybrid and not unsaid:
-        return as_catalogued(from_run(shape), shape)
+        return as_described(as_catalogued(from_run(shape), shape), shape, notes)
     found = _named(shape)
     if found is None:
         reason = f"the model's {unsaid[0]} is not stated" if unsaid else "the model's Mamba-2 mixers are not stated"
