@@ -22,18 +22,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.pricing import quote
 from costmodels.scenario import Scenario
 from hardware.errors import MeshwrightError
+from planner.validation.fitting import EXPERTS, MOST_ROWS, STACK_KNOBS, Knob, log_error, solve, with_constants
 from planner.validation.mapping import Case, case
 from planner.validation.rows import Row, measured_seconds, read_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 STACKS = ROOT / "costmodels" / "stacks"
 ACCELERATORS = ROOT / "hardware" / "catalogue" / "accelerators"
-
-PRIOR = 0.1
-"""Weight of the pull towards neutral values against one source group; chosen on the dev split."""
 
 LEFT_OUT = ("bigscience-v100", "torchao-float8")
 """The first warns of 40 % network noise; steps of the second (one sequence per GPU) take a third of a second longer
@@ -43,30 +40,6 @@ WIDENED, NARROWEST = 1.5, 0.2
 """From the 90th percentile of the errors in the fit to the interval that is promised: runs of other sources lie
 further out than those that were fitted."""
 
-MOST_ROWS = 60
-"""Runs used per group: enough to see its shape."""
-
-
-@dataclass(frozen=True, slots=True)
-class Knob:
-    """A constant that may be fitted: its field, neutral value, spread of the prior and bounds."""
-
-    field: str
-    neutral: float
-    spread: float
-    low: float
-    high: float
-
-
-STACK_KNOBS = (
-    Knob("kernel_efficiency", 1.0, 0.15, 0.6, 1.2),
-    Knob("elementwise_efficiency", 1.0, 0.2, 0.6, 1.3),
-    Knob("communication_efficiency", 1.0, 0.2, 0.3, 1.2),
-    Knob("straggler", 0.0, 0.01, 0.0, 0.04),
-    Knob("iteration_overhead", 0.0, 0.02, 0.0, 0.2),
-)
-EXPERTS = Knob("expert_efficiency", 1.0, 0.15, 0.3, 1.2)
-"""Fitted last, on models with experts, which the other constants are not fitted on."""
 SHRUNK = 0.75
 """Power of the fitted expert efficiency that is kept: measured runs with experts are few and of few recipes. From
 half-way to here the bias of both splits comes closer to nothing; the whole fit does worse on the dev split."""
@@ -114,27 +87,18 @@ def _usable(row: Row) -> tuple[Case, float] | None:
 
 def error(sample: Sample, scenario: Scenario) -> float:
     """Logarithm of predicted over measured."""
-    return math.log(quote(sample.case.rows, scenario, sample.case.assignment).iteration / sample.measured)
+    return log_error(sample.case, scenario, sample.measured)
 
 
 def fit(
     mine: Sequence[Sample], knobs: Sequence[Knob], start: NDArray[np.float64], apply: Callable[..., Scenario]
 ) -> NDArray[np.float64]:
     """The knobs' values that bring the samples' errors down, with the prior."""
-    from scipy.optimize import least_squares
 
-    def residuals(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        misses = [s.weight * error(s, apply(s.case.scenario, values)) for s in mine]
-        drawn = [PRIOR * (v - k.neutral) / k.spread for v, k in zip(values, knobs, strict=True)]
-        return np.array(misses + drawn)
+    def misses(values: NDArray[np.float64]) -> list[float]:
+        return [s.weight * error(s, apply(s.case.scenario, values)) for s in mine]
 
-    bounds = ([k.low for k in knobs], [k.high for k in knobs])
-    scale = [k.spread for k in knobs]
-    x0 = np.clip(start, [k.low + 1e-4 for k in knobs], [k.high - 1e-4 for k in knobs])
-    found = least_squares(
-        residuals, x0, bounds=bounds, x_scale=scale, loss="cauchy", f_scale=0.03, diff_step=1e-3, max_nfev=25
-    )
-    return np.asarray(found.x)
+    return solve(misses, knobs, start).values
 
 
 def calibrate(chosen: list[Sample], rounds: int) -> tuple[dict[str, list[float]], dict[str, float]]:
@@ -163,8 +127,7 @@ def calibrate(chosen: list[Sample], rounds: int) -> tuple[dict[str, list[float]]
 
 
 def _with_stack(scenario: Scenario, values: NDArray[np.float64]) -> Scenario:
-    update = {k.field: float(v) for k, v in zip(STACK_KNOBS, values, strict=True)}
-    return replace(scenario, stack=scenario.stack.model_copy(update=update))
+    return with_constants(scenario, STACK_KNOBS, values)
 
 
 def with_rate(scenario: Scenario, rate: float) -> Scenario:

@@ -74,8 +74,23 @@ Ethernet without remote memory access, and any network under 100 Gb/s that is no
 """
 
 
-def node_group(row: Row, notes: list[str]) -> NodeGroup:
+def node_group(row: Row, notes: list[str], given: Cluster | None = None) -> NodeGroup:
     """The machines of a measured run; what had to be assumed is added to ``notes``.
+
+    Args:
+        row: the run.
+        notes: what is assumed goes here.
+        given: the cluster that the run was on, in place of what its words on machines stand for.
+
+    Raises:
+        Unpriceable: the accelerator is not in the catalogue, or not that of the cluster given.
+    """
+    found = machines(row, notes) if given is None else _same_kind(given, row)
+    return _filled(found, int(row["strategy"].get("gpus") or 0)).groups[0]
+
+
+def machines(row: Row, notes: list[str]) -> Cluster:
+    """The cluster that a measured run describes, of any number of nodes; what had to be assumed goes to ``notes``.
 
     Raises:
         Unpriceable: the accelerator is not in the catalogue.
@@ -85,7 +100,7 @@ def node_group(row: Row, notes: list[str]) -> NodeGroup:
     if name not in CLUSTERS:
         raise Unpriceable(f"accelerator {name} is not in the catalogue")
     like = _machines(name, said.get("gpus_per_node"))
-    group = _filled(like, int(row["strategy"].get("gpus") or 0)).groups[0]
+    group = like.groups[0]
     if group.accelerator.name != name:
         group = group.model_copy(update={"accelerator": find_accelerator(name)})
     words = str(said.get("inter_node") or "")
@@ -93,9 +108,17 @@ def node_group(row: Row, notes: list[str]) -> NodeGroup:
     lane = lane_bandwidth(words, max(size, group.gpus_per_node))
     if lane is None:
         notes.append(f"network of {like.name} assumed")
-        return group
-    outer = [_carrying(tier, words, lane) for tier in group.tiers[1:]]
-    return group.model_copy(update={"tiers": (group.tiers[0], *outer)})
+    else:
+        outer = [_carrying(tier, words, lane) for tier in group.tiers[1:]]
+        group = group.model_copy(update={"tiers": (group.tiers[0], *outer)})
+    return like.model_copy(update={"groups": (group,)})
+
+
+def _same_kind(given: Cluster, row: Row) -> Cluster:
+    said, has = row["cluster"].get("accelerator"), given.accelerator.name
+    if said != has:
+        raise Unpriceable(f"the run was on {said}, the cluster given is of {has}")
+    return given
 
 
 def _machines(accelerator: str, node: int | None) -> Cluster:

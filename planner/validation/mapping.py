@@ -22,6 +22,7 @@ from costmodels.pricing import Assignment, row_assignment
 from costmodels.scenario import REDUCED, Scenario
 from costmodels.stack import Stack, stack
 from costmodels.strategy import CP_KINDS, OFFLOADS, SCHEDULE_NAMES, Recompute, Strategies, strategies
+from hardware.records import Cluster
 from planner.stage_rows import assignment_of, problem_of
 from planner.stages import solve
 from planner.validation import saving
@@ -80,8 +81,13 @@ class Case:
     notes: tuple[str, ...]
 
 
-def case(row: Row) -> Case:
+def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = None) -> Case:
     """Map one measured run.
+
+    Args:
+        row: the run.
+        machines: the cluster that it was on, in place of what its words stand for.
+        software: the stack that it ran under, likewise; what the run says of its own kernels still counts.
 
     Raises:
         Unpriceable: something that pricing needs is neither said nor inferable.
@@ -90,10 +96,10 @@ def case(row: Row) -> Case:
     notes: list[str] = []
     plan = row["strategy"]
     model = _model(row, notes)
-    chosen = _stack(row, notes)
+    chosen = _stack(row, notes, software)
     scenario = Scenario(
         model=model,
-        group=node_group(row, notes),
+        group=node_group(row, notes, machines),
         stack=chosen,
         gpus=int(_need(plan, "gpus")),
         seq_length=model.seq_length,
@@ -160,16 +166,21 @@ def _named(shape: Row) -> Model | None:
     return found if shape.get("num_layers") in (None, found.num_layers) else None
 
 
-def _stack(row: Row, notes: list[str]) -> Stack:
+def _stack(row: Row, notes: list[str], given: Stack | None) -> Stack:
+    if given is None:
+        name = stack_of(row)
+        given = stack(name)
+        notes.append(f"stack {name} for framework {row['stack'].get('framework')!r}")
+    return _adjusted(given.at(str(row["strategy"].get("precision") or "bf16")), row)
+
+
+def stack_of(row: Row) -> str:
+    """The name of the stack that a run's words on its framework stand for."""
     words = str(row["stack"].get("framework") or "").lower()
     name = next((stack_name for pattern, stack_name in STACKS if re.search(pattern, words)), "generic")
     if name == "megatron-core" and "sail-sg" in words and row["stack"].get("attention") is None:
         name = "zero-bubble"  # the fork's first form, of 2023, before fused attention
-    if name == "megatron-lm":
-        name = f"megatron-lm-{_year(row)}"
-    chosen = stack(name).at(str(row["strategy"].get("precision") or "bf16"))
-    notes.append(f"stack {name} for framework {row['stack'].get('framework')!r}")
-    return _adjusted(chosen, row)
+    return f"megatron-lm-{_year(row)}" if name == "megatron-lm" else name
 
 
 def _year(row: Row) -> int:

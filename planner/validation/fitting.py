@@ -1,0 +1,107 @@
+"""What every calibration shares: the constants that may be fitted, and the least squares that fit them.
+
+The project's own calibration (``planner.validation.calibrate``) and that of a person's own evidence
+(``planner.calibration``) differ in their data and in what is kept fixed, not in how a constant is found.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.pricing import quote
+from costmodels.scenario import Scenario
+from planner.validation.mapping import Case
+
+Floats = NDArray[np.float64]
+
+PRIOR = 0.1
+"""Weight of the pull towards neutral values against one source group; chosen on the dev split."""
+
+MOST_ROWS = 60
+"""Runs used per group: enough to see its shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """A constant that may be fitted: its field, neutral value, spread of the prior and bounds."""
+
+    field: str
+    neutral: float
+    spread: float
+    low: float
+    high: float
+
+
+STACK_KNOBS = (
+    Knob("kernel_efficiency", 1.0, 0.15, 0.6, 1.2),
+    Knob("elementwise_efficiency", 1.0, 0.2, 0.6, 1.3),
+    Knob("communication_efficiency", 1.0, 0.2, 0.3, 1.2),
+    Knob("straggler", 0.0, 0.01, 0.0, 0.04),
+    Knob("iteration_overhead", 0.0, 0.02, 0.0, 0.2),
+)
+EXPERTS = Knob("expert_efficiency", 1.0, 0.15, 0.3, 1.2)
+"""Fitted last, on models with experts, which the other constants are not fitted on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """Where least squares ended.
+
+    Attributes:
+        values: the knobs' values, shape (K,).
+        jacobian: of the misses by the knobs, rows of outliers already played down, shape (N, K).
+    """
+
+    values: Floats
+    jacobian: Floats
+
+
+def solve(
+    misses: Callable[[Floats], Sequence[float] | Floats],
+    knobs: Sequence[Knob],
+    start: Floats,
+    *,
+    prior: float = PRIOR,
+    loss: Literal["cauchy", "soft_l1"] = "cauchy",
+    scale: float = 0.03,
+) -> Solution:
+    """The knobs' values that bring the misses down, each drawn towards its neutral value.
+
+    Args:
+        misses: residuals (N,) of the knobs' values (K,).
+        knobs: what is fitted.
+        start: values to start from, shape (K,).
+        prior: how much one spread away from neutral counts, in the unit of the misses.
+        loss: how outliers are played down; "cauchy" all but forgets them, "soft_l1" stays convex.
+        scale: miss beyond which a point is an outlier.
+    """
+    from scipy.optimize import least_squares
+
+    def residuals(values: Floats) -> Floats:
+        drawn = [prior * (v - k.neutral) / k.spread for v, k in zip(values, knobs, strict=True)]
+        return np.concatenate([np.asarray(misses(values), dtype=np.float64), drawn])
+
+    bounds = ([k.low for k in knobs], [k.high for k in knobs])
+    spreads = [k.spread for k in knobs]
+    x0 = np.clip(start, [k.low + 1e-4 for k in knobs], [k.high - 1e-4 for k in knobs])
+    found = least_squares(
+        residuals, x0, bounds=bounds, x_scale=spreads, loss=loss, f_scale=scale, diff_step=1e-3, max_nfev=25
+    )
+    return Solution(np.asarray(found.x), np.asarray(found.jac)[: -len(knobs)])
+
+
+def with_constants(scenario: Scenario, knobs: Sequence[Knob], values: Floats | Sequence[float]) -> Scenario:
+    """The scenario on a stack of those constants."""
+    update = {k.field: float(v) for k, v in zip(knobs, values, strict=True)}
+    return replace(scenario, stack=scenario.stack.model_copy(update=update))
+
+
+def log_error(case: Case, scenario: Scenario, measured: float) -> float:
+    """Logarithm of predicted over measured iteration time; the run's strategy on another scenario."""
+    return math.log(quote(case.rows, scenario, case.assignment).iteration / measured)
