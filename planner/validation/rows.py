@@ -61,11 +61,20 @@ def _row(path: Path, number: int, line: str) -> Row:
         row = json.loads(line)
     except (json.JSONDecodeError, RecursionError) as error:
         raise BadFile(path, f"line {number} is not JSON: {error}") from None
+    return row_of(path, f"line {number}", row)
+
+
+def row_of(path: Path, where: str, row: object) -> Row:
+    """A parsed run, once it is seen to be one.
+
+    Raises:
+        BadFile: it is no object, or a section is missing; the message begins with ``where`` it stands.
+    """
     if not isinstance(row, dict):
-        raise BadFile(path, f"line {number}: expected an object, got {type(row).__name__}")
+        raise BadFile(path, f"{where}: expected an object, got {type(row).__name__}")
     for section in _SECTIONS:
         if not isinstance(row.get(section), dict):
-            raise BadFile(path, f"line {number}: section {section!r} is missing or not an object")
+            raise BadFile(path, f"{where}: section {section!r} is missing or not an object")
     return row
 
 
