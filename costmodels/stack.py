@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from costmodels.precision import PRECISIONS
 from hardware.errors import BadFile, UnknownName, flatten
-from hardware.files import read
+from hardware.files import part, read
 from hardware.kernels import Record
 from hardware.units import ByteQuantity, TimeQuantity
 
@@ -239,7 +239,7 @@ def stack(name: str) -> Stack:
 
 def _from_file(path: Path) -> Stack:
     try:
-        return Stack.model_validate(read(path))
+        return Stack.model_validate(part(read(path), "stack", path))
     except ValidationError as error:
         raise BadFile(path, flatten(error)) from None
 

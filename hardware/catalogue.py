@@ -86,7 +86,7 @@ def cluster(name_or_path: str | Path) -> Cluster:
     """
     path = _as_path(name_or_path)
     if path is not None:
-        return _from_file(path, cluster_record)
+        return _from_file(path, cluster_record, "cluster")
     return _cluster(files.canonical("cluster", str(name_or_path)))
 
 
@@ -112,8 +112,8 @@ def _as_path(name_or_path: str | Path) -> Path | None:
     return files.expanded(name_or_path) if looks_like_file else None
 
 
-def _from_file(path: Path, build: "Callable[[Document], _R]") -> _R:
-    document = files.read(path)
+def _from_file(path: Path, build: "Callable[[Document], _R]", table: str = "") -> _R:
+    document = files.part(files.read(path), table, path) if table else files.read(path)
     try:
         return build(document)
     except ValidationError as error:

@@ -16,6 +16,8 @@ Kind = Literal["accelerator", "cluster", "link"]
 Document = dict[str, Any]
 
 ROOT: Final = Path(__file__).parent / "catalogue"
+PROFILE: Final = "profile/1"
+"""What the field ``schema`` of a file says that holds a cluster and a stack, each as a table."""
 LARGEST: Final = 16 * 2**20
 """Bytes of the largest file that is read: a description that is longer is none."""
 _FOLDERS: Final[dict[Kind, str]] = {"accelerator": "accelerators", "cluster": "clusters", "link": "links"}
@@ -71,6 +73,20 @@ def read(path: Path) -> Document:
     if not isinstance(document, dict):
         raise BadFile(path, f"expected a table of fields, got a {type(document).__name__}")
     return document
+
+
+def part(document: Document, name: str, path: Path) -> Document:
+    """What a file says of one thing: all of it, or a profile's table of that name.
+
+    Raises:
+        BadFile: a profile without such a table.
+    """
+    if document.get("schema") != PROFILE:
+        return document
+    table = document.get(name)
+    if not isinstance(table, dict):
+        raise BadFile(path, f"a profile without a [{name}] table; give --{name} a name, or another file")
+    return table
 
 
 def expanded(name: str | Path) -> Path:

@@ -125,13 +125,18 @@ def _within(mapped: Case, predicted: float, measured: float) -> bool:
 
 
 def _measured(row: Row, mapped: Case | None = None) -> Iterator[tuple[str, float | bool]]:
-    seconds = measured_seconds(row) or (_efficiency_seconds(row, mapped) if mapped else None)
+    seconds = seconds_of(row, mapped)
     if seconds:
         yield "iteration_time", seconds
     if row["measured"].get("memory") is not None:
         yield "memory", float(row["measured"]["memory"]) * memory_kind(row)[0]
     if row["measured"].get("oom") is not None or seconds:
         yield "fits", not row["measured"].get("oom", False)
+
+
+def seconds_of(row: Row, mapped: Case | None) -> float | None:
+    """Seconds per iteration as measured, or out of a throughput, or, once mapped, out of a utilisation."""
+    return measured_seconds(row) or (_efficiency_seconds(row, mapped) if mapped else None)
 
 
 def _efficiency_seconds(row: Row, mapped: Case) -> float | None:

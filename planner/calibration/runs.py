@@ -1,0 +1,156 @@
+"""A stack's constants fitted to training runs on one cluster."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from costmodels.stack import Stack
+from hardware.errors import MeshwrightError
+from hardware.records import Cluster
+from planner.calibration.document import Constant, Errors, RunError
+from planner.calibration.evidence import Run
+from planner.calibration.identify import Fit, settle
+from planner.calibration.summary import FEWEST_LEFT_OUT, constants, errors, source, warnings
+from planner.validation.fitting import EXPERTS, MOST_ROWS, STACK_KNOBS, Floats, Knob, log_error, with_constants
+from planner.validation.judge import seconds_of
+from planner.validation.mapping import Case, case
+
+NOISE: Final = 0.03
+"""Spread of an iteration's time around a model that is right: runs of one configuration differ by some percent."""
+_BOUNDS: Final = {
+    "kernel_efficiency": (0.05, 1.5),
+    "elementwise_efficiency": (0.05, 1.5),
+    "communication_efficiency": (0.02, 1.5),
+    "straggler": (0.0, 0.5),
+    "iteration_overhead": (0.0, 10.0),
+    "expert_efficiency": (0.05, 3.0),
+}
+"""Wider than those of the shipped calibration: one cluster may be worse than any published one."""
+_HINTS: Final = {
+    "kernel_efficiency": "a run that mostly computes, with a larger micro-batch",
+    "elementwise_efficiency": "a run with shorter sequences or a smaller hidden size",
+    "communication_efficiency": "a run with more tensor or data parallelism, or without overlap",
+    "straggler": "the same run on several numbers of nodes",
+    "iteration_overhead": "a run with a short iteration, such as a small batch",
+    "expert_efficiency": "a run with experts and a larger micro-batch",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A run that can be priced, with its time."""
+
+    run: Run
+    case: Case
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """A stack with fitted constants, and what is said of them."""
+
+    stack: Stack
+    constants: tuple[Constant, ...]
+    runs: tuple[RunError, ...]
+    errors: tuple[Errors, ...]
+    warnings: tuple[str, ...]
+
+
+def priced(runs: Sequence[Run], cluster: Cluster, stack: Stack) -> tuple[list[Measured], list[str]]:
+    """The runs on that cluster and stack with their times, and one note for each that cannot be used."""
+    found, notes = [], []
+    for run in runs:
+        try:
+            found.append(_measured(run, cluster, stack))
+        except MeshwrightError as error:
+            notes.append(f"{run.file}, run {run.id}: not used: {error}")
+        except (ValueError, TypeError, KeyError, ZeroDivisionError, AttributeError) as error:
+            notes.append(f"{run.file}, run {run.id}: not used: the row contradicts itself ({error!r})")
+    return found, notes
+
+
+class _Unusable(MeshwrightError):
+    """A run that says too little of its own time."""
+
+
+def _measured(run: Run, cluster: Cluster, stack: Stack) -> Measured:
+    if run.row.get("suspect"):
+        raise _Unusable("marked as suspect")
+    if run.row.get("complete") is False:
+        raise _Unusable("marked as incomplete")
+    mapped = case(run.row, machines=cluster, software=stack)
+    seconds = seconds_of(run.row, mapped)
+    if seconds is None or not 0.0 < seconds < math.inf:
+        raise _Unusable("no iteration time, throughput or utilisation is said")
+    log_error(mapped, mapped.scenario, seconds)
+    return Measured(run, mapped, seconds)
+
+
+def knobs_of(stack: Stack, *, experts: bool) -> list[Knob]:
+    """The stack's constants, each drawn towards its value from before."""
+    chosen = (*STACK_KNOBS, EXPERTS) if experts else STACK_KNOBS
+    knobs = []
+    for knob in chosen:
+        low, high = _BOUNDS[knob.field]
+        knobs.append(replace(knob, neutral=float(getattr(stack, knob.field)), low=low, high=high))
+    return knobs
+
+
+def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack) -> Runs:
+    """The stack with the constants that the runs can tell.
+
+    Args:
+        found: the runs on the cluster whose links and products are fitted already; at most ``MOST_ROWS``, evenly
+            chosen, are fitted.
+        before: the same runs on the cluster that everything started from.
+        stack: where its constants start.
+    """
+    used = found[:: max(1, math.ceil(len(found) / MOST_ROWS))]
+    knobs = knobs_of(stack, experts=any(one.case.scenario.model.moe for one in used))
+
+    def misses(values: Floats) -> Floats:
+        return np.array([_miss(one, knobs, values) for one in used])
+
+    fit = settle(misses, knobs, noise=NOISE)
+    started = np.array([log_error(one.case, one.case.scenario, one.seconds) for one in before])
+    fit = replace(fit, before=started[:: max(1, math.ceil(len(found) / MOST_ROWS))])
+    said = source([one.run.file for one in used], len(used), "runs" if len(used) > 1 else "run", fit)
+    told = errors("runs", fit)
+    changed = {one.knob.field: one.value for one in fit.constants}
+    return Runs(
+        stack.model_copy(update=changed | {"calibration": said}),
+        tuple(constants(fit, "stack.", said)),
+        _run_errors(found, used, started, knobs, fit),
+        (told,),
+        tuple(warnings(fit, "stack.", "these runs", _HINTS)),
+    )
+
+
+def _miss(one: Measured, knobs: Sequence[Knob], values: Floats) -> float:
+    return log_error(one.case, with_constants(one.case.scenario, knobs, values), one.seconds)
+
+
+def _run_errors(
+    found: Sequence[Measured], used: Sequence[Measured], started: Floats, knobs: Sequence[Knob], fit: Fit
+) -> tuple[RunError, ...]:
+    """The errors of every run, fitted or not."""
+    left = {id(one): float(np.expm1(miss)) for one, miss in zip(used, fit.left_out, strict=True)}
+    rows = []
+    for one, miss in zip(found, started, strict=True):
+        after = math.expm1(_miss(one, knobs, fit.values))
+        rows.append(
+            RunError(
+                file=one.run.file,
+                id=one.run.id,
+                measured_seconds=one.seconds,
+                before=math.expm1(miss),
+                after=after,
+                left_out=left.get(id(one), after) if len(used) >= FEWEST_LEFT_OUT else None,
+            )
+        )
+    return tuple(rows)

@@ -1,0 +1,79 @@
+"""From misses to what a person reads: signed bias, size, sources, warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from planner.calibration.document import Constant, Errors
+from planner.calibration.identify import Fit, Found
+from planner.validation.fitting import Floats
+
+FEWEST_LEFT_OUT = 3
+"""Points below which leaving one out leaves nothing to fit."""
+
+
+def errors(what: str, fit: Fit, part: slice = slice(None)) -> Errors:
+    """Bias and size of the errors of some of a fit's points."""
+    before, after, left = (np.expm1(one[part]) for one in (fit.before, fit.after, fit.left_out))
+    return Errors(
+        what=what,
+        points=len(before),
+        bias_before=float(np.median(before)),
+        bias_after=float(np.median(after)),
+        median_before=_size(before),
+        median_after=_size(after),
+        median_left_out=_size(left) if len(fit.after) >= FEWEST_LEFT_OUT else None,
+    )
+
+
+def _size(found: Floats) -> float:
+    return float(np.median(np.abs(found)))
+
+
+def source(files: Sequence[str], points: int, unit: str, fit: Fit) -> str:
+    """Which files, how many points, what error before and after."""
+    before, after = _size(np.expm1(fit.before)), _size(np.expm1(fit.after))
+    named = ", ".join(dict.fromkeys(files))
+    return f"{named}: {points} {unit}; median error {100 * before:.1f} % before, {100 * after:.1f} % after"
+
+
+def constants(
+    fit: Fit, prefix: str, said: str, size: Callable[[str, float], float] = lambda _, value: value
+) -> list[Constant]:
+    """The constants of a fit; ``size`` turns a knob's value into the constant's."""
+    return [_constant(one, prefix, said, size) for one in fit.constants]
+
+
+def _constant(one: Found, prefix: str, said: str, size: Callable[[str, float], float]) -> Constant:
+    name, error = one.knob.field, one.error
+    after = size(name, one.value)
+    spread = None if error is None else abs(size(name, one.value + error) - size(name, one.value - error)) / 2.0
+    return Constant(
+        name=f"{prefix}{name}",
+        before=size(name, one.knob.neutral),
+        after=after,
+        standard_error=spread,
+        narrowed=one.narrowed,
+        source=said if one.fitted else f"not told by {said.partition(':')[0]}; as before",
+    )
+
+
+def warnings(fit: Fit, prefix: str, of: str, hints: Mapping[str, str]) -> list[str]:
+    """One line for every constant that was left alone, and for each that ended at the edge of the plausible."""
+    return [line for one in fit.constants if (line := _warning(one, prefix, of, hints))]
+
+
+def _warning(one: Found, prefix: str, of: str, hints: Mapping[str, str]) -> str:
+    name = f"{prefix}{one.knob.field}"
+    if one.fitted:
+        edge = (
+            f"{name} ended at the edge of what is plausible; look at the evidence, or at the cluster's nominal figures"
+        )
+        return edge if one.at_bound else ""
+    short = one.knob.field.rpartition(".")[2]
+    why = f"{of} narrow it to {100 * one.narrowed:.0f} % of what it could be"
+    if one.instead:
+        why = f"{of} cannot tell it from {one.instead.rpartition('.')[2]}"
+    return f"{name} stays as it was: {why}; {hints[short]} would tell"
