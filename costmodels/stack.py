@@ -221,7 +221,6 @@ class Stack(Record):
         return self.model_copy(update=dict(self.bf16))
 
 
-@cache
 def stack(name: str) -> Stack:
     """A stack by catalogue name, or from a user's TOML file.
 
@@ -234,7 +233,12 @@ def stack(name: str) -> Stack:
     lowered = name.strip().lower()
     if lowered not in stack_names():
         raise UnknownName("stack", name, stack_names())
-    return _from_file(_HOME / f"{lowered}.toml")
+    return _shipped(lowered)
+
+
+@cache
+def _shipped(name: str) -> Stack:
+    return _from_file(_HOME / f"{name}.toml")
 
 
 def _from_file(path: Path) -> Stack:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -147,9 +146,9 @@ def resolve(request: PlanRequest) -> Resolved:
         UnknownName, BadFile: names or files that do not exist.
     """
     model = request.model if isinstance(request.model, Model) else find_model(request.model)
-    stack = request.stack if isinstance(request.stack, Stack) else _stack(request.stack)
+    stack = request.stack if isinstance(request.stack, Stack) else find_stack(request.stack)
     stack = chosen(stack.at(request.precision), **choices_of(request))
-    base = request.cluster if isinstance(request.cluster, Cluster) else _cluster(request.cluster)
+    base = request.cluster if isinstance(request.cluster, Cluster) else find_cluster(request.cluster)
     cluster = base if base.gpus == request.gpus else base.with_gpus(request.gpus)
     stack = _with_experts(stack, model, request)
     seq_length = request.seq_length or model.seq_length
@@ -246,16 +245,6 @@ def _with_margin(cluster: Cluster, margin: float) -> Cluster:
         device = group.accelerator.model_copy(update={"usable_memory": usable})
         groups.append(group.model_copy(update={"accelerator": device}))
     return cluster.model_copy(update={"groups": tuple(groups)})
-
-
-@lru_cache(maxsize=64)
-def _cluster(name: str) -> Cluster:
-    return find_cluster(name)
-
-
-@lru_cache(maxsize=64)
-def _stack(name: str) -> Stack:
-    return find_stack(name)
 
 
 def usual_batch(gpus: int, seq_length: int) -> int:

@@ -1,12 +1,13 @@
 """Which constants the data can tell, and how well.
 
 Misses are linear in the constants near the solution, so that the data's J' J / s^2 and the prior's 1 / spread^2 add
-up to the precision of what is known afterwards. A constant whose uncertainty the data do not at least halve keeps
+up to the precision of what is known afterwards. A constant of which the data know less than was known before keeps
 its value from before; the one told worst goes first, since its being fixed makes the others sharper.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -15,8 +16,8 @@ import numpy as np
 
 from planner.validation.fitting import Floats, Knob, solve
 
-IDENTIFIED: Final = 0.5
-"""Uncertainty afterwards over before, above which a constant stays where it was."""
+IDENTIFIED: Final = 0.7
+"""Uncertainty afterwards over before, above which a constant stays where it was: 1 / sqrt(2), precision doubled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +86,11 @@ def settle(misses: Callable[[Floats], Floats], knobs: Sequence[Knob], *, noise: 
             tried[list(free)] = values
             return misses(tried)
 
-        solution = solve(some, mine, prior[free], prior=noise, loss="soft_l1", scale=noise)
-        left, spreads = some(solution.values), np.array([k.spread for k in mine])
-        scatter = _scatter(left, len(free), noise)
-        worst = _undetermined(solution.jacobian / scatter, spreads)
+        values = solve(some, mine, prior[free], prior=noise, loss="soft_l1", scale=noise)
+        weighed = _weighed(some, mine, values, noise)
+        worst = _undetermined(weighed, np.array([k.spread for k in mine]))
         if not worst:
-            return _told(misses, knobs, free, dropped, solution.values, solution.jacobian / scatter)
+            return _told(misses, knobs, free, dropped, values, weighed)
         for place, found in worst:
             dropped[free[place]] = replace(found, knob=mine[place], value=mine[place].neutral)
         free = [i for i in free if i not in dropped]
@@ -98,11 +98,32 @@ def settle(misses: Callable[[Floats], Floats], knobs: Sequence[Knob], *, noise: 
     return Fit(tuple(dropped[i] for i in range(len(knobs))), before, before, before)
 
 
-def _scatter(left: Floats, fitted: int, noise: float) -> float:
-    """Standard deviation of the misses: what they show where there are enough of them, at least the noise."""
-    freedom = len(left) - fitted
-    typical = 1.4826 * float(np.median(np.abs(left))) if freedom > 0 else 0.0
-    return max(noise, typical)
+def _weighed(misses: Callable[[Floats], Floats], knobs: Sequence[Knob], values: Floats, noise: float) -> Floats:
+    """The jacobian (N, K) in units of the scatter, points far off played down as the loss does."""
+    left = misses(values)
+    columns = [_change(misses, knobs, values, i, left) for i in range(len(knobs))]
+    weights = 1.0 / np.sqrt(1.0 + (left / noise) ** 2)
+    freedom = max(len(left) - len(knobs), 0)
+    seen = float(np.sum(weights * left**2)) if freedom else 0.0
+    scatter = math.sqrt((_BELIEF * noise**2 + seen) / (_BELIEF + freedom))
+    return np.stack(columns, axis=1) * np.sqrt(weights)[:, None] / scatter
+
+
+def _change(
+    misses: Callable[[Floats], Floats], knobs: Sequence[Knob], values: Floats, place: int, base: Floats
+) -> Floats:
+    """Change of the misses by one constant, shape (N,)."""
+    moved, step = values.copy(), _STEP * knobs[place].spread
+    if moved[place] + step > knobs[place].high:
+        step = -step
+    moved[place] += step
+    return (misses(moved) - base) / step
+
+
+_STEP: Final = 0.02
+"""Step of a derivative, in spreads."""
+_BELIEF: Final = 4
+"""Points that the noise is worth when the scatter is told from few misses."""
 
 
 def _undetermined(jacobian: Floats, spreads: Floats) -> list[tuple[int, Found]]:
@@ -162,15 +183,9 @@ def _alike(
     """For each constant that was dropped, the fitted one whose change of the misses has the same shape, if one has."""
     base, names = misses(at), {}
 
-    def change(i: int) -> Floats:
-        moved = at.copy()
-        step = 0.05 * knobs[i].spread
-        moved[i] += step if at[i] + step < knobs[i].high else -step
-        return misses(moved) - base
-
-    kept = {j: change(j) for j in free}
+    kept = {j: _change(misses, knobs, at, j, base) for j in free}
     for i in dropped:
-        mine = change(i)
+        mine = _change(misses, knobs, at, i, base)
         for j, other in kept.items():
             size = float(np.linalg.norm(mine) * np.linalg.norm(other))
             if size > 0.0 and abs(float(mine @ other)) / size > _PARALLEL:

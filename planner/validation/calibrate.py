@@ -98,7 +98,7 @@ def fit(
     def misses(values: NDArray[np.float64]) -> list[float]:
         return [s.weight * error(s, apply(s.case.scenario, values)) for s in mine]
 
-    return solve(misses, knobs, start).values
+    return solve(misses, knobs, start)
 
 
 def calibrate(chosen: list[Sample], rounds: int) -> tuple[dict[str, list[float]], dict[str, float]]:

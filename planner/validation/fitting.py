@@ -49,19 +49,6 @@ EXPERTS = Knob("expert_efficiency", 1.0, 0.15, 0.3, 1.2)
 """Fitted last, on models with experts, which the other constants are not fitted on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Solution:
-    """Where least squares ended.
-
-    Attributes:
-        values: the knobs' values, shape (K,).
-        jacobian: of the misses by the knobs, rows of outliers already played down, shape (N, K).
-    """
-
-    values: Floats
-    jacobian: Floats
-
-
 def solve(
     misses: Callable[[Floats], Sequence[float] | Floats],
     knobs: Sequence[Knob],
@@ -70,7 +57,7 @@ def solve(
     prior: float = PRIOR,
     loss: Literal["cauchy", "soft_l1"] = "cauchy",
     scale: float = 0.03,
-) -> Solution:
+) -> Floats:
     """The knobs' values that bring the misses down, each drawn towards its neutral value.
 
     Args:
@@ -93,7 +80,7 @@ def solve(
     found = least_squares(
         residuals, x0, bounds=bounds, x_scale=spreads, loss=loss, f_scale=scale, diff_step=1e-3, max_nfev=25
     )
-    return Solution(np.asarray(found.x), np.asarray(found.jac)[: -len(knobs)])
+    return np.asarray(found.x)
 
 
 def with_constants(scenario: Scenario, knobs: Sequence[Knob], values: Floats | Sequence[float]) -> Scenario:
