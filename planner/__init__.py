@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from planner.api import WhyNot, plan, predict, why_not
+    from planner.calibration.calibrate import calibrate
+    from planner.calibration.document import Calibration
     from planner.document import Plan
     from planner.errors import BadFile, BadQuantity, BadRequest, MeshwrightError, OutOfTime, UnknownName
     from planner.request import PlanRequest
@@ -17,12 +19,14 @@ _HOMES = {
     "BadFile": "planner.errors",
     "BadQuantity": "planner.errors",
     "BadRequest": "planner.errors",
+    "Calibration": "planner.calibration.document",
     "MeshwrightError": "planner.errors",
     "OutOfTime": "planner.errors",
     "Plan": "planner.document",
     "PlanRequest": "planner.request",
     "UnknownName": "planner.errors",
     "WhyNot": "planner.api",
+    "calibrate": "planner.calibration.calibrate",
     "plan": "planner.api",
     "predict": "planner.api",
     "why_not": "planner.api",
@@ -32,12 +36,14 @@ __all__ = [
     "BadFile",
     "BadQuantity",
     "BadRequest",
+    "Calibration",
     "MeshwrightError",
     "OutOfTime",
     "Plan",
     "PlanRequest",
     "UnknownName",
     "WhyNot",
+    "calibrate",
     "plan",
     "predict",
     "why_not",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
 class Constant(_Part):
@@ -55,7 +55,7 @@ class Errors(_Part):
 class Calibration(_Part):
     """The answer of `plan calibrate`."""
 
-    schema_: Literal["calibration/1"] = "calibration/1"
+    schema_: Literal["calibration/1"] = Field("calibration/1", alias="schema")
     cluster: str
     stack: str | None
     """None where nothing says which framework was measured."""

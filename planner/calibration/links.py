@@ -16,8 +16,8 @@ from hardware.errors import BadFile
 from hardware.records import BadNodeCount, Cluster, NodeGroup, Tier
 from planner.calibration.document import Constant, Errors
 from planner.calibration.evidence import Log, Transfer
-from planner.calibration.identify import settle
-from planner.calibration.summary import constants, errors, source, warnings
+from planner.calibration.identify import Fit, settle
+from planner.calibration.summary import constants, errors, exponential, source, told, warnings
 from planner.validation.fitting import Floats, Knob
 
 NOISE: Final = 0.1
@@ -74,7 +74,7 @@ def fit_links(logs: Sequence[Log], cluster: Cluster) -> Links:
 
     fit = settle(misses, knobs, noise=NOISE)
     said = source([log.file for log in logs], len(measured), "sizes", fit)
-    changed, notes = _spread(_with(group.tiers, knobs, fit.values), group.tiers, set(tiers.values()), said)
+    changed, notes = _spread(_kept(group.tiers, fit), group.tiers, set(tiers.values()), said)
     ends = list(accumulate(len(size) for size in sizes))
     parts = [slice(end - len(size), end) for end, size in zip(ends, sizes, strict=True)]
     left = sum(len(log.transfers) for log in logs) - len(measured)
@@ -82,9 +82,9 @@ def fit_links(logs: Sequence[Log], cluster: Cluster) -> Links:
         notes.append(f"{left} sizes below {SMALLEST // 1024} KiB were not used: protocols, not links, make their time")
     return Links(
         cluster.model_copy(update={"groups": (group.model_copy(update={"tiers": changed}),)}),
-        tuple(constants(fit, "cluster.", said, lambda _, value: math.exp(value))),
+        tuple(constants(fit, "cluster.", said, exponential)),
         tuple(errors(_title(log), fit, part) for log, part in zip(logs, parts, strict=True)),
-        tuple(warnings(fit, "cluster.", "these tests", _HINTS)),
+        tuple(warnings(fit, "cluster.", "these tests", _HINTS) + _far_off(changed)),
         tuple(notes),
     )
 
@@ -178,16 +178,37 @@ def _knob(tier: Tier, field: str) -> Knob:
 
 
 def _with(tiers: Sequence[Tier], knobs: Sequence[Knob], values: Floats) -> tuple[Tier, ...]:
+    return _changed(tiers, {k.field: math.exp(float(v)) for k, v in zip(knobs, values, strict=True)})
+
+
+def _kept(tiers: Sequence[Tier], fit: Fit) -> tuple[Tier, ...]:
+    """The tiers with the constants that the tests told."""
+    return _changed(tiers, told(fit, exponential))
+
+
+def _changed(tiers: Sequence[Tier], values: Mapping[str, float]) -> tuple[Tier, ...]:
+    """Tiers with constants by tier and field."""
     changes: dict[str, dict[str, float]] = {}
-    for knob, value in zip(knobs, values, strict=True):
-        tier, _, field = knob.field.rpartition(".")
-        changes.setdefault(tier, {})[field] = math.exp(float(value))
+    for name, value in values.items():
+        tier, _, field = name.rpartition(".")
+        changes.setdefault(tier, {})[field] = value
     return tuple(
-        tier.model_copy(update={"link": tier.link.model_copy(update=changes[tier.name])})
-        if tier.name in changes
-        else tier
-        for tier in tiers
+        tier.model_copy(update={"link": tier.link.model_copy(update=changes.get(tier.name, {}))}) for tier in tiers
     )
+
+
+def _far_off(tiers: Sequence[Tier]) -> list[str]:
+    """A warning for links far from their nominal bandwidth: either is wrong, and a person knows which."""
+    return [
+        f"cluster.{tier.name}.efficiency {tier.link.efficiency:.2g} of the nominal "
+        f"{8e-9 * tier.link.bandwidth:g} Gb/s a device: is that the bandwidth, and were all cards used?"
+        for tier in tiers
+        if not _PLAUSIBLE[0] < tier.link.efficiency < _PLAUSIBLE[1]
+    ]
+
+
+_PLAUSIBLE: Final = (0.5, 1.05)
+"""Share of the nominal bandwidth that links reach where nothing is wrong."""
 
 
 def _spread(

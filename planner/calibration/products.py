@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from hardware.records import Accelerator, UnsupportedDtype
 from planner.calibration.document import Constant, Errors
 from planner.calibration.evidence import Product
 from planner.calibration.identify import Fit, settle
-from planner.calibration.summary import constants, errors, source, warnings
+from planner.calibration.summary import constants, errors, exponential, source, told, warnings
 from planner.validation.fitting import Floats, Knob
 
 NOISE: Final = 0.05
@@ -54,20 +54,20 @@ def fit_products(products: Sequence[Product], accelerator: Accelerator) -> Produ
     Raises:
         BadFile: a number format that the accelerator does not multiply.
     """
-    changed, told, missed, warned = accelerator, list[Constant](), list[Errors](), list[str]()
+    changed, stated, missed, warned = accelerator, list[Constant](), list[Errors](), list[str]()
     for dtype in dict.fromkeys(one.dtype for one in products):
         mine = [one for one in products if one.dtype == dtype]
-        knobs, fit = _fit(mine, accelerator, dtype)
+        fit = _fit(mine, accelerator, dtype)
         said = source([one.file for one in mine], len(mine), "products", fit)
         prefix = f"cluster.accelerator.kernels.gemm.{dtype}."
-        told += constants(fit, prefix, said, lambda _, value: math.exp(value))
+        stated += constants(fit, prefix, said, exponential)
         missed.append(errors(f"products in {dtype}", fit))
         warned += warnings(fit, prefix, "these products", _HINTS)
-        changed = _with(changed, dtype, _tried(accelerator, dtype, knobs, fit.values, said))
-    return Products(changed, tuple(told), tuple(missed), tuple(warned))
+        changed = _with(changed, dtype, _told(accelerator, dtype, told(fit, exponential), said))
+    return Products(changed, tuple(stated), tuple(missed), tuple(warned))
 
 
-def _fit(mine: Sequence[Product], accelerator: Accelerator, dtype: str) -> tuple[list[Knob], Fit]:
+def _fit(mine: Sequence[Product], accelerator: Accelerator, dtype: str) -> Fit:
     try:
         peak = accelerator.peak_rate(dtype)
     except UnsupportedDtype as error:
@@ -79,11 +79,12 @@ def _fit(mine: Sequence[Product], accelerator: Accelerator, dtype: str) -> tuple
 
     def misses(values: Floats) -> Floats:
         # A timing loop is a short burst: what a training run sustains is fitted on training runs.
-        tried = _tried(accelerator, dtype, knobs, values, "").model_copy(update={"sustained": 1.0})
+        update = {k.field: math.exp(float(v)) for k, v in zip(knobs, values, strict=True)}
+        tried = start.model_copy(update={**update, "sustained": 1.0})
         seconds = matmul_seconds(m=m, n=n, k=k, fit=tried, peak=peak, bandwidth=accelerator.memory_bandwidth)
         return np.asarray(np.log(seconds / measured))
 
-    return knobs, settle(misses, knobs, noise=NOISE)
+    return settle(misses, knobs, noise=NOISE)
 
 
 def _knob(start: GemmFit, field: str) -> Knob:
@@ -92,10 +93,9 @@ def _knob(start: GemmFit, field: str) -> Knob:
     return Knob(field, math.log(value), spread, math.log(low), math.log(high))
 
 
-def _tried(accelerator: Accelerator, dtype: str, knobs: Sequence[Knob], values: Floats, said: str) -> GemmFit:
-    update: dict[str, Any] = {k.field: math.exp(float(v)) for k, v in zip(knobs, values, strict=True)}
+def _told(accelerator: Accelerator, dtype: str, update: Mapping[str, float], said: str) -> GemmFit:
     unsaid = {"error_median": None, "error_p90": None, "source": said}
-    return accelerator.kernels.gemm_fit(dtype).model_copy(update=update | unsaid)
+    return accelerator.kernels.gemm_fit(dtype).model_copy(update={**update, **unsaid})
 
 
 def _with(accelerator: Accelerator, dtype: str, fit: GemmFit) -> Accelerator:

@@ -15,7 +15,7 @@ from hardware.records import Cluster
 from planner.calibration.document import Constant, Errors, RunError
 from planner.calibration.evidence import Run
 from planner.calibration.identify import Fit, settle
-from planner.calibration.summary import FEWEST_LEFT_OUT, constants, errors, source, warnings
+from planner.calibration.summary import FEWEST_LEFT_OUT, constants, errors, source, told, warnings
 from planner.validation.fitting import EXPERTS, MOST_ROWS, STACK_KNOBS, Floats, Knob, log_error, with_constants
 from planner.validation.judge import seconds_of
 from planner.validation.mapping import Case, case
@@ -120,15 +120,23 @@ def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack
     started = np.array([log_error(one.case, one.case.scenario, one.seconds) for one in before])
     fit = replace(fit, before=started[:: max(1, math.ceil(len(found) / MOST_ROWS))])
     said = source([one.run.file for one in used], len(used), "runs" if len(used) > 1 else "run", fit)
-    told = errors("runs", fit)
-    changed = {one.knob.field: one.value for one in fit.constants}
+    missed = errors("runs", fit)
     return Runs(
-        stack.model_copy(update=changed | {"calibration": said}),
+        stack.model_copy(update=told(fit) | {"calibration": said}),
         tuple(constants(fit, "stack.", said)),
         _run_errors(found, used, started, knobs, fit),
-        (told,),
-        tuple(warnings(fit, "stack.", "these runs", _HINTS)),
+        (missed,),
+        tuple(warnings(fit, "stack.", "these runs", _HINTS) + _no_better(missed)),
     )
+
+
+def _no_better(missed: Errors) -> list[str]:
+    """A warning where runs that were left out are predicted no better than before."""
+    left = missed.median_left_out
+    if left is None or left < missed.median_before:
+        return []
+    sizes = f"a median of {100 * left:.1f} %, before the fit {100 * missed.median_before:.1f} %"
+    return [f"runs that the fit does not see err by {sizes}: the profile may not help on others; more runs would tell"]
 
 
 def _miss(one: Measured, knobs: Sequence[Knob], values: Floats) -> float:

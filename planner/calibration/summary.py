@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -39,21 +40,33 @@ def source(files: Sequence[str], points: int, unit: str, fit: Fit) -> str:
     return f"{named}: {points} {unit}; median error {100 * before:.1f} % before, {100 * after:.1f} % after"
 
 
-def constants(
-    fit: Fit, prefix: str, said: str, size: Callable[[str, float], float] = lambda _, value: value
-) -> list[Constant]:
+def plain(value: float) -> float:
+    """A knob that is the constant itself, in the digits that are kept."""
+    return float(f"{value:.4g}")
+
+
+def exponential(value: float) -> float:
+    """A knob that is the logarithm of its constant."""
+    return plain(math.exp(value))
+
+
+def told(fit: Fit, size: Callable[[float], float] = plain) -> dict[str, float]:
+    """The constants that the data told, by field."""
+    return {one.knob.field: size(one.value) for one in fit.constants if one.fitted}
+
+
+def constants(fit: Fit, prefix: str, said: str, size: Callable[[float], float] = plain) -> list[Constant]:
     """The constants of a fit; ``size`` turns a knob's value into the constant's."""
     return [_constant(one, prefix, said, size) for one in fit.constants]
 
 
-def _constant(one: Found, prefix: str, said: str, size: Callable[[str, float], float]) -> Constant:
-    name, error = one.knob.field, one.error
-    after = size(name, one.value)
-    spread = None if error is None else abs(size(name, one.value + error) - size(name, one.value - error)) / 2.0
+def _constant(one: Found, prefix: str, said: str, size: Callable[[float], float]) -> Constant:
+    error, before = one.error, size(one.knob.neutral)
+    spread = None if error is None else abs(size(one.value + error) - size(one.value - error)) / 2.0
     return Constant(
-        name=f"{prefix}{name}",
-        before=size(name, one.knob.neutral),
-        after=after,
+        name=f"{prefix}{one.knob.field}",
+        before=before,
+        after=size(one.value) if one.fitted else before,
         standard_error=spread,
         narrowed=one.narrowed,
         source=said if one.fitted else f"not told by {said.partition(':')[0]}; as before",

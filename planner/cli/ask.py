@@ -59,6 +59,7 @@ def question(ctx: click.Context) -> Question:
         BadFile: the configuration cannot be read.
     """
     given, origins = _options(ctx)
+    _spell_profile(ctx, given, origins)
     path = ctx.params.get("config")
     if path:
         below = _configured(path)
@@ -90,6 +91,19 @@ def _options(ctx: click.Context) -> tuple[dict[str, Any], dict[str, str]]:
         from_environment = ctx.get_parameter_source(name) == ParameterSource.ENVIRONMENT
         origins[key] = str(param.envvar) if from_environment else param.opts[0]
     return given, origins
+
+
+def _spell_profile(ctx: click.Context, given: dict[str, Any], origins: dict[str, str]) -> None:
+    """A profile is a cluster and, where it has one, a stack; either option beside it wins, a variable does not."""
+    profile = ctx.params.get("profile")
+    if profile is None:
+        return
+    from planner.validation.judge import parts_of
+
+    parts = parts_of(profile)
+    for name, part in (("cluster", "machines"), ("stack", "software")):
+        if part in parts and ctx.get_parameter_source(name) != ParameterSource.COMMANDLINE:
+            given[name], origins[name] = profile, "--profile"
 
 
 def _configured(path: str) -> dict[str, Any]:

@@ -9,8 +9,10 @@ import click
 
 from planner.cli.answer import check_writable, shown, write
 from planner.cli.options import Command, Text, Word, option, output_options
+from planner.errors import BadRequest
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
     from rich.console import Console
 
 _KINDS = ("models", "clusters", "accelerators", "links", "stacks", "rules", "schedules")
@@ -72,17 +74,21 @@ def show(name: str, kind: str | None, form: str, output: str | None, **_talk: bo
     write(shown(draw, output), output)
 
 
-@click.command("schema", cls=Command, short_help="JSON Schema of the request or the plan.")
-@click.argument("document", type=Word(("request", "plan")), metavar="request|plan")
+_DOCUMENTS = ("request", "plan", "calibration")
+
+
+@click.command("schema", cls=Command, short_help="JSON Schema of the request, the plan or a calibration.")
+@click.argument("document", type=Word(_DOCUMENTS), metavar="|".join(_DOCUMENTS))
 @option("--output", "-o", heading="Answer", metavar="FILE", help="Write there instead of stdout.")
 def schema(document: str, output: str | None) -> None:
-    """Print the JSON Schema of what goes in (request) or comes out (plan)."""
+    """Print the JSON Schema of what goes in (request) or comes out (plan, calibration)."""
     check_writable(output)
+    from planner.calibration.document import Calibration
     from planner.document import Plan
     from planner.request import PlanRequest
 
-    described = PlanRequest.model_json_schema() if document == "request" else Plan.model_json_schema()
-    write(json.dumps({"$schema": _DIALECT} | described, indent=2) + "\n", output)
+    records: dict[str, type[BaseModel]] = {"request": PlanRequest, "plan": Plan, "calibration": Calibration}
+    write(json.dumps({"$schema": _DIALECT} | records[document].model_json_schema(), indent=2) + "\n", output)
 
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -91,12 +97,17 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 @click.command("validate", cls=Command, short_help="Predicted against measured runs.")
 @click.argument("files", nargs=-1, type=Text(), metavar="[FILE]...")
 @click.option("--ranking", is_flag=True, help="Judge the choice among measured strategies: regret, rank correlation.")
+@option("--profile", heading="Question", metavar="FILE", help="Cluster and stack that `plan calibrate` wrote.")
 @output_options("table", "json")
-def validate(files: tuple[str, ...], ranking: bool, form: str, output: str | None, **_talk: bool) -> None:
+def validate(
+    files: tuple[str, ...], ranking: bool, profile: str | None, form: str, output: str | None, **_talk: bool
+) -> None:
     """Compare predictions with measured runs: error per row, per group and in all."""
     check_writable(output)
     from planner.validation.report import rank
     from planner.validation.report import validate as compare
 
-    report = rank if ranking else compare
-    write(report(files, form=form).rstrip("\n") + "\n", output)
+    if ranking and profile is not None:
+        raise BadRequest("--ranking judges the shipped constants; leave out --profile")
+    report = rank(files, form=form) if ranking else compare(files, form=form, profile=profile)
+    write(report.rstrip("\n") + "\n", output)

@@ -176,6 +176,7 @@ question_options = stacked(
     option("--gpus", heading=_Q, type=Count(), help="Number of accelerators."),
     option("--cluster", heading=_Q, metavar="NAME|FILE", help="Machines (default: dgx-h100)."),
     option("--stack", heading=_Q, metavar="NAME|FILE", help="Training framework (default: megatron-core)."),
+    option("--profile", heading=_Q, metavar="FILE", help="Both, as `plan calibrate` wrote them."),
     option(
         "--global-batch",
         "--global-batch-size",

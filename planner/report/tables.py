@@ -29,23 +29,24 @@ def print_rows(rows: Sequence[Mapping[str, str]], console: Console) -> None:
     for place, column in enumerate(rows[0] if rows else ()):
         table.add_column(column.replace("_", " "), overflow="fold", no_wrap=place == 0)
     for row in rows:
-        table.add_row(*(_said(value, console) for value in row.values()))
+        table.add_row(*(said(value, console) for value in row.values()))
     console.print(table)
 
 
 def print_figures(heading: str, facts: Iterable[Fact], console: Console) -> None:
     """Every figure of an entry; a source is told once for figures in a row that share it."""
-    console.print(_said(heading, console, style="bold"), overflow="fold")
+    console.print(said(heading, console, style="bold"), overflow="fold")
     for source, group in groupby(facts, key=lambda fact: fact.source):
         told = source or "what it is, as the catalogue names it"
-        console.print("", _said(told, console, style="dim"), sep="\n", overflow="fold")
+        console.print("", said(told, console, style="dim"), sep="\n", overflow="fold")
         table = Table.grid(padding=(0, 2, 0, 0))
         table.add_column(min_width=28, overflow="fold")
         table.add_column(overflow="fold")
         for fact in group:
-            table.add_row(_said(fact.field, console), _said(fact.value, console))
+            table.add_row(said(fact.field, console), said(fact.value, console))
         console.print(Padding(table, (0, 0, 0, 2)))
 
 
-def _said(text: str, console: Console, style: str = "") -> Text:
+def said(text: str, console: Console, style: str = "") -> Text:
+    """Text as it is, never as markup, in signs that the console can print."""
     return Text(text if console.encoding.lower().startswith("utf") else plain(text), style=style)

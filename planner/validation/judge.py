@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,10 @@ from costmodels.flops import Recompute as Repeated
 from costmodels.flops import flops_per_iteration
 from costmodels.memory import Footprint
 from costmodels.pricing import quote
-from hardware.errors import MeshwrightError
+from costmodels.stack import stack as find_stack
+from hardware.catalogue import cluster as find_cluster
+from hardware.errors import BadFile, MeshwrightError
+from hardware.files import PROFILE, expanded, read
 from planner.validation.mapping import Case, case
 from planner.validation.rows import Row, convention, efficiency_seconds, measured_seconds, read_rows
 
@@ -76,12 +79,31 @@ def shipped() -> list[Path]:
     return sorted(HOME.glob("*.jsonl.gz"))
 
 
-def judge(paths: Iterable[Path]) -> list[Verdict]:
-    """Every quantity of every run of the files, in order."""
-    return [verdict for path in paths for row in read_rows(path) for verdict in judge_row(row)]
+def judge(paths: Iterable[Path], profile: str | None = None) -> list[Verdict]:
+    """Every quantity of every run of the files, in order; on the cluster and the stack of a profile if one is named.
+
+    Raises:
+        BadFile: a file or the profile cannot be read.
+    """
+    mapped = case if profile is None else partial(case, **parts_of(profile))
+    return [verdict for path in paths for row in read_rows(path) for verdict in judge_row(row, mapped)]
 
 
-def judge_row(row: Row) -> list[Verdict]:
+def parts_of(profile: str) -> dict[str, Any]:
+    """The cluster and, where it has one, the stack of a profile, as ``case`` takes them.
+
+    Raises:
+        BadFile: it is no profile.
+    """
+    path = expanded(profile)
+    document = read(path)
+    if document.get("schema") != PROFILE:
+        raise BadFile(path, "no profile; `plan calibrate FILE... -o profile.toml` writes one")
+    stack = {"software": find_stack(str(path))} if "stack" in document else {}
+    return {"machines": find_cluster(path), **stack}
+
+
+def judge_row(row: Row, mapping: Callable[[Row], Case] = case) -> list[Verdict]:
     """The verdicts on one run; one with a reason where it cannot be priced."""
     make = partial(
         Verdict,
@@ -90,7 +112,7 @@ def judge_row(row: Row) -> list[Verdict]:
         scored=bool(row.get("complete")) and not row.get("suspect"),
     )
     try:
-        mapped = case(row)
+        mapped = mapping(row)
         measured = dict(_measured(row, mapped))
         predicted = _predicted(mapped, row)
     except (MeshwrightError, ValueError, TypeError, KeyError, ZeroDivisionError) as error:

@@ -12,13 +12,18 @@ from planner.validation.judge import Verdict, groups, judge, shipped, summary
 METRICS = ("iteration_time", "memory")
 
 
-def validate(files: Sequence[str] = (), *, form: str = "table") -> str:
+def validate(files: Sequence[str] = (), *, form: str = "table", profile: str | None = None) -> str:
     """The report on the given files, or on the shipped runs, as a table or as JSON.
+
+    Args:
+        files: files of runs; none are the shipped ones.
+        form: "table" or "json".
+        profile: a file with the cluster and the stack that the runs were on; None takes each run's own words.
 
     Raises:
         BadFile: a file that cannot be read.
     """
-    verdicts = judge([_path(name) for name in files] or shipped())
+    verdicts = judge([_path(name) for name in files] or shipped(), profile)
     return _json(verdicts) if form == "json" else _table(verdicts)
 
 

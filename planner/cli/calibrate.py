@@ -1,0 +1,52 @@
+"""The command that fits a cluster and a stack to one's own measurements."""
+
+from __future__ import annotations
+
+import click
+
+from planner.cli.answer import check_writable, shown, talk, working, write
+from planner.cli.options import Command, Text, option, output_options
+
+
+@click.command("calibrate", cls=Command, short_help="A cluster and a stack from one's own measurements.")
+@click.argument("files", nargs=-1, required=True, type=Text(), metavar="FILE...")
+@option(
+    "--cluster", heading="Question", metavar="NAME|FILE", help="Machines to start from (default: as the files say)."
+)
+@option("--stack", heading="Question", metavar="NAME|FILE", help="Framework to start from (default: as the runs say).")
+@output_options("table", "json")
+def calibrate(
+    files: tuple[str, ...],
+    cluster: str | None,
+    stack: str | None,
+    form: str,
+    output: str | None,
+    quiet: bool,
+    verbose: bool,
+) -> None:
+    """Fit constants to training runs (JSON lines), output of nccl-tests and timed matrix products (CSV).
+
+    The report goes to stdout; --output names the profile, one TOML file for `plan --profile FILE`, which --cluster and
+    --stack read too. Constants that the files do not tell stay as they were, with a warning.
+    """
+    del verbose
+    check_writable(output)
+    if output is not None:
+        from hardware.files import expanded
+        from planner.calibration.profile import check_profile
+
+        check_profile(expanded(output))
+    from planner.calibration.calibrate import calibrate as fit
+
+    with working("fitting", quiet=quiet):
+        answer = fit(files, cluster=cluster, stack=stack)
+    if output is not None:
+        write(answer.profile, output)
+    if form == "json":
+        write(answer.model_dump_json(indent=2, by_alias=True) + "\n", None)
+    else:
+        from planner.report.calibration import render
+
+        write(shown(lambda console: render(answer, console), None), None)
+    if output is None:
+        talk("no profile was written; -o profile.toml writes it", {"quiet": quiet})
