@@ -88,6 +88,14 @@ def quote(rows: Strategies, scenario: Scenario, assignment: Assignment, *, row: 
     )
 
 
+def iteration_seconds(rows: Strategies, scenario: Scenario, assignment: Assignment) -> float:
+    """Seconds of one iteration of a single row, the ``iteration`` of its ``quote``, without its bytes and terms."""
+    one = rows.take(np.array([0]))
+    seconds = row_seconds(one, scenario)
+    stages = stage_seconds(one, seconds, assignment)
+    return float(compose(one, seconds, np.array([stages.max()]), np.array([stages.sum()]))[0])
+
+
 def stage_seconds(one: Strategies, seconds: RowSeconds, assignment: Assignment) -> Floats:
     """Forward and backward seconds of every stage for one micro-batch, shape (pp,)."""
     layers = assignment.layers * seconds.layer[0] + assignment.recomputed * seconds.recompute[0]

@@ -23,10 +23,12 @@ _TYPES: Final = r"(?:u?int(?:8|32|64)|char|half|float|double|bfloat16|float16|fp
 _TAG: Final = re.compile(r"\[\d+(?:,\d+)?\](?:<std(?:out|err)>:?)?")
 """mpirun's ``--tag-output``, which can stand between the pieces of a line too."""
 _NUMBER: Final = r"[0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?"
+_NONE: Final = r"-?[nN]/[aA]-?"
+_ANY: Final = rf"(?:{_NUMBER}|{_NONE})"
 _ROW: Final = re.compile(
     rf"(?<![\w.])(?P<size>[0-9]+)\s+(?P<count>[0-9]+)\s+{_TYPES}\s+(?:(?P<redop>[a-z]\w*)\s+)?(?:-?[0-9]+\s+)??"
-    rf"(?P<time>{_NUMBER})\s+(?P<algbw>{_NUMBER})\s+(?P<busbw>{_NUMBER})(?:\s+(?P<wrong>{_NUMBER}|-?[nN]/[aA]-?))?"
-    rf"(?:\s+{_NUMBER}\s+{_NUMBER}\s+{_NUMBER}(?:\s+\S+)?)?\s*$"
+    rf"(?P<time>{_NUMBER})\s+(?P<algbw>{_NUMBER})\s+(?P<busbw>{_NUMBER})(?:\s+(?P<wrong>{_ANY}))?"
+    rf"(?:\s+{_ANY}\s+{_ANY}\s+{_ANY}(?:\s+\S+)?)?\s*$"
 )
 _CUT: Final = re.compile(rf"(?<![\w.])[0-9]+\s+[0-9]+\s+{_TYPES}\b")
 _RANK: Final = re.compile(

@@ -22,6 +22,8 @@ from planner.validation.mapping import Case, case
 
 NOISE: Final = 0.07
 """Spread of one source's runs around its own bias: the median over the 29 sources of the fit split with six or more."""
+_FARTHEST: Final = math.log(30.0)
+"""Miss beyond which a run is not the one that its row describes."""
 _BOUNDS: Final = {
     "kernel_efficiency": (0.05, 1.5),
     "elementwise_efficiency": (0.05, 1.5),
@@ -69,7 +71,7 @@ def priced(runs: Sequence[Run], cluster: Cluster, stack: Stack) -> tuple[list[Me
             found.append(_measured(run, cluster, stack))
         except MeshwrightError as error:
             notes.append(f"{run.file}, run {run.id}: not used: {error}")
-        except (ValueError, TypeError, KeyError, ZeroDivisionError, AttributeError) as error:
+        except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
             notes.append(f"{run.file}, run {run.id}: not used: the row contradicts itself ({error!r})")
     return found, notes
 
@@ -83,11 +85,16 @@ def _measured(run: Run, cluster: Cluster, stack: Stack) -> Measured:
         raise _Unusable("marked as suspect")
     if run.row.get("complete") is False:
         raise _Unusable("marked as incomplete")
-    mapped = case(run.row, machines=cluster, software=stack)
-    seconds = seconds_of(run.row, mapped)
-    if seconds is None or not 0.0 < seconds < math.inf:
-        raise _Unusable("no iteration time, throughput or utilisation is said")
-    log_error(mapped, mapped.scenario, seconds)
+    with np.errstate(all="ignore"):  # what a wrong row makes is looked at below
+        mapped = case(run.row, machines=cluster, software=stack)
+        seconds = seconds_of(run.row, mapped)
+        if seconds is None or not 0.0 < seconds < math.inf:
+            raise _Unusable("no iteration time, throughput or utilisation is said")
+        miss = log_error(mapped, mapped.scenario, seconds)
+    if not abs(miss) < _FARTHEST:
+        raise _Unusable(
+            f"predicted to take {math.exp(min(miss, 700.0)):.3g} times as long as measured; look at its units"
+        )
     return Measured(run, mapped, seconds)
 
 

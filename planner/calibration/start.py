@@ -82,7 +82,7 @@ def _of_runs(runs: Sequence[Run], notes: list[str]) -> Cluster:
         assumed: list[str] = []
         try:
             found = machines(run.row, assumed)
-        except (MeshwrightError, ValueError, TypeError, KeyError) as error:
+        except (MeshwrightError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
             notes.append(f"{run.file}, run {run.id}: its machines are not known: {error}")
             continue
         key = (found.accelerator.name, found.groups[0].gpus_per_node)
@@ -125,13 +125,23 @@ def starting_stack(evidence: Evidence, named: str | None, notes: list[str]) -> S
     """
     if named is not None:
         return find_stack(named)
-    names = {stack_of(run.row) for run in evidence.runs}
+    names = {name for run in evidence.runs if (name := _stack_of(run))}
     if len(names) > 1:
         raise BadRequest(
             f"the runs are of the stacks {' and '.join(sorted(names))}; say which one: --stack {min(names)}"
         )
+    if not names and evidence.runs:
+        raise BadRequest("the runs do not say which framework they ran; name it: --stack megatron-core")
     if not names:
         return None
     name = names.pop()
     notes.append(f"stack {name}")
     return find_stack(name)
+
+
+def _stack_of(run: Run) -> str:
+    """The name of a run's stack, "" where its row says nothing that can be read."""
+    try:
+        return stack_of(run.row)
+    except (ValueError, TypeError, LookupError, AttributeError):
+        return ""

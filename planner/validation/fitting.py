@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.pricing import quote
+from costmodels.pricing import iteration_seconds
 from costmodels.scenario import Scenario
 from planner.validation.mapping import Case
 
@@ -91,4 +91,4 @@ def with_constants(scenario: Scenario, knobs: Sequence[Knob], values: Floats | S
 
 def log_error(case: Case, scenario: Scenario, measured: float) -> float:
     """Logarithm of predicted over measured iteration time; the run's strategy on another scenario."""
-    return math.log(quote(case.rows, scenario, case.assignment).iteration / measured)
+    return math.log(iteration_seconds(case.rows, scenario, case.assignment) / measured)

@@ -115,7 +115,7 @@ def judge_row(row: Row, mapping: Callable[[Row], Case] = case) -> list[Verdict]:
         mapped = mapping(row)
         measured = dict(_measured(row, mapped))
         predicted = _predicted(mapped, row)
-    except (MeshwrightError, ValueError, TypeError, KeyError, ZeroDivisionError) as error:
+    except (MeshwrightError, ValueError, TypeError, KeyError, ArithmeticError) as error:
         reason = str(error) if isinstance(error, MeshwrightError) else f"the row contradicts itself ({error!r})"
         found = dict(_measured(row)) or {"iteration_time": 0.0}
         return [make(metric=m, measured=v, predicted=None, error=None, reason=reason) for m, v in found.items()]
