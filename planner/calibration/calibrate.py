@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from costmodels.stack import Stack
+from hardware.catalogue import cluster as find_cluster
+from hardware.catalogue import names
 from hardware.records import Accelerator, Cluster
 from planner.calibration.document import Calibration
 from planner.calibration.evidence import Evidence, Run, gather
@@ -37,6 +39,7 @@ def calibrate(files: Sequence[str | Path], *, cluster: str | None = None, stack:
     notes = list(evidence.notes)
     started, software = starting_cluster(evidence, cluster, notes), starting_stack(evidence, stack, notes)
     machines, parts = _machines(evidence, started, notes)
+    machines = _named(machines)
     if evidence.runs and software is not None:
         runs = _runs(evidence.runs, machines, started, software, notes)
         software = runs.stack
@@ -83,6 +86,14 @@ def _runs(given: Sequence[Run], machines: Cluster, started: Cluster, stack: Stac
         raise BadRequest(unused[0] + (f"; and {len(unused) - 1} more" if len(unused) > 1 else ""))
     before, _ = priced([one.run for one in runs], started, stack)
     return fit_runs(runs, before, stack)
+
+
+def _named(machines: Cluster) -> Cluster:
+    """The cluster under a name of its own where the catalogue's of its name is another: answers tell of it by name."""
+    name = machines.name
+    if name not in names("cluster") or machines == find_cluster(name):
+        return machines
+    return machines.model_copy(update={"name": f"{name}-calibrated", "title": f"{name} as measured"})
 
 
 def _with_device(cluster: Cluster, device: Accelerator) -> Cluster:

@@ -118,6 +118,8 @@ def _read(path: Path, found: Evidence) -> None:
         from planner.calibration.gemm_table import read_products
 
         found.products += read_products(path, text)
+    elif not text.strip():
+        raise BadFile(path, "empty, where runs, output of nccl-tests or a table of products is expected")
     else:
         raise BadFile(
             path,

@@ -129,12 +129,19 @@ def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack
     said = source([one.run.file for one in used], len(used), "runs" if len(used) > 1 else "run", fit)
     missed = errors("runs", fit)
     return Runs(
-        stack.model_copy(update=told(fit) | {"calibration": said}),
+        stack.model_copy(update=told(fit) | {"calibration": said, "source": _sourced(stack.source)}),
         tuple(constants(fit, "stack.", said)),
         _run_errors(found, used, started, knobs, fit),
         (missed,),
         tuple(warnings(fit, "stack.", "these runs", _HINTS) + _no_better(missed)),
     )
+
+
+def _sourced(source: str) -> str:
+    return source if source.endswith(_FITTED) else f"{source}{_FITTED}"
+
+
+_FITTED: Final = "; constants of one's own measurements"
 
 
 def _no_better(missed: Errors) -> list[str]:

@@ -96,7 +96,7 @@ def _of_runs(runs: Sequence[Run], notes: list[str]) -> Cluster:
         lanes = sorted({f"{8e-9 * one.groups[0].tiers[-1].link.bandwidth:g} Gb/s" for one in said.values()})
         raise BadRequest(f"the runs name {len(said)} networks ({', '.join(lanes)} a device); say which: --cluster FILE")
     found = next(iter({**said, **unsaid}.values()))
-    notes.append(f"machines of {found.name}" + ("" if said else ", its network assumed"))
+    notes.append(f"machines of {found.name}, " + ("the network as the runs say" if said else "its network assumed"))
     return found
 
 

@@ -95,6 +95,7 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
     """
     notes: list[str] = []
     plan = row["strategy"]
+    _check_sizes(row)
     model = _model(row, notes)
     chosen = _stack(row, notes, software)
     scenario = Scenario(
@@ -110,6 +111,19 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
     if rows.offload[0] and not saving.described_for(scenario, rows):
         raise Unpriceable(f"offload {OFFLOADS[rows.offload[0]]}: the hosts of {scenario.group.name} are not described")
     return Case(scenario, rows, _assignment(row, scenario, rows, notes), tuple(notes))
+
+
+def _check_sizes(row: Row) -> None:
+    """Refuse depths that are slips: arrays as long as these would be made."""
+    said = [row["strategy"].get(name) for name in ("pp", "vpp")]
+    said += [row["model"].get(name) for name in ("num_layers", "mtp_layers", "dense_layers")]
+    deep = max(int(value or 0) for value in said)
+    if deep > DEEPEST:
+        raise Unpriceable(f"{deep} layers, stages or chunks; no model has more than {DEEPEST}")
+
+
+DEEPEST = 10_000
+"""Layers of the deepest model that is taken for one."""
 
 
 def _assignment(row: Row, scenario: Scenario, rows: Strategies, notes: list[str]) -> Assignment:

@@ -364,6 +364,27 @@ def test_a_profile_may_be_written_again(tmp_path):
     assert [plan("calibrate", RUNS, "-o", path, "-q").exit_code for _ in range(2)] == [0, 0]
 
 
+def test_fitted_machines_have_a_name_of_their_own(tmp_path):
+    """An answer tells of a cluster by its name; asked again it must not become the catalogue's."""
+    path = tmp_path / "links.toml"
+    assert calibrate(LOGS, cluster="a100-40gb-roce-1600g").cluster == "a100-40gb-roce-1600g-calibrated"
+    plan("calibrate", *LOGS, "--cluster", "a100-40gb-roce-1600g", "-o", path, "-q")
+    done = plan(
+        "--profile", path, "--model", "gpt3-350m", "--gpus", "16", "--format", "json", "-o", tmp_path / "a.json"
+    )
+    assert done.exit_code == 0, done.stderr
+    again = plan("--config", tmp_path / "a.json")
+    assert (again.exit_code, "give its file as --cluster" in again.stderr) == (2, True)
+
+
+def test_a_profile_can_be_calibrated_further(tmp_path):
+    path = tmp_path / "p.toml"
+    path.write_text(calibrate(LOGS, cluster="a100-40gb-roce-1600g").profile)
+    again = calibrate(LOGS, cluster=str(path))
+    assert again.errors[1].median_before < 0.2
+    assert again.cluster == "a100-40gb-roce-1600g-calibrated"
+
+
 def test_the_schema_describes_the_answer():
     document = json.loads(plan("schema", "calibration").stdout)
     assert set(json.loads(plan("calibrate", *LOGS, "--format", "json", "-q").stdout)) == set(document["properties"])

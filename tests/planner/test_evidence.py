@@ -201,7 +201,7 @@ def test_times_and_rates_in_any_unit_are_the_same_products():
     ("content", "message"),
     [
         ("hello world\n", "neither runs .* begins with 'hello world'"),
-        ("", "neither runs"),
+        ("", "empty, where runs"),
         ("[]", "an empty list"),
         ('[{"id": 1}]', "entry 1: section 'cluster' is missing"),
         ('{"id": 1}\n{"id": 2}\n', "line 1: section 'cluster' is missing"),
