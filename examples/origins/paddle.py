@@ -30,7 +30,8 @@ VOLUMES = {
     "DP2 PP32 Sharding4 MP2": "2 ms act + M/pp | (4L/pp act + 3M/pp) ms | 31/(ms+31)",
 }
 """What the documentation says a card sends between nodes and inside one, in elements, and the bubble, for ms
-micro-steps of act activations. Were 3M/pp sent in every micro-step, the third plan would lose; sharded optimizers send it once."""
+micro-steps of act activations. Were 3M/pp sent in every micro-step, the third plan would lose; sharded optimizers
+send it once."""
 BATCHES = (2048, 4096, 8192, 16384)
 NLP = {"llama2-13b": (1, 64, 1975.63, 64294), "llama2-7b": (2, 64, 3755.21, 52092)}
 """Micro-batch, batch, tokens per second and card, MB of the allocator: eight A100, mp2 sharding4."""
