@@ -44,13 +44,15 @@ def linear(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
 
 
 def quantising(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
-    """Passes that quantise a product's input, its output's gradient and its weights, beyond what is measured in it."""
+    """Passes that quantise a product's input, its output's gradient and its weights, beyond what is measured in it.
+
+    Those that write columns out of rows take longer for their bytes, by the stack's ``transposing``.
+    """
     recipe, rates = scenario.recipe, scenario.rates
     known = {"share": rates.stream, "bandwidth": rates.bandwidth}
-    forward = T * k * recipe.input_traffic + np.broadcast_to(n * k * recipe.weight_traffic, T.shape)
-    return Passes(
-        stream_seconds(traffic=forward, **known), stream_seconds(traffic=T * n * recipe.input_traffic, **known)
-    )
+    each = recipe.input_traffic + recipe.transposed * (1.0 / scenario.stack.transposing - 1.0)
+    forward = T * k * each + np.broadcast_to(n * k * recipe.weight_traffic, T.shape)
+    return Passes(stream_seconds(traffic=forward, **known), stream_seconds(traffic=T * n * each, **known))
 
 
 def product(T: Floats, n: Number, k: Number, fit: GemmFit, peak: float, bandwidth: float) -> Passes:

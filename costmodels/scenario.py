@@ -94,7 +94,7 @@ def _rates(scenario: Scenario) -> Rates:
     memory = kernels.memory_bound
     return Rates(
         matmul=_matmul_fit(scenario),
-        matmul_peak=scenario.peak_rate * speed,
+        matmul_peak=scenario.peak_rate * scenario.recipe.rate * speed,
         head=_matmul_fit(scenario) if sixteen == "fp32" else kernels.gemm_fit(sixteen),
         head_peak=accelerator.peak_rate(sixteen) * speed,
         plain=_slower_fit(scenario) if "fp32" in accelerator.peak else kernels.gemm_fit(sixteen),

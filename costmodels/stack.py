@@ -80,6 +80,8 @@ class Stack(Record):
     """Achieved over table speed of matrix kernels; calibrated per stack and accelerator family."""
     elementwise_efficiency: float = Field(1.0, gt=0, le=1.5)
     """Achieved over table speed of memory-bound kernels."""
+    transposing: float = Field(1.0, gt=0, le=1)
+    """Bandwidth of casts that write columns out of rows, over that of other memory-bound kernels."""
     launch: TimeQuantity = 6e-6
     """Host time per kernel; the layer is never faster than its launches."""
     kernels_per_layer: int = 24

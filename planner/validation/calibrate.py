@@ -33,8 +33,8 @@ STACKS = ROOT / "costmodels" / "stacks"
 ACCELERATORS = ROOT / "hardware" / "catalogue" / "accelerators"
 
 LEFT_OUT = ("bigscience-v100", "torchao-float8")
-"""The first warns of 40 % network noise; steps of the second (one sequence per GPU) take a third of a second longer
-than any mechanism here explains, which must not be charged to the speed of the stack's kernels."""
+"""The first warns of 40 % network noise; steps of 4096 tokens of the second take a tenth of a second longer than any
+mechanism here explains, which must not be charged to the speed of the stack's kernels."""
 
 WIDENED, NARROWEST = 1.5, 0.2
 """From the 90th percentile of the errors in the fit to the interval that is promised: runs of other sources lie

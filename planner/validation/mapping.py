@@ -19,7 +19,7 @@ from costmodels.model_catalogue import aliases, names
 from costmodels.model_catalogue import model as catalogue_model
 from costmodels.parameters import from_run
 from costmodels.pricing import Assignment, row_assignment
-from costmodels.scenario import REDUCED, Scenario
+from costmodels.scenario import Scenario
 from costmodels.stack import Stack, stack
 from costmodels.strategy import CP_KINDS, OFFLOADS, SCHEDULE_NAMES, Recompute, Strategies, strategies
 from hardware.records import Cluster
@@ -31,6 +31,7 @@ from planner.validation.expert_words import as_catalogued, expert_changes
 from planner.validation.loss_words import loss_changes
 from planner.validation.machines import Unpriceable, node_group
 from planner.validation.model_words import as_described
+from planner.validation.pytorch import compiled, stepped
 
 Row = Mapping[str, Any]
 
@@ -221,8 +222,7 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
         changes["vocabulary"] = ("spread",)
     words = str(row["stack"].get("overlap") or "").lower()
     changes |= saving.states(row, chosen)
-    if chosen.name == "torchtitan" or "torch.compile" in words or "eager" in words:
-        changes["fused_elementwise"] = "torch.compile" in words or row["strategy"].get("precision") in REDUCED
+    changes |= compiled(row, chosen) | stepped(row, chosen)
     if "async tp" in words or "fine_grain_interleave" in words:
         hidden = {"tp_forward": ASYNC_TP, "tp_backward": ASYNC_TP * chosen.overlap.tp_backward}
         changes["overlap"] = chosen.overlap.model_copy(update=hidden)

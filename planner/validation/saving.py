@@ -65,7 +65,7 @@ def states(row: Row, chosen: Stack) -> dict[str, Any]:
     recipe = RECIPES.get(precision(row["strategy"], chosen))
     if recipe and recipe.reduced and chosen.name in DYNAMIC:
         changes["fp8_param_gather"] = "bf16 all-gather" not in said and recipe.gather_word < 2.0
-        changes["fp8_tensor_gather"] = "tensorwise" in said
+        changes["fp8_tensor_gather"] = recipe is RECIPES["fp8-current"]
     return changes
 
 

@@ -340,11 +340,33 @@ def test_sums_of_gradients_are_fp32_where_a_framework_adds_up_bf16_so():
 
 @pytest.mark.parametrize(
     ("overlap", "precision", "fused"),
-    [("torch.compile", "bf16", True), (None, "bf16", False), ("eager", "fp8", True), (None, "fp8", True)],
+    [("torch.compile", "bf16", True), (None, "bf16", False), ("eager", "fp8", False), (None, "fp8", True)],
 )
-def test_torchtitan_fuses_what_it_compiles_and_always_compiles_reduced_precision(overlap, precision, fused):
+def test_torchtitan_fuses_what_it_compiles_and_compiles_reduced_precision_unless_said_otherwise(
+    overlap, precision, fused
+):
     row = run(stack={"framework": "torchtitan", "overlap": overlap}, strategy={"precision": precision})
     assert case(row).scenario.stack.fused_elementwise is fused
+
+
+@pytest.mark.parametrize(
+    ("framework", "overlap"),
+    [("PyTorch FSDP1 + torch.compile", None), ("NeMo AutoModel (PyTorch FSDP2)", "TE + fsdp2_prefetch")],
+)
+def test_a_compiler_or_a_library_of_kernels_fuses_whatever_field_names_it(framework, overlap):
+    assert case(run(stack={"framework": framework, "overlap": overlap})).scenario.stack.fused_elementwise
+
+
+def test_torchtitan_steps_in_many_passes_before_2025():
+    words = {"framework": "torchtitan", "overlap": "torch.compile"}
+    before, since = (case(run(source=f"benchmarks/llama3_h100_{at}", stack=words)) for at in ("202412", "202506"))
+    assert before.scenario.stack.optimizer_traffic > 2 * since.scenario.stack.optimizer_traffic
+
+
+@pytest.mark.parametrize(("said", "narrow"), [("fp8", True), ("fp8-rowwise", False), ("bf16", False)])
+def test_torchtitan_gathers_8_bits_over_tensor_ranks_under_one_scale_a_tensor(said, narrow):
+    precision = {"precision": said[:4].rstrip("-"), "precision_note": said}
+    assert case(run(stack={"framework": "torchtitan"}, strategy=precision)).scenario.stack.fp8_tensor_gather is narrow
 
 
 def test_async_tensor_parallelism_hides_part_of_its_traffic():
