@@ -234,7 +234,7 @@ def _fused_kernel(scenario: Scenario, flops: Floats, span: Number, work: Floats)
     rates = scenario.rates
     assert rates.attention is not None
     fit, units = rates.attention, rates.compute_units
-    peak = rates.head_peak * fit.narrow ** log2(128.0 / min(scenario.model.head_dim, 128))
+    peak = rates.head_peak * fit.narrow ** log2(fit.full_width / min(scenario.model.head_dim, fit.full_width))
     return Passes(
         attention_seconds(flops=flops, span=span, rows=work, fit=fit, peak=peak, units=units),
         attention_backward_seconds(flops=flops, span=span, rows=work, fit=fit, peak=peak, units=units),

@@ -90,13 +90,15 @@ def _rates(scenario: Scenario) -> Rates:
         sixteen = "fp16"
     name, attention = _attention(scenario)
     speed, share = stack.kernel_efficiency * accelerator.training_rate, stack.elementwise_efficiency
-    speed *= max(1.0 - stack.communication_units / accelerator.compute_units, 0.0)
+    left = max(1.0 - stack.communication_units / accelerator.compute_units, 0.0)
+    speed *= left
     memory = kernels.memory_bound
+    matrix = left if scenario.precision == "fp32" else speed  # the rest is calibrated on matrix units, limited by heat
     return Rates(
         matmul=_matmul_fit(scenario),
-        matmul_peak=scenario.peak_rate * scenario.recipe.rate * speed,
+        matmul_peak=scenario.peak_rate * scenario.recipe.rate * matrix,
         head=_matmul_fit(scenario) if sixteen == "fp32" else kernels.gemm_fit(sixteen),
-        head_peak=accelerator.peak_rate(sixteen) * speed,
+        head_peak=accelerator.peak_rate(sixteen) * matrix,
         plain=_slower_fit(scenario) if "fp32" in accelerator.peak else kernels.gemm_fit(sixteen),
         plain_peak=accelerator.peak_rate("fp32" if "fp32" in accelerator.peak else sixteen) * speed,
         attention=attention,
@@ -130,8 +132,10 @@ def _slower_fit(scenario: Scenario) -> GemmFit:
 
 def _attention(scenario: Scenario) -> tuple[str, AttentionFit | None]:
     """The first kernel of the stack's preference that exists on this accelerator; unfused always does."""
-    known = scenario.group.accelerator.kernels.attention
-    for name in scenario.stack.attention:
+    accelerator, stack = scenario.group.accelerator, scenario.stack
+    known = accelerator.kernels.attention
+    newest = stack.blackwell_attention if accelerator.architecture.startswith("Blackwell") else ()
+    for name in newest or stack.attention:
         if name == "unfused":
             return name, None
         if name in known:

@@ -70,6 +70,8 @@ class Stack(Record):
     source: str
     attention: tuple[str, ...] = ("unfused",)
     """Attention kernels in order of preference; the first that the accelerator has is used."""
+    blackwell_attention: tuple[str, ...] = ()
+    """The same on Blackwell, where it differs."""
     fused_elementwise: bool = True
     """Bias, dropout, residual and activation run as one kernel each."""
     fused_softmax: bool = True

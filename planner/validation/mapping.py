@@ -210,7 +210,7 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
     changes: dict[str, Any] = {}
     said = row["stack"].get("attention")
     if said in KERNELS:
-        changes["attention"] = KERNELS[said]
+        changes |= {"attention": KERNELS[said], "blackwell_attention": ()}
     elif said is True:
         changes |= attention_changes(row)
     changes |= loss_changes(row, chosen.name)

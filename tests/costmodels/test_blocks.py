@@ -228,3 +228,23 @@ def test_memory_bandwidth_matters_to_memory_bound_kernels_only():
     usual, faster = layer_seconds(rows, toy_scenario()), layer_seconds(rows, fast)
     assert faster.stream.forward == pytest.approx(usual.stream.forward / 2)
     assert faster.attention.forward == usual.attention.forward
+
+
+@pytest.mark.parametrize(("full", "slower"), [(64.0, 1.0), (128.0, 2.0), (256.0, 4.0)])
+def test_heads_narrower_than_the_matrix_unit_fill_a_part_of_it(full, slower):
+    scenario = toy_scenario(model=toy_model(num_heads=32, hidden_size=2048, head_dim=64), group=FAST_MEMORY)
+    kernels = scenario.group.accelerator.kernels
+    fit = kernels.attention["flash-2"].model_copy(update={"narrow": 0.5, "full_width": full})
+    padded = changed_device(scenario, kernels=kernels.model_copy(update={"attention": {"flash-2": fit}}))
+    whole, part = (attention_core(strategies(), one).forward for one in (scenario, padded))
+    assert part == pytest.approx(slower * whole)
+
+
+def test_blackwell_may_prefer_another_attention_kernel():
+    stack = toy_stack(attention=("flash-2", "cudnn"), blackwell_attention=("cudnn", "flash-2"))
+    scenario = toy_scenario(stack=stack)
+    kernels = scenario.group.accelerator.kernels
+    both = dict.fromkeys(("flash-2", "cudnn"), kernels.attention["flash-2"])
+    known = {"kernels": kernels.model_copy(update={"attention": both})}
+    names = [changed_device(scenario, architecture=a, **known).rates.attention_name for a in ("Hopper", "Blackwell")]
+    assert names == ["flash-2", "cudnn"]

@@ -180,6 +180,12 @@ def test_row_wise_scales_quantise_the_weights_of_every_micro_batch():
     assert rowwise.forward - current.forward == pytest.approx((10.0 * n * k + 2.0 * T * k) / 1e12)
 
 
+def test_products_in_fp32_run_beside_the_matrix_units_whose_losses_they_do_not_share():
+    slow = toy_stack(kernel_efficiency=0.5)
+    sixteen, full = (toy_scenario(stack=slow, precision=name).rates for name in ("bf16", "fp32"))
+    assert (full.matmul_peak, full.head_peak) == (2 * sixteen.matmul_peak, 2 * sixteen.head_peak)
+
+
 def test_products_scaled_by_rows_are_slower_than_those_scaled_by_tensors():
     current, rowwise = (eight_bit(name).rates.matmul_peak for name in ("fp8-current", "fp8-rowwise"))
     assert rowwise < current
