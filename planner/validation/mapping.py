@@ -31,6 +31,7 @@ from planner.validation.expert_words import as_catalogued, expert_changes
 from planner.validation.loss_words import loss_changes
 from planner.validation.machines import Unpriceable, node_group
 from planner.validation.model_words import as_described
+from planner.validation.nanotron import stage_layers
 from planner.validation.pytorch import compiled, stepped
 
 Row = Mapping[str, Any]
@@ -133,6 +134,9 @@ def _assignment(row: Row, scenario: Scenario, rows: Strategies, notes: list[str]
     said = row["strategy"].get("layers_per_stage")
     if said and len(said) == pp and sum(said) == layers:
         return row_assignment(rows, layers, [int(n) for n in said])
+    if scenario.stack.name == "nanotron" and pp > 1 and not scenario.model.moe:
+        notes.append("layers per stage by nanotron's rule")
+        return row_assignment(rows, layers, stage_layers(scenario.model, pp))
     if "redistributed" in str(row["stack"].get("notes")) and pp > 1:
         notes.append("layers per stage balanced by the stage solver")
         return _balanced(scenario, rows)

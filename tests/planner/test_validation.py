@@ -369,6 +369,15 @@ def test_torchtitan_gathers_8_bits_over_tensor_ranks_under_one_scale_a_tensor(sa
     assert case(run(stack={"framework": "torchtitan"}, strategy=precision)).scenario.stack.fp8_tensor_gather is narrow
 
 
+@pytest.mark.parametrize(("pp", "held"), [(2, [11, 5]), (4, [6, 5, 5, 0])])
+def test_nanotron_fills_its_stages_past_their_share_and_counts_the_head(pp, held):
+    # a layer has 4 h^2 + 3 f h = 16 h^2 weights here, the head 64 h^2, as much as four layers
+    sizes = {"num_layers": 16, "hidden_size": 2048, "ffn_hidden_size": 8192, "vocab_size": 131072, "gated_ffn": True}
+    plan = {"tp": 1, "pp": pp, "vpp": 1, "dp": 16 // pp, "sharding_degree": 16 // pp, "schedule": "1f1b"}
+    found = case(run(stack={"framework": "nanotron v0.5"}, model=sizes, strategy=plan))
+    assert found.assignment.layers.tolist() == held
+
+
 def test_async_tensor_parallelism_hides_part_of_its_traffic():
     words = {"framework": "torchtitan", "overlap": "torch.compile"}
     plain = case(run(stack=words)).scenario.stack.overlap
