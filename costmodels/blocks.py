@@ -29,7 +29,7 @@ from costmodels.layer_kinds import DENSE, Kind
 from costmodels.loss import loss_seconds
 from costmodels.model import Model
 from costmodels.parameters import attention_projections
-from costmodels.passes import Passes, linear, region_tokens, tokens_per_rank
+from costmodels.passes import Passes, linear, region_tokens, tokens_per_rank, turning_seconds
 from costmodels.placement import group_of
 from costmodels.scan import exchange_of_heads, mamba_matmuls, scan
 from costmodels.scenario import Scenario
@@ -330,7 +330,9 @@ def tensor_parallel(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) ->
     whole = all_reduce_seconds(size, group, tiers)
     half = gather_seconds(size, group, tiers)
     narrow = scenario.stack.fp8_tensor_gather and scenario.recipe.reduced
-    gathered = gather_seconds(size * scenario.recipe.word / WORD, group, tiers) if narrow else half
+    thin = size * scenario.recipe.word / WORD if narrow else size
+    gathered = gather_seconds(thin, group, tiers) + turning_seconds(thin, scenario)
+    half = half + turning_seconds(size, scenario)
     split = rows.sequence_parallel > 0
     forward = np.where(split, half + gathered, whole) * pairs
     backward = np.where(split, half + 2.0 * gathered, whole) * pairs

@@ -62,3 +62,9 @@ def product(T: Floats, n: Number, k: Number, fit: GemmFit, peak: float, bandwidt
     data = matmul_seconds(m=T, n=k, k=n, fit=fit, peak=peak, bandwidth=bandwidth)
     weight = matmul_seconds(m=n, n=k, k=T, fit=fit, peak=peak, bandwidth=bandwidth) * fit.wgrad_ratio
     return Passes(forward, data + weight)
+
+
+def turning_seconds(size: Floats, scenario: Scenario) -> Floats:
+    """Seconds to copy a gathered or scattered buffer once more, where the sequence is not its outermost dimension."""
+    copied = 2.0 * size * scenario.stack.batch_first
+    return stream_seconds(traffic=copied, share=scenario.rates.stream, bandwidth=scenario.rates.bandwidth)

@@ -82,6 +82,9 @@ class Stack(Record):
     """Achieved over table speed of matrix kernels; calibrated per stack and accelerator family."""
     elementwise_efficiency: float = Field(1.0, gt=0, le=1.5)
     """Achieved over table speed of memory-bound kernels."""
+    batch_first: bool = False
+    """Activations are laid out by sequence, then by token, so that what tensor ranks gather or scatter along the
+    sequence is copied into place: gathers and scatters work on the outermost dimension."""
     transposing: float = Field(1.0, gt=0, le=1)
     """Bandwidth of casts that write columns out of rows, over that of other memory-bound kernels."""
     launch: TimeQuantity = 6e-6

@@ -9,7 +9,8 @@ def stage_layers(model: Model, pp: int) -> list[int]:
     """Layers of every stage, by nanotron's own count of what blocks cost.
 
     A layer costs its weights with as many heads of keys as of queries and three feed-forward matrices, the head the
-    vocabulary's. Blocks fill a stage until the sum of all so far exceeds its share, the block that does so included [nanotron].
+    vocabulary's. Blocks fill a stage until the sum of all so far exceeds its share, the block that does so included
+    [nanotron].
     """
     h = model.hidden_size
     layer = 4 * model.attention_width * h + 3 * model.ffn_hidden_size * h

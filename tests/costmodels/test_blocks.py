@@ -240,6 +240,17 @@ def test_heads_narrower_than_the_matrix_unit_fill_a_part_of_it(full, slower):
     assert part == pytest.approx(slower * whole)
 
 
+def test_what_is_gathered_along_the_second_dimension_is_copied_into_place():
+    rows = strategies(tp=4, sequence_parallel=[0, 1])
+    first, second = (
+        tensor_parallel(rows, toy_scenario(stack=toy_stack(batch_first=turned))) for turned in (False, True)
+    )
+    size = 2.0 * 1024 * toy_model().hidden_size
+    once = 2.0 * size / toy_scenario().rates.bandwidth
+    assert second.forward - first.forward == pytest.approx([0.0, 4 * once])
+    assert second.backward - first.backward == pytest.approx([0.0, 6 * once])
+
+
 def test_blackwell_may_prefer_another_attention_kernel():
     stack = toy_stack(attention=("flash-2", "cudnn"), blackwell_attention=("cudnn", "flash-2"))
     scenario = toy_scenario(stack=stack)
