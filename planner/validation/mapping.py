@@ -226,6 +226,9 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
         changes["vocabulary"] = ("spread",)
     words = str(row["stack"].get("overlap") or "").lower()
     changes |= saving.states(row, chosen)
+    stage = row["strategy"].get("zero_stage")
+    if stage and int(stage) not in chosen.zero_stages:  # a newer version, or a fork, that has it
+        changes["zero_stages"] = (*chosen.zero_stages, int(stage))
     changes |= compiled(row, chosen) | stepped(row, chosen)
     if "async tp" in words or "fine_grain_interleave" in words:
         hidden = {"tp_forward": ASYNC_TP, "tp_backward": ASYNC_TP * chosen.overlap.tp_backward}

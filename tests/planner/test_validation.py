@@ -378,6 +378,14 @@ def test_nanotron_fills_its_stages_past_their_share_and_counts_the_head(pp, held
     assert found.assignment.layers.tolist() == held
 
 
+def test_a_run_that_shards_further_than_its_stack_is_priced_as_sharded():
+    plan = {"tp": 1, "pp": 1, "vpp": 1, "dp": 16, "sharding_degree": 16, "schedule": "none", "micro_batch_size": 1}
+    first, third = (case(run(strategy=plan | {"zero_stage": stage})) for stage in (1, 3))
+    assert 3 in third.scenario.stack.zero_stages
+    traffic = [quote(one.rows, one.scenario, one.assignment).breakdown["dp"] for one in (first, third)]
+    assert traffic[1] > traffic[0]
+
+
 def test_async_tensor_parallelism_hides_part_of_its_traffic():
     words = {"framework": "torchtitan", "overlap": "torch.compile"}
     plain = case(run(stack=words)).scenario.stack.overlap
