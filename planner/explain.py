@@ -245,7 +245,7 @@ def gained(subject: str, seconds: float, now: float) -> Advice:
 
 def _faster_links(scenario: Scenario, *, inner: bool) -> Scenario:
     def faster(tier: Tier) -> Tier:
-        return tier.model_copy(update={"link": tier.link.model_copy(update={"bandwidth": 2 * tier.link.bandwidth})})
+        return tier.model_copy(update={"link": tier.link.times(2.0)})
 
     tiers = scenario.group.tiers
     changed = (faster(tiers[0]), *tiers[1:]) if inner else (tiers[0], *map(faster, tiers[1:]))

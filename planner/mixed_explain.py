@@ -170,7 +170,7 @@ def _faster_between(mixed: Mixed) -> Mixed:
     links = []
     for pair in pairs:
         link = min((tier.link for tier in mixed.cluster.crossing(*pair)), key=lambda link: link.bandwidth)
-        faster = link.model_copy(update={"bandwidth": 2 * link.bandwidth})
+        faster = link.times(2.0)
         links.append(Between.model_construct(groups=pair, link=faster))
     return replace(mixed, cluster=mixed.cluster.model_copy(update={"between": tuple(links)}))
 
@@ -180,10 +180,7 @@ def _faster_networks(mixed: Mixed) -> Mixed:
     parts = []
     for one in mixed.scenarios:
         inner, *outer = one.group.tiers
-        faster = [
-            tier.model_copy(update={"link": tier.link.model_copy(update={"bandwidth": 2 * tier.link.bandwidth})})
-            for tier in outer
-        ]
+        faster = [tier.model_copy(update={"link": tier.link.times(2.0)}) for tier in outer]
         parts.append(replace(one, group=one.group.model_copy(update={"tiers": (inner, *faster)})))
     groups = tuple(one.group for one in parts)
     return Mixed(mixed.cluster.model_copy(update={"groups": groups}), tuple(parts))
