@@ -24,7 +24,7 @@ from costmodels.kernels import (
     matmul_seconds,
     stream_seconds,
 )
-from costmodels.launches import launch_floor
+from costmodels.launches import launch_floor, small_kernels
 from costmodels.layer_kinds import DENSE, Kind
 from costmodels.loss import loss_seconds
 from costmodels.model import Model
@@ -99,7 +99,8 @@ def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSecon
     nothing = Passes(np.zeros(len(rows)), np.zeros(len(rows)))
     experts = expert_layer(rows, scenario) if kind.ffn == "experts" else ExpertSeconds(nothing, nothing, nothing)
     matmul, attention, cp = experts.matmul, nothing, nothing
-    stream, ep = layer_streams(rows, scenario, kind) + experts.stream + accumulation(rows, scenario, kind), experts.ep
+    stream, ep = layer_streams(rows, scenario, kind) + small_kernels(rows, scenario, kind), experts.ep
+    stream = stream + experts.stream + accumulation(rows, scenario, kind)
     if kind.ffn == "dense":
         matmul = ffn_matmuls(rows, scenario)
     if kind.attends:

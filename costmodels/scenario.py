@@ -70,6 +70,8 @@ class Rates:
     matmul_peak: float
     head: GemmFit
     head_peak: float
+    vocabulary_peak: float
+    """Of the output head's product, larger than any of a layer: none of the rate that the stack loses in layers."""
     plain: GemmFit
     """Of products that run beside the matrix units."""
     plain_peak: float
@@ -94,11 +96,13 @@ def _rates(scenario: Scenario) -> Rates:
     speed *= left
     memory = kernels.memory_bound
     matrix = left if scenario.precision == "fp32" else speed  # the rest is calibrated on matrix units, limited by heat
+    tables = left if scenario.precision == "fp32" else left * accelerator.training_rate
     return Rates(
         matmul=_matmul_fit(scenario),
         matmul_peak=scenario.peak_rate * scenario.recipe.rate * matrix,
         head=_matmul_fit(scenario) if sixteen == "fp32" else kernels.gemm_fit(sixteen),
         head_peak=accelerator.peak_rate(sixteen) * matrix,
+        vocabulary_peak=accelerator.peak_rate(sixteen) * tables,
         plain=_slower_fit(scenario) if "fp32" in accelerator.peak else kernels.gemm_fit(sixteen),
         plain_peak=accelerator.peak_rate("fp32" if "fp32" in accelerator.peak else sixteen) * speed,
         attention=attention,

@@ -18,6 +18,7 @@ from costmodels.blocks import (
     tensor_parallel,
 )
 from costmodels.flops import attention_flops, layer_matmul_weights
+from costmodels.launches import small_kernels
 from costmodels.layer_kinds import DENSE, Kind
 from costmodels.passes import region_tokens, tokens_per_rank
 from costmodels.sizes import layer_parameters_per_rank, padded_vocabulary_rows
@@ -259,3 +260,22 @@ def test_blackwell_may_prefer_another_attention_kernel():
     known = {"kernels": kernels.model_copy(update={"attention": both})}
     names = [changed_device(scenario, architecture=a, **known).rates.attention_name for a in ("Hopper", "Blackwell")]
     assert names == ["flash-2", "cudnn"]
+
+def test_every_kernel_beside_the_products_takes_its_start_and_drain():
+    rows = strategies()
+    late = toy_group(device=toy_device(overhead=3e-6))
+    few, many = (toy_scenario(group=late, stack=toy_stack(kernels_per_layer=n, launch="0 s")) for n in (5, 25))
+    drain = 3e-6
+    grown = [small_kernels(rows, s, DENSE) for s in (few, many)]
+    assert grown[0].forward == pytest.approx(0.0)
+    assert grown[1].forward == pytest.approx(20 * drain)
+    assert grown[1].backward == pytest.approx(40 * drain)
+    layers = [layer_seconds(rows, s) for s in (few, many)]
+    assert layers[1].stream.forward - layers[0].stream.forward == pytest.approx(20 * drain)
+
+
+def test_the_output_head_runs_at_the_tables_rate_whatever_a_stack_loses_in_its_layers():
+    rows = strategies()
+    fast, slow = (toy_scenario(stack=toy_stack(kernel_efficiency=e)) for e in (1.0, 0.5))
+    assert head_seconds(rows, slow).forward == pytest.approx(head_seconds(rows, fast).forward)
+    assert layer_seconds(rows, slow).matmul.forward > 1.5 * layer_seconds(rows, fast).matmul.forward
