@@ -19,6 +19,7 @@ from costmodels.collectives import all_reduce_seconds, gather_seconds
 from costmodels.experts import expert_data_group, expert_parameters_per_rank, kind_expert_parameters
 from costmodels.kernels import WORD, stream_seconds
 from costmodels.layer_kinds import Depth, Kind
+from costmodels.parameters import attention_projections
 from costmodels.passes import Passes
 from costmodels.pieces import copies, joined
 from costmodels.placement import Group, group_of, split_group
@@ -110,6 +111,8 @@ def _layer(rows: Strategies, scenario: Scenario, kind: Kind | None = None) -> _L
     word, size, experts = gather_word(scenario), *_sizes(rows, scenario, kind)
     shared = (near.size > 1) * pace
     gather, scatter = (gather_seconds(w * size, near, tiers) * shared for w in (word, stack.reduce_bytes))
+    listed = _listed(rows, scenario, near)
+    gather, scatter = gather + listed, scatter + listed
     shard = stack.reduce_bytes * size / rows.sharding_degree
     replicas = all_reduce_seconds(shard, far, tiers) * (far.size > 1) * pace
     again = gather
@@ -145,6 +148,16 @@ def _whole(rows: Strategies, scenario: Scenario, size: Floats) -> _Layer:
     shard = stack.reduce_bytes * size / rows.sharding_degree
     replicas = all_reduce_seconds(shard, far, tiers) * (far.size > 1) * (size > 0) * pace
     return _Layer(gather, gather, scatter, replicas, np.where(near.size > 1, size, 0.0))
+
+
+def _listed(rows: Strategies, scenario: Scenario, near: Group) -> Floats:
+    """Host seconds to make and copy a list of every rank's part of each weight of a layer, at stage 3, (N,).
+
+    Norms and biases are small enough to stay whole.
+    """
+    weights = len(attention_projections(scenario.model)) + 2.0
+    listing = (rows.zero_stage >= PARAMETERS) & (near.size > 1)
+    return np.where(listing, weights * near.size * scenario.stack.per_shard, 0.0)
 
 
 def _sizes(rows: Strategies, scenario: Scenario, kind: Kind | None) -> tuple[Floats, Floats]:

@@ -147,6 +147,9 @@ class Stack(Record):
     """Orders of ranks that a launcher can ask for, the usual one first."""
     gathers_per_micro_batch: bool = True
     """Under ZeRO stage 3 parameters are gathered again for every micro-batch."""
+    per_shard: TimeQuantity = 0.0
+    """Host time per rank for every tensor that ZeRO stage 3 gathers or scatters, where its parts are a list of views
+    that are copied one after the other [DeepSpeed]."""
     fully_sharded: bool = False
     """ZeRO stage 2 is full sharding that keeps parameters from the forward to the backward pass, once gathered
     (``reshard_after_forward=False`` of FSDP2), in place of gathering them once an iteration."""

@@ -158,7 +158,7 @@ def _need(plan: Row, field: str) -> Any:
 
 def _model(row: Row, notes: list[str]) -> Model:
     """The model as described; of the catalogue by its name where sizes, or a hybrid's mixers, are not said."""
-    shape = dict(row["model"])
+    shape = _unsaid_by_forks(row, notes)
     hybrid = "mamba" in str(shape.get("kind")) and shape.get("mamba") is None
     unsaid = [field for field in ("num_layers", "hidden_size", "num_heads") if shape.get(field) is None]
     if not hybrid and not unsaid:
@@ -170,6 +170,20 @@ def _model(row: Row, notes: list[str]) -> Model:
     notes.append(f"sizes of the catalogue's {found.name}, by its name")
     said = {field: shape[field] for field in ("seq_length", "mtp_layers") if shape.get(field) is not None}
     return found.model_copy(update=said)
+
+
+SENTENCEPIECE = 32_000
+"""Tokens of the tokenizer that the scripts of sail-sg's fork download, as in its authors' later paper [Yeung24]; the
+stated parameters of their models agree."""
+
+
+def _unsaid_by_forks(row: Row, notes: list[str]) -> dict[str, Any]:
+    """The model as described, with what scripts of a known repository say where its paper does not."""
+    shape = dict(row["model"])
+    if "sail-sg" in str(row["stack"].get("framework")) and shape.get("vocab_size") is None:
+        shape |= {"vocab_size": SENTENCEPIECE, "tied_embeddings": bool(shape.get("tied_embeddings"))}
+        notes.append(f"vocabulary of {SENTENCEPIECE} tokens, untied, as the fork's scripts have it")
+    return shape
 
 
 def _named(shape: Row) -> Model | None:
@@ -199,7 +213,13 @@ def stack_of(row: Row) -> str:
     name = next((stack_name for pattern, stack_name in STACKS if re.search(pattern, words)), "generic")
     if name == "megatron-core" and "sail-sg" in words and row["stack"].get("attention") is None:
         name = "zero-bubble"  # the fork's first form, of 2023, before fused attention
+    if name == "deepspeed" and _year(row) <= LISTED:
+        return f"deepspeed-{LISTED}"
     return f"megatron-lm-{_year(row)}" if name == "megatron-lm" else name
+
+
+LISTED = 2021
+"""Last year whose releases of DeepSpeed gathered into lists of tensors; later ones gather into one [DeepSpeed]."""
 
 
 def _year(row: Row) -> int:

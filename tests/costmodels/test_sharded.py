@@ -39,6 +39,16 @@ def test_sharded_gradients_are_scattered_in_every_micro_batch_and_parameters_gat
     assert traffic.parameters == pytest.approx(scattered(2 * heaviest_stage_parameters(rows, scenario), 4))
 
 
+def test_a_host_that_lists_the_parts_of_every_weight_takes_its_time_per_rank_weight_and_collective():
+    listing = {ranks: sharded(3, gpus=ranks, per_shard="1 ms")[0] for ranks in (2, 4)}
+    for ranks, traffic in listing.items():
+        plain = sharded(3, gpus=ranks)[0]
+        once = BATCHES * LAYERS * 4 * ranks * 1e-3
+        assert traffic.parameters - plain.parameters == pytest.approx(once)
+        assert traffic.gradients - plain.gradients == pytest.approx(2 * once)
+    assert sharded(2, per_shard="1 ms")[0].total == pytest.approx(sharded(2)[0].total)
+
+
 def test_breadth_first_gathers_and_scatters_a_stage_s_layers_once_an_iteration():
     """For both passes, whatever the number of micro-batches; copied once too."""
     layer, scenario = sharded(3)[1], sharded(3, gathers_per_micro_batch=True)[3]

@@ -95,6 +95,8 @@ def test_a_kind_of_context_parallelism_that_nobody_knows_is_not_priced():
     [
         ("MegaScale", "megascale"),
         ("Megatron-DeepSpeed", "megatron-deepspeed"),
+        ("DeepSpeed ZeRO-3", "deepspeed"),
+        ("DeepSpeed ZeRO-3, 2021", "deepspeed-2021"),
         ("Megatron-Bridge (NeMo 26.04.01 container)", "nemo"),
         ("Megatron-Bridge (NeMo 26.06.01 container)", "nemo-26.06"),
         ("Megatron-Bridge (NeMo 26.08 container)", "nemo-26.06"),
@@ -441,3 +443,13 @@ def test_the_ranking_of_a_file_is_told_as_a_table_and_as_json(tmp_path):
     assert told["summary"]["sweeps"] == 1
     assert told["sweeps"][0]["best"] == "tp1"
     assert "made-up" in rank([str(path)])
+
+
+def test_runs_of_a_fork_have_the_vocabulary_of_its_scripts_where_they_say_none():
+    fork = {"framework": "Megatron-LM fork (sail-sg)"}
+    unsaid = case(run(stack=fork, model={"vocab_size": None, "tied_embeddings": None}))
+    assert unsaid.scenario.model.vocab_size == 32_000
+    assert not unsaid.scenario.model.tied_embeddings
+    assert any("32000" in note for note in unsaid.notes)
+    assert case(run(stack=fork)).scenario.model.vocab_size == 51_200
+    assert case(run(model={"vocab_size": None})).scenario.model.vocab_size == 51_200
