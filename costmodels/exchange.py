@@ -113,7 +113,8 @@ def _once_per_step(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats
     replicas = all_reduce_seconds(stack.reduce_bytes * size / rows.sharding_degree, far, tiers)
     sharded = np.where(near.size > 1, scatter, 0.0) + np.where(far.size > 1, replicas, 0.0)
     alone = group.size <= 1
-    gradients = np.where(alone, 0.0, np.where(rows.zero_stage == 0, whole, sharded)) * pace
+    everywhere = (rows.zero_stage == 0) | (stack.gradient_exchange == "all-reduce")
+    gradients = np.where(alone, 0.0, np.where(everywhere, whole, sharded)) * pace
     spread = broadcast_seconds if stack.parameter_exchange == "broadcast" else gather_seconds
     gather = np.where(near.size > 1, spread(gather_word(scenario) * size, near, tiers), 0.0) * pace
     parameters = np.where(rows.zero_stage == 0, 0.0, gather)

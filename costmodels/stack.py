@@ -166,6 +166,8 @@ class Stack(Record):
     """Bytes moved per parameter and micro-batch to add its gradient to the buffer; 0 where the product itself does."""
     collectives_per_layer: int = 0
     """Collectives in which the gradients of one layer travel once per iteration; 0: a few large ones for all layers."""
+    gradient_exchange: Literal["scatter", "all-reduce"] = "scatter"
+    """How gradients are added up under ZeRO stage 1: each part at its owner, or all of them everywhere."""
     parameter_exchange: Literal["gather", "broadcast"] = "gather"
     """How stepped parameters reach the other ranks: gathered, or broadcast by one owner after the other."""
     bf16: InBf16 | None = None

@@ -48,7 +48,7 @@ STACKS: tuple[tuple[str, str], ...] = (
     (r"megatron-core|mcore|core 0\.|megatron-lm v0|modellink|mindspeed", "megatron-core"),
     (r"mindformers", "mindformers"),
     (r"nanotron", "nanotron"),
-    (r"aleph alpha", "generic"),
+    (r"aleph alpha", "aleph-alpha"),
     (r"torchtitan|fsdp2", "torchtitan"),
     (r"fsdp|foundry|composer", "fsdp"),
     (r"paddle", "paddle"),

@@ -49,6 +49,15 @@ def test_a_host_that_lists_the_parts_of_every_weight_takes_its_time_per_rank_wei
     assert sharded(2, per_shard="1 ms")[0].total == pytest.approx(sharded(2)[0].total)
 
 
+def test_gradients_that_every_rank_adds_up_travel_twice_although_states_are_sharded():
+    everywhere, _, rows, scenario = sharded(1, gradient_exchange="all-reduce")
+    owners = sharded(1)[0]
+    whole = 4 * heaviest_stage_parameters(rows, scenario)
+    assert owners.gradients == pytest.approx(scattered(whole, 4))
+    assert everywhere.gradients == pytest.approx(2 * owners.gradients)
+    assert everywhere.parameters == pytest.approx(owners.parameters)
+
+
 def test_breadth_first_gathers_and_scatters_a_stage_s_layers_once_an_iteration():
     """For both passes, whatever the number of micro-batches; copied once too."""
     layer, scenario = sharded(3)[1], sharded(3, gathers_per_micro_batch=True)[3]

@@ -96,6 +96,7 @@ def test_a_kind_of_context_parallelism_that_nobody_knows_is_not_priced():
         ("MegaScale", "megascale"),
         ("Megatron-DeepSpeed", "megatron-deepspeed"),
         ("DeepSpeed ZeRO-3", "deepspeed"),
+        ("Aleph Alpha scaling", "aleph-alpha"),
         ("DeepSpeed ZeRO-3, 2021", "deepspeed-2021"),
         ("Megatron-Bridge (NeMo 26.04.01 container)", "nemo"),
         ("Megatron-Bridge (NeMo 26.06.01 container)", "nemo-26.06"),
