@@ -261,6 +261,7 @@ def test_blackwell_may_prefer_another_attention_kernel():
     names = [changed_device(scenario, architecture=a, **known).rates.attention_name for a in ("Hopper", "Blackwell")]
     assert names == ["flash-2", "cudnn"]
 
+
 def test_every_kernel_beside_the_products_takes_its_start_and_drain():
     rows = strategies()
     late = toy_group(device=toy_device(overhead=3e-6))
