@@ -30,11 +30,11 @@ from costmodels.context import exchange_bytes
 from costmodels.experts import expert_parameters_per_rank, expert_shards, kind_expert_parameters
 from costmodels.kernels import WORD
 from costmodels.layer_kinds import Kind, ahead_kind
-from costmodels.loss import logit_bytes
 from costmodels.offload import ACTIVATIONS, EVERYTHING, host_bytes, host_room, share_offloaded
 from costmodels.optimizers import kept_bytes, optimizer_of
 from costmodels.parameters import mtp_sets
-from costmodels.passes import region_tokens, tokens_per_rank
+from costmodels.passes import region_tokens
+from costmodels.peaks import loss_peak, momentary_bytes, standing_bytes
 from costmodels.pieces import copies, ends, of_both_ways
 from costmodels.scenario import REDUCED, Scenario
 from costmodels.schedules import SCHEDULES
@@ -100,10 +100,14 @@ class RowBytes:
     """One layer's activations while it is recomputed; of the kind with the most, where layers differ."""
     embedding_activation: Floats
     """Per micro-batch in flight on the first stage."""
+    embedding_peak: Floats
+    """On the first stage: what the embedding's gradient takes beyond the activations let go before it."""
     logits: Floats
     """At the loss, once."""
     ahead: Floats
     """States of the experts of multi-token-prediction layers, and those layers' activations, on the last stage."""
+    passing: Floats
+    """Activations and gradients of the moment on every stage, which ``everywhere`` holds too."""
     everywhere: Floats
     """On every stage beside its layers: parameters gathered for the moment under ZeRO stage 3, and the stage's
     share of a vocabulary that is split over the stages."""
@@ -131,8 +135,8 @@ class RowBytes:
 
     @property
     def first(self) -> Floats:
-        """States of the embedding."""
-        return self.embedding_parameters * (self.state.total + self.edges)
+        """States of the embedding, and the peak of its gradient."""
+        return self.embedding_parameters * (self.state.total + self.edges) + self.embedding_peak
 
     @property
     def last(self) -> Floats:
@@ -151,9 +155,9 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
         passing = passing + np.where(here, 0.0, OFFLOADED_LAYERS * _most(rows, scenario, kept_bytes_of_kind))
     layer = layer_parameters_per_rank(rows, scenario)
     h = float(scenario.model.hidden_size)
-    tokens = tokens_per_rank(rows, scenario)
-    logits = logit_bytes(tokens, padded_vocabulary_rows(rows, scenario) / rows.tp, scenario)
-    logits = logits + 2.0 * WORD * h * region
+    moment = momentary_bytes(rows, scenario)
+    standing = standing_bytes(rows, scenario)
+    logits = np.maximum(loss_peak(rows, scenario) - moment, 0.0)  # what the last layer needs comes after the head
     state, experts = state_bytes(rows, scenario), expert_parameters_per_rank(rows, scenario)
     expert = state_bytes(rows, scenario, expert_shards(rows))
     embedding = embedding_parameters_per_rank(rows, scenario)
@@ -163,7 +167,9 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
     twice = copies(rows)
     edges = (chosen.edge_moments - chosen.moments) / np.where(rows.zero_stage >= 1, rows.sharding_degree * twice, 1)
     edges = edges * (1.0 - share_offloaded(rows, scenario))
-    shared = ((embedding + head) * (state.total + edges) + logits) / rows.pp * (1.0 - at_ends)
+    held = stack.vocabulary_in_flight * _even_kept(rows, scenario, stored)
+    sharing = (embedding + head) * (state.total + edges) + (1.0 + stack.vocabulary_in_flight) * logits
+    shared = (sharing / rows.pp + held) * (1.0 - at_ends)
     gathered = layer + experts
     if kinds is not None:  # the two at a time may be of the largest kind; chunks hold several
         most = (kinds.each("layer_parameters") + kinds.each("expert_parameters")).max(axis=0)
@@ -179,16 +185,36 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
         stored=np.where(here, stored, 0.0),
         checkpoint=np.where(here, WORD * h * region, 0.0),
         working=stored if kinds is None else _most(rows, scenario, kind_activation_bytes),
-        embedding_activation=(WORD + (1.0 if stack.dropout else 0.0)) * h * region,
+        embedding_activation=(1.0 if stack.dropout else 0.0) * h * region,
+        embedding_peak=at_ends * _embedding_peak(rows, scenario, moment, stored),
         logits=logits * at_ends,
         ahead=_ahead(rows, scenario, expert.total),
+        passing=moment + standing + passing,
         everywhere=shared
+        + moment
+        + standing
         + passing
         + exchange_bytes(rows, scenario)
         + _second_copy(rows, scenario, layer)
         + whole_bytes(rows, scenario, gathered),
         kinds=kinds,
     )
+
+
+def _even_kept(rows: Strategies, scenario: Scenario, stored: Floats) -> Floats:
+    """Bytes that one micro-batch keeps on the fullest stage of an even split of average layers, (N,)."""
+    checkpoint = WORD * scenario.model.hidden_size * region_tokens(rows, scenario)
+    kept = np.where(rows.recompute >= Recompute.FULL, checkpoint, stored)
+    return copies(rows) * even_layers(scenario.model.num_layers, rows).high * kept
+
+
+def _embedding_peak(rows: Strategies, scenario: Scenario, moment: Floats, stored: Floats) -> Floats:
+    """Bytes that the embedding's gradient, dense and in 16 bits, takes beyond what its micro-batch has let go, (N,).
+
+    Everything that the stage had kept of the micro-batch, of an even split, and what its last layer took.
+    """
+    gradient = WORD * padded_vocabulary_rows(rows, scenario) / rows.tp * scenario.model.embedding_width
+    return np.maximum(gradient - moment - _even_kept(rows, scenario, stored) / rows.vpp, 0.0)
 
 
 def _most(rows: Strategies, scenario: Scenario, of: Callable[[Strategies, Scenario, Kind], Floats]) -> Floats:
@@ -345,9 +371,10 @@ def footprint(
     experts = twice * experts + last * mtp_sets(model) * kind_expert_parameters(one, scenario, ahead)
     state, expert_state = memory.state, memory.expert_state
     activations = held * (stored + again * memory.checkpoint[row] + first * memory.embedding_activation[row] / twice)
-    activations = activations + last * _ahead(one, scenario, 0.0)
-    activations = activations + (again > 0) * memory.working[row]
-    weights = params * state.weights[row] + experts * expert_state.weights[row] + memory.everywhere[row]
+    activations = activations + last * _ahead(one, scenario, 0.0) + first * memory.embedding_peak[row]
+    activations = activations + (again > 0) * memory.working[row] + memory.passing[row]
+    whole = memory.everywhere[row] - memory.passing[row]
+    weights = params * state.weights[row] + experts * expert_state.weights[row] + whole
     gradients = params * state.gradients[row] + experts * expert_state.gradients[row]
     optimizer = params * state.optimizer[row] + experts * expert_state.optimizer[row]
     edges = first * memory.embedding_parameters[row] + last * memory.head_parameters[row]

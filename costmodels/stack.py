@@ -46,8 +46,8 @@ class Overlap(Record):
     """Parameter gathering runs behind the forward pass of the first micro-batch."""
 
 
-class InBf16(Record):
-    """What a framework does otherwise where it trains in bf16, whose gradients are too coarse to be added up."""
+class OtherFormat(Record):
+    """What a framework does otherwise in one 16-bit format; gradients in bf16 are too coarse to be added up."""
 
     gradient_bytes: int
     reduce_bytes: int
@@ -170,16 +170,20 @@ class Stack(Record):
     """How gradients are added up under ZeRO stage 1: each part at its owner, or all of them everywhere."""
     parameter_exchange: Literal["gather", "broadcast"] = "gather"
     """How stepped parameters reach the other ranks: gathered, or broadcast by one owner after the other."""
-    bf16: InBf16 | None = None
+    bf16: OtherFormat | None = None
     """What is different in bf16; None: nothing."""
+    fp16: OtherFormat | None = None
+    """What is different in fp16, in which gradients can be added up as they are; None: nothing."""
     optimizer_bytes: int = 12
     """Bytes per parameter of master weights and moments."""
     optimizer_traffic: int = 38
     """Bytes moved per parameter by clip, step and cast."""
     cross_entropy_traffic: int = 66
     """Bytes moved per logit, forward and backward."""
-    cross_entropy_bytes: int = 10
-    """Bytes held per logit at the loss."""
+    cross_entropy_bytes: int = 6
+    """Bytes held per logit at the loss: the logit in 16 bits, and in fp32 what becomes its softmax in place."""
+    idle_gradients: bool = False
+    """Products add gradients to the framework's own buffer, and a gradient of each shape of weight is kept beside."""
     loss_block: int = 0
     """Tokens whose logits exist at once (block-wise cross-entropy); 0 = all, or with the fused loss its own choice."""
     loss: Literal["plain", "fused"] = "plain"
@@ -187,6 +191,9 @@ class Stack(Record):
     head's product, block by block, so that logits become gradients before the next block is multiplied [Liger]."""
     vocabulary: tuple[Literal["ends", "spread"], ...] = ("ends",)
     """Where embedding and head can be: at the ends of the model, or split over all stages [Yeung24]."""
+    vocabulary_in_flight: float = Field(1.0, ge=0)
+    """Further micro-batches that stages hold for a vocabulary that is spread over them: one for every time that they
+    wait for each other between the head's product and its gradient [Yeung24]."""
     empty_ends: bool = False
     """The first and the last stage may hold the embedding and the head alone, without a layer."""
     iteration_overhead: TimeQuantity = 0.0
@@ -228,9 +235,8 @@ class Stack(Record):
 
     def at(self, precision: str) -> Self:
         """The stack as it is where it trains in that precision."""
-        if precision != "bf16" or self.bf16 is None:
-            return self
-        return self.model_copy(update=dict(self.bf16))
+        other = {"bf16": self.bf16, "fp16": self.fp16}.get(precision)
+        return self if other is None else self.model_copy(update=dict(other))
 
 
 def stack(name: str) -> Stack:

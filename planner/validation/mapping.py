@@ -73,6 +73,11 @@ ASYNC_TP = 0.5
 side by side [AsyncTP]: pieces are smaller and slower than the whole, and the first has nothing to hide behind."""
 
 
+VOCABULARY_INTERLACED = 0.5
+"""Further micro-batches per stage where a vocabulary is spread over the stages by tensor parallelism, which all of them
+wait for: half as many again as without [Yeung24, section 6]."""
+
+
 @dataclass(frozen=True)
 class Case:
     """A measured run as the cost model takes it."""
@@ -244,6 +249,11 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
         changes["fused_softmax"] = not kernels.endswith("torch")
     if "over all stages" in kernels or "over stages" in kernels:
         changes["vocabulary"] = ("spread",)
+        waits = re.search(r"algorithm (\d)", kernels)
+        pipeline = int(row["strategy"].get("pp") or 1)
+        changes["vocabulary_in_flight"] = 3.0 - float(waits[1]) if waits else VOCABULARY_INTERLACED * pipeline
+    if "sail-sg" in str(row["stack"].get("framework")):
+        changes |= {"idle_gradients": False, "dropout": True}  # an older Transformer Engine; Megatron-LM's default
     words = str(row["stack"].get("overlap") or "").lower()
     changes |= saving.states(row, chosen)
     stage = row["strategy"].get("zero_stage")
