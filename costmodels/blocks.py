@@ -200,12 +200,14 @@ def attention_core(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> 
 def attention_kept(scenario: Scenario) -> float:
     """Bytes per token that the attention core keeps for its backward pass, all heads together.
 
-    Fused: one fp32 number per head. Unfused: softmax, and with dropout its mask and output.
+    Fused: one fp32 number per head. Unfused: softmax, in fp32 too where that is no single kernel, and with dropout its
+    mask and output.
     """
-    heads = float(scenario.model.num_heads)
+    heads, stack = float(scenario.model.num_heads), scenario.stack
     if scenario.rates.attention is not None:
         return 4.0 * heads
-    return (2.0 + (3.0 if scenario.stack.dropout else 0.0)) * heads * scenario.seq_length
+    kept = 2.0 + (0.0 if stack.fused_softmax else 4.0) + (3.0 if stack.dropout else 0.0)
+    return kept * heads * scenario.seq_length
 
 
 def _fused_attention(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:

@@ -289,10 +289,11 @@ def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None
     kept = kept_bytes(stack, fp32=fp32)
     alone = optimizer_of(stack).moments if stack.weight_bytes > WORD else kept
     optimizer = np.where(z >= 3, alone, kept)  # sharded weights in fp32 are their own master
+    scattered = (z >= GRADIENTS) & stack.gradients_sharded
     left = np.where(rows.offload == EVERYTHING, 0.0, 1.0)
     return StateBytes(
         weights=left * np.where(z >= 3, sharded / shard, weights),
-        gradients=left * np.where(z >= 2, stack.gradient_bytes / shard, stack.gradient_bytes),
+        gradients=left * np.where(scattered, stack.gradient_bytes / shard, stack.gradient_bytes),
         optimizer=np.where(z >= 1, optimizer / shard, optimizer) * (1.0 - share_offloaded(rows, scenario)),
     )
 
@@ -352,6 +353,16 @@ class Footprint:
     def total(self) -> NDArray[np.float64]:
         """What the device must have."""
         return self.allocated + self.slack + self.reserved
+
+
+def readings(peak: Footprint, scenario: Scenario) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Bytes that the allocator has taken of the device at the end, and that the device shows in use, each (pp,).
+
+    The allocator keeps what it took once, as long as the device has room.
+    """
+    usable = scenario.group.accelerator.usable_memory
+    shown = np.minimum((1.0 + scenario.stack.cache) * peak.allocated + peak.reserved, np.maximum(usable, peak.total))
+    return shown - peak.reserved, shown
 
 
 def footprint(

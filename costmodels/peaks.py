@@ -120,7 +120,7 @@ def loss_peak(rows: Strategies, scenario: Scenario) -> Floats:
     """
     T, t, h = tokens_per_rank(rows, scenario), rows.tp, float(scenario.model.hidden_size)
     vocabulary = padded_vocabulary_rows(rows, scenario) / t
-    held = logit_bytes(T, vocabulary, scenario)
+    held = logit_bytes(T, vocabulary * t if scenario.stack.gathered_logits else vocabulary, scenario)
     if scenario.stack.loss == "plain" and not scenario.stack.loss_block:
         gathered = np.where((rows.sequence_parallel > 0) & (t > 1), 2.0, 1.0)
         held = np.maximum(held, WORD * (T * vocabulary + vocabulary * h + gathered * T * h))

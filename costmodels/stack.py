@@ -21,6 +21,11 @@ CpKind = Literal["p2p", "a2a", "all-gather", "a2a+p2p"]
 RankOrder = Literal["tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "tp-cp-ep-sharding-pp-dp"]
 
 
+Kept = Literal["gate", "norm", "norm-16", "key-values"]
+"""The activated branch of a gated network beside its product; inputs of norms in fp32, or their outputs before they are
+scaled, in 16 bits; keys and values repeated for every head."""
+
+
 class Overlap(Record):
     """The part of each communication that still lengthens the iteration; 1 = nothing is hidden."""
 
@@ -182,6 +187,14 @@ class Stack(Record):
     """Bytes moved per logit, forward and backward."""
     cross_entropy_bytes: int = 6
     """Bytes held per logit at the loss: the logit in 16 bits, and in fp32 what becomes its softmax in place."""
+    keeps: tuple[Kept, ...] = ()
+    """Tensors that a layer keeps for its backward pass beyond those of fused operations."""
+    gradients_sharded: bool = True
+    """From ZeRO stage 2 on gradients are scattered in every micro-batch, and not kept whole until the last."""
+    gathered_inputs: bool = False
+    """What sequence parallelism gathers in front of a product is kept whole for its backward pass, not gathered again."""
+    gathered_logits: bool = False
+    """Every tensor rank gathers the logits of the whole vocabulary for the loss."""
     idle_gradients: bool = False
     """Products add gradients to the framework's own buffer, and a gradient of each shape of weight is kept beside."""
     loss_block: int = 0
@@ -205,7 +218,10 @@ class Stack(Record):
     reserved: ByteQuantity = 2.0 * 2**30
     """Memory outside the allocator: context, communicators, workspaces."""
     slack: float = Field(0.04, ge=0, le=0.5)
-    """Reserved over allocated memory, minus one."""
+    """What fragments take that the allocator cannot use even where it must, over what it hands out."""
+    cache: float = Field(0.04, ge=0, le=0.5)
+    """What the allocator has taken at its peak beyond what it hands out, where the device has room; it gives most of that
+    back before it fails. Calibrated."""
     reduced_weight_bytes: float = Field(0.0, ge=0)
     """Extra bytes per parameter for reduced-precision copies of the weights."""
     weight_bytes: int = 2

@@ -15,7 +15,7 @@ import numpy as np
 
 from costmodels.flops import Recompute as Repeated
 from costmodels.flops import flops_per_iteration
-from costmodels.memory import Footprint
+from costmodels.memory import Footprint, readings
 from costmodels.pricing import quote
 from costmodels.stack import stack as find_stack
 from hardware.catalogue import cluster as find_cluster
@@ -27,10 +27,12 @@ from planner.validation.rows import Row, convention, efficiency_seconds, measure
 HOME = Path(__file__).parent / "runs"
 
 MEMORY_KINDS: tuple[tuple[str, float, str], ...] = (
-    (r"nvidia-smi|real use|largest total", 2.0**30, "total"),
+    (r"max_memory_allocated", 2.0**30, "allocated"),
+    (r"nvidia-smi|real use|largest total", 2.0**30, "shown"),
     (r"converted to gb|converted from gib|decimal gb|converted to 1e9", 1e9, "allocated"),
     (r"peak gb|max post-optimizer|rank-0|per-gpu", 1e9, "allocated"),
     (r"unit mb is read as mib", 1e9, "allocated"),
+    (r"reserved or allocated not stated", 2.0**30, "cached"),
     (r"gib|not stated|as printed|xla", 2.0**30, "allocated"),
 )
 """First match of a row's words on its memory figure: bytes of one unit, and which of our quantities it is."""
@@ -177,7 +179,7 @@ def _efficiency_seconds(row: Row, mapped: Case) -> float | None:
 
 
 def memory_kind(row: Row) -> tuple[float, str]:
-    """Bytes of one unit of the row's memory figure, and which quantity it is: "allocated" or "total"."""
+    """Bytes of one unit of the row's memory figure, and which quantity: "allocated", "cached" or "shown"."""
     words = str(row["measured"].get("memory_kind") or "").lower()
     found = next(((unit, name) for pattern, unit, name in MEMORY_KINDS if re.search(pattern, words)), None)
     return found or (1e9, "allocated")
@@ -187,7 +189,8 @@ def _predicted(mapped: Case, row: Row) -> Mapping[str, float | bool]:
     priced = quote(mapped.rows, mapped.scenario, mapped.assignment)
     usable = mapped.scenario.group.accelerator.usable_memory
     footprint: Footprint = priced.footprint
-    quantity = footprint.total if memory_kind(row)[1] == "total" else footprint.allocated
+    cached, shown = readings(footprint, mapped.scenario)
+    quantity = {"allocated": footprint.allocated, "cached": cached, "shown": shown}[memory_kind(row)[1]]
     return {
         "iteration_time": priced.iteration,
         "memory": float(np.max(quantity)),

@@ -25,7 +25,7 @@ from costmodels.strategy import CP_KINDS, OFFLOADS, SCHEDULE_NAMES, Recompute, S
 from hardware.records import Cluster
 from planner.stage_rows import assignment_of, problem_of
 from planner.stages import solve
-from planner.validation import saving
+from planner.validation import frameworks, saving
 from planner.validation.attention_words import attention_changes
 from planner.validation.expert_words import as_catalogued, expert_changes
 from planner.validation.loss_words import loss_changes
@@ -71,11 +71,6 @@ KERNELS: dict[Any, tuple[str, ...]] = {
 ASYNC_TP = 0.5
 """Share of tensor-parallel traffic that stays exposed where products and their collectives are cut into pieces that run
 side by side [AsyncTP]: pieces are smaller and slower than the whole, and the first has nothing to hide behind."""
-
-
-VOCABULARY_INTERLACED = 0.5
-"""Further micro-batches per stage where a vocabulary is spread over the stages by tensor parallelism, which all of them
-wait for: half as many again as without [Yeung24, section 6]."""
 
 
 @dataclass(frozen=True)
@@ -247,13 +242,7 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
     if "kernel set" in kernels:
         changes["fused_elementwise"] = "rms kernel" in kernels
         changes["fused_softmax"] = not kernels.endswith("torch")
-    if "over all stages" in kernels or "over stages" in kernels:
-        changes["vocabulary"] = ("spread",)
-        waits = re.search(r"algorithm (\d)", kernels)
-        pipeline = int(row["strategy"].get("pp") or 1)
-        changes["vocabulary_in_flight"] = 3.0 - float(waits[1]) if waits else VOCABULARY_INTERLACED * pipeline
-    if "sail-sg" in str(row["stack"].get("framework")):
-        changes |= {"idle_gradients": False, "dropout": True}  # an older Transformer Engine; Megatron-LM's default
+    changes |= frameworks.changes(row, chosen)
     words = str(row["stack"].get("overlap") or "").lower()
     changes |= saving.states(row, chosen)
     stage = row["strategy"].get("zero_stage")
