@@ -101,9 +101,17 @@ def unfused_widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
     return width * model.hidden_size * norms, sum(inner.get(name, 0.0) for name in keeps)
 
 
+def checkpoint_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+    """Bytes of one recomputed layer's input, of one micro-batch, (N,)."""
+    region = region_tokens(rows, scenario)
+    if scenario.stack.partitioned_checkpoints:
+        region = np.minimum(region, tokens_per_rank(rows, scenario) / rows.tp)
+    return WORD * scenario.model.hidden_size * region
+
+
 def kept_bytes_of_kind(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     """Bytes that one layer keeps of one micro-batch, on the device or the host; its input where recomputed whole."""
-    checkpoint = WORD * scenario.model.hidden_size * region_tokens(rows, scenario)
+    checkpoint = checkpoint_bytes(rows, scenario)
     return np.where(rows.recompute >= Recompute.FULL, checkpoint, kind_activation_bytes(rows, scenario, kind))
 
 

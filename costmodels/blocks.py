@@ -200,13 +200,13 @@ def attention_core(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> 
 def attention_kept(scenario: Scenario) -> float:
     """Bytes per token that the attention core keeps for its backward pass, all heads together.
 
-    Fused: one fp32 number per head. Unfused: softmax, in fp32 too where that is no single kernel, and with dropout its
-    mask and output.
+    Fused: one fp32 number per head. Unfused: softmax, in fp32 too where a stack keeps that, and with dropout its mask
+    and output.
     """
     heads, stack = float(scenario.model.num_heads), scenario.stack
     if scenario.rates.attention is not None:
         return 4.0 * heads
-    kept = 2.0 + (0.0 if stack.fused_softmax else 4.0) + (3.0 if stack.dropout else 0.0)
+    kept = 2.0 + (4.0 if "softmax" in stack.keeps else 0.0) + (3.0 if stack.dropout else 0.0)
     return kept * heads * scenario.seq_length
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.activations import (
+    checkpoint_bytes,
     kept_bytes_of_kind,
     kept_bytes_of_layer,
     kind_activation_bytes,
@@ -183,7 +184,7 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
         head_parameters=head * at_ends,
         edges=edges,
         stored=np.where(here, stored, 0.0),
-        checkpoint=np.where(here, WORD * h * region, 0.0),
+        checkpoint=np.where(here, checkpoint_bytes(rows, scenario), 0.0),
         working=stored if kinds is None else _most(rows, scenario, kind_activation_bytes),
         embedding_activation=(1.0 if stack.dropout else 0.0) * h * region,
         embedding_peak=at_ends * _embedding_peak(rows, scenario, moment, stored),
@@ -203,8 +204,7 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
 
 def _even_kept(rows: Strategies, scenario: Scenario, stored: Floats) -> Floats:
     """Bytes that one micro-batch keeps on the fullest stage of an even split of average layers, (N,)."""
-    checkpoint = WORD * scenario.model.hidden_size * region_tokens(rows, scenario)
-    kept = np.where(rows.recompute >= Recompute.FULL, checkpoint, stored)
+    kept = np.where(rows.recompute >= Recompute.FULL, checkpoint_bytes(rows, scenario), stored)
     return copies(rows) * even_layers(scenario.model.num_layers, rows).high * kept
 
 

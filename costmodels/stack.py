@@ -21,9 +21,10 @@ CpKind = Literal["p2p", "a2a", "all-gather", "a2a+p2p"]
 RankOrder = Literal["tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "tp-cp-ep-sharding-pp-dp"]
 
 
-Kept = Literal["gate", "norm", "norm-16", "key-values"]
+Kept = Literal["gate", "norm", "norm-16", "key-values", "softmax"]
 """The activated branch of a gated network beside its product; inputs of norms in fp32, or their outputs before they are
-scaled, in 16 bits; keys and values repeated for every head."""
+scaled, in 16 bits; keys and values repeated for every head; the softmax of unfused attention in fp32 beside its copy in
+16 bits."""
 
 
 class Overlap(Record):
@@ -191,6 +192,8 @@ class Stack(Record):
     """Tensors that a layer keeps for its backward pass beyond those of fused operations."""
     gradients_sharded: bool = True
     """From ZeRO stage 2 on gradients are scattered in every micro-batch, and not kept whole until the last."""
+    partitioned_checkpoints: bool = False
+    """Inputs of recomputed layers are split over the tensor ranks and gathered again, without sequence parallelism too."""
     gathered_inputs: bool = False
     """What sequence parallelism gathers in front of a product is kept whole for its backward pass, not gathered again."""
     gathered_logits: bool = False

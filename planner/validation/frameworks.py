@@ -25,9 +25,10 @@ SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
             "gathered_logits": True,
             "gathered_inputs": True,
             "cross_entropy_bytes": 14,
-            "keeps": ("gate", "norm-16"),
         },
     ),
+    # Its script for ZeRO-3 partitions checkpoints, and moves them to the host unless the run says otherwise.
+    (r"deepspeedexamples", {"partitioned_checkpoints": True}),
     # Parameters, gradients and moments are in bf16; gradients are added up whole, in the format that reduces them,
     # until the last micro-batch; logits are whole on every tensor rank, the loss is in bf16 [KempnerForge].
     (
@@ -59,8 +60,9 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
     found |= next((fields for words, fields in SEMANTICS if re.search(words, framework)), {})
     if "kempnerforge" in framework and int(row["strategy"].get("dp") or 1) == 1:
         found["gradient_bytes"] = 2  # nothing is reduced
-    if "rms kernel" in notes:
-        found["keeps"] = ("gate",)
+    if "kernel set" in notes:
+        norms = () if "rms kernel" in notes else ("norm-16",)
+        found["keeps"] = ("gate", *norms, *(("softmax",) if notes.endswith("torch") else ()))
     if "over all stages" in notes or "over stages" in notes:
         found |= _spread(notes, int(row["strategy"].get("pp") or 1))
     return found | _megatron(row)

@@ -32,6 +32,7 @@ MEMORY_KINDS: tuple[tuple[str, float, str], ...] = (
     (r"converted to gb|converted from gib|decimal gb|converted to 1e9", 1e9, "allocated"),
     (r"peak gb|max post-optimizer|rank-0|per-gpu", 1e9, "allocated"),
     (r"unit mb is read as mib", 1e9, "allocated"),
+    (r"gb or gib not stated", 1e9, "allocated"),  # the zero-bubble fork counts in millions of bytes throughout
     (r"reserved or allocated not stated", 2.0**30, "cached"),
     (r"gib|not stated|as printed|xla", 2.0**30, "allocated"),
 )

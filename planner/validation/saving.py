@@ -89,7 +89,9 @@ def _offload(row: Row) -> int:
     said = str(plan.get("offload") or "none").lower()
     more = f"{plan.get('recompute_detail')} {row['stack'].get('notes')}".lower()
     if said == "none":
-        return ACTIVATIONS if re.search(OFFLOADED[-1][0], more) else 0
+        usual = "deepspeedexamples" in str(row["stack"].get("framework")).lower() and plan.get("zero_stage") == 3
+        kept = re.search(r"checkpoint-in-cpu (n\b|removed)", more)
+        return ACTIVATIONS if re.search(OFFLOADED[-1][0], more) or (usual and not kept) else 0
     return next((code for words, code in OFFLOADED if re.search(words, said)), ACTIVATIONS)
 
 
