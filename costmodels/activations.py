@@ -76,7 +76,11 @@ def kind_activation_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> F
     gathered = tokens_per_rank(rows, scenario) - region_tokens(rows, scenario)
     products = branches * saved * h * stack.gathered_inputs
     whole, inner = whole + plain * more_whole, inner + plain * more_inner
-    kept = gathered * products + region_tokens(rows, scenario) * whole + tokens_per_rank(rows, scenario) * (inner + scores) / rows.tp
+    kept = (
+        gathered * products
+        + region_tokens(rows, scenario) * whole
+        + tokens_per_rank(rows, scenario) * (inner + scores) / rows.tp
+    )
     if kind.attends:
         kept = kept + repeated_bytes(rows, scenario)
     kept = kept - kind_module_bytes(rows, scenario, kind)

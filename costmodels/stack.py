@@ -193,9 +193,9 @@ class Stack(Record):
     gradients_sharded: bool = True
     """From ZeRO stage 2 on gradients are scattered in every micro-batch, and not kept whole until the last."""
     partitioned_checkpoints: bool = False
-    """Inputs of recomputed layers are split over the tensor ranks and gathered again, without sequence parallelism too."""
+    """Inputs of recomputed layers are split over the tensor ranks, with or without sequence parallelism."""
     gathered_inputs: bool = False
-    """What sequence parallelism gathers in front of a product is kept whole for its backward pass, not gathered again."""
+    """What sequence parallelism gathers in front of a product is kept whole for its backward pass."""
     gathered_logits: bool = False
     """Every tensor rank gathers the logits of the whole vocabulary for the loss."""
     idle_gradients: bool = False
@@ -223,8 +223,8 @@ class Stack(Record):
     slack: float = Field(0.04, ge=0, le=0.5)
     """What fragments take that the allocator cannot use even where it must, over what it hands out."""
     cache: float = Field(0.04, ge=0, le=0.5)
-    """What the allocator has taken at its peak beyond what it hands out, where the device has room; it gives most of that
-    back before it fails. Calibrated."""
+    """What the allocator has taken at its peak beyond what it hands out, where the device has room; most of it is given
+    back before an allocation fails. Calibrated."""
     reduced_weight_bytes: float = Field(0.0, ge=0)
     """Extra bytes per parameter for reduced-precision copies of the weights."""
     weight_bytes: int = 2

@@ -1,5 +1,4 @@
-"""Fit what stacks reserve beside what they allocate, on measured peaks of the whole device or of what
-the allocator took from it.
+"""Fit what allocators take beside what they hand out, on measured peaks of devices or of what they took of them.
 
 Peaks that a framework reports of its own allocator test the memory model itself and fit nothing. What a device
 shows beyond them is the allocator's cache, which differs between frameworks: one constant a stack.

@@ -15,7 +15,7 @@ import numpy as np
 
 from costmodels.flops import Recompute as Repeated
 from costmodels.flops import flops_per_iteration
-from costmodels.memory import Footprint, readings
+from costmodels.footprint import Footprint, readings
 from costmodels.pricing import quote
 from costmodels.stack import stack as find_stack
 from hardware.catalogue import cluster as find_cluster
@@ -153,7 +153,7 @@ def _measured(row: Row, mapped: Case | None = None) -> Iterator[tuple[str, float
     seconds = seconds_of(row, mapped)
     if seconds:
         yield "iteration_time", seconds
-    if row["measured"].get("memory") is not None:
+    if row["measured"].get("memory") is not None and not row["measured"].get("oom"):  # a run that failed shows no peak
         yield "memory", float(row["measured"]["memory"]) * memory_kind(row)[0]
     if row["measured"].get("oom") is not None or seconds:
         yield "fits", not row["measured"].get("oom", False)

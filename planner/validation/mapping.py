@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from costmodels.iteration import row_seconds
 from costmodels.memory import row_bytes
 from costmodels.model import Model
@@ -112,7 +114,12 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
     rows = saving.with_savers(_strategy(plan, chosen, notes), row, model)
     if rows.offload[0] and not saving.described_for(scenario, rows):
         raise Unpriceable(f"offload {OFFLOADS[rows.offload[0]]}: the hosts of {scenario.group.name} are not described")
-    return Case(scenario, rows, _assignment(row, scenario, rows, notes), tuple(notes))
+    assignment = _assignment(row, scenario, rows, notes)
+    again = saving.recomputed_layers(plan, [int(n) for n in assignment.layers])
+    if again is not None:
+        rows = replace(rows, recompute=np.array([int(Recompute.PARTIAL)]))
+        assignment = replace(assignment, recomputed=np.array(again))
+    return Case(scenario, rows, assignment, tuple(notes))
 
 
 def _check_sizes(row: Row) -> None:

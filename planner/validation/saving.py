@@ -69,6 +69,19 @@ def states(row: Row, chosen: Stack) -> dict[str, Any]:
     return changes
 
 
+def recomputed_layers(plan: Row, layers: list[int]) -> list[int] | None:
+    """How many layers of each stage are recomputed whole, where the run says that some are; None where it does not."""
+    said = str(plan.get("recompute_detail") or "").lower()
+    if re.search(r"every (second|other) layer", said):
+        return [count // 2 for count in layers]
+    if found := re.search(r"full recompute of (\d+) layers per stage", said):
+        return [min(int(found[1]), count) for count in layers]
+    if found := re.search(r"full recompute of layers per stage \[([\d, ]+)\]", said):
+        each = [int(number) for number in found[1].split(",")]
+        return [min(pair) for pair in zip(each, layers, strict=True)] if len(each) == len(layers) else None
+    return None
+
+
 def with_savers(rows: Strategies, row: Row, model: Model) -> Strategies:
     """The row with the modules that it recomputes and with what it offloads."""
     modules = _modules(row["strategy"], model) if rows.recompute[0] == Recompute.SELECTIVE else 0

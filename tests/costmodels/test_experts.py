@@ -18,8 +18,9 @@ from costmodels.experts import (
     grouped,
 )
 from costmodels.flops import attention_flops, attention_matmul_weights, moe_layer_matmul_weights
+from costmodels.footprint import footprint
 from costmodels.iteration import row_seconds
-from costmodels.memory import even_peaks, footprint, row_bytes
+from costmodels.memory import even_peaks, row_bytes
 from costmodels.parameters import expert_parameters, moe_layer_expert_parameters, parameters
 from costmodels.passes import Passes
 from costmodels.pricing import even_assignment, price, quote, row_assignment

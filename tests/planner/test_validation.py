@@ -11,7 +11,7 @@ from costmodels.model_catalogue import model as catalogue_model
 from costmodels.pricing import quote
 from costmodels.strategy import CP_KINDS, SCHEDULE_NAMES, Recompute
 from planner.validation.calibrate import EXPERTS, STACK_KNOBS, Sample, calibrate, calibrate_experts, with_experts
-from planner.validation.calibrate_memory import slacks
+from planner.validation.calibrate_memory import caches
 from planner.validation.judge import groups, judge_row, memory_kind, summary
 from planner.validation.machines import Unpriceable, lane_bandwidth
 from planner.validation.mapping import case
@@ -189,7 +189,7 @@ def test_a_time_is_within_the_interval_up_to_its_width_on_either_side():
 def test_memory_is_compared_with_the_quantity_that_was_measured():
     device = run(measured={"memory": 40.0, "memory_kind": "nvidia-smi"})
     allocator = run(measured={"memory": 40.0, "memory_kind": "peak GB per GPU"})
-    assert memory_kind(device) == (2.0**30, "total")
+    assert memory_kind(device) == (2.0**30, "shown")
     assert memory_kind(allocator) == (1e9, "allocated")
     assert only(judge_row(device), "memory").predicted > only(judge_row(allocator), "memory").predicted
 
@@ -266,16 +266,16 @@ def test_three_quarters_of_the_expert_efficiency_are_kept():
     assert EXPERTS.low < value < EXPERTS.high
 
 
-def test_slack_is_fitted_on_devices_and_needs_enough_of_them(tmp_path):
+def test_the_cache_is_fitted_on_devices_and_needs_enough_of_them(tmp_path):
     stack = case(RUN).scenario.stack
     peak = float(np.max(quote(case(RUN).rows, case(RUN).scenario, case(RUN).assignment).footprint.allocated))
     seen = (1.25 * peak + stack.reserved) / 2**30
     path = tmp_path / "runs.jsonl"
     rows = [run(id=str(n), measured={"memory": seen, "memory_kind": "nvidia-smi"}) for n in range(10)]
     path.write_text("\n".join(map(json.dumps, rows)))
-    assert slacks([path]) == {"megatron-core": (pytest.approx(0.25), 10)}
+    assert caches([path]) == {"megatron-core": (pytest.approx(0.25), 10)}
     path.write_text("\n".join(map(json.dumps, rows[:9])))
-    assert slacks([path]) == {}
+    assert caches([path]) == {}
 
 
 @pytest.mark.parametrize(
