@@ -102,7 +102,8 @@ class RowBytes:
     embedding_activation: Floats
     """Per micro-batch in flight on the first stage."""
     embedding_peak: Floats
-    """On the first stage: what the embedding's gradient takes beyond the activations let go before it."""
+    """On the first stage: what the embedding's gradient takes beyond the activations let go before it, and the
+    embedding itself where full sharding keeps it gathered."""
     logits: Floats
     """At the loss, once."""
     ahead: Floats
@@ -168,6 +169,8 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
     twice = copies(rows)
     edges = (chosen.edge_moments - chosen.moments) / np.where(rows.zero_stage >= 1, rows.sharding_degree * twice, 1)
     edges = edges * (1.0 - share_offloaded(rows, scenario))
+    # Embedding and head belong to the outermost unit of full sharding, which stays gathered through both passes.
+    gathered_whole = np.where((rows.zero_stage == PARAMETERS) & stack.fully_sharded, WORD, 0.0)
     held = stack.vocabulary_in_flight * _even_kept(rows, scenario, stored)
     sharing = (embedding + head) * (state.total + edges) + (1.0 + stack.vocabulary_in_flight) * logits
     shared = (sharing / rows.pp + held) * (1.0 - at_ends)
@@ -187,8 +190,8 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
         checkpoint=np.where(here, checkpoint_bytes(rows, scenario), 0.0),
         working=stored if kinds is None else _most(rows, scenario, kind_activation_bytes),
         embedding_activation=(1.0 if stack.dropout else 0.0) * h * region,
-        embedding_peak=at_ends * _embedding_peak(rows, scenario, moment, stored),
-        logits=logits * at_ends,
+        embedding_peak=at_ends * (_embedding_peak(rows, scenario, moment, stored) + gathered_whole * embedding),
+        logits=(logits + gathered_whole * head) * at_ends,
         ahead=ahead_bytes(rows, scenario, expert.total),
         passing=moment + standing + passing,
         everywhere=shared

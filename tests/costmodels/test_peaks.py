@@ -66,6 +66,13 @@ def test_a_large_embedding_peaks_when_its_gradient_is_made():
     assert row_bytes(rows, toy_scenario()).embedding_peak == 0
 
 
+def test_full_sharding_keeps_embedding_and_head_gathered_through_both_passes():
+    rows = strategies(dp=4, zero_stage=3, sharding_degree=4)
+    often, outer = (row_bytes(rows, toy_scenario(stack=toy_stack(fully_sharded=yes))) for yes in (False, True))
+    assert outer.first - often.first == pytest.approx(2 * outer.embedding_parameters)
+    assert outer.last - often.last == pytest.approx(2 * outer.head_parameters)
+
+
 @pytest.mark.parametrize(
     ("kept", "width"),
     [("gate", 2 * F), ("norm", 4 * 2 * H), ("norm-16", 2 * 2 * H), ("key-values", 2 * 2 * (H - H // 4))],
