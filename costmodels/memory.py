@@ -35,8 +35,8 @@ from costmodels.offload import ACTIVATIONS, EVERYTHING, host_bytes, host_room, s
 from costmodels.optimizers import kept_bytes, optimizer_of
 from costmodels.parameters import mtp_sets
 from costmodels.passes import region_tokens
-from costmodels.peaks import loss_peak, momentary_bytes, standing_bytes
-from costmodels.pieces import copies, ends
+from costmodels.peaks import loss_peak, momentary_bytes, standing_bytes, step_bytes
+from costmodels.pieces import copies, ends, joined
 from costmodels.scenario import REDUCED, Scenario
 from costmodels.schedules import SCHEDULES
 from costmodels.sharded import GRADIENTS, PARAMETERS, by_chunk, second_shards
@@ -101,9 +101,9 @@ class RowBytes:
     """One layer's activations while it is recomputed; of the kind with the most, where layers differ."""
     embedding_activation: Floats
     """Per micro-batch in flight on the first stage."""
-    embedding_peak: Floats
-    """On the first stage: what the embedding's gradient takes beyond the activations let go before it, and the
-    embedding itself where full sharding keeps it gathered."""
+    first_peak: Floats
+    """On the first stage: what the embedding's gradient, or the optimizer's step, takes beyond the activations let go
+    before it, and the embedding itself where full sharding keeps it gathered."""
     logits: Floats
     """At the loss, once."""
     ahead: Floats
@@ -138,7 +138,7 @@ class RowBytes:
     @property
     def first(self) -> Floats:
         """States of the embedding, and the peak of its gradient."""
-        return self.embedding_parameters * (self.state.total + self.edges) + self.embedding_peak
+        return self.embedding_parameters * (self.state.total + self.edges) + self.first_peak
 
     @property
     def last(self) -> Floats:
@@ -190,7 +190,7 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
         checkpoint=np.where(here, checkpoint_bytes(rows, scenario), 0.0),
         working=stored if kinds is None else _most(rows, scenario, kind_activation_bytes),
         embedding_activation=(1.0 if stack.dropout else 0.0) * h * region,
-        embedding_peak=at_ends * (_embedding_peak(rows, scenario, moment, stored) + gathered_whole * embedding),
+        first_peak=at_ends * (_first_peak(rows, scenario, moment, stored) + gathered_whole * embedding),
         logits=(logits + gathered_whole * head) * at_ends,
         ahead=ahead_bytes(rows, scenario, expert.total),
         passing=moment + standing + passing,
@@ -211,13 +211,20 @@ def _even_kept(rows: Strategies, scenario: Scenario, stored: Floats) -> Floats:
     return copies(rows) * even_layers(scenario.model.num_layers, rows).high * kept
 
 
-def _embedding_peak(rows: Strategies, scenario: Scenario, moment: Floats, stored: Floats) -> Floats:
-    """Bytes that the embedding's gradient, dense and in 16 bits, takes beyond what its micro-batch has let go, (N,).
+def _first_peak(rows: Strategies, scenario: Scenario, moment: Floats, stored: Floats) -> Floats:
+    """Bytes by which later moments of the first stage exceed the backward pass's beginning, under the even split, (N,).
 
-    Everything that the stage had kept of the micro-batch, of an even split, and what its last layer took.
+    The embedding's gradient, dense and in 16 bits, when all that the stage had kept of its micro-batch is let go; the
+    optimizer's step, when nothing is kept.
     """
+    one = _even_kept(rows, scenario, stored)
+    embedding = embedding_parameters_per_rank(rows, scenario)
+    layers = copies(rows) * even_layers(scenario.model.num_layers, rows).first
+    parameters = layers * layer_parameters_per_rank(rows, scenario) + embedding
+    step = step_bytes(rows, scenario) * parameters - in_flight(rows, np.zeros_like(rows.pp)) * one
+    step = np.where(joined(rows), step - loss_peak(rows, scenario), step)
     gradient = WORD * padded_vocabulary_rows(rows, scenario) / rows.tp * scenario.model.embedding_width
-    return np.maximum(gradient - moment - _even_kept(rows, scenario, stored) / rows.vpp, 0.0)
+    return np.maximum(np.maximum(gradient - one / rows.vpp, step) - moment, 0.0)
 
 
 def _most(rows: Strategies, scenario: Scenario, of: Callable[[Strategies, Scenario, Kind], Floats]) -> Floats:

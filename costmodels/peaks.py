@@ -14,6 +14,7 @@ from costmodels.experts import arrived_tokens, experts_of
 from costmodels.kernels import WORD
 from costmodels.layer_kinds import Kind
 from costmodels.loss import logit_bytes
+from costmodels.optimizers import ADAM_MOMENTS
 from costmodels.parameters import attention_projections, expert_parameters
 from costmodels.passes import region_tokens, tokens_per_rank
 from costmodels.scenario import REDUCED, Scenario
@@ -36,6 +37,18 @@ def momentary_bytes(rows: Strategies, scenario: Scenario) -> Floats:
 def standing_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     """Bytes that stay from the first iteration on, beside states: workspaces, and gradients that nobody frees, (N,)."""
     return WORKSPACES + _idle_gradients(rows, scenario)
+
+
+def step_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+    """Bytes per parameter that reducing gradients and stepping hold for the moment, (N,).
+
+    Flattened copies of the gradients, and copies in fp32 of 16-bit ones for the master weights, of a rank's own shard.
+    """
+    stack = scenario.stack
+    masters = stack.optimizer_bytes > ADAM_MOMENTS and scenario.precision != "fp32"
+    copied = 4.0 if masters and stack.gradient_bytes < 4 else 0.0
+    shard = np.where(rows.zero_stage > 0, rows.sharding_degree, 1)
+    return stack.gradient_bytes * float(stack.flattened_gradients) + copied / shard
 
 
 def _layer_peak(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:

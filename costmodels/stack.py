@@ -192,6 +192,8 @@ class Stack(Record):
     """Tensors that a layer keeps for its backward pass beyond those of fused operations."""
     gradients_sharded: bool = True
     """From ZeRO stage 2 on gradients are scattered in every micro-batch, and not kept whole until the last."""
+    flattened_gradients: bool = False
+    """Gradients are copied into one flat tensor for their reduction, all at once."""
     partitioned_checkpoints: bool = False
     """Inputs of recomputed layers are split over the tensor ranks, with or without sequence parallelism."""
     gathered_inputs: bool = False

@@ -329,6 +329,7 @@ def drawn_stacks(draw):
         idle_gradients=draw(st.booleans()),
         gathered_logits=draw(st.booleans()),
         gathered_inputs=draw(st.booleans()),
+        flattened_gradients=draw(st.booleans()),
         gradients_sharded=draw(st.booleans()),
         partitioned_checkpoints=draw(st.booleans()),
         keeps=draw(some([(), ("gate", "norm", "key-values", "softmax")])),

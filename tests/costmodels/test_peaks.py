@@ -4,7 +4,7 @@ import pytest
 
 from costmodels.activations import checkpoint_bytes, layer_activation_bytes
 from costmodels.memory import row_bytes
-from costmodels.peaks import WORKSPACES, loss_peak, momentary_bytes, standing_bytes
+from costmodels.peaks import WORKSPACES, loss_peak, momentary_bytes, standing_bytes, step_bytes
 from costmodels.strategy import strategies
 from tests.scenarios import ONE_F_ONE_B, toy_model, toy_scenario, toy_stack
 
@@ -56,14 +56,30 @@ def test_what_the_last_layer_needs_does_not_add_to_the_loss():
     assert both == pytest.approx(loss_peak(strategies(), toy_scenario()))
 
 
-def test_a_large_embedding_peaks_when_its_gradient_is_made():
+def test_a_large_first_peaks_when_its_gradient_is_made():
     rows = strategies(pp=8, schedule=ONE_F_ONE_B, num_microbatches=8)
     scenario = toy_scenario(model=toy_model(vocab_size=2**20))
     memory = row_bytes(rows, scenario)
     moment = momentary_bytes(rows, scenario)
-    assert memory.embedding_peak == pytest.approx(2 * 2**20 * H - moment - memory.stored)
-    assert memory.first == pytest.approx(memory.embedding_parameters * memory.state.total + memory.embedding_peak)
-    assert row_bytes(rows, toy_scenario()).embedding_peak == 0
+    assert memory.first_peak == pytest.approx(2 * 2**20 * H - moment - memory.stored)
+    assert memory.first == pytest.approx(memory.embedding_parameters * memory.state.total + memory.first_peak)
+    assert row_bytes(rows, toy_scenario()).first_peak == 0
+
+
+def test_a_step_copies_gradients_when_nothing_else_is_held():
+    model = toy_model(seq_length=128)
+    wide, narrow, flat = (
+        toy_scenario(model=model, stack=toy_stack(gradient_bytes=width, flattened_gradients=yes))
+        for width, yes in ((4, False), (2, False), (2, True))
+    )
+    rows = strategies(dp=4, zero_stage=[0, 1], sharding_degree=[1, 4])
+    assert step_bytes(rows, wide).tolist() == [0, 0]
+    assert step_bytes(rows, narrow).tolist() == [4, 1]
+    assert step_bytes(rows, flat).tolist() == [6, 3]
+    memory = row_bytes(rows, flat)
+    parameters = 8 * memory.layer_parameters + memory.embedding_parameters
+    kept = momentary_bytes(rows, flat) + 8 * memory.stored + loss_peak(rows, flat)
+    assert memory.first_peak == pytest.approx(step_bytes(rows, flat) * parameters - kept)
 
 
 def test_full_sharding_keeps_embedding_and_head_gathered_through_both_passes():
