@@ -22,6 +22,7 @@ from planner.nearest import NEAREST_SECONDS
 from planner.pins import parse_pins
 from planner.request import Resolved
 from planner.rules import GROUP_RULES, RULES
+from planner.trust import trust
 from planner.verify import Verdict, verify_mixed
 
 NEARLY_FULL = 0.95
@@ -78,6 +79,7 @@ def _priced(resolved: Resolved, mixed: Mixed, best: MixedIncumbent, priced: Quot
     return {
         "strategy": mixed_record(best.row, best.assignment, mixed),
         "prediction": prediction_record(resolved, priced.iteration, lead, best.assignment),
+        "trust": trust(resolved.scenario, lead, mixture=True),
         "breakdown_seconds": priced.breakdown,
         "memory_bytes": mixed_memory(priced, mixed, best.row),
         **_frame(resolved),

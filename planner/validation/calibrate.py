@@ -81,7 +81,7 @@ def _usable(row: Row) -> tuple[Case, float] | None:
         found = case(row)
     except MeshwrightError:
         return None
-    neutral = with_rate(_with_stack(found.scenario, np.array([k.neutral for k in STACK_KNOBS])), RATE.neutral)
+    neutral = with_rate(with_stack(found.scenario, np.array([k.neutral for k in STACK_KNOBS])), RATE.neutral)
     return replace(found, scenario=neutral), seconds
 
 
@@ -113,20 +113,21 @@ def calibrate(chosen: list[Sample], rounds: int) -> tuple[dict[str, list[float]]
             mine = [s for s in chosen if s.case.scenario.group.accelerator.name == name]
 
             def with_both(scenario: Scenario, tried: NDArray[np.float64]) -> Scenario:
-                return with_rate(_with_stack(scenario, np.array(stacks[scenario.stack.name])), float(tried[0]))
+                return with_rate(with_stack(scenario, np.array(stacks[scenario.stack.name])), float(tried[0]))
 
             rates[name] = float(fit(mine, (RATE,), np.array([rate]), with_both)[0])
         for name, values in list(stacks.items()):
             mine = [s for s in chosen if s.case.scenario.stack.name == name]
 
-            def with_stack(scenario: Scenario, tried: NDArray[np.float64]) -> Scenario:
-                return with_rate(_with_stack(scenario, tried), rates[scenario.group.accelerator.name])
+            def with_tried(scenario: Scenario, tried: NDArray[np.float64]) -> Scenario:
+                return with_rate(with_stack(scenario, tried), rates[scenario.group.accelerator.name])
 
-            stacks[name] = [float(v) for v in fit(mine, STACK_KNOBS, np.array(values), with_stack)]
+            stacks[name] = [float(v) for v in fit(mine, STACK_KNOBS, np.array(values), with_tried)]
     return stacks, rates
 
 
-def _with_stack(scenario: Scenario, values: NDArray[np.float64]) -> Scenario:
+def with_stack(scenario: Scenario, values: NDArray[np.float64]) -> Scenario:
+    """The scenario on a stack of those constants, in the order of ``STACK_KNOBS``."""
     return with_constants(scenario, STACK_KNOBS, values)
 
 
@@ -165,7 +166,7 @@ def with_experts(scenario: Scenario, value: float) -> Scenario:
 
 def _fitted(scenario: Scenario, stacks: dict[str, list[float]], rates: dict[str, float]) -> Scenario:
     rate = rates.get(scenario.group.accelerator.name, scenario.group.accelerator.training_rate)
-    return with_rate(_with_stack(scenario, np.array(stacks[scenario.stack.name])), rate)
+    return with_rate(with_stack(scenario, np.array(stacks[scenario.stack.name])), rate)
 
 
 @dataclass(frozen=True, slots=True)

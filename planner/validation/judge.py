@@ -21,6 +21,8 @@ from costmodels.stack import stack as find_stack
 from hardware.catalogue import cluster as find_cluster
 from hardware.errors import BadFile, MeshwrightError
 from hardware.files import PROFILE, expanded, read
+from planner.measured import source
+from planner.trust import interval
 from planner.validation.mapping import Case, case
 from planner.validation.rows import Row, convention, efficiency_seconds, measured_seconds, read_rows
 
@@ -131,7 +133,7 @@ def judge_row(row: Row, mapping: Callable[[Row], Case] = case) -> list[Verdict]:
             predicted=predicted[m],
             error=_error(predicted[m], v),
             notes=mapped.notes + _derived(row, m),
-            within=_within(mapped, predicted[m], v) if m == "iteration_time" else None,
+            within=_within(mapped, str(row.get("group")), predicted[m], v) if m == "iteration_time" else None,
         )
         for m, v in measured.items()
     ]
@@ -144,9 +146,10 @@ def _derived(row: Row, metric: str) -> tuple[str, ...]:
     return (f"time derived from the stated efficiency, FLOP convention {convention(row)!r}",)
 
 
-def _within(mapped: Case, predicted: float, measured: float) -> bool:
-    width = 1.0 + mapped.scenario.interval
-    return predicted / width <= measured <= predicted * width
+def _within(mapped: Case, group: str, predicted: float, measured: float) -> bool:
+    """Whether the measured time lies in the interval that rests on the runs of other sources."""
+    likely = interval(mapped.scenario, mapped.rows, predicted, without=source(group))
+    return likely.low <= measured <= likely.high
 
 
 def _measured(row: Row, mapped: Case | None = None) -> Iterator[tuple[str, float | bool]]:
@@ -203,6 +206,15 @@ def _error(predicted: float | bool, measured: float | bool) -> float | None:
     if isinstance(predicted, bool) or isinstance(measured, bool) or not measured:
         return None
     return float(predicted) / float(measured) - 1.0
+
+
+def coverage(verdicts: Iterable[Verdict]) -> dict[str, float]:
+    """Share of the scored times inside their intervals, by source group."""
+    inside: dict[str, list[bool]] = defaultdict(list)
+    for verdict in verdicts:
+        if verdict.scored and verdict.within is not None:
+            inside[verdict.group].append(verdict.within)
+    return {name: statistics.fmean(found) for name, found in sorted(inside.items())}
 
 
 def groups(verdicts: Iterable[Verdict], metric: str) -> dict[str, dict[str, float]]:

@@ -10,6 +10,7 @@ from costmodels.flops import model_flops
 from costmodels.model_catalogue import model as catalogue_model
 from costmodels.pricing import quote
 from costmodels.strategy import CP_KINDS, SCHEDULE_NAMES, Recompute
+from planner.trust import interval
 from planner.validation.calibrate import EXPERTS, STACK_KNOBS, Sample, calibrate, calibrate_experts, with_experts
 from planner.validation.calibrate_memory import caches
 from planner.validation.judge import groups, judge_row, memory_kind, summary
@@ -172,16 +173,15 @@ def test_the_error_is_predicted_over_measured_minus_one_and_signed():
         assert verdict.error == pytest.approx(1 / factor - 1, abs=1e-12)
 
 
-def test_a_time_is_within_the_interval_up_to_its_width_on_either_side():
+def test_a_time_is_within_the_interval_from_its_low_to_its_high_end():
     mapped = case(RUN)
-    width = 1 + mapped.scenario.interval
-    predicted = quote(mapped.rows, mapped.scenario, mapped.assignment).iteration
-    inside, outside = (0.999, 1.001)
+    likely = interval(mapped.scenario, mapped.rows, quote(mapped.rows, mapped.scenario, mapped.assignment).iteration)
+    inside = 1e-6
     for measured, within in (
-        (predicted * width * inside, True),
-        (predicted * width * outside, False),
-        (predicted / width / inside, True),
-        (predicted / width / outside, False),
+        (likely.high * (1 - inside), True),
+        (likely.high * (1 + inside), False),
+        (likely.low * (1 + inside), True),
+        (likely.low * (1 - inside), False),
     ):
         assert only(judge_row(run(measured={"iteration_time_s": measured})), "iteration_time").within is within
 
