@@ -36,13 +36,12 @@ from planner.rules import RULES, sentence
 from planner.search import Outcome, best_split, given_split, search
 from planner.space import Space, build
 from planner.stage_rows import fewest_layers
+from planner.ties import CLOSE, NEARLY_FULL, Choice, better_validated, choose, width
+from planner.trust import outside, trust
 from planner.verify import Verdict, verify
 
 EXPLAINED_WITHIN = 2.0
 """Seconds that the reasons may take beside the plan."""
-
-NEARLY_FULL = 0.95
-"""Share of the usable memory from which a plan is called tight."""
 
 
 def plan(request: PlanRequest) -> Plan:
@@ -98,18 +97,22 @@ def _said_so(found: Plan) -> Plan:
 
 def _found(resolved: Resolved, space: Space, outcome: Outcome, started: float) -> Plan:
     assert outcome.best is not None
-    scenario, best = resolved.scenario, outcome.best
+    scenario = resolved.scenario
+    lean = resolved.request.objective == "memory"
+    by_time = resolved.request.objective not in {"memory", "goodput"}
+    choice = choose(outcome, scenario, width(resolved.request.ties) if by_time else 0.0)
+    best = choice.taken
     priced = quote(best.row, scenario, best.assignment)
     verdict = verify(best.row, best.assignment, priced, scenario)
     record = strategy_record(best.row, best.assignment, scenario)
-    lean = resolved.request.objective == "memory"
-    proof = _proof(space, outcome, verdict, started, priced.iteration, lean=lean)
+    proof = _proof(space, outcome, choice, verdict, started, priced.iteration, lean=lean)
     predicted = prediction_record(resolved, priced.iteration, best.row, best.assignment)
     patience = time.perf_counter() + EXPLAINED_WITHIN
     pins = parse_pins(resolved.request.pins)
     tried = explain.challenges(space, scenario, best, deadline=patience)
+    found = trust(scenario, best.row)
     return Plan(
-        status="optimal" if outcome.proved else "feasible",
+        status="optimal" if outcome.proved and proof.gap <= CLOSE else "feasible",
         request=request_record(resolved),
         defaults=resolved.defaults,
         strategy=record,
@@ -118,21 +121,28 @@ def _found(resolved: Resolved, space: Space, outcome: Outcome, started: float) -
         breakdown_seconds=priced.breakdown,
         memory_bytes=memory_records(priced, scenario),
         alternatives=explain.alternatives(outcome, tried, resolved, record, resolved.request.top),
+        better_validated=better_validated(outcome, best, scenario) if by_time else None,
         why_not=explain.why_not_lines(tried, space, scenario, priced),
         what_helps=explain.what_helps(space, scenario, best, priced, pins=pins, deadline=patience),
         closest_run=explain.closest_run(scenario),
-        warnings=_warnings(priced, resolved),
+        trust=found,
+        warnings=(*_warnings(priced, resolved), *outside(found)),
         rejected=_rejections(space, outcome, scenario),
         proof=proof,
         provenance=provenance_record(resolved),
     )
 
 
-def _proof(space: Space, outcome: Outcome, verdict: Verdict, started: float, value: float, *, lean: bool) -> Proof:
+def _proof(
+    space: Space, outcome: Outcome, choice: Choice, verdict: Verdict, started: float, value: float, *, lean: bool
+) -> Proof:
     assert outcome.best is not None
-    bound = value if outcome.proved else value * min(outcome.lower_bound / outcome.best.iteration, 1.0)
-    gap = (value - bound) / value
-    said = f"none can beat {value:.4g} s" if outcome.proved else f"proved within {gap:.1%}"
+    fastest = value * outcome.best.iteration / choice.taken.iteration
+    bound = fastest if outcome.proved else fastest * min(outcome.lower_bound / outcome.best.iteration, 1.0)
+    gap = max((value - bound) / value, 0.0)
+    said = f"none can beat {fastest:.4g} s" if outcome.proved else f"proved within {gap:.1%}"
+    if choice.reason:
+        said += f"; taken: {value:.4g} s (+{value / fastest - 1:.2%}), tied with it, because it {choice.reason}"
     if lean and outcome.proved:
         said = f"no strategy needs less memory than {outcome.best.peak / 2**30:.4g} GiB allocated"
     return Proof(
@@ -146,6 +156,7 @@ def _proof(space: Space, outcome: Outcome, verdict: Verdict, started: float, val
         simulated_pipeline_seconds=verdict.simulated,
         closed_form_pipeline_seconds=verdict.closed_form,
         statement=said,
+        fastest_seconds=fastest if choice.reason else None,
     )
 
 
@@ -214,6 +225,7 @@ def predict(request: PlanRequest, layers: Sequence[int] | None = None) -> Plan:
     on_host = bool(host_fits(row, scenario)[0])
     fits = on_host and bool(np.max(priced.footprint.allocated) <= memory_limit(scenario))
     refused = _memory_rejection(priced, scenario) if on_host else _host_rejection(row, scenario)
+    found = trust(scenario, row)
     return Plan(
         status="feasible" if fits else "infeasible",
         fits=fits,
@@ -222,9 +234,10 @@ def predict(request: PlanRequest, layers: Sequence[int] | None = None) -> Plan:
         goodput=goodput_record(resolved, row, predicted),
         breakdown_seconds=priced.breakdown,
         memory_bytes=memory_records(priced, scenario),
-        warnings=_warnings(priced, resolved) if fits else (),
+        warnings=(*_warnings(priced, resolved), *outside(found)) if fits else (),
         rejected=() if fits else (refused,),
         closest_run=explain.closest_run(scenario),
+        trust=found,
         **base,
     )
 

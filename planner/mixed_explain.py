@@ -19,6 +19,7 @@ from planner.assemble import counted_flops, mean_peak
 from planner.branches import MixedSpace, build
 from planner.document import Advice, Alternative
 from planner.explain import NOTABLE, gained, told_seconds
+from planner.measured import figures
 from planner.mixed_records import degrees_in_words, mixed_record
 from planner.mixed_search import Branches, MixedIncumbent, MixedOutcome, best_split
 from planner.pins import parse_pins
@@ -76,6 +77,7 @@ def _alternative(one: MixedIncumbent, best: MixedIncumbent, resolved: Resolved, 
         mfu=utilization(flops=flops, seconds=one.iteration, gpus=mixed.gpus, peak=mean_peak(resolved)),
         peak_memory_bytes=float(np.max(mixed_quote(one.row, mixed, one.assignment).footprint.total)),
         differs=", ".join(differs),
+        tied=one.iteration <= best.iteration * (1.0 + figures().tie),
     )
 
 

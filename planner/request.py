@@ -74,6 +74,9 @@ class PlanRequest(BaseModel):
     """Share of the optimizer states that is offloaded where they are."""
     stability: Stability | None = None
     """Interruptions and checkpoints; with it, or with the objective goodput, the plan says what they cost."""
+    ties: Literal["fastest", "close", "validated"] = "close"
+    """How far from the fastest strategy a better-validated one may be to be taken: not at all, 0.1 %, or as far as
+    measured sweeps cannot tell them apart."""
     top: Annotated[int, Field(ge=0, le=1000)] = 5
     time_limit: Annotated[float, Field(gt=0)] = 60.0
 

@@ -26,6 +26,7 @@ FIELDS: Final = (
     "tokens",
     "precision",
     "objective",
+    "ties",
     "memory_margin",
     "expert_capacity",
     "expert_imbalance",

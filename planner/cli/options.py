@@ -192,6 +192,12 @@ question_options = stacked(
     ),
     option("--objective", heading=_Q, metavar="NAME", help="time, mfu, cost, tokens-per-gpu-hour, memory or goodput."),
     option(
+        "--ties",
+        heading=_Q,
+        metavar="NAME",
+        help="Take a better-validated plan that is tied: never (fastest), up to 0.1 % (close), any (validated).",
+    ),
+    option(
         "--goodput",
         heading=_Q,
         is_flag=True,
