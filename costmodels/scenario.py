@@ -32,11 +32,6 @@ class Scenario:
     """Where interruptions and checkpoints count in the price of an iteration."""
 
     @property
-    def interval(self) -> float:
-        """Half width of the prediction interval as a factor, wider for models with experts."""
-        return self.stack.expert_interval if self.model.moe else self.stack.interval
-
-    @property
     def recipe(self) -> Recipe:
         """How the layers' products are multiplied."""
         return RECIPES[self.precision]

@@ -248,11 +248,6 @@ class Stack(Record):
     """Share of the optimizer states that is offloaded where they are."""
     calibration: str = "not calibrated"
     """What the calibrated constants rest on, and the error that remained."""
-    interval: float = Field(0.15, gt=0)
-    """Half width of the prediction interval as a factor: the time should lie within t / (1 + i) and t (1 + i)."""
-    expert_interval: float = Field(0.466, gt=0)
-    """The same for models with experts: twice the 90th percentile over the 59 such runs of the fit split, since sources
-    with experts differ more than others."""
 
     def at(self, precision: str) -> Self:
         """The stack as it is where it trains in that precision."""

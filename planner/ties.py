@@ -158,4 +158,4 @@ def reason(fastest: Doubts, taken: Doubts) -> str:
         said.append(f"is nearer to measured runs ({now[0]:.2f} in place of {was[0]:.2f})")
     if now[2] < was[2]:
         said.append("is plainer")
-    return " and ".join(said)
+    return " and ".join(filter(None, [", ".join(said[:-1]), *said[-1:]]))

@@ -36,10 +36,6 @@ LEFT_OUT = ("bigscience-v100", "torchao-float8")
 """The first warns of 40 % network noise; steps of 4096 tokens of the second take a tenth of a second longer than any
 mechanism here explains, which must not be charged to the speed of the stack's kernels."""
 
-WIDENED, NARROWEST = 1.5, 0.2
-"""From the 90th percentile of the errors in the fit to the interval that is promised: runs of other sources lie
-further out than those that were fitted."""
-
 SHRUNK = 0.75
 """Power of the fitted expert efficiency that is kept: measured runs with experts are few and of few recipes. From
 half-way to here the bias of both splits comes closer to nothing; the whole fit does worse on the dev split."""
@@ -207,15 +203,12 @@ def report(stacks: dict[str, list[float]], rates: dict[str, float], left: dict[s
 
 
 def write(stacks: dict[str, list[float]], rates: dict[str, float], left: dict[str, Misses]) -> None:
-    """Put the constants into the catalogue files, with the errors of the fit and the interval that follows."""
+    """Put the constants into the catalogue files, with the errors of the fit."""
     for name, values in stacks.items():
         m = left[name]
         text = f"{m.runs} runs of the fit split: bias {m.bias:+.1%}, median {m.median:.1%}, 90th percentile {m.p90:.1%}"
         fields = {k.field: _written(k, v) for k, v in zip(STACK_KNOBS, values, strict=True)}
-        set_fields(
-            STACKS / f"{name}.toml",
-            {**fields, "interval": f"{max(WIDENED * m.p90, NARROWEST):.3f}", "calibration": f'"{text}"'},
-        )
+        set_fields(STACKS / f"{name}.toml", {**fields, "calibration": f'"{text}"'})
     for name, value in rates.items():
         path = ACCELERATORS / f"{name}.toml"
         set_fields(path, {"training_rate": f"{value:.3f}"})

@@ -22,7 +22,7 @@ from planner.assemble import counted_flops
 from planner.likeness import NAMES, SIZES, SWITCHES, distance, traits
 from planner.measured import Figures, Measured, Run, from_rows, source
 from planner.trust import COVERAGE, expected_miss
-from planner.validation.calibrate import LEFT_OUT, RATE, STACK_KNOBS, with_experts, with_rate, with_stack
+from planner.validation.calibrate import LEFT_OUT, RATE, with_experts, with_rate, with_stack
 from planner.validation.judge import seconds_of, shipped
 from planner.validation.mapping import Case, case
 from planner.validation.ranking import SMALLEST, Cell, cell_of
