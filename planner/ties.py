@@ -1,10 +1,10 @@
 """Strategies that measurements cannot tell apart, and which of them to take.
 
-Two strategies of one model on the same machines share most of their error, so the interval of either says nothing
-about their order; measured sweeps do. ``figures().tie`` is the predicted gap that they bear out two times in three.
-Among the tied, expected time speaks for the fastest and doubt against those that are far from anything measured,
-fill the memory, or use many switches; one step of doubt weighs as much as the strategies predicted fastest in measured
-sweeps disappointed by (``figures().curse``).
+The fastest of many predictions is where the model is too kind [Smith06]. Two strategies of one model on the same
+machines share most of their error, so the interval of either says nothing about their order; measured sweeps do.
+``figures().tie`` is the predicted gap that they bear out two times in three. Among the tied, expected time speaks for
+the fastest, and doubt against those that are far from anything measured, fill the memory, or use many switches; one
+step of doubt weighs as much as the strategies predicted fastest in sweeps disappointed by (``figures().curse``).
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ COVERAGE = 0.9
 NOTHING = 1.0
 """Weight of the expectation that rests on no comparable run, in sources that are like the plan in everything."""
 FAR = 1.5
-"""That expectation over the usual miss of a source. Both cross-validated between the sources of the fit split, where
-halves and doubles of them move the score of the intervals (their width and what lies outside) by 4 % at most."""
+"""That expectation over the usual miss of a source. Between the sources of the fit split half or twice of either moves
+the score of the intervals by 3 % at most (``benchmarks/likeness.py``)."""
 SHOWN = 3
 """Measured runs that are named."""
 TELLING = 0.25

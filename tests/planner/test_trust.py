@@ -266,3 +266,15 @@ def test_validate_tells_the_coverage_of_every_file(tmp_path):
     mean = told["one.jsonl"]["mean"]
     assert mean == pytest.approx(fmean(told["one.jsonl"]["groups"].values()))
     assert f"90% interval, two.jsonl: holds {mean:.1%}" in validate(files)
+
+
+def test_the_picture_is_drawn_from_the_table(monkeypatch):
+    root = TABLE.parents[1]
+    monkeypatch.syspath_prepend(str(root / "scripts"))
+    from predicted_plot import PANELS, drawn
+
+    picture = (root / "images" / "predicted-measured.svg").read_text(encoding="utf-8")
+    assert picture == drawn(), "run python scripts/refresh_readme.py"
+    discs, triangles = (sum(run.split == split for run in measured().runs) for split, *_ in PANELS)
+    assert picture.count("h0") == discs
+    assert picture.count("l2.6") == triangles
