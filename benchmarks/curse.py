@@ -69,6 +69,7 @@ def exotic(strategy, orders):
 
 
 class Row(NamedTuple):
+    accelerator: str
     trust: Any
     mfu: float
     measured: float | None
@@ -85,6 +86,7 @@ def row(answer, what, orders):
     """One plan beside what was measured."""
     better, seconds = answer.better_validated, answer.prediction.iteration_seconds
     return Row(
+        accelerator=answer.request["cluster"]["accelerator"],
         trust=answer.trust,
         mfu=answer.prediction.mfu,
         measured=best_measured(answer.request["cluster"]["accelerator"], what, "fp16"),
@@ -127,6 +129,16 @@ def main() -> int:
     return 0
 
 
+def over_machine(name, seen):
+    """Predicted MFU beside the best measured on one accelerator, and beside the nearest run."""
+    mine = [one for one in seen if one.accelerator == name]
+    best = [100 * (one.mfu - one.measured) for one in mine if one.measured]
+    near = [100 * (one.mfu - one.trust.nearest[0].measured_mfu) for one in mine]
+    told = f"{statistics.median(best):+.1f}" if best else "-"
+    middle = statistics.median(near)
+    return f"  {name}: {len(mine)} plans, {told} points of the best measured, {middle:+.1f} of the nearest run"
+
+
 def totals(seen):
     """What the plans have in common, in sentences."""
     over = [100 * (one.mfu - one.measured) for one in seen if one.measured]
@@ -142,6 +154,7 @@ def totals(seen):
     return [
         f"{len(seen)} plans, {inside} in the validated region; nearest run {apart:.2f} away, its error {error:+.1%}",
         f"predicted MFU less the best measured there: median {middle:+.1f} points, above for {above} of {len(over)}",
+        *(over_machine(name, seen) for name in sorted({one.accelerator for one in seen})),
         f"memory over 95 %: {full}; with a tied alternative: {tied}; optimal: {optimal}, mean gap {gap:.2%}",
         f"a better-validated tie, not taken: {len(better)}, {statistics.fmean(better or [0.0]):+.2%} of the time",
         f"use of what is not plain: {odd}",
