@@ -137,7 +137,7 @@ def _proof(
     space: Space, outcome: Outcome, choice: Choice, verdict: Verdict, started: float, value: float, *, lean: bool
 ) -> Proof:
     assert outcome.best is not None
-    fastest = value * outcome.best.iteration / choice.taken.iteration
+    fastest = value * (outcome.best.iteration / choice.taken.iteration)
     bound = fastest if outcome.proved else fastest * min(outcome.lower_bound / outcome.best.iteration, 1.0)
     gap = max((value - bound) / value, 0.0)
     said = f"none can beat {fastest:.4g} s" if outcome.proved else f"proved within {gap:.1%}"
