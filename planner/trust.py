@@ -31,6 +31,10 @@ TELLING = 0.25
 """What a trait must add to the distance of the nearest run to be named."""
 
 WORDS = {
+    "tp": "tensor parallelism",
+    "cp": "context parallelism",
+    "pp": "pipeline parallelism",
+    "ep": "expert parallelism",
     "seq_length": "sequence length",
     "bits": "number format",
     "kind": "kind of layers",

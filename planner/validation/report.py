@@ -28,7 +28,7 @@ def validate(files: Sequence[str] = (), *, form: str = "table", profile: str | N
     Raises:
         BadFile: a file that cannot be read.
     """
-    by_file = {path.name: judge([path], profile) for path in [_path(name) for name in files] or shipped()}
+    by_file = _by_file([_path(name) for name in files] or shipped(), profile)
     return _json(by_file) if form == "json" else _table(by_file)
 
 
@@ -41,6 +41,15 @@ def rank(files: Sequence[str] = (), *, form: str = "table") -> str:
     from planner.validation.ranking import report, sweeps
 
     return report(sweeps([_path(name) for name in files] or shipped()), form=form)
+
+
+def _by_file(paths: Sequence[Path], profile: str | None) -> dict[str, list[Verdict]]:
+    """The verdicts on every file, by its name, or its whole path where several have that name."""
+    names = Counter(path.name for path in paths)
+    found: dict[str, list[Verdict]] = {}
+    for path in paths:
+        found.setdefault(path.name if names[path.name] == 1 else str(path), []).extend(judge([path], profile))
+    return found
 
 
 def _path(name: str) -> Path:

@@ -268,6 +268,22 @@ def test_validate_tells_the_coverage_of_every_file(tmp_path):
     assert f"90% interval, two.jsonl: holds {mean:.1%}" in validate(files)
 
 
+def test_no_file_is_lost_where_two_have_one_name(tmp_path):
+    from planner.validation.judge import shipped
+    from planner.validation.rows import read_rows
+
+    row = json.dumps(next(one for one in read_rows(shipped()[0]) if one["group"] in SMALL))
+    files = [tmp_path / folder / "runs.jsonl" for folder in ("a", "b")]
+    for file in files:
+        file.parent.mkdir()
+        file.write_text(row)
+    both, twice = (json.loads(validate(list(map(str, asked)), form="json")) for asked in (files, [files[0]] * 2))
+    assert (
+        len(both["rows"]) == len(twice["rows"]) == 2 * len(json.loads(validate([str(files[0])], form="json"))["rows"])
+    )
+    assert set(both["interval_coverage"]) == set(map(str, files))
+
+
 def test_the_picture_is_drawn_from_the_table(monkeypatch):
     root = TABLE.parents[1]
     monkeypatch.syspath_prepend(str(root / "scripts"))
