@@ -1,8 +1,8 @@
 """How far one prediction can be trusted: its interval, the measured runs nearest to it, the validated region.
 
 An interval is conformal between sources: a source's misses are divided by the miss that the sources comparable to it
-lead one to expect, and the quantiles of what comes out, every source counting the same and never judged by its own
-runs, are multiplied with the miss that is expected here [Lei18, Dunn22]. It is wider where comparable sources missed
+lead one to expect, and the quantiles of what comes out, every group counting the same and no source judged by its own
+runs, are multiplied with the miss that is expected here [Lei18], [Dunn22]. It is wider where comparable sources missed
 by more and where there are none. Everything rests on the fit split; the dev split checks.
 """
 
@@ -23,8 +23,8 @@ COVERAGE = 0.9
 NOTHING = 1.0
 """Weight of the expectation that rests on no comparable run, in sources that are like the plan in everything."""
 FAR = 1.5
-"""That expectation over the usual miss of a source. Between the sources of the fit split half or twice of either moves
-the score of the intervals by 3 % at most (``benchmarks/likeness.py``)."""
+"""That expectation over the usual miss of a source. Half of it would score a little better between the sources of the fit
+split (``benchmarks/likeness.py``); it stays above 1, so that an interval widens where nothing comparable was measured."""
 SHOWN = 3
 """Measured runs that are named."""
 TELLING = 0.25

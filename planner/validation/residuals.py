@@ -190,12 +190,10 @@ def usual_miss(known: Measured) -> float:
 
 
 def weights(known: Measured) -> Floats:
-    """Every source the same, in it every group, in it every run."""
-    groups = np.array([run.group for run in known.runs])
-    inside = {name: len(np.unique(groups[known.sources == name])) for name in np.unique(known.sources)}
-    runs = {name: int(np.sum(groups == name)) for name in np.unique(groups)}
-    pairs = zip(known.sources, groups, strict=True)
-    return np.array([1.0 / (len(inside) * inside[mine] * runs[group]) for mine, group in pairs])
+    """Every group the same, as coverage is judged, and in it every run; they sum to 1."""
+    _, place, runs = np.unique([run.group for run in known.runs], return_inverse=True, return_counts=True)
+    weight: Floats = 1.0 / (len(runs) * runs[place])
+    return weight
 
 
 def weighted_quantile(values: Floats, weight: Floats, share: float) -> float:
