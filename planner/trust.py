@@ -23,8 +23,9 @@ COVERAGE = 0.9
 NOTHING = 1.0
 """Weight of the expectation that rests on no comparable run, in sources that are like the plan in everything."""
 FAR = 1.5
-"""That expectation over the usual miss of a source. Half of it would score a little better between the sources of the fit
-split (``benchmarks/likeness.py``); it stays above 1, so that an interval widens where nothing comparable was measured."""
+"""That expectation over the usual miss of a source. Half of it would score a little better between the sources of the
+fit split (``benchmarks/likeness.py``); it stays above 1, so that intervals widen where nothing comparable was measured.
+"""
 SHOWN = 3
 """Measured runs that are named."""
 TELLING = 0.25

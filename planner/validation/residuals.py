@@ -23,6 +23,7 @@ from planner.likeness import NAMES, SIZES, SWITCHES, distance, traits
 from planner.measured import Figures, Measured, Run, from_rows, source
 from planner.trust import COVERAGE, expected_miss
 from planner.validation.calibrate import LEFT_OUT, RATE, with_experts, with_rate, with_stack
+from planner.validation.fitting import STACK_KNOBS
 from planner.validation.judge import seconds_of, shipped
 from planner.validation.mapping import Case, case
 from planner.validation.ranking import SMALLEST, Cell, cell_of
