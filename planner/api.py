@@ -38,7 +38,7 @@ from planner.space import Space, build
 from planner.stage_rows import fewest_layers
 from planner.ties import CLOSE, NEARLY_FULL, Choice, better_validated, choose, width
 from planner.trust import outside, trust
-from planner.verify import Verdict, verify
+from planner.verify import LARGEST_SIMULATION, Verdict, verify
 
 EXPLAINED_WITHIN = 2.0
 """Seconds that the reasons may take beside the plan."""
@@ -60,23 +60,22 @@ def plan(request: PlanRequest) -> Plan:
     pins = parse_pins(request.pins)
     space = build(resolved.scenario, pins)
     find = leanest if request.objective == "memory" else search
-    aim = _aim(resolved)
-    outcome = find(space, aim, deadline=started + request.time_limit)
+    outcome = find(space, aim(resolved), deadline=started + request.time_limit)
     if outcome.best is None and not outcome.proved:
         raise OutOfTime(f"no plan within {request.time_limit:g} s; {outcome.priced} strategies were priced")
     if outcome.best is None:
-        moved = _offloaded(request, resolved)
-        return _said_so(plan(moved)) if moved else _infeasible(resolved, space, outcome)
+        moved = offloaded(request, resolved)
+        return said_so(plan(moved)) if moved else _infeasible(resolved, space, outcome)
     return _found(resolved, space, outcome, started)
 
 
-def _aim(resolved: Resolved) -> Scenario:
+def aim(resolved: Resolved) -> Scenario:
     """What the search prices: with interruptions and checkpoints where goodput is wanted."""
     wanted = resolved.request.objective == "goodput"
     return replace(resolved.scenario, stability=resolved.stability) if wanted else resolved.scenario
 
 
-def _offloaded(request: PlanRequest, resolved: Resolved) -> PlanRequest | None:
+def offloaded(request: PlanRequest, resolved: Resolved) -> PlanRequest | None:
     """The request with offloading allowed, where it was not spoken of and the stack can; nothing fits without it."""
     kinds = resolved.scenario.stack.offloads
     if request.pins.get("offload") or not kinds or not described(resolved.scenario):
@@ -87,7 +86,7 @@ def _offloaded(request: PlanRequest, resolved: Resolved) -> PlanRequest | None:
     return wider if search(space, resolved.scenario, deadline=deadline).best else None
 
 
-def _said_so(found: Plan) -> Plan:
+def said_so(found: Plan) -> Plan:
     """The plan with the remark that offloading was not asked for."""
     if found.strategy is None:
         return found
@@ -95,41 +94,84 @@ def _said_so(found: Plan) -> Plan:
     return found.model_copy(update={"defaults": (*found.defaults, remark)})
 
 
+def conclude(resolved: Resolved, space: Space, outcome: Outcome, started: float) -> Plan:
+    """What a search found, without reasons, runners-up, simulation or the nearest request that works.
+
+    That is what a sweep keeps of a point; `plan` of the same request says the rest.
+
+    Raises:
+        OutOfTime: the search was stopped before it found a plan.
+    """
+    if outcome.best is None and not outcome.proved:
+        raise OutOfTime(f"no plan within {resolved.request.time_limit:g} s; {outcome.priced} strategies were priced")
+    if outcome.best is None:
+        refused = _reasons(_rejections(space, outcome, resolved.scenario), resolved)
+        return Plan(status="infeasible", fits=False, rejected=refused, **_frame(resolved))
+    choice = _choice(resolved, outcome)
+    priced = quote(choice.taken.row, resolved.scenario, choice.taken.assignment)
+    return Plan(**_settled(resolved, space, outcome, choice, priced, started=started, largest=0))
+
+
+def _by_time(resolved: Resolved) -> bool:
+    return resolved.request.objective not in {"memory", "goodput"}
+
+
+def _choice(resolved: Resolved, outcome: Outcome) -> Choice:
+    """The fastest, or what is as good as that and better validated."""
+    return choose(outcome, resolved.scenario, width(resolved.request.ties) if _by_time(resolved) else 0.0)
+
+
+def _frame(resolved: Resolved) -> dict[str, Any]:
+    return {
+        "request": request_record(resolved),
+        "defaults": resolved.defaults,
+        "provenance": provenance_record(resolved),
+    }
+
+
+def _settled(
+    resolved: Resolved, space: Space, outcome: Outcome, choice: Choice, priced: Quote, *, started: float, largest: int
+) -> dict[str, Any]:
+    """What is known of the plan without looking at anything else; ``largest`` passes are simulated at most."""
+    scenario, best = resolved.scenario, choice.taken
+    verdict = verify(best.row, best.assignment, priced, scenario, largest=largest)
+    predicted = prediction_record(resolved, priced.iteration, best.row, best.assignment)
+    lean = resolved.request.objective == "memory"
+    proof = _proof(space, outcome, choice, verdict, started, priced.iteration, lean=lean)
+    return {
+        "status": "optimal" if outcome.proved and proof.gap <= CLOSE else "feasible",
+        "strategy": strategy_record(best.row, best.assignment, scenario),
+        "prediction": predicted,
+        "goodput": goodput_record(resolved, best.row, predicted),
+        "breakdown_seconds": priced.breakdown,
+        "memory_bytes": memory_records(priced, scenario),
+        "warnings": _warnings(priced, resolved),
+        "proof": proof,
+        **_frame(resolved),
+    }
+
+
 def _found(resolved: Resolved, space: Space, outcome: Outcome, started: float) -> Plan:
     assert outcome.best is not None
     scenario = resolved.scenario
-    lean = resolved.request.objective == "memory"
-    by_time = resolved.request.objective not in {"memory", "goodput"}
-    choice = choose(outcome, scenario, width(resolved.request.ties) if by_time else 0.0)
+    choice = _choice(resolved, outcome)
     best = choice.taken
     priced = quote(best.row, scenario, best.assignment)
-    verdict = verify(best.row, best.assignment, priced, scenario)
-    record = strategy_record(best.row, best.assignment, scenario)
-    proof = _proof(space, outcome, choice, verdict, started, priced.iteration, lean=lean)
-    predicted = prediction_record(resolved, priced.iteration, best.row, best.assignment)
+    settled = _settled(resolved, space, outcome, choice, priced, started=started, largest=LARGEST_SIMULATION)
     patience = time.perf_counter() + EXPLAINED_WITHIN
     pins = parse_pins(resolved.request.pins)
     tried = explain.challenges(space, scenario, best, deadline=patience)
     found = trust(scenario, best.row)
+    settled["warnings"] = (*settled["warnings"], *outside(found))
     return Plan(
-        status="optimal" if outcome.proved and proof.gap <= CLOSE else "feasible",
-        request=request_record(resolved),
-        defaults=resolved.defaults,
-        strategy=record,
-        prediction=predicted,
-        goodput=goodput_record(resolved, best.row, predicted),
-        breakdown_seconds=priced.breakdown,
-        memory_bytes=memory_records(priced, scenario),
-        alternatives=explain.alternatives(outcome, tried, resolved, record, resolved.request.top),
-        better_validated=better_validated(outcome, best, scenario) if by_time else None,
+        alternatives=explain.alternatives(outcome, tried, resolved, settled["strategy"], resolved.request.top),
+        better_validated=better_validated(outcome, best, scenario) if _by_time(resolved) else None,
         why_not=explain.why_not_lines(tried, space, scenario, priced),
         what_helps=explain.what_helps(space, scenario, best, priced, pins=pins, deadline=patience),
         closest_run=explain.closest_run(scenario),
         trust=found,
-        warnings=(*_warnings(priced, resolved), *outside(found)),
         rejected=_rejections(space, outcome, scenario),
-        proof=proof,
-        provenance=provenance_record(resolved),
+        **settled,
     )
 
 
