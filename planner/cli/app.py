@@ -8,9 +8,8 @@ from typing import Any
 
 import click
 
-from planner.cli import calibrate, catalogue, compare, questions, trace
+from planner.cli import calibrate, catalogue, compare, questions, sweep, trace
 from planner.cli.ending import Ending
-from planner.cli.options import Command
 
 EPILOG = """\b
 Exit codes: 0 answered; 1 unexpected error; 2 bad request; 3 proved infeasible;
@@ -87,12 +86,13 @@ def main() -> None:
     """  # noqa: D301 - click reads the backspace
 
 
-COMMANDS: tuple[Command, ...] = (
+COMMANDS: tuple[click.Command, ...] = (
     questions.solve,
     questions.predict,
     questions.why_not,
     trace.trace,
     compare.compare,
+    sweep.sweep,
     catalogue.validate,
     calibrate.calibrate,
     catalogue.list_,

@@ -57,7 +57,15 @@ def answered(task: Task, shared: Shared) -> Finished:
         status, document = plan.status, json.dumps(document_of(plan), separators=(",", ":"))
     except MeshwrightError as reason:
         error = str(reason)
-    except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as reason:
+    except (
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        LookupError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as reason:
         error, defect = f"internal error: {type(reason).__name__}: {reason}", True
     except MemoryError:
         error = "out of memory; fewer workers (--workers) leave each of them more"

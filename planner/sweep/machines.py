@@ -128,15 +128,15 @@ def _changed_tier(tier: Tier, field: str, value: Any, path: str) -> Tier:
         return tier.model_copy(update={field: _value(tier, field, value, path)})
     if field not in Link.model_fields or field in _FIXED:
         raise BadRequest(f"{path}: {_near(field, _settable(Link) | {'oversubscription'})}")
-    return tier.model_copy(
-        update={"link": tier.link.model_copy(update={field: _value(tier.link, field, value, path)})}
-    )
+    return tier.model_copy(update={"link": tier.link.model_copy(update={field: _value(tier.link, field, value, path)})})
 
 
 def _value(record: BaseModel, field: str, value: Any, path: str) -> Any:
     """The value of a field as its record has it: in SI units, within the record's bounds."""
     before = getattr(record, field)
-    return _checked(_adapter(type(record), field), _multiple(before, value, _dimension(type(record), field), path), path)
+    return _checked(
+        _adapter(type(record), field), _multiple(before, value, _dimension(type(record), field), path), path
+    )
 
 
 def _multiple(before: Any, value: Any, dimension: str | None, path: str = "") -> Any:
@@ -150,8 +150,6 @@ def _multiple(before: Any, value: Any, dimension: str | None, path: str = "") ->
 
     number = before * float(found[1] or found[2])
     return exact_quantity(number, dimension) if dimension else number  # type: ignore[arg-type]  # one of the units'
-
-
 
 
 def _dimension(record: type[BaseModel], field: str) -> str | None:
@@ -185,4 +183,6 @@ def _near(name: str, known: set[str]) -> str:
 
 def _nowhere(group: NodeGroup, path: str) -> str:
     tiers = ", ".join(tier.name for tier in group.tiers)
-    return f"{path} leads nowhere; write accelerator.memory, fabric.bandwidth, a tier ({tiers}) or a field such as price"
+    return (
+        f"{path} leads nowhere; write accelerator.memory, fabric.bandwidth, a tier ({tiers}) or a field such as price"
+    )

@@ -154,13 +154,12 @@ class Store:
         """Copy the answers of another store that are missing here; how many there were."""
         with _said(part):
             self._connection.execute("ATTACH ? AS part", (f"{part.resolve().as_uri()}?mode=ro",))
-        before = self._connection.total_changes
         try:
             with _said(part):
                 _check(self._connection, part, "part.")
                 with self._connection:
                     columns = "key, status, document, error, defect, seconds, finished"
-                    self._connection.execute(
+                    copied = self._connection.execute(
                         f"INSERT INTO results ({columns}) SELECT {columns} FROM part.results WHERE true"  # noqa: S608 - a constant
                         " ON CONFLICT (key) DO UPDATE SET status = excluded.status, document = excluded.document,"
                         " error = excluded.error, defect = excluded.defect, seconds = excluded.seconds,"
@@ -170,7 +169,7 @@ class Store:
         finally:
             with _said(part):
                 self._connection.execute("DETACH part")
-        return self._connection.total_changes - before
+        return copied.rowcount
 
 
 def merge(parts: Sequence[str | Path], path: str | Path) -> int:
@@ -245,7 +244,9 @@ def _locked(path: Path) -> IO[str]:
             lock.seek(0)
             holder = lock.read().strip()
             lock.close()
-            raise BadFile(path, f"process {holder or 'unknown'} is writing it; wait for it or name another store") from None
+            raise BadFile(
+                path, f"process {holder or 'unknown'} is writing it; wait for it or name another store"
+            ) from None
         if place.exists() and os.path.samestat(place.stat(), os.fstat(lock.fileno())):
             break
         lock.close()  # its last holder removed the file in the meantime
