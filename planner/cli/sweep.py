@@ -61,8 +61,7 @@ def sweep() -> None:
 @option("--format", "form", heading=_A, type=Word(FORMATS), default="table", metavar="|".join(FORMATS), help="Form.")
 @option("--results", heading=_A, metavar="FILE", help="Write the results there instead of stdout.")
 @_talk_options
-@click.pass_context
-def run(ctx: click.Context, /, study: str, **params: Any) -> None:
+def run(study: str, **params: Any) -> None:
     """Answer every point of STUDY that the store lacks, then show the results of all.
 
     Killed at any moment it can be started again: what was finished is kept, and asked of nobody twice.

@@ -125,25 +125,25 @@ def _canonical(name: str) -> str:
 
 
 def _value(node: ast.expr, fields: Mapping[str, Any]) -> Any:
+    value: Any = None
     match node:
         case ast.Constant():
-            return node.value
+            value = node.value
         case ast.Name() | ast.Attribute():
-            return fields.get(_canonical(_dotted(node) or ""))
+            value = fields.get(_canonical(_dotted(node) or ""))
         case ast.List() | ast.Tuple():
-            return [_value(item, fields) for item in node.elts]
+            value = [_value(item, fields) for item in node.elts]
         case ast.BoolOp():
             found = (_value(item, fields) for item in node.values)
-            return all(found) if isinstance(node.op, ast.And) else any(found)
+            value = all(found) if isinstance(node.op, ast.And) else any(found)
         case ast.UnaryOp():
-            value = _value(node.operand, fields)
-            return not value if isinstance(node.op, ast.Not) else -value
+            inner = _value(node.operand, fields)
+            value = not inner if isinstance(node.op, ast.Not) else -inner
         case ast.BinOp():
-            return _reckoned(node, fields)
+            value = _reckoned(node, fields)
         case ast.Compare():
-            return _compared(node, fields)
-        case _:
-            raise TypeError(f"{type(node).__name__} is not understood")
+            value = _compared(node, fields)
+    return value
 
 
 def _reckoned(node: ast.BinOp, fields: Mapping[str, Any]) -> Any:

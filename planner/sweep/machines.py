@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import Annotated, Any, Final
 
@@ -76,6 +75,8 @@ def _set_group(group: NodeGroup, parts: list[str], value: Any, path: str) -> Nod
             if field in NodeGroup.model_fields and field not in _FIXED | _FIXED_GROUP:
                 return group.model_copy(update={field: _value(group, field, value, path)})
             return _set_group(group, ["accelerator", *parts], value, path)
+        case ["accelerator"] if field == "price":  # a group's own price would go before it
+            return _set_group(group, [field], value, path)
         case ["accelerator"]:
             return group.model_copy(update={"accelerator": _set_device(group.accelerator, field, value, path)})
         case ["accelerator", "peak"] | ["peak"]:
@@ -133,10 +134,9 @@ def _changed_tier(tier: Tier, field: str, value: Any, path: str) -> Tier:
 
 def _value(record: BaseModel, field: str, value: Any, path: str) -> Any:
     """The value of a field as its record has it: in SI units, within the record's bounds."""
-    before = getattr(record, field)
-    return _checked(
-        _adapter(type(record), field), _multiple(before, value, _dimension(type(record), field), path), path
-    )
+    before = record.rent if isinstance(record, NodeGroup) and field == "price" else getattr(record, field)
+    wanted = _multiple(before, value, _dimension(type(record), field), path)
+    return _checked(_adapter(type(record), field), wanted, path)
 
 
 def _multiple(before: Any, value: Any, dimension: str | None, path: str = "") -> Any:
@@ -169,7 +169,8 @@ def _checked(adapter: TypeAdapter[Any], value: Any, path: str) -> Any:
 @cache
 def _adapter(record: type[BaseModel], field: str) -> TypeAdapter[Any]:
     info = record.model_fields[field]
-    return TypeAdapter(Annotated[info.annotation, *info.metadata] if info.metadata else info.annotation)
+    kind: Any = info.annotation
+    return TypeAdapter(Annotated[kind, *info.metadata] if info.metadata else kind)
 
 
 def _settable(record: type[BaseModel]) -> set[str]:

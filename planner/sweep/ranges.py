@@ -73,10 +73,9 @@ def _stepped(name: str, table: dict[str, Any], low: float, high: float, unit: st
 def _multiplied(name: str, times: Any, low: float, high: float) -> list[float]:
     factor, unit = _number(name, times)
     if factor <= 1 or unit or low <= 0:
-        raise BadRequest(
-            f"{name}: times {times} never gets from {low:g} to {high:g}; it needs more than 1, from above 0"
-        )
-    values, value = [], low
+        raise BadRequest(f"{name}: times {times} never gets from {low:g} to {high:g}; give more than 1, from above 0")
+    values: list[float] = []
+    value = low
     while value <= high * (1 + 1e-9):
         if len(values) >= LARGEST_AXIS:
             raise BadRequest(f"{name}: the range holds more than {LARGEST_AXIS:,} values")

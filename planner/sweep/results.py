@@ -51,10 +51,10 @@ def results(study: Study, store: str | Path | Store) -> Iterator[Result]:
     some = in_order(study)
     while chunk := list(islice(some, READ)):
         keys = [key_of(point.fields, study.mode) for point in chunk]
-        bases = [key_of(base.fields, study.mode) if (base := baseline_of(study, one)) else None for one in chunk]
-        found = store.get(list(dict.fromkeys([*keys, *(base for base in bases if base)])))
-        for point, key, base in zip(chunk, keys, bases, strict=True):
-            yield _result(point, found.get(key), found.get(base) if base else None)
+        bases = [key_of(base.fields, study.mode) if (base := baseline_of(study, one)) else "" for one in chunk]
+        found = store.get(list({*keys, *bases}))
+        for point, key, other in zip(chunk, keys, bases, strict=True):
+            yield _result(point, found.get(key), found.get(other))
 
 
 def _result(point: Point, kept: Kept | None, base: Kept | None) -> Result:

@@ -201,18 +201,8 @@ def _scenarios(table: Mapping[str, Any], axes: Mapping[str, Axis]) -> dict[str, 
 
 
 def _zipped(axes: Mapping[str, Axis], given: Any) -> tuple[tuple[Axis, ...], ...]:
-    groups = given if isinstance(given, list) else None
-    if groups is None or not all(isinstance(group, list) and len(group) > 1 for group in groups):
-        raise BadRequest('zip: expected lists of axes, such as zip = [["gpus", "global_batch"]]')
-    home: dict[str, int] = {}
-    for number, group in enumerate(groups):
-        for name in group:
-            field = name if name == SCENARIO else field_of(str(name))
-            if field not in axes:
-                raise BadRequest(f"zip: {name} is no axis of the study; {', '.join(axes)} are")
-            if field in home:
-                raise BadRequest(f"zip: {name} is zipped twice")
-            home[field] = number
+    """Axes as factors: those that go in step together, every other alone."""
+    home = _steps(axes, given)
     factors: dict[object, list[Axis]] = {}
     for field, axis in axes.items():
         factors.setdefault(home.get(field, field), []).append(axis)
@@ -221,6 +211,23 @@ def _zipped(axes: Mapping[str, Axis], given: Any) -> tuple[tuple[Axis, ...], ...
             sizes = ", ".join(f"{axis.field} has {len(axis.values)}" for axis in factor)
             raise BadRequest(f"zip: axes in step need as many values: {sizes}")
     return tuple(map(tuple, factors.values()))
+
+
+def _steps(axes: Mapping[str, Axis], given: Any) -> dict[str, int]:
+    """Fields that go in step to the number of their group."""
+    groups = given if isinstance(given, list) else None
+    if groups is None or not all(isinstance(group, list) and len(group) > 1 for group in groups):
+        raise BadRequest('zip: expected lists of axes, such as zip = [["gpus", "global_batch"]]')
+    home: dict[str, int] = {}
+    for number, group in enumerate(groups):
+        for name in group:
+            field = name if name == SCENARIO else field_of(str(name))
+            if field is None or field not in axes:
+                raise BadRequest(f"zip: {name} is no axis of the study; {', '.join(axes)} are")
+            if field in home:
+                raise BadRequest(f"zip: {name} is zipped twice")
+            home[field] = number
+    return home
 
 
 def _baseline(table: Mapping[str, Any], factors: tuple[tuple[Axis, ...], ...]) -> dict[int, int]:

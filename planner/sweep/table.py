@@ -110,8 +110,10 @@ def write_parquet(found: Iterable[Result], study: Study, path: Path) -> None:
 
 
 _WHOLE: Final = frozenset(
-    ("index", "tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero_stage", "sharding_degree", "micro_batch_size")
-    + ("num_microbatches", "global_batch_size", "planned_global_batch_size")
+    (
+        *("index", "tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero_stage", "sharding_degree", "micro_batch_size"),
+        *("num_microbatches", "global_batch_size"),
+    )
 )
 _REAL: Final = frozenset((*_PREDICTION, "peak_memory_bytes", "lower_bound_seconds", "gap", "speedup"))
 
