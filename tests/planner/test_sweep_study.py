@@ -169,4 +169,4 @@ def test_a_study_that_is_no_file_or_no_table_is_refused(tmp_path):
 
 def test_a_relative_value_needs_something_to_be_relative_to():
     with pytest.raises(BadRequest, match="does not say"):
-        study_of({"model": "22b", "gpus": 8, "cluster": {"groups": {"h100-sxm": {"price": "2x"}}}})
+        study_of(BASE | {"clusters": ["dgx-h20"], "cluster": {"price": "2x"}})
