@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from planner.sweep.results import Result
+from planner.sweep.answers import Result
 from planner.sweep.study import Study
 from planner.sweep.table import row
 

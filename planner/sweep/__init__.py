@@ -8,24 +8,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from planner.sweep.points import Point, points
+    from planner.sweep.answers import Result, results
+    from planner.sweep.points import Point, points_of
     from planner.sweep.progress import Progress
-    from planner.sweep.results import Result, results
-    from planner.sweep.run import run
+    from planner.sweep.running import run
     from planner.sweep.store import Store, merge
     from planner.sweep.study import Study, read_study, study_of
 
 _HOMES = {
     "Point": "planner.sweep.points",
     "Progress": "planner.sweep.progress",
-    "Result": "planner.sweep.results",
+    "Result": "planner.sweep.answers",
     "Store": "planner.sweep.store",
     "Study": "planner.sweep.study",
     "merge": "planner.sweep.store",
-    "points": "planner.sweep.points",
+    "points_of": "planner.sweep.points",
     "read_study": "planner.sweep.study",
-    "results": "planner.sweep.results",
-    "run": "planner.sweep.run",
+    "results": "planner.sweep.answers",
+    "run": "planner.sweep.running",
     "study_of": "planner.sweep.study",
 }
 
@@ -36,7 +36,7 @@ __all__ = [
     "Store",
     "Study",
     "merge",
-    "points",
+    "points_of",
     "read_study",
     "results",
     "run",

@@ -11,7 +11,7 @@ from planner.pins import parse_pins
 from planner.request import DEFAULT_CLUSTER
 from planner.sweep.fields import LAYERS
 from planner.sweep.machines import changed_cluster
-from planner.sweep.points import points
+from planner.sweep.points import points_of
 from planner.sweep.question import request_of
 from planner.sweep.study import SCENARIO, Study
 
@@ -35,7 +35,7 @@ def check(study: Study) -> None:
         for field, value in scenario.items():
             _check_value(study, first, field, value, f"scenarios.{name}: ")
     _check_machines(study)
-    if not list(islice(points(study), _TRIED)):
+    if not list(islice(points_of(study), _TRIED)):
         raise BadRequest("where: the filters leave no point; loosen one")
 
 

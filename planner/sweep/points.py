@@ -21,7 +21,7 @@ class Point:
     """Equal for neighbours whose machines alone differ: what is worked out for one serves the others."""
 
 
-def points(study: Study, *, shard: tuple[int, int] = (1, 1)) -> Iterator[Point]:
+def points_of(study: Study, *, shard: tuple[int, int] = (1, 1)) -> Iterator[Point]:
     """Every point that the filters keep, those whose machines alone differ one after the other.
 
     Args:

@@ -7,8 +7,11 @@ much at a time. Every worker process keeps what points share, and refuses to wor
 from __future__ import annotations
 
 import os
+import socket
+import tempfile
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.errors import BadRequest
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
     from planner.sweep.answer import Finished
     from planner.sweep.sharing import Shared
 
+CONNECTING: Final = 10.0
+"""Seconds to wait for a cluster to answer."""
 WAITING: Final = 2
 """Batches per processor that are with Ray at a time: one in work, one behind it."""
 
@@ -56,14 +61,40 @@ def _joined(ray: Any, workers: int, address: str | None) -> bool:
     """Join or start a cluster; whether that was done here."""
     if ray.is_initialized():
         return False
-    quiet = {"log_to_driver": False, "logging_level": "error", "include_dashboard": False}
+    quiet = {"log_to_driver": False, "logging_level": "error"}
+    place = address or os.environ.get("RAY_ADDRESS") or _running_here()
+    if place in (None, "local"):
+        ray.init(address="local", num_cpus=workers, include_dashboard=False, **quiet)
+        return True
+    if why := _silent(str(place)):
+        raise BadRequest(f"--address {place}: no Ray cluster answers there: {why}")
     try:
-        ray.init(address=address or "auto", **{k: v for k, v in quiet.items() if k != "include_dashboard"})
+        ray.init(address=place, **quiet)
     except ConnectionError as error:
-        if address is not None:
-            raise BadRequest(f"--address {address}: {' '.join(str(error).split())[:200]}") from None
-        ray.init(address="local", num_cpus=workers, **quiet)
+        raise BadRequest(f"--address {place}: {' '.join(str(error).split())[:200]}") from None
     return True
+
+
+def _running_here() -> str | None:
+    """The cluster that was started last on this machine, if it still answers: Ray notes it and forgets to forget it."""
+    note = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())) / "ray" / "ray_current_cluster"
+    try:
+        place = note.read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+    return None if _silent(place) else place
+
+
+def _silent(address: str) -> str:
+    """Why nobody can be heard at an address, or nothing; Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        return ""  # "auto" and its like
+    try:
+        socket.create_connection((host, int(port)), timeout=CONNECTING).close()
+    except (OSError, OverflowError) as error:
+        return str(error)
+    return ""
 
 
 def _work(ray: Any, batches: Iterator[Batch]) -> Iterator[list[Finished]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.sweep.results import Result
+from planner.sweep.answers import Result
 from planner.sweep.study import Study
 
 ROWS: Final = 5000

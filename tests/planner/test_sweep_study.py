@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from planner import BadRequest
 from planner.cli import main
-from planner.sweep import points, read_study, study_of
+from planner.sweep import points_of, read_study, study_of
 from planner.sweep.points import baseline_of, in_order
 from tests.planner.sweep_studies import SMALL, TOML, study, written
 
@@ -55,7 +55,7 @@ def test_filters_keep_what_they_say():
 
 def test_the_baseline_of_a_point_has_the_values_that_the_study_says():
     asked = study(baseline={"cluster": {"price": "2 $/h"}})
-    for point in points(asked):
+    for point in points_of(asked):
         base = baseline_of(asked, point)
         assert base.axes == dict(point.axes) | {"cluster.price": "2 $/h"}
 
@@ -64,7 +64,7 @@ def test_points_are_worked_on_in_another_order_but_are_the_same():
     asked = study_of(
         {"model": "22b", "cluster": {"price": ["1 $/h", "2 $/h"]}, "gpus": [8, 16], "seq_len": [1024, 2048]}
     )
-    worked = list(points(asked))
+    worked = list(points_of(asked))
     assert sorted(point.index for point in worked) == list(range(8))
     assert [point.lattice for point in worked] == [0, 0, 1, 1, 2, 2, 3, 3]
     assert sorted(map(str, worked)) == sorted(map(str, in_order(asked)))
@@ -73,7 +73,7 @@ def test_points_are_worked_on_in_another_order_but_are_the_same():
 @pytest.mark.parametrize("parts", [1, 2, 3, 7])
 def test_shards_are_the_whole_in_parts(parts):
     asked = study_of({"model": "22b", "gpus": {"from": 8, "to": 800, "step": 8}, "seq_len": [1024, 2048]})
-    found = [point.index for part in range(parts) for point in points(asked, shard=(part + 1, parts))]
+    found = [point.index for part in range(parts) for point in points_of(asked, shard=(part + 1, parts))]
     assert sorted(found) == list(range(200))
 
 

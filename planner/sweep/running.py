@@ -11,7 +11,7 @@ from planner.errors import BadRequest
 from planner.sweep.answer import Task
 from planner.sweep.cores import usable
 from planner.sweep.engines import Batch, Engine, in_process, local
-from planner.sweep.points import BLOCK, Point, points
+from planner.sweep.points import BLOCK, Point, points_of
 from planner.sweep.progress import Progress
 from planner.sweep.question import key_of, release
 from planner.sweep.store import Store
@@ -57,7 +57,7 @@ def run(
     count = workers or usable()
     with Store.open(store) as kept:
         kept.note(study.name, {axis.field: len(axis.values) for axis in study.axes}, release())
-        progress = Progress(total=sum(1 for _ in points(study, shard=shard)))
+        progress = Progress(total=sum(1 for _ in points_of(study, shard=shard)))
         chosen = _engine(engine, count, address)
         taken: set[str] = set()
         tasks = _missing(study, kept, shard, progress, taken, retry_failed=retry_failed)
@@ -84,7 +84,7 @@ def _missing(
     study: Study, store: Store, shard: tuple[int, int], progress: Progress, taken: set[str], *, retry_failed: bool
 ) -> Iterator[tuple[Point, Task]]:
     """Tasks for the points whose answer is neither kept nor on its way; ``taken`` are the keys on their way."""
-    some = points(study, shard=shard)
+    some = points_of(study, shard=shard)
     while chunk := list(islice(some, LOOKED_UP)):
         keys = [key_of(point.fields, study.mode) for point in chunk]
         known = store.statuses(keys)
