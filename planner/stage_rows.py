@@ -115,8 +115,7 @@ def stage_problems(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scen
     """
     n, width = len(rows), int(rows.pp.max(initial=1))
     step, twice = slice_layers(scenario.model.num_layers, rows.vpp), copies(rows)
-    stages, spread = np.broadcast_to(np.arange(width), (n, width)), rows.take(np.repeat(np.arange(n), width))
-    held = in_flight(spread, stages.ravel()).reshape(n, width)
+    stages, held = np.broadcast_to(np.arange(width), (n, width)), _in_flight(rows, width)
     share = np.maximum(seconds.bubble, LEAST_BUBBLE)
     modes = np.array([RECOMPUTE_MODES.index(MODES[kind]) for kind in Recompute])
     return StageRows(
@@ -137,6 +136,13 @@ def stage_problems(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scen
         working_bytes=memory.working,
         fewest=_fewest_slices(rows, scenario) * twice.astype(np.int64)[:, None],
     )
+
+
+def _in_flight(rows: Strategies, width: int) -> Floats:
+    """``in_flight`` of every row and stage, (N, P), worked out once for rows of one schedule."""
+    few, inverse = rows.distinct("schedule", "pp", "vpp", "num_microbatches")
+    spread = few.take(np.repeat(np.arange(len(few)), width))
+    return in_flight(spread, np.tile(np.arange(width), len(few))).reshape(len(few), width)[inverse]
 
 
 def _fewest_slices(rows: Strategies, scenario: Scenario) -> Ints:
