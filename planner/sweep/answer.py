@@ -109,4 +109,4 @@ def document_of(plan: Plan) -> dict[str, Any]:
     return kept
 
 
-_KEPT = {"status", "request", "strategy", "prediction", "breakdown_seconds", "proof", "provenance"}
+_KEPT = {"status", "request", "strategy", "prediction", "goodput", "breakdown_seconds", "proof", "provenance"}

@@ -8,29 +8,9 @@ from typing import Any, Final
 
 from planner.axes import PIN_AXES
 from planner.errors import BadQuantity, BadRequest
+from planner.request import PlanRequest
 
-FIELDS: Final = (
-    "model",
-    "gpus",
-    "cluster",
-    "stack",
-    "global_batch_size",
-    "seq_length",
-    "tokens",
-    "precision",
-    "objective",
-    "memory_margin",
-    "expert_capacity",
-    "expert_imbalance",
-    "optimizer",
-    "main_grads",
-    "main_params",
-    "fp8_param_gather",
-    "loss",
-    "loss_block",
-    "offload_fraction",
-    "time_limit",
-)
+FIELDS: Final = tuple(name for name in PlanRequest.model_fields if name not in {"pins", "top"})
 """Fields of a request that bear on its answer."""
 
 LAYERS: Final = "layers_per_stage"
@@ -91,7 +71,7 @@ def read_value(field: str, value: Any) -> Any:
         return _quantity(field, value)
     if field.startswith("pins."):
         return _pin(field, value)
-    if isinstance(value, dict) and field not in {"model", "cluster", "stack"}:
+    if isinstance(value, dict) and field not in {"model", "cluster", "stack", "stability"}:
         raise BadRequest(f"{field}: expected one value, got a table")
     return value
 

@@ -97,6 +97,7 @@ def merit(document: dict[str, Any]) -> tuple[float, str]:
             -said["tokens_per_second_per_gpu"],
             f"{said['tokens_per_second_per_gpu']:.4g} tokens/s per GPU",
         ),
+        "goodput": lambda: _wall(document["goodput"]),
         "memory": lambda: (memory, f"{memory / 2**30:.1f} GiB"),
     }
     return found[document["request"]["objective"]]()
@@ -105,3 +106,7 @@ def merit(document: dict[str, Any]) -> tuple[float, str]:
 def _cost(said: dict[str, Any]) -> tuple[float, str]:
     cost = said["cost_dollars"]
     return (said["gpu_hours"], f"{said['gpu_hours']:.4g} GPU hours") if cost is None else (cost, f"${cost:,.0f}")
+
+
+def _wall(said: dict[str, Any]) -> tuple[float, str]:
+    return said["wall_days"], f"{said['wall_days']:.3g} days with interruptions"

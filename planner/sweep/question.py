@@ -20,8 +20,8 @@ from hardware.errors import flatten
 from hardware.records import Cluster
 from planner.errors import BadRequest, MeshwrightError
 from planner.pins import parse_pins
-from planner.request import CHOICES, DEFAULT_TOKENS, PlanRequest, usual_batch
-from planner.sweep.fields import LAYERS
+from planner.request import DEFAULT_TOKENS, PlanRequest, usual_batch
+from planner.sweep.fields import FIELDS, LAYERS
 from planner.sweep.machines import changed_cluster
 from planner.sweep.study import SCENARIO, Mode
 from planner.version import VERSION
@@ -69,19 +69,19 @@ def key_of(fields: Mapping[str, Any], mode: Mode) -> str:
 
 
 def _resolved(request: PlanRequest) -> dict[str, Any]:
-    """What `planner.request.resolve` would fill in, without the work of it."""
+    """What `planner.request.resolve` would fill in, without the work of it; records by what they hold."""
     assert isinstance(request.model, Model)
     model, gpus = request.model, request.gpus
     seq_length = request.seq_length or model.seq_length
-    pins = {axis: (pin.values, pin.low, pin.high) for axis, pin in parse_pins(request.pins).items()}
-    plain = ("precision", "objective", "memory_margin", "expert_capacity", "expert_imbalance", "time_limit", *CHOICES)
     cluster = request.cluster if isinstance(request.cluster, Cluster) else changed_cluster(request.cluster, ())
     stack = find_stack(request.stack) if isinstance(request.stack, str) else request.stack
-    return {name: getattr(request, name) for name in plain} | {
+    pins = {axis: (pin.values, pin.low, pin.high) for axis, pin in parse_pins(request.pins).items()}
+    plain = {name: getattr(request, name) for name in FIELDS}
+    told = {name: _digest(value) if isinstance(value, BaseModel) else value for name, value in plain.items()}
+    return told | {
         "model": _digest(model),
         "cluster": _digest(cluster),
         "stack": _digest(stack),
-        "gpus": gpus,
         "global_batch_size": request.global_batch_size or usual_batch(gpus, seq_length),
         "seq_length": seq_length,
         "tokens": request.tokens or model.tokens or DEFAULT_TOKENS,
@@ -118,6 +118,3 @@ def release() -> str:
 def catalogue() -> str:
     """Which catalogue: machines, models, stacks."""
     return f"{hardware_hash()}-{models_hash()}"
-
-
-__all__ = ["catalogue", "key_of", "release", "request_of"]

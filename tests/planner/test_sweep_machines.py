@@ -98,13 +98,14 @@ def test_points_that_share_are_answered_as_if_they_were_alone():
     assert costs[1] == pytest.approx(1.5 * costs[0])
 
 
-@pytest.mark.parametrize("name", [*QUESTIONS, "infeasible", "offloaded", "mixed", "lean"])
+@pytest.mark.parametrize("name", [*QUESTIONS, "infeasible", "offloaded", "mixed", "lean", "goodput"])
 def test_a_sweep_finds_what_plan_finds(name):
     further = {
         "infeasible": {"model": "llama2-13b", "gpus": 1, "pins": {"offload": "none"}},
         "offloaded": {"model": "llama2-70b", "gpus": 8},
         "mixed": {"model": "llama2-7b", "gpus": 64, "cluster": "a100-h100-mixed"},
         "lean": {"model": "22b", "gpus": 8, "objective": "memory"},
+        "goodput": {"model": "22b", "gpus": 16, "objective": "goodput", "stability": {"spare_nodes": 1}},
     }
     asked = (QUESTIONS | further)[name]
     whole = plan(PlanRequest(**asked))
@@ -112,7 +113,7 @@ def test_a_sweep_finds_what_plan_finds(name):
     fields |= {f"pins.{axis}": value for axis, value in asked.get("pins", {}).items()}
     brief = plan_of(Task(0, "", "search", fields), Shared())
     assert (brief.status, brief.strategy, brief.prediction) == (whole.status, whole.strategy, whole.prediction)
-    assert brief.breakdown_seconds == whole.breakdown_seconds
+    assert (brief.breakdown_seconds, brief.goodput) == (whole.breakdown_seconds, whole.goodput)
     assert (brief.alternatives, brief.why_not, brief.what_helps, brief.nearest) == ((), (), (), None)
 
 
@@ -138,6 +139,7 @@ def test_a_key_is_the_question_and_not_how_it_is_written():
         key(cluster="dgx-a100-80gb"),
         key(precision="fp8"),
         key(objective="memory"),
+        key(stability={"spare_nodes": 1}),
         key(global_batch_size=64),
         key(**{"cluster.price": "9 $/h"}),
         key(**{"pins.tp": 8}),
