@@ -23,6 +23,8 @@ TESTED = {
     "my-model.toml",
     "queue_filter.py",
     "sbatch.sh",
+    "sweep-array.sh",
+    "sweep.toml",
 }
 
 
@@ -118,6 +120,24 @@ def batch(slurm, **settings):
     command = ["bash", str(EXAMPLES / "sbatch.sh")]
     known = {**environment, **settings}
     return subprocess.run(command, cwd=folder, env=known, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_the_study_is_answered_by_an_array_of_parts_as_by_one_process(slurm):
+    folder, environment = slurm
+    study = str(EXAMPLES / "sweep.toml")
+    command = ["bash", str(EXAMPLES / "sweep-array.sh")]
+    for task in "123":
+        known = environment | {"SLURM_ARRAY_TASK_ID": task, "SLURM_ARRAY_TASK_COUNT": "3"}
+        subprocess.run([*command, study], cwd=folder, env=known, capture_output=True, check=True, timeout=120)
+    subprocess.run([*command, "--merge", study], cwd=folder, env=environment, check=True, timeout=120)
+    assert len(list((folder / "parts").glob("*.sqlite"))) == 3
+    merged = CliRunner().invoke(main, ["sweep", study, "-o", str(folder / "sweep.sqlite"), "--format", "json"])
+    assert "0 of them now" in merged.stderr
+    alone = CliRunner().invoke(main, ["sweep", study, "-o", str(folder / "one.sqlite"), "--format", "json", "-q"])
+    assert alone.stdout == merged.stdout
+    found = json.loads(alone.stdout)["results"]
+    assert len(found) == 20
+    assert all(one["speedup"] == 1.0 for one in found if one["point"]["cluster"] == "dgx-a100-80gb")
 
 
 def test_the_batch_script_launches_with_the_plan(slurm):

@@ -73,7 +73,7 @@ def _set_group(group: NodeGroup, parts: list[str], value: Any, path: str) -> Nod
     match parts[:-1]:
         case []:
             if field in NodeGroup.model_fields and field not in _FIXED | _FIXED_GROUP:
-                return group.model_copy(update={field: _value(group, field, value, path)})
+                return _set_field(group, field, _value(group, field, value, path))
             return _set_group(group, ["accelerator", *parts], value, path)
         case ["accelerator"] if field == "price":  # a group's own price would go before it
             return _set_group(group, [field], value, path)
@@ -85,6 +85,11 @@ def _set_group(group: NodeGroup, parts: list[str], value: Any, path: str) -> Nod
             return _set_tier(group, tier, field, value, path)
         case _:
             raise BadRequest(f"{path}: {_nowhere(group, '.'.join(parts))}")
+
+
+def _set_field(group: NodeGroup, field: str, value: Any) -> NodeGroup:
+    before = group.rent if field == "price" else getattr(group, field)
+    return group if value == before else group.model_copy(update={field: value})
 
 
 def _set_device(device: Accelerator, field: str, value: Any, path: str) -> Accelerator:
