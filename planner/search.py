@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.by_kind import ByKind, LayerTerms
+from costmodels.exchange import share_steps
 from costmodels.iteration import (
     BLOCK_AXES,
     RowSeconds,
@@ -234,6 +235,7 @@ def price_cores(space: Space, cores: Ints, scenario: Scenario) -> Priced:
     rows = space.rows(cores[place], option)
     if not (roomy := host_fits(rows, scenario)).all():
         place, rows = place[roomy], rows.take(roomy)
+    share_steps(rows)
     core = core_seconds(space.cores.take(cores), scenario).take(place)
     return price_rows(rows, with_step(rows, scenario, core), scenario)
 
