@@ -33,7 +33,7 @@ from planner.nearest import nearest, nearest_divisor, nearest_multiple
 from planner.pins import Pin, parse_pins, shown_value
 from planner.request import PlanRequest, Resolved, resolve
 from planner.rules import RULES, sentence
-from planner.search import Outcome, best_split, given_split, search
+from planner.search import BESIDE, Outcome, best_split, given_split, search
 from planner.space import Space, build
 from planner.stage_rows import fewest_layers
 from planner.ties import CLOSE, NEARLY_FULL, Choice, better_validated, choose, width
@@ -59,14 +59,20 @@ def plan(request: PlanRequest) -> Plan:
         return plan_mixed(resolved, resolved.mixed, started)
     pins = parse_pins(request.pins)
     space = build(resolved.scenario, pins)
-    find = leanest if request.objective == "memory" else search
-    outcome = find(space, aim(resolved), deadline=started + request.time_limit)
+    outcome = _searched(resolved, space, started + request.time_limit)
     if outcome.best is None and not outcome.proved:
         raise OutOfTime(f"no plan within {request.time_limit:g} s; {outcome.priced} strategies were priced")
     if outcome.best is None:
         moved = offloaded(request, resolved)
         return said_so(plan(moved)) if moved else _infeasible(resolved, space, outcome)
     return _found(resolved, space, outcome, started)
+
+
+def _searched(resolved: Resolved, space: Space, deadline: float) -> Outcome:
+    if resolved.request.objective == "memory":
+        return leanest(space, resolved.scenario, deadline=deadline)
+    beside = max(BESIDE, 1.0 + tied_within(resolved))
+    return search(space, aim(resolved), deadline=deadline, beside=beside)
 
 
 def aim(resolved: Resolved) -> Scenario:
@@ -116,9 +122,14 @@ def _by_time(resolved: Resolved) -> bool:
     return resolved.request.objective not in {"memory", "goodput"}
 
 
+def tied_within(resolved: Resolved) -> float:
+    """How much slower than the fastest a plan may be and be taken in its place, as a share."""
+    return width(resolved.request.ties) if _by_time(resolved) else 0.0
+
+
 def _choice(resolved: Resolved, outcome: Outcome) -> Choice:
     """The fastest, or what is as good as that and better validated."""
-    return choose(outcome, resolved.scenario, width(resolved.request.ties) if _by_time(resolved) else 0.0)
+    return choose(outcome, resolved.scenario, tied_within(resolved))
 
 
 def _frame(resolved: Resolved) -> dict[str, Any]:

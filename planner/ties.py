@@ -91,6 +91,15 @@ def choose(outcome: Outcome, scenario: Scenario, within: float) -> Choice:
     return Choice(solved, reason(against, best.against))
 
 
+def only_tied(outcome: Outcome, within: float) -> list[Priced]:
+    """The rows that `choose` looks at, of all that a search saw; a few, where it keeps thousands."""
+    if outcome.best is None or not within:
+        return []
+    ceiling = outcome.best.iteration * (1.0 + within)
+    parts = [part.take(part.fits & (part.even <= ceiling)) for part in outcome.pool]
+    return [part for part in parts if len(part.rows)]
+
+
 class _Tied(NamedTuple):
     """The best of some tied rows: its score, seconds of its even split, the row and what speaks against it."""
 

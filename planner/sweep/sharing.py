@@ -13,19 +13,20 @@ from typing import Any, Final
 
 from costmodels.scenario import Scenario
 from hardware.records import Accelerator, NodeGroup
-from planner.api import aim
+from planner.api import aim, tied_within
 from planner.memory_search import leanest
 from planner.pins import Pin
 from planner.request import Resolved
 from planner.search import Outcome, search
 from planner.space import Space, build
+from planner.ties import only_tied
 
 SPACES: Final = 4
 """Lattices that a process keeps: of a large one some tens of megabytes."""
 OUTCOMES: Final = 64
 """Searches that a process keeps; each is a row and a few numbers."""
 BESIDE: Final = 1.0 + 1e-6
-"""No runners-up are wanted: cores are priced as far as a tie with the incumbent could lie."""
+"""Beside the width of a tie: no runners-up are wanted but those that may be taken."""
 
 _BLANK_DEVICE: Final[dict[str, Any]] = {
     "memory": 1e9,
@@ -64,7 +65,7 @@ class Shared:
     def found(self, resolved: Resolved, space: Space, pins: dict[str, Pin], deadline: float) -> Outcome:
         """The search of a scenario, without the rows that it saw on the way."""
         lean = resolved.request.objective == "memory"
-        question = (_without_money(aim(resolved)), pins, lean, resolved.request.time_limit)
+        question = (_without_money(aim(resolved)), pins, lean, tied_within(resolved), resolved.request.time_limit)
         return _remembered(self.outcomes, OUTCOMES, question, lambda: _searched(resolved, space, lean, deadline))
 
 
@@ -72,9 +73,9 @@ def _searched(resolved: Resolved, space: Space, lean: bool, deadline: float) -> 
     if lean:
         outcome = leanest(space, aim(resolved), deadline=deadline)
     else:
-        outcome = search(space, aim(resolved), deadline=deadline, beside=BESIDE)
-    if outcome.best is not None:
-        outcome.pool.clear()  # only the reasons of an infeasible point read it
+        outcome = search(space, aim(resolved), deadline=deadline, beside=BESIDE + tied_within(resolved))
+    if outcome.best is not None:  # the rest of what was seen tells only why a point is infeasible
+        outcome.pool = only_tied(outcome, tied_within(resolved))
     return outcome
 
 
