@@ -21,6 +21,7 @@ from hardware import files
 from hardware.catalogue import source_texts
 from hardware.errors import MeshwrightError, UnknownName
 from planner.errors import BadRequest
+from planner.export.targets import TARGETS
 from planner.rules import GROUP_RULES, RULES
 
 Row = dict[str, str]
@@ -88,6 +89,11 @@ def _schedule(name: str) -> Mapping[str, Any]:
     }
 
 
+def _exporter(name: str) -> Mapping[str, Any]:
+    found = TARGETS[name]
+    return {field: getattr(found, field) for field in ("name", "kind", "title", "versions", "checked")}
+
+
 def _nobody() -> Mapping[str, str]:
     return {}
 
@@ -129,6 +135,13 @@ KINDS: Final[Mapping[str, Kind]] = {
             lambda: ALIASES,
             _schedule,
             ("name", "bubble", "in_flight", "parameters", "requires", "source"),
+        ),
+        Kind(
+            "exporters",
+            lambda: tuple(TARGETS),
+            _nobody,
+            _exporter,
+            ("name", "kind", "title", "versions", "checked"),
         ),
     )
 }

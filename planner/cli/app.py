@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from planner.cli import calibrate, catalogue, compare, questions, sweep, trace
+from planner.cli import calibrate, catalogue, compare, export, questions, sweep, trace
 from planner.cli.ending import Ending
 
 EPILOG = """\b
@@ -93,6 +93,7 @@ COMMANDS: tuple[click.Command, ...] = (
     trace.trace,
     compare.compare,
     sweep.sweep,
+    export.export,
     catalogue.validate,
     calibrate.calibrate,
     catalogue.list_,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from rich.console import Console
 
-_KINDS = ("models", "clusters", "accelerators", "links", "stacks", "rules", "schedules")
+_KINDS = ("models", "clusters", "accelerators", "links", "stacks", "rules", "schedules", "exporters")
 
 
 @click.command("list", cls=Command, short_help="What the catalogue holds.")

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from planner.document import Plan, Strategy
 from planner.errors import BadRequest
-from planner.report.megatron import Arguments, megatron_arguments
-from planner.report.megatron_savers import saver_arguments
-from planner.report.torchtitan import torchtitan_arguments
+from planner.export.megatron_savers import saver_arguments
+from planner.export.megatron_words import Arguments, megatron_arguments
+from planner.export.torchtitan_words import torchtitan_arguments
 
 _FORKS: Final[Mapping[str, str]] = {
     "megatron-core": "",

@@ -1,0 +1,109 @@
+"""The table of targets: one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from planner.document import Plan
+from planner.errors import BadRequest, UnknownName
+from planner.export.accelerate import accelerate
+from planner.export.deepspeed import deepspeed
+from planner.export.job import Export, Job, Write, job_of
+from planner.export.megatron import megatron
+from planner.export.slurm import slurm
+from planner.export.torchrun import torchrun
+from planner.export.torchtitan import torchtitan
+
+Start = Callable[[Job, str, Export], Export]
+"""A launcher: a job, the launcher's version, and what the framework runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A framework or a launcher that plans are written for."""
+
+    name: str
+    title: str
+    versions: tuple[str, ...]
+    """Versions whose surface is known, the usual one first."""
+    checked: str
+    """What reads the exports in the tests: the real thing, or why it cannot."""
+    write: Write | None = None
+    start: Start | None = None
+
+    @property
+    def kind(self) -> Literal["framework", "launcher"]:
+        """A framework reads degrees; a launcher starts the framework of the plan's stack."""
+        return "framework" if self.write else "launcher"
+
+
+TARGETS: Final[Mapping[str, Target]] = {target.name: target for target in (
+    Target("megatron-lm", "Megatron-LM arguments and variables", ("0.17",),
+           "megatron.training parses and validates them, builds groups and counts layers of every stage", megatron),
+    Target("deepspeed", "DeepSpeed JSON", ("0.19",), "DeepSpeedConfig on a simulated world", deepspeed),
+    Target("torchtitan", "torchtitan configuration", ("0.3", "0.2"),
+           "ConfigManager, ParallelDims, device meshes and schedules of both versions", torchtitan),
+    Target("accelerate", "Hugging Face Accelerate YAML", ("1.15",),
+           "the launcher's loader and checks, the variables that it sets, ParallelismConfig", accelerate),
+    Target("torchrun", "torchrun script", ("2.13",), "torch.distributed.run", start=torchrun),
+    Target("slurm", "Slurm batch script", ("22.05", "24.05"),
+           "sbatch --test-only on a simulated cluster of 22.05; no parser of 24.05 installs here", start=slurm),
+)}  # fmt: skip
+"""Every target by name."""
+
+_FRAMEWORKS: Final[Mapping[str, str]] = {
+    "megatron-core": "megatron-lm",
+    "nemo": "megatron-lm",
+    "nemo-26.06": "megatron-lm",
+    "deepspeed": "deepspeed",
+    "torchtitan": "torchtitan",
+    "fsdp": "accelerate",
+}
+"""The target that a stack of the catalogue is launched with."""
+
+
+def target(name: str) -> Target:
+    """A target by name.
+
+    Raises:
+        UnknownName: there is none, with the nearest names.
+    """
+    lowered = name.strip().lower()
+    if lowered not in TARGETS:
+        raise UnknownName("exporter", name, TARGETS)
+    return TARGETS[lowered]
+
+
+def export(plan: Plan, name: str, *, version: str | None = None) -> Export:
+    """The files that start a plan.
+
+    Args:
+        plan: an answer with a strategy.
+        name: one of ``TARGETS``.
+        version: the target's, one of its ``versions``; None is the usual one.
+
+    Raises:
+        Inexpressible: the target lacks a part of the plan.
+        UnknownName: no such target.
+        BadRequest: no such version.
+    """
+    chosen, job = target(name), job_of(plan)
+    wanted = version or chosen.versions[0]
+    if wanted not in chosen.versions:
+        raise BadRequest(f"{chosen.name} is written for version {' and '.join(chosen.versions)}, not {wanted}")
+    if chosen.write:
+        return chosen.write(job, wanted)
+    assert chosen.start
+    return chosen.start(job, wanted, _program(job))
+
+
+def _program(job: Job) -> Export:
+    """What the framework of the plan's stack runs; a stack without a target leaves the program to the reader."""
+    name = _FRAMEWORKS.get(job.stack)
+    if name is None:
+        return Export(files={}, remarks=(f"train.py stands for the program of stack {job.stack}",))
+    write, versions = TARGETS[name].write, TARGETS[name].versions
+    assert write
+    return write(job, versions[0])
