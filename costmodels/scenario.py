@@ -30,6 +30,8 @@ class Scenario:
     precision: str
     stability: Stability | None = None
     """Where interruptions and checkpoints count in the price of an iteration."""
+    framework: str = ""
+    """The framework whose own rules hold beside the stack's, as the planner names it; nothing is priced by it."""
 
     @property
     def recipe(self) -> Recipe:

@@ -32,7 +32,7 @@ from planner.memory_search import leanest
 from planner.nearest import nearest, nearest_divisor, nearest_multiple
 from planner.pins import Pin, parse_pins, shown_value
 from planner.request import PlanRequest, Resolved, resolve
-from planner.rules import RULES, sentence
+from planner.rules import binding, sentence
 from planner.search import BESIDE, Outcome, best_split, given_split, search
 from planner.space import Space, build
 from planner.stage_rows import fewest_layers
@@ -241,7 +241,7 @@ def _reasons(found: tuple[Rejection, ...], resolved: Resolved) -> tuple[Rejectio
     """
     pinned = {name for name, value in resolved.request.pins.items() if value is not None}
     settled = pinned | {"tp", "cp", "pp", "dp"} | (set() if resolved.scenario.model.moe else {"ep", "etp"})
-    rules = {rule.name: set(rule.reads) for rule in RULES if rule.kind != "dominated"}
+    rules = {rule.name: set(rule.reads) for rule in binding(resolved.scenario)}
     known = [r for r in reversed(found) if r.rule in rules and rules[r.rule] <= settled]
     about = [r for r in known if rules[r.rule] & pinned]
     return tuple([r for r in found if r.rule == "memory"] + (about or known)) or found
@@ -368,7 +368,7 @@ def _one(pin: Pin) -> int:
 
 def _broken(row: Strategies, scenario: Scenario) -> tuple[Rejection, ...]:
     columns = {name: getattr(row, name) for name in AXES}
-    failing = [r for r in RULES if r.kind != "dominated" and not np.all(r.passes(columns, scenario))]
+    failing = [r for r in binding(scenario) if not np.all(r.passes(columns, scenario))]
     return tuple(Rejection(rule=r.name, count=1, example=sentence(r, row.row(0), scenario)) for r in failing)
 
 

@@ -162,6 +162,7 @@ def request_record(resolved: Resolved) -> dict[str, Any]:
         "objective": asked.objective,
         **({} if resolved.stability is None else {"stability": resolved.stability.model_dump(exclude_unset=True)}),
         "ties": asked.ties,
+        **({} if asked.framework is None else {"framework": asked.framework}),
         "memory_margin": asked.memory_margin,
         **({} if asked.expert_capacity is None else {"expert_capacity": asked.expert_capacity}),
         **({} if asked.expert_imbalance is None else {"expert_imbalance": asked.expert_imbalance}),

@@ -22,10 +22,11 @@ from hardware.catalogue import source_texts
 from hardware.errors import MeshwrightError, UnknownName
 from planner.errors import BadRequest
 from planner.export.targets import TARGETS
+from planner.frameworks.table import FRAMEWORKS
 from planner.rules import GROUP_RULES, RULES
 
 Row = dict[str, str]
-EVERY_RULE: Final = (*RULES, *GROUP_RULES)
+EVERY_RULE: Final = (*RULES, *GROUP_RULES, *(rule for one in FRAMEWORKS.values() for rule in one.rules))
 _HERE: Final = Path(costmodels.__file__).parent
 _LABELS: Final = {"name", "title", "source", "sources"}
 _EXAMPLE: Final = (8, 32)

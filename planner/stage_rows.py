@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,8 +40,15 @@ def problem_of(one: Strategies, seconds: RowSeconds, memory: RowBytes, scenario:
     by_stage = {name: tuple(single[name][:stages].tolist()) for name in BY_STAGE}
     numbers = {name: single[name][0].item() for name in single if name not in by_stage}
     chosen = {"recompute": RECOMPUTE_MODES[numbers["recompute"]]}
-    slices = _slice_costs(one, seconds, memory)
-    return StageProblem(**numbers | by_stage | chosen, slices=slices)
+    slices, alike = _slice_costs(one, seconds, memory), one_number(scenario)
+    return StageProblem(**numbers | by_stage | chosen, alike=alike, slices=slices)
+
+
+def one_number(scenario: Scenario) -> bool:
+    """Whether the framework asked for recomputes as many layers of every stage."""
+    from planner.frameworks.table import FRAMEWORKS
+
+    return bool(scenario.framework) and FRAMEWORKS[scenario.framework].recompute == "alike"
 
 
 def _slice_costs(one: Strategies, seconds: RowSeconds, memory: RowBytes) -> SliceCosts | None:
@@ -171,8 +180,21 @@ def _fixed(rows: Strategies, memory: RowBytes, held: Floats, stages: NDArray[np.
 
 def fewest_recomputed(problem: StageProblem, slices: list[int]) -> NDArray[np.int64]:
     """The fewest recomputed slices of each stage that memory allows, all of them where none fit, shape (p,)."""
+    if problem.alike and problem.recompute == "free":
+        return _fewest_alike(problem, slices)
     if problem.slices is None:
         fewest = stage_table(problem).recomputed[slices, np.arange(len(slices))]
     else:
         fewest = chain.fewest_recomputed(problem, slices)
     return np.where(fewest < 0, slices, fewest)
+
+
+def _fewest_alike(problem: StageProblem, slices: list[int]) -> NDArray[np.int64]:
+    """The fewest slices that every stage recomputes so that all fit, all of them where none do."""
+    for first in range(max(slices) + 1):
+        one = replace(problem, alike=False, recompute="first", first=first)
+        table = stage_table(one).recomputed[slices, np.arange(len(slices))] if problem.slices is None else None
+        fewest = chain.fewest_recomputed(one, slices) if table is None else table
+        if (fewest >= 0).all():
+            return fewest
+    return np.array(slices)

@@ -146,7 +146,9 @@ def with_latent_attention(model, *, q_lora_rank=None):
     return checked(model.model_dump() | changes, label=model.name)
 
 
-def toy_scenario(*, gpus=8, batch=16, model=None, group=None, stack=None, seq_length=None, precision="bf16"):
+def toy_scenario(
+    *, gpus=8, batch=16, model=None, group=None, stack=None, seq_length=None, precision="bf16", framework=""
+):
     """Eight toy devices train the toy model."""
     model = model or toy_model()
     return Scenario(
@@ -157,6 +159,7 @@ def toy_scenario(*, gpus=8, batch=16, model=None, group=None, stack=None, seq_le
         seq_length=seq_length or model.seq_length,
         global_batch_size=batch,
         precision=precision,
+        framework=framework,
     )
 
 

@@ -27,6 +27,7 @@ FIELDS: Final = (
     "precision",
     "objective",
     "ties",
+    "framework",
     "memory_margin",
     "expert_capacity",
     "expert_imbalance",

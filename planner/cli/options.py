@@ -211,6 +211,7 @@ question_options = stacked(
         type=Text(),
         help="What they take: detect=5 min, storage=100 GB/s, spare_nodes=8 ...",
     ),
+    option("--for", "framework", heading=_Q, metavar="NAME", help="Propose only what this exporter accepts."),
     *saver_options,
     option("--memory-margin", heading=_Q, metavar="SHARE", help="Usable memory to leave alone, such as 10%."),
     option(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from planner.export import shell
-from planner.export.job import Export, Job, refuse
+from planner.export.job import Export, Job
 from planner.export.yaml_text import yaml_text
 
 FILE: Final = "accelerate.yaml"
@@ -22,12 +22,7 @@ _PRECISIONS: Final = {
 
 
 def accelerate(job: Job, version: str) -> Export:
-    """The configuration as of Accelerate 1.15.
-
-    Raises:
-        Inexpressible: Accelerate lacks a part of the plan.
-    """
-    refuse("Accelerate cannot say this plan:", _lacks(job))
+    """The configuration as of Accelerate 1.15; what it lacks is refused by the rules."""
     strategy = job.strategy
     sharded = strategy.zero_stage > 0
     document: dict[str, Any] = {
@@ -85,45 +80,6 @@ def _fsdp(job: Job) -> dict[str, Any]:
         "fsdp_cpu_ram_efficient_loading": strategy.offload == "none",
         "fsdp_state_dict_type": "SHARDED_STATE_DICT",
     }
-
-
-def _lacks(job: Job) -> tuple[tuple[bool, str], ...]:
-    strategy = job.strategy
-    partly = strategy.recompute == "full" and any(s.recompute_layers != s.layers for s in strategy.stages)
-    ranks, degree = strategy.dp * strategy.cp, strategy.sharding_degree
-    return (
-        (strategy.pp > 1, f"it has no pipeline; the plan has {strategy.pp} stages"),
-        (strategy.ep * strategy.etp > 1, f"it has no expert parallelism; the plan has {strategy.ep} x {strategy.etp}"),
-        (strategy.zero_stage == 1, "FSDP2 shards gradients with the optimizer; --zero 2 or 3 works"),
-        (
-            strategy.zero_stage > 0 and (degree % strategy.cp != 0 or strategy.dp % max(degree // strategy.cp, 1) != 0),
-            f"it shards over the context ranks first; {degree} of {ranks} ranks do not hold {strategy.cp} of them",
-        ),
-        (
-            strategy.zero_stage == 0 and strategy.cp > 1,
-            "FSDP2 shards over the context ranks; the plan shards nothing",
-        ),
-        (
-            strategy.zero_stage == 0 and strategy.tp > 1 and strategy.dp > 1,
-            "it refuses replicas beside tensor or context ranks unless states are sharded; --zero 3 works",
-        ),
-        (
-            strategy.zero_stage > 0 and strategy.dp > shard_size(job) == 1 and strategy.tp * strategy.cp > 1,
-            "it refuses replicas beside tensor or context ranks unless data ranks share a copy",
-        ),
-        (
-            strategy.cp > 1 and strategy.cp_kind not in {"all-gather", "p2p"},
-            f"it has no context ranks of kind {strategy.cp_kind}",
-        ),
-        (partly, "it recomputes every layer or none"),
-        (strategy.recompute == "selective", "it recomputes whole layers; --recompute none or full works"),
-        (
-            strategy.offload not in {"none", "optimizer+parameters"},
-            f"it offloads parameters and states together, not {strategy.offload}",
-        ),
-        (float(job.asked("offload_fraction") or 1.0) < 1, "it offloads all of the states"),
-        (job.precision not in _PRECISIONS, f"it has no precision {job.precision}; bf16 works"),
-    )  # fmt: skip
 
 
 def _remarks(job: Job) -> tuple[str, ...]:

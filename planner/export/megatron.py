@@ -23,7 +23,7 @@ def megatron(job: Job, version: str) -> Export:
     """
     strategy, moe = job.strategy, job.model.moe
     lacks = (*unsaid(strategy, experts=moe is not None), *savers_unsaid(strategy, job.plan.request))
-    refuse("Megatron-LM cannot say this plan:", ((True, lack) for lack in lacks))
+    refuse("megatron-lm cannot start this plan:", ((True, lack) for lack in lacks))
     sizes, about = model_arguments(job.model, seq_length=job.seq_length)
     words, _ = megatron_arguments(
         strategy,

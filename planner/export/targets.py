@@ -10,11 +10,13 @@ from planner.document import Plan
 from planner.errors import BadRequest, UnknownName
 from planner.export.accelerate import accelerate
 from planner.export.deepspeed import deepspeed
-from planner.export.job import Export, Job, Write, job_of
+from planner.export.job import Export, Job, Write, job_of, refuse
 from planner.export.megatron import megatron
+from planner.export.rules import broken
 from planner.export.slurm import slurm
 from planner.export.torchrun import torchrun
 from planner.export.torchtitan import torchtitan
+from planner.frameworks.table import FRAMEWORKS
 
 Start = Callable[[Job, str, Export], Export]
 """A launcher: a job, the launcher's version, and what the framework runs."""
@@ -94,6 +96,7 @@ def export(plan: Plan, name: str, *, version: str | None = None) -> Export:
     if wanted not in chosen.versions:
         raise BadRequest(f"{chosen.name} is written for version {' and '.join(chosen.versions)}, not {wanted}")
     if chosen.write:
+        _check(job, chosen, wanted)
         return chosen.write(job, wanted)
     assert chosen.start
     return chosen.start(job, wanted, _program(job))
@@ -104,6 +107,17 @@ def _program(job: Job) -> Export:
     name = _FRAMEWORKS.get(job.stack)
     if name is None:
         return Export(files={}, remarks=(f"train.py stands for the program of stack {job.stack}",))
-    write, versions = TARGETS[name].write, TARGETS[name].versions
-    assert write
-    return write(job, versions[0])
+    framework = TARGETS[name]
+    assert framework.write
+    _check(job, framework, framework.versions[0])
+    return framework.write(job, framework.versions[0])
+
+
+def _check(job: Job, framework: Target, version: str) -> None:
+    """Refuse what breaks a rule of the framework; an older version's own rules are its exporter's.
+
+    Raises:
+        Inexpressible: the first rule that is broken.
+    """
+    if framework.name in FRAMEWORKS and version == framework.versions[0]:
+        refuse(f"{framework.name} cannot start this plan:", ((True, lack) for lack in broken(job, framework.name)))

@@ -45,21 +45,8 @@ def torchtitan(job: Job, version: str) -> Export:
         Inexpressible: torchtitan lacks a part of the plan.
     """
     old = version == "0.2"
-    refuse("torchtitan cannot say this plan:", ((True, lack) for lack in unsaid(job.strategy, version=version)))
-    refuse("torchtitan cannot say this plan:", _lacks(job))
+    refuse("torchtitan cannot start this plan:", ((True, lack) for lack in unsaid(job.strategy, version=version)))
     return _as_toml(job, version) if old else _as_python(job, version)
-
-
-def _lacks(job: Job) -> tuple[tuple[bool, str], ...]:
-    strategy, model = job.strategy, job.model
-    return (
-        (
-            model.num_query_groups % strategy.tp != 0 and model.mla is None,
-            f"splits query groups, it repeats none: {model.num_query_groups} over {strategy.tp} tensor ranks",
-        ),
-        (job.optimizer != "adam", f"its optimizer is Adam, the plan's {job.optimizer}"),
-        (float(job.asked("offload_fraction") or 1.0) < 1, "it offloads all of the states"),
-    )
 
 
 def parallelism(job: Job, *, old: bool) -> dict[str, Any]:

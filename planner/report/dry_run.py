@@ -32,6 +32,7 @@ def lines(request: PlanRequest, origins: Mapping[str, str]) -> list[tuple[str, s
         "precision": request.precision,
         "objective": request.objective,
         "ties": request.ties,
+        **({"framework": request.framework} if request.framework else {}),
         "memory_margin": f"{request.memory_margin:.0%}",
         **_experts(scenario),
         "top": str(request.top),
