@@ -22,14 +22,14 @@ def deepspeed(job: Job, version: str) -> Export:
     refuse("deepspeed cannot start this plan:", _lacks(job))
     strategy = job.strategy
     document: dict[str, Any] = {
-        "train_batch_size": strategy.global_batch_size,
+        **({"train_batch_size": strategy.global_batch_size} if strategy.tp == 1 else {}),
         "train_micro_batch_size_per_gpu": strategy.micro_batch_size,
         "gradient_accumulation_steps": strategy.num_microbatches,
         **({"bf16": {"enabled": True}} if job.precision == "bf16" else {}),
         **({"fp16": {"enabled": True}} if job.precision == "fp16" else {}),
         "zero_optimization": _zero(job),
         **({"tensor_parallel": {"autotp_size": strategy.tp}} if strategy.tp > 1 else {}),
-        **({"sequence_parallel_size": strategy.cp} if strategy.cp > 1 else {}),
+        **({"data_parallel_size": strategy.dp, "sequence_parallel_size": strategy.cp} if strategy.cp > 1 else {}),
     }
     remarks = _remarks(job)
     files = {FILE: json.dumps(document, indent=2) + "\n"}
@@ -75,6 +75,8 @@ def _remarks(job: Job) -> tuple[str, ...]:
             strategy.recompute == "full"
         ),
         "recompute attention in the model: the JSON has no such switch": (strategy.recompute == "selective"),
+        f"train_batch_size is left out: DeepSpeed counts AutoTP's {strategy.tp} ranks as replicas and would refuse "
+        f"{strategy.global_batch_size}": strategy.tp > 1,
         f"split the experts in the model: deepspeed.moe.layer.MoE(ep_size={strategy.ep})": strategy.ep > 1,
         f"split sequences in the model: UlyssesSPAttentionHF over {strategy.cp} ranks": strategy.cp > 1,
         f"the JSON has no pipeline; {STUB} cuts the model into {strategy.pp} stages": strategy.pp > 1,

@@ -20,7 +20,8 @@ _NORMS: Final[Mapping[str, str]] = {"rmsnorm": "RMSNorm", "layernorm": "LayerNor
 def model_arguments(model: Model, *, seq_length: int) -> tuple[list[str], tuple[str, ...]]:
     """Sizes and switches of a model, and remarks on what the arguments cannot say of it.
 
-    The tokenizer is a stand-in that has the vocabulary's size; a later --tokenizer-type replaces it.
+    The tokenizer is a stand-in that has the vocabulary's size, an end of document of its own included; a later
+    --tokenizer-type replaces it.
     """
     words = [
         *_sizes(model, seq_length),
@@ -42,7 +43,7 @@ def _sizes(model: Model, seq_length: int) -> Iterator[str]:
     yield from ("--position-embedding-type", _POSITIONS.get(model.position, "none"))
     if model.position == "rotary" and model.rotary_fraction < 1.0:
         yield from ("--rotary-percent", f"{model.rotary_fraction:g}")
-    yield from ("--tokenizer-type", "NullTokenizer", "--vocab-size", str(model.vocab_size))
+    yield from ("--tokenizer-type", "NullTokenizer", "--vocab-size", str(model.vocab_size - 1))
     if model.padded_vocab_size:
         yield from ("--padded-vocab-size", str(model.padded_vocab_size))
     yield from () if model.tied_embeddings else ("--untie-embeddings-and-output-weights",)

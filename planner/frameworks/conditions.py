@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.model import Model
+from costmodels.modules import module_mask
 from costmodels.scenario import Scenario
 from costmodels.strategy import Recompute
 from planner.conditions import FOLDED, Columns, Mask
@@ -90,6 +91,28 @@ def not_offloaded_in_part(c: Columns, x: Facts) -> Mask:
 
 def whole_loss(c: Columns, x: Facts) -> Mask:
     return (c["tp"] > 0) & (x.loss_block == 0)
+
+
+def mapped_experts_alike(c: Columns, x: Facts) -> Mask:
+    """With the pipeline inside the data ranks, experts have as many replicas as the rest; dense models count as one."""
+    expert_ranks = c["ep"] * (c["etp"] if x.model.moe else c["tp"])
+    return (c["rank_order"] == 0) | (c["pp"] == 1) | (expert_ranks == c["tp"] * c["cp"])
+
+
+def delayed_modules(c: Columns, x: Facts) -> Mask:
+    return (x.precision != "fp8") | (c["recompute_modules"] & module_mask(("moe_act", "layernorm")) == 0)
+
+
+def expert_biases(c: Columns, x: Facts) -> Mask:
+    return (c["etp"] == 1) | (x.model.moe is None) | (not x.model.ffn_bias)
+
+
+def expert_copies(c: Columns, x: Facts) -> Mask:
+    """Copies of the sharded states divide the replicas of the experts too."""
+    ranks = c["dp"] * c["cp"]
+    copies = ranks // np.maximum(c["sharding_degree"], 1)
+    replicas = ranks * c["tp"] // (c["ep"] * (c["etp"] if x.model.moe else c["tp"]))
+    return (c["zero_stage"] == 0) | (replicas % np.maximum(copies, 1) == 0)
 
 
 def no_split_sequence(c: Columns, _x: Facts) -> Mask:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from planner.frameworks import conditions as when
-from planner.frameworks.records import FrameworkRule
+from planner.frameworks.records import SHARD, FrameworkRule
 
 RULES: Final = (
     FrameworkRule(
@@ -56,5 +56,34 @@ RULES: Final = (
         "no loss in blocks of {loss_block} tokens",
         "megatron.training.arguments: --cross-entropy-fusion-impl",
         when.whole_loss,
+    ),
+    FrameworkRule(
+        "megatron-mapping",
+        ("tp", "cp", "pp", "ep", "etp", "rank_order"),
+        "no rank order {rank_order} with {cp} context ranks: experts {ep} x {etp} and the rest need as many replicas",
+        "megatron.core.parallel_state: initialize_model_parallel",
+        when.mapped_experts_alike,
+    ),
+    FrameworkRule(
+        "megatron-delayed-recompute",
+        ("recompute_modules",),
+        "no recomputation of {recompute_modules} under delayed scaling; fp8-current works",
+        "megatron.core.transformer.transformer_config: TransformerConfig.__post_init__",
+        when.delayed_modules,
+    ),
+    FrameworkRule(
+        "megatron-expert-bias",
+        ("etp",),
+        "no expert tensor size {etp} where experts have biases; 1 works",
+        "megatron.core.transformer.transformer_config: TransformerConfig.__post_init__",
+        when.expert_biases,
+    ),
+    FrameworkRule(
+        "megatron-expert-copies",
+        ("tp", "ep", "etp", *SHARD),
+        "no sharding over {sharding_degree} of {dp} x {cp} ranks: the copies do not divide the replicas of experts "
+        "{ep} x {etp}",
+        "megatron.core.parallel_state: initialize_model_parallel",
+        when.expert_copies,
     ),
 )

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from costmodels.modules import module_mask
 from costmodels.strategy import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, Recompute, strategies
 from planner.frameworks.table import FRAMEWORKS
 from planner.rules import RULES, active, binding, sentence
 from planner.space import build
-from tests.scenarios import changed_device, toy_model, toy_scenario, toy_stack
+from tests.scenarios import changed_device, toy_model, toy_scenario, toy_stack, with_experts
 
 PLAIN = toy_scenario()
 GROUPS = toy_scenario(model=toy_model(num_query_groups=4))
@@ -15,6 +16,10 @@ LAMB = toy_scenario(stack=toy_stack(optimizer="lamb"))
 ADAFACTOR = toy_scenario(stack=toy_stack(optimizer="adafactor"))
 NARROW = {"bf16": 1e14, "fp32": 1e13, "fp8": 2e14, "fp4": 4e14}
 ROWS = changed_device(toy_scenario(precision="fp8-rowwise"), peak=NARROW)
+DELAYED = changed_device(toy_scenario(precision="fp8"), peak=NARROW)
+EXPERTS = toy_scenario(model=with_experts(toy_model()))
+BIASED = toy_scenario(model=with_experts(toy_model()).model_copy(update={"ffn_bias": True}))
+MLP, NORMS = module_mask(["mlp"]), module_mask(["layernorm"])
 FP4 = changed_device(toy_scenario(precision="nvfp4"), peak=NARROW)
 BLOCKS = toy_scenario(stack=toy_stack(loss_block=512))
 HALF = toy_scenario(stack=toy_stack(offload_fraction=0.5))
@@ -40,6 +45,10 @@ PAIRS = {
     "megatron-optimizer": (PLAIN, {}, LAMB),
     "megatron-precision": (PLAIN, {}, ROWS),
     "megatron-loss": (PLAIN, {}, BLOCKS),
+    "megatron-mapping": (PLAIN, {"tp": 2, "pp": 2, "rank_order": 1}, {"cp": 2, "pp": 2, "rank_order": 1}),
+    "megatron-delayed-recompute": (DELAYED, {"recompute_modules": MLP}, {"recompute_modules": NORMS}),
+    "megatron-expert-bias": (BIASED, {"etp": 1}, {"etp": 2}),
+    "megatron-expert-copies": (EXPERTS, {"ep": 2, **PART}, {"ep": 8, **PART}),
     "deepspeed-schedule": (PLAIN, {"schedule": F1B}, {"schedule": LOOP}),
     "deepspeed-layers": (PLAIN, {"pp": 2}, {"pp": 3}),
     "deepspeed-tensor-pipeline": (PLAIN, {"tp": 2}, {"tp": 2, "pp": 2}),
