@@ -17,7 +17,7 @@ from costmodels.strategy import SCHEDULE_NAMES
 from planner.export.targets import export
 from planner.export.torchtitan_words import SCHEDULES
 
-MODELS = ("llama3-8b", "llama3-70b", "llama3.1-405b", "qwen3-0.6b", "qwen3-1.7b", "qwen3-14b", "qwen3-32b",
+MODELS = ("llama3-8b", "llama3-70b", "qwen3-0.6b", "qwen3-1.7b", "qwen3-14b", "qwen3-32b",
           "qwen3-30b-a3b", "gpt-oss-20b", "deepseek-v3")  # fmt: skip
 PLANS = random_plans("torchtitan", 220, seed=4, models=MODELS, precisions=("bf16",))
 

@@ -17,7 +17,6 @@ _FOLDED: Final = frozenset({"zb-v", "dualpipe-v"})
 _REGISTERED: Final[Mapping[str, tuple[str, str]]] = {
     "llama3-8b": ("llama3", "llama3_8b"),
     "llama3-70b": ("llama3", "llama3_70b"),
-    "llama3.1-405b": ("llama3", "llama3_405b"),
     "deepseek-v3": ("deepseek_v3", "deepseek_v3_671b"),
     "qwen3-0.6b": ("qwen3", "qwen3_0_6b"),
     "qwen3-1.7b": ("qwen3", "qwen3_1_7b"),
@@ -27,7 +26,7 @@ _REGISTERED: Final[Mapping[str, tuple[str, str]]] = {
     "gpt-oss-20b": ("gpt_oss", "gpt_oss_20b"),
     "gpt-oss-120b": ("gpt_oss", "gpt_oss_120b"),
 }
-"""Catalogue models that torchtitan 0.3 registers: module and configuration function."""
+"""Catalogue models that torchtitan 0.3 registers in bf16: module and configuration function."""
 _FLAVOURS: Final[Mapping[str, tuple[str, str]]] = {
     "llama3-8b": ("llama3", "8B"),
     "llama3-70b": ("llama3", "70B"),

@@ -115,6 +115,21 @@ def expert_copies(c: Columns, x: Facts) -> Mask:
     return (c["zero_stage"] == 0) | (replicas % np.maximum(copies, 1) == 0)
 
 
+def untied_in_pipeline(c: Columns, x: Facts) -> Mask:
+    return (c["pp"] == 1) | (not x.model.tied_embeddings)
+
+
+def fills(*names: str) -> Condition:
+    """As many micro-batches as stages under these schedules."""
+    codes = [NAMED["schedule"].index(name) for name in names]
+
+    def filled(c: Columns, x: Facts) -> Mask:
+        batches = x.global_batch_size // (c["micro_batch_size"] * c["dp"])
+        return ~np.isin(c["schedule"], codes) | (batches >= c["pp"])
+
+    return filled
+
+
 def no_split_sequence(c: Columns, _x: Facts) -> Mask:
     return c["sequence_parallel"] == 0
 

@@ -113,4 +113,18 @@ RULES: Final = (
         "torchtitan.components.optimizer",
         when.known("optimizer", "adam"),
     ),
+    FrameworkRule(
+        "torchtitan-tied",
+        ("pp",),
+        "no {pp} pipeline stages of a model whose head shares the embedding",
+        "torchtitan.models.common.decoder: update_from_config",
+        when.untied_in_pipeline,
+    ),
+    FrameworkRule(
+        "torchtitan-fills",
+        ("pp", "dp", "micro_batch_size", "schedule"),
+        "no schedule {schedule} with fewer micro-batches than {pp} stages",
+        "torch.distributed.pipelining.schedules: Schedule1F1B",
+        when.fills("1f1b"),
+    ),
 )

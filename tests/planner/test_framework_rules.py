@@ -17,6 +17,7 @@ ADAFACTOR = toy_scenario(stack=toy_stack(optimizer="adafactor"))
 NARROW = {"bf16": 1e14, "fp32": 1e13, "fp8": 2e14, "fp4": 4e14}
 ROWS = changed_device(toy_scenario(precision="fp8-rowwise"), peak=NARROW)
 DELAYED = changed_device(toy_scenario(precision="fp8"), peak=NARROW)
+TIED = toy_scenario(model=toy_model().model_copy(update={"tied_embeddings": True}))
 EXPERTS = toy_scenario(model=with_experts(toy_model()))
 BIASED = toy_scenario(model=with_experts(toy_model()).model_copy(update={"ffn_bias": True}))
 MLP, NORMS = module_mask(["mlp"]), module_mask(["layernorm"])
@@ -87,6 +88,8 @@ PAIRS = {
     "torchtitan-offload": (PLAIN, {"offload": EVERYTHING}, {"offload": OPTIMIZER}),
     "torchtitan-offload-share": (HALF, {}, {"offload": EVERYTHING}),
     "torchtitan-optimizer": (PLAIN, {}, LAMB),
+    "torchtitan-tied": (TIED, {"pp": 1}, {"pp": 2}),
+    "torchtitan-fills": (PLAIN, {"pp": 4, "dp": 2, "schedule": F1B}, {"pp": 4, "dp": 8, "schedule": F1B}),
     "accelerate-pipeline": (PLAIN, {"pp": 1}, {"pp": 2}),
     "accelerate-experts": (PLAIN, {"ep": 1}, {"ep": 2}),
     "accelerate-expert-tensor": (PLAIN, {"etp": 1}, {"etp": 2}),
