@@ -40,3 +40,18 @@ def slurm(session: nox.Session) -> None:
         session.run(*apt, external=True)
     session.install(".", *COMMON)
     session.run(*PYTEST, "conformance/test_slurm.py")
+
+
+@nox.session(python="3.11")
+def kubernetes(session: nox.Session) -> None:
+    """Published models and schemas of TrainJob, JobSet, Job and Pod."""
+    session.install(".", *COMMON, "kubernetes-validate==1.37.0", "kubeflow-trainer-api==2.3.0")
+    session.run(*PYTEST, "conformance/test_kubernetes.py")
+
+
+@nox.session(python="3.11")
+def clouds(session: nox.Session) -> None:
+    """Ray on a simulated cluster, and SkyPilot's schema."""
+    session.install(".", *COMMON, "ray[default]==2.60.0", "skypilot==0.14.1")
+    session.run(*PYTEST, "conformance/test_ray.py")
+    session.run(*PYTEST, "conformance/test_skypilot.py")

@@ -9,8 +9,10 @@ from typing import Final, Literal
 from planner.document import Plan
 from planner.errors import BadRequest, UnknownName
 from planner.export.accelerate import accelerate
+from planner.export.clouds import ray, skypilot
 from planner.export.deepspeed import deepspeed
 from planner.export.job import Export, Job, Write, job_of, refuse
+from planner.export.kubernetes import jobset, kueue, trainjob, volcano
 from planner.export.megatron import megatron
 from planner.export.rules import broken
 from planner.export.slurm import slurm
@@ -52,6 +54,15 @@ TARGETS: Final[Mapping[str, Target]] = {target.name: target for target in (
     Target("torchrun", "torchrun script", ("2.13",), "torch.distributed.run", start=torchrun),
     Target("slurm", "Slurm batch script", ("22.05", "24.05"),
            "sbatch --test-only on a simulated cluster of 22.05; no parser of 24.05 installs here", start=slurm),
+    Target("kubeflow-trainjob", "Kubeflow TrainJob", ("2.3",), "the models of kubeflow-trainer-api, round trip",
+           start=trainjob),
+    Target("jobset", "Kubernetes JobSet", ("0.10",),
+           "the models of kubeflow-trainer-api, round trip; kubernetes-validate on its Job", start=jobset),
+    Target("kueue", "JobSet queued by Kueue", ("0.14",), "as jobset; Kueue itself is a controller", start=kueue),
+    Target("volcano", "Volcano Job", ("1.13",),
+           "kubernetes-validate on its pods; its schema is in no package index", start=volcano),
+    Target("ray", "Ray driver with placement groups", ("2.60",), "a simulated Ray cluster", start=ray),
+    Target("skypilot", "SkyPilot task YAML", ("0.14",), "sky.Task.from_yaml_config", start=skypilot),
 )}  # fmt: skip
 """Every target by name."""
 
