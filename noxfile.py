@@ -19,7 +19,15 @@ def torch(session: nox.Session) -> None:
     session.install("--no-deps", "--ignore-requires-python", "megatron-core==0.17.1")
     session.install("accelerate==1.15.0", "transformers<6", "deepspeed==0.19.8")
     session.install("torchtitan==0.3.0", "triton", "torchao")
-    files = ("megatron_lm", "megatron_parameters", "deepspeed", "torchtitan", "accelerate", "torchrun")
+    files = (
+        "megatron_lm",
+        "megatron_parameters",
+        "megatron_bridge",
+        "deepspeed",
+        "torchtitan",
+        "accelerate",
+        "torchrun",
+    )
     for name in files:
         session.run(*PYTEST, f"conformance/test_{name}.py")
 
@@ -55,3 +63,10 @@ def clouds(session: nox.Session) -> None:
     session.install(".", *COMMON, "ray[default]==2.60.0", "skypilot==0.14.1")
     session.run(*PYTEST, "conformance/test_ray.py")
     session.run(*PYTEST, "conformance/test_skypilot.py")
+
+
+@nox.session(python="3.11")
+def paddle(session: nox.Session) -> None:
+    """PaddleFormers on PaddlePaddle for CPUs."""
+    session.install(".", *COMMON, "paddlepaddle==3.3.1", "paddleformers==1.2.0")
+    session.run(*PYTEST, "conformance/test_paddle.py")

@@ -26,7 +26,11 @@ from planner.frameworks.table import FRAMEWORKS
 from planner.rules import GROUP_RULES, RULES
 
 Row = dict[str, str]
-EVERY_RULE: Final = (*RULES, *GROUP_RULES, *(rule for one in FRAMEWORKS.values() for rule in one.rules))
+EVERY_RULE: Final = (
+    *RULES,
+    *GROUP_RULES,
+    *{rule.name: rule for one in FRAMEWORKS.values() for rule in one.rules}.values(),
+)
 _HERE: Final = Path(costmodels.__file__).parent
 _LABELS: Final = {"name", "title", "source", "sources"}
 _EXAMPLE: Final = (8, 32)

@@ -9,11 +9,13 @@ from typing import Final, Literal
 from planner.document import Plan
 from planner.errors import BadRequest, UnknownName
 from planner.export.accelerate import accelerate
+from planner.export.bridge import bridge
 from planner.export.clouds import ray, skypilot
 from planner.export.deepspeed import deepspeed
 from planner.export.job import Export, Job, Write, job_of, refuse
 from planner.export.kubernetes import jobset, kueue, trainjob, volcano
 from planner.export.megatron import megatron
+from planner.export.paddle import paddle
 from planner.export.rules import broken
 from planner.export.slurm import slurm
 from planner.export.torchrun import torchrun
@@ -46,11 +48,15 @@ class Target:
 TARGETS: Final[Mapping[str, Target]] = {target.name: target for target in (
     Target("megatron-lm", "Megatron-LM arguments and variables", ("0.17",),
            "megatron.training parses and validates them, builds groups and counts layers of every stage", megatron),
+    Target("megatron-bridge", "Megatron-Bridge recipe overrides", ("0.6",),
+           "names and values by Megatron-Core's configurations; the package itself needs a GPU's libraries", bridge),
     Target("deepspeed", "DeepSpeed JSON", ("0.19",), "DeepSpeedConfig on a simulated world", deepspeed),
     Target("torchtitan", "torchtitan configuration", ("0.3", "0.2"),
            "ConfigManager, ParallelDims, device meshes and schedules of both versions", torchtitan),
     Target("accelerate", "Hugging Face Accelerate YAML", ("1.15",),
            "the launcher's loader and checks, the variables that it sets, ParallelismConfig", accelerate),
+    Target("paddle", "PaddleFormers training arguments", ("1.2",),
+           "TrainingArguments up to fleet.init, and the hybrid_configs that it makes", paddle),
     Target("torchrun", "torchrun script", ("2.13",), "torch.distributed.run", start=torchrun),
     Target("slurm", "Slurm batch script", ("22.05", "24.05"),
            "sbatch --test-only on a simulated cluster of 22.05; no parser of 24.05 installs here", start=slurm),
@@ -73,6 +79,7 @@ _FRAMEWORKS: Final[Mapping[str, str]] = {
     "deepspeed": "deepspeed",
     "torchtitan": "torchtitan",
     "fsdp": "accelerate",
+    "paddle": "paddle",
 }
 """The target that a stack of the catalogue is launched with."""
 
@@ -114,8 +121,8 @@ def export(plan: Plan, name: str, *, version: str | None = None) -> Export:
 
 
 def _program(job: Job) -> Export:
-    """What the framework of the plan's stack runs; a stack without a target leaves the program to the reader."""
-    name = _FRAMEWORKS.get(job.stack)
+    """What the plan's framework runs, else its stack's; a stack without a target leaves the program to the reader."""
+    name = job.asked("framework") or _FRAMEWORKS.get(job.stack)
     if name is None:
         return Export(files={}, remarks=(f"train.py stands for the program of stack {job.stack}",))
     framework = TARGETS[name]

@@ -130,6 +130,23 @@ def fills(*names: str) -> Condition:
     return filled
 
 
+def experts_fill_shards(c: Columns, _x: Facts) -> Mask:
+    """Expert ranks beside no copies, and tensor ranks that divide them."""
+    whole = (c["zero_stage"] > 0) & (c["sharding_degree"] == c["dp"] * c["cp"])
+    return (c["ep"] == 1) | (whole & (c["ep"] % c["tp"] == 0))
+
+
+def copies_outermost(c: Columns, _x: Facts) -> Mask:
+    """Ranks that share states may lie inside or outside the pipeline, their copies only outside of everything."""
+    ranks = c["dp"] * c["cp"]
+    shared = np.where(c["zero_stage"] == 0, 1, c["sharding_degree"])
+    return (c["pp"] == 1) | (shared == ranks) | (c["rank_order"] > 0)
+
+
+def classic_layers(c: Columns, x: Facts) -> Mask:
+    return (c["tp"] > 0) & (not x.model.layer_pattern)
+
+
 def no_split_sequence(c: Columns, _x: Facts) -> Mask:
     return c["sequence_parallel"] == 0
 

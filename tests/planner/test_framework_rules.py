@@ -8,7 +8,7 @@ from costmodels.strategy import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES,
 from planner.frameworks.table import FRAMEWORKS
 from planner.rules import RULES, active, binding, sentence
 from planner.space import build
-from tests.scenarios import changed_device, toy_model, toy_scenario, toy_stack, with_experts
+from tests.scenarios import changed_device, toy_hybrid, toy_model, toy_scenario, toy_stack, with_experts
 
 PLAIN = toy_scenario()
 GROUPS = toy_scenario(model=toy_model(num_query_groups=4))
@@ -17,6 +17,7 @@ ADAFACTOR = toy_scenario(stack=toy_stack(optimizer="adafactor"))
 NARROW = {"bf16": 1e14, "fp32": 1e13, "fp8": 2e14, "fp4": 4e14}
 ROWS = changed_device(toy_scenario(precision="fp8-rowwise"), peak=NARROW)
 DELAYED = changed_device(toy_scenario(precision="fp8"), peak=NARROW)
+HYBRID = toy_scenario(model=toy_hybrid(mamba={"num_heads": 16, "head_dim": 32, "state_size": 16, "num_groups": 4}))
 TIED = toy_scenario(model=toy_model().model_copy(update={"tied_embeddings": True}))
 EXPERTS = toy_scenario(model=with_experts(toy_model()))
 BIASED = toy_scenario(model=with_experts(toy_model()).model_copy(update={"ffn_bias": True}))
@@ -50,6 +51,8 @@ PAIRS = {
     "megatron-delayed-recompute": (DELAYED, {"recompute_modules": MLP}, {"recompute_modules": NORMS}),
     "megatron-expert-bias": (BIASED, {"etp": 1}, {"etp": 2}),
     "megatron-expert-copies": (EXPERTS, {"ep": 2, **PART}, {"ep": 8, **PART}),
+    "bridge-precision": (PLAIN, {}, ROWS),
+    "bridge-hybrid": (PLAIN, {}, HYBRID),
     "deepspeed-schedule": (PLAIN, {"schedule": F1B}, {"schedule": LOOP}),
     "deepspeed-layers": (PLAIN, {"pp": 2}, {"pp": 3}),
     "deepspeed-tensor-pipeline": (PLAIN, {"tp": 2}, {"tp": 2, "pp": 2}),
@@ -90,6 +93,20 @@ PAIRS = {
     "torchtitan-optimizer": (PLAIN, {}, LAMB),
     "torchtitan-tied": (TIED, {"pp": 1}, {"pp": 2}),
     "torchtitan-fills": (PLAIN, {"pp": 4, "dp": 2, "schedule": F1B}, {"pp": 4, "dp": 8, "schedule": F1B}),
+    "paddle-schedule": (PLAIN, {"schedule": F1B}, {"schedule": LOOP}),
+    "paddle-layers": (PLAIN, {"pp": 2}, {"pp": 3}),
+    "paddle-zero-pipeline": (PLAIN, {"pp": 2, "zero_stage": 1}, {"pp": 2, "zero_stage": 2}),
+    "paddle-context-kind": (PLAIN, {"cp": 2}, {"cp": 2, "cp_kind": A2A}),
+    "paddle-context-shards": (PLAIN, {"cp": 2, "zero_stage": 1}, {"cp": 2}),
+    "paddle-sharding": (PLAIN, PART, ACROSS),
+    "paddle-expert-tensor": (PLAIN, {"etp": 1}, {"etp": 2}),
+    "paddle-experts": (EXPERTS, {"ep": 4, "tp": 2, **EVERYWHERE}, {"ep": 4, "tp": 2, **PART}),
+    "paddle-order": (PLAIN, {"pp": 2, "rank_order": INSIDE, **PART}, {"pp": 2, **PART}),
+    "paddle-vocabulary": (PLAIN, *SPREAD),
+    "paddle-recompute": (PLAIN, {"recompute": FULL}, {"recompute": SELECTIVE}),
+    "paddle-precision": (PLAIN, {}, FP4),
+    "paddle-offload": (PLAIN, {}, {"offload": OPTIMIZER}),
+    "paddle-optimizer": (PLAIN, {}, LAMB),
     "accelerate-pipeline": (PLAIN, {"pp": 1}, {"pp": 2}),
     "accelerate-experts": (PLAIN, {"ep": 1}, {"ep": 2}),
     "accelerate-expert-tensor": (PLAIN, {"etp": 1}, {"etp": 2}),
@@ -108,7 +125,7 @@ PAIRS = {
 }
 """Rule to a scenario, a strategy that passes it, and one that does not or a scenario in which none does."""
 
-EVERY = [(name, rule) for name, framework in FRAMEWORKS.items() for rule in framework.rules]
+EVERY = list({rule.name: (name, rule) for name, one in FRAMEWORKS.items() for rule in one.rules}.values())
 IDS = [rule.name for _, rule in EVERY]
 
 
