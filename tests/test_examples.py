@@ -21,6 +21,7 @@ TESTED = {
     "my-cluster.toml",
     "my-mixed-cluster.toml",
     "my-model.toml",
+    "plan-to-launch.sh",
     "queue_filter.py",
     "sbatch.sh",
     "sweep-array.sh",
@@ -165,6 +166,19 @@ def test_the_batch_script_ends_where_nothing_fits(slurm):
     done = batch(slurm, MODEL="llama3.1-405b", SLURM_JOB_NUM_NODES="1")
     assert done.returncode == ending.INFEASIBLE
     assert not (slurm[0] / "launched.txt").exists()
+
+
+def test_a_model_becomes_a_batch_script(slurm):
+    folder, environment = slurm
+    command = ["bash", str(EXAMPLES / "plan-to-launch.sh")]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in (folder / "run").iterdir()} == {"job.sbatch", "megatron-args.sh"}
+    script = (folder / "run" / "job.sbatch").read_text()
+    assert "#SBATCH --nodes=2" in script
+    assert "--tensor-model-parallel-size" in script
 
 
 def test_the_kubernetes_job_reacts_to_every_exit_code_once():

@@ -61,7 +61,7 @@ def overrides(job: Job) -> dict[str, Any]:
     """Every override by its dotted name."""
     strategy = job.strategy
     at = _as_fields(job)
-    model = {name: at[name] for name in _MODEL if name in at}
+    model: dict[str, Any] = {name: at[name] for name in _MODEL if name in at}
     if strategy.vpp > 1 and "pipeline_model_parallel_layout" not in at:
         model["virtual_pipeline_model_parallel_size"] = strategy.vpp
     if "microbatch_group_size_per_virtual_pipeline_stage" in at:
