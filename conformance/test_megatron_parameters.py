@@ -16,9 +16,9 @@ from conformance.plans import label, random_plans
 from conformance.test_megatron_lm import WITHOUT_ENGINE, groups, hopper
 from conformance.world import rank_of
 from costmodels.memory import row_bytes
-from planner.export.rules import row_of
 from planner.export.targets import export
 from planner.request import PlanRequest, resolve
+from planner.reread import row_of
 
 __all__ = ["hopper"]
 

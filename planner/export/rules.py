@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from costmodels.modules import module_mask
-from costmodels.strategy import AXES, Recompute, Strategies, strategies
-from planner.document import Strategy
+from costmodels.strategy import AXES
 from planner.export.job import Job
 from planner.frameworks.conditions import Facts
 from planner.frameworks.records import FrameworkRule
 from planner.frameworks.table import FRAMEWORKS
-from planner.pins import NAMED
+from planner.reread import row_of
 from planner.rule import named
 
 
@@ -25,17 +23,6 @@ def broken(job: Job, framework: str) -> Iterator[str]:
     for rule in FRAMEWORKS[framework].constraints:
         if not np.all(rule.holds(columns, facts)):
             yield f"{_said(rule, row.row(0), facts)} ({rule.source})"
-
-
-def row_of(record: Strategy) -> Strategies:
-    """The row behind a record; what is recomputed in part is PARTIAL, whatever it came to."""
-    same = {name: value for name, value in record.model_dump().items() if name in AXES and name not in NAMED}
-    coded = {name: NAMED[name].index(getattr(record, name)) for name in NAMED if name != "sequence_parallel"}
-    if any(stage.recompute_layers not in {0, stage.layers} for stage in record.stages):
-        coded["recompute"] = int(Recompute.PARTIAL)
-    modules = module_mask(record.recompute_modules)
-    split = int(record.sequence_parallel)
-    return strategies(**same | coded | {"recompute_modules": modules, "sequence_parallel": split})
 
 
 def _facts(job: Job) -> Facts:
