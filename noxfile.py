@@ -27,6 +27,7 @@ def torch(session: nox.Session) -> None:
         "torchtitan",
         "accelerate",
         "torchrun",
+        "pytorch",
     )
     for name in files:
         session.run(*PYTEST, f"conformance/test_{name}.py")

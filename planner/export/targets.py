@@ -16,6 +16,7 @@ from planner.export.job import Export, Job, Write, job_of, refuse
 from planner.export.kubernetes import jobset, kueue, trainjob, volcano
 from planner.export.megatron import megatron
 from planner.export.paddle import paddle
+from planner.export.pytorch import pytorch
 from planner.export.rules import broken
 from planner.export.slurm import slurm
 from planner.export.torchrun import torchrun
@@ -55,6 +56,8 @@ TARGETS: Final[Mapping[str, Target]] = {target.name: target for target in (
            "ConfigManager, ParallelDims, device meshes and schedules of both versions", torchtitan),
     Target("accelerate", "Hugging Face Accelerate YAML", ("1.15",),
            "the launcher's loader and checks, the variables that it sets, ParallelismConfig", accelerate),
+    Target("pytorch", "PyTorch device mesh, FSDP2 and pipelining", ("2.13",),
+           "PyTorch itself: meshes of the whole world, shards on meta tensors, schedules", pytorch),
     Target("paddle", "PaddleFormers training arguments", ("1.2",),
            "TrainingArguments up to fleet.init, and the hybrid_configs that it makes", paddle),
     Target("torchrun", "torchrun script", ("2.13",), "torch.distributed.run", start=torchrun),

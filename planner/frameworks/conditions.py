@@ -147,6 +147,11 @@ def classic_layers(c: Columns, x: Facts) -> Mask:
     return (c["tp"] > 0) & (not x.model.layer_pattern)
 
 
+def offloads_shards(c: Columns, x: Facts) -> Mask:
+    whole = c["offload"] == NAMED["offload"].index("optimizer+parameters")
+    return (c["offload"] == 0) | (whole & (c["zero_stage"] > 0) & (x.offload_fraction >= 1))
+
+
 def no_split_sequence(c: Columns, _x: Facts) -> Mask:
     return c["sequence_parallel"] == 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from planner.frameworks import accelerate, bridge, deepspeed, megatron, paddle, torchtitan
+from planner.frameworks import accelerate, bridge, deepspeed, megatron, paddle, pytorch, torchtitan
 from planner.frameworks.records import Framework
 
 _PREFERS_PARTS: Final = ("full-recompute",)
@@ -17,6 +17,7 @@ FRAMEWORKS: Final[Mapping[str, Framework]] = {
     "deepspeed": Framework("deepspeed", deepspeed.RULES, "whole", _PREFERS_PARTS),
     "torchtitan": Framework("torchtitan", torchtitan.RULES, "whole", _PREFERS_PARTS),
     "accelerate": Framework("fsdp", accelerate.RULES, "whole", _PREFERS_PARTS),
+    "pytorch": Framework("torchtitan", pytorch.RULES, "whole", _PREFERS_PARTS),
     "paddle": Framework("paddle", paddle.RULES, "whole", _PREFERS_PARTS),
 }
 """Frameworks by the name of their exporter."""
