@@ -1,5 +1,6 @@
 """Random plans, as a search could propose them: any row that the rules allow, whether or not it fits in memory."""
 
+import os
 import random
 import time
 from functools import cache
@@ -19,12 +20,14 @@ DENSE = ("llama3-8b", "llama3-70b", "gpt3-13b", "qwen2.5-7b", "llama3.2-3b", "gp
 EXPERTS = ("mixtral-8x7b", "deepseek-v3", "qwen3-30b-a3b", "gpt-oss-20b", "deepseek-v2-lite", "moonlight-16b-a3b")
 GPUS = (8, 16, 24, 32, 64, 128, 256)
 BATCHES = (32, 48, 96, 128, 256, 512)
+SHIFT = int(os.environ.get("CONFORMANCE_SEED", "0"))
+"""Other plans than the usual ones."""
 PRECISIONS = ("bf16", "bf16", "bf16", "fp16", "fp8")
 
 
 def random_plans(framework, count, *, seed=0, models=DENSE + EXPERTS, precisions=PRECISIONS, **fields):
     """``count`` plans for a framework, of many jobs, the same for the same seed."""
-    chance, plans = random.Random(seed), []
+    chance, plans = random.Random(seed + SHIFT), []
     while len(plans) < count:
         job = (chance.choice(models), chance.choice(GPUS), chance.choice(BATCHES), chance.choice(precisions))
         plans += _of_job(framework, job, min(6, count - len(plans)), chance, tuple(fields.items()))
