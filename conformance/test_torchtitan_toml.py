@@ -13,7 +13,7 @@ from planner.errors import BadRequest
 from planner.export.targets import export
 
 PLANS = random_plans(
-    "torchtitan", 220, seed=14, models=("llama3-8b", "llama3-70b", "deepseek-v3"), precisions=("bf16",)
+    "torchtitan", 480, seed=14, models=("llama3-8b", "llama3-70b", "deepseek-v3"), precisions=("bf16",)
 )
 
 
