@@ -110,12 +110,8 @@ def parts_of(profile: str) -> dict[str, Any]:
 
 def judge_row(row: Row, mapping: Callable[[Row], Case] = case) -> list[Verdict]:
     """The verdicts on one run; one with a reason where it cannot be priced."""
-    make = partial(
-        Verdict,
-        id=str(row.get("id", "?")),
-        group=str(row.get("group", "?")),
-        scored=bool(row.get("complete")) and not row.get("suspect"),
-    )
+    make = partial(Verdict, id=str(row.get("id", "?")), group=str(row.get("group", "?")))
+    scored = bool(row.get("complete")) and not row.get("suspect")
     try:
         mapped = mapping(row)
         measured = dict(_measured(row, mapped))
@@ -123,9 +119,12 @@ def judge_row(row: Row, mapping: Callable[[Row], Case] = case) -> list[Verdict]:
     except (MeshwrightError, ValueError, TypeError, KeyError, ArithmeticError) as error:
         reason = str(error) if isinstance(error, MeshwrightError) else f"the row contradicts itself ({error!r})"
         found = dict(_measured(row)) or {"iteration_time": 0.0}
-        return [make(metric=m, measured=v, predicted=None, error=None, reason=reason) for m, v in found.items()]
+        refused = partial(make, predicted=None, error=None, reason=reason, scored=scored)
+        return [refused(metric=m, measured=v) for m, v in found.items()]
     if not measured:
-        return [make(metric="iteration_time", measured=0.0, predicted=None, error=None, reason="nothing measured")]
+        nothing = partial(make, metric="iteration_time", measured=0.0, predicted=None, error=None)
+        return [nothing(reason="nothing measured", scored=scored)]
+    failed = bool(row["measured"].get("oom"))  # what it held when it failed is no peak
     return [
         make(
             metric=m,
@@ -133,6 +132,7 @@ def judge_row(row: Row, mapping: Callable[[Row], Case] = case) -> list[Verdict]:
             predicted=predicted[m],
             error=_error(predicted[m], v),
             notes=mapped.notes + _derived(row, m),
+            scored=scored and not (m == "memory" and failed),
             within=_within(mapped, str(row.get("group")), predicted[m], v) if m == "iteration_time" else None,
         )
         for m, v in measured.items()
@@ -156,7 +156,7 @@ def _measured(row: Row, mapped: Case | None = None) -> Iterator[tuple[str, float
     seconds = seconds_of(row, mapped)
     if seconds:
         yield "iteration_time", seconds
-    if row["measured"].get("memory") is not None and not row["measured"].get("oom"):  # a run that failed shows no peak
+    if row["measured"].get("memory") is not None:
         yield "memory", float(row["measured"]["memory"]) * memory_kind(row)[0]
     if row["measured"].get("oom") is not None or seconds:
         yield "fits", not row["measured"].get("oom", False)

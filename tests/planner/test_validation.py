@@ -454,3 +454,9 @@ def test_runs_of_a_fork_have_the_vocabulary_of_its_scripts_where_they_say_none()
     assert any("32000" in note for note in unsaid.notes)
     assert case(run(stack=fork)).scenario.model.vocab_size == 51_200
     assert case(run(model={"vocab_size": None})).scenario.model.vocab_size == 51_200
+
+
+def test_what_a_run_held_when_it_failed_is_told_but_not_scored():
+    row = run(measured={"memory": 40.0, "memory_kind": "peak GB per GPU", "oom": True})
+    scored = {verdict.metric: verdict.scored for verdict in judge_row(row)}
+    assert scored == {"iteration_time": True, "memory": False, "fits": True}
