@@ -19,10 +19,10 @@ from costmodels.stack import stack as find_stack
 from hardware.catalogue import cluster as find_cluster
 from hardware.errors import MeshwrightError
 from planner import Calibration, PlanRequest, calibrate, predict
-from planner.calibration.evidence import Log, Transfer
 from planner.calibration.identify import settle
 from planner.calibration.links import fit_links, transfer_seconds
 from planner.calibration.profile import profile
+from planner.calibration.records import Log, Transfer
 from planner.cli import main
 from planner.errors import BadRequest
 from planner.validation.fitting import Knob
@@ -318,8 +318,8 @@ def test_runs_that_were_not_fitted_are_predicted_better_with_the_profile(tmp_pat
         document = json.loads(plan("validate", others, *options, "--format", "json").stdout)
         misses[name] = document["summary"]["median_abs_error"]
         assert document["summary"]["n"] == 11
-    assert misses["before"] > 0.2
     assert misses["after"] < 0.08
+    assert misses["after"] < 0.8 * misses["before"]
 
 
 def test_a_profile_of_logs_alone_has_no_stack(tmp_path):
