@@ -1,0 +1,54 @@
+"""Which rows a batch touches: a Zipf law of popularity, and the distinct rows of many draws."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from costmodels.strategy import Floats
+
+_SINGLE = 64
+"""Ranks that are counted one by one; those behind them in bins of equal ratio."""
+_BINS = 400
+
+
+def distinct_rows(draws: float, *, rows: float, skew: float, ranks: ArrayLike) -> Floats:
+    r"""Distinct rows among the first ``ranks`` ones that independent draws touch.
+
+        E(r) = sum over i <= r of 1 - exp(-n p(i)),   p(i) = i^-s / sum over j <= R of j^-s
+
+    Row i of R, the i-th in popularity, is drawn with probability p(i) (Zipf's law); after n draws it is missing
+    with probability (1 - p)^n, here exp(-n p). Ranks beyond the first 64 share bins of equal ratio, whose mass is
+    the integral of the law. Behind a cache that holds the most popular rows, the first ranks, it tells what misses.
+
+    Args:
+        draws: n, look-ups.
+        rows: R, rows of the table.
+        skew: s; 0 draws all rows alike.
+        ranks: r, how many of the most popular rows to count, shape (K,).
+
+    Returns:
+        Expected distinct rows, shape (K,).
+    """
+    edges = _edges(rows)
+    count = np.diff(edges)
+    mass = _mass(edges, skew)
+    touched = count * -np.expm1(-draws * mass / (mass.sum() * count))
+    reached = np.concatenate([[0.0], np.cumsum(touched)])
+    return np.interp(np.asarray(ranks, dtype=float), edges, reached)
+
+
+def _edges(rows: float) -> Floats:
+    """Borders between the bins of ranks: 0, 1, 2 ... 64, then of equal ratio up to all rows."""
+    single = np.arange(min(rows, _SINGLE) + 1.0)
+    if rows <= _SINGLE:
+        return single
+    return np.concatenate([single[:-1], np.geomspace(_SINGLE, rows, _BINS)])
+
+
+def _mass(edges: Floats, skew: float) -> Floats:
+    """The integral of x^-s over each bin, x half a rank behind its border."""
+    x = edges + 0.5
+    if abs(skew - 1.0) < 1e-9:  # noqa: PLR2004 - the integral of 1/x
+        return np.diff(np.log(x))
+    return np.diff(x ** (1.0 - skew)) / (1.0 - skew)

@@ -1,0 +1,150 @@
+"""The best plan of one layout: the cheapest that reaches a throughput, or the fastest that a budget buys."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from costmodels.sparse_load import ALL, node_seconds
+from costmodels.strategy import Floats
+from planner.sparse_layout import SLACK, Layout, Nodes
+from planner.sparse_solver import Found, Limits, holds, solve
+
+RESOLUTION = 1e-4
+"""Relative distance of the throughput found and the one proved out of reach."""
+FASTEST = 1e12
+"""Examples per second that nobody asks for."""
+_FIRST = 1.0
+"""Examples per second at which a search for the most begins: what holds the tables at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """A plan, and how far from the best it can be.
+
+    Attributes:
+        status: "optimal", "feasible", "infeasible", "unknown"; the last two have no plan.
+        layout: what there was to choose.
+        chosen: a choice for every place.
+        nodes: nodes of every group.
+        rate: examples per second.
+        cost: dollars per second.
+        bound: no plan is cheaper (dollars per second), or none is faster (examples per second).
+        gap: relative distance between the plan and the bound.
+    """
+
+    status: Literal["optimal", "feasible", "infeasible", "unknown"]
+    layout: Layout
+    chosen: tuple[int, ...]
+    nodes: Nodes
+    rate: float
+    cost: float
+    bound: float
+    gap: float
+
+
+def cheapest(layout: Layout, limits: Limits, *, deadline: float) -> Best:
+    """The least dollars per second within the limits; among equally dear plans a fast one.
+
+    The solver's whole numbers round in favour of a plan. Where a plan turns out too slow for that, the solver is
+    asked for a little more, and the first answer's bound stands.
+    """
+    found = _solved(layout, limits, deadline)
+    bound, aim = found.bound, limits
+    while found.chosen and not holds(layout, limits, chosen := polished(layout, aim, found), found.nodes):
+        aim = aim._replace(rate=aim.rate * (1 + RESOLUTION / 4), budget=limits.budget / (1 + SLACK))
+        found = _solved(layout, aim, deadline)
+    if not found.chosen:
+        return _without(found, layout)
+    cost = float(layout.prices @ found.nodes)
+    gap = max(0.0, 1.0 - bound / cost)
+    status: Literal["optimal", "feasible"] = "optimal" if found.status == "optimal" and gap <= SLACK else "feasible"
+    return Best(status, layout, chosen, found.nodes, _rate(layout, chosen, found.nodes), cost, bound, gap)
+
+
+def _solved(layout: Layout, limits: Limits, deadline: float) -> Found:
+    return solve(layout, limits, time_limit=deadline - time.perf_counter())
+
+
+def fastest(layout: Layout, limits: Limits, *, deadline: float) -> Best:
+    """The most examples per second that a budget buys.
+
+    A throughput is in reach or proved out of it by ``cheapest``; doubling brackets the most, halving closes in on it
+    to a relative 1e-4, and every plan on the way counts with the throughput that it really has.
+    """
+    best = cheapest(layout, limits._replace(rate=_FIRST), deadline=deadline)
+    if not best.chosen:
+        return best
+    beyond = math.inf
+    while beyond > best.rate * (1 + RESOLUTION) and time.perf_counter() < deadline:
+        aim = best.rate * 2.0 if math.isinf(beyond) else math.sqrt(best.rate * beyond)
+        if aim > FASTEST:
+            break
+        tried = cheapest(layout, limits._replace(rate=aim), deadline=deadline)
+        if tried.chosen:
+            best = max(best, tried, key=lambda one: one.rate)
+            assert best.rate <= beyond * (1 + RESOLUTION), "the solver ruled out a plan that exists"
+        elif tried.status == "infeasible":
+            beyond = aim
+        else:
+            break
+    closed = beyond <= best.rate * (1 + RESOLUTION)
+    gap = 1.0 - best.rate / beyond
+    return Best(
+        "optimal" if closed else "feasible", layout, best.chosen, best.nodes, best.rate, best.cost, beyond, gap
+    )
+
+
+def _without(found: Found, layout: Layout) -> Best:
+    assert found.status in {"infeasible", "unknown"}
+    return Best(found.status, layout, (), found.nodes, 0.0, math.inf, found.bound, math.inf)
+
+
+def _rate(layout: Layout, chosen: tuple[int, ...], nodes: Nodes) -> float:
+    return float(layout.rates(layout.load(chosen), nodes).min())
+
+
+def polished(layout: Layout, limits: Limits, found: Found) -> tuple[int, ...]:
+    """The same nodes with choices changed one by one as long as that makes the plan faster, then upper tiers filled."""
+    chosen, nodes = found.chosen, found.nodes
+    best, better = _rate(layout, chosen, nodes), True
+    while better:
+        better = False
+        for tried in _neighbours(layout, chosen):
+            rate = _rate(layout, tried, nodes)
+            if rate > best * (1 + SLACK) and holds(layout, limits._replace(rate=rate), tried, nodes):
+                chosen, best, better = tried, rate, True
+                break
+    return _filled(layout, limits._replace(rate=best), chosen, nodes)
+
+
+def _neighbours(layout: Layout, chosen: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Plans that differ in one place."""
+    for place, one in enumerate(layout.places):
+        for index in range(len(one.choices)):
+            if index != chosen[place]:
+                yield (*chosen[:place], index, *chosen[place + 1 :])
+
+
+def _filled(layout: Layout, limits: Limits, chosen: tuple[int, ...], nodes: Nodes) -> tuple[int, ...]:
+    """As many rows in memory as there is room for, where that slows nothing down."""
+    for place, one in enumerate(layout.places):
+        now = one.choices[chosen[place]]
+        alike = [c for c in one.choices if (c.group, c.home) == (now.group, now.home) and c.dram >= now.dram]
+        for choice in sorted(alike, key=lambda c: (c.dram, c.hbm), reverse=True):
+            tried = (*chosen[:place], one.choices.index(choice), *chosen[place + 1 :])
+            if holds(layout, limits, tried, nodes):
+                chosen = tried
+                break
+    return chosen
+
+
+def usage(best: Best) -> Floats:
+    """Share of every resource that a plan uses, at its throughput, shape (G, R)."""
+    seconds = node_seconds(best.layout.load(best.chosen), best.nodes)[ALL]
+    return best.rate * seconds / np.maximum(best.nodes, 1)[:, None]
