@@ -7,6 +7,7 @@ memory first, from the memory and the drives of their hosts, and write them back
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -142,6 +143,21 @@ def window_examples(scenario: SparseScenario, group: ServerGroup) -> int:
     if scenario.mode == "geo":
         return scenario.model.geo_steps * step_examples(scenario, group)
     return scenario.model.pass_examples if group.accelerator else scenario.model.batch_size
+
+
+def lateness(scenario: SparseScenario, group: ServerGroup, nodes: int) -> int:
+    """Steps of other workers between a worker's pull and its push, on k nodes that look rows up.
+
+    None in sync mode, one of every other worker in async mode, ``geo_steps`` of each in geo mode. The accelerators
+    of a node share the rows that it fetched, and push them when the pass ends: other nodes are a pass late.
+    """
+    if scenario.mode == "sync":
+        return 0
+    if group.accelerator is not None:
+        steps = math.ceil(scenario.model.pass_examples / step_examples(scenario, group))
+        return (nodes - 1) * group.gpus_per_node * steps
+    steps = scenario.model.geo_steps if scenario.mode == "geo" else 1
+    return (nodes * workers(group) - 1) * steps
 
 
 def _touched(scenario: SparseScenario, table: Table, lookup: int, *, hbm: float, dram: float) -> _Touched:

@@ -49,6 +49,6 @@ def _edges(rows: float) -> Floats:
 def _mass(edges: Floats, skew: float) -> Floats:
     """The integral of x^-s over each bin, x half a rank behind its border."""
     x = edges + 0.5
-    if abs(skew - 1.0) < 1e-9:  # noqa: PLR2004 - the integral of 1/x
+    if abs(skew - 1.0) < 1e-9:
         return np.diff(np.log(x))
     return np.diff(x ** (1.0 - skew)) / (1.0 - skew)

@@ -29,7 +29,7 @@ from pydantic import Field, ValidationError
 from hardware import files
 from hardware.errors import BadFile, flatten
 from hardware.kernels import Record
-from hardware.units import Bytes, ByteQuantity, Count, CountQuantity, within
+from hardware.units import ByteQuantity, Bytes, Count, CountQuantity, within
 
 VALUE: Final = 4.0
 """Bytes of a value in a table, of its gradient, and of a dense parameter: single precision."""

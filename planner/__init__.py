@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from planner.document import Plan
     from planner.errors import BadFile, BadQuantity, BadRequest, MeshwrightError, OutOfTime, UnknownName
     from planner.request import PlanRequest
+    from planner.sparse import plan_sparse
+    from planner.sparse_document import SparsePlan
 
 _HOMES = {
     "BadFile": "planner.errors",
@@ -24,10 +26,12 @@ _HOMES = {
     "OutOfTime": "planner.errors",
     "Plan": "planner.document",
     "PlanRequest": "planner.request",
+    "SparsePlan": "planner.sparse_document",
     "UnknownName": "planner.errors",
     "WhyNot": "planner.api",
     "calibrate": "planner.calibration.calibrate",
     "plan": "planner.api",
+    "plan_sparse": "planner.sparse",
     "predict": "planner.api",
     "why_not": "planner.api",
 }
@@ -41,10 +45,12 @@ __all__ = [
     "OutOfTime",
     "Plan",
     "PlanRequest",
+    "SparsePlan",
     "UnknownName",
     "WhyNot",
     "calibrate",
     "plan",
+    "plan_sparse",
     "predict",
     "why_not",
 ]

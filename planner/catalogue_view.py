@@ -126,6 +126,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         _hardware("cluster", "name", "title", "accelerator", "gpus_per_node"),
         _hardware("accelerator", "name", "title", "memory", "memory_bandwidth", "year"),
         _hardware("link", "name", "bandwidth", "efficiency", "step_latency"),
+        _hardware("server", "name", "title", "nodes", "memory", "accelerator", "price"),
         Kind("stacks", stack_names, _nobody, _toml("stacks"), ("name", "title")),
         Kind(
             "rules",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Literal
@@ -121,7 +122,7 @@ def answered(request: SparseRequest) -> SparsePlan:
         if any(one.best.status == "unknown" for one in tried):
             raise OutOfTime(f"no plan found within {request.time_limit:g} s; give --time-limit more")
         return _refused(request, limits, tried, seconds)
-    return _document(request, min(plans, key=_rank(request)), tried, seconds)
+    return _document(request, min(plans, key=partial(_rank, request)), tried, seconds)
 
 
 def limits_of(request: SparseRequest) -> Limits:
@@ -164,14 +165,10 @@ def _impossible(whole: Layout) -> Best:
     return Best("infeasible", whole, (), none, 0.0, float("inf"), float("inf"), float("inf"))
 
 
-def _rank(request: SparseRequest):  # noqa: ANN202 - a key of plans
-    """Cheapest, or fastest, first; among equals the freshest, then what uses all machines."""
-
-    def key(one: Tried) -> tuple[float, int, float]:
-        first = -one.best.rate if request.min_throughput is None else one.best.cost
-        return (first, MODES.index(one.mode), -one.best.rate)
-
-    return key
+def _rank(request: SparseRequest, one: Tried) -> tuple[float, int, float]:
+    """Cheapest, or fastest, first; among equals the freshest, then the fastest."""
+    first = -one.best.rate if request.min_throughput is None else one.best.cost
+    return (first, MODES.index(one.mode), -one.best.rate)
 
 
 def _refused(request: SparseRequest, limits: Limits, tried: list[Tried], seconds: float) -> SparsePlan:

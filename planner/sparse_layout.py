@@ -18,9 +18,9 @@ from costmodels.parameter_server import (
     capacities,
     crossing_load,
     dense_load,
+    lateness,
     read_load,
     table_load,
-    workers,
 )
 from costmodels.sparse_load import Load, group_rates
 from costmodels.sparse_model import KEY, VALUE, Table
@@ -90,11 +90,6 @@ class Layout:
         """Dollars per second of a node, (G,)."""
         return np.array([group.price for group in self.scenario.groups])
 
-    @property
-    def workers(self) -> Nodes:
-        """Workers of a node, (G,)."""
-        return np.array([workers(group) for group in self.scenario.groups], dtype=np.int64)
-
     def crossing(self, wire: Wire, source: int, target: int) -> Load:
         """What a wire costs between two groups."""
         return crossing_load(
@@ -127,9 +122,13 @@ class Layout:
 
     def staleness(self, chosen: Sequence[int], nodes: Nodes) -> int:
         """Steps of other workers that may happen between a worker's pull and its push."""
-        last = self.places[-1].choices[chosen[-1]].group
-        others = int(nodes[last] * self.workers[last]) - 1
-        return {"sync": 0, "async": others, "geo": others * self.scenario.model.geo_steps}[self.scenario.mode]
+        groups = self.scenario.groups
+        looks_up = {
+            place.choices[index].group
+            for place, index in zip(self.places, chosen, strict=True)
+            if place.kind == "table"
+        }
+        return max(lateness(self.scenario, groups[g], int(nodes[g])) for g in looks_up)
 
     def restricted(self, groups: set[int]) -> Layout | None:
         """The layout on some groups alone; None where a part has no choice there."""

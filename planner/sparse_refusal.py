@@ -84,8 +84,18 @@ def _no_room(request: SparseRequest, layouts: Sequence[Layout]) -> str:
     if request.mode == "geo" and size > copy:
         return f"geo mode needs a copy of all tables on every worker: {_bytes(size)}, and a node has {_bytes(copy)}"
     if request.max_staleness is not None and size <= room:
-        return f"no worker is left at a staleness of {request.max_staleness}; give --mode sync or more"
-    return f"tables take {_bytes(size)} with their optimizer's states, and all nodes together have {_bytes(room)}"
+        return f"no plan in this mode is at most {request.max_staleness} steps late; --mode sync never is"
+    near = _enough(request, layouts[0], size)
+    return (
+        f"tables take {_bytes(size)} with their optimizer's states, and all nodes together have {_bytes(room)}; {near}"
+    )
+
+
+def _enough(request: SparseRequest, layout: Layout, size: float) -> str:
+    """Nodes of the roomiest group that would hold the tables."""
+    room = layout.capacity.sum(axis=1)
+    best = int(room.argmax())
+    return f"{math.ceil(size / room[best]):,} nodes of {request.cluster.groups[best].name} would hold them"
 
 
 def _rate(value: float) -> str:

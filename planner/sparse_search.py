@@ -95,9 +95,7 @@ def fastest(layout: Layout, limits: Limits, *, deadline: float) -> Best:
             break
     closed = beyond <= best.rate * (1 + RESOLUTION)
     gap = 1.0 - best.rate / beyond
-    return Best(
-        "optimal" if closed else "feasible", layout, best.chosen, best.nodes, best.rate, best.cost, beyond, gap
-    )
+    return Best("optimal" if closed else "feasible", layout, best.chosen, best.nodes, best.rate, best.cost, beyond, gap)
 
 
 def _without(found: Found, layout: Layout) -> Best:

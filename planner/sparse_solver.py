@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
 
-from costmodels.sparse_load import ALL, CORES, NICS, STEP, straggler
+from costmodels.parameter_server import lateness
+from costmodels.sparse_load import ALL, CORES, NICS, RESOURCES, STEP, Load, node_seconds, straggler
+from costmodels.strategy import Floats
 from planner.sparse_layout import SLACK, Layout, Nodes
 
 if TYPE_CHECKING:
@@ -157,10 +159,18 @@ def _drop_hopeless(
     stock = layout.stock[:, None]
     for place, booleans in zip(layout.places, picked, strict=True):
         for choice, boolean in zip(place.choices, booleans, strict=True):
-            seconds = choice.load.work[ALL].copy()
-            seconds[:, NICS] -= choice.load.inside[ALL][:, None]
-            if (limits.rate * seconds > stock * (1 + SLACK)).any():
+            alone = node_seconds(choice.load, np.ones(len(stock), dtype=np.int64))[ALL] - _requests(choice.load)
+            shared = node_seconds(choice.load, np.full(len(stock), 2))[ALL] - 2 * _requests(choice.load)
+            hopeless = (limits.rate * alone > 1 + SLACK) & (limits.rate * shared > stock * (1 + SLACK))
+            if hopeless.any():
                 model.add(boolean == 0)
+
+
+def _requests(load: Load) -> Floats:
+    """Node-seconds per example of requests to one node of each group, shape (G, R)."""
+    seconds = np.zeros_like(load.work[ALL])
+    seconds[:, CORES] = load.messages.sum(axis=1)
+    return seconds
 
 
 def _count_requests(model: cp_model.CpModel, layout: Layout, variables: _Variables) -> None:
@@ -198,18 +208,17 @@ def _keep_up(model: cp_model.CpModel, layout: Layout, limits: Limits, variables:
     sync = layout.scenario.mode == "sync"
     for group in range(len(layout.prices)):
         saved = _stays(model, layout, limits, variables, group, ALL)
-        for resource in range(layout.places[0].choices[0].load.work.shape[2]):
+        for resource in range(len(RESOURCES)):
             used = _used(layout, limits, variables, group, part=ALL, resources=[resource])
             if resource in NICS and saved is not None:
-                used -= saved
-            model.add(used <= UNIT * variables.nodes[group])
+                used.append(-saved)
+            model.add(sum(used) <= UNIT * variables.nodes[group])
         if sync:
             saved = _stays(model, layout, limits, variables, group, STEP)
-            every = list(range(layout.places[0].choices[0].load.work.shape[2]))
-            used = _used(layout, limits, variables, group, part=STEP, resources=every)
+            used = _used(layout, limits, variables, group, part=STEP, resources=list(range(len(RESOURCES))))
             if saved is not None:
-                used -= len(NICS) * saved
-            model.add(used <= _in_step(layout, variables, group))
+                used.append(-len(NICS) * saved)
+            model.add(sum(used) <= _in_step(layout, variables, group))
 
 
 def _in_step(layout: Layout, variables: _Variables, group: int) -> cp_model.LinearExprT:
@@ -221,9 +230,9 @@ def _in_step(layout: Layout, variables: _Variables, group: int) -> cp_model.Line
 
 def _used(
     layout: Layout, limits: Limits, variables: _Variables, group: int, *, part: int, resources: list[int]
-) -> cp_model.LinearExprT:
+) -> list[cp_model.LinearExprT]:
     """Units of node-seconds per second that a group spends, rows that stay on a node counted as if they travelled."""
-    terms: list[cp_model.LinearExprT] = [0]
+    terms: list[cp_model.LinearExprT] = []
     for place, booleans in zip(layout.places, variables.picked, strict=True):
         for choice, boolean in zip(place.choices, booleans, strict=True):
             terms.append(_down(limits.rate * choice.load.work[part, group, resources].sum()) * boolean)
@@ -232,12 +241,12 @@ def _used(
             work = layout.crossing(layout.wires[index], source, target).work[part, group, resources].sum()
             terms.append(_down(limits.rate * work) * crossed)
     if CORES in resources:
-        for (place, worker, home), asked in variables.asked.items():
-            terms.append(_down(limits.rate * _message(layout, place, worker, home)[group, home]) * asked)
-    return sum(terms)
+        for (index, worker, home), asked in variables.asked.items():
+            terms.append(_down(limits.rate * _message(layout, index, worker, home)[group, home]) * asked)
+    return terms
 
 
-def _message(layout: Layout, place: int, worker: int, home: int) -> np.ndarray:
+def _message(layout: Layout, place: int, worker: int, home: int) -> Floats:
     """Core node-seconds per example and node asked, (G, G); alike for all tiers of a table."""
     return next(c.load.messages for c in layout.places[place].choices if (c.group, c.home) == (worker, home))
 
@@ -289,14 +298,15 @@ def _bytes(
 
 
 def _stay_fresh(model: cp_model.CpModel, layout: Layout, limits: Limits, variables: _Variables) -> None:
-    """As many workers as the staleness allows, on the group of the last layer."""
-    scenario = layout.scenario
-    if limits.staleness is None or scenario.mode == "sync":
+    """As many nodes that look rows up as the staleness allows; it grows with them."""
+    if limits.staleness is None:
         return
-    steps = scenario.model.geo_steps if scenario.mode == "geo" else 1
-    for choice, boolean in zip(layout.places[-1].choices, variables.picked[-1], strict=True):
-        workers = int(layout.workers[choice.group]) * variables.nodes[choice.group]
-        model.add(steps * (workers - 1) <= limits.staleness).only_enforce_if(boolean)
+    scenario = layout.scenario
+    for place, booleans in zip(layout.places, variables.picked, strict=True):
+        for choice, boolean in zip(place.choices, booleans, strict=True) if place.kind == "table" else ():
+            group = scenario.groups[choice.group]
+            most = sum(lateness(scenario, group, k) <= limits.staleness for k in range(1, group.nodes + 1))
+            model.add(variables.nodes[choice.group] <= most).only_enforce_if(boolean)
 
 
 def _down(nodes: float) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from planner.cli import calibrate, catalogue, compare, export, questions, sweep, trace
+from planner.cli import calibrate, catalogue, compare, export, questions, sparse, sweep, trace
 from planner.cli.ending import Ending
 
 EPILOG = """\b
@@ -94,6 +94,7 @@ COMMANDS: tuple[click.Command, ...] = (
     compare.compare,
     sweep.sweep,
     export.export,
+    sparse.sparse,
     catalogue.validate,
     calibrate.calibrate,
     catalogue.list_,
