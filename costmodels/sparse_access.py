@@ -10,6 +10,8 @@ from costmodels.strategy import Floats
 _SINGLE = 64
 """Ranks that are counted one by one; those behind them in bins of equal ratio."""
 _BINS = 400
+_HARMONIC = 1e-9
+"""How near 1 the exponent counts as 1, where the integral is a logarithm."""
 
 
 def distinct_rows(draws: float, *, rows: float, skew: float, ranks: ArrayLike) -> Floats:
@@ -47,8 +49,9 @@ def _edges(rows: float) -> Floats:
 
 
 def _mass(edges: Floats, skew: float) -> Floats:
-    """The integral of x^-s over each bin, x half a rank behind its border."""
-    x = edges + 0.5
-    if abs(skew - 1.0) < 1e-9:
-        return np.diff(np.log(x))
-    return np.diff(x ** (1.0 - skew)) / (1.0 - skew)
+    """The sum of x^-s over each bin: term by term, then as an integral that begins half a rank before the bin."""
+    single = np.arange(1.0, min(len(edges) - 1, _SINGLE) + 1.0) ** -skew
+    x = edges[len(single) :] + 0.5
+    if abs(skew - 1.0) < _HARMONIC:
+        return np.concatenate([single, np.diff(np.log(x))])
+    return np.concatenate([single, np.diff(x ** (1.0 - skew)) / (1.0 - skew)])

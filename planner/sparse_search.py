@@ -55,9 +55,9 @@ def cheapest(layout: Layout, limits: Limits, *, deadline: float) -> Best:
     asked for a little more, and the first answer's bound stands.
     """
     found = _solved(layout, limits, deadline)
-    bound, aim = found.bound, limits
+    bound, aim, step = found.bound, limits, SLACK
     while found.chosen and not holds(layout, limits, chosen := polished(layout, aim, found), found.nodes):
-        aim = aim._replace(rate=aim.rate * (1 + RESOLUTION / 4), budget=limits.budget / (1 + SLACK))
+        aim, step = aim._replace(rate=aim.rate * (1 + step)), 2 * step
         found = _solved(layout, aim, deadline)
     if not found.chosen:
         return _without(found, layout)

@@ -145,6 +145,10 @@ def _variables(model: cp_model.CpModel, layout: Layout, limits: Limits) -> _Vari
     for count, sizes in zip(nodes, is_size, strict=True):
         model.add_exactly_one(sizes)
         model.add(sum(k * size for k, size in enumerate(sizes)) == count)
+    for place, booleans in zip(layout.places, picked, strict=True):
+        for choice, boolean in zip(place.choices, booleans, strict=True):
+            for group in {choice.group, choice.group if choice.home is None else choice.home}:
+                model.add(nodes[group] >= 1).only_enforce_if(boolean)
     _drop_hopeless(model, layout, limits, picked)
     variables = _Variables(picked, nodes, is_size, {}, {})
     _count_requests(model, layout, variables)

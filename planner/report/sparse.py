@@ -79,7 +79,7 @@ def _binding(plan: SparsePlan) -> str:
 
 
 def _lateness(plan: SparsePlan) -> str:
-    if plan.mode == "sync":
+    if not plan.staleness:
         return "gradients are never late"
     return f"gradients are up to {plan.staleness:,} steps of other workers late, whatever that does to accuracy"
 
