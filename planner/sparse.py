@@ -12,11 +12,12 @@ from typing import Literal
 
 import numpy as np
 
+from costmodels.catalogue import catalogue_hash as runtime_hash
 from costmodels.parameter_server import SparseScenario
 from costmodels.server_runtime import runtime
 from costmodels.sparse_load import MODES, RESOURCES, TIERS, Mode
 from costmodels.sparse_model import SparseModel, sparse_model
-from hardware.catalogue import catalogue_hash
+from hardware.catalogue import catalogue_hash as hardware_hash
 from hardware.servers import SparseCluster, sparse_cluster
 from planner.errors import BadRequest, OutOfTime
 from planner.sparse_document import (
@@ -183,7 +184,7 @@ def _refused(request: SparseRequest, limits: Limits, tried: list[Tried], seconds
         reason=reason,
         nearest=nearest,
         version=VERSION,
-        catalogue_hash=catalogue_hash(),
+        catalogue_hash=f"{hardware_hash()}-{runtime_hash()}",
     )
 
 
@@ -214,7 +215,7 @@ def _document(request: SparseRequest, winner: Tried, tried: list[Tried], seconds
         alternatives=tuple(_alternative(request, one) for one in tried),
         proof=proof,
         version=VERSION,
-        catalogue_hash=catalogue_hash(),
+        catalogue_hash=f"{hardware_hash()}-{runtime_hash()}",
     )
 
 

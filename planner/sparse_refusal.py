@@ -29,7 +29,8 @@ def refusal(request: SparseRequest, limits: Limits, layouts: Sequence[Layout]) -
     if most is None:
         return _no_room(request, layouts), None
     if request.min_throughput is not None and most.rate < request.min_throughput:
-        reason = f"all nodes together reach {_rate(most.rate)}, less than {_rate(request.min_throughput)}"
+        fresh = "" if limits.staleness is None else f" at most {limits.staleness:,} steps late"
+        reason = f"all nodes together reach {_rate(most.rate)}{fresh}, less than {_rate(request.min_throughput)}"
         if math.isinf(limits.budget):
             return reason, _lower(most)
     else:

@@ -137,8 +137,8 @@ class _Variables(NamedTuple):
 
 def _variables(model: cp_model.CpModel, layout: Layout, limits: Limits) -> _Variables:
     picked = [[model.new_bool_var("") for _ in place.choices] for place in layout.places]
-    for place in picked:
-        model.add_exactly_one(place)
+    for booleans in picked:
+        model.add_exactly_one(booleans)
     stock = layout.stock.tolist()
     nodes = [model.new_int_var(0, most, "") for most in stock]
     is_size = [[model.new_bool_var("") for _ in range(most + 1)] for most in stock]

@@ -15,17 +15,22 @@ from planner.cli import ending, main
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 TESTED = {
+    "ads-10tb.toml",
+    "ctr-dnn.toml",
     "embed.py",
     "job.toml",
     "kubernetes-job.yaml",
     "my-cluster.toml",
     "my-mixed-cluster.toml",
     "my-model.toml",
+    "my-servers.toml",
     "plan-to-launch.sh",
     "queue_filter.py",
     "sbatch.sh",
+    "sparse-plans.md",
     "sweep-array.sh",
     "sweep.toml",
+    "trillion.toml",
 }
 
 
@@ -69,6 +74,14 @@ def test_the_job_file_can_be_launched():
     done = CliRunner().invoke(main, ["--config", str(EXAMPLES / "job.toml"), "--format", "args"])
     assert done.exit_code == 0, done.stderr
     assert "--tensor-model-parallel-size 8" in done.stdout
+
+
+@pytest.mark.parametrize("model", ["ctr-dnn", "trillion"])
+def test_sparse_models_are_planned_on_servers_of_ones_own(model):
+    question = ("--model", str(EXAMPLES / f"{model}.toml"), "--cluster", str(EXAMPLES / "my-servers.toml"))
+    document = json.loads(plan("sparse", *question, "--min-throughput", "1M").stdout)
+    assert document["status"] == "optimal"
+    assert document["examples_per_second"] >= 1e6
 
 
 def test_embedding_chooses_the_fastest_cluster():
