@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.kernels import matmul_seconds
+from costmodels.kernels import WORD, matmul_seconds, stream_seconds
 from costmodels.server_runtime import Runtime
 from costmodels.sparse_access import distinct_rows
 from costmodels.sparse_load import CORES, DEVICE_LINK, DEVICES, HOST_LINK, MEMORY, NIC_IN, NIC_OUT, SSD, Load, Mode
 from costmodels.sparse_model import KEY, VALUE, Dense, SparseModel, Table
 from costmodels.strategy import Floats
+from hardware.records import Accelerator
 from hardware.servers import ServerGroup
 from hardware.units import Bytes, Seconds
 
@@ -75,15 +76,25 @@ def dense_load(scenario: SparseScenario, layer: Dense, on: int) -> Load:
 
 
 def device_seconds(scenario: SparseScenario, layer: Dense, group: ServerGroup) -> Seconds:
-    """One accelerator's time for one example: three products of a whole batch, over the batch."""
+    """One accelerator's time for one example: three products and the activation's passes of a batch, over the batch."""
     device, b = group.accelerator, scenario.model.device_batch_size
     assert device is not None
-    peak = device.peak["fp32"] if scenario.model.precision == "fp32" and "fp32" in device.peak else device.half_rate
+    half, precision = device.half_rate, scenario.model.precision
+    peak = half if precision == "bf16" else device.peak.get(precision, device.peak.get("fp32", half))
     i, o = layer.inputs, layer.outputs
     fit = device.kernels.gemm["bf16"]
-    shapes = np.array([(b, o, i), (b, i, o), (i, o, b)], dtype=float).T
-    m, n, k = shapes
-    return float(matmul_seconds(m=m, n=n, k=k, fit=fit, peak=peak, bandwidth=device.memory_bandwidth).sum() / b)
+    m, n, k = np.array([(b, o, i), (b, i, o), (i, o, b)], dtype=float).T
+    products = matmul_seconds(m=m, n=n, k=k, fit=fit, peak=peak, bandwidth=device.memory_bandwidth).sum()
+    return float(products + _activation_seconds(scenario, layer, device)) / b
+
+
+def _activation_seconds(scenario: SparseScenario, layer: Dense, device: Accelerator) -> Seconds:
+    """Bias and activation of a batch: read and written forward; backward two are read and one is written."""
+    value = WORD if scenario.model.precision == "bf16" else VALUE
+    size, shares = value * layer.outputs * scenario.model.device_batch_size, device.kernels.memory_bound
+    forward = stream_seconds(traffic=2.0 * size, share=shares.stock, bandwidth=device.memory_bandwidth)
+    backward = stream_seconds(traffic=3.0 * size, share=shares.stock, bandwidth=device.memory_bandwidth)
+    return float(forward + backward) + 2.0 * device.kernels.launch
 
 
 def _all_reduce(load: Load, scenario: SparseScenario, layer: Dense, on: int) -> None:

@@ -17,7 +17,7 @@ A model is a file; ``examples/ctr-dnn.toml`` is one. ::
 
 Optional: ``optimizer`` (``sgd``, ``adagrad``, ``adagrad-row``, ``adam``), ``example_bytes``, ``device_batch_size``
 (examples of one accelerator's step), ``pass_examples`` (examples whose rows a node of accelerators fetches at once),
-``geo_steps`` (steps between two exchanges of deltas), ``precision`` of dense layers on accelerators, and of a table
+``geo_steps`` (steps between two exchanges of deltas), ``precision`` (``fp32``, ``tf32``, ``bf16``) of dense layers on accelerators, and of a table
 ``count``, the number of tables like it.
 """
 
@@ -100,8 +100,8 @@ class SparseModel(Record):
     tables: tuple[Table, ...] = Field(min_length=1, max_length=32)
     dense: tuple[Dense, ...] = Field(min_length=1, max_length=64)
     optimizer: Literal["sgd", "adagrad", "adagrad-row", "adam"] = "adagrad-row"
-    precision: Literal["fp32", "bf16"] = "fp32"
-    """Of products on accelerators; CPUs multiply in fp32."""
+    precision: Literal["fp32", "tf32", "bf16"] = "fp32"
+    """Of products on accelerators (bf16 is fp16 on those older than bf16); CPUs multiply in fp32."""
     example_bytes: Annotated[ByteQuantity, within("1 B", "1 GB", "bytes")] = 1000.0
     """One example as it is stored."""
     batch_size: Examples = 1000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -31,7 +31,7 @@ from planner.sparse_document import (
 )
 from planner.sparse_layout import Layout, layout
 from planner.sparse_refusal import refusal
-from planner.sparse_search import Best, cheapest, fastest, usage
+from planner.sparse_search import Best, cheapest, fastest, quickened, usage
 from planner.sparse_solver import Limits
 from planner.version import VERSION
 
@@ -116,14 +116,19 @@ def answered(request: SparseRequest) -> SparsePlan:
     """The answer to a request (see ``plan_sparse``)."""
     started = time.perf_counter()
     limits = limits_of(request)
-    tried = list(_tried(request, limits, started + request.time_limit))
+    deadline = started + request.time_limit
+    tried = list(_tried(request, limits, deadline))
     plans = [one for one in tried if one.best.chosen]
     seconds = time.perf_counter() - started
     if not plans:
         if any(one.best.status == "unknown" for one in tried):
             raise OutOfTime(f"no plan found within {request.time_limit:g} s; give --time-limit more")
         return _refused(request, limits, tried, seconds)
-    return _document(request, min(plans, key=partial(_rank, request)), tried, seconds)
+    first = winner = min(plans, key=partial(_rank, request))
+    if request.min_throughput is not None:
+        winner = replace(first, best=quickened(first.best, limits, deadline=deadline))
+    tried = [winner if one is first else one for one in tried]
+    return _document(request, winner, tried, time.perf_counter() - started)
 
 
 def limits_of(request: SparseRequest) -> Limits:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -67,6 +67,14 @@ def cheapest(layout: Layout, limits: Limits, *, deadline: float) -> Best:
     return Best(status, layout, chosen, found.nodes, _rate(layout, chosen, found.nodes), cost, bound, gap)
 
 
+def quickened(best: Best, limits: Limits, *, deadline: float) -> Best:
+    """Of all plans as cheap as this one, which is the cheapest, the fastest; itself if time runs out first."""
+    faster = fastest(best.layout, limits._replace(budget=best.cost), deadline=deadline)
+    if faster.rate <= best.rate:
+        return best
+    return replace(best, chosen=faster.chosen, nodes=faster.nodes, rate=faster.rate, cost=faster.cost)
+
+
 def _solved(layout: Layout, limits: Limits, deadline: float) -> Found:
     return solve(layout, limits, time_limit=deadline - time.perf_counter())
 
@@ -77,7 +85,7 @@ def fastest(layout: Layout, limits: Limits, *, deadline: float) -> Best:
     A throughput is in reach or proved out of it by ``cheapest``; doubling brackets the most, halving closes in on it
     to a relative 1e-4, and every plan on the way counts with the throughput that it really has.
     """
-    best = cheapest(layout, limits._replace(rate=_FIRST), deadline=deadline)
+    best = cheapest(layout, limits._replace(rate=max(limits.rate, _FIRST)), deadline=deadline)
     if not best.chosen:
         return best
     beyond = math.inf
