@@ -16,9 +16,9 @@ A model is a file; ``examples/ctr-dnn.toml`` is one. ::
     outputs = 400
 
 Optional: ``optimizer`` (``sgd``, ``adagrad``, ``adagrad-row``, ``adam``), ``example_bytes``, ``device_batch_size``
-(examples of one accelerator's step), ``pass_examples`` (examples whose rows a node of accelerators fetches at once),
-``geo_steps`` (steps between two exchanges of deltas), ``precision`` (``fp32``, ``tf32``, ``bf16``) of dense layers on accelerators, and of a table
-``count``, the number of tables like it.
+(examples of one accelerator's step), ``pass_examples`` (examples whose rows a node with accelerators fetches at once),
+``geo_steps`` (steps between two exchanges of deltas), ``precision`` (``fp32``, ``tf32``, ``bf16``) of dense layers on
+accelerators, and of a table ``count``, the number of tables like it.
 """
 
 from pathlib import Path

@@ -47,7 +47,7 @@ def refusal(request: SparseRequest, limits: Limits, layouts: Sequence[Layout]) -
 
 
 def _most(layouts: Sequence[Layout], limits: Limits, deadline: float) -> Best | None:
-    found = [fastest(layout, limits, deadline=deadline) for layout in layouts]
+    found = [fastest(layout, limits._replace(rate=0.0), deadline=deadline) for layout in layouts]
     return max((one for one in found if one.chosen), key=lambda one: one.rate, default=None)
 
 
