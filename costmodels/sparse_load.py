@@ -63,6 +63,15 @@ class Load:
             self.copies + other.copies,
         )
 
+    def __sub__(self, other: Load) -> Load:
+        return Load(
+            self.work - other.work,
+            self.inside - other.inside,
+            self.messages - other.messages,
+            self.stored - other.stored,
+            self.copies - other.copies,
+        )
+
     def spend(self, group: int, resource: int, seconds: float, *, ahead: bool = False) -> None:
         """Add node-seconds per example; what is done ahead of a step is not inside it."""
         self.work[: STEP if ahead else STEP + 1, group, resource] += seconds

@@ -37,6 +37,8 @@ from planner.version import VERSION
 
 Machines = Literal["cpu", "accelerators", "all"]
 HOUR = 3600.0
+_PATIENCE = 5.0
+"""Seconds, beside as many as the search took, for a faster plan among the cheapest."""
 
 
 def plan_sparse(
@@ -126,7 +128,9 @@ def answered(request: SparseRequest) -> SparsePlan:
         return _refused(request, limits, tried, seconds)
     first = winner = min(plans, key=partial(_rank, request))
     if request.min_throughput is not None:
-        winner = replace(first, best=quickened(first.best, limits, deadline=deadline))
+        now = time.perf_counter()
+        patience = min(deadline, 2.0 * now - started + _PATIENCE)
+        winner = replace(first, best=quickened(first.best, limits, deadline=patience))
     tried = [winner if one is first else one for one in tried]
     return _document(request, winner, tried, time.perf_counter() - started)
 

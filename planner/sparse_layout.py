@@ -6,7 +6,7 @@ transfers between them add up to the plan's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -79,6 +79,8 @@ class Layout:
     """Bytes of a node by tier, (G, 3)."""
     own: Floats
     """Bytes of a node for what each holds by itself, (G, 2)."""
+    crossings: Mapping[tuple[int, int, int], Load]
+    """What a wire costs, by its place in ``wires``, from one group to another."""
 
     @property
     def stock(self) -> Nodes:
@@ -90,26 +92,34 @@ class Layout:
         """Dollars per second of a node, (G,)."""
         return np.array([group.price for group in self.scenario.groups])
 
-    def crossing(self, wire: Wire, source: int, target: int) -> Load:
-        """What a wire costs between two groups."""
-        return crossing_load(
-            self.scenario,
-            source=source,
-            target=target,
-            forward=wire.forward,
-            backward=wire.backward,
-            ahead=wire.ahead,
-        )
-
     def load(self, chosen: Sequence[int]) -> Load:
         """Of one choice per place, with the transfers between them."""
         picked = [place.choices[index] for place, index in zip(self.places, chosen, strict=True)]
         total = Load.none(len(self.scenario.groups))
         for choice in picked:
             total += choice.load
-        for wire in self.wires:
-            total += self.crossing(wire, picked[wire.source].group, picked[wire.target].group)
+        for wire in range(len(self.wires)):
+            total += self._joined(wire, chosen)
         return total
+
+    def changed(self, load: Load, chosen: Sequence[int], place: int, index: int) -> tuple[tuple[int, ...], Load]:
+        """The choices and the load when one place takes another choice."""
+        other = (*chosen[:place], index, *chosen[place + 1 :])
+        total = load - self.places[place].choices[chosen[place]].load + self.places[place].choices[index].load
+        if self.group(place, index) != self.group(place, chosen[place]):
+            for number, wire in enumerate(self.wires):
+                if place in {wire.source, wire.target}:
+                    total = total - self._joined(number, chosen) + self._joined(number, other)
+        return other, total
+
+    def group(self, place: int, index: int) -> int:
+        """The group of a choice."""
+        return self.places[place].choices[index].group
+
+    def _joined(self, number: int, chosen: Sequence[int]) -> Load:
+        wire = self.wires[number]
+        ends = self.group(wire.source, chosen[wire.source]), self.group(wire.target, chosen[wire.target])
+        return self.crossings[(number, *ends)]
 
     def rates(self, load: Load, nodes: Nodes) -> Floats:
         """Examples per second that each group keeps up with, (G,)."""
@@ -151,13 +161,31 @@ def layout(scenario: SparseScenario) -> Layout:
         Place(layer.name, "dense", tuple(Choice(g, dense_load(scenario, layer, g)) for g in every))
         for layer in model.dense
     ]
-    made = Layout(scenario, (read, *tables, *dense), tuple(_wires(scenario)), capacity, own)
+    wires = tuple(_wires(scenario))
+    made = Layout(scenario, (read, *tables, *dense), wires, capacity, own, _crossings(scenario, wires))
     most = made.stock
     kept = [
         replace(place, choices=tuple(choice for choice in place.choices if made.fits(choice.load, most)))
         for place in made.places
     ]
     return replace(made, places=tuple(kept))
+
+
+def _crossings(scenario: SparseScenario, wires: tuple[Wire, ...]) -> dict[tuple[int, int, int], Load]:
+    every = range(len(scenario.groups))
+    return {
+        (number, source, target): crossing_load(
+            scenario,
+            source=source,
+            target=target,
+            forward=wire.forward,
+            backward=wire.backward,
+            ahead=wire.ahead,
+        )
+        for number, wire in enumerate(wires)
+        for source in every
+        for target in every
+    }
 
 
 def _table_choices(scenario: SparseScenario, table: Table) -> Iterator[Choice]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -49,16 +48,25 @@ class Best:
 
 
 def cheapest(layout: Layout, limits: Limits, *, deadline: float) -> Best:
-    """The least dollars per second within the limits; among equally dear plans a fast one.
+    """The least dollars per second within the limits; among equally dear plans a fast one."""
+    return _within(layout, limits, deadline=deadline, dear=False)
+
+
+def _within(layout: Layout, limits: Limits, *, deadline: float, dear: bool) -> Best:
+    """A plan within the limits, the cheapest unless it may be dear.
 
     The solver's whole numbers round in favour of a plan. Where a plan turns out too slow for that, the solver is
     asked for a little more, and the first answer's bound stands.
     """
-    found = _solved(layout, limits, deadline)
+    found = _solved(layout, limits, deadline, dear=dear)
     bound, aim, step = found.bound, limits, SLACK
-    while found.chosen and not holds(layout, limits, chosen := polished(layout, aim, found), found.nodes):
+    chosen: tuple[int, ...] = ()
+    while found.chosen:
+        chosen = polished(layout, aim, found, deadline=deadline)
+        if holds(layout, limits, chosen, found.nodes):
+            break
         aim, step = aim._replace(rate=aim.rate * (1 + step)), 2 * step
-        found = _solved(layout, aim, deadline)
+        found = _solved(layout, aim, deadline, dear=dear)
     if not found.chosen:
         return _without(found, layout)
     cost = float(layout.prices @ found.nodes)
@@ -75,17 +83,17 @@ def quickened(best: Best, limits: Limits, *, deadline: float) -> Best:
     return replace(best, chosen=faster.chosen, nodes=faster.nodes, rate=faster.rate, cost=faster.cost)
 
 
-def _solved(layout: Layout, limits: Limits, deadline: float) -> Found:
-    return solve(layout, limits, time_limit=deadline - time.perf_counter())
+def _solved(layout: Layout, limits: Limits, deadline: float, *, dear: bool) -> Found:
+    return solve(layout, limits, time_limit=deadline - time.perf_counter(), dear=dear)
 
 
 def fastest(layout: Layout, limits: Limits, *, deadline: float) -> Best:
-    """The most examples per second that a budget buys.
+    """The most examples per second that a budget buys; among plans as fast as that the cheapest.
 
-    A throughput is in reach or proved out of it by ``cheapest``; doubling brackets the most, halving closes in on it
+    A throughput is in reach or proved out of it by the solver; doubling brackets the most, halving closes in on it
     to a relative 1e-4, and every plan on the way counts with the throughput that it really has.
     """
-    best = cheapest(layout, limits._replace(rate=max(limits.rate, _FIRST)), deadline=deadline)
+    best = _within(layout, limits._replace(rate=max(limits.rate, _FIRST)), deadline=deadline, dear=True)
     if not best.chosen:
         return best
     beyond = math.inf
@@ -93,7 +101,7 @@ def fastest(layout: Layout, limits: Limits, *, deadline: float) -> Best:
         aim = best.rate * 2.0 if math.isinf(beyond) else math.sqrt(best.rate * beyond)
         if aim > FASTEST:
             break
-        tried = cheapest(layout, limits._replace(rate=aim), deadline=deadline)
+        tried = _within(layout, limits._replace(rate=aim), deadline=deadline, dear=True)
         if tried.chosen:
             best = max(best, tried, key=lambda one: one.rate)
             assert best.rate <= beyond * (1 + RESOLUTION), "the solver ruled out a plan that exists"
@@ -101,9 +109,12 @@ def fastest(layout: Layout, limits: Limits, *, deadline: float) -> Best:
             beyond = aim
         else:
             break
-    closed = beyond <= best.rate * (1 + RESOLUTION)
-    gap = 1.0 - best.rate / beyond
-    return Best("optimal" if closed else "feasible", layout, best.chosen, best.nodes, best.rate, best.cost, beyond, gap)
+    cheaper = cheapest(layout, limits._replace(rate=best.rate * (1 - SLACK)), deadline=deadline)
+    if cheaper.chosen and cheaper.cost < best.cost * (1 - SLACK):
+        best = cheaper
+    gap = max(0.0, 1.0 - best.rate / beyond)
+    status: Literal["optimal", "feasible"] = "optimal" if gap <= 1.01 * RESOLUTION else "feasible"
+    return replace(best, status=status, bound=beyond, gap=gap)
 
 
 def _without(found: Found, layout: Layout) -> Best:
@@ -115,26 +126,21 @@ def _rate(layout: Layout, chosen: tuple[int, ...], nodes: Nodes) -> float:
     return float(layout.rates(layout.load(chosen), nodes).min())
 
 
-def polished(layout: Layout, limits: Limits, found: Found) -> tuple[int, ...]:
+def polished(layout: Layout, limits: Limits, found: Found, *, deadline: float) -> tuple[int, ...]:
     """The same nodes with choices changed one by one as long as that makes the plan faster, then upper tiers filled."""
     chosen, nodes = found.chosen, found.nodes
     best, better = _rate(layout, chosen, nodes), True
-    while better:
+    while better and time.perf_counter() < deadline:
         better = False
-        for tried in _neighbours(layout, chosen):
-            rate = _rate(layout, tried, nodes)
-            if rate > best * (1 + SLACK) and holds(layout, limits._replace(rate=rate), tried, nodes):
-                chosen, best, better = tried, rate, True
-                break
+        for place, one in enumerate(layout.places):
+            load = layout.load(chosen)
+            for index in range(len(one.choices)):
+                tried, changed = layout.changed(load, chosen, place, index)
+                if float(layout.rates(changed, nodes).min()) > best * (1 + SLACK) and layout.fits(changed, nodes):
+                    rate = _rate(layout, tried, nodes)
+                    if holds(layout, limits._replace(rate=rate), tried, nodes):
+                        chosen, load, best, better = tried, changed, rate, True
     return _filled(layout, limits._replace(rate=best), chosen, nodes)
-
-
-def _neighbours(layout: Layout, chosen: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Plans that differ in one place."""
-    for place, one in enumerate(layout.places):
-        for index in range(len(one.choices)):
-            if index != chosen[place]:
-                yield (*chosen[:place], index, *chosen[place + 1 :])
 
 
 def _filled(layout: Layout, limits: Limits, chosen: tuple[int, ...], nodes: Nodes) -> tuple[int, ...]:

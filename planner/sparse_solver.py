@@ -70,13 +70,14 @@ class Found:
     bound: float
 
 
-def solve(layout: Layout, limits: Limits, *, time_limit: float) -> Found:
-    """The cheapest plan within the limits.
+def solve(layout: Layout, limits: Limits, *, time_limit: float, dear: bool = False) -> Found:
+    """The cheapest plan within the limits, or a proof that there is none.
 
     Args:
         layout: what there is to choose.
         limits: the throughput to reach, the budget and staleness to keep.
         time_limit: seconds.
+        dear: any plan within the limits will do; its bound is then no more than zero.
     """
     from ortools.sat.python import cp_model
 
@@ -91,14 +92,15 @@ def solve(layout: Layout, limits: Limits, *, time_limit: float) -> Found:
     cost = sum(price * count for price, count in zip(prices, variables.nodes, strict=True))
     if math.isfinite(limits.budget):
         model.add(cost <= math.ceil(limits.budget * MICRO))
-    model.minimize(cost)
+    if not dear:
+        model.minimize(cost)
     solver = cp_model.CpSolver()
     for name, value in (*_SOLVER.items(), ("max_time_in_seconds", max(time_limit, 0.0))):
         setattr(solver.parameters, name, value)
     status = solver.solve(model)
     if status == cp_model.INFEASIBLE:
         return _nothing("infeasible", layout, math.inf)
-    bound = solver.best_objective_bound / MICRO
+    bound = 0.0 if dear else solver.best_objective_bound / MICRO
     if status not in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
         return _nothing("unknown", layout, bound)
     chosen = tuple(
@@ -242,7 +244,7 @@ def _used(
             terms.append(_down(limits.rate * choice.load.work[part, group, resources].sum()) * boolean)
     for (index, source, target), crossed in variables.crossed.items():
         if group in {source, target}:
-            work = layout.crossing(layout.wires[index], source, target).work[part, group, resources].sum()
+            work = layout.crossings[index, source, target].work[part, group, resources].sum()
             terms.append(_down(limits.rate * work) * crossed)
     if CORES in resources:
         for (index, worker, home), asked in variables.asked.items():
