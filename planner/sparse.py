@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -189,7 +190,7 @@ def _refused(request: SparseRequest, limits: Limits, tried: list[Tried], seconds
         parameters=request.model.parameters,
         table_bytes=sum(map(request.model.table_bytes, request.model.tables)),
         alternatives=tuple(_alternative(request, one) for one in tried),
-        proof=SparseProof(objective=_objective(request), bound=0.0, gap=0.0, solve_seconds=seconds),
+        proof=SparseProof(objective=_objective(request), gap=0.0, solve_seconds=seconds),
         reason=reason,
         nearest=nearest,
         version=VERSION,
@@ -233,14 +234,18 @@ def _tolerance(request: SparseRequest) -> float:
 
 
 def _proof(request: SparseRequest, winner: Tried, tried: list[Tried], seconds: float) -> SparseProof:
-    """The weakest bound of all modes on all machines: nothing on part of them can be better."""
+    """The weakest bound of all modes on all machines: nothing on part of them can be better.
+
+    A mode for which there was no time may hold a faster plan; a cheaper one only as far as its bound goes.
+    """
     whole = [one.best for one in tried if one.machines == "all" and one.best.status != "infeasible"]
     if _objective(request) == "cost":
-        bound = min((one.bound for one in whole), default=0.0)
-        gap = max(0.0, 1.0 - bound / winner.best.cost)
-        return SparseProof(objective="cost", bound=bound * HOUR, gap=gap, solve_seconds=seconds)
-    bound = max((one.bound for one in whole), default=float("inf"))
-    gap = max(0.0, 1.0 - winner.best.rate / bound)
+        least = max(0.0, min((one.bound for one in whole), default=0.0))
+        gap = max(0.0, 1.0 - least / winner.best.cost)
+        return SparseProof(objective="cost", bound=least * HOUR, gap=gap, solve_seconds=seconds)
+    most = max((one.bound if one.chosen else math.inf for one in whole), default=math.inf)
+    gap = max(0.0, 1.0 - winner.best.rate / most)
+    bound = most if math.isfinite(most) else None
     return SparseProof(objective="throughput", bound=bound, gap=gap, solve_seconds=seconds)
 
 

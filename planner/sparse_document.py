@@ -94,10 +94,11 @@ class SparseProof(_Part):
     """How far from the best the plan can be, within the model."""
 
     objective: Literal["cost", "throughput"]
-    bound: float
-    """No plan costs less (dollars per hour), or none is faster (examples per second)."""
+    bound: float | None = None
+    """No plan costs less (dollars per hour), or none is faster (examples per second); absent where time ran out
+    before anything was ruled out, and where nothing works."""
     gap: float
-    """Relative distance to it."""
+    """Relative distance to it; 1 without one."""
     solve_seconds: float
 
 

@@ -54,10 +54,7 @@ def _stock(group: ServerGroup) -> str:
 def _print_verdict(plan: SparsePlan, console: Console) -> None:
     assert plan.examples_per_second is not None
     assert plan.cost_per_hour is not None
-    proof = plan.proof
-    what = "no plan is cheaper" if proof.objective == "cost" else f"no plan is more than {proof.gap:.3%} faster"
-    proved = f"optimum proved: {what}" if plan.status == "optimal" else f"time ran out {proof.gap:.1%} off the bound"
-    console.print(f"{proved} ({proof.solve_seconds:.1f} s)", "", sep="\n")
+    console.print(f"{_proved(plan)} ({plan.proof.solve_seconds:.1f} s)", "", sep="\n")
     rate = format_quantity(plan.examples_per_second, "count")
     million = f"{plan.cost_per_million_examples:.3g}"
     console.print(
@@ -66,6 +63,14 @@ def _print_verdict(plan: SparsePlan, console: Console) -> None:
         Text(f"  {_lateness(plan)}"),
         sep="\n",
     )
+
+
+def _proved(plan: SparsePlan) -> str:
+    proof = plan.proof
+    if plan.status == "optimal":
+        what = "cheaper" if proof.objective == "cost" else f"more than {proof.gap:.3%} faster"
+        return f"optimum proved: no plan is {what}"
+    return "time ran out " + ("with nothing ruled out" if proof.bound is None else f"{proof.gap:.1%} off the bound")
 
 
 def _binding(plan: SparsePlan) -> str:

@@ -1,3 +1,4 @@
+import heapq
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -233,3 +234,31 @@ def test_dlrm_on_8_v100_in_fp32_is_as_fast_as_published():
         load += dense_load(scenario, layer, 0)
     rate = throughput(load, np.array([1]), mode="sync", variation=0.1)
     assert rate == pytest.approx(3.66e6, rel=0.1)
+
+
+def played(seconds, *, nodes, workers, examples):
+    """Examples per second of workers that take turns on the resources of each node, event by event."""
+    draw = np.random.default_rng(2).exponential
+    free = np.zeros((nodes, len(seconds)))
+    ready = [(0.0, node, 0) for node in range(nodes) for _ in range(workers)]
+    heapq.heapify(ready)
+    done, now = 0, 0.0
+    while done < examples:
+        now, node, stage = heapq.heappop(ready)
+        end = free[node, stage] = max(now, free[node, stage]) + draw(seconds[stage])
+        last = stage == len(seconds) - 1
+        done += last
+        heapq.heappush(ready, (end, node, 0 if last else stage + 1))
+    return done / now
+
+
+def test_a_simulation_of_workers_agrees_that_the_scarcest_resource_sets_the_pace():
+    load = Load.none(1)
+    for resource, seconds in ((CORES, 4e-6), (NIC_IN, 10e-6), (NIC_OUT, 7e-6)):
+        load.spend(0, resource, seconds)
+    predicted = throughput(load, np.array([3]), mode="async", variation=0.1)
+    assert predicted == pytest.approx(3e5)
+    simulated = played([4e-6, 10e-6, 7e-6], nodes=3, workers=16, examples=20_000)
+    assert simulated == pytest.approx(predicted, rel=0.05)
+    alone = played([4e-6, 10e-6, 7e-6], nodes=3, workers=1, examples=20_000)
+    assert alone == pytest.approx(3 / 21e-6, rel=0.05), "one worker waits for every resource in turn, as in a step"

@@ -4,14 +4,15 @@ import math
 import time
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from planner import sparse_layout
-from planner.sparse import subsets
+from planner import sparse, sparse_layout
+from planner.sparse import Tried, subsets
 from planner.sparse_layout import layout
 from planner.sparse_search import RESOLUTION, cheapest, fastest, usage
 from planner.sparse_solver import Limits, holds, solve
@@ -134,6 +135,20 @@ def test_without_time_nothing_is_claimed():
     best = cheapest(layout(a_scenario()), Limits(1e4), deadline=time.perf_counter() - 1.0)
     assert best.status in {"unknown", "feasible"}
     assert best.gap > 0.0
+
+
+def test_a_mode_without_time_leaves_the_most_throughput_open():
+    made = layout(a_scenario())
+    best = fastest(made, Limits(0.0), deadline=soon())
+    late = fastest(made, Limits(0.0), deadline=time.perf_counter() - 1.0)
+    request = SimpleNamespace(min_throughput=None)
+    told, open_ = (
+        sparse._proof(request, Tried("all", "async", best), [Tried("all", "async", one) for one in ones], 1.0)
+        for ones in ([best], [best, late])
+    )
+    assert (late.status, late.chosen) == ("unknown", ())
+    assert told.gap <= 1.01 * RESOLUTION
+    assert (open_.bound, open_.gap) == (None, 1.0)
 
 
 def test_the_throughput_grows_with_nodes_but_less_and_less():
