@@ -72,7 +72,7 @@ def kind_activation_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> F
             np.where(selective, WORD * h, whole),
             np.where(selective, kind.attends * WORD * model.qkv_width, inner),
         )
-    plain = np.where((rows.recompute == Recompute.SELECTIVE) & (stack.selective != "attention"), 0.0, 1.0)
+    plain = np.where(selective & (stack.selective != "attention"), 0.0, 1.0)
     gathered = tokens_per_rank(rows, scenario) - region_tokens(rows, scenario)
     products = branches * saved * h * stack.gathered_inputs
     whole, inner = whole + plain * more_whole, inner + plain * more_inner
