@@ -209,7 +209,7 @@ def _now(path):
 
 
 def test_workers_do_not_outlive_a_killed_run_and_the_store_is_free_at_once(tmp_path):
-    text = TOML.replace("[8, 16]", "{ from = 8, to = 800, step = 8 }")
+    text = TOML.replace("[8, 16]", "{ from = 8, to = 16000, step = 8 }")
     process = started(written(tmp_path, text), "-o", tmp_path / "runs.sqlite", "--workers", 2, "-q")
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and len(_now(tmp_path / "runs.sqlite")) < 2:
@@ -266,7 +266,7 @@ def test_a_full_disk_stops_the_run_and_keeps_what_is_finished(tmp_path, undistur
 
 
 def test_an_interrupt_ends_with_130_and_keeps_what_is_finished(tmp_path):
-    text = TOML.replace("[8, 16]", "{ from = 8, to = 800, step = 8 }")
+    text = TOML.replace("[8, 16]", "{ from = 8, to = 16000, step = 8 }")
     path = tmp_path / "runs.sqlite"
     process = started(written(tmp_path, text), "-o", path, "--workers", 1)
     deadline = time.monotonic() + 60
