@@ -24,7 +24,7 @@ from costmodels.kernels import (
     matmul_seconds,
     stream_seconds,
 )
-from costmodels.launches import launch_floor, small_kernels
+from costmodels.launches import exposed_launches, launch_floor, small_kernels
 from costmodels.layer_kinds import DENSE, Kind
 from costmodels.loss import loss_seconds
 from costmodels.model import Model
@@ -116,10 +116,7 @@ def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSecon
         matmul=matmul,
         attention=attention,
         stream=stream,
-        launch=Passes(
-            np.maximum(floor - busy.forward, 0.0),
-            np.maximum(2.0 * floor - busy.backward, 0.0),
-        ),
+        launch=exposed_launches(floor, busy, scenario),
         tp=tensor_parallel(rows, scenario, kind),
         cp=cp,
         ep=ep,

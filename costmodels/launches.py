@@ -42,6 +42,16 @@ def small_kernels(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
     return Passes(seconds, 2.0 * seconds)
 
 
+def exposed_launches(floor: Floats, busy: Passes, scenario: Scenario) -> Passes:
+    """Device seconds that wait for the host, given ``floor`` to launch a forward pass; backward are twice as many.
+
+    Where every launch waits for its kernel, nothing is launched ahead, and no kernel hides the next one's launch.
+    """
+    if scenario.stack.blocking_launches:
+        return Passes(floor, 2.0 * floor)
+    return Passes(np.maximum(floor - busy.forward, 0.0), np.maximum(2.0 * floor - busy.backward, 0.0))
+
+
 def launch_floor(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     """Host seconds to launch a layer's forward kernels, shape (N,); 0 where the device replays a graph.
 

@@ -95,6 +95,8 @@ class Stack(Record):
     """Bandwidth of casts that write columns out of rows, over that of other memory-bound kernels."""
     launch: TimeQuantity = 6e-6
     """Host time per kernel; the layer is never faster than its launches."""
+    blocking_launches: bool = False
+    """The host waits for every kernel before it launches the next (CUDA_LAUNCH_BLOCKING=1)."""
     kernels_per_layer: int = 24
     """Kernels that one layer's forward pass launches."""
     kernels_per_expert_layer: int = 40

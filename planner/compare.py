@@ -37,6 +37,7 @@ FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
         "fused_softmax",
         "dropout",
         "launch",
+        "blocking_launches",
         "kernels_per_layer",
         "cuda_graphs",
         "graphs",

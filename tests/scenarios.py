@@ -349,6 +349,7 @@ def drawn_stacks(draw):
         schedules=(*SCHEDULE_NAMES[:4], *draw(st.lists(some(SCHEDULE_NAMES[4:]), max_size=3, unique=True))),
         slack=draw(some([0.0, 0.05])),
         straggler=draw(some([0.0, 0.02])),
+        blocking_launches=draw(some([False, False, True])),
         iteration_overhead=draw(some(["0 s", "3 ms"])),
         micro_batch_overhead=draw(some(["0 s", "50 us"])),
         optimizer=draw(some(["adam", "adam", "adam-8bit", "muon"])),

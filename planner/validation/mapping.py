@@ -30,6 +30,7 @@ from planner.stages import solve
 from planner.validation import frameworks, saving
 from planner.validation.attention_words import attention_changes
 from planner.validation.expert_words import as_catalogued, expert_changes
+from planner.validation.launch_words import launch_changes
 from planner.validation.loss_words import loss_changes
 from planner.validation.machines import Unpriceable, node_group
 from planner.validation.model_words import as_described
@@ -244,7 +245,7 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
         changes |= {"attention": KERNELS[said], "blackwell_attention": ()}
     elif said is True:
         changes |= attention_changes(row)
-    changes |= loss_changes(row, chosen.name)
+    changes |= loss_changes(row, chosen.name) | launch_changes(row)
     kernels = str(row["stack"].get("notes") or "").lower()
     if "kernel set" in kernels:
         changes["fused_elementwise"] = "rms kernel" in kernels

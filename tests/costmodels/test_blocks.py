@@ -175,6 +175,22 @@ def test_a_layer_is_never_faster_than_its_launches():
     ]
 
 
+def test_launches_that_wait_for_every_kernel_are_hidden_by_none():
+    """Ten kernels of a millisecond forward, twenty backward, beside whatever the layer computes."""
+    free, waits = (
+        layer_seconds(
+            strategies(tp=[1, 8], micro_batch_size=64),
+            toy_scenario(stack=toy_stack(launch="1 ms", kernels_per_layer=10, blocking_launches=blocking)),
+        )
+        for blocking in (False, True)
+    )
+    idle = np.asarray(free.launch.forward)
+    assert (idle < 10e-3).all()
+    assert waits.launch.forward == pytest.approx([10e-3, 10e-3])
+    assert waits.compute.forward - free.compute.forward == pytest.approx(10e-3 - idle)
+    assert waits.launch.backward == pytest.approx([20e-3, 20e-3])
+
+
 def test_a_norm_and_two_residuals_move_what_their_kernels_read_and_write():
     """Two norms of 4h, two bias-dropout-residuals of 6h and a GELU of 4f bytes a token."""
     (split, width), _ = stream_traffic(toy_scenario())
