@@ -8,6 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from planner.allocation.allocate import allocate
+    from planner.allocation.document import Allocation
+    from planner.allocation.queue import Queue, queue_of
     from planner.api import WhyNot, plan, predict, why_not
     from planner.calibration.calibrate import calibrate
     from planner.calibration.document import Calibration
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from planner.request import PlanRequest
 
 _HOMES = {
+    "Allocation": "planner.allocation.document",
     "BadFile": "planner.errors",
     "BadQuantity": "planner.errors",
     "BadRequest": "planner.errors",
@@ -24,15 +28,19 @@ _HOMES = {
     "OutOfTime": "planner.errors",
     "Plan": "planner.document",
     "PlanRequest": "planner.request",
+    "Queue": "planner.allocation.queue",
     "UnknownName": "planner.errors",
     "WhyNot": "planner.api",
+    "allocate": "planner.allocation.allocate",
     "calibrate": "planner.calibration.calibrate",
     "plan": "planner.api",
     "predict": "planner.api",
+    "queue_of": "planner.allocation.queue",
     "why_not": "planner.api",
 }
 
 __all__ = [
+    "Allocation",
     "BadFile",
     "BadQuantity",
     "BadRequest",
@@ -41,11 +49,14 @@ __all__ = [
     "OutOfTime",
     "Plan",
     "PlanRequest",
+    "Queue",
     "UnknownName",
     "WhyNot",
+    "allocate",
     "calibrate",
     "plan",
     "predict",
+    "queue_of",
     "why_not",
 ]
 

@@ -21,6 +21,7 @@ TESTED = {
     "my-cluster.toml",
     "my-mixed-cluster.toml",
     "my-model.toml",
+    "queue.toml",
     "queue_filter.py",
     "sbatch.sh",
 }
@@ -52,6 +53,14 @@ def test_the_mixed_cluster_of_ones_own_is_planned_over_both_its_groups():
     document = json.loads(plan(*question).stdout)
     assert document["status"] == "optimal"
     assert {stage["group"] for stage in document["strategy"]["stages"]} == {"old", "new"}
+
+
+def test_the_queue_is_divided(monkeypatch):
+    monkeypatch.chdir(EXAMPLES.parent)
+    document = json.loads(plan("allocate", "examples/queue.toml").stdout)
+    assert document["status"] == "optimal"
+    assert {job["name"]: job["change"] for job in document["jobs"]}["chat"] == "starts"
+    assert all(group["used"] <= group["gpus"] for group in document["groups"])
 
 
 def test_the_job_file_is_planned_within_its_pins():

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from planner.cli import calibrate, catalogue, compare, questions, trace
+from planner.cli import allocate, calibrate, catalogue, compare, questions, trace
 from planner.cli.ending import Ending
 from planner.cli.options import Command
 
@@ -93,6 +93,7 @@ COMMANDS: tuple[Command, ...] = (
     questions.why_not,
     trace.trace,
     compare.compare,
+    allocate.allocate,
     catalogue.validate,
     calibrate.calibrate,
     catalogue.list_,

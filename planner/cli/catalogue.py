@@ -74,20 +74,26 @@ def show(name: str, kind: str | None, form: str, output: str | None, **_talk: bo
     write(shown(draw, output), output)
 
 
-_DOCUMENTS = ("request", "plan", "calibration")
+_DOCUMENTS = ("request", "plan", "calibration", "allocation")
 
 
-@click.command("schema", cls=Command, short_help="JSON Schema of the request, the plan or a calibration.")
+@click.command("schema", cls=Command, short_help="JSON Schema of what goes in or comes out.")
 @click.argument("document", type=Word(_DOCUMENTS), metavar="|".join(_DOCUMENTS))
 @option("--output", "-o", heading="Answer", metavar="FILE", help="Write there instead of stdout.")
 def schema(document: str, output: str | None) -> None:
-    """Print the JSON Schema of what goes in (request) or comes out (plan, calibration)."""
+    """Print the JSON Schema of what goes in (request) or comes out (plan, calibration, allocation)."""
     check_writable(output)
+    from planner.allocation.document import Allocation
     from planner.calibration.document import Calibration
     from planner.document import Plan
     from planner.request import PlanRequest
 
-    records: dict[str, type[BaseModel]] = {"request": PlanRequest, "plan": Plan, "calibration": Calibration}
+    records: dict[str, type[BaseModel]] = {
+        "request": PlanRequest,
+        "plan": Plan,
+        "calibration": Calibration,
+        "allocation": Allocation,
+    }
     write(json.dumps({"$schema": _DIALECT} | records[document].model_json_schema(), indent=2) + "\n", output)
 
 
