@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from planner.calibration.document import Calibration
     from planner.document import Plan
     from planner.errors import BadFile, BadQuantity, BadRequest, MeshwrightError, OutOfTime, UnknownName
+    from planner.replan import Replan, replan
     from planner.request import PlanRequest
 
 _HOMES = {
@@ -29,6 +30,7 @@ _HOMES = {
     "Plan": "planner.document",
     "PlanRequest": "planner.request",
     "Queue": "planner.allocation.queue",
+    "Replan": "planner.replan",
     "UnknownName": "planner.errors",
     "WhyNot": "planner.api",
     "allocate": "planner.allocation.allocate",
@@ -36,6 +38,7 @@ _HOMES = {
     "plan": "planner.api",
     "predict": "planner.api",
     "queue_of": "planner.allocation.queue",
+    "replan": "planner.replan",
     "why_not": "planner.api",
 }
 
@@ -50,6 +53,7 @@ __all__ = [
     "Plan",
     "PlanRequest",
     "Queue",
+    "Replan",
     "UnknownName",
     "WhyNot",
     "allocate",
@@ -57,6 +61,7 @@ __all__ = [
     "plan",
     "predict",
     "queue_of",
+    "replan",
     "why_not",
 ]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from planner.cli import allocate, calibrate, catalogue, compare, questions, trace
+from planner.cli import allocate, calibrate, catalogue, compare, questions, replan, trace
 from planner.cli.ending import Ending
 from planner.cli.options import Command
 
@@ -94,6 +94,7 @@ COMMANDS: tuple[Command, ...] = (
     trace.trace,
     compare.compare,
     allocate.allocate,
+    replan.replan,
     catalogue.validate,
     calibrate.calibrate,
     catalogue.list_,

@@ -74,18 +74,19 @@ def show(name: str, kind: str | None, form: str, output: str | None, **_talk: bo
     write(shown(draw, output), output)
 
 
-_DOCUMENTS = ("request", "plan", "calibration", "allocation")
+_DOCUMENTS = ("request", "plan", "calibration", "allocation", "replan")
 
 
 @click.command("schema", cls=Command, short_help="JSON Schema of what goes in or comes out.")
 @click.argument("document", type=Word(_DOCUMENTS), metavar="|".join(_DOCUMENTS))
 @option("--output", "-o", heading="Answer", metavar="FILE", help="Write there instead of stdout.")
 def schema(document: str, output: str | None) -> None:
-    """Print the JSON Schema of what goes in (request) or comes out (plan, calibration, allocation)."""
+    """Print the JSON Schema of what goes in (request) or comes out (plan, calibration, allocation, replan)."""
     check_writable(output)
     from planner.allocation.document import Allocation
     from planner.calibration.document import Calibration
     from planner.document import Plan
+    from planner.replan import Replan
     from planner.request import PlanRequest
 
     records: dict[str, type[BaseModel]] = {
@@ -93,6 +94,7 @@ def schema(document: str, output: str | None) -> None:
         "plan": Plan,
         "calibration": Calibration,
         "allocation": Allocation,
+        "replan": Replan,
     }
     write(json.dumps({"$schema": _DIALECT} | records[document].model_json_schema(), indent=2) + "\n", output)
 
