@@ -31,6 +31,7 @@ from planner.errors import BadRequest, OutOfTime
 from planner.memory_search import leanest
 from planner.nearest import nearest, nearest_divisor, nearest_multiple
 from planner.pins import Pin, parse_pins, shown_value
+from planner.recent import recent_space
 from planner.request import PlanRequest, Resolved, resolve
 from planner.rules import RULES, sentence
 from planner.search import Outcome, best_split, given_split, search
@@ -59,7 +60,7 @@ def plan(request: PlanRequest) -> Plan:
 
         return plan_mixed(resolved, resolved.mixed, started)
     pins = parse_pins(request.pins)
-    space = build(resolved.scenario, pins)
+    space = recent_space(resolved.scenario, pins)
     find = leanest if request.objective == "memory" else search
     aim = _aim(resolved)
     outcome = find(space, aim, deadline=started + request.time_limit)
@@ -105,9 +106,6 @@ def _found(resolved: Resolved, space: Space, outcome: Outcome, started: float) -
     lean = resolved.request.objective == "memory"
     proof = _proof(space, outcome, verdict, started, priced.iteration, lean=lean)
     predicted = prediction_record(resolved, priced.iteration, best.row, best.assignment)
-    patience = time.perf_counter() + EXPLAINED_WITHIN
-    pins = parse_pins(resolved.request.pins)
-    tried = explain.challenges(space, scenario, best, deadline=patience)
     return Plan(
         status="optimal" if outcome.proved else "feasible",
         request=request_record(resolved),
@@ -117,15 +115,26 @@ def _found(resolved: Resolved, space: Space, outcome: Outcome, started: float) -
         goodput=goodput_record(resolved, best.row, predicted),
         breakdown_seconds=priced.breakdown,
         memory_bytes=memory_records(priced, scenario),
-        alternatives=explain.alternatives(outcome, tried, resolved, record, resolved.request.top),
-        why_not=explain.why_not_lines(tried, space, scenario, priced),
-        what_helps=explain.what_helps(space, scenario, best, priced, pins=pins, deadline=patience),
-        closest_run=explain.closest_run(scenario),
         warnings=_warnings(priced, resolved),
         rejected=_rejections(space, outcome, scenario),
         proof=proof,
         provenance=provenance_record(resolved),
+        **(_reasons_of(resolved, space, outcome, priced, record) if resolved.request.reasons else {}),
     )
+
+
+def _reasons_of(resolved: Resolved, space: Space, outcome: Outcome, priced: Quote, record: Strategy) -> dict[str, Any]:
+    """What else would nearly do, why not something else, what would help, and what is published near by."""
+    assert outcome.best is not None
+    scenario, best, pins = resolved.scenario, outcome.best, parse_pins(resolved.request.pins)
+    patience = time.perf_counter() + EXPLAINED_WITHIN
+    tried = explain.challenges(space, scenario, best, deadline=patience)
+    return {
+        "alternatives": explain.alternatives(outcome, tried, resolved, record, resolved.request.top),
+        "why_not": explain.why_not_lines(tried, space, scenario, priced),
+        "what_helps": explain.what_helps(space, scenario, best, priced, pins=pins, deadline=patience),
+        "closest_run": explain.closest_run(scenario),
+    }
 
 
 def _proof(space: Space, outcome: Outcome, verdict: Verdict, started: float, value: float, *, lean: bool) -> Proof:

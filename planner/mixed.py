@@ -62,14 +62,23 @@ def _found(
     proof = _proof(space, outcome, verdict, started, one_width=one_width)
     return Plan(
         status="optimal" if outcome.proved else "feasible",
-        alternatives=alternatives(outcome, resolved, mixed, resolved.request.top),
-        why_not=why_not_lines(space, mixed, best),
-        what_helps=what_helps(resolved, mixed, best, priced, one_width=one_width),
         warnings=(*_widths(best.row), *_warnings(priced, mixed, best.row, resolved)),
         rejected=_rejections(space, outcome),
         proof=proof,
         **_priced(resolved, mixed, best, priced),
+        **(_reasons(resolved, mixed, space, outcome, priced, one_width=one_width) if resolved.request.reasons else {}),
     )
+
+
+def _reasons(
+    resolved: Resolved, mixed: Mixed, space: MixedSpace, outcome: MixedOutcome, priced: Quote, *, one_width: bool
+) -> dict[str, Any]:
+    assert outcome.best is not None
+    return {
+        "alternatives": alternatives(outcome, resolved, mixed, resolved.request.top),
+        "why_not": why_not_lines(space, mixed, outcome.best),
+        "what_helps": what_helps(resolved, mixed, outcome.best, priced, one_width=one_width),
+    }
 
 
 def _priced(resolved: Resolved, mixed: Mixed, best: MixedIncumbent, priced: Quote) -> dict[str, Any]:

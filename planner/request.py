@@ -74,6 +74,9 @@ class PlanRequest(BaseModel):
     """Share of the optimizer states that is offloaded where they are."""
     stability: Stability | None = None
     """Interruptions and checkpoints; with it, or with the objective goodput, the plan says what they cost."""
+    reasons: bool = True
+    """Whether the answer says what else would nearly do, why not something else and what would help; without them it
+    comes several times as fast, and is as much proved."""
     top: Annotated[int, Field(ge=0, le=1000)] = 5
     time_limit: Annotated[float, Field(gt=0)] = 60.0
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from planner.cli import allocate, calibrate, catalogue, compare, questions, replan, trace
+from planner.cli import allocate, calibrate, catalogue, compare, questions, replan, serve, trace
 from planner.cli.ending import Ending
 from planner.cli.options import Command
 
@@ -95,6 +95,7 @@ COMMANDS: tuple[Command, ...] = (
     compare.compare,
     allocate.allocate,
     replan.replan,
+    serve.serve,
     catalogue.validate,
     calibrate.calibrate,
     catalogue.list_,

@@ -37,6 +37,7 @@ FIELDS: Final = (
     "loss_block",
     "offload_fraction",
     "stability",
+    "reasons",
     "top",
     "time_limit",
 )

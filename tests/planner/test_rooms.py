@@ -14,6 +14,9 @@ ALLOWED = {
     "click": {"planner/cli"},
     "rich": {"planner/cli", "planner/report"},
     "scipy": {"planner/validation", "costmodels/goodput.py"},
+    "fastapi": {"planner/service/app.py"},
+    "starlette": {"planner/service/app.py"},
+    "uvicorn": {"planner/cli/serve.py"},
     "yaml": {"planner", "costmodels/huggingface"},
 }
 """Library to the files and folders (or beginnings of names) that may import it."""
