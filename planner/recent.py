@@ -21,12 +21,10 @@ _lock = Lock()
 def recent_space(scenario: Scenario, pins: Mapping[str, Pin]) -> Space:
     """As ``build``; a question like one of the last few, about the same machines, model and stack, gets its lattice."""
     asked = dict(pins)
-    for known in tuple(_recent):
-        if known[1] == asked and known[0] == scenario:
-            return known[2]
-    space = build(scenario, asked)
+    known = next((one for one in tuple(_recent) if one[1] == asked and one[0] == scenario), None)
+    space = known[2] if known else build(scenario, asked)
     with _lock:
-        _recent.insert(0, (scenario, asked, space))
+        _recent[:] = [(scenario, asked, space), *(one for one in _recent if one is not known)]
         while _recent and (len(_recent) > KEPT or sum(len(one.cores) for _, _, one in _recent) > MOST_CORES):
             _recent.pop()
     return space
