@@ -54,6 +54,7 @@ def kind_activation_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> F
         whole += WORD * (model.mla.q_down_width + model.mla.kv_down_width)
     if kind.attends and model.localized_filtering:
         inner += saved * (model.hidden_size / 2 + 2 * h)
+    more_whole, more_inner = unfused_widths(scenario, kind)
     flash = scenario.rates.attention is not None
     scores: Any = kind.attends * attention_kept(scenario)
     selective = (rows.recompute == Recompute.SELECTIVE) & (rows.recompute_modules == 0)
@@ -71,7 +72,15 @@ def kind_activation_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> F
             np.where(selective, WORD * h, whole),
             np.where(selective, kind.attends * WORD * model.qkv_width, inner),
         )
-    kept = region_tokens(rows, scenario) * whole + tokens_per_rank(rows, scenario) * (inner + scores) / rows.tp
+    plain = np.where(selective & (stack.selective != "attention"), 0.0, 1.0)
+    gathered = tokens_per_rank(rows, scenario) - region_tokens(rows, scenario)
+    products = branches * saved * h * stack.gathered_inputs
+    whole, inner = whole + plain * more_whole, inner + plain * more_inner
+    kept = (
+        gathered * products
+        + region_tokens(rows, scenario) * whole
+        + tokens_per_rank(rows, scenario) * (inner + scores) / rows.tp
+    )
     if kind.attends:
         kept = kept + repeated_bytes(rows, scenario)
     kept = kept - kind_module_bytes(rows, scenario, kind)
@@ -82,9 +91,31 @@ def kind_activation_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> F
     return kept + share * expert_activation_bytes(rows, scenario, saved, repeated=repeated)
 
 
+def unfused_widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
+    """Bytes per token that operations which a stack has not fused keep: of the whole width, and split over ranks."""
+    model, keeps = scenario.model, scenario.stack.keeps
+    norms = model.num_norms if kind.parts > 1 else 1
+    gated = kind.ffn == "dense" and model.gated_ffn
+    repeated = model.attention_width + model.attention_output_width - (model.qkv_width - model.attention_width)
+    inner = {
+        "gate": WORD * model.ffn_hidden_size * gated,
+        "key-values": WORD * kind.attends * repeated,
+    }
+    width = 4.0 * ("norm" in keeps) + WORD * ("norm-16" in keeps)
+    return width * model.hidden_size * norms, sum(inner.get(name, 0.0) for name in keeps)
+
+
+def checkpoint_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+    """Bytes of one recomputed layer's input, of one micro-batch, (N,)."""
+    region = region_tokens(rows, scenario)
+    if scenario.stack.partitioned_checkpoints:
+        region = np.minimum(region, tokens_per_rank(rows, scenario) / rows.tp)
+    return WORD * scenario.model.hidden_size * region
+
+
 def kept_bytes_of_kind(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     """Bytes that one layer keeps of one micro-batch, on the device or the host; its input where recomputed whole."""
-    checkpoint = WORD * scenario.model.hidden_size * region_tokens(rows, scenario)
+    checkpoint = checkpoint_bytes(rows, scenario)
     return np.where(rows.recompute >= Recompute.FULL, checkpoint, kind_activation_bytes(rows, scenario, kind))
 
 

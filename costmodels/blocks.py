@@ -24,12 +24,12 @@ from costmodels.kernels import (
     matmul_seconds,
     stream_seconds,
 )
-from costmodels.launches import launch_floor
+from costmodels.launches import launch_floor, small_kernels
 from costmodels.layer_kinds import DENSE, Kind
 from costmodels.loss import loss_seconds
 from costmodels.model import Model
 from costmodels.parameters import attention_projections
-from costmodels.passes import Passes, linear, region_tokens, tokens_per_rank
+from costmodels.passes import Passes, linear, region_tokens, tokens_per_rank, turning_seconds
 from costmodels.placement import group_of
 from costmodels.scan import exchange_of_heads, mamba_matmuls, scan
 from costmodels.scenario import Scenario
@@ -99,7 +99,8 @@ def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSecon
     nothing = Passes(np.zeros(len(rows)), np.zeros(len(rows)))
     experts = expert_layer(rows, scenario) if kind.ffn == "experts" else ExpertSeconds(nothing, nothing, nothing)
     matmul, attention, cp = experts.matmul, nothing, nothing
-    stream, ep = layer_streams(rows, scenario, kind) + experts.stream + accumulation(rows, scenario, kind), experts.ep
+    stream, ep = layer_streams(rows, scenario, kind) + small_kernels(rows, scenario, kind), experts.ep
+    stream = stream + experts.stream + accumulation(rows, scenario, kind)
     if kind.ffn == "dense":
         matmul = ffn_matmuls(rows, scenario)
     if kind.attends:
@@ -199,12 +200,14 @@ def attention_core(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> 
 def attention_kept(scenario: Scenario) -> float:
     """Bytes per token that the attention core keeps for its backward pass, all heads together.
 
-    Fused: one fp32 number per head. Unfused: softmax, and with dropout its mask and output.
+    Fused: one fp32 number per head. Unfused: softmax, in fp32 too where a stack keeps that, and with dropout its mask
+    and output.
     """
-    heads = float(scenario.model.num_heads)
+    heads, stack = float(scenario.model.num_heads), scenario.stack
     if scenario.rates.attention is not None:
         return 4.0 * heads
-    return (2.0 + (3.0 if scenario.stack.dropout else 0.0)) * heads * scenario.seq_length
+    kept = 2.0 + (4.0 if "softmax" in stack.keeps else 0.0) + (3.0 if stack.dropout else 0.0)
+    return kept * heads * scenario.seq_length
 
 
 def _fused_attention(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
@@ -234,7 +237,7 @@ def _fused_kernel(scenario: Scenario, flops: Floats, span: Number, work: Floats)
     rates = scenario.rates
     assert rates.attention is not None
     fit, units = rates.attention, rates.compute_units
-    peak = rates.head_peak * fit.narrow ** log2(128.0 / min(scenario.model.head_dim, 128))
+    peak = rates.head_peak * fit.narrow ** log2(fit.full_width / min(scenario.model.head_dim, fit.full_width))
     return Passes(
         attention_seconds(flops=flops, span=span, rows=work, fit=fit, peak=peak, units=units),
         attention_backward_seconds(flops=flops, span=span, rows=work, fit=fit, peak=peak, units=units),
@@ -330,7 +333,9 @@ def tensor_parallel(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) ->
     whole = all_reduce_seconds(size, group, tiers)
     half = gather_seconds(size, group, tiers)
     narrow = scenario.stack.fp8_tensor_gather and scenario.recipe.reduced
-    gathered = gather_seconds(size * scenario.recipe.word / WORD, group, tiers) if narrow else half
+    thin = size * scenario.recipe.word / WORD if narrow else size
+    gathered = gather_seconds(thin, group, tiers) + turning_seconds(thin, scenario)
+    half = half + turning_seconds(size, scenario)
     split = rows.sequence_parallel > 0
     forward = np.where(split, half + gathered, whole) * pairs
     backward = np.where(split, half + 2.0 * gathered, whole) * pairs

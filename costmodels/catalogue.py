@@ -1,4 +1,4 @@
-"""What identifies the shipped models and stacks, and the calibrated constants in them."""
+"""What identifies the shipped models, stacks and runtimes, and the calibrated constants in them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _HOME = Path(__file__).parent
 
 @cache
 def catalogue_hash() -> str:
-    """Twelve hexadecimal digits over every model and stack file."""
+    """Twelve hexadecimal digits over every file of models, stacks and runtimes."""
     digest = hashlib.sha256()
-    for path in sorted((*_HOME.glob("models/*.toml"), *_HOME.glob("stacks/*.toml"))):
+    for path in sorted(path for folder in ("models", "stacks", "runtimes") for path in _HOME.glob(f"{folder}/*.toml")):
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]

@@ -115,6 +115,7 @@ def _bandwidth_seconds(
             _link_seconds(np.where(used, volume, 1.0), tier.link, np.maximum(within / inside, 2.0))
             * tier.oversubscription
         )
+        seconds = np.maximum(seconds, _one_way_out(volume * inside, tier.link))
         if passes > 1 and tier.link.gain_ranks:
             seconds = np.where(within >= tier.link.gain_ranks, seconds / tier.link.all_reduce_gain, seconds)
         slowest = np.maximum(slowest, np.where(used, seconds, 0.0))
@@ -143,6 +144,13 @@ def _link_seconds(volume: Floats, link: Link, ranks: Floats) -> Floats:
             (ranks - 1.0) / max(link.mesh - 1.0, 1.0), 1.0
         )  # links to devices outside the group lie idle
     return (volume + np.sqrt(link.saturation * volume)) / rate
+
+
+def _one_way_out(volume: Floats, link: Link) -> Floats:
+    """Seconds that what all ranks of a domain send takes, where a group leaves it by one card only."""
+    if link.group_bandwidth is None:
+        return np.zeros_like(volume)
+    return volume / (link.efficiency * link.group_bandwidth)
 
 
 def _ring_latency(group: Group, tiers: Sequence[Tier]) -> Floats:

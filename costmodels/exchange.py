@@ -28,7 +28,7 @@ from costmodels.sizes import (
 )
 from costmodels.split import even_layers
 from costmodels.stack import Stack
-from costmodels.strategy import Floats, Strategies
+from costmodels.strategy import AXES, Floats, Ints, Strategies
 
 
 def hop_seconds(rows: Strategies, scenario: Scenario) -> Floats:
@@ -75,7 +75,8 @@ def step_traffic(
     ``layer`` is the computation of one layer for one micro-batch; where layers differ, ``kinds`` has that of each kind.
     """
     stack = scenario.stack
-    gradients, parameters, tied = _once_per_step(rows, scenario)
+    few, inverse = _alike(rows)
+    gradients, parameters, tied = (seconds[inverse] for seconds in _once_per_step(few, scenario))
     window = _window(rows, scenario, layer, kinds)
     backward = _exposed_once(gradients, window.backward, rows, stack=stack, hidden=stack.overlap.gradients)
     forward = _exposed_once(parameters, window.forward, rows, stack=stack, hidden=stack.overlap.parameters)
@@ -86,6 +87,29 @@ def step_traffic(
         backward = np.where(sharded, always[0], backward)
         forward = np.where(sharded & (whole | stack.fully_sharded), always[1], forward)
     return StepTraffic(backward, forward, tied=tied)
+
+
+STEP_AXES = tuple(
+    name
+    for name in AXES
+    if name
+    not in {"micro_batch_size", "num_microbatches", "recompute", "recompute_modules", "sequence_parallel", "cp_kind"}
+)
+"""All that traffic and updates once an iteration can depend on, before anything hides them."""
+
+
+def share_steps(rows: Strategies) -> None:
+    """Have rows that are alike once an iteration priced together there, as nine of ten are in a search.
+
+    What is found is the same to the last bit; of random rows too few are alike for it to pay.
+    """
+    rows.once("steps", lambda: rows.distinct(*STEP_AXES))
+
+
+def _alike(rows: Strategies) -> tuple[Strategies, Ints | slice]:
+    """Rows to price once an iteration, and which of them every row is."""
+    known: tuple[Strategies, Ints | slice] = rows.once("steps", lambda: (rows, slice(None)))
+    return known
 
 
 def _window(rows: Strategies, scenario: Scenario, layer: Passes, kinds: ByKind[LayerTerms] | None) -> Passes:
@@ -113,7 +137,8 @@ def _once_per_step(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats
     replicas = all_reduce_seconds(stack.reduce_bytes * size / rows.sharding_degree, far, tiers)
     sharded = np.where(near.size > 1, scatter, 0.0) + np.where(far.size > 1, replicas, 0.0)
     alone = group.size <= 1
-    gradients = np.where(alone, 0.0, np.where(rows.zero_stage == 0, whole, sharded)) * pace
+    everywhere = (rows.zero_stage == 0) | (stack.gradient_exchange == "all-reduce")
+    gradients = np.where(alone, 0.0, np.where(everywhere, whole, sharded)) * pace
     spread = broadcast_seconds if stack.parameter_exchange == "broadcast" else gather_seconds
     gather = np.where(near.size > 1, spread(gather_word(scenario) * size, near, tiers), 0.0) * pace
     parameters = np.where(rows.zero_stage == 0, 0.0, gather)
@@ -163,6 +188,11 @@ def optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
 
     Under an 8-bit recipe the weights that are multiplied are quantised too, once an iteration; Muon orthogonalises.
     """
+    few, inverse = _alike(rows)
+    return _optimizer_seconds(few, scenario)[inverse]
+
+
+def _optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     stack, rates = scenario.stack, scenario.rates
     size = heaviest_stage_parameters(rows, scenario)
     experts = heaviest_experts(rows, scenario)

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from costmodels.layer_kinds import Kind
+from costmodels.passes import Passes
 from costmodels.scenario import REDUCED, Scenario
 from costmodels.strategy import Floats, Strategies
 
@@ -25,6 +26,20 @@ SCALED_ANEW: Final = REDUCED - {"fp8"}
 they are known from earlier steps one kernel casts for all. With eight experts a rank, 16 H100 take 9.5 ms a layer in
 fp8 with current or block-wise scaling, and 6.5 where graphs replay all but the experts (Megatron-Bridge, releases from
 26.04 on and skills/nemo-mbridge-perf-cuda-graphs)."""
+
+PRODUCTS: Final = 2.5
+"""Kernels of half a layer whose own formulas count their launch and drain: two products and half of attention."""
+
+
+def small_kernels(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
+    """Device seconds to start and drain the kernels of a layer beside its products and attention, (N,).
+
+    Bytes over bandwidth leave out what a kernel takes whatever its size: the time that the fit of products has as
+    ``overhead``, measured in replayed graphs, without any host. Backward every one of them has two.
+    """
+    count = max(scenario.stack.kernels_per_layer / 2.0 - PRODUCTS, 0.0) * kind.parts
+    seconds = np.full(len(rows), count * scenario.rates.head.overhead)
+    return Passes(seconds, 2.0 * seconds)
 
 
 def launch_floor(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:

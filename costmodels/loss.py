@@ -38,7 +38,7 @@ def loss_seconds(tokens: Floats, rows: Floats, scenario: Scenario) -> Passes:
     rates, stack, h = scenario.rates, scenario.stack, float(scenario.model.hidden_size)
     block = block_tokens(tokens, rows, scenario)
     count = tokens / block
-    once = product(block, rows, h, rates.head, rates.head_peak, rates.bandwidth)
+    once = product(block, rows, h, rates.head, rates.vocabulary_peak, rates.bandwidth)
     logit = Passes(count * once.forward, count * once.backward)
     per_logit = FUSED_TRAFFIC if stack.loss == "fused" else stack.cross_entropy_traffic
     loss = stream_seconds(traffic=tokens * rows * per_logit, share=1.0, bandwidth=rates.bandwidth)

@@ -19,23 +19,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.activations import (
+    checkpoint_bytes,
     kept_bytes_of_kind,
     kept_bytes_of_layer,
     kind_activation_bytes,
     kind_module_bytes,
     layer_activation_bytes,
 )
-from costmodels.by_kind import ByKind, LayerBytes, contents, stage_layers
+from costmodels.by_kind import ByKind, LayerBytes, contents
 from costmodels.context import exchange_bytes
 from costmodels.experts import expert_parameters_per_rank, expert_shards, kind_expert_parameters
 from costmodels.kernels import WORD
 from costmodels.layer_kinds import Kind, ahead_kind
-from costmodels.loss import logit_bytes
 from costmodels.offload import ACTIVATIONS, EVERYTHING, host_bytes, host_room, share_offloaded
 from costmodels.optimizers import kept_bytes, optimizer_of
 from costmodels.parameters import mtp_sets
-from costmodels.passes import region_tokens, tokens_per_rank
-from costmodels.pieces import copies, ends, of_both_ways
+from costmodels.passes import region_tokens
+from costmodels.peaks import loss_peak, momentary_bytes, standing_bytes, step_bytes
+from costmodels.pieces import copies, ends, joined
 from costmodels.scenario import REDUCED, Scenario
 from costmodels.schedules import SCHEDULES
 from costmodels.sharded import GRADIENTS, PARAMETERS, by_chunk, second_shards
@@ -100,10 +101,15 @@ class RowBytes:
     """One layer's activations while it is recomputed; of the kind with the most, where layers differ."""
     embedding_activation: Floats
     """Per micro-batch in flight on the first stage."""
+    first_peak: Floats
+    """On the first stage: what the embedding's gradient, or the optimizer's step, takes beyond the activations let go
+    before it, and the embedding itself where full sharding keeps it gathered."""
     logits: Floats
     """At the loss, once."""
     ahead: Floats
     """States of the experts of multi-token-prediction layers, and those layers' activations, on the last stage."""
+    passing: Floats
+    """Activations and gradients of the moment on every stage, which ``everywhere`` holds too."""
     everywhere: Floats
     """On every stage beside its layers: parameters gathered for the moment under ZeRO stage 3, and the stage's
     share of a vocabulary that is split over the stages."""
@@ -131,8 +137,8 @@ class RowBytes:
 
     @property
     def first(self) -> Floats:
-        """States of the embedding."""
-        return self.embedding_parameters * (self.state.total + self.edges)
+        """States of the embedding, and the peak of its gradient."""
+        return self.embedding_parameters * (self.state.total + self.edges) + self.first_peak
 
     @property
     def last(self) -> Floats:
@@ -151,9 +157,9 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
         passing = passing + np.where(here, 0.0, OFFLOADED_LAYERS * _most(rows, scenario, kept_bytes_of_kind))
     layer = layer_parameters_per_rank(rows, scenario)
     h = float(scenario.model.hidden_size)
-    tokens = tokens_per_rank(rows, scenario)
-    logits = logit_bytes(tokens, padded_vocabulary_rows(rows, scenario) / rows.tp, scenario)
-    logits = logits + 2.0 * WORD * h * region
+    moment = momentary_bytes(rows, scenario)
+    standing = standing_bytes(rows, scenario)
+    logits = np.maximum(loss_peak(rows, scenario) - moment, 0.0)  # what the last layer needs comes after the head
     state, experts = state_bytes(rows, scenario), expert_parameters_per_rank(rows, scenario)
     expert = state_bytes(rows, scenario, expert_shards(rows))
     embedding = embedding_parameters_per_rank(rows, scenario)
@@ -163,7 +169,11 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
     twice = copies(rows)
     edges = (chosen.edge_moments - chosen.moments) / np.where(rows.zero_stage >= 1, rows.sharding_degree * twice, 1)
     edges = edges * (1.0 - share_offloaded(rows, scenario))
-    shared = ((embedding + head) * (state.total + edges) + logits) / rows.pp * (1.0 - at_ends)
+    # Embedding and head belong to the outermost unit of full sharding, which stays gathered through both passes.
+    gathered_whole = np.where((rows.zero_stage == PARAMETERS) & stack.fully_sharded, WORD, 0.0)
+    held = stack.vocabulary_in_flight * _even_kept(rows, scenario, stored)
+    sharing = (embedding + head) * (state.total + edges) + (1.0 + stack.vocabulary_in_flight) * logits
+    shared = (sharing / rows.pp + held) * (1.0 - at_ends)
     gathered = layer + experts
     if kinds is not None:  # the two at a time may be of the largest kind; chunks hold several
         most = (kinds.each("layer_parameters") + kinds.each("expert_parameters")).max(axis=0)
@@ -177,18 +187,44 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
         head_parameters=head * at_ends,
         edges=edges,
         stored=np.where(here, stored, 0.0),
-        checkpoint=np.where(here, WORD * h * region, 0.0),
+        checkpoint=np.where(here, checkpoint_bytes(rows, scenario), 0.0),
         working=stored if kinds is None else _most(rows, scenario, kind_activation_bytes),
-        embedding_activation=(WORD + (1.0 if stack.dropout else 0.0)) * h * region,
-        logits=logits * at_ends,
-        ahead=_ahead(rows, scenario, expert.total),
+        embedding_activation=(1.0 if stack.dropout else 0.0) * h * region,
+        first_peak=at_ends * (_first_peak(rows, scenario, moment, stored) + gathered_whole * embedding),
+        logits=(logits + gathered_whole * head) * at_ends,
+        ahead=ahead_bytes(rows, scenario, expert.total),
+        passing=moment + standing + passing,
         everywhere=shared
+        + moment
+        + standing
         + passing
         + exchange_bytes(rows, scenario)
         + _second_copy(rows, scenario, layer)
         + whole_bytes(rows, scenario, gathered),
         kinds=kinds,
     )
+
+
+def _even_kept(rows: Strategies, scenario: Scenario, stored: Floats) -> Floats:
+    """Bytes that one micro-batch keeps on the fullest stage of an even split of average layers, (N,)."""
+    kept = np.where(rows.recompute >= Recompute.FULL, checkpoint_bytes(rows, scenario), stored)
+    return copies(rows) * even_layers(scenario.model.num_layers, rows).high * kept
+
+
+def _first_peak(rows: Strategies, scenario: Scenario, moment: Floats, stored: Floats) -> Floats:
+    """Bytes by which later moments of the first stage exceed the backward pass's beginning, under the even split, (N,).
+
+    The embedding's gradient, dense and in 16 bits, when all that the stage had kept of its micro-batch is let go; the
+    optimizer's step, when nothing is kept.
+    """
+    one = _even_kept(rows, scenario, stored)
+    embedding = embedding_parameters_per_rank(rows, scenario)
+    layers = copies(rows) * even_layers(scenario.model.num_layers, rows).first
+    parameters = layers * layer_parameters_per_rank(rows, scenario) + embedding
+    step = step_bytes(rows, scenario) * parameters - in_flight(rows, np.zeros_like(rows.pp)) * one
+    step = np.where(joined(rows), step - loss_peak(rows, scenario), step)
+    gradient = WORD * padded_vocabulary_rows(rows, scenario) / rows.tp * scenario.model.embedding_width
+    return np.maximum(np.maximum(gradient - one / rows.vpp, step) - moment, 0.0)
 
 
 def _most(rows: Strategies, scenario: Scenario, of: Callable[[Strategies, Scenario, Kind], Floats]) -> Floats:
@@ -236,14 +272,14 @@ def _by_kind(rows: Strategies, scenario: Scenario) -> ByKind[LayerBytes] | None:
     return ByKind(depth, tuple(parts))
 
 
-def _ahead(rows: Strategies, scenario: Scenario, expert_state: Floats | float) -> Floats:
+def ahead_bytes(rows: Strategies, scenario: Scenario, expert_state: Floats | float) -> Floats:
     """Layers that predict further tokens: ``expert_state`` per parameter of their experts, and activations, (N,)."""
     model, kind = scenario.model, ahead_kind(scenario.model)
     if not model.mtp_layers:
         return np.zeros(len(rows))
     experts = mtp_sets(model) * kind_expert_parameters(rows, scenario, kind)
     stored = model.mtp_layers * kind_activation_bytes(rows, scenario, kind)
-    return experts * expert_state + held_ahead(rows) * stored
+    return experts * expert_state + heldahead_bytes(rows) * stored
 
 
 def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None) -> StateBytes:
@@ -263,10 +299,11 @@ def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None
     kept = kept_bytes(stack, fp32=fp32)
     alone = optimizer_of(stack).moments if stack.weight_bytes > WORD else kept
     optimizer = np.where(z >= 3, alone, kept)  # sharded weights in fp32 are their own master
+    scattered = (z >= GRADIENTS) & stack.gradients_sharded
     left = np.where(rows.offload == EVERYTHING, 0.0, 1.0)
     return StateBytes(
         weights=left * np.where(z >= 3, sharded / shard, weights),
-        gradients=left * np.where(z >= 2, stack.gradient_bytes / shard, stack.gradient_bytes),
+        gradients=left * np.where(scattered, stack.gradient_bytes / shard, stack.gradient_bytes),
         optimizer=np.where(z >= 1, optimizer / shard, optimizer) * (1.0 - share_offloaded(rows, scenario)),
     )
 
@@ -295,7 +332,7 @@ def in_flight(rows: Strategies, stage: Ints) -> Floats:
     return held
 
 
-def held_ahead(rows: Strategies) -> Floats:
+def heldahead_bytes(rows: Strategies) -> Floats:
     """Micro-batches whose activations the layers that predict further tokens hold, shape (N,).
 
     They stand behind the last chunk, which passes a micro-batch back as soon as it came; under GPipe and breadth first
@@ -303,75 +340,6 @@ def held_ahead(rows: Strategies) -> Floats:
     """
     everything = (rows.schedule == SCHEDULE_NAMES.index("gpipe")) | by_chunk(rows)
     return np.where(everything, rows.num_microbatches, 1).astype(np.float64)
-
-
-@dataclass(frozen=True, slots=True)
-class Footprint:
-    """Bytes of one strategy by cause, one array element per stage, shape (pp,)."""
-
-    weights: NDArray[np.float64]
-    gradients: NDArray[np.float64]
-    optimizer: NDArray[np.float64]
-    activations: NDArray[np.float64]
-    logits: NDArray[np.float64]
-    slack: NDArray[np.float64]
-    reserved: NDArray[np.float64]
-
-    @property
-    def allocated(self) -> NDArray[np.float64]:
-        """What the framework's allocator hands out at its peak."""
-        return self.weights + self.gradients + self.optimizer + self.activations + self.logits
-
-    @property
-    def total(self) -> NDArray[np.float64]:
-        """What the device must have."""
-        return self.allocated + self.slack + self.reserved
-
-
-def footprint(
-    rows: Strategies, memory: RowBytes, scenario: Scenario, *, row: int, layers: Ints, recomputed: Ints
-) -> Footprint:
-    """The memory of every stage of one row under a given split, arrays (pp,)."""
-    pp = len(layers)
-    stages = np.arange(pp)
-    one = rows.take(np.full(pp, row))
-    held, twice = in_flight(one, stages), float(copies(one)[0])
-    first, last = ends(one, stages)
-    parameters, experts, stored, again = _stage_sums(
-        one, memory, scenario, row=row, layers=layers, recomputed=recomputed
-    )
-    params = twice * parameters + first * memory.embedding_parameters[row] + last * memory.head_parameters[row]
-    model, ahead = scenario.model, ahead_kind(scenario.model)
-    experts = twice * experts + last * mtp_sets(model) * kind_expert_parameters(one, scenario, ahead)
-    state, expert_state = memory.state, memory.expert_state
-    activations = held * (stored + again * memory.checkpoint[row] + first * memory.embedding_activation[row] / twice)
-    activations = activations + last * _ahead(one, scenario, 0.0)
-    activations = activations + (again > 0) * memory.working[row]
-    weights = params * state.weights[row] + experts * expert_state.weights[row] + memory.everywhere[row]
-    gradients = params * state.gradients[row] + experts * expert_state.gradients[row]
-    optimizer = params * state.optimizer[row] + experts * expert_state.optimizer[row]
-    edges = first * memory.embedding_parameters[row] + last * memory.head_parameters[row]
-    optimizer = optimizer + edges * memory.edges[row]
-    logits = last * memory.logits[row]
-    slack = scenario.stack.slack * (weights + gradients + optimizer + activations + logits)
-    return Footprint(weights, gradients, optimizer, activations, logits, slack, np.full(pp, scenario.stack.reserved))
-
-
-def _stage_sums(
-    one: Strategies, memory: RowBytes, scenario: Scenario, *, row: int, layers: Ints, recomputed: Ints
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Of each stage's layers that a micro-batch passes, (pp,).
-
-    Parameters, parameters of experts, stored activations of the micro-batch, and how many are recomputed.
-    """
-    if memory.kinds is None:
-        passed, again = (of_both_ways(held, float(copies(one)[0])) for held in (layers, recomputed))
-        kept = (passed - again) * memory.stored[row]
-        return passed * memory.layer_parameters[row], passed * memory.expert_parameters[row], kept, again
-    held, repeated = stage_layers(one, scenario.depth, layers, recomputed)
-    part = {name: memory.kinds.each(name)[:, row] for name in ("layer_parameters", "expert_parameters", "stored")}
-    kept = (held - repeated) @ part["stored"]
-    return held @ part["layer_parameters"], held @ part["expert_parameters"], kept, repeated.sum(axis=1)
 
 
 def _peaks_by_kind(rows: Strategies, memory: RowBytes) -> Floats:

@@ -44,13 +44,15 @@ def linear(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
 
 
 def quantising(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
-    """Passes that quantise a product's input, its output's gradient and its weights, beyond what is measured in it."""
+    """Passes that quantise a product's input, its output's gradient and its weights, beyond what is measured in it.
+
+    Those that write columns out of rows take longer for their bytes, by the stack's ``transposing``.
+    """
     recipe, rates = scenario.recipe, scenario.rates
     known = {"share": rates.stream, "bandwidth": rates.bandwidth}
-    forward = T * k * recipe.input_traffic + np.broadcast_to(n * k * recipe.weight_traffic, T.shape)
-    return Passes(
-        stream_seconds(traffic=forward, **known), stream_seconds(traffic=T * n * recipe.input_traffic, **known)
-    )
+    each = recipe.input_traffic + recipe.transposed * (1.0 / scenario.stack.transposing - 1.0)
+    forward = T * k * each + np.broadcast_to(n * k * recipe.weight_traffic, T.shape)
+    return Passes(stream_seconds(traffic=forward, **known), stream_seconds(traffic=T * n * each, **known))
 
 
 def product(T: Floats, n: Number, k: Number, fit: GemmFit, peak: float, bandwidth: float) -> Passes:
@@ -60,3 +62,9 @@ def product(T: Floats, n: Number, k: Number, fit: GemmFit, peak: float, bandwidt
     data = matmul_seconds(m=T, n=k, k=n, fit=fit, peak=peak, bandwidth=bandwidth)
     weight = matmul_seconds(m=n, n=k, k=T, fit=fit, peak=peak, bandwidth=bandwidth) * fit.wgrad_ratio
     return Passes(forward, data + weight)
+
+
+def turning_seconds(size: Floats, scenario: Scenario) -> Floats:
+    """Seconds to copy a gathered or scattered buffer once more, where the sequence is not its outermost dimension."""
+    copied = 2.0 * size * scenario.stack.batch_first
+    return stream_seconds(traffic=copied, share=scenario.rates.stream, bandwidth=scenario.rates.bandwidth)

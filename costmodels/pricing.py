@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.by_kind import stage_layers
+from costmodels.footprint import Footprint, footprint
 from costmodels.iteration import (
     Breakdown,
     RowSeconds,
@@ -18,7 +19,7 @@ from costmodels.iteration import (
     row_seconds,
     stage_extras,
 )
-from costmodels.memory import Footprint, RowBytes, footprint, row_bytes
+from costmodels.memory import RowBytes, row_bytes
 from costmodels.pieces import copies, joined, of_both_ways
 from costmodels.scenario import Scenario
 from costmodels.split import even_stages

@@ -30,11 +30,8 @@ class Scenario:
     precision: str
     stability: Stability | None = None
     """Where interruptions and checkpoints count in the price of an iteration."""
-
-    @property
-    def interval(self) -> float:
-        """Half width of the prediction interval as a factor, wider for models with experts."""
-        return self.stack.expert_interval if self.model.moe else self.stack.interval
+    framework: str = ""
+    """The framework whose own rules hold beside the stack's, as the planner names it; nothing is priced by it."""
 
     @property
     def recipe(self) -> Recipe:
@@ -70,6 +67,8 @@ class Rates:
     matmul_peak: float
     head: GemmFit
     head_peak: float
+    vocabulary_peak: float
+    """Of the output head's product, larger than any of a layer: none of the rate that the stack loses in layers."""
     plain: GemmFit
     """Of products that run beside the matrix units."""
     plain_peak: float
@@ -90,13 +89,17 @@ def _rates(scenario: Scenario) -> Rates:
         sixteen = "fp16"
     name, attention = _attention(scenario)
     speed, share = stack.kernel_efficiency * accelerator.training_rate, stack.elementwise_efficiency
-    speed *= max(1.0 - stack.communication_units / accelerator.compute_units, 0.0)
+    left = max(1.0 - stack.communication_units / accelerator.compute_units, 0.0)
+    speed *= left
     memory = kernels.memory_bound
+    matrix = left if scenario.precision == "fp32" else speed  # the rest is calibrated on matrix units, limited by heat
+    tables = left if scenario.precision == "fp32" else left * accelerator.training_rate
     return Rates(
         matmul=_matmul_fit(scenario),
-        matmul_peak=scenario.peak_rate * speed,
+        matmul_peak=scenario.peak_rate * scenario.recipe.rate * matrix,
         head=_matmul_fit(scenario) if sixteen == "fp32" else kernels.gemm_fit(sixteen),
-        head_peak=accelerator.peak_rate(sixteen) * speed,
+        head_peak=accelerator.peak_rate(sixteen) * matrix,
+        vocabulary_peak=accelerator.peak_rate(sixteen) * tables,
         plain=_slower_fit(scenario) if "fp32" in accelerator.peak else kernels.gemm_fit(sixteen),
         plain_peak=accelerator.peak_rate("fp32" if "fp32" in accelerator.peak else sixteen) * speed,
         attention=attention,
@@ -130,8 +133,10 @@ def _slower_fit(scenario: Scenario) -> GemmFit:
 
 def _attention(scenario: Scenario) -> tuple[str, AttentionFit | None]:
     """The first kernel of the stack's preference that exists on this accelerator; unfused always does."""
-    known = scenario.group.accelerator.kernels.attention
-    for name in scenario.stack.attention:
+    accelerator, stack = scenario.group.accelerator, scenario.stack
+    known = accelerator.kernels.attention
+    newest = stack.blackwell_attention if accelerator.architecture.startswith("Blackwell") else ()
+    for name in newest or stack.attention:
         if name == "unfused":
             return name, None
         if name in known:

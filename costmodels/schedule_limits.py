@@ -41,22 +41,22 @@ def groups_in_flight(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike)
 
 def as_the_first(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
     """As much as the first stage of 1F1B, everywhere."""
-    return _spread(np.asarray(p), m, v, stage)
+    return _spread(np.minimum(p, m), v, stage)
 
 
 def twice_the_first(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
     """ZB-H2: twice the warm-up."""
-    return _spread(2 * np.asarray(p) - 1, m, v, stage)
+    return _spread(np.minimum(2 * np.asarray(p) - 1, m), v, stage)
 
 
 def half_of_the_first(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
     """V-Half."""
-    return _spread((np.asarray(p) + 2) // 2, m, v, stage)
+    return _spread(np.minimum((np.asarray(p) + 2) // 2, m), v, stage)
 
 
 def third_of_the_first(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
     """V-Min."""
-    return _spread((np.asarray(p) + 4) // 3, m, v, stage)
+    return _spread(np.minimum((np.asarray(p) + 4) // 3, m), v, stage)
 
 
 def one_more_than_ranks(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:

@@ -19,11 +19,17 @@ from costmodels.collectives import all_reduce_seconds, gather_seconds
 from costmodels.experts import expert_data_group, expert_parameters_per_rank, kind_expert_parameters
 from costmodels.kernels import WORD, stream_seconds
 from costmodels.layer_kinds import Depth, Kind
+from costmodels.parameters import attention_projections
 from costmodels.passes import Passes
-from costmodels.pieces import copies
+from costmodels.pieces import copies, joined
 from costmodels.placement import Group, group_of, split_group
 from costmodels.scenario import Scenario
-from costmodels.sizes import kind_parameters_per_rank, layer_parameters_per_rank
+from costmodels.sizes import (
+    embedding_parameters_per_rank,
+    head_parameters_per_rank,
+    kind_parameters_per_rank,
+    layer_parameters_per_rank,
+)
 from costmodels.split import even_layers
 from costmodels.stack import Stack
 from costmodels.strategy import SCHEDULE_NAMES, Bools, Floats, Ints, Strategies
@@ -59,9 +65,9 @@ def every_micro_batch(
 
     At stage 3 every layer is gathered for both passes. A stack that shards fully keeps parameters from the forward to
     the backward pass at stage 2. What is gathered is copied out of the communication buffer in front of every layer,
-    and gradients are cast and copied into it, on the stream that computes. Copies of the model that meet once an
-    iteration do so in the last micro-batch. By chunks, a layer is gathered and its gradients are scattered once for
-    all micro-batches, which that then hides behind.
+    and gradients are cast and copied into it, on the stream that computes. So are the embedding and the head. Copies of
+    the model that meet once an iteration do so in the last micro-batch. By chunks, a layer is gathered and its
+    gradients are scattered once for all micro-batches, which that then hides behind.
     """
     stack, third, once = scenario.stack, rows.zero_stage >= PARAMETERS, by_chunk(rows)
     times, behind = np.where(once, 1, rows.num_microbatches), np.where(once, rows.num_microbatches, 1)
@@ -76,9 +82,17 @@ def every_micro_batch(
     gathered = [one.gather for one in each]
     forward = _chain(gathered, ahead, layers, depth=depth, stack=stack, hidden=stack.overlap.parameters)
     last = _chain(whole, after, layers, depth=depth, stack=stack, hidden=stack.overlap.gradients, backward=True)
+    first, final = _ends(rows, scenario)
+    late = _late(final.gather, ahead[-1], stack=stack, hidden=stack.overlap.parameters)
+    forward = forward + first.gather + late
+    scattered = _late(final.scatter, after[-1], stack=stack, hidden=stack.overlap.gradients) + first.scatter
+    copied = copied + first.copied + final.copied
+    last = last + scattered + first.replicas + final.replicas
     backward = last
     if stack.replicas_once:
-        backward = _chain(back, after, layers, depth=depth, stack=stack, hidden=stack.overlap.gradients, backward=True)
+        backward = scattered + _chain(
+            back, after, layers, depth=depth, stack=stack, hidden=stack.overlap.gradients, backward=True
+        )
     known = {"share": scenario.rates.stream, "bandwidth": scenario.rates.bandwidth}
     out = stream_seconds(traffic=copied * 2.0 * WORD, **known)
     into = stream_seconds(traffic=copied * (WORD + stack.reduce_bytes), **known)
@@ -97,6 +111,8 @@ def _layer(rows: Strategies, scenario: Scenario, kind: Kind | None = None) -> _L
     word, size, experts = gather_word(scenario), *_sizes(rows, scenario, kind)
     shared = (near.size > 1) * pace
     gather, scatter = (gather_seconds(w * size, near, tiers) * shared for w in (word, stack.reduce_bytes))
+    listed = _listed(rows, scenario, near)
+    gather, scatter = gather + listed, scatter + listed
     shard = stack.reduce_bytes * size / rows.sharding_degree
     replicas = all_reduce_seconds(shard, far, tiers) * (far.size > 1) * pace
     again = gather
@@ -109,6 +125,39 @@ def _layer(rows: Strategies, scenario: Scenario, kind: Kind | None = None) -> _L
         gather, again, scatter = gather + whole, again + whole, scatter + reduced
     copied = np.where(near.size > 1, size, 0.0) + np.where(same.size > 1, experts, 0.0)
     return _Layer(gather, again, scatter, replicas, copied)
+
+
+def _ends(rows: Strategies, scenario: Scenario) -> tuple[_Layer, _Layer]:
+    """The embedding, which nothing comes before, and the head, which stays gathered to be used again at once.
+
+    Of a pipeline only the embedding counts: the head travels on another stage meanwhile.
+    """
+    whole = joined(rows)
+    sizes = embedding_parameters_per_rank(rows, scenario), whole * head_parameters_per_rank(rows, scenario)
+    first, final = (_whole(rows, scenario, size) for size in sizes)
+    return first, final
+
+
+def _whole(rows: Strategies, scenario: Scenario, size: Floats) -> _Layer:
+    """Parameters that are gathered and scattered as one, 16 bits wide."""
+    stack, tiers = scenario.stack, scenario.group.tiers
+    near, far = split_group(group_of(rows, "cp", "dp"), rows.sharding_degree)
+    pace = 1.0 / stack.communication_efficiency
+    shared = (near.size > 1) * (size > 0) * pace
+    gather, scatter = (gather_seconds(w * size, near, tiers) * shared for w in (WORD, stack.reduce_bytes))
+    shard = stack.reduce_bytes * size / rows.sharding_degree
+    replicas = all_reduce_seconds(shard, far, tiers) * (far.size > 1) * (size > 0) * pace
+    return _Layer(gather, gather, scatter, replicas, np.where(near.size > 1, size, 0.0))
+
+
+def _listed(rows: Strategies, scenario: Scenario, near: Group) -> Floats:
+    """Host seconds to make and copy a list of every rank's part of each weight of a layer, at stage 3, (N,).
+
+    Norms and biases are small enough to stay whole.
+    """
+    weights = len(attention_projections(scenario.model)) + 2.0
+    listing = (rows.zero_stage >= PARAMETERS) & (near.size > 1)
+    return np.where(listing, weights * near.size * scenario.stack.per_shard, 0.0)
 
 
 def _sizes(rows: Strategies, scenario: Scenario, kind: Kind | None) -> tuple[Floats, Floats]:

@@ -21,6 +21,12 @@ CpKind = Literal["p2p", "a2a", "all-gather", "a2a+p2p"]
 RankOrder = Literal["tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "tp-cp-ep-sharding-pp-dp"]
 
 
+Kept = Literal["gate", "norm", "norm-16", "key-values", "softmax"]
+"""The activated branch of a gated network beside its product; inputs of norms in fp32, or their outputs before they are
+scaled, in 16 bits; keys and values repeated for every head; the softmax of unfused attention in fp32 beside its copy in
+16 bits."""
+
+
 class Overlap(Record):
     """The part of each communication that still lengthens the iteration; 1 = nothing is hidden."""
 
@@ -46,8 +52,8 @@ class Overlap(Record):
     """Parameter gathering runs behind the forward pass of the first micro-batch."""
 
 
-class InBf16(Record):
-    """What a framework does otherwise where it trains in bf16, whose gradients are too coarse to be added up."""
+class OtherFormat(Record):
+    """What a framework does otherwise in one 16-bit format; gradients in bf16 are too coarse to be added up."""
 
     gradient_bytes: int
     reduce_bytes: int
@@ -70,6 +76,8 @@ class Stack(Record):
     source: str
     attention: tuple[str, ...] = ("unfused",)
     """Attention kernels in order of preference; the first that the accelerator has is used."""
+    blackwell_attention: tuple[str, ...] = ()
+    """The same on Blackwell, where it differs."""
     fused_elementwise: bool = True
     """Bias, dropout, residual and activation run as one kernel each."""
     fused_softmax: bool = True
@@ -80,6 +88,11 @@ class Stack(Record):
     """Achieved over table speed of matrix kernels; calibrated per stack and accelerator family."""
     elementwise_efficiency: float = Field(1.0, gt=0, le=1.5)
     """Achieved over table speed of memory-bound kernels."""
+    batch_first: bool = False
+    """Activations are laid out by sequence, then by token, so that what tensor ranks gather or scatter along the
+    sequence is copied into place: gathers and scatters work on the outermost dimension."""
+    transposing: float = Field(1.0, gt=0, le=1)
+    """Bandwidth of casts that write columns out of rows, over that of other memory-bound kernels."""
     launch: TimeQuantity = 6e-6
     """Host time per kernel; the layer is never faster than its launches."""
     kernels_per_layer: int = 24
@@ -140,6 +153,9 @@ class Stack(Record):
     """Orders of ranks that a launcher can ask for, the usual one first."""
     gathers_per_micro_batch: bool = True
     """Under ZeRO stage 3 parameters are gathered again for every micro-batch."""
+    per_shard: TimeQuantity = 0.0
+    """Host time per rank for every tensor that ZeRO stage 3 gathers or scatters, where its parts are a list of views
+    that are copied one after the other [DeepSpeed]."""
     fully_sharded: bool = False
     """ZeRO stage 2 is full sharding that keeps parameters from the forward to the backward pass, once gathered
     (``reshard_after_forward=False`` of FSDP2), in place of gathering them once an iteration."""
@@ -156,18 +172,36 @@ class Stack(Record):
     """Bytes moved per parameter and micro-batch to add its gradient to the buffer; 0 where the product itself does."""
     collectives_per_layer: int = 0
     """Collectives in which the gradients of one layer travel once per iteration; 0: a few large ones for all layers."""
+    gradient_exchange: Literal["scatter", "all-reduce"] = "scatter"
+    """How gradients are added up under ZeRO stage 1: each part at its owner, or all of them everywhere."""
     parameter_exchange: Literal["gather", "broadcast"] = "gather"
     """How stepped parameters reach the other ranks: gathered, or broadcast by one owner after the other."""
-    bf16: InBf16 | None = None
+    bf16: OtherFormat | None = None
     """What is different in bf16; None: nothing."""
+    fp16: OtherFormat | None = None
+    """What is different in fp16, in which gradients can be added up as they are; None: nothing."""
     optimizer_bytes: int = 12
     """Bytes per parameter of master weights and moments."""
     optimizer_traffic: int = 38
     """Bytes moved per parameter by clip, step and cast."""
     cross_entropy_traffic: int = 66
     """Bytes moved per logit, forward and backward."""
-    cross_entropy_bytes: int = 10
-    """Bytes held per logit at the loss."""
+    cross_entropy_bytes: int = 6
+    """Bytes held per logit at the loss: the logit in 16 bits, and in fp32 what becomes its softmax in place."""
+    keeps: tuple[Kept, ...] = ()
+    """Tensors that a layer keeps for its backward pass beyond those of fused operations."""
+    gradients_sharded: bool = True
+    """From ZeRO stage 2 on gradients are scattered in every micro-batch, and not kept whole until the last."""
+    flattened_gradients: bool = False
+    """Gradients are copied into one flat tensor for their reduction, all at once."""
+    partitioned_checkpoints: bool = False
+    """Inputs of recomputed layers are split over the tensor ranks, with or without sequence parallelism."""
+    gathered_inputs: bool = False
+    """What sequence parallelism gathers in front of a product is kept whole for its backward pass."""
+    gathered_logits: bool = False
+    """Every tensor rank gathers the logits of the whole vocabulary for the loss."""
+    idle_gradients: bool = False
+    """Products add gradients to the framework's own buffer, and a gradient of each shape of weight is kept beside."""
     loss_block: int = 0
     """Tokens whose logits exist at once (block-wise cross-entropy); 0 = all, or with the fused loss its own choice."""
     loss: Literal["plain", "fused"] = "plain"
@@ -175,6 +209,9 @@ class Stack(Record):
     head's product, block by block, so that logits become gradients before the next block is multiplied [Liger]."""
     vocabulary: tuple[Literal["ends", "spread"], ...] = ("ends",)
     """Where embedding and head can be: at the ends of the model, or split over all stages [Yeung24]."""
+    vocabulary_in_flight: float = Field(1.0, ge=0)
+    """Further micro-batches that stages hold for a vocabulary that is spread over them: one for every time that they
+    wait for each other between the head's product and its gradient [Yeung24]."""
     empty_ends: bool = False
     """The first and the last stage may hold the embedding and the head alone, without a layer."""
     iteration_overhead: TimeQuantity = 0.0
@@ -186,7 +223,10 @@ class Stack(Record):
     reserved: ByteQuantity = 2.0 * 2**30
     """Memory outside the allocator: context, communicators, workspaces."""
     slack: float = Field(0.04, ge=0, le=0.5)
-    """Reserved over allocated memory, minus one."""
+    """What fragments take that the allocator cannot use even where it must, over what it hands out."""
+    cache: float = Field(0.04, ge=0, le=0.5)
+    """What the allocator has taken at its peak beyond what it hands out, where the device has room; most of it is given
+    back before an allocation fails. Calibrated."""
     reduced_weight_bytes: float = Field(0.0, ge=0)
     """Extra bytes per parameter for reduced-precision copies of the weights."""
     weight_bytes: int = 2
@@ -208,17 +248,11 @@ class Stack(Record):
     """Share of the optimizer states that is offloaded where they are."""
     calibration: str = "not calibrated"
     """What the calibrated constants rest on, and the error that remained."""
-    interval: float = Field(0.15, gt=0)
-    """Half width of the prediction interval as a factor: the time should lie within t / (1 + i) and t (1 + i)."""
-    expert_interval: float = Field(0.466, gt=0)
-    """The same for models with experts: twice the 90th percentile over the 59 such runs of the fit split, since sources
-    with experts differ more than others."""
 
     def at(self, precision: str) -> Self:
         """The stack as it is where it trains in that precision."""
-        if precision != "bf16" or self.bf16 is None:
-            return self
-        return self.model_copy(update=dict(self.bf16))
+        other = {"bf16": self.bf16, "fp16": self.fp16}.get(precision)
+        return self if other is None else self.model_copy(update=dict(other))
 
 
 def stack(name: str) -> Stack:

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from hardware.errors import BadFile, UnknownName
 
-Kind = Literal["accelerator", "cluster", "link"]
+Kind = Literal["accelerator", "cluster", "link", "server"]
 Document = dict[str, Any]
 
 ROOT: Final = Path(__file__).parent / "catalogue"
@@ -21,7 +21,12 @@ PROFILE: Final = "profile/1"
 LARGEST: Final = 16 * 2**20
 """Bytes of the largest file that is read: a description that is longer is none."""
 _LONGEST_NAME: Final = 100
-_FOLDERS: Final[dict[Kind, str]] = {"accelerator": "accelerators", "cluster": "clusters", "link": "links"}
+_FOLDERS: Final[dict[Kind, str]] = {
+    "accelerator": "accelerators",
+    "cluster": "clusters",
+    "link": "links",
+    "server": "servers",
+}
 
 
 @cache

@@ -56,8 +56,8 @@ class AttentionFit(Record):
     """Attention that never writes the score matrix, causal, FLOP count F of the causal half.
 
     Forward time = F (1 + sequence_half / s)(1 + 128 occupancy compute_units / (b h s))
-    / (efficiency P narrow^log2(128 / d)) + overhead, with P the dense 16-bit peak, b the batch, h the heads, s the
-    sequence, d the width of a head, at most 128.
+    / (efficiency P narrow^log2(w / d)) + overhead, with P the dense 16-bit peak, b the batch, h the heads, s the
+    sequence, d the width of a head, at most w = ``full_width``.
     The backward pass counts 2.5 F at efficiency x backward_efficiency_ratio.
     """
 
@@ -73,6 +73,8 @@ class AttentionFit(Record):
     """Arithmetic rate of the backward pass over that of the forward pass."""
     narrow: Share = 1.0
     """Rate with heads of 64 over that with heads of 128 (fitted there): half the products for as many exponentials."""
+    full_width: Annotated[float, "", Field(ge=8.0, le=1024.0)] = 128.0
+    """Width of a head from which the rate grows no further: 128, or the side of a larger systolic array."""
     error_median: NonNegative | None = None
     """Median absolute error of the forward fit, as a fraction."""
     error_p90: NonNegative | None = None

@@ -124,7 +124,8 @@ class Link(Record):
     two for all-reduce: time = base_latency + step_latency (n - 1) steps
     + V / (efficiency bandwidth (1 - group_penalty / n)) (1 + sqrt(saturation / V)).
     All-reduce divides the last term by all_reduce_gain from gain_ranks ranks on. In a mesh the bandwidth of n
-    ranks is (n - 1) / (mesh - 1) of it.
+    ranks is (n - 1) / (mesh - 1) of it. What k ranks of a domain send takes no less than k V / (efficiency
+    group_bandwidth).
     """
 
     bandwidth: LinkBandwidth
@@ -145,9 +146,17 @@ class Link(Record):
     """Bus bandwidth of all-reduce over the ring's, where switches add up on the way."""
     gain_ranks: int = Field(default=0, strict=True, ge=0, le=2**24)
     """From how many ranks on the gain holds; 0: never."""
+    group_bandwidth: LinkBandwidth | None = None
+    """Nominal, most that one group takes out of a domain, however many ranks it has there: where a ring leaves by a
+    single network card. None: every rank brings its share of the cards."""
     point_to_point: Share
     """Share of nominal that a send and receive reach."""
     source: str
+
+    def times(self, factor: float) -> Self:
+        """The link with so many times the bandwidth."""
+        one = None if self.group_bandwidth is None else factor * self.group_bandwidth
+        return self.model_copy(update={"bandwidth": factor * self.bandwidth, "group_bandwidth": one})
 
 
 class Tier(Record):

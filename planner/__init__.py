@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from planner.errors import BadFile, BadQuantity, BadRequest, MeshwrightError, OutOfTime, UnknownName
     from planner.replan import Replan, replan
     from planner.request import PlanRequest
+    from planner.sparse import plan_sparse
+    from planner.sparse_document import SparsePlan
 
 _HOMES = {
     "Allocation": "planner.allocation.document",
@@ -31,11 +33,13 @@ _HOMES = {
     "PlanRequest": "planner.request",
     "Queue": "planner.allocation.queue",
     "Replan": "planner.replan",
+    "SparsePlan": "planner.sparse_document",
     "UnknownName": "planner.errors",
     "WhyNot": "planner.api",
     "allocate": "planner.allocation.allocate",
     "calibrate": "planner.calibration.calibrate",
     "plan": "planner.api",
+    "plan_sparse": "planner.sparse",
     "predict": "planner.api",
     "queue_of": "planner.allocation.queue",
     "replan": "planner.replan",
@@ -54,11 +58,13 @@ __all__ = [
     "PlanRequest",
     "Queue",
     "Replan",
+    "SparsePlan",
     "UnknownName",
     "WhyNot",
     "allocate",
     "calibrate",
     "plan",
+    "plan_sparse",
     "predict",
     "queue_of",
     "replan",

@@ -33,17 +33,16 @@ from planner.nearest import nearest, nearest_divisor, nearest_multiple
 from planner.pins import Pin, parse_pins, shown_value
 from planner.recent import recent_space
 from planner.request import PlanRequest, Resolved, resolve
-from planner.rules import RULES, sentence
-from planner.search import Outcome, best_split, given_split, search
+from planner.rules import binding, sentence
+from planner.search import BESIDE, Outcome, best_split, given_split, search
 from planner.space import Space, build
 from planner.stage_rows import fewest_layers
-from planner.verify import Verdict, verify
+from planner.ties import CLOSE, NEARLY_FULL, Choice, better_validated, choose, width
+from planner.trust import outside, trust
+from planner.verify import LARGEST_SIMULATION, Verdict, verify
 
 EXPLAINED_WITHIN = 2.0
 """Seconds that the reasons may take beside the plan."""
-
-NEARLY_FULL = 0.95
-"""Share of the usable memory from which a plan is called tight."""
 
 
 def plan(request: PlanRequest) -> Plan:
@@ -58,27 +57,32 @@ def plan(request: PlanRequest) -> Plan:
     if resolved.mixed:
         from planner.mixed import plan_mixed
 
-        return plan_mixed(resolved, resolved.mixed, started)
+        return plan_mixed(resolved, resolved.mixed, started, reasons=request.reasons)
     pins = parse_pins(request.pins)
     space = recent_space(resolved.scenario, pins)
-    find = leanest if request.objective == "memory" else search
-    aim = _aim(resolved)
-    outcome = find(space, aim, deadline=started + request.time_limit)
+    outcome = _searched(resolved, space, started + request.time_limit)
     if outcome.best is None and not outcome.proved:
         raise OutOfTime(f"no plan within {request.time_limit:g} s; {outcome.priced} strategies were priced")
     if outcome.best is None:
-        moved = _offloaded(request, resolved)
-        return _said_so(plan(moved)) if moved else _infeasible(resolved, space, outcome)
+        moved = offloaded(request, resolved)
+        return said_so(plan(moved)) if moved else _infeasible(resolved, space, outcome)
     return _found(resolved, space, outcome, started)
 
 
-def _aim(resolved: Resolved) -> Scenario:
+def _searched(resolved: Resolved, space: Space, deadline: float) -> Outcome:
+    if resolved.request.objective == "memory":
+        return leanest(space, resolved.scenario, deadline=deadline)
+    beside = max(BESIDE, 1.0 + tied_within(resolved))
+    return search(space, aim(resolved), deadline=deadline, beside=beside)
+
+
+def aim(resolved: Resolved) -> Scenario:
     """What the search prices: with interruptions and checkpoints where goodput is wanted."""
     wanted = resolved.request.objective == "goodput"
     return replace(resolved.scenario, stability=resolved.stability) if wanted else resolved.scenario
 
 
-def _offloaded(request: PlanRequest, resolved: Resolved) -> PlanRequest | None:
+def offloaded(request: PlanRequest, resolved: Resolved) -> PlanRequest | None:
     """The request with offloading allowed, where it was not spoken of and the stack can; nothing fits without it."""
     kinds = resolved.scenario.stack.offloads
     if request.pins.get("offload") or not kinds or not described(resolved.scenario):
@@ -89,7 +93,7 @@ def _offloaded(request: PlanRequest, resolved: Resolved) -> PlanRequest | None:
     return wider if search(space, resolved.scenario, deadline=deadline).best else None
 
 
-def _said_so(found: Plan) -> Plan:
+def said_so(found: Plan) -> Plan:
     """The plan with the remark that offloading was not asked for."""
     if found.strategy is None:
         return found
@@ -97,51 +101,103 @@ def _said_so(found: Plan) -> Plan:
     return found.model_copy(update={"defaults": (*found.defaults, remark)})
 
 
-def _found(resolved: Resolved, space: Space, outcome: Outcome, started: float) -> Plan:
-    assert outcome.best is not None
-    scenario, best = resolved.scenario, outcome.best
-    priced = quote(best.row, scenario, best.assignment)
-    verdict = verify(best.row, best.assignment, priced, scenario)
-    record = strategy_record(best.row, best.assignment, scenario)
-    lean = resolved.request.objective == "memory"
-    proof = _proof(space, outcome, verdict, started, priced.iteration, lean=lean)
-    predicted = prediction_record(resolved, priced.iteration, best.row, best.assignment)
-    return Plan(
-        status="optimal" if outcome.proved else "feasible",
-        request=request_record(resolved),
-        defaults=resolved.defaults,
-        strategy=record,
-        prediction=predicted,
-        goodput=goodput_record(resolved, best.row, predicted),
-        breakdown_seconds=priced.breakdown,
-        memory_bytes=memory_records(priced, scenario),
-        warnings=_warnings(priced, resolved),
-        rejected=_rejections(space, outcome, scenario),
-        proof=proof,
-        provenance=provenance_record(resolved),
-        **(_reasons_of(resolved, space, outcome, priced, record) if resolved.request.reasons else {}),
-    )
+def conclude(resolved: Resolved, space: Space, outcome: Outcome, started: float) -> Plan:
+    """What a search found, without reasons, runners-up, simulation or the nearest request that works.
+
+    That is what a sweep keeps of a point; `plan` of the same request says the rest.
+
+    Raises:
+        OutOfTime: the search was stopped before it found a plan.
+    """
+    if outcome.best is None and not outcome.proved:
+        raise OutOfTime(f"no plan within {resolved.request.time_limit:g} s; {outcome.priced} strategies were priced")
+    if outcome.best is None:
+        refused = _reasons(_rejections(space, outcome, resolved.scenario), resolved)
+        return Plan(status="infeasible", fits=False, rejected=refused, **_frame(resolved))
+    choice = _choice(resolved, outcome)
+    priced = quote(choice.taken.row, resolved.scenario, choice.taken.assignment)
+    return Plan(**_settled(resolved, space, outcome, choice, priced, started=started, largest=0))
 
 
-def _reasons_of(resolved: Resolved, space: Space, outcome: Outcome, priced: Quote, record: Strategy) -> dict[str, Any]:
-    """What else would nearly do, why not something else, what would help, and what is published near by."""
-    assert outcome.best is not None
-    scenario, best, pins = resolved.scenario, outcome.best, parse_pins(resolved.request.pins)
-    patience = time.perf_counter() + EXPLAINED_WITHIN
-    tried = explain.challenges(space, scenario, best, deadline=patience)
+def _by_time(resolved: Resolved) -> bool:
+    return resolved.request.objective not in {"memory", "goodput"}
+
+
+def tied_within(resolved: Resolved) -> float:
+    """How much slower than the fastest a plan may be and be taken in its place, as a share."""
+    return width(resolved.request.ties) if _by_time(resolved) else 0.0
+
+
+def _choice(resolved: Resolved, outcome: Outcome) -> Choice:
+    """The fastest, or what is as good as that and better validated."""
+    return choose(outcome, resolved.scenario, tied_within(resolved))
+
+
+def _frame(resolved: Resolved) -> dict[str, Any]:
     return {
-        "alternatives": explain.alternatives(outcome, tried, resolved, record, resolved.request.top),
-        "why_not": explain.why_not_lines(tried, space, scenario, priced),
-        "what_helps": explain.what_helps(space, scenario, best, priced, pins=pins, deadline=patience),
-        "closest_run": explain.closest_run(scenario),
+        "request": request_record(resolved),
+        "defaults": resolved.defaults,
+        "provenance": provenance_record(resolved),
     }
 
 
-def _proof(space: Space, outcome: Outcome, verdict: Verdict, started: float, value: float, *, lean: bool) -> Proof:
+def _settled(
+    resolved: Resolved, space: Space, outcome: Outcome, choice: Choice, priced: Quote, *, started: float, largest: int
+) -> dict[str, Any]:
+    """What is known of the plan without looking at anything else; ``largest`` passes are simulated at most."""
+    scenario, best = resolved.scenario, choice.taken
+    verdict = verify(best.row, best.assignment, priced, scenario, largest=largest)
+    predicted = prediction_record(resolved, priced.iteration, best.row, best.assignment)
+    lean = resolved.request.objective == "memory"
+    proof = _proof(space, outcome, choice, verdict, started, priced.iteration, lean=lean)
+    return {
+        "status": "optimal" if outcome.proved and proof.gap <= CLOSE else "feasible",
+        "strategy": strategy_record(best.row, best.assignment, scenario),
+        "prediction": predicted,
+        "goodput": goodput_record(resolved, best.row, predicted),
+        "breakdown_seconds": priced.breakdown,
+        "memory_bytes": memory_records(priced, scenario),
+        "warnings": _warnings(priced, resolved),
+        "proof": proof,
+        **_frame(resolved),
+    }
+
+
+def _found(resolved: Resolved, space: Space, outcome: Outcome, started: float) -> Plan:
     assert outcome.best is not None
-    bound = value if outcome.proved else value * min(outcome.lower_bound / outcome.best.iteration, 1.0)
-    gap = (value - bound) / value
-    said = f"none can beat {value:.4g} s" if outcome.proved else f"proved within {gap:.1%}"
+    scenario = resolved.scenario
+    choice = _choice(resolved, outcome)
+    best = choice.taken
+    priced = quote(best.row, scenario, best.assignment)
+    settled = _settled(resolved, space, outcome, choice, priced, started=started, largest=LARGEST_SIMULATION)
+    found = trust(scenario, best.row)
+    settled |= {"warnings": (*settled["warnings"], *outside(found)), "trust": found}
+    settled["rejected"] = _rejections(space, outcome, scenario)
+    if not resolved.request.reasons:
+        return Plan(**settled)
+    patience = time.perf_counter() + EXPLAINED_WITHIN
+    pins = parse_pins(resolved.request.pins)
+    tried = explain.challenges(space, scenario, best, deadline=patience)
+    return Plan(
+        alternatives=explain.alternatives(outcome, tried, resolved, settled["strategy"], resolved.request.top),
+        better_validated=better_validated(outcome, best, scenario) if _by_time(resolved) else None,
+        why_not=explain.why_not_lines(tried, space, scenario, priced),
+        what_helps=explain.what_helps(space, scenario, best, priced, pins=pins, deadline=patience),
+        closest_run=explain.closest_run(scenario),
+        **settled,
+    )
+
+
+def _proof(
+    space: Space, outcome: Outcome, choice: Choice, verdict: Verdict, started: float, value: float, *, lean: bool
+) -> Proof:
+    assert outcome.best is not None
+    fastest = value * (outcome.best.iteration / choice.taken.iteration)
+    bound = fastest if outcome.proved else fastest * min(outcome.lower_bound / outcome.best.iteration, 1.0)
+    gap = max((value - bound) / value, 0.0)
+    said = f"none can beat {fastest:.4g} s" if outcome.proved else f"proved within {gap:.1%}"
+    if choice.reason:
+        said += f"; taken: {value:.4g} s (+{value / fastest - 1:.2%}), tied with it, because it {choice.reason}"
     if lean and outcome.proved:
         said = f"no strategy needs less memory than {outcome.best.peak / 2**30:.4g} GiB allocated"
     return Proof(
@@ -155,6 +211,7 @@ def _proof(space: Space, outcome: Outcome, verdict: Verdict, started: float, val
         simulated_pipeline_seconds=verdict.simulated,
         closed_form_pipeline_seconds=verdict.closed_form,
         statement=said,
+        fastest_seconds=fastest if choice.reason else None,
     )
 
 
@@ -186,7 +243,7 @@ def _reasons(found: tuple[Rejection, ...], resolved: Resolved) -> tuple[Rejectio
     """
     pinned = {name for name, value in resolved.request.pins.items() if value is not None}
     settled = pinned | {"tp", "cp", "pp", "dp"} | (set() if resolved.scenario.model.moe else {"ep", "etp"})
-    rules = {rule.name: set(rule.reads) for rule in RULES if rule.kind != "dominated"}
+    rules = {rule.name: set(rule.reads) for rule in binding(resolved.scenario)}
     known = [r for r in reversed(found) if r.rule in rules and rules[r.rule] <= settled]
     about = [r for r in known if rules[r.rule] & pinned]
     return tuple([r for r in found if r.rule == "memory"] + (about or known)) or found
@@ -223,6 +280,7 @@ def predict(request: PlanRequest, layers: Sequence[int] | None = None) -> Plan:
     on_host = bool(host_fits(row, scenario)[0])
     fits = on_host and bool(np.max(priced.footprint.allocated) <= memory_limit(scenario))
     refused = _memory_rejection(priced, scenario) if on_host else _host_rejection(row, scenario)
+    found = trust(scenario, row)
     return Plan(
         status="feasible" if fits else "infeasible",
         fits=fits,
@@ -231,9 +289,10 @@ def predict(request: PlanRequest, layers: Sequence[int] | None = None) -> Plan:
         goodput=goodput_record(resolved, row, predicted),
         breakdown_seconds=priced.breakdown,
         memory_bytes=memory_records(priced, scenario),
-        warnings=_warnings(priced, resolved) if fits else (),
+        warnings=(*_warnings(priced, resolved), *outside(found)) if fits else (),
         rejected=() if fits else (refused,),
         closest_run=explain.closest_run(scenario),
+        trust=found,
         **base,
     )
 
@@ -311,7 +370,7 @@ def _one(pin: Pin) -> int:
 
 def _broken(row: Strategies, scenario: Scenario) -> tuple[Rejection, ...]:
     columns = {name: getattr(row, name) for name in AXES}
-    failing = [r for r in RULES if r.kind != "dominated" and not np.all(r.passes(columns, scenario))]
+    failing = [r for r in binding(scenario) if not np.all(r.passes(columns, scenario))]
     return tuple(Rejection(rule=r.name, count=1, example=sentence(r, row.row(0), scenario)) for r in failing)
 
 

@@ -20,11 +20,11 @@ from costmodels.strategy import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES,
 from hardware.catalogue import catalogue_hash as hardware_hash
 from hardware.records import Cluster, NodeGroup
 from hardware.units import exact_quantity
-from planner.document import Goodput, Interval, Prediction, Provenance, Stage, StageMemory, Strategy
+from planner.document import Goodput, Prediction, Provenance, Stage, StageMemory, Strategy
 from planner.request import Resolved, choices_of
+from planner.trust import interval
 from planner.version import VERSION
 
-COVERAGE = 0.9
 _LOSSES = ("checkpoints", "failures", "repairs", "stragglers")
 
 
@@ -72,7 +72,6 @@ def prediction_record(resolved: Resolved, iteration: float, row: Strategies, ass
         tokens=resolved.tokens,
         tokens_per_iteration=scenario.tokens,
     )
-    width = scenario.interval
     return Prediction(
         iteration_seconds=iteration,
         mfu=utilization(flops=model_flops, seconds=seconds, gpus=gpus, peak=peak),
@@ -85,7 +84,7 @@ def prediction_record(resolved: Resolved, iteration: float, row: Strategies, ass
         gpu_hours=run.gpu_hours,
         cost_dollars=run.cost,
         energy_megawatt_hours=run.joules / training.JOULES_PER_MWH,
-        interval=Interval(low=iteration / (1 + width), high=iteration * (1 + width), coverage=COVERAGE),
+        interval=interval(scenario, row, iteration, mixture=resolved.mixed is not None),
     )
 
 
@@ -162,6 +161,8 @@ def request_record(resolved: Resolved) -> dict[str, Any]:
         **choices_of(asked),
         "objective": asked.objective,
         **({} if resolved.stability is None else {"stability": resolved.stability.model_dump(exclude_unset=True)}),
+        "ties": asked.ties,
+        **({} if asked.framework is None else {"framework": asked.framework}),
         "memory_margin": asked.memory_margin,
         **({} if asked.expert_capacity is None else {"expert_capacity": asked.expert_capacity}),
         **({} if asked.expert_imbalance is None else {"expert_imbalance": asked.expert_imbalance}),

@@ -21,10 +21,16 @@ from hardware import files
 from hardware.catalogue import source_texts
 from hardware.errors import MeshwrightError, UnknownName
 from planner.errors import BadRequest
+from planner.export.targets import TARGETS
+from planner.frameworks.table import FRAMEWORKS
 from planner.rules import GROUP_RULES, RULES
 
 Row = dict[str, str]
-EVERY_RULE: Final = (*RULES, *GROUP_RULES)
+EVERY_RULE: Final = (
+    *RULES,
+    *GROUP_RULES,
+    *{rule.name: rule for one in FRAMEWORKS.values() for rule in one.rules}.values(),
+)
 _HERE: Final = Path(costmodels.__file__).parent
 _LABELS: Final = {"name", "title", "source", "sources"}
 _EXAMPLE: Final = (8, 32)
@@ -88,6 +94,11 @@ def _schedule(name: str) -> Mapping[str, Any]:
     }
 
 
+def _exporter(name: str) -> Mapping[str, Any]:
+    found = TARGETS[name]
+    return {field: getattr(found, field) for field in ("name", "kind", "title", "versions", "checked")}
+
+
 def _nobody() -> Mapping[str, str]:
     return {}
 
@@ -115,6 +126,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         _hardware("cluster", "name", "title", "accelerator", "gpus_per_node"),
         _hardware("accelerator", "name", "title", "memory", "memory_bandwidth", "year"),
         _hardware("link", "name", "bandwidth", "efficiency", "step_latency"),
+        _hardware("server", "name", "title", "nodes", "memory", "accelerator", "price"),
         Kind("stacks", stack_names, _nobody, _toml("stacks"), ("name", "title")),
         Kind(
             "rules",
@@ -129,6 +141,13 @@ KINDS: Final[Mapping[str, Kind]] = {
             lambda: ALIASES,
             _schedule,
             ("name", "bubble", "in_flight", "parameters", "requires", "source"),
+        ),
+        Kind(
+            "exporters",
+            lambda: tuple(TARGETS),
+            _nobody,
+            _exporter,
+            ("name", "kind", "title", "versions", "checked"),
         ),
     )
 }

@@ -165,6 +165,8 @@ class _Chain:
     def _options(self, before: dict[str, Floats], state: Floats, starts: Ints, ends: Ints) -> list[Ints]:
         """Numbers of recomputed slices worth trying, ascending; the closed form may be off by one by rounding."""
         problem, none = self.problem, np.zeros_like(state, dtype=np.int64)
+        if problem.recompute == "first":
+            return [np.minimum(none + (ends - starts), problem.first)]
         if problem.recompute != "free":
             return [none + (ends - starts) if problem.recompute == "all" else none]
         saved = before["activation_bytes"] - before["checkpoint_bytes"]

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from costmodels.flops import flops_per_token, utilization
 from costmodels.pricing import Assignment, Quote, quote
 from costmodels.scenario import Scenario
+from costmodels.stack import Stack
 from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, Recompute, Strategies
 from planner.document import Plan
 from planner.errors import BadRequest
@@ -256,17 +257,24 @@ def _models(here: Scenario, goal: Scenario) -> Iterator[tuple[str, str, Scenario
 
 def _stacks(here: Scenario, goal: Scenario) -> Iterator[tuple[str, str, Scenario]]:
     """One feature of the software after the other."""
-    for feature, names in FEATURES.items():
-        changed = [name for name in names if _field(here.stack, name) != _field(goal.stack, name)]
+    for feature, changed in features(here.stack, goal.stack).items():
         if changed:
             told = ", ".join(
                 f"{n.rpartition('.')[2]} {_said(_field(here.stack, n))} -> {_said(_field(goal.stack, n))}"
                 for n in changed
             )
-            here = replace(here, stack=_with(here.stack, goal.stack, changed))
+            here = replace(here, stack=turned(here.stack, goal.stack, changed))
             yield feature, told, here
     if here.stack != goal.stack:
         yield "rest of the software", f"{here.stack.name} -> {goal.stack.name}", replace(here, stack=goal.stack)
+
+
+def features(one: Stack, other: Stack) -> dict[str, list[str]]:
+    """What differs between two stacks: the fields of each of ``FEATURES``."""
+    return {
+        feature: [name for name in names if _field(one, name) != _field(other, name)]
+        for feature, names in FEATURES.items()
+    }
 
 
 def _field(stack: Any, name: str) -> Any:
@@ -274,7 +282,8 @@ def _field(stack: Any, name: str) -> Any:
     return getattr(getattr(stack, outer) if outer else stack, inner)
 
 
-def _with(stack: Any, goal: Any, names: list[str]) -> Any:
+def turned(stack: Stack, goal: Stack, names: list[str]) -> Stack:
+    """A stack with some fields of another; ``overlap.pp`` is one of its overlap."""
     overlap = {name.removeprefix("overlap."): _field(goal, name) for name in names if name.startswith("overlap.")}
     plain = {name: _field(goal, name) for name in names if "." not in name}
     return stack.model_copy(update=plain | {"overlap": stack.overlap.model_copy(update=overlap)})
@@ -310,4 +319,4 @@ def _said(value: Any) -> str:
     return str(value) if len(str(value)) <= 40 else str(value)[:37] + "..."
 
 
-__all__ = ["Comparison", "Side", "compare", "side_of_plan", "side_of_run"]
+__all__ = ["FEATURES", "Comparison", "Side", "compare", "features", "side_of_plan", "side_of_run", "turned"]

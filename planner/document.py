@@ -140,6 +140,8 @@ class Alternative(_Part):
     mfu: float
     peak_memory_bytes: float
     differs: str
+    tied: bool = False
+    """Measured sweeps do not tell it from the plan: they bear out so small a gap less than two times in three."""
 
 
 class Rejection(_Part):
@@ -158,6 +160,38 @@ class Advice(_Part):
     iteration_seconds: float | None = None
 
 
+class Comparable(_Part):
+    """A measured run, how far it is from the plan, and how well it is predicted."""
+
+    group: str
+    """The group of runs it belongs to, as in the README's table of errors."""
+    model: str
+    accelerator: str
+    gpus: int
+    stack: str
+    layout: str
+    """Its degrees of parallelism above 1."""
+    distance: float
+    """0 is the same; 1 is another vendor, another family of frameworks, experts in place of dense layers."""
+    measured_seconds: float
+    measured_mfu: float
+    error: float
+    """Predicted over measured, minus one."""
+
+
+class Trust(_Part):
+    """Where the plan stands among the runs that predictions were compared with."""
+
+    nearest: tuple[Comparable, ...]
+    """The nearest measured run of each of the nearest groups."""
+    region: float
+    """The distance from runs of other sources that nine of ten measured runs keep within."""
+    inside: bool
+    """Whether the nearest run is within it."""
+    differs: tuple[str, ...]
+    """In what the nearest run differs most."""
+
+
 class Proof(_Part):
     """Why no other strategy in the space is better within the model."""
 
@@ -172,6 +206,8 @@ class Proof(_Part):
     """The pipeline's seconds by event simulation; None where it is too long to simulate."""
     closed_form_pipeline_seconds: float | None = None
     statement: str
+    fastest_seconds: float | None = None
+    """The proved optimum, where the plan is another one that is tied with it."""
 
 
 class Provenance(_Part):
@@ -199,10 +235,13 @@ class Plan(_Part):
     breakdown_seconds: dict[str, float] = Field(default_factory=dict)
     memory_bytes: tuple[StageMemory, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
+    better_validated: Advice | None = None
+    """A strategy that is tied with the plan and that less speaks against; ``ties`` "validated" takes it."""
     warnings: tuple[str, ...] = ()
     why_not: tuple[Advice, ...] = ()
     what_helps: tuple[Advice, ...] = ()
     closest_run: str | None = None
+    trust: Trust | None = None
     rejected: tuple[Rejection, ...] = ()
     nearest: Advice | None = None
     """For an infeasible request: the nearest one that works."""
@@ -211,7 +250,6 @@ class Plan(_Part):
 
     def to_json(self, *, indent: int | None = 2) -> str:
         """The document as JSON; unset optional parts of a prediction are null, absent sections are left out."""
-        absent = {
-            name for name in ("strategy", "prediction", "goodput", "proof", "nearest") if getattr(self, name) is None
-        }
+        optional = ("strategy", "prediction", "goodput", "proof", "nearest", "trust", "better_validated")
+        absent = {name for name in optional if getattr(self, name) is None}
         return self.model_dump_json(by_alias=True, indent=indent, exclude=absent)

@@ -21,6 +21,7 @@ from hardware.units import format_quantity
 from planner.assemble import counted_flops, strategy_record
 from planner.document import Advice, Alternative, Plan, Strategy
 from planner.landmarks import Landmark, landmarks
+from planner.measured import figures
 from planner.pins import Pin
 from planner.request import Resolved
 from planner.search import Incumbent, Outcome, best_split, known_bound, promising, search
@@ -45,15 +46,18 @@ def alternatives(
     They come from the challenges that were searched and from the most promising rows that the search saw.
     """
     scenario, seen = resolved.scenario, {_kind(chosen)}
+    assert outcome.best is not None
+    fastest = quote(outcome.best.row, scenario, outcome.best.assignment).iteration
     found: list[Alternative] = []
 
     def add(solved: Incumbent) -> None:
         record = strategy_record(solved.row, solved.assignment, scenario)
         if _kind(record) not in seen:
-            found.append(_alternative(record, solved, scenario, chosen))
+            found.append(_alternative(record, solved, scenario, chosen, fastest))
         seen.update((_kind(record), _row_kind(solved.row)))
 
-    for known in sorted((c.outcome.best for c in tried if c.outcome.best), key=lambda best: best.iteration):
+    searched = (outcome.best, *(c.outcome.best for c in tried))
+    for known in sorted((best for best in searched if best), key=lambda best: best.iteration):
         add(known)
     deadline = time.perf_counter() + ALTERNATIVES_SECONDS
     for bound, row in promising(outcome, scenario):
@@ -70,7 +74,9 @@ def _settled(found: list[Alternative], top: int, bound: float) -> bool:
     return len(times) >= top and (top == 0 or bound >= times[top - 1])
 
 
-def _alternative(record: Strategy, solved: Incumbent, scenario: Scenario, chosen: Strategy) -> Alternative:
+def _alternative(
+    record: Strategy, solved: Incumbent, scenario: Scenario, chosen: Strategy, fastest: float
+) -> Alternative:
     flops, seconds = counted_flops(scenario) * scenario.tokens, solved.iteration
     peak = scenario.peak_rate
     differs = [
@@ -84,6 +90,7 @@ def _alternative(record: Strategy, solved: Incumbent, scenario: Scenario, chosen
         mfu=utilization(flops=flops, seconds=seconds, gpus=scenario.gpus, peak=peak),
         peak_memory_bytes=float(np.max(quote(solved.row, scenario, solved.assignment).footprint.total)),
         differs=", ".join(f"{name} {getattr(record, name)}" for name in differs),
+        tied=seconds <= fastest * (1.0 + figures().tie),
     )
 
 
@@ -245,7 +252,7 @@ def gained(subject: str, seconds: float, now: float) -> Advice:
 
 def _faster_links(scenario: Scenario, *, inner: bool) -> Scenario:
     def faster(tier: Tier) -> Tier:
-        return tier.model_copy(update={"link": tier.link.model_copy(update={"bandwidth": 2 * tier.link.bandwidth})})
+        return tier.model_copy(update={"link": tier.link.times(2.0)})
 
     tiers = scenario.group.tiers
     changed = (faster(tiers[0]), *tiers[1:]) if inner else (tiers[0], *map(faster, tiers[1:]))

@@ -22,16 +22,18 @@ from planner.nearest import NEAREST_SECONDS
 from planner.pins import parse_pins
 from planner.request import Resolved
 from planner.rules import GROUP_RULES, RULES
+from planner.trust import trust
 from planner.verify import Verdict, verify_mixed
 
 NEARLY_FULL = 0.95
 """Share of the usable memory from which a plan is called tight."""
 
 
-def plan_mixed(resolved: Resolved, mixed: Mixed, started: float) -> Plan:
+def plan_mixed(resolved: Resolved, mixed: Mixed, started: float, *, reasons: bool = True) -> Plan:
     """The fastest strategy over all node groups, proved fastest within the model.
 
-    Every stage has as many ranks, as launchers ask for; only where no such strategy fits do widths differ.
+    Every stage has as many ranks, as launchers ask for; only where no such strategy fits do widths differ. Runners-up,
+    why not, what helps and the nearest request that works are left out without ``reasons``.
 
     Raises:
         BadRequest: pinned degrees that cannot make up the groups.
@@ -48,37 +50,40 @@ def plan_mixed(resolved: Resolved, mixed: Mixed, started: float) -> Plan:
     if outcome.best is None and not outcome.proved:
         raise OutOfTime(f"no plan within {resolved.request.time_limit:g} s; {outcome.priced} strategies were priced")
     if outcome.best is None:
-        return _infeasible(resolved, mixed, space, outcome)
-    return _found(resolved, mixed, space, outcome, started=started, one_width=one_width)
+        return _infeasible(resolved, mixed, space, outcome, reasons=reasons)
+    return _found(resolved, mixed, space, outcome, started=started, one_width=one_width, reasons=reasons)
 
 
 def _found(
-    resolved: Resolved, mixed: Mixed, space: MixedSpace, outcome: MixedOutcome, *, started: float, one_width: bool
+    resolved: Resolved,
+    mixed: Mixed,
+    space: MixedSpace,
+    outcome: MixedOutcome,
+    *,
+    started: float,
+    one_width: bool,
+    reasons: bool,
 ) -> Plan:
     assert outcome.best is not None
     best = outcome.best
     priced = mixed_quote(best.row, mixed, best.assignment)
     verdict = verify_mixed(best.row, best.assignment, priced, mixed)
     proof = _proof(space, outcome, verdict, started, one_width=one_width)
+    why: dict[str, Any] = {}
+    if reasons:
+        why = {
+            "alternatives": alternatives(outcome, resolved, mixed, resolved.request.top),
+            "why_not": why_not_lines(space, mixed, best),
+            "what_helps": what_helps(resolved, mixed, best, priced, one_width=one_width),
+        }
     return Plan(
         status="optimal" if outcome.proved else "feasible",
+        **why,
         warnings=(*_widths(best.row), *_warnings(priced, mixed, best.row, resolved)),
         rejected=_rejections(space, outcome),
         proof=proof,
         **_priced(resolved, mixed, best, priced),
-        **(_reasons(resolved, mixed, space, outcome, priced, one_width=one_width) if resolved.request.reasons else {}),
     )
-
-
-def _reasons(
-    resolved: Resolved, mixed: Mixed, space: MixedSpace, outcome: MixedOutcome, priced: Quote, *, one_width: bool
-) -> dict[str, Any]:
-    assert outcome.best is not None
-    return {
-        "alternatives": alternatives(outcome, resolved, mixed, resolved.request.top),
-        "why_not": why_not_lines(space, mixed, outcome.best),
-        "what_helps": what_helps(resolved, mixed, outcome.best, priced, one_width=one_width),
-    }
 
 
 def _priced(resolved: Resolved, mixed: Mixed, best: MixedIncumbent, priced: Quote) -> dict[str, Any]:
@@ -87,6 +92,7 @@ def _priced(resolved: Resolved, mixed: Mixed, best: MixedIncumbent, priced: Quot
     return {
         "strategy": mixed_record(best.row, best.assignment, mixed),
         "prediction": prediction_record(resolved, priced.iteration, lead, best.assignment),
+        "trust": trust(resolved.scenario, lead, mixture=True),
         "breakdown_seconds": priced.breakdown,
         "memory_bytes": mixed_memory(priced, mixed, best.row),
         **_frame(resolved),
@@ -146,7 +152,7 @@ def _rejections(space: MixedSpace, outcome: MixedOutcome) -> tuple[Rejection, ..
     return tuple(rows)
 
 
-def _infeasible(resolved: Resolved, mixed: Mixed, space: MixedSpace, outcome: MixedOutcome) -> Plan:
+def _infeasible(resolved: Resolved, mixed: Mixed, space: MixedSpace, outcome: MixedOutcome, *, reasons: bool) -> Plan:
     kinds = {rule.name for rule in (*GROUP_RULES, *RULES) if rule.kind != "dominated"}
     found = _rejections(space, outcome)
     known = tuple(reversed([one for one in found if one.rule in kinds and one.rule != "memory"]))
@@ -155,7 +161,7 @@ def _infeasible(resolved: Resolved, mixed: Mixed, space: MixedSpace, outcome: Mi
         status="infeasible",
         fits=False,
         rejected=memory + known or found,
-        nearest=_nearest(resolved, mixed),
+        nearest=_nearest(resolved, mixed) if reasons else None,
         **_frame(resolved),
     )
 

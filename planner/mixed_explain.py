@@ -19,6 +19,7 @@ from planner.assemble import counted_flops, mean_peak
 from planner.branches import MixedSpace, build
 from planner.document import Advice, Alternative
 from planner.explain import NOTABLE, gained, told_seconds
+from planner.measured import figures
 from planner.mixed_records import degrees_in_words, mixed_record
 from planner.mixed_search import Branches, MixedIncumbent, MixedOutcome, best_split
 from planner.pins import parse_pins
@@ -76,6 +77,7 @@ def _alternative(one: MixedIncumbent, best: MixedIncumbent, resolved: Resolved, 
         mfu=utilization(flops=flops, seconds=one.iteration, gpus=mixed.gpus, peak=mean_peak(resolved)),
         peak_memory_bytes=float(np.max(mixed_quote(one.row, mixed, one.assignment).footprint.total)),
         differs=", ".join(differs),
+        tied=one.iteration <= best.iteration * (1.0 + figures().tie),
     )
 
 
@@ -170,7 +172,7 @@ def _faster_between(mixed: Mixed) -> Mixed:
     links = []
     for pair in pairs:
         link = min((tier.link for tier in mixed.cluster.crossing(*pair)), key=lambda link: link.bandwidth)
-        faster = link.model_copy(update={"bandwidth": 2 * link.bandwidth})
+        faster = link.times(2.0)
         links.append(Between.model_construct(groups=pair, link=faster))
     return replace(mixed, cluster=mixed.cluster.model_copy(update={"between": tuple(links)}))
 
@@ -180,10 +182,7 @@ def _faster_networks(mixed: Mixed) -> Mixed:
     parts = []
     for one in mixed.scenarios:
         inner, *outer = one.group.tiers
-        faster = [
-            tier.model_copy(update={"link": tier.link.model_copy(update={"bandwidth": 2 * tier.link.bandwidth})})
-            for tier in outer
-        ]
+        faster = [tier.model_copy(update={"link": tier.link.times(2.0)}) for tier in outer]
         parts.append(replace(one, group=one.group.model_copy(update={"tiers": (inner, *faster)})))
     groups = tuple(one.group for one in parts)
     return Mixed(mixed.cluster.model_copy(update={"groups": groups}), tuple(parts))

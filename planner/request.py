@@ -53,6 +53,8 @@ class PlanRequest(BaseModel):
     tokens: Annotated[int, Field(gt=0)] | None = None
     precision: str = "bf16"
     objective: Objective = "time"
+    framework: str | None = None
+    """Only what this framework accepts is proposed; the name of its exporter."""
     pins: Mapping[str, Any] = Field(default_factory=dict)
     memory_margin: Annotated[float, Field(ge=0, le=0.9)] = 0.0
     """Share of the usable memory that is left alone."""
@@ -77,6 +79,9 @@ class PlanRequest(BaseModel):
     reasons: bool = True
     """Whether the answer says what else would nearly do, why not something else and what would help; without them it
     comes several times as fast, and is as much proved."""
+    ties: Literal["fastest", "close", "validated"] = "close"
+    """How far from the fastest strategy a better-validated one may be to be taken: not at all, 0.1 %, or as far as
+    measured sweeps cannot tell them apart."""
     top: Annotated[int, Field(ge=0, le=1000)] = 5
     time_limit: Annotated[float, Field(gt=0)] = 60.0
 
@@ -116,6 +121,15 @@ class PlanRequest(BaseModel):
     def _known_precision(cls, value: str) -> str:
         return known_precision(value)
 
+    @field_validator("framework")
+    @classmethod
+    def _known_framework(cls, value: str | None) -> str | None:
+        from planner.frameworks.table import FRAMEWORKS
+
+        if value is not None and value not in FRAMEWORKS:
+            raise ValueError(f"{value!r} reads no plan; {', '.join(FRAMEWORKS)} do")
+        return value
+
     @field_validator("pins")
     @classmethod
     def _known_axes(cls, value: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -149,7 +163,7 @@ def resolve(request: PlanRequest) -> Resolved:
         UnknownName, BadFile: names or files that do not exist.
     """
     model = request.model if isinstance(request.model, Model) else find_model(request.model)
-    stack = request.stack if isinstance(request.stack, Stack) else find_stack(request.stack)
+    stack = request.stack if isinstance(request.stack, Stack) else find_stack(_stack_name(request))
     stack = chosen(stack.at(request.precision), **choices_of(request))
     base = request.cluster if isinstance(request.cluster, Cluster) else find_cluster(request.cluster)
     cluster = base if base.gpus == request.gpus else base.with_gpus(request.gpus)
@@ -159,7 +173,9 @@ def resolve(request: PlanRequest) -> Resolved:
     batch = request.global_batch_size or usual_batch(request.gpus, seq_length)
     cluster = _with_margin(cluster, request.memory_margin)
     tokens = request.tokens or model.tokens or DEFAULT_TOKENS
-    scenario = Scenario(model, cluster.groups[0], stack, request.gpus, seq_length, batch, request.precision)
+    asked = request.framework or ""
+    sizes = (request.gpus, seq_length, batch, request.precision)
+    scenario = Scenario(model, cluster.groups[0], stack, *sizes, framework=asked)
     _ = scenario.rates
     defaults = _defaults(request, scenario, tokens)
     if len(base.groups) == 1:
@@ -173,6 +189,15 @@ def resolve(request: PlanRequest) -> Resolved:
 def _stability(request: PlanRequest) -> Stability | None:
     """What is said about interruptions, the usual where only goodput is asked for."""
     return request.stability or (Stability() if request.objective == "goodput" else None)
+
+
+def _stack_name(request: PlanRequest) -> str:
+    """The stack asked for, else the framework's, else the usual one."""
+    if request.framework is None or "stack" in request.model_fields_set:
+        return str(request.stack)
+    from planner.frameworks.table import FRAMEWORKS
+
+    return FRAMEWORKS[request.framework].stack
 
 
 def _taken(cluster: Cluster, base: Cluster) -> str:
@@ -190,6 +215,8 @@ def _mixed(request: PlanRequest, lead: Scenario, cluster: Cluster) -> Mixed | No
     if len(cluster.groups) == 1:
         return None
     names = ", ".join(group.name for group in cluster.groups)
+    if request.framework:
+        raise BadRequest(f"framework {request.framework} is planned for on one node group, not on {names} together")
     if request.stability:
         raise BadRequest(f"stability is reckoned on one node group, not on {names} together; leave it out")
     if request.objective in ("memory", "goodput"):
@@ -279,7 +306,7 @@ def _defaults(request: PlanRequest, scenario: Scenario, tokens: int) -> tuple[st
     if "cluster" not in said:
         lines.append(f"cluster {request.cluster}")
     if "stack" not in said:
-        lines.append(f"stack {request.stack}")
+        lines.append(f"stack {_stack_name(request)}" + (f" (for {request.framework})" if request.framework else ""))
     if request.global_batch_size is None:
         lines.append(f"global batch {scenario.global_batch_size} sequences (1024 tokens per GPU, at least 4 Mi)")
     if request.seq_length is None:

@@ -6,37 +6,17 @@ answers which rows pass. Its sentence is filled with a row's numbers when a pers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any
 
-from costmodels.modules import module_names, modules_of
+from costmodels.modules import modules_of
 from costmodels.scenario import Scenario
 from costmodels.schedules import SCHEDULES
-from costmodels.strategy import (
-    CP_KINDS,
-    OFFLOADS,
-    RANK_ORDERS,
-    SCHEDULE_NAMES,
-    VOCABULARIES,
-    Recompute,
-)
 from planner import conditions as when
-from planner.conditions import Columns, Mask
+from planner.frameworks.table import FRAMEWORKS
+from planner.rule import Rule, named
 
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One reason why a strategy may be refused."""
-
-    name: str
-    kind: Literal["must", "stack", "dominated"]
-    """``must`` is arithmetic, ``stack`` what the software lacks, ``dominated`` never better than another row."""
-    reads: tuple[str, ...]
-    sentence: str
-    """Why a row fails, with ``{tp}``-like places for its numbers and the scenario's."""
-    source: str
-    passes: Callable[[Columns, Scenario], Mask]
+__all__ = ["GROUP_RULES", "RULES", "Rule", "active", "binding", "sentence"]
 
 
 _LAYOUT = ("tp", "cp", "pp", "dp")
@@ -218,27 +198,26 @@ all replicas, which every group deals out to its own.
 
 
 def active(scenario: Scenario, pinned: frozenset[str]) -> tuple[Rule, ...]:
-    """The rules of a search: what is dominated is kept where the request pins that very axis."""
-    del scenario
-    return tuple(r for r in RULES if r.kind != "dominated" or not set(r.reads[-1:]) & pinned)
+    """The rules of a search: what is dominated is kept where the request pins that very axis.
+
+    A framework's own rules come on top; what they leave dominates nothing that they refuse.
+    """
+    usual = tuple(r for r in RULES if r.kind != "dominated" or not set(r.reads[-1:]) & pinned)
+    if not scenario.framework:
+        return usual
+    framework = FRAMEWORKS[scenario.framework]
+    return (*(rule for rule in usual if rule.name not in framework.beside), *framework.rules)
+
+
+def binding(scenario: Scenario) -> tuple[Rule, ...]:
+    """The rules that a strategy may not break, whoever proposes it: all but those about what is dominated."""
+    beyond = FRAMEWORKS[scenario.framework].rules if scenario.framework else ()
+    return (*(rule for rule in RULES if rule.kind != "dominated"), *beyond)
 
 
 def sentence(rule: Rule, row: Mapping[str, Any], scenario: Scenario) -> str:
     """The rule's sentence with one row's numbers."""
-    model, words = scenario.model, dict(row)
-    kinds = tuple(kind.name.lower() for kind in Recompute)
-    if "recompute_modules" in words:
-        words["recompute_modules"] = ",".join(module_names(int(words["recompute_modules"]))) or "none"
-    for name, names in (
-        ("schedule", SCHEDULE_NAMES),
-        ("rank_order", RANK_ORDERS),
-        ("cp_kind", CP_KINDS),
-        ("recompute", kinds),
-        ("offload", OFFLOADS),
-        ("vocabulary", VOCABULARIES),
-    ):
-        if name in words:
-            words[name] = names[int(words[name])]
+    model, words = scenario.model, named(row)
     words["requires"] = SCHEDULES[words["schedule"]].requires if "schedule" in words else ""
     if words.get("dp") and words.get("micro_batch_size"):
         words["num_microbatches"] = int(scenario.global_batch_size // (words["dp"] * words["micro_batch_size"]))
@@ -265,4 +244,7 @@ def sentence(rule: Rule, row: Mapping[str, Any], scenario: Scenario) -> str:
         stack_modules=",".join(scenario.stack.recompute_modules) or "none",
         stack_offloads=", ".join(scenario.stack.offloads) or "none",
         optimizer=scenario.stack.optimizer,
+        precision=scenario.precision,
+        offload_fraction=f"{scenario.stack.offload_fraction:g}",
+        loss_block=scenario.stack.loss_block,
     )

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.by_kind import ByKind, LayerTerms
+from costmodels.exchange import share_steps
 from costmodels.iteration import (
     BLOCK_AXES,
     RowSeconds,
@@ -55,6 +56,8 @@ BESIDE = 1.02
 """Cores whose bounds are this near to the incumbent are priced if their chunk is, to be shown as runners-up."""
 TOLERANCE = 1e-9
 """Relative difference below which two times are one."""
+KEPT_BOUNDS = 4
+"""Scenarios whose bounds of the same cores are remembered."""
 KEPT = 4096
 """Best rows of a chunk that are remembered for alternatives and explanations."""
 PROMISING = 512
@@ -116,7 +119,13 @@ class Outcome:
 
 
 def search(
-    space: Space, scenario: Scenario, *, deadline: float, among: Ints | None = None, bounds: Floats | None = None
+    space: Space,
+    scenario: Scenario,
+    *,
+    deadline: float,
+    among: Ints | None = None,
+    bounds: Floats | None = None,
+    beside: float = BESIDE,
 ) -> Outcome:
     """The fastest feasible strategy of the space, by ``time.perf_counter`` not much later than ``deadline``.
 
@@ -126,6 +135,7 @@ def search(
         deadline: when to stop.
         among: the cores to look at, indices (K,); all of them unless given.
         bounds: ``core_bound`` of all cores (C,), where it is known.
+        beside: cores of a chunk are priced whose bounds are below so many incumbents; the best is the same from 1 on.
     """
     outcome = Outcome()
     cores = np.arange(len(space.cores)) if among is None else among
@@ -139,7 +149,7 @@ def search(
         if time.perf_counter() > deadline:
             outcome.proved, outcome.lower_bound = False, float(optimistic[chunk[0]])
             break
-        priced = price_cores(space, chunk[optimistic[chunk] < BESIDE * _ceiling(outcome)], scenario)
+        priced = price_cores(space, chunk[optimistic[chunk] < beside * _ceiling(outcome)], scenario)
         remember(outcome, priced, scenario)
         pending.append(_open(priced, scenario))
     _settle(outcome, _unbeaten(pending, outcome), scenario, deadline)
@@ -176,6 +186,7 @@ def known_bound(cores: Strategies, scenario: Scenario) -> Floats:
         if other == plain:
             return bounds
     known.append((plain, core_bound(cores, scenario)))
+    del known[:-KEPT_BOUNDS]
     return known[-1][1]
 
 
@@ -224,6 +235,7 @@ def price_cores(space: Space, cores: Ints, scenario: Scenario) -> Priced:
     rows = space.rows(cores[place], option)
     if not (roomy := host_fits(rows, scenario)).all():
         place, rows = place[roomy], rows.take(roomy)
+    share_steps(rows)
     core = core_seconds(space.cores.take(cores), scenario).take(place)
     return price_rows(rows, with_step(rows, scenario, core), scenario)
 

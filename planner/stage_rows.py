@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,8 +40,15 @@ def problem_of(one: Strategies, seconds: RowSeconds, memory: RowBytes, scenario:
     by_stage = {name: tuple(single[name][:stages].tolist()) for name in BY_STAGE}
     numbers = {name: single[name][0].item() for name in single if name not in by_stage}
     chosen = {"recompute": RECOMPUTE_MODES[numbers["recompute"]]}
-    slices = _slice_costs(one, seconds, memory)
-    return StageProblem(**numbers | by_stage | chosen, slices=slices)
+    slices, alike = _slice_costs(one, seconds, memory), one_number(scenario)
+    return StageProblem(**numbers | by_stage | chosen, alike=alike, slices=slices)
+
+
+def one_number(scenario: Scenario) -> bool:
+    """Whether the framework asked for recomputes as many layers of every stage."""
+    from planner.frameworks.table import FRAMEWORKS
+
+    return bool(scenario.framework) and FRAMEWORKS[scenario.framework].recompute == "alike"
 
 
 def _slice_costs(one: Strategies, seconds: RowSeconds, memory: RowBytes) -> SliceCosts | None:
@@ -115,8 +124,7 @@ def stage_problems(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scen
     """
     n, width = len(rows), int(rows.pp.max(initial=1))
     step, twice = slice_layers(scenario.model.num_layers, rows.vpp), copies(rows)
-    stages, spread = np.broadcast_to(np.arange(width), (n, width)), rows.take(np.repeat(np.arange(n), width))
-    held = in_flight(spread, stages.ravel()).reshape(n, width)
+    stages, held = np.broadcast_to(np.arange(width), (n, width)), _in_flight(rows, width)
     share = np.maximum(seconds.bubble, LEAST_BUBBLE)
     modes = np.array([RECOMPUTE_MODES.index(MODES[kind]) for kind in Recompute])
     return StageRows(
@@ -137,6 +145,13 @@ def stage_problems(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scen
         working_bytes=memory.working,
         fewest=_fewest_slices(rows, scenario) * twice.astype(np.int64)[:, None],
     )
+
+
+def _in_flight(rows: Strategies, width: int) -> Floats:
+    """``in_flight`` of every row and stage, (N, P), worked out once for rows of one schedule."""
+    few, inverse = rows.distinct("schedule", "pp", "vpp", "num_microbatches")
+    spread = few.take(np.repeat(np.arange(len(few)), width))
+    return in_flight(spread, np.tile(np.arange(width), len(few))).reshape(len(few), width)[inverse]
 
 
 def _fewest_slices(rows: Strategies, scenario: Scenario) -> Ints:
@@ -165,8 +180,21 @@ def _fixed(rows: Strategies, memory: RowBytes, held: Floats, stages: NDArray[np.
 
 def fewest_recomputed(problem: StageProblem, slices: list[int]) -> NDArray[np.int64]:
     """The fewest recomputed slices of each stage that memory allows, all of them where none fit, shape (p,)."""
+    if problem.alike and problem.recompute == "free":
+        return _fewest_alike(problem, slices)
     if problem.slices is None:
         fewest = stage_table(problem).recomputed[slices, np.arange(len(slices))]
     else:
         fewest = chain.fewest_recomputed(problem, slices)
     return np.where(fewest < 0, slices, fewest)
+
+
+def _fewest_alike(problem: StageProblem, slices: list[int]) -> NDArray[np.int64]:
+    """The fewest slices that every stage recomputes so that all fit, all of them where none do."""
+    for first in range(max(slices) + 1):
+        one = replace(problem, alike=False, recompute="first", first=first)
+        table = stage_table(one).recomputed[slices, np.arange(len(slices))] if problem.slices is None else None
+        fewest = chain.fewest_recomputed(one, slices) if table is None else table
+        if (fewest >= 0).all():
+            return fewest
+    return np.array(slices)

@@ -53,10 +53,12 @@ class StageProblem:
         layer_bytes: weights, gradients and optimizer states of one layer.
         activation_bytes: (p,) bytes held per layer that stores its activations, all micro-batches in flight.
         checkpoint_bytes: (p,) bytes held per recomputed layer, all micro-batches in flight.
-        recompute: one of ``RECOMPUTE_MODES``.
+        recompute: one of ``RECOMPUTE_MODES``, or "first": the first ``first`` layers of every stage.
         uneven: whether stages may hold different numbers of layers.
         working_bytes: one layer's activations while it is recomputed; counted where a stage recomputes any.
         fewest: (p,) layers that each stage holds at least where they may differ; one unless said.
+        alike: free recomputation is one number for all stages; a stage with fewer layers recomputes all of them.
+        first: layers that every stage recomputes.
         slices: where slices differ along the chain, what each costs; the same by layer are then averages that
             nothing reads.
     """
@@ -73,10 +75,12 @@ class StageProblem:
     layer_bytes: PerStage
     activation_bytes: tuple[float, ...]
     checkpoint_bytes: tuple[float, ...]
-    recompute: Literal["none", "free", "all"]
+    recompute: Literal["none", "free", "all", "first"]
     uneven: bool
     working_bytes: PerStage = 0.0
     fewest: tuple[int, ...] | None = None
+    alike: bool = False
+    first: int = 0
     slices: SliceCosts | None = None
 
     def __post_init__(self) -> None:
@@ -140,6 +144,8 @@ def stage_table(problem: StageProblem) -> StageTable:
 
 def _recompute_options(problem: StageProblem, n: Ints) -> list[Ints]:
     """Numbers of recomputed layers worth trying, ascending; the closed form may be off by one by rounding."""
+    if problem.recompute == "first":
+        return [np.minimum(n, problem.first)]
     if problem.recompute != "free":
         return [n if problem.recompute == "all" else np.zeros_like(n)]
     saved = np.subtract(problem.activation_bytes, problem.checkpoint_bytes)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -115,6 +115,8 @@ def solve(
         hint: layers per stage of a split that may be good; it is ignored where it does not fit.
     """
     started = time.perf_counter()
+    if problem.alike and problem.recompute == "free":
+        return _solve_alike(problem, cutoff_seconds, started + time_limit, hint)
     if problem.slices is not None:
         ceiling = math.inf if cutoff_seconds is None else cutoff_seconds
         found = solve_chain(problem, cutoff=ceiling, deadline=started + time_limit, hint=hint)
@@ -132,6 +134,44 @@ def solve(
         return _nothing("infeasible" if proved else "unknown", bound, started)
     best = evened(problem, table, best)
     return _solution(problem, table, best, bound=bound, proved=proved, started=started)
+
+
+def _solve_alike(
+    problem: StageProblem, cutoff: float | None, deadline: float, hint: Sequence[int] | None
+) -> StageSolution:
+    """The best over all numbers of layers that every stage recomputes alike, each number solved on its own.
+
+    More recomputation is never faster under the same split, and fits wherever less does but for the working set of
+    stages that did not recompute; so numbers are tried from none upwards, and once the fastest split of one number,
+    memory aside, is no faster than the best found, no greater number is.
+    """
+    started, best, proved = time.perf_counter(), None, True
+    for first in range(problem.num_layers + 1):
+        one = replace(problem, alike=False, recompute="first", first=first)
+        ceiling = best.objective_seconds if best else cutoff
+        floor = solve(replace(one, memory_limit=math.inf), cutoff_seconds=ceiling, time_limit=_left(deadline))
+        if floor.status == "infeasible":
+            break
+        found = solve(one, cutoff_seconds=ceiling, time_limit=_left(deadline), hint=hint)
+        proved = proved and found.status in {"optimal", "infeasible"}
+        best = found if found.layers else best
+        if first >= problem.num_layers - sum(sorted(problem.fewest or (1,) * problem.num_stages)[:-1]):
+            break
+    return _concluded(best, proved=proved, cutoff=cutoff, started=started)
+
+
+def _left(deadline: float) -> float:
+    return max(deadline - time.perf_counter(), 0.0)
+
+
+def _concluded(best: StageSolution | None, *, proved: bool, cutoff: float | None, started: float) -> StageSolution:
+    """The best of several solves as one answer; where any was not proved, its bound is the weakest."""
+    if best is None:
+        return _nothing("infeasible" if proved else "unknown", math.inf if cutoff is None else cutoff, started)
+    wall = time.perf_counter() - started
+    if proved:
+        return replace(best, wall_seconds=wall)
+    return replace(best, status="feasible", bound_seconds=0.0, wall_seconds=wall)
 
 
 def _improved(

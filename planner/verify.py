@@ -32,8 +32,15 @@ class Verdict:
     closed_form: float
 
 
-def verify(row: Strategies, assignment: Assignment, quote: Quote, scenario: Scenario) -> Verdict:
-    """Check degrees, batch, layers and memory, and simulate the schedule.
+def verify(
+    row: Strategies,
+    assignment: Assignment,
+    quote: Quote,
+    scenario: Scenario,
+    *,
+    largest: int = LARGEST_SIMULATION,
+) -> Verdict:
+    """Check degrees, batch, layers and memory, and simulate the schedule unless it has more than ``largest`` passes.
 
     Raises:
         Inconsistent: something does not add up.
@@ -51,7 +58,7 @@ def verify(row: Strategies, assignment: Assignment, quote: Quote, scenario: Scen
     )
     limit, peak = scenario.group.accelerator.usable_memory, float(np.max(quote.footprint.total))
     _must(peak <= limit * (1 + 1e-9), f"a stage needs {peak:.4g} bytes of {limit:.4g}")
-    return _simulated(row, quote, scenario.stack)
+    return _simulated(row, quote, scenario.stack, largest=largest)
 
 
 def verify_mixed(row: MixedRows, assignment: Assignment, quote: Quote, mixed: Mixed) -> Verdict:
@@ -78,12 +85,19 @@ def verify_mixed(row: MixedRows, assignment: Assignment, quote: Quote, mixed: Mi
     return _simulated(row.groups[0], quote, mixed.scenarios[0].stack, shares[at_stage])
 
 
-def _simulated(row: Strategies, quote: Quote, stack: Stack, forwards: Floats | None = None) -> Verdict:
+def _simulated(
+    row: Strategies,
+    quote: Quote,
+    stack: Stack,
+    forwards: Floats | None = None,
+    *,
+    largest: int = LARGEST_SIMULATION,
+) -> Verdict:
     """``forwards``: the share of the forward pass in every stage's seconds, where stages differ."""
     p, m, v = int(row.pp[0]), int(row.num_microbatches[0]), int(row.vpp[0])
     stages = quote.stage_seconds
     closed = m * float(stages.max()) + float(stages.sum() - stages.max()) * float(quote.seconds.bubble[0])
-    if 2 * p * m * v > LARGEST_SIMULATION:
+    if 2 * p * m * v > largest:
         return Verdict(None, closed)
     whole = float(quote.seconds.forward[0] + quote.seconds.backward[0])
     forward = (forwards if forwards is not None else np.full(p, float(quote.seconds.forward[0]) / whole))[:, None]

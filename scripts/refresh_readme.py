@@ -1,6 +1,6 @@
 """Put fresh figures into the generated parts of the documents.
 
-    python scripts/refresh_readme.py            # rewrite README.md and CHANGELOG.md
+    python scripts/refresh_readme.py            # rewrite README.md, CHANGELOG.md and the picture
     python scripts/refresh_readme.py --check    # exit 1 where they differ from fresh figures
 
 A part stands between ``<!-- name -->`` and ``<!-- /name -->``. Every one comes from a real run of the program
@@ -15,12 +15,13 @@ import os
 import re
 import subprocess
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from statistics import fmean
 from typing import Any
+
+from predicted_plot import drawn
 
 ROOT = Path(__file__).resolve().parents[1]
 QUESTION = ("--model", "175b", "--gpus", "12288")
@@ -105,35 +106,58 @@ def fit_sentences() -> list[str]:
 
 def coverage() -> str:
     """How many measured iteration times lie inside the interval that the screen calls 90 %."""
-    shares = []
-    for split in SPLITS:
-        inside: dict[str, list[bool]] = defaultdict(list)
-        for row in validated(split)["rows"]:
-            if row["scored"] and "within_interval" in row:
-                inside[row["group"]].append(row["within_interval"])
-        shares.append(fmean(fmean(found) for found in inside.values()))
-    fit, dev = shares
+    fit, dev = (covered(split)["mean"] for split in SPLITS)
     return f"- The 90% interval holds {fit:.0%} of the fit runs and {dev:.0%} of the dev runs, mean over sources."
+
+
+def covered(split: str) -> dict[str, Any]:
+    """What the interval holds of a split, in all and by source."""
+    found: dict[str, Any] = validated(split)["interval_coverage"][f"{split}.jsonl.gz"]
+    return found
+
+
+def ranking() -> str:
+    """How well the model chooses among the strategies of measured sweeps."""
+    lines = [
+        "| sweeps of four or more strategies | sources | sweeps | mean regret | rank correlation |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    for split in SPLITS:
+        found = json.loads(printed("validate", split, "--ranking", "--format", "json"))
+        total, sources = found["summary"], len(found["groups"])
+        figures = f"{total['mean_regret']:.1%} | {total['rank_correlation']:.2f}"
+        lines.append(f"| {split} | {sources} | {total['sweeps']} | {figures} |")
+    return "\n".join(lines)
 
 
 def group_table(key: str, title: str) -> list[str]:
     """One row a source, fit columns and dev columns."""
     fit, dev = (validated(split)[key] for split in SPLITS)
+    times = key == "groups"
+    held, rule = (" in interval |", "--:|") if times else ("", "")
     lines = [
         "<details>",
         f"<summary>{title} by source</summary>",
         "",
-        "| source | fit runs | bias | median | p90 | dev runs | bias | median | p90 |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
+        f"| source | fit runs | bias | median | p90 |{held} dev runs | bias | median | p90 |{held}",
+        f"|---|--:|--:|--:|--:|{rule}--:|--:|--:|--:|{rule}",
     ]
     for name in sorted({*fit, *dev}):
         mark = " (not fitted to: its source warns of noise)" if name == NOISY and name in fit else ""
-        lines.append(f"| {name}{mark} | {_group(fit.get(name))} | {_group(dev.get(name))} |")
+        sides = [
+            _group(found.get(name), split if times else "", name)
+            for split, found in zip(SPLITS, (fit, dev), strict=True)
+        ]
+        lines.append(f"| {name}{mark} | {' | '.join(sides)} |")
     return [*lines, "", "</details>"]
 
 
-def _group(errors: Mapping[str, float] | None) -> str:
-    return f"{int(errors['n']):,} | {_errors(errors)}" if errors else "| | |"
+def _group(errors: Mapping[str, float] | None, split: str, name: str) -> str:
+    """The cells of one source and split; with the share inside the interval where a split is named."""
+    if not errors:
+        return "| | | |" if split else "| | |"
+    inside = f" | {covered(split)['groups'][name]:.0%}" if split else ""
+    return f"{int(errors['n']):,} | {_errors(errors)}{inside}"
 
 
 def _errors(errors: Mapping[str, float]) -> str:
@@ -178,6 +202,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {
         "screen": screen,
         "accuracy": accuracy,
+        "ranking": ranking,
         "my-model": example("my-model.toml"),
         "my-cluster": example("my-cluster.toml"),
         "options": options,
@@ -185,6 +210,9 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     },
     "CHANGELOG.md": {"predictions": predictions},
 }
+
+
+PICTURE = ROOT / "images" / "predicted-measured.svg"
 
 
 def part(text: str, name: str) -> str:
@@ -240,6 +268,10 @@ def main() -> None:
             text = replaced(text, name, fresh)
         if not checking:
             path.write_text(text, encoding="utf-8")
+    if not checking:
+        PICTURE.write_text(drawn(), encoding="utf-8")
+    elif PICTURE.read_text(encoding="utf-8") != drawn():
+        stale.append(f"{PICTURE.name}: is not what planner/measured.csv says")
     if checking and stale:
         sys.exit("\n".join([*stale[:20], f"{len(stale)} stale; run python scripts/refresh_readme.py"]))
 

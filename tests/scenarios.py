@@ -18,7 +18,9 @@ from hardware.records import Accelerator, Cluster, Link, NodeGroup, Tier
 NONE, GPIPE, ONE_F_ONE_B, INTERLEAVED = (SCHEDULE_NAMES.index(name) for name in SCHEDULE_NAMES[:4])
 
 
-def toy_link(*, bandwidth=100e9, base=0.0, step=0.0, saturation=0.0, penalty=0.0, gain=1.0, gain_ranks=0, mesh=0):
+def toy_link(
+    *, bandwidth=100e9, base=0.0, step=0.0, saturation=0.0, penalty=0.0, gain=1.0, gain_ranks=0, mesh=0, one_way=None
+):
     """A link whose efficiencies are one, so that seconds can be counted by hand."""
     return Link(
         bandwidth=f"{bandwidth!r} B/s",
@@ -30,6 +32,7 @@ def toy_link(*, bandwidth=100e9, base=0.0, step=0.0, saturation=0.0, penalty=0.0
         all_reduce_gain=gain,
         mesh=mesh,
         gain_ranks=gain_ranks,
+        group_bandwidth=None if one_way is None else f"{one_way!r} B/s",
         point_to_point=1.0,
         source="toy",
     )
@@ -143,7 +146,9 @@ def with_latent_attention(model, *, q_lora_rank=None):
     return checked(model.model_dump() | changes, label=model.name)
 
 
-def toy_scenario(*, gpus=8, batch=16, model=None, group=None, stack=None, seq_length=None, precision="bf16"):
+def toy_scenario(
+    *, gpus=8, batch=16, model=None, group=None, stack=None, seq_length=None, precision="bf16", framework=""
+):
     """Eight toy devices train the toy model."""
     model = model or toy_model()
     return Scenario(
@@ -154,6 +159,7 @@ def toy_scenario(*, gpus=8, batch=16, model=None, group=None, stack=None, seq_le
         seq_length=seq_length or model.seq_length,
         global_batch_size=batch,
         precision=precision,
+        framework=framework,
     )
 
 
@@ -322,6 +328,14 @@ def drawn_stacks(draw):
         uneven_stages=draw(st.booleans()),
         gathers_per_micro_batch=draw(st.booleans()),
         vocabulary=draw(some([("ends",), ("ends", "spread")])),
+        vocabulary_in_flight=draw(some([0.0, 1.0, 2.0])),
+        idle_gradients=draw(st.booleans()),
+        gathered_logits=draw(st.booleans()),
+        gathered_inputs=draw(st.booleans()),
+        flattened_gradients=draw(st.booleans()),
+        gradients_sharded=draw(st.booleans()),
+        partitioned_checkpoints=draw(st.booleans()),
+        keeps=draw(some([(), ("gate", "norm", "key-values", "softmax")])),
         empty_ends=draw(st.booleans()),
         selective=draw(some(["attention", "operators"])),
         expert_imbalance=draw(some([1.0, 1.2])),

@@ -7,8 +7,8 @@ from pkgutil import resolve_name
 
 import pytest
 
+from costmodels.footprint import Footprint
 from costmodels.iteration import Breakdown
-from costmodels.memory import Footprint
 from costmodels.strategy import AXES
 from planner.version import VERSION
 

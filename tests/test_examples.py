@@ -17,6 +17,8 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 TESTED_ELSEWHERE = {"admission.py", "cli_filter.lua", "nightly.sh", "plans.ipynb", "ray_plans.py", "submit_filter.py"}
 """In test_scheduling_examples.py."""
 TESTED = {
+    "ads-10tb.toml",
+    "ctr-dnn.toml",
     "embed.py",
     "job.toml",
     "kubernetes-job.yaml",
@@ -24,8 +26,14 @@ TESTED = {
     "my-mixed-cluster.toml",
     "my-model.toml",
     "queue.toml",
+    "my-servers.toml",
+    "plan-to-launch.sh",
     "queue_filter.py",
     "sbatch.sh",
+    "sparse-plans.md",
+    "sweep-array.sh",
+    "sweep.toml",
+    "trillion.toml",
 }
 
 
@@ -77,6 +85,14 @@ def test_the_job_file_can_be_launched():
     done = CliRunner().invoke(main, ["--config", str(EXAMPLES / "job.toml"), "--format", "args"])
     assert done.exit_code == 0, done.stderr
     assert "--tensor-model-parallel-size 8" in done.stdout
+
+
+@pytest.mark.parametrize("model", ["ctr-dnn", "trillion"])
+def test_sparse_models_are_planned_on_servers_of_ones_own(model):
+    question = ("--model", str(EXAMPLES / f"{model}.toml"), "--cluster", str(EXAMPLES / "my-servers.toml"))
+    document = json.loads(plan("sparse", *question, "--min-throughput", "1M").stdout)
+    assert document["status"] == "optimal"
+    assert document["examples_per_second"] >= 1e6
 
 
 def test_embedding_chooses_the_fastest_cluster():
@@ -131,6 +147,24 @@ def batch(slurm, **settings):
     return subprocess.run(command, cwd=folder, env=known, capture_output=True, text=True, check=False, timeout=120)
 
 
+def test_the_study_is_answered_by_an_array_of_parts_as_by_one_process(slurm):
+    folder, environment = slurm
+    study = str(EXAMPLES / "sweep.toml")
+    command = ["bash", str(EXAMPLES / "sweep-array.sh")]
+    for task in "123":
+        known = environment | {"SLURM_ARRAY_TASK_ID": task, "SLURM_ARRAY_TASK_COUNT": "3"}
+        subprocess.run([*command, study], cwd=folder, env=known, capture_output=True, check=True, timeout=120)
+    subprocess.run([*command, "--merge", study], cwd=folder, env=environment, check=True, timeout=120)
+    assert len(list((folder / "parts").glob("*.sqlite"))) == 3
+    merged = CliRunner().invoke(main, ["sweep", study, "-o", str(folder / "sweep.sqlite"), "--format", "json"])
+    assert "0 of them now" in merged.stderr
+    alone = CliRunner().invoke(main, ["sweep", study, "-o", str(folder / "one.sqlite"), "--format", "json", "-q"])
+    assert alone.stdout == merged.stdout
+    found = json.loads(alone.stdout)["results"]
+    assert len(found) == 20
+    assert all(one["speedup"] == 1.0 for one in found if one["point"]["cluster"] == "dgx-a100-80gb")
+
+
 def test_the_batch_script_launches_with_the_plan(slurm):
     done = batch(slurm, MEGATRON_ARGS="--bf16")
     assert done.returncode == 0, done.stderr
@@ -156,6 +190,19 @@ def test_the_batch_script_ends_where_nothing_fits(slurm):
     done = batch(slurm, MODEL="llama3.1-405b", SLURM_JOB_NUM_NODES="1")
     assert done.returncode == ending.INFEASIBLE
     assert not (slurm[0] / "launched.txt").exists()
+
+
+def test_a_model_becomes_a_batch_script(slurm):
+    folder, environment = slurm
+    command = ["bash", str(EXAMPLES / "plan-to-launch.sh")]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in (folder / "run").iterdir()} == {"job.sbatch", "megatron-args.sh"}
+    script = (folder / "run" / "job.sbatch").read_text()
+    assert "#SBATCH --nodes=2" in script
+    assert "--tensor-model-parallel-size" in script
 
 
 def test_the_kubernetes_job_reacts_to_every_exit_code_once():

@@ -133,6 +133,10 @@ def test_the_shown_files_are_the_files():
         assert (ROOT / "examples" / f"{name}.toml").read_text().strip() in part(name)
 
 
+def test_the_shown_study_is_the_study():
+    assert (ROOT / "examples" / "sweep.toml").read_text().strip() in part("sweep")
+
+
 def test_the_kinds_of_the_catalogue_are_counted():
     counted = [kind for _, kind in re.findall(r"(\d+) (\w+)", part("catalogue"))]
     assert sorted(counted) == sorted(catalogue_view.KINDS)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from costmodels.placement import group_of, split_group
+from costmodels.stack import stack
 from costmodels.strategy import RANK_ORDERS, Strategies, strategies
 from planner import Plan, PlanRequest, predict
 
@@ -18,6 +19,8 @@ HERE = Path(__file__).parent
 ORDER = "tp-cp-ep-sharding-pp-dp"
 """mp inside sharding inside pp inside dp."""
 ERNIE = {"model": "ernie-230b", "stack": "paddle", "cluster": "v100-dgx1-edr", "precision": "fp16"}
+STATIC = stack("paddle").model_copy(update={"gradients_sharded": True})
+"""The static graphs of 2021, whose gradients are reduced to their owners and freed as they come."""
 PLANS = {
     "PP64 Sharding4 MP2": {"tp": 2, "pp": 64, "zero_stage": 1, "sharding_degree": 4},
     "DP2 PP32 MP8": {"tp": 8, "pp": 32},
@@ -99,7 +102,7 @@ def nlp(name: str) -> Plan:
 def bert(cards: int = 1, *, sequences: int = 16, recompute: str = "full") -> Plan:
     """BERT-Large with so many sequences a card, all states sharded over the cards."""
     pins = {"recompute": recompute, "micro_batch_size": sequences} | ({"zero_stage": 3} if cards > 1 else {})
-    known = {"stack": "paddle", "cluster": "v100-dgx1-edr", "precision": "fp16"}
+    known = {"stack": STATIC, "cluster": "v100-dgx1-edr", "precision": "fp16"}
     model = str(HERE / "bert-large.toml")
     return predict(PlanRequest(model=model, gpus=cards, global_batch_size=sequences * cards, pins=pins, **known))
 

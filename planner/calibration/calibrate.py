@@ -10,10 +10,11 @@ from hardware.catalogue import cluster as find_cluster
 from hardware.catalogue import names
 from hardware.records import Accelerator, Cluster
 from planner.calibration.document import Calibration
-from planner.calibration.evidence import Evidence, Run, gather
+from planner.calibration.evidence import gather
 from planner.calibration.links import Links, fit_links
 from planner.calibration.products import Products, fit_products
 from planner.calibration.profile import profile
+from planner.calibration.records import Evidence, Run
 from planner.calibration.runs import Runs, fit_runs, priced
 from planner.calibration.start import starting_cluster, starting_stack
 from planner.errors import BadRequest

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from hardware.errors import BadFile
-from planner.calibration.evidence import Product
+from planner.calibration.records import Product
 
 TIMES: Final[Mapping[str, float]] = {"time_us": 1e-6, "time_ms": 1e-3, "time_s": 1.0, "time_ns": 1e-9}
 """Column of a time to seconds."""

@@ -15,8 +15,8 @@ from costmodels.placement import Group
 from hardware.errors import BadFile
 from hardware.records import BadNodeCount, Cluster, NodeGroup, Tier
 from planner.calibration.document import Constant, Errors
-from planner.calibration.evidence import Log, Transfer
 from planner.calibration.identify import Fit, settle
+from planner.calibration.records import Log, Transfer
 from planner.calibration.summary import constants, errors, exponential, source, told, warnings
 from planner.validation.fitting import Floats, Knob
 

@@ -17,7 +17,7 @@ from statistics import median
 from typing import Final, cast, get_args
 
 from hardware.errors import BadFile
-from planner.calibration.evidence import Log, Operation, Transfer
+from planner.calibration.records import Log, Operation, Transfer
 
 _TYPES: Final = r"(?:u?int(?:8|32|64)|char|half|float|double|bfloat16|float16|fp8_e[45]m[0-9]\w*|f8e[45]m[0-9]\w*)"
 _TAG: Final = re.compile(r"\[\d+(?:,\d+)?\](?:<std(?:out|err)>:?)?")

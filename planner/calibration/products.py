@@ -14,8 +14,8 @@ from hardware.errors import BadFile
 from hardware.kernels import GemmFit
 from hardware.records import Accelerator, UnsupportedDtype
 from planner.calibration.document import Constant, Errors
-from planner.calibration.evidence import Product
 from planner.calibration.identify import Fit, settle
+from planner.calibration.records import Product
 from planner.calibration.summary import constants, errors, exponential, source, told, warnings
 from planner.validation.fitting import Floats, Knob
 

@@ -13,8 +13,8 @@ from costmodels.stack import Stack
 from hardware.errors import MeshwrightError
 from hardware.records import Cluster
 from planner.calibration.document import Constant, Errors, RunError
-from planner.calibration.evidence import Run
 from planner.calibration.identify import Fit, settle
+from planner.calibration.records import Run
 from planner.calibration.summary import FEWEST_LEFT_OUT, constants, errors, source, told, warnings
 from planner.validation.fitting import EXPERTS, MOST_ROWS, STACK_KNOBS, Floats, Knob, log_error, with_constants
 from planner.validation.judge import seconds_of

@@ -11,7 +11,7 @@ from costmodels.stack import stack as find_stack
 from hardware.catalogue import cluster as find_cluster
 from hardware.errors import BadFile
 from hardware.records import Cluster
-from planner.calibration.evidence import Evidence, Log, Run
+from planner.calibration.records import Evidence, Log, Run
 from planner.errors import BadRequest, MeshwrightError
 from planner.validation.machines import CLUSTERS, machines
 from planner.validation.mapping import stack_of

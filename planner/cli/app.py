@@ -8,9 +8,20 @@ from typing import Any
 
 import click
 
-from planner.cli import allocate, calibrate, catalogue, compare, questions, replan, serve, trace
+from planner.cli import (
+    allocate,
+    calibrate,
+    catalogue,
+    compare,
+    export,
+    questions,
+    replan,
+    serve,
+    sparse,
+    sweep,
+    trace,
+)
 from planner.cli.ending import Ending
-from planner.cli.options import Command
 
 EPILOG = """\b
 Exit codes: 0 answered; 1 unexpected error; 2 bad request; 3 proved infeasible;
@@ -87,12 +98,15 @@ def main() -> None:
     """  # noqa: D301 - click reads the backspace
 
 
-COMMANDS: tuple[Command, ...] = (
+COMMANDS: tuple[click.Command, ...] = (
     questions.solve,
     questions.predict,
     questions.why_not,
     trace.trace,
     compare.compare,
+    sweep.sweep,
+    export.export,
+    sparse.sparse,
     allocate.allocate,
     replan.replan,
     serve.serve,

@@ -14,6 +14,7 @@ from planner.axes import PIN_AXES
 from planner.errors import BadQuantity, BadRequest
 
 if TYPE_CHECKING:
+    from planner.intake.given import Given
     from planner.request import PlanRequest
 
 FIELDS: Final = (
@@ -26,6 +27,8 @@ FIELDS: Final = (
     "tokens",
     "precision",
     "objective",
+    "ties",
+    "framework",
     "memory_margin",
     "expert_capacity",
     "expert_imbalance",
@@ -52,8 +55,8 @@ class Question:
     origins: Mapping[str, str]
 
 
-def question(ctx: click.Context) -> Question:
-    """The request that the options of a command make, with a configuration file below them.
+def question(ctx: click.Context, imported: Given | None = None) -> Question:
+    """The request that the options of a command make, with a configuration file or another program's below them.
 
     Raises:
         BadRequest: a value that is missing, wrong or contradicts another.
@@ -67,6 +70,8 @@ def question(ctx: click.Context) -> Question:
         for name, value in below.items():
             if name not in given:
                 given[name], origins[name] = value, path
+    if imported:
+        _below(imported, ctx.params["source"], given, origins)
     _spell_chunks(ctx, given, origins)
     if ctx.params.get("goodput"):
         _wants_goodput(given, origins)
@@ -78,6 +83,18 @@ def _wants_goodput(given: dict[str, Any], origins: dict[str, str]) -> None:
     if said != "goodput":
         raise BadRequest(f"--goodput and objective {said} (from {origins['objective']}) differ; give one of them")
     origins.setdefault("objective", "--goodput")
+
+
+def _below(imported: Given, source: str, given: dict[str, Any], origins: dict[str, str]) -> None:
+    """Put what another program's file says below the options."""
+    from planner.intake.table import settled
+
+    fields = dict(imported.fields) | {name: value for name, value in given.items() if not name.startswith("pins.")}
+    pins = dict(imported.pins) | {name: given[f"pins.{name}"] for name in _axes(given)}
+    fields, pins = settled(fields, pins)
+    for name, value in (fields | {f"pins.{axis}": value for axis, value in pins.items()}).items():
+        if name not in given:
+            given[name], origins[name] = value, source
 
 
 def _options(ctx: click.Context) -> tuple[dict[str, Any], dict[str, str]]:

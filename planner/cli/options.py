@@ -153,6 +153,8 @@ def stacked(*decorators: Decorator) -> Decorator:
 
 
 _Q, _P, _O = "Question", PINS_HEADING, "Answer"
+SOURCES: Final = ("megatron-args", "deepspeed", "torchtitan", "hf")
+"""Formats of other programs; ``planner.intake.table`` reads them."""
 FORMATS: Final = ("table", "json", "yaml", "env", "args")
 
 saver_options: Final = (
@@ -192,6 +194,12 @@ question_options = stacked(
     ),
     option("--objective", heading=_Q, metavar="NAME", help="time, mfu, cost, tokens-per-gpu-hour, memory or goodput."),
     option(
+        "--ties",
+        heading=_Q,
+        metavar="NAME",
+        help="Take a better-validated plan that is tied: never (fastest), up to 0.1 % (close), any (validated).",
+    ),
+    option(
         "--goodput",
         heading=_Q,
         is_flag=True,
@@ -205,6 +213,7 @@ question_options = stacked(
         type=Text(),
         help="What they take: detect=5 min, storage=100 GB/s, spare_nodes=8 ...",
     ),
+    option("--for", "framework", heading=_Q, metavar="NAME", help="Propose only what this exporter accepts."),
     *saver_options,
     option("--memory-margin", heading=_Q, metavar="SHARE", help="Usable memory to leave alone, such as 10%."),
     option(

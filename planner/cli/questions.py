@@ -15,7 +15,10 @@ from planner.cli.ending import INFEASIBLE
 from planner.cli.options import (
     FORMATS,
     PINS_HEADING,
+    SOURCES,
     Command,
+    Text,
+    Word,
     dry_run_option,
     option,
     output_options,
@@ -28,6 +31,7 @@ from planner.errors import BadRequest
 
 if TYPE_CHECKING:
     from planner.document import Plan
+    from planner.intake.given import Given
 
 _LAYERS = re.compile(r"[0-9]{1,6}(,[0-9]{1,6})*")
 
@@ -53,6 +57,15 @@ def solve(ctx: click.Context, /, **params: Any) -> None:
 
 
 @click.command("predict", cls=Command, short_help="Price one given strategy; no search.")
+@click.argument("file", required=False, type=Text(), metavar="[FILE]")
+@option(
+    "--from",
+    "source",
+    heading="Question",
+    type=Word(SOURCES),
+    metavar="|".join(SOURCES),
+    help="Read the job and its strategy from FILE, and say how far it is from the best and why.",
+)
 @question_options
 @pin_options
 @option(
@@ -65,14 +78,40 @@ def solve(ctx: click.Context, /, **params: Any) -> None:
 @dry_run_option
 @click.pass_context
 def predict(ctx: click.Context, /, **params: Any) -> None:
-    """Price one strategy, the one that the pins give; pins left out take their neutral value."""
+    """Price one strategy, the one that the pins or a file give; what both leave out takes its neutral value."""
     layers = _layers(params["layers_per_stage"])
-    asked = _asked(ctx)
+    imported = _imported(params)
+    asked = _asked(ctx, imported)
     if asked is None:
         return
     from planner.api import predict as price
 
-    _deliver(price(asked.request, layers=layers), params)
+    answer = price(asked.request, layers=layers or (imported.layers if imported else None))
+    if imported:
+        from planner.beside import beside_the_best
+
+        with working("searching", quiet=params["quiet"]):
+            answer = beside_the_best(answer, asked.request)
+        for remark in imported.remarks:
+            talk(remark, params)
+    _deliver(answer, params)
+
+
+def _imported(params: dict[str, Any]) -> Given | None:
+    """What the file of another program says, where one is given.
+
+    Raises:
+        BadRequest: a file without its format, or a format without a file.
+    """
+    if (params["file"] is None) != (params["source"] is None):
+        lacks = "--from, such as --from megatron-args" if params["file"] else "a FILE"
+        raise BadRequest(f"predict: a configuration of another program needs {lacks}")
+    if params["source"] is None:
+        return None
+    from hardware.files import expanded
+    from planner.intake.table import given
+
+    return given(params["source"], expanded(params["file"]))
 
 
 @click.command("why-not", cls=Command, short_help="Rules and numbers against a strategy.")
@@ -98,9 +137,9 @@ def why_not(ctx: click.Context, /, **params: Any) -> None:
     write(shown(lambda console: render_why_not(answer, console), params["output"]), params["output"])
 
 
-def _asked(ctx: click.Context) -> Question | None:
+def _asked(ctx: click.Context, imported: Given | None = None) -> Question | None:
     """The question, or None where it was only to be shown."""
-    asked = question(ctx)
+    asked = question(ctx, imported)
     check_writable(ctx.params["output"])
     if not ctx.params["dry_run"]:
         return asked

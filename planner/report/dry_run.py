@@ -31,6 +31,8 @@ def lines(request: PlanRequest, origins: Mapping[str, str]) -> list[tuple[str, s
         "tokens": f"{resolved.tokens}",
         "precision": request.precision,
         "objective": request.objective,
+        "ties": request.ties,
+        **({"framework": request.framework} if request.framework else {}),
         "memory_margin": f"{request.memory_margin:.0%}",
         **_experts(scenario),
         "top": str(request.top),

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from planner.document import Plan, Strategy
 from planner.errors import BadRequest
-from planner.report.megatron import Arguments, megatron_arguments
-from planner.report.megatron_savers import saver_arguments
-from planner.report.torchtitan import torchtitan_arguments
+from planner.export.megatron_savers import saver_arguments
+from planner.export.megatron_words import Arguments, megatron_arguments
+from planner.export.torchtitan_words import torchtitan_arguments
 
 _FORKS: Final[Mapping[str, str]] = {
     "megatron-core": "",
@@ -23,13 +23,16 @@ _FORKS: Final[Mapping[str, str]] = {
     "nemo": "Megatron-Bridge takes the same names as overrides, such as model.tensor_model_parallel_size=8",
     "nemo-26.06": "Megatron-Bridge takes the same names as overrides, such as model.tensor_model_parallel_size=8",
     "megatron-deepspeed": "Megatron-DeepSpeed takes ZeRO and precision from its DeepSpeed JSON",
+    "yuan2": "Yuan 2.0's fork takes the layers of every stage in an option of its own",
     "zero-bubble": "the zero-bubble fork adds --enable-zero-bubble and its kin for the schedule, and has no layout",
 }
 """Stacks whose parser is Megatron-LM's or descends from it, and in what it is another one."""
 
 _OTHERS: Final[Mapping[str, str]] = {
+    "aleph-alpha": "Aleph Alpha's scaling is launched with a YAML file",
     "deepseek": "HAI-LLM is not public",
     "deepspeed": "DeepSpeed is launched with a JSON file, and its pipeline in code",
+    "deepspeed-2021": "DeepSpeed is launched with a JSON file, and its pipeline in code",
     "fsdp": "PyTorch FSDP is set up in the training script",
     "generic": "no framework in particular is meant",
     "internevo": "InternEvo is launched with a Python configuration",

@@ -103,7 +103,7 @@ def _cells(place: int, alternative: Alternative) -> list[str]:
     strategy = alternative.strategy
     degrees = (strategy.tp, strategy.cp, strategy.pp, strategy.dp, strategy.ep, strategy.vpp, strategy.micro_batch_size)
     return [
-        str(place),
+        f"{place}{'=' if alternative.tied else ''}",
         *map(str, degrees),
         str(strategy.zero_stage),
         recomputation(strategy),

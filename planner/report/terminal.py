@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from planner.document import Advice, Plan, Prediction, Proof, Rejection, Strategy
+from planner.document import Advice, Plan, Prediction, Proof, Rejection, Strategy, Trust
 from planner.errors import BadRequest
 from planner.report.bars import (
     alike,
@@ -71,13 +71,37 @@ def _parts(plan: Plan, width: int, *, blocks: bool) -> Iterator[RenderableType]:
         yield Text(f"  careful: {warning}", style="yellow")
     if plan.alternatives:
         yield from ("", _title("Alternatives"), _indented(alternatives_table(plan, width=width - 2)))
+        yield from _ties(plan)
     yield from _advice("Why not", plan.why_not)
     yield from _advice("What would help", plan.what_helps)
     if plan.closest_run:
         yield from ("", _title("Closest published run"), _indented(Text(plan.closest_run)))
+    if plan.trust:
+        yield from _trust(plan.trust)
     if plan.status != "infeasible" and plan.fits:
         yield from _launch(plan, plan.strategy, width)
         yield from ("", _quote(plan, plan.strategy, plan.prediction, width))
+
+
+def _ties(plan: Plan) -> Iterator[RenderableType]:
+    """What the mark of tied alternatives means, and which of them is better validated."""
+    if any(other.tied for other in plan.alternatives):
+        yield _indented(
+            Text("= tied: measured sweeps bear out so small a gap less than two times in three", style="dim")
+        )
+    if better := plan.better_validated:
+        yield _indented(Text(f"--ties validated takes {better.subject}: {better.text}"))
+
+
+def _trust(found: Trust) -> Iterator[RenderableType]:
+    """The measured runs nearest to the plan, and how well each is predicted."""
+    where = "inside" if found.inside else "outside"
+    title = f"nearest measured runs, and how they are predicted ({where} the validated region of {found.region:.1f})"
+    yield _indented(Text(title, style="dim"))
+    for run in found.nearest:
+        machines = f"{run.gpus:,} {run.accelerator}"
+        said = f"{run.distance:.1f}  {run.error:+.1%}  {run.model}, {machines}, {run.stack}, {run.layout} ({run.group})"
+        yield _indented(Text(said))
 
 
 def _header(plan: Plan, width: int) -> Iterator[Text]:
@@ -126,7 +150,7 @@ def _machines(group: Mapping[str, Any]) -> str:
 def _proof(status: str, proof: Proof) -> Text:
     counts = f"{proof.feasible:,} of {proof.candidates:,} strategies feasible; "
     took = f"in {seconds(proof.wall_seconds)}"
-    if status == "optimal":
+    if status == "optimal" or proof.fastest_seconds is not None:
         return Text(f"{counts}optimum proved {took}").append(f": {proof.statement}", style="dim")
     if status == "infeasible":
         return Text(f"{counts}proved {took}").append(f": {proof.statement}", style="dim")
@@ -265,10 +289,17 @@ def _quote(plan: Plan, strategy: Strategy, prediction: Prediction, width: int) -
         f"{seconds(prediction.iteration_seconds)} per iteration",
         f"{percent(prediction.mfu)} MFU",
         days(prediction.training_days),
-        *(["proved optimal in the model"] if plan.status == "optimal" and plan.proof else []),
+        *_proved(plan),
     ]
     said = [f"{subject}:", *telling, f"DP {strategy.dp}:", *_listed(figures, ",")]
     return Text(flow(said, width=width - 1, indent=0, gap=" ") + ".", style="bold")
+
+
+def _proved(plan: Plan) -> list[str]:
+    """What the proof says of the plan, in a few words."""
+    if plan.proof and plan.proof.fastest_seconds is not None:
+        return [f"{100.0 * plan.proof.gap:.2f} % from the proved optimum"]
+    return ["proved optimal in the model"] if plan.status == "optimal" and plan.proof else []
 
 
 def render_why_not(answer: WhyNot, console: Console) -> None:

@@ -33,12 +33,8 @@ STACKS = ROOT / "costmodels" / "stacks"
 ACCELERATORS = ROOT / "hardware" / "catalogue" / "accelerators"
 
 LEFT_OUT = ("bigscience-v100", "torchao-float8")
-"""The first warns of 40 % network noise; steps of the second (one sequence per GPU) take a third of a second longer
-than any mechanism here explains, which must not be charged to the speed of the stack's kernels."""
-
-WIDENED, NARROWEST = 1.5, 0.2
-"""From the 90th percentile of the errors in the fit to the interval that is promised: runs of other sources lie
-further out than those that were fitted."""
+"""The first warns of 40 % network noise; steps of 4096 tokens of the second take a tenth of a second longer than any
+mechanism here explains, which must not be charged to the speed of the stack's kernels."""
 
 SHRUNK = 0.75
 """Power of the fitted expert efficiency that is kept: measured runs with experts are few and of few recipes. From
@@ -81,7 +77,7 @@ def _usable(row: Row) -> tuple[Case, float] | None:
         found = case(row)
     except MeshwrightError:
         return None
-    neutral = with_rate(_with_stack(found.scenario, np.array([k.neutral for k in STACK_KNOBS])), RATE.neutral)
+    neutral = with_rate(with_stack(found.scenario, np.array([k.neutral for k in STACK_KNOBS])), RATE.neutral)
     return replace(found, scenario=neutral), seconds
 
 
@@ -113,20 +109,21 @@ def calibrate(chosen: list[Sample], rounds: int) -> tuple[dict[str, list[float]]
             mine = [s for s in chosen if s.case.scenario.group.accelerator.name == name]
 
             def with_both(scenario: Scenario, tried: NDArray[np.float64]) -> Scenario:
-                return with_rate(_with_stack(scenario, np.array(stacks[scenario.stack.name])), float(tried[0]))
+                return with_rate(with_stack(scenario, np.array(stacks[scenario.stack.name])), float(tried[0]))
 
             rates[name] = float(fit(mine, (RATE,), np.array([rate]), with_both)[0])
         for name, values in list(stacks.items()):
             mine = [s for s in chosen if s.case.scenario.stack.name == name]
 
-            def with_stack(scenario: Scenario, tried: NDArray[np.float64]) -> Scenario:
-                return with_rate(_with_stack(scenario, tried), rates[scenario.group.accelerator.name])
+            def with_tried(scenario: Scenario, tried: NDArray[np.float64]) -> Scenario:
+                return with_rate(with_stack(scenario, tried), rates[scenario.group.accelerator.name])
 
-            stacks[name] = [float(v) for v in fit(mine, STACK_KNOBS, np.array(values), with_stack)]
+            stacks[name] = [float(v) for v in fit(mine, STACK_KNOBS, np.array(values), with_tried)]
     return stacks, rates
 
 
-def _with_stack(scenario: Scenario, values: NDArray[np.float64]) -> Scenario:
+def with_stack(scenario: Scenario, values: NDArray[np.float64]) -> Scenario:
+    """The scenario on a stack of those constants, in the order of ``STACK_KNOBS``."""
     return with_constants(scenario, STACK_KNOBS, values)
 
 
@@ -165,7 +162,7 @@ def with_experts(scenario: Scenario, value: float) -> Scenario:
 
 def _fitted(scenario: Scenario, stacks: dict[str, list[float]], rates: dict[str, float]) -> Scenario:
     rate = rates.get(scenario.group.accelerator.name, scenario.group.accelerator.training_rate)
-    return with_rate(_with_stack(scenario, np.array(stacks[scenario.stack.name])), rate)
+    return with_rate(with_stack(scenario, np.array(stacks[scenario.stack.name])), rate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,15 +203,12 @@ def report(stacks: dict[str, list[float]], rates: dict[str, float], left: dict[s
 
 
 def write(stacks: dict[str, list[float]], rates: dict[str, float], left: dict[str, Misses]) -> None:
-    """Put the constants into the catalogue files, with the errors of the fit and the interval that follows."""
+    """Put the constants into the catalogue files, with the errors of the fit."""
     for name, values in stacks.items():
         m = left[name]
         text = f"{m.runs} runs of the fit split: bias {m.bias:+.1%}, median {m.median:.1%}, 90th percentile {m.p90:.1%}"
         fields = {k.field: _written(k, v) for k, v in zip(STACK_KNOBS, values, strict=True)}
-        set_fields(
-            STACKS / f"{name}.toml",
-            {**fields, "interval": f"{max(WIDENED * m.p90, NARROWEST):.3f}", "calibration": f'"{text}"'},
-        )
+        set_fields(STACKS / f"{name}.toml", {**fields, "calibration": f'"{text}"'})
     for name, value in rates.items():
         path = ACCELERATORS / f"{name}.toml"
         set_fields(path, {"training_rate": f"{value:.3f}"})

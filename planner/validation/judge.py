@@ -15,22 +15,27 @@ import numpy as np
 
 from costmodels.flops import Recompute as Repeated
 from costmodels.flops import flops_per_iteration
-from costmodels.memory import Footprint
+from costmodels.footprint import Footprint, readings
 from costmodels.pricing import quote
 from costmodels.stack import stack as find_stack
 from hardware.catalogue import cluster as find_cluster
 from hardware.errors import BadFile, MeshwrightError
 from hardware.files import PROFILE, expanded, read
+from planner.measured import source
+from planner.trust import interval
 from planner.validation.mapping import Case, case
 from planner.validation.rows import Row, convention, efficiency_seconds, measured_seconds, read_rows
 
 HOME = Path(__file__).parent / "runs"
 
 MEMORY_KINDS: tuple[tuple[str, float, str], ...] = (
-    (r"nvidia-smi|real use|largest total", 2.0**30, "total"),
+    (r"max_memory_allocated", 2.0**30, "allocated"),
+    (r"nvidia-smi|real use|largest total", 2.0**30, "shown"),
     (r"converted to gb|converted from gib|decimal gb|converted to 1e9", 1e9, "allocated"),
     (r"peak gb|max post-optimizer|rank-0|per-gpu", 1e9, "allocated"),
     (r"unit mb is read as mib", 1e9, "allocated"),
+    (r"gb or gib not stated", 1e9, "allocated"),  # the zero-bubble fork counts in millions of bytes throughout
+    (r"reserved or allocated not stated", 2.0**30, "cached"),
     (r"gib|not stated|as printed|xla", 2.0**30, "allocated"),
 )
 """First match of a row's words on its memory figure: bytes of one unit, and which of our quantities it is."""
@@ -105,12 +110,8 @@ def parts_of(profile: str) -> dict[str, Any]:
 
 def judge_row(row: Row, mapping: Callable[[Row], Case] = case) -> list[Verdict]:
     """The verdicts on one run; one with a reason where it cannot be priced."""
-    make = partial(
-        Verdict,
-        id=str(row.get("id", "?")),
-        group=str(row.get("group", "?")),
-        scored=bool(row.get("complete")) and not row.get("suspect"),
-    )
+    make = partial(Verdict, id=str(row.get("id", "?")), group=str(row.get("group", "?")))
+    scored = bool(row.get("complete")) and not row.get("suspect")
     try:
         mapped = mapping(row)
         measured = dict(_measured(row, mapped))
@@ -118,9 +119,12 @@ def judge_row(row: Row, mapping: Callable[[Row], Case] = case) -> list[Verdict]:
     except (MeshwrightError, ValueError, TypeError, KeyError, ArithmeticError) as error:
         reason = str(error) if isinstance(error, MeshwrightError) else f"the row contradicts itself ({error!r})"
         found = dict(_measured(row)) or {"iteration_time": 0.0}
-        return [make(metric=m, measured=v, predicted=None, error=None, reason=reason) for m, v in found.items()]
+        refused = partial(make, predicted=None, error=None, reason=reason, scored=scored)
+        return [refused(metric=m, measured=v) for m, v in found.items()]
     if not measured:
-        return [make(metric="iteration_time", measured=0.0, predicted=None, error=None, reason="nothing measured")]
+        nothing = partial(make, metric="iteration_time", measured=0.0, predicted=None, error=None)
+        return [nothing(reason="nothing measured", scored=scored)]
+    failed = bool(row["measured"].get("oom"))  # what it held when it failed is no peak
     return [
         make(
             metric=m,
@@ -128,7 +132,8 @@ def judge_row(row: Row, mapping: Callable[[Row], Case] = case) -> list[Verdict]:
             predicted=predicted[m],
             error=_error(predicted[m], v),
             notes=mapped.notes + _derived(row, m),
-            within=_within(mapped, predicted[m], v) if m == "iteration_time" else None,
+            scored=scored and not (m == "memory" and failed),
+            within=_within(mapped, str(row.get("group")), predicted[m], v) if m == "iteration_time" else None,
         )
         for m, v in measured.items()
     ]
@@ -141,9 +146,10 @@ def _derived(row: Row, metric: str) -> tuple[str, ...]:
     return (f"time derived from the stated efficiency, FLOP convention {convention(row)!r}",)
 
 
-def _within(mapped: Case, predicted: float, measured: float) -> bool:
-    width = 1.0 + mapped.scenario.interval
-    return predicted / width <= measured <= predicted * width
+def _within(mapped: Case, group: str, predicted: float, measured: float) -> bool:
+    """Whether the measured time lies in the interval that rests on the runs of other sources."""
+    likely = interval(mapped.scenario, mapped.rows, predicted, without=source(group))
+    return likely.low <= measured <= likely.high
 
 
 def _measured(row: Row, mapped: Case | None = None) -> Iterator[tuple[str, float | bool]]:
@@ -177,7 +183,7 @@ def _efficiency_seconds(row: Row, mapped: Case) -> float | None:
 
 
 def memory_kind(row: Row) -> tuple[float, str]:
-    """Bytes of one unit of the row's memory figure, and which quantity it is: "allocated" or "total"."""
+    """Bytes of one unit of the row's memory figure, and which quantity: "allocated", "cached" or "shown"."""
     words = str(row["measured"].get("memory_kind") or "").lower()
     found = next(((unit, name) for pattern, unit, name in MEMORY_KINDS if re.search(pattern, words)), None)
     return found or (1e9, "allocated")
@@ -187,7 +193,8 @@ def _predicted(mapped: Case, row: Row) -> Mapping[str, float | bool]:
     priced = quote(mapped.rows, mapped.scenario, mapped.assignment)
     usable = mapped.scenario.group.accelerator.usable_memory
     footprint: Footprint = priced.footprint
-    quantity = footprint.total if memory_kind(row)[1] == "total" else footprint.allocated
+    cached, shown = readings(footprint, mapped.scenario)
+    quantity = {"allocated": footprint.allocated, "cached": cached, "shown": shown}[memory_kind(row)[1]]
     return {
         "iteration_time": priced.iteration,
         "memory": float(np.max(quantity)),
@@ -199,6 +206,15 @@ def _error(predicted: float | bool, measured: float | bool) -> float | None:
     if isinstance(predicted, bool) or isinstance(measured, bool) or not measured:
         return None
     return float(predicted) / float(measured) - 1.0
+
+
+def coverage(verdicts: Iterable[Verdict]) -> dict[str, float]:
+    """Share of the scored times inside their intervals, by source group."""
+    inside: dict[str, list[bool]] = defaultdict(list)
+    for verdict in verdicts:
+        if verdict.scored and verdict.within is not None:
+            inside[verdict.group].append(verdict.within)
+    return {name: statistics.fmean(found) for name, found in sorted(inside.items())}
 
 
 def groups(verdicts: Iterable[Verdict], metric: str) -> dict[str, dict[str, float]]:

@@ -12,6 +12,7 @@ from hardware.catalogue import cluster, names
 from hardware.errors import MeshwrightError
 from hardware.files import entry
 from hardware.records import BadNodeCount, Cluster, Link, NodeGroup, Tier
+from planner.validation.variants import accelerator_name, allowed_power
 
 Row = Mapping[str, Any]
 
@@ -96,13 +97,16 @@ def machines(row: Row, notes: list[str]) -> Cluster:
         Unpriceable: the accelerator is not in the catalogue.
     """
     said = row["cluster"]
-    name = said["accelerator"]
+    name = accelerator_name(row)
     if name not in CLUSTERS:
         raise Unpriceable(f"accelerator {name} is not in the catalogue")
     like = _machines(name, said.get("gpus_per_node"))
     group = like.groups[0]
     if group.accelerator.name != name:
         group = group.model_copy(update={"accelerator": find_accelerator(name)})
+    group = group.model_copy(
+        update={"accelerator": allowed_power(str(said.get("accelerator_note") or ""), group.accelerator)}
+    )
     words = str(said.get("inter_node") or "")
     size = said.get("gpus_per_node") or group.gpus_per_node
     lane = lane_bandwidth(words, max(size, group.gpus_per_node))

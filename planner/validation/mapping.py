@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from costmodels.iteration import row_seconds
 from costmodels.memory import row_bytes
 from costmodels.model import Model
@@ -19,18 +21,20 @@ from costmodels.model_catalogue import aliases, names
 from costmodels.model_catalogue import model as catalogue_model
 from costmodels.parameters import from_run
 from costmodels.pricing import Assignment, row_assignment
-from costmodels.scenario import REDUCED, Scenario
+from costmodels.scenario import Scenario
 from costmodels.stack import Stack, stack
 from costmodels.strategy import CP_KINDS, OFFLOADS, SCHEDULE_NAMES, Recompute, Strategies, strategies
 from hardware.records import Cluster
 from planner.stage_rows import assignment_of, problem_of
 from planner.stages import solve
-from planner.validation import saving
+from planner.validation import frameworks, saving
 from planner.validation.attention_words import attention_changes
 from planner.validation.expert_words import as_catalogued, expert_changes
 from planner.validation.loss_words import loss_changes
 from planner.validation.machines import Unpriceable, node_group
 from planner.validation.model_words import as_described
+from planner.validation.nanotron import stage_layers
+from planner.validation.pytorch import compiled, stepped
 
 Row = Mapping[str, Any]
 
@@ -46,7 +50,7 @@ STACKS: tuple[tuple[str, str], ...] = (
     (r"megatron-core|mcore|core 0\.|megatron-lm v0|modellink|mindspeed", "megatron-core"),
     (r"mindformers", "mindformers"),
     (r"nanotron", "nanotron"),
-    (r"aleph alpha", "generic"),
+    (r"aleph alpha", "aleph-alpha"),
     (r"torchtitan|fsdp2", "torchtitan"),
     (r"fsdp|foundry|composer", "fsdp"),
     (r"paddle", "paddle"),
@@ -110,7 +114,12 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
     rows = saving.with_savers(_strategy(plan, chosen, notes), row, model)
     if rows.offload[0] and not saving.described_for(scenario, rows):
         raise Unpriceable(f"offload {OFFLOADS[rows.offload[0]]}: the hosts of {scenario.group.name} are not described")
-    return Case(scenario, rows, _assignment(row, scenario, rows, notes), tuple(notes))
+    assignment = _assignment(row, scenario, rows, notes)
+    again = saving.recomputed_layers(plan, [int(n) for n in assignment.layers])
+    if again is not None:
+        rows = replace(rows, recompute=np.array([int(Recompute.PARTIAL)]))
+        assignment = replace(assignment, recomputed=np.array(again))
+    return Case(scenario, rows, assignment, tuple(notes))
 
 
 def _check_sizes(row: Row) -> None:
@@ -132,6 +141,9 @@ def _assignment(row: Row, scenario: Scenario, rows: Strategies, notes: list[str]
     said = row["strategy"].get("layers_per_stage")
     if said and len(said) == pp and sum(said) == layers:
         return row_assignment(rows, layers, [int(n) for n in said])
+    if scenario.stack.name == "nanotron" and pp > 1 and not scenario.model.moe:
+        notes.append("layers per stage by nanotron's rule")
+        return row_assignment(rows, layers, stage_layers(scenario.model, pp))
     if "redistributed" in str(row["stack"].get("notes")) and pp > 1:
         notes.append("layers per stage balanced by the stage solver")
         return _balanced(scenario, rows)
@@ -153,7 +165,7 @@ def _need(plan: Row, field: str) -> Any:
 
 def _model(row: Row, notes: list[str]) -> Model:
     """The model as described; of the catalogue by its name where sizes, or a hybrid's mixers, are not said."""
-    shape = dict(row["model"])
+    shape = _unsaid_by_forks(row, notes)
     hybrid = "mamba" in str(shape.get("kind")) and shape.get("mamba") is None
     unsaid = [field for field in ("num_layers", "hidden_size", "num_heads") if shape.get(field) is None]
     if not hybrid and not unsaid:
@@ -165,6 +177,20 @@ def _model(row: Row, notes: list[str]) -> Model:
     notes.append(f"sizes of the catalogue's {found.name}, by its name")
     said = {field: shape[field] for field in ("seq_length", "mtp_layers") if shape.get(field) is not None}
     return found.model_copy(update=said)
+
+
+SENTENCEPIECE = 32_000
+"""Tokens of the tokenizer that the scripts of sail-sg's fork download, as in its authors' later paper [Yeung24]; the
+stated parameters of their models agree."""
+
+
+def _unsaid_by_forks(row: Row, notes: list[str]) -> dict[str, Any]:
+    """The model as described, with what scripts of a known repository say where its paper does not."""
+    shape = dict(row["model"])
+    if "sail-sg" in str(row["stack"].get("framework")) and shape.get("vocab_size") is None:
+        shape |= {"vocab_size": SENTENCEPIECE, "tied_embeddings": bool(shape.get("tied_embeddings"))}
+        notes.append(f"vocabulary of {SENTENCEPIECE} tokens, untied, as the fork's scripts have it")
+    return shape
 
 
 def _named(shape: Row) -> Model | None:
@@ -194,7 +220,13 @@ def stack_of(row: Row) -> str:
     name = next((stack_name for pattern, stack_name in STACKS if re.search(pattern, words)), "generic")
     if name == "megatron-core" and "sail-sg" in words and row["stack"].get("attention") is None:
         name = "zero-bubble"  # the fork's first form, of 2023, before fused attention
+    if name == "deepspeed" and _year(row) <= LISTED:
+        return f"deepspeed-{LISTED}"
     return f"megatron-lm-{_year(row)}" if name == "megatron-lm" else name
+
+
+LISTED = 2021
+"""Last year whose releases of DeepSpeed gathered into lists of tensors; later ones gather into one [DeepSpeed]."""
 
 
 def _year(row: Row) -> int:
@@ -209,7 +241,7 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
     changes: dict[str, Any] = {}
     said = row["stack"].get("attention")
     if said in KERNELS:
-        changes["attention"] = KERNELS[said]
+        changes |= {"attention": KERNELS[said], "blackwell_attention": ()}
     elif said is True:
         changes |= attention_changes(row)
     changes |= loss_changes(row, chosen.name)
@@ -217,12 +249,13 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
     if "kernel set" in kernels:
         changes["fused_elementwise"] = "rms kernel" in kernels
         changes["fused_softmax"] = not kernels.endswith("torch")
-    if "over all stages" in kernels or "over stages" in kernels:
-        changes["vocabulary"] = ("spread",)
+    changes |= frameworks.changes(row, chosen)
     words = str(row["stack"].get("overlap") or "").lower()
     changes |= saving.states(row, chosen)
-    if chosen.name == "torchtitan" or "torch.compile" in words or "eager" in words:
-        changes["fused_elementwise"] = "torch.compile" in words or row["strategy"].get("precision") in REDUCED
+    stage = row["strategy"].get("zero_stage")
+    if stage and int(stage) not in chosen.zero_stages:  # a newer version, or a fork, that has it
+        changes["zero_stages"] = (*chosen.zero_stages, int(stage))
+    changes |= compiled(row, chosen) | stepped(row, chosen)
     if "async tp" in words or "fine_grain_interleave" in words:
         hidden = {"tp_forward": ASYNC_TP, "tp_backward": ASYNC_TP * chosen.overlap.tp_backward}
         changes["overlap"] = chosen.overlap.model_copy(update=hidden)

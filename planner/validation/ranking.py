@@ -53,7 +53,7 @@ def sweeps(paths: Iterable[Path]) -> list[Sweep]:
     for path in paths:
         for row in read_rows(path):
             if (found := _times(row)) is not None:
-                cells[_cell(row)].append(found)
+                cells[cell_of(row)].append(found)
     return [_judged(cell, runs) for cell, runs in sorted(cells.items(), key=str) if len(runs) >= SMALLEST]
 
 
@@ -66,7 +66,8 @@ def _times(row: Row) -> tuple[float, float, str] | None:
     return None
 
 
-def _cell(row: Row) -> Cell:
+def cell_of(row: Row) -> Cell:
+    """The sweep that a run belongs to."""
     model, plan = row["model"], row["strategy"]
     return Cell(
         group=str(row["group"]),

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from planner.validation.judge import Verdict, groups, judge, shipped, summary
+from planner.trust import COVERAGE
+from planner.validation.judge import Verdict, coverage, groups, judge, shipped, summary
 
 METRICS = ("iteration_time", "memory")
+LEAST = 4
+"""Groups that are named where the interval holds less than it promises."""
 
 
 def validate(files: Sequence[str] = (), *, form: str = "table", profile: str | None = None) -> str:
@@ -23,8 +28,8 @@ def validate(files: Sequence[str] = (), *, form: str = "table", profile: str | N
     Raises:
         BadFile: a file that cannot be read.
     """
-    verdicts = judge([_path(name) for name in files] or shipped(), profile)
-    return _json(verdicts) if form == "json" else _table(verdicts)
+    by_file = _by_file([_path(name) for name in files] or shipped(), profile)
+    return _json(by_file) if form == "json" else _table(by_file)
 
 
 def rank(files: Sequence[str] = (), *, form: str = "table") -> str:
@@ -38,13 +43,23 @@ def rank(files: Sequence[str] = (), *, form: str = "table") -> str:
     return report(sweeps([_path(name) for name in files] or shipped()), form=form)
 
 
+def _by_file(paths: Sequence[Path], profile: str | None) -> dict[str, list[Verdict]]:
+    """The verdicts on every file, by its name, or its whole path where several have that name."""
+    names = Counter(path.name for path in paths)
+    found: dict[str, list[Verdict]] = {}
+    for path in paths:
+        found.setdefault(path.name if names[path.name] == 1 else str(path), []).extend(judge([path], profile))
+    return found
+
+
 def _path(name: str) -> Path:
     """A file, or the shipped split of that name (``fit``, ``dev``)."""
     here = {path.name.removesuffix(".jsonl.gz"): path for path in shipped()}
     return here[name] if name in here and not Path(name).exists() else Path(name)
 
 
-def _json(verdicts: list[Verdict]) -> str:
+def _json(by_file: Mapping[str, list[Verdict]]) -> str:
+    verdicts = [verdict for found in by_file.values() for verdict in found]
     by_group = {metric: groups(verdicts, metric) for metric in METRICS}
     document = {
         "rows": [verdict.document() for verdict in verdicts],
@@ -53,6 +68,7 @@ def _json(verdicts: list[Verdict]) -> str:
         "summary": summary(by_group["iteration_time"]),
         "memory_summary": summary(by_group["memory"]),
         "fits": _fits(verdicts),
+        "interval_coverage": {name: _covered(found) for name, found in by_file.items()},
         "not_priced": sum(1 for verdict in verdicts if verdict.reason),
     }
     return json.dumps(document, indent=1)
@@ -71,7 +87,30 @@ def _fits(verdicts: list[Verdict]) -> dict[str, int]:
     }
 
 
-def _table(verdicts: list[Verdict]) -> str:
+def _covered(verdicts: list[Verdict]) -> dict[str, Any]:
+    """What the interval holds: mean over the groups, and every group."""
+    by_group = coverage(verdicts)
+    mean = statistics.fmean(by_group.values()) if by_group else None
+    return {"promised": COVERAGE, "mean": mean, "groups": by_group}
+
+
+def _coverage_lines(by_file: Mapping[str, list[Verdict]]) -> list[str]:
+    """One line a file: the mean over its groups, and those that hold least."""
+    lines = []
+    for name, found in by_file.items():
+        by_group = coverage(found)
+        if by_group:
+            least = sorted(by_group, key=lambda group: by_group[group])[:LEAST]
+            told = ", ".join(f"{group} {by_group[group]:.0%}" for group in least if by_group[group] < COVERAGE)
+            share = statistics.fmean(by_group.values())
+            lines.append(
+                f"{COVERAGE:.0%} interval, {name}: holds {share:.1%}, mean over groups{told and f'; least: {told}'}"
+            )
+    return lines
+
+
+def _table(by_file: Mapping[str, list[Verdict]]) -> str:
+    verdicts = [verdict for found in by_file.values() for verdict in found]
     lines = []
     for metric, title in zip(METRICS, ("Iteration time", "Memory"), strict=True):
         by_group = groups(verdicts, metric)
@@ -90,6 +129,7 @@ def _table(verdicts: list[Verdict]) -> str:
                 f"{total['median_abs_error']:9.1%}{total['p90_abs_error']:9.1%}"
             )
         lines.append("")
+    lines += _coverage_lines(by_file)
     fits = _fits(verdicts)
     lines.append("Fits: " + ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in fits.items()))
     return "\n".join([*lines, *_reasons(verdicts)])

@@ -65,8 +65,21 @@ def states(row: Row, chosen: Stack) -> dict[str, Any]:
     recipe = RECIPES.get(precision(row["strategy"], chosen))
     if recipe and recipe.reduced and chosen.name in DYNAMIC:
         changes["fp8_param_gather"] = "bf16 all-gather" not in said and recipe.gather_word < 2.0
-        changes["fp8_tensor_gather"] = "tensorwise" in said
+        changes["fp8_tensor_gather"] = recipe is RECIPES["fp8-current"]
     return changes
+
+
+def recomputed_layers(plan: Row, layers: list[int]) -> list[int] | None:
+    """How many layers of each stage are recomputed whole, where the run says that some are; None where it does not."""
+    said = str(plan.get("recompute_detail") or "").lower()
+    if re.search(r"every (second|other) layer", said):
+        return [count // 2 for count in layers]
+    if found := re.search(r"full recompute of (\d+) layers per stage", said):
+        return [min(int(found[1]), count) for count in layers]
+    if found := re.search(r"full recompute of layers per stage \[([\d, ]+)\]", said):
+        each = [int(number) for number in found[1].split(",")]
+        return [min(pair) for pair in zip(each, layers, strict=True)] if len(each) == len(layers) else None
+    return None
 
 
 def with_savers(rows: Strategies, row: Row, model: Model) -> Strategies:
@@ -89,7 +102,9 @@ def _offload(row: Row) -> int:
     said = str(plan.get("offload") or "none").lower()
     more = f"{plan.get('recompute_detail')} {row['stack'].get('notes')}".lower()
     if said == "none":
-        return ACTIVATIONS if re.search(OFFLOADED[-1][0], more) else 0
+        usual = "deepspeedexamples" in str(row["stack"].get("framework")).lower() and plan.get("zero_stage") == 3
+        kept = re.search(r"checkpoint-in-cpu (n\b|removed)", more)
+        return ACTIVATIONS if re.search(OFFLOADED[-1][0], more) or (usual and not kept) else 0
     return next((code for words, code in OFFLOADED if re.search(words, said)), ACTIVATIONS)
 
 

@@ -18,6 +18,7 @@ from costmodels.blocks import (
     tensor_parallel,
 )
 from costmodels.flops import attention_flops, layer_matmul_weights
+from costmodels.launches import small_kernels
 from costmodels.layer_kinds import DENSE, Kind
 from costmodels.passes import region_tokens, tokens_per_rank
 from costmodels.sizes import layer_parameters_per_rank, padded_vocabulary_rows
@@ -228,3 +229,54 @@ def test_memory_bandwidth_matters_to_memory_bound_kernels_only():
     usual, faster = layer_seconds(rows, toy_scenario()), layer_seconds(rows, fast)
     assert faster.stream.forward == pytest.approx(usual.stream.forward / 2)
     assert faster.attention.forward == usual.attention.forward
+
+
+@pytest.mark.parametrize(("full", "slower"), [(64.0, 1.0), (128.0, 2.0), (256.0, 4.0)])
+def test_heads_narrower_than_the_matrix_unit_fill_a_part_of_it(full, slower):
+    scenario = toy_scenario(model=toy_model(num_heads=32, hidden_size=2048, head_dim=64), group=FAST_MEMORY)
+    kernels = scenario.group.accelerator.kernels
+    fit = kernels.attention["flash-2"].model_copy(update={"narrow": 0.5, "full_width": full})
+    padded = changed_device(scenario, kernels=kernels.model_copy(update={"attention": {"flash-2": fit}}))
+    whole, part = (attention_core(strategies(), one).forward for one in (scenario, padded))
+    assert part == pytest.approx(slower * whole)
+
+
+def test_what_is_gathered_along_the_second_dimension_is_copied_into_place():
+    rows = strategies(tp=4, sequence_parallel=[0, 1])
+    first, second = (
+        tensor_parallel(rows, toy_scenario(stack=toy_stack(batch_first=turned))) for turned in (False, True)
+    )
+    size = 2.0 * 1024 * toy_model().hidden_size
+    once = 2.0 * size / toy_scenario().rates.bandwidth
+    assert second.forward - first.forward == pytest.approx([0.0, 4 * once])
+    assert second.backward - first.backward == pytest.approx([0.0, 6 * once])
+
+
+def test_blackwell_may_prefer_another_attention_kernel():
+    stack = toy_stack(attention=("flash-2", "cudnn"), blackwell_attention=("cudnn", "flash-2"))
+    scenario = toy_scenario(stack=stack)
+    kernels = scenario.group.accelerator.kernels
+    both = dict.fromkeys(("flash-2", "cudnn"), kernels.attention["flash-2"])
+    known = {"kernels": kernels.model_copy(update={"attention": both})}
+    names = [changed_device(scenario, architecture=a, **known).rates.attention_name for a in ("Hopper", "Blackwell")]
+    assert names == ["flash-2", "cudnn"]
+
+
+def test_every_kernel_beside_the_products_takes_its_start_and_drain():
+    rows = strategies()
+    late = toy_group(device=toy_device(overhead=3e-6))
+    few, many = (toy_scenario(group=late, stack=toy_stack(kernels_per_layer=n, launch="0 s")) for n in (5, 25))
+    drain = 3e-6
+    grown = [small_kernels(rows, s, DENSE) for s in (few, many)]
+    assert grown[0].forward == pytest.approx(0.0)
+    assert grown[1].forward == pytest.approx(20 * drain)
+    assert grown[1].backward == pytest.approx(40 * drain)
+    layers = [layer_seconds(rows, s) for s in (few, many)]
+    assert layers[1].stream.forward - layers[0].stream.forward == pytest.approx(20 * drain)
+
+
+def test_the_output_head_runs_at_the_tables_rate_whatever_a_stack_loses_in_its_layers():
+    rows = strategies()
+    fast, slow = (toy_scenario(stack=toy_stack(kernel_efficiency=e)) for e in (1.0, 0.5))
+    assert head_seconds(rows, slow).forward == pytest.approx(head_seconds(rows, fast).forward)
+    assert layer_seconds(rows, slow).matmul.forward > 1.5 * layer_seconds(rows, fast).matmul.forward

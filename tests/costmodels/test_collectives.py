@@ -83,6 +83,16 @@ def test_ranks_of_a_mesh_use_the_links_between_them_alone(size, links):
         assert operation(GIGABYTE, tensor_group(size), mesh) == pytest.approx(switched * 3 / links)
 
 
+def test_a_group_that_leaves_a_node_by_one_card_gains_nothing_from_more_ranks_there():
+    slow = toy_tiers(outer=toy_link(bandwidth=10e9, one_way=20e9))
+    volume = 1e9 * 7 / 8
+    assert gather_seconds(GIGABYTE, tensor_group(8), toy_tiers()) == pytest.approx(volume / 40e9)
+    assert gather_seconds(GIGABYTE, tensor_group(8), slow) == pytest.approx(volume / 20e9)
+    assert all_reduce_seconds(GIGABYTE, tensor_group(8), slow) == pytest.approx(2 * volume / 20e9)
+    assert gather_seconds(GIGABYTE, tensor_group(4), slow) == gather_seconds(GIGABYTE, tensor_group(4), toy_tiers())
+    assert slow[-1].link.times(2.0) == toy_link(bandwidth=20e9, one_way=40e9)
+
+
 def test_owners_that_broadcast_in_turn_enter_every_node_once():
     """Half a gigabyte comes from the other node, shared by four lanes; eight chains of seven hops fill first."""
     hops = 6 / 100e9 + 1 / 10e9

@@ -17,6 +17,7 @@ from costmodels.context import (
 )
 from costmodels.memory import row_bytes
 from costmodels.passes import Passes
+from costmodels.peaks import momentary_bytes, standing_bytes
 from costmodels.strategy import CP_KINDS, strategies
 from tests.scenarios import (
     drawn_scenarios,
@@ -151,7 +152,9 @@ def test_a_rank_holds_two_buffers_a_second_copy_or_everything():
     keys = 2 * TOKENS / 4 * 2 * WIDTH
     assert exchange_bytes(rows, toy_scenario()) == pytest.approx([4 * keys, 1.5 * keys, 2 * 4 * keys])
     assert exchange_bytes(strategies(cp_kind=[P2P, GATHER]), toy_scenario()).tolist() == [0.0, 0.0]
-    assert row_bytes(rows, toy_scenario()).everywhere == pytest.approx(exchange_bytes(rows, toy_scenario()))
+    memory = row_bytes(rows, toy_scenario())
+    moment = momentary_bytes(rows, toy_scenario()) + standing_bytes(rows, toy_scenario())
+    assert memory.everywhere == pytest.approx(exchange_bytes(rows, toy_scenario()) + moment)
 
 
 def test_latent_attention_passes_whole_keys_and_values():

@@ -88,11 +88,13 @@ def test_sharded_parameters_are_gathered_twice_and_scattered_once_a_micro_batch(
     rows = strategies(dp=4, zero_stage=3, sharding_degree=4, num_microbatches=3)
     layer = layer_parameters_per_rank(rows, scenario)
     traffic = step_traffic(rows, scenario, INSTANT)
+    ends = heaviest_stage_parameters(rows, scenario) - 8 * layer
     gather, scatter = reduce_scatter(2 * layer, 4, 100e9), reduce_scatter(4 * layer, 4, 100e9)
-    assert traffic.parameters == pytest.approx(3 * 8 * gather)
-    assert traffic.gradients == pytest.approx(3 * 8 * (gather + scatter))
+    both = reduce_scatter(2 * ends, 4, 100e9), reduce_scatter(4 * ends, 4, 100e9)
+    assert traffic.parameters == pytest.approx(3 * (8 * gather + both[0]))
+    assert traffic.gradients == pytest.approx(3 * (8 * (gather + scatter) + both[1]))
     once = toy_scenario(stack=stack.model_copy(update={"gathers_per_micro_batch": False}), group=group)
-    assert step_traffic(rows, once, INSTANT).parameters == pytest.approx(8 * gather)
+    assert step_traffic(rows, once, INSTANT).parameters == pytest.approx(8 * gather + both[0])
 
 
 def test_one_replica_has_no_data_parallel_traffic():

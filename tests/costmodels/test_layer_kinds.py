@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from costmodels import model_catalogue
 from costmodels.by_kind import stage_layers
+from costmodels.footprint import footprint
 from costmodels.iteration import row_seconds
 from costmodels.layer_kinds import DENSE, EXPERTS, Depth, Kind, depth_of, layer_kinds
-from costmodels.memory import even_peaks, footprint, in_flight, row_bytes
+from costmodels.memory import even_peaks, in_flight, row_bytes
 from costmodels.pieces import copies, of_both_ways
 from costmodels.pieces import folded as turned
 from costmodels.pricing import Assignment, price, quote, row_assignment, stage_seconds

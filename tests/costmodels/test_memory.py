@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from costmodels.footprint import footprint, readings
 from costmodels.memory import (
     even_peaks,
-    footprint,
     in_flight,
     layer_activation_bytes,
     memory_limit,
@@ -13,6 +13,7 @@ from costmodels.memory import (
     state_bytes,
 )
 from costmodels.parameters import parameters
+from costmodels.peaks import loss_peak
 from costmodels.pricing import even_assignment, row_assignment
 from costmodels.stack import stack
 from costmodels.strategy import Recompute, strategies
@@ -176,9 +177,8 @@ def test_slack_and_reserve_come_on_top_of_what_is_allocated():
 
 def test_block_wise_cross_entropy_holds_the_logits_of_one_block():
     rows = strategies(micro_batch_size=4)
-    whole, block = (row_bytes(rows, toy_scenario(stack=toy_stack(loss_block=size))).logits for size in (0, 512))
-    logits = 8192 * 10
-    assert whole - block == pytest.approx((4 * 1024 - 512) * logits)
+    whole, block = (loss_peak(rows, toy_scenario(stack=toy_stack(loss_block=size))) for size in (0, 512))
+    assert whole - block == pytest.approx((4 * 1024 - 512) * 8192 * 6)
 
 
 def test_parameters_gathered_for_the_moment_are_counted_under_stage_three():
@@ -188,3 +188,30 @@ def test_parameters_gathered_for_the_moment_are_counted_under_stage_three():
     stages = footprint(rows, memory, scenario, row=0, layers=split.layers, recomputed=split.recomputed)
     shard = 2 / 4 * parameters(scenario.model)
     assert stages.weights[0] - shard >= 2 * 2 * memory.layer_parameters[0] * 0.99
+
+
+def test_a_device_shows_what_the_allocator_took_once_and_never_more_than_it_has():
+    parts = {"stack": toy_stack(cache=0.5, slack=0.1, reserved="1 GiB")}
+    rows, split = strategies(), even_assignment(8, 1, 0)
+    roomy, full = (toy_scenario(group=toy_group(device=toy_device(memory=gib * GIB)), **parts) for gib in (80, 4))
+    stages = footprint(rows, row_bytes(rows, roomy), roomy, row=0, layers=split.layers, recomputed=split.recomputed)
+    cached, shown = readings(stages, roomy)
+    assert cached == pytest.approx(1.5 * stages.allocated)
+    assert shown == pytest.approx(1.5 * stages.allocated + GIB)
+    assert stages.total == pytest.approx(1.1 * stages.allocated + GIB)
+    assert stages.total[0] < 4 * GIB < shown[0]
+    assert readings(stages, full)[1] == pytest.approx(4 * GIB)
+
+
+def test_gradients_that_are_scattered_only_at_the_end_are_held_whole():
+    rows = strategies(dp=8, zero_stage=3, sharding_degree=8)
+    often, late = (state_bytes(rows, toy_scenario(stack=toy_stack(gradients_sharded=yes))) for yes in (True, False))
+    assert late.gradients == 8 * often.gradients
+    assert late.weights == often.weights
+
+
+def test_a_vocabulary_over_all_stages_holds_a_micro_batch_for_every_wait():
+    rows = strategies(pp=4, vocabulary=1, schedule=ONE_F_ONE_B, num_microbatches=8)
+    one, two = (row_bytes(rows, toy_scenario(stack=toy_stack(vocabulary_in_flight=n))) for n in (1.0, 2.0))
+    logits = (two.everywhere - one.everywhere - 2 * one.stored) * 4
+    assert logits == pytest.approx(row_bytes(strategies(pp=4), toy_scenario()).logits)

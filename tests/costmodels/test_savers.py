@@ -24,7 +24,7 @@ from costmodels.offload import (
     updated_parameters,
 )
 from costmodels.optimizers import OPTIMIZERS, kept_bytes, newton_schulz_flops, step_traffic_bytes
-from costmodels.passes import Passes, linear
+from costmodels.passes import Passes, linear, quantising
 from costmodels.precision import ALIASES, PRECISIONS, RECIPES, known_precision
 from costmodels.pricing import price, quote, row_assignment
 from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
@@ -176,8 +176,27 @@ def test_scales_of_the_tensor_at_hand_cost_one_more_read_of_input_and_gradient()
 
 def test_row_wise_scales_quantise_the_weights_of_every_micro_batch():
     T, n, k = np.array([1024.0]), 512.0, 2048.0
-    current, rowwise = (linear(T, n, k, eight_bit(name)) for name in ("fp8-current", "fp8-rowwise"))
-    assert rowwise.forward - current.forward == pytest.approx(8.0 * n * k / 1e12)
+    current, rowwise = (quantising(T, n, k, eight_bit(name)) for name in ("fp8-current", "fp8-rowwise"))
+    assert rowwise.forward - current.forward == pytest.approx((10.0 * n * k + 2.0 * T * k) / 1e12)
+
+
+def test_products_in_fp32_run_beside_the_matrix_units_whose_losses_they_do_not_share():
+    slow = toy_stack(kernel_efficiency=0.5)
+    sixteen, full = (toy_scenario(stack=slow, precision=name).rates for name in ("bf16", "fp32"))
+    assert (full.matmul_peak, full.head_peak) == (2 * sixteen.matmul_peak, 2 * sixteen.head_peak)
+
+
+def test_products_scaled_by_rows_are_slower_than_those_scaled_by_tensors():
+    current, rowwise = (eight_bit(name).rates.matmul_peak for name in ("fp8-current", "fp8-rowwise"))
+    assert rowwise < current
+
+
+def test_casts_that_transpose_cost_more_where_a_compiler_writes_them():
+    T, n, k = np.array([1024.0]), 512.0, 2048.0
+    whole, half = (quantising(T, n, k, eight_bit("fp8-current", transposing=share)) for share in (1.0, 0.5))
+    assert half.forward - whole.forward == pytest.approx(4.0 * T * k / 1e12)
+    sixteen = toy_scenario(stack=toy_stack(transposing=0.5))
+    assert quantising(T, n, k, sixteen).forward == 0.0
 
 
 def test_gathering_8_bit_weights_halves_the_gather_and_the_weights():

@@ -8,7 +8,7 @@ from costmodels.iteration import core_seconds, row_seconds, with_step
 from costmodels.memory import row_bytes
 from costmodels.passes import Passes
 from costmodels.sharded import second_shards
-from costmodels.sizes import heaviest_stage_parameters, layer_parameters_per_rank
+from costmodels.sizes import embedding_parameters_per_rank, heaviest_stage_parameters, layer_parameters_per_rank
 from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, SHARDING_INSIDE, strategies
 from tests.scenarios import ONE_F_ONE_B, toy_device, toy_group, toy_scenario, toy_stack
 
@@ -28,10 +28,34 @@ def scattered(size, ranks, rate=100e9):
     return size * (ranks - 1) / ranks / rate
 
 
+def whole(rows, scenario):
+    """Parameters of the model with its embedding and head."""
+    return heaviest_stage_parameters(rows, scenario)
+
+
 def test_sharded_gradients_are_scattered_in_every_micro_batch_and_parameters_gathered_once():
-    traffic, layer, rows, scenario = sharded(2)
-    assert traffic.gradients == pytest.approx(BATCHES * LAYERS * scattered(4 * layer, 4))
+    traffic, _, rows, scenario = sharded(2)
+    assert traffic.gradients == pytest.approx(BATCHES * scattered(4 * whole(rows, scenario), 4))
     assert traffic.parameters == pytest.approx(scattered(2 * heaviest_stage_parameters(rows, scenario), 4))
+
+
+def test_a_host_that_lists_the_parts_of_every_weight_takes_its_time_per_rank_weight_and_collective():
+    listing = {ranks: sharded(3, gpus=ranks, per_shard="1 ms")[0] for ranks in (2, 4)}
+    for ranks, traffic in listing.items():
+        plain = sharded(3, gpus=ranks)[0]
+        once = BATCHES * LAYERS * 4 * ranks * 1e-3
+        assert traffic.parameters - plain.parameters == pytest.approx(once)
+        assert traffic.gradients - plain.gradients == pytest.approx(2 * once)
+    assert sharded(2, per_shard="1 ms")[0].total == pytest.approx(sharded(2)[0].total)
+
+
+def test_gradients_that_every_rank_adds_up_travel_twice_although_states_are_sharded():
+    everywhere, _, rows, scenario = sharded(1, gradient_exchange="all-reduce")
+    owners = sharded(1)[0]
+    whole = 4 * heaviest_stage_parameters(rows, scenario)
+    assert owners.gradients == pytest.approx(scattered(whole, 4))
+    assert everywhere.gradients == pytest.approx(2 * owners.gradients)
+    assert everywhere.parameters == pytest.approx(owners.parameters)
 
 
 def test_breadth_first_gathers_and_scatters_a_stage_s_layers_once_an_iteration():
@@ -40,16 +64,17 @@ def test_breadth_first_gathers_and_scatters_a_stage_s_layers_once_an_iteration()
     schedule = SCHEDULE_NAMES.index("breadth-first")
     known = {"dp": 4, "pp": 2, "vpp": 2, "schedule": schedule, "zero_stage": 3, "sharding_degree": 4}
     for batches in (3, 30):
-        traffic = step_traffic(strategies(**known, num_microbatches=batches), scenario, INSTANT)
-        assert traffic.parameters == pytest.approx(LAYERS / 2 * scattered(2 * layer, 4))
-        assert traffic.gradients == pytest.approx(LAYERS / 2 * scattered(6 * layer, 4))
+        rows = strategies(**known, num_microbatches=batches)
+        traffic, first = step_traffic(rows, scenario, INSTANT), embedding_parameters_per_rank(rows, scenario)
+        assert traffic.parameters == pytest.approx(scattered(2 * (LAYERS / 2 * layer + first), 4))
+        assert traffic.gradients == pytest.approx(scattered(LAYERS / 2 * 6 * layer + 4 * first, 4))
 
 
 def test_parameters_kept_from_forward_to_backward_are_gathered_once_a_micro_batch():
     """What reshard_after_forward=False does: half of the gathers of stage 3, with whole parameters in memory."""
     kept, layer, rows, scenario = sharded(2, fully_sharded=True)
     again = sharded(3, fully_sharded=True)[0]
-    assert kept.parameters == pytest.approx(BATCHES * LAYERS * scattered(2 * layer, 4))
+    assert kept.parameters == pytest.approx(BATCHES * scattered(2 * whole(rows, scenario), 4))
     assert kept.parameters == pytest.approx(again.parameters)
     assert again.gradients - kept.gradients == pytest.approx(BATCHES * LAYERS * scattered(2 * layer, 4))
     assert row_bytes(rows, scenario).state.weights.tolist() == [2.0]
@@ -65,9 +90,10 @@ def test_a_pipeline_keeps_gradients_whole_until_the_last_micro_batch():
 
 @pytest.mark.parametrize(("once", "times"), [(False, BATCHES), (True, 1)])
 def test_shards_are_reduced_over_replicas_in_every_micro_batch_or_once(once, times):
-    traffic, layer, _, _ = sharded(3, gpus=8, degree=4, replicas_once=once)
-    near = BATCHES * LAYERS * (scattered(2 * layer, 4) + scattered(4 * layer, 4))
-    far = times * LAYERS * 2 * scattered(4 * layer / 4, 2, 10e9)
+    traffic, layer, rows, scenario = sharded(3, gpus=8, degree=4, replicas_once=once)
+    total = whole(rows, scenario)
+    near = BATCHES * (LAYERS * scattered(2 * layer, 4) + scattered(4 * total, 4))
+    far = times * 2 * scattered(4 * total / 4, 2, 10e9)
     assert traffic.gradients == pytest.approx(near + far)
 
 
@@ -101,3 +127,11 @@ def test_how_far_stages_lie_apart_is_known_once_the_sharding_is():
     late = with_step(rows, scenario, core_seconds(cores, scenario)).hop
     assert late.tolist() == row_seconds(rows, scenario).hop.tolist()
     assert late[0] < late[1]
+
+
+def test_the_head_travels_behind_the_layers_and_the_embedding_has_nothing_to_hide_behind():
+    _, layer, rows, scenario = sharded(3, overlap={"gradients": True, "parameters": True}, overlap_slowdown=0.0)
+    long = step_traffic(rows, scenario, Passes(np.ones(1), np.ones(1)))
+    first = embedding_parameters_per_rank(rows, scenario)
+    assert long.parameters == pytest.approx(BATCHES * scattered(2 * (layer + first), 4))
+    assert long.gradients == pytest.approx(BATCHES * scattered(6 * layer + 4 * first, 4))

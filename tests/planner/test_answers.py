@@ -28,7 +28,10 @@ def ask(**changes):
 
 @pytest.fixture(name="tight", scope="module")
 def fixture_tight():
-    return plan(PlanRequest(**TIGHT))
+    """The answer with all its reasons, on a busy machine too."""
+    with pytest.MonkeyPatch.context() as patience:
+        patience.setattr("planner.api.EXPLAINED_WITHIN", 120.0)
+        return plan(PlanRequest(**TIGHT))
 
 
 def pins_of(strategy):
@@ -41,7 +44,7 @@ def test_the_plan_has_uneven_or_partly_recomputed_stages_so_that_what_follows_is
     assert len({(stage.layers, stage.recompute_layers) for stage in stages}) > 1
 
 
-@pytest.mark.parametrize("subject", ["TP 1", "TP 4", "PP 8"])
+@pytest.mark.parametrize("subject", ["TP 8", "TP 2", "PP 8"])
 def test_why_not_says_what_pinning_the_other_choice_costs(tight, subject):
     line = next(line for line in tight.why_not if line.subject == subject)
     axis, size = subject.split()
@@ -165,6 +168,6 @@ def test_twice_the_memory_helps_as_much_as_planning_on_it(tight):
     group = machine.groups[0]
     device = group.accelerator.model_copy(update={"usable_memory": 2 * group.accelerator.usable_memory})
     larger = machine.model_copy(update={"groups": (group.model_copy(update={"accelerator": device}),)})
-    replanned = plan(PlanRequest(**(TIGHT | {"cluster": larger})))
+    replanned = plan(PlanRequest(**(TIGHT | {"cluster": larger, "ties": "fastest"})))
     line = next(line for line in tight.what_helps if line.subject == "memory 2x")
     assert np.isclose(line.iteration_seconds, replanned.prediction.iteration_seconds, rtol=1e-8)

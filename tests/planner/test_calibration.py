@@ -19,10 +19,10 @@ from costmodels.stack import stack as find_stack
 from hardware.catalogue import cluster as find_cluster
 from hardware.errors import MeshwrightError
 from planner import Calibration, PlanRequest, calibrate, predict
-from planner.calibration.evidence import Log, Transfer
 from planner.calibration.identify import settle
 from planner.calibration.links import fit_links, transfer_seconds
 from planner.calibration.profile import profile
+from planner.calibration.records import Log, Transfer
 from planner.cli import main
 from planner.errors import BadRequest
 from planner.validation.fitting import Knob
@@ -308,17 +308,22 @@ def test_a_profile_on_the_command_line_beats_a_variable(tmp_path):
 
 
 def test_runs_that_were_not_fitted_are_predicted_better_with_the_profile(tmp_path):
+    """A published sweep as it would be measured on machines that are a quarter slower."""
+    shipped = [row for row in read_rows(HOME / "dev.jsonl.gz") if row["group"] == "nemo-launcher"]
+    slower = [
+        row | {"measured": {"iteration_time_s": 1.25 * row["measured"]["iteration_time_s"]}}
+        for row in shipped
+        if row.get("complete") and row["measured"].get("iteration_time_s")
+    ]
+    seen, others = (written(tmp_path / f"{n}.jsonl", rows) for n, rows in (("a", slower[::6]), ("b", slower[1::6])))
     path = tmp_path / "profile.toml"
-    plan("calibrate", RUNS, "-o", path, "-q")
-    seen = {json.loads(line)["id"] for line in RUNS.read_text().splitlines()}
-    shipped = [row for row in read_rows(HOME / "dev.jsonl.gz") if row["group"] == "sailor-gh200"]
-    others = written(tmp_path / "others.jsonl", [row for row in shipped if row["id"] not in seen])
+    plan("calibrate", seen, "-o", path, "-q")
     misses = {}
     for name, options in (("before", ()), ("after", ("--profile", path))):
         document = json.loads(plan("validate", others, *options, "--format", "json").stdout)
         misses[name] = document["summary"]["median_abs_error"]
-        assert document["summary"]["n"] == 11
-    assert misses["before"] > 0.2
+        assert document["summary"]["n"] >= 4
+    assert misses["before"] > 0.15
     assert misses["after"] < 0.08
 
 

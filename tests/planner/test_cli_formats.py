@@ -15,9 +15,9 @@ from costmodels.stack import stack_names
 from planner.cli import main
 from planner.document import Plan, Strategy
 from planner.errors import BadRequest
+from planner.export.megatron_words import megatron_arguments
 from planner.report.formats import written
 from planner.report.launch import block
-from planner.report.megatron import megatron_arguments
 from tests.planner.fake_plan import fake_plan, infeasible_plan, request, strategy
 
 
@@ -239,8 +239,9 @@ def titan(**changes):
 
 def test_torchtitan_gets_its_own_overrides():
     values, remarks = titan(
-        tp=4, pp=2, dp=16, cp=2, zero_stage=3, sharding_degree=8, vpp=2, num_microbatches=8, micro_batch_size=2
-    )
+        tp=4, pp=2, dp=16, cp=2, cp_kind="all-gather", zero_stage=3, sharding_degree=8, vpp=2, num_microbatches=8,
+        micro_batch_size=2,
+    )  # fmt: skip
     assert "megatron" not in " ".join(values).lower() + remarks.lower()
     degrees = ("data_parallel_replicate", "data_parallel_shard", "tensor_parallel", "context_parallel")
     assert [values[f"--parallelism.{name}_degree"] for name in degrees] == ["4", "4", "4", "2"]
@@ -250,17 +251,16 @@ def test_torchtitan_gets_its_own_overrides():
     assert "cannot" not in remarks
 
 
-@pytest.mark.parametrize(("kind", "method"), [("all-gather", "allgather"), ("p2p", "alltoall")])
-def test_torchtitan_is_told_how_keys_and_values_travel(kind, method):
-    values, remarks = titan(cp=2, cp_kind=kind)
-    assert values["--parallelism.context_parallel_rotate_method"] == method
+def test_torchtitan_gathers_keys_and_values_and_is_told_of_no_other_way():
+    values, remarks = titan(cp=2, cp_kind="all-gather", zero_stage=3)
+    assert "--parallelism.context_parallel_rotate_method" not in values
     assert "context parallelism" not in remarks
 
 
-def test_torchtitan_remarks_on_a_kind_of_context_parallelism_that_it_lacks():
-    values, remarks = titan(cp=2, cp_kind="a2a")
-    assert "--parallelism.context_parallel_rotate_method" not in values
-    assert "torchtitan has no context parallelism of kind a2a" in remarks
+@pytest.mark.parametrize("kind", ["a2a", "p2p"])
+def test_torchtitan_remarks_on_a_kind_of_context_parallelism_that_it_lacks(kind):
+    _, remarks = titan(cp=2, cp_kind=kind)
+    assert f"torchtitan 0.3 has no context parallelism of kind {kind}" in remarks
 
 
 def test_both_sizes_of_a_hierarchy_are_on_the_screen():

@@ -11,6 +11,7 @@ import pytest
 
 from planner import Plan, PlanRequest, plan, predict, recent
 from planner.request import resolve
+from planner.ties import CLOSE
 
 ASKED = {"model": "llama2-7b", "gpus": 16}
 
@@ -69,7 +70,8 @@ def faults(document):
         "terms": abs(sum(document["breakdown_seconds"].values()) / p["iteration_seconds"] - 1) < 1e-9,
         "interval": p["interval"]["low"] < p["iteration_seconds"] < p["interval"]["high"],
         "bound": proof["lower_bound_seconds"] <= p["iteration_seconds"] * (1 + 1e-9),
-        "gap": proof["gap"] >= 0 and (document["status"] != "optimal" or proof["gap"] == 0),
+        "fastest": proof["gap"] == 0 or proof["fastest_seconds"] == proof["lower_bound_seconds"],
+        "gap": proof["gap"] >= 0 and (document["status"] != "optimal" or proof["gap"] <= CLOSE),
         "counts": 0 < proof["feasible"] <= proof["priced"] <= proof["candidates"],
         "training": abs(p["iterations"] * p["iteration_seconds"] / 86400 / p["training_days"] - 1) < 1e-9,
     }

@@ -4,6 +4,7 @@ import pytest
 
 from hardware.files import entry
 from planner.validation.machines import node_group
+from planner.validation.variants import CLOCK
 
 
 @pytest.mark.parametrize(
@@ -21,3 +22,25 @@ def test_slow_or_plain_ethernet_networks_carry_tcp(words, tcp):
     row = {"cluster": {"accelerator": "a100-sxm-80gb", "inter_node": words}, "strategy": {}}
     link = node_group(row, []).tiers[-1].link
     assert (link.source == entry("link", "ethernet-tcp")["source"]) is tcp
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [("pytorch/ao float8 tables", "h100-sxm-96gb-hbm2e"), ("a paper of NVIDIA's", "h100-sxm")],
+)
+def test_developers_of_pytorch_measure_on_a_variant_of_h100(source, expected):
+    row = {"source": source, "cluster": {"accelerator": "h100-sxm"}, "strategy": {}}
+    assert node_group(row, []).accelerator.name == expected
+
+
+@pytest.mark.parametrize(
+    ("note", "share"),
+    [("B200-SXM-180GB", 1.0), ("B200 (power limited)", 0.75), ("B200 (500 W)", 0.5), ("B200 (1200W)", 1.0)],
+)
+def test_less_power_slows_arithmetic_by_less_and_memory_not_at_all(note, share):
+    full, found = (
+        node_group({"cluster": {"accelerator": "b200", "accelerator_note": said}, "strategy": {}}, []).accelerator
+        for said in ("", note)
+    )
+    assert found.training_rate == pytest.approx(share**CLOCK * full.training_rate)
+    assert found.memory_bandwidth == full.memory_bandwidth

@@ -4,7 +4,7 @@ import pytest
 
 from planner.api import plan, predict
 from planner.errors import BadRequest
-from planner.report.megatron import megatron_arguments
+from planner.export.megatron_words import megatron_arguments
 from planner.request import PlanRequest
 
 JOB = {"model": "gemma2-2b", "gpus": 16, "global_batch_size": 256}

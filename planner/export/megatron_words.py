@@ -58,7 +58,7 @@ def megatron_arguments(
     Raises:
         BadRequest: the split of layers over stages and chunks cannot be written as a pipeline layout.
     """
-    recompute, remarks = _recompute(strategy)
+    recompute, remarks = _recompute(strategy)[0], tuple[str, ...]()
     words = [
         *("--tensor-model-parallel-size", str(strategy.tp)),
         *("--pipeline-model-parallel-size", str(strategy.pp)),
@@ -75,12 +75,17 @@ def megatron_arguments(
         *_groups(strategy),
         *(("--use-tp-pp-dp-mapping",) if strategy.rank_order == "tp-cp-ep-pp-dp" else ()),
     ]
-    if experts and strategy.tp > 1 and not strategy.sequence_parallel:
-        remarks += ("Megatron-LM trains experts under TP only with --sequence-parallel, which the plan leaves out",)
     if layer_pattern:
         remarks += ("a hybrid model is started by pretrain_hybrid.py; its pattern has the stages, a bar between two",)
-    notes = (*_schedule(strategy), *_order(strategy), *_vocabulary(strategy), *_environment(strategy))
-    return words, (*remarks, *notes)
+    return words, (*unsaid(strategy, experts=experts), *remarks, *_environment(strategy))
+
+
+def unsaid(strategy: Strategy, *, experts: bool = False) -> tuple[str, ...]:
+    """What of a strategy these arguments cannot say."""
+    alone = experts and strategy.tp > 1 and not strategy.sequence_parallel
+    why = "Megatron-LM trains experts under TP only with --sequence-parallel, which the plan leaves out"
+    of_stages = (*_recompute(strategy)[1], *_schedule(strategy), *_order(strategy), *_vocabulary(strategy))
+    return (*((why,) if alone else ()), *of_stages)
 
 
 def _context(strategy: Strategy) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from planner.document import Strategy
-from planner.report.megatron import Arguments
+from planner.export.megatron_words import Arguments
 
 _MOMENTS: Final[Mapping[str, str]] = {"adam-bf16": "bf16", "adam-8bit": "fp8"}
 _OPTIMIZERS: Final[Mapping[str, str]] = {"sgd": "sgd", "muon": "dist_muon"}
@@ -21,7 +21,7 @@ def saver_arguments(strategy: Strategy, request: Mapping[str, Any]) -> Arguments
     if strategy.offload == "activations":
         words += ["--fine-grained-activation-offloading", "--offload-modules"]
         words += ["attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm", "expert_fc1", "moe_act"]
-    return words, tuple(_remarks(strategy, request))
+    return words, savers_unsaid(strategy, request)
 
 
 def _optimizer(strategy: Strategy, request: Mapping[str, Any]) -> Iterator[str]:
@@ -47,6 +47,11 @@ def _optimizer(strategy: Strategy, request: Mapping[str, Any]) -> Iterator[str]:
 def _loss(request: Mapping[str, Any]) -> Iterator[str]:
     if request.get("loss") == "fused":
         yield from ("--cross-entropy-loss-fusion", "--cross-entropy-fusion-impl", "linear")
+
+
+def savers_unsaid(strategy: Strategy, request: Mapping[str, Any]) -> tuple[str, ...]:
+    """What of a request and its strategy these arguments cannot say."""
+    return tuple(_remarks(strategy, request))
 
 
 def _remarks(strategy: Strategy, request: Mapping[str, Any]) -> Iterator[str]:

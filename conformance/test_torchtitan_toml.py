@@ -1,0 +1,55 @@
+"""torchtitan 0.2, the last that reads TOML: its manager and parallel dimensions on exported files."""
+
+import sys
+
+import pytest
+import torchtitan
+from torchtitan.config import ConfigManager
+from torchtitan.distributed import ParallelDims
+
+from conformance.plans import label, random_plans
+from conformance.world import rank_of
+from planner.errors import BadRequest
+from planner.export.targets import export
+
+PLANS = random_plans(
+    "torchtitan", 480, seed=14, models=("llama3-8b", "llama3-70b", "deepseek-v3"), precisions=("bf16",)
+)
+
+
+def expressible(plan):
+    try:
+        return export(plan, "torchtitan", version="0.2")
+    except BadRequest:
+        return None
+
+
+@pytest.mark.parametrize("plan", [plan for plan in PLANS if expressible(plan)])
+def test_torchtitan_understands_the_plan(plan, tmp_path, monkeypatch):
+    path = tmp_path / "torchtitan.toml"
+    path.write_text(expressible(plan).files["torchtitan.toml"], encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["train.py", "--job.config_file", str(path)])
+    config, at = ConfigManager().parse_args(["--job.config_file", str(path)]), plan.strategy
+    given, shard = config.parallelism, at.sharding_degree // at.cp if at.zero_stage else 1
+    degrees = (given.data_parallel_replicate_degree, given.data_parallel_shard_degree, given.context_parallel_degree,
+               given.tensor_parallel_degree, given.pipeline_parallel_degree, given.expert_parallel_degree)  # fmt: skip
+    assert degrees == (at.dp // shard, shard, at.cp, at.tp, at.pp, at.ep), label(plan)
+    assert config.training.global_batch_size == at.global_batch_size
+    assert config.training.seq_len == plan.request["seq_length"]
+    assert config.activation_checkpoint.mode == at.recompute
+    if at.pp > 1:
+        held = [sum(name.startswith("layers.") for name in part) for part in given.module_fqns_per_model_part]
+        assert sum(held) == plan.request["model"]["num_layers"]
+        assert len(held) == at.pp * at.vpp
+        assert config.training.local_batch_size == at.micro_batch_size * at.num_microbatches
+    world = plan.request["gpus"]
+    with rank_of(0, world):
+        ParallelDims(
+            dp_replicate=at.dp // shard, dp_shard=shard, cp=at.cp, tp=at.tp, pp=at.pp, ep=at.ep,
+            etp=given.expert_tensor_parallel_degree, world_size=world,
+        ).build_mesh()  # fmt: skip
+
+
+def test_most_plans_are_expressible_in_toml_too():
+    assert torchtitan.__file__
+    assert sum(expressible(plan) is not None for plan in PLANS) >= 200

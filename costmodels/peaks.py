@@ -1,0 +1,140 @@
+"""Bytes that live only for a moment, at the peak of a pass: gradients of activations, of weights, of logits.
+
+The allocator is fullest as a backward pass begins. Everything is still kept then, so what the first pieces of it
+allocate comes on top, less what they have used up by then: the last layer's on every stage, the head's on the last.
+What [Korthikanti22] counts is what is kept.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodels.blocks import attention_kept
+from costmodels.experts import arrived_tokens, experts_of
+from costmodels.kernels import WORD
+from costmodels.layer_kinds import Kind
+from costmodels.loss import logit_bytes
+from costmodels.optimizers import ADAM_MOMENTS
+from costmodels.parameters import attention_projections, expert_parameters
+from costmodels.passes import region_tokens, tokens_per_rank
+from costmodels.scenario import REDUCED, Scenario
+from costmodels.sizes import padded_vocabulary_rows
+from costmodels.strategy import Floats, Recompute, Strategies
+
+WORKSPACES = 64.0 * 2**20
+"""Workspaces of matrix products, one of PyTorch's and one of Transformer Engine's, 32 MiB each [TE]."""
+
+
+def momentary_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+    """Bytes that the backward pass of the stage's last layer holds beyond what all layers keep, (N,).
+
+    Of the kind of layer with the most.
+    """
+    each = [_layer_peak(rows, scenario, kind) for kind in scenario.depth.kinds]
+    return np.maximum(np.max(each, axis=0), 0.0)
+
+
+def standing_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+    """Bytes that stay from the first iteration on, beside states: workspaces, and gradients that nobody frees, (N,)."""
+    return WORKSPACES + _idle_gradients(rows, scenario)
+
+
+def step_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+    """Bytes per parameter that reducing gradients and stepping hold for the moment, (N,).
+
+    Flattened copies of the gradients, and copies in fp32 of 16-bit ones for the master weights, of a rank's own shard.
+    """
+    stack = scenario.stack
+    masters = stack.optimizer_bytes > ADAM_MOMENTS and scenario.precision != "fp32"
+    copied = 4.0 if masters and stack.gradient_bytes < 4 else 0.0
+    shard = np.where(rows.zero_stage > 0, rows.sharding_degree, 1)
+    return stack.gradient_bytes * float(stack.flattened_gradients) + copied / shard
+
+
+def _layer_peak(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
+    """The most of three moments: behind the activation, behind the first matrix, behind the attention's softmax, (N,).
+
+    A layer goes backwards from its end: what a piece has kept is let go as its gradient is made.
+    """
+    T, region, t = tokens_per_rank(rows, scenario), region_tokens(rows, scenario), rows.tp
+    h = float(scenario.model.hidden_size)
+    arriving = WORD * h * region
+    if kind.ffn == "dense":
+        wide, read, let_go = _dense_ffn(rows, scenario)
+        first = scenario.model.fc1_width * h / t
+    elif kind.ffn == "experts":
+        wide, read, let_go = _expert_ffn(rows, scenario)
+        first = np.zeros(len(rows))
+    else:
+        wide, read, let_go, first = (np.zeros(len(rows)) for _ in range(4))
+    inputs = WORD * h * np.where(region < T, 2.0 * T, T)  # sequence parallelism gathers the input, and its gradient
+    wgrad = 0.0 if scenario.stack.idle_gradients else WORD * first
+    moments = [arriving + wide + read - read * _saved(scenario) / WORD, arriving + wide + inputs + wgrad - let_go]
+    if kind.attends and scenario.rates.attention is None:
+        moments.append(arriving + _scores(rows, scenario) - let_go - 2.0 * WORD * h * region)
+    return np.asarray(np.max(moments, axis=0))
+
+
+def _saved(scenario: Scenario) -> float:
+    """Bytes of a value that a product keeps as its input."""
+    return scenario.recipe.word if scenario.precision in REDUCED else WORD
+
+
+def _dense_ffn(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats, Floats]:
+    """Gradients of the activation's input and of its output, and what both had kept, (N,)."""
+    T, model = tokens_per_rank(rows, scenario) / rows.tp, scenario.model
+    wide, read = WORD * T * model.fc1_width, WORD * T * model.ffn_hidden_size
+    return wide, read, wide + read * _saved(scenario) / WORD
+
+
+def _expert_ffn(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats, Floats]:
+    """The same of the rank's experts, whose gradient arrives once per expert that a token went to."""
+    moe, model = experts_of(scenario), scenario.model
+    arrived = arrived_tokens(rows, scenario)
+    read = WORD * arrived * moe.expert_ffn_hidden_size / rows.etp
+    wide = read * model.ffn_branches
+    came = WORD * arrived * model.expert_hidden_size
+    return wide + came, read, wide + read * _saved(scenario) / WORD
+
+
+def _scores(rows: Strategies, scenario: Scenario) -> Floats:
+    """Gradients of unfused attention's scores, and the scores themselves where they are made again, (N,)."""
+    T, stack = tokens_per_rank(rows, scenario) / rows.tp, scenario.stack
+    again = (rows.recompute == Recompute.SELECTIVE) & (stack.selective == "attention")
+    gradient = WORD * T * scenario.model.num_heads * scenario.seq_length
+    return gradient + np.where(again, T * attention_kept(scenario), 0.0)
+
+
+def _idle_gradients(rows: Strategies, scenario: Scenario) -> Floats:
+    """Bytes of one 16-bit gradient for every shape of weight, (N,).
+
+    Products that add up gradients in the framework's own buffer still owe autograd a tensor of the weight's shape;
+    Transformer Engine keeps one for each shape and never writes it [TE].
+    """
+    model, kinds = scenario.model, scenario.depth.kinds
+    if not scenario.stack.idle_gradients:
+        return np.zeros(len(rows))
+    split = sum(p.weights for p in attention_projections(model) if p.sharded)
+    whole = sum(p.weights for p in attention_projections(model) if not p.sharded)
+    attends = float(any(kind.attends for kind in kinds))
+    dense = float(any(kind.ffn == "dense" for kind in kinds)) * (model.fc1_width + model.ffn_hidden_size)
+    shapes = attends * (split / rows.tp + whole) + dense * model.hidden_size / rows.tp
+    if model.moe is not None:
+        shared = model.moe.shared_expert_ffn_hidden_size * (model.ffn_branches + 1.0) * model.hidden_size
+        shapes = shapes + shared / rows.tp + expert_parameters(model) / rows.etp
+    return WORD * shapes
+
+
+def loss_peak(rows: Strategies, scenario: Scenario) -> Floats:
+    """Bytes held at the head and the loss, (N,): logits and their softmax, or the gradients of the head's product.
+
+    The larger of two moments: the cross-entropy, and the head's backward pass, in which the logits' gradient stands
+    beside that of the weights and of the final norm's output. To both come that norm's input and output.
+    """
+    T, t, h = tokens_per_rank(rows, scenario), rows.tp, float(scenario.model.hidden_size)
+    vocabulary = padded_vocabulary_rows(rows, scenario) / t
+    held = logit_bytes(T, vocabulary * t if scenario.stack.gathered_logits else vocabulary, scenario)
+    if scenario.stack.loss == "plain" and not scenario.stack.loss_block:
+        gathered = np.where((rows.sequence_parallel > 0) & (t > 1), 2.0, 1.0)
+        held = np.maximum(held, WORD * (T * vocabulary + vocabulary * h + gathered * T * h))
+    return held + 2.0 * WORD * h * region_tokens(rows, scenario)

@@ -1,0 +1,134 @@
+"""MegaScale: 175 billion parameters on up to 12,288 A100, against Megatron-LM: published, and predicted.
+
+    python examples/origins/megascale.py
+
+Source: MegaScale (arXiv 2402.15627), tables 2 and 3, figure 9, sections 3.5 and 6.3. The paper states neither the
+window of its attention nor the size of a micro-batch; 1,024 tokens and one sequence are taken.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from costmodels.goodput import effective_share, startup_seconds
+from costmodels.pricing import quote
+from costmodels.stack import Stack, stack
+from planner import Plan, PlanRequest, plan
+from planner.compare import FEATURES, Side, features, side_of_run, turned
+
+PEAK = 312e12
+DAY = 86400.0
+SIZES = {256: 768, 512: 768, 768: 768, 1024: 768, 3072: 6144, 6144: 6144, 8192: 6144, 12288: 6144}
+"""GPUs to the sequences of an iteration."""
+MFU = {
+    "megatron-lm": dict(zip(SIZES, (53.0, 49.9, 46.7, 44.7, 48.7, 47.8, 43.3, 41.2), strict=True)),
+    "megascale": dict(zip(SIZES, (65.3, 63.5, 61.3, 59.0, 59.1, 57.3, 54.9, 55.2), strict=True)),
+}
+"""Per cent, as printed."""
+DAYS = {
+    "megatron-lm": dict(zip(SIZES, (88.35, 46.86, 33.45, 26.17, 8.01, 4.08, 3.38, 2.37), strict=True)),
+    "megascale": dict(zip(SIZES, (70.86, 36.51, 25.40, 19.62, 6.53, 3.37, 2.64, 1.75), strict=True)),
+}
+"""For 300 billion tokens, as printed."""
+COUNTED = {"megatron-lm": 1.0774e12, "megascale": 1.0655e12}
+"""FLOP per token behind the printed MFU: full attention, and a window."""
+ABLATION = {
+    "baseline": 14.83,
+    "parallel block": 13.52,
+    "sliding window": 13.12,
+    "TP overlap": 12.60,
+    "PP overlap": 12.06,
+    "DP overlap": 11.75,
+    "efficient operators": 11.43,
+    "data pipeline and the rest": 11.23,
+}
+"""Seconds per iteration of 256 sequences on 256 GPUs, from the printed MFU."""
+WEAK = {2240: (49.2, 54.3), 4480: (48.8, 54.1), 11200: (48.2, 54.3)}
+"""530 billion parameters, as many sequences as GPUs: MFU of Megatron-LM and of MegaScale."""
+
+
+def run(system: str, gpus: int) -> Side:
+    """A row of table 2 as the planner prices it."""
+    return side_of_run(f"megascale-175b-{system}-{gpus}g-gbs{SIZES[gpus]}")
+
+
+def weak(system: str, gpus: int) -> Side:
+    """A point of figure 9."""
+    return side_of_run(f"megascale-530b-{system}-{gpus}g")
+
+
+def ladder() -> Iterator[tuple[str, float]]:
+    """The ablation, feature by feature: the same strategy on a stack that turns from Megatron-LM into MegaScale."""
+    old, new = side_of_run("megascale-ablation-0"), side_of_run("megascale-ablation-7")
+    scenario, row = old.scenario, old.row
+    yield "baseline", quote(row, scenario, old.split).iteration
+    for name, field in (("parallel block", "parallel_block"), ("sliding window", "sliding_window")):
+        value = getattr(new.scenario.model, field)
+        scenario = replace(scenario, model=scenario.model.model_copy(update={field: value}))
+        yield name, quote(row, scenario, old.split).iteration
+    for name, changed in SWITCHES.items():
+        scenario = replace(scenario, stack=switched(scenario.stack, changed))
+        row = new.row if name == "efficient operators" else row  # nothing is recomputed under a fused attention
+        yield name, quote(row, scenario, old.split).iteration
+
+
+SWITCHES = {
+    "TP overlap": ("tensor-parallel overlap",),
+    "PP overlap": ("pipeline overlap",),
+    "DP overlap": ("data-parallel overlap",),
+    "efficient operators": ("attention kernel", "kernels and launches"),
+    "data pipeline and the rest": tuple(name for name in FEATURES if not name.endswith("overlap")),
+}
+"""Steps of the paper to features of a stack."""
+
+
+def switched(now: Stack, names: tuple[str, ...]) -> Stack:
+    """The stack with some features of MegaScale."""
+    goal = stack("megascale")
+    return turned(now, goal, [field for name in names for field in features(now, goal).get(name, ())])
+
+
+def chosen(objective: str = "time") -> Plan:
+    """The proved best plan for 12,288 GPUs and MegaScale's software."""
+    asked = {"model": "megascale-175b", "cluster": "megascale", "stack": "megascale", "gpus": 12288}
+    known = {"objective": objective, "global_batch_size": 6144, "top": 0}
+    return plan(PlanRequest(**asked, **known, stability={"failure": f"{100 / (28 * DAY * 12288)} /s"}))
+
+
+def main() -> None:
+    """Print the comparison."""
+    print("175B               Megatron-LM, seconds            MegaScale, seconds               gain")
+    print("  GPUs  batch   measured  predicted         measured  predicted         measured predicted")
+    for gpus, batch in SIZES.items():
+        sides = [run(system, gpus) for system in MFU]
+        pairs = [(side.measured, side.quote().iteration) for side in sides]
+        told = "".join(f"{m:11.2f}{p:11.2f} ({p / m - 1:+5.1%})" for m, p in pairs)
+        print(f"{gpus:6} {batch:6}{told}{pairs[0][0] / pairs[1][0]:11.2f}{pairs[0][1] / pairs[1][1]:9.2f}")
+
+    print("\n530B, as many sequences as GPUs: MFU of Megatron-LM and MegaScale")
+    for gpus, (one, two) in WEAK.items():
+        ours = [side.mfu(side.quote().iteration) for side in (weak(system, gpus) for system in MFU)]
+        print(f"{gpus:6}   measured {one:.1f} {two:.1f}   predicted {100 * ours[0]:.1f} {100 * ours[1]:.1f}")
+
+    print("\nfrom Megatron-LM to MegaScale on 256 GPUs, seconds     measured   saves   predicted   saves")
+    before = None
+    for name, ours in ladder():
+        theirs = ABLATION[name]
+        saved = (0.0, 0.0) if before is None else (before[0] - theirs, before[1] - ours)
+        print(f"  {name:50}{theirs:8.2f}{saved[0]:8.2f}{ours:12.2f}{saved[1]:8.2f}")
+        before = theirs, ours
+
+    found = chosen("goodput")
+    s, p, g = found.strategy, found.prediction, found.goodput
+    print(f"\nproved best on 12,288 GPUs: TP {s.tp} PP {s.pp} VPP {s.vpp} DP {s.dp}, micro-batch {s.micro_batch_size}")
+    print(f"  {p.iteration_seconds:.2f} s, MFU {p.mfu:.1%}")
+    print(
+        f"  100 restarts in four weeks: {g.effective:.1%} of the time trains (published: more than 90 %), "
+        f"a checkpoint every {g.checkpoint_interval_seconds / 60:.0f} min"
+    )
+    print(f"  25 minutes each would leave {effective_share(failures=100, lost=1500.0, wall=28 * DAY):.1%}")
+    starts = {kind: startup_seconds(12288, kind) for kind in ("tcpstore", "redis", "ordered")}
+    print("  process groups on 12,288 GPUs: " + ", ".join(f"{kind} {t:.0f} s" for kind, t in starts.items()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""Exported plans read by the real frameworks: `nox` runs all sessions, `nox -s torch` one. Environments are nox's own.
+
+Versions are the ones that the exporters are written for. Nothing is skipped: what cannot be installed fails.
+"""
+
+import shutil
+
+import nox
+
+nox.options.error_on_missing_interpreters = True
+PYTEST = ("python", "-m", "pytest", "-c", "conformance/pytest.ini", "--rootdir", ".")
+COMMON = ("pytest>=8.2", "pyyaml>=6.0")
+
+
+@nox.session(python="3.11")
+def torch(session: nox.Session) -> None:
+    """Megatron-LM, DeepSpeed, torchtitan 0.3, Accelerate and torchrun beside one PyTorch."""
+    session.install(".", *COMMON, "torch==2.13.0", "einops", "packaging", "numpy")
+    session.install("--no-deps", "--ignore-requires-python", "megatron-core==0.17.1")
+    session.install("accelerate==1.15.0", "transformers<6", "deepspeed==0.19.8")
+    session.install("torchtitan==0.3.0", "triton", "torchao")
+    files = (
+        "megatron_lm",
+        "megatron_parameters",
+        "megatron_bridge",
+        "deepspeed",
+        "torchtitan",
+        "accelerate",
+        "torchrun",
+        "pytorch",
+    )
+    for name in files:
+        session.run(*PYTEST, f"conformance/test_{name}.py")
+
+
+@nox.session(python="3.11")
+def torchtitan_toml(session: nox.Session) -> None:
+    """The last torchtitan that reads TOML."""
+    session.install(".", *COMMON, "torch==2.13.0", "torchtitan==0.2.2")
+    session.run(*PYTEST, "conformance/test_torchtitan_toml.py")
+
+
+@nox.session(python="3.11")
+def slurm(session: nox.Session) -> None:
+    """A controller of Debian's Slurm with nodes that do not exist."""
+    if not shutil.which("slurmctld", path="/usr/sbin:/usr/bin"):
+        apt = ("apt-get", "install", "-y", "-q", "--no-install-recommends", "slurmctld", "slurm-client")
+        session.run("apt-get", "update", "-q", external=True)
+        session.run(*apt, external=True)
+    session.install(".", *COMMON)
+    session.run(*PYTEST, "conformance/test_slurm.py")
+
+
+@nox.session(python="3.11")
+def kubernetes(session: nox.Session) -> None:
+    """Published models and schemas of TrainJob, JobSet, Job and Pod."""
+    session.install(".", *COMMON, "kubernetes-validate==1.37.0", "kubeflow-trainer-api==2.3.0")
+    session.run(*PYTEST, "conformance/test_kubernetes.py")
+
+
+@nox.session(python="3.11")
+def clouds(session: nox.Session) -> None:
+    """Ray on a simulated cluster, and SkyPilot's schema."""
+    session.install(".", *COMMON, "ray[default]==2.60.0", "skypilot==0.14.1")
+    session.run(*PYTEST, "conformance/test_ray.py")
+    session.run(*PYTEST, "conformance/test_skypilot.py")
+
+
+@nox.session(python="3.11")
+def paddle(session: nox.Session) -> None:
+    """PaddleFormers on PaddlePaddle for CPUs."""
+    session.install(".", *COMMON, "paddlepaddle==3.3.1", "paddleformers==1.2.0")
+    session.run(*PYTEST, "conformance/test_paddle.py")

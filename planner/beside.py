@@ -1,0 +1,35 @@
+"""A configuration that somebody runs, beside the best that there is for the same job."""
+
+from __future__ import annotations
+
+from planner.api import plan as ask
+from planner.document import Advice, Alternative, Plan
+from planner.explain import verdict
+from planner.request import PlanRequest
+
+_AXES = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero_stage", "micro_batch_size", "recompute", "schedule")
+
+
+def beside_the_best(given: Plan, request: PlanRequest) -> Plan:
+    """The priced configuration with the best plan as its alternative, and how far it is from it and why."""
+    best = ask(request.model_copy(update={"pins": {}, "top": 0}))
+    if best.strategy is None or best.prediction is None:
+        return given
+    terms = {name: (value, best.breakdown_seconds[name]) for name, value in given.breakdown_seconds.items()}
+    seconds = best.prediction.iteration_seconds
+    said = Advice(subject="the best plan", text=verdict(given, best, terms), iteration_seconds=seconds)
+    other = Alternative(
+        strategy=best.strategy,
+        iteration_seconds=seconds,
+        mfu=best.prediction.mfu,
+        peak_memory_bytes=max(stage.total for stage in best.memory_bytes),
+        differs=_differs(given, best),
+    )
+    return given.model_copy(update={"alternatives": (other,), "why_not": (said,)})
+
+
+def _differs(given: Plan, best: Plan) -> str:
+    if given.strategy is None or best.strategy is None:
+        return "the only one that runs"
+    pairs = ((name, getattr(given.strategy, name), getattr(best.strategy, name)) for name in _AXES)
+    return ", ".join(f"{name} {theirs} instead of {mine}" for name, mine, theirs in pairs if mine != theirs)

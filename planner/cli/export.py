@@ -1,0 +1,101 @@
+"""The command that writes what a framework or a launcher reads: export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from planner.cli.answer import talk, write
+from planner.cli.answer_files import answer_in
+from planner.cli.options import Command, Text, option
+from planner.errors import BadRequest
+
+if TYPE_CHECKING:
+    from planner.document import Plan
+    from planner.export.job import Export
+
+_H = "Answer"
+
+
+@click.command("export", cls=Command, short_help="A plan as the files that start it.")
+@click.argument("answer", type=Text(), metavar="PLAN")
+@option(
+    "--to",
+    "target",
+    heading="Question",
+    type=Text(),
+    metavar="NAME",
+    required=True,
+    help="`plan list exporters` shows them.",
+)
+@option(
+    "--target-version", heading="Question", metavar="VERSION", help="Of the target (default: the first that it lists)."
+)
+@option(
+    "--output", "-o", heading=_H, metavar="DIR", help="Write the files there; without it the first one goes to stdout."
+)
+@option("--force", heading=_H, is_flag=True, help="Overwrite files that are there.")
+@option("--quiet", "-q", heading=_H, is_flag=True, help="No talk on stderr.")
+@option("--verbose", "-v", heading=_H, is_flag=True, help="More talk on stderr.")
+@click.pass_context
+def export(_ctx: click.Context, /, answer: str, target: str, **params: Any) -> None:
+    """Write a plan for a framework or a launcher; refuse what it cannot express, with what it can.
+
+    PLAN is what `plan --format json` wrote, or - for stdin.
+    """
+    folder = _folder(params["output"])
+    plan = answer_in(answer)
+    made = _exported(plan, target, params["target_version"])
+    if folder is None:
+        first, *others = made.files
+        write(made.files[first], None)
+        if others:
+            talk(f"--output DIR also writes {', '.join(others)}", params)
+    else:
+        _write_all(made, folder, params)
+    for remark in made.remarks:
+        talk(remark, params)
+
+
+def _folder(output: str | None) -> Path | None:
+    """The folder, which is made where its parent exists.
+
+    Raises:
+        BadRequest: it is a file, or its parent is missing.
+    """
+    if output is None:
+        return None
+    from hardware.files import expanded
+
+    path = expanded(output)
+    if path.exists() and not path.is_dir():
+        raise BadRequest(f"--output: {output} is a file; name a folder")
+    if not path.parent.is_dir():
+        raise BadRequest(f"--output: there is no folder {path.parent}")
+    return path
+
+
+def _exported(plan: Plan, target: str, version: str | None) -> Export:
+    from planner.export.job import Inexpressible
+    from planner.export.nearest import nearest_expressible
+    from planner.export.targets import export as to
+
+    try:
+        return to(plan, target, version=version)
+    except Inexpressible as error:
+        raise BadRequest(f"{error}{nearest_expressible(plan, target)}") from None
+
+
+def _write_all(made: Export, folder: Path, params: dict[str, Any]) -> None:
+    """Every file whole or not at all; none is written where one stands in the way and --force is not said."""
+    if in_the_way := [name for name in made.files if (folder / name).exists() and not params["force"]]:
+        raise BadRequest(f"--output: {folder / in_the_way[0]} exists; --force overwrites it")
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise BadRequest(f"--output: {folder} cannot be made: {error.strerror}") from None
+    for name, text in made.files.items():
+        write(text, str(folder / name))
+    talk(f"wrote {', '.join(str(folder / name) for name in made.files)}", params)

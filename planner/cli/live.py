@@ -1,0 +1,69 @@
+"""Live progress of a sweep on stderr: one moving line for people, a plain line now and then for logs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from planner.cli.ending import say
+
+if TYPE_CHECKING:
+    from planner.sweep import Progress
+
+EVERY: Final = 10.0
+"""Seconds between plain lines."""
+QUICK: Final = 0.1
+"""Seconds between changes of the moving line."""
+
+
+@contextmanager
+def following(*, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
+    """A watcher of progress that suits stderr; None where silence is asked for."""
+    if quiet:
+        yield None
+    elif sys.stderr.isatty():
+        from rich.console import Console
+
+        with Console(stderr=True).status("starting") as status:
+            yield _paced(lambda progress: status.update(_escaped(line(progress))), QUICK)
+    else:
+        yield _paced(lambda progress: say(line(progress)), EVERY)
+
+
+def _paced(tell: Callable[[Progress], None], every: float) -> Callable[[Progress], None]:
+    last = time.monotonic()
+
+    def watch(progress: Progress) -> None:
+        nonlocal last
+        if time.monotonic() - last >= every:
+            last = time.monotonic()
+            tell(progress)
+
+    return watch
+
+
+def line(progress: Progress) -> str:
+    """Where a run stands: done, rate, time left, failures, the best so far."""
+    parts = [f"{progress.done:,} of {progress.total:,} points", f"{progress.rate:.3g}/s"]
+    if progress.left is not None and progress.done < progress.total:
+        parts.append(f"{_span(progress.left)} left")
+    if progress.failed:
+        parts.append(f"{progress.failed:,} failed")
+    if progress.best:
+        parts.append(f"best {progress.best[1]}")
+    return ", ".join(parts)
+
+
+def _span(seconds: float) -> str:
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("[", r"\[")

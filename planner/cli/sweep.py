@@ -1,0 +1,199 @@
+"""The commands that ask many questions at once: sweep, sweep status, sweep merge."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from planner.cli.answer import check_writable, shown, talk, write
+from planner.cli.ending import BAD_REQUEST, UNEXPECTED
+from planner.cli.options import Command, Count, Text, Word, option, stacked
+from planner.errors import BadRequest
+
+if TYPE_CHECKING:
+    from planner.sweep import Progress, Study
+
+FORMATS = ("table", "json", "csv", "parquet")
+_W, _A = "Work", "Answer"
+_talk_options = stacked(
+    option("--quiet", "-q", heading=_A, is_flag=True, help="No talk on stderr."),
+    option("--verbose", "-v", heading=_A, is_flag=True, help="More talk on stderr."),
+)
+_store_option = option(
+    "--output", "-o", "store", heading=_W, metavar="STORE", help="File of the answers (default: STUDY.sqlite here)."
+)
+
+
+class SweepGroup(click.Group):
+    """A group that takes whatever is no command of its own for a study."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put ``run`` in front of a study."""
+        if args and args[0] not in {*self.commands, "-h", "--help"}:
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group("sweep", cls=SweepGroup, no_args_is_help=True, short_help="Many questions at once, from a study file.")
+def sweep() -> None:
+    """Answer every point of a study: a grid of models, machines, sizes, batches and fields of the machines.
+
+    \b
+      plan sweep study.toml -o runs.sqlite        run it, or go on with it
+      plan sweep status study.toml -o runs.sqlite what is done and what failed
+      plan sweep merge part-*.sqlite -o runs.sqlite
+
+    `plan sweep run --help` explains the options of a run.
+    """  # noqa: D301 - click reads the backspace
+
+
+@sweep.command("run", cls=Command, short_help="Answer what the store lacks, and show the results (the default).")
+@click.argument("study", type=Text(), metavar="STUDY")
+@_store_option
+@option("--engine", heading=_W, type=Word(("local", "ray")), default="local", metavar="local|ray", help="Who works.")
+@option("--workers", heading=_W, type=Count(), help="Processes (default: as many as processors may be used).")
+@option("--address", heading=_W, metavar="ADDRESS", help="Ray cluster (default: the one found, else a local one).")
+@option("--shard", heading=_W, metavar="K/N", help="Only the K-th of N parts of the study, K from 1.")
+@option("--retry-failed", heading=_W, is_flag=True, help="Ask again what failed before.")
+@option("--dry-run", heading=_W, is_flag=True, help="Print the number of points and the first of them; stop.")
+@option("--format", "form", heading=_A, type=Word(FORMATS), default="table", metavar="|".join(FORMATS), help="Form.")
+@option("--results", heading=_A, metavar="FILE", help="Write the results there instead of stdout.")
+@_talk_options
+def run(study: str, **params: Any) -> None:
+    """Answer every point of STUDY that the store lacks, then show the results of all.
+
+    Killed at any moment it can be started again: what was finished is kept, and asked of nobody twice.
+    """
+    from planner.sweep import read_study
+
+    asked = read_study(study)
+    check_writable(params["results"])
+    if params["form"] == "parquet" and params["results"] is None and sys.stdout.isatty():
+        raise BadRequest("--format parquet is for machines; name a file: --results runs.parquet")
+    if params["dry_run"]:
+        _rehearse(asked, params)
+        return
+    store = params["store"] or _usual_store(study)
+    done = _run(asked, store, params)
+    _deliver(asked, store, params)
+    _conclude(done, store, params)
+
+
+@sweep.command("status", cls=Command, short_help="What is done, what is left, what failed.")
+@click.argument("study", type=Text(), metavar="STUDY")
+@_store_option
+@_talk_options
+def status(study: str, store: str | None, **_talk: bool) -> None:
+    """Count the points of STUDY by what the store knows of them, and name the first that failed."""
+    from collections import Counter
+
+    from planner.sweep import read_study, results
+
+    asked, place = read_study(study), store or _usual_store(study)
+    counts: Counter[str] = Counter()
+    failed: list[str] = []
+    for result in results(asked, place):
+        counts[result.status] += 1
+        if result.status == "failed" and len(failed) < 10:
+            failed.append(f"  {', '.join(f'{k} {v}' for k, v in result.axes.items())}: {result.error}\n")
+    total = counts.total()
+    lines = [f"{asked.name}: {total - counts['pending']:,} of {total:,} points answered in {place}\n"]
+    lines += [f"  {counts[name]:>9,} {name}\n" for name in ("optimal", "feasible", "infeasible", "failed", "pending")]
+    write("".join([*lines, *failed]), None)
+
+
+@sweep.command("merge", cls=Command, short_help="Gather the answers of several stores in one.")
+@click.argument("parts", type=Text(), nargs=-1, required=True, metavar="PART...")
+@option("--output", "-o", "store", heading=_W, metavar="STORE", required=True, help="File that gets them all.")
+@_talk_options
+def merge(parts: tuple[str, ...], store: str, **params: Any) -> None:
+    """Copy the answers of every PART that STORE lacks into it; what is there already stays as it is."""
+    from planner.sweep import merge as gather
+
+    new = gather(parts, store)
+    talk(f"{new:,} answers of {len(parts)} stores are new in {store}", params)
+
+
+def _usual_store(study: str) -> str:
+    from pathlib import Path
+
+    return f"{Path(study).stem}.sqlite"
+
+
+def _rehearse(study: Study, params: dict[str, Any]) -> None:
+    import json
+    from itertools import islice
+
+    from planner.sweep.points import in_order
+
+    shown_points, count = list(islice(in_order(study), 5)), 0
+    for count, _ in enumerate(in_order(study), start=1):  # noqa: B007 - counted without keeping
+        pass
+    if params["form"] == "json":
+        first = [{"index": point.index, "point": dict(point.axes)} for point in shown_points]
+        document = {"study": study.name, "mode": study.mode, "points": count, "product": study.product, "first": first}
+        write(json.dumps(document, indent=2, default=str) + "\n", params["results"])
+        return
+    sizes = " x ".join(f"{len(factor[0].values)} {'+'.join(a.field for a in factor)}" for factor in study.factors)
+    left_out = f", {study.product - count:,} filtered out" if count < study.product else ""
+    lines = [f"{study.name}: {count:,} points ({sizes}{left_out})\n"]
+    lines += [f"  {', '.join(f'{k} {v}' for k, v in point.axes.items())}\n" for point in shown_points]
+    write("".join([*lines, "  ...\n" if count > len(shown_points) else ""]), params["results"])
+
+
+def _run(study: Study, store: str, params: dict[str, Any]) -> Progress:
+    from planner.cli.live import following
+    from planner.sweep import run as start
+
+    with following(quiet=params["quiet"]) as watch:
+        return start(
+            study,
+            store,
+            engine=params["engine"],
+            workers=params["workers"],
+            address=params["address"],
+            shard=_shard(params["shard"]),
+            retry_failed=params["retry_failed"],
+            watch=watch,
+        )
+
+
+def _shard(text: str | None) -> tuple[int, int]:
+    if text is None:
+        return 1, 1
+    part, slash, parts = text.partition("/")
+    if not (slash and part.isdecimal() and parts.isdecimal() and len(text) < 20 and 1 <= int(part) <= int(parts)):
+        raise BadRequest(f"--shard: expected a part and their number such as 1/16, got {text!r:.40}")
+    return int(part), int(parts)
+
+
+def _deliver(study: Study, store: str, params: dict[str, Any]) -> None:
+    from planner.sweep import results
+    from planner.sweep.table import as_csv, as_json
+
+    found, place = results(study, store), params["results"]
+    if params["form"] == "table":
+        from planner.report.sweep import print_results
+
+        write(shown(lambda console: print_results(found, study, console), place), place)
+    elif params["form"] == "parquet":
+        from planner.cli.streams import parquet_to
+
+        parquet_to(found, study, place)
+    else:
+        from planner.cli.streams import text_to
+
+        text_to((as_json if params["form"] == "json" else as_csv)(found, study), place)
+
+
+def _conclude(done: Progress, store: str, params: dict[str, Any]) -> None:
+    """What is left to say: failed points, and the exit code that defects or nothing but failures deserve."""
+    if done.failed:
+        talk(f"{done.failed:,} points failed; `plan sweep status` names them, --retry-failed asks again", params)
+    talk(f"{done.done:,} points answered, {done.answered:,} of them now; the answers are in {store}", params)
+    if done.defects:
+        sys.exit(UNEXPECTED)
+    if done.failed and done.failed == done.done:
+        sys.exit(BAD_REQUEST)

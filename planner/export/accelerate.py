@@ -1,0 +1,93 @@
+"""Hugging Face Accelerate: the YAML of ``accelerate launch`` with FSDP2 and its parallelism configuration."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from planner.export import shell
+from planner.export.job import Export, Job
+from planner.export.yaml_text import yaml_text
+
+FILE: Final = "accelerate.yaml"
+_PARAMETERS = 3
+_STEPS: Final = "ACCELERATE_GRADIENT_ACCUMULATION_STEPS"
+_PRECISIONS: Final = {
+    "bf16": "bf16",
+    "fp16": "fp16",
+    "fp32": "no",
+    "fp8": "fp8",
+    "fp8-current": "fp8",
+    "fp8-rowwise": "fp8",
+}
+
+
+def accelerate(job: Job, version: str) -> Export:
+    """The configuration as of Accelerate 1.15; what it lacks is refused by the rules."""
+    strategy = job.strategy
+    sharded = strategy.zero_stage > 0
+    document: dict[str, Any] = {
+        "compute_environment": "LOCAL_MACHINE",
+        "distributed_type": "FSDP" if sharded else "MULTI_GPU",
+        "mixed_precision": _PRECISIONS[job.precision],
+        "num_machines": job.node_count,
+        "num_processes": job.gpus,
+        "machine_rank": 0,
+        "main_process_port": 29500,
+        "rdzv_backend": "static",
+        "main_training_function": "main",
+        "use_cpu": False,
+        **({"fsdp_config": _fsdp(job)} if sharded else {}),
+        "parallelism_config": _parallelism(job),
+    }
+    head = "\n".join([*shell.header(f"Accelerate {version}"), *shell.remarks(_remarks(job))])
+    environment = {_STEPS: str(strategy.num_microbatches)}
+    return Export(
+        files={FILE: f"{head}\n{yaml_text(document)}"},
+        program=("train.py",),
+        environment=environment,
+        remarks=_remarks(job),
+    )
+
+
+def shard_size(job: Job) -> int:
+    """Data ranks that share one copy; the context ranks share it too."""
+    strategy = job.strategy
+    return strategy.sharding_degree // strategy.cp if strategy.zero_stage else 1
+
+
+def _parallelism(job: Job) -> dict[str, Any]:
+    strategy, shard = job.strategy, shard_size(job)
+    sizes = {
+        "dp_replicate_size": strategy.dp // shard,
+        "dp_shard_size": shard,
+        "tp_size": strategy.tp,
+        "cp_size": strategy.cp,
+    }
+    rotation = {"cp_comm_strategy": "allgather" if strategy.cp_kind == "all-gather" else "alltoall"}
+    return {
+        f"parallelism_config_{name}": value for name, value in (sizes | (rotation if strategy.cp > 1 else {})).items()
+    }
+
+
+def _fsdp(job: Job) -> dict[str, Any]:
+    strategy = job.strategy
+    return {
+        "fsdp_version": 2,
+        "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+        "fsdp_reshard_after_forward": strategy.zero_stage == _PARAMETERS,
+        "fsdp_activation_checkpointing": strategy.recompute == "full",
+        "fsdp_offload_params": strategy.offload == "optimizer+parameters",
+        "fsdp_cpu_ram_efficient_loading": strategy.offload == "none",
+        "fsdp_state_dict_type": "SHARDED_STATE_DICT",
+    }
+
+
+def _remarks(job: Job) -> tuple[str, ...]:
+    strategy = job.strategy
+    said = {
+        f"give the script its batch: {strategy.micro_batch_size} sequences of {job.seq_length} tokens a rank, "
+        f"accumulated {strategy.num_microbatches} times (Accelerator reads {_STEPS})": True,
+        "tensor ranks split as the model's own plan says (from_pretrained(tp_plan=...))": strategy.tp > 1,
+        "every machine needs its own --machine_rank and the first one's --main_process_ip": job.node_count > 1,
+    }
+    return tuple(text for text, holds in said.items() if holds)

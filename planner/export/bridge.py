@@ -1,0 +1,105 @@
+"""Megatron-Bridge: overrides of a recipe's configuration, in the words of Megatron-Core's own fields."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from planner.export import shell
+from planner.export.job import Export, Job, refuse
+from planner.export.megatron_savers import savers_unsaid
+from planner.export.megatron_words import megatron_arguments, unsaid
+
+FILE: Final = "bridge-overrides.sh"
+_MIXED: Final = {
+    "bf16": "bf16_mixed",
+    "fp16": "16_mixed",
+    "fp8": "bf16_with_fp8_delayed_scaling_mixed",
+    "fp8-current": "bf16_with_fp8_current_scaling_mixed",
+    "fp8-block": "bf16_with_fp8_subchannel_scaling_mixed",
+    "mxfp8": "bf16_with_mxfp8_mixed",
+    "nvfp4": "bf16_with_nvfp4_mixed",
+}
+_MODEL: Final = (
+    "tensor_model_parallel_size",
+    "pipeline_model_parallel_size",
+    "context_parallel_size",
+    "expert_model_parallel_size",
+    "expert_tensor_parallel_size",
+    "pipeline_model_parallel_layout",
+    "recompute_granularity",
+    "recompute_method",
+    "recompute_num_layers",
+    "recompute_modules",
+    "cp_comm_type",
+    "hierarchical_context_parallel_sizes",
+    "moe_token_dispatcher_type",
+    "moe_flex_dispatcher_backend",
+    "moe_expert_capacity_factor",
+)
+"""Fields of the model that are named as Megatron-LM's arguments are."""
+_LISTS: Final = frozenset({"recompute_modules", "hierarchical_context_parallel_sizes"})
+_DATA_VALUES: Final = ("data_parallel_sharding_strategy", "num_distributed_optimizer_instances")
+_DATA: Final = ("use_distributed_optimizer", "overlap_grad_reduce", "overlap_param_gather", "use_megatron_fsdp")
+
+
+def bridge(job: Job, version: str) -> Export:
+    """Overrides for ``run_recipe``, as of Megatron-Bridge 0.6.
+
+    Raises:
+        Inexpressible: Megatron-Core lacks a part of the plan.
+    """
+    lacks = (*unsaid(job.strategy, experts=job.model.moe is not None), *savers_unsaid(job.strategy, job.plan.request))
+    refuse("megatron-bridge cannot start this plan:", ((True, lack) for lack in lacks))
+    words = [f"{name}={_value(value)}" for name, value in overrides(job).items()]
+    remarks = ("the recipe brings model and data; give its dataset the same sequence length",)
+    lines = [*shell.header(f"Megatron-Bridge {version}"), *shell.remarks(remarks)]
+    text = shell.text(lines, shell.array("BRIDGE_OVERRIDES", words))
+    return Export(files={FILE: text}, program=("run_recipe.py", *words), remarks=remarks)
+
+
+def overrides(job: Job) -> dict[str, Any]:
+    """Every override by its dotted name."""
+    strategy = job.strategy
+    at = _as_fields(job)
+    model: dict[str, Any] = {name: at[name] for name in _MODEL if name in at}
+    if strategy.vpp > 1 and "pipeline_model_parallel_layout" not in at:
+        model["virtual_pipeline_model_parallel_size"] = strategy.vpp
+    if "microbatch_group_size_per_virtual_pipeline_stage" in at:
+        model["microbatch_group_size_per_vp_stage"] = at["microbatch_group_size_per_virtual_pipeline_stage"]
+    precision = {"mixed_precision": _MIXED[job.precision]} if job.precision in _MIXED else {}
+    data: dict[str, Any] = {name: True for name in _DATA if name in at}
+    data |= {name: at[name] for name in _DATA_VALUES if name in at}
+    return (
+        {f"model.{name}": value for name, value in model.items()}
+        | {"model.sequence_parallel": strategy.sequence_parallel, "model.seq_length": job.seq_length}
+        | {"train.micro_batch_size": strategy.micro_batch_size, "train.global_batch_size": strategy.global_batch_size}
+        | {f"ddp.{name}": value for name, value in data.items()}
+        | ({"dist.use_tp_pp_dp_mapping": True} if "use_tp_pp_dp_mapping" in at else {})
+        | precision
+    )
+
+
+def _as_fields(job: Job) -> dict[str, Any]:
+    """Megatron-LM's arguments of the strategy by field: numbers, text, lists, or True."""
+    words, _ = megatron_arguments(
+        job.strategy, precision="fp32", experts=job.model.moe is not None, mtp_layers=job.model.mtp_layers
+    )
+    found: dict[str, Any] = {}
+    name = ""
+    for word in words:
+        if word.startswith("--"):
+            name = word[2:].replace("-", "_")
+            found[name] = [] if name in _LISTS else True
+        elif name in _LISTS:
+            found[name].append(int(word) if word.isdecimal() else word)
+        else:
+            found[name] = int(word) if word.isdecimal() else word
+    return found
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return f"[{','.join(map(str, value))}]"
+    return f"'{value}'" if isinstance(value, str) and "|" in value else str(value)

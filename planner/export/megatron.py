@@ -1,0 +1,70 @@
+"""Megatron-LM: a shell file with the variables and the arguments of ``pretrain_gpt.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from planner.export import shell
+from planner.export.job import Export, Job, refuse
+from planner.export.megatron_model import model_arguments
+from planner.export.megatron_savers import saver_arguments, savers_unsaid
+from planner.export.megatron_words import megatron_arguments, unsaid
+
+FILE: Final = "megatron-args.sh"
+_BLACKWELL: Final = ("b200", "b300", "gb200", "gb300")
+
+
+def megatron(job: Job, version: str) -> Export:
+    """Arguments and variables of one rank, as of Megatron-Core 0.17.
+
+    Raises:
+        Inexpressible: Megatron-LM lacks a part of the plan.
+    """
+    strategy, moe = job.strategy, job.model.moe
+    lacks = (*unsaid(strategy, experts=moe is not None), *savers_unsaid(strategy, job.plan.request))
+    refuse("megatron-lm cannot start this plan:", ((True, lack) for lack in lacks))
+    sizes, about = model_arguments(job.model, seq_length=job.seq_length)
+    words, _ = megatron_arguments(
+        strategy,
+        precision=job.precision,
+        experts=moe is not None,
+        mtp_layers=job.model.mtp_layers,
+        layer_pattern=job.model.layer_pattern,
+        expert_capacity=job.asked("expert_capacity"),
+        dispatch=_dispatch(job.stack),
+    )
+    more, _ = saver_arguments(strategy, job.plan.request)
+    script = "pretrain_mamba.py" if job.model.layer_pattern else "pretrain_gpt.py"
+    environment = dict(_environment(job))
+    remarks = (*about, *_in_turn(job))
+    lines = [*shell.header(f"Megatron-LM, Megatron-Core {version}"), *shell.remarks(remarks)]
+    how = [f'# source {FILE}; torchrun ... {script} "${{MEGATRON_ARGS[@]}}" --data-path ... --lr ...']
+    arguments = shell.array("MEGATRON_ARGS", [*sizes, *words, *more])
+    return Export(
+        files={FILE: shell.text([*lines, *how], shell.exports(environment), arguments)},
+        program=(script, *sizes, *words, *more),
+        environment=environment,
+        remarks=remarks,
+    )
+
+
+def _environment(job: Job) -> Iterator[tuple[str, str]]:
+    """Its parser refuses TP or CP without one connection before Blackwell, and both FSDPs with it."""
+    strategy = job.strategy
+    blackwell = all(part.accelerator.startswith(_BLACKWELL) for part in job.nodes)
+    if strategy.tp * strategy.cp > 1 and strategy.zero_stage <= 1 and not blackwell:
+        yield "CUDA_DEVICE_MAX_CONNECTIONS", "1"
+
+
+def _dispatch(name: str) -> str:
+    """How a stack of the catalogue sends tokens to experts; of a user's own, Megatron's usual way."""
+    from costmodels.stack import stack, stack_names
+
+    return stack(name).dispatch if name in stack_names() else "every-copy"
+
+
+def _in_turn(job: Job) -> tuple[str, ...]:
+    if len(job.nodes) < 2:
+        return ()
+    return (f"rank nodes by node group, in the order of the pipeline: {', then '.join(n.group for n in job.nodes)}",)

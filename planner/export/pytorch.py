@@ -1,0 +1,86 @@
+"""Plain PyTorch: a module with the device mesh, FSDP2 and the pipeline's schedule, for a training script to import."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from planner.export import shell
+from planner.export.chunks import chunk_layers
+from planner.export.job import Export, Job
+from planner.export.torchtitan_words import PARAMETERS, SCHEDULES, shard_ranks
+
+FILE: Final = "torch_plan.py"
+_FOLDED: Final = frozenset({"zb-v", "dualpipe-v"})
+_TYPES: Final = {"bf16": "torch.bfloat16", "fp16": "torch.float16", "fp32": "torch.float32"}
+_MODULE: Final = '''
+import torch
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_schedule_class
+
+MESH = {mesh}
+"""Ranks of every dimension, slowest first."""
+MICRO_BATCH_SIZE = {micro}
+MICRO_BATCHES = {batches}
+"""Of one replica and step: pipelined, or accumulated where there is one stage."""
+SCHEDULE = {schedule!r}
+CHUNKS = {chunks}
+"""Layers of every pipeline chunk, in the order in which a micro-batch passes them."""
+RECOMPUTE = {recompute!r}
+CONTEXT_ROTATION = {rotation!r}
+"""For torch.distributed.tensor.experimental._attention.set_rotate_method."""
+
+
+def mesh(device_type="cuda"):
+    """The device mesh, with the ranks that share states as one more dimension."""
+    made = init_device_mesh(device_type, tuple(MESH.values()), mesh_dim_names=tuple(MESH))
+    made["shard", "cp"]._flatten("states")
+    return made
+
+
+def shard(module, layers, made):
+    """FSDP2 on a stage: every layer, then what is around them. Tensor ranks are the model's own plan."""
+    if not {sharded}:
+        return module
+    inner = made["replicate", "states"] if MESH["replicate"] > 1 else made["states"]
+    policy = MixedPrecisionPolicy(param_dtype={dtype}, reduce_dtype=torch.float32)
+    offload = {offload}
+    for layer in (*layers, module):
+        fully_shard(layer, mesh=inner, reshard_after_forward={reshard}, mp_policy=policy, offload_policy=offload)
+    return module
+
+
+def schedule(stages, loss_fn):
+    """The pipeline's schedule of this rank's stages."""
+    chosen = get_schedule_class(SCHEDULE)
+    first = stages if issubclass(chosen, PipelineScheduleMulti) else stages[0]
+    return chosen(first, n_microbatches=MICRO_BATCHES, loss_fn=loss_fn)
+'''
+
+
+def pytorch(job: Job, version: str) -> Export:
+    """The module as of PyTorch 2.13; what it lacks is refused by the rules."""
+    strategy, shared = job.strategy, shard_ranks(job.strategy)
+    mesh = {
+        "pp": strategy.pp,
+        "replicate": strategy.dp // shared,
+        "shard": shared,
+        "cp": strategy.cp,
+        "tp": strategy.tp,
+    }
+    body = _MODULE.format(
+        mesh=mesh,
+        micro=strategy.micro_batch_size,
+        batches=strategy.num_microbatches,
+        schedule=SCHEDULES.get(strategy.schedule, ""),
+        chunks=chunk_layers(strategy, folded=strategy.schedule in _FOLDED),
+        recompute=strategy.recompute,
+        rotation={"all-gather": "allgather", "p2p": "alltoall"}[strategy.cp_kind] if strategy.cp > 1 else "",
+        sharded=strategy.zero_stage > 0,
+        dtype=_TYPES[job.precision],
+        offload="CPUOffloadPolicy()" if strategy.offload != "none" else "OffloadPolicy()",
+        reshard=strategy.zero_stage == PARAMETERS,
+    )
+    remarks = (f"train.py is yours: it imports {FILE} for mesh, shard and schedule",)
+    head = "\n".join([*shell.header(f"PyTorch {version}"), *shell.remarks(remarks)])
+    return Export(files={FILE: f"{head}\n{body}"}, program=("train.py",), remarks=remarks)

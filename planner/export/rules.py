@@ -1,0 +1,55 @@
+"""Whether a framework starts a plan: its rules, asked of one strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from costmodels.strategy import AXES
+from planner.export.job import Job
+from planner.frameworks.conditions import Facts
+from planner.frameworks.records import FrameworkRule
+from planner.frameworks.table import FRAMEWORKS
+from planner.reread import row_of
+from planner.rule import named
+
+
+def broken(job: Job, framework: str) -> Iterator[str]:
+    """Every rule of the framework that the plan breaks, as the end of a sentence with its source."""
+    row, facts = row_of(job.strategy), _facts(job)
+    columns = {name: getattr(row, name) for name in AXES}
+    for rule in FRAMEWORKS[framework].constraints:
+        if not np.all(rule.holds(columns, facts)):
+            yield f"{_said(rule, row.row(0), facts)} ({rule.source})"
+
+
+def _facts(job: Job) -> Facts:
+    return Facts(
+        model=job.model,
+        seq_length=job.seq_length,
+        global_batch_size=job.strategy.global_batch_size,
+        precision=job.precision,
+        optimizer=job.optimizer,
+        offload_fraction=float(job.asked("offload_fraction") or 1.0),
+        loss_block=int(job.asked("loss_block") or 0),
+        gpus_per_node=job.gpus_per_node,
+    )
+
+
+def _said(rule: FrameworkRule, row: dict[str, Any], facts: Facts) -> str:
+    model = facts.model
+    return rule.sentence.format(
+        **named(row),
+        precision=facts.precision,
+        optimizer=facts.optimizer,
+        offload_fraction=f"{facts.offload_fraction:g}",
+        loss_block=facts.loss_block,
+        num_layers=model.num_layers,
+        num_heads=model.num_heads,
+        num_query_groups=model.num_query_groups,
+        model=model.name,
+        global_batch_size=facts.global_batch_size,
+        seq_length=facts.seq_length,
+    )

@@ -1,0 +1,144 @@
+"""The table of targets: one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from planner.document import Plan
+from planner.errors import BadRequest, UnknownName
+from planner.export.accelerate import accelerate
+from planner.export.bridge import bridge
+from planner.export.clouds import ray, skypilot
+from planner.export.deepspeed import deepspeed
+from planner.export.job import Export, Job, Write, job_of, refuse
+from planner.export.kubernetes import jobset, kueue, trainjob, volcano
+from planner.export.megatron import megatron
+from planner.export.paddle import paddle
+from planner.export.pytorch import pytorch
+from planner.export.rules import broken
+from planner.export.slurm import slurm
+from planner.export.torchrun import torchrun
+from planner.export.torchtitan import torchtitan
+from planner.frameworks.table import FRAMEWORKS
+
+Start = Callable[[Job, str, Export], Export]
+"""A launcher: a job, the launcher's version, and what the framework runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A framework or a launcher that plans are written for."""
+
+    name: str
+    title: str
+    versions: tuple[str, ...]
+    """Versions whose surface is known, the usual one first."""
+    checked: str
+    """What reads the exports in the tests: the real thing, or why it cannot."""
+    write: Write | None = None
+    start: Start | None = None
+
+    @property
+    def kind(self) -> Literal["framework", "launcher"]:
+        """A framework reads degrees; a launcher starts the framework of the plan's stack."""
+        return "framework" if self.write else "launcher"
+
+
+TARGETS: Final[Mapping[str, Target]] = {target.name: target for target in (
+    Target("megatron-lm", "Megatron-LM arguments and variables", ("0.17",),
+           "megatron.training parses and validates them, builds groups and counts layers of every stage", megatron),
+    Target("megatron-bridge", "Megatron-Bridge recipe overrides", ("0.6",),
+           "names and values by Megatron-Core's configurations; the package itself needs a GPU's libraries", bridge),
+    Target("deepspeed", "DeepSpeed JSON", ("0.19",), "DeepSpeedConfig on a simulated world", deepspeed),
+    Target("torchtitan", "torchtitan configuration", ("0.3", "0.2"),
+           "ConfigManager, ParallelDims, device meshes and schedules of both versions", torchtitan),
+    Target("accelerate", "Hugging Face Accelerate YAML", ("1.15",),
+           "the launcher's loader and checks, the variables that it sets, ParallelismConfig", accelerate),
+    Target("pytorch", "PyTorch device mesh, FSDP2 and pipelining", ("2.13",),
+           "PyTorch itself: meshes of the whole world, shards on meta tensors, schedules", pytorch),
+    Target("paddle", "PaddleFormers training arguments", ("1.2",),
+           "TrainingArguments up to fleet.init, and the hybrid_configs that it makes", paddle),
+    Target("torchrun", "torchrun script", ("2.13",), "torch.distributed.run", start=torchrun),
+    Target("slurm", "Slurm batch script", ("22.05", "24.05"),
+           "sbatch --test-only on a simulated cluster of 22.05; no parser of 24.05 installs here", start=slurm),
+    Target("kubeflow-trainjob", "Kubeflow TrainJob", ("2.3",), "the models of kubeflow-trainer-api, round trip",
+           start=trainjob),
+    Target("jobset", "Kubernetes JobSet", ("0.10",),
+           "the models of kubeflow-trainer-api, round trip; kubernetes-validate on its Job", start=jobset),
+    Target("kueue", "JobSet queued by Kueue", ("0.14",), "as jobset; Kueue itself is a controller", start=kueue),
+    Target("volcano", "Volcano Job", ("1.13",),
+           "kubernetes-validate on its pods; its schema is in no package index", start=volcano),
+    Target("ray", "Ray driver with placement groups", ("2.60",), "a simulated Ray cluster", start=ray),
+    Target("skypilot", "SkyPilot task YAML", ("0.14",), "sky.Task.from_yaml_config", start=skypilot),
+)}  # fmt: skip
+"""Every target by name."""
+
+_FRAMEWORKS: Final[Mapping[str, str]] = {
+    "megatron-core": "megatron-lm",
+    "nemo": "megatron-lm",
+    "nemo-26.06": "megatron-lm",
+    "deepspeed": "deepspeed",
+    "torchtitan": "torchtitan",
+    "fsdp": "accelerate",
+    "paddle": "paddle",
+}
+"""The target that a stack of the catalogue is launched with."""
+
+
+def target(name: str) -> Target:
+    """A target by name.
+
+    Raises:
+        UnknownName: there is none, with the nearest names.
+    """
+    lowered = name.strip().lower()
+    if lowered not in TARGETS:
+        raise UnknownName("exporter", name, TARGETS)
+    return TARGETS[lowered]
+
+
+def export(plan: Plan, name: str, *, version: str | None = None) -> Export:
+    """The files that start a plan.
+
+    Args:
+        plan: an answer with a strategy.
+        name: one of ``TARGETS``.
+        version: the target's, one of its ``versions``; None is the usual one.
+
+    Raises:
+        Inexpressible: the target lacks a part of the plan.
+        UnknownName: no such target.
+        BadRequest: no such version.
+    """
+    chosen, job = target(name), job_of(plan)
+    wanted = version or chosen.versions[0]
+    if wanted not in chosen.versions:
+        raise BadRequest(f"{chosen.name} is written for version {' and '.join(chosen.versions)}, not {wanted}")
+    if chosen.write:
+        _check(job, chosen, wanted)
+        return chosen.write(job, wanted)
+    assert chosen.start
+    return chosen.start(job, wanted, _program(job))
+
+
+def _program(job: Job) -> Export:
+    """What the plan's framework runs, else its stack's; a stack without a target leaves the program to the reader."""
+    name = job.asked("framework") or _FRAMEWORKS.get(job.stack)
+    if name is None:
+        return Export(files={}, remarks=(f"train.py stands for the program of stack {job.stack}",))
+    framework = TARGETS[name]
+    assert framework.write
+    _check(job, framework, framework.versions[0])
+    return framework.write(job, framework.versions[0])
+
+
+def _check(job: Job, framework: Target, version: str) -> None:
+    """Refuse what breaks a rule of the framework; an older version's own rules are its exporter's.
+
+    Raises:
+        Inexpressible: the first rule that is broken.
+    """
+    if framework.name in FRAMEWORKS and version == framework.versions[0]:
+        refuse(f"{framework.name} cannot start this plan:", ((True, lack) for lack in broken(job, framework.name)))

@@ -1,0 +1,245 @@
+"""The conditions of the frameworks' rules: each answers which rows of the lattice a framework starts.
+
+As in ``planner.conditions``, ``Columns`` are arrays that broadcast against each other, or one row's scalars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodels.model import Model
+from costmodels.modules import module_mask
+from costmodels.scenario import Scenario
+from costmodels.strategy import Recompute
+from planner.conditions import FOLDED, Columns, Mask
+from planner.pins import NAMED
+
+PARAMETERS = 3
+"""The ZeRO stage that shards parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What frameworks ask of a job beside its strategy."""
+
+    model: Model
+    seq_length: int
+    global_batch_size: int
+    precision: str
+    optimizer: str = "adam"
+    offload_fraction: float = 1.0
+    loss_block: int = 0
+    gpus_per_node: int = 8
+
+
+def facts_of(scenario: Scenario) -> Facts:
+    """The facts of a scenario."""
+    stack = scenario.stack
+    return Facts(
+        model=scenario.model,
+        seq_length=scenario.seq_length,
+        global_batch_size=scenario.global_batch_size,
+        precision=scenario.precision,
+        optimizer=stack.optimizer,
+        offload_fraction=stack.offload_fraction,
+        loss_block=stack.loss_block,
+        gpus_per_node=scenario.group.gpus_per_node,
+    )
+
+
+Condition = Callable[[Columns, Facts], Mask]
+
+
+def only(axis: str, *names: str) -> Condition:
+    """One of these values of a named axis."""
+    codes = [NAMED[axis].index(name) for name in names]
+    return lambda c, _x: np.isin(c[axis], codes)
+
+
+def one(axis: str) -> Condition:
+    """No ranks along that axis."""
+    return lambda c, _x: c[axis] == 1
+
+
+def apart(first: str, second: str) -> Condition:
+    """Not ranks along both axes."""
+    return lambda c, _x: (c[first] == 1) | (c[second] == 1)
+
+
+def known(field: str, *values: str) -> Condition:
+    """A fact of the job that is one of these; it reads the tensor axis only to have rows to answer for."""
+    return lambda c, x: (c["tp"] > 0) & (getattr(x, field) in values)
+
+
+def gathered(*names: str) -> Condition:
+    """Context ranks of one of these kinds, where there are any."""
+    kinds = only("cp_kind", *names)
+    return lambda c, x: (c["cp"] == 1) | kinds(c, x)
+
+
+def scheduled(*names: str) -> Condition:
+    """One of these schedules; a single stage has none."""
+    return only("schedule", "none", *names)
+
+
+def not_offloaded_in_part(c: Columns, x: Facts) -> Mask:
+    return (c["offload"] == 0) | (x.offload_fraction >= 1)
+
+
+def whole_loss(c: Columns, x: Facts) -> Mask:
+    return (c["tp"] > 0) & (x.loss_block == 0)
+
+
+def mapped_experts_alike(c: Columns, x: Facts) -> Mask:
+    """With the pipeline inside the data ranks, experts have as many replicas as the rest; dense models count as one."""
+    expert_ranks = c["ep"] * (c["etp"] if x.model.moe else c["tp"])
+    return (c["rank_order"] == 0) | (c["pp"] == 1) | (expert_ranks == c["tp"] * c["cp"])
+
+
+def delayed_modules(c: Columns, x: Facts) -> Mask:
+    return (x.precision != "fp8") | (c["recompute_modules"] & module_mask(("moe_act", "layernorm")) == 0)
+
+
+def expert_biases(c: Columns, x: Facts) -> Mask:
+    return (c["etp"] == 1) | (x.model.moe is None) | (not x.model.ffn_bias)
+
+
+def expert_copies(c: Columns, x: Facts) -> Mask:
+    """Copies of the sharded states divide the replicas of the experts too."""
+    ranks = c["dp"] * c["cp"]
+    copies = ranks // np.maximum(c["sharding_degree"], 1)
+    replicas = ranks * c["tp"] // (c["ep"] * (c["etp"] if x.model.moe else c["tp"]))
+    return (c["zero_stage"] == 0) | (replicas % np.maximum(copies, 1) == 0)
+
+
+def untied_in_pipeline(c: Columns, x: Facts) -> Mask:
+    return (c["pp"] == 1) | (not x.model.tied_embeddings)
+
+
+def fills(*names: str) -> Condition:
+    """As many micro-batches as stages under these schedules."""
+    codes = [NAMED["schedule"].index(name) for name in names]
+
+    def filled(c: Columns, x: Facts) -> Mask:
+        batches = x.global_batch_size // (c["micro_batch_size"] * c["dp"])
+        return ~np.isin(c["schedule"], codes) | (batches >= c["pp"])
+
+    return filled
+
+
+def experts_fill_shards(c: Columns, _x: Facts) -> Mask:
+    """Expert ranks beside no copies, and tensor ranks that divide them."""
+    whole = (c["zero_stage"] > 0) & (c["sharding_degree"] == c["dp"] * c["cp"])
+    return (c["ep"] == 1) | (whole & (c["ep"] % c["tp"] == 0))
+
+
+def copies_outermost(c: Columns, _x: Facts) -> Mask:
+    """Ranks that share states may lie inside or outside the pipeline, their copies only outside of everything."""
+    ranks = c["dp"] * c["cp"]
+    shared = np.where(c["zero_stage"] == 0, 1, c["sharding_degree"])
+    return (c["pp"] == 1) | (shared == ranks) | (c["rank_order"] > 0)
+
+
+def classic_layers(c: Columns, x: Facts) -> Mask:
+    return (c["tp"] > 0) & (not x.model.layer_pattern)
+
+
+def offloads_shards(c: Columns, x: Facts) -> Mask:
+    whole = c["offload"] == NAMED["offload"].index("optimizer+parameters")
+    return (c["offload"] == 0) | (whole & (c["zero_stage"] > 0) & (x.offload_fraction >= 1))
+
+
+def no_split_sequence(c: Columns, _x: Facts) -> Mask:
+    return c["sequence_parallel"] == 0
+
+
+def splits_sequence(c: Columns, _x: Facts) -> Mask:
+    return (c["tp"] == 1) | (c["sequence_parallel"] == 1)
+
+
+def whole_layers(c: Columns, _x: Facts) -> Mask:
+    return (c["recompute"] != Recompute.PARTIAL) & (c["recompute_modules"] == 0)
+
+
+def all_or_nothing(c: Columns, _x: Facts) -> Mask:
+    none, full = Recompute.NONE, Recompute.FULL
+    return ((c["recompute"] == none) | (c["recompute"] == full)) & (c["recompute_modules"] == 0)
+
+
+def nothing_again(c: Columns, _x: Facts) -> Mask:
+    return c["recompute"] == Recompute.NONE
+
+
+def even_layers(c: Columns, x: Facts) -> Mask:
+    return x.model.num_layers % (c["pp"] * c["vpp"]) == 0
+
+
+def query_groups_split(c: Columns, x: Facts) -> Mask:
+    return (x.model.mla is not None) | (x.model.num_query_groups % c["tp"] == 0)
+
+
+def shards_everywhere(c: Columns, _x: Facts) -> Mask:
+    return (c["zero_stage"] == 0) | (c["sharding_degree"] == c["dp"] * c["cp"])
+
+
+def shards_gradients_too(c: Columns, _x: Facts) -> Mask:
+    return c["zero_stage"] != 1
+
+
+def shards_context(c: Columns, _x: Facts) -> Mask:
+    """The ranks of a copy are the context ranks and some of the data ranks, a whole number of times."""
+    degree, cp = np.maximum(c["sharding_degree"], 1), c["cp"]
+    inner = np.maximum(degree // cp, 1)
+    return (c["zero_stage"] == 0) | ((degree % cp == 0) & (c["dp"] % inner == 0))
+
+
+def shards_beside_context(c: Columns, _x: Facts) -> Mask:
+    return (c["cp"] == 1) | (c["zero_stage"] > 0)
+
+
+def at_most_stage(stage: int, axis: str = "pp") -> Condition:
+    """ZeRO up to that stage where there are ranks along an axis."""
+    return lambda c, _x: (c[axis] == 1) | (c["zero_stage"] <= stage)
+
+
+def up_to_stage(stage: int) -> Condition:
+    """ZeRO up to that stage."""
+    return lambda c, _x: c["zero_stage"] <= stage
+
+
+def parameters_with_experts_whole(c: Columns, _x: Facts) -> Mask:
+    return (c["ep"] == 1) | (c["zero_stage"] < PARAMETERS)
+
+
+def host_needs_shards(c: Columns, _x: Facts) -> Mask:
+    host = np.isin(c["offload"], [NAMED["offload"].index(name) for name in ("optimizer", "optimizer+parameters")])
+    return ~host | (c["zero_stage"] > 0)
+
+
+def share_needs_parameters(c: Columns, x: Facts) -> Mask:
+    return (c["offload"] == 0) | (x.offload_fraction >= 1) | (c["zero_stage"] == PARAMETERS)
+
+
+def experts_within_copy(c: Columns, _x: Facts) -> Mask:
+    """Expert ranks divide the data, context and tensor ranks of one copy."""
+    copy = np.where(c["zero_stage"] == 0, c["cp"], np.maximum(c["sharding_degree"], c["cp"]))
+    return (copy * c["tp"]) % c["ep"] == 0
+
+
+def folded_twice(c: Columns, _x: Facts) -> Mask:
+    folds = np.isin(c["schedule"], [NAMED["schedule"].index(name) for name in FOLDED])
+    return ~folds | (c["vpp"] == 2)
+
+
+def replicas_share(c: Columns, _x: Facts) -> Mask:
+    """Replicas beside tensor or context ranks have data ranks that share a copy."""
+    copies = np.where(c["zero_stage"] == 0, 1, np.maximum(c["sharding_degree"] // c["cp"], 1))
+    return (c["tp"] * c["cp"] == 1) | (copies > 1) | (c["dp"] == 1)
+
+
+def something_sharded(c: Columns, _x: Facts) -> Mask:
+    """FSDP2 has ranks to shard over."""
+    return (c["zero_stage"] == 0) | (c["dp"] * c["cp"] > 1)

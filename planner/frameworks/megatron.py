@@ -1,0 +1,89 @@
+"""What Megatron-LM, as of Megatron-Core 0.17, refuses to start."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from planner.frameworks import conditions as when
+from planner.frameworks.records import SHARD, FrameworkRule
+
+RULES: Final = (
+    FrameworkRule(
+        "megatron-schedule",
+        ("schedule",),
+        "no schedule {schedule}; 1f1b and interleaved-1f1b work",
+        "megatron.core.pipeline_parallel.schedules: get_forward_backward_func",
+        when.scheduled("1f1b", "interleaved-1f1b", "interleaved-groups"),
+    ),
+    FrameworkRule(
+        "megatron-order",
+        ("rank_order",),
+        "no rank order {rank_order}; tp-cp-ep-dp-pp works",
+        "megatron.core.parallel_state: initialize_model_parallel",
+        when.only("rank_order", "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"),
+    ),
+    FrameworkRule(
+        "megatron-vocabulary",
+        ("vocabulary",),
+        "no vocabulary {vocabulary}: embedding and head are at the ends of the pipeline",
+        "megatron.core.transformer.pipeline_parallel_layer_layout",
+        when.only("vocabulary", "ends"),
+    ),
+    FrameworkRule(
+        "megatron-offload",
+        ("offload",),
+        "no offload {offload}: parameters stay on the device",
+        "megatron.training.arguments: validate_args",
+        when.only("offload", "none", "activations", "optimizer"),
+    ),
+    FrameworkRule(
+        "megatron-optimizer",
+        ("tp",),
+        "no optimizer {optimizer}; adam works",
+        "megatron.training.arguments: --optimizer",
+        when.known("optimizer", "adam", "adam-bf16", "adam-8bit", "sgd", "muon"),
+    ),
+    FrameworkRule(
+        "megatron-precision",
+        ("tp",),
+        "no precision {precision}; fp8-current scales by tensor",
+        "megatron.training.arguments: --fp8-recipe",
+        when.known("precision", "fp32", "fp16", "bf16", "fp8", "fp8-current", "fp8-block", "mxfp8", "nvfp4"),
+    ),
+    FrameworkRule(
+        "megatron-loss",
+        ("tp",),
+        "no loss in blocks of {loss_block} tokens",
+        "megatron.training.arguments: --cross-entropy-fusion-impl",
+        when.whole_loss,
+    ),
+    FrameworkRule(
+        "megatron-mapping",
+        ("tp", "cp", "pp", "ep", "etp", "rank_order"),
+        "no rank order {rank_order} with {cp} context ranks: experts {ep} x {etp} and the rest need as many replicas",
+        "megatron.core.parallel_state: initialize_model_parallel",
+        when.mapped_experts_alike,
+    ),
+    FrameworkRule(
+        "megatron-delayed-recompute",
+        ("recompute_modules",),
+        "no recomputation of {recompute_modules} under delayed scaling; fp8-current works",
+        "megatron.core.transformer.transformer_config: TransformerConfig.__post_init__",
+        when.delayed_modules,
+    ),
+    FrameworkRule(
+        "megatron-expert-bias",
+        ("etp",),
+        "no expert tensor size {etp} where experts have biases; 1 works",
+        "megatron.core.transformer.transformer_config: TransformerConfig.__post_init__",
+        when.expert_biases,
+    ),
+    FrameworkRule(
+        "megatron-expert-copies",
+        ("tp", "ep", "etp", *SHARD),
+        "no sharding over {sharding_degree} of {dp} x {cp} ranks: the copies do not divide the replicas of experts "
+        "{ep} x {etp}",
+        "megatron.core.parallel_state: initialize_model_parallel",
+        when.expert_copies,
+    ),
+)

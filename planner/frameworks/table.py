@@ -1,0 +1,23 @@
+"""The table of frameworks, by the name of their exporter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from planner.frameworks import accelerate, bridge, deepspeed, megatron, paddle, pytorch, torchtitan
+from planner.frameworks.records import Framework
+
+_PREFERS_PARTS: Final = ("full-recompute",)
+"""What is dominated only where layers can be recomputed one by one."""
+
+FRAMEWORKS: Final[Mapping[str, Framework]] = {
+    "megatron-lm": Framework("megatron-core", megatron.RULES, "alike"),
+    "megatron-bridge": Framework("nemo", (*bridge.RULES, *megatron.RULES), "alike"),
+    "deepspeed": Framework("deepspeed", deepspeed.RULES, "whole", _PREFERS_PARTS),
+    "torchtitan": Framework("torchtitan", torchtitan.RULES, "whole", _PREFERS_PARTS),
+    "accelerate": Framework("fsdp", accelerate.RULES, "whole", _PREFERS_PARTS),
+    "pytorch": Framework("torchtitan", pytorch.RULES, "whole", _PREFERS_PARTS),
+    "paddle": Framework("paddle", paddle.RULES, "whole", _PREFERS_PARTS),
+}
+"""Frameworks by the name of their exporter."""

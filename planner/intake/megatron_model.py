@@ -1,0 +1,103 @@
+"""The model that Megatron-LM's arguments describe: ``planner.export.megatron_model`` backwards."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from planner.errors import BadRequest
+
+_ACTIVATIONS: Final = {"swiglu": "swiglu", "squared-relu": "squared_relu"}
+_BLOCK: Final = re.compile(r"\[([01])\]\*(\d+)")
+
+
+def model_fields(at: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Fields of ``costmodels.model.from_shape``.
+
+    Raises:
+        BadRequest: a size is missing or not a number.
+    """
+    heads = _count(at, "num-attention-heads")
+    bias = "disable-bias-linear" not in at
+    activation = next((name for flag, name in _ACTIVATIONS.items() if flag in at), "gelu")
+    rotary = _text(at, "position-embedding-type", "learned_absolute")
+    fields: dict[str, Any] = {
+        "name": "given",
+        "num_layers": _count(at, "num-layers"),
+        "hidden_size": _count(at, "hidden-size"),
+        "num_heads": heads,
+        "num_query_groups": _count(at, "num-query-groups", heads) if "group-query-attention" in at else heads,
+        "ffn_hidden_size": _count(at, "ffn-hidden-size", 4 * _count(at, "hidden-size")),
+        "gated_ffn": activation == "swiglu",
+        "activation": activation,
+        "vocab_size": _vocabulary(at),
+        "seq_length": _count(at, "seq-length"),
+        "position": {"rope": "rotary", "yarn": "rotary", "none": "none"}.get(rotary, "learned"),
+        "norm": "rmsnorm" if _text(at, "normalization") == "RMSNorm" else "layernorm",
+        "tied_embeddings": "untie-embeddings-and-output-weights" not in at,
+        "qkv_bias": bias or "add-qkv-bias" in at,
+        "output_bias": bias,
+        "ffn_bias": bias,
+        "qk_norm": "head" if "qk-layernorm" in at and "multi-latent-attention" not in at else "none",
+    }
+    if fields["position"] == "learned":
+        fields["max_positions"] = _count(at, "max-position-embeddings")
+    if "kv-channels" in at:
+        fields["head_dim"] = _count(at, "kv-channels")
+    if "mtp-num-layers" in at:
+        fields["mtp_layers"] = _count(at, "mtp-num-layers")
+    return fields | _experts(at, fields["num_layers"]) | _latent(at)
+
+
+def _vocabulary(at: Mapping[str, Sequence[str]]) -> int:
+    """Its stand-in tokenizer adds one token."""
+    return _count(at, "vocab-size", 50256) + (_text(at, "tokenizer-type") == "NullTokenizer")
+
+
+def _experts(at: Mapping[str, Sequence[str]], layers: int) -> dict[str, Any]:
+    if "num-experts" not in at:
+        return {}
+    shared = _count(at, "moe-shared-expert-intermediate-size", 0)
+    pattern = [int(bit) for bit, count in _BLOCK.findall(_text(at, "moe-layer-freq")) for _ in range(int(count))]
+    if pattern and (len(pattern) != layers or sorted(pattern) != pattern):
+        raise BadRequest("--moe-layer-freq: only dense layers in front of the others are read")
+    moe: dict[str, Any] = {
+        "num_experts": _count(at, "num-experts"),
+        "top_k": _count(at, "moe-router-topk", 2),
+        "expert_ffn_hidden_size": _count(at, "moe-ffn-hidden-size", _count(at, "ffn-hidden-size", 0)),
+        "num_shared_experts": int(shared > 0),
+        "shared_expert_ffn_hidden_size": shared,
+        "shared_expert_gate": "moe-shared-expert-gate" in at,
+        "dense_layers": pattern.count(0),
+        "router_bias": "moe-router-enable-expert-bias" in at,
+        "router_groups": _count(at, "moe-router-num-groups", 1),
+        "router_group_top_k": _count(at, "moe-router-group-topk", 1),
+    }
+    return {"moe": moe}
+
+
+def _latent(at: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    if "multi-latent-attention" not in at:
+        return {}
+    rank = {"q_lora_rank": _count(at, "q-lora-rank")} if "q-lora-rank" in at else {}
+    return {
+        "mla": {
+            **rank,
+            "kv_lora_rank": _count(at, "kv-lora-rank", 32),
+            "qk_nope_head_dim": _count(at, "qk-head-dim", 128),
+            "qk_rope_head_dim": _count(at, "qk-pos-emb-head-dim", 64),
+            "v_head_dim": _count(at, "v-head-dim", 128),
+        }
+    }
+
+
+def _text(at: Mapping[str, Sequence[str]], name: str, default: str = "") -> str:
+    return at[name][0] if at.get(name) else default
+
+
+def _count(at: Mapping[str, Sequence[str]], name: str, default: int | None = None) -> int:
+    text = _text(at, name, "" if default is None else str(default))
+    if not text.isdecimal():
+        raise BadRequest(f"--{name}: expected a whole number, got {text!r:.40}; or give --model")
+    return int(text)

@@ -1,0 +1,194 @@
+"""Fields of the machines by path: ``cluster.fabric.bandwidth``, ``cluster.accelerator.memory``, ``cluster.price``.
+
+A path names a part and a field of its record. Parts are ``accelerator``, ``fabric`` (every tier between
+nodes), ``scale_up`` (the links inside) and any tier by its name; without a part the field is one of the node
+group, or of the accelerator. With several node groups all of them change, or the one that ``cluster.groups.NAME.``
+says. Values are written as in a cluster's file, or as a multiple of what is there: "2x".
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from functools import cache, lru_cache
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from hardware.catalogue import cluster as find_cluster
+from hardware.errors import flatten
+from hardware.records import Accelerator, Cluster, Link, NodeGroup, Tier
+from planner.errors import BadRequest
+
+Changes = tuple[tuple[str, Any], ...]
+"""Paths and their values, as the study writes them."""
+
+_MULTIPLE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*x|x\s*(\d+(?:\.\d+)?)")
+_ALIASES: Final = {"latency": "step_latency", "hbm": "memory", "hbm_bandwidth": "memory_bandwidth"}
+_FIXED: Final = {"name", "title", "vendor", "source", "sources", "kernels", "tiers", "accelerator", "scale_up", "link"}
+_FIXED_GROUP: Final = {"nodes", "gpus_per_node"}
+"""What a request says by its number of GPUs."""
+
+
+def changed_cluster(name: str | Cluster, changes: Changes) -> Cluster:
+    """The cluster with those fields changed, called after what differs.
+
+    Raises:
+        BadRequest: a path that leads nowhere, or a value that does not belong there.
+    """
+    return _changed(name, changes) if isinstance(name, str) else _apply(name, changes)
+
+
+@lru_cache(maxsize=4096)
+def _changed(name: str, changes: Changes) -> Cluster:
+    return _apply(find_cluster(name), changes)
+
+
+def _apply(base: Cluster, changes: Changes) -> Cluster:
+    cluster, said = base, []
+    for path, value in changes:
+        after = _set(cluster, path, value)
+        if after != cluster:
+            said.append(f"{path.removeprefix('cluster.')} {value}")
+        cluster = after
+    return cluster.model_copy(update={"name": f"{base.name} with {', '.join(said)}"}) if said else cluster
+
+
+def _set(cluster: Cluster, path: str, value: Any) -> Cluster:
+    parts = path.split(".")[1:]
+    chosen = None
+    if parts[0] == "groups" and len(parts) > 2:
+        chosen, parts = parts[1], parts[2:]
+        names = [group.name for group in cluster.groups]
+        if chosen not in names:
+            raise BadRequest(f"{path}: {cluster.name} has no group {chosen!r}; its groups are {', '.join(names)}")
+    groups = tuple(
+        _set_group(group, parts, value, path) if chosen in (None, group.name) else group for group in cluster.groups
+    )
+    return cluster.model_copy(update={"groups": groups})
+
+
+def _set_group(group: NodeGroup, parts: list[str], value: Any, path: str) -> NodeGroup:
+    field = _ALIASES.get(parts[-1], parts[-1])
+    match parts[:-1]:
+        case []:
+            if field in NodeGroup.model_fields and field not in _FIXED | _FIXED_GROUP:
+                return _set_field(group, field, _value(group, field, value, path))
+            return _set_group(group, ["accelerator", *parts], value, path)
+        case ["accelerator"] if field == "price":  # a group's own price would go before it
+            return _set_group(group, [field], value, path)
+        case ["accelerator"]:
+            return group.model_copy(update={"accelerator": _set_device(group.accelerator, field, value, path)})
+        case ["accelerator", "peak"] | ["peak"]:
+            return group.model_copy(update={"accelerator": _set_peak(group.accelerator, field, value, path)})
+        case [tier]:
+            return _set_tier(group, tier, field, value, path)
+        case _:
+            raise BadRequest(f"{path}: {_nowhere(group, '.'.join(parts))}")
+
+
+def _set_field(group: NodeGroup, field: str, value: Any) -> NodeGroup:
+    before = group.rent if field == "price" else getattr(group, field)
+    return group if value == before else group.model_copy(update={field: value})
+
+
+def _set_device(device: Accelerator, field: str, value: Any, path: str) -> Accelerator:
+    if field not in Accelerator.model_fields or field in _FIXED | {"peak", "year", "architecture", "training_rate"}:
+        raise BadRequest(f"{path}: {_near(field, _settable(Accelerator) | _settable(NodeGroup))}")
+    changes = {field: _value(device, field, value, path)}
+    if field == "memory":  # what the driver keeps stays the same share
+        changes["usable_memory"] = device.usable_memory / device.memory * changes[field]
+    return device.model_copy(update=changes)
+
+
+def _set_peak(device: Accelerator, dtype: str, value: Any, path: str) -> Accelerator:
+    if dtype not in device.peak:
+        raise BadRequest(f"{path}: {device.name} has no peak {dtype!r}; it has {', '.join(device.peak)}")
+    rates = _checked(_adapter(Accelerator, "peak"), {dtype: _multiple(device.peak[dtype], value, "rate")}, path)
+    return device.model_copy(update={"peak": device.peak | rates})
+
+
+def _set_tier(group: NodeGroup, name: str, field: str, value: Any, path: str) -> NodeGroup:
+    names = [tier.name for tier in group.tiers]
+    chosen = _places(group, name)
+    if not chosen:
+        raise BadRequest(f"{path}: {_near(name, {*names, 'fabric', 'scale_up', 'accelerator'})}")
+    tiers = (
+        _changed_tier(tier, field, value, path) if place in chosen else tier for place, tier in enumerate(group.tiers)
+    )
+    return group.model_copy(update={"tiers": tuple(tiers)})
+
+
+def _places(group: NodeGroup, name: str) -> list[int]:
+    """Places of the tiers that a name means: those between nodes, those inside, or one by its own name."""
+    places = range(len(group.tiers))
+    if name not in {"fabric", "scale_up"}:
+        return [place for place in places if group.tiers[place].name == name]
+    domains = [tier.domain for tier in group.tiers]
+    outside = [n for n in places if (n or len(domains) == 1) and not 0 < domains[n] <= group.gpus_per_node]
+    return outside if name == "fabric" else [place for place in places if place not in outside]
+
+
+def _changed_tier(tier: Tier, field: str, value: Any, path: str) -> Tier:
+    if field == "oversubscription":
+        return tier.model_copy(update={field: _value(tier, field, value, path)})
+    if field not in Link.model_fields or field in _FIXED:
+        raise BadRequest(f"{path}: {_near(field, _settable(Link) | {'oversubscription'})}")
+    return tier.model_copy(update={"link": tier.link.model_copy(update={field: _value(tier.link, field, value, path)})})
+
+
+def _value(record: BaseModel, field: str, value: Any, path: str) -> Any:
+    """The value of a field as its record has it: in SI units, within the record's bounds."""
+    before = record.rent if isinstance(record, NodeGroup) and field == "price" else getattr(record, field)
+    wanted = _multiple(before, value, _dimension(type(record), field), path)
+    return _checked(_adapter(type(record), field), wanted, path)
+
+
+def _multiple(before: Any, value: Any, dimension: str | None, path: str = "") -> Any:
+    """A multiple of what is there, written as a quantity again; anything else as it is."""
+    found = _MULTIPLE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found is None:
+        return value
+    if before is None:
+        raise BadRequest(f"{path}: {value} of what the catalogue does not say; give a quantity")
+    from hardware.units import exact_quantity
+
+    number = before * float(found[1] or found[2])
+    return exact_quantity(number, dimension) if dimension else number  # type: ignore[arg-type]  # one of the units'
+
+
+def _dimension(record: type[BaseModel], field: str) -> str | None:
+    """The dimension of a field that is written with a unit; None for a plain number."""
+    schema = _adapter(record, field).json_schema()
+    kinds = [schema, *schema.get("anyOf", ())]
+    return next((str(kind["format"]) for kind in kinds if "format" in kind), None)
+
+
+def _checked(adapter: TypeAdapter[Any], value: Any, path: str) -> Any:
+    try:
+        return adapter.validate_python(value)
+    except ValidationError as error:
+        raise BadRequest(f"{path}: {flatten(error).removeprefix('the file: ')}") from None
+
+
+@cache
+def _adapter(record: type[BaseModel], field: str) -> TypeAdapter[Any]:
+    info = record.model_fields[field]
+    kind: Any = info.annotation
+    return TypeAdapter(Annotated[kind, *info.metadata] if info.metadata else kind)
+
+
+def _settable(record: type[BaseModel]) -> set[str]:
+    return set(record.model_fields) - _FIXED - _FIXED_GROUP
+
+
+def _near(name: str, known: set[str]) -> str:
+    near = difflib.get_close_matches(name, sorted(known), n=1)
+    return f"there is no {name!r}; " + (f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}")
+
+
+def _nowhere(group: NodeGroup, path: str) -> str:
+    tiers = ", ".join(tier.name for tier in group.tiers)
+    return (
+        f"{path} leads nowhere; write accelerator.memory, fabric.bandwidth, a tier ({tiers}) or a field such as price"
+    )

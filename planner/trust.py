@@ -1,0 +1,139 @@
+"""How far one prediction can be trusted: its interval, the measured runs nearest to it, the validated region.
+
+An interval is conformal between sources: a source's misses are divided by the miss that the sources comparable to it
+lead one to expect, and the quantiles of what comes out, every group counting the same and no source judged by its own
+runs, are multiplied with the miss that is expected here [Lei18], [Dunn22]. It is wider where comparable sources missed
+by more and where there are none. Everything rests on the fit split; the dev split checks.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.scenario import Scenario
+from costmodels.strategy import Floats, Strategies
+from planner.document import Comparable, Interval, Trust
+from planner.likeness import MIXTURE, Traits, apart, distance, traits
+from planner.measured import Measured, Run, figures, measured
+
+COVERAGE = 0.9
+NOTHING = 1.0
+"""Weight of the expectation that rests on no comparable run, in sources that are like the plan in everything."""
+FAR = 1.5
+"""That expectation over the usual miss of a source. Half of it would score a little better between the sources of the
+fit split (``benchmarks/likeness.py``); it stays above 1, so that intervals widen where nothing comparable was measured.
+"""
+SHOWN = 3
+"""Measured runs that are named."""
+TELLING = 0.25
+"""What a trait must add to the distance of the nearest run to be named."""
+
+WORDS = {
+    "tp": "tensor parallelism",
+    "cp": "context parallelism",
+    "pp": "pipeline parallelism",
+    "ep": "expert parallelism",
+    "seq_length": "sequence length",
+    "bits": "number format",
+    "kind": "kind of layers",
+    "sharding": "ZeRO stage",
+    "recompute": "full recomputation",
+    "attention": "attention kernel",
+    "gpus": "number of GPUs",
+    "parameters": "model size",
+}
+
+
+def expected_miss(away: Floats, known: Measured, usual: float) -> float:
+    """The size of the miss to expect at distances ``away`` (M,) from the known runs.
+
+    A source speaks with e^-d of its nearest run, for its runs weighted by e^-d each.
+    """
+    near = np.exp(-away)
+    _, place = np.unique(known.sources, return_inverse=True)
+    total = np.bincount(place, near)
+    size = np.bincount(place, near * abs(known.misses)) / total
+    weight = np.zeros(len(total))
+    np.maximum.at(weight, place, near)
+    return float((weight @ size + NOTHING * FAR * usual) / (weight.sum() + NOTHING))
+
+
+def interval(
+    scenario: Scenario, row: Strategies, seconds: float, *, mixture: bool = False, without: str = ""
+) -> Interval:
+    """Where the measured time of one strategy should lie.
+
+    Args:
+        scenario: what is trained on what.
+        row: the strategy, N = 1.
+        seconds: its predicted time per iteration.
+        mixture: it runs on several kinds of nodes.
+        without: a source whose runs are set aside, because its own runs are being judged.
+    """
+    known, found = _fitted(), figures()
+    away = distance(traits(scenario, row), known.traits)[0] + MIXTURE * mixture
+    if without and (known.sources == without).any():
+        kept = np.flatnonzero(known.sources != without)
+        known, away = known.take(kept), away[kept]
+    miss = expected_miss(away, known, found.usual)
+    low, high = np.exp(np.array([found.low, found.high]) * miss)
+    return Interval(low=seconds * float(low), high=seconds * float(high), coverage=COVERAGE)
+
+
+@cache
+def _fitted() -> Measured:
+    table = measured()
+    return table.take(np.flatnonzero(table.fitted))
+
+
+def trust(scenario: Scenario, row: Strategies, *, mixture: bool = False) -> Trust:
+    """The measured runs nearest to one strategy, of either split, and whether that is near."""
+    table, found = measured(), figures()
+    mine = traits(scenario, row)
+    away = distance(mine, table.traits)[0] + MIXTURE * mixture
+    order = np.argsort(away, kind="stable")
+    groups = np.array([table.runs[i].group for i in order])
+    first = order[np.sort(np.unique(groups, return_index=True)[1])[:SHOWN]]
+    return Trust(
+        nearest=tuple(_comparable(table, int(i), float(away[i])) for i in first),
+        region=found.region,
+        inside=bool(away[order[0]] <= found.region),
+        differs=_differs(mine, table, order[:1], mixture=mixture),
+    )
+
+
+def outside(found: Trust) -> tuple[str, ...]:
+    """The remark on a plan that is outside the validated region."""
+    if found.inside:
+        return ()
+    nearest, differs = found.nearest[0], ", ".join(found.differs) or "size"
+    return (f"outside the validated region: the nearest measured run, of {nearest.group}, differs in {differs}",)
+
+
+def _comparable(table: Measured, i: int, away: float) -> Comparable:
+    run: Run = table.runs[i]
+    at = {key: round(2.0 ** float(table.traits.sizes[key][i])) for key in ("gpus", "tp", "cp", "pp", "ep")}
+    degrees = [f"{name.upper()} {at[name]}" for name in ("tp", "cp", "pp", "ep") if at[name] > 1]
+    return Comparable(
+        group=run.group,
+        model=run.model,
+        accelerator=str(table.traits.names["accelerator"][i]),
+        gpus=at["gpus"],
+        stack=str(table.traits.names["stack"][i]),
+        layout=", ".join(degrees) or "data parallel",
+        distance=away,
+        measured_seconds=run.seconds,
+        measured_mfu=run.mfu,
+        error=run.error,
+    )
+
+
+def _differs(mine: Traits, table: Measured, nearest: NDArray[np.int64], *, mixture: bool) -> tuple[str, ...]:
+    """In what the strategy differs from its nearest run, most first."""
+    parts = {key: float(part.flat[0]) for key, part in apart(mine, table.traits.take(nearest)).items()}
+    told = sorted((key for key, part in parts.items() if part >= TELLING), key=lambda key: -parts[key])
+    names = [WORDS.get(key, key) for key in told if key not in {"architecture", "vendor", "framework"}]
+    return (*(["several kinds of nodes"] if mixture else []), *names)

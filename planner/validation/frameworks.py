@@ -1,0 +1,92 @@
+"""What frameworks keep in memory that the stack they are mapped to does not: from their public code, not fitted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from costmodels.stack import Stack
+
+Row = Mapping[str, Any]
+
+INTERLACED = 0.5
+"""Further micro-batches per stage where a vocabulary is spread over the stages by tensor parallelism, which all of them
+wait for: half as many again as without [Yeung24, section 6]."""
+
+SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
+    # An older Transformer Engine, which frees the gradients that it does not write; Megatron-LM's default dropout.
+    (r"sail-sg", {"idle_gradients": False, "dropout": True}),
+    # Logits are gathered over the tensor ranks, turned to fp32, and go through PyTorch's cross-entropy; linear layers
+    # are PyTorch's own and keep what they are given [scaling].
+    (
+        r"aleph alpha",
+        {
+            "gathered_logits": True,
+            "gathered_inputs": True,
+            "cross_entropy_bytes": 14,
+        },
+    ),
+    # Its script for ZeRO-3 partitions checkpoints, and moves them to the host unless the run says otherwise.
+    (r"deepspeedexamples", {"partitioned_checkpoints": True}),
+    # Parameters, gradients and moments are in bf16; gradients are added up whole, in the format that reduces them,
+    # until the last micro-batch; logits are whole on every tensor rank, the loss is in bf16 [KempnerForge].
+    (
+        r"kempnerforge",
+        {
+            "weight_bytes": 2,
+            "optimizer": "adam-bf16",
+            "optimizer_bytes": 8,
+            "gradients_sharded": False,
+            "gathered_logits": True,
+            "cross_entropy_bytes": 8,
+            "keeps": (),
+        },
+    ),
+)
+"""First match of the framework's words (lower case), and the fields that its code settles."""
+
+EAGER_LOSS: dict[str, Any] = {"cross_entropy_bytes": 14, "keeps": ("gate", "norm", "key-values")}
+"""torchtitan before it compiled the loss: logits in 16 bits, and in fp32 their log-softmax and two gradients; norms and
+gates are PyTorch's own."""
+
+
+def changes(row: Row, chosen: Stack) -> dict[str, Any]:
+    """Fields of the stack that the run's framework, its notes and its source settle."""
+    framework, notes = str(row["stack"].get("framework")).lower(), str(row["stack"].get("notes") or "").lower()
+    found: dict[str, Any] = {}
+    if chosen.name == "torchtitan" and not _compiled_loss(row):
+        found |= EAGER_LOSS
+    found |= next((fields for words, fields in SEMANTICS if re.search(words, framework)), {})
+    if "kempnerforge" in framework and int(row["strategy"].get("dp") or 1) == 1:
+        found["gradient_bytes"] = 2  # nothing is reduced
+    if "kernel set" in notes:
+        norms = () if "rms kernel" in notes else ("norm-16",)
+        found["keeps"] = ("gate", *norms, *(("softmax",) if notes.endswith("torch") else ()))
+    if "over all stages" in notes or "over stages" in notes:
+        found |= _spread(notes, int(row["strategy"].get("pp") or 1))
+    return found | _megatron(row)
+
+
+def _spread(notes: str, stages: int) -> dict[str, Any]:
+    """A vocabulary over all stages: how often they wait for each other, by the number of the algorithm [Yeung24]."""
+    algorithm = re.search(r"algorithm (\d)", notes)
+    waits = 3.0 - float(algorithm[1]) if algorithm else INTERLACED * stages
+    return {"vocabulary": ("spread",), "vocabulary_in_flight": waits}
+
+
+def _megatron(row: Row) -> dict[str, Any]:
+    """What Megatron-LM's own tests say, and leave at its default: dropout, in models of its GPT kind."""
+    found: dict[str, Any] = {}
+    if "no gradient-accumulation fusion" in str(row.get("notes")):
+        found["idle_gradients"] = False
+    if "functional_tests" in str(row.get("source")) and not row["model"].get("gated_ffn"):
+        found["dropout"] = True
+    return found
+
+
+def _compiled_loss(row: Row) -> bool:
+    """Whether a run of torchtitan is of 2025 or later, by its source or by its accelerator's date."""
+    years = [int(year) for year in re.findall(r"20[12]\d", str(row.get("source")))]
+    newer = row["cluster"]["accelerator"].startswith(("b200", "gb200", "mi300"))
+    return newer or bool(years and max(years) >= 2025)

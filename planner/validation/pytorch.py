@@ -1,0 +1,44 @@
+"""What a measured run of a PyTorch-native stack says of its kernels: compiled or eager, one pass or many a step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from costmodels.scenario import REDUCED
+from costmodels.stack import Stack
+
+Row = Mapping[str, Any]
+
+FUSING = r"torch\.compile|\bte\b|transformer engine"
+"""Words for kernels that are generated or written fused."""
+MANY_PASSES = 92
+"""Bytes per parameter that PyTorch's multi-tensor AdamW moves, a kernel an operation: decay 8, first moment 12, second
+moment 8 and 12, root 8, its correction 8, epsilon 8, step 16, and 12 for the clipped norm; fused it is one pass."""
+FUSED_SINCE = 2025
+"""torchtitan steps with the fused kernel from 24 February 2025 on (commit 6e4988550)."""
+EAGER = r"\beager\b|no-?compile|compile off"
+
+
+def compiled(row: Row, chosen: Stack) -> dict[str, bool]:
+    """Whether memory-bound kernels are fused: where a compiler or a library of kernels is named, not where none ran.
+
+    torchtitan alone is eager; it asks for the compiler where products are in 8 bits, and so reduced precision is taken
+    as compiled unless the run says otherwise.
+    """
+    said = f"{row['stack'].get('framework')} {row['stack'].get('overlap')}".lower()
+    if re.search(FUSING, said):
+        return {"fused_elementwise": True}
+    if re.search(EAGER, said):
+        return {"fused_elementwise": False}
+    if chosen.name == "torchtitan":
+        return {"fused_elementwise": row["strategy"].get("precision") in REDUCED}
+    return {}
+
+
+def stepped(row: Row, chosen: Stack) -> dict[str, int]:
+    """Traffic of the optimizer's step where a run is dated before its framework fused it."""
+    years = [int(year) for year in re.findall(r"20[12]\d", f"{row.get('source')} {row['stack'].get('framework')}")]
+    late = not years or min(years) >= FUSED_SINCE
+    return {} if chosen.name != "torchtitan" or late else {"optimizer_traffic": MANY_PASSES}

@@ -1,0 +1,276 @@
+"""From measured runs to the table and the figures that the trust in a prediction rests on."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections import defaultdict
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.flops import utilization
+from costmodels.pricing import quote
+from costmodels.scenario import Scenario
+from costmodels.strategy import Floats
+from hardware.errors import MeshwrightError
+from planner.assemble import counted_flops
+from planner.likeness import NAMES, SIZES, SWITCHES, distance, traits
+from planner.measured import Figures, Measured, Run, from_rows, source
+from planner.trust import COVERAGE, expected_miss
+from planner.validation.calibrate import LEFT_OUT, RATE, with_experts, with_rate, with_stack
+from planner.validation.fitting import STACK_KNOBS
+from planner.validation.judge import seconds_of, shipped
+from planner.validation.mapping import Case, case
+from planner.validation.ranking import SMALLEST, Cell, cell_of
+from planner.validation.rows import Row, read_rows
+
+MOST = 30
+"""Runs of a group and split that the table keeps: enough to see its shape."""
+WITHIN = 0.9
+"""Share of the measured runs that the validated region holds."""
+BORNE_OUT = 2.0 / 3.0
+"""How often measurements must have the order that is predicted for two strategies not to be tied."""
+NEAR_GAPS = 0.1
+"""Predicted gaps up to which pairs speak about ties."""
+
+
+@dataclass(frozen=True)
+class Priced:
+    """One measured run with its price."""
+
+    split: str
+    group: str
+    row: Row
+    case: Case
+    measured: float
+    predicted: float
+
+
+def priced_runs(among: Container[str] | None = None) -> list[Priced]:
+    """Every shipped run that counts in the table of errors and can be priced; of these groups, where they are given."""
+    found = []
+    for path in shipped():
+        split = path.name.partition(".")[0]
+        rows = (row for row in read_rows(path) if among is None or row["group"] in among)
+        found += [one for row in rows if (one := _priced(split, row)) is not None]
+    return found
+
+
+def _priced(split: str, row: Row) -> Priced | None:
+    if not row.get("complete") or row.get("suspect"):
+        return None
+    try:
+        mapped = case(row)
+        seconds = seconds_of(row, mapped)
+    except (MeshwrightError, ValueError, TypeError, KeyError, ZeroDivisionError):
+        return None
+    if not seconds:
+        return None
+    predicted = quote(mapped.rows, mapped.scenario, mapped.assignment).iteration
+    return Priced(split, str(row["group"]), row, mapped, seconds, predicted)
+
+
+def thinned(runs: Sequence[Priced]) -> list[Priced]:
+    """At most ``MOST`` runs of every group and split, evenly picked."""
+    groups: dict[tuple[str, str], list[Priced]] = defaultdict(list)
+    for run in runs:
+        groups[run.split, run.group].append(run)
+    return [run for key in sorted(groups) for run in groups[key][:: math.ceil(len(groups[key]) / MOST)]]
+
+
+def lone_sources(runs: Iterable[Priced]) -> dict[str, str]:
+    """Stacks, stacks' experts and accelerators whose calibrated constants rest on one source alone, and which."""
+    speak: dict[str, set[str]] = defaultdict(set)
+    for run in runs:
+        if run.split == "fit" and run.group not in LEFT_OUT:
+            for name in _constants(run.case.scenario):
+                speak[name].add(source(run.group))
+    return {name: next(iter(sources)) for name, sources in speak.items() if len(sources) == 1}
+
+
+def _constants(scenario: Scenario) -> tuple[str, ...]:
+    """What is fitted on such a run: models with experts speak of these alone."""
+    stack, device = scenario.stack.name, scenario.group.accelerator.name
+    return (f"experts of {stack}",) if scenario.model.moe else (f"stack {stack}", f"accelerator {device}")
+
+
+def miss(run: Priced, lone: dict[str, str]) -> float:
+    """Logarithm of measured over predicted, as if the run's source had not been there to fit constants on.
+
+    Constants that rest on this source alone are put back to neutral; those that others speak about too are left.
+    """
+    scenario, mine = run.case.scenario, source(run.group)
+    stack, device = scenario.stack.name, scenario.group.accelerator.name
+    if lone.get(f"stack {stack}") == mine:
+        scenario = with_stack(scenario, np.array([knob.neutral for knob in STACK_KNOBS]))
+    if lone.get(f"accelerator {device}") == mine:
+        scenario = with_rate(scenario, RATE.neutral)
+    if scenario.model.moe and lone.get(f"experts of {stack}") == mine:
+        scenario = with_experts(scenario, 1.0)
+    return math.log(run.measured / quote(run.case.rows, scenario, run.case.assignment).iteration)
+
+
+def table(runs: Sequence[Priced]) -> list[dict[str, str]]:
+    """The rows of ``measured.csv``."""
+    lone = lone_sources(runs)
+    return [_record(run, miss(run, lone)) for run in thinned(runs)]
+
+
+def _record(run: Priced, missed: float) -> dict[str, str]:
+    known = traits(run.case.scenario, run.case.rows)
+    sizes = {key: f"{2.0 ** float(known.sizes[key][0]):.4g}" for key in SIZES} | {"gpus": str(run.case.scenario.gpus)}
+    return {
+        "group": run.group,
+        "split": run.split,
+        "model": str(run.row["model"].get("name") or run.case.scenario.model.name),
+        "seconds": f"{run.measured:.4g}",
+        "mfu": f"{_mfu(run):.3f}",
+        "error": f"{run.predicted / run.measured - 1.0:.3f}",
+        "miss": f"{missed:.3f}",
+        **{key: str(known.names[key][0]) for key in NAMES},
+        **sizes,
+        **{key: f"{known.sizes[key][0]:.0f}" for key in SWITCHES},
+    }
+
+
+def _mfu(run: Priced) -> float:
+    scenario = run.case.scenario
+    flops = counted_flops(scenario) * scenario.tokens
+    return utilization(flops=flops, seconds=run.measured, gpus=scenario.gpus, peak=scenario.peak_rate)
+
+
+def as_csv(rows: Sequence[dict[str, str]]) -> str:
+    """The rows as a file."""
+    text = io.StringIO()
+    names = [*Run._fields, *NAMES, *SIZES, *SWITCHES]
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def find(rows: list[dict[str, str]], runs: Sequence[Priced]) -> Figures:
+    """The figures of the fit split: quantiles of scores between sources, the region, ties."""
+    known = from_rows(rows)
+    fit = known.take(np.flatnonzero(known.fitted))
+    usual = usual_miss(fit)
+    away = _all_distances(fit)
+    other = fit.sources[:, None] != fit.sources
+    scores = fit.misses / np.array([_expected(fit, away[i], other[i], usual) for i in range(len(fit.runs))])
+    low, high = shortest(scores, weights(fit))
+    nearest = np.where(other, away, np.inf).min(axis=1)
+    gaps = paired_gaps(runs)
+    return Figures(
+        low=min(low, 0.0),
+        high=max(high, 0.0),
+        usual=usual,
+        region=weighted_quantile(nearest, weights(fit), WITHIN),
+        tie=tie_width(*gaps),
+        curse=curse(runs),
+    )
+
+
+def _all_distances(known: Measured) -> Floats:
+    every = np.arange(len(known.runs))
+    rows = [distance(known.traits.take(every[i : i + 1]), known.traits) for i in every]
+    return np.concatenate(rows)
+
+
+def _expected(known: Measured, away: Floats, kept: NDArray[np.bool_], usual: float) -> float:
+    return expected_miss(away[kept], known.take(np.flatnonzero(kept)), usual)
+
+
+def usual_miss(known: Measured) -> float:
+    """Mean size of the misses of a source, the median over the sources."""
+    return float(np.median([np.mean(abs(known.misses[known.sources == name])) for name in np.unique(known.sources)]))
+
+
+def weights(known: Measured) -> Floats:
+    """Every group the same, as coverage is judged, and in it every run; they sum to 1."""
+    _, place, runs = np.unique([run.group for run in known.runs], return_inverse=True, return_counts=True)
+    weight: Floats = 1.0 / (len(runs) * runs[place])
+    return weight
+
+
+def weighted_quantile(values: Floats, weight: Floats, share: float) -> float:
+    """The least value that has ``share`` of the weight at or below it."""
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weight[order]) / weight.sum()
+    return float(values[order][min(int(np.searchsorted(reached, share - 1e-12)), len(values) - 1)])
+
+
+def shortest(scores: Floats, weight: Floats) -> tuple[float, float]:
+    """The shortest interval that holds ``COVERAGE`` of the weight: the tails need not be alike."""
+    order = np.argsort(scores, kind="stable")
+    sorted_, reached = scores[order], np.cumsum(weight[order]) / weight.sum()
+    before = reached - weight[order] / weight.sum()
+    ends = np.searchsorted(reached, before + COVERAGE - 1e-12)
+    whole = ends < len(scores)
+    length = np.where(whole, sorted_[np.minimum(ends, len(scores) - 1)] - sorted_, np.inf)
+    best = int(np.argmin(length))
+    return float(sorted_[best]), float(sorted_[ends[best]])
+
+
+def sweeps(runs: Iterable[Priced], split: str = "fit") -> dict[Cell, list[tuple[float, float]]]:
+    """Logarithms of predicted and measured seconds per token, by sweep of ``SMALLEST`` or more strategies."""
+    cells: dict[Cell, list[tuple[float, float]]] = defaultdict(list)
+    for run in runs:
+        if run.split == split:
+            tokens = run.case.scenario.tokens
+            cells[cell_of(run.row)].append((math.log(run.predicted / tokens), math.log(run.measured / tokens)))
+    return {cell: found for cell, found in cells.items() if len(found) >= SMALLEST}
+
+
+def paired_gaps(runs: Iterable[Priced], split: str = "fit") -> tuple[Floats, Floats, Floats]:
+    """Pairs inside the sweeps: predicted gap (positive), measured gap (positive: as predicted), weight by source."""
+    found: dict[str, list[NDArray[Any]]] = defaultdict(list)
+    for cell, times in sorted(sweeps(runs, split).items(), key=str):
+        predicted, measured = np.array(times).T
+        i, j = np.triu_indices(len(times), 1)
+        gap, truth = predicted[i] - predicted[j], measured[i] - measured[j]
+        near = (abs(gap) > 0.0) & (abs(gap) <= NEAR_GAPS)
+        found[source(cell.group)].append(np.stack([abs(gap), truth * np.sign(gap)])[:, near])
+    parts = [np.concatenate(pairs, axis=1) for pairs in found.values()]
+    weight = [np.full(part.shape[1], 1.0 / max(part.shape[1], 1)) for part in parts]
+    predicted, measured = np.concatenate(parts, axis=1)
+    return predicted, measured, np.concatenate(weight)
+
+
+def tie_width(predicted: Floats, measured: Floats, weight: Floats) -> float:
+    """The gap that measurements bear out ``BORNE_OUT`` of the time, were errors of gaps logistic.
+
+    The odds of the right order are exp(gap / s); s has the greatest likelihood.
+    """
+    from scipy.optimize import minimize_scalar
+
+    right = np.where(measured > 0.0, 1.0, -1.0)
+
+    def unlikely(logarithm: float) -> float:
+        return float(weight @ np.logaddexp(0.0, -right * predicted / math.exp(logarithm)))
+
+    s = math.exp(minimize_scalar(unlikely, bounds=(math.log(1e-3), 0.0), method="bounded").x)
+    return float(s * math.log(BORNE_OUT / (1.0 - BORNE_OUT)))
+
+
+def curse(runs: Iterable[Priced], split: str = "fit") -> float:
+    """How much the strategy predicted fastest disappoints beside its sweep: median over the sources, at least 0.
+
+    Its miss less the median miss of the sweep, meaned over the sweeps of a source.
+    """
+    found: dict[str, list[float]] = defaultdict(list)
+    for cell, times in sweeps(runs, split).items():
+        predicted, measured = np.array(times).T
+        missed = measured - predicted
+        found[source(cell.group)].append(float(missed[np.argmin(predicted)] - np.median(missed)))
+    return max(float(np.median([np.mean(mine) for mine in found.values()])), 0.0)
+
+
+def as_toml(found: Figures) -> str:
+    """The figures as a file."""
+    head = "# Written by scripts/refresh_measured.py; planner/measured.py says what each is.\n"
+    return head + "".join(f"{name} = {value:.4f}\n" for name, value in found._asdict().items())

@@ -1,0 +1,49 @@
+"""Which variant of an accelerator a measured run means, and how much power it was allowed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from hardware.records import Accelerator
+
+Row = Mapping[str, Any]
+
+VARIANTS: tuple[tuple[str, str, str], ...] = (("h100-sxm", r"pytorch/(ao|torchtitan)\b", "h100-sxm-96gb-hbm2e"),)
+"""Accelerator, words on the source or on the accelerator, and the entry of the catalogue that they mean.
+
+PyTorch's developers measure on Meta's own H100, with HBM2e and limited to 500 W: torchao's roofline counts 2.4 TB/s for
+"NVIDIA H100", and a card of which 35.56 GiB are 37.43 % has 95 GiB [TorchAO].
+"""
+
+LIMITED = 0.75
+"""Share of the full power of a device that is called power limited: 750 of B200's 1000 W, where torchao measures and
+GitHub pytorch/helion's benchmarks set the limit (pull requests 3566 and 347)."""
+
+CLOCK = 0.6
+"""Exponent of a device's power that its rate of arithmetic follows: a third if voltage followed the clock all the way,
+one if it were fixed. Large bf16 products run at 797.5 TFLOP/s on H100 SXM, 132 units within 700 W, and at 495.9 on H100
+PCIe, 114 within 350 W: 0.72 of the rate of a unit with 0.58 of its power (GitHub zzc0721/torch-performance-test-data,
+issues 79 and 95)."""
+
+
+def accelerator_name(row: Row) -> str:
+    """The catalogue's name of the accelerator, by what the source says of it and of itself."""
+    said = row["cluster"]
+    words = f"{row.get('source')} {said.get('accelerator_note')}".lower()
+    name = str(said["accelerator"])
+    return next((variant for one, found, variant in VARIANTS if one == name and re.search(found, words)), name)
+
+
+def allowed_power(note: str, accelerator: Accelerator) -> Accelerator:
+    """The accelerator under the power that the note allows it.
+
+    What memory bounds keeps its speed.
+    """
+    watts = re.search(r"(\d{2,4})\s*w\b", note.lower())
+    share = float(watts.group(1)) / accelerator.power if watts else 1.0
+    share = LIMITED if not watts and re.search(r"power[ -]limited", note.lower()) else share
+    if share >= 1.0:
+        return accelerator
+    return accelerator.model_copy(update={"training_rate": accelerator.training_rate * share**CLOCK})

@@ -1,0 +1,109 @@
+"""What lives for a moment, counted by hand."""
+
+import pytest
+
+from costmodels.activations import checkpoint_bytes, layer_activation_bytes
+from costmodels.memory import row_bytes
+from costmodels.peaks import WORKSPACES, loss_peak, momentary_bytes, standing_bytes, step_bytes
+from costmodels.strategy import strategies
+from tests.scenarios import ONE_F_ONE_B, toy_model, toy_scenario, toy_stack
+
+T, H, F, V = 1024, 1024, 4096, 8192
+GATED = {"gated_ffn": True, "ffn_hidden_size": F}
+
+
+def test_behind_a_gated_activation_stand_its_two_gradients_less_what_it_let_go():
+    scenario = toy_scenario(model=toy_model(**GATED), stack=toy_stack(idle_gradients=True))
+    peak = momentary_bytes(strategies(), scenario)
+    assert peak == pytest.approx(2 * T * H + 2 * T * 2 * F + 2 * T * F - 2 * T * F)
+
+
+def test_a_gradient_that_is_made_anew_stands_beside_the_first_matrix():
+    wide = toy_model(**(GATED | {"seq_length": 128}))
+    idle, anew = (toy_scenario(model=wide, stack=toy_stack(idle_gradients=yes)) for yes in (True, False))
+    t = 128
+    assert momentary_bytes(strategies(), anew) == pytest.approx(
+        2 * t * H + 2 * t * 2 * F + 2 * t * H + 2 * 2 * F * H - (2 * t * 2 * F + 2 * t * F)
+    )
+    shapes = 3 * H * H + H * H + 2 * F * H + F * H
+    kept = standing_bytes(strategies(tp=2), idle) - standing_bytes(strategies(tp=2), anew)
+    assert kept == pytest.approx(2 * shapes / 2)
+    assert standing_bytes(strategies(), anew) == WORKSPACES
+
+
+def test_unfused_attention_holds_the_gradient_of_its_scores():
+    scenario = toy_scenario(stack=toy_stack(attention=("unfused",)), model=toy_model(seq_length=8192))
+    t = 8192
+    let_go = 2 * t * F * 2 + 2 * 2 * t * H
+    assert momentary_bytes(strategies(), scenario) == pytest.approx(2 * t * H + 2 * 8 * t * t - let_go)
+
+
+def test_the_loss_peaks_at_its_softmax_or_at_the_gradient_of_the_head():
+    long, short = (toy_scenario(model=toy_model(seq_length=s)) for s in (8192, 128))
+    assert loss_peak(strategies(), long) == pytest.approx(6 * 8192 * V + 4 * 8192 * H)
+    assert loss_peak(strategies(), short) == pytest.approx(2 * (128 * V + V * H + 128 * H) + 4 * 128 * H)
+
+
+def test_gathered_logits_are_whole_on_every_tensor_rank():
+    split, whole = (toy_scenario(stack=toy_stack(gathered_logits=yes)) for yes in (False, True))
+    rows = strategies(tp=4)
+    assert loss_peak(rows, whole) - loss_peak(rows, split) == pytest.approx(6 * T * V * 3 / 4)
+
+
+def test_what_the_last_layer_needs_does_not_add_to_the_loss():
+    memory = row_bytes(strategies(), toy_scenario())
+    both = memory.logits + momentary_bytes(strategies(), toy_scenario())
+    assert both == pytest.approx(loss_peak(strategies(), toy_scenario()))
+
+
+def test_a_large_first_peaks_when_its_gradient_is_made():
+    rows = strategies(pp=8, schedule=ONE_F_ONE_B, num_microbatches=8)
+    scenario = toy_scenario(model=toy_model(vocab_size=2**20))
+    memory = row_bytes(rows, scenario)
+    moment = momentary_bytes(rows, scenario)
+    assert memory.first_peak == pytest.approx(2 * 2**20 * H - moment - memory.stored)
+    assert memory.first == pytest.approx(memory.embedding_parameters * memory.state.total + memory.first_peak)
+    assert row_bytes(rows, toy_scenario()).first_peak == 0
+
+
+def test_a_step_copies_gradients_when_nothing_else_is_held():
+    model = toy_model(seq_length=128)
+    wide, narrow, flat = (
+        toy_scenario(model=model, stack=toy_stack(gradient_bytes=width, flattened_gradients=yes))
+        for width, yes in ((4, False), (2, False), (2, True))
+    )
+    rows = strategies(dp=4, zero_stage=[0, 1], sharding_degree=[1, 4])
+    assert step_bytes(rows, wide).tolist() == [0, 0]
+    assert step_bytes(rows, narrow).tolist() == [4, 1]
+    assert step_bytes(rows, flat).tolist() == [6, 3]
+    memory = row_bytes(rows, flat)
+    parameters = 8 * memory.layer_parameters + memory.embedding_parameters
+    kept = momentary_bytes(rows, flat) + 8 * memory.stored + loss_peak(rows, flat)
+    assert memory.first_peak == pytest.approx(step_bytes(rows, flat) * parameters - kept)
+
+
+def test_full_sharding_keeps_embedding_and_head_gathered_through_both_passes():
+    rows = strategies(dp=4, zero_stage=3, sharding_degree=4)
+    often, outer = (row_bytes(rows, toy_scenario(stack=toy_stack(fully_sharded=yes))) for yes in (False, True))
+    assert outer.first - often.first == pytest.approx(2 * outer.embedding_parameters)
+    assert outer.last - often.last == pytest.approx(2 * outer.head_parameters)
+
+
+@pytest.mark.parametrize(
+    ("kept", "width"),
+    [("gate", 2 * F), ("norm", 4 * 2 * H), ("norm-16", 2 * 2 * H), ("key-values", 2 * 2 * (H - H // 4))],
+)
+def test_operations_that_are_not_fused_keep_tensors_of_their_own(kept, width):
+    model = toy_model(**(GATED | {"num_query_groups": 2}))
+    fused, other = (toy_scenario(model=model, stack=toy_stack(keeps=keeps)) for keeps in ((), (kept,)))
+    rows = strategies()
+    assert layer_activation_bytes(rows, other) - layer_activation_bytes(rows, fused) == pytest.approx(T * width)
+
+
+def test_gathered_inputs_are_kept_whole_and_checkpoints_can_be_split():
+    rows = strategies(tp=4, sequence_parallel=1)
+    again, whole = (toy_scenario(stack=toy_stack(gathered_inputs=yes)) for yes in (False, True))
+    extra = layer_activation_bytes(rows, whole) - layer_activation_bytes(rows, again)
+    assert extra == pytest.approx(2 * 2 * H * T * 3 / 4)
+    split = toy_scenario(stack=toy_stack(partitioned_checkpoints=True))
+    assert checkpoint_bytes(strategies(tp=4), split) == checkpoint_bytes(rows, again) == 2 * H * T / 4

@@ -1,0 +1,175 @@
+"""The export command: what it writes, where, and what it refuses."""
+
+import json
+import subprocess
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from conformance.plans import random_plans
+from planner.cli import main
+from planner.document import Plan
+from planner.errors import BadRequest
+from planner.export.chunks import chunk_layers
+from planner.export.job import Inexpressible, job_of
+from planner.export.placement import locality
+from planner.export.targets import TARGETS, export
+from planner.export.yaml_text import yaml_text
+from planner.frameworks.table import FRAMEWORKS
+from tests.planner.fake_plan import infeasible_plan
+
+PLANS = {name: random_plans(name, 12, seed=3, models=("llama3-8b", "mixtral-8x7b"), precisions=("bf16",))
+         for name in FRAMEWORKS}  # fmt: skip
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_text(PLANS["megatron-lm"][0].to_json())
+    return path
+
+
+def run(*arguments, stdin=None):
+    return CliRunner().invoke(main, ["export", *map(str, arguments)], input=stdin)
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_every_plan_for_a_framework_is_written_for_it(name):
+    for plan in PLANS[name]:
+        exported = export(plan, name)
+        assert all(text.endswith("\n") and "meshwright" in text for text in exported.files.values() if text[0] != "{")
+        assert exported == export(plan, name)
+
+
+@pytest.mark.parametrize("name", [name for name, target in TARGETS.items() if target.kind == "launcher"])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_launcher_starts_the_program_of_the_plans_framework(name, framework):
+    for plan in PLANS[framework][:4]:
+        text = "".join(export(plan, name).files.values())
+        program = export(plan, framework).program
+        assert all(word in text for word in program[:1])
+        assert str(plan.request["cluster"]["nodes"]) in text
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_every_target_states_its_version_and_who_checked_it(name):
+    target = TARGETS[name]
+    assert target.versions
+    assert len(target.checked) > 10
+    with pytest.raises(BadRequest, match=f"version {target.versions[0]}"):
+        export(PLANS["megatron-lm"][0], name, version="0.0.1")
+
+
+def test_a_plan_from_a_file_goes_to_stdout(saved):
+    done = run(saved, "--to", "megatron-lm")
+    assert done.exit_code == 0, done.stderr
+    assert "MEGATRON_ARGS=(" in done.stdout
+    assert subprocess.run(["bash", "-n"], input=done.stdout, text=True, check=False).returncode == 0
+
+
+def test_a_plan_from_stdin_goes_to_a_folder_once(saved, tmp_path):
+    folder = tmp_path / "run"
+    done = run("-", "--to", "slurm", "-o", folder, stdin=saved.read_text())
+    assert (done.exit_code, done.stdout) == (0, "")
+    (script,) = folder.iterdir()
+    before = script.read_text()
+    again = run(saved, "--to", "slurm", "-o", folder)
+    assert again.exit_code == 2
+    assert "--force overwrites it" in again.stderr
+    script.write_text("mine\n")
+    assert run(saved, "--to", "slurm", "-o", folder, "--force").exit_code == 0
+    assert script.read_text() == before
+
+
+def test_what_a_target_lacks_is_refused_with_what_it_takes(saved):
+    plan = next(plan for plan in PLANS["megatron-lm"] if plan.strategy.pp > 1)
+    saved.write_text(plan.to_json())
+    done = run(saved, "--to", "accelerate")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "accelerate cannot start this plan: no pipeline" in done.stderr
+    assert "--for accelerate" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--to", "megatron"), "did you mean megatron-lm"),
+        (("--to", "slurm", "--target-version", "9"), "22.05 and 24.05"),
+        (("--to", "slurm", "-o", "/nowhere/at/all"), "there is no folder /nowhere/at"),
+    ],
+)
+def test_a_wrong_question_is_refused_in_a_line(saved, arguments, said):
+    done = run(saved, *arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+def test_nothing_is_launched_where_nothing_fits():
+    with pytest.raises(Inexpressible, match="infeasible"):
+        export(infeasible_plan(), "megatron-lm")
+
+
+def test_degrees_of_each_node_group_are_no_launchers():
+    plan = PLANS["megatron-lm"][0]
+    stages = [{**stage.model_dump(), "tp": 2} for stage in plan.strategy.stages]
+    document = json.loads(plan.to_json())
+    document["strategy"]["stages"] = stages
+    with pytest.raises(Inexpressible, match="differ between node groups"):
+        job_of(Plan.model_validate(document))
+
+
+def test_recomputation_that_differs_by_stage_is_refused_by_megatron():
+    plan = next(plan for plan in PLANS["megatron-lm"] if plan.strategy.pp > 1)
+    stages = [
+        {"layers": s.layers, "recompute_layers": n == 0, "group": s.group} for n, s in enumerate(plan.strategy.stages)
+    ]
+    strategy = plan.strategy.model_dump() | {"stages": stages, "recompute": "partial", "recompute_modules": ()}
+    with pytest.raises(Inexpressible, match="one number for all stages"):
+        export(Plan.model_validate(json.loads(plan.to_json()) | {"strategy": strategy}), "megatron-lm")
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_the_tightest_group_spans_a_divisor_of_the_nodes(framework):
+    for plan in PLANS[framework]:
+        job = job_of(plan)
+        assert job.node_count % locality(job) == 0
+
+
+def test_chunks_hold_the_layers_of_their_stages():
+    plan = next(plan for plan in PLANS["torchtitan"] if plan.strategy.vpp > 1)
+    held = chunk_layers(plan.strategy, folded=plan.strategy.schedule in {"zb-v", "dualpipe-v"})
+    assert sum(held) == plan.request["model"]["num_layers"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "plain",
+        "yes",
+        "1",
+        "1.5",
+        "a: b",
+        "",
+        "- x",
+        "two\nlines\n",
+        "#",
+        "null",
+        "*",
+        "{",
+        "x y",
+        "~",
+        "é",
+        "0x1",
+        "1e3",
+    ],
+)
+def test_yaml_text_is_read_back_as_it_was(value):
+    document = {"a": value, "b": [value, {"c": value, "d": []}], "n": {"i": 1, "f": 0.5, "t": True, "e": {}}}
+    assert yaml.safe_load(yaml_text(document)) == document
+
+
+def test_the_exporters_are_listed():
+    done = CliRunner().invoke(main, ["list", "exporters", "--format", "json"])
+    assert [row["name"] for row in json.loads(done.stdout)] == list(TARGETS)

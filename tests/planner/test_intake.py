@@ -1,0 +1,161 @@
+"""What is exported is read back as the same strategy; what is not a configuration is refused in a line."""
+
+import json
+import tomllib
+
+import pytest
+from click.testing import CliRunner
+
+from conformance.plans import label, random_plans
+from costmodels.model_catalogue import model
+from planner.cli import main
+from planner.errors import BadRequest
+from planner.export.targets import export
+from planner.inline import model_of
+from planner.intake.megatron import megatron_job, options
+from planner.intake.megatron_layout import layout_layers
+from planner.intake.others import deepspeed_job, torchtitan_job
+from planner.intake.table import settled
+
+MODELS = ("llama3-8b", "qwen2.5-7b", "mixtral-8x7b", "deepseek-v2-lite")
+AXES = ("tp", "cp", "pp", "vpp", "ep", "zero_stage", "micro_batch_size", "offload")
+
+
+def agree(plan, given, axes=AXES):
+    fields, pins = settled(given.fields | {"gpus": plan.request["gpus"]}, given.pins)
+    at = plan.strategy
+    for axis in axes:
+        assert str(pins.get(axis, 1)) == str(getattr(at, axis)), (axis, label(plan))
+    assert fields.get("global_batch_size", at.global_batch_size) == at.global_batch_size, label(plan)
+    assert fields["precision"] == plan.request["precision"]
+    if given.layers:
+        assert given.layers == tuple(stage.layers for stage in at.stages)
+    return fields, pins
+
+
+@pytest.mark.parametrize("plan", random_plans("megatron-lm", 40, seed=1, models=MODELS), ids=range(40))
+def test_arguments_of_megatron_are_read_back(plan):
+    given = megatron_job(export(plan, "megatron-lm").files["megatron-args.sh"])
+    _, pins = agree(plan, given, (*AXES, "schedule", "etp", "rank_order"))
+    at = plan.strategy
+    assert pins.get("sharding_degree", at.dp * at.cp if at.zero_stage else 1) == at.sharding_degree
+    assert pins["sequence_parallel"] == str(at.sequence_parallel).lower()
+    whole = {"partial": "full"}.get(at.recompute, at.recompute)
+    assert {"partial": "full"}.get(pins["recompute"], pins["recompute"]) == whole
+
+
+@pytest.mark.parametrize(
+    "plan", random_plans("deepspeed", 20, seed=1, models=MODELS, precisions=("bf16",)), ids=range(20)
+)
+def test_a_deepspeed_json_is_read_back(plan):
+    given = deepspeed_job(json.loads(export(plan, "deepspeed").files["ds_config.json"]))
+    agree(plan, given, ("tp", "cp", "zero_stage", "micro_batch_size", "offload"))
+
+
+@pytest.mark.parametrize(
+    "plan", random_plans("torchtitan", 20, seed=1, models=("llama3-8b",), precisions=("bf16",)), ids=range(20)
+)
+def test_a_torchtitan_toml_is_read_back(plan):
+    if plan.strategy.tp > 1 and not plan.strategy.sequence_parallel:
+        return
+    given = torchtitan_job(tomllib.loads(export(plan, "torchtitan", version="0.2").files["torchtitan.toml"]))
+    fields, _ = agree(plan, given, (*(axis for axis in AXES if axis != "zero_stage"), "recompute"))
+    assert fields["model"] == "llama3-8b"
+
+
+@pytest.mark.parametrize(
+    "name", ["llama3-8b", "qwen2.5-7b", "gpt3-13b", "deepseek-v3", "qwen3-30b-a3b", "mixtral-8x7b"]
+)
+def test_the_model_of_the_arguments_costs_what_the_catalogues_does(name):
+    (plan,) = random_plans("megatron-lm", 1, seed=1, models=(name,), precisions=("bf16",))
+    read = model_of(megatron_job(export(plan, "megatron-lm").files["megatron-args.sh"]).fields["model"])
+    known = model(name)
+    for field in ("num_layers", "hidden_size", "ffn_hidden_size", "num_query_groups", "vocab_size", "mla", "qkv_width"):
+        assert getattr(read, field) == getattr(known, field), field
+    assert (read.moe is None) == (known.moe is None)
+
+
+@pytest.mark.parametrize(
+    ("layout", "pp", "layers"),
+    [
+        ("E|t*16|t*16|L", 4, (0, 16, 16, 0)),
+        ("Et*3|(tt|)*6t*3L", 2, (9, 9)),
+        ("Ett|tt|ttL", 3, (2, 2, 2)),
+    ],
+)
+def test_a_layout_is_layers_of_every_stage(layout, pp, layers):
+    assert layout_layers(layout, pp) == layers
+
+
+@pytest.mark.parametrize(("layout", "pp"), [("Ett|xx|ttL", 3), ("Ett|ttL", 3)])
+def test_a_wrong_layout_is_refused(layout, pp):
+    with pytest.raises(BadRequest, match="pipeline-model-parallel-layout"):
+        layout_layers(layout, pp)
+
+
+def test_a_command_line_over_several_lines_is_read():
+    at = options("torchrun --nnodes=2 --nproc-per-node 8 pretrain_gpt.py \\\n  --num-layers 4 --bf16 # comment\n")
+    assert (at["nnodes"], at["num-layers"], at["bf16"]) == (["2"], ["4"], [])
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["predict", *arguments])
+
+
+def test_a_configuration_is_priced_beside_the_best(tmp_path):
+    path = tmp_path / "ds.json"
+    path.write_text(json.dumps({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4,
+                                "zero_optimization": {"stage": 3}, "bf16": {"enabled": True}}))  # fmt: skip
+    done = run("--from", "deepspeed", str(path), "--model", "llama3-8b", "--gpus", "8", "--format", "json",
+               "--recompute", "full", "--seq-len", "2048")  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    plan = json.loads(done.stdout)
+    assert plan["strategy"]["zero_stage"] == 3
+    assert plan["strategy"]["global_batch_size"] == 32
+    assert plan["alternatives"][0]["iteration_seconds"] <= plan["prediction"]["iteration_seconds"]
+    assert plan["why_not"][0]["subject"] == "the best plan"
+
+
+def test_a_model_of_hugging_face_is_a_source_too(tmp_path):
+    path = tmp_path / "config.json"
+    sizes = {"hidden_size": 2048, "num_hidden_layers": 16, "vocab_size": 32000, "num_attention_heads": 16}
+    more = {"num_key_value_heads": 8, "intermediate_size": 5504, "max_position_embeddings": 4096}
+    path.write_text(json.dumps({"model_type": "llama", **sizes, **more}))
+    done = run("--from", "hf", str(path), "--gpus", "8", "--tp", "2", "--format", "json", "-q")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["strategy"]["tp"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--from", "deepspeed"), "needs a FILE"),
+        (("run.sh",), "needs --from"),
+        (("--from", "deepspeed", "/nowhere/ds.json"), "No such file"),
+    ],
+)
+def test_half_a_question_is_refused_in_a_line(arguments, said):
+    done = run(*arguments, "--model", "llama3-8b", "--gpus", "8")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("megatron-args", "--lr 1"),
+        ("megatron-args", "--num-layers many --hidden-size 8"),
+        ("megatron-args", "echo 'open"),
+        ("deepspeed", "{}"),
+        ("deepspeed", "{"),
+        ("deepspeed", "[1]"),
+        ("torchtitan", "x = 1"),
+        ("torchtitan", "x ="),
+    ],
+)
+def test_a_file_of_something_else_is_refused_in_a_line(form, text, tmp_path):
+    path = tmp_path / "file"
+    path.write_text(text)
+    done = run("--from", form, str(path), "--model", "llama3-8b", "--gpus", "8")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,293 @@
+"""Intervals cover what they promise, widen where nothing is comparable, and the tables they rest on are today's."""
+
+import csv
+import json
+from collections import defaultdict
+from dataclasses import replace
+from statistics import fmean
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costmodels.strategy import OFFLOADS, strategies
+from planner import PlanRequest, plan, predict
+from planner.document import Interval
+from planner.likeness import NAMES, SIZES, SWITCHES, distance, framework, traits
+from planner.measured import TABLE, figures, from_rows, measured, source
+from planner.request import resolve
+from planner.trust import COVERAGE, FAR, NOTHING, expected_miss, interval, outside, trust
+from planner.validation import residuals
+from planner.validation.report import validate
+
+SMALL = ("korthikanti-2022", "fms-fsdp", "mlperf-train-3.0", "mlperf-train-4.1", "megatron-bridge-25.09", "alpa-v100")
+"""Groups of a few runs each, priced again by a test: dense and with experts, on several machines and stacks."""
+
+
+def asked(**changes):
+    return resolve(PlanRequest(**({"model": "llama3-8b", "gpus": 64} | changes))).scenario
+
+
+def row(**axes):
+    return strategies(**({"tp": 2, "dp": 32, "num_microbatches": 4} | axes))
+
+
+def away(mine, other, first=None, second=None):
+    return float(distance(traits(mine, first or row()), traits(other, second or row()))[0, 0])
+
+
+def table_rows():
+    with TABLE.open(encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def test_a_run_is_at_no_distance_from_itself_and_distances_are_mutual():
+    mine, other = asked(), asked(model="gpt3-175b", cluster="dgx-a100-80gb", stack="fsdp")
+    assert away(mine, mine) == 0.0
+    assert away(mine, other) == pytest.approx(away(other, mine))
+    assert away(mine, other) > 2.0
+
+
+def test_the_further_the_machine_the_larger_the_distance():
+    mine = asked()
+    far = [away(mine, asked(cluster=name)) for name in ("dgx-h100", "dgx-h200", "dgx-a100-80gb", "mi300x-8x")]
+    assert far == sorted(far)
+    assert len(set(far)) == len(far)
+    assert far[-1] == pytest.approx(NAMES["accelerator"] + NAMES["architecture"] + NAMES["vendor"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "adds"),
+    [
+        ({"precision": "fp8"}, NAMES["bits"]),
+        ({"stack": "nemo"}, NAMES["stack"]),
+        ({"stack": "torchtitan"}, NAMES["stack"] + NAMES["framework"]),
+        ({"gpus": 128}, SIZES["gpus"]),
+        ({"seq_length": 16384}, SIZES["seq_length"]),
+    ],
+)
+def test_each_difference_adds_its_own(changes, adds):
+    assert away(asked(), asked(**changes)) == pytest.approx(adds)
+
+
+@pytest.mark.parametrize(
+    ("axes", "adds"),
+    [
+        ({"tp": 4, "dp": 16}, SIZES["tp"]),
+        ({"zero_stage": 3, "sharding_degree": 32}, SWITCHES["sharding"]),
+        ({"offload": OFFLOADS.index("optimizer")}, SWITCHES["offload"]),
+        ({"recompute": 2}, SWITCHES["recompute"]),
+    ],
+)
+def test_each_choice_of_a_strategy_adds_its_own(axes, adds):
+    assert away(asked(), asked(), row(), row(**axes)) == pytest.approx(adds)
+
+
+def test_forks_of_one_code_are_one_family():
+    assert framework("nemo-26.06") == framework("megatron-core") == framework("zero-bubble") == "megatron"
+    assert framework("megatron-deepspeed") == framework("deepspeed")
+    assert framework("internevo") == "internevo"
+
+
+def toy(*misses, sources=None):
+    """Runs that are alike in everything but their misses."""
+    template = table_rows()[0] | {"split": "fit"}
+    names = sources or [f"source-{i}" for i in range(len(misses))]
+    rows = [template | {"group": name, "miss": str(miss)} for name, miss in zip(names, misses, strict=True)]
+    return from_rows(rows)
+
+
+def test_far_from_everything_the_expected_miss_is_the_usual_one_and_a_half_times():
+    known = toy(0.02, -0.04, 0.9)
+    assert expected_miss(np.full(3, 50.0), known, 0.08) == pytest.approx(FAR * 0.08)
+
+
+def test_comparable_sources_that_are_predicted_well_narrow_and_others_widen():
+    usual, near = 0.08, np.zeros(3)
+    well = expected_miss(near, toy(0.01, -0.01, 0.01), usual)
+    badly = expected_miss(near, toy(0.4, -0.4, 0.4), usual)
+    assert well == pytest.approx((3 * 0.01 + NOTHING * FAR * usual) / (3 + NOTHING))
+    assert well < FAR * usual < badly
+
+
+def test_a_source_speaks_once_however_many_runs_it_has():
+    usual = 0.08
+    once = expected_miss(np.zeros(2), toy(0.3, 0.02), usual)
+    often = expected_miss(np.zeros(6), toy(*[0.3] * 5, 0.02, sources=["a"] * 5 + ["b"]), usual)
+    assert often == pytest.approx(once)
+
+
+def test_the_interval_scales_with_the_prediction_and_holds_it():
+    scenario = asked()
+    one, ten = (interval(scenario, row(), seconds) for seconds in (1.0, 10.0))
+    assert one.low < 1.0 < one.high
+    assert (ten.low, ten.high) == pytest.approx((10 * one.low, 10 * one.high))
+    assert one.coverage == COVERAGE == 0.9
+
+
+def test_a_source_that_is_judged_is_set_aside():
+    run = residuals.priced_runs({"korthikanti-2022"})[0]
+    scenario, rows = run.case.scenario, run.case.rows
+    with_it = interval(scenario, rows, run.predicted)
+    without = interval(scenario, rows, run.predicted, without="korthikanti")
+    assert with_it != without
+    assert interval(scenario, rows, run.predicted, without="nobody") == with_it
+
+
+def test_the_coverage_is_that_promised_on_both_splits():
+    """Over the shipped table: no run is judged by its own source, and the mean is over groups."""
+    table, found = measured(), figures()
+    fit = np.flatnonzero(table.fitted)
+    held = {"fit": defaultdict(list), "dev": defaultdict(list)}
+    for i, run in enumerate(table.runs):
+        known = table.take(fit[table.sources[fit] != run.source])
+        miss = expected_miss(distance(table.traits.take(np.array([i])), known.traits)[0], known, found.usual)
+        truth = -np.log1p(run.error)
+        held[run.split][run.group].append(found.low * miss <= truth <= found.high * miss)
+    for split, groups in held.items():
+        assert 0.85 <= fmean(fmean(inside) for inside in groups.values()) <= 0.95, split
+
+
+def test_a_plan_names_measured_runs_and_is_inside_the_region_where_they_are_near():
+    near = trust(asked(model="gpt3-175b", gpus=2048), row(tp=4, pp=8, dp=64, vpp=12, schedule=3))
+    assert near.inside
+    assert near.nearest[0].accelerator == "h100-sxm"
+    assert len({run.group for run in near.nearest}) == len(near.nearest) == 3
+    assert [run.distance for run in near.nearest] == sorted(run.distance for run in near.nearest)
+    assert outside(near) == ()
+
+
+def test_a_plan_that_is_like_nothing_measured_says_so_and_in_what():
+    scenario = asked(model="deepseek-v3", cluster="mi355x-8x", gpus=2048, precision="mxfp8", stack="paddle")
+    far = trust(scenario, row(ep=256, dp=1024, zero_stage=3, sharding_degree=1024, offload=1))
+    assert not far.inside
+    (said,) = outside(far)
+    assert "outside the validated region" in said
+    assert far.differs
+    assert far.differs[0] in said
+
+
+def test_several_kinds_of_nodes_are_further_from_everything():
+    scenario = asked()
+    one, several = trust(scenario, row()), trust(scenario, row(), mixture=True)
+    assert several.nearest[0].distance == pytest.approx(one.nearest[0].distance + 1.0)
+    assert several.differs[0] == "several kinds of nodes"
+
+
+def test_answers_carry_interval_and_trust_through_json():
+    answer = plan(PlanRequest(model="llama3-8b", gpus=8, top=1))
+    priced = predict(PlanRequest(model="llama3-8b", gpus=8, pins={"tp": 2}))
+    for one in (answer, priced):
+        again = type(one).model_validate_json(one.to_json())
+        assert again.trust == one.trust
+        assert isinstance(again.prediction.interval, Interval)
+        assert again.prediction.interval.low < again.prediction.iteration_seconds < again.prediction.interval.high
+
+
+def test_releases_of_a_source_are_one_source():
+    assert source("megatron-bridge-26.04.01") == source("megatron-bridge-25.09") == "megatron-bridge"
+    assert source("vtrain-multi") == "vtrain-multi"
+
+
+def test_the_table_holds_what_the_model_predicts_today():
+    """A few groups; ``scripts/refresh_measured.py --check`` compares all of them."""
+    runs = residuals.priced_runs(SMALL)
+    due = {(r.split, r.group, f"{r.measured:.4g}"): r.predicted / r.measured - 1.0 for r in residuals.thinned(runs)}
+    shown = {(r.split, r.group, f"{r.seconds:.4g}"): r.error for r in measured().runs if r.group in SMALL}
+    assert shown.keys() == due.keys()
+    stale = [key for key, error in due.items() if abs(shown[key] - error) > 0.0021]
+    assert not stale, "run python scripts/refresh_measured.py"
+
+
+def test_constants_that_rest_on_a_source_alone_are_set_aside_when_it_is_judged():
+    runs = residuals.priced_runs({"korthikanti-2022", "mlperf-train-3.0"})
+    mine = next(run for run in runs if run.group == "korthikanti-2022")
+    stack = f"stack {mine.case.scenario.stack.name}"
+    as_priced = np.log(mine.measured / mine.predicted)
+    assert residuals.miss(mine, {}) == pytest.approx(as_priced)
+    assert residuals.miss(mine, {stack: "korthikanti"}) != pytest.approx(as_priced)
+    assert residuals.miss(mine, {stack: "somebody else"}) == pytest.approx(as_priced)
+
+
+def test_one_source_alone_is_told_from_two():
+    runs = residuals.priced_runs({"korthikanti-2022"})
+    lone = residuals.lone_sources(runs)
+    assert set(lone.values()) == {"korthikanti"}
+    twice = residuals.lone_sources([*runs, *(replace(run, group="another") for run in runs)])
+    assert twice == {}
+
+
+@given(
+    scores=st.lists(st.floats(-3, 3), min_size=1, max_size=30),
+    seed=st.integers(0, 2**16),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_shortest_interval_holds_its_share_and_none_is_shorter(scores, seed):
+    values = np.array(scores)
+    weight = np.random.default_rng(seed).uniform(0.1, 1.0, len(values))
+    low, high = residuals.shortest(values, weight)
+
+    def held(a, b):
+        return weight[(values >= a) & (values <= b)].sum() / weight.sum()
+
+    assert held(low, high) >= COVERAGE - 1e-9
+    enough = [b - a for a in values for b in values if a <= b and held(a, b) >= COVERAGE + 1e-9]
+    assert high - low <= min(enough, default=np.inf) + 1e-9
+
+
+def test_every_group_weighs_the_same_in_the_quantiles():
+    weight = residuals.weights(toy(*[0.1] * 5, 0.2, sources=["a-1.0", "a-1.0", "a-1.0", "a-2.0", "b", "b"]))
+    assert weight == pytest.approx([1 / 9, 1 / 9, 1 / 9, 1 / 3, 1 / 6, 1 / 6])
+
+
+def test_the_tie_width_finds_the_scale_that_orders_were_drawn_with():
+    rng, s = np.random.default_rng(3), 0.03
+    gaps = rng.uniform(0.0, 0.1, 20000)
+    right = rng.random(20000) < 1.0 / (1.0 + np.exp(-gaps / s))
+    found = residuals.tie_width(gaps, np.where(right, 1.0, -1.0), np.full(20000, 1.0 / 20000))
+    assert found == pytest.approx(s * np.log(2.0), rel=0.1)
+
+
+def test_validate_tells_the_coverage_of_every_file(tmp_path):
+    from planner.validation.judge import shipped
+    from planner.validation.rows import read_rows
+
+    lines = [json.dumps(one) for path in shipped() for one in read_rows(path) if one["group"] in SMALL]
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+    files = [str(tmp_path / f"{name}.jsonl") for name in ("one", "two")]
+    told = json.loads(validate(files, form="json"))["interval_coverage"]
+    assert set(told) == {"one.jsonl", "two.jsonl"}
+    assert told["one.jsonl"] == told["two.jsonl"]
+    mean = told["one.jsonl"]["mean"]
+    assert mean == pytest.approx(fmean(told["one.jsonl"]["groups"].values()))
+    assert f"90% interval, two.jsonl: holds {mean:.1%}" in validate(files)
+
+
+def test_no_file_is_lost_where_two_have_one_name(tmp_path):
+    from planner.validation.judge import shipped
+    from planner.validation.rows import read_rows
+
+    row = json.dumps(next(one for one in read_rows(shipped()[0]) if one["group"] in SMALL))
+    files = [tmp_path / folder / "runs.jsonl" for folder in ("a", "b")]
+    for file in files:
+        file.parent.mkdir()
+        file.write_text(row)
+    both, twice = (json.loads(validate(list(map(str, asked)), form="json")) for asked in (files, [files[0]] * 2))
+    assert (
+        len(both["rows"]) == len(twice["rows"]) == 2 * len(json.loads(validate([str(files[0])], form="json"))["rows"])
+    )
+    assert set(both["interval_coverage"]) == set(map(str, files))
+
+
+def test_the_picture_is_drawn_from_the_table(monkeypatch):
+    root = TABLE.parents[1]
+    monkeypatch.syspath_prepend(str(root / "scripts"))
+    from predicted_plot import PANELS, drawn
+
+    picture = (root / "images" / "predicted-measured.svg").read_text(encoding="utf-8")
+    assert picture == drawn(), "run python scripts/refresh_readme.py"
+    discs, triangles = (sum(run.split == split for run in measured().runs) for split, *_ in PANELS)
+    assert picture.count("h0") == discs
+    assert picture.count("l2.6") == triangles

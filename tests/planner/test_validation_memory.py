@@ -1,0 +1,87 @@
+"""Memory of measured runs: what is read from their words, and how near the shipped ones come out."""
+
+import statistics
+
+import pytest
+
+from costmodels.stack import stack
+from costmodels.strategy import Recompute
+from planner.validation import frameworks
+from planner.validation.judge import judge_row, memory_kind, shipped
+from planner.validation.mapping import case
+from planner.validation.rows import read_rows
+from planner.validation.saving import recomputed_layers
+from tests.planner.test_validation import run
+
+
+def errors(group):
+    """Signed errors of every scored allocator peak of a group."""
+    rows = [row for path in shipped() for row in read_rows(path) if row["group"] == group]
+    found = [v for row in rows for v in judge_row(row) if v.metric == "memory" and v.scored and v.error is not None]
+    return [v.error for v in found]
+
+
+def test_allocator_peaks_of_megatron_core_on_b200_come_out_within_one_percent():
+    found = errors("simumax-b200")
+    assert len(found) == 24
+    assert max(map(abs, found)) < 0.01
+
+
+@pytest.mark.parametrize("group", ["vocab-parallel-1f1b", "simumax-a100pcie", "zero-bubble"])
+def test_allocator_peaks_of_pipelines_come_out_within_four_percent(group):
+    assert statistics.median(map(abs, errors(group))) < 0.04
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("max_memory_allocated; real use is 2-3 GB higher", (2.0**30, "allocated")),
+        ("as plotted (reserved or allocated not stated), GB", (2.0**30, "cached")),
+        ("whole GB as printed (GB or GiB not stated)", (1e9, "allocated")),
+    ],
+)
+def test_words_on_a_memory_figure_say_what_it_is(words, kind):
+    assert memory_kind({"measured": {"memory": 1.0, "memory_kind": words}}) == kind
+
+
+def test_a_run_that_ran_out_of_memory_shows_no_peak():
+    failed = run(measured={"memory": 40.0, "memory_kind": "peak GB", "oom": True})
+    assert "memory" not in {v.metric for v in judge_row(failed)}
+
+
+@pytest.mark.parametrize(
+    ("said", "layers"),
+    [
+        ("every second layer", [4, 3]),
+        ("full recompute of 5 layers per stage", [5, 5]),
+        ("full recompute of layers per stage [6, 3]", [6, 3]),
+        ("selected operators, layers per stage [6, 3]", None),
+        (None, None),
+    ],
+)
+def test_words_on_recomputation_say_how_many_layers_of_each_stage(said, layers):
+    assert recomputed_layers({"recompute_detail": said}, [8, 7]) == layers
+
+
+def test_every_second_layer_is_recomputed_whole_and_the_others_kept():
+    strategy = run()["strategy"] | {"recompute": "selective", "recompute_detail": "every second layer"}
+    mapped = case(run(strategy=strategy))
+    assert mapped.rows.recompute[0] == Recompute.PARTIAL
+    assert mapped.assignment.recomputed.tolist() == [n // 2 for n in mapped.assignment.layers]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "waits"), [("algorithm 1", 2.0), ("algorithm 2", 1.0), ("synchronous all-reduce", 4.0)]
+)
+def test_a_vocabulary_over_all_stages_waits_as_often_as_its_algorithm(algorithm, waits):
+    words = {"framework": "Megatron-LM fork (sail-sg)", "notes": f"vocabulary layers over all stages, {algorithm}"}
+    found = frameworks.changes(run(stack=words) | {"strategy": {"pp": 8}}, stack("megatron-core"))
+    assert found["vocabulary_in_flight"] == waits
+    assert not found["idle_gradients"]
+
+
+def test_the_kernel_set_says_what_norms_and_softmax_keep():
+    sets = ("kernel set: flash_attention2 + RMS kernel", "kernel set: flash_attention2", "kernel set: torch")
+    words = [{"framework": "Aleph Alpha scaling", "notes": notes} for notes in sets]
+    found = [frameworks.changes(run(stack=one), stack("generic"))["keeps"] for one in words]
+    assert found == [("gate",), ("gate", "norm-16"), ("gate", "norm-16", "softmax")]
