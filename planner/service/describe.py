@@ -113,7 +113,7 @@ def openapi_of(version: str) -> dict[str, Any]:
     for endpoint in ENDPOINTS:
         body = _moved(dict(endpoint.body), components)
         answer = endpoint.answer.model_json_schema(mode="serialization", ref_template=_REF)
-        responses = {"200": _content("The answer.", _moved(answer, components))} | _errors()
+        responses = {"200": _content("The answer.", _plain(_moved(answer, components)))} | _errors()
         paths[f"/v1/{endpoint.name}"] = {
             "post": {
                 "operationId": endpoint.name,
@@ -126,6 +126,7 @@ def openapi_of(version: str) -> dict[str, Any]:
         rows = {"type": "array", "items": {"type": "object"}}
         paths[f"/v1/{kind}"] = _get(kind, f"The catalogue's {kind}.", rows)
     paths["/v1/health"] = _get("health", "Whether it answers, and how busy it is.", {"type": "object"})
+    components = _plain(components)
     info = {"title": "meshwright", "version": version, "license": {"name": "Apache-2.0"}}
     return {"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": components}}
 
@@ -142,6 +143,19 @@ def _errors() -> dict[str, Any]:
 
 def _content(description: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"description": description, "content": {"application/json": {"schema": schema}}}
+
+
+def _plain(schema: Any) -> Any:
+    """The schema with pairs of equal kind as arrays of that kind, which readers of older dialects understand too."""
+    if isinstance(schema, list):
+        return [_plain(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    told = {name: _plain(one) for name, one in schema.items()}
+    places = told.get("prefixItems")
+    if isinstance(places, list) and all(one == places[0] for one in places):
+        told["items"] = told.pop("prefixItems")[0]
+    return told
 
 
 def _moved(schema: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
