@@ -36,7 +36,7 @@ def torch(session: nox.Session) -> None:
 @nox.session(python="3.11")
 def torchtitan_toml(session: nox.Session) -> None:
     """The last torchtitan that reads TOML."""
-    session.install(".", *COMMON, "torch==2.13.0", "torchtitan==0.2.2")
+    session.install(".", *COMMON, "torch==2.13.0", "torchtitan==0.2.2", "triton", "torchao")
     session.run(*PYTEST, "conformance/test_torchtitan_toml.py")
 
 

@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from origins_table import origins_table
 from predicted_plot import drawn
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -205,6 +206,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "ranking": ranking,
         "my-model": example("my-model.toml"),
         "my-cluster": example("my-cluster.toml"),
+        "origins": lambda: origins_table(printed),
         "options": options,
         "catalogue": catalogue,
     },
