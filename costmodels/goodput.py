@@ -179,6 +179,12 @@ def _downtime(scenario: Scenario, stability: Stability) -> float:
     return stability.detect + stability.restart + startup_seconds(scenario.gpus, stability.startup) + read
 
 
+def move_seconds(scenario: Scenario, stability: Stability) -> float:
+    """Seconds that a planned move takes: write a checkpoint, restart, form process groups, read it back."""
+    carried = 2.0 * checkpoint_bytes(scenario) / storage_rate(scenario, stability)
+    return carried + stability.restart + startup_seconds(scenario.gpus, stability.startup)
+
+
 def _lag(scenario: Scenario, stability: Stability) -> float:
     """Seconds until a checkpoint in host memory is safe on storage; work of that long is lost in addition."""
     if stability.checkpoint == "sync":

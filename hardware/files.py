@@ -20,6 +20,7 @@ PROFILE: Final = "profile/1"
 """What the field ``schema`` of a file says that holds a cluster and a stack, each as a table."""
 LARGEST: Final = 16 * 2**20
 """Bytes of the largest file that is read: a description that is longer is none."""
+_LONGEST_NAME: Final = 100
 _FOLDERS: Final[dict[Kind, str]] = {
     "accelerator": "accelerators",
     "cluster": "clusters",
@@ -48,7 +49,8 @@ def canonical(kind: Kind, name: str) -> str:
         UnknownName: there is no such entry; the message lists the nearest names.
     """
     lowered = name.strip().lower()
-    if (ROOT / _FOLDERS[kind] / f"{lowered}.toml").is_file() and lowered in names(kind):
+    possible = lowered.isprintable() and len(lowered) <= _LONGEST_NAME
+    if possible and (ROOT / _FOLDERS[kind] / f"{lowered}.toml").is_file() and lowered in names(kind):
         return lowered
     short = aliases(kind)
     if lowered in short:

@@ -8,16 +8,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from planner.allocation.allocate import allocate
+    from planner.allocation.document import Allocation
+    from planner.allocation.queue import Queue, queue_of
     from planner.api import WhyNot, plan, predict, why_not
     from planner.calibration.calibrate import calibrate
     from planner.calibration.document import Calibration
     from planner.document import Plan
     from planner.errors import BadFile, BadQuantity, BadRequest, MeshwrightError, OutOfTime, UnknownName
+    from planner.replan import Replan, replan
     from planner.request import PlanRequest
     from planner.sparse import plan_sparse
     from planner.sparse_document import SparsePlan
 
 _HOMES = {
+    "Allocation": "planner.allocation.document",
     "BadFile": "planner.errors",
     "BadQuantity": "planner.errors",
     "BadRequest": "planner.errors",
@@ -26,17 +31,23 @@ _HOMES = {
     "OutOfTime": "planner.errors",
     "Plan": "planner.document",
     "PlanRequest": "planner.request",
+    "Queue": "planner.allocation.queue",
+    "Replan": "planner.replan",
     "SparsePlan": "planner.sparse_document",
     "UnknownName": "planner.errors",
     "WhyNot": "planner.api",
+    "allocate": "planner.allocation.allocate",
     "calibrate": "planner.calibration.calibrate",
     "plan": "planner.api",
     "plan_sparse": "planner.sparse",
     "predict": "planner.api",
+    "queue_of": "planner.allocation.queue",
+    "replan": "planner.replan",
     "why_not": "planner.api",
 }
 
 __all__ = [
+    "Allocation",
     "BadFile",
     "BadQuantity",
     "BadRequest",
@@ -45,13 +56,18 @@ __all__ = [
     "OutOfTime",
     "Plan",
     "PlanRequest",
+    "Queue",
+    "Replan",
     "SparsePlan",
     "UnknownName",
     "WhyNot",
+    "allocate",
     "calibrate",
     "plan",
     "plan_sparse",
     "predict",
+    "queue_of",
+    "replan",
     "why_not",
 ]
 

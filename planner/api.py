@@ -31,6 +31,7 @@ from planner.errors import BadRequest, OutOfTime
 from planner.memory_search import leanest
 from planner.nearest import nearest, nearest_divisor, nearest_multiple
 from planner.pins import Pin, parse_pins, shown_value
+from planner.recent import recent_space
 from planner.request import PlanRequest, Resolved, resolve
 from planner.rules import binding, sentence
 from planner.search import BESIDE, Outcome, best_split, given_split, search
@@ -56,9 +57,9 @@ def plan(request: PlanRequest) -> Plan:
     if resolved.mixed:
         from planner.mixed import plan_mixed
 
-        return plan_mixed(resolved, resolved.mixed, started)
+        return plan_mixed(resolved, resolved.mixed, started, reasons=request.reasons)
     pins = parse_pins(request.pins)
-    space = build(resolved.scenario, pins)
+    space = recent_space(resolved.scenario, pins)
     outcome = _searched(resolved, space, started + request.time_limit)
     if outcome.best is None and not outcome.proved:
         raise OutOfTime(f"no plan within {request.time_limit:g} s; {outcome.priced} strategies were priced")
@@ -169,19 +170,20 @@ def _found(resolved: Resolved, space: Space, outcome: Outcome, started: float) -
     best = choice.taken
     priced = quote(best.row, scenario, best.assignment)
     settled = _settled(resolved, space, outcome, choice, priced, started=started, largest=LARGEST_SIMULATION)
+    found = trust(scenario, best.row)
+    settled |= {"warnings": (*settled["warnings"], *outside(found)), "trust": found}
+    settled["rejected"] = _rejections(space, outcome, scenario)
+    if not resolved.request.reasons:
+        return Plan(**settled)
     patience = time.perf_counter() + EXPLAINED_WITHIN
     pins = parse_pins(resolved.request.pins)
     tried = explain.challenges(space, scenario, best, deadline=patience)
-    found = trust(scenario, best.row)
-    settled["warnings"] = (*settled["warnings"], *outside(found))
     return Plan(
         alternatives=explain.alternatives(outcome, tried, resolved, settled["strategy"], resolved.request.top),
         better_validated=better_validated(outcome, best, scenario) if _by_time(resolved) else None,
         why_not=explain.why_not_lines(tried, space, scenario, priced),
         what_helps=explain.what_helps(space, scenario, best, priced, pins=pins, deadline=patience),
         closest_run=explain.closest_run(scenario),
-        trust=found,
-        rejected=_rejections(space, outcome, scenario),
         **settled,
     )
 

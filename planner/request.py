@@ -76,6 +76,9 @@ class PlanRequest(BaseModel):
     """Share of the optimizer states that is offloaded where they are."""
     stability: Stability | None = None
     """Interruptions and checkpoints; with it, or with the objective goodput, the plan says what they cost."""
+    reasons: bool = True
+    """Whether the answer says what else would nearly do, why not something else and what would help; without them it
+    comes several times as fast, and is as much proved."""
     ties: Literal["fastest", "close", "validated"] = "close"
     """How far from the fastest strategy a better-validated one may be to be taken: not at all, 0.1 %, or as far as
     measured sweeps cannot tell them apart."""

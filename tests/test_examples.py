@@ -14,6 +14,8 @@ from click.testing import CliRunner
 from planner.cli import ending, main
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+TESTED_ELSEWHERE = {"admission.py", "cli_filter.lua", "nightly.sh", "plans.ipynb", "ray_plans.py", "submit_filter.py"}
+"""In test_scheduling_examples.py."""
 TESTED = {
     "ads-10tb.toml",
     "ctr-dnn.toml",
@@ -23,6 +25,7 @@ TESTED = {
     "my-cluster.toml",
     "my-mixed-cluster.toml",
     "my-model.toml",
+    "queue.toml",
     "my-servers.toml",
     "plan-to-launch.sh",
     "queue_filter.py",
@@ -44,7 +47,7 @@ def plan(*arguments):
 
 
 def test_every_example_is_tested_here():
-    assert {path.name for path in EXAMPLES.iterdir() if path.is_file()} == TESTED
+    assert {path.name for path in EXAMPLES.iterdir() if path.is_file()} == TESTED | TESTED_ELSEWHERE
 
 
 def test_the_model_and_the_cluster_of_ones_own_are_planned():
@@ -60,6 +63,14 @@ def test_the_mixed_cluster_of_ones_own_is_planned_over_both_its_groups():
     document = json.loads(plan(*question).stdout)
     assert document["status"] == "optimal"
     assert {stage["group"] for stage in document["strategy"]["stages"]} == {"old", "new"}
+
+
+def test_the_queue_is_divided(monkeypatch):
+    monkeypatch.chdir(EXAMPLES.parent)
+    document = json.loads(plan("allocate", "examples/queue.toml").stdout)
+    assert document["status"] == "optimal"
+    assert {job["name"]: job["change"] for job in document["jobs"]}["chat"] == "starts"
+    assert all(group["used"] <= group["gpus"] for group in document["groups"])
 
 
 def test_the_job_file_is_planned_within_its_pins():

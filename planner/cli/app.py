@@ -8,7 +8,19 @@ from typing import Any
 
 import click
 
-from planner.cli import calibrate, catalogue, compare, export, questions, sparse, sweep, trace
+from planner.cli import (
+    allocate,
+    calibrate,
+    catalogue,
+    compare,
+    export,
+    questions,
+    replan,
+    serve,
+    sparse,
+    sweep,
+    trace,
+)
 from planner.cli.ending import Ending
 
 EPILOG = """\b
@@ -95,6 +107,9 @@ COMMANDS: tuple[click.Command, ...] = (
     sweep.sweep,
     export.export,
     sparse.sparse,
+    allocate.allocate,
+    replan.replan,
+    serve.serve,
     catalogue.validate,
     calibrate.calibrate,
     catalogue.list_,

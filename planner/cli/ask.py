@@ -40,6 +40,7 @@ FIELDS: Final = (
     "loss_block",
     "offload_fraction",
     "stability",
+    "reasons",
     "top",
     "time_limit",
 )
@@ -201,7 +202,7 @@ def _value(name: str, value: Any) -> Any:
     if name == "stability" and isinstance(value, str):
         return _stability(value)
     if name == "time_limit" and isinstance(value, str):
-        return _seconds(name, value)
+        return seconds_in(name, value)
     if isinstance(value, str) and "\0" in value:
         raise BadRequest(f"{name}: contains a NUL character")
     return value
@@ -242,7 +243,12 @@ def _whole(name: str, text: str) -> int:
     return round(number)
 
 
-def _seconds(name: str, text: str) -> float:
+def seconds_in(name: str, text: str) -> float:
+    """A time as people write it, or plain seconds.
+
+    Raises:
+        BadRequest: no such time, or none that makes sense.
+    """
     seconds = float(text) if _PLAIN_SECONDS.fullmatch(text) else _quantity(name, text, "time")
     if not 0.0 < seconds < 1e9:
         raise BadRequest(f"{name}: expected a time such as 30s or 2min, got {text!r}")

@@ -282,6 +282,15 @@ pin_options = stacked(
 
 top_option = option("--top", heading="Answer", type=Count(least=0), help="Number of alternatives to show (default: 5).")
 
+reasons_option = option(
+    "--reasons/--no-reasons",
+    "reasons",
+    heading="Answer",
+    is_flag=True,
+    default=None,
+    help="Leave out runners-up, why not and what helps: several times as fast.",
+)
+
 
 def output_options(*formats: str) -> Decorator:
     """Options on the form of the answer, with the formats that the command can write."""

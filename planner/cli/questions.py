@@ -24,6 +24,7 @@ from planner.cli.options import (
     output_options,
     pin_options,
     question_options,
+    reasons_option,
     top_option,
 )
 from planner.errors import BadRequest
@@ -39,6 +40,7 @@ _LAYERS = re.compile(r"[0-9]{1,6}(,[0-9]{1,6})*")
 @question_options
 @pin_options
 @top_option
+@reasons_option
 @output_options(*FORMATS)
 @dry_run_option
 @click.pass_context

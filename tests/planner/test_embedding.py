@@ -4,11 +4,13 @@ import json
 import pickle
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
 
 import pytest
 
-from planner import Plan, PlanRequest, plan, predict
+from planner import Plan, PlanRequest, plan, predict, recent
+from planner.request import resolve
 from planner.ties import CLOSE
 
 ASKED = {"model": "llama2-7b", "gpus": 16}
@@ -122,6 +124,41 @@ def test_threads_do_not_disturb_each_other():
     with ThreadPoolExecutor(2) as pool:
         together = [without_clock(answer.to_json()) for answer in pool.map(plan, asked)]
     assert together == alone
+
+
+def test_threads_share_a_lattice_without_disturbing_each_other():
+    asked = [PlanRequest(model="llama2-7b", gpus=32, tokens=10**9 * n, reasons=n % 2 == 0) for n in range(1, 7)]
+    alone = [without_clock(plan(one).to_json()) for one in asked]
+    with ThreadPoolExecutor(3) as pool:
+        together = [without_clock(answer.to_json()) for answer in pool.map(plan, asked)]
+    assert together == alone
+
+
+def test_processes_answer_as_one_does():
+    asked = [PlanRequest(model="llama2-7b", gpus=gpus, reasons=False) for gpus in (8, 16)]
+    alone = [plan(one) for one in asked]
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        together = list(pool.map(plan, asked))
+    for one, other in zip(alone, together, strict=True):
+        assert (one.strategy, one.prediction) == (other.strategy, other.prediction)
+
+
+def test_reasons_can_be_left_out():
+    full, bare = (plan(PlanRequest(**ASKED, reasons=wanted)) for wanted in (True, False))
+    assert (bare.strategy, bare.prediction, bare.status) == (full.strategy, full.prediction, full.status)
+    assert full.why_not
+    assert [bare.why_not, bare.alternatives, bare.what_helps, bare.closest_run] == [(), (), (), None]
+    assert faults(json.loads(bare.to_json())) == []
+
+
+def test_a_lattice_is_kept_for_the_next_call_and_not_for_ever():
+    for gpus in (8, 16, 24, 32, 40, 48):
+        plan(PlanRequest(model="llama2-7b", gpus=gpus, reasons=False))
+    kept = [scenario.gpus for scenario, _, _ in recent._recent]
+    assert kept == [48, 40, 32, 24]
+    _, _, space = recent._recent[0]
+    again = resolve(PlanRequest(model="llama2-7b", gpus=48, tokens=10**9))
+    assert recent.recent_space(again.scenario, {}) is space
 
 
 def test_planning_prints_nothing(capfd):

@@ -1,0 +1,1 @@
+"""Which job of a queue gets how many devices of which node group."""

@@ -1,0 +1,253 @@
+"""The question of a queue: which job gets how many devices of which group, proved, and why."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from costmodels.catalogue import catalogue_hash as models_hash
+from hardware.catalogue import catalogue_hash as hardware_hash
+from planner.allocation.curves import Curves, Point, curves
+from planner.allocation.document import Allocation, GroupUse
+from planner.allocation.explain import Division, job_answers
+from planner.allocation.queue import Goal, Job, Queue
+from planner.allocation.solver import Choice, Options, solve
+from planner.errors import BadRequest, OutOfTime
+from planner.version import VERSION
+
+SHARE_OF_CURVES: Final = 0.8
+"""Of the time limit, when the last search for a placement begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What one job can get: a point of its curve, or None where it waits."""
+
+    point: Point | None
+    lost: float
+    """Seconds without training because it moves, or stops and has to come back."""
+    finish: float
+    """Seconds from now until it is trained; one that waits starts after the period, where it is fastest."""
+    late: bool
+
+
+def allocate(queue: Queue, *, workers: int = 1) -> Allocation:
+    """Divide the cluster.
+
+    Deadlines come first: the least priority misses one. Under cost and fairness as much priority as can runs. Then
+    the objective decides.
+
+    Args:
+        queue: machines and jobs.
+        workers: processes that search the jobs' curves.
+
+    Raises:
+        BadRequest: a job's question contradicts itself, or cost is asked for where a group has no price.
+        OutOfTime: the time limit passed before any placement was priced.
+    """
+    started = time.perf_counter()
+    _priced(queue)
+    known = curves(queue, deadline=started + SHARE_OF_CURVES * queue.time_limit, workers=workers)
+    if known.unpriced and not any(known.points):
+        raise OutOfTime(f"no placement within {queue.time_limit:g} s; give --time-limit more")
+    choices = [options_of(job, points, queue.period) for job, points in zip(queue.jobs, known.points, strict=True)]
+    solving = time.perf_counter()
+    if stuck := [job.name for job, mine in zip(queue.jobs, choices, strict=True) if not mine]:
+        return _nothing(queue, known, f"{stuck[0]} may not wait, and no strategy of its fits anywhere")
+    table = _table(queue, choices)
+    found = solve(table, deadline=max(started + queue.time_limit, solving + 1.0))
+    if found is None:
+        return _nothing(queue, known, _too_many(queue, choices))
+    flat = tuple(option for mine in choices for option in mine)
+    division = Division(queue, table, flat, found.options)
+    return _answer(division, known, found, time.perf_counter() - solving)
+
+
+def _priced(queue: Queue) -> None:
+    unknown = [group.name for group in queue.cluster.groups if group.rent is None]
+    if queue.objective == "cost" and unknown:
+        raise BadRequest(f"objective cost: group {unknown[0]} has no price; give price = '2.50 $/h' in the cluster")
+
+
+def options_of(job: Job, points: tuple[Point, ...], period: float) -> list[Option]:
+    """Every option of a job, waiting first where it may."""
+    placed = [_placed(job, point) for point in points]
+    if not job.may_wait:
+        return placed
+    fastest = min((option for option in placed), key=lambda option: option.finish, default=None)
+    if fastest is None:
+        return [Option(None, 0.0, math.inf, late=job.deadline is not None)]
+    assert fastest.point is not None
+    back = _moving(job, fastest.point) if job.running else 0.0
+    finish = period + fastest.point.seconds + back
+    return [Option(None, back, finish, late=job.deadline is not None and finish > job.deadline), *placed]
+
+
+def _moving(job: Job, point: Point) -> float:
+    return point.move_seconds if job.migration is None else job.migration
+
+
+def _placed(job: Job, point: Point) -> Option:
+    here = job.running is None or (job.running.group, job.running.gpus) == (point.at.group, point.at.gpus)
+    lost = 0.0 if here else _moving(job, point)
+    finish = point.seconds + lost
+    return Option(point, lost, finish, late=job.deadline is not None and finish > job.deadline)
+
+
+def pace(option: Option, period: float) -> float:
+    """Useful FLOP/s over the period, what moving loses taken off."""
+    return option.point.flops * max(1.0 - option.lost / period, 0.0) if option.point else 0.0
+
+
+def _throughput(job: Job, mine: list[Option], period: float) -> list[float]:
+    return [-job.priority * pace(option, period) for option in mine]
+
+
+def _weighted_finish(job: Job, mine: list[Option], _period: float) -> list[float]:
+    """Jobs that fit nowhere finish never, whatever the others get: they do not count."""
+    return [job.priority * option.finish if math.isfinite(option.finish) else 0.0 for option in mine]
+
+
+def _cost(_job: Job, mine: list[Option], _period: float) -> list[float]:
+    """Dollars until a job is trained, devices idle while it moves; one that waits takes its cheapest place later."""
+    placed = [_dollars(option) for option in mine if option.point]
+    return [_dollars(option) if option.point else min(placed, default=0.0) for option in mine]
+
+
+def _dollars(option: Option) -> float:
+    assert option.point is not None
+    at = option.point
+    return (at.dollars or 0.0) * (1.0 + option.lost / at.seconds)
+
+
+def _fairness(job: Job, mine: list[Option], period: float) -> list[float]:
+    """Proportional fairness [Kelly98]: the sum of priority times the logarithm of each job's share of its best pace."""
+    shares = [pace(option, period) for option in mine]
+    best = max(shares)
+    least = min((share for share in shares if share > 0.0), default=1.0)
+    return [-job.priority * math.log(max(share, least) / best) if best else 0.0 for share in shares]
+
+
+AIMS: Final[Mapping[Goal, Callable[[Job, list[Option], float], list[float]]]] = {
+    "throughput": _throughput,
+    "weighted-finish": _weighted_finish,
+    "cost": _cost,
+    "fairness": _fairness,
+}
+EVERYBODY_FIRST: Final = ("cost", "fairness")
+"""Objectives under which waiting would be cheap, or worth minus infinity: as many as can run, by priority."""
+
+
+def _table(queue: Queue, choices: list[list[Option]]) -> Options:
+    """The options of all jobs as arrays, with what each costs under every aim."""
+    jobs = [(place, job, mine) for place, (job, mine) in enumerate(zip(queue.jobs, choices, strict=True))]
+    groups = [group.name for group in queue.cluster.groups]
+    flat = [(place, job, option) for place, job, mine in jobs for option in mine]
+    late = [job.priority * option.late for _, job, option in flat]
+    idle = [job.priority * (option.point is None) for _, job, option in flat]
+    value = [cost for _, job, mine in jobs for cost in AIMS[queue.objective](job, mine, queue.period)]
+    aims = (late, idle, value) if queue.objective in EVERYBODY_FIRST else (late, value)
+    return Options(
+        job=np.array([place for place, _, _ in flat], dtype=np.int64),
+        group=np.array([groups.index(o.point.at.group) if o.point else -1 for _, _, o in flat], dtype=np.int64),
+        nodes=np.array([o.point.at.nodes if o.point else 0 for _, _, o in flat], dtype=np.int64),
+        aims=tuple(np.array(aim, dtype=np.float64) for aim in aims),
+        capacity=np.array([group.nodes for group in queue.cluster.groups], dtype=np.int64),
+    )
+
+
+def _too_many(queue: Queue, choices: list[list[Option]]) -> str:
+    """Why the jobs that may not wait do not fit together."""
+    firm = [
+        (job.name, min(option.point.at.gpus for option in mine if option.point))
+        for job, mine in zip(queue.jobs, choices, strict=True)
+        if not job.may_wait
+    ]
+    needed = " + ".join(f"{gpus:,} for {name}" for name, gpus in firm)
+    return (
+        f"jobs that may not wait need at least {needed} = {sum(g for _, g in firm):,} GPUs together, "
+        f"of {queue.cluster.gpus:,} in whole nodes; let one wait or give it smaller counts"
+    )
+
+
+def _answer(division: Division, known: Curves, found: Choice, seconds: float) -> Allocation:
+    queue = division.queue
+    proved = found.proved and not known.unpriced and all(p.proved for points in known.points for p in points)
+    sign = -1.0 if queue.objective in ("throughput", "fairness") else 1.0
+    bound = found.value if found.proved else found.bound
+    distance = found.value - bound
+    gap = distance if queue.objective == "fairness" else distance / (abs(found.value) or 1.0)
+    left = f"; {known.unpriced} placements were not priced in time" if known.unpriced else ""
+    said = "no other division of these placements is better" if found.proved else f"proved within {gap:.2%}"
+    return Allocation(
+        status="optimal" if proved else "feasible",
+        value=sign * found.value + 0.0,
+        bound=sign * bound + 0.0,
+        gap=gap,
+        statement=said + left,
+        jobs=job_answers(division, known),
+        groups=_use(division),
+        solve_seconds=seconds,
+        **_frame(queue, known),
+    )
+
+
+def _use(division: Division) -> tuple[GroupUse, ...]:
+    table, chosen = division.table, division.chosen
+    used = [int(table.nodes[chosen][table.group[chosen] == g].sum()) for g in range(len(table.capacity))]
+    groups = division.queue.cluster.groups
+    return tuple(
+        GroupUse(name=group.name, gpus=group.gpus or 0, used=nodes * group.gpus_per_node)
+        for group, nodes in zip(groups, used, strict=True)
+    )
+
+
+def _frame(queue: Queue, known: Curves) -> dict[str, Any]:
+    return {
+        "objective": queue.objective,
+        "assumed": _assumed(queue),
+        "searches": known.searches,
+        "unpriced": known.unpriced,
+        "curve_seconds": known.seconds,
+        "version": VERSION,
+        "catalogue_hash": f"{hardware_hash()}-{models_hash()}",
+    }
+
+
+def _assumed(queue: Queue) -> tuple[str, ...]:
+    """What nobody said."""
+    lines = []
+    if any(job.question.global_batch_size is None for job in queue.jobs):
+        lines.append("global batch 4 Mi tokens where a job does not say, on every placement the same")
+    if any(job.question.tokens is None for job in queue.jobs):
+        lines.append("tokens left: the model's where a job does not say")
+    if any(job.gpus is None for job in queue.jobs):
+        lines.append("powers of two of nodes, and all of them, where a job allows any count")
+    if any(job.running and job.migration is None for job in queue.jobs):
+        lines.append("a move takes a checkpoint, a restart of 5 min and reading back, where a job does not say")
+    lines.append(f"the division holds for {queue.period / 86400:g} d; who waits starts then")
+    return tuple(lines)
+
+
+def _nothing(queue: Queue, known: Curves, reason: str) -> Allocation:
+    groups = tuple(GroupUse(name=g.name, gpus=g.gpus or 0, used=0) for g in queue.cluster.groups)
+    frame = _frame(queue, known)
+    return Allocation(
+        status="infeasible",
+        value=None,
+        bound=None,
+        gap=None,
+        statement=reason,
+        jobs=(),
+        groups=groups,
+        solve_seconds=0.0,
+        **frame,
+    )
+
+
+__all__ = ["Queue", "allocate", "options_of", "pace"]

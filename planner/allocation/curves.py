@@ -1,0 +1,205 @@
+"""What each job does with each placement: its best strategy there, found once for equal questions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any, Final
+
+from costmodels.goodput import move_seconds
+from costmodels.stability import Stability
+from costmodels.training import iterations
+from hardware.records import Cluster, NodeGroup
+from planner.allocation.queue import Job, Queue
+from planner.assemble import counted_flops, strategy_record
+from planner.document import Strategy
+from planner.errors import BadRequest, MeshwrightError
+from planner.pins import parse_pins
+from planner.request import PlanRequest, Resolved, resolve, usual_batch
+from planner.search import search
+from planner.space import build
+
+LONGEST_SEARCH: Final = 60.0
+"""Seconds that the search for one placement may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Whole nodes of one group."""
+
+    group: str
+    gpus: int
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A job on a placement under its best strategy there."""
+
+    at: Placement
+    iteration_seconds: float
+    tokens_per_second: float
+    flops: float
+    """Useful FLOP/s: model FLOP, without recomputation."""
+    seconds: float
+    """Until the tokens that are left are trained."""
+    dollars: float | None
+    move_seconds: float
+    """Lost if the job comes here from elsewhere, where it does not say."""
+    proved: bool
+    strategy: Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """The points of every job, in the order of the queue, and what was not looked at in time."""
+
+    points: tuple[tuple[Point, ...], ...]
+    unpriced: int
+    searches: int
+    seconds: float
+
+
+def placements(job: Job, cluster: Cluster) -> tuple[Placement, ...]:
+    """Where a job may go: whole nodes; the counts that it allows, else powers of two of nodes, and all of them.
+
+    Where it runs now is one of them, if the group still has that many.
+
+    Raises:
+        BadRequest: no count that it allows fills whole nodes of a group that it allows.
+    """
+    found = [at for group in _allowed(job, cluster) for at in _counts(job, group)]
+    if found:
+        return tuple(found)
+    sizes = ", ".join(f"{g.gpus} {g.name} in nodes of {g.gpus_per_node}" for g in _allowed(job, cluster))
+    wanted = ", ".join(map(str, job.gpus)) if job.gpus else f"{job.min_gpus} to {job.max_gpus}"
+    raise BadRequest(f"job {job.name}: {wanted} GPUs are no whole nodes of what there is: {sizes}")
+
+
+def _allowed(job: Job, cluster: Cluster) -> list[NodeGroup]:
+    return [group for group in cluster.groups if job.groups is None or group.name in job.groups]
+
+
+def _counts(job: Job, group: NodeGroup) -> list[Placement]:
+    size, nodes = group.gpus_per_node, group.nodes or 0
+    usual = {2**k for k in range(nodes.bit_length()) if 2**k <= nodes} | {nodes}
+    wanted = usual if job.gpus is None else {gpus // size for gpus in job.gpus if gpus % size == 0}
+    if job.running is not None and job.running.group == group.name and job.running.gpus % size == 0:
+        wanted = wanted | {job.running.gpus // size}
+    fitting = [n for n in sorted(wanted) if 0 < n <= nodes and job.min_gpus <= n * size <= job.max_gpus]
+    return [Placement(group.name, n * size, n) for n in fitting]
+
+
+def question_at(job: Job, cluster: Cluster, at: Placement) -> PlanRequest:
+    """The job's question on one placement; its batch is the same on all of them."""
+    group = next(group for group in cluster.groups if group.name == at.group)
+    alone = Cluster(name=cluster.name, title=cluster.title, groups=(group,), sources=cluster.sources)
+    question = job.question.model_copy(update={"gpus": at.gpus, "cluster": alone, "top": 0})
+    if question.global_batch_size is not None:
+        return question
+    sequence = resolve(job.question.model_copy(update={"cluster": alone})).scenario.seq_length
+    return question.model_copy(update={"global_batch_size": usual_batch(1, sequence)})
+
+
+def curves(queue: Queue, *, deadline: float, workers: int = 1) -> Curves:
+    """The best strategy of every job on every placement.
+
+    Equal questions are searched once. What no strategy fits is left out; what the deadline left is counted.
+
+    Args:
+        queue: machines and jobs.
+        deadline: by ``time.perf_counter``, when no further search begins.
+        workers: processes that search.
+
+    Raises:
+        BadRequest: a job whose question contradicts itself, by the job's name.
+    """
+    started = time.perf_counter()
+    asked = [[question_of(job, queue.cluster, at) for at in placements(job, queue.cluster)] for job in queue.jobs]
+    distinct = {_key(question): question for questions in asked for _, question in questions}
+    found = dict(zip(distinct, _searched(tuple(distinct.values()), deadline, workers), strict=True))
+    points = [
+        tuple(
+            _of_job(point, at, question)
+            for at, question in questions
+            if not isinstance(point := found[_key(question)], str)
+        )
+        for questions in asked
+    ]
+    late = sum(1 for answer in found.values() if answer == LATE)
+    return Curves(tuple(points), late, len(distinct) - late, time.perf_counter() - started)
+
+
+def question_of(job: Job, cluster: Cluster, at: Placement) -> tuple[Placement, PlanRequest]:
+    """A placement with its question; what is wrong with it is told by the job's name."""
+    try:
+        question = question_at(job, cluster, at)
+        resolve(question)
+    except MeshwrightError as error:
+        raise BadRequest(f"job {job.name}: {error}") from None
+    return at, question
+
+
+def _key(question: PlanRequest) -> str:
+    """Equal for questions that have one best strategy: how long to train does not matter to it."""
+    return question.model_dump_json(exclude={"tokens", "time_limit"})
+
+
+LATE: Final = "late"
+NOTHING: Final = "nothing fits"
+
+
+def _searched(questions: Sequence[PlanRequest], deadline: float, workers: int) -> Iterable[Point | str]:
+    if workers == 1 or len(questions) < 2 * workers:
+        return [best_point(question, deadline - time.perf_counter()) for question in questions]
+    wall = time.time() + deadline - time.perf_counter()
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        return list(pool.map(_until, questions, [wall] * len(questions)))
+
+
+def _until(question: PlanRequest, wall: float) -> Point | str:
+    """In another process, whose performance counter is another one."""
+    return best_point(question, wall - time.time())
+
+
+def best_point(question: PlanRequest, seconds: float) -> Point | str:
+    """The best strategy without its reasons: a search, and the price of what it found."""
+    if seconds <= 0.0:
+        return LATE
+    resolved = resolve(question)
+    scenario = resolved.scenario
+    deadline = time.perf_counter() + min(seconds, LONGEST_SEARCH)
+    outcome = search(build(scenario, parse_pins(question.pins)), scenario, deadline=deadline)
+    if outcome.best is None:
+        return NOTHING if outcome.proved else LATE
+    best = outcome.best
+    group = scenario.group
+    return Point(
+        at=Placement(group.name, scenario.gpus, group.nodes or 1),
+        iteration_seconds=best.iteration,
+        tokens_per_second=scenario.tokens / best.iteration,
+        flops=counted_flops(scenario) * scenario.tokens / best.iteration,
+        seconds=0.0,
+        dollars=None,
+        move_seconds=move_seconds(scenario, Stability()),
+        proved=outcome.proved,
+        strategy=strategy_record(best.row, best.assignment, scenario),
+    )
+
+
+def _of_job(point: Point, at: Placement, question: PlanRequest) -> Point:
+    """The point with what depends on the tokens of one job."""
+    resolved = resolve(question)
+    seconds = _seconds(point, resolved)
+    price = resolved.scenario.group.rent
+    dollars = None if price is None else price * at.gpus * seconds
+    known: dict[str, Any] = {name: getattr(point, name) for name in Point.__slots__}
+    return Point(**known | {"at": at, "seconds": seconds, "dollars": dollars})
+
+
+def _seconds(point: Point, resolved: Resolved) -> float:
+    steps = iterations(tokens=resolved.tokens, tokens_per_iteration=resolved.scenario.tokens)
+    return steps * point.iteration_seconds

@@ -1,0 +1,97 @@
+"""The division of a cluster among jobs, schema ``allocation/1``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from planner.document import Strategy
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class Placed(_Part):
+    """What a job gets, and what it does with it."""
+
+    group: str
+    gpus: int
+    nodes: int
+    iteration_seconds: float
+    tokens_per_second: float
+    model_flops_per_second: float
+    """Useful FLOP/s, without recomputation."""
+    finish_seconds: float
+    """From now until its tokens are trained, the move included."""
+    cost_dollars: float | None
+    """Rent until then; None where the group has no price."""
+    strategy: Strategy
+
+
+class CurvePoint(_Part):
+    """One placement that the job could have had."""
+
+    group: str
+    gpus: int
+    iteration_seconds: float
+    tokens_per_second: float
+    strategy: str
+    """Its degrees in words."""
+
+
+class JobAnswer(_Part):
+    """One job: what it gets and why."""
+
+    name: str
+    priority: float
+    placed: Placed | None
+    """None: it waits."""
+    change: Literal["starts", "stays", "moves", "stops", "waits"]
+    move_seconds: float
+    """Lost by moving; 0 where it stays, starts or waits."""
+    late: bool
+    """It has a deadline and misses it."""
+    because: str
+    with_more: str | None
+    """What the next larger placement would bring it and cost the others."""
+    curve: tuple[CurvePoint, ...]
+
+
+class GroupUse(_Part):
+    """Devices of one node group."""
+
+    name: str
+    gpus: int
+    used: int
+
+
+class Allocation(_Part):
+    """Schema ``allocation/1``: who gets what, proved or with the gap that is left."""
+
+    schema_: Literal["allocation/1"] = Field("allocation/1", alias="schema")
+    status: Literal["optimal", "feasible", "infeasible"]
+    objective: str
+    value: float | None
+    """throughput: useful FLOP/s times priority; weighted-finish: seconds times priority; cost: dollars;
+    fairness: sum of priority times the logarithm of the share of its best pace."""
+    bound: float | None
+    """Nothing is better than this among the placements that were looked at."""
+    gap: float | None
+    """The distance of value and bound over the value; for fairness the distance itself."""
+    statement: str
+    jobs: tuple[JobAnswer, ...]
+    groups: tuple[GroupUse, ...]
+    assumed: tuple[str, ...]
+    searches: int
+    unpriced: int
+    """Placements that the time limit left out."""
+    curve_seconds: float
+    solve_seconds: float
+    version: str
+    catalogue_hash: str
+
+    def to_json(self, *, indent: int | None = 2) -> str:
+        """The document as JSON."""
+        return self.model_dump_json(by_alias=True, indent=indent)

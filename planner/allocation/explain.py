@@ -1,0 +1,212 @@
+"""Why each job got what it got, and what more would bring it and cost the others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from costmodels.strategy import Ints
+from planner.allocation.curves import Curves, Point
+from planner.allocation.document import CurvePoint, JobAnswer, Placed
+from planner.allocation.queue import Job, Queue
+from planner.allocation.solver import Options, solve
+from planner.document import Strategy
+
+if TYPE_CHECKING:
+    from planner.allocation.allocate import Option
+
+EXPLAINED_WITHIN: Final = 2.0
+"""Seconds that the reasons of all jobs may take together."""
+EACH_WITHIN: Final = 0.5
+_NAMED: Final = 3
+"""Other jobs that a reason names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """Who got what: the options of all jobs in order, and the place of each job's."""
+
+    queue: Queue
+    table: Options
+    options: tuple[Option, ...]
+    chosen: Ints
+    """(J,)"""
+
+    def of(self, job: int) -> Option:
+        """What a job got."""
+        return self.options[int(self.chosen[job])]
+
+
+def job_answers(division: Division, known: Curves) -> tuple[JobAnswer, ...]:
+    """Every job's answer; what more would do is told of the most important jobs first, while there is time."""
+    deadline = time.perf_counter() + EXPLAINED_WITHIN
+    jobs = division.queue.jobs
+    more = {job: _with_more(division, job, deadline) for job in sorted(range(len(jobs)), key=_by_priority(jobs))}
+    return tuple(_job_answer(division, job, known.points[job], more[job]) for job in range(len(jobs)))
+
+
+def _by_priority(jobs: tuple[Job, ...]) -> Callable[[int], float]:
+    return lambda job: -jobs[job].priority
+
+
+def _job_answer(division: Division, place: int, points: tuple[Point, ...], more: str | None) -> JobAnswer:
+    job, option = division.queue.jobs[place], division.of(place)
+    return JobAnswer(
+        name=job.name,
+        priority=job.priority,
+        placed=_placed(option),
+        change=_change(job, option),
+        move_seconds=option.lost if option.point else 0.0,
+        late=option.late,
+        because=_because(division, place, points),
+        with_more=more,
+        curve=tuple(
+            CurvePoint(
+                group=p.at.group,
+                gpus=p.at.gpus,
+                iteration_seconds=p.iteration_seconds,
+                tokens_per_second=p.tokens_per_second,
+                strategy=in_words(p.strategy),
+            )
+            for p in points
+        ),
+    )
+
+
+def _placed(option: Option) -> Placed | None:
+    point = option.point
+    if point is None:
+        return None
+    return Placed(
+        group=point.at.group,
+        gpus=point.at.gpus,
+        nodes=point.at.nodes,
+        iteration_seconds=point.iteration_seconds,
+        tokens_per_second=point.tokens_per_second,
+        model_flops_per_second=point.flops,
+        finish_seconds=option.finish,
+        cost_dollars=point.dollars,
+        strategy=point.strategy,
+    )
+
+
+def in_words(strategy: Strategy) -> str:
+    """The degrees of a strategy that are not 1."""
+    names = ("tp", "cp", "pp", "vpp", "dp", "ep")
+    said = [f"{name.upper()} {getattr(strategy, name)}" for name in names if getattr(strategy, name) > 1]
+    return ", ".join(said) or "one GPU"
+
+
+def _change(job: Job, option: Option) -> str:
+    if option.point is None:
+        return "stops" if job.running else "waits"
+    if job.running is None:
+        return "starts"
+    here = (job.running.group, job.running.gpus) == (option.point.at.group, option.point.at.gpus)
+    return "stays" if here else "moves"
+
+
+def _because(division: Division, place: int, points: tuple[Point, ...]) -> str:
+    job, option = division.queue.jobs[place], division.of(place)
+    if not points:
+        return "no strategy fits in memory on any placement that it allows"
+    if option.point is None:
+        fewest = min(points, key=lambda point: point.at.gpus)
+        verb = "stops" if job.running else "waits"
+        return f"{verb}: the {fewest.at.gpus:,} GPUs that it needs at least do more for the objective elsewhere"
+    reasons = [_among(option.point, points)]
+    if job.deadline is not None:
+        reasons.append(_about_deadline(option, job.deadline))
+    if job.running is not None and option.lost:
+        reasons.append(f"moving loses {minutes(option.lost)}")
+    return "; ".join(reasons)
+
+
+def _among(point: Point, points: tuple[Point, ...]) -> str:
+    fastest = max(points, key=lambda one: one.tokens_per_second)
+    if fastest.at == point.at:
+        return "the fastest of its placements"
+    share = point.tokens_per_second / fastest.tokens_per_second
+    return (
+        f"{share:.0%} of its pace on {fastest.at.gpus:,} {fastest.at.group}, with {_part(point, fastest)} of the GPUs"
+    )
+
+
+def _part(point: Point, fastest: Point) -> str:
+    return f"{point.at.gpus / fastest.at.gpus:.0%}"
+
+
+def _about_deadline(option: Option, deadline: float) -> str:
+    apart = abs(option.finish - deadline) / 86400.0
+    return f"misses its deadline by {apart:.1f} d" if option.late else f"meets its deadline with {apart:.1f} d to spare"
+
+
+def minutes(seconds: float) -> str:
+    """A time between a second and days in words."""
+    for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 2.0 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def _with_more(division: Division, place: int, deadline: float) -> str | None:
+    """The best division in which this job is faster, against the one chosen."""
+    faster = _faster(division, place)
+    left = deadline - time.perf_counter()
+    if not len(faster) or left <= 0.0:
+        return None
+    table = division.table
+    banned = np.setdiff1d(np.flatnonzero(table.job == place), faster)
+    other = solve(table, deadline=time.perf_counter() + min(left, EACH_WITHIN), banned=banned, hint=division.chosen)
+    if other is None or np.isin(other.options[place], banned):
+        return None
+    return _told(division, place, other.options)
+
+
+def _faster(division: Division, place: int) -> Ints:
+    """The job's options that are faster than what it got."""
+    mine = np.flatnonzero(division.table.job == place)
+    now = division.of(place).point
+    rate = 0.0 if now is None else now.tokens_per_second
+    kept = [o for o in mine if (p := division.options[int(o)].point) is not None and p.tokens_per_second > rate]
+    return np.array(kept, dtype=np.int64)
+
+
+def _told(division: Division, place: int, other: Ints) -> str:
+    mine, now = division.options[int(other[place])].point, division.of(place).point
+    assert mine is not None
+    what = f"{mine.at.gpus:,} {mine.at.group}"
+    gain = f"would run on {what}" if now is None else f"{mine.tokens_per_second / now.tokens_per_second:.2f}x on {what}"
+    paid = _paid(division, place, other)
+    return f"{gain}; then {paid}" if paid else gain
+
+
+def _paid(division: Division, place: int, other: Ints) -> str:
+    """Who would get something else, and what that does to the objective."""
+    jobs = division.queue.jobs
+    changed = [j for j in range(len(jobs)) if j != place and other[j] != division.chosen[j]]
+    said = [_instead(jobs[j].name, division.options[int(other[j])]) for j in changed[:_NAMED]]
+    if len(changed) > _NAMED:
+        said.append(f"{len(changed) - _NAMED} more change")
+    before, after = (float(division.table.aims[-1][chosen].sum()) for chosen in (division.chosen, other))
+    worse = (after - before) / (abs(before) or 1.0)
+    missed = _missed(division, other)
+    if missed:
+        said.append(f"{missed} would miss deadlines")
+    elif worse > 0.0:
+        said.append(f"the objective is {worse:.2%} worse")
+    return ", ".join(said)
+
+
+def _missed(division: Division, other: Ints) -> str:
+    """Jobs that are late there and not here."""
+    late = [j for j in range(len(other)) if division.options[int(other[j])].late and not division.of(j).late]
+    return ", ".join(division.queue.jobs[j].name for j in late[:_NAMED])
+
+
+def _instead(name: str, option: Option) -> str:
+    return f"{name} waits" if option.point is None else f"{name} gets {option.point.at.gpus:,} {option.point.at.group}"

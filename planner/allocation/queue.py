@@ -1,0 +1,229 @@
+"""The queue: machines, jobs and what is wanted of them, read strictly.
+
+A queue file is TOML or JSON. ::
+
+    cluster = "dgx-h100"          # a name, a file, or a [cluster] table as in a cluster file
+    gpus = 512                    # where the cluster leaves the number of nodes open
+    objective = "throughput"      # throughput, weighted-finish, cost or fairness
+    period = "1 d"                # how long the division will hold, at least
+
+    [[jobs]]
+    name = "chat"
+    model = "llama3-8b"           # and every further field of a question: stack, tokens, precision, [jobs.pins] ...
+    tokens = "200B"               # what is left to train
+    priority = 2.0
+    gpus = [64, 128]              # allowed counts; without it powers of two of nodes, and all of them
+    min_gpus = 16
+    max_gpus = 256
+    groups = ["new"]              # allowed node groups
+    deadline = "14 d"             # from now
+    may_wait = false              # it must run
+    running = {group = "new", gpus = 64}
+    migration = "20 min"          # what moving it loses; without it checkpoint, restart and reading back
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from hardware.catalogue import cluster as find_cluster
+from hardware.errors import BadQuantity, MeshwrightError, flatten
+from hardware.files import expanded, read
+from hardware.records import Cluster
+from hardware.units import TimeQuantity, parse_quantity, within
+from planner.errors import BadFile, BadRequest
+from planner.inline import cluster_of, named_or
+from planner.request import LARGEST_GPUS, PlanRequest
+
+_R = TypeVar("_R", bound=BaseModel)
+
+Goal = Literal["throughput", "weighted-finish", "cost", "fairness"]
+Count = Annotated[int, Field(strict=True, gt=0, le=LARGEST_GPUS)]
+Wait = Annotated[TimeQuantity, within("1 s", "3650 d", "time")]
+MOST_JOBS: Final = 1000
+
+OWN: Final = (
+    "name",
+    "priority",
+    "gpus",
+    "min_gpus",
+    "max_gpus",
+    "groups",
+    "deadline",
+    "may_wait",
+    "running",
+    "migration",
+)
+NOT_A_JOBS: Final = ("gpus", "cluster", "objective", "stability", "top", "time_limit")
+"""Fields of a question that the queue settles."""
+QUESTION: Final = tuple(name for name in PlanRequest.model_fields if name not in NOT_A_JOBS)
+TOP: Final = ("cluster", "gpus", "objective", "period", "time_limit", "jobs")
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Running(_Part):
+    """Where a job runs now."""
+
+    group: str
+    gpus: Count
+
+
+class Job(_Part):
+    """One job of the queue: what it may get, and the question of what it would do with it."""
+
+    name: Annotated[str, Field(min_length=1, max_length=100)]
+    question: PlanRequest
+    """With one device of the whole cluster; both are replaced by each placement."""
+    priority: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] = 1.0
+    gpus: tuple[Count, ...] | None = None
+    min_gpus: Count = 1
+    max_gpus: Count = LARGEST_GPUS
+    groups: tuple[str, ...] | None = None
+    deadline: Wait | None = None
+    may_wait: Annotated[bool, Field(strict=True)] = True
+    running: Running | None = None
+    migration: Annotated[TimeQuantity, within("0 s", "365 d", "time")] | None = None
+
+    @field_validator("gpus", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: object) -> object:
+        return (value,) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class Queue(_Part):
+    """Machines and jobs."""
+
+    cluster: Cluster
+    jobs: Annotated[tuple[Job, ...], Field(min_length=1, max_length=MOST_JOBS)]
+    objective: Goal = "throughput"
+    period: Wait = 86400.0
+    time_limit: Wait = 120.0
+
+
+def queue_in(path: str, over: Mapping[str, Any] | None = None) -> Queue:
+    """The queue of a file, with some of its fields given anew.
+
+    Raises:
+        BadFile: it cannot be read.
+        BadRequest: what it says is wrong, with the nearest that works.
+    """
+    document = read(expanded(path))
+    try:
+        return queue_of(document | dict(over or {}))
+    except BadRequest as error:
+        raise BadFile(path, str(error)) from None
+
+
+def queue_of(document: Mapping[str, Any]) -> Queue:
+    """The queue that a table describes.
+
+    Raises:
+        BadRequest: an unknown field, a wrong value, or values that contradict each other.
+    """
+    _known(document, TOP, "")
+    cluster = _cluster(document)
+    tables = document.get("jobs", ())
+    if not isinstance(tables, list | tuple) or not tables:
+        raise BadRequest("jobs: expected at least one [[jobs]] table with a name and a model")
+    jobs = [_job(table, place) for place, table in enumerate(tables)]
+    rest = {name: document[name] for name in ("objective", "period") if name in document}
+    if "time_limit" in document:
+        rest["time_limit"] = document["time_limit"]
+    queue = _checked(Queue, {"cluster": cluster, "jobs": jobs, **rest}, "")
+    _agree(queue)
+    return queue
+
+
+def _cluster(document: Mapping[str, Any]) -> Cluster:
+    """The machines, every group with its number of nodes."""
+    if "cluster" not in document:
+        raise BadRequest("cluster: required, but missing; a name such as 'dgx-h100' with gpus = 512, or a table")
+    count = document.get("gpus")
+    if count is not None and (isinstance(count, bool) or not isinstance(count, int)):
+        raise BadRequest(f"gpus: expected a whole number such as 512, got {count!r:.40}")
+    try:
+        given = named_or(Cluster, document["cluster"], cluster_of)
+        found = find_cluster(given) if isinstance(given, str) else given
+        found = found if count is None else found.with_gpus(count)
+    except (MeshwrightError, ValueError) as error:
+        raise BadRequest(f"cluster: {error}") from None
+    if found.gpus is None:
+        raise BadRequest(f"gpus: {found.name} leaves the number of nodes open; say how many, such as gpus = 512")
+    return found
+
+
+def _job(table: object, place: int) -> Job:
+    """One job from its table."""
+    where = f"jobs[{place}]"
+    if not isinstance(table, Mapping):
+        raise BadRequest(f"{where}: expected a table of fields, got {table!r:.40}")
+    name = table.get("name")
+    where = f"job {name}" if isinstance(name, str) and name else where
+    _known(table, (*OWN, *QUESTION), where)
+    if "model" not in table:
+        raise BadRequest(f"{where}: model is missing, such as model = 'llama3-8b'")
+    asked = {key: value for key, value in table.items() if key in QUESTION}
+    if "tokens" in asked:
+        asked["tokens"] = _tokens(asked["tokens"], where)
+    question = _checked(PlanRequest, {**asked, "gpus": 1}, where)
+    own = {key: value for key, value in table.items() if key in OWN}
+    return _checked(Job, {**own, "question": question}, where)
+
+
+def _tokens(value: object, where: str) -> int:
+    """Tokens as a number or as text such as 200B."""
+    try:
+        count = parse_quantity(value, "count")
+    except BadQuantity as error:
+        raise BadRequest(f"{where}: tokens: {error}") from None
+    if not 1.0 <= count < 1e18:
+        raise BadRequest(f"{where}: tokens: expected between 1 and 1e18 such as 200B, got {value!r:.40}")
+    return round(count)
+
+
+def _known(table: Mapping[str, Any], fields: Iterable[str], where: str) -> None:
+    """Every field is known; the nearest is offered for one that is not."""
+    known = tuple(fields)
+    for name in table:
+        if name in known:
+            continue
+        near = difflib.get_close_matches(str(name), known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        raise BadRequest(f"{where}{': ' if where else ''}there is no field {name!r:.40}; {hint}")
+
+
+def _checked(record: type[_R], fields: Mapping[str, Any], where: str) -> _R:
+    try:
+        return record.model_validate(fields)
+    except ValidationError as error:
+        raise BadRequest(f"{where}{': ' if where else ''}{flatten(error)}") from None
+
+
+def _agree(queue: Queue) -> None:
+    """Names are used once and mean something; counts fit."""
+    seen: set[str] = set()
+    for job in queue.jobs:
+        if job.name in seen:
+            raise BadRequest(f"job {job.name}: two jobs have this name; give each a name of its own")
+        seen.add(job.name)
+        _agree_on_groups(job, queue)
+        if job.min_gpus > job.max_gpus:
+            raise BadRequest(f"job {job.name}: min_gpus {job.min_gpus} exceeds max_gpus {job.max_gpus}")
+        if job.migration is not None and job.running is None:
+            raise BadRequest(f"job {job.name}: migration says what moving loses; say where it runs: running = {{...}}")
+
+
+def _agree_on_groups(job: Job, queue: Queue) -> None:
+    names = [group.name for group in queue.cluster.groups]
+    for name in (*(job.groups or ()), *([job.running.group] if job.running else [])):
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+            raise BadRequest(f"job {job.name}: the cluster has no group {name!r}; {hint}")

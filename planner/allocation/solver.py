@@ -1,0 +1,123 @@
+"""One option for every job within the nodes of every group, by CP-SAT, aim after aim.
+
+A multiple-choice knapsack with one capacity per node group. Aims are minimised one after the other: a later one only
+chooses among the best of those before it.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from costmodels.strategy import Floats, Ints
+
+RESOLUTION: Final = 10**12
+"""Whole steps between the best and the worst sum of an aim in the solver's numbers: it is proved to that."""
+_SOLVER: Final = {"num_workers": 1, "random_seed": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the jobs can choose from, arrays (O,), sorted by job; every job has at least one."""
+
+    job: Ints
+    group: Ints
+    """Index of the group, -1 for an option that takes no nodes."""
+    nodes: Ints
+    aims: tuple[Floats, ...]
+    """What each option costs under each aim, first things first."""
+    capacity: Ints
+    """Nodes of each group, (G,)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The options chosen, one per job, and what is known of the last aim."""
+
+    options: Ints
+    value: float
+    bound: float
+    """No choice that is as good under the aims before has a smaller sum."""
+    proved: bool
+
+
+def solve(options: Options, *, deadline: float, banned: Ints | None = None, hint: Ints | None = None) -> Choice | None:
+    """The best choice, None where nothing was found.
+
+    Args:
+        options: what there is.
+        deadline: by ``time.perf_counter``.
+        banned: options that nobody may take.
+        hint: a choice to begin with.
+
+    Returns:
+        a choice, proved if every aim was proved best (to one part in ``RESOLUTION`` of its range); None if no choice
+        keeps the capacities, or none was found in time.
+    """
+    from ortools.sat.python import cp_model
+
+    model, taken = _model(options, banned)
+    best, proved, bound = hint, True, -np.inf
+    for aim in options.aims:
+        cost, unit, base = _whole(options, aim)
+        total = sum(int(c) * taken[o] for o, c in enumerate(cost) if c)
+        model.minimize(total)
+        model.clear_hints()
+        for o in () if best is None else best:
+            model.add_hint(taken[o], 1)
+        solver = _solver(deadline)
+        status = solver.solve(model)
+        if status not in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
+            return (
+                None if best is None or status == cp_model.INFEASIBLE else _choice(options, best, bound, proved=False)
+            )
+        best = np.array([o for o, var in enumerate(taken) if solver.boolean_value(var)], dtype=np.int64)
+        proved = proved and status == cp_model.OPTIMAL
+        bound = base + unit * solver.best_objective_bound
+        model.add(total <= int(cost[best].sum()))
+    assert best is not None
+    return _choice(options, best, bound, proved=proved)
+
+
+def _model(options: Options, banned: Ints | None) -> tuple[Any, list[Any]]:
+    """One option per job, no group's nodes exceeded."""
+    from ortools.sat.python import cp_model
+
+    model = cp_model.CpModel()
+    taken = [model.new_bool_var("") for _ in options.job]
+    for job in np.unique(options.job):
+        model.add_exactly_one(taken[o] for o in np.flatnonzero(options.job == job))
+    for group, nodes in enumerate(options.capacity):
+        mine = np.flatnonzero(options.group == group)
+        model.add(sum(int(options.nodes[o]) * taken[o] for o in mine) <= int(nodes))
+    for option in () if banned is None else banned:
+        model.add(taken[option] == 0)
+    return model, taken
+
+
+def _solver(deadline: float) -> Any:
+    from ortools.sat.python import cp_model
+
+    solver = cp_model.CpSolver()
+    for name, value in _SOLVER.items():
+        setattr(solver.parameters, name, value)
+    solver.parameters.max_time_in_seconds = max(deadline - time.perf_counter(), 0.05)
+    return solver
+
+
+def _whole(options: Options, aim: Floats) -> tuple[Ints, float, float]:
+    """Costs above each job's least in whole units, rounded down, the unit, and the sum of the least."""
+    least = np.full(int(options.job.max()) + 1, np.inf)
+    most = np.full(len(least), -np.inf)
+    np.minimum.at(least, options.job, aim)
+    np.maximum.at(most, options.job, aim)
+    unit = float((most - least).sum()) / RESOLUTION or 1.0
+    return np.floor((aim - least[options.job]) / unit).astype(np.int64), unit, float(least.sum())
+
+
+def _choice(options: Options, chosen: Ints, bound: float, *, proved: bool) -> Choice:
+    value = float(options.aims[-1][chosen].sum())
+    return Choice(chosen, value, min(bound, value), proved)

@@ -1,0 +1,54 @@
+"""The command that divides a cluster among queued jobs: allocate."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from planner.cli.answer import check_writable, shown, talk, working, write
+from planner.cli.ending import INFEASIBLE
+from planner.cli.options import Command, Count, Text, Word, option, output_options
+
+_GOALS = ("throughput", "weighted-finish", "cost", "fairness")
+
+
+@click.command("allocate", cls=Command, short_help="Divide a cluster among queued jobs.")
+@click.argument("queue", type=Text(), metavar="QUEUE.toml")
+@option("--objective", heading="Question", type=Word(_GOALS), metavar="|".join(_GOALS), help="Over the file's.")
+@option("--time-limit", heading="Question", type=Text(), metavar="TIME", help="Over the file's: 30s, 2min.")
+@option("--workers", heading="Question", type=Count(), default=1, help="Processes that search (default: 1).")
+@output_options("table", "json")
+def allocate(
+    queue: str,
+    objective: str | None,
+    time_limit: str | None,
+    workers: int,
+    form: str,
+    output: str | None,
+    quiet: bool,
+    verbose: bool,
+) -> None:
+    """Say which job gets how many GPUs of which node group, under which strategy, proved; and why, and who waits.
+
+    The file names a cluster and [[jobs]]: model, priority, allowed counts, deadline, where it runs now. The README
+    shows one.
+    """
+    del verbose
+    check_writable(output)
+    from planner.allocation.allocate import allocate as divide
+    from planner.allocation.queue import queue_in
+
+    over = {"objective": objective, "time_limit": time_limit}
+    asked = queue_in(queue, {name: value for name, value in over.items() if value is not None})
+    with working("searching", quiet=quiet):
+        answer = divide(asked, workers=workers)
+    if form == "json":
+        write(answer.to_json() + "\n", output)
+    else:
+        from planner.report.allocation import render
+
+        write(shown(lambda console: render(answer, console), output), output)
+    if answer.status == "infeasible":
+        talk(f"infeasible: {answer.statement}", {"quiet": quiet})
+        sys.exit(INFEASIBLE)

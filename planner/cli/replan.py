@@ -1,0 +1,77 @@
+"""The command that plans a job anew for more or fewer devices: replan."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from planner.cli.answer import check_writable, shown, talk, working, write
+from planner.cli.answer_files import answer_in
+from planner.cli.ask import seconds_in
+from planner.cli.ending import INFEASIBLE
+from planner.cli.options import Command, Count, Text, Word, option, output_options
+from planner.errors import BadRequest
+
+
+@click.command("replan", cls=Command, short_help="Plan a running job anew when nodes fail or join.")
+@click.argument("result", type=Text(), metavar="PLAN.json")
+@option("--gpus", heading="Question", type=Count(), required=True, help="Accelerators that there are now.")
+@option("--tolerance", heading="Question", type=Text(), default="5%", help="How much slower may move less.")
+@option("--global-batch", heading="Question", type=Count(), help="Sequences per iteration (default: as before).")
+@option("--cluster", heading="Question", type=Text(), metavar="NAME|FILE", help="Where the answer names none.")
+@option("--stack", heading="Question", type=Text(), metavar="NAME|FILE", help="Where the answer names none.")
+@option("--time-limit", heading="Question", type=Text(), metavar="TIME", help="Longest search: 30s, 2min.")
+@option("--pick", heading="Answer", type=Word(("nearest", "fastest")), default="nearest", help="For env and args.")
+@output_options("table", "json", "env", "args")
+def replan(result: str, gpus: int, tolerance: str, pick: str, **params: Any) -> None:
+    """Find the fastest plan on that many accelerators, and of those nearly as fast the one that moves least.
+
+    PLAN.json is what `plan --format json` wrote (- for stdin). The global batch stays; where the accelerators left
+    divide it badly, some may stay idle.
+    """
+    output = params["output"]
+    check_writable(output)
+    from planner.replan import replan as anew
+
+    old = answer_in(result)
+    with working("searching", quiet=params["quiet"]):
+        answer = anew(old, gpus, tolerance=_share(tolerance), **_changes(params))
+    chosen = getattr(answer, pick)
+    if params["form"] == "json":
+        write(answer.to_json() + "\n", output)
+    elif params["form"] == "table":
+        from planner.report.replan import render
+
+        write(shown(lambda console: render(answer, console), output), output)
+    elif chosen is not None:
+        from planner.report.formats import written
+
+        text, remarks = written(chosen.plan, params["form"])
+        write(text, output)
+        for remark in remarks:
+            talk(remark, params)
+    if answer.status == "infeasible":
+        talk(f"infeasible: {answer.statement}", params)
+        sys.exit(INFEASIBLE)
+
+
+def _changes(params: dict[str, Any]) -> dict[str, Any]:
+    """What is to differ from the answer's question."""
+    named = {"global_batch_size": "global_batch", "cluster": "cluster", "stack": "stack"}
+    changes = {field: params[name] for field, name in named.items() if params[name] is not None}
+    if params["time_limit"] is not None:
+        changes["time_limit"] = seconds_in("time_limit", params["time_limit"])
+    return changes
+
+
+def _share(text: str) -> float:
+    percent = text.endswith("%")
+    try:
+        share = float(text.removesuffix("%")) / (100.0 if percent else 1.0)
+    except ValueError:
+        share = -1.0
+    if not 0.0 <= share <= 1.0:
+        raise BadRequest(f"--tolerance: expected a share such as 5% or 0.05, got {text!r:.40}")
+    return share

@@ -1,0 +1,383 @@
+"""The best plan on another number of devices, and the best of those that move least."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from costmodels.moving import Layout, Move, move
+from costmodels.pricing import Assignment, quote, row_assignment
+from costmodels.scenario import Scenario
+from costmodels.stability import Stability
+from costmodels.strategy import Strategies
+from hardware.units import format_quantity
+from planner.assemble import (
+    goodput_record,
+    memory_records,
+    prediction_record,
+    provenance_record,
+    request_record,
+    strategy_record,
+)
+from planner.document import Plan
+from planner.errors import BadRequest, OutOfTime
+from planner.pins import Pin, parse_pins, shown_value
+from planner.request import PlanRequest, Resolved, resolve
+from planner.reread import row_of, split_of
+from planner.search import Incumbent, Outcome, search
+from planner.space import Space, build, divisors
+from planner.verify import verify
+
+COUNTS: Final = 6
+"""Numbers of devices that are tried, the one asked for and further ones below it."""
+SHAPES: Final = ("tp", "cp", "pp", "vpp", "ep", "etp", "zero_stage", "schedule")
+"""Axes that stay, first all of them, then the first ones only, when a plan near the old one is looked for."""
+NEAR: Final = (SHAPES, SHAPES[:6], ("tp", "pp"), ("tp",))
+LEAVING: Final = ("dp", "sharding_degree")
+"""Axes whose pins do not outlive the number of devices."""
+BESIDE: Final = 32
+"""Runners-up of each search that are weighed."""
+_SMOOTH: Final = (2, 3, 5, 7, 11, 13)
+
+
+class Moved(BaseModel):
+    """What a plan moves against the old one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    only_regroups: bool
+    """Tensor slices, stages and their layers stay: replicas leave or join."""
+    weight_bytes: float
+    state_bytes: float
+    most_bytes: float
+    """That one device receives."""
+    lost_bytes: float
+    """Optimizer states whose only copy was on lost devices; where there are any, all is read from the checkpoint."""
+    fabric_seconds: float
+    checkpoint_seconds: float
+    restart_seconds: float
+    seconds: float
+    """From the end of training under the old plan to its begin under the new one."""
+    statement: str
+
+
+class Choice(BaseModel):
+    """A plan for the new number of devices."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    gpus: int
+    idle_gpus: int
+    iteration_seconds: float
+    slower: float
+    """Share over the fastest choice."""
+    moved: Moved
+    plan: Plan
+
+
+class Replan(BaseModel):
+    """Schema ``replan/1``: the fastest plan, and the one of those nearly as fast that moves least."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    schema_: Literal["replan/1"] = Field("replan/1", alias="schema")
+    status: Literal["optimal", "feasible", "infeasible"]
+    old_gpus: int
+    old_iteration_seconds: float
+    gpus: int
+    global_batch_size: int
+    tolerance: float
+    counts: tuple[int, ...]
+    """Numbers of devices that were searched."""
+    fastest: Choice | None
+    nearest: Choice | None
+    statement: str
+
+    def to_json(self, *, indent: int | None = 2) -> str:
+        """The document as JSON."""
+        return self.model_dump_json(by_alias=True, indent=indent)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A strategy on one number of devices."""
+
+    resolved: Resolved
+    row: Strategies
+    split: Assignment
+    iteration: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    resolved: Resolved
+    space: Space
+    outcome: Outcome
+
+
+def replan(old: Plan, gpus: int, *, tolerance: float = 0.05, **changes: Any) -> Replan:
+    """Plan the same job anew for more or fewer devices, with the same global batch.
+
+    Where that many devices divide the batch badly, the largest numbers below them that do not are searched too, and
+    the devices left over stay idle.
+
+    Args:
+        old: the answer that runs now.
+        gpus: devices that there are now.
+        tolerance: how much slower than the fastest the plan that moves least may be.
+        changes: fields of the question that are to differ, such as ``cluster`` or ``global_batch_size``.
+
+    Raises:
+        BadRequest: the answer has no strategy, or runs on several node groups.
+        OutOfTime: no plan was found in time.
+    """
+    before, layout, was = _old(old, changes)
+    kept = {axis: value for axis, value in before.request.pins.items() if axis not in LEAVING}
+    request = before.request.model_copy(update={**changes, "gpus": gpus, "pins": kept, "top": 0})
+    batch = request.global_batch_size or before.scenario.global_batch_size
+    request = request.model_copy(update={"global_batch_size": batch})
+    started = time.perf_counter()
+    searches = [_searched(one, started + request.time_limit) for one in _questions(request, before, layout)]
+    best = min((s for s in searches if s.outcome.best), key=_seconds, default=None)
+    if best is None:
+        return _nothing(before, was, searches, gpus, tolerance)
+    ceiling = _seconds(best) * (1.0 + tolerance)
+    lost = max(before.scenario.gpus - gpus, 0)
+    choices = [(c, _move(layout, c, before, lost)) for c in _candidates(searches, layout, ceiling, started)]
+    fastest = _candidate(best)
+    quick = (fastest, _move(layout, fastest, before, lost))
+    near = min([quick, *choices], key=lambda pair: (_bytes(pair[1]), pair[0].iteration))
+    proved = all(s.outcome.proved for s in searches)
+    return Replan(
+        status="optimal" if proved else "feasible",
+        old_gpus=before.scenario.gpus,
+        old_iteration_seconds=was,
+        gpus=gpus,
+        global_batch_size=batch,
+        tolerance=tolerance,
+        counts=tuple(s.resolved.scenario.gpus for s in searches),
+        fastest=_choice(quick, layout, gpus, fastest, best),
+        nearest=_choice(near, layout, gpus, fastest, best),
+        statement=_statement(proved=proved, same=near[0] is fastest, tolerance=tolerance, number=len(choices)),
+    )
+
+
+def _old(old: Plan, changes: dict[str, Any]) -> tuple[Resolved, Layout, float]:
+    if old.strategy is None or old.prediction is None:
+        raise BadRequest(f"the answer is {old.status} and has no strategy to start from")
+    named = {name: changes[name] for name in ("cluster", "stack") if name in changes}
+    question = old.request | {str(name): value for name, value in named.items()}
+    before = resolve(PlanRequest(**question))
+    if before.mixed:
+        raise BadRequest("plans over several node groups cannot be planned anew; those over a single group can")
+    return before, Layout(row_of(old.strategy), split_of(old.strategy)), old.prediction.iteration_seconds
+
+
+def _questions(request: PlanRequest, before: Resolved, layout: Layout) -> Iterator[PlanRequest]:
+    """The question on as many devices as asked for, on numbers below that divide the batch well, on whole replicas."""
+    node, batch = before.machines.groups[0].gpus_per_node, request.global_batch_size or 1
+    row = layout.row
+    width = int(row.tp[0] * row.cp[0] * row.pp[0])
+    fitting = [width * dp for dp in divisors(batch) if width * dp <= request.gpus and width * dp % node == 0]
+    counts = [request.gpus, *good_counts(request.gpus, batch, node)[: COUNTS - 1], *fitting[-1:]]
+    for count in dict.fromkeys(counts):
+        yield request.model_copy(update={"gpus": count})
+
+
+def good_counts(gpus: int, batch: int, node: int) -> list[int]:
+    """Whole nodes below ``gpus`` that are a divisor of the batch times a product of small primes, largest first.
+
+    At least half of ``gpus``: less would waste more than any strategy gains.
+    """
+    replicas = np.array(divisors(batch), dtype=np.int64)
+    widths = [width for width in range(1, min(gpus, 4096) + 1) if _smooth(width)]
+    most = [int(replicas[replicas <= gpus // width].max()) * width for width in widths]
+    return sorted({n for n in most if n % node == 0 and gpus / 2 <= n < gpus}, reverse=True)
+
+
+def _smooth(number: int) -> bool:
+    for prime in _SMOOTH:
+        while number % prime == 0:
+            number //= prime
+    return number == 1
+
+
+def _searched(request: PlanRequest, deadline: float) -> _Search:
+    resolved = resolve(request)
+    space = build(resolved.scenario, parse_pins(request.pins))
+    return _Search(resolved, space, search(space, resolved.scenario, deadline=deadline))
+
+
+def _seconds(found: _Search) -> float:
+    return found.outcome.best.iteration if found.outcome.best else math.inf
+
+
+def _candidate(found: _Search, best: Incumbent | None = None) -> Candidate:
+    chosen = best or found.outcome.best
+    assert chosen is not None
+    return Candidate(found.resolved, chosen.row, chosen.assignment, chosen.iteration)
+
+
+def _candidates(searches: list[_Search], layout: Layout, ceiling: float, started: float) -> Iterator[Candidate]:
+    """What is within the tolerance: the old shape under fewer and fewer constraints, and runners-up of the searches."""
+    deadline = started + searches[0].resolved.request.time_limit
+    for found in searches:
+        for pinned in _near(found, layout, deadline):
+            if pinned.iteration <= ceiling:
+                yield pinned
+        yield from _runners_up(found, ceiling)
+
+
+def _near(found: _Search, layout: Layout, deadline: float) -> Iterator[Candidate]:
+    scenario, old = found.resolved.scenario, layout.row.row(0)
+    for axes in NEAR:
+        if scenario.gpus % math.prod(old[axis] for axis in axes if axis in ("tp", "cp", "pp")):
+            continue
+        pins = parse_pins(found.resolved.request.pins) | _pins(axes, old)
+        outcome = search(build(scenario, pins), scenario, deadline=deadline)
+        if outcome.best is None:
+            continue
+        yield _candidate(found, outcome.best)
+        if (same := _with_split(outcome.best.row, layout, scenario)) is not None:
+            yield _candidate(found, same)
+
+
+def _pins(axes: tuple[str, ...], old: dict[str, Any]) -> dict[str, Pin]:
+    return parse_pins({axis: shown_value(axis, int(old[axis])) for axis in axes})
+
+
+def _with_split(row: Strategies, layout: Layout, scenario: Scenario) -> Incumbent | None:
+    """The row with the old layers on every stage, where they fit in memory as they are recomputed now."""
+    same = all(int(getattr(row, axis)[0]) == int(getattr(layout.row, axis)[0]) for axis in ("pp", "vpp", "schedule"))
+    if not same:
+        return None
+    priced = quote(row, scenario, layout.split)
+    fits = bool((priced.footprint.total <= scenario.group.accelerator.usable_memory).all())
+    return Incumbent(row, layout.split, priced.iteration) if fits else None
+
+
+def _runners_up(found: _Search, ceiling: float) -> Iterator[Candidate]:
+    """Even rows that a search has seen, fit and are fast enough."""
+    scenario = found.resolved.scenario
+    for part in found.outcome.pool:
+        good = np.flatnonzero(part.fits & (part.even <= ceiling))
+        for i in good[np.argsort(part.even[good], kind="stable")][:BESIDE]:
+            row = part.rows.take(np.array([i]))
+            yield Candidate(found.resolved, row, row_assignment(row, scenario.model.num_layers), float(part.even[i]))
+
+
+def _move(layout: Layout, there: Candidate, before: Resolved, lost: int) -> Move:
+    return move(
+        layout,
+        Layout(there.row, there.split),
+        before.scenario,
+        there.resolved.scenario,
+        lost=lost,
+        stability=before.stability or Stability(),
+    )
+
+
+def _bytes(found: Move) -> float:
+    return found.weight_bytes + found.state_bytes
+
+
+def _choice(pair: tuple[Candidate, Move], layout: Layout, gpus: int, fastest: Candidate, best: _Search) -> Choice:
+    there, moving = pair
+    used = there.resolved.scenario.gpus
+    return Choice(
+        gpus=used,
+        idle_gpus=gpus - used,
+        iteration_seconds=there.iteration,
+        slower=there.iteration / fastest.iteration - 1.0,
+        moved=_moved(moving, layout, there),
+        plan=_plan(there, best if there is fastest else None),
+    )
+
+
+def _moved(found: Move, layout: Layout, there: Candidate) -> Moved:
+    same = [int(getattr(layout.row, a)[0]) == int(getattr(there.row, a)[0]) for a in ("tp", "pp", "vpp", "ep", "etp")]
+    stays = all(same) and layout.split.layers.tolist() == there.split.layers.tolist()
+    numbers = {
+        name: getattr(found, name)
+        for name in (
+            "weight_bytes",
+            "state_bytes",
+            "most_bytes",
+            "lost_bytes",
+            "fabric_seconds",
+            "checkpoint_seconds",
+            "restart_seconds",
+            "seconds",
+        )
+    }
+    return Moved(only_regroups=stays, statement=_in_words(found, stays=stays), **numbers)
+
+
+def _in_words(found: Move, *, stays: bool) -> str:
+    what = "only data-parallel groups change" if stays else "stages or tensor slices change"
+    if found.lost_bytes:
+        return (
+            f"{what}; {_size(found.lost_bytes)} of optimizer states had their only copy on the lost devices, so all is "
+            f"read from the checkpoint"
+        )
+    return f"{what}; {_size(found.weight_bytes)} of weights and {_size(found.state_bytes)} of states change devices"
+
+
+def _size(count: float) -> str:
+    return format_quantity(count, "bytes")
+
+
+def _plan(there: Candidate, found: _Search | None) -> Plan:
+    """The choice as an answer of its own, to launch or to plan anew from."""
+    resolved, scenario = there.resolved, there.resolved.scenario
+    priced = quote(there.row, scenario, there.split)
+    verify(there.row, there.split, priced, scenario)
+    predicted = prediction_record(resolved, priced.iteration, there.row, there.split)
+    proved = found is not None and found.outcome.proved
+    return Plan(
+        status="optimal" if proved else "feasible",
+        request=request_record(resolved),
+        defaults=resolved.defaults,
+        strategy=strategy_record(there.row, there.split, scenario),
+        prediction=predicted,
+        goodput=goodput_record(resolved, there.row, predicted),
+        breakdown_seconds=priced.breakdown,
+        memory_bytes=memory_records(priced, scenario),
+        provenance=provenance_record(resolved),
+    )
+
+
+def _statement(*, proved: bool, same: bool, tolerance: float, number: int) -> str:
+    said = "proved fastest on the numbers of devices searched" if proved else "time ran out before the proof"
+    if same:
+        return f"{said}; none of {number} others within {tolerance:.0%} moves less"
+    return f"{said}; the nearest moves least of {number} within {tolerance:.0%}"
+
+
+def _nothing(before: Resolved, was: float, searches: list[_Search], gpus: int, tolerance: float) -> Replan:
+    if not all(found.outcome.proved for found in searches):
+        raise OutOfTime("no plan within the time limit; give --time-limit more")
+    counts = tuple(found.resolved.scenario.gpus for found in searches)
+    batch = searches[0].resolved.scenario.global_batch_size
+    said = f"nothing fits on {', '.join(f'{n:,}' for n in counts)} GPUs with a global batch of {batch}"
+    return Replan(
+        status="infeasible",
+        old_gpus=before.scenario.gpus,
+        old_iteration_seconds=was,
+        gpus=gpus,
+        global_batch_size=batch,
+        tolerance=tolerance,
+        counts=counts,
+        fastest=None,
+        nearest=None,
+        statement=said,
+    )
+
+
+__all__ = ["Replan", "replan"]

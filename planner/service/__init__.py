@@ -1,0 +1,1 @@
+"""The planner for schedulers that are not Python: HTTP in front, processes behind."""

@@ -1,0 +1,148 @@
+"""From the body of a request to the body of its answer, inside a worker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from hardware.errors import flatten
+from planner.errors import BadRequest, MeshwrightError, OutOfTime
+from planner.service.guard import names_only
+
+Body = dict[str, Any]
+_DEEP: Final = 60
+"""Levels of tables within tables; no question needs ten."""
+
+
+def answer(kind: str, raw: bytes, seconds: float) -> tuple[int, bytes]:
+    """Status and body: 200 with the document, 422 with one line saying what is wrong and the exit code of `plan`."""
+    try:
+        return 200, QUESTIONS[kind](_parsed(raw), seconds).encode()
+    except OutOfTime as error:
+        return 422, failure("out-of-time", str(error), 4)
+    except ValidationError as error:
+        return 422, failure("bad-request", flatten(error), 2)
+    except MeshwrightError as error:
+        return 422, failure("bad-request", str(error), 2)
+    except MemoryError:
+        return 422, failure("out-of-memory", "the question needs more memory than the service gives", 4)
+    except PermissionError as error:
+        return 422, failure("bad-request", str(error), 2)
+
+
+def failure(kind: str, message: str, exit_code: int) -> bytes:
+    """The document of an error, schema ``error/1``."""
+    line = " ".join(message.split())[:2000]
+    said = "".join(char if char.isprintable() else "?" for char in line)
+    error = {"kind": kind, "message": said, "exit_code": exit_code}
+    return json.dumps({"schema": "error/1", "error": error}).encode()
+
+
+def _parsed(raw: bytes) -> Body:
+    """The body as a table.
+
+    Raises:
+        BadRequest: it is not JSON, or no table.
+    """
+    try:
+        body = json.loads(raw, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"the body is not JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise BadRequest(f"the body: expected an object of fields, got {type(body).__name__}")
+    _check_depth(body, _DEEP)
+    return body
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+def _check_depth(value: object, left: int) -> None:
+    if not left:
+        raise BadRequest(f"the body nests deeper than {_DEEP} levels")
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for one in inner:
+        _check_depth(one, left - 1)
+
+
+def _fields(body: Mapping[str, Any], seconds: float) -> Body:
+    """The fields of a question, its time limit cut to what the service gives."""
+    names_only(body)
+    limit = body.get("time_limit", seconds)
+    if isinstance(limit, int | float) and not isinstance(limit, bool):
+        limit = min(limit, seconds)
+    return {"top": 5, **body, "time_limit": limit}
+
+
+def _plan(body: Body, seconds: float) -> str:
+    from planner.api import plan
+    from planner.request import PlanRequest
+
+    return plan(PlanRequest(**_fields(body, seconds))).to_json(indent=None)
+
+
+def _predict(body: Body, seconds: float) -> str:
+    from planner.api import predict
+    from planner.request import PlanRequest
+
+    layers = body.pop("layers_per_stage", None)
+    whole = isinstance(layers, list) and all(isinstance(n, int) and not isinstance(n, bool) for n in layers)
+    if layers is not None and not (whole and 0 < len(layers) <= 4096 and all(0 < n < 2**20 for n in layers)):
+        raise BadRequest(f"layers_per_stage: expected counts such as [12, 12, 11, 13], got {layers!r:.60}")
+    return predict(PlanRequest(**_fields(body, seconds)), layers).to_json(indent=None)
+
+
+def _why_not(body: Body, seconds: float) -> str:
+    from planner.api import why_not
+    from planner.request import PlanRequest
+
+    return why_not(PlanRequest(**_fields(body, seconds / 2.0))).model_dump_json()
+
+
+def _allocate(body: Body, seconds: float) -> str:
+    from planner.allocation.allocate import allocate
+    from planner.allocation.queue import queue_of
+
+    names_only(body)
+    jobs = body.get("jobs")
+    for job in jobs if isinstance(jobs, list) else ():
+        if isinstance(job, dict):
+            names_only(job)
+    queue = queue_of(body)
+    return allocate(queue.model_copy(update={"time_limit": min(queue.time_limit, seconds)})).to_json(indent=None)
+
+
+def _replan(body: Body, seconds: float) -> str:
+    from planner.document import Plan
+    from planner.replan import replan
+
+    old, gpus, share = body.get("plan"), body.get("gpus"), body.get("tolerance", 0.05)
+    if unknown := sorted(set(body) - {"plan", "gpus", "tolerance"}):
+        raise BadRequest(f"there is no field {unknown[0]!r:.40}; there are plan, gpus, tolerance")
+    if isinstance(gpus, bool) or not isinstance(gpus, int) or not 0 < gpus <= 2**24:
+        raise BadRequest(f"gpus: expected a whole number such as 64, got {gpus!r:.40}")
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+        raise BadRequest(f"tolerance: expected a share such as 0.05, got {share!r:.40}")
+    found = Plan.model_validate(old)
+    names_only(found.request)
+    return replan(found, gpus, tolerance=float(share), time_limit=seconds).to_json(indent=None)
+
+
+def _list(body: Body, _seconds: float) -> str:
+    from planner.catalogue_view import rows
+
+    return json.dumps(rows(body["kind"]))
+
+
+QUESTIONS: Final[Mapping[str, Callable[[Body, float], str]]] = {
+    "plan": _plan,
+    "predict": _predict,
+    "why-not": _why_not,
+    "allocate": _allocate,
+    "replan": _replan,
+    "list": _list,
+}

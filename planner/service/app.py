@@ -1,0 +1,200 @@
+"""The service: one endpoint per question, health and catalogue, limits in front of everything."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from planner.service.answers import failure
+from planner.service.describe import CATALOGUES, ENDPOINTS, Endpoint, openapi_of
+from planner.service.pool import Answer, Busy, Pool
+from planner.service.settings import Settings
+from planner.version import VERSION
+
+BODY_SECONDS: Final = 10.0
+"""In which a client has to send its body."""
+_JSON: Final = "application/json"
+_UNREAD: Final = (408, 413, 415)
+"""Answers that are given before the body was read."""
+
+
+class Left(Exception):
+    """The client closed its connection."""
+
+
+class Refused(Exception):
+    """A request that is not even looked at."""
+
+    def __init__(self, status: int, kind: str, message: str) -> None:
+        self.status = status
+        self.document = failure(kind, message, 2)
+        super().__init__(message)
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """The application, for ``plan serve`` or any ASGI server."""
+    allowed = settings or Settings()
+    pool, known = Pool(allowed), Answers(allowed.remembered)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        await pool.start()
+        yield
+        await pool.stop()
+
+    app = FastAPI(
+        title="meshwright", version=VERSION, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None
+    )
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(allowed.hosts))
+    for endpoint in ENDPOINTS:
+        app.add_api_route(f"/v1/{endpoint.name}", _asking(pool, known, endpoint), methods=["POST"], name=endpoint.name)
+    for kind in CATALOGUES:
+        app.add_api_route(f"/v1/{kind}", _listing(pool, known, kind), methods=["GET"], name=kind)
+    app.add_api_route("/v1/health", _health(pool), methods=["GET"], name="health")
+    app.add_exception_handler(HTTPException, _no_such)
+    app.add_api_route("/openapi.json", _described, methods=["GET"], name="openapi")
+    return app
+
+
+class Answers:
+    """The last answers, by the question's bytes: the same question of names and numbers has the same answer."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: OrderedDict[bytes, Answer] = OrderedDict()
+
+    def get(self, key: bytes) -> Answer | None:
+        """The answer, if it is remembered."""
+        if key in self._known:
+            self._known.move_to_end(key)
+        return self._known.get(key)
+
+    def put(self, key: bytes, answer: Answer) -> None:
+        """Remember an answer, forget the oldest."""
+        self._known[key] = answer
+        while len(self._known) > self._most:
+            self._known.popitem(last=False)
+
+
+def key_of(kind: str, body: bytes) -> bytes:
+    """What stands for a question."""
+    return hashlib.sha256(kind.encode() + b"\n" + body).digest()
+
+
+def _asking(pool: Pool, known: Answers, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+    async def ask(request: Request) -> Response:
+        try:
+            body = await _body(request, pool.settings.body_bytes)
+            return _response(await _answered(pool, known, endpoint.name, body, request))
+        except Refused as refused:
+            return _response((refused.status, refused.document))
+        except Left:
+            return Response(status_code=499)  # nobody reads it; nginx's code for this in logs
+
+    return ask
+
+
+async def _answered(pool: Pool, known: Answers, kind: str, body: bytes, request: Request) -> Answer:
+    """The remembered answer, or a worker's, unless the client leaves first."""
+    key = key_of(kind, body)
+    if (found := known.get(key)) is not None:
+        return found
+    asked = asyncio.ensure_future(pool.ask(kind, body))
+    left = asyncio.ensure_future(_leaving(request))
+    try:
+        await asyncio.wait({asked, left}, return_when=asyncio.FIRST_COMPLETED)
+        if not asked.done():
+            raise Left
+        found = asked.result()
+    except Busy:
+        raise Refused(429, "busy", f"{pool.settings.waiting} questions wait already; try again later") from None
+    finally:
+        for task in (asked, left):
+            task.cancel()
+        await asyncio.gather(asked, left, return_exceptions=True)
+    if found[0] == 200:
+        known.put(key, found)
+    return found
+
+
+async def _leaving(request: Request) -> None:
+    """Until the client closes its connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _body(request: Request, most: int) -> bytes:
+    """The body, if it says that it is JSON, is not too long, and comes in time."""
+    said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if said != _JSON:
+        raise Refused(415, "bad-request", f"expected content-type {_JSON}, got {said!r:.60}")
+    too_long = Refused(413, "too-large", f"the body is longer than {most:,} bytes; a question takes a few kB")
+    length = request.headers.get("content-length", "0")
+    if length.isdecimal() and int(length) > most:
+        raise too_long
+    parts = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                parts += part
+                if len(parts) > most:
+                    raise too_long
+    except TimeoutError:
+        raise Refused(408, "too-slow", f"the body did not come within {BODY_SECONDS:g} s") from None
+    return bytes(parts)
+
+
+def _listing(pool: Pool, known: Answers, kind: str) -> Callable[[Request], Awaitable[Response]]:
+    async def listed(request: Request) -> Response:
+        try:
+            return _response(await _answered(pool, known, "list", f'{{"kind": "{kind}"}}'.encode(), request))
+        except Refused as refused:
+            return _response((refused.status, refused.document))
+        except Left:
+            return Response(status_code=499)
+
+    return listed
+
+
+def _health(pool: Pool) -> Callable[[], Awaitable[dict[str, Any]]]:
+    async def health() -> dict[str, Any]:
+        return {
+            "status": "ok",
+            "version": VERSION,
+            "workers": pool.settings.workers,
+            "busy": pool.busy,
+            "waiting": pool.waiting,
+        }
+
+    return health
+
+
+async def _described() -> dict[str, Any]:
+    return openapi_of(VERSION)
+
+
+def _response(answer: Answer) -> Response:
+    status, document = answer
+    headers = {"retry-after": "1"} if status == 429 else {}
+    if status in _UNREAD:
+        headers["connection"] = "close"  # else the server would go on reading
+    return Response(document, status_code=status, media_type=_JSON, headers=headers)
+
+
+async def _no_such(_request: Request, error: Exception) -> Response:
+    """No such path or method, in the form of all errors."""
+    assert isinstance(error, HTTPException)
+    headers = dict(error.headers or {})
+    document = failure("bad-request", f"{error.detail}; /openapi.json lists what there is", 2)
+    return Response(document, status_code=error.status_code, media_type=_JSON, headers=headers)
+
+
+__all__ = ["create_app"]

@@ -1,0 +1,134 @@
+"""Processes that answer questions: a fixed number, a bounded queue, and an end for those that take too long."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process, create_subprocess_exec
+from contextlib import suppress
+from dataclasses import dataclass
+
+from planner.service.answers import failure
+from planner.service.settings import Settings
+from planner.service.worker import LENGTH
+
+Answer = tuple[int, bytes]
+STARTUP = 120.0
+"""Seconds in which a process has to say that it is ready."""
+
+
+class Busy(Exception):
+    """As many questions wait as may."""
+
+
+@dataclass(slots=True)
+class Worker:
+    """One process, started when it is first needed."""
+
+    process: Process | None = None
+    answered: int = 0
+
+
+class Pool:
+    """Workers and the questions that wait for one."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.waiting = 0
+        self.busy = 0
+        self._free: asyncio.LifoQueue[Worker] = asyncio.LifoQueue()
+        self._all = [Worker() for _ in range(settings.workers)]
+        for worker in self._all:
+            self._free.put_nowait(worker)
+
+    async def start(self) -> None:
+        """Start every process, so that the first questions need not wait."""
+        await asyncio.gather(*(self._started(worker) for worker in self._all))
+
+    async def stop(self) -> None:
+        """End every process."""
+        await asyncio.gather(*(_end(worker) for worker in self._all))
+
+    async def ask(self, kind: str, body: bytes) -> Answer:
+        """The answer to a question; if the caller is cancelled, the process that works on it is ended.
+
+        Raises:
+            Busy: too many wait already.
+        """
+        if self.waiting >= self.settings.waiting and self._free.empty():
+            raise Busy
+        self.waiting += 1
+        try:
+            worker = await self._free.get()
+        finally:
+            self.waiting -= 1
+        self.busy += 1
+        try:
+            return await self._asked(worker, kind, body)
+        finally:
+            self.busy -= 1
+            self._free.put_nowait(worker)
+
+    async def _asked(self, worker: Worker, kind: str, body: bytes) -> Answer:
+        limit = self.settings.seconds
+        done = False
+        try:
+            process = await self._started(worker)
+            async with asyncio.timeout(limit + self.settings.grace):
+                found = await _exchange(process, f"{kind} {limit:g}\n".encode() + body)
+            worker.answered += 1
+            done = worker.answered < self.settings.tasks
+        except TimeoutError:
+            return 422, failure("out-of-time", f"no answer within {limit:g} s; ask for less", 4)
+        except (asyncio.IncompleteReadError, BrokenPipeError, ConnectionResetError):
+            return await _fallen(worker)
+        else:
+            return found
+        finally:
+            if not done:
+                await asyncio.shield(_end(worker))
+
+    async def _started(self, worker: Worker) -> Process:
+        if worker.process is None or worker.process.returncode is not None:
+            command = (sys.executable, "-m", "planner.service.worker", str(self.settings.memory_bytes))
+            alone = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+            worker.process = await create_subprocess_exec(
+                *command, stdin=PIPE, stdout=PIPE, env={**os.environ, **alone}, start_new_session=True
+            )
+            worker.answered = 0
+            async with asyncio.timeout(STARTUP):
+                await _frame(worker.process)
+        return worker.process
+
+
+async def _fallen(worker: Worker) -> Answer:
+    """Why a process ended by itself: the system took it for want of memory, or a defect."""
+    code = await worker.process.wait() if worker.process else 0
+    if code == -signal.SIGKILL:
+        return 422, failure("out-of-memory", "the question needs more memory than the service gives", 4)
+    return 500, failure("unexpected", "internal error; the log of the service has the traceback", 1)
+
+
+async def _exchange(process: Process, frame: bytes) -> Answer:
+    assert process.stdin is not None
+    process.stdin.write(len(frame).to_bytes(LENGTH, "big") + frame)
+    await process.stdin.drain()
+    status, _, document = (await _frame(process)).partition(b"\n")
+    return int(status), document
+
+
+async def _frame(process: Process) -> bytes:
+    assert process.stdout is not None
+    length = await process.stdout.readexactly(LENGTH)
+    return await process.stdout.readexactly(int.from_bytes(length, "big"))
+
+
+async def _end(worker: Worker) -> None:
+    process, worker.process = worker.process, None
+    if process is None:
+        return
+    with suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()

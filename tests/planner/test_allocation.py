@@ -1,0 +1,274 @@
+"""Dividing a cluster among jobs: read strictly, best by brute force, proved at size, and explained."""
+
+import itertools
+import json
+import time
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.allocation.allocate import Option, allocate, options_of
+from planner.allocation.curves import placements
+from planner.allocation.queue import queue_of
+from planner.allocation.solver import Options, solve
+from planner.cli import main
+from planner.errors import BadRequest, OutOfTime
+
+MIXED = {
+    "name": "two",
+    "groups": [
+        {"name": name, "accelerator": device, "gpus_per_node": 8, "nodes": nodes, "network": {"bandwidth": "400 Gb/s"}}
+        for name, device, nodes in (("old", "a100-sxm-80gb", 2), ("new", "h100-sxm", 4))
+    ],
+}
+SMALL = {"model": "gpt3-125m", "global_batch_size": 64, "tokens": "10B"}
+LARGER = {"model": "gpt3-1.3b", "global_batch_size": 64, "tokens": "10B"}
+
+
+def queue(*jobs, **more):
+    named = [{"name": f"j{place}", **job} for place, job in enumerate(jobs)]
+    return {"cluster": MIXED, **more, "jobs": named}
+
+
+def best_by_force(options):
+    """Every combination; the least by the aims in order, None where none fits."""
+    by_job = [np.flatnonzero(options.job == job) for job in np.unique(options.job)]
+    best = None
+    for chosen in map(list, itertools.product(*by_job)):
+        used = [options.nodes[chosen][options.group[chosen] == g].sum() for g in range(len(options.capacity))]
+        if (np.array(used) <= options.capacity).all():
+            sums = tuple(round(float(aim[chosen].sum()), 9) for aim in options.aims)
+            best = sums if best is None else min(best, sums)
+    return best
+
+
+def drawn(rng, jobs, groups, nodes, aims, sizes):
+    rows = []
+    for job in range(jobs):
+        if rng.random() < 0.7:
+            rows.append((job, -1, 0))
+        rows += [(job, int(rng.integers(groups)), int(rng.integers(1, nodes + 1))) for _ in range(int(sizes))]
+    job, group, taken = (np.array(column) for column in zip(*rows, strict=True))
+    costs = [np.round(rng.uniform(-5, 5, len(job)), 3) for _ in range(aims)]
+    first = np.where(rng.random(len(job)) < 0.7, 0.0, 1.0)  # ties, as deadlines make them
+    return Options(job, group, taken, (first, *costs), np.full(groups, nodes))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 3), st.integers(2, 8), st.integers(1, 2))
+def test_the_solver_finds_what_brute_force_finds(seed, jobs, groups, nodes, aims):
+    options = drawn(np.random.default_rng(seed), jobs, groups, nodes, aims, sizes=3)
+    found, expected = solve(options, deadline=time.perf_counter() + 10), best_by_force(options)
+    if expected is None:
+        assert found is None
+        return
+    assert found.proved
+    sums = [float(aim[found.options].sum()) for aim in options.aims]
+    assert sums == pytest.approx(expected, abs=1e-6)
+    assert found.bound <= found.value <= found.bound + 1e-6
+    used = [options.nodes[found.options][options.group[found.options] == g].sum() for g in range(groups)]
+    assert (np.array(used) <= options.capacity).all()
+
+
+@pytest.mark.parametrize("exponent", [1.0, 0.9])
+def test_fifty_jobs_on_4096_devices_are_proved_or_the_gap_is_told(exponent):
+    rng = np.random.default_rng(0)
+    weight = rng.choice([0.5, 1.0, 2.0], 50) * rng.uniform(0.5, 3.0, 50)
+    rows = [(j, -1, 0, 0.0) for j in range(50)]
+    rows += [(j, 0, 2**k, -weight[j] * 2.0 ** (k * exponent)) for j in range(50) for k in range(10)]
+    job, group, nodes, value = (np.array(column) for column in zip(*sorted(rows), strict=True))
+    options = Options(job, group, nodes, (np.zeros(len(job)), value.astype(float)), np.array([512]))
+    started = time.perf_counter()
+    found = solve(options, deadline=started + 10)
+    assert time.perf_counter() - started < 11
+    assert found.proved or 0 < found.value - found.bound < np.inf
+
+
+def test_banned_options_are_not_taken():
+    options = Options(np.array([0, 0]), np.array([-1, 0]), np.array([0, 1]), (np.array([0.0, -1.0]),), np.array([1]))
+    assert solve(options, deadline=time.perf_counter() + 5).options.tolist() == [1]
+    assert solve(options, deadline=time.perf_counter() + 5, banned=np.array([1])).options.tolist() == [0]
+    assert solve(options, deadline=time.perf_counter() + 5, banned=np.array([0, 1])) is None
+
+
+@pytest.fixture(scope="module")
+def divided():
+    asked = queue(
+        SMALL | {"priority": 2.0},
+        LARGER | {"gpus": [8, 16], "deadline": "30 d"},
+        SMALL | {"running": {"group": "old", "gpus": 16}, "migration": "1 h"},
+    )
+    return {goal: allocate(queue_of(asked | {"objective": goal})) for goal in GOALS}
+
+
+GOALS = ("throughput", "weighted-finish", "cost", "fairness")
+
+
+@pytest.mark.parametrize("goal", GOALS)
+def test_a_division_is_proved_and_within_the_groups(divided, goal):
+    found = divided[goal]
+    assert found.status == "optimal"
+    assert found.gap == 0
+    for group in found.groups:
+        mine = [job.placed for job in found.jobs if job.placed and job.placed.group == group.name]
+        assert sum(at.gpus for at in mine) == group.used <= group.gpus
+        assert all(at.gpus == at.nodes * 8 for at in mine)
+    assert json.loads(found.to_json())["schema"] == "allocation/1"
+
+
+def test_the_objectives_want_different_things(divided):
+    def sums(name):
+        values = {}
+        for goal, found in divided.items():
+            placed = [(job, job.placed) for job in found.jobs if job.placed]
+            values[goal] = {
+                "throughput": sum(job.priority * at.model_flops_per_second for job, at in placed),
+                "cost": sum(at.cost_dollars for _, at in placed) if len(placed) == len(found.jobs) else np.inf,
+            }[name]
+        return values
+
+    flops, dollars = sums("throughput"), sums("cost")
+    assert flops["throughput"] == max(flops.values())
+    assert dollars["cost"] == min(dollars.values())
+    assert flops["cost"] < flops["throughput"]
+
+
+def test_the_value_is_what_the_placements_add_up_to(divided):
+    found = divided["weighted-finish"]
+    assert all(job.placed for job in found.jobs)
+    total = sum(job.priority * job.placed.finish_seconds for job in found.jobs)
+    assert found.value == pytest.approx(total)
+
+
+def test_whoever_could_be_faster_is_told_what_that_would_take(divided):
+    for found in divided.values():
+        for job in found.jobs:
+            fastest = max(point.tokens_per_second for point in job.curve)
+            assert job.because
+            assert bool(job.with_more) == (job.placed is None or job.placed.tokens_per_second < fastest)
+
+
+def test_a_running_job_stays_where_moving_costs_more_than_it_brings():
+    running = LARGER | {"running": {"group": "old", "gpus": 16}}
+    stays = allocate(queue_of(queue(running | {"migration": "30 d"}))).jobs[0]
+    moves = allocate(queue_of(queue(running | {"migration": "1 min"}))).jobs[0]
+    assert (stays.change, stays.move_seconds) == ("stays", 0.0)
+    assert (moves.change, moves.move_seconds, moves.placed.group) == ("moves", 60.0, "new")
+    assert "moving loses 60 s" in moves.because
+
+
+def test_a_deadline_outweighs_every_priority():
+    lazy = allocate(queue_of(_rivals(None)))
+    assert lazy.jobs[1].placed is None
+    urgent = allocate(queue_of(_rivals("3 d")))
+    assert urgent.jobs[1].placed is not None
+    assert not urgent.jobs[1].late
+    assert "meets its deadline" in urgent.jobs[1].because
+
+
+def _rivals(deadline):
+    """Two jobs that want the same only placement."""
+    only = {"gpus": [32], "groups": ["new"]}
+    second = LARGER | only | ({"deadline": deadline} if deadline else {})
+    return queue(SMALL | only | {"priority": 100.0}, second, period="10 d")
+
+
+def test_jobs_that_may_not_wait_and_do_not_fit_are_infeasible():
+    only = {"gpus": [32], "groups": ["new"], "may_wait": False}
+    found = allocate(queue_of(queue(SMALL | only, LARGER | only)))
+    assert found.status == "infeasible"
+    assert found.statement.startswith("jobs that may not wait need at least 32 for j0 + 32 for j1 = 64 GPUs together")
+
+
+def test_a_job_that_fits_nowhere_waits_and_says_so():
+    found = allocate(queue_of(queue({"model": "llama3.1-405b", "tokens": "1B"}, SMALL)))
+    assert found.jobs[0].placed is None
+    assert found.jobs[0].because == "no strategy fits in memory on any placement that it allows"
+    assert found.jobs[1].placed is not None
+
+
+def test_equal_questions_are_searched_once():
+    found = allocate(queue_of(queue(*[SMALL | {"tokens": f"{n}B"} for n in range(1, 6)])))
+    assert found.searches == len(found.jobs[0].curve) == 5
+    assert sum(group.used for group in found.groups) == 48
+
+
+def test_two_processes_find_what_one_finds():
+    asked = queue_of(queue(SMALL, LARGER))
+    one, two = allocate(asked), allocate(asked, workers=2)
+    assert [job.placed for job in one.jobs] == [job.placed for job in two.jobs]
+
+
+def test_without_time_there_is_no_division():
+    with pytest.raises(OutOfTime, match="no placement within"):
+        allocate(queue_of(queue(SMALL)).model_copy(update={"time_limit": 1e-9}))
+
+
+def test_placements_are_whole_nodes():
+    asked = queue_of(queue(SMALL, SMALL | {"gpus": [8, 12, 32]}, SMALL | {"min_gpus": 16, "groups": ["new"]}))
+    counts = [[(at.group, at.gpus) for at in placements(job, asked.cluster)] for job in asked.jobs]
+    assert counts[0] == [("old", 8), ("old", 16), ("new", 8), ("new", 16), ("new", 32)]
+    assert counts[1] == [("old", 8), ("new", 8), ("new", 32)]
+    assert counts[2] == [("new", 16), ("new", 32)]
+
+
+def test_waiting_comes_after_the_period():
+    (job,) = queue_of(queue(SMALL)).jobs
+    assert options_of(job, (), 86400.0) == [Option(None, 0.0, float("inf"), late=False)]
+
+
+WRONG = [
+    ({"clusters": "dgx-h100", "jobs": []}, "there is no field 'clusters'; did you mean cluster?"),
+    ({"jobs": []}, "cluster: required, but missing"),
+    ({"cluster": "dgx-h100", "jobs": [{"name": "a"}]}, "gpus: dgx-h100 leaves the number of nodes open"),
+    ({"cluster": "dgx-h10", "gpus": 8}, "cluster: unknown cluster 'dgx-h10': did you mean dgx-h100"),
+    ({"cluster": "dgx-h100", "gpus": 12}, "12 GPUs do not fill nodes of 8"),
+    ({"cluster": "dgx-h100", "gpus": "8"}, "gpus: expected a whole number such as 512"),
+    ({"cluster": MIXED}, "jobs: expected at least one"),
+    (queue(), "jobs: expected at least one"),
+    (queue({}), "job j0: model is missing"),
+    (queue(SMALL | {"prioritty": 1}), "job j0: there is no field 'prioritty'; did you mean priority?"),
+    (queue(SMALL | {"priority": 0}), "job j0: priority: input should be greater than 0, got 0"),
+    (queue(SMALL | {"deadline": 3}), "deadline: expected a time"),
+    (queue(SMALL | {"deadline": "3 GB"}), "deadline"),
+    (queue(SMALL | {"gpus": [12]}), "12 GPUs are no whole nodes"),
+    (queue(SMALL | {"gpus": [64]}), "64 GPUs are no whole nodes of what there is: 16 old in nodes of 8"),
+    (queue(SMALL | {"groups": ["nwe"]}), "the cluster has no group 'nwe'; did you mean new?"),
+    (queue(SMALL | {"min_gpus": 16, "max_gpus": 8}), "min_gpus 16 exceeds max_gpus 8"),
+    (queue(SMALL | {"migration": "1 h"}), "say where it runs"),
+    (queue(SMALL | {"tokens": "many"}), "job j0: tokens"),
+    (queue(SMALL | {"name": "x"}, SMALL | {"name": "x"}), "job x: two jobs have this name"),
+    (queue(SMALL | {"model": "gpt3-125"}), "job j0: unknown model 'gpt3-125': did you mean gpt3-125m"),
+    (queue(SMALL | {"pins": {"tpp": 2}}), "job j0: pins: cannot pin 'tpp'"),
+    (queue(SMALL, objective="speed"), "objective: input should be 'throughput', 'weighted-finish'"),
+]
+
+
+@pytest.mark.parametrize(("document", "said"), WRONG, ids=[said for _, said in WRONG])
+def test_what_is_wrong_with_a_queue_is_said_in_one_line(document, said):
+    with pytest.raises(BadRequest) as caught:
+        allocate(queue_of(document))
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_command_answers_and_ends_as_documented(tmp_path):
+    path = tmp_path / "queue.json"
+    path.write_text(json.dumps(queue(SMALL)))
+    done = CliRunner().invoke(main, ["allocate", str(path), "--format", "json", "--objective", "fairness"])
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["objective"] == "fairness"
+    table = CliRunner().invoke(main, ["allocate", str(path)])
+    assert "the fastest of its placements" in table.stdout
+    path.write_text(json.dumps(queue({"model": "llama3.1-405b", "may_wait": False})))
+    refused = CliRunner().invoke(main, ["allocate", str(path)])
+    assert refused.exit_code == 3
+    assert refused.stderr == "plan: infeasible: j0 may not wait, and no strategy of its fits anywhere\n"
+    path.write_text(json.dumps(queue(SMALL, period=1)))
+    wrong = CliRunner().invoke(main, ["allocate", str(path)])
+    assert wrong.exit_code == 2
+    assert wrong.stderr.count("\n") == 1
+    assert CliRunner().invoke(main, ["allocate", str(tmp_path / "none.toml")]).exit_code == 2
