@@ -13,8 +13,8 @@ from planner.document import Plan
 from planner.errors import MeshwrightError
 from planner.pins import parse_pins
 from planner.request import PlanRequest, resolve
-from planner.search import best_split
 from planner.space import build
+from planner.splits import best_split
 
 DENSE = ("llama3-8b", "llama3-70b", "gpt3-13b", "qwen2.5-7b", "llama3.2-3b", "gpt3-175b", "qwen3-14b", "mistral-7b")
 EXPERTS = ("mixtral-8x7b", "deepseek-v3", "qwen3-30b-a3b", "gpt-oss-20b", "deepseek-v2-lite", "moonlight-16b-a3b")

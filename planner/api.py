@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict
 
 from costmodels.memory import host_fits, host_need, memory_limit
 from costmodels.offload import described, host_room
-from costmodels.pricing import Assignment, Quote, quote, row_assignment
+from costmodels.pricing import Quote, quote
 from costmodels.scenario import Scenario
-from costmodels.strategy import AXES, CP_KINDS, SCHEDULE_NAMES, VOCABULARIES, Recompute, Strategies, strategies
+from costmodels.strategy import Recompute, Strategies
 from planner import explain
 from planner.assemble import (
     goodput_record,
@@ -25,18 +25,17 @@ from planner.assemble import (
     request_record,
     strategy_record,
 )
-from planner.conditions import FOLDED
 from planner.document import Plan, Proof, Rejection, Strategy
-from planner.errors import BadRequest, OutOfTime
+from planner.errors import OutOfTime
+from planner.given import broken_rules, single_row, split_or_given
 from planner.memory_search import leanest
-from planner.nearest import nearest, nearest_divisor, nearest_multiple
+from planner.nearest import nearest
 from planner.pins import Pin, parse_pins, shown_value
 from planner.recent import recent_space
 from planner.request import PlanRequest, Resolved, resolve
-from planner.rules import binding, sentence
-from planner.search import BESIDE, Outcome, best_split, given_split, search
+from planner.rules import binding
+from planner.search import BESIDE, Outcome, search
 from planner.space import Space, build
-from planner.stage_rows import fewest_layers
 from planner.ties import CLOSE, NEARLY_FULL, Choice, better_validated, choose, width
 from planner.trust import outside, trust
 from planner.verify import LARGEST_SIMULATION, Verdict, verify
@@ -265,8 +264,8 @@ def predict(request: PlanRequest, layers: Sequence[int] | None = None) -> Plan:
 
         return predict_mixed(resolved, resolved.mixed, layers)
     scenario = resolved.scenario
-    row = _single(scenario, parse_pins(request.pins), layers)
-    broken = _broken(row, scenario)
+    row = single_row(scenario, parse_pins(request.pins), layers)
+    broken = broken_rules(row, scenario)
     base: dict[str, Any] = {
         "request": request_record(resolved),
         "defaults": resolved.defaults,
@@ -274,7 +273,7 @@ def predict(request: PlanRequest, layers: Sequence[int] | None = None) -> Plan:
     }
     if broken:
         return Plan(status="infeasible", fits=False, rejected=broken, **base)
-    split = _split(scenario, row, layers, request.time_limit)
+    split = split_or_given(scenario, row, layers, request.time_limit)
     priced = quote(row, scenario, split)
     predicted = prediction_record(resolved, priced.iteration, row, split)
     on_host = bool(host_fits(row, scenario)[0])
@@ -317,79 +316,6 @@ def _host_rejection(row: Strategies, scenario: Scenario) -> Rejection:
     needed, room = host_need(row, scenario)[0], host_room(scenario)
     words = f"offload needs {needed / 2**30:.1f} GiB of the host per GPU, {room / 2**30:.1f} GiB available"
     return Rejection(rule="host-memory", count=1, example=words)
-
-
-def _single(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None) -> Strategies:
-    """The one strategy that the pins describe; data parallelism takes the GPUs that are left."""
-    axes = {name: _one(pins[name]) for name in pins}
-    tp, cp = axes.get("tp", 1), axes.get("cp", 1)
-    pp = axes.get("pp", len(layers) if layers else 1)
-    if scenario.gpus % (tp * cp * pp):
-        near = nearest_divisor(scenario.gpus, tp * cp * pp)
-        raise BadRequest(f"tp {tp} x cp {cp} x pp {pp} = {tp * cp * pp} does not divide {scenario.gpus} GPUs; {near}")
-    dp = scenario.gpus // (tp * cp * pp)
-    if axes.get("dp", dp) != dp:
-        raise BadRequest(f"dp {axes['dp']} x tp {tp} x cp {cp} x pp {pp} is not {scenario.gpus} GPUs; dp {dp} is")
-    two = SCHEDULE_NAMES[axes.get("schedule", 0)] in FOLDED
-    micro, vpp = axes.get("micro_batch_size", 1), axes.get("vpp", 2 if two else 1)
-    if scenario.global_batch_size % (micro * dp):
-        raise BadRequest(
-            f"micro-batch {micro} x dp {dp} does not divide the global batch of {scenario.global_batch_size}; "
-            f"{nearest_multiple(scenario.global_batch_size, micro * dp)} would"
-        )
-    zero = axes.get("zero_stage", 1 if 1 in scenario.stack.zero_stages and dp * cp > 1 else 0)
-    usual = 0 if pp == 1 else 3 if vpp > 1 else 2
-    return strategies(
-        tp=tp,
-        cp=cp,
-        cp_kind=axes.get("cp_kind", CP_KINDS.index(scenario.stack.cp_kinds[0]) if cp > 1 else 0),
-        pp=pp,
-        vpp=vpp,
-        dp=dp,
-        ep=axes.get("ep", 1),
-        etp=axes.get("etp", 1),
-        zero_stage=zero,
-        sharding_degree=axes.get("sharding_degree", dp * cp if zero else 1),
-        micro_batch_size=micro,
-        num_microbatches=scenario.global_batch_size // (micro * dp),
-        schedule=axes.get("schedule", usual),
-        sequence_parallel=axes.get("sequence_parallel", int(tp > 1 and scenario.stack.sequence_parallel)),
-        recompute=axes.get("recompute", Recompute.SELECTIVE if axes.get("recompute_modules") else 0),
-        rank_order=axes.get("rank_order", 0),
-        recompute_modules=axes.get("recompute_modules", 0),
-        offload=axes.get("offload", 0),
-        vocabulary=axes.get("vocabulary", VOCABULARIES.index(scenario.stack.vocabulary[0])),
-    )
-
-
-def _one(pin: Pin) -> int:
-    if len(pin.values) != 1:
-        raise BadRequest(f"{pin.axis}: one strategy is priced at a time; give a single value")
-    return pin.values[0]
-
-
-def _broken(row: Strategies, scenario: Scenario) -> tuple[Rejection, ...]:
-    columns = {name: getattr(row, name) for name in AXES}
-    failing = [r for r in binding(scenario) if not np.all(r.passes(columns, scenario))]
-    return tuple(Rejection(rule=r.name, count=1, example=sentence(r, row.row(0), scenario)) for r in failing)
-
-
-def _split(scenario: Scenario, row: Strategies, layers: Sequence[int] | None, seconds: float) -> Assignment:
-    """The layers given, else the split that a search would choose, else, where none fits, the even one."""
-    pp, total = int(row.pp[0]), scenario.model.num_layers
-    if layers is not None:
-        if len(layers) != pp:
-            raise BadRequest(f"{len(layers)} stages are given layers, pp is {pp}")
-        if sum(layers) != total:
-            raise BadRequest(f"the stages hold {sum(layers)} layers, the model has {total}")
-        least = fewest_layers(row, scenario)[0]
-        if short := [held for held, fewest in zip(layers, least, strict=True) if held < fewest]:
-            raise BadRequest(f"a stage holds {short[0]} layers; each of its {int(row.vpp[0])} chunks needs one")
-        if len(set(layers)) > 1 and not scenario.stack.uneven_stages:
-            raise BadRequest(f"stack {scenario.stack.name} needs even stages; {total // pp} layers each would be")
-        return given_split(row, scenario, layers)
-    solved = best_split(row, scenario, deadline=time.perf_counter() + seconds)
-    return solved.assignment if solved else row_assignment(row, total)
 
 
 class WhyNot(BaseModel):

@@ -24,8 +24,9 @@ from planner.landmarks import Landmark, landmarks
 from planner.measured import figures
 from planner.pins import Pin
 from planner.request import Resolved
-from planner.search import Incumbent, Outcome, best_split, known_bound, promising, search
+from planner.search import Incumbent, Outcome, known_bound, promising, search
 from planner.space import LARGEST_MICRO_BATCH, Space, build, divisors
+from planner.splits import best_split
 
 ALTERNATIVES_SECONDS = 1.0
 """How long runners-up are looked for."""

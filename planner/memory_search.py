@@ -11,8 +11,9 @@ from costmodels.memory import memory_limit
 from costmodels.pieces import copies
 from costmodels.scenario import Scenario
 from planner.lean_split import lean_bounds, lean_peaks
-from planner.search import CHUNK, Outcome, Priced, best_split, price_cores, remember
+from planner.search import CHUNK, Outcome, Priced, price_cores, remember
 from planner.space import Space
+from planner.splits import best_split
 from planner.stage_rows import stage_problems
 
 ROUNDING = 1e-9

@@ -21,7 +21,8 @@ from costmodels.strategy import SCHEDULE_NAMES, Floats, Ints, Strategies
 from planner.document import Advice
 from planner.likeness import PLAIN, distance, traits
 from planner.measured import figures, measured
-from planner.search import TOLERANCE, Incumbent, Outcome, Priced, best_split
+from planner.search import TOLERANCE, Incumbent, Outcome, Priced
+from planner.splits import best_split
 
 Ties = Literal["fastest", "close", "validated"]
 

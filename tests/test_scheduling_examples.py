@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from lupa import LuaRuntime
 
 from planner.cli import ending
 
@@ -63,7 +64,7 @@ class Slurm:
     """What Slurm gives to its Lua filters, as far as the example uses it."""
 
     def __init__(self, plan=PLAN):
-        self.lua = pytest.importorskip("lupa").LuaRuntime()
+        self.lua = LuaRuntime()
         self.said = []
         told = self.lua.table_from({"SUCCESS": 0, "ERROR": -1})
         told["log_info"] = told["log_error"] = lambda form, *words: self.said.append(form % words)

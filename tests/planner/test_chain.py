@@ -15,8 +15,9 @@ from costmodels.pricing import Assignment, quote, stage_seconds
 from costmodels.schedules import pipeline_seconds
 from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
 from planner.chain import SliceCosts
-from planner.search import best_split, core_bound, given_split, price_cores
+from planner.search import core_bound, price_cores
 from planner.space import build
+from planner.splits import best_split, given_split
 from planner.stage_rows import assignment_of, problem_of, stage_bounds
 from planner.stages import StageProblem, solve
 from tests.planner.brute_force import brute_force_by_quote, every_row, splits_of

@@ -1,0 +1,94 @@
+"""One strategy that somebody has in mind: its row, the rules that it breaks, its layers by stage."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from costmodels.pricing import Assignment, row_assignment
+from costmodels.scenario import Scenario
+from costmodels.strategy import AXES, CP_KINDS, SCHEDULE_NAMES, VOCABULARIES, Recompute, Strategies, strategies
+from planner.conditions import FOLDED
+from planner.document import Rejection
+from planner.errors import BadRequest
+from planner.nearest import nearest_divisor, nearest_multiple
+from planner.pins import Pin
+from planner.rules import binding, sentence
+from planner.splits import best_split, given_split
+from planner.stage_rows import fewest_layers
+
+
+def single_row(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None) -> Strategies:
+    """The one strategy that the pins describe; data parallelism takes the GPUs that are left."""
+    axes = {name: _one(pins[name]) for name in pins}
+    tp, cp = axes.get("tp", 1), axes.get("cp", 1)
+    pp = axes.get("pp", len(layers) if layers else 1)
+    if scenario.gpus % (tp * cp * pp):
+        near = nearest_divisor(scenario.gpus, tp * cp * pp)
+        raise BadRequest(f"tp {tp} x cp {cp} x pp {pp} = {tp * cp * pp} does not divide {scenario.gpus} GPUs; {near}")
+    dp = scenario.gpus // (tp * cp * pp)
+    if axes.get("dp", dp) != dp:
+        raise BadRequest(f"dp {axes['dp']} x tp {tp} x cp {cp} x pp {pp} is not {scenario.gpus} GPUs; dp {dp} is")
+    two = SCHEDULE_NAMES[axes.get("schedule", 0)] in FOLDED
+    micro, vpp = axes.get("micro_batch_size", 1), axes.get("vpp", 2 if two else 1)
+    if scenario.global_batch_size % (micro * dp):
+        raise BadRequest(
+            f"micro-batch {micro} x dp {dp} does not divide the global batch of {scenario.global_batch_size}; "
+            f"{nearest_multiple(scenario.global_batch_size, micro * dp)} would"
+        )
+    zero = axes.get("zero_stage", 1 if 1 in scenario.stack.zero_stages and dp * cp > 1 else 0)
+    usual = 0 if pp == 1 else 3 if vpp > 1 else 2
+    return strategies(
+        tp=tp,
+        cp=cp,
+        cp_kind=axes.get("cp_kind", CP_KINDS.index(scenario.stack.cp_kinds[0]) if cp > 1 else 0),
+        pp=pp,
+        vpp=vpp,
+        dp=dp,
+        ep=axes.get("ep", 1),
+        etp=axes.get("etp", 1),
+        zero_stage=zero,
+        sharding_degree=axes.get("sharding_degree", dp * cp if zero else 1),
+        micro_batch_size=micro,
+        num_microbatches=scenario.global_batch_size // (micro * dp),
+        schedule=axes.get("schedule", usual),
+        sequence_parallel=axes.get("sequence_parallel", int(tp > 1 and scenario.stack.sequence_parallel)),
+        recompute=axes.get("recompute", Recompute.SELECTIVE if axes.get("recompute_modules") else 0),
+        rank_order=axes.get("rank_order", 0),
+        recompute_modules=axes.get("recompute_modules", 0),
+        offload=axes.get("offload", 0),
+        vocabulary=axes.get("vocabulary", VOCABULARIES.index(scenario.stack.vocabulary[0])),
+    )
+
+
+def _one(pin: Pin) -> int:
+    if len(pin.values) != 1:
+        raise BadRequest(f"{pin.axis}: one strategy is priced at a time; give a single value")
+    return pin.values[0]
+
+
+def broken_rules(row: Strategies, scenario: Scenario) -> tuple[Rejection, ...]:
+    """The rules that refuse the row, each in its own words."""
+    columns = {name: getattr(row, name) for name in AXES}
+    failing = [r for r in binding(scenario) if not np.all(r.passes(columns, scenario))]
+    return tuple(Rejection(rule=r.name, count=1, example=sentence(r, row.row(0), scenario)) for r in failing)
+
+
+def split_or_given(scenario: Scenario, row: Strategies, layers: Sequence[int] | None, seconds: float) -> Assignment:
+    """The layers given, else the split that a search would choose, else, where none fits, the even one."""
+    pp, total = int(row.pp[0]), scenario.model.num_layers
+    if layers is not None:
+        if len(layers) != pp:
+            raise BadRequest(f"{len(layers)} stages are given layers, pp is {pp}")
+        if sum(layers) != total:
+            raise BadRequest(f"the stages hold {sum(layers)} layers, the model has {total}")
+        least = fewest_layers(row, scenario)[0]
+        if short := [held for held, fewest in zip(layers, least, strict=True) if held < fewest]:
+            raise BadRequest(f"a stage holds {short[0]} layers; each of its {int(row.vpp[0])} chunks needs one")
+        if len(set(layers)) > 1 and not scenario.stack.uneven_stages:
+            raise BadRequest(f"stack {scenario.stack.name} needs even stages; {total // pp} layers each would be")
+        return given_split(row, scenario, layers)
+    solved = best_split(row, scenario, deadline=time.perf_counter() + seconds)
+    return solved.assignment if solved else row_assignment(row, total)
