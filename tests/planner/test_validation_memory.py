@@ -44,11 +44,6 @@ def test_words_on_a_memory_figure_say_what_it_is(words, kind):
     assert memory_kind({"measured": {"memory": 1.0, "memory_kind": words}}) == kind
 
 
-def test_a_run_that_ran_out_of_memory_shows_no_peak():
-    failed = run(measured={"memory": 40.0, "memory_kind": "peak GB", "oom": True})
-    assert "memory" not in {v.metric for v in judge_row(failed)}
-
-
 @pytest.mark.parametrize(
     ("said", "layers"),
     [
