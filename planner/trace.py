@@ -60,12 +60,13 @@ class Trace:
     planned: int
 
 
-def trace(plan: Plan, micro_batches: int | None = None) -> Trace:
+def trace(plan: Plan, micro_batches: int | None = None, largest: int = LARGEST_TRACE) -> Trace:
     """The timeline of a plan's strategy, from its own document.
 
     Args:
         plan: an answer with a strategy.
-        micro_batches: how many to draw; unless given all, or as many as make ``LARGEST_TRACE`` passes.
+        micro_batches: how many to draw; unless given all, or as many as make ``largest`` passes.
+        largest: passes to draw unless more micro-batches are asked for.
 
     Raises:
         BadRequest: the answer has no strategy, was priced otherwise, or cannot run so many micro-batches.
@@ -79,7 +80,7 @@ def trace(plan: Plan, micro_batches: int | None = None) -> Trace:
     row, split = row_of(plan.strategy), split_of(plan.strategy)
     _check_same(quote(row, scenario, split).iteration, plan)
     schedule = SCHEDULES[plan.strategy.schedule]
-    drawn = _drawn(schedule, plan.strategy, micro_batches)
+    drawn = _drawn(schedule, plan.strategy, micro_batches, largest)
     return _trace(strategies(**row.row(0) | {"num_microbatches": drawn}), split, scenario, plan.strategy)
 
 
@@ -93,14 +94,14 @@ def _check_same(now: float, plan: Plan) -> None:
         )
 
 
-def _drawn(schedule: Schedule, strategy: StrategyRecord, wanted: int | None) -> int:
+def _drawn(schedule: Schedule, strategy: StrategyRecord, wanted: int | None, largest: int) -> int:
     """Micro-batches to draw: those wanted, all, or the most that keep the trace small."""
     p, v, m = strategy.pp, strategy.vpp, strategy.num_microbatches
     each = p * v * (3 if schedule.splits_backward else 2)
     if wanted is None:
         counts = np.arange(1, m + 1)
         runs = counts[schedule.allowed(p, counts, v)]
-        small = runs[runs * each <= LARGEST_TRACE]
+        small = runs[runs * each <= largest]
         return int(small[-1] if len(small) else runs[0])
     if wanted > m:
         raise BadRequest(f"--micro-batches {wanted}: the plan has {m} in an iteration")

@@ -57,6 +57,18 @@ def results(study: Study, store: str | Path | Store) -> Iterator[Result]:
             yield _result(point, found.get(key), found.get(other))
 
 
+def every_result(path: str | Path) -> Iterator[Result]:
+    """Every answer that a store holds, of whatever study, without axes and baselines.
+
+    Raises:
+        BadFile: there is no such store.
+    """
+    with Store.open(path, writing=False) as store:
+        for index, kept in enumerate(store.every()):
+            document = json.loads(kept.document) if kept.document else {}
+            yield Result(index, {}, kept.status, document, kept.error, None)
+
+
 def _result(point: Point, kept: Kept | None, base: Kept | None) -> Result:
     if kept is None:
         return Result(point.index, dict(point.axes), "pending", {}, None, None)

@@ -111,6 +111,13 @@ class Store:
         """The answers of those of the keys that are there."""
         return {one.key: one for one in self._rows(keys, "document")}
 
+    def every(self) -> Iterator[Kept]:
+        """All answers, in the order of their keys."""
+        with _said(self.path):
+            query = "SELECT key, status, document, error, defect, seconds FROM results ORDER BY key"
+            for row in self._connection.execute(query):
+                yield Kept(row[0], row[1], row[2], row[3], bool(row[4]), row[5])
+
     def _rows(self, keys: Sequence[str], document: str) -> Iterator[Kept]:
         marks = ",".join("?" * len(keys))
         query = f"SELECT key, status, {document}, error, defect, seconds FROM results WHERE key IN ({marks})"  # noqa: S608 - marks only

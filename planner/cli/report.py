@@ -1,0 +1,77 @@
+"""The command that draws a study or a plan as one page: report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from planner.cli.answer import check_writable, talk, write
+from planner.cli.answer_files import answer_in
+from planner.cli.options import Command, Text, option
+from planner.errors import BadRequest
+
+if TYPE_CHECKING:
+    from planner.page import Shown
+
+_H = "Answer"
+_SQLITE = b"SQLite format 3\0"
+
+
+@click.command("report", cls=Command, short_help="A study or a plan as one interactive page.")
+@click.argument("source", type=Text(), metavar="STORE|ANSWER")
+@option("--study", heading="Question", metavar="STUDY", help="Show this study's points of the store, all of them.")
+@option("--output", "-o", heading=_H, metavar="FILE", help="Write there instead of stdout.")
+@option("--quiet", "-q", heading=_H, is_flag=True, help="No talk on stderr.")
+@option("--verbose", "-v", heading=_H, is_flag=True, help="More talk on stderr.")
+def report(source: str, study: str | None, **params: Any) -> None:
+    """Draw a page that needs nothing but itself: curves, heat maps, fronts, stacks, memory, timeline, table.
+
+    STORE is what `plan sweep` keeps its answers in; ANSWER is what `plan --format json` or `plan sweep --format json`
+    wrote (- for a plan on stdin).
+    """
+    check_writable(params["output"])
+    from planner.page import page_of
+
+    page = page_of(_shown(source, study))
+    write(page, params["output"])
+    talk(f"{len(page.encode()) / 1e3:,.0f} kB; open it in a browser, it needs no network", params)
+
+
+def _shown(source: str, study: str | None) -> Shown:
+    from hardware.files import expanded, read_text
+    from planner.page import shown_plan, shown_study
+    from planner.page.source import study_in
+
+    if source == "-":
+        return shown_plan(answer_in(source))
+    path = expanded(source)
+    if _is_store(path):
+        return _of_store(path, study)
+    if study:
+        raise BadRequest(f"--study goes with a store; {source} is none")
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else read_text(path)
+    if '"sweep/1"' in text[:200]:
+        return shown_study(*study_in(path, text))
+    return shown_plan(answer_in(source))
+
+
+def _is_store(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        return stream.read(len(_SQLITE)) == _SQLITE
+
+
+def _of_store(path: Path, study: str | None) -> Shown:
+    from planner.page import shown_study
+    from planner.sweep import read_study, results
+    from planner.sweep.answers import every_result
+
+    if study is None:
+        return shown_study(every_result(path), path.stem)
+    asked = read_study(study)
+    axes = [axis.field.removeprefix("pins.") for axis in asked.axes]
+    axes += ["scenario"] if asked.scenarios and "scenario" not in axes else []
+    return shown_study(results(asked, path), asked.name, axes)

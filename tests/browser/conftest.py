@@ -1,0 +1,13 @@
+"""Tests that need a browser: left out where there is none, unless PLAN_TEST_BROWSER names the one that there must be.
+
+`.ci/run` names Debian's chromium, in an environment with playwright, so that nothing is skipped there in silence.
+"""
+
+import os
+import shutil
+from importlib.util import find_spec
+
+BROWSER = os.environ.get("PLAN_TEST_BROWSER") or shutil.which("chromium")
+MUST = bool(os.environ.get("PLAN_TEST_BROWSER"))
+
+collect_ignore = ["test_page_in_a_browser.py"] if not MUST and (BROWSER is None or not find_spec("playwright")) else []
