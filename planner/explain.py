@@ -16,11 +16,12 @@ from costmodels.parameters import parameters
 from costmodels.pricing import Quote, quote
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Recompute, Strategies
-from hardware.records import Accelerator, NodeGroup, Tier
+from hardware.records import Accelerator
 from hardware.units import format_quantity
 from planner.assemble import counted_flops, strategy_record
 from planner.document import Advice, Alternative, Plan, Strategy
 from planner.landmarks import Landmark, landmarks
+from planner.levers import arithmetic_times, device_times, links_times
 from planner.measured import figures
 from planner.pins import Pin
 from planner.request import Resolved
@@ -229,10 +230,10 @@ def what_helps(
     Memory, and a batch with more divisors, help by letting in another strategy, so that one is searched.
     """
     changes = {
-        "network 2x": _faster_links(scenario, inner=False),
-        "node links 2x": _faster_links(scenario, inner=True),
-        "memory bandwidth 2x": _device(scenario, memory_bandwidth=2.0),
-        "arithmetic 1.25x": _faster_arithmetic(scenario, 1.25),
+        "network 2x": links_times(scenario, 2.0, inner=False),
+        "node links 2x": links_times(scenario, 2.0, inner=True),
+        "memory bandwidth 2x": device_times(scenario, memory_bandwidth=2.0),
+        "arithmetic 1.25x": arithmetic_times(scenario, 1.25),
     }
     lines = []
     for subject, changed in changes.items():
@@ -251,34 +252,9 @@ def gained(subject: str, seconds: float, now: float) -> Advice:
     return Advice(subject=subject, text=text, iteration_seconds=min(seconds, now))
 
 
-def _faster_links(scenario: Scenario, *, inner: bool) -> Scenario:
-    def faster(tier: Tier) -> Tier:
-        return tier.model_copy(update={"link": tier.link.times(2.0)})
-
-    tiers = scenario.group.tiers
-    changed = (faster(tiers[0]), *tiers[1:]) if inner else (tiers[0], *map(faster, tiers[1:]))
-    return replace(scenario, group=scenario.group.model_copy(update={"tiers": changed}))
-
-
-def _device(scenario: Scenario, **factors: float) -> Scenario:
-    device = scenario.group.accelerator
-    update = {name: getattr(device, name) * factor for name, factor in factors.items()}
-    return _with_device(scenario, scenario.group, update)
-
-
-def _faster_arithmetic(scenario: Scenario, factor: float) -> Scenario:
-    peak = {name: rate * factor for name, rate in scenario.group.accelerator.peak.items()}
-    return _with_device(scenario, scenario.group, {"peak": peak})
-
-
-def _with_device(scenario: Scenario, group: NodeGroup, update: dict[str, object]) -> Scenario:
-    device = group.accelerator.model_copy(update=update)
-    return replace(scenario, group=group.model_copy(update={"accelerator": device}))
-
-
 def _more_memory(space: Space, scenario: Scenario, now: float, deadline: float) -> Advice:
     """The best strategy that twice the memory would let in."""
-    found = search(space, _device(scenario, usable_memory=2.0), deadline=deadline).best
+    found = search(space, device_times(scenario, usable_memory=2.0), deadline=deadline).best
     return gained("memory 2x", min(found.iteration, now) if found else now, now)
 
 

@@ -64,7 +64,7 @@ def _more_gpus(resolved: Resolved, deadline: float) -> Advice | None:
 def _doubled(resolved: Resolved) -> Iterator[Scenario]:
     """The same question on 2, 4, ... 64 times the GPUs, in whole nodes."""
     for times in (2, 4, 8, 16, 32, 64):
-        if larger := _with_gpus(resolved, resolved.scenario.gpus * times):
+        if larger := with_gpus(resolved, resolved.scenario.gpus * times):
             yield larger
 
 
@@ -74,7 +74,7 @@ def _between(resolved: Resolved, few: int, enough: int, best: Incumbent, deadlin
         middle = (few + enough) // 2 // step * step
         if not few < middle < enough:
             break
-        scenario = _with_gpus(resolved, middle)
+        scenario = with_gpus(resolved, middle)
         if scenario and (found := _best(scenario, {}, deadline)):
             enough, best = middle, found
         else:
@@ -82,7 +82,8 @@ def _between(resolved: Resolved, few: int, enough: int, best: Incumbent, deadlin
     return enough, best
 
 
-def _with_gpus(resolved: Resolved, gpus: int) -> Scenario | None:
+def with_gpus(resolved: Resolved, gpus: int) -> Scenario | None:
+    """The question on so many GPUs with the same batch; None where such a cluster cannot be had."""
     try:
         group = resolved.machines.with_gpus(gpus).groups[0]
     except BadNodeCount:

@@ -55,8 +55,10 @@ class Question:
     origins: Mapping[str, str]
 
 
-def question(ctx: click.Context, imported: Given | None = None) -> Question:
+def question(ctx: click.Context, imported: Given | None = None, usual: Mapping[str, Any] | None = None) -> Question:
     """The request that the options of a command make, with a configuration file or another program's below them.
+
+    ``usual`` stands below all of these.
 
     Raises:
         BadRequest: a value that is missing, wrong or contradicts another.
@@ -72,6 +74,8 @@ def question(ctx: click.Context, imported: Given | None = None) -> Question:
                 given[name], origins[name] = value, path
     if imported:
         _below(imported, ctx.params["source"], given, origins)
+    for name, value in (usual or {}).items():
+        given.setdefault(name, value)
     _spell_chunks(ctx, given, origins)
     if ctx.params.get("goodput"):
         _wants_goodput(given, origins)

@@ -74,25 +74,29 @@ def show(name: str, kind: str | None, form: str, output: str | None, **_talk: bo
     write(shown(draw, output), output)
 
 
-_DOCUMENTS = ("request", "plan", "calibration", "sparse", "allocation", "replan")
+_DOCUMENTS = ("request", "plan", "calibration", "sparse", "allocation", "replan", "size", "what-if", "robust")
 
 
 @click.command("schema", cls=Command, short_help="JSON Schema of a request or an answer.")
 @click.argument("document", type=Word(_DOCUMENTS), metavar="|".join(_DOCUMENTS))
 @option("--output", "-o", heading="Answer", metavar="FILE", help="Write there instead of stdout.")
 def schema(document: str, output: str | None) -> None:
-    """Print the JSON Schema of what goes in (request) or comes out (plan, calibration, sparse, allocation, replan)."""
+    """Print the JSON Schema of what goes in (request) or comes out (the others)."""
     check_writable(output)
     from planner.allocation.document import Allocation
     from planner.calibration.document import Calibration
     from planner.document import Plan
     from planner.replan import Replan
     from planner.request import PlanRequest
+    from planner.robust import Robust
+    from planner.sensitivity import Sensitivity
+    from planner.size import Size
     from planner.sparse_document import SparsePlan
 
     records: dict[str, type[BaseModel]] = {"request": PlanRequest, "plan": Plan, "calibration": Calibration}
     records["sparse"] = SparsePlan
     records |= {"allocation": Allocation, "replan": Replan}
+    records |= {"size": Size, "what-if": Sensitivity, "robust": Robust}
     write(json.dumps({"$schema": _DIALECT} | records[document].model_json_schema(), indent=2) + "\n", output)
 
 

@@ -33,12 +33,15 @@ if TYPE_CHECKING:
     from planner.document import Plan
     from planner.intake.given import Given
 
+_INSTEAD = "Instead of a plan"
 _LAYERS = re.compile(r"[0-9]{1,6}(,[0-9]{1,6})*")
 
 
 @click.command("solve", cls=Command, short_help="The best plan (the default command).")
 @question_options
 @pin_options
+@option("--what-if", heading=_INSTEAD, is_flag=True, help="What would help: every lever turned both ways.")
+@option("--robust", heading=_INSTEAD, metavar="SHARE", help="Least worst regret, rates uncertain by so much: 20%.")
 @top_option
 @reasons_option
 @output_options(*FORMATS)
@@ -46,8 +49,13 @@ _LAYERS = re.compile(r"[0-9]{1,6}(,[0-9]{1,6})*")
 @click.pass_context
 def solve(ctx: click.Context, /, **params: Any) -> None:
     """Find the strategy that trains fastest, prove that no other is faster, and say why."""
-    asked = _asked(ctx)
+    from planner.cli.uncertain import deliver, wanted
+
+    instead, asked = wanted(params), _asked(ctx)
     if asked is None:
+        return
+    if instead:
+        deliver(asked.request, params)
         return
     from planner.api import plan
 

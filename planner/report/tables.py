@@ -5,6 +5,7 @@ from itertools import groupby
 from typing import Protocol
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -50,3 +51,16 @@ def print_figures(heading: str, facts: Iterable[Fact], console: Console) -> None
 def said(text: str, console: Console, style: str = "") -> Text:
     """Text as it is, never as markup, in signs that the console can print."""
     return Text(text if console.encoding.lower().startswith("utf") else plain(text), style=style)
+
+
+_WIDEST = 400
+"""Characters of a line."""
+
+
+def print_wide(table: Table, console: Console) -> None:
+    """A table in its own width: a narrow terminal folds lines, not columns."""
+    usual = console.width
+    natural = Measurement.get(console, console.options.update(max_width=_WIDEST), table).maximum
+    console.width = max(natural, usual)  # rich never prints wider than the console
+    console.print(table)
+    console.width = usual

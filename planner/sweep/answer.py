@@ -81,10 +81,15 @@ def plan_of(task: Task, shared: Shared) -> Plan:
     request = request_of(task.fields)
     if task.mode == "predict":
         return predict(request, task.fields.get(LAYERS))
-    return _searched(request, shared)
+    return searched(request, shared)
 
 
-def _searched(request: PlanRequest, shared: Shared) -> Plan:
+def searched(request: PlanRequest, shared: Shared) -> Plan:
+    """The plan of a request, without reasons; lattices and searches that are known are not made again.
+
+    Raises:
+        MeshwrightError: a question that contradicts itself, or whose time ran out.
+    """
     started = time.perf_counter()
     resolved = resolve(request)
     if resolved.mixed:
@@ -93,7 +98,7 @@ def _searched(request: PlanRequest, shared: Shared) -> Plan:
     space = shared.space(resolved.scenario, pins)
     outcome = shared.found(resolved, space, pins, started + request.time_limit)
     if outcome.best is None and outcome.proved and (wider := offloaded(request, resolved)):
-        return said_so(_searched(wider, shared))
+        return said_so(searched(wider, shared))
     return conclude(replace(resolved, request=request), space, outcome, started)
 
 

@@ -72,12 +72,13 @@ def test_shown_lines_fit_the_screen():
     assert "NVIDIA H100 SXM5 80 GB" in done.stdout
 
 
-@pytest.mark.parametrize("document", ["request", "plan"])
+@pytest.mark.parametrize("document", ["request", "plan", "size", "what-if", "robust"])
 def test_schemas_are_json_schemas(document):
     described = json.loads(run("schema", document).stdout)
     assert described["type"] == "object"
     assert described["$schema"].startswith("https://json-schema.org/")
-    assert {"request": "gpus", "plan": "strategy"}[document] in described["properties"]
+    known = {"request": "gpus", "size": "answer", "what-if": "levers", "robust": "radius"}
+    assert known.get(document, "strategy") in described["properties"]
 
 
 def test_a_list_goes_to_a_file(tmp_path):

@@ -1,0 +1,78 @@
+"""The answer to "how many GPUs" on the screen."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from planner.report.bars import counted, days, dollars, percent, seconds
+from planner.report.tables import print_wide
+from planner.size import Neighbour, Option, Size
+
+
+def print_size(found: Size, console: Console) -> None:
+    """The size, what surrounds it and what a day costs."""
+    limits = [f"within {days(found.deadline_days)}" if found.deadline_days is not None else ""]
+    limits += [f"for at most {dollars(found.budget_dollars)}" if found.budget_dollars is not None else ""]
+    head = f"{found.model}  {counted(found.tokens)} tokens  on {found.cluster}  {' '.join(filter(None, limits))}"
+    _line(console, head, "bold")
+    _line(console, f"assumed: {'; '.join(found.defaults)}" if found.defaults else "nothing is assumed")
+    console.print()
+    print_wide(_table(_rows(found) or [("nearest", option) for option in (found.nearest,) if option]), console)
+    console.print()
+    for text in (_day(found.day_later, "more"), _day(found.day_sooner, "less"), found.statement):
+        if text:
+            _line(console, text)
+    if found.answer is not None:
+        answer = found.answer
+        console.print()
+        _line(console, f"{answer.gpus:,} GPUs ({answer.nodes:,} nodes): {_told(answer)}.", "bold")
+
+
+def _line(console: Console, text: str, style: str = "") -> None:
+    console.print(Text(text, style=style), overflow="fold", soft_wrap=False)
+
+
+def _rows(found: Size) -> list[tuple[str, Option]]:
+    """Every size that has a name, smallest first, each once."""
+    rows: dict[int, tuple[list[str], Option]] = {}
+    for name in ("smallest", "cheapest", "fastest"):
+        if option := getattr(found, name):
+            rows.setdefault(option.gpus, ([], option))[0].append(name)
+    for option in found.neighbours:
+        fewer = found.answer is not None and option.nodes < found.answer.nodes
+        rows.setdefault(option.gpus, ([], option))[0].append("one node fewer" if fewer else "one node more")
+    return [(", ".join(names), option) for _, (names, option) in sorted(rows.items())]
+
+
+def _table(rows: list[tuple[str, Option]]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("", no_wrap=True)
+    for name in ("GPUs", "time", "cost", "MFU", "iteration", "batch"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("strategy", no_wrap=True)
+    for name, option in rows:
+        cost = "" if option.cost_dollars is None else dollars(option.cost_dollars)
+        cells = (f"{option.gpus:,}", days(option.days), cost, percent(option.mfu), seconds(option.iteration_seconds))
+        table.add_row(name, *cells, f"{option.global_batch_size:,}", _words(option))
+    return table
+
+
+def _words(option: Option) -> str:
+    s = option.strategy
+    words = [f"{name} {value}" for name, value in (("TP", s.tp), ("CP", s.cp), ("PP", s.pp), ("EP", s.ep)) if value > 1]
+    return " ".join([*words, f"DP {s.dp}"])
+
+
+def _told(option: Option) -> str:
+    cost = "" if option.cost_dollars is None else f", {dollars(option.cost_dollars)}"
+    return f"{days(option.days)}{cost}, {percent(option.mfu)} MFU, {_words(option)}"
+
+
+def _day(other: Neighbour | None, word: str) -> str:
+    if other is None:
+        return ""
+    option, extra = other.option, other.extra_dollars
+    money = "" if extra is None else f", {dollars(abs(extra))} {'more' if extra >= 0 else 'less'}"
+    return f"with a day {word} ({other.deadline_days:.3g} days): {option.gpus:,} GPUs, {days(option.days)}{money}"

@@ -1,0 +1,221 @@
+"""What would help: every lever turned both ways, with the strategy kept and planned anew.
+
+Times are those of training, told as seconds for the tokens of one iteration of the plan, so that a larger batch
+compares. An elasticity is the change of the logarithm of time over that of the lever, between the lever over and times
+``FACTOR``: -0.8 says that 1 % more of it saves 0.8 % of the time.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from typing import Final, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from costmodels.memory import memory_limit
+from costmodels.pricing import quote
+from costmodels.scenario import Scenario
+from costmodels.strategy import Strategies, strategies
+from planner.api import aim
+from planner.assemble import provenance_record, strategy_record
+from planner.document import Provenance, Strategy
+from planner.errors import BadRequest, OutOfTime
+from planner.given import broken_rules
+from planner.levers import levers_of
+from planner.nearest import with_gpus
+from planner.pins import Pin, parse_pins
+from planner.request import PlanRequest, Resolved, resolve
+from planner.search import Incumbent, search
+from planner.space import Space, build
+
+FACTOR: Final = 1.25
+"""How far a lever is turned, over and times."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Turned(_Part):
+    """One lever at one factor; a time is None where nothing fits, or it was not searched in time."""
+
+    factor: float
+    seconds: float | None
+    """Planned anew."""
+    kept_seconds: float | None
+    """With the strategy and its layers kept; None too where it cannot be kept."""
+    strategy: Strategy | None
+    """The new one."""
+
+
+class Leverage(_Part):
+    """One lever: what it does to the time of training."""
+
+    lever: str
+    less: Turned
+    more: Turned
+    elasticity: float | None
+    elasticity_kept: float | None
+
+
+class Sensitivity(BaseModel):
+    """The answer to "what would help", schema ``what-if/1``; the strongest lever first."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    schema_: Literal["what-if/1"] = Field("what-if/1", alias="schema")
+    model: str
+    cluster: str
+    gpus: int
+    strategy: Strategy
+    iteration_seconds: float
+    levers: tuple[Leverage, ...]
+    defaults: tuple[str, ...]
+    provenance: Provenance
+
+
+def best_of(request: PlanRequest) -> tuple[Resolved, Space, Incumbent]:
+    """The fastest strategy of a question over one kind of nodes.
+
+    Raises:
+        BadRequest: several kinds of nodes, another objective than time, or nothing fits.
+        OutOfTime: no strategy was found in time.
+    """
+    resolved = resolve(request)
+    if resolved.mixed:
+        raise BadRequest("levers are turned on one node group; this cluster has several")
+    if request.objective == "memory":
+        raise BadRequest("levers are turned for the time of training; leave --objective memory out")
+    space = build(resolved.scenario, parse_pins(request.pins))
+    found = search(space, aim(resolved), deadline=time.perf_counter() + request.time_limit)
+    if found.best is None and found.proved:
+        raise BadRequest("nothing fits; `plan` says why and what comes nearest")
+    if found.best is None:
+        raise OutOfTime(f"no plan within {request.time_limit:g} s")
+    return resolved, space, found.best
+
+
+def sensitivity(request: PlanRequest) -> Sensitivity:
+    """Turn every lever of a question both ways.
+
+    Raises:
+        BadRequest, OutOfTime: as `best_of`.
+    """
+    until = time.perf_counter() + request.time_limit
+    resolved, space, best = best_of(request)
+    scenario, pins = aim(resolved), parse_pins(request.pins)
+    levers = [
+        _leverage(name, [_turned(factor, lever(scenario, factor), scenario, space, best, until) for factor in _FACTORS])
+        for name, lever in levers_of(scenario).items()
+    ]
+    levers += [_of_batch(scenario, pins, best, until), _of_gpus(resolved, pins, best, until)]
+    return Sensitivity(
+        model=scenario.model.name,
+        cluster=resolved.cluster.name,
+        gpus=scenario.gpus,
+        strategy=strategy_record(best.row, best.assignment, scenario),
+        iteration_seconds=best.iteration,
+        levers=tuple(sorted(levers, key=lambda one: -_swing(one, best.iteration))),
+        defaults=resolved.defaults,
+        provenance=provenance_record(resolved),
+    )
+
+
+_FACTORS: Final = (1.0 / FACTOR, FACTOR)
+
+
+def _swing(one: Leverage, now: float) -> float:
+    """The largest change of time that a lever makes, as a logarithm."""
+    times = [turned.seconds for turned in (one.less, one.more) if turned.seconds]
+    return max((abs(math.log(seconds / now)) for seconds in times), default=0.0)
+
+
+def _turned(factor: float, changed: Scenario, now: Scenario, space: Space, best: Incumbent, until: float) -> Turned:
+    """A lever on the machines: the same lattice, priced on others."""
+    found = search(space, changed, deadline=until)
+    known = found.best if found.proved else None
+    return Turned(
+        factor=factor,
+        seconds=known.iteration if known else None,
+        kept_seconds=quoted(best.row, changed, best),
+        strategy=strategy_record(known.row, known.assignment, now) if known else None,
+    )
+
+
+def _leverage(name: str, turned: list[Turned]) -> Leverage:
+    less, more = turned
+    return Leverage(
+        lever=name,
+        less=less,
+        more=more,
+        elasticity=_elasticity(less.seconds, more.seconds, more.factor / less.factor),
+        elasticity_kept=_elasticity(less.kept_seconds, more.kept_seconds, more.factor / less.factor),
+    )
+
+
+def _elasticity(less: float | None, more: float | None, ratio: float) -> float | None:
+    return math.log(more / less) / math.log(ratio) if less and more else None
+
+
+def _of_batch(scenario: Scenario, pins: dict[str, Pin], best: Incumbent, until: float) -> Leverage:
+    """Half and twice the batch; kept, the strategy takes half or twice the micro-batches."""
+    turned = []
+    for factor in (0.5, 2.0):
+        batch, micro = scenario.global_batch_size * factor, best.row.num_microbatches * factor
+        changed = replace(scenario, global_batch_size=max(int(batch), 1))
+        rows = replace(best.row, num_microbatches=micro.astype(np.int64))
+        whole = batch.is_integer() and bool(np.all(micro == rows.num_microbatches))
+        turned.append(
+            _elsewhere(factor, changed, scenario, pins, until, quoted(rows, changed, best) if whole else None)
+        )
+    return _leverage("batch", turned)
+
+
+def _of_gpus(resolved: Resolved, pins: dict[str, Pin], best: Incumbent, until: float) -> Leverage:
+    """Half and twice the GPUs under the same batch; kept, the strategy has half or twice the replicas."""
+    scenario, turned = aim(resolved), []
+    for factor in (0.5, 2.0):
+        changed = with_gpus(resolved, int(scenario.gpus * factor))
+        if changed is None:
+            turned.append(Turned(factor=factor, seconds=None, kept_seconds=None, strategy=None))
+            continue
+        changed = replace(changed, stability=scenario.stability)
+        rows = _with_replicas(best.row, factor)
+        kept = None if rows is None else quoted(rows, changed, best)
+        turned.append(_elsewhere(factor, changed, scenario, pins, until, kept))
+    return _leverage("GPUs", turned)
+
+
+def _with_replicas(row: Strategies, factor: float) -> Strategies | None:
+    """The strategy with so many times the replicas and as many fewer micro-batches; None where they are not whole."""
+    at = row.row(0)
+    dp, micro = at["dp"] * factor, at["num_microbatches"] / factor
+    sharded = at["sharding_degree"] * (factor if at["sharding_degree"] == at["dp"] * at["cp"] else 1.0)
+    if not all(value.is_integer() for value in (dp, micro, sharded)):
+        return None
+    return strategies(**at | {"dp": int(dp), "num_microbatches": int(micro), "sharding_degree": int(sharded)})
+
+
+def quoted(rows: Strategies, changed: Scenario, best: Incumbent) -> float | None:
+    """Seconds of a strategy with its layers, None where it breaks a rule or does not fit."""
+    if broken_rules(rows, changed):
+        return None
+    priced = quote(rows, changed, best.assignment)
+    return priced.iteration if np.max(priced.footprint.allocated) <= memory_limit(changed) else None
+
+
+def _elsewhere(
+    factor: float, changed: Scenario, now: Scenario, pins: dict[str, Pin], until: float, kept: float | None
+) -> Turned:
+    """A lever on the question itself: another lattice."""
+    found = search(build(changed, pins), changed, deadline=until)
+    known, scale = found.best if found.proved else None, now.tokens / changed.tokens
+    return Turned(
+        factor=factor,
+        seconds=known.iteration * scale if known else None,
+        kept_seconds=None if kept is None else kept * scale,
+        strategy=strategy_record(known.row, known.assignment, changed) if known else None,
+    )

@@ -1,0 +1,400 @@
+"""How many machines a deadline or a budget asks for: the question turned round.
+
+Sizes are whole nodes of one kind; each is answered by the planner's own search. A round size that meets the limits is
+found first, then the gap below it is halved, as if fewer nodes always took longer. They do not quite: a size that
+divides the model and the batch well can be faster than a larger one. So the sizes below the answer are searched too,
+the roundest first, until the time is up; the answer says whether all of them were. Sizes that would need more than all
+of the peak rate to meet the deadline are not searched.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from hardware.records import BadNodeCount
+from planner.assemble import counted_flops
+from planner.document import Plan, Provenance, Strategy
+from planner.errors import BadRequest, OutOfTime
+from planner.request import PlanRequest, Resolved, resolve
+from planner.sweep.answer import searched
+from planner.sweep.sharing import Shared
+
+DAY: Final = 86_400.0
+MOST_GPUS: Final = 65_536
+"""Accelerators that are considered unless more or fewer are asked for."""
+AROUND: Final = 10.0
+"""Seconds that the sizes around an answer may take beyond its time."""
+
+
+class Option(BaseModel):
+    """A size and the best plan on it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    gpus: int
+    nodes: int
+    days: float
+    """Of training; with interruptions and checkpoints where goodput is asked about."""
+    cost_dollars: float | None
+    mfu: float
+    iteration_seconds: float
+    global_batch_size: int
+    strategy: Strategy
+    proved: bool
+    """Whether the search proved that nothing on this size is faster."""
+
+
+class Neighbour(BaseModel):
+    """The smallest size found for another deadline, and what it costs beside the answer."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    deadline_days: float
+    option: Option
+    extra_dollars: float | None
+    """Its cost less the answer's."""
+
+
+class Size(BaseModel):
+    """The answer to "how many GPUs", schema ``size/1``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    schema_: Literal["size/1"] = Field("size/1", alias="schema")
+    status: Literal["met", "infeasible"]
+    model: str
+    cluster: str
+    tokens: int
+    deadline_days: float | None
+    budget_dollars: float | None
+    defaults: tuple[str, ...]
+    answer: Option | None = None
+    """The smallest for a deadline; the fastest where there is only a budget."""
+    smallest: Option | None = None
+    """The fewest nodes that meet the limits."""
+    cheapest: Option | None = None
+    """The least cost among the sizes that were searched and meet the limits."""
+    fastest: Option | None = None
+    """The least days among the sizes that were searched and meet the limits."""
+    neighbours: tuple[Option, ...] = ()
+    """One node fewer and one more than the answer, where they run."""
+    day_later: Neighbour | None = None
+    day_sooner: Neighbour | None = None
+    nearest: Option | None = None
+    """Where nothing meets the limits: what comes nearest."""
+    proved: bool = False
+    """Whether every size below the smallest was searched to its end, or would need more than the peak rate."""
+    searched: int = 0
+    statement: str = ""
+    provenance: Provenance
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a size has to meet; None is no limit."""
+
+    days: float | None
+    dollars: float | None
+
+    def met(self, option: Option | None) -> bool:
+        """Whether an option meets them."""
+        return option is not None and self.soon(option) and self.cheap(option)
+
+    def soon(self, option: Option) -> bool:
+        """Whether it meets the deadline."""
+        return self.days is None or option.days <= self.days
+
+    def cheap(self, option: Option) -> bool:
+        """Whether it meets the budget."""
+        return self.dollars is None or (option.cost_dollars or 0.0) <= self.dollars
+
+
+@dataclass
+class Sizes:
+    """Answers by nodes, each worked out once.
+
+    Attributes:
+        request: the question; its GPUs are the most that are considered.
+        least: nodes below which the deadline would need more than the peak rate.
+        most: nodes at most.
+        each: accelerators of a node.
+        deadline: when to stop, by ``time.perf_counter``.
+        refusal: why the last size that cannot be asked for cannot.
+    """
+
+    request: PlanRequest
+    least: int
+    most: int
+    each: int
+    deadline: float
+    known: dict[int, Option | None] = field(default_factory=dict)
+    unproved: set[int] = field(default_factory=set)
+    refusal: str = ""
+    shared: Shared = field(default_factory=Shared)
+
+    def at(self, nodes: int) -> Option | None:
+        """The best plan on so many nodes; None where nothing fits, or the size cannot be had."""
+        if nodes not in self.known:
+            self.known[nodes] = self._asked(nodes)
+        return self.known[nodes]
+
+    def _asked(self, nodes: int) -> Option | None:
+        left = self.deadline - time.perf_counter()
+        if left <= 0.0:
+            self.unproved.add(nodes)
+            return None
+        asked = self.request.model_copy(update={"gpus": nodes * self.each, "time_limit": left})
+        try:
+            plan = searched(asked, self.shared)
+        except (BadNodeCount, BadRequest) as reason:  # a size that the pins do not divide, or that cannot be had
+            self.refusal = f"; {reason}"
+            return None
+        except OutOfTime:
+            self.unproved.add(nodes)
+            return None
+        if plan.status == "feasible":
+            self.unproved.add(nodes)
+        return _option(plan, nodes)
+
+    def late(self) -> bool:
+        """Whether the time is up."""
+        return time.perf_counter() >= self.deadline
+
+    def options(self) -> list[Option]:
+        """Every size that was searched and runs, smallest first."""
+        return [option for nodes in sorted(self.known) if (option := self.known[nodes])]
+
+    def first(self, met: Callable[[Option | None], bool], least: int) -> int | None:
+        """Fewest nodes from ``least`` on that meet a limit, where fewer never do if more do not; None where none do."""
+        below = least - 1
+        for nodes in [n for n in _round(self.most) if n >= least] + [self.most]:
+            if self.late():
+                return None
+            if met(self.at(nodes)):
+                return self._halved(met, below, nodes)
+            below = nodes
+        return None
+
+    def _halved(self, met: Callable[[Option | None], bool], below: int, enough: int) -> int:
+        while enough - below > 1 and not self.late():
+            middle = (below + enough) // 2
+            if met(self.at(middle)):
+                enough = middle
+            else:
+                below = middle
+        return enough
+
+
+def size(
+    request: PlanRequest, *, days: float | None = None, dollars: float | None = None, limit: float | None = None
+) -> Size:
+    """The smallest cluster of whole nodes that meets a deadline, a budget, or both.
+
+    Args:
+        request: the question; ``gpus`` is the most that are considered, and a missing batch follows the size.
+        days: of training at most.
+        dollars: at most.
+        limit: seconds that the whole answer may take; ``request.time_limit`` unless given.
+
+    Raises:
+        BadRequest: no limit is given, a budget for machines without a price, or several kinds of nodes.
+        OutOfTime: the time passed before a size was found that meets the limits, or all were refuted.
+    """
+    if days is None and dollars is None:
+        raise BadRequest("size needs a limit: a deadline such as --deadline 30d, or a budget such as --budget $1M")
+    until = time.perf_counter() + (limit or request.time_limit)
+    sizes, resolved = _sizes(request, days, until)
+    if dollars is not None and resolved.cluster.usd_per_gpu_hour is None:
+        raise BadRequest(
+            f"a budget needs a price, and {resolved.cluster.name} has none; give it one, as price = '2 $/h'"
+        )
+    limits = Limits(days, dollars)
+    found = sizes.first(limits.met, sizes.least) if dollars is None else _within(sizes, limits)
+    if found is None and sizes.late():
+        raise OutOfTime(f"no size that meets the limits was found in {request.time_limit:g} s; --time-limit gives more")
+    if not sizes.options():
+        reason = sizes.refusal or "; `plan` says why, --gpus considers more"
+        raise BadRequest(f"nothing fits on up to {sizes.most * sizes.each:,} GPUs{reason}")
+    if found is None:
+        return _missed(sizes, limits, resolved)
+    return _met(sizes, _smaller(sizes, limits, found), limits, resolved)
+
+
+def _sizes(request: PlanRequest, days: float | None, until: float) -> tuple[Sizes, Resolved]:
+    first = _resolved(request)
+    group = first.scenario.group
+    each = group.gpus_per_node
+    most = min(request.gpus // each, first.machines.groups[0].nodes or request.gpus // each)
+    flops = counted_flops(first.scenario) * first.tokens
+    least = math.ceil(flops / (first.scenario.peak_rate * days * DAY) / each) if days else 1
+    return Sizes(request, max(min(least, most), 1), max(most, 1), each, until), first
+
+
+def _resolved(request: PlanRequest) -> Resolved:
+    """The question on one node, for what does not depend on the size."""
+    from hardware.catalogue import cluster as find_cluster
+
+    machines = find_cluster(request.cluster) if isinstance(request.cluster, str) else request.cluster
+    if len(machines.groups) > 1:
+        raise BadRequest(f"a size is counted in nodes of one kind; {machines.name} has several")
+    return resolve(request.model_copy(update={"gpus": machines.groups[0].gpus_per_node}))
+
+
+def _round(most: int) -> list[int]:
+    """Powers of two and three halves of them, up to ``most``."""
+    powers = [2**k for k in range(most.bit_length())]
+    return sorted({n for power in powers for n in (power, power + power // 2) if n <= most})
+
+
+def _within(sizes: Sizes, limits: Limits) -> int | None:
+    """Fewest nodes that meet both limits; every round size is looked at, since a budget forgives no detour."""
+    soon = Limits(limits.days, None)
+    if limits.days is not None:
+        found = sizes.first(soon.met, sizes.least)
+        if found is not None and limits.met(sizes.at(found)):
+            return found
+    for nodes in [n for n in _round(sizes.most) if n >= sizes.least]:
+        if sizes.late():
+            break
+        option = sizes.at(nodes)
+        if option and not limits.cheap(option) and any(map(limits.met, sizes.known.values())):
+            break
+        if option and (option.cost_dollars or 0.0) > 4 * (limits.dollars or math.inf):
+            break
+    works = [nodes for nodes, option in sizes.known.items() if limits.met(option)]
+    return min(works, default=None)
+
+
+def _smaller(sizes: Sizes, limits: Limits, found: int) -> int:
+    """Fewest nodes that meet the limits after all: every size below, the roundest first, as long as there is time."""
+    rest = [nodes for nodes in range(sizes.least, found) if nodes not in sizes.known]
+    for nodes in sorted(rest, key=lambda n: (-(n & -n), -n)):
+        if sizes.late():
+            break
+        if nodes < found and limits.met(sizes.at(nodes)):
+            found = nodes
+    return found
+
+
+def _met(sizes: Sizes, found: int, limits: Limits, resolved: Resolved) -> Size:
+    smallest = sizes.at(found)
+    assert smallest is not None
+    proved = all(n in sizes.known and n not in sizes.unproved for n in range(sizes.least, found))
+    if limits.dollars is not None:
+        _dearest(sizes, limits, found)
+    statement = _statement(sizes, found, limits, proved=proved)
+    answer = smallest if limits.days is not None else min(_good(sizes, limits), key=lambda o: o.days)
+    sizes.deadline = max(sizes.deadline, time.perf_counter() + AROUND)
+    beside = [sizes.at(n) for n in (answer.nodes - 1, answer.nodes + 1) if 1 <= n <= sizes.most]
+    days = limits.days or answer.days
+    later, sooner = (_neighbour(sizes, answer, days + more) if days + more > 0 else None for more in (1.0, -1.0))
+    good = _good(sizes, limits)
+    priced = all(option.cost_dollars is not None for option in good)
+    return Size(
+        status="met",
+        answer=answer,
+        smallest=smallest,
+        fastest=min(good, key=lambda o: o.days),
+        cheapest=min(good, key=lambda o: o.cost_dollars or 0.0) if priced else None,
+        neighbours=tuple(filter(None, beside)),
+        day_later=later,
+        day_sooner=sooner,
+        proved=proved,
+        statement=statement,
+        **_frame(sizes, limits, resolved),
+    )
+
+
+def _good(sizes: Sizes, limits: Limits) -> list[Option]:
+    return [option for option in sizes.options() if limits.met(option)]
+
+
+def _dearest(sizes: Sizes, limits: Limits, found: int) -> None:
+    """Look for the most nodes that the budget pays, so that the fastest is among what was searched."""
+    within = [nodes for nodes, option in sizes.known.items() if limits.met(option)]
+    enough = max(within, default=found)
+    beyond = [n for n, option in sizes.known.items() if n > enough and option and not limits.cheap(option)]
+    above = min(beyond, default=sizes.most + 1)
+    while above - enough > 1 and not sizes.late():
+        middle = (enough + above) // 2
+        if limits.met(sizes.at(middle)):
+            enough = middle
+        else:
+            above = middle
+
+
+def _neighbour(sizes: Sizes, answer: Option, days: float) -> Neighbour | None:
+    """The smallest size found for another deadline, between the round sizes around the answer."""
+    limit = Limits(days, None)
+    found = sizes.first(limit.met, min(sizes.least, answer.nodes))
+    option = None if found is None else sizes.at(found)
+    if option is None:
+        return None
+    priced = option.cost_dollars is not None and answer.cost_dollars is not None
+    extra = (option.cost_dollars or 0.0) - (answer.cost_dollars or 0.0) if priced else None
+    return Neighbour(deadline_days=days, option=option, extra_dollars=extra)
+
+
+def _statement(sizes: Sizes, found: int, limits: Limits, *, proved: bool) -> str:
+    below = range(sizes.least, found)
+    missing = sum(n not in sizes.known or n in sizes.unproved for n in below)
+    if limits.days is None:
+        return f"the fastest of {len(sizes.known)} sizes that were searched, halving the gap at the budget's edge"
+    if not proved:
+        return f"{missing} of {len(below)} smaller sizes were not searched to the end; --time-limit gives more time"
+    every = f"every smaller size of whole nodes was searched ({len(below)}); " if below else ""
+    return f"{every}fewer than {sizes.least * sizes.each:,} GPUs would need more than 100 % MFU"
+
+
+def _missed(sizes: Sizes, limits: Limits, resolved: Resolved) -> Size:
+    """What comes nearest: the fastest where only the deadline is missed, else the cheapest that is soon enough."""
+    options = sizes.options()
+    soon = [option for option in options if limits.soon(option)]
+    nearest = _least(soon, lambda o: o.cost_dollars or 0.0) or _least(options, lambda o: o.days)
+    missed = f"no size of up to {sizes.most * sizes.each:,} GPUs meets the limits ({len(sizes.known)} were searched)"
+    return Size(status="infeasible", nearest=nearest, statement=missed, **_frame(sizes, limits, resolved))
+
+
+def _least(options: Iterable[Option], key: Callable[[Option], float]) -> Option | None:
+    return min(options, key=key, default=None)
+
+
+def _frame(sizes: Sizes, limits: Limits, resolved: Resolved) -> dict[str, object]:
+    from planner.assemble import provenance_record
+
+    defaults = [line for line in resolved.defaults if not line.startswith("global batch")]
+    if sizes.request.global_batch_size is None:
+        defaults.append("global batch as `plan` takes it for each size")
+    return {
+        "model": resolved.scenario.model.name,
+        "cluster": resolved.machines.name,
+        "tokens": resolved.tokens,
+        "deadline_days": limits.days,
+        "budget_dollars": limits.dollars,
+        "defaults": tuple(defaults),
+        "searched": len(sizes.known),
+        "provenance": provenance_record(resolved),
+    }
+
+
+def _option(plan: Plan, nodes: int) -> Option | None:
+    if plan.strategy is None or plan.prediction is None or not plan.fits:
+        return None
+    said, good = plan.prediction, plan.goodput
+    return Option(
+        gpus=plan.request["gpus"],
+        nodes=nodes,
+        days=good.wall_days if good else said.training_days,
+        cost_dollars=good.wall_cost_dollars if good else said.cost_dollars,
+        mfu=said.mfu,
+        iteration_seconds=said.iteration_seconds,
+        global_batch_size=plan.strategy.global_batch_size,
+        strategy=plan.strategy,
+        proved=plan.status == "optimal",
+    )

@@ -1,0 +1,143 @@
+"""`plan size`: the smallest, the cheapest, the fastest cluster within a deadline and a budget."""
+
+import json
+from itertools import count
+
+import pytest
+from click.testing import CliRunner
+
+import planner.size as sizing
+from hardware.catalogue import cluster
+from planner.api import plan
+from planner.cli import main
+from planner.errors import BadRequest, OutOfTime
+from planner.request import PlanRequest
+from planner.size import Option, Size, size
+
+ASK = PlanRequest(model="llama3-8b", gpus=256, tokens=200_000_000_000, ties="fastest")
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["size", *arguments], env={"COLUMNS": "100", "NO_COLOR": "1"})
+
+
+@pytest.fixture(scope="module")
+def met():
+    return size(ASK, days=6.0)
+
+
+def test_no_smaller_size_meets_the_deadline_and_the_answer_does(met):
+    answer = met.answer
+    assert (met.status, met.proved, answer) == ("met", True, met.smallest)
+    assert answer.days <= 6.0
+    for nodes in range(1, answer.nodes):
+        slower = plan(ASK.model_copy(update={"gpus": 8 * nodes, "top": 0}))
+        assert slower.prediction is None or slower.prediction.training_days > 6.0
+
+
+def test_an_option_is_what_plan_says_of_that_size(met):
+    said = plan(ASK.model_copy(update={"gpus": met.answer.gpus}))
+    assert met.answer.days == said.prediction.training_days
+    assert met.answer.cost_dollars == said.prediction.cost_dollars
+    assert met.answer.strategy == said.strategy
+
+
+def test_neighbours_and_days_stand_beside_the_answer(met):
+    assert {option.nodes - met.answer.nodes for option in met.neighbours} == {-1, 1}
+    assert met.day_later.option.days <= 7.0
+    assert met.day_sooner.option.days <= 5.0
+    for other in (met.day_later, met.day_sooner):
+        assert other.extra_dollars == pytest.approx(other.option.cost_dollars - met.answer.cost_dollars)
+    assert met.cheapest.cost_dollars <= met.answer.cost_dollars
+    assert met.fastest.days <= met.answer.days
+
+
+def option(nodes, days, cost=1.0):
+    strategy = plan(PlanRequest(model="llama3-8b", gpus=8, top=0)).strategy if not STRATEGY else STRATEGY[0]
+    STRATEGY[:] = [strategy]
+    figures = {"mfu": 0.5, "iteration_seconds": 1.0, "global_batch_size": 8, "strategy": strategy, "proved": True}
+    return Option(gpus=8 * nodes, nodes=nodes, days=days, cost_dollars=cost, **figures)
+
+
+STRATEGY = []
+
+
+def test_a_smaller_size_that_beats_a_larger_one_is_found(monkeypatch):
+    days = {nodes: 100.0 / nodes for nodes in range(1, 33)} | {9: 3.0}  # nine nodes do what others need 20 for
+    monkeypatch.setattr(sizing.Sizes, "_asked", lambda _self, nodes: option(nodes, days[nodes]))
+    found = size(ASK, days=5.0)
+    assert found.smallest.nodes == 9
+    assert found.proved
+
+
+def test_what_was_not_searched_is_not_proved(monkeypatch):
+    clock = count()
+    monkeypatch.setattr(sizing.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(sizing.Sizes, "_asked", lambda _self, nodes: option(nodes, 100.0 / nodes))
+    found = size(ASK, days=5.0, limit=14.0)
+    assert not found.proved
+    assert "smaller sizes were not searched" in found.statement
+    with pytest.raises(OutOfTime, match="time-limit"):
+        size(ASK, days=5.0, limit=2.0)
+
+
+def test_a_budget_alone_is_answered_by_the_fastest_within_it(monkeypatch):
+    asked = lambda _self, nodes: option(nodes, 100.0 / nodes, 1000.0 + 10 * nodes)  # noqa: E731
+    monkeypatch.setattr(sizing.Sizes, "_asked", asked)
+    found = size(ASK, dollars=1200.0)
+    assert (found.answer.nodes, found.smallest.nodes, found.cheapest.nodes) == (20, 1, 1)
+
+
+def test_both_limits_hold_together(monkeypatch):
+    asked = lambda _self, nodes: option(nodes, 100.0 / nodes, 1000.0 + 10 * nodes)  # noqa: E731
+    monkeypatch.setattr(sizing.Sizes, "_asked", asked)
+    found = size(ASK, days=10.0, dollars=1200.0)
+    assert (found.smallest.nodes, found.fastest.nodes) == (10, 20)
+    missed = size(ASK, days=4.0, dollars=1200.0)
+    assert (missed.status, missed.nearest.nodes >= 25, missed.answer) == ("infeasible", True, None)
+
+
+@pytest.mark.parametrize(
+    ("request_", "limits", "reason"),
+    [
+        (ASK, {}, "needs a limit"),
+        (ASK.model_copy(update={"cluster": "a100-h100-mixed"}), {"days": 3.0}, "one kind"),
+        (ASK.model_copy(update={"gpus": 8, "pins": {"tp": "3"}}), {"days": 30.0}, "nothing fits"),
+    ],
+)
+def test_what_cannot_be_sized_says_why(request_, limits, reason):
+    with pytest.raises(BadRequest, match=reason):
+        size(request_, **limits)
+
+
+def test_a_budget_needs_a_price():
+    dgx = cluster("dgx-h100")
+    group = dgx.groups[0]
+    free = group.model_copy(update={"price": None, "accelerator": group.accelerator.model_copy(update={"price": None})})
+    unpriced = dgx.model_copy(update={"groups": (free,)})
+    with pytest.raises(BadRequest, match="has none"):
+        size(ASK.model_copy(update={"cluster": unpriced}), dollars=1e6)
+    assert size(ASK.model_copy(update={"cluster": unpriced}), days=20.0).cheapest is None
+
+
+def test_the_command_answers_in_words_and_in_json(met):
+    done = run("--model", "llama3-8b", "--tokens", "200B", "--deadline", "6d", "--gpus", "256", "--ties", "fastest")
+    assert done.exit_code == 0, done.output
+    assert f"{met.answer.gpus} GPUs ({met.answer.nodes} nodes)" in done.stdout
+    assert "with a day less (5 days)" in done.stdout
+    done = run("--model", "llama3-8b", "--tokens", "200B", "--deadline", "144h", "--gpus", "256", "--format", "json")
+    answer = Size.model_validate(json.loads(done.stdout))
+    assert (answer.schema_, answer.answer.gpus) == ("size/1", met.answer.gpus)
+
+
+def test_what_nothing_meets_ends_with_3_and_the_nearest():
+    done = run("--model", "llama3-8b", "--tokens", "200B", "--deadline", "1", "--gpus", "64")
+    assert done.exit_code == 3
+    assert "nearest: 64 GPUs" in done.stderr
+
+
+@pytest.mark.parametrize("limit", [["--deadline", "soon"], ["--budget", "much"], ["--deadline", "0d"]])
+def test_limits_that_are_none_are_refused_in_one_line(limit):
+    done = run("--model", "llama3-8b", *limit)
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert limit[0] in done.stderr

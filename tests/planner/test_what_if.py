@@ -1,0 +1,160 @@
+"""`plan --what-if` and `plan --robust`: levers, elasticities, regrets."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from costmodels.pricing import quote
+from planner.api import plan
+from planner.cli import main
+from planner.errors import BadRequest
+from planner.levers import levers_of, uncertain_of
+from planner.request import PlanRequest, resolve
+from planner.reread import row_of, split_of
+from planner.robust import changed_by, corners_of, robust, share_of
+from planner.sensitivity import FACTOR, sensitivity
+
+ASK = PlanRequest(model="22b", gpus=64, global_batch_size=128, ties="fastest")
+
+
+@pytest.fixture(scope="module")
+def levers():
+    return sensitivity(ASK)
+
+
+@pytest.fixture(scope="module")
+def least():
+    return robust(ASK, 0.3)
+
+
+def test_every_lever_of_the_machines_the_batch_and_the_gpus_is_turned(levers):
+    tiers = {f"{tier.name} bandwidth" for tier in resolve(ASK).scenario.group.tiers}
+    wanted = {"arithmetic", "memory bandwidth", "memory", "latency", "batch", "GPUs"} | tiers
+    assert {one.lever for one in levers.levers} == wanted
+
+
+def test_planning_anew_is_never_slower_than_keeping_the_strategy(levers):
+    for one in levers.levers:
+        for turned in (one.less, one.more):
+            if turned.kept_seconds is not None:
+                assert turned.seconds <= turned.kept_seconds * (1 + 1e-9), one.lever
+
+
+def test_more_of_what_helps_never_takes_longer(levers):
+    for one in levers.levers:
+        if one.lever not in {"latency", "batch", "GPUs"}:
+            assert one.more.seconds <= levers.iteration_seconds * (1 + 1e-9) <= one.less.seconds * (1 + 2e-9)
+            assert -1.001 <= one.elasticity <= 1e-9
+
+
+def test_an_elasticity_is_the_slope_between_the_two_turns(levers):
+    one = next(one for one in levers.levers if one.lever == "arithmetic")
+    assert one.elasticity == pytest.approx(math.log(one.more.seconds / one.less.seconds) / (2 * math.log(FACTOR)))
+
+
+def test_the_strongest_lever_comes_first(levers):
+    now = levers.iteration_seconds
+    swings = [max(abs(math.log(t.seconds / now)) for t in (one.less, one.more) if t.seconds) for one in levers.levers]
+    assert swings == sorted(swings, reverse=True)
+
+
+def test_twice_the_gpus_are_what_plan_says_of_them(levers):
+    one = next(one for one in levers.levers if one.lever == "GPUs")
+    doubled = plan(ASK.model_copy(update={"gpus": 128}))
+    assert one.more.seconds == pytest.approx(doubled.prediction.iteration_seconds)
+    batch = next(one for one in levers.levers if one.lever == "batch")
+    larger = plan(ASK.model_copy(update={"global_batch_size": 256}))
+    assert batch.more.seconds == pytest.approx(larger.prediction.iteration_seconds / 2)
+
+
+def test_a_lever_at_one_changes_no_price():
+    scenario = resolve(ASK).scenario
+    found = plan(ASK)
+    row, split = row_of(found.strategy), split_of(found.strategy)
+    for lever in (*levers_of(scenario).values(), *uncertain_of(scenario).values()):
+        assert quote(row, lever(scenario, 1.0), split).iteration == quote(row, scenario, split).iteration
+
+
+def test_regrets_are_over_the_proved_best_of_every_scenario(least):
+    scenario = resolve(ASK).scenario
+    row, split = row_of(least.chosen.strategy), split_of(least.chosen.strategy)
+    regrets = []
+    for factors in corners_of(scenario, 0.3):
+        changed = changed_by(scenario, factors)
+        best = plan_of(changed)
+        regrets.append(quote(row, changed, split).iteration / best - 1)
+    assert min(regrets) >= -1e-9
+    assert max(regrets) == pytest.approx(least.chosen.worst_regret, abs=1e-9)
+    assert len(regrets) == least.scenarios == 17
+
+
+def plan_of(scenario):
+    """Seconds of the fastest strategy on machines that no name has, by the search of `plan`."""
+    from planner.search import search
+    from planner.space import build
+
+    return search(build(scenario, {}), scenario, deadline=math.inf).best.iteration
+
+
+def test_the_choice_has_the_least_worst_regret_and_is_no_worse_than_the_best(least):
+    worst = [least.chosen.worst_regret, *(other.worst_regret for other in least.others)]
+    assert worst == sorted(worst)
+    assert least.chosen.worst_regret <= least.best.worst_regret
+    assert least.best.regret == 0.0
+    assert 0.0 <= least.radius <= least.within
+
+
+def test_corners_are_the_middle_and_every_combination():
+    scenario = resolve(ASK).scenario
+    corners = corners_of(scenario, 0.25)
+    assert set(corners[0].values()) == {1.0}
+    assert len({tuple(corner.values()) for corner in corners}) == 1 + 2 ** len(corners[0])
+    assert np.unique([list(corner.values()) for corner in corners[1:]]).tolist() == [0.75, 1.25]
+
+
+@pytest.mark.parametrize("text", ["0", "100%", "-5%", "much", "nan"])
+def test_a_share_that_is_none_is_refused(text):
+    with pytest.raises(BadRequest, match="such as 20%"):
+        share_of(text)
+
+
+def run(*arguments):
+    ask = ("--model", "22b", "--gpus", "64", "--global-batch", "128")
+    return CliRunner().invoke(main, [*ask, *arguments], env={"COLUMNS": "80", "NO_COLOR": "1"})
+
+
+def test_the_commands_answer_in_words_and_in_json():
+    shown = run("--what-if")
+    assert shown.exit_code == 0, shown.output
+    assert "memory bandwidth" in shown.stdout
+    assert "elasticity" in shown.stdout
+    assert json.loads(run("--what-if", "--format", "json").stdout)["schema"] == "what-if/1"
+    shown = run("--robust", "20%")
+    assert "at worst" in shown.stdout
+    assert "candidates and 17 scenarios" in shown.stdout
+    assert json.loads(run("--robust", "0.2", "--format", "json").stdout)["within"] == 0.2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--what-if", "--robust", "20%"], "one at a time"),
+        (["--robust", "2"], "such as 20%"),
+        (["--what-if", "--format", "args"], "table or json"),
+        (["--what-if", "--objective", "memory"], "objective memory"),
+        (["--what-if", "--gpus", "128", "--cluster", "a100-h100-mixed"], "one node group"),
+    ],
+)
+def test_what_cannot_be_turned_says_why(arguments, reason):
+    done = run(*arguments)
+    assert (done.exit_code, reason in done.stderr) == (2, True), done.stderr
+
+
+def test_a_scenario_without_a_network_has_no_lever_for_it():
+    scenario = resolve(ASK).scenario
+    alone = replace(scenario, group=scenario.group.model_copy(update={"tiers": scenario.group.tiers[:1]}))
+    assert "network" not in uncertain_of(alone)
