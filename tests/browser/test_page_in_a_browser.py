@@ -147,3 +147,5 @@ def test_print_leaves_controls_out_and_figures_in(open_page):
     assert not page.locator(".filters").is_visible()
     assert page.locator("section:has(h2:text-is('Scaling')) svg[role=img]").first.is_visible()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    page.set_viewport_size({"width": 720, "height": 1000})  # A4 within its margins
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
