@@ -10,6 +10,7 @@ from costmodels.flops import flops_per_token, petaflops_days
 from costmodels.model_catalogue import model
 from costmodels.parameters import parameters
 from planner import PlanRequest, plan, predict
+from planner.sweep import points_of, read_study
 
 ORIGINS = Path(__file__).resolve().parents[1] / "examples" / "origins"
 
@@ -125,6 +126,11 @@ def test_the_leanest_split_is_uneven_and_a_quarter_or_nearly_below_the_even_one(
 def test_the_shipped_split_fits_and_an_even_one_without_recomputation_does_not():
     assert yuan2.shipped("partial", yuan2.SHIPPED).fits
     assert not yuan2.shipped("none", [3] * 20 + [2] * 12).fits
+
+
+def test_the_study_of_slow_links_crosses_five_bandwidths_two_sizes_and_three_ways():
+    study = read_study(ORIGINS / "yuan2-links.toml")
+    assert len(list(points_of(study))) == 5 * 2 * 3
 
 
 # ---------------------------------------------------------------------------------------------- PaddlePaddle
