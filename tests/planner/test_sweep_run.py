@@ -268,7 +268,11 @@ def test_a_full_disk_stops_the_run_and_keeps_what_is_finished(tmp_path, undistur
 def test_an_interrupt_ends_with_130_and_keeps_what_is_finished(tmp_path):
     text = TOML.replace("[8, 16]", "{ from = 8, to = 16000, step = 8 }")
     path = tmp_path / "runs.sqlite"
-    process = started(written(tmp_path, text), "-o", path, "--workers", 1)
+    process = started(
+        written(tmp_path, text),
+        *("-o", path, "--workers", 1),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background job ignores SIGINT
+    )
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not _now(path):
         time.sleep(0.01)
