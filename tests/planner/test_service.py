@@ -13,15 +13,12 @@ import sys
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 
 from planner import PlanRequest, plan
 from planner.service.answers import answer
 from planner.service.guard import names_only
-
-httpx = pytest.importorskip("httpx")
-pytest.importorskip("fastapi")
-pytest.importorskip("uvicorn")
 
 SMALL = {"model": "gpt3-125m", "gpus": 8}
 HEAVY = {"model": "megatron-1008b", "gpus": 3072, "cluster": "dgx-a100-80gb", "global_batch_size": 3072}
