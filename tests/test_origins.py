@@ -158,7 +158,7 @@ def test_sharding_takes_what_it_took_of_bert_large(cards, published):
 
 @pytest.mark.parametrize("name", paddle.NLP)
 def test_the_speed_of_paddlenlp_s_table_is_predicted(name):
-    assert paddle.nlp(name).prediction.tokens_per_second_per_gpu == pytest.approx(paddle.NLP[name][2], rel=0.12)
+    assert paddle.nlp(name).prediction.tokens_per_second_per_gpu == pytest.approx(paddle.NLP[name][2], rel=0.10)
 
 
 def test_28_days_are_3e23_operations_at_half_of_2048_v100():
@@ -200,7 +200,7 @@ def test_megascale_on_12288_gpus_is_predicted_within_the_tolerance_of_the_paper(
     assert 100 * side.mfu(seconds) == pytest.approx(55.2, abs=4.0)
 
 
-def test_every_feature_of_megascale_saves_time_in_the_order_of_what_was_measured():
+def test_the_features_of_megascale_together_save_what_was_measured_within_a_quarter():
     ours = dict(megascale.ladder())
     assert list(ours) == list(megascale.ABLATION)
     assert ours["baseline"] == pytest.approx(megascale.ABLATION["baseline"], rel=0.05)
