@@ -17,11 +17,11 @@ The square root is how measured bus bandwidth approaches its peak [aiconfigurato
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from costmodels.placement import Group
+from costmodels.placement import Crossing, Group
 from costmodels.strategy import Floats
 from hardware.records import Link, Tier
 
@@ -65,12 +65,9 @@ def broadcast_seconds(size: Floats, group: Group, tiers: Sequence[Tier]) -> Floa
     """
     moving = _bandwidth_seconds(size, group, tiers, passes=1.0, copies=1, shared=True)
     piece = np.minimum(CHUNK, size / np.maximum(group.size, 1))
-    filling, inside = np.zeros(len(group.size)), np.ones(len(group.size))
-    for tier in tiers:
-        within = group.ranks_within(tier.domain)
-        hops = np.maximum(group.size / inside - group.size / within, 0.0)
-        filling = filling + hops * piece / (tier.link.efficiency * tier.link.bandwidth)
-        inside = within.astype(np.float64)
+    filling = np.zeros(len(group.size))
+    for tier, way in _crossed(group, tiers):
+        filling = filling + way.hops * piece / (tier.link.efficiency * tier.link.bandwidth)
     return moving + group.size * (_ring_latency(group, tiers) + filling)
 
 
@@ -101,26 +98,30 @@ def _bandwidth_seconds(
     shared: bool = False,
 ) -> Floats:
     """``copies``: 0 for rings, else as in an all-to-all; ``shared``: the ranks of a domain share what enters it."""
-    n = group.size
-    slowest = np.zeros(len(n))
-    inside = np.ones(len(n))
-    for tier in tiers:
-        within = group.ranks_within(tier.domain)
-        volume = passes * size * ((n - inside) / n if copies else (n - 1.0) / (n * inside))
-        volume = volume / inside if shared else volume
-        if copies > 1:
-            volume = volume * _entered(n / inside, copies, groups) / copies
-        used = (within > inside) & (volume > 0)
-        seconds = (
-            _link_seconds(np.where(used, volume, 1.0), tier.link, np.maximum(within / inside, 2.0))
-            * tier.oversubscription
-        )
-        seconds = np.maximum(seconds, _one_way_out(volume * inside, tier.link))
+    slowest = np.zeros(len(group.size))
+    for tier, way in _crossed(group, tiers):
+        volume = passes * size * (_sent(group, way, copies, groups) if copies else way.ring_share)
+        volume = volume / way.inside if shared else volume
+        seconds = _link_seconds(volume, tier.link, way) * tier.oversubscription
+        if tier.link.group_bandwidth is not None:  # a group leaves the domain by one card only
+            alone = volume * way.inside / (tier.link.efficiency * tier.link.group_bandwidth)
+            seconds = np.maximum(seconds, alone)
         if passes > 1 and tier.link.gain_ranks:
-            seconds = np.where(within >= tier.link.gain_ranks, seconds / tier.link.all_reduce_gain, seconds)
-        slowest = np.maximum(slowest, np.where(used, seconds, 0.0))
-        inside = within.astype(np.float64)
+            seconds = np.where(way.within >= tier.link.gain_ranks, seconds / tier.link.all_reduce_gain, seconds)
+        slowest = np.maximum(slowest, seconds)
     return slowest
+
+
+def _crossed(group: Group, tiers: Sequence[Tier]) -> Iterator[tuple[Tier, Crossing]]:
+    for way in group.crossings(tuple(tier.domain for tier in tiers)):
+        yield tiers[way.tier], way
+
+
+def _sent(group: Group, way: Crossing, copies: int, groups: tuple[int, int]) -> Floats:
+    """Of what a rank sends in an all-to-all: how much crosses a tier."""
+    n, inside = group.size, way.inside
+    share = np.where(way.crossed, (n - inside) / n, 0.0)
+    return share * _entered(n / inside, copies, groups) / copies if copies > 1 else share
 
 
 def _entered(domains: Floats, copies: int, groups: tuple[int, int]) -> Floats:
@@ -137,32 +138,22 @@ def _met(places: Floats, draws: int) -> Floats:
     return np.asarray(places * (1.0 - (1.0 - 1.0 / places) ** draws))
 
 
-def _link_seconds(volume: Floats, link: Link, ranks: Floats) -> Floats:
-    rate = link.efficiency * link.bandwidth * (1.0 - link.group_penalty / ranks)
-    if link.mesh:
-        rate = rate * np.minimum(
-            (ranks - 1.0) / max(link.mesh - 1.0, 1.0), 1.0
-        )  # links to devices outside the group lie idle
+def _link_seconds(volume: Floats, link: Link, way: Crossing) -> Floats:
+    rate: Floats | float = link.efficiency * link.bandwidth
+    if link.group_penalty or link.mesh:
+        ranks = np.maximum(way.fan, 2.0)
+        rate = rate * (1.0 - link.group_penalty / ranks)
+        if link.mesh:  # links to devices outside the group lie idle
+            rate = rate * np.minimum((ranks - 1.0) / max(link.mesh - 1.0, 1.0), 1.0)
     return (volume + np.sqrt(link.saturation * volume)) / rate
-
-
-def _one_way_out(volume: Floats, link: Link) -> Floats:
-    """Seconds that what all ranks of a domain send takes, where a group leaves it by one card only."""
-    if link.group_bandwidth is None:
-        return np.zeros_like(volume)
-    return volume / (link.efficiency * link.group_bandwidth)
 
 
 def _ring_latency(group: Group, tiers: Sequence[Tier]) -> Floats:
     """One pass around: every tier's share of the n - 1 steps at its own step latency, plus the outermost base."""
-    seconds, base, inside = np.zeros(len(group.size)), np.zeros(len(group.size)), np.ones(len(group.size))
-    for tier in tiers:
-        within = group.ranks_within(tier.domain)
-        domains = group.size / inside
-        further = group.size / within
-        seconds = seconds + tier.link.step_latency * np.maximum(domains - further, 0.0)
-        base = np.where(within > inside, tier.link.base_latency, base)
-        inside = within.astype(np.float64)
+    seconds, base = np.zeros(len(group.size)), np.zeros(len(group.size))
+    for tier, way in _crossed(group, tiers):
+        seconds = seconds + tier.link.step_latency * way.hops
+        base = np.where(way.crossed, tier.link.base_latency, base)
     return seconds + base
 
 
@@ -171,13 +162,10 @@ def _tree_latency(group: Group, tiers: Sequence[Tier]) -> Floats:
 
     A chain, or a tree where that is shorter, inside the innermost domain; log2 of the domains outside it.
     """
-    seconds, base, inside = np.zeros(len(group.size)), np.zeros(len(group.size)), np.ones(len(group.size))
-    for index, tier in enumerate(tiers):
-        within = group.ranks_within(tier.domain)
-        fan = within / inside
-        depth = np.log2(np.maximum(fan, 1.0))
-        depth = np.minimum(fan - 1.0, 2.0 * depth) if index == 0 else depth
+    seconds, base = np.zeros(len(group.size)), np.zeros(len(group.size))
+    for tier, way in _crossed(group, tiers):
+        depth = np.log2(way.fan)
+        depth = np.minimum(way.fan - 1.0, 2.0 * depth) if way.tier == 0 else depth
         seconds = seconds + 2.0 * tier.link.step_latency * depth
-        base = np.where(within > inside, tier.link.base_latency, base)
-        inside = within.astype(np.float64)
+        base = np.where(way.crossed, tier.link.base_latency, base)
     return seconds + base

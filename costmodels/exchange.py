@@ -17,7 +17,7 @@ from costmodels.offload import share_offloaded, updated_parameters
 from costmodels.optimizers import muon_seconds, step_traffic_bytes
 from costmodels.passes import Passes, tokens_per_rank
 from costmodels.pieces import joined
-from costmodels.placement import Group, group_of, split_group, strides
+from costmodels.placement import Group, group_of, sharding_groups, strides
 from costmodels.scenario import Scenario
 from costmodels.sharded import GRADIENTS, PARAMETERS, by_chunk, every_micro_batch, exposed, gather_word
 from costmodels.sizes import (
@@ -128,7 +128,7 @@ def _once_per_step(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats
     """Seconds of reducing gradients, gathering parameters and reducing a tied embedding, once an iteration."""
     stack, tiers = scenario.stack, scenario.group.tiers
     group = group_of(rows, "cp", "dp")
-    near, far = split_group(group, rows.sharding_degree)
+    near, far = sharding_groups(rows)
     size = heaviest_stage_parameters(rows, scenario)
     pieces = np.maximum(stack.collectives_per_layer * even_layers(scenario.model.num_layers, rows).high, 1)
     pace, size = pieces / stack.communication_efficiency, size / pieces

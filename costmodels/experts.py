@@ -59,7 +59,8 @@ def expert_group(rows: Strategies) -> Group:
 
 def expert_data_group(rows: Strategies) -> Group:
     """Ranks that hold the same experts: what is left of tensor x context x data ranks."""
-    return split_group(group_of(rows, "tp", "cp", "dp"), rows.ep * rows.etp)[1]
+    shards = rows.ep * rows.etp
+    return rows.once("expert data group", lambda: split_group(group_of(rows, "tp", "cp", "dp"), shards)[1])
 
 
 def routed_tokens(rows: Strategies, scenario: Scenario) -> Floats:

@@ -325,10 +325,10 @@ def in_flight(rows: Strategies, stage: Ints) -> Floats:
     """Micro-batches whose activations a stage holds at the worst moment, in whole stages, shape (N,)."""
     held = np.ones(len(rows))
     for code, name in enumerate(SCHEDULE_NAMES):
-        mine = rows.schedule == code
-        if mine.any():
-            count = SCHEDULES[name].in_flight(rows.pp, rows.num_microbatches, rows.vpp, stage)
-            held = np.where(mine, count, held)
+        mine = np.flatnonzero(rows.schedule == code)
+        if len(mine):
+            shape = (rows.pp[mine], rows.num_microbatches[mine], rows.vpp[mine])
+            held[mine] = SCHEDULES[name].in_flight(*shape, stage[mine])
     return held
 
 

@@ -17,7 +17,7 @@ from costmodels.kernels import WORD
 from costmodels.model import Model
 from costmodels.parameters import attention_projections
 from costmodels.pieces import copies
-from costmodels.placement import group_of, split_group
+from costmodels.placement import sharding_groups
 from costmodels.scenario import Scenario
 from costmodels.sizes import layer_parameters_per_rank
 from costmodels.split import even_layers
@@ -116,7 +116,7 @@ def muon_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     largest = max(newton_schulz_flops(n, m) for n, m, count in matrices if count)
     work = layers * layer / shares + np.where(shares > 1, largest, 0.0)
     work = np.minimum(work, layers * layer) / rows.tp + _expert_work(rows, scenario, layers)
-    near = split_group(group_of(rows, "cp", "dp"), rows.sharding_degree)[0]
+    near = sharding_groups(rows)[0]
     size = WORD * layers * layer_parameters_per_rank(rows, scenario)
     gathered = np.where(near.size > 1, gather_seconds(size, near, scenario.group.tiers), 0.0)
     pace = scenario.stack.communication_efficiency

@@ -2,14 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from costmodels.strategy import RANK_ORDERS, SHARDING_INSIDE, Floats, Ints, Strategies
+from costmodels.strategy import RANK_ORDERS, SHARDING_INSIDE, Bools, Floats, Ints, Strategies
 
 _DIMENSIONS = ("tp", "cp", "dp", "pp", "sharding")
 _ORDERS = tuple(tuple(d for d in order.split("-") if d in _DIMENSIONS) for order in RANK_ORDERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """How groups of N rows cross one tier of the network; all arrays have shape (N,)."""
+
+    tier: int
+    inside: Floats
+    """Ranks inside a domain of the tier below."""
+    within: Floats
+    """Ranks inside a domain of this tier; as many as ``inside`` where a group does not cross it."""
+    crossed: Bools
+    fan: Floats
+    """``within`` over ``inside``: domains of the tier below that share one of this tier."""
+    hops: Floats
+    """Links of this tier on the way from rank to rank through the whole group."""
+    ring_share: Floats
+    """Of a buffer that is passed around: how much each link of this tier carries, (n - 1) / (n ``inside``)."""
+
+
+def _crossing(tier: int, size: Ints, inside: Floats, within: Floats) -> Crossing:
+    crossed = within > inside
+    return Crossing(
+        tier=tier,
+        inside=inside,
+        within=within,
+        crossed=crossed,
+        fan=within / inside,
+        hops=size / inside - size / within,
+        ring_share=np.where(crossed, (size - 1.0) / (size * inside), 0.0),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +51,9 @@ class Group:
     size: Ints
     parts: tuple[tuple[Ints, Ints], ...]
     _within: dict[int, Ints] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _crossings: dict[tuple[int, ...], tuple[Crossing, ...]] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
     def ranks_within(self, domain: int) -> Ints:
         """Ranks of the group inside one domain of that many GPUs (0: the whole cluster), shape (N,).
@@ -30,10 +65,25 @@ class Group:
             return self.size
         if domain not in self._within:
             inside = np.ones_like(self.size)
+            divisors = np.gcd(np.arange(domain), domain)  # gcd(span, domain) is that of span modulo domain
             for size, stride in self.parts:
-                inside = inside * np.clip(np.gcd(size * stride, domain) // stride, 1, size)
+                inside = inside * np.clip(divisors[size * stride % domain] // stride, 1, size)
             self._within[domain] = np.minimum(inside, self.size)
         return self._within[domain]
+
+    def crossings(self, domains: tuple[int, ...]) -> tuple[Crossing, ...]:
+        """The tiers that some of the groups cross, innermost first, where tiers have domains of so many GPUs."""
+        if domains not in self._crossings:
+            self._crossings[domains] = tuple(self._crossed(domains))
+        return self._crossings[domains]
+
+    def _crossed(self, domains: tuple[int, ...]) -> Iterator[Crossing]:
+        inside = np.ones(len(self.size))
+        for tier, domain in enumerate(domains):
+            within = np.maximum(self.ranks_within(domain), inside)
+            if (within > inside).any():
+                yield _crossing(tier, self.size, inside, within)
+                inside = within
 
     def widest_step(self) -> Ints:
         """Distance in ranks between neighbours of the outermost part, shape (N,)."""
@@ -83,6 +133,15 @@ def _strides(rows: Strategies) -> dict[str, Ints]:
 
 def group_of(rows: Strategies, *names: str) -> Group:
     """The group formed by the named dimensions, inner to outer, such as ``group_of(rows, "cp", "dp")``."""
+    return rows.once(f"group of {names}", lambda: _group_of(rows, names))
+
+
+def sharding_groups(rows: Strategies) -> tuple[Group, Group]:
+    """Ranks that share states among them, and the replicas of one shard: context and data ranks cut in two."""
+    return rows.once("sharding groups", lambda: split_group(group_of(rows, "cp", "dp"), rows.sharding_degree))
+
+
+def _group_of(rows: Strategies, names: tuple[str, ...]) -> Group:
     step, inner = strides(rows), rows.once("inner data ranks", lambda: inner_data_ranks(rows))
     sizes = [getattr(rows, name) for name in names]
     parts: list[tuple[Ints, Ints]] = []

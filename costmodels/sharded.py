@@ -22,7 +22,7 @@ from costmodels.layer_kinds import Depth, Kind
 from costmodels.parameters import attention_projections
 from costmodels.passes import Passes
 from costmodels.pieces import copies, joined
-from costmodels.placement import Group, group_of, split_group
+from costmodels.placement import Group, sharding_groups, split_group
 from costmodels.scenario import Scenario
 from costmodels.sizes import (
     embedding_parameters_per_rank,
@@ -107,7 +107,7 @@ def _layer(rows: Strategies, scenario: Scenario, kind: Kind | None = None) -> _L
     """One layer of a kind, or an average one."""
     stack, tiers = scenario.stack, scenario.group.tiers
     pace = 1.0 / stack.communication_efficiency
-    near, far = split_group(group_of(rows, "cp", "dp"), rows.sharding_degree)
+    near, far = sharding_groups(rows)
     word, size, experts = gather_word(scenario), *_sizes(rows, scenario, kind)
     shared = (near.size > 1) * pace
     gather, scatter = (gather_seconds(w * size, near, tiers) * shared for w in (word, stack.reduce_bytes))
@@ -141,7 +141,7 @@ def _ends(rows: Strategies, scenario: Scenario) -> tuple[_Layer, _Layer]:
 def _whole(rows: Strategies, scenario: Scenario, size: Floats) -> _Layer:
     """Parameters that are gathered and scattered as one, 16 bits wide."""
     stack, tiers = scenario.stack, scenario.group.tiers
-    near, far = split_group(group_of(rows, "cp", "dp"), rows.sharding_degree)
+    near, far = sharding_groups(rows)
     pace = 1.0 / stack.communication_efficiency
     shared = (near.size > 1) * (size > 0) * pace
     gather, scatter = (gather_seconds(w * size, near, tiers) * shared for w in (WORD, stack.reduce_bytes))
@@ -173,7 +173,7 @@ def by_chunk(rows: Strategies) -> Bools:
 
 def second_shards(rows: Strategies, scenario: Scenario) -> Ints:
     """Ranks of a sharding group within one innermost domain, which hold a second copy among them, (N,)."""
-    near = split_group(group_of(rows, "cp", "dp"), rows.sharding_degree)[0]
+    near = sharding_groups(rows)[0]
     return near.ranks_within(scenario.group.tiers[0].domain)
 
 

@@ -44,7 +44,7 @@ from planner.stage_rows import (
 )
 from planner.stages import solve
 
-CHUNK = 4096
+CHUNK = 8192
 """Cores that are priced at a time: enough to amortise a call, few enough to stay in cache."""
 FIRST = 512
 """Cores of the first chunk; each chunk doubles, so that a good incumbent is found before much is priced."""
