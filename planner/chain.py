@@ -12,47 +12,20 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.schedules import pipeline_seconds
-
-if TYPE_CHECKING:
-    from planner.stage_tables import StageProblem
+from planner.stage_problem import SLACK, SliceCosts, StageProblem
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_SLACK = 1e-9
-"""Relative room for rounding wherever a limit must not cut off what just fits."""
 _ROUNDING = 1e-13
 """Relative difference of sums in another order."""
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class SliceCosts:
-    """What each slice costs on each stage, arrays of shape (p, S), or (1, S) where stages do not differ.
-
-    Attributes:
-        seconds: forward and backward for one micro-batch, nothing recomputed.
-        recompute_seconds: extra seconds if it is recomputed.
-        state_bytes: weights, gradients and optimizer states.
-        activation_bytes: bytes held if its activations are stored, all micro-batches in flight.
-        checkpoint_bytes: bytes held if it is recomputed, all micro-batches in flight; never more than stored.
-    """
-
-    seconds: Floats
-    recompute_seconds: Floats
-    state_bytes: Floats
-    activation_bytes: Floats
-    checkpoint_bytes: Floats
-
-    def __post_init__(self) -> None:
-        if (self.checkpoint_bytes > self.activation_bytes * (1 + _SLACK)).any():
-            raise ValueError("a recomputed slice holds more than a stored one")
 
 
 class Windows(NamedTuple):
@@ -87,7 +60,7 @@ def solve_chain(
     chain = _Chain(problem, cutoff)
     given = chain.split(hint) if hint is not None and len(hint) == problem.num_stages else None
     if given is not None and given.objective < cutoff:
-        chain = _Chain(problem, min(given.objective * (1 + _SLACK), cutoff))
+        chain = _Chain(problem, min(given.objective * (1 + SLACK), cutoff))
     fastest = chain.fastest()
     least = chain.objective(fastest, 0.0)
     if not least < chain.ceiling:
@@ -133,7 +106,7 @@ class _Chain:
             return self.count // self.stages
         if not (math.isfinite(self.ceiling) and self.weight > 0):
             return self.most
-        limit = (self.ceiling - self.objective(0.0, 0.0)) / self.weight * (1 + _SLACK)
+        limit = (self.ceiling - self.objective(0.0, 0.0)) / self.weight * (1 + SLACK)
         ordered = np.sort(self.costs.seconds.min(axis=0)).cumsum()
         return int(np.clip(np.count_nonzero(ordered + min(problem.extra_seconds) <= limit), 1, self.most))
 
@@ -212,7 +185,7 @@ class _Chain:
         """(objective, limit) of the best slower slowest stage that spends less ``again``, if any; and the bound."""
         best = (self.objective(fastest, again), fastest)
         spare = self.least_again(math.inf)[0]
-        gain = (again - spare) / self.problem.vpp * (1 + _SLACK)
+        gain = (again - spare) / self.problem.vpp * (1 + SLACK)
         top = fastest + gain / self.weight if self.weight > 0 else math.inf
         cells = self.table.seconds
         limits = np.unique(cells[(cells > fastest) & (cells <= top) & np.isfinite(cells)])

@@ -22,9 +22,10 @@ from costmodels.strategy import Bools, Floats, Ints, Recompute
 from planner.branches import MixedSpace
 from planner.search import TOLERANCE
 from planner.stage_bounds import RECOMPUTE_MODES, StageRows, stage_lower_bound
+from planner.stage_problem import StageProblem
 from planner.stage_rows import MODES, ROUNDING, fewest_layers
 from planner.stage_tables import stage_table
-from planner.stages import StageProblem, StageSolution, solve
+from planner.stages import StageSolution, solve
 
 FIRST = 256
 """Cores of the first chunk; each chunk doubles, so that a good incumbent is found before much is priced."""

@@ -15,11 +15,11 @@ from costmodels.scenario import Scenario
 from costmodels.split import slice_layers
 from costmodels.strategy import Bools, Floats, Ints, Recompute, Strategies
 from planner import chain
-from planner.chain import SliceCosts
 from planner.chain_bounds import chain_lower_bound
 from planner.stage_bounds import BY_STAGE, RECOMPUTE_MODES, StageBound, StageRows, stage_lower_bound
+from planner.stage_problem import SliceCosts, StageProblem
 from planner.stage_tables import stage_table
-from planner.stages import StageProblem, StageSolution
+from planner.stages import StageSolution
 
 LEAST_BUBBLE = 1e-9
 """A schedule without bubble still has one this small, so that its inverse is a number."""

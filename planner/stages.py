@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from costmodels.schedules import pipeline_seconds
 from planner.chain import Found, solve_chain
 from planner.stage_bounds import RECOMPUTE_MODES, StageBound, StageRows, stage_lower_bound
+from planner.stage_problem import StageProblem
 from planner.stage_tables import (
     Split,
-    StageProblem,
     StageTable,
     evened,
     floors,
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 __all__ = [
     "RECOMPUTE_MODES",
     "StageBound",
-    "StageProblem",
     "StageRows",
     "StageSolution",
     "solve",

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from planner.sweep.progress import Progress
     from planner.sweep.running import run
     from planner.sweep.store import Store, merge
-    from planner.sweep.study import Study, read_study, study_of
+    from planner.sweep.study import Study
+    from planner.sweep.study_file import read_study, study_of
 
 _HOMES = {
     "Point": "planner.sweep.points",
@@ -23,10 +24,10 @@ _HOMES = {
     "Study": "planner.sweep.study",
     "merge": "planner.sweep.store",
     "points_of": "planner.sweep.points",
-    "read_study": "planner.sweep.study",
+    "read_study": "planner.sweep.study_file",
     "results": "planner.sweep.answers",
     "run": "planner.sweep.running",
-    "study_of": "planner.sweep.study",
+    "study_of": "planner.sweep.study_file",
 }
 
 __all__ = [

@@ -14,12 +14,12 @@ from costmodels.memory import row_bytes
 from costmodels.pricing import Assignment, quote, stage_seconds
 from costmodels.schedules import pipeline_seconds
 from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
-from planner.chain import SliceCosts
 from planner.search import core_bound, price_cores
 from planner.space import build
 from planner.splits import best_split, given_split
+from planner.stage_problem import SliceCosts, StageProblem
 from planner.stage_rows import assignment_of, problem_of, stage_bounds
-from planner.stages import StageProblem, solve
+from planner.stages import solve
 from tests.planner.brute_force import brute_force_by_quote, every_row, splits_of
 from tests.planner.test_expert_search import agree, expert_rows, found, tightened
 from tests.scenarios import changed_device, drawn_depths, drawn_scenarios, toy_hybrid, toy_scenario, toy_stack

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.stage_problem import StageProblem
 from planner.stage_tables import split_of, stage_table
-from planner.stages import StageProblem, solve
+from planner.stages import solve
 from tests.planner.test_stages import bounds_of, brute_force, check, problems, tight
 
 

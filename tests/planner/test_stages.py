@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from costmodels.schedules import SCHEDULES, pipeline_seconds
+from planner.stage_problem import StageProblem
 from planner.stage_tables import split_of
-from planner.stages import RECOMPUTE_MODES, StageProblem, StageRows, solve, stage_lower_bound
+from planner.stages import RECOMPUTE_MODES, StageRows, solve, stage_lower_bound
 
 BY_STAGE = ("extra_seconds", "fixed_bytes", "activation_bytes", "checkpoint_bytes", "fewest")
 
