@@ -27,9 +27,10 @@ from planner.given import broken_rules
 from planner.levers import levers_of
 from planner.nearest import with_gpus
 from planner.pins import Pin, parse_pins
+from planner.recent import recent_space
 from planner.request import PlanRequest, Resolved, resolve
 from planner.search import Incumbent, search
-from planner.space import Space, build
+from planner.space import Space
 
 FACTOR: Final = 1.25
 """How far a lever is turned, over and times."""
@@ -89,7 +90,7 @@ def best_of(request: PlanRequest) -> tuple[Resolved, Space, Incumbent]:
         raise BadRequest("levers are turned on one node group; this cluster has several")
     if request.objective == "memory":
         raise BadRequest("levers are turned for the time of training; leave --objective memory out")
-    space = build(resolved.scenario, parse_pins(request.pins))
+    space = recent_space(resolved.scenario, parse_pins(request.pins))
     found = search(space, aim(resolved), deadline=time.perf_counter() + request.time_limit)
     if found.best is None and found.proved:
         raise BadRequest("nothing fits; `plan` says why and what comes nearest")
@@ -211,7 +212,7 @@ def _elsewhere(
     factor: float, changed: Scenario, now: Scenario, pins: dict[str, Pin], until: float, kept: float | None
 ) -> Turned:
     """A lever on the question itself: another lattice."""
-    found = search(build(changed, pins), changed, deadline=until)
+    found = search(recent_space(changed, pins), changed, deadline=until)
     known, scale = found.best if found.proved else None, now.tokens / changed.tokens
     return Turned(
         factor=factor,

@@ -13,6 +13,7 @@ from planner.document import Plan
 from planner.errors import MeshwrightError
 from planner.mixed import plan_mixed
 from planner.pins import parse_pins
+from planner.recent import recent_space
 from planner.request import PlanRequest, resolve
 from planner.sweep.fields import LAYERS
 from planner.sweep.question import request_of
@@ -95,7 +96,7 @@ def searched(request: PlanRequest, shared: Shared) -> Plan:
     if resolved.mixed:
         return plan_mixed(resolved, resolved.mixed, started, reasons=False)
     pins = parse_pins(request.pins)
-    space = shared.space(resolved.scenario, pins)
+    space = recent_space(resolved.scenario, pins)
     outcome = shared.found(resolved, space, pins, started + request.time_limit)
     if outcome.best is None and outcome.proved and (wider := offloaded(request, resolved)):
         return said_so(searched(wider, shared))

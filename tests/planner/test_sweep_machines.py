@@ -1,19 +1,20 @@
 """Fields of the machines by path, and what points share although their machines differ."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
 from hardware.catalogue import cluster
 from planner import PlanRequest, plan
 from planner.pins import parse_pins
+from planner.recent import recent_space, shape_of
 from planner.request import resolve
 from planner.search import search
 from planner.space import build
 from planner.sweep.answer import Task, document_of, plan_of
 from planner.sweep.machines import changed_cluster
 from planner.sweep.question import key_of
-from planner.sweep.sharing import Shared, shape_of
+from planner.sweep.sharing import Shared
 
 
 def changed(path, value, name="dgx-h100"):
@@ -83,6 +84,15 @@ def test_the_lattice_reads_nothing_of_the_machines_but_their_shape(name):
             assert (getattr(mine.cores, column.name) == getattr(shared.cores, column.name)).all()
 
 
+def test_machines_of_one_shape_share_a_lattice():
+    slow, cheap, plain = (
+        resolve(PlanRequest(model="22b", gpus=16, cluster=changed_cluster("dgx-h100", changes))).scenario
+        for changes in ((("cluster.fabric.bandwidth", "25 GB/s"),), (("cluster.price", "3 $/h"),), ())
+    )
+    assert recent_space(slow, {}) is recent_space(cheap, {}) is recent_space(plain, {})
+    assert recent_space(replace(slow, gpus=32), {}) is not recent_space(slow, {})
+
+
 def test_points_that_share_are_answered_as_if_they_were_alone():
     shared = Shared()
     base = {"model": "22b", "gpus": 16}
@@ -93,7 +103,6 @@ def test_points_that_share_are_answered_as_if_they_were_alone():
     together = [document_of(plan_of(Task(0, "", "search", point), shared)) for point in points]
     alone = [document_of(plan_of(Task(0, "", "search", point), Shared())) for point in points]
     assert together == alone
-    assert len(shared.spaces) == 1
     assert len(shared.outcomes) == 2
     costs = [one["prediction"]["cost_dollars"] for one in together]
     assert costs[1] == pytest.approx(1.5 * costs[0])
