@@ -35,6 +35,7 @@ from costmodels.scan import exchange_of_heads, mamba_matmuls, scan
 from costmodels.scenario import Scenario
 from costmodels.sizes import kind_parameters_per_rank, padded_vocabulary_rows
 from costmodels.strategy import Floats, Strategies
+from costmodels.tensor_ranks import input_reductions, logit_gather, logits_seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,8 +335,11 @@ def tensor_parallel(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) ->
     gathered = gather_seconds(thin, group, tiers) + turning_seconds(thin, scenario)
     half = half + turning_seconds(size, scenario)
     split = rows.sequence_parallel > 0
+    again = 1.0 if stack.gathered_inputs else 2.0
     forward = np.where(split, half + gathered, whole) * pairs
-    backward = np.where(split, half + 2.0 * gathered, whole) * pairs
+    backward = np.where(split, half + again * gathered, whole) * pairs
+    alone = np.where(split, 0.0 if stack.norm_gathers else half, whole)
+    backward = backward + input_reductions(kind, scenario) * alone
     active = (rows.tp > 1) / stack.communication_efficiency
     return Passes(
         forward * active * stack.overlap.tp_forward,
@@ -370,12 +374,13 @@ def head_seconds(rows: Strategies, scenario: Scenario) -> Passes:
     model, stack = scenario.model, scenario.stack
     T, t = tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
     vocabulary = np.ceil(padded_vocabulary_rows(rows, scenario) / t)
-    loss = loss_seconds(T, vocabulary, scenario)
+    loss = loss_seconds(T, vocabulary, scenario, seen=logits_seen(rows, vocabulary, scenario))
     size = WORD * T * model.hidden_size
     group = group_of(rows, "tp")
     half = np.where(rows.tp > 1, gather_seconds(size, group, scenario.group.tiers), 0.0)
     small = np.where(rows.tp > 1, 2.0 * all_reduce_seconds(4.0 * T, group, scenario.group.tiers), 0.0)
     gathered = np.where(rows.sequence_parallel > 0, half, 0.0) * stack.overlap.tp_forward
+    gathered = gathered + logit_gather(rows, T * vocabulary * t, scenario)
     returned = np.where(rows.sequence_parallel > 0, half, 2.0 * half) * stack.overlap.tp_backward
     passes = loss + Passes(gathered + small, returned)
     return (1.0 + model.mtp_layers) * passes + added_up(vocabulary * model.hidden_size, scenario)

@@ -29,8 +29,10 @@ def block_tokens(tokens: Floats, rows: Floats, scenario: Scenario) -> Floats:
     return np.minimum(tokens, 2.0 ** np.ceil(np.log2(wanted)))
 
 
-def loss_seconds(tokens: Floats, rows: Floats, scenario: Scenario) -> Passes:
+def loss_seconds(tokens: Floats, rows: Floats, scenario: Scenario, *, seen: Floats | None = None) -> Passes:
     """Logits, cross-entropy and their gradients on one rank, ``rows`` of the vocabulary, (N,).
+
+    ``seen`` are the rows whose logits the rank's loss reads: more than it multiplies where they were gathered.
 
     Where logits exist in blocks, a plain loss multiplies them again in the backward pass, and its autograd keeps
     none. A fused one turns each block into gradients at once; the weight's are added up block by block.
@@ -41,7 +43,8 @@ def loss_seconds(tokens: Floats, rows: Floats, scenario: Scenario) -> Passes:
     once = product(block, rows, h, rates.head, rates.vocabulary_peak, rates.bandwidth)
     logit = Passes(count * once.forward, count * once.backward)
     per_logit = FUSED_TRAFFIC if stack.loss == "fused" else stack.cross_entropy_traffic
-    loss = stream_seconds(traffic=tokens * rows * per_logit, share=1.0, bandwidth=rates.bandwidth)
+    read = rows if seen is None else seen
+    loss = stream_seconds(traffic=tokens * read * per_logit, share=1.0, bandwidth=rates.bandwidth)
     if stack.loss == "fused":
         added = np.maximum(count - 1.0, 0.0) * rows * h * 2.0 * WORD
         return Passes(

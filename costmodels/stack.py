@@ -202,6 +202,12 @@ class Stack(Record):
     """What sequence parallelism gathers in front of a product is kept whole for its backward pass."""
     gathered_logits: bool = False
     """Every tensor rank gathers the logits of the whole vocabulary for the loss."""
+    apart: tuple[Literal["qkv", "gate"], ...] = ()
+    """Products of one input that are layers of their own, each of which sums its input's gradient over the tensor
+    ranks: queries, keys and values; the gate and the other half of a gated feed-forward network."""
+    norm_gathers: bool = False
+    """With sequence parallelism the norm gathers its output, so that all products behind it share one gather, and one
+    scatter of their gradient."""
     idle_gradients: bool = False
     """Products add gradients to the framework's own buffer, and a gradient of each shape of weight is kept beside."""
     loss_block: int = 0

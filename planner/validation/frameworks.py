@@ -17,16 +17,6 @@ wait for: half as many again as without [Yeung24, section 6]."""
 SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
     # An older Transformer Engine, which frees the gradients that it does not write; Megatron-LM's default dropout.
     (r"sail-sg", {"idle_gradients": False, "dropout": True}),
-    # Logits are gathered over the tensor ranks, turned to fp32, and go through PyTorch's cross-entropy; linear layers
-    # are PyTorch's own and keep what they are given [scaling].
-    (
-        r"aleph alpha",
-        {
-            "gathered_logits": True,
-            "gathered_inputs": True,
-            "cross_entropy_bytes": 14,
-        },
-    ),
     # Its script for ZeRO-3 partitions checkpoints, and moves them to the host unless the run says otherwise.
     (r"deepspeedexamples", {"partitioned_checkpoints": True}),
     # Parameters, gradients and moments are in bf16; gradients are added up whole, in the format that reduces them,
@@ -39,6 +29,7 @@ SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
             "optimizer_bytes": 8,
             "gradients_sharded": False,
             "gathered_logits": True,
+            "apart": ("qkv", "gate"),
             "cross_entropy_bytes": 8,
             "keeps": (),
         },

@@ -1,0 +1,41 @@
+"""What tensor ranks exchange beyond one collective a block and pass: gradients of inputs one by one, and logits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodels.collectives import gather_seconds
+from costmodels.kernels import WORD, stream_seconds
+from costmodels.layer_kinds import Kind
+from costmodels.placement import group_of
+from costmodels.scenario import Scenario
+from costmodels.strategy import Floats, Strategies
+
+
+def input_reductions(kind: Kind, scenario: Scenario) -> float:
+    """Further reductions of input gradients in a layer's backward pass.
+
+    Products of one input whose outputs are split sum their parts of its gradient over the tensor ranks: once where
+    they are one product or share the input's copy, each for itself where every layer class reduces its own.
+    """
+    apart, model = scenario.stack.apart, scenario.model
+    further = 2.0 if "qkv" in apart and kind.attends else 0.0
+    return further + float("gate" in apart and kind.ffn == "dense" and model.gated_ffn)
+
+
+def logits_seen(rows: Strategies, vocabulary: Floats, scenario: Scenario) -> Floats:
+    """Rows of the vocabulary whose logits a rank's loss reads, (N,); it multiplies ``vocabulary`` of them."""
+    return vocabulary * np.where(scenario.stack.gathered_logits, rows.tp, 1)
+
+
+def logit_gather(rows: Strategies, logits: Floats, scenario: Scenario) -> Floats:
+    """Seconds in which tensor ranks gather all ``logits`` of a micro-batch for the loss, (N,); 0 where they do not.
+
+    A gather lays the ranks' parts one behind the other; a copy puts them side by side, token by token. What goes back
+    is a slice of every rank's own gradient, without an exchange.
+    """
+    if not scenario.stack.gathered_logits:
+        return np.zeros(len(rows))
+    moving = gather_seconds(WORD * logits, group_of(rows, "tp"), scenario.group.tiers)
+    copied = stream_seconds(traffic=2.0 * WORD * logits, share=1.0, bandwidth=scenario.rates.bandwidth)
+    return np.where(rows.tp > 1, moving + copied, 0.0)
