@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from planner.validation.judge import judge_row
 from planner.validation.rows import Row, read_rows
 
 SMALLEST = 4
 """Strategies that make a sweep."""
+USUAL_NOISE = 0.02
+"""Relative standard deviation of a run that was measured again, where its source measured none twice: the median over
+the shipped sources that did."""
+DRAWS = 400
+"""Noisy copies of a sweep that its ceiling is the mean of."""
 
 
 class Cell(NamedTuple):
@@ -24,6 +32,9 @@ class Cell(NamedTuple):
     accelerator: str
     num_layers: int | None
     hidden_size: int | None
+    num_heads: int | None
+    num_query_groups: int | None
+    ffn_hidden_size: int | None
     seq_length: int
     vocab_size: int | None
     gpus: int
@@ -42,28 +53,56 @@ class Sweep:
     """The row predicted fastest."""
     best: str
     """The row measured fastest."""
+    ceiling: float
+    """The rank correlation that measuring again would reach: what noise leaves to any model."""
+
+
+class Timed(NamedTuple):
+    """One strategy of a sweep: predicted and measured seconds per token, its row's id."""
+
+    predicted: float
+    measured: float
+    name: str
 
 
 def sweeps(paths: Iterable[Path]) -> list[Sweep]:
     """Every sweep of four or more measured strategies: same source, accelerator, model, sequence, GPUs and precision.
 
-    Times are per token, since batches may differ.
+    Times are per token, since batches may differ. What was measured again counts once, with the median of its times.
     """
-    cells: dict[Cell, list[tuple[float, float, str]]] = defaultdict(list)
+    cells: dict[Cell, dict[str, list[Timed]]] = defaultdict(lambda: defaultdict(list))
     for path in paths:
         for row in read_rows(path):
             if (found := _times(row)) is not None:
-                cells[cell_of(row)].append(found)
-    return [_judged(cell, runs) for cell, runs in sorted(cells.items(), key=str) if len(runs) >= SMALLEST]
+                cells[cell_of(row)][_alike(row)].append(found)
+    noises = _noises(cells)
+    ordered = sorted(cells.items(), key=str)
+    return [_judged(cell, alike, noises) for cell, alike in ordered if len(alike) >= SMALLEST]
 
 
-def _times(row: Row) -> tuple[float, float, str] | None:
-    """Predicted and measured seconds per token, and the row's id; None where it does not count."""
+def _alike(row: Row) -> str:
+    """The words on strategy and software, which are the same where one strategy was measured again."""
+    return json.dumps([row["strategy"], row["stack"]], sort_keys=True, default=str)
+
+
+def _times(row: Row) -> Timed | None:
+    """None where the row does not count."""
     for verdict in judge_row(row):
         if verdict.metric == "iteration_time" and verdict.scored and verdict.predicted:
             tokens = row["strategy"]["global_batch_size"] * row["model"]["seq_length"]
-            return float(verdict.predicted) / tokens, float(verdict.measured) / tokens, verdict.id
+            return Timed(float(verdict.predicted) / tokens, float(verdict.measured) / tokens, verdict.id)
     return None
+
+
+def _noises(cells: dict[Cell, dict[str, list[Timed]]]) -> dict[str, float]:
+    """Relative standard deviation of measuring again, by source, of those that did."""
+    squares: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    for cell, alike in cells.items():
+        for runs in alike.values():
+            if len(runs) > 1:
+                logs = np.log([run.measured for run in runs])
+                squares[cell.group].append((float(np.sum((logs - logs.mean()) ** 2)), len(runs) - 1))
+    return {name: math.sqrt(sum(s for s, _ in found) / sum(n for _, n in found)) for name, found in squares.items()}
 
 
 def cell_of(row: Row) -> Cell:
@@ -74,6 +113,9 @@ def cell_of(row: Row) -> Cell:
         accelerator=row["cluster"]["accelerator"],
         num_layers=model.get("num_layers"),
         hidden_size=model.get("hidden_size"),
+        num_heads=model.get("num_heads"),
+        num_query_groups=model.get("num_query_groups"),
+        ffn_hidden_size=model.get("ffn_hidden_size"),
         seq_length=model["seq_length"],
         vocab_size=model.get("vocab_size"),
         gpus=plan["gpus"],
@@ -81,14 +123,33 @@ def cell_of(row: Row) -> Cell:
     )
 
 
-def _judged(cell: Cell, runs: list[tuple[float, float, str]]) -> Sweep:
+def _judged(cell: Cell, alike: dict[str, list[Timed]], noises: dict[str, float]) -> Sweep:
     from scipy.stats import spearmanr
 
-    chosen, best = min(runs), min(runs, key=lambda run: run[1])
-    predicted, measured = [run[0] for run in runs], [run[1] for run in runs]
+    runs = [_middle(again) for again in alike.values()]
+    chosen, best = min(runs), min(runs, key=lambda run: run.measured)
+    predicted, measured = [run.predicted for run in runs], [run.measured for run in runs]
     level = len(set(predicted)) == 1 or len(set(measured)) == 1
     correlation = 0.0 if level else float(spearmanr(predicted, measured).statistic)
-    return Sweep(cell, len(runs), chosen[1] / best[1] - 1.0, correlation, chosen[2], best[2])
+    regret, noise = chosen.measured / best.measured - 1.0, noises.get(cell.group, USUAL_NOISE)
+    return Sweep(cell, len(runs), regret, correlation, chosen.name, best.name, ceiling(measured, noise))
+
+
+def _middle(again: list[Timed]) -> Timed:
+    return again[0]._replace(measured=statistics.median(run.measured for run in again))
+
+
+def ceiling(measured: Sequence[float], noise: float) -> float:
+    """Mean rank correlation of measured times with the same times measured again.
+
+    Args:
+        measured: times of a sweep, in any unit.
+        noise: relative standard deviation of one measurement.
+    """
+    logs, random = np.log(np.asarray(measured)), np.random.default_rng(0)
+    again = logs + noise * random.standard_normal((DRAWS, len(logs)))
+    ranks, once = (np.argsort(np.argsort(x, axis=-1), axis=-1) - (len(logs) - 1) / 2.0 for x in (again, logs))
+    return float(np.mean(ranks @ once) / np.sum(once**2))
 
 
 def by_group(found: Iterable[Sweep]) -> dict[str, dict[str, float]]:
@@ -102,6 +163,7 @@ def by_group(found: Iterable[Sweep]) -> dict[str, dict[str, float]]:
             "mean_regret": statistics.fmean(s.regret for s in group),
             "worst_regret": max(s.regret for s in group),
             "rank_correlation": statistics.fmean(s.correlation for s in group),
+            "ceiling": statistics.fmean(s.ceiling for s in group),
         }
         for name, group in sorted(mine.items())
     }
@@ -115,6 +177,7 @@ def overall(groups: dict[str, dict[str, float]]) -> dict[str, float]:
         "sweeps": sum(group["sweeps"] for group in groups.values()),
         "mean_regret": statistics.fmean(group["mean_regret"] for group in groups.values()),
         "rank_correlation": statistics.fmean(group["rank_correlation"] for group in groups.values()),
+        "ceiling": statistics.fmean(group["ceiling"] for group in groups.values()),
     }
 
 
@@ -129,6 +192,7 @@ def report(found: list[Sweep], *, form: str = "table") -> str:
                 "strategies": sweep.strategies,
                 "regret": sweep.regret,
                 "rank_correlation": sweep.correlation,
+                "ceiling": sweep.ceiling,
                 "chosen": sweep.chosen,
                 "best": sweep.best,
             }
@@ -137,11 +201,16 @@ def report(found: list[Sweep], *, form: str = "table") -> str:
         return json.dumps({"sweeps": rows, "groups": groups, "summary": total}, indent=1)
     if not found:
         return f"No sweep: none of the runs differ from {SMALLEST - 1} others in nothing but their strategy"
-    head = f"{'group':30s}{'sweeps':>8s}{'regret':>9s}{'worst':>9s}{'rank correlation':>18s}"
+    head = f"{'group':30s}{'sweeps':>8s}{'regret':>9s}{'worst':>9s}{'rank correlation':>18s}{'ceiling':>9s}"
     lines = [
         f"{name:30s}{g['sweeps']:8d}{g['mean_regret']:9.1%}{g['worst_regret']:9.1%}{g['rank_correlation']:18.2f}"
+        f"{g['ceiling']:9.2f}"
         for name, g in groups.items()
     ]
     last = f"{'mean over groups':30s}{total['sweeps']:8d}{total['mean_regret']:9.1%}{'':9s}"
-    told = "Regret: how much longer the strategy predicted fastest took than the fastest of its sweep."
-    return "\n".join([head, *lines, f"{last}{total['rank_correlation']:18.2f}", "", told])
+    told = (
+        "Regret: how much longer the strategy predicted fastest took than the fastest of its sweep. Ceiling: the rank "
+        "correlation of the measurements with themselves, measured again with their source's noise."
+    )
+    whole = f"{last}{total['rank_correlation']:18.2f}{total['ceiling']:9.2f}"
+    return "\n".join([head, *lines, whole, "", told])
