@@ -44,6 +44,7 @@ FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
         "cross_entropy_traffic",
     ),
     "collectives": ("communication_efficiency", "scatter_gather", "gradient_bytes", "reduce_bytes"),
+    "what tensor ranks exchange": ("apart", "norm_gathers", "gathered_inputs", "gathered_logits"),
     "data, host and stragglers": ("iteration_overhead", "micro_batch_overhead", "straggler"),
 }
 """What a stack does, in the order in which one is turned into another; its other fields come last together."""

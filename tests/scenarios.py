@@ -332,6 +332,8 @@ def drawn_stacks(draw):
         idle_gradients=draw(st.booleans()),
         gathered_logits=draw(st.booleans()),
         gathered_inputs=draw(st.booleans()),
+        apart=draw(some([(), ("gate",), ("qkv", "gate")])),
+        norm_gathers=draw(st.booleans()),
         flattened_gradients=draw(st.booleans()),
         gradients_sharded=draw(st.booleans()),
         partitioned_checkpoints=draw(st.booleans()),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 
 def stage_layers(num_layers: int, pp: int, *, before: int, behind: int) -> list[int]:
     """Layers of every stage where ``before`` modules, the layers and ``behind`` modules count alike.
@@ -12,4 +14,4 @@ def stage_layers(num_layers: int, pp: int, *, before: int, behind: int) -> list[
     low, longer = divmod(before + num_layers + behind, pp)
     ends = [stage * low + min(stage, longer) for stage in range(pp + 1)]
     inside = [min(max(end - before, 0), num_layers) for end in ends]
-    return [end - start for start, end in zip(inside, inside[1:], strict=False)]
+    return [end - start for start, end in pairwise(inside)]

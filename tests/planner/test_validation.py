@@ -16,9 +16,10 @@ from planner.validation.calibrate_memory import caches
 from planner.validation.judge import groups, judge_row, memory_kind, summary
 from planner.validation.machines import Unpriceable, lane_bandwidth
 from planner.validation.mapping import case
-from planner.validation.ranking import sweeps
+from planner.validation.ranking import ceiling, sweeps
 from planner.validation.report import rank, validate
 from planner.validation.rows import convention
+from planner.validation.uniform import stage_layers
 
 RUN = {
     "id": "one",
@@ -428,6 +429,46 @@ def test_the_regret_is_what_following_the_prediction_costs(tmp_path):
     (wrong,) = sweep_of((10.0 / predicted).tolist(), tmp_path)
     assert wrong.regret == pytest.approx(predicted.max() / predicted.min() - 1)
     assert wrong.correlation == pytest.approx(-1.0)
+
+
+def test_a_strategy_that_was_measured_again_counts_once_with_its_median(tmp_path):
+    path = tmp_path / "again.jsonl"
+    again = [
+        {**swept([1.0] * 4)[0], "id": f"again{i}", "measured": {"iteration_time_s": t}}
+        for i, t in enumerate((9.0, 0.9))
+    ]
+    rows = [*swept([1.0, 2.0, 3.0, 4.0]), *again]
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+    (one,) = sweeps([path])
+    assert one.strategies == 4
+    assert one.best == "tp1"
+    path.write_text("\n".join(json.dumps({**row, "strategy": rows[0]["strategy"]}) for row in rows))
+    assert sweeps([path]) == []
+
+
+def test_models_that_differ_in_heads_are_no_sweep(tmp_path):
+    path = tmp_path / "heads.jsonl"
+    rows = swept([1.0, 2.0, 3.0, 4.0])
+    rows[0]["model"] = {**rows[0]["model"], "num_heads": 2 * rows[0]["model"]["num_heads"]}
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+    assert sweeps([path]) == []
+
+
+def test_noise_lowers_the_ceiling_of_near_times_alone():
+    assert ceiling([1.0, 2.0, 4.0, 8.0], 0.02) == pytest.approx(1.0)
+    assert ceiling([1.0, 2.0, 4.0, 8.0], 0.0) == pytest.approx(1.0)
+    assert ceiling([1.0, 1.001, 1.002, 1.003], 0.02) < 0.3
+
+
+@pytest.mark.parametrize(("layers", "pp", "held"), [(40, 2, [21, 19]), (40, 4, [10, 11, 11, 8]), (4, 4, [1, 2, 1, 0])])
+def test_a_list_of_modules_is_cut_evenly(layers, pp, held):
+    assert stage_layers(layers, pp, before=1, behind=2) == held
+
+
+def test_stages_of_aleph_alphas_framework_hold_what_its_list_of_modules_gives_them():
+    words = {"framework": "Aleph Alpha scaling"}
+    one = case(run(stack=words, model={"num_layers": 40}, strategy={"pp": 4, "vpp": 1, "schedule": "1f1b"}))
+    assert list(one.assignment.layers) == [10, 11, 11, 8]
 
 
 def test_three_strategies_are_no_sweep(tmp_path):
