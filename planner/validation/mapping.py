@@ -27,7 +27,7 @@ from costmodels.strategy import CP_KINDS, OFFLOADS, SCHEDULE_NAMES, Recompute, S
 from hardware.records import Cluster
 from planner.stage_rows import assignment_of, problem_of
 from planner.stages import solve
-from planner.validation import frameworks, saving, uniform
+from planner.validation import aleph, frameworks, saving
 from planner.validation.attention_words import attention_changes
 from planner.validation.expert_words import as_catalogued, expert_changes
 from planner.validation.launch_words import launch_changes
@@ -146,8 +146,8 @@ def _assignment(row: Row, scenario: Scenario, rows: Strategies, notes: list[str]
         notes.append("layers per stage by nanotron's rule")
         return row_assignment(rows, layers, stage_layers(scenario.model, pp))
     if scenario.stack.name == "aleph-alpha" and pp > 1:
-        notes.append("layers per stage as its framework cuts the list of modules")
-        return row_assignment(rows, layers, uniform.stage_layers(layers, pp, before=1, behind=2))
+        notes.append("layers per stage balanced by parameters, as its framework does")
+        return row_assignment(rows, layers, aleph.stage_layers(scenario.model, pp))
     if "redistributed" in str(row["stack"].get("notes")) and pp > 1:
         notes.append("layers per stage balanced by the stage solver")
         return _balanced(scenario, rows)

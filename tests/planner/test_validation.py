@@ -11,15 +11,15 @@ from costmodels.model_catalogue import model as catalogue_model
 from costmodels.pricing import quote
 from costmodels.strategy import CP_KINDS, SCHEDULE_NAMES, Recompute
 from planner.trust import interval
+from planner.validation.aleph import stage_layers
 from planner.validation.calibrate import EXPERTS, STACK_KNOBS, Sample, calibrate, calibrate_experts, with_experts
 from planner.validation.calibrate_memory import caches
 from planner.validation.judge import groups, judge_row, memory_kind, summary
 from planner.validation.machines import Unpriceable, lane_bandwidth
 from planner.validation.mapping import case
-from planner.validation.ranking import ceiling, sweeps
+from planner.validation.ranking import ceiling, sweeps, without_left_out
 from planner.validation.report import rank, validate
 from planner.validation.rows import convention
-from planner.validation.uniform import stage_layers
 
 RUN = {
     "id": "one",
@@ -460,15 +460,29 @@ def test_noise_lowers_the_ceiling_of_near_times_alone():
     assert ceiling([1.0, 1.001, 1.002, 1.003], 0.02) < 0.3
 
 
-@pytest.mark.parametrize(("layers", "pp", "held"), [(40, 2, [21, 19]), (40, 4, [10, 11, 11, 8]), (4, 4, [1, 2, 1, 0])])
-def test_a_list_of_modules_is_cut_evenly(layers, pp, held):
-    assert stage_layers(layers, pp, before=1, behind=2) == held
+LLAMA_13B = {
+    "num_layers": 40,
+    "hidden_size": 5120,
+    "num_heads": 40,
+    "num_query_groups": 40,
+    "ffn_hidden_size": 13824,
+    "gated_ffn": True,
+    "vocab_size": 128_000,
+    "tied_embeddings": False,
+}
 
 
-def test_stages_of_aleph_alphas_framework_hold_what_its_list_of_modules_gives_them():
-    words = {"framework": "Aleph Alpha scaling"}
-    one = case(run(stack=words, model={"num_layers": 40}, strategy={"pp": 4, "vpp": 1, "schedule": "1f1b"}))
-    assert list(one.assignment.layers) == [10, 11, 11, 8]
+@pytest.mark.parametrize(("pp", "held"), [(2, [20, 20]), (4, [9, 11, 11, 9])])
+def test_stages_of_aleph_alphas_framework_are_balanced_by_parameters(pp, held):
+    plan = {"pp": pp, "vpp": 1, "schedule": "1f1b"}
+    one = case(run(stack={"framework": "Aleph Alpha scaling"}, model=LLAMA_13B, strategy=plan))
+    assert list(one.assignment.layers) == held
+
+
+def test_more_stages_than_layers_leave_some_without():
+    one = case(run(stack={"framework": "Aleph Alpha scaling"}, model=LLAMA_13B | {"num_layers": 2}))
+    held = stage_layers(one.scenario.model, 8)
+    assert (len(held), sum(held), min(held)) == (8, 2, 0)
 
 
 def test_three_strategies_are_no_sweep(tmp_path):
@@ -485,6 +499,14 @@ def test_the_ranking_of_a_file_is_told_as_a_table_and_as_json(tmp_path):
     assert told["summary"]["sweeps"] == 1
     assert told["sweeps"][0]["best"] == "tp1"
     assert "made-up" in rank([str(path)])
+    assert "left out" not in rank([str(path)])
+
+
+def test_sources_that_fits_leave_out_are_out_of_the_second_mean():
+    figures = {"sweeps": 1, "mean_regret": 0.0, "rank_correlation": 1.0, "ceiling": 1.0}
+    groups = {"quiet": figures, "bigscience-v100": {**figures, "mean_regret": 0.7}}
+    assert without_left_out(groups)["mean_regret"] == 0.0
+    assert without_left_out(groups)["sweeps"] == 1
 
 
 def test_runs_of_a_fork_have_the_vocabulary_of_its_scripts_where_they_say_none():
