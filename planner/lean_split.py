@@ -7,9 +7,11 @@ peak is the least M under which all stages together hold the model.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from costmodels.strategy import Floats
+from costmodels.strategy import Bools, Floats
 from planner.stage_bounds import RECOMPUTE_MODES, StageRows
 
 HALVINGS = 60
@@ -22,39 +24,52 @@ def lean_peaks(rows: StageRows) -> Floats:
 
     What may be recomputed is. No stage holds fewer layers than it must; infinite where that is too many already.
     """
-    fixed, slope, least, stages = _columns(rows)
-    lowest = np.where(stages, fixed + least * slope, 0.0).max(axis=1)
+    given = _columns(rows)
+    lowest = np.where(given.stages, _bytes(given, given.fewest), 0.0).max(axis=1)
     layers = np.broadcast_to(np.asarray(rows.num_layers), lowest.shape)
-    low, high = lowest, lowest + (slope * layers[:, None]).max(axis=1)
+    low, high = lowest, lowest + (given.working + given.slope * layers[:, None]).max(axis=1)
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
-        enough = _held(middle, fixed, slope, stages) >= layers
+        enough = _held(middle, given).sum(axis=1) >= layers
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    fits = _held(lowest, fixed, slope, stages) >= layers
-    exact = np.where(fits, lowest, _peak(high, fixed, slope, stages))
-    return np.where((least * stages).sum(axis=1) > layers, np.inf, exact)
+    fits = _held(lowest, given).sum(axis=1) >= layers
+    fullest = np.where(given.stages, _bytes(given, _held(high, given)), 0.0).max(axis=1)
+    exact = np.where(fits, lowest, fullest)
+    return np.where((given.fewest * given.stages).sum(axis=1) > layers, np.inf, exact)
 
 
 def lean_bounds(rows: StageRows) -> Floats:
     """Bytes that no split's fullest stage is below: all stages as full as each other, shape (N,)."""
-    fixed, slope, _, stages = _columns(rows)
-    cheapest = np.where(stages > 0, slope, np.inf).min(axis=1)
+    given = _columns(rows)
+    cheapest = np.where(given.stages, given.slope, np.inf).min(axis=1)
     layers = np.broadcast_to(np.asarray(rows.num_layers), cheapest.shape)
-    return ((fixed * stages).sum(axis=1) + layers * cheapest) / stages.sum(axis=1)
+    least = given.fixed + np.where(given.fewest > 0, given.working, 0.0)
+    return (np.where(given.stages, least, 0.0).sum(axis=1) + layers * cheapest) / given.stages.sum(axis=1)
 
 
-def _columns(rows: StageRows) -> tuple[Floats, Floats, Floats, Floats]:
-    """Bytes beside layers and per layer, fewest layers, and which columns are stages: (N, P) each."""
+class _Columns(NamedTuple):
+    """Bytes beside layers, of a stage that recomputes, and per layer; fewest layers; which are stages: (N, P) each."""
+
+    fixed: Floats
+    working: Floats
+    slope: Floats
+    fewest: Floats
+    stages: Bools
+
+
+def _columns(rows: StageRows) -> _Columns:
     count = np.atleast_1d(np.asarray(rows.num_stages))
     width = int(count.max(initial=1))
-    stages = (np.arange(width) < count[:, None]).astype(np.float64)
     again = np.asarray(rows.recompute) != RECOMPUTE_MODES.index("none")
     kept = np.where(_tall(again), rows.checkpoint_bytes, rows.activation_bytes)
-    slope = _tall(rows.layer_bytes) + kept
-    fixed = np.asarray(rows.fixed_bytes) + _tall(np.where(again, rows.working_bytes, 0.0))
     shape = (len(count), width)
-    fewest = np.asarray(rows.fewest, dtype=np.float64)
-    return np.broadcast_to(fixed, shape), np.broadcast_to(slope, shape), np.broadcast_to(fewest, shape), stages
+    return _Columns(
+        fixed=np.broadcast_to(np.asarray(rows.fixed_bytes, dtype=np.float64), shape),
+        working=np.broadcast_to(_tall(np.where(again, rows.working_bytes, 0.0)), shape),
+        slope=np.broadcast_to(_tall(rows.layer_bytes) + kept, shape),
+        fewest=np.broadcast_to(np.asarray(rows.fewest, dtype=np.float64), shape),
+        stages=np.arange(width) < count[:, None],
+    )
 
 
 def _tall(values: object) -> Floats:
@@ -63,13 +78,12 @@ def _tall(values: object) -> Floats:
     return array[:, None] if array.ndim == 1 else array
 
 
-def _held(limit: Floats, fixed: Floats, slope: Floats, stages: Floats) -> Floats:
-    """Layers that all stages together hold under a limit, shape (N,)."""
-    room = limit[:, None] * (1.0 + ROUNDING) - fixed
-    return (np.floor(np.maximum(room / slope, 0.0)) * stages).sum(axis=1)
+def _bytes(given: _Columns, layers: Floats) -> Floats:
+    """Bytes of stages that hold so many layers; one without any recomputes nothing, (N, P)."""
+    return given.fixed + np.where(layers > 0, given.working, 0.0) + layers * given.slope
 
 
-def _peak(limit: Floats, fixed: Floats, slope: Floats, stages: Floats) -> Floats:
-    """The fullest of the stages that are filled up to a limit, shape (N,)."""
-    held = np.floor(np.maximum((limit[:, None] * (1.0 + ROUNDING) - fixed) / slope, 0.0))
-    return np.where(stages > 0, fixed + held * slope, 0.0).max(axis=1)
+def _held(limit: Floats, given: _Columns) -> Floats:
+    """Layers that every stage holds under a limit, (N, P)."""
+    room = limit[:, None] * (1.0 + ROUNDING) - given.fixed - given.working
+    return np.where(given.stages, np.floor(np.maximum(room / given.slope, 0.0)), 0.0)
