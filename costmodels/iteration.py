@@ -327,7 +327,7 @@ def fullest_stage(
     ``layer`` is an average layer's seconds, ``again`` the share of layers that are recomputed.
     """
     if kinds is None:
-        return even_layers(num_layers, rows).high * layer
+        return even_layers(num_layers, rows).some * layer
     return fullest_window(rows, kinds.depth, kinds.each("layer") + again * kinds.each("recompute"))
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from costmodels.split import even_stages, places_of_ends
 from costmodels.strategy import Ints
 
 if TYPE_CHECKING:
@@ -97,17 +98,27 @@ class Depth:
     def slices(self, vpp: int, *, folded: bool = False) -> Ints:
         """Layers of each kind in each slice that moves as one, shape (S, K).
 
-        Slice a has layer a of every chunk: a, L/v + a, ...; folded over two chunks it is a and L - 1 - a. Where L
-        is no multiple of v a slice is one layer.
+        Slice a has layer a of every chunk: a, L/v + a, ...; folded over two chunks it is a and L - 1 - a. The embedding
+        and the head count as layers where that makes L a multiple of v; where nothing does a slice is one layer.
         """
-        chunks = vpp if len(self.layers) % vpp == 0 else 1
-        return np.diff(self._before(vpp, folded=folded)[::chunks], axis=0)
+        return np.diff(self._before(vpp, folded=folded)[:: self._chunks(vpp, folded=folded)], axis=0)
+
+    def _ends(self, vpp: int, *, folded: bool) -> tuple[int, int]:
+        """Layers' places that the embedding and the head take."""
+        if folded:
+            return 0, 0
+        embedding, head = places_of_ends(len(self.layers), np.int64(vpp))
+        return int(embedding), int(head)
+
+    def _chunks(self, vpp: int, *, folded: bool) -> int:
+        """Layers, or places of them, that make a slice."""
+        return vpp if (len(self.layers) + sum(self._ends(vpp, folded=folded))) % vpp == 0 else 1
 
     def _before(self, vpp: int, *, folded: bool) -> Ints:
-        """Layers of each kind in front of every layer, slice by slice, shape (L + 1, K)."""
-        count = len(self.layers)
-        chunks = vpp if count % vpp == 0 else 1
-        placed = self.layers.reshape(chunks, count // chunks)
+        """Layers of each kind in front of every layer's place, slice by slice, shape (L + 1, K) or more."""
+        embedding, head = self._ends(vpp, folded=folded)
+        chunks = self._chunks(vpp, folded=folded)
+        placed = np.concatenate([[-1] * embedding, self.layers, [-1] * head]).astype(np.int64).reshape(chunks, -1)
         if folded and chunks == 2:
             placed = np.stack([placed[0], placed[1][::-1]])
         each = placed.T.reshape(-1, 1) == np.arange(len(self.kinds))
@@ -122,15 +133,21 @@ class Depth:
             folded: Whether the second chunk runs back up the stages.
             only: Count only so many layers of each stage, the first of its first slices.
         """
-        before, ends = self._before(vpp, folded=folded), np.cumsum(layers)
-        return before[ends if only is None else ends - layers + only] - before[ends - layers]
+        embedding, head = self._ends(vpp, folded=folded)
+        places = layers.copy()
+        places[0] += embedding
+        places[-1] += head
+        before, ends = self._before(vpp, folded=folded), np.cumsum(places)
+        if only is None:
+            return before[ends] - before[ends - places]
+        passed = only.copy()
+        passed[0] += embedding
+        return before[ends - places + passed] - before[ends - places]
 
     def contents(self, pp: int, vpp: int, *, folded: bool) -> StageContents:
         """Every stage of the even split that may be the slowest, the fullest or the largest."""
         key = (pp, vpp, folded)
         if key not in self.known:
-            from costmodels.split import even_stages
-
             layers = even_stages(len(self.layers), pp, vpp, joined_ends=folded)
             held = self.held(layers, vpp, folded=folded)
             self.known[key] = _leading(held)

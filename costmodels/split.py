@@ -1,7 +1,9 @@
 """How layers are split over stages: in slices of one layer per chunk, as evenly as they go.
 
 A stage with v chunks takes its layers in slices of v, one layer a chunk, because interleaving assumes equal
-chunks. Where the layers are no multiple of v (a measured run may say so) a slice is one layer.
+chunks. Where one or two layers are missing to a multiple of v, the head takes the place of a layer in the last chunk,
+and the embedding one in the first [Megatron: --account-for-loss-in-pipeline-split and its like]. Where more are (a
+measured run may say so) a slice is one layer.
 """
 
 from __future__ import annotations
@@ -20,13 +22,16 @@ class EvenSplit:
 
     Stages hold ``low`` or ``high`` layers; the ones that are spared first are the last, then the first, which
     carry the head and the embedding, or the first alone where it carries both. Where stages hold two pieces
-    that half of the micro-batches pass each, it is half the layers of the two.
+    that half of the micro-batches pass each, it is half the layers of the two. Where the head and the embedding
+    take the place of layers, their stages hold fewer.
     """
 
     low: Floats
     high: Floats
     first: Floats
     last: Floats
+    some: Floats
+    """Layers that some stage of any split has at least."""
 
 
 def even_stages(num_layers: int, pp: int, vpp: int, *, joined_ends: bool = False) -> Ints:
@@ -34,17 +39,39 @@ def even_stages(num_layers: int, pp: int, vpp: int, *, joined_ends: bool = False
 
     Shorter stages come last, then first; with ``joined_ends`` the first is the first to be spared.
     """
-    step = int(slice_layers(num_layers, np.int64(vpp)))
-    low, longer = divmod(num_layers // step, pp)
+    embedding, head = (0, 0) if joined_ends else (int(n) for n in places_of_ends(num_layers, np.int64(vpp)))
+    places = num_layers + embedding + head
+    step = vpp if places % vpp == 0 else 1
+    low, longer = divmod(places // step, pp)
     held = np.full(pp, low * step, dtype=np.int64)
     start = 1 if pp - longer >= (1 if joined_ends else 2) else 0
     held[start : start + longer] += step
+    held[0] -= embedding
+    held[-1] -= head
     return held
 
 
-def slice_layers(num_layers: int, vpp: Ints | np.int64) -> Ints:
-    """Layers that move together from stage to stage, shape (N,)."""
-    return np.where(num_layers % vpp == 0, vpp, 1)
+def places_of_ends(num_layers: int, vpp: Ints | np.int64) -> tuple[Ints, Ints]:
+    """Layers whose places the embedding and the head take so that the chunks of all stages are equal, 0 or 1 each."""
+    missing = np.mod(-num_layers, vpp)
+    return np.where(missing == 2, 1, 0), np.where((missing == 1) | (missing == 2), 1, 0)
+
+
+def end_places(num_layers: int, rows: Strategies) -> tuple[Ints, Ints]:
+    """``places_of_ends`` of every row, shape (N,) each; none where one stage holds both ends."""
+    return rows.once(f"end places of {num_layers}", lambda: _end_places(num_layers, rows))
+
+
+def _end_places(num_layers: int, rows: Strategies) -> tuple[Ints, Ints]:
+    apart = ~(joined(rows) | folded(rows) | (copies(rows) > 1))
+    embedding, head = places_of_ends(num_layers, rows.vpp)
+    return embedding * apart, head * apart
+
+
+def slice_layers(num_layers: int, rows: Strategies) -> Ints:
+    """Layers, or places of layers, that move together from stage to stage, shape (N,)."""
+    embedding, head = end_places(num_layers, rows)
+    return np.where((num_layers + embedding + head) % rows.vpp == 0, rows.vpp, 1)
 
 
 def even_layers(num_layers: int, rows: Strategies) -> EvenSplit:
@@ -53,12 +80,21 @@ def even_layers(num_layers: int, rows: Strategies) -> EvenSplit:
 
 
 def _even_layers(num_layers: int, rows: Strategies) -> EvenSplit:
-    step = slice_layers(num_layers, rows.vpp)
-    slices, held = num_layers // step, copies(rows)
+    embedding, head = end_places(num_layers, rows)
+    step, held = slice_layers(num_layers, rows), copies(rows)
+    slices = (num_layers + embedding + head) // step
     groups = np.maximum(rows.pp / held, 1.0).astype(np.int64)
     low, longer = slices // groups * step / held, slices % groups
     high = low + step * (longer > 0) / held
     spared = groups - longer
-    first = np.where(spared >= np.where(joined(rows), 1, 2), low, high)
-    last = np.where((spared >= 1) & ~(folded(rows) & (rows.pp > 1)), low, high)
-    return EvenSplit(low=low, high=high, first=first, last=np.where(held > 1, first, last))
+    first: Floats = np.where(spared >= np.where(joined(rows), 1, 2), low, high) - embedding
+    last: Floats = np.where((spared >= 1) & ~(folded(rows) & (rows.pp > 1)), low, high) - head
+    last = np.where(held > 1, first, last)
+    inner = (head == 0) | (rows.pp > 2)
+    return EvenSplit(
+        low=low - head,
+        high=np.where(inner, high, np.maximum(first, last)),
+        first=first,
+        last=last,
+        some=high - head,
+    )

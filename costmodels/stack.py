@@ -222,6 +222,9 @@ class Stack(Record):
     wait for each other between the head's product and its gradient [Yeung24]."""
     empty_ends: bool = False
     """The first and the last stage may hold the embedding and the head alone, without a layer."""
+    ends_as_layers: bool = False
+    """The embedding may take the place of a layer in the first chunk, the head in the last, so that chunks are equal
+    [Megatron]."""
     iteration_overhead: TimeQuantity = 0.0
     """Host time per iteration outside the passes: data, timers, logging, step bookkeeping."""
     micro_batch_overhead: TimeQuantity = 0.0

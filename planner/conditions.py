@@ -17,6 +17,7 @@ from costmodels.modules import allowed_mask, modules_of
 from costmodels.offload import ACTIVATIONS, EVERYTHING, OPTIMIZER, described
 from costmodels.scenario import Scenario
 from costmodels.schedules import SCHEDULES
+from costmodels.split import places_of_ends
 from costmodels.strategy import (
     CP_KINDS,
     OFFLOADS,
@@ -24,6 +25,7 @@ from costmodels.strategy import (
     SCHEDULE_NAMES,
     SHARDING_INSIDE,
     VOCABULARIES,
+    Ints,
     Recompute,
 )
 
@@ -157,15 +159,29 @@ def chunks_interleave(c: Columns, _x: Scenario) -> Mask:
 
 
 def chunks_fit(c: Columns, x: Scenario) -> Mask:
-    return (c["vpp"] == 1) | (c["pp"] * c["vpp"] <= x.model.num_layers)
+    return (c["vpp"] == 1) | (c["pp"] * c["vpp"] <= _places(c, x))
 
 
 def chunks_equal(c: Columns, x: Scenario) -> Mask:
-    return x.model.num_layers % c["vpp"] == 0
+    return _places(c, x) % c["vpp"] == 0
+
+
+def ends_take_places(c: Columns, x: Scenario) -> Mask:
+    """One of the two ends on a stage of its own, and layers that are recomputed all alike."""
+    plain = (c["vocabulary"] == 0) & (c["recompute"] != Recompute.PARTIAL)
+    back = np.isin(c["schedule"], [SCHEDULE_NAMES.index(name) for name in FOLDED])
+    return (x.model.num_layers % c["vpp"] == 0) | (plain & ~back)
 
 
 def even_stages(c: Columns, x: Scenario) -> Mask:
-    return x.stack.uneven_stages | (x.model.num_layers % (c["pp"] * c["vpp"]) == 0)
+    return x.stack.uneven_stages | (_places(c, x) % (c["pp"] * c["vpp"]) == 0)
+
+
+def _places(c: Columns, x: Scenario) -> Ints:
+    """Layers, with the embedding and the head where the stack lets them take a layer's place."""
+    if not x.stack.ends_as_layers:
+        return np.full(np.shape(c["vpp"]), x.model.num_layers)
+    return np.asarray(x.model.num_layers + sum(places_of_ends(x.model.num_layers, np.asarray(c["vpp"]))))
 
 
 def whole_groups(c: Columns, x: Scenario) -> Mask:
@@ -231,8 +247,9 @@ def selective_saves(c: Columns, x: Scenario) -> Mask:
     return (c["recompute"] != Recompute.SELECTIVE) | (c["recompute_modules"] > 0) | saves
 
 
-def recomputes_no_more(c: Columns, _x: Scenario) -> Mask:
-    return (c["recompute"] != Recompute.FULL) | (c["offload"] == ACTIVATIONS)
+def recomputes_no_more(c: Columns, x: Scenario) -> Mask:
+    alone = (c["offload"] == ACTIVATIONS) | (x.model.num_layers % c["vpp"] > 0)  # goes without PARTIAL
+    return (c["recompute"] != Recompute.FULL) | alone
 
 
 def modules_selective(c: Columns, _x: Scenario) -> Mask:
@@ -302,6 +319,10 @@ def one_width(c: Columns, _x: Scenario) -> Mask:
 
 def batch_reaches(c: Columns, _x: Scenario) -> Mask:
     return c["batch_width"] % c["dp"] == 0
+
+
+def groups_chunk_evenly(c: Columns, x: Scenario) -> Mask:
+    return x.model.num_layers % c["vpp"] == 0
 
 
 def groups_in_order(c: Columns, _x: Scenario) -> Mask:

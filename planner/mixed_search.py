@@ -141,7 +141,7 @@ def price(rows: MixedRows, mixed: Mixed) -> Branches:
     """Seconds, bytes and bound of branches."""
     seconds, memory = mixed_seconds(rows, mixed), mixed_bytes(rows, mixed)
     lead, stack = rows.groups[0], mixed.scenarios[0].stack
-    step = slice_layers(mixed.scenarios[0].model.num_layers, lead.vpp)
+    step = slice_layers(mixed.scenarios[0].model.num_layers, lead)
     wide = step[:, None]
     modes = np.array([RECOMPUTE_MODES.index(MODES[kind]) for kind in Recompute])
     bound = stage_lower_bound(
@@ -199,7 +199,7 @@ def problem_of(one: Branches, mixed: Mixed) -> StageProblem:
 
 def slices(row: MixedRows, mixed: Mixed) -> int:
     """Layers that move together from stage to stage."""
-    return int(slice_layers(mixed.scenarios[0].model.num_layers, row.groups[0].vpp)[0])
+    return int(slice_layers(mixed.scenarios[0].model.num_layers, row.groups[0])[0])
 
 
 def _settle(outcome: MixedOutcome, branches: Branches, mixed: Mixed, deadline: float) -> None:

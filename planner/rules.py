@@ -83,6 +83,10 @@ RULES: tuple[Rule, ...] = (
          "Narayanan et al. 2021", when.chunks_interleave),
     Rule("equal-chunks", "must", ("vpp",), "{num_layers} layers do not make equal chunks, {vpp} on every stage",
          "interleaved schedules assume equal chunks", when.chunks_equal),
+    Rule("ends-as-layers", "must", ("vpp", "schedule", "recompute", "vocabulary"),
+         "{num_layers} layers make {vpp} equal chunks only where embedding and head take the places of layers, which "
+         "goes with looped schedules, layers recomputed all alike and the vocabulary at the ends",
+         "Megatron-Core pipeline layout", when.ends_take_places),
     Rule("chunks", "must", ("pp", "vpp"), "{vpp} chunks on each of {pp} stages need more than the {num_layers} layers",
          "Narayanan et al. 2021", when.chunks_fit),
     Rule("even-stages", "stack", ("pp", "vpp"),
@@ -119,7 +123,7 @@ RULES: tuple[Rule, ...] = (
     Rule("selective", "dominated", ("recompute_modules", "recompute"),
          "selective recomputation stores as much as none under {attention} attention, and is slower",
          "Dao et al. 2022", when.selective_saves),
-    Rule("full-recompute", "dominated", ("offload", "recompute"),
+    Rule("full-recompute", "dominated", ("vpp", "offload", "recompute"),
          "recomputing every layer of every stage is never faster than as many as memory asks for", "arithmetic",
          when.recomputes_no_more),
     Rule("rank-order", "dominated", ("pp", "dp", "rank_order"),
@@ -171,6 +175,9 @@ RULES: tuple[Rule, ...] = (
 """Every rule but memory, in the order in which they are tried."""
 
 GROUP_RULES: tuple[Rule, ...] = (
+    Rule("group-chunks", "must", ("vpp",),
+         "{num_layers} layers do not make {vpp} equal chunks; over several node groups embedding and head take no "
+         "layer's place", "arithmetic", when.groups_chunk_evenly),
     Rule("group-width", "stack", ("ranks", "widest"),
          "stages of {ranks} ranks on one node group and of {widest} on another; launchers give every stage the same",
          "Megatron-Core parallel state", when.one_width),

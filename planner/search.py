@@ -258,9 +258,10 @@ def price_rows(rows: Strategies, seconds: RowSeconds, scenario: Scenario) -> Pri
 
 def _row_bound(rows: Strategies, seconds: RowSeconds, layers: int) -> Floats:
     hops = np.where(rows.pp > 1, seconds.hop, 0.0) + seconds.host + seconds.spread
-    total = layers * seconds.layer + seconds.embedding + seconds.head + rows.pp * hops
-    nothing = np.zeros(len(rows))
-    fullest = fullest_stage(rows, seconds.layer, seconds.kinds, layers, nothing)
+    again = (rows.recompute == Recompute.FULL).astype(np.float64)
+    layer = seconds.layer + again * seconds.recompute
+    total = layers * layer + seconds.embedding + seconds.head + rows.pp * hops
+    fullest = fullest_stage(rows, layer, seconds.kinds, layers, again)
     slowest = np.maximum(fullest + hops, total / rows.pp)
     return compose(rows, seconds, slowest, total)
 

@@ -106,7 +106,8 @@ def divisors(number: int) -> list[int]:
 def axes_of(scenario: Scenario, pins: Mapping[str, Pin]) -> dict[str, NDArray[Any]]:
     """The values of every axis but the layout, under the pins; "sharding" holds pairs of stage and degree."""
     model, stack = scenario.model, scenario.stack
-    chunks = {d for d in divisors(model.num_layers) if d <= model.num_layers // 2}
+    places = [model.num_layers + ends for ends in range(3 if stack.ends_as_layers else 1)]
+    chunks = {d for count in places for d in divisors(count) if d <= count // 2}
     usual: dict[str, list[int]] = {
         "cp_kind": sorted({0, *(CP_KINDS.index(kind) for kind in context_kinds(scenario))}),
         "micro_batch_size": [d for d in divisors(scenario.global_batch_size) if d <= LARGEST_MICRO_BATCH],

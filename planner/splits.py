@@ -45,6 +45,6 @@ def given_split(row: Strategies, scenario: Scenario, layers: Sequence[int]) -> A
         return split
     problem = problem_of(row, row_seconds(row, scenario), row_bytes(row, scenario), scenario)
     slices = np.array(slices_of(split, row, scenario))
-    again = int(slice_layers(scenario.model.num_layers, row.vpp)[0]) * fewest_recomputed(problem, slices.tolist())
+    again = int(slice_layers(scenario.model.num_layers, row)[0]) * fewest_recomputed(problem, slices.tolist())
     front = np.minimum(split.layers[: len(again)], again)
     return Assignment(split.layers, np.concatenate([front, (again - front)[::-1]])[: len(split.layers)])

@@ -12,7 +12,7 @@ from costmodels.memory import RowBytes, in_flight, memory_limit
 from costmodels.pieces import copies, ends, folded, joined
 from costmodels.pricing import Assignment, halved
 from costmodels.scenario import Scenario
-from costmodels.split import slice_layers
+from costmodels.split import end_places, slice_layers
 from costmodels.strategy import Bools, Floats, Ints, Recompute, Strategies
 from planner import chain
 from planner.chain_bounds import chain_lower_bound
@@ -68,13 +68,22 @@ def _slice_costs(one: Strategies, seconds: RowSeconds, memory: RowBytes) -> Slic
 
 
 def _slice(one: Strategies, scenario: Scenario) -> int:
-    return int(slice_layers(scenario.model.num_layers, one.vpp)[0])
+    return int(slice_layers(scenario.model.num_layers, one)[0])
+
+
+def _taken(rows: Strategies, scenario: Scenario, width: int) -> Ints:
+    """Layers' places on every stage that the embedding and the head take, (N, P)."""
+    embedding, head = end_places(scenario.model.num_layers, rows)
+    stages = np.arange(width)
+    return (stages == 0) * embedding[:, None] + (stages == rows.pp[:, None] - 1) * head[:, None]
 
 
 def assignment_of(solution: StageSolution, one: Strategies, scenario: Scenario) -> Assignment:
     """The solver's slices as layers of every stage, or of every piece where stages hold two."""
     step = _slice(one, scenario)
     layers, again = (step * np.array(held, np.int64) for held in (solution.layers, solution.recompute_layers))
+    taken = _taken(one, scenario, len(layers))[0]
+    layers, again = layers - taken, np.maximum(again - taken, 0)
     return Assignment(halved(layers), halved(again)) if copies(one)[0] > 1 else Assignment(layers, again)
 
 
@@ -83,7 +92,7 @@ def slices_of(assignment: Assignment, one: Strategies, scenario: Scenario) -> li
     layers = assignment.layers
     if copies(one)[0] > 1:
         layers = (layers + layers[::-1])[: len(layers) // 2]
-    return [int(n) for n in layers // _slice(one, scenario)]
+    return [int(n) for n in (layers + _taken(one, scenario, len(layers))[0]) // _slice(one, scenario)]
 
 
 def whole_pipeline(solution: StageSolution, one: Strategies) -> tuple[Floats, Floats]:
@@ -123,20 +132,21 @@ def stage_problems(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scen
     a micro-batch passes half the time. From T, the sum over those, m M + (c T - M) s = (m + (c - 1) s) M + (T - M) c s.
     """
     n, width = len(rows), int(rows.pp.max(initial=1))
-    step, twice = slice_layers(scenario.model.num_layers, rows.vpp), copies(rows)
+    step, twice = slice_layers(scenario.model.num_layers, rows), copies(rows)
     stages, held = np.broadcast_to(np.arange(width), (n, width)), _in_flight(rows, width)
+    taken = _taken(rows, scenario, width)
     share = np.maximum(seconds.bubble, LEAST_BUBBLE)
     modes = np.array([RECOMPUTE_MODES.index(MODES[kind]) for kind in Recompute])
     return StageRows(
-        num_layers=scenario.model.num_layers // step,
+        num_layers=(scenario.model.num_layers + taken.sum(axis=1)) // step,
         num_stages=(rows.pp / twice).astype(np.int64),
         vpp=1.0 / (twice * share),
         num_microbatches=rows.num_microbatches + (twice - 1.0) * share,
         layer_seconds=step * seconds.layer / twice,
         recompute_seconds=step * seconds.recompute / twice,
-        extra_seconds=stage_extras(rows, seconds, stages),
+        extra_seconds=stage_extras(rows, seconds, stages) - taken * _unit(rows, seconds)[:, None],
         memory_limit=memory_limit(scenario) * (1.0 + ROUNDING),
-        fixed_bytes=_fixed(rows, memory, held, stages),
+        fixed_bytes=_fixed(rows, memory, held, stages) - taken * _kept(rows, memory, held),
         layer_bytes=step * memory.layer_state,
         activation_bytes=held * (step * memory.stored / twice)[:, None],
         checkpoint_bytes=held * (step * memory.checkpoint / twice)[:, None],
@@ -147,6 +157,17 @@ def stage_problems(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scen
     )
 
 
+def _unit(rows: Strategies, seconds: RowSeconds) -> Floats:
+    """Seconds of a layer as ``recompute`` has it, (N,)."""
+    return seconds.layer + np.where(rows.recompute == Recompute.FULL, seconds.recompute, 0.0)
+
+
+def _kept(rows: Strategies, memory: RowBytes, held: Floats) -> Floats:
+    """Bytes of a layer as ``recompute`` has it, on every stage, (N, P)."""
+    kept = np.where(rows.recompute == Recompute.FULL, memory.checkpoint, memory.stored)
+    return memory.layer_state[:, None] + held * kept[:, None]
+
+
 def _in_flight(rows: Strategies, width: int) -> Floats:
     """``in_flight`` of every row and stage, (N, P), worked out once for rows of one schedule."""
     few, inverse = rows.distinct("schedule", "pp", "vpp", "num_microbatches")
@@ -155,20 +176,22 @@ def _in_flight(rows: Strategies, width: int) -> Floats:
 
 
 def _fewest_slices(rows: Strategies, scenario: Scenario) -> Ints:
-    """``fewest_layers`` in slices."""
-    return fewest_layers(rows, scenario) // slice_layers(scenario.model.num_layers, rows.vpp)[:, None]
+    """Slices that each stage, or each piece of a stage that holds two, has at least, (N, P).
 
-
-def fewest_layers(rows: Strategies, scenario: Scenario) -> Ints:
-    """Layers that each stage, or each piece of a stage that holds two, has at least, (N, P).
-
-    One a chunk; none at the ends where the stack allows it and the embedding or the head is there instead.
+    One; none at the ends where the stack allows it and the embedding or the head is there instead.
     """
     stages = np.arange(int(rows.pp.max(initial=1)))
     apart = (rows.pp >= LEAST_STAGES) & (rows.vpp == 1) & (rows.vocabulary == 0) & ~joined(rows)
     outer = (stages == 0) | (stages == rows.pp[:, None] - 1)
     bare = scenario.stack.empty_ends & apart[:, None] & outer
-    return np.where(bare, 0, slice_layers(scenario.model.num_layers, rows.vpp)[:, None])
+    return np.where(bare, 0, 1)
+
+
+def fewest_layers(rows: Strategies, scenario: Scenario) -> Ints:
+    """``_fewest_slices`` in layers."""
+    slices = _fewest_slices(rows, scenario)
+    step = slice_layers(scenario.model.num_layers, rows)[:, None]
+    return slices * step - _taken(rows, scenario, int(rows.pp.max(initial=1)))
 
 
 def _fixed(rows: Strategies, memory: RowBytes, held: Floats, stages: NDArray[np.int64]) -> Floats:

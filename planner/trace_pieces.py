@@ -13,7 +13,8 @@ from costmodels.passes import Passes
 from costmodels.pricing import Assignment
 from costmodels.scenario import Scenario
 from costmodels.schedules import Schedule
-from costmodels.strategy import Floats, Strategies
+from costmodels.split import end_places
+from costmodels.strategy import Floats, Ints, Strategies
 
 STREAMS: Final = ("compute", "tp", "cp", "ep", "p2p", "dp", "offload", "host")
 """Threads of a stage, in the order in which they are drawn."""
@@ -26,12 +27,12 @@ Pieces = Mapping[str, Mapping[str, Floats]]
 def pieces_of(one: Strategies, split: Assignment, scenario: Scenario, schedule: Schedule) -> Pieces:
     """Seconds of every pass of every piece of one row's model; together they are the stages' seconds.
 
-    Layers are spread evenly over a stage's chunks. The embedding is part of the first piece, the head and layers
-    that predict further tokens of the last, both as computation.
+    Layers are spread evenly over a stage's chunks, but for those whose places the ends take. The embedding is part of
+    the first piece, the head and layers that predict further tokens of the last, both as computation.
     """
     p, v = int(one.pp[0]), int(one.vpp[0])
     seconds, layer = row_seconds(one, scenario), layer_seconds(one, scenario)
-    per_chunk = [np.repeat(held[:, None] / v, v, axis=1) for held in (split.layers, split.recomputed)]
+    per_chunk = [_chunks(held, one, scenario) for held in (split.layers, split.recomputed)]
     pieces = {
         "F": _forward(layer, seconds, per_chunk[0]),
         "B": _backward(layer, seconds, per_chunk[0], per_chunk[1], apart=schedule.splits_backward),
@@ -51,6 +52,18 @@ def pieces_of(one: Strategies, split: Assignment, scenario: Scenario, schedule: 
         pieces[kind]["p2p"] = np.full((p, v), seconds.hop[0] / (2 * v) if p > 1 else 0.0)
         pieces[kind]["host"] = np.full((p, v), seconds.host[0] / (2 * v))
     return pieces
+
+
+def _chunks(held: Ints, one: Strategies, scenario: Scenario) -> Floats:
+    """Layers of every chunk, (p, v)."""
+    v, (embedding, head) = int(one.vpp[0]), end_places(scenario.model.num_layers, one)
+    places = held.astype(np.float64)
+    places[0] += embedding[0] * (held[0] > 0)
+    places[-1] += head[0] * (held[-1] > 0)
+    chunks = np.repeat(places[:, None] / v, v, axis=1)
+    chunks[0, 0] -= embedding[0] * (held[0] > 0)
+    chunks[-1, -1] -= head[0] * (held[-1] > 0)
+    return chunks
 
 
 def _forward(layer: LayerSeconds, seconds: RowSeconds, layers: Floats) -> dict[str, Floats]:

@@ -339,6 +339,7 @@ def drawn_stacks(draw):
         partitioned_checkpoints=draw(st.booleans()),
         keeps=draw(some([(), ("gate", "norm", "key-values", "softmax")])),
         empty_ends=draw(st.booleans()),
+        ends_as_layers=draw(st.booleans()),
         selective=draw(some(["attention", "operators"])),
         expert_imbalance=draw(some([1.0, 1.2])),
         expert_capacity=draw(some([None, None, 0.8, 1.25])),

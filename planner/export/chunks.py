@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
+from costmodels.split import places_of_ends
 from planner.document import Strategy
 from planner.export.job import Inexpressible
 
@@ -16,6 +21,24 @@ def chunk_layers(strategy: Strategy, *, folded: bool = False) -> list[int]:
     if folded:
         each = [n // 2 for n in held]
         return [*(n - low for n, low in zip(held, each, strict=True)), *reversed(each)]
-    if uneven := [n for n in held if n % strategy.vpp]:
-        raise Inexpressible(f"{uneven[0]} layers of a stage do not make {strategy.vpp} equal chunks")
-    return [n // strategy.vpp for n in held] * strategy.vpp
+    try:
+        return looped_chunks(held, strategy.vpp)
+    except ValueError as reason:
+        raise Inexpressible(f"no chunks are alike: {reason}") from None
+
+
+def looped_chunks(held: Sequence[int], vpp: int) -> list[int]:
+    """Layers of chunk after chunk; embedding and head may take the place of a layer in the first and the last.
+
+    Raises:
+        ValueError: a stage's layers make no equal chunks.
+    """
+    embedding, head = (int(n) for n in places_of_ends(sum(held), np.int64(vpp)))
+    places = [held[0] + embedding, *held[1:]]
+    places[-1] += head
+    if uneven := [n for n, taken in zip(held, places, strict=True) if taken % vpp]:
+        raise ValueError(f"{uneven[0]} layers split over {vpp} chunks")
+    chunks = [n // vpp for n in places] * vpp
+    chunks[0] -= embedding
+    chunks[-1] -= head
+    return chunks

@@ -9,6 +9,7 @@ from typing import Final
 from costmodels.interleaving import group_size
 from planner.document import Strategy
 from planner.errors import BadRequest
+from planner.export.chunks import looped_chunks
 
 Arguments = tuple[list[str], tuple[str, ...]]
 """Words of a command line, and remarks on what they cannot say."""
@@ -101,12 +102,7 @@ def _context(strategy: Strategy) -> list[str]:
 
 def _pattern(strategy: Strategy, pattern: str, mtp_layers: int) -> list[str]:
     """Megatron's hybrid pattern: a bar between chunks, chunk-major, a slash in front of what predicts further."""
-    if uneven := [stage.layers for stage in strategy.stages if stage.layers % strategy.vpp]:
-        raise BadRequest(
-            f"Megatron-LM arguments cannot say how {uneven[0]} layers split over {strategy.vpp} chunks; "
-            f"--format json holds the stages"
-        )
-    ends = list(accumulate([stage.layers // strategy.vpp for stage in strategy.stages] * strategy.vpp))
+    ends = list(accumulate(_chunks([stage.layers for stage in strategy.stages], strategy.vpp)))
     pieces = [pattern[start:end] for start, end in pairwise([0, *ends])]
     ahead = "/*E" if "E" in pattern else "/*-"
     return ["--hybrid-layer-pattern", "|".join(pieces) + ahead * mtp_layers]
@@ -150,15 +146,17 @@ def _groups(strategy: Strategy) -> list[str]:
 
 def _layout(layers: Sequence[int], vpp: int, mtp_layers: int) -> str:
     """Megatron's layout: chunk-major, E the embedding, t a layer, m a layer that predicts further, L the loss."""
-    if uneven := [held for held in layers if held % vpp]:
-        raise BadRequest(
-            f"Megatron-LM arguments cannot say how {uneven[0]} layers split over {vpp} chunks; "
-            f"--format json holds the stages"
-        )
-    chunks = [_times("t", held // vpp) for held in layers] * vpp
+    chunks = [_times("t", held) for held in _chunks(layers, vpp)]
     chunks[0] = f"E{chunks[0]}"
     chunks[-1] += f"{_times('m', mtp_layers)}L"
     return "|".join(_repeated(text, len(list(same))) for text, same in groupby(chunks))
+
+
+def _chunks(layers: Sequence[int], vpp: int) -> list[int]:
+    try:
+        return looped_chunks(layers, vpp)
+    except ValueError as reason:
+        raise BadRequest(f"Megatron-LM arguments cannot say how {reason}; --format json holds the stages") from None
 
 
 def _times(letter: str, count: int) -> str:

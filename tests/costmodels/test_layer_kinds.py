@@ -55,7 +55,7 @@ def test_a_slice_has_one_layer_of_every_chunk():
     assert chain.slices(1).tolist() == np.eye(3, dtype=int)[[0, 1, 2, 0, 0, 1]].tolist()
     assert chain.slices(2).tolist() == [[2, 0, 0], [1, 1, 0], [0, 1, 1]]
     assert chain.slices(2, folded=True).tolist() == [[1, 1, 0], [1, 1, 0], [1, 0, 1]]
-    assert chain.slices(4).shape == (6, 3)  # six layers make no four equal chunks
+    assert chain.slices(5).shape == (6, 3)  # six layers make no five equal chunks, whatever the ends stand for
 
 
 @MANY

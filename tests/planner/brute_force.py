@@ -52,6 +52,8 @@ def _combinations(scenario, any_degree):
                 )
                 early = SCHEDULE_NAMES[schedule] == "breadth-first" or pp == 1
                 for split, (again, modules), order, kind, place in choices:
+                    if ends_for(scenario, vpp) and (place or again == Recompute.PARTIAL):
+                        continue
                     if split and (tp == 1 or not scenario.stack.sequence_parallel or scenario.seq_length % (cp * tp)):
                         continue
                     for zero, degree in _shardings(scenario, tp=tp, early=early, ranks=dp * cp, any_degree=any_degree):
@@ -145,14 +147,22 @@ def _near(scenario, tp, cp):
 
 def _schedules(scenario, pp, dp, micro):
     layers, stack = scenario.model.num_layers, scenario.stack
-    for vpp in range(1, layers // pp + 1):
-        if layers % vpp or (not stack.uneven_stages and layers % (pp * vpp)):
+    for vpp in range(1, (layers + 2) // pp + 1):
+        missing = ends_for(scenario, vpp)
+        places = layers + missing
+        if places % vpp or pp * vpp > places or (not stack.uneven_stages and places % (pp * vpp)):
             continue
         batches = scenario.global_batch_size // dp // micro
         names = ("none",) if pp == 1 else IN_LOOPS if vpp > 1 else STRAIGHT
-        for name in (*names, *(IN_A_V if vpp == 2 and pp > 1 else ())):
+        for name in (*names, *(IN_A_V if vpp == 2 and pp > 1 and not missing else ())):
             if name in stack.schedules and SCHEDULES[name].allowed(pp, batches, vpp):
                 yield vpp, SCHEDULE_NAMES.index(name)
+
+
+def ends_for(scenario, vpp):
+    """Layers that the ends of the model stand for: the head is the first to, then the embedding."""
+    missing = next(n for n in itertools.count() if (scenario.model.num_layers + n) % vpp == 0)
+    return missing if scenario.stack.ends_as_layers and missing <= 2 else 0
 
 
 def _shardings(scenario, *, tp, early, ranks, any_degree):
@@ -169,8 +179,16 @@ def _shardings(scenario, *, tp, early, ranks, any_degree):
 
 
 @cache
-def every_split(num_layers, pp, vpp, *, uneven, recompute, bare):
-    """All (layers, recomputed) of all stages, arrays (splits, stages): the chunks of a stage are equal."""
+def every_split(num_layers, pp, vpp, *, uneven, recompute, bare, missing=0):
+    """All (layers, recomputed) of all stages, arrays (splits, stages): the chunks of a stage are equal.
+
+    Where ``missing`` layers are, the head stands for one on the last stage, the embedding for one on the first.
+    """
+    if missing:
+        short = [int(missing == 2)] + [0] * (pp - 2) + [1]
+        places, _ = every_split(num_layers + missing, pp, vpp, uneven=uneven, recompute=Recompute.NONE, bare=bare)
+        layers = places - np.array(short)
+        return layers, layers if recompute == Recompute.FULL else np.zeros_like(layers)
     splits = []
     least = [0 if bare and uneven and stage in {0, pp - 1} else vpp for stage in range(pp)]
     for layers in itertools.product(*(range(fewest, num_layers + 1, vpp) for fewest in least)):
@@ -190,7 +208,8 @@ def splits_of(row, scenario):
     bare = scenario.stack.empty_ends and row["pp"] > 2 and row["vpp"] == 1 and not row["vocabulary"]
     bare = bare and SCHEDULE_NAMES[row["schedule"]] != "dualpipe"
     sizes = scenario.model.num_layers, row["pp"], row["vpp"]
-    return every_split(*sizes, uneven=uneven, recompute=recompute, bare=bare)
+    missing = ends_for(scenario, row["vpp"])
+    return every_split(*sizes, uneven=uneven, recompute=recompute, bare=bare, missing=missing)
 
 
 def seconds_and_bytes(rows, scenario, index, seconds, memory):

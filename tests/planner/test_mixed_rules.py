@@ -10,6 +10,7 @@ from tests.scenarios import ONE_F_ONE_B, toy_scenario
 PAIRS = {
     "group-width": ({"ranks": 8, "widest": 8}, {"ranks": 4, "widest": 8}),
     "group-batch": ({"dp": 4, "batch_width": 8}, {"dp": 4, "batch_width": 6}),
+    "group-chunks": ({"vpp": 4}, {"vpp": 7}),
     "group-order": ({"rank_order": 0}, {"rank_order": 1}),
     "group-schedule": ({"schedule": ONE_F_ONE_B}, {"schedule": SCHEDULE_NAMES.index("zb-1p")}),
     "group-vocabulary": ({"vocabulary": 0}, {"vocabulary": 1}),

@@ -28,6 +28,7 @@ UNFUSED = toy_scenario(stack=toy_stack(attention=("unfused",)))
 ODD = toy_scenario(model=toy_model(num_heads=6, hidden_size=768))
 GROUPS = toy_scenario(model=toy_model(num_query_groups=4))
 NARROW = toy_scenario(model=toy_model(ffn_hidden_size=4100))
+ENDS = toy_scenario(stack=toy_stack(ends_as_layers=True))
 BARE = toy_scenario(stack=toy_stack(sequence_parallel=False, schedules=("none", "1f1b"), zero_stages=(0, 1)))
 EXPERTS = toy_scenario(model=with_experts(toy_model(), expert_ffn_hidden_size=1028))
 HYBRID = toy_scenario(
@@ -93,6 +94,11 @@ PAIRS = {
     "batch-divides": (EVEN, {"dp": 4, "micro_batch_size": 4}, {"dp": 4, "micro_batch_size": 3}),
     "interleaving": (EVEN, {"pp": 2, "vpp": 2}, {"pp": 1, "vpp": 2}),
     "equal-chunks": (EVEN, {"vpp": 4}, {"vpp": 3}),
+    "ends-as-layers": (
+        ENDS,
+        {"vpp": 5, "schedule": INTERLEAVED, "recompute": Recompute.FULL, "vocabulary": 0},
+        {"vpp": 5, "schedule": INTERLEAVED, "recompute": Recompute.PARTIAL, "vocabulary": 0},
+    ),
     "sharding-repeats": (EVEN, {"sharding_degree": 4}, {"sharding_degree": 0}),
     "chunks": (EVEN, {"pp": 2, "vpp": 4}, {"pp": 2, "vpp": 8}),
     "even-stages": (EVEN, {"pp": 4, "vpp": 2}, {"pp": 3, "vpp": 1}),

@@ -33,7 +33,7 @@ CASES = {
     "dualpipe": EXPERTS | {"stack": "deepseek", "pins": {"pp": 4, "ep": 4}},
     "dualpipe-v": EXPERTS | {"stack": "deepseek", "model": "qwen3-30b-a3b", "pins": {"pp": 4, "ep": 4}},
     "breadth-first": DENSE | {"stack": "torchtitan", "pins": {"pp": 4, "vpp": 2, "zero_stage": 3}},
-    "interleaved-groups": DENSE | {"global_batch_size": 56, "pins": {"pp": 4, "vpp": 2, "tp": 2}},
+    "interleaved-groups": DENSE | {"global_batch_size": 56, "pins": {"pp": 4, "vpp": 3, "tp": 2}},
     "interleaved-zb": DENSE | {"stack": "torchtitan", "pins": {"pp": 4, "vpp": 2}},
 }
 
