@@ -14,7 +14,7 @@ from hardware.records import Cluster
 from planner.calibration.records import Evidence, Log, Run
 from planner.errors import BadRequest, MeshwrightError
 from planner.validation.machines import CLUSTERS, machines
-from planner.validation.mapping import stack_of
+from planner.validation.stack_words import stack_of
 
 DEVICES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (r"GB300", ("gb300",)),

@@ -36,30 +36,10 @@ from planner.validation.machines import Unpriceable, node_group
 from planner.validation.model_words import as_described
 from planner.validation.nanotron import stage_layers
 from planner.validation.pytorch import compiled, stepped
+from planner.validation.stack_words import stack_of
 
 Row = Mapping[str, Any]
 
-
-STACKS: tuple[tuple[str, str], ...] = (
-    (r"megascale", "megascale"),
-    (r"megatron-?deepspeed|deepspeedexamples|deepspeed 3d", "megatron-deepspeed"),
-    (r"without model parallelism|hf transformers|deepspeed", "deepspeed"),
-    (r"sail-sg", "megatron-core"),
-    (r"nemo 26\.(0[6-9]|1\d)", "nemo-26.06"),
-    (r"megatron-bridge|nemo 2|nemo 24|nemo 25|mlperf container|^nemo$", "nemo"),
-    (r"nemo megatron", "megatron-lm-2022"),
-    (r"megatron-core|mcore|core 0\.|megatron-lm v0|modellink|mindspeed", "megatron-core"),
-    (r"mindformers", "mindformers"),
-    (r"nanotron", "nanotron"),
-    (r"aleph alpha", "aleph-alpha"),
-    (r"torchtitan|fsdp2", "torchtitan"),
-    (r"fsdp|foundry|composer", "fsdp"),
-    (r"paddle", "paddle"),
-    (r"internevo|internlm", "internevo"),
-    (r"maxtext|pax|jax|xla|levanter|alpa", "maxtext"),
-    (r"megatron", "megatron-lm"),
-)
-"""First match of the framework's words (lower case) names the stack; ``megatron-lm`` is then dated."""
 
 KERNELS: dict[Any, tuple[str, ...]] = {
     False: ("unfused",),
@@ -69,6 +49,9 @@ KERNELS: dict[Any, tuple[str, ...]] = {
     "v3": ("flash-3", "cudnn", "flash-2"),
 }
 """The run's attention field to kernels in order of preference; True leaves the stack's own choice."""
+
+FUSED = KERNELS["v2"]
+"""What True means where the stack is of before there was any fused attention."""
 
 
 ASYNC_TP = 0.5
@@ -218,28 +201,6 @@ def _stack(row: Row, notes: list[str], given: Stack | None) -> Stack:
     return _adjusted(given.at(str(row["strategy"].get("precision") or "bf16")), row)
 
 
-def stack_of(row: Row) -> str:
-    """The name of the stack that a run's words on its framework stand for."""
-    words = str(row["stack"].get("framework") or "").lower()
-    name = next((stack_name for pattern, stack_name in STACKS if re.search(pattern, words)), "generic")
-    if name == "megatron-core" and "sail-sg" in words and row["stack"].get("attention") is None:
-        name = "zero-bubble"  # the fork's first form, of 2023, before fused attention
-    if name == "deepspeed" and _year(row) <= LISTED:
-        return f"deepspeed-{LISTED}"
-    return f"megatron-lm-{_year(row)}" if name == "megatron-lm" else name
-
-
-LISTED = 2021
-"""Last year whose releases of DeepSpeed gathered into lists of tensors; later ones gather into one [DeepSpeed]."""
-
-
-def _year(row: Row) -> int:
-    years = [int(y) for y in re.findall(r"20[12]\d", f"{row.get('source')} {row['stack'].get('framework')}")]
-    if row["cluster"]["accelerator"].startswith("v100") or (years and min(years) <= 2020):
-        return 2020
-    return 2021 if (years and min(years) == 2021) or "SC21" in str(row.get("source")) else 2022
-
-
 def _adjusted(chosen: Stack, row: Row) -> Stack:
     """The stack with what this run says of its own kernels and overlap."""
     changes: dict[str, Any] = {}
@@ -247,6 +208,7 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
     if said in KERNELS:
         changes |= {"attention": KERNELS[said], "blackwell_attention": ()}
     elif said is True:
+        changes |= {"attention": FUSED} if chosen.attention == KERNELS[False] else {}
         changes |= attention_changes(row)
     changes |= loss_changes(row, chosen.name) | launch_changes(row)
     kernels = str(row["stack"].get("notes") or "").lower()

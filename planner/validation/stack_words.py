@@ -1,0 +1,104 @@
+"""Which stack stands for the framework of a measured run: by its name and date, else by its next of kin."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from planner.validation.variants import accelerator_name
+
+Row = Mapping[str, Any]
+
+STACKS: tuple[tuple[str, str], ...] = (
+    (r"megascale", "megascale"),
+    (r"yuan[- ]?2", "yuan2"),
+    (r"hai-?llm", "deepseek"),
+    (r"automodel", "torchtitan"),
+    (r"megatron-?deepspeed|deepspeedexamples|deepspeed 3d|gpt-?neox|bigscience", "megatron-deepspeed"),
+    (r"^(?!.*(deepspeed|megatron|torchtitan|fsdp2)).*fsdp", "fsdp"),
+    (r"without model parallelism|hf transformers|deepspeed", "deepspeed"),
+    (r"sail-sg", "megatron-core"),
+    (r"nemo (26\.(0[6-9]|1\d)|2[7-9]\.)", "nemo-26.06"),
+    (r"nemo megatron|bignlp|nemo 2[0-2]\.", "megatron-lm-2022"),
+    (r"megatron-bridge|\bnemo\b|mlperf container", "nemo"),
+    (r"megatron[- ]core|mcore|core 0\.|megatron-lm v0|modellink|mindspeed|ascendspeed|primus", "megatron-core"),
+    (r"mindformers|mindspore", "mindformers"),
+    (r"nanotron|picotron", "nanotron"),
+    (r"aleph alpha", "aleph-alpha"),
+    (r"torchtitan|torchtune|fsdp2|fully_shard|olmo-core|veomni", "torchtitan"),
+    (r"fsdp|foundry|composer|fairscale|fairseq|metaseq|\bolmo\b|lit-?gpt|modalities", "fsdp"),
+    (r"paddle|fleetx", "paddle"),
+    (r"internevo|internlm", "internevo"),
+    (r"neuron|\bnxd|torch[-_/ ]?xla", "maxtext"),
+    (r"maxtext|\bpax|jax|xla|levanter|alpa\b|t5x|pathways|easylm|gspmd|axlearn|tensorflow|mesh-?tf", "maxtext"),
+    (r"transformers|hugging ?face|accelerate|axolotl|llama-?factory|unsloth|xtuner", "fsdp"),
+    (r"megatron", "megatron-lm"),
+)
+"""First match of the framework's words (lower case) names the stack; ``megatron-lm`` is then dated."""
+
+COMPILED = ("tpu", "trainium")
+"""Machines that XLA alone, or a compiler behind its interface, makes programs for, whatever the framework is called."""
+
+LISTED = 2021
+"""Last year whose releases of DeepSpeed gathered into lists of tensors; later ones gather into one [DeepSpeed]."""
+
+FUSED_SINCE = 2023
+"""Runs of before and without a word on their attention had none that is fused: FlashAttention is of May 2022."""
+
+BEFORE_CORE = ("v100", "t4", "a100", "a800")
+"""Machines that Megatron-LM ran on before it was built on Megatron-Core and Transformer Engine."""
+
+
+def stack_of(row: Row) -> str:
+    """The name of the stack that a run's words on its framework stand for."""
+    words = str(row["stack"].get("framework") or "").lower()
+    name = next((stack_name for pattern, stack_name in STACKS if re.search(pattern, words)), None) or kin(row)
+    if name == "megatron-core" and "sail-sg" in words and row["stack"].get("attention") is None:
+        name = "zero-bubble"  # the fork's first form, of 2023, before fused attention
+    if name == "deepspeed" and year(row) <= LISTED:
+        return f"deepspeed-{LISTED}"
+    return _dated(row) if name == "megatron-lm" else name
+
+
+def kin(row: Row) -> str:
+    """What a framework of no known name is priced like.
+
+    Compiled machines are programmed through XLA. Who splits layers over tensor or pipeline ranks descends from
+    Megatron-LM, or does as it does; everything else is plain PyTorch.
+    """
+    plan = row["strategy"]
+    if accelerator_name(row).startswith(COMPILED):
+        return "maxtext"
+    if int(plan.get("tp") or 1) * int(plan.get("pp") or 1) > 1:
+        return "megatron-lm"
+    return "generic"
+
+
+def _dated(row: Row) -> str:
+    """Megatron-LM of the run's time, built on Megatron-Core where attention or the machine says so."""
+    said = row["stack"].get("attention")
+    newer = not accelerator_name(row).startswith(BEFORE_CORE)
+    named = "megatron" in str(row["stack"].get("framework")).lower()
+    if said is None and not named:
+        newer |= source_year(row) >= FUSED_SINCE
+    if said is not False and (said is not None or newer):
+        return "megatron-core"
+    return f"megatron-lm-{year(row)}"
+
+
+def year(row: Row) -> int:
+    """The release of Megatron-LM, and of what is dated like it, by accelerator and source: 2020 to 2022."""
+    years = _years(row)
+    if row["cluster"]["accelerator"].startswith("v100") or (years and min(years) <= 2020):
+        return 2020
+    return 2021 if (years and min(years) == 2021) or "SC21" in str(row.get("source")) else 2022
+
+
+def source_year(row: Row) -> int:
+    """The earliest year that a run's source names; one of after fused attention where it names none."""
+    return min(_years(row), default=FUSED_SINCE)
+
+
+def _years(row: Row) -> list[int]:
+    return [int(y) for y in re.findall(r"20[12]\d", f"{row.get('source')} {row['stack'].get('framework')}")]
