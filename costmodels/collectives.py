@@ -23,7 +23,7 @@ import numpy as np
 
 from costmodels.placement import Crossing, Group
 from costmodels.strategy import Floats
-from hardware.records import Link, Tier
+from hardware.records import Tier
 
 CHUNK = 512 * 1024.0
 """Bytes that NCCL passes on at a time: an eighth of its buffer of 4 MiB [NCCL-tuning]."""
@@ -102,7 +102,7 @@ def _bandwidth_seconds(
     for tier, way in _crossed(group, tiers):
         volume = passes * size * (_sent(group, way, copies, groups) if copies else way.ring_share)
         volume = volume / way.inside if shared else volume
-        seconds = _link_seconds(volume, tier.link, way) * tier.oversubscription
+        seconds = _link_seconds(volume, tier, way) * tier.oversubscription
         if tier.link.group_bandwidth is not None:  # a group leaves the domain by one card only
             alone = volume * way.inside / (tier.link.efficiency * tier.link.group_bandwidth)
             seconds = np.maximum(seconds, alone)
@@ -138,13 +138,16 @@ def _met(places: Floats, draws: int) -> Floats:
     return np.asarray(places * (1.0 - (1.0 - 1.0 / places) ** draws))
 
 
-def _link_seconds(volume: Floats, link: Link, way: Crossing) -> Floats:
+def _link_seconds(volume: Floats, tier: Tier, way: Crossing) -> Floats:
+    link = tier.link
     rate: Floats | float = link.efficiency * link.bandwidth
-    if link.group_penalty or link.mesh:
+    if link.group_penalty or link.mesh or link.axes:
         ranks = np.maximum(way.fan, 2.0)
         rate = rate * (1.0 - link.group_penalty / ranks)
         if link.mesh:  # links to devices outside the group lie idle
             rate = rate * np.minimum((ranks - 1.0) / max(link.mesh - 1.0, 1.0), 1.0)
+        if link.axes and tier.domain:  # so do axes that the group does not lie along
+            rate = rate * np.clip(np.log(ranks) / np.log(tier.domain), 1.0 / link.axes, 1.0)
     return (volume + np.sqrt(link.saturation * volume)) / rate
 
 

@@ -124,7 +124,7 @@ class Link(Record):
     two for all-reduce: time = base_latency + step_latency (n - 1) steps
     + V / (efficiency bandwidth (1 - group_penalty / n)) (1 + sqrt(saturation / V)).
     All-reduce divides the last term by all_reduce_gain from gain_ranks ranks on. In a mesh the bandwidth of n
-    ranks is (n - 1) / (mesh - 1) of it. What k ranks of a domain send takes no less than k V / (efficiency
+    ranks is (n - 1) / (mesh - 1) of it; in a torus log n / log N of it, with N the domain. What k ranks of a domain send takes no less than k V / (efficiency
     group_bandwidth).
     """
 
@@ -138,6 +138,9 @@ class Link(Record):
     """Loss of small groups: two ranks reach 1 - group_penalty / 2 of the peak."""
     mesh: int = Field(default=0, strict=True, ge=0, le=2**10)
     """Devices joined in pairs without a switch, every pair by an equal share of a device's links; 0: by a switch."""
+    axes: int = Field(default=0, strict=True, ge=0, le=8)
+    """Axes of the torus that joins the devices of a domain, each with an equal share of a device's links, of which a
+    group uses those that it lies along; 0: no torus [ScalingBook]."""
     base_latency: Overhead
     """Fixed time of a collective."""
     step_latency: Overhead

@@ -25,8 +25,9 @@ from numpy.typing import NDArray
 from costmodels.scenario import Scenario
 from hardware.errors import MeshwrightError
 from planner.validation.fitting import EXPERTS, MOST_ROWS, STACK_KNOBS, Knob, log_error, solve, with_constants
+from planner.validation.judge import seconds_of
 from planner.validation.mapping import Case, case
-from planner.validation.rows import Row, measured_seconds, read_rows
+from planner.validation.rows import Row, read_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 STACKS = ROOT / "costmodels" / "stacks"
@@ -70,12 +71,14 @@ def samples(paths: Iterable[Path], without: Iterable[str] = ()) -> list[Sample]:
 
 
 def _usable(row: Row) -> tuple[Case, float] | None:
-    seconds = measured_seconds(row)
-    if not row.get("complete") or row.get("suspect") or seconds is None:
+    if not row.get("complete") or row.get("suspect"):
         return None
     try:
         found = case(row)
+        seconds = seconds_of(row, found)
     except MeshwrightError:
+        return None
+    if not seconds:
         return None
     neutral = with_rate(with_stack(found.scenario, np.array([k.neutral for k in STACK_KNOBS])), RATE.neutral)
     return replace(found, scenario=neutral), seconds
