@@ -17,7 +17,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from costmodels.pricing import quote
-from costmodels.stack import stack
 from hardware.errors import MeshwrightError
 from hardware.files import entry
 from planner.validation.calibrate import with_rate

@@ -124,8 +124,8 @@ class Link(Record):
     two for all-reduce: time = base_latency + step_latency (n - 1) steps
     + V / (efficiency bandwidth (1 - group_penalty / n)) (1 + sqrt(saturation / V)).
     All-reduce divides the last term by all_reduce_gain from gain_ranks ranks on. In a mesh the bandwidth of n
-    ranks is (n - 1) / (mesh - 1) of it; in a torus log n / log N of it, with N the domain. What k ranks of a domain send takes no less than k V / (efficiency
-    group_bandwidth).
+    ranks is (n - 1) / (mesh - 1) of it; in a torus log n / log N of it, at least that of one axis, with N the devices
+    of the domain. What k ranks of a domain send takes no less than k V / (efficiency group_bandwidth).
     """
 
     bandwidth: LinkBandwidth

@@ -19,7 +19,17 @@ NONE, GPIPE, ONE_F_ONE_B, INTERLEAVED = (SCHEDULE_NAMES.index(name) for name in 
 
 
 def toy_link(
-    *, bandwidth=100e9, base=0.0, step=0.0, saturation=0.0, penalty=0.0, gain=1.0, gain_ranks=0, mesh=0, one_way=None
+    *,
+    bandwidth=100e9,
+    base=0.0,
+    step=0.0,
+    saturation=0.0,
+    penalty=0.0,
+    gain=1.0,
+    gain_ranks=0,
+    mesh=0,
+    axes=0,
+    one_way=None,
 ):
     """A link whose efficiencies are one, so that seconds can be counted by hand."""
     return Link(
@@ -31,6 +41,7 @@ def toy_link(
         step_latency=f"{float(step)!r} s",
         all_reduce_gain=gain,
         mesh=mesh,
+        axes=axes,
         gain_ranks=gain_ranks,
         group_bandwidth=None if one_way is None else f"{one_way!r} B/s",
         point_to_point=1.0,

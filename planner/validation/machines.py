@@ -9,9 +9,9 @@ from typing import Any
 
 from hardware.catalogue import accelerator as find_accelerator
 from hardware.catalogue import cluster, names
-from hardware.errors import MeshwrightError
-from hardware.files import entry
-from hardware.records import BadNodeCount, Cluster, Link, NodeGroup, Tier
+from hardware.errors import MeshwrightError, UnknownName
+from hardware.files import canonical, entry
+from hardware.records import Accelerator, BadNodeCount, Cluster, Link, NodeGroup, Tier
 from planner.validation.variants import accelerator_name, allowed_power
 
 Row = Mapping[str, Any]
@@ -59,7 +59,8 @@ CLUSTERS: dict[str, str] = {
     "tpu-v5p": "tpu-v5p-pod",
     "tpu-v6e": "tpu-v6e-pod",
 }
-"""The catalogue cluster whose node, links and tiers stand for an accelerator where a source names none."""
+"""The catalogue cluster whose node, links and tiers stand for an accelerator where a source names none; of others the
+first that has it."""
 
 NETWORKS: tuple[tuple[str, str], ...] = (
     (r"omni-?path", "omni-path-100"),
@@ -97,13 +98,11 @@ def machines(row: Row, notes: list[str]) -> Cluster:
         Unpriceable: the accelerator is not in the catalogue.
     """
     said = row["cluster"]
-    name = accelerator_name(row)
-    if name not in CLUSTERS:
-        raise Unpriceable(f"accelerator {name} is not in the catalogue")
+    name = _catalogued(accelerator_name(row))
     like = _machines(name, said.get("gpus_per_node"))
     group = like.groups[0]
     if group.accelerator.name != name:
-        group = group.model_copy(update={"accelerator": find_accelerator(name)})
+        group = _with_accelerator(group, find_accelerator(name))
     group = group.model_copy(
         update={"accelerator": allowed_power(str(said.get("accelerator_note") or ""), group.accelerator)}
     )
@@ -118,6 +117,36 @@ def machines(row: Row, notes: list[str]) -> Cluster:
     return like.model_copy(update={"groups": (group,)})
 
 
+def _catalogued(said: str) -> str:
+    """The catalogue's name of an accelerator, which may be said by a short one.
+
+    Raises:
+        Unpriceable: it has none, or no cluster stands for it.
+    """
+    try:
+        name = canonical("accelerator", said)
+    except UnknownName:
+        raise Unpriceable(f"accelerator {said} is not in the catalogue") from None
+    if name not in CLUSTERS and not _clusters_of(name):
+        raise Unpriceable(f"no cluster of the catalogue has accelerator {name}")
+    return name
+
+
+@cache
+def _clusters_of(accelerator: str) -> tuple[str, ...]:
+    """The catalogue's clusters of one accelerator alone, by name."""
+    whole = ((name, cluster(name).groups) for name in names("cluster"))
+    return tuple(name for name, groups in whole if len(groups) == 1 and groups[0].accelerator.name == accelerator)
+
+
+def _with_accelerator(group: NodeGroup, device: Accelerator) -> NodeGroup:
+    """The nodes with other devices in them, joined by the links of these where they have their own kind."""
+    inner, *outer = group.tiers
+    if device.scale_up and device.scale_up != group.accelerator.scale_up:
+        inner = inner.model_copy(update={"link": _link(device.scale_up)})
+    return group.model_copy(update={"accelerator": device, "tiers": (inner, *outer)})
+
+
 def _same_kind(given: Cluster, row: Row) -> Cluster:
     said, has = row["cluster"].get("accelerator"), given.accelerator.name
     if said != has:
@@ -127,12 +156,11 @@ def _same_kind(given: Cluster, row: Row) -> Cluster:
 
 def _machines(accelerator: str, node: int | None) -> Cluster:
     """The cluster that stands for an accelerator, or the first other with nodes of the size that is said."""
-    usual = cluster(CLUSTERS[accelerator])
+    known = _clusters_of(accelerator)
+    usual = cluster(CLUSTERS.get(accelerator) or known[0])
     if node is None or usual.groups[0].gpus_per_node == node:
         return usual
-    others = (cluster(name) for name in names("cluster"))
-    alike = (c for c in others if c.groups[0].accelerator.name == accelerator and c.groups[0].gpus_per_node == node)
-    return next(alike, usual)
+    return next((c for c in map(cluster, known) if c.groups[0].gpus_per_node == node), usual)
 
 
 def _filled(machines: Cluster, gpus: int) -> Cluster:

@@ -36,7 +36,7 @@ from planner.validation.machines import Unpriceable, node_group
 from planner.validation.model_words import as_described
 from planner.validation.nanotron import stage_layers
 from planner.validation.pytorch import compiled, stepped
-from planner.validation.stack_words import stack_of
+from planner.validation.stack_words import newer_machine, stack_of
 
 Row = Mapping[str, Any]
 
@@ -51,7 +51,7 @@ KERNELS: dict[Any, tuple[str, ...]] = {
 """The run's attention field to kernels in order of preference; True leaves the stack's own choice."""
 
 FUSED = KERNELS["v2"]
-"""What True means where the stack is of before there was any fused attention."""
+"""What True means, and no word on a newer machine, where the stack is of before there was any fused attention."""
 
 
 ASYNC_TP = 0.5
@@ -207,8 +207,9 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
     said = row["stack"].get("attention")
     if said in KERNELS:
         changes |= {"attention": KERNELS[said], "blackwell_attention": ()}
+    elif chosen.attention == KERNELS[False] and (said is True or newer_machine(row)):
+        changes["attention"] = FUSED
     elif said is True:
-        changes |= {"attention": FUSED} if chosen.attention == KERNELS[False] else {}
         changes |= attention_changes(row)
     changes |= loss_changes(row, chosen.name) | launch_changes(row)
     kernels = str(row["stack"].get("notes") or "").lower()

@@ -47,7 +47,7 @@ FUSED_SINCE = 2023
 """Runs of before and without a word on their attention had none that is fused: FlashAttention is of May 2022."""
 
 BEFORE_CORE = ("v100", "t4", "a100", "a800")
-"""Machines that Megatron-LM ran on before it was built on Megatron-Core and Transformer Engine."""
+"""Machines that frameworks ran on before attention was fused, and Megatron-LM before it was built on Megatron-Core."""
 
 
 def stack_of(row: Row) -> str:
@@ -77,14 +77,18 @@ def kin(row: Row) -> str:
 
 def _dated(row: Row) -> str:
     """Megatron-LM of the run's time, built on Megatron-Core where attention or the machine says so."""
-    said = row["stack"].get("attention")
-    newer = not accelerator_name(row).startswith(BEFORE_CORE)
+    said, newer = row["stack"].get("attention"), newer_machine(row)
     named = "megatron" in str(row["stack"].get("framework")).lower()
     if said is None and not named:
         newer |= source_year(row) >= FUSED_SINCE
     if said is not False and (said is not None or newer):
         return "megatron-core"
     return f"megatron-lm-{year(row)}"
+
+
+def newer_machine(row: Row) -> bool:
+    """Whether the machine is of after fused attention, as every framework's release for it then is."""
+    return not accelerator_name(row).startswith(BEFORE_CORE)
 
 
 def year(row: Row) -> int:

@@ -75,6 +75,15 @@ def test_switches_that_add_up_serve_the_all_reduce_only_and_only_large_groups():
         assert operation(GIGABYTE, tensor_group(size), gaining) == same
 
 
+@pytest.mark.parametrize(("ranks", "share"), [(2, 1 / 2), (4, 1 / 2), (8, 3 / 4), (16, 1.0)])
+def test_a_group_along_one_axis_of_a_torus_has_the_links_of_that_axis(ranks, share):
+    torus = toy_tiers(node=16, inner=toy_link(axes=2))
+    plain = toy_tiers(node=16)
+    assert gather_seconds(GIGABYTE, tensor_group(ranks), torus) == pytest.approx(
+        gather_seconds(GIGABYTE, tensor_group(ranks), plain) / share
+    )
+
+
 @pytest.mark.parametrize(("size", "links"), [(2, 1), (4, 3)])
 def test_ranks_of_a_mesh_use_the_links_between_them_alone(size, links):
     mesh = toy_tiers(inner=toy_link(mesh=4))

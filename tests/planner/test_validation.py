@@ -104,7 +104,7 @@ def test_a_kind_of_context_parallelism_that_nobody_knows_is_not_priced():
         ("Megatron-Bridge (NeMo 26.06.01 container)", "nemo-26.06"),
         ("Megatron-Bridge (NeMo 26.08 container)", "nemo-26.06"),
         ("NeMo AutoModel (PyTorch FSDP2)", "torchtitan"),
-        ("something nobody has heard of", "generic"),
+        ("something nobody has heard of", "megatron-core"),
     ],
 )
 def test_a_framework_is_priced_as_the_stack_of_its_name_and_release(framework, stack):

@@ -3,7 +3,7 @@
 import pytest
 
 from hardware.files import entry
-from planner.validation.machines import node_group
+from planner.validation.machines import Unpriceable, machines, node_group
 from planner.validation.variants import CLOCK
 
 
@@ -44,3 +44,21 @@ def test_less_power_slows_arithmetic_by_less_and_memory_not_at_all(note, share):
     )
     assert found.training_rate == pytest.approx(share**CLOCK * full.training_rate)
     assert found.memory_bandwidth == full.memory_bandwidth
+
+
+@pytest.mark.parametrize(
+    ("said", "cluster"),
+    [("rtx4090", "rtx4090-8x"), ("kunlun-p800", "kunlun-p800-8x"), ("H100", "dgx-h100"), ("tpu-v5p", "tpu-v5p-pod")],
+)
+def test_every_accelerator_of_the_catalogue_has_machines_also_by_a_short_name(said, cluster):
+    assert machines({"cluster": {"accelerator": said}, "strategy": {}}, []).name == cluster
+
+
+def test_a_card_without_a_switch_is_joined_by_its_own_link():
+    inner = node_group({"cluster": {"accelerator": "h100-pcie"}, "strategy": {}}, []).tiers[0].link
+    assert inner.bandwidth == 64e9
+
+
+def test_an_accelerator_that_nobody_knows_is_not_priced():
+    with pytest.raises(Unpriceable, match="abacus"):
+        machines({"cluster": {"accelerator": "abacus"}, "strategy": {}}, [])

@@ -1,0 +1,103 @@
+"""Which stack a measured run's framework stands for, named or not."""
+
+import pytest
+
+from planner.validation.mapping import case
+from planner.validation.stack_words import stack_of
+from tests.planner.test_validation import run
+
+
+def row(framework, accelerator="a100-sxm-80gb", attention=True, **plan):
+    return {
+        "source": "",
+        "cluster": {"accelerator": accelerator},
+        "stack": {"framework": framework, "attention": attention},
+        "strategy": plan,
+    }
+
+
+@pytest.mark.parametrize(
+    ("framework", "stack"),
+    [
+        ("GPT-NeoX", "megatron-deepspeed"),
+        ("LLM Foundry", "fsdp"),
+        ("HF Accelerate, FSDP", "fsdp"),
+        ("HF Transformers Trainer + DeepSpeed ZeRO-3", "deepspeed"),
+        ("axolotl", "fsdp"),
+        ("metaseq (FSDP + Megatron TP)", "fsdp"),
+        ("OLMo (PyTorch FSDP)", "fsdp"),
+        ("OLMo-core", "torchtitan"),
+        ("torchtune", "torchtitan"),
+        ("SimpleFSDP / FSDP2", "torchtitan"),
+        ("Levanter (JAX)", "maxtext"),
+        ("Pathways / T5X (JAX)", "maxtext"),
+        ("Mesh-TensorFlow", "maxtext"),
+        ("Alpa", "maxtext"),
+        ("Alpaca trainer", "generic"),
+        ("NeuronX Distributed", "maxtext"),
+        ("MindSpeed-LLM", "megatron-core"),
+        ("MindSpore 2.3", "mindformers"),
+        ("Primus (Megatron-LM backend)", "megatron-core"),
+        ("PaddlePaddle fleet", "paddle"),
+        ("NeMo 24.07", "nemo"),
+        ("NeMo 22.11", "megatron-lm-2022"),
+        ("HAI-LLM", "deepseek"),
+        ("picotron", "nanotron"),
+        ("nanoGPT", "generic"),
+        ("Colossal-AI (Gemini)", "generic"),
+        (None, "generic"),
+    ],
+)
+def test_every_framework_that_publishes_measurements_has_a_stack(framework, stack):
+    assert stack_of(row(framework)) == stack
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "attention", "stack"),
+    [
+        ("a100-sxm-80gb", False, "megatron-lm-2022"),
+        ("a100-sxm-80gb", None, "megatron-lm-2022"),
+        ("a100-sxm-80gb", "v2", "megatron-core"),
+        ("v100-sxm2-32gb", False, "megatron-lm-2020"),
+        ("h100-sxm", None, "megatron-core"),
+        ("mi300x", True, "megatron-core"),
+    ],
+)
+def test_megatron_lm_is_built_on_its_core_where_attention_or_the_machine_says_so(accelerator, attention, stack):
+    assert stack_of(row("Megatron-LM", accelerator, attention)) == stack
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "attention", "plan", "stack"),
+    [
+        ("tpu-v5p", True, {"tp": 4}, "maxtext"),
+        ("trainium2", True, {"tp": 8, "pp": 4}, "maxtext"),
+        ("a100-sxm-80gb", True, {"tp": 8}, "megatron-core"),
+        ("a100-sxm-80gb", False, {"pp": 2}, "megatron-lm-2022"),
+        ("h100-sxm", None, {"tp": 2, "pp": 2}, "megatron-core"),
+        ("h100-sxm", True, {"tp": 1, "pp": None}, "generic"),
+    ],
+)
+def test_an_unknown_framework_is_priced_like_its_kin(accelerator, attention, plan, stack):
+    assert stack_of(row("in-house", accelerator, attention, **plan)) == stack
+
+
+@pytest.mark.parametrize(("source", "stack"), [("of 2021", "megatron-lm-2021"), ("of 2024", "megatron-core")])
+def test_runs_of_before_fused_attention_that_say_nothing_of_it_had_none(source, stack):
+    assert stack_of({**row("in-house", attention=None, tp=8), "source": source}) == stack
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "attention", "kernels"),
+    [
+        ("a100-sxm-80gb", None, ("unfused",)),
+        ("a100-sxm-80gb", True, ("flash-2", "flash-1")),
+        ("h100-sxm", None, ("flash-2", "flash-1")),
+        ("h100-sxm", False, ("unfused",)),
+    ],
+)
+def test_an_old_framework_attends_with_fused_kernels_where_the_run_or_its_machine_says_so(
+    accelerator, attention, kernels
+):
+    said = {"framework": "Megatron-DeepSpeed", "attention": attention}
+    assert case(run(stack=said, cluster={"accelerator": accelerator})).scenario.stack.attention == kernels
