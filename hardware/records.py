@@ -140,7 +140,7 @@ class Link(Record):
     """Devices joined in pairs without a switch, every pair by an equal share of a device's links; 0: by a switch."""
     axes: int = Field(default=0, strict=True, ge=0, le=8)
     """Axes of the torus that joins the devices of a domain, each with an equal share of a device's links, of which a
-    group uses those that it lies along; 0: no torus [ScalingBook]."""
+    group uses those that it lies along; 0: no torus [Austin25]."""
     base_latency: Overhead
     """Fixed time of a collective."""
     step_latency: Overhead

@@ -43,6 +43,7 @@ CLUSTERS: dict[str, str] = {
     "l40s": "l40s-pcie",
     "t4": "t4-aws-g4dn",
     "mi250x": "mi250x-frontier",
+    "mi250x-gcd": "mi250x-frontier-gcd",
     "mi300x": "mi300x-8x",
     "mi325x": "mi325x-8x",
     "mi355x": "mi355x-8x",

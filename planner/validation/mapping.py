@@ -85,15 +85,15 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
     plan = row["strategy"]
     _check_sizes(row)
     model = _model(row, notes)
-    chosen = _stack(row, notes, software)
+    chosen, group = _stack(row, notes, software), node_group(row, notes, machines)
     scenario = Scenario(
         model=model,
-        group=node_group(row, notes, machines),
+        group=group,
         stack=chosen,
         gpus=int(_need(plan, "gpus")),
         seq_length=model.seq_length,
         global_batch_size=int(_need(plan, "global_batch_size")),
-        precision=saving.precision(plan, chosen),
+        precision=saving.precision(plan, chosen, "bf16" if "bf16" in group.accelerator.peak else "fp16"),
     )
     rows = saving.with_savers(_strategy(plan, chosen, notes), row, model)
     if rows.offload[0] and not saving.described_for(scenario, rows):

@@ -47,13 +47,13 @@ OFFLOADED: tuple[tuple[str, int], ...] = (
 """First match of the words on offloading, on recomputation or of the notes."""
 
 
-def precision(plan: Row, chosen: Stack) -> str:
-    """The recipe that a run's precision and its note name."""
-    name, said = str(plan.get("precision") or "bf16"), str(plan.get("precision_note") or "").lower()
+def precision(plan: Row, chosen: Stack, usual: str = "bf16") -> str:
+    """The recipe that a run's precision and its note name; ``usual`` where it says none."""
+    name, said = str(plan.get("precision") or usual), str(plan.get("precision_note") or "").lower()
     if name != "fp8":
         return name
-    usual = "fp8-current" if chosen.name in DYNAMIC else "fp8"
-    return next((recipe for words, recipe in SCALINGS if re.search(words, said)), usual)
+    scaled = "fp8-current" if chosen.name in DYNAMIC else "fp8"
+    return next((recipe for words, recipe in SCALINGS if re.search(words, said)), scaled)
 
 
 def states(row: Row, chosen: Stack) -> dict[str, Any]:

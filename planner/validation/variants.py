@@ -17,6 +17,10 @@ PyTorch's developers measure on Meta's own H100, with HBM2e and limited to 500 W
 "NVIDIA H100", and a card of which 35.56 GiB are 37.43 % has 95 GiB [TorchAO].
 """
 
+DIES: dict[str, tuple[int, str]] = {"mi250x": (8, "mi250x-gcd")}
+"""Packages whose dies drivers show as devices: how many such devices a node has, and the entry of one of them. Runs on
+MI250X mostly count dies, with eight to a node and 64 GB each."""
+
 LIMITED = 0.75
 """Share of the full power of a device that is called power limited: 750 of B200's 1000 W, where torchao measures and
 GitHub pytorch/helion's benchmarks set the limit (pull requests 3566 and 347)."""
@@ -33,6 +37,9 @@ def accelerator_name(row: Row) -> str:
     said = row["cluster"]
     words = f"{row.get('source')} {said.get('accelerator_note')}".lower()
     name = str(said["accelerator"])
+    devices, die = DIES.get(name, (0, ""))
+    if die and (said.get("gpus_per_node") == devices or float(said.get("memory_gb") or 128.0) <= 64.0):
+        return die
     return next((variant for one, found, variant in VARIANTS if one == name and re.search(found, words)), name)
 
 

@@ -62,3 +62,13 @@ def test_a_card_without_a_switch_is_joined_by_its_own_link():
 def test_an_accelerator_that_nobody_knows_is_not_priced():
     with pytest.raises(Unpriceable, match="abacus"):
         machines({"cluster": {"accelerator": "abacus"}, "strategy": {}}, [])
+
+
+@pytest.mark.parametrize(
+    ("said", "device", "node"),
+    [({"gpus_per_node": 8}, "mi250x-gcd", 8), ({"memory_gb": 64}, "mi250x-gcd", 8), ({"memory_gb": 128}, "mi250x", 4)],
+)
+def test_eight_devices_of_mi250x_in_a_node_are_its_dies(said, device, node):
+    group = machines({"cluster": {"accelerator": "mi250x"} | said, "strategy": {}}, []).groups[0]
+    assert (group.accelerator.name, group.gpus_per_node) == (device, node)
+    assert group.accelerator.half_rate == pytest.approx(383e12 * (0.5 if node == 8 else 1.0))

@@ -101,3 +101,9 @@ def test_an_old_framework_attends_with_fused_kernels_where_the_run_or_its_machin
 ):
     said = {"framework": "Megatron-DeepSpeed", "attention": attention}
     assert case(run(stack=said, cluster={"accelerator": accelerator})).scenario.stack.attention == kernels
+
+
+@pytest.mark.parametrize(("accelerator", "usual"), [("v100-sxm2-32gb", "fp16"), ("a100-sxm-80gb", "bf16")])
+def test_a_run_that_does_not_say_its_format_has_the_usual_one_of_its_machine(accelerator, usual):
+    mapped = case(run(cluster={"accelerator": accelerator}, strategy={"precision": None}))
+    assert mapped.scenario.precision == usual
