@@ -29,7 +29,7 @@ from costmodels.layer_kinds import DENSE, Kind
 from costmodels.loss import loss_seconds
 from costmodels.model import Model
 from costmodels.parameters import attention_projections
-from costmodels.passes import Passes, linear, region_tokens, tokens_per_rank, turning_seconds
+from costmodels.passes import Passes, ffn_matmuls, last_product, linear, region_tokens, tokens_per_rank, turning_seconds
 from costmodels.placement import group_of
 from costmodels.scan import exchange_of_heads, mamba_matmuls, scan
 from costmodels.scenario import Scenario
@@ -52,6 +52,10 @@ class LayerSeconds:
     ep: Passes
     up_projections: Passes
     """Out of latent vectors, included in ``matmul``."""
+    beyond: Passes
+    """Products behind queries, keys and values, included in ``matmul``."""
+    last: Passes
+    """The last product of a dense layer, whose output no gradient reads, included in ``beyond``."""
 
     def weight_gradients(self, ratio: float) -> Floats:
         """Seconds of the weight gradients, which take ``ratio`` of the time of the data gradients."""
@@ -69,7 +73,7 @@ class LayerSeconds:
         if selective == "up-projections":
             return self.stream.forward + self.up_projections.forward
         if selective == "projections":
-            return self.stream.forward + self.attention.forward + 0.75 * self.matmul.forward
+            return self.stream.forward + self.attention.forward + self.beyond.forward - self.last.forward
         return self.attention.forward
 
     @property
@@ -99,12 +103,14 @@ def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSecon
     """Seconds of one layer of a kind; reads tp, cp, ep, etp, micro-batch, sequence parallelism."""
     nothing = Passes(np.zeros(len(rows)), np.zeros(len(rows)))
     experts = expert_layer(rows, scenario) if kind.ffn == "experts" else ExpertSeconds(nothing, nothing, nothing)
-    matmul, attention, cp = experts.matmul, nothing, nothing
+    matmul, attention, cp, last = experts.matmul, nothing, nothing, nothing
     stream, ep = layer_streams(rows, scenario, kind) + small_kernels(rows, scenario, kind), experts.ep
     stream = stream + experts.stream + accumulation(rows, scenario, kind)
     if kind.ffn == "dense":
-        matmul = ffn_matmuls(rows, scenario)
+        matmul, last = ffn_matmuls(rows, scenario), last_product(rows, scenario)
+    beyond = matmul
     if kind.attends:
+        beyond = attention_matmuls(rows, scenario, ("output",)) + matmul
         matmul = attention_matmuls(rows, scenario) + matmul
         attention = attention_core(rows, scenario, kind)
         cp = context_parallel(rows, scenario, attention)
@@ -122,6 +128,8 @@ def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSecon
         cp=cp,
         ep=ep,
         up_projections=_up_projections(rows, scenario) if kind.attends else nothing,
+        beyond=beyond,
+        last=last,
     )
 
 
@@ -151,8 +159,8 @@ def _up_projections(rows: Strategies, scenario: Scenario) -> Passes:
     return total
 
 
-def attention_matmuls(rows: Strategies, scenario: Scenario) -> Passes:
-    """The projections around the attention core (and Yuan's two convolutions).
+def attention_matmuls(rows: Strategies, scenario: Scenario, among: tuple[str, ...] = ()) -> Passes:
+    """The projections around the attention core (and Yuan's two convolutions), or those of the names given.
 
     Projections that tensor parallelism shards split the side that belongs to heads; those into the latent
     vectors of latent attention are whole on every rank, over its own tokens.
@@ -160,6 +168,8 @@ def attention_matmuls(rows: Strategies, scenario: Scenario) -> Passes:
     model, T, t = scenario.model, tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
     total = Passes(np.zeros(len(T)), np.zeros(len(T)))
     for p in attention_projections(model):
+        if among and p.name not in among:
+            continue
         if not p.sharded:
             total = total + linear(region_tokens(rows, scenario), float(p.outputs), float(p.inputs), scenario)
         elif p.name == "output":
@@ -169,17 +179,10 @@ def attention_matmuls(rows: Strategies, scenario: Scenario) -> Passes:
             total = total + linear(T, model.attention_width / t + groups, float(p.inputs), scenario)
         else:
             total = total + linear(T, p.outputs / t, float(p.inputs), scenario)
-    if model.localized_filtering:
+    if model.localized_filtering and not among:
         h = float(model.hidden_size)
         total = total + linear(T, h / 2 / t, 2 * h, scenario) + linear(T, h / t, h, scenario)
     return total
-
-
-def ffn_matmuls(rows: Strategies, scenario: Scenario) -> Passes:
-    """The two matrix products of a dense layer's feed-forward network."""
-    model, T, t = scenario.model, tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
-    h, f = float(model.hidden_size), float(model.ffn_hidden_size)
-    return linear(T, model.fc1_width / t, h, scenario) + linear(T, h, f / t, scenario)
 
 
 def attended_pairs(model: Model, seq_length: float, kind: Kind = DENSE) -> float:

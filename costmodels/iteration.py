@@ -150,6 +150,7 @@ def _layer_terms(kind: Kind, rows: Strategies, block: Strategies, inverse: Ints,
     backward = (layer.compute.backward + layer.cp.backward)[inverse]
     tp, cp, ep = (sum_passes(passes)[inverse] for passes in (layer.tp, layer.cp, layer.ep))
     repeated = layer.repeated(scenario.stack.selective)[inverse]
+    unread = layer.last.forward if scenario.stack.lean_recompute else 0.0
     selective = np.where(rows.recompute == Recompute.SELECTIVE, repeated, 0.0)
     if rows.recompute_modules.any():
         modules = module_seconds(block, scenario, layer, kind)
@@ -166,7 +167,7 @@ def _layer_terms(kind: Kind, rows: Strategies, block: Strategies, inverse: Ints,
         layer_tp=tp,
         layer_cp=cp,
         layer_ep=ep,
-        recompute=(layer.compute.forward + layer.communication.forward)[inverse],
+        recompute=(layer.compute.forward + layer.communication.forward - unread)[inverse],
         weight=layer.weight_gradients(scenario.rates.matmul.wgrad_ratio)[inverse],
         selective=selective,
         layer_offload=offloaded,

@@ -16,7 +16,6 @@ from costmodels.blocks import (
     UNFUSED_ROTARY,
     LayerSeconds,
     attention_kept,
-    ffn_matmuls,
     tensor_parallel,
 )
 from costmodels.experts import arrived_tokens, expert_activation_bytes, expert_layer, experts_of, shared_experts
@@ -24,7 +23,7 @@ from costmodels.kernels import WORD, stream_seconds
 from costmodels.layer_kinds import Kind
 from costmodels.model import Model
 from costmodels.parameters import attention_projections
-from costmodels.passes import linear, region_tokens, tokens_per_rank
+from costmodels.passes import ffn_matmuls, linear, region_tokens, tokens_per_rank
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Ints, Strategies
 

@@ -43,6 +43,18 @@ def linear(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
     return plain + quantising(T, n, k, scenario)
 
 
+def ffn_matmuls(rows: Strategies, scenario: Scenario) -> Passes:
+    """The two matrix products of a dense layer's feed-forward network."""
+    model, T, t = scenario.model, tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
+    return linear(T, model.fc1_width / t, float(model.hidden_size), scenario) + last_product(rows, scenario)
+
+
+def last_product(rows: Strategies, scenario: Scenario) -> Passes:
+    """The second of them."""
+    model, T, t = scenario.model, tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
+    return linear(T, float(model.hidden_size), float(model.ffn_hidden_size) / t, scenario)
+
+
 def quantising(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
     """Passes that quantise a product's input, its output's gradient and its weights, beyond what is measured in it.
 

@@ -132,6 +132,8 @@ class Stack(Record):
     query, key and value projections of a layer (the usual remat policy of JAX stacks); or repeat norms, activations
     and the projections out of latent vectors, and keep what an activation reads as narrow as products do
     [DeepSeek24, sections 3.2.3 and 3.3.3]."""
+    lean_recompute: bool = False
+    """Full recomputation leaves out what no gradient reads, the last product of a dense layer, as compilers do."""
     overlap_slowdown: float = Field(0.126, ge=0, le=1)
     """How much computation slows while a collective runs beside it [Galvatron]."""
     bucket_exposed: float = Field(0.05, ge=0, le=1)

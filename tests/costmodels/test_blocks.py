@@ -10,7 +10,6 @@ from costmodels.blocks import (
     attention_core,
     attention_matmuls,
     context_parallel,
-    ffn_matmuls,
     head_seconds,
     launch_floor,
     layer_seconds,
@@ -18,11 +17,12 @@ from costmodels.blocks import (
     tensor_parallel,
 )
 from costmodels.flops import attention_flops, layer_matmul_weights
+from costmodels.iteration import row_seconds
 from costmodels.launches import small_kernels
 from costmodels.layer_kinds import DENSE, Kind
-from costmodels.passes import region_tokens, tokens_per_rank
+from costmodels.passes import ffn_matmuls, last_product, region_tokens, tokens_per_rank
 from costmodels.sizes import layer_parameters_per_rank, padded_vocabulary_rows
-from costmodels.strategy import strategies
+from costmodels.strategy import Recompute, strategies
 from tests.scenarios import (
     changed_device,
     changed_link,
@@ -296,3 +296,19 @@ def test_the_output_head_runs_at_the_tables_rate_whatever_a_stack_loses_in_its_l
     fast, slow = (toy_scenario(stack=toy_stack(kernel_efficiency=e)) for e in (1.0, 0.5))
     assert head_seconds(rows, slow).forward == pytest.approx(head_seconds(rows, fast).forward)
     assert layer_seconds(rows, slow).matmul.forward > 1.5 * layer_seconds(rows, fast).matmul.forward
+
+
+def test_compilers_repeat_all_of_a_layer_but_the_product_that_no_gradient_reads():
+    rows = strategies(tp=2, recompute=int(Recompute.FULL))
+    whole, lean = (toy_scenario(stack=toy_stack(lean_recompute=lean)) for lean in (False, True))
+    spared = row_seconds(rows, whole).recompute - row_seconds(rows, lean).recompute
+    assert spared == pytest.approx(last_product(rows, whole).forward)
+
+
+def test_keeping_projections_alone_repeats_the_other_products_but_the_last():
+    rows, scenario = strategies(tp=2), toy_scenario(group=FAST_MEMORY)
+    layer = layer_seconds(rows, scenario)
+    first = ffn_matmuls(rows, scenario).forward - last_product(rows, scenario).forward
+    output = attention_matmuls(rows, scenario, ("output",)).forward
+    stream = layer.stream.forward + layer.attention.forward
+    assert layer.repeated("projections") == pytest.approx(stream + first + output)
