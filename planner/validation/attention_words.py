@@ -11,10 +11,20 @@ UNEQUAL: Final = frozenset({"b200", "b300", "gb200", "gb300"})
 CONTAINERS: Final = (("dgxc", (25, 8)), ("nemo", (25, 7)))
 """First release with a container that has it, by words of the run: NVIDIA's benchmarks run NeMo 25.04 up to their
 release 25.07, and recompute the attention core on these devices up to then."""
+MLPERF: Final[Mapping[str, tuple[str, ...]]] = {"3.0": ("flash-1",), "3.1": ("flash-2",)}
+"""What NVIDIA's language models of MLPerf Training ran before cuDNN's kernel. Round 3.0 (containers of April 2023) came
+out before FlashAttention-2 did; round 3.1 installs flash-attn 2.0.8 (Dockerfile of mlcommons/training_results_v3.1)."""
 
 
 def attention_changes(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Kernels of latent attention: batched products and a softmax where the release had no fused backward pass."""
+    """Kernels that a release had.
+
+    Those of MLPerf's rounds; and of latent attention batched products and a softmax where there was no fused backward
+    pass.
+    """
+    rounds = re.match(r"MLPerf Training v(\d\.\d)", str(row.get("source")))
+    if rounds and rounds[1] in MLPERF and "NVIDIA" in str(row.get("source")):
+        return {"attention": MLPERF[rounds[1]]}
     mla = row["model"].get("mla") or {}
     if row["cluster"].get("accelerator") not in UNEQUAL or mla.get("qk_nope", 0) + mla.get("qk_rope", 0) <= 128:
         return {}

@@ -43,3 +43,16 @@ def test_latent_attention_was_not_fused_on_blackwell_before_its_backward_pass_wa
 )
 def test_other_devices_later_releases_and_narrower_heads_keep_the_stack_s_kernels(row):
     assert said(**row) == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("MLPerf Training v3.0 results repo, NVIDIA/results/dgxh100_n64_nemo/gpt3 logs", {"attention": ("flash-1",)}),
+        ("MLPerf Training v3.1 results repo, NVIDIA/results/eos_n64_ngc23.09_nemo/gpt3", {"attention": ("flash-2",)}),
+        ("MLPerf Training v4.0 results repo, NVIDIA/results/eos_n64_ngc24.04_nemo/gpt3", {}),
+        ("MLPerf Training v3.0 results repo, Intel-HabanaLabs/results/HLS-Gaudi2-N32-PT/gpt3", {}),
+    ],
+)
+def test_rounds_of_mlperf_ran_the_attention_of_their_time(source, expected):
+    assert said(source=source, accelerator="h100-sxm", mla=None) == expected
