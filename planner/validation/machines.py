@@ -12,7 +12,7 @@ from hardware.catalogue import cluster, names
 from hardware.errors import MeshwrightError, UnknownName
 from hardware.files import canonical, entry
 from hardware.records import Accelerator, BadNodeCount, Cluster, Link, NodeGroup, Tier
-from planner.validation.variants import accelerator_name, allowed_power
+from planner.validation.variants import accelerator_name, as_run
 
 Row = Mapping[str, Any]
 
@@ -104,9 +104,7 @@ def machines(row: Row, notes: list[str]) -> Cluster:
     group = like.groups[0]
     if group.accelerator.name != name:
         group = _with_accelerator(group, find_accelerator(name))
-    group = group.model_copy(
-        update={"accelerator": allowed_power(str(said.get("accelerator_note") or ""), group.accelerator)}
-    )
+    group = group.model_copy(update={"accelerator": as_run(row, group.accelerator)})
     words = str(said.get("inter_node") or "")
     size = said.get("gpus_per_node") or group.gpus_per_node
     lane = lane_bandwidth(words, max(size, group.gpus_per_node))

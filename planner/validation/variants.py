@@ -20,6 +20,12 @@ PyTorch's developers measure on Meta's own H100, with HBM2e and limited to 500 W
 DIES: dict[str, tuple[int, str]] = {"mi250x": (8, "mi250x-gcd")}
 """Packages whose dies drivers show as devices: how many such devices a node has, and the entry of one of them. Runs on
 MI250X mostly count dies, with eight to a node and 64 GB each."""
+SLOWED: tuple[tuple[str, str, float], ...] = (("b200", r"\bsimumax\b", 0.82),)
+"""Accelerator, words on the source, and the rate of arithmetic over that of others of its kind.
+
+SimuMax publishes the products of the machine that it trains on: 61 shapes take 1.35 times as long together as in bursts
+elsewhere, at 0.46 or at 0.64 of the peak as if clocks had two states, where 0.9 of a burst is sustained elsewhere.
+"""
 
 LIMITED = 0.75
 """Share of the full power of a device that is called power limited: 750 of B200's 1000 W, where torchao measures and
@@ -30,6 +36,11 @@ CLOCK = 0.6
 one if it were fixed. Large bf16 products run at 797.5 TFLOP/s on H100 SXM, 132 units within 700 W, and at 495.9 on H100
 PCIe, 114 within 350 W: 0.72 of the rate of a unit with 0.58 of its power (GitHub zzc0721/torch-performance-test-data,
 issues 79 and 95)."""
+
+BLACKWELL_CLOCK = 1.05
+"""The same of Blackwell: 617 TFLOP/s within 500 W, where 1400 W give 1600 to 2174 (GB300; GitHub
+facebookexperimental/triton, pull request 2023), and 1021 within 750 W for a product that runs at 0.9 of 1521 within
+1000 W (B200; its pull request 3648)."""
 
 
 def accelerator_name(row: Row) -> str:
@@ -43,14 +54,27 @@ def accelerator_name(row: Row) -> str:
     return next((variant for one, found, variant in VARIANTS if one == name and re.search(found, words)), name)
 
 
-def allowed_power(note: str, accelerator: Accelerator) -> Accelerator:
-    """The accelerator under the power that the note allows it.
+def as_run(row: Row, accelerator: Accelerator) -> Accelerator:
+    """The accelerator within the power that its note allows it, and as fast as the source measured its products.
 
-    What memory bounds keeps its speed.
+    What memory bounds keeps its speed. Peaks are lowered, since a training rate is what all runs on a kind share.
     """
-    watts = re.search(r"(\d{2,4})\s*w\b", note.lower())
-    share = float(watts.group(1)) / accelerator.power if watts else 1.0
-    share = LIMITED if not watts and re.search(r"power[ -]limited", note.lower()) else share
-    if share >= 1.0:
+    said = str(row["cluster"].get("accelerator_note") or "").lower()
+    rate = allowed_rate(said, accelerator) * source_rate(str(row.get("source")).lower(), accelerator)
+    if rate >= 1.0:
         return accelerator
-    return accelerator.model_copy(update={"training_rate": accelerator.training_rate * share**CLOCK})
+    return accelerator.model_copy(update={"peak": {name: rate * peak for name, peak in accelerator.peak.items()}})
+
+
+def source_rate(source: str, accelerator: Accelerator) -> float:
+    """Rate of arithmetic of the source's machine over that of others of its kind."""
+    return next((rate for name, words, rate in SLOWED if name == accelerator.name and re.search(words, source)), 1.0)
+
+
+def allowed_rate(note: str, accelerator: Accelerator) -> float:
+    """Rate of arithmetic within the power that the note allows, over that within all of it."""
+    watts = re.search(r"(\d{2,4})\s*w\b", note)
+    share = float(watts.group(1)) / accelerator.power if watts else 1.0
+    share = LIMITED if not watts and re.search(r"power[ -]limited", note) else share
+    exponent = BLACKWELL_CLOCK if accelerator.architecture.startswith("Blackwell") else CLOCK
+    return float(min(share, 1.0) ** exponent)

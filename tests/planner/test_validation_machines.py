@@ -2,9 +2,10 @@
 
 import pytest
 
+from hardware.catalogue import accelerator
 from hardware.files import entry
 from planner.validation.machines import Unpriceable, machines, node_group
-from planner.validation.variants import CLOCK
+from planner.validation.variants import BLACKWELL_CLOCK
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,8 @@ def test_less_power_slows_arithmetic_by_less_and_memory_not_at_all(note, share):
         node_group({"cluster": {"accelerator": "b200", "accelerator_note": said}, "strategy": {}}, []).accelerator
         for said in ("", note)
     )
-    assert found.training_rate == pytest.approx(share**CLOCK * full.training_rate)
+    assert found.peak == pytest.approx({name: share**BLACKWELL_CLOCK * peak for name, peak in full.peak.items()})
+    assert found.training_rate == full.training_rate
     assert found.memory_bandwidth == full.memory_bandwidth
 
 
@@ -72,3 +74,10 @@ def test_eight_devices_of_mi250x_in_a_node_are_its_dies(said, device, node):
     group = machines({"cluster": {"accelerator": "mi250x"} | said, "strategy": {}}, []).groups[0]
     assert (group.accelerator.name, group.gpus_per_node) == (device, node)
     assert group.accelerator.half_rate == pytest.approx(383e12 * (0.5 if node == 8 else 1.0))
+
+
+@pytest.mark.parametrize(("source", "share"), [("MooreThreads/SimuMax v1.2", 0.82), ("a paper of NVIDIA's", 1.0)])
+def test_a_source_whose_products_were_measured_slow_is_slow(source, share):
+    row = {"source": source, "cluster": {"accelerator": "b200"}, "strategy": {}}
+    found = node_group(row, []).accelerator
+    assert found.peak["bf16"] == pytest.approx(share * accelerator("b200").peak["bf16"])
