@@ -20,8 +20,6 @@ SORT = 4.0 * WORD
 PAD = 4.0 * WORD
 """Padding every expert's rows to the multiple that reduced precision needs, and taking the padding off; dispatchers
 that send a token once per domain (DeepEP, HybridEP) pad while they permute, and a fixed capacity is such a multiple."""
-COLUMNS = 1.0
-"""The transposed copy, of one byte a value, that the weight gradient of a reduced-precision product reads."""
 BIAS = (28.0, 36.0)
 """A bias scaled by the router's fp32 weight: outer product, sum, concatenation and cast, and their gradients."""
 CLAMP = (16.0, 20.0)
@@ -47,8 +45,7 @@ def traffic(scenario: Scenario, *, arrived: Floats, inner: Floats, held: Floats)
         return arrived * once, arrived * again
     if scenario.precision in REDUCED:
         padding = 0.0 if stack.dispatch == "once-per-domain" or stack.expert_capacity else PAD
-        once = once + padding * h + COLUMNS * (h + inner)
-        again = again + padding * h + COLUMNS * (h + 2.0 * inner)
+        once, again = once + padding * h, again + padding * h
     if model.ffn_bias:
         once, again = once + BIAS[0] * h, again + BIAS[1] * h
     if model.clamped_activation:

@@ -29,6 +29,9 @@ from hardware.kernels import GemmFit
 
 SCORES = 40.0
 """Bytes per score that selection and the auxiliary loss move: ten passes in fp32."""
+FUSED_CASTS = 0.5
+"""Share of the quantisation that a fused operation leaves: of its two products, and of their gradients, what comes out
+of the one is quantised on its way into the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +173,7 @@ def _grouped(tokens: Floats, groups: Floats, n: Number, k: Number, scenario: Sce
     data = matmul_seconds(m=rows, n=k, k=n, fit=plain, peak=peak / lost, bandwidth=bandwidth)
     weight = matmul_seconds(m=n, n=k, k=rows, fit=plain, peak=peak / lost, bandwidth=bandwidth)
     summed = np.maximum(weight * rates.matmul.wgrad_ratio, _accumulation(rows, n, k, plain, scenario))
-    casts = quantising(rows, n, k, scenario)
+    casts = (FUSED_CASTS if scenario.stack.fused_experts else 1.0) * quantising(rows, n, k, scenario)
     return Passes(groups * (forward + casts.forward), groups * (data + summed + casts.backward))
 
 

@@ -19,14 +19,15 @@ WORD = 2.0
 def matmul_seconds(*, m: Number, n: Number, k: Number, fit: GemmFit, peak: Number, bandwidth: float) -> Floats:
     r"""Seconds of C[m,n] += A[m,k] B[k,n] on one GPU.
 
-        t = max( 2 m n k (1 + K0/k)(1 + A/(m n)) / (e P),  2 (m k + k n + m n) / (e_mem B) ) + t0
+        t = max( 2 m n k (1 + K0/k)(1 + A/(m n)) / (e P),  (w (m k + k n) + 2 m n) / (e_mem B) ) + t0
 
     e and K0 say how fast the product saturates with depth, A how much of the last wave is wasted on a small
-    output, t0 is launch and drain. ``peak`` in FLOP/s, ``bandwidth`` in bytes/s, sizes in elements.
+    output, t0 is launch and drain, w the bytes of an input value. ``peak`` in FLOP/s, ``bandwidth`` in bytes/s, sizes
+    in elements.
     Source: form and constants fitted to measured tables [aiconfigurator], [simumax].
     """
     work = 2.0 * m * n * k * (1.0 + fit.k_half / k) * (1.0 + fit.area_half / (m * n))
-    traffic = WORD * (m * k + k * n + m * n)
+    traffic = fit.word * (m * k + k * n) + WORD * m * n
     return (
         np.maximum(work / (fit.efficiency * fit.sustained * peak), traffic / (fit.memory_efficiency * bandwidth))
         + fit.overhead

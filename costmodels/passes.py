@@ -40,7 +40,8 @@ def region_tokens(rows: Strategies, scenario: Scenario) -> Floats:
 def linear(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
     """One product of a layer in the precision of the layers: T tokens, n outputs, k inputs."""
     plain = product(T, n, k, scenario.rates.matmul, scenario.rates.matmul_peak, scenario.rates.bandwidth)
-    return plain + quantising(T, n, k, scenario)
+    started = np.full(T.shape, scenario.recipe.casts * scenario.rates.head.overhead)
+    return plain + quantising(T, n, k, scenario) + Passes(started, started)
 
 
 def ffn_matmuls(rows: Strategies, scenario: Scenario) -> Passes:
@@ -56,13 +57,14 @@ def last_product(rows: Strategies, scenario: Scenario) -> Passes:
 
 
 def quantising(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
-    """Passes that quantise a product's input, its output's gradient and its weights, beyond what is measured in it.
+    """Passes that quantise a product's input, its output's gradient and its weights.
 
     Those that write columns out of rows take longer for their bytes, by the stack's ``transposing``.
     """
     recipe, rates = scenario.recipe, scenario.rates
     known = {"share": rates.stream, "bandwidth": rates.bandwidth}
-    each = recipe.input_traffic + recipe.transposed * (1.0 / scenario.stack.transposing - 1.0)
+    columns = recipe.columns * scenario.along_depth
+    each = recipe.input_traffic + columns + recipe.transposed * (1.0 / scenario.stack.transposing - 1.0)
     forward = T * k * each + np.broadcast_to(n * k * recipe.weight_traffic, T.shape)
     return Passes(stream_seconds(traffic=forward, **known), stream_seconds(traffic=T * n * each, **known))
 

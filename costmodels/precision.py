@@ -1,10 +1,10 @@
 """Number formats of the layers' matrix products, and what turning their inputs into them costs.
 
-Below 16 bits the inputs of a product are quantised first, in passes that memory bounds. Times of such products
-were measured with the quantisation of one input in them (``hardware.kernels``): read once in 16 bits, written
-once. A training step quantises the input forward and its gradient backward, each written twice, along rows and
-along columns, by one kernel that reads it once [TE]; over the three products that is as much as what was measured.
-Here stands what a recipe moves beyond that.
+Below 16 bits the inputs of a product are quantised first, in passes that memory bounds; the times of products
+(``hardware.kernels``) are without them. A training step quantises the input forward and the output's gradient
+backward, each for two products. Before Blackwell matrix units take 8-bit values of both inputs along the depth only,
+so that one scale per tensor asks for a transposed copy too; blocks along the depth have scales of their own either way,
+on every device [TE].
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ class Recipe:
     word: float = 2.0
     """Bytes of one value of a product's input, as it is kept for the backward pass."""
     input_traffic: float = 0.0
-    """Bytes moved per value of a product's input, and of its gradient, beyond what measured products include."""
+    """Bytes moved per value of a product's input, and of its output's gradient, to quantise it."""
+    columns: float = 0.0
+    """Further bytes where products take 8-bit values along the depth only."""
+    casts: int = 0
+    """Kernels that quantise one tensor."""
     weight_traffic: float = 0.0
     """Bytes moved per weight and micro-batch to quantise it."""
     step_traffic: float = 0.0
@@ -43,8 +47,16 @@ class Recipe:
 
 AMAX = 2.0
 """One more read in 16 bits, for the largest magnitude."""
-CAST = 4.0
-"""A 16-bit read and two 8-bit writes, along rows and along columns."""
+ROWS = 3.0
+"""A 16-bit read and an 8-bit write."""
+CAST = ROWS + 1.0
+"""The same with a second write, along columns."""
+BLOCKS = CAST + 6.0 / 32.0
+"""With a scale of one byte for every 32 values, along rows and along columns, which is written, read and laid out as
+the product wants it [TE]."""
+HADAMARD = AMAX + 2.0 * (2.0 + 0.5)
+"""NVFP4: one pass for the tensor's scale, one along rows, and one that turns values by a Hadamard transform along
+columns [TE]."""
 COLUMN = 2.0 + AMAX + 1.0
 """Quantising along columns without a kernel for both: the transpose written, read for its scales and the cast, written
 [TorchAO]."""
@@ -57,27 +69,36 @@ RECIPES: dict[str, Recipe] = {
     "fp16": Recipe("fp16", "fp16"),
     "bf16": Recipe("bf16", "bf16"),
     # One scale per tensor, known from earlier steps; weights are quantised once an iteration and kept.
-    "fp8": Recipe("fp8", "fp8", 1.0, step_traffic=CAST, gather_word=1.0),
-    # One scale per tensor of this very tensor: it is read once more for it.
+    "fp8": Recipe("fp8", "fp8", 1.0, input_traffic=ROWS, columns=1.0, casts=1, step_traffic=CAST, gather_word=1.0),
+    # One scale per tensor of this very tensor: it is read once more for it, and the scale computed.
     "fp8-current": Recipe(
-        "fp8", "fp8", 1.0, input_traffic=AMAX, step_traffic=AMAX + CAST, transposed=CAST, gather_word=1.0
+        "fp8",
+        "fp8",
+        1.0,
+        input_traffic=AMAX + ROWS,
+        columns=1.0,
+        casts=3,
+        step_traffic=AMAX + CAST,
+        transposed=CAST,
+        gather_word=1.0,
     ),
     # One scale per 1 x 128 values of inputs and 128 x 128 weights, found in the kernel that casts.
-    "fp8-block": Recipe("fp8", "fp8_block", 1.0, step_traffic=CAST, gather_word=1.0),
+    "fp8-block": Recipe("fp8", "fp8_block", 1.0, input_traffic=CAST, casts=1, step_traffic=CAST, gather_word=1.0),
     # One scale per row and per column, weights anew for every micro-batch [TorchAO].
     "fp8-rowwise": Recipe(
         "fp8",
         "fp8",
         1.0,
-        input_traffic=3.0 + COLUMN - CAST,
-        weight_traffic=3.0 + 2.0 + COLUMN,
+        input_traffic=ROWS + COLUMN,
+        casts=2,
+        weight_traffic=ROWS + 2.0 + COLUMN,
         transposed=COLUMN,
         rate=ROW_SCALED,
     ),
     # One scale per 32 values; gathered in 16 bits, since rows and columns have scales of their own.
-    "mxfp8": Recipe("mxfp8", "mxfp8", 1.0, step_traffic=CAST),
+    "mxfp8": Recipe("mxfp8", "mxfp8", 1.0, input_traffic=BLOCKS, casts=1, step_traffic=BLOCKS),
     # One scale per 16 values and one per tensor.
-    "nvfp4": Recipe("nvfp4", "nvfp4", 1.0, input_traffic=AMAX, step_traffic=AMAX + 3.0),
+    "nvfp4": Recipe("nvfp4", "nvfp4", 1.0, input_traffic=HADAMARD, casts=3, step_traffic=AMAX + ROWS),
 }
 """By name. NVFP4's inputs are kept for the backward pass in 8 bits, as before."""
 

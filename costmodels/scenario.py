@@ -39,6 +39,11 @@ class Scenario:
         return RECIPES[self.precision]
 
     @property
+    def along_depth(self) -> bool:
+        """Whether 8-bit products take both inputs along the depth only: a transposed copy for the weight gradient."""
+        return self.stack.along_depth or not self.group.accelerator.architecture.startswith("Blackwell")
+
+    @property
     def peak_rate(self) -> float:
         """Dense peak of one device in this precision, FLOP/s."""
         return self.group.accelerator.peak_rate(self.recipe.arithmetic)

@@ -93,6 +93,8 @@ class Stack(Record):
     sequence is copied into place: gathers and scatters work on the outermost dimension."""
     transposing: float = Field(1.0, gt=0, le=1)
     """Bandwidth of casts that write columns out of rows, over that of other memory-bound kernels."""
+    along_depth: bool = False
+    """8-bit products take both inputs along the depth, also on devices that take them either way [TorchAO]."""
     launch: TimeQuantity = 6e-6
     """Host time per kernel; the layer is never faster than its launches."""
     blocking_launches: bool = False

@@ -28,7 +28,7 @@ class GemmFit(Record):
 
     Time = max(F (1 + k_half / k)(1 + area_half / (m n)) / (efficiency sustained P),
     bytes / (memory_efficiency B)) + overhead, with P the dense peak of the data type and B the nominal
-    memory bandwidth.
+    memory bandwidth; below 16 bits of inputs that are quantised already.
     """
 
     efficiency: Share
@@ -41,6 +41,8 @@ class GemmFit(Record):
     """Share of the nominal memory bandwidth when the multiplication is memory bound."""
     overhead: Overhead
     """Launch and drain time of one kernel."""
+    word: Annotated[float, "", Field(gt=0.0, le=8.0)] = 2.0
+    """Bytes of one value of an input; the output has two."""
     sustained: Share = 1.0
     """Rate in a training loop over the rate in a short burst: the effect of power and clock limits."""
     wgrad_ratio: Annotated[float, "", Field(ge=1.0, le=100.0)] = 1.06

@@ -32,6 +32,11 @@ def test_a_thin_product_takes_its_bytes_over_the_bandwidth():
     assert product(1.0, 1000.0, 1000.0) == pytest.approx(2 * (1000 + 1e6 + 1000) / 1e12)
 
 
+def test_narrow_inputs_halve_their_bytes_and_not_those_of_the_output():
+    seconds = product(1.0, 1000.0, 1000.0, gemm(word=1.0), peak=1e15)
+    assert seconds == pytest.approx((1000 + 1e6 + 2 * 1000) / 1e12)
+
+
 def test_a_product_as_deep_as_the_half_depth_runs_at_half_the_rate():
     assert product(1e3, 1e3, 1e3, gemm(k_half=1e3)) == pytest.approx(2 * product(1e3, 1e3, 1e3))
 

@@ -24,16 +24,13 @@ from costmodels.offload import (
     updated_parameters,
 )
 from costmodels.optimizers import OPTIMIZERS, kept_bytes, newton_schulz_flops, step_traffic_bytes
-from costmodels.passes import Passes, linear, quantising
-from costmodels.precision import ALIASES, PRECISIONS, RECIPES, known_precision
+from costmodels.passes import Passes
 from costmodels.pricing import price, quote, row_assignment
 from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
 from tests.scenarios import (
     drawn_expert_models,
     drawn_scenarios,
     random_rows,
-    toy_device,
-    toy_group,
     toy_model,
     toy_scenario,
     toy_stack,
@@ -44,14 +41,6 @@ from tests.scenarios import (
 ROW = strategies(dp=8, zero_stage=1, sharding_degree=8, num_microbatches=2)
 MIXED = with_latent_attention(with_experts(toy_model(), num_shared_experts=1, shared_expert_ffn_hidden_size=1024))
 SOME = settings(max_examples=60, deadline=None)
-
-
-def eight_bit(precision, **changes):
-    device = toy_device()
-    kernels = device.kernels.model_copy(update={"gemm": {"bf16": device.kernels.gemm["bf16"]}})
-    peak = device.peak | {"fp8": 200e12, "fp4": 400e12}
-    device = device.model_copy(update={"kernels": kernels, "peak": peak})
-    return toy_scenario(group=toy_group(device=device), precision=precision, stack=toy_stack(**changes))
 
 
 # ---------------------------------------------------------------------------------------------- optimizers
@@ -151,72 +140,6 @@ def test_sharded_weights_in_fp32_are_their_own_masters():
     state = state_bytes(rows, toy_scenario(stack=toy_stack(weight_bytes=4, zero_stages=(0, 1, 2, 3))))
     assert state.weights == pytest.approx([2.0, 2.0, 4.0 / 8])
     assert state.optimizer == pytest.approx([12.0, 12.0 / 8, 8.0 / 8])
-
-
-# ----------------------------------------------------------------------------------------------- precision
-
-
-def test_names_of_recipes_are_known_and_aliases_lead_to_them():
-    assert {"fp32", "fp16", "bf16", "fp8", "fp8-current", "fp8-block", "mxfp8", "nvfp4"} <= set(PRECISIONS)
-    assert all(known_precision(alias) == name for alias, name in ALIASES.items())
-    with pytest.raises(ValueError, match="'fp7' is unknown; fp32, fp16"):
-        known_precision("fp7")
-
-
-def test_16_bit_products_are_not_quantised():
-    assert all(RECIPES[name].input_traffic == RECIPES[name].step_traffic == 0 for name in ("fp32", "fp16", "bf16"))
-
-
-def test_scales_of_the_tensor_at_hand_cost_one_more_read_of_input_and_gradient():
-    T, n, k = np.array([1024.0]), 512.0, 2048.0
-    delayed, current = (linear(T, n, k, eight_bit(name)) for name in ("fp8", "fp8-current"))
-    assert current.forward - delayed.forward == pytest.approx(2.0 * T * k / 1e12)
-    assert current.backward - delayed.backward == pytest.approx(2.0 * T * n / 1e12)
-
-
-def test_row_wise_scales_quantise_the_weights_of_every_micro_batch():
-    T, n, k = np.array([1024.0]), 512.0, 2048.0
-    current, rowwise = (quantising(T, n, k, eight_bit(name)) for name in ("fp8-current", "fp8-rowwise"))
-    assert rowwise.forward - current.forward == pytest.approx((10.0 * n * k + 2.0 * T * k) / 1e12)
-
-
-def test_products_in_fp32_run_beside_the_matrix_units_whose_losses_they_do_not_share():
-    slow = toy_stack(kernel_efficiency=0.5)
-    sixteen, full = (toy_scenario(stack=slow, precision=name).rates for name in ("bf16", "fp32"))
-    assert (full.matmul_peak, full.head_peak) == (2 * sixteen.matmul_peak, 2 * sixteen.head_peak)
-
-
-def test_products_scaled_by_rows_are_slower_than_those_scaled_by_tensors():
-    current, rowwise = (eight_bit(name).rates.matmul_peak for name in ("fp8-current", "fp8-rowwise"))
-    assert rowwise < current
-
-
-def test_casts_that_transpose_cost_more_where_a_compiler_writes_them():
-    T, n, k = np.array([1024.0]), 512.0, 2048.0
-    whole, half = (quantising(T, n, k, eight_bit("fp8-current", transposing=share)) for share in (1.0, 0.5))
-    assert half.forward - whole.forward == pytest.approx(4.0 * T * k / 1e12)
-    sixteen = toy_scenario(stack=toy_stack(transposing=0.5))
-    assert quantising(T, n, k, sixteen).forward == 0.0
-
-
-def test_gathering_8_bit_weights_halves_the_gather_and_the_weights():
-    layer = Passes(np.zeros(1), np.zeros(1))
-    wide, narrow = (eight_bit("fp8", fp8_param_gather=flag) for flag in (False, True))
-    gathered = [step_traffic(ROW, x, layer).parameters for x in (wide, narrow)]
-    assert gathered[1] == pytest.approx(gathered[0] / 2)
-    assert [float(state_bytes(ROW, x).weights[0]) for x in (wide, narrow)] == [2.0, 1.0]
-
-
-def test_block_scales_of_32_are_gathered_in_16_bits():
-    layer = Passes(np.zeros(1), np.zeros(1))
-    wide, same = (eight_bit("mxfp8", fp8_param_gather=flag) for flag in (False, True))
-    assert step_traffic(ROW, same, layer).parameters == step_traffic(ROW, wide, layer).parameters
-
-
-def test_tensor_ranks_that_gather_8_bits_wait_less():
-    rows = strategies(tp=4, dp=2, sequence_parallel=1, num_microbatches=8)
-    wide, narrow = (core_seconds(rows, eight_bit("fp8", fp8_tensor_gather=flag)).layer_tp for flag in (False, True))
-    assert narrow == pytest.approx(wide * (1.5 + 2.0) / 5.0)
 
 
 # ---------------------------------------------------------------------------------------------------- loss

@@ -44,6 +44,7 @@ def fixture_fit():
         efficiency=0.8,
         sustained=0.9,
         memory_efficiency=0.7 * UNITS.byte / UNITS.byte,
+        word=2.0 * BYTES,
         overhead=3e-6 * SECONDS,
         occupancy=0.5,
         sequence_half=200.0,

@@ -65,7 +65,9 @@ def test_every_machine_has_a_fit_for_whatever_a_stack_may_ask(name):
 
 def test_a_fit_stands_in_only_for_a_type_that_was_not_measured():
     kernels = catalogue.accelerator("b200").kernels
-    assert kernels.gemm_fit("mxfp8") is kernels.gemm["fp8_block"]
+    assert kernels.gemm_fit("mxfp8") is kernels.gemm["mxfp8"]
+    hopper = catalogue.accelerator("h100-sxm").kernels
+    assert hopper.gemm_fit("mxfp8") is hopper.gemm["fp8_block"]
     assert kernels.gemm_fit("nvfp4") is kernels.gemm["nvfp4"]
     assert kernels.gemm_fit("fp16") is kernels.gemm["bf16"]
     assert kernels.attention_fit("flash-3") is kernels.attention["cudnn"]

@@ -1,0 +1,114 @@
+"""Number formats of products: what quantising their inputs moves, how fast they are, what is gathered."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from costmodels.exchange import step_traffic
+from costmodels.iteration import core_seconds
+from costmodels.memory import state_bytes
+from costmodels.passes import Passes, linear, product, quantising
+from costmodels.precision import ALIASES, PRECISIONS, RECIPES, known_precision
+from costmodels.strategy import strategies
+from tests.scenarios import toy_device, toy_group, toy_scenario, toy_stack
+
+ROW = strategies(dp=8, zero_stage=1, sharding_degree=8, num_microbatches=2)
+
+
+def eight_bit(precision, **changes):
+    device = toy_device()
+    kernels = device.kernels.model_copy(update={"gemm": {"bf16": device.kernels.gemm["bf16"]}})
+    peak = device.peak | {"fp8": 200e12, "fp4": 400e12}
+    device = device.model_copy(update={"kernels": kernels, "peak": peak})
+    return toy_scenario(group=toy_group(device=device), precision=precision, stack=toy_stack(**changes))
+
+
+def test_names_of_recipes_are_known_and_aliases_lead_to_them():
+    assert {"fp32", "fp16", "bf16", "fp8", "fp8-current", "fp8-block", "mxfp8", "nvfp4"} <= set(PRECISIONS)
+    assert all(known_precision(alias) == name for alias, name in ALIASES.items())
+    with pytest.raises(ValueError, match="'fp7' is unknown; fp32, fp16"):
+        known_precision("fp7")
+
+
+def test_16_bit_products_are_not_quantised():
+    assert all(RECIPES[name].input_traffic == RECIPES[name].step_traffic == 0 for name in ("fp32", "fp16", "bf16"))
+
+
+def test_scales_of_the_tensor_at_hand_cost_one_more_read_of_input_and_gradient():
+    T, n, k = np.array([1024.0]), 512.0, 2048.0
+    delayed, current = (linear(T, n, k, eight_bit(name)) for name in ("fp8", "fp8-current"))
+    assert current.forward - delayed.forward == pytest.approx(2.0 * T * k / 1e12)
+    assert current.backward - delayed.backward == pytest.approx(2.0 * T * n / 1e12)
+
+
+def test_one_scale_per_tensor_asks_for_a_transposed_copy_only_where_products_take_their_depth_alone():
+    T, n, k = np.array([1024.0]), 512.0, 2048.0
+
+    def forward(precision, architecture, **stack):
+        scenario = eight_bit(precision, **stack)
+        device = scenario.group.accelerator.model_copy(update={"architecture": architecture})
+        return quantising(T, n, k, replace(scenario, group=toy_group(device=device))).forward
+
+    for precision in ("fp8", "fp8-current"):
+        assert forward(precision, "Hopper") - forward(precision, "Blackwell") == pytest.approx(T * k / 1e12)
+        assert forward(precision, "Blackwell", along_depth=True) == pytest.approx(forward(precision, "Hopper"))
+    assert forward("mxfp8", "Hopper") == forward("mxfp8", "Blackwell")
+
+
+def test_what_quantises_a_tensor_is_started_once_for_the_input_and_once_for_the_gradient():
+    device = toy_device(overhead=1e-5)
+    scenario = toy_scenario(group=toy_group(device=device.model_copy(update={"peak": device.peak | {"fp8": 2e14}})))
+    T, n, k = np.array([1024.0]), 512.0, 2048.0
+    for precision, casts in (("fp8", 1), ("fp8-current", 3)):
+        one = replace(scenario, precision=precision)
+        rates = one.rates
+        bare = product(T, n, k, rates.matmul, rates.matmul_peak, rates.bandwidth) + quantising(T, n, k, one)
+        whole = linear(T, n, k, one)
+        assert whole.forward - bare.forward == pytest.approx(casts * 1e-5)
+        assert whole.backward - bare.backward == pytest.approx(casts * 1e-5)
+
+
+def test_row_wise_scales_quantise_the_weights_of_every_micro_batch():
+    T, n, k = np.array([1024.0]), 512.0, 2048.0
+    current, rowwise = (quantising(T, n, k, eight_bit(name)) for name in ("fp8-current", "fp8-rowwise"))
+    assert rowwise.forward - current.forward == pytest.approx((10.0 * n * k + 2.0 * T * k) / 1e12)
+
+
+def test_products_in_fp32_run_beside_the_matrix_units_whose_losses_they_do_not_share():
+    slow = toy_stack(kernel_efficiency=0.5)
+    sixteen, full = (toy_scenario(stack=slow, precision=name).rates for name in ("bf16", "fp32"))
+    assert (full.matmul_peak, full.head_peak) == (2 * sixteen.matmul_peak, 2 * sixteen.head_peak)
+
+
+def test_products_scaled_by_rows_are_slower_than_those_scaled_by_tensors():
+    current, rowwise = (eight_bit(name).rates.matmul_peak for name in ("fp8-current", "fp8-rowwise"))
+    assert rowwise < current
+
+
+def test_casts_that_transpose_cost_more_where_a_compiler_writes_them():
+    T, n, k = np.array([1024.0]), 512.0, 2048.0
+    whole, half = (quantising(T, n, k, eight_bit("fp8-current", transposing=share)) for share in (1.0, 0.5))
+    assert half.forward - whole.forward == pytest.approx(4.0 * T * k / 1e12)
+    sixteen = toy_scenario(stack=toy_stack(transposing=0.5))
+    assert quantising(T, n, k, sixteen).forward == 0.0
+
+
+def test_gathering_8_bit_weights_halves_the_gather_and_the_weights():
+    layer = Passes(np.zeros(1), np.zeros(1))
+    wide, narrow = (eight_bit("fp8", fp8_param_gather=flag) for flag in (False, True))
+    gathered = [step_traffic(ROW, x, layer).parameters for x in (wide, narrow)]
+    assert gathered[1] == pytest.approx(gathered[0] / 2)
+    assert [float(state_bytes(ROW, x).weights[0]) for x in (wide, narrow)] == [2.0, 1.0]
+
+
+def test_block_scales_of_32_are_gathered_in_16_bits():
+    layer = Passes(np.zeros(1), np.zeros(1))
+    wide, same = (eight_bit("mxfp8", fp8_param_gather=flag) for flag in (False, True))
+    assert step_traffic(ROW, same, layer).parameters == step_traffic(ROW, wide, layer).parameters
+
+
+def test_tensor_ranks_that_gather_8_bits_wait_less():
+    rows = strategies(tp=4, dp=2, sequence_parallel=1, num_microbatches=8)
+    wide, narrow = (core_seconds(rows, eight_bit("fp8", fp8_tensor_gather=flag)).layer_tp for flag in (False, True))
+    assert narrow == pytest.approx(wide * (1.5 + 2.0) / 5.0)
