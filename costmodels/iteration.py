@@ -28,21 +28,17 @@ from costmodels.goodput import wall_stretch
 from costmodels.layer_kinds import Kind, ahead_kind
 from costmodels.modules import module_seconds, picked
 from costmodels.offload import ACTIVATIONS, layer_offload_seconds, step_offload_seconds
+from costmodels.pairing import paired_terms
 from costmodels.passes import Passes
 from costmodels.pieces import copies, ends, joined
 from costmodels.scenario import Scenario
-from costmodels.schedule_limits import no_pairs
 from costmodels.schedules import SCHEDULES
-from costmodels.sharded import slowdown
 from costmodels.split import even_layers
 from costmodels.stack import Stack
 from costmodels.strategy import SCHEDULE_NAMES, SHARDING_INSIDE, Floats, Ints, Recompute, Strategies
 
 FILLING = tuple(name for name, schedule in SCHEDULES.items() if schedule.splits_backward)
 """Schedules whose idle time depends on how long weight gradients take."""
-
-PAIRING = tuple(name for name, schedule in SCHEDULES.items() if schedule.pairs is not no_pairs)
-"""Schedules that run a forward beside a backward pass of the other direction."""
 
 BLOCK_AXES = ("tp", "cp", "cp_kind", "micro_batch_size", "sequence_parallel", "ep", "etp")
 """All that the cost of a layer, the embedding and the head depends on."""
@@ -183,35 +179,9 @@ def _ahead_seconds(block: Strategies, scenario: Scenario) -> Floats:
     return scenario.model.mtp_layers * sum_passes(ahead)
 
 
-def paired_terms(
-    terms: tuple[LayerTerms, ...], rows: Strategies, stack: Stack
-) -> tuple[tuple[LayerTerms, ...], list[Floats]]:
-    """Layers of each kind without the experts' traffic that a pass of the other direction hides; and that traffic."""
-    hidden = [hidden_experts(rows, stack, traffic=one.layer_ep, window=one.forward + one.backward) for one in terms]
-    pairs = zip(terms, hidden, strict=True)
-    less = (replace(one, layer=one.layer - saved, layer_ep=one.layer_ep - saved) for one, saved in pairs)
-    return tuple(less), hidden
-
-
 def straggler_share(stack: Stack, nodes: float) -> float:
     """Share by which the slowest of that many nodes stretches the pipeline: the mean of a normal maximum."""
     return float(stack.straggler * np.sqrt(2.0 * np.log(max(nodes, 1.0))))
-
-
-def hidden_experts(rows: Strategies, stack: Stack, *, traffic: Floats, window: Floats) -> Floats:
-    """Seconds of one layer's dispatch and combine that lengthen nothing, on average over the micro-batches, (N,).
-
-    Where a forward runs beside a backward pass, the traffic of both hides behind the computation of both, up to its
-    length and at the price of ``overlap_slowdown``; the passes that fill and drain the pipeline have no partner
-    [DeepSeek24]. What a recomputed layer exchanges again is not hidden.
-    """
-    share = np.zeros(len(rows))
-    for name in PAIRING if stack.overlap.pairs else ():
-        mine = rows.schedule == SCHEDULE_NAMES.index(name)
-        pairs = SCHEDULES[name].pairs(rows.pp, rows.num_microbatches, rows.vpp)
-        share = np.where(mine, pairs / rows.num_microbatches, share)
-    behind = np.minimum(traffic, window)
-    return share * (behind - slowdown(behind, stack))
 
 
 def bubble_share(rows: Strategies, stack: Stack, *, forward: Floats, total: Floats, weight: Floats) -> Floats:

@@ -20,7 +20,8 @@ counts and indices."""
 UNASKED: Final = 0.3
 """The share of all of them where capacity is fixed, so that the host need not ask how many tokens came, nor cut by
 expert. Eight B200 train Qwen3 30B-A3B with micro-batches of one at 4.5 ms a layer with a capacity and 8.9 without
-(Megatron-Bridge 25.09 and 25.11)."""
+(Megatron-Bridge 25.09 and 25.11). The recipe of 25.09 replays whole layers besides (v0.1.0rc4), so that this is known
+of the device's small kernels and guessed of launches; 64 B200 without graphs bound it at 0.8 (Qwen3 235B-A22B)."""
 SCALED_ANEW: Final = REDUCED - {"fp8"}
 """Formats whose scales are found and laid out for either operand of every product, one expert after the other; where
 they are known from earlier steps one kernel casts for all. With eight experts a rank, 16 H100 take 9.5 ms a layer in
@@ -68,4 +69,4 @@ def launch_floor(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
         left = 1.0 - sum(CAPTURED.get(part, 0.0) for part in stack.graphs)
         own = left * stack.kernels_per_expert_layer + each * (scenario.precision in SCALED_ANEW)
         kernels = kernels + own * (UNASKED if stack.expert_capacity else 1.0)
-    return kernels * stack.launch
+    return kernels * stack.launch * stack.combined_launches

@@ -99,6 +99,9 @@ class Stack(Record):
     """Host time per kernel; the layer is never faster than its launches."""
     blocking_launches: bool = False
     """The host waits for every kernel before it launches the next (CUDA_LAUNCH_BLOCKING=1)."""
+    combined_launches: float = Field(1.0, ge=1, le=10)
+    """Launches of a layer over those of one that runs by itself, where passes of two micro-batches are interleaved part
+    by part to hide the experts' traffic."""
     kernels_per_layer: int = 24
     """Kernels that one layer's forward pass launches."""
     kernels_per_expert_layer: int = 40

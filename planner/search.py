@@ -25,12 +25,11 @@ from costmodels.iteration import (
     core_seconds,
     even_split,
     fullest_stage,
-    hidden_experts,
-    paired_terms,
     row_seconds,
     with_step,
 )
 from costmodels.memory import RowBytes, even_peaks, host_fits, memory_limit, row_bytes
+from costmodels.pairing import further_axes, hidden_experts, overlaps, paired_terms
 from costmodels.pricing import Assignment, row_assignment
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Floats, Ints, Recompute, Strategies
@@ -194,7 +193,8 @@ def core_bound(cores: Strategies, scenario: Scenario) -> Floats:
     The slowest stage holds at least the mean of all work, and at least ceil(L / p) layers; sends, data-parallel
     traffic and the optimizer are left out. Shape (C,).
     """
-    block, inverse = cores.distinct(*BLOCK_AXES, "recompute", "recompute_modules", "offload")
+    axes = (*BLOCK_AXES, "recompute", "recompute_modules", "offload", *further_axes(scenario.stack))
+    block, inverse = cores.distinct(*axes)
     price = core_seconds(replace(block, schedule=np.zeros_like(block.schedule)), scenario)
     ends = (price.embedding + price.head + price.spread * block.pp)[inverse]
     kinds, saved = _hidden(cores, price, inverse, scenario)
@@ -218,7 +218,12 @@ def core_bound(cores: Strategies, scenario: Scenario) -> Floats:
 def _hidden(
     cores: Strategies, price: RowSeconds, inverse: Ints, scenario: Scenario
 ) -> tuple[ByKind[LayerTerms] | None, Floats]:
-    """Layers by kind, where they differ, less what their experts' traffic hides, and that of an average layer."""
+    """Layers by kind, where they differ, less what their experts' traffic hides, and that of an average layer.
+
+    What does not depend on the schedule was hidden in ``price`` already.
+    """
+    if overlaps(scenario.stack):
+        return price.kinds and price.kinds.take(inverse), np.zeros(len(cores))
     if price.kinds is None:
         traffic, window = price.layer_ep[inverse], (price.forward + price.backward)[inverse]
         return None, hidden_experts(cores, scenario.stack, traffic=traffic, window=window)

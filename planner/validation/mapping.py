@@ -30,6 +30,7 @@ from planner.stages import solve
 from planner.validation import aleph, frameworks, saving
 from planner.validation.attention_words import attention_changes
 from planner.validation.expert_words import as_catalogued, expert_changes
+from planner.validation.launch_scripts import as_launched
 from planner.validation.launch_words import launch_changes
 from planner.validation.loss_words import loss_changes
 from planner.validation.machines import Unpriceable, node_group
@@ -82,6 +83,7 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
         MeshwrightError: the description contradicts itself.
     """
     notes: list[str] = []
+    row = as_launched(row)
     plan = row["strategy"]
     _check_sizes(row)
     model = _model(row, notes)

@@ -241,6 +241,12 @@ def test_a_graph_of_parts_of_a_layer_leaves_the_rest_to_the_host():
     assert floor(cuda_graphs=True) == 0.0
 
 
+def test_interleaved_passes_launch_more_of_whatever_no_graph_replays():
+    assert floor(combined_launches=1.5) == pytest.approx(165)
+    assert floor(combined_launches=1.5, graphs=("attn",)) == pytest.approx(150)
+    assert floor(combined_launches=1.5, cuda_graphs=True) == 0.0
+
+
 def test_block_scaled_formats_launch_more_for_every_expert_of_the_rank():
     assert "mxfp8" in SCALED_ANEW
     assert floor("mxfp8") - floor() == pytest.approx(2 * 3)

@@ -1,6 +1,7 @@
 """The search over expert ranks finds what trying every one of them finds."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -72,6 +73,22 @@ def agree(outcome, best):
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(drawn_scenarios(gpus=(2, 4), batches=(2, 4), layers=(2, 3, 4), models=drawn_expert_models), TIGHTNESS)
 def test_the_search_over_expert_ranks_finds_what_the_quote_of_every_split_says(scenario, tightness):
+    rows = expert_rows(scenario)
+    assume(rows is not None and len(rows) <= 120)
+    scenario = tightened(scenario, rows, tightness)
+    agree(found(scenario), brute_force_by_quote(rows, scenario))
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    drawn_scenarios(gpus=(2, 4), batches=(2, 4), layers=(2, 3, 4), models=drawn_expert_models),
+    TIGHTNESS,
+    st.floats(0.05, 0.95),
+)
+def test_so_does_the_search_where_dispatch_hides_behind_other_micro_batches(scenario, tightness, left):
+    """How much of it hides depends on the stages and micro-batches, so that layers of one block differ in price."""
+    overlap = scenario.stack.overlap.model_copy(update={"ep": left})
+    scenario = replace(scenario, stack=scenario.stack.model_copy(update={"overlap": overlap}))
     rows = expert_rows(scenario)
     assume(rows is not None and len(rows) <= 120)
     scenario = tightened(scenario, rows, tightness)

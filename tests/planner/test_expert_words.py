@@ -3,7 +3,7 @@
 import pytest
 
 from costmodels.stack import stack
-from planner.validation.expert_words import EXPOSED, expert_changes
+from planner.validation.expert_words import COMBINED, EXPOSED, REPLAYED, expert_changes
 from planner.validation.loss_words import NATIVE, loss_changes
 from planner.validation.mapping import case
 from tests.planner.test_validation import run
@@ -54,6 +54,23 @@ def test_overlapped_traffic_of_experts_stays_exposed_as_far_as_was_measured():
     assert said(overlap="dispatcher=deepep; EP A2A 1F1B overlap")["overlap"].ep == pytest.approx(EXPOSED)
     assert said()["overlap"].ep == 1.0
     assert "overlap" not in said("Megatron-Bridge")
+
+
+def test_a_replayed_iteration_hides_all_but_the_units_that_dispatch_takes():
+    replayed = said(overlap="dispatcher=hybridep; EP A2A 1F1B overlap; cuda graphs full_iteration scope=[]")
+    assert replayed["overlap"].ep == REPLAYED
+    assert REPLAYED < EXPOSED
+    assert stack("nemo-26.06").overlap.ep == pytest.approx(REPLAYED, rel=1e-3)
+
+
+def test_passes_run_beside_another_micro_batch_part_by_part_cost_the_host_more():
+    assert said(overlap="dispatcher=deepep; EP A2A 1F1B overlap")["combined_launches"] == COMBINED
+    assert "combined_launches" not in said(overlap="dispatcher=deepep")
+
+
+def test_shared_experts_run_beside_the_dispatch_where_a_flag_says_so():
+    assert said(flags={"moe_shared_expert_overlap": True})["shared_expert_overlap"]
+    assert "shared_expert_overlap" not in said()
 
 
 def test_a_release_of_recipes_lists_what_is_on_and_others_leave_it_to_their_stack():

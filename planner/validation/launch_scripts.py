@@ -1,0 +1,72 @@
+"""What the launch scripts of a benchmark switch on, where the pages with its measured runs do not say so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+Row = Mapping[str, Any]
+
+ROUNDED: Final = 64
+"""Layers of DeepSeek-V3 that are dealt out: the embedding counts as one, the head with its further token as two."""
+DROPPED: Final = {
+    "moe_dispatcher": "alltoall",
+    "moe_pad_expert_input_to_capacity": True,
+    "moe_capacity_factor": 1.0,
+    "moe_shared_expert_overlap": True,
+}
+"""Tokens beyond an even load are dropped, places short of it padded, behind a plain all-to-all."""
+
+
+def as_launched(row: Row) -> Row:
+    """The run with what its launch script says; what the run says itself is kept.
+
+    DeepSeek-V3 in dgxc-benchmarking v25.05 and v25.07: ``deepseek_v3/*/launch.sh`` names the recomputed modules and
+    starts NeMo's ``pretrain_deepseek_v3.py`` (commits 7a8f1cc and 00b778e), which trains the layer that predicts a
+    further token, drops tokens, deals 64 layers out and runs shared experts beside the dispatch. That of v25.08
+    (commit 9244b1e) drops tokens on Blackwell only; Hopper has DeepEP and a forced balance.
+    """
+    found = re.search(r"dgxc-benchmarking v25\.0([578]), deepseek", str(row.get("source")).lower())
+    if found is None:
+        return row
+    plan, device = row["strategy"], str(row["cluster"].get("accelerator"))
+    if found[1] == "8" and device.startswith("h"):
+        kernels = {**row["stack"], "notes": f"deepep {row['stack'].get('notes') or ''}"}
+        forced = f"forced load balance {row.get('notes') or ''}"
+        return {**row, "notes": forced, "stack": kernels, "strategy": _recomputing(plan, "mla_up_proj mlp moe")}
+    if found[1] == "8":
+        return {**row, "stack": _flagged(row["stack"]), "strategy": _recomputing(plan, "mla_up_proj")}
+    return {
+        **row,
+        "model": {"mtp_layers": 1, **row["model"]},
+        "stack": _flagged(row["stack"]),
+        "strategy": _dealt(_recomputing(plan, _early_modules(device, int(plan.get("tp") or 1)))),
+    }
+
+
+def _early_modules(device: str, tp: int) -> str:
+    """Modules recomputed in v25.05 and v25.07: the attention core where there was no fused one yet."""
+    if device.startswith("h"):
+        return "mla_up_proj"
+    return "core_attn, mla_up_proj" if device == "b200" and tp == 1 else "core_attn"
+
+
+def _flagged(stack: Row) -> Row:
+    return {**stack, "flags": {**DROPPED, **(stack.get("flags") or {})}}
+
+
+def _recomputing(plan: Row, modules: str) -> Row:
+    """The strategy with the modules, where selective recomputation is said without any that are known."""
+    return {**plan, "recompute_detail": modules} if plan.get("recompute") == "selective" else plan
+
+
+def _dealt(plan: Row) -> Row:
+    """The strategy with layers per stage: as many everywhere, one fewer on the first stage and two on the last."""
+    pp = int(plan.get("pp") or 1)
+    if pp == 1 or ROUNDED % pp or plan.get("layers_per_stage"):
+        return plan
+    each = [ROUNDED // pp] * pp
+    each[0] -= 1
+    each[-1] -= 2
+    return {**plan, "layers_per_stage": each}

@@ -1,0 +1,51 @@
+"""What launch scripts say of measured runs whose pages do not."""
+
+import pytest
+
+from planner.validation.launch_scripts import as_launched
+
+
+def deepseek(release="v25.05", device="h100-sxm", **plan):
+    strategy = {"pp": 8, "tp": 2, "recompute": "selective"} | plan
+    source = f"NVIDIA dgxc-benchmarking {release}, deepseek-v3 recipe README"
+    return {
+        "source": source, "cluster": {"accelerator": device}, "stack": {}, "model": {}, "strategy": strategy,
+    }  # fmt: skip
+
+
+def test_early_scripts_drop_tokens_train_a_further_token_and_deal_64_layers():
+    row = as_launched(deepseek())
+    assert row["model"]["mtp_layers"] == 1
+    assert row["stack"]["flags"]["moe_capacity_factor"] == 1.0
+    assert row["strategy"]["layers_per_stage"] == [7, 8, 8, 8, 8, 8, 8, 6]
+    assert "layers_per_stage" not in as_launched(deepseek(pp=6))["strategy"]
+
+
+@pytest.mark.parametrize(
+    ("release", "device", "tp", "modules"),
+    [
+        ("v25.05", "h100-sxm", 2, "mla_up_proj"),
+        ("v25.05", "gb200", 2, "core_attn"),
+        ("v25.07", "b200", 2, "core_attn"),
+        ("v25.07", "b200", 1, "core_attn, mla_up_proj"),
+        ("v25.08", "h100-sxm", 2, "mla_up_proj mlp moe"),
+        ("v25.08", "b200", 1, "mla_up_proj"),
+    ],
+)
+def test_modules_that_are_recomputed_are_those_of_the_script(release, device, tp, modules):
+    assert as_launched(deepseek(release, device, tp=tp))["strategy"]["recompute_detail"] == modules
+
+
+def test_hopper_has_a_dispatcher_of_its_own_and_drops_nothing_from_v25_08_on():
+    row = as_launched(deepseek("v25.08"))
+    assert "deepep" in row["stack"]["notes"]
+    assert "flags" not in row["stack"]
+    assert as_launched(deepseek("v25.08", "b200"))["stack"]["flags"]["moe_capacity_factor"] == 1.0
+
+
+def test_what_a_run_says_itself_is_kept_and_other_sources_are_left_alone():
+    row = deepseek(layers_per_stage=[61])
+    assert as_launched(row)["strategy"]["layers_per_stage"] == [61]
+    assert as_launched(deepseek(recompute="full"))["strategy"].get("recompute_detail") is None
+    other = row | {"source": "NVIDIA dgxc-benchmarking v25.05, nemotron4 recipe README"}
+    assert as_launched(other) is other
