@@ -106,6 +106,7 @@ def _bandwidth_seconds(
         if tier.link.group_bandwidth is not None:  # a group leaves the domain by one card only
             alone = volume * way.inside / (tier.link.efficiency * tier.link.group_bandwidth)
             seconds = np.maximum(seconds, alone)
+        seconds = seconds / tier.link.all_to_all_gain if copies and not shared else seconds
         if passes > 1 and tier.link.gain_ranks:
             seconds = np.where(way.within >= tier.link.gain_ranks, seconds / tier.link.all_reduce_gain, seconds)
         slowest = np.maximum(slowest, seconds)

@@ -123,9 +123,10 @@ class Link(Record):
     With V the bytes that one device sends, n ranks, and one step for gather, scatter and all-to-all and
     two for all-reduce: time = base_latency + step_latency (n - 1) steps
     + V / (efficiency bandwidth (1 - group_penalty / n)) (1 + sqrt(saturation / V)).
-    All-reduce divides the last term by all_reduce_gain from gain_ranks ranks on. In a mesh the bandwidth of n
-    ranks is (n - 1) / (mesh - 1) of it; in a torus log n / log N of it, at least that of one axis, with N the devices
-    of the domain. What k ranks of a domain send takes no less than k V / (efficiency group_bandwidth).
+    All-reduce divides the last term by all_reduce_gain from gain_ranks ranks on, all-to-all by its own gain. In a mesh
+    the bandwidth of n ranks is (n - 1) / (mesh - 1) of it; in a torus log n / log N of it, at least that of one axis,
+    with N the devices of the domain. What k ranks of a domain send takes no less than k V / (efficiency
+    group_bandwidth).
     """
 
     bandwidth: LinkBandwidth
@@ -149,6 +150,8 @@ class Link(Record):
     """Bus bandwidth of all-reduce over the ring's, where switches add up on the way."""
     gain_ranks: int = Field(default=0, strict=True, ge=0, le=2**24)
     """From how many ranks on the gain holds; 0: never."""
+    all_to_all_gain: Annotated[float, "", Field(ge=1.0, le=100.0)] = 1.0
+    """Bus bandwidth of all-to-all over the ring's, where a ring crosses from one device to one other only."""
     group_bandwidth: LinkBandwidth | None = None
     """Nominal, most that one group takes out of a domain, however many ranks it has there: where a ring leaves by a
     single network card. None: every rank brings its share of the cards."""

@@ -38,6 +38,7 @@ _BLANK_LINK: Final[dict[str, Any]] = {
     "step_latency": 0.0,
     "point_to_point": 1.0,
     "all_reduce_gain": 1.0,
+    "all_to_all_gain": 1.0,
     "source": "",
 }
 

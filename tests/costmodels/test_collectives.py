@@ -102,6 +102,15 @@ def test_a_group_that_leaves_a_node_by_one_card_gains_nothing_from_more_ranks_th
     assert slow[-1].link.times(2.0) == toy_link(bandwidth=20e9, one_way=40e9)
 
 
+def test_an_all_to_all_crosses_by_every_rank_where_a_ring_crosses_by_one():
+    gaining = toy_link(bandwidth=10e9).model_copy(update={"all_to_all_gain": 1.5})
+    tiers, plain = toy_tiers(outer=gaining), toy_tiers()
+    for same in (gather_seconds, all_reduce_seconds, broadcast_seconds):
+        assert same(GIGABYTE, tensor_group(8), tiers) == same(GIGABYTE, tensor_group(8), plain)
+    slower = all_to_all_seconds(GIGABYTE, tensor_group(8), plain)
+    assert all_to_all_seconds(GIGABYTE, tensor_group(8), tiers) == pytest.approx(slower / 1.5)
+
+
 def test_owners_that_broadcast_in_turn_enter_every_node_once():
     """Half a gigabyte comes from the other node, shared by four lanes; eight chains of seven hops fill first."""
     hops = 6 / 100e9 + 1 / 10e9

@@ -102,6 +102,7 @@ def a_link():
         base_latency=1e-5 * SECONDS,
         step_latency=1e-6 * SECONDS,
         all_reduce_gain=1.3,
+        all_to_all_gain=1.2,
         group_bandwidth=2e11 * BANDWIDTH,
         gain_ranks=4,
         point_to_point=0.8,
