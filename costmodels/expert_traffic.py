@@ -22,6 +22,8 @@ PAD = 4.0 * WORD
 that send a token once per domain (DeepEP, HybridEP) pad while they permute, and a fixed capacity is such a multiple."""
 BIAS = (28.0, 36.0)
 """A bias scaled by the router's fp32 weight: outer product, sum, concatenation and cast, and their gradients."""
+ACTIVATION = {True: (6.0, 10.0), False: (4.0, 6.0)}
+"""An activation, gated or not: what enters it is read, what leaves it written, and their gradients."""
 CLAMP = (16.0, 20.0)
 """Clamping both branches of a gated activation on the way in and putting them together again."""
 
@@ -38,7 +40,7 @@ def traffic(scenario: Scenario, *, arrived: Floats, inner: Floats, held: Floats)
     model, stack = scenario.model, scenario.stack
     h = float(model.expert_hidden_size)
     sorted_again = SORT * (held > 1) * (stack.dispatch == "every-copy")
-    forward, backward = (6.0, 10.0) if model.gated_ffn else (4.0, 6.0)
+    forward, backward = ACTIVATION[model.gated_ffn]
     once = (PERMUTE + sorted_again) * h + forward * inner
     again = (PERMUTE + sorted_again) * h + backward * inner
     if stack.fused_experts:
@@ -51,3 +53,10 @@ def traffic(scenario: Scenario, *, arrived: Floats, inner: Floats, held: Floats)
     if model.clamped_activation:
         once, again = once + CLAMP[0] * inner, again + CLAMP[1] * inner
     return arrived * once, arrived * again
+
+
+def activation_traffic(scenario: Scenario, *, arrived: Floats, inner: Floats) -> Floats:
+    """Bytes of the activation alone in the forward pass, (N,); arguments as of ``traffic``."""
+    model, stack = scenario.model, scenario.stack
+    clamped = CLAMP[0] if model.clamped_activation and not stack.fused_experts else 0.0
+    return arrived * inner * (ACTIVATION[model.gated_ffn][0] + clamped)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.collectives import all_to_all_seconds, gather_seconds
-from costmodels.expert_traffic import traffic
+from costmodels.expert_traffic import ACTIVATION, activation_traffic, traffic
 from costmodels.kernels import WORD, Number, matmul_seconds, stream_seconds
 from costmodels.launches import SCALED_ANEW, UNASKED
 from costmodels.layer_kinds import EXPERTS, Kind
@@ -199,9 +199,8 @@ def expert_streams(rows: Strategies, scenario: Scenario) -> Passes:
     arrived, held = arrived_tokens(rows, scenario), moe.num_experts / rows.ep
     shared = moe.shared_expert_ffn_hidden_size / rows.tp * tokens_per_rank(rows, scenario)
     forward, backward = traffic(scenario, arrived=arrived, inner=moe.expert_ffn_hidden_size / rows.etp, held=held)
-    again = (6.0, 10.0) if scenario.model.gated_ffn else (4.0, 6.0)
-    reached = scenario.group.accelerator.kernels.grouped.stream_efficiency * scenario.stack.elementwise_efficiency
-    share = reached * scenario.stack.expert_efficiency
+    again = ACTIVATION[scenario.model.gated_ffn]
+    share = _routed_share(scenario)
     known = {"share": rates.stream, "bandwidth": rates.bandwidth}
     return Passes(
         stream_seconds(traffic=forward, share=share, bandwidth=rates.bandwidth)
@@ -209,6 +208,19 @@ def expert_streams(rows: Strategies, scenario: Scenario) -> Passes:
         stream_seconds(traffic=backward, share=share, bandwidth=rates.bandwidth)
         + stream_seconds(traffic=again[1] * shared, **known),
     )
+
+
+def _routed_share(scenario: Scenario) -> float:
+    """Share of the bandwidth at which routed tokens move."""
+    reached = scenario.group.accelerator.kernels.grouped.stream_efficiency * scenario.stack.elementwise_efficiency
+    return reached * scenario.stack.expert_efficiency
+
+
+def activation_seconds(rows: Strategies, scenario: Scenario) -> Floats:
+    """Seconds of the routed experts' activation in the forward pass, at the rate of ``expert_streams``, (N,)."""
+    inner = experts_of(scenario).expert_ffn_hidden_size / rows.etp
+    moved = activation_traffic(scenario, arrived=arrived_tokens(rows, scenario), inner=inner)
+    return stream_seconds(traffic=moved, share=_routed_share(scenario), bandwidth=scenario.rates.bandwidth)
 
 
 def dispatch(rows: Strategies, scenario: Scenario) -> Passes:

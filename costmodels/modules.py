@@ -18,7 +18,15 @@ from costmodels.blocks import (
     attention_kept,
     tensor_parallel,
 )
-from costmodels.experts import arrived_tokens, expert_activation_bytes, expert_layer, experts_of, shared_experts
+from costmodels.expert_traffic import ACTIVATION
+from costmodels.experts import (
+    activation_seconds,
+    arrived_tokens,
+    expert_activation_bytes,
+    expert_layer,
+    experts_of,
+    shared_experts,
+)
 from costmodels.kernels import WORD, stream_seconds
 from costmodels.layer_kinds import Kind
 from costmodels.model import Model
@@ -99,7 +107,7 @@ def module_seconds(rows: Strategies, scenario: Scenario, layer: LayerSeconds, ki
     passes = NORM_PASSES.get((model.norm, scenario.stack.fused_elementwise), 1.0)
     count = model.num_norms if kind.parts > 1 else 1
     norms = stream_seconds(traffic=region * count * model.hidden_size * 4.0 * passes, **known)
-    activation = 6.0 if model.gated_ffn else 4.0
+    activation = ACTIVATION[model.gated_ffn][0]
     inner = stream_seconds(traffic=T / t * model.ffn_hidden_size * activation, **known)
     pair = tensor_parallel(rows, scenario).forward / (1.0 if model.parallel_block else 2.0)
     found = {"core_attn": layer.attention.forward, "layernorm": norms}
@@ -109,16 +117,10 @@ def module_seconds(rows: Strategies, scenario: Scenario, layer: LayerSeconds, ki
         found["mla_up_proj"] = _up_projections(rows, scenario)
     if model.moe is not None and kind.ffn == "experts":
         experts = expert_layer(rows, scenario)
-        routed = arrived_tokens(rows, scenario) * model.moe.expert_ffn_hidden_size / rows.etp
         shared = _shared_seconds(rows, scenario) + (pair if model.moe.num_shared_experts else 0.0)
         gathered = pair if model.moe.num_shared_experts else 0.0
         whole = experts.matmul.forward + experts.stream.forward + experts.ep.forward + gathered
-        acted = stream_seconds(
-            traffic=routed * activation,
-            share=scenario.rates.stream * scenario.stack.expert_efficiency,
-            bandwidth=scenario.rates.bandwidth,
-        )
-        found |= {"moe": whole, "moe_act": acted, "shared_experts": shared}
+        found |= {"moe": whole, "moe_act": activation_seconds(rows, scenario), "shared_experts": shared}
     return found
 
 
@@ -126,7 +128,7 @@ def _shared_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     moe, T = experts_of(scenario), tokens_per_rank(rows, scenario)
     if not moe.num_shared_experts:
         return np.zeros(len(rows))
-    activation = 6.0 if scenario.model.gated_ffn else 4.0
+    activation = ACTIVATION[scenario.model.gated_ffn][0]
     known = {"share": scenario.rates.stream, "bandwidth": scenario.rates.bandwidth}
     moved = T * moe.shared_expert_ffn_hidden_size / rows.tp * activation
     return shared_experts(rows, scenario).forward + stream_seconds(traffic=moved, **known)

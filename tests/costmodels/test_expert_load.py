@@ -11,6 +11,7 @@ from costmodels.exchange import optimizer_seconds, step_traffic
 from costmodels.expert_traffic import BIAS, CLAMP, PAD, PERMUTE, SORT
 from costmodels.experts import (
     SCORES,
+    activation_seconds,
     dispatch,
     expert_activation_bytes,
     expert_layer,
@@ -222,6 +223,15 @@ def test_few_rows_an_expert_wait_for_the_buffer_that_weight_gradients_are_added_
     buffer = 2 * 4 * WIDTH * INNER
     operands = 2 * 256 * (WIDTH + INNER)
     assert seconds.backward - seconds.forward == pytest.approx(8 * 2 * (buffer + operands) / MEMORY)
+
+
+@pytest.mark.parametrize("clamped", [False, True])
+def test_an_activation_that_is_repeated_moves_at_the_rate_it_moved_at_before(clamped):
+    plain = with_experts(toy_model(gated_ffn=True)).model_copy(update={"ffn_bias": False})
+    scenario = on_toys(plain.model_copy(update={"clamped_activation": clamped}), dispatch="once-per-domain")
+    activation = (6 + CLAMP[0] * clamped) * INNER
+    share = activation / (PERMUTE * WIDTH + activation)
+    assert activation_seconds(ROWS, scenario) == pytest.approx(share * expert_streams(ROWS, scenario).forward)
 
 
 def floor(precision="bf16", rows=ROWS, **changes):
