@@ -117,14 +117,15 @@ def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSecon
     if kind.mixer == "mamba":
         matmul, cp = mamba_matmuls(rows, scenario) + matmul, exchange_of_heads(rows, scenario)
         stream = stream + scan(rows, scenario)
-    busy = matmul + attention + stream + cp + ep
+    tp = tensor_parallel(rows, scenario, kind)
+    busy = matmul + attention + stream + tp + cp + ep
     floor = launch_floor(rows, scenario, kind)
     return LayerSeconds(
         matmul=matmul,
         attention=attention,
         stream=stream,
         launch=exposed_launches(floor, busy, scenario),
-        tp=tensor_parallel(rows, scenario, kind),
+        tp=tp,
         cp=cp,
         ep=ep,
         up_projections=_up_projections(rows, scenario) if kind.attends else nothing,
