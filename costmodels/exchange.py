@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from costmodels.buckets import collectives, unhidden_share
 from costmodels.by_kind import ByKind, LayerTerms
 from costmodels.collectives import all_reduce_seconds, broadcast_seconds, gather_seconds, send_seconds
 from costmodels.experts import expert_data_group
@@ -77,9 +78,10 @@ def step_traffic(
     stack = scenario.stack
     few, inverse = _alike(rows)
     gradients, parameters, tied = (seconds[inverse] for seconds in _once_per_step(few, scenario))
+    first = unhidden_share(few, scenario, heaviest_stage_parameters(few, scenario))[inverse]
     window = _window(rows, scenario, layer, kinds)
-    backward = _exposed_once(gradients, window.backward, rows, stack=stack, hidden=stack.overlap.gradients)
-    forward = _exposed_once(parameters, window.forward, rows, stack=stack, hidden=stack.overlap.parameters)
+    backward = _exposed_once(gradients, window.backward, rows, first, stack=stack, hidden=stack.overlap.gradients)
+    forward = _exposed_once(parameters, window.forward, rows, first, stack=stack, hidden=stack.overlap.parameters)
     sharded, whole = rows.zero_stage >= GRADIENTS, rows.zero_stage >= PARAMETERS
     sharded = sharded & (whole | (rows.pp == 1)) & np.isin(rows.zero_stage, stack.zero_stages)
     if sharded.any():
@@ -130,7 +132,7 @@ def _once_per_step(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats
     group = group_of(rows, "cp", "dp")
     near, far = sharding_groups(rows)
     size = heaviest_stage_parameters(rows, scenario)
-    pieces = np.maximum(stack.collectives_per_layer * even_layers(scenario.model.num_layers, rows).high, 1)
+    pieces = collectives(rows, scenario, size)
     pace, size = pieces / stack.communication_efficiency, size / pieces
     whole = all_reduce_seconds(stack.reduce_bytes * size, group, tiers)
     scatter = gather_seconds(stack.reduce_bytes * size, near, tiers)
@@ -160,16 +162,19 @@ def _experts_once(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]
     return np.where(sharded, scatter, whole) * pace, np.where(sharded, gather, 0.0) * pace
 
 
-def _exposed_once(seconds: Floats, window: Floats, rows: Strategies, *, stack: Stack, hidden: bool) -> Floats:
+def _exposed_once(
+    seconds: Floats, window: Floats, rows: Strategies, first: Floats, *, stack: Stack, hidden: bool
+) -> Floats:
     """``exposed``, where ``window`` is one micro-batch's pass.
 
     By chunks, all traffic but the outermost chunk's has the passes of all micro-batches through another chunk to
     hide behind.
     """
     v = rows.vpp.astype(np.float64)
-    inner = exposed(seconds * (v - 1.0) / v, window * rows.num_microbatches * (v - 1.0) / v, stack=stack, hidden=hidden)
-    outer = exposed(seconds / v, window / v, stack=stack, hidden=hidden)
-    return np.where(by_chunk(rows), inner + outer, exposed(seconds, window, stack=stack, hidden=hidden))
+    behind = window * rows.num_microbatches * (v - 1.0) / v
+    inner = exposed(seconds * (v - 1.0) / v, behind, first, stack=stack, hidden=hidden)
+    outer = exposed(seconds / v, window / v, first, stack=stack, hidden=hidden)
+    return np.where(by_chunk(rows), inner + outer, exposed(seconds, window, first, stack=stack, hidden=hidden))
 
 
 def tied_embedding_seconds(rows: Strategies, scenario: Scenario) -> Floats:

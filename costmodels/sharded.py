@@ -181,14 +181,14 @@ def _second(rows: Strategies, scenario: Scenario, near: Group) -> Group:
     return split_group(near, second_shards(rows, scenario))[0]
 
 
-def exposed(seconds: Floats, window: Floats, *, stack: Stack, hidden: bool) -> Floats:
-    """What of a collective lengthens the iteration: all of it, or its first bucket and what outlasts the window.
+def exposed(seconds: Floats, window: Floats, share: Floats, *, stack: Stack, hidden: bool) -> Floats:
+    """What of a collective lengthens the iteration: all of it, or one bucket's share and what outlasts the window.
 
     What is hidden slows the computation beside it.
     """
     if not hidden:
         return seconds
-    first = stack.bucket_exposed * seconds
+    first = share * seconds
     rest = seconds - first
     return first + np.maximum(rest - window, 0.0) + slowdown(np.minimum(rest, window), stack)
 

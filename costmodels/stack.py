@@ -142,7 +142,12 @@ class Stack(Record):
     overlap_slowdown: float = Field(0.126, ge=0, le=1)
     """How much computation slows while a collective runs beside it [Galvatron]."""
     bucket_exposed: float = Field(0.05, ge=0, le=1)
-    """Share of a hidden gradient or parameter collective that stays exposed (first or last bucket)."""
+    """Share of a hidden gradient or parameter collective that stays exposed (first or last bucket), where the size of a
+    bucket is not known."""
+    bucket_parameters: float = Field(0.0, ge=0)
+    """Parameters whose gradients travel together once an iteration; 0: not known."""
+    bucket_per_rank: float = Field(0.0, ge=0)
+    """A bucket has at least so many parameters for every data and context rank [Megatron-Core]."""
     communication_efficiency: float = Field(1.0, gt=0, le=1.5)
     """Achieved over table speed of collectives inside a training step."""
     scatter_gather: bool = True

@@ -27,7 +27,14 @@ FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
     "attention kernel": ("attention",),
     "tensor-parallel overlap": ("overlap.tp_forward", "overlap.tp_backward", "communication_units"),
     "pipeline overlap": ("overlap.pp", "overlap.pp_interleaved"),
-    "data-parallel overlap": ("overlap.gradients", "overlap.parameters", "bucket_exposed", "collectives_per_layer"),
+    "data-parallel overlap": (
+        "overlap.gradients",
+        "overlap.parameters",
+        "bucket_exposed",
+        "bucket_parameters",
+        "bucket_per_rank",
+        "collectives_per_layer",
+    ),
     "context-parallel overlap": ("overlap.cp", "overlap.cp_collective"),
     "expert overlap": ("overlap.ep", "overlap.pairs", "shared_expert_overlap"),
     "kernels and launches": (

@@ -4,9 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodels.blocks import Passes
+from costmodels.buckets import collectives, unhidden_share
 from costmodels.exchange import exposed, hop_seconds, optimizer_seconds, step_traffic
 from costmodels.parameters import parameters
-from costmodels.sizes import heaviest_stage_parameters, layer_parameters_per_rank
+from costmodels.sizes import embedding_parameters_per_rank, heaviest_stage_parameters, layer_parameters_per_rank
 from costmodels.strategy import strategies
 from tests.scenarios import toy_device, toy_group, toy_link, toy_model, toy_scenario, toy_stack, toy_tiers
 
@@ -72,6 +73,45 @@ def test_every_collective_of_a_step_pays_its_own_latency():
     assert many - few == pytest.approx(2 * (6 * layers - 1) * 1e-3)
 
 
+def test_every_bucket_goes_round_the_ring_by_itself():
+    """A ring of four with a millisecond a step takes three of them for every bucket, out and back."""
+    late = toy_group(tiers=toy_tiers(inner=toy_link(step=1e-3)))
+    rows = strategies(dp=4, zero_stage=1, sharding_degree=4)
+    scenario = toy_scenario(group=late)
+    buckets = np.ceil(heaviest_stage_parameters(rows, scenario) / 1e6)
+    one, many = (
+        step_traffic(rows, toy_scenario(group=late, stack=toy_stack(bucket_parameters=size)), INSTANT).total
+        for size in (1e12, 1e6)
+    )
+    assert buckets > 2
+    assert many - one == pytest.approx(2 * (buckets - 1) * 3e-3)
+
+
+def test_buckets_grow_with_the_ranks_that_share_them():
+    rows = strategies(dp=[4, 8], zero_stage=1, sharding_degree=[4, 8])
+    scenario = toy_scenario(stack=toy_stack(bucket_parameters=1e6, bucket_per_rank=0.5e6))
+    size = heaviest_stage_parameters(rows, scenario)
+    assert collectives(rows, scenario, size).tolist() == np.ceil(size / [2e6, 4e6]).tolist()
+
+
+def test_the_last_bucket_has_nothing_to_hide_behind_and_holds_the_embedding():
+    rows = strategies(dp=4, zero_stage=1, sharding_degree=4)
+    size = heaviest_stage_parameters(rows, toy_scenario())
+    embedding = embedding_parameters_per_rank(rows, toy_scenario())
+    for wanted, last in ((1.0, embedding), (0.9 * size.item(), 0.9 * size), (1e12, size)):
+        stack = toy_stack(bucket_parameters=wanted, bucket_exposed=0.5)
+        assert unhidden_share(rows, toy_scenario(stack=stack), size) == pytest.approx(last / size)
+    assert unhidden_share(rows, toy_scenario(stack=toy_stack(bucket_exposed=0.5)), size) == pytest.approx(0.5)
+
+
+def test_with_a_pipeline_buckets_are_left_at_one_collective():
+    rows = strategies(pp=2, dp=4, schedule=2)
+    scenario = toy_scenario(stack=toy_stack(bucket_parameters=1e3, bucket_exposed=0.5))
+    size = heaviest_stage_parameters(rows, scenario)
+    assert collectives(rows, scenario, size).tolist() == [1.0]
+    assert unhidden_share(rows, scenario, size).tolist() == [0.5]
+
+
 def test_shards_inside_a_node_are_reduced_over_their_replicas():
     scenario = toy_scenario(stack=toy_stack(reduce_bytes=4))
     rows = strategies(dp=8, zero_stage=1, sharding_degree=4)
@@ -113,17 +153,20 @@ def test_a_tied_embedding_is_reduced_between_the_first_and_the_last_stage_only()
     assert step_traffic(rows, toy_scenario(model=loose), layer).tied.tolist() == [0.0, 0.0]
 
 
-@given(SECONDS, SECONDS, st.booleans())
-def test_what_is_exposed_is_never_more_than_all_and_never_less_than_what_outlasts_the_window(seconds, window, hidden):
-    part = exposed(np.array([seconds]), np.array([window]), stack=toy_stack(), hidden=hidden)[0]
+@given(SECONDS, SECONDS, st.floats(0, 1), st.booleans())
+def test_what_is_exposed_is_never_more_than_all_and_never_less_than_what_outlasts_the_window(
+    seconds, window, share, hidden
+):
+    part = exposed(np.array([seconds]), np.array([window]), np.array([share]), stack=toy_stack(), hidden=hidden)[0]
     assert max(seconds - window, 0.0) * (1 - 1e-12) - 1e-12 <= part <= seconds * (1 + 1e-12)
 
 
-@given(SECONDS, SECONDS, SECONDS)
-def test_faster_computation_never_exposes_more_than_it_saves(seconds, window, faster):
+@given(SECONDS, SECONDS, SECONDS, st.floats(0, 1))
+def test_faster_computation_never_exposes_more_than_it_saves(seconds, window, faster, share):
     faster = min(window, faster)
     before, after = (
-        w + exposed(np.array([seconds]), np.array([w]), stack=toy_stack(), hidden=True)[0] for w in (window, faster)
+        w + exposed(np.array([seconds]), np.array([w]), np.array([share]), stack=toy_stack(), hidden=True)[0]
+        for w in (window, faster)
     )
     assert after <= before * (1 + 1e-12)
 

@@ -82,7 +82,10 @@ def test_a_step_on_the_host_and_its_transfers_take_seconds(monkeypatch):
 
 @pytest.mark.parametrize("hidden", [True, False])
 def test_what_stays_exposed_is_seconds(hidden):
-    carries(exposed(COUNTS * SECONDS, COUNTS * SECONDS, stack=toy_stack(), hidden=hidden), SECONDS)
+    carries(
+        exposed(COUNTS * SECONDS, COUNTS * SECONDS, np.full(len(COUNTS), 0.05), stack=toy_stack(), hidden=hidden),
+        SECONDS,
+    )
 
 
 def test_a_pipeline_takes_seconds_only_if_both_its_terms_do():
