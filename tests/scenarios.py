@@ -329,6 +329,8 @@ def drawn_stacks(draw):
             gradients=hidden,
             parameters=hidden,
         ),
+        bucket_parameters=draw(some([0.0, 1e6])),
+        bucket_per_rank=draw(some([0.0, 1e6])),
         zero_stages=draw(some([(0,), (0, 1), (0, 1, 2, 3)])),
         cp_kinds=draw(some([("p2p",), ("all-gather",), CP_KINDS])),
         repeats_key_values=draw(st.booleans()),
