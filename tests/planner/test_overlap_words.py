@@ -1,0 +1,29 @@
+import pytest
+
+from costmodels.stack import stack
+from planner.validation.overlap_words import overlap_changes
+
+
+def run(**flags):
+    return {"stack": {"framework": "Megatron-LM v0.12", "flags": flags}}
+
+
+def test_a_run_that_says_nothing_keeps_what_its_stack_hides():
+    assert overlap_changes({"stack": {"flags": None}}, stack("megatron-core")) == {}
+    assert overlap_changes(run(overlap_grad_reduce=True, overlap_param_gather=True), stack("megatron-core")) == {}
+
+
+@pytest.mark.parametrize(
+    ("flag", "field", "other"),
+    [("overlap_grad_reduce", "gradients", "parameters"), ("overlap_param_gather", "parameters", "gradients")],
+)
+def test_what_a_run_does_not_overlap_is_exposed_and_the_rest_stays(flag, field, other):
+    changed = overlap_changes(run(**{flag: False}), stack("megatron-core"))["overlap"]
+    assert getattr(changed, field) is False
+    assert getattr(changed, other) is True
+
+
+def test_gradients_that_hide_behind_nothing_travel_at_once():
+    changes = overlap_changes(run(overlap_grad_reduce=False), stack("megatron-core"))
+    assert changes["bucket_parameters"] == 0.0
+    assert "bucket_parameters" not in overlap_changes(run(overlap_param_gather=False), stack("megatron-core"))
