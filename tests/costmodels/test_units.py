@@ -102,6 +102,7 @@ def a_link():
         saturation=1e6 * BYTES,
         group_penalty=0.1,
         mesh=4,
+        axes=0,
         base_latency=1e-5 * SECONDS,
         step_latency=1e-6 * SECONDS,
         all_reduce_gain=1.3,
