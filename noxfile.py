@@ -14,11 +14,13 @@ COMMON = ("pytest>=8.2", "pyyaml>=6.0")
 
 @nox.session(python="3.11")
 def torch(session: nox.Session) -> None:
-    """Megatron-LM, DeepSpeed, torchtitan 0.3, Accelerate and torchrun beside one PyTorch."""
+    """Megatron-LM, DeepSpeed, torchtitan 0.3, Accelerate, nanotron and torchrun beside one PyTorch."""
     session.install(".", *COMMON, "torch==2.13.0", "einops", "packaging", "numpy")
     session.install("--no-deps", "--ignore-requires-python", "megatron-core==0.17.1")
     session.install("accelerate==1.15.0", "transformers<6", "deepspeed==0.19.8")
     session.install("torchtitan==0.3.0", "triton", "torchao")
+    session.install("--no-deps", "--ignore-requires-python", "nanotron==0.4")  # it asks for Python 3.10 alone
+    session.install("dacite")
     files = (
         "megatron_lm",
         "megatron_parameters",
@@ -28,6 +30,7 @@ def torch(session: nox.Session) -> None:
         "accelerate",
         "torchrun",
         "pytorch",
+        "nanotron",
     )
     for name in files:
         session.run(*PYTEST, f"conformance/test_{name}.py")
@@ -71,3 +74,12 @@ def paddle(session: nox.Session) -> None:
     """PaddleFormers on PaddlePaddle for CPUs."""
     session.install(".", *COMMON, "paddlepaddle==3.3.1", "paddleformers==1.2.0")
     session.run(*PYTEST, "conformance/test_paddle.py")
+
+
+@nox.session(python="3.11")
+def maxtext(session: nox.Session) -> None:
+    """MaxText's configuration on JAX for CPUs; it asks for Python 3.12, which that part of it does not need."""
+    session.install(".", *COMMON, "jax==0.10.2", "flax==0.12.8", "orbax-checkpoint==0.12.8")
+    session.install("omegaconf", "absl-py", "packaging", "jinja2", "etils", "psutil", "pathwaysutils")
+    session.install("--no-deps", "--ignore-requires-python", "maxtext==0.2.5")
+    session.run(*PYTEST, "conformance/test_maxtext.py")

@@ -17,7 +17,7 @@ from planner.nearest import nearest_divisor, nearest_multiple
 from planner.pins import Pin
 from planner.rules import binding, sentence
 from planner.splits import best_split, given_split
-from planner.stage_rows import fewest_layers
+from planner.stage_rows import fewest_layers, own_cut
 
 
 def single_row(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None) -> Strategies:
@@ -85,10 +85,13 @@ def split_or_given(scenario: Scenario, row: Strategies, layers: Sequence[int] | 
         if sum(layers) != total:
             raise BadRequest(f"the stages hold {sum(layers)} layers, the model has {total}")
         least = fewest_layers(row, scenario)[0]
+        if own_cut(scenario) and list(layers) != least.tolist():
+            raise BadRequest(f"{scenario.framework} divides the layers itself, into {','.join(map(str, least))}")
         if short := [held for held, fewest in zip(layers, least, strict=True) if held < fewest]:
             raise BadRequest(f"a stage holds {short[0]} layers; each of its {int(row.vpp[0])} chunks needs one")
         if len(set(layers)) > 1 and not scenario.stack.uneven_stages:
             raise BadRequest(f"stack {scenario.stack.name} needs even stages; {total // pp} layers each would be")
         return given_split(row, scenario, layers)
     solved = best_split(row, scenario, deadline=time.perf_counter() + seconds)
-    return solved.assignment if solved else row_assignment(row, total)
+    cut = own_cut(scenario)
+    return solved.assignment if solved else row_assignment(row, total, cut(scenario.model, pp) if cut else None)

@@ -36,6 +36,7 @@ from costmodels.strategy import Bools, Floats, Ints, Recompute, Strategies
 from planner.space import Space
 from planner.stage_rows import (
     assignment_of,
+    own_cut,
     problem_of,
     slices_of,
     stage_bounds,
@@ -250,11 +251,12 @@ def price_rows(rows: Strategies, seconds: RowSeconds, scenario: Scenario) -> Pri
     slowest, total = even_split(rows, seconds, layers, again)
     memory = row_bytes(rows, scenario)
     peak = even_peaks(rows, memory, layers)
+    even = compose(rows, seconds, slowest, total)
     return Priced(
         rows,
         seconds,
         memory,
-        even=compose(rows, seconds, slowest, total),
+        even=even if own_cut(scenario) is None else np.where(rows.pp > 1, np.inf, even),
         bound=_row_bound(rows, seconds, layers),
         peak=peak,
         fits=peak <= memory_limit(scenario),
@@ -277,10 +279,11 @@ def remember(outcome: Outcome, priced: Priced, scenario: Scenario, *, lean: bool
     outcome.feasible += int(priced.fits.sum())
     outcome.memory_refused += int((~priced.fits).sum())
     outcome.pool.append(_best_of(priced, KEPT))
-    if not priced.fits.any():
+    possible = priced.fits & np.isfinite(priced.even)
+    if not possible.any():
         return
-    value = np.where(priced.fits, priced.even, np.inf)
-    peak = np.where(priced.fits, priced.peak, np.inf)
+    value = np.where(possible, priced.even, np.inf)
+    peak = np.where(possible, priced.peak, np.inf)
     keys = (np.round(value, 12), peak) if lean else (peak, np.round(value, 12))
     best = int(np.lexsort((priced.rows.pp, priced.rows.tp, *keys))[0])
     if outcome.best is None or _better(value[best], peak[best], outcome.best, lean=lean):
@@ -306,8 +309,9 @@ def _best_of(priced: Priced, count: int) -> Priced:
 def _open(priced: Priced, scenario: Scenario) -> Priced:
     """Rows whose best split may differ from the even one: stages may be uneven, or layers recomputed one by one."""
     free = priced.rows.recompute == Recompute.PARTIAL
-    uneven = scenario.stack.uneven_stages & (priced.rows.pp > 1) & (priced.bound < priced.even * (1 - TOLERANCE))
-    return priced.take(free | uneven | (~priced.fits & scenario.stack.uneven_stages & (priced.rows.pp > 1)))
+    staged = (scenario.stack.uneven_stages or own_cut(scenario) is not None) & (priced.rows.pp > 1)
+    uneven = staged & (priced.bound < priced.even * (1 - TOLERANCE))
+    return priced.take(free | uneven | (~priced.fits & staged))
 
 
 def _unbeaten(parts: list[Priced], outcome: Outcome) -> list[Priced]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from costmodels.iteration import RowSeconds, compose, stage_extras
 from costmodels.memory import RowBytes, in_flight, memory_limit
+from costmodels.model import Model
 from costmodels.pieces import copies, ends, folded, joined
 from costmodels.pricing import Assignment, halved
 from costmodels.scenario import Scenario
@@ -151,7 +153,7 @@ def stage_problems(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scen
         activation_bytes=held * (step * memory.stored / twice)[:, None],
         checkpoint_bytes=held * (step * memory.checkpoint / twice)[:, None],
         recompute=modes[rows.recompute],
-        uneven=scenario.stack.uneven_stages,
+        uneven=scenario.stack.uneven_stages or own_cut(scenario) is not None,
         working_bytes=memory.working,
         fewest=_fewest_slices(rows, scenario) * twice.astype(np.int64)[:, None],
     )
@@ -178,8 +180,12 @@ def _in_flight(rows: Strategies, width: int) -> Floats:
 def _fewest_slices(rows: Strategies, scenario: Scenario) -> Ints:
     """Slices that each stage, or each piece of a stage that holds two, has at least, (N, P).
 
-    One; none at the ends where the stack allows it and the embedding or the head is there instead.
+    One; none at the ends where the stack allows it and the embedding or the head is there instead. All of them where
+    the framework divides the layers itself, which leaves one split.
     """
+    if cut := own_cut(scenario):
+        held = _cut_by(cut, rows, scenario)
+        return (held + _taken(rows, scenario, held.shape[1])) // slice_layers(scenario.model.num_layers, rows)[:, None]
     stages = np.arange(int(rows.pp.max(initial=1)))
     apart = (rows.pp >= LEAST_STAGES) & (rows.vpp == 1) & (rows.vocabulary == 0) & ~joined(rows)
     outer = (stages == 0) | (stages == rows.pp[:, None] - 1)
@@ -192,6 +198,21 @@ def fewest_layers(rows: Strategies, scenario: Scenario) -> Ints:
     slices = _fewest_slices(rows, scenario)
     step = slice_layers(scenario.model.num_layers, rows)[:, None]
     return slices * step - _taken(rows, scenario, int(rows.pp.max(initial=1)))
+
+
+def own_cut(scenario: Scenario) -> Callable[[Model, int], list[int]] | None:
+    """How the framework asked for divides the layers, where it does so itself."""
+    from planner.frameworks.table import FRAMEWORKS
+
+    return FRAMEWORKS[scenario.framework].cut if scenario.framework else None
+
+
+def _cut_by(cut: Callable[[Model, int], list[int]], rows: Strategies, scenario: Scenario) -> Ints:
+    width = int(rows.pp.max(initial=1))
+    held = np.zeros((len(rows), width), dtype=np.int64)
+    for pp in np.unique(rows.pp).tolist():
+        held[rows.pp == pp, :pp] = cut(scenario.model, pp)
+    return held
 
 
 def _fixed(rows: Strategies, memory: RowBytes, held: Floats, stages: NDArray[np.int64]) -> Floats:

@@ -14,7 +14,9 @@ from planner.export.clouds import ray, skypilot
 from planner.export.deepspeed import deepspeed
 from planner.export.job import Export, Job, Write, job_of, refuse
 from planner.export.kubernetes import jobset, kueue, trainjob, volcano
+from planner.export.maxtext import maxtext
 from planner.export.megatron import megatron
+from planner.export.nanotron import nanotron
 from planner.export.paddle import paddle
 from planner.export.pytorch import pytorch
 from planner.export.rules import broken
@@ -60,6 +62,11 @@ TARGETS: Final[Mapping[str, Target]] = {target.name: target for target in (
            "PyTorch itself: meshes of the whole world, shards on meta tensors, schedules", pytorch),
     Target("paddle", "PaddleFormers training arguments", ("1.2",),
            "TrainingArguments up to fleet.init, and the hybrid_configs that it makes", paddle),
+    Target("nanotron", "nanotron YAML", ("2411b02", "0.4"),
+           "the parser and the cut of 0.4, its logging replaced, which imports itself; 2411b02 is in no package index",
+           nanotron),
+    Target("maxtext", "MaxText configuration", ("0.2.5",),
+           "pyconfig, and the mesh of JAX over simulated devices", maxtext),
     Target("torchrun", "torchrun script", ("2.13",), "torch.distributed.run", start=torchrun),
     Target("slurm", "Slurm batch script", ("22.05", "24.05"),
            "sbatch --test-only on a simulated cluster of 22.05; no parser of 24.05 installs here", start=slurm),
@@ -83,6 +90,8 @@ _FRAMEWORKS: Final[Mapping[str, str]] = {
     "torchtitan": "torchtitan",
     "fsdp": "accelerate",
     "paddle": "paddle",
+    "nanotron": "nanotron",
+    "maxtext": "maxtext",
 }
 """The target that a stack of the catalogue is launched with."""
 

@@ -52,4 +52,6 @@ def _nested(value: Any) -> bool:
 def _scalar(value: Any) -> str:
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
+    if isinstance(value, float) and "e" in (text := repr(value)) and "." not in text:
+        return text.replace("e", ".0e")  # YAML 1.1 reads a number without a point as text
     return json.dumps(value, ensure_ascii=False)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from costmodels.model import Model
 from planner.frameworks.conditions import Condition, facts_of
 from planner.rule import Rule
 
@@ -35,12 +37,14 @@ class Framework:
         recompute: "free" takes any number of recomputed layers on every stage, "alike" one number for all stages,
             "whole" every layer or none.
         beside: usual rules that do not hold: they prefer what this framework refuses.
+        cut: layers of every stage where the framework itself divides them; None lets the plan divide them.
     """
 
     stack: str
     constraints: tuple[FrameworkRule, ...]
     recompute: Literal["free", "alike", "whole"] = "free"
     beside: tuple[str, ...] = ()
+    cut: Callable[[Model, int], list[int]] | None = None
 
     @property
     def rules(self) -> tuple[Rule, ...]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from planner.frameworks import accelerate, bridge, deepspeed, megatron, paddle, pytorch, torchtitan
+from planner.frameworks import accelerate, bridge, deepspeed, maxtext, megatron, nanotron, paddle, pytorch, torchtitan
+from planner.frameworks.nanotron_split import stage_layers
 from planner.frameworks.records import Framework
 
 _PREFERS_PARTS: Final = ("full-recompute",)
@@ -19,5 +20,7 @@ FRAMEWORKS: Final[Mapping[str, Framework]] = {
     "accelerate": Framework("fsdp", accelerate.RULES, "whole", _PREFERS_PARTS),
     "pytorch": Framework("torchtitan", pytorch.RULES, "whole", _PREFERS_PARTS),
     "paddle": Framework("paddle", paddle.RULES, "whole", _PREFERS_PARTS),
+    "nanotron": Framework("nanotron", nanotron.RULES, "whole", _PREFERS_PARTS, stage_layers),
+    "maxtext": Framework("maxtext", maxtext.RULES, "whole", _PREFERS_PARTS),
 }
 """Frameworks by the name of their exporter."""

@@ -36,9 +36,9 @@ _OTHERS: Final[Mapping[str, str]] = {
     "fsdp": "PyTorch FSDP is set up in the training script",
     "generic": "no framework in particular is meant",
     "internevo": "InternEvo is launched with a Python configuration",
-    "maxtext": "MaxText is launched with a YAML file of ici_ and dcn_ axes",
+    "maxtext": "plan export --to maxtext writes its YAML",
     "mindformers": "MindFormers is launched with a YAML file",
-    "nanotron": "nanotron is launched with a YAML file",
+    "nanotron": "plan export --to nanotron writes its YAML",
     "paddle": "PaddlePaddle is launched with its own hybrid-parallel arguments",
 }
 """Stacks that are launched otherwise, and how."""

@@ -25,6 +25,7 @@ from costmodels.scenario import Scenario
 from costmodels.stack import Stack, stack
 from costmodels.strategy import CP_KINDS, OFFLOADS, SCHEDULE_NAMES, Recompute, Strategies, strategies
 from hardware.records import Cluster
+from planner.frameworks.nanotron_split import stage_layers
 from planner.stage_rows import assignment_of, problem_of
 from planner.stages import solve
 from planner.validation import aleph, frameworks, saving
@@ -35,7 +36,6 @@ from planner.validation.launch_words import launch_changes
 from planner.validation.loss_words import loss_changes
 from planner.validation.machines import Unpriceable, node_group
 from planner.validation.model_words import as_described
-from planner.validation.nanotron import stage_layers
 from planner.validation.overlap_words import overlap_changes
 from planner.validation.pytorch import compiled, stepped
 from planner.validation.stack_words import newer_machine, stack_of

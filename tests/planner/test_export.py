@@ -173,3 +173,24 @@ def test_yaml_text_is_read_back_as_it_was(value):
 def test_the_exporters_are_listed():
     done = CliRunner().invoke(main, ["list", "exporters", "--format", "json"])
     assert [row["name"] for row in json.loads(done.stdout)] == list(TARGETS)
+
+
+def test_nanotron_divides_the_layers_and_the_search_takes_its_word():
+    """The best plan for it is the best of those with nanotron's own split, found by pricing each of them."""
+    from planner.api import plan, predict
+    from planner.frameworks.nanotron_split import stage_layers
+    from planner.request import PlanRequest
+
+    asked = {"model": "llama3-70b", "gpus": 128, "framework": "nanotron"}
+    found = plan(PlanRequest(**asked))
+    best, stages = found.strategy, [stage.layers for stage in found.strategy.stages]
+    assert best.pp > 1
+    assert stages != [80 // best.pp] * best.pp
+    assert stages == stage_layers(job_of(found).model, best.pp)
+    names = ("tp", "dp", "zero_stage", "micro_batch_size", "sequence_parallel", "recompute")
+    pins = {name: getattr(best, name) for name in names} | {"schedule": "1f1b"}
+    for pp in (best.pp, 2 * best.pp):
+        one = pins | {"pp": pp, "dp": best.dp * best.pp // pp}
+        priced = predict(PlanRequest(**asked, pins=one))
+        assert [stage.layers for stage in priced.strategy.stages] == stage_layers(job_of(found).model, pp)
+        assert priced.prediction.iteration_seconds >= found.prediction.iteration_seconds * (1 - 1e-9)

@@ -18,6 +18,12 @@ NARROW = {"bf16": 1e14, "fp32": 1e13, "fp8": 2e14, "fp4": 4e14}
 ROWS = changed_device(toy_scenario(precision="fp8-rowwise"), peak=NARROW)
 DELAYED = changed_device(toy_scenario(precision="fp8"), peak=NARROW)
 HYBRID = toy_scenario(model=toy_hybrid(mamba={"num_heads": 16, "head_dim": 32, "state_size": 16, "num_groups": 4}))
+LLAMA = toy_scenario(
+    model=toy_model(gated_ffn=True).model_copy(
+        update={"norm": "rmsnorm", "norm_bias": False, "position": "rotary", "qkv_bias": False, "output_bias": False}
+        | {"ffn_bias": False, "head_bias": False, "num_norms": 2, "qk_norm": "none", "norm_weight": True}
+    )
+)
 TIED = toy_scenario(model=toy_model().model_copy(update={"tied_embeddings": True}))
 EXPERTS = toy_scenario(model=with_experts(toy_model()))
 BIASED = toy_scenario(model=with_experts(toy_model()).model_copy(update={"ffn_bias": True}))
@@ -135,6 +141,41 @@ PAIRS = {
     "accelerate-offload-share": (HALF, {}, {"offload": EVERYTHING}),
     "accelerate-offload-shards": (PLAIN, {"offload": EVERYTHING, "zero_stage": 3}, {"offload": EVERYTHING}),
     "accelerate-precision": (PLAIN, {}, FP4),
+    "nanotron-schedule": (LLAMA, {"schedule": F1B}, {"schedule": LOOP}),
+    "nanotron-fills": (LLAMA, {"pp": 4, "dp": 4, "schedule": F1B}, {"pp": 4, "dp": 16, "schedule": F1B}),
+    "nanotron-stages": (LLAMA, {"pp": 2}, {"pp": 16}),
+    "nanotron-context": (LLAMA, {"cp": 1}, {"cp": 2}),
+    "nanotron-experts": (LLAMA, {"ep": 1}, {"ep": 2}),
+    "nanotron-expert-tensor": (LLAMA, {"etp": 1}, {"etp": 2}),
+    "nanotron-model": (LLAMA, {}, EXPERTS),
+    "nanotron-query-groups": (GROUPS, {"tp": 4}, {"tp": 8}),
+    "nanotron-zero": (LLAMA, {"zero_stage": 1}, {"zero_stage": 3}),
+    "nanotron-sharding": (LLAMA, EVERYWHERE, PART),
+    "nanotron-recompute": (LLAMA, {"recompute": FULL}, {"recompute": SELECTIVE}),
+    "nanotron-order": (LLAMA, *ORDER),
+    "nanotron-vocabulary": (LLAMA, *SPREAD),
+    "nanotron-offload": (LLAMA, {}, {"offload": OPTIMIZER}),
+    "nanotron-optimizer": (PLAIN, {}, LAMB),
+    "nanotron-precision": (PLAIN, {}, FP4),
+    "nanotron-loss": (PLAIN, {}, BLOCKS),
+    "maxtext-schedule": (LLAMA, {"schedule": GPIPE}, {"schedule": F1B}),
+    "maxtext-layers": (LLAMA, {"pp": 2}, {"pp": 3}),
+    "maxtext-rounds": (LLAMA, {"pp": 4, "dp": 2}, {"pp": 4, "dp": 8}),
+    "maxtext-delayed": (DELAYED, {"dp": 16}, {"dp": 8}),
+    "maxtext-model": (LLAMA, {}, EXPERTS),
+    "maxtext-query-groups": (GROUPS, {"tp": 4}, {"tp": 8}),
+    "maxtext-zero": (LLAMA, {"dp": 4, "zero_stage": 1, "sharding_degree": 4}, {"dp": 4, "zero_stage": 2}),
+    "maxtext-shards": (LLAMA, {"cp": 2, "zero_stage": 3}, {"cp": 2, "zero_stage": 1}),
+    "maxtext-sharding": (EXPERTS, {"ep": 4, **EVERYWHERE}, {"ep": 8, **PART}),
+    "maxtext-experts": (EXPERTS, {"ep": 2}, {"ep": 2, "tp": 2}),
+    "maxtext-expert-tensor": (EXPERTS, {"tp": 2, "etp": 2}, {"tp": 2, "etp": 1}),
+    "maxtext-context-kind": (LLAMA, {"cp": 2, "cp_kind": GATHER}, {"cp": 2, "cp_kind": A2A}),
+    "maxtext-recompute": (LLAMA, {"recompute": SELECTIVE}, {"recompute": PARTIAL}),
+    "maxtext-order": (LLAMA, *ORDER),
+    "maxtext-vocabulary": (LLAMA, *SPREAD),
+    "maxtext-offload": (LLAMA, {"offload": OPTIMIZER}, {"offload": ACTIVATIONS}),
+    "maxtext-optimizer": (PLAIN, {}, LAMB),
+    "maxtext-precision": (PLAIN, {}, ROWS),
 }
 """Rule to a scenario, a strategy that passes it, and one that does not or a scenario in which none does."""
 
@@ -193,7 +234,7 @@ def test_a_framework_adds_its_rules_and_drops_what_prefers_the_impossible(name):
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_what_a_search_proposes_for_a_framework_breaks_none_of_its_rules(name):
-    scenario = toy_scenario(framework=name)
+    scenario = toy_scenario(framework=name, model=LLAMA.model)
     space = build(scenario, {})
     core, option = np.nonzero(space.allowed)
     rows = space.rows(core, option)
