@@ -17,6 +17,8 @@ from conformance.world import rank_of
 from planner.export.targets import export
 
 PLANS = random_plans("megatron-lm", 240, seed=7)
+ASSUMING = [plan for name in ("nemo-26.06", "nemo") for plan in random_plans("megatron-lm", 110, seed=8, stack=name)]
+"""Of stacks that hide traffic and replay graphs."""
 WITHOUT_ENGINE = ["--transformer-impl", "local", "--no-rope-fusion", "--no-persist-layer-norm",
                   "--no-gradient-accumulation-fusion"]  # fmt: skip
 """Transformer Engine is not there; nothing of the plan is in these."""
@@ -102,6 +104,21 @@ def test_megatron_understands_the_plan(plan, understood):
     assert args.use_distributed_optimizer == sharded
     stages = range(args.pipeline_model_parallel_size)
     assert [layers_of(args, config, stage) for stage in stages] == [s.layers for s in plan.strategy.stages], label(plan)
+
+
+@pytest.mark.parametrize("plan", ASSUMING, ids=range(len(ASSUMING)))
+def test_megatron_takes_what_the_stack_assumes(plan, understood):
+    args, at = understood(plan), plan.strategy
+    assert degrees(args) == planned(plan), label(plan)
+    config = core_transformer_config_from_args(args)
+    assert config.tp_comm_overlap == (at.tp > 1 and at.sequence_parallel), label(plan)
+    whole = at.recompute in {"full", "partial"}
+    graphs = plan.request["stack"] == "nemo-26.06" and not whole and at.offload == "none"
+    assert config.cuda_graph_impl == ("transformer_engine" if graphs else "none"), label(plan)
+    paired = at.ep > 1 and (at.pp == 1 or at.vpp > 1) and not whole and "moe" not in at.recompute_modules
+    predicting = plan.request["model"].get("mtp_layers") and at.pp == 1
+    wanted = plan.request["stack"] == "nemo-26.06" and paired and not predicting
+    assert config.overlap_moe_expert_parallel_comm == bool(wanted), label(plan)
 
 
 def recomputed(config, strategy):

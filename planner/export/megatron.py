@@ -9,6 +9,7 @@ from planner.export import shell
 from planner.export.job import Export, Job, refuse
 from planner.export.megatron_model import model_arguments
 from planner.export.megatron_savers import saver_arguments, savers_unsaid
+from planner.export.megatron_stack import stack_arguments
 from planner.export.megatron_words import megatron_arguments, unsaid
 
 FILE: Final = "megatron-args.sh"
@@ -35,9 +36,11 @@ def megatron(job: Job, version: str) -> Export:
         dispatch=_dispatch(job.stack),
     )
     more, _ = saver_arguments(strategy, job.plan.request)
+    assumed, beside = stack_arguments(strategy, job.plan.request)
+    more = [*more, *assumed]
     script = "pretrain_mamba.py" if job.model.layer_pattern else "pretrain_gpt.py"
     environment = dict(_environment(job))
-    remarks = (*about, *_in_turn(job))
+    remarks = (*about, *beside, *_in_turn(job))
     lines = [*shell.header(f"Megatron-LM, Megatron-Core {version}"), *shell.remarks(remarks)]
     how = [f'# source {FILE}; torchrun ... {script} "${{MEGATRON_ARGS[@]}}" --data-path ... --lr ...']
     arguments = shell.array("MEGATRON_ARGS", [*sizes, *words, *more])

@@ -11,6 +11,7 @@ from typing import Any, Final
 from planner.document import Plan, Strategy
 from planner.errors import BadRequest
 from planner.export.megatron_savers import saver_arguments
+from planner.export.megatron_stack import stack_arguments
 from planner.export.megatron_words import Arguments, megatron_arguments
 from planner.export.torchtitan_words import torchtitan_arguments
 
@@ -92,7 +93,13 @@ def _megatron(plan: Plan, strategy: Strategy, precision: str) -> Arguments:
         dispatch=_dispatch(_name(plan.request.get("stack"))),
     )
     more, beside = saver_arguments(strategy, plan.request)
-    return [*words, *more], (*remarks, *beside)
+    assumed, lacks = stack_arguments(strategy, plan.request) if _own(plan) else ([], ())
+    return [*words, *more, *assumed], (*remarks, *beside, *lacks)
+
+
+def _own(plan: Plan) -> bool:
+    """The stack's parser is today's Megatron-LM's."""
+    return _name(plan.request.get("stack")) in {"megatron-core", "nemo", "nemo-26.06"}
 
 
 def _dispatch(name: str) -> str:

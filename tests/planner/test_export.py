@@ -13,6 +13,7 @@ from planner.document import Plan
 from planner.errors import BadRequest
 from planner.export.chunks import chunk_layers
 from planner.export.job import Inexpressible, job_of
+from planner.export.megatron_stack import stack_arguments
 from planner.export.placement import locality
 from planner.export.targets import TARGETS, export
 from planner.export.yaml_text import yaml_text
@@ -194,3 +195,36 @@ def test_nanotron_divides_the_layers_and_the_search_takes_its_word():
         priced = predict(PlanRequest(**asked, pins=one))
         assert [stage.layers for stage in priced.strategy.stages] == stage_layers(job_of(found).model, pp)
         assert priced.prediction.iteration_seconds >= found.prediction.iteration_seconds * (1 - 1e-9)
+
+
+GRAPHED = ["--cuda-graph-impl", "transformer_engine", "--cuda-graph-scope", "attn", "moe_router", "moe_preprocess"]
+
+
+@pytest.mark.parametrize(
+    ("stack", "changes", "words", "said"),
+    [
+        ("megatron-core", {}, [], ""),
+        ("nemo", {"tp": 2, "sequence_parallel": True}, ["--tp-comm-overlap"], ""),
+        ("nemo", {"tp": 2, "sequence_parallel": False}, [], "under --sequence-parallel only"),
+        ("nemo-26.06", {"recompute": "full"}, [], "none of layers that are recomputed"),
+        (
+            "nemo-26.06",
+            {"recompute": "none", "ep": 2, "pp": 1, "vpp": 1},
+            ["--overlap-moe-expert-parallel-comm", *GRAPHED],
+            "--delay-wgrad-compute",
+        ),
+        (
+            "nemo-26.06",
+            {"recompute": "none", "ep": 2, "pp": 2, "vpp": 1},
+            GRAPHED,
+            "without interleaving",
+        ),
+    ],
+)
+def test_megatron_is_told_what_the_stack_assumes(stack, changes, words, said):
+    (plan,) = random_plans("megatron-lm", 1, seed=3, models=("mixtral-8x7b",), precisions=("bf16",))
+    calm = {"tp": 1, "sequence_parallel": False, "recompute_modules": [], "offload": "none"}
+    strategy = plan.strategy.model_copy(update=calm | changes)
+    given, remarks = stack_arguments(strategy, plan.request | {"stack": stack})
+    assert given == words
+    assert said in " ".join(remarks)
