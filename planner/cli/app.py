@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from planner.cli import (
     allocate,
@@ -35,10 +36,23 @@ class PlanGroup(click.Group):
     """A group that takes an option where a command is expected for a question to ``solve``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put ``solve`` in front of anything that neither names a command nor asks for help."""
-        if not args or (args[0].startswith("-") and args[0] not in {"-h", "--help", "--version"}):
+        """Put ``solve`` in front of anything that neither names a command nor asks for help.
+
+        Where a shell asks what may follow, nothing typed yet may still become a command.
+        """
+        if (not args and not ctx.resilient_parsing) or (
+            args and (args[0].startswith("-") and args[0] not in {"-h", "--help", "--version"})
+        ):
             args = ["solve", *args]
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands, or the options of ``solve``, which needs no name."""
+        own = super().shell_complete(ctx, incomplete)
+        if not incomplete.startswith("-"):
+            return own
+        solve = self.commands["solve"]
+        return own + solve.shell_complete(click.Context(solve, parent=ctx, info_name="solve"), incomplete)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

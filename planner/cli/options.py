@@ -7,6 +7,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
+
+from planner.cli.complete import complete
 
 _DIGITS: Final = re.compile(r"\+?[0-9]+")
 _LOOSE: Final = re.compile(r"([+-]?[0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)([kmbgt]?)", re.IGNORECASE)
@@ -24,6 +27,10 @@ class Text(click.ParamType[str]):
 
     def __init__(self, most: int = _LONGEST_TEXT) -> None:
         self.most = most
+
+    def shell_complete(self, _ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Names of the catalogue or files, by the parameter."""
+        return complete(param, incomplete)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The text, stripped."""
