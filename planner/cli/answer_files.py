@@ -16,16 +16,18 @@ def answer_in(path: str) -> Plan:
 
     Raises:
         BadFile: there is no such file, or it is too large or no text.
-        BadRequest: it holds something else.
+        BadRequest: it holds something else, or was changed to what no plan says.
     """
     from pydantic import ValidationError
 
     from hardware.files import expanded, read_text
     from planner.document import Plan
+    from planner.saved import checked
 
     try:
-        return Plan.model_validate_json(sys.stdin.read() if path == "-" else read_text(expanded(path)))
+        found = Plan.model_validate_json(sys.stdin.read() if path == "-" else read_text(expanded(path)))
     except ValidationError:
         raise BadRequest(f"{path}: not an answer of `plan --format json`") from None
     except UnicodeDecodeError:
         raise BadRequest(f"{path}: not text in UTF-8") from None
+    return checked(found, path)

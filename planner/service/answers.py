@@ -119,6 +119,7 @@ def _allocate(body: Body, seconds: float) -> str:
 def _replan(body: Body, seconds: float) -> str:
     from planner.document import Plan
     from planner.replan import replan
+    from planner.saved import checked
 
     old, gpus, share = body.get("plan"), body.get("gpus"), body.get("tolerance", 0.05)
     if unknown := sorted(set(body) - {"plan", "gpus", "tolerance"}):
@@ -129,6 +130,7 @@ def _replan(body: Body, seconds: float) -> str:
         raise BadRequest(f"tolerance: expected a share such as 0.05, got {share!r:.40}")
     found = Plan.model_validate(old)
     names_only(found.request)
+    checked(found, "plan")
     return replan(found, gpus, tolerance=float(share), time_limit=seconds).to_json(indent=None)
 
 

@@ -1,0 +1,105 @@
+"""Answers that came back from a file or over a wire, which somebody may have changed since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from costmodels.modules import MODULES
+from costmodels.strategy import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, VOCABULARIES, Recompute
+from hardware.errors import flatten
+from planner.document import Plan, Strategy
+from planner.errors import BadRequest
+from planner.request import PlanRequest
+
+LARGEST: Final = 2**40
+"""No degree and no batch of a plan is larger."""
+_COUNTS: Final = ("tp", "cp", "cp_near", "pp", "vpp", "dp", "ep", "etp", "micro_batch_size", "num_microbatches",
+                  "global_batch_size")  # fmt: skip
+_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "schedule": tuple(SCHEDULE_NAMES),
+    "rank_order": tuple(RANK_ORDERS),
+    "cp_kind": tuple(CP_KINDS),
+    "offload": tuple(OFFLOADS),
+    "vocabulary": tuple(VOCABULARIES),
+    "recompute": tuple(kind.name.lower() for kind in Recompute),
+}
+
+
+def checked(plan: Plan, name: str) -> Plan:
+    """The plan, where its question can be asked again and its strategy is one.
+
+    Args:
+        plan: what was read.
+        name: what to call it in a refusal.
+
+    Raises:
+        BadRequest: the first thing that is wrong.
+    """
+    try:
+        asked = PlanRequest(**plan.request)
+    except ValidationError as error:
+        raise BadRequest(f"{name}: request: {flatten(error)}") from None
+    except TypeError:
+        raise BadRequest(f"{name}: request: its fields are not names") from None
+    if lack := next(_lacks(plan, asked.gpus), None):
+        raise BadRequest(f"{name}: {lack}")
+    return plan
+
+
+def _lacks(plan: Plan, gpus: int) -> Iterator[str]:
+    """One sentence for everything wrong; of a strategy only under a whole request."""
+    yield from _of_request(plan.request)
+    for strategy in (plan.strategy, *(other.strategy for other in plan.alternatives)):
+        yield from _of_strategy(strategy, plan.request, gpus) if strategy else ()
+
+
+def _of_request(request: Mapping[str, Any]) -> Iterator[str]:
+    """A resolved request holds its records and its sizes, which a question may leave out."""
+    for field in ("model", "cluster"):
+        if not isinstance(request.get(field), Mapping):
+            yield f"request: {field}: a table of fields is expected, as `plan --format json` writes it"
+    cluster = request.get("cluster")
+    parts = (cluster.get("groups") or [cluster]) if isinstance(cluster, Mapping) else []
+    for part in parts:
+        for field in ("nodes", "gpus_per_node"):
+            if not isinstance(part, Mapping) or not isinstance(part.get(field), int):
+                yield f"request: cluster: {field}: required, but missing"
+    if not isinstance(request.get("seq_length"), int):
+        yield "request: seq_length: required, but missing"
+
+
+def _of_strategy(strategy: Strategy, request: Mapping[str, Any], gpus: int) -> Iterator[str]:
+    given = strategy.model_dump()
+    for name in _COUNTS:
+        if not 1 <= given[name] <= LARGEST:
+            yield f"strategy: {name}: expected a count from 1 on, got {_short(given[name])}"
+    for name, words in _WORDS.items():
+        if given[name] not in words:
+            yield f"strategy: {name}: there is no {_short(given[name])}; there are {', '.join(words)}"
+    if strange := [module for module in strategy.recompute_modules if module not in MODULES]:
+        yield f"strategy: recompute_modules: there is no {_short(strange[0])}; there are {', '.join(MODULES)}"
+    if not (0 <= strategy.zero_stage <= 3 and 0 <= strategy.sharding_degree <= LARGEST):
+        yield f"strategy: ZeRO stage {strategy.zero_stage} over {_short(strategy.sharding_degree)} ranks is none"
+    yield from _of_stages(strategy, request, gpus)
+
+
+def _of_stages(strategy: Strategy, request: Mapping[str, Any], gpus: int) -> Iterator[str]:
+    stages = strategy.stages
+    if len(stages) != strategy.pp:
+        yield f"strategy: {len(stages)} stages are listed, pp is {_short(strategy.pp)}"
+    if any(not 0 <= stage.recompute_layers <= stage.layers <= LARGEST for stage in stages):
+        yield "strategy: a stage recomputes more layers than it holds, or holds less than none"
+    layers, held = request["model"].get("num_layers"), sum(stage.layers for stage in stages)
+    if layers != held:
+        yield f"strategy: the stages hold {_short(held)} layers, the model has {layers}"
+    ranks = strategy.tp * strategy.cp * strategy.pp * strategy.dp
+    if not any(stage.tp or stage.dp for stage in stages) and ranks != gpus:
+        yield f"strategy: tp x cp x pp x dp is {_short(ranks)}, the plan is for {gpus} GPUs"
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

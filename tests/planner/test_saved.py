@@ -1,0 +1,90 @@
+"""Saved answers that somebody changed: one line that says what is wrong, whoever reads them."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from conformance.plans import random_plans
+from planner.cli import main
+from planner.frameworks.table import FRAMEWORKS
+from planner.saved import checked
+from tests.planner.fake_plan import infeasible_plan
+
+(PLAN,) = random_plans("megatron-lm", 1, seed=5, models=("llama3-8b",), precisions=("bf16",))
+
+SPOILED = {
+    "tp of nothing": (("strategy", "tp"), 0, "strategy: tp: expected a count from 1 on, got 0"),
+    "tp below nothing": (("strategy", "tp"), -4, "got -4"),
+    "tp past counting": (("strategy", "dp"), 10**30, "dp: expected a count"),
+    "a command as schedule": (("strategy", "schedule"), "$(id)", "there is no $(id); there are none, gpipe"),
+    "an unknown order": (("strategy", "rank_order"), "pp-tp", "rank_order: there is no pp-tp"),
+    "recomputed sometimes": (("strategy", "recompute"), "sometimes", "there is no sometimes"),
+    "no stages": (("strategy", "stages"), [], "0 stages are listed"),
+    "more ranks": (("strategy", "cp"), 64, "the plan is for"),
+    "ZeRO 9": (("strategy", "zero_stage"), 9, "ZeRO stage 9"),
+    "an unknown module": (("strategy", "recompute_modules"), ["brain"], "there is no brain"),
+    "no GPUs": (("request", "gpus"), None, "request: gpus: "),
+    "GPUs in words": (("request", "gpus"), "many", "request: gpus: "),
+    "no sequence": (("request", "seq_length"), None, "seq_length: required, but missing"),
+    "no model": (("request", "model"), None, "request: model: "),
+    "a named model": (("request", "model"), "llama3-8b", "request: model: a table of fields is expected"),
+    "half a model": (("request", "model"), {"name": "x"}, "hidden_size: missing"),
+    "nodes of no GPU": (("request", "cluster", "gpus_per_node"), 0, "request: cluster: "),
+    "no nodes": (("request", "cluster", "nodes"), None, "request: cluster"),
+    "a strange precision": (("request", "precision"), "bf17", "bf17"),
+    "a stack of lists": (("request", "stack"), {"name": ["a"]}, "request: stack: "),
+}
+COMMANDS = {
+    "export": ("export", "{}", "--to", "torchtitan"),
+    "replan": ("replan", "{}", "--gpus", "16"),
+    "trace": ("trace", "{}"),
+    "report": ("report", "{}"),
+    "compare": ("compare", "{}", "{}"),
+}
+
+
+def spoiled(where, value):
+    document = json.loads(PLAN.to_json())
+    *tables, last = where
+    table = document
+    for name in tables:
+        table = table[name]
+    table[last] = value
+    return json.dumps(document)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(("where", "value", "said"), SPOILED.values(), ids=SPOILED.keys())
+def test_a_changed_answer_is_refused_in_one_line(where, value, said, command, tmp_path):
+    path = tmp_path / "answer.json"
+    path.write_text(spoiled(where, value))
+    done = CliRunner().invoke(main, [word.format(path) for word in COMMANDS[command]])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"plan: {path}: ")
+    assert done.stderr.count("\n") == 1
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_what_a_search_may_propose_is_left_alone(framework):
+    for plan in random_plans(framework, 12, seed=6):
+        assert checked(plan, "it") is plan
+
+
+def test_names_in_an_answer_are_text_to_a_shell(tmp_path):
+    document = json.loads(PLAN.to_json())
+    document["request"]["model"]["name"] = "\n$(touch owned)`id`\"'\u00e9\u2603"
+    path = tmp_path / "answer.json"
+    path.write_text(json.dumps(document))
+    for target in ("slurm", "torchrun", "kueue", "skypilot", "maxtext"):
+        done = CliRunner().invoke(main, ["export", str(path), "--to", target])
+        assert "touch owned)" not in done.stdout, target
+
+
+def test_an_infeasible_answer_is_read_and_then_said_to_be_one(tmp_path):
+    path = tmp_path / "answer.json"
+    path.write_text(infeasible_plan().to_json())
+    done = CliRunner().invoke(main, ["trace", str(path)])
+    assert done.exit_code == 2
+    assert done.stderr.count("\n") == 1
