@@ -101,7 +101,7 @@ def study_of(document: Mapping[str, Any], *, name: str = "study") -> Study:
         mode=_mode(document.get("mode", "search")),
         factors=factors,
         scenarios=scenarios,
-        where=tuple(read_filter(text, known) for text in ([where] if isinstance(where, str) else where)),
+        where=tuple(read_filter(text, known) for text in _conditions(where)),
         baseline=_baseline(_table(document, "baseline"), factors),
     )
     check(study)
@@ -119,6 +119,18 @@ def _mode(value: object) -> Mode:
     if value == "search" or value == "predict":  # noqa: PLR1714 - which of the two, for the type checker
         return value
     raise BadRequest(f"mode: expected search or predict, got {value!r:.40}")
+
+
+def _conditions(where: object) -> list[str]:
+    """One condition or several.
+
+    Raises:
+        BadRequest: it is neither.
+    """
+    told = [where] if isinstance(where, str) else where
+    if not isinstance(told, list) or not all(isinstance(text, str) for text in told):
+        raise BadRequest(f'where: expected conditions such as "gpus >= 32", got {where!r:.40}')
+    return told
 
 
 def _fields(table: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -128,6 +128,8 @@ BAD = {
     "a zip of one": (BASE | {"zip": [["gpus"]]}, "zip"),
     "a zip of nothing": (BASE | {"zip": [["gpus", "tp"]]}, "tp is no axis"),
     "unequal steps": ({"model": "22b", "gpus": [8, 16], "tp": [1], "zip": [["gpus", "tp"]]}, "as many values"),
+    "a number for a filter": (BASE | {"where": -1}, "expected conditions such as"),
+    "numbers for filters": (BASE | {"where": [32]}, "expected conditions such as"),
     "a filter in words": (BASE | {"where": ["many gpus"]}, "no expression"),
     "a filter that calls": (BASE | {"where": ["open('x')"]}, "not understood"),
     "a filter on what is not set": (BASE | {"where": ["tp > 1"]}, "does not set tp"),
