@@ -83,3 +83,9 @@ def maxtext(session: nox.Session) -> None:
     session.install("omegaconf", "absl-py", "packaging", "jinja2", "etils", "psutil", "pathwaysutils")
     session.install("--no-deps", "--ignore-requires-python", "maxtext==0.2.5")
     session.run(*PYTEST, "conformance/test_maxtext.py")
+
+
+@nox.session(venv_backend="none")
+def service(session: nox.Session) -> None:
+    """The HTTP service under bodies made from its own description; .ci/service alone runs more kinds of them."""
+    session.run("bash", ".ci/service", external=True, env={"EXAMPLES": "200", "PHASES": "examples,fuzzing"})

@@ -19,7 +19,7 @@ Written by `scripts/refresh_cli.py` from the parser; `plan COMMAND --help` says 
 
 def page() -> str:
     """The whole reference as Markdown."""
-    root = click.Context(main, info_name="plan", auto_envvar_prefix=None)
+    root = click.Context(main, info_name="plan", **main.context_settings)
     named = [(name, main.get_command(root, name)) for name in main.list_commands(root)]
     table = [f"| [`plan {name}`](#plan-{name}) | {command.get_short_help_str(80)} |" for name, command in named]
     parts = [
