@@ -100,6 +100,8 @@ def unfused_widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
     inner = {
         "gate": WORD * model.ffn_hidden_size * gated,
         "key-values": WORD * kind.attends * repeated,
+        "rotated": WORD * kind.attends * (model.position == "rotary") * (model.attention_width + model.key_value_width),
+        "transposed": WORD * kind.attends * model.attention_output_width,
     }
     width = 4.0 * ("norm" in keeps) + WORD * ("norm-16" in keeps)
     return width * model.hidden_size * norms, sum(inner.get(name, 0.0) for name in keeps)

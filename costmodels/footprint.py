@@ -68,7 +68,7 @@ def footprint(
     state, expert_state = memory.state, memory.expert_state
     activations = held * (stored + again * memory.checkpoint[row] + first * memory.embedding_activation[row] / twice)
     activations = activations + last * ahead_bytes(one, scenario, 0.0) + first * memory.first_peak[row]
-    activations = activations + (again > 0) * memory.working[row] + memory.passing[row]
+    activations = activations + (again > 0) * memory.take(np.full(pp, row)).working_at(last) + memory.passing[row]
     whole = memory.everywhere[row] - memory.passing[row]
     weights = params * state.weights[row] + experts * expert_state.weights[row] + whole
     gradients = params * state.gradients[row] + experts * expert_state.gradients[row]

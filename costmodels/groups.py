@@ -258,7 +258,7 @@ def mixed_bytes(rows: MixedRows, mixed: Mixed) -> MixedBytes:
         layer=_at(at, [g.layer_state for g in groups]),
         activation=held * _at(at, [g.stored for g in groups]),
         checkpoint=held * _at(at, [g.checkpoint for g in groups]),
-        working=_at(at, [g.working for g in groups]),
+        working=_at(at, [g.working for g in groups]) - last * _at(at, [g.turns for g in groups]),
     )
 
 

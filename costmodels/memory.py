@@ -99,6 +99,9 @@ class RowBytes:
     """The same when the layer is recomputed: its input."""
     working: Floats
     """One layer's activations while it is recomputed; of the kind with the most, where layers differ."""
+    turns: Floats
+    """What of these is not held beside the logits: where a micro-batch goes back as soon as it came, the logits are
+    let go before the first layer is recomputed."""
     embedding_activation: Floats
     """Per micro-batch in flight on the first stage."""
     first_peak: Floats
@@ -140,6 +143,11 @@ class RowBytes:
         """States of the embedding, and the peak of its gradient."""
         return self.embedding_parameters * (self.state.total + self.edges) + self.first_peak
 
+    def working_at(self, last: Bools) -> Floats:
+        """``working`` on stages that hold the head or not, beyond what their logits took before, of ``last``'s shape."""
+        whole, turns = (x.reshape(x.shape + (1,) * (last.ndim - 1)) for x in (self.working, self.turns))
+        return whole - last * turns
+
     @property
     def last(self) -> Floats:
         """States of the head and of layers that predict further tokens, and the logits."""
@@ -174,6 +182,7 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
     held = stack.vocabulary_in_flight * _even_kept(rows, scenario, stored)
     sharing = (embedding + head) * (state.total + edges) + (1.0 + stack.vocabulary_in_flight) * logits
     shared = (sharing / rows.pp + held) * (1.0 - at_ends)
+    working = stored if kinds is None else _most(rows, scenario, kind_activation_bytes)
     gathered = layer + experts
     if kinds is not None:  # the two at a time may be of the largest kind; chunks hold several
         most = (kinds.each("layer_parameters") + kinds.each("expert_parameters")).max(axis=0)
@@ -188,7 +197,8 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
         edges=edges,
         stored=np.where(here, stored, 0.0),
         checkpoint=np.where(here, checkpoint_bytes(rows, scenario), 0.0),
-        working=stored if kinds is None else _most(rows, scenario, kind_activation_bytes),
+        working=working,
+        turns=np.where(_back_at_once(rows), np.minimum(working, logits * at_ends), 0.0),
         embedding_activation=(1.0 if stack.dropout else 0.0) * h * region,
         first_peak=at_ends * (_first_peak(rows, scenario, moment, stored) + gathered_whole * embedding),
         logits=(logits + gathered_whole * head) * at_ends,
@@ -203,6 +213,14 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
         + whole_bytes(rows, scenario, gathered),
         kinds=kinds,
     )
+
+
+_AT_ONCE = [SCHEDULE_NAMES.index(name) for name in ("none", "1f1b", "interleaved-1f1b")]
+
+
+def _back_at_once(rows: Strategies) -> Bools:
+    """Whether the last stage passes every micro-batch back as soon as it came, and nothing else meanwhile, (N,)."""
+    return np.isin(rows.schedule, _AT_ONCE)
 
 
 def _even_kept(rows: Strategies, scenario: Scenario, stored: Floats) -> Floats:
@@ -355,8 +373,8 @@ def _peaks_by_kind(rows: Strategies, memory: RowBytes) -> Floats:
     twice = copies(rows)[:, None]
     needed = twice * stages.total(memory.kind_states) + held * stages.total(kept)
     needed = needed + first * (memory.first[:, None] + held * memory.embedding_activation[:, None] / twice)
-    worst = (needed + last * memory.last[:, None]).max(axis=1)
-    return np.asarray(worst + np.where(full, memory.working, 0.0) + memory.everywhere)
+    needed = needed + last * memory.last[:, None] + np.where(full[:, None], memory.working_at(last), 0.0)
+    return np.asarray(needed.max(axis=1) + memory.everywhere)
 
 
 def even_peaks(rows: Strategies, memory: RowBytes, num_layers: int) -> Floats:
@@ -370,7 +388,6 @@ def even_peaks(rows: Strategies, memory: RowBytes, num_layers: int) -> Floats:
     layers = (split.first, split.high, split.last)
     full = rows.recompute >= Recompute.FULL
     kept = np.where(full, memory.checkpoint, memory.stored)
-    working = np.where(full, memory.working, 0.0)
     worst, twice = np.zeros(len(rows)), copies(rows)
     for place, held in enumerate(layers):
         stage = np.zeros_like(pp) if place == 0 else np.minimum(1, pp - 1) if place == 1 else pp - 1
@@ -378,8 +395,9 @@ def even_peaks(rows: Strategies, memory: RowBytes, num_layers: int) -> Floats:
         first, last = ends(rows, stage)
         needed = held * (twice * memory.layer_state + count * kept)
         needed = needed + first * (memory.first + count * memory.embedding_activation / twice) + last * memory.last
+        needed = needed + np.where(full, memory.working_at(last), 0.0)
         worst = np.maximum(worst, np.where((place == 1) & (pp <= 2), 0.0, needed))
-    return worst + working + memory.everywhere
+    return worst + memory.everywhere
 
 
 def memory_limit(scenario: Scenario) -> float:

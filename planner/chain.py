@@ -125,7 +125,7 @@ class _Chain:
         for option in reversed(self._options(before, state, starts, ends)):
             turn = np.minimum(starts + option, ends)
             held = state + _over(before["checkpoint_bytes"], starts, turn)
-            held = held + _over(before["activation_bytes"], turn, ends) + (option > 0) * problem.working_bytes
+            held = held + _over(before["activation_bytes"], turn, ends) + (option > 0) * problem.each("working_bytes")[:, None, None]
             fits = (option >= 0) & (option <= lengths) & (held <= problem.memory_limit)
             recomputed = np.where(fits, option, recomputed)
         turn = np.minimum(starts + np.maximum(recomputed, 0), ends)
@@ -143,7 +143,8 @@ class _Chain:
         if problem.recompute != "free":
             return [none + (ends - starts) if problem.recompute == "all" else none]
         saved = before["activation_bytes"] - before["checkpoint_bytes"]
-        over = state + _over(before["activation_bytes"], starts, ends) + problem.working_bytes - problem.memory_limit
+        beside = state + problem.each("working_bytes")[:, None, None] - problem.memory_limit
+        over = beside + _over(before["activation_bytes"], starts, ends)
         place = [np.searchsorted(row, row[starts] + over[stage]) for stage, row in enumerate(saved)]
         guess = np.maximum(np.array(place) - starts, 1)
         return [none, np.maximum(guess - 1, 1), guess, guess + 1]

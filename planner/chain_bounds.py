@@ -144,7 +144,7 @@ def _chains(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: S
         saved = mine * np.maximum(stored - light, 0.0)
         rate = np.where(free, _cheapest(again, saved), 0.0)
         kept = np.where(every, light, np.where(free, np.minimum(light, stored), stored))
-        left = usable - fixed - (every & (fewest[:, stage] > 0)) * memory.working + _SLACK * usable
+        left = usable - fixed - (every & (fewest[:, stage] > 0)) * memory.working_at(last[:, stage]) + _SLACK * usable
         thin.append(_sums(state + mine * kept))
         room.append(left)
         bent.append(_sums(plain + rate * (state + mine * stored)))

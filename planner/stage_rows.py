@@ -39,7 +39,7 @@ def problem_of(one: Strategies, seconds: RowSeconds, memory: RowBytes, scenario:
     rows = stage_problems(one, seconds, memory, scenario)
     single = {name: np.asarray(getattr(rows, name)).ravel() for name in StageRows.__dataclass_fields__}
     stages = int(single["num_stages"][0])
-    by_stage = {name: tuple(single[name][:stages].tolist()) for name in BY_STAGE}
+    by_stage = {name: tuple(single[name][:stages].tolist()) for name in (*BY_STAGE, "working_bytes")}
     numbers = {name: single[name][0].item() for name in single if name not in by_stage}
     chosen = {"recompute": RECOMPUTE_MODES[numbers["recompute"]]}
     slices, alike = _slice_costs(one, seconds, memory), one_number(scenario)
@@ -154,7 +154,7 @@ def stage_problems(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scen
         checkpoint_bytes=held * (step * memory.checkpoint / twice)[:, None],
         recompute=modes[rows.recompute],
         uneven=scenario.stack.uneven_stages or own_cut(scenario) is not None,
-        working_bytes=memory.working,
+        working_bytes=memory.working_at(ends(rows, stages)[1]),
         fewest=_fewest_slices(rows, scenario) * twice.astype(np.int64)[:, None],
     )
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from costmodels.stack import Stack
+from costmodels.stack import Kept, Stack
 
 Row = Mapping[str, Any]
 
@@ -52,11 +52,23 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
     if "kempnerforge" in framework and int(row["strategy"].get("dp") or 1) == 1:
         found["gradient_bytes"] = 2  # nothing is reduced
     if "kernel set" in notes:
-        norms = () if "rms kernel" in notes else ("norm-16",)
-        found["keeps"] = ("gate", *norms, *(("softmax",) if notes.endswith("torch") else ()))
+        norms = () if "rms kernel" in notes else ("norm",)
+        found["keeps"] = ("gate", *norms, *_attention_copies(row))
     if "over all stages" in notes or "over stages" in notes:
         found |= _spread(notes, int(row["strategy"].get("pp") or 1))
     return found | _megatron(row)
+
+
+def _attention_copies(row: Row) -> tuple[Kept, ...]:
+    """Copies around the attention of Aleph Alpha's framework, whose tensors go by token, then by sequence [scaling].
+
+    Fused kernels take views of the projection and rotated copies; several sequences turn views into copies.
+    """
+    several = int(row["strategy"].get("micro_batch_size") or 1) > 1
+    if row["stack"].get("attention"):
+        return ("rotated", *(("transposed",) if several else ()))
+    softmax = ("softmax",) if str(row["stack"].get("notes")).endswith("torch") else ()
+    return softmax if several else (*softmax, "rotated")
 
 
 def _spread(notes: str, stages: int) -> dict[str, Any]:

@@ -240,7 +240,8 @@ def seconds_and_bytes(rows, scenario, index, seconds, memory):
     edges = first * memory.embedding_parameters[index] + last * memory.head_parameters[index]
     used = parameters * state + held_times * edges * memory.edges[index]
     used = used + held * (kept + first * memory.embedding_activation[index])
-    used = used + (again > 0) * memory.working[index] + memory.everywhere[index]
+    turns = memory.turns[index] * last  # recomputed when the logits are gone
+    used = used + (again > 0) * (memory.working[index] - turns) + memory.everywhere[index]
     used = used + held_times * (last * memory.logits[index] + first * memory.first_peak[index])
     pipeline = pipeline * (1 + seconds.straggler[index])
     return (pipeline + once) * seconds.upkeep[index], used.max(axis=1)

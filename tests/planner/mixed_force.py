@@ -136,7 +136,7 @@ def best_of_row(mixed, rows, stages, order):
         times.append(n * price.layer[0] + r * price.recompute[0] + beside)
         used = n * bytes_.layer_state[0] + bytes_.everywhere[0]
         used = used + held[stage] * ((n - r) * bytes_.stored[0] + r * bytes_.checkpoint[0])
-        used = used + (r > 0) * bytes_.working[0]
+        used = used + (r > 0) * (bytes_.working[0] - (bytes_.turns[0] if stage == pp - 1 else 0.0))
         used = used + (bytes_.first[0] + held[stage] * bytes_.embedding_activation[0] if stage == 0 else 0.0)
         used = used + (bytes_.last[0] if stage == pp - 1 else 0.0)
         usable = parts[group].group.accelerator.usable_memory
