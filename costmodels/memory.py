@@ -29,6 +29,7 @@ from costmodels.activations import (
 from costmodels.by_kind import ByKind, LayerBytes, contents
 from costmodels.context import exchange_bytes
 from costmodels.experts import expert_parameters_per_rank, expert_shards, kind_expert_parameters
+from costmodels.gathered import largest_matrix, second_copy, whole_bytes
 from costmodels.kernels import WORD
 from costmodels.layer_kinds import Kind, ahead_kind
 from costmodels.offload import ACTIVATIONS, EVERYTHING, host_bytes, host_room, share_offloaded
@@ -39,7 +40,7 @@ from costmodels.peaks import loss_peak, momentary_bytes, standing_bytes, step_by
 from costmodels.pieces import copies, ends, joined
 from costmodels.scenario import REDUCED, Scenario
 from costmodels.schedules import SCHEDULES
-from costmodels.sharded import GRADIENTS, PARAMETERS, by_chunk, second_shards
+from costmodels.sharded import GRADIENTS, PARAMETERS, by_chunk
 from costmodels.sizes import (
     embedding_parameters_per_rank,
     head_parameters_per_rank,
@@ -52,8 +53,6 @@ from costmodels.strategy import SCHEDULE_NAMES, Bools, Floats, Ints, Recompute, 
 
 OFFLOADED_LAYERS = 2.0
 """Layers whose activations are on the device although they are offloaded: the running one, and one on its way."""
-PREFETCHED_LAYERS = 2.0
-"""Layers whose parameters are gathered at once under ZeRO stage 3: the running one and the prefetched one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +143,7 @@ class RowBytes:
         return self.embedding_parameters * (self.state.total + self.edges) + self.first_peak
 
     def working_at(self, last: Bools) -> Floats:
-        """``working`` on stages that hold the head or not, beyond what their logits took before, of ``last``'s shape."""
+        """``working`` on stages with and without the head, beyond what logits took before, of ``last``'s shape."""
         whole, turns = (x.reshape(x.shape + (1,) * (last.ndim - 1)) for x in (self.working, self.turns))
         return whole - last * turns
 
@@ -187,6 +186,8 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
     if kinds is not None:  # the two at a time may be of the largest kind; chunks hold several
         most = (kinds.each("layer_parameters") + kinds.each("expert_parameters")).max(axis=0)
         gathered = np.where(by_chunk(rows), gathered, most)
+    if stack.gathers == "matrix":
+        gathered = np.where(by_chunk(rows), gathered, np.minimum(gathered, largest_matrix(rows, scenario)))
     return RowBytes(
         state=state,
         layer_parameters=layer,
@@ -209,7 +210,7 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
         + standing
         + passing
         + exchange_bytes(rows, scenario)
-        + _second_copy(rows, scenario, layer)
+        + second_copy(rows, scenario, layer)
         + whole_bytes(rows, scenario, gathered),
         kinds=kinds,
     )
@@ -249,29 +250,6 @@ def _most(rows: Strategies, scenario: Scenario, of: Callable[[Strategies, Scenar
     """Bytes of one layer of the kind that has the most, (N,)."""
     each = [of(rows, scenario, kind) for kind in scenario.depth.kinds]
     return each[0] if len(each) == 1 else np.max(each, axis=0)
-
-
-def _second_copy(rows: Strategies, scenario: Scenario, layer: Floats) -> Floats:
-    """A second, sharded copy of the fullest even stage's layers within every innermost domain [Wang23], (N,)."""
-    third = rows.zero_stage == PARAMETERS
-    if not scenario.stack.second_shard or not third.any():
-        return np.zeros(len(rows))
-    held = copies(rows) * even_layers(scenario.model.num_layers, rows).high * layer
-    return np.where(third, WORD * held / second_shards(rows, scenario), 0.0)
-
-
-def whole_bytes(rows: Strategies, scenario: Scenario, layer: Floats) -> Floats:
-    """Bytes of parameters and gradients that are whole for the moment, of ``layer`` parameters a layer, (N,).
-
-    ZeRO stage 3 gathers the running layer and the next; breadth first they are chunks, and stages 2 and 3 add up a
-    chunk's gradients over the micro-batches while those of the chunk before are scattered [LamyPoirier22]. Chunks
-    are those of the even split.
-    """
-    third, chunked = rows.zero_stage == PARAMETERS, by_chunk(rows)
-    chunk = np.ceil(even_layers(scenario.model.num_layers, rows).high / rows.vpp)
-    gathered = np.where(third, PREFETCHED_LAYERS * WORD * layer * np.where(chunked, chunk, 1.0), 0.0)
-    added = PREFETCHED_LAYERS * scenario.stack.gradient_bytes * layer * chunk
-    return gathered + np.where(chunked & (rows.zero_stage >= GRADIENTS), added, 0.0)
 
 
 def _by_kind(rows: Strategies, scenario: Scenario) -> ByKind[LayerBytes] | None:

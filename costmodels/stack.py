@@ -167,6 +167,8 @@ class Stack(Record):
     """Orders of ranks that a launcher can ask for, the usual one first."""
     gathers_per_micro_batch: bool = True
     """Under ZeRO stage 3 parameters are gathered again for every micro-batch."""
+    gathers: Literal["layer", "matrix"] = "layer"
+    """What ZeRO stage 3 gathers at once: a layer's parameters, or, under a compiler, those of one product [Xu21]."""
     per_shard: TimeQuantity = 0.0
     """Host time per rank for every tensor that ZeRO stage 3 gathers or scatters, where its parts are a list of views
     that are copied one after the other [DeepSpeed]."""

@@ -121,11 +121,11 @@ class _Chain:
         starts = np.maximum(starts, 0)
         before = {name: _before(getattr(costs, name), p) for name in SliceCosts.__dataclass_fields__}
         state = _over(before["state_bytes"], starts, ends) + np.array(problem.fixed_bytes)[:, None, None]
-        recomputed = np.full(shape, -1)
+        recomputed, working = np.full(shape, -1), problem.each("working_bytes")[:, None, None]
         for option in reversed(self._options(before, state, starts, ends)):
             turn = np.minimum(starts + option, ends)
             held = state + _over(before["checkpoint_bytes"], starts, turn)
-            held = held + _over(before["activation_bytes"], turn, ends) + (option > 0) * problem.each("working_bytes")[:, None, None]
+            held = held + _over(before["activation_bytes"], turn, ends) + (option > 0) * working
             fits = (option >= 0) & (option <= lengths) & (held <= problem.memory_limit)
             recomputed = np.where(fits, option, recomputed)
         turn = np.minimum(starts + np.maximum(recomputed, 0), ends)

@@ -54,6 +54,8 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
     if "kernel set" in notes:
         norms = () if "rms kernel" in notes else ("norm",)
         found["keeps"] = ("gate", *norms, *_attention_copies(row))
+    if re.search(r"megatron[- ]bridge", framework) and "moonlight" in str(row["model"].get("name")).lower():
+        found["optimizer"] = "adam-bf16"  # its recipe keeps both moments in bf16, and master weights in fp32
     if "over all stages" in notes or "over stages" in notes:
         found |= _spread(notes, int(row["strategy"].get("pp") or 1))
     return found | _megatron(row)

@@ -40,6 +40,8 @@ MEMORY_KINDS: tuple[tuple[str, float, str], ...] = (
 )
 """First match of a row's words on its memory figure: bytes of one unit, and which of our quantities it is."""
 
+RESERVED = r"^torchtitan"
+"""Frameworks that log ``max_reserved`` of PyTorch's allocator as their memory [torchtitan]."""
 
 _RECOMPUTED: tuple[Repeated, ...] = ("none", "selective", "full", "full")
 """By the code of ``costmodels.strategy.Recompute``."""
@@ -185,8 +187,9 @@ def _efficiency_seconds(row: Row, mapped: Case) -> float | None:
 def memory_kind(row: Row) -> tuple[float, str]:
     """Bytes of one unit of the row's memory figure, and which quantity: "allocated", "cached" or "shown"."""
     words = str(row["measured"].get("memory_kind") or "").lower()
-    found = next(((unit, name) for pattern, unit, name in MEMORY_KINDS if re.search(pattern, words)), None)
-    return found or (1e9, "allocated")
+    unit, name = next(((u, n) for pattern, u, n in MEMORY_KINDS if re.search(pattern, words)), (1e9, "allocated"))
+    reserved = re.search(RESERVED, str(row.get("stack", {}).get("framework")).lower()) and "allocated" not in words
+    return unit, "cached" if reserved else name
 
 
 def _predicted(mapped: Case, row: Row) -> Mapping[str, float | bool]:
