@@ -47,11 +47,11 @@ def random_rows(question: Scenario, count: int) -> Strategies:
 
 def price_all(chunks: list[Strategies], question: Scenario) -> tuple[float, int]:
     """The fastest iteration of all, and how many strategies fit."""
-    fastest, fitting, limit = np.inf, 0, memory_limit(question)
+    fastest, fitting = np.inf, 0
     for rows in chunks:
         prices = price(rows, question)
         peaks = even_peaks(rows, row_bytes(rows, question), question.model.num_layers)
-        fits = peaks <= limit
+        fits = peaks <= memory_limit(question, rows)
         fitting += int(fits.sum())
         fastest = min(fastest, float(prices.iteration[fits].min(initial=np.inf)))
     return fastest, fitting

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from costmodels.by_kind import stage_layers
 from costmodels.experts import kind_expert_parameters
 from costmodels.layer_kinds import ahead_kind
-from costmodels.memory import RowBytes, ahead_bytes, in_flight
+from costmodels.memory import RowBytes, ahead_bytes, in_flight, slack_of
 from costmodels.parameters import mtp_sets
 from costmodels.pieces import copies, ends, of_both_ways
 from costmodels.scenario import Scenario
@@ -76,7 +76,7 @@ def footprint(
     edges = first * memory.embedding_parameters[row] + last * memory.head_parameters[row]
     optimizer = optimizer + edges * memory.edges[row]
     logits = last * memory.logits[row]
-    slack = scenario.stack.slack * (weights + gradients + optimizer + activations + logits)
+    slack = slack_of(one, scenario) * (weights + gradients + optimizer + activations + logits)
     return Footprint(weights, gradients, optimizer, activations, logits, slack, np.full(pp, scenario.stack.reserved))
 
 

@@ -253,7 +253,7 @@ def mixed_bytes(rows: MixedRows, mixed: Mixed) -> MixedBytes:
     first, last = stages == 0, stages == rows.pp[:, None] - 1
     ends = first * (_at(at, [g.first for g in groups]) + held * _at(at, [g.embedding_activation for g in groups]))
     return MixedBytes(
-        limit=_at(at, [np.full(n, memory_limit(one)) for one in mixed.scenarios]),
+        limit=_at(at, [memory_limit(one, group) for one, group in zip(mixed.scenarios, rows.groups, strict=True)]),
         fixed=_at(at, [g.everywhere for g in groups]) + ends + last * _at(at, [g.last for g in groups]),
         layer=_at(at, [g.layer_state for g in groups]),
         activation=held * _at(at, [g.stored for g in groups]),

@@ -378,7 +378,13 @@ def even_peaks(rows: Strategies, memory: RowBytes, num_layers: int) -> Floats:
     return worst + memory.everywhere
 
 
-def memory_limit(scenario: Scenario) -> float:
-    """Bytes that the allocator may hand out: usable memory less the reserve, less the allocator's slack."""
+def slack_of(rows: Strategies, scenario: Scenario) -> Floats:
+    """Fragments that the allocator cannot use over what it hands out, (N,)."""
+    stack = scenario.stack
+    return np.where(rows.tp > 1, stack.slack if stack.tensor_slack is None else stack.tensor_slack, stack.slack)
+
+
+def memory_limit(scenario: Scenario, rows: Strategies) -> Floats:
+    """Bytes that the allocator may hand out, (N,): usable memory less the reserve, less the allocator's slack."""
     usable = scenario.group.accelerator.usable_memory
-    return (usable - scenario.stack.reserved) / (1.0 + scenario.stack.slack)
+    return (usable - scenario.stack.reserved) / (1.0 + slack_of(rows, scenario))

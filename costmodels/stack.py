@@ -21,10 +21,11 @@ CpKind = Literal["p2p", "a2a", "all-gather", "a2a+p2p"]
 RankOrder = Literal["tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "tp-cp-ep-sharding-pp-dp"]
 
 
-Kept = Literal["gate", "norm", "norm-16", "key-values", "softmax"]
+Kept = Literal["gate", "norm", "norm-16", "key-values", "softmax", "rotated", "transposed"]
 """The activated branch of a gated network beside its product; inputs of norms in fp32, or their outputs before they are
 scaled, in 16 bits; keys and values repeated for every head; the softmax of unfused attention in fp32 beside its copy in
-16 bits."""
+16 bits; rotated queries and keys beside the projection that values are a view of; attention's output by head beside the
+same by token."""
 
 
 class Overlap(Record):
@@ -249,6 +250,10 @@ class Stack(Record):
     """Memory outside the allocator: context, communicators, workspaces."""
     slack: float = Field(0.04, ge=0, le=0.5)
     """What fragments take that the allocator cannot use even where it must, over what it hands out."""
+    tensor_slack: float | None = Field(None, ge=0, le=0.5)
+    """The same with tensor parallelism, where the allocator may not reuse what a collective on a stream of its own was
+    given until the host has seen it end (PyTorch without ``TORCH_NCCL_AVOID_RECORD_STREAMS`` [Carilli22]); None: no
+    more. Calibrated."""
     cache: float = Field(0.04, ge=0, le=0.5)
     """What the allocator has taken at its peak beyond what it hands out, where the device has room; most of it is given
     back before an allocation fails. Calibrated."""

@@ -277,7 +277,7 @@ def predict(request: PlanRequest, layers: Sequence[int] | None = None) -> Plan:
     priced = quote(row, scenario, split)
     predicted = prediction_record(resolved, priced.iteration, row, split)
     on_host = bool(host_fits(row, scenario)[0])
-    fits = on_host and bool(np.max(priced.footprint.allocated) <= memory_limit(scenario))
+    fits = on_host and bool(np.max(priced.footprint.allocated) <= memory_limit(scenario, row)[0])
     refused = _memory_rejection(priced, scenario) if on_host else _host_rejection(row, scenario)
     found = trust(scenario, row)
     return Plan(

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodels.flops import utilization
-from costmodels.memory import memory_limit
+from costmodels.memory import memory_limit, slack_of
 from costmodels.parameters import parameters
 from costmodels.pricing import Quote, quote
 from costmodels.scenario import Scenario
-from costmodels.strategy import Bools, Recompute, Strategies
+from costmodels.strategy import Bools, Floats, Recompute, Strategies
 from hardware.records import Accelerator
 from hardware.units import format_quantity
 from planner.assemble import counted_flops, strategy_record
@@ -96,9 +96,9 @@ def _alternative(
     )
 
 
-def _whole(allocated: float, scenario: Scenario) -> float:
-    """Bytes that the device must have for what the allocator hands out."""
-    return allocated * (1 + scenario.stack.slack) + scenario.stack.reserved
+def _whole(rows: Strategies, allocated: Floats, scenario: Scenario) -> Floats:
+    """Bytes that the device must have for what the allocator hands out, (N,)."""
+    return allocated * (1 + slack_of(rows, scenario)) + scenario.stack.reserved
 
 
 def _kind(record: Strategy) -> tuple[object, ...]:
@@ -190,9 +190,9 @@ def _slower(other: Incumbent, scenario: Scenario, best: Quote) -> str:
 
 
 def _too_big(outcome: Outcome, scenario: Scenario) -> str:
-    needed = min(float(part.peak.min(initial=math.inf)) for part in outcome.pool)
+    needed = min(float(_whole(part.rows, part.peak, scenario).min(initial=math.inf)) for part in outcome.pool)
     limit = scenario.group.accelerator.usable_memory
-    return f"needs at least {_gib(_whole(needed, scenario))} per GPU, evenly split; {_gib(limit)} available"
+    return f"needs at least {_gib(needed)} per GPU, evenly split; {_gib(limit)} available"
 
 
 def _refused(space: Space, subject: str, scenario: Scenario) -> str:
@@ -216,7 +216,7 @@ def memory_example(outcome: Outcome, scenario: Scenario) -> str:
         return f"more than {_gib(scenario.group.accelerator.usable_memory)} per GPU"
     part, i = min(parts, key=lambda place: float(place[0].peak[place[1]]))
     at = part.rows.row(i)
-    needed = _whole(float(part.peak[i]), scenario)
+    needed = float(_whole(part.rows, part.peak, scenario)[i])
     limit = scenario.group.accelerator.usable_memory
     name = f"tp {at['tp']} cp {at['cp']} pp {at['pp']} dp {at['dp']} ZeRO-{at['zero_stage']}"
     return f"{name} needs {_gib(needed)} per GPU, {_gib(limit)} available"

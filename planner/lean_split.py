@@ -65,7 +65,7 @@ def _columns(rows: StageRows) -> _Columns:
     shape = (len(count), width)
     return _Columns(
         fixed=np.broadcast_to(np.asarray(rows.fixed_bytes, dtype=np.float64), shape),
-        working=np.broadcast_to(_tall(np.where(again, rows.working_bytes, 0.0)), shape),
+        working=np.broadcast_to(np.where(_tall(again), _tall(rows.working_bytes), 0.0), shape),
         slope=np.broadcast_to(_tall(rows.layer_bytes) + kept, shape),
         fewest=np.broadcast_to(np.asarray(rows.fewest, dtype=np.float64), shape),
         stages=np.arange(width) < count[:, None],

@@ -52,8 +52,9 @@ def _unevenly(outcome: Outcome, priced: Priced, scenario: Scenario, deadline: fl
     if not len(some.rows):
         return
     peaks = lean_peaks(stage_problems(some.rows, some.seconds, some.memory, scenario))
+    peaks = np.where(peaks <= memory_limit(scenario, some.rows), peaks, np.inf)
     best = int(np.lexsort((some.bound, peaks))[0])
-    if peaks[best] >= ceiling or peaks[best] > memory_limit(scenario):
+    if peaks[best] >= ceiling:
         return
     row = some.rows.take(np.array([best]))
     peak = float(peaks[best])

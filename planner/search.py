@@ -259,7 +259,7 @@ def price_rows(rows: Strategies, seconds: RowSeconds, scenario: Scenario) -> Pri
         even=even if own_cut(scenario) is None else np.where(rows.pp > 1, np.inf, even),
         bound=_row_bound(rows, seconds, layers),
         peak=peak,
-        fits=peak <= memory_limit(scenario),
+        fits=peak <= memory_limit(scenario, rows),
     )
 
 

@@ -205,7 +205,7 @@ def quoted(rows: Strategies, changed: Scenario, best: Incumbent) -> float | None
     if broken_rules(rows, changed):
         return None
     priced = quote(rows, changed, best.assignment)
-    return priced.iteration if np.max(priced.footprint.allocated) <= memory_limit(changed) else None
+    return priced.iteration if np.max(priced.footprint.allocated) <= memory_limit(changed, rows)[0] else None
 
 
 def _elsewhere(

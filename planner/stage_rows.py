@@ -147,7 +147,7 @@ def stage_problems(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scen
         layer_seconds=step * seconds.layer / twice,
         recompute_seconds=step * seconds.recompute / twice,
         extra_seconds=stage_extras(rows, seconds, stages) - taken * _unit(rows, seconds)[:, None],
-        memory_limit=memory_limit(scenario) * (1.0 + ROUNDING),
+        memory_limit=memory_limit(scenario, rows) * (1.0 + ROUNDING),
         fixed_bytes=_fixed(rows, memory, held, stages) - taken * _kept(rows, memory, held),
         layer_bytes=step * memory.layer_state,
         activation_bytes=held * (step * memory.stored / twice)[:, None],

@@ -364,6 +364,7 @@ def drawn_stacks(draw):
         graphs=draw(some([(), ("attn",), ("moe_router", "moe_preprocess")])),
         schedules=(*SCHEDULE_NAMES[:4], *draw(st.lists(some(SCHEDULE_NAMES[4:]), max_size=3, unique=True))),
         slack=draw(some([0.0, 0.05])),
+        tensor_slack=draw(some([None, 0.2])),
         straggler=draw(some([0.0, 0.02])),
         blocking_launches=draw(some([False, False, True])),
         iteration_overhead=draw(some(["0 s", "3 ms"])),

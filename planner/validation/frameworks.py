@@ -67,9 +67,10 @@ def _attention_copies(row: Row) -> tuple[Kept, ...]:
     Fused kernels take views of the projection and rotated copies; several sequences turn views into copies.
     """
     several = int(row["strategy"].get("micro_batch_size") or 1) > 1
-    if row["stack"].get("attention"):
+    notes = str(row["stack"].get("notes"))
+    if "flash" in notes:
         return ("rotated", *(("transposed",) if several else ()))
-    softmax = ("softmax",) if str(row["stack"].get("notes")).endswith("torch") else ()
+    softmax: tuple[Kept, ...] = ("softmax",) if notes.endswith("torch") else ()
     return softmax if several else (*softmax, "rotated")
 
 

@@ -64,7 +64,7 @@ def test_a_stage_costs_what_its_group_says(order):
     at = [order[0]] * 2 + [order[1]] * 2
     assert row.group_at()[0].tolist() == at
     assert seconds.layer[0].tolist() == [alone[group].layer[0] for group in at]
-    assert memory.limit[0].tolist() == [memory_limit(question.scenarios[group]) for group in at]
+    assert memory.limit[0].tolist() == [memory_limit(question.scenarios[group], row.groups[group])[0] for group in at]
     beside = seconds.extra[0] - seconds.hop[0]
     assert beside[0] == pytest.approx(alone[order[0]].embedding[0])
     assert beside[-1] == pytest.approx(alone[order[1]].head[0])

@@ -16,7 +16,7 @@ from costmodels.parameters import parameters
 from costmodels.peaks import loss_peak
 from costmodels.pricing import even_assignment, row_assignment
 from costmodels.stack import stack
-from costmodels.strategy import Recompute, strategies
+from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
 from tests.scenarios import (
     GPIPE,
     INTERLEAVED,
@@ -134,7 +134,7 @@ def test_the_limit_admits_exactly_what_the_device_can_hold(scenario, seed):
         stages = footprint(rows, memory, scenario, row=index, layers=split.layers, recomputed=split.recomputed)
         total, limit = stages.total.max(), scenario.group.accelerator.usable_memory
         if abs(total / limit - 1) > 1e-9:
-            assert (even_peaks(rows, memory, layers)[index] <= memory_limit(scenario)) == (total <= limit)
+            assert (even_peaks(rows, memory, layers)[index] <= memory_limit(scenario, rows)[index]) == (total <= limit)
 
 
 @settings(max_examples=60, deadline=None)
@@ -172,7 +172,24 @@ def test_slack_and_reserve_come_on_top_of_what_is_allocated():
         rows, row_bytes(rows, scenario), scenario, row=0, layers=split.layers, recomputed=split.recomputed
     )
     assert stages.total == pytest.approx(1.25 * stages.allocated + 2 * GIB)
-    assert memory_limit(scenario) == pytest.approx(8 * GIB)
+    assert memory_limit(scenario, rows) == pytest.approx(8 * GIB)
+
+
+def test_tensor_parallelism_has_a_slack_of_its_own_where_the_stack_says_so():
+    stack = toy_stack(slack=0.0, tensor_slack=0.25)
+    scenario = toy_scenario(stack=stack, group=toy_group(device=toy_device(memory=12 * GIB)))
+    assert memory_limit(scenario, strategies(tp=1)) == pytest.approx(12 * GIB)
+    assert memory_limit(scenario, strategies(tp=2)) == pytest.approx(9.6 * GIB)
+
+
+@pytest.mark.parametrize(("schedule", "both"), [("1f1b", False), ("gpipe", True)])
+def test_a_layer_is_recomputed_after_the_logits_are_let_go(schedule, both):
+    rows = strategies(pp=2, num_microbatches=4, recompute=Recompute.FULL, schedule=SCHEDULE_NAMES.index(schedule))
+    memory = row_bytes(rows, toy_scenario())
+    extra = memory.logits + memory.working_at(np.array([True]))
+    whole = memory.logits + memory.working if both else np.maximum(memory.logits, memory.working)
+    assert extra == pytest.approx(whole)
+    assert memory.working_at(np.array([False])) == pytest.approx(memory.working)
 
 
 def test_block_wise_cross_entropy_holds_the_logits_of_one_block():

@@ -91,10 +91,17 @@ def test_full_sharding_keeps_embedding_and_head_gathered_through_both_passes():
 
 @pytest.mark.parametrize(
     ("kept", "width"),
-    [("gate", 2 * F), ("norm", 4 * 2 * H), ("norm-16", 2 * 2 * H), ("key-values", 2 * 2 * (H - H // 4))],
+    [
+        ("gate", 2 * F),
+        ("norm", 4 * 2 * H),
+        ("norm-16", 2 * 2 * H),
+        ("key-values", 2 * 2 * (H - H // 4)),
+        ("rotated", 2 * (H + H // 4)),
+        ("transposed", 2 * H),
+    ],
 )
 def test_operations_that_are_not_fused_keep_tensors_of_their_own(kept, width):
-    model = toy_model(**(GATED | {"num_query_groups": 2}))
+    model = toy_model(**(GATED | {"num_query_groups": 2})).model_copy(update={"position": "rotary"})
     fused, other = (toy_scenario(model=model, stack=toy_stack(keeps=keeps)) for keeps in ((), (kept,)))
     rows = strategies()
     assert layer_activation_bytes(rows, other) - layer_activation_bytes(rows, fused) == pytest.approx(T * width)

@@ -247,16 +247,21 @@ def seconds_and_bytes(rows, scenario, index, seconds, memory):
     return (pipeline + once) * seconds.upkeep[index], used.max(axis=1)
 
 
+def slack(stack, tp):
+    """Fragments over what is allocated."""
+    return stack.tensor_slack if tp > 1 and stack.tensor_slack is not None else stack.slack
+
+
 def brute_force(rows, scenario):
     """The fastest row and split that fit, or None."""
     if rows is None:
         return None
     usable = scenario.group.accelerator.usable_memory
-    limit = (usable - scenario.stack.reserved) / (1.0 + scenario.stack.slack)
     seconds, memory = row_seconds(rows, scenario), row_bytes(rows, scenario)
     best = None
     for index in range(len(rows)):
         iteration, used = seconds_and_bytes(rows, scenario, index, seconds, memory)
+        limit = (usable - scenario.stack.reserved) / (1.0 + slack(scenario.stack, rows.row(index)["tp"]))
         iteration = np.where(used <= limit, iteration, math.inf)
         place = int(np.argmin(iteration))
         if iteration[place] < (best.iteration if best else math.inf):

@@ -11,7 +11,7 @@ from costmodels.iteration import row_seconds
 from costmodels.memory import row_bytes
 from costmodels.schedules import SCHEDULES
 from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
-from tests.planner.brute_force import every_split, factors_of
+from tests.planner.brute_force import every_split, factors_of, slack
 
 ON_GROUPS = ("gpipe", "1f1b", "interleaved-1f1b", "interleaved-groups")
 
@@ -140,7 +140,7 @@ def best_of_row(mixed, rows, stages, order):
         used = used + (bytes_.first[0] + held[stage] * bytes_.embedding_activation[0] if stage == 0 else 0.0)
         used = used + (bytes_.last[0] if stage == pp - 1 else 0.0)
         usable = parts[group].group.accelerator.usable_memory
-        fits &= used <= (usable - parts[group].stack.reserved) / (1 + parts[group].stack.slack)
+        fits &= used <= (usable - parts[group].stack.reserved) / (1 + slack(parts[group].stack, int(rows[group].tp[0])))
     if not fits.any():
         return math.inf
     table = np.array(times)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from costmodels.memory import even_peaks, row_bytes
+from costmodels.memory import even_peaks, memory_limit, row_bytes
 from costmodels.pricing import price, quote
 from costmodels.strategy import strategies
 from planner.pins import parse_pins
@@ -101,8 +101,7 @@ def test_no_evenly_split_strategy_with_experts_that_fits_is_faster_than_the_winn
     rows = expert_rows(scenario)
     assume(rows is not None)
     scenario = tightened(scenario, rows, tightness)
-    limit = (scenario.group.accelerator.usable_memory - scenario.stack.reserved) / (1 + scenario.stack.slack)
-    fits = even_peaks(rows, row_bytes(rows, scenario), scenario.model.num_layers) <= limit
+    fits = even_peaks(rows, row_bytes(rows, scenario), scenario.model.num_layers) <= memory_limit(scenario, rows)
     outcome = found(scenario)
     if fits.any():
         assert outcome.best.iteration <= price(rows, scenario).iteration[fits].min() * (1 + 1e-9)

@@ -43,7 +43,7 @@ def test_more_memory_never_makes_a_plan_slower_and_refuses_nothing_that_fitted(s
     assert best(large) <= best(small) * SLACK
     rows = random_rows(scenario, 20, 0)
     peaks = even_peaks(rows, row_bytes(rows, scenario), scenario.model.num_layers)
-    assert ((peaks <= memory_limit(large)) >= (peaks <= memory_limit(small))).all()
+    assert ((peaks <= memory_limit(large, rows)) >= (peaks <= memory_limit(small, rows))).all()
 
 
 @SOME
