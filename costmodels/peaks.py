@@ -129,7 +129,8 @@ def loss_peak(rows: Strategies, scenario: Scenario) -> Floats:
     """Bytes held at the head and the loss, (N,): logits and their softmax, or the gradients of the head's product.
 
     The larger of two moments: the cross-entropy, and the head's backward pass, in which the logits' gradient stands
-    beside that of the weights and of the final norm's output. To both come that norm's input and output.
+    beside that of the weights and of the final norm's output. To both come that norm's input and output, the latter
+    whole where what was gathered is kept.
     """
     T, t, h = tokens_per_rank(rows, scenario), rows.tp, float(scenario.model.hidden_size)
     vocabulary = padded_vocabulary_rows(rows, scenario) / t
@@ -137,4 +138,5 @@ def loss_peak(rows: Strategies, scenario: Scenario) -> Floats:
     if scenario.stack.loss == "plain" and not scenario.stack.loss_block:
         gathered = np.where((rows.sequence_parallel > 0) & (t > 1), 2.0, 1.0)
         held = np.maximum(held, WORD * (T * vocabulary + vocabulary * h + gathered * T * h))
-    return held + 2.0 * WORD * h * region_tokens(rows, scenario)
+    region = region_tokens(rows, scenario)
+    return held + 2.0 * WORD * h * region + scenario.stack.gathered_inputs * WORD * h * (T - region)

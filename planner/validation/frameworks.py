@@ -92,7 +92,9 @@ def _megatron(row: Row) -> dict[str, Any]:
 
 
 def _compiled_loss(row: Row) -> bool:
-    """Whether a run of torchtitan is of 2025 or later, by its source or by its accelerator's date."""
+    """Whether a run of torchtitan is of 2025 or later, by its source or by its accelerator's date, and not eager."""
+    if re.search(r"\beager\b|\bno(t)? (torch\.)?compile", f"{row['stack']}".lower()):
+        return False
     years = [int(year) for year in re.findall(r"20[12]\d", str(row.get("source")))]
     newer = row["cluster"]["accelerator"].startswith(("b200", "gb200", "mi300"))
     return newer or bool(years and max(years) >= 2025)
