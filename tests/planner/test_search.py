@@ -21,6 +21,7 @@ from tests.planner.brute_force import (
     brute_force_by_quote,
     every_row,
     seconds_and_bytes,
+    slack,
 )
 from tests.scenarios import changed_device, drawn_scenarios, toy_model, toy_scenario, toy_stack
 
@@ -154,7 +155,8 @@ def test_a_row_s_bounds_never_exceed_its_best_split(scenario, tightness, chance)
     usable = scenario.group.accelerator.usable_memory - scenario.stack.reserved
     for index in chance.sample(range(len(priced.rows)), min(12, len(priced.rows))):
         seconds, used = seconds_and_bytes(priced.rows, scenario, index, priced.seconds, priced.memory)
-        fitting = seconds[used <= usable / (1 + scenario.stack.slack)]
+        room = usable / (1 + slack(scenario.stack, priced.rows.row(index)["tp"]))
+        fitting = seconds[used <= room]
         assert feasible[index] == bool(len(fitting))
         if len(fitting):
             assert tight[index] <= fitting.min() * (1 + 1e-8)
