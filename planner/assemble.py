@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -159,6 +160,7 @@ def request_record(resolved: Resolved) -> dict[str, Any]:
         "tokens": resolved.tokens,
         "precision": scenario.precision,
         **choices_of(asked),
+        **({"changes": _made(asked.changes, scenario)} if asked.changes else {}),
         "objective": asked.objective,
         **({} if resolved.stability is None else {"stability": resolved.stability.model_dump(exclude_unset=True)}),
         "ties": asked.ties,
@@ -167,6 +169,14 @@ def request_record(resolved: Resolved) -> dict[str, Any]:
         **({} if asked.expert_capacity is None else {"expert_capacity": asked.expert_capacity}),
         **({} if asked.expert_imbalance is None else {"expert_imbalance": asked.expert_imbalance}),
         "pins": {name: _text(value) for name, value in asked.pins.items() if value is not None},
+    }
+
+
+def _made(changes: Mapping[str, Any], scenario: Scenario) -> dict[str, Any]:
+    """Changes as they can be made again: the model stands there changed, so its multiples are said as values."""
+    return {
+        path: getattr(scenario.model, path.partition(".")[2]) if path.startswith("model.") else value
+        for path, value in changes.items()
     }
 
 

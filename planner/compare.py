@@ -6,55 +6,22 @@ import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from costmodels.flops import flops_per_token, utilization
 from costmodels.pricing import Assignment, Quote, quote
 from costmodels.scenario import Scenario
-from costmodels.stack import Stack
 from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, Recompute, Strategies
 from planner.document import Plan
 from planner.errors import BadRequest
+from planner.features import FEATURES, features, turned, value_of
 from planner.request import PlanRequest, resolve
 from planner.reread import row_of, split_of
 from planner.validation.judge import HOME
 from planner.validation.mapping import case
 from planner.validation.rows import measured_seconds, read_rows
-
-FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
-    "attention kernel": ("attention",),
-    "tensor-parallel overlap": ("overlap.tp_forward", "overlap.tp_backward", "communication_units"),
-    "pipeline overlap": ("overlap.pp", "overlap.pp_interleaved"),
-    "data-parallel overlap": (
-        "overlap.gradients",
-        "overlap.parameters",
-        "bucket_exposed",
-        "bucket_parameters",
-        "bucket_per_rank",
-        "collectives_per_layer",
-    ),
-    "context-parallel overlap": ("overlap.cp", "overlap.cp_collective"),
-    "expert overlap": ("overlap.ep", "overlap.pairs", "shared_expert_overlap"),
-    "kernels and launches": (
-        "kernel_efficiency",
-        "elementwise_efficiency",
-        "fused_elementwise",
-        "fused_softmax",
-        "dropout",
-        "launch",
-        "blocking_launches",
-        "kernels_per_layer",
-        "cuda_graphs",
-        "graphs",
-        "cross_entropy_traffic",
-    ),
-    "collectives": ("communication_efficiency", "scatter_gather", "gradient_bytes", "reduce_bytes"),
-    "what tensor ranks exchange": ("apart", "norm_gathers", "gathered_inputs", "gathered_logits"),
-    "data, host and stragglers": ("iteration_overhead", "micro_batch_overhead", "straggler"),
-}
-"""What a stack does, in the order in which one is turned into another; its other fields come last together."""
 
 
 class Term(BaseModel):
@@ -269,33 +236,13 @@ def _stacks(here: Scenario, goal: Scenario) -> Iterator[tuple[str, str, Scenario
     for feature, changed in features(here.stack, goal.stack).items():
         if changed:
             told = ", ".join(
-                f"{n.rpartition('.')[2]} {_said(_field(here.stack, n))} -> {_said(_field(goal.stack, n))}"
+                f"{n.rpartition('.')[2]} {_said(value_of(here.stack, n))} -> {_said(value_of(goal.stack, n))}"
                 for n in changed
             )
             here = replace(here, stack=turned(here.stack, goal.stack, changed))
             yield feature, told, here
     if here.stack != goal.stack:
         yield "rest of the software", f"{here.stack.name} -> {goal.stack.name}", replace(here, stack=goal.stack)
-
-
-def features(one: Stack, other: Stack) -> dict[str, list[str]]:
-    """What differs between two stacks: the fields of each of ``FEATURES``."""
-    return {
-        feature: [name for name in names if _field(one, name) != _field(other, name)]
-        for feature, names in FEATURES.items()
-    }
-
-
-def _field(stack: Any, name: str) -> Any:
-    outer, _, inner = name.rpartition(".")
-    return getattr(getattr(stack, outer) if outer else stack, inner)
-
-
-def turned(stack: Stack, goal: Stack, names: list[str]) -> Stack:
-    """A stack with some fields of another; ``overlap.pp`` is one of its overlap."""
-    overlap = {name.removeprefix("overlap."): _field(goal, name) for name in names if name.startswith("overlap.")}
-    plain = {name: _field(goal, name) for name in names if "." not in name}
-    return stack.model_copy(update=plain | {"overlap": stack.overlap.model_copy(update=overlap)})
 
 
 def _strategies(here: Side, b: Side) -> Iterator[tuple[str, str, Side]]:

@@ -21,6 +21,7 @@ from costmodels.stack import stack as find_stack
 from hardware.catalogue import cluster as find_cluster
 from hardware.records import Cluster
 from planner.axes import PIN_AXES
+from planner.changes import changed_model, changed_stack, flat, known_path
 from planner.errors import BadRequest
 from planner.inline import cluster_of, model_of, named_or, stack_of
 
@@ -74,6 +75,9 @@ class PlanRequest(BaseModel):
     """Tokens whose logits exist at once."""
     offload_fraction: Annotated[float, Field(gt=0, le=1)] | None = None
     """Share of the optimizer states that is offloaded where they are."""
+    changes: Mapping[str, Any] = Field(default_factory=dict)
+    """Single fields of the stack and the model by path, such as ``stack.overlap.pp``; also whole features of a stack,
+    as another one has them. Tables may be nested."""
     stability: Stability | None = None
     """Interruptions and checkpoints; with it, or with the objective goodput, the plan says what they cost."""
     reasons: bool = True
@@ -130,6 +134,16 @@ class PlanRequest(BaseModel):
             raise ValueError(f"{value!r} reads no plan; {', '.join(FRAMEWORKS)} do")
         return value
 
+    @field_validator("changes", mode="before")
+    @classmethod
+    def _known_paths(cls, value: object) -> object:
+        if not isinstance(value, Mapping):
+            raise ValueError('expected paths and values, such as {"stack.overlap.pp": 0.1}')  # noqa: TRY004 - pydantic's
+        try:
+            return {known_path(path): new for path, new in flat(value)}
+        except BadRequest as error:
+            raise ValueError(str(error)) from None
+
     @field_validator("pins")
     @classmethod
     def _known_axes(cls, value: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -163,8 +177,10 @@ def resolve(request: PlanRequest) -> Resolved:
         UnknownName, BadFile: names or files that do not exist.
     """
     model = request.model if isinstance(request.model, Model) else find_model(request.model)
+    model = changed_model(model, request.changes)
     stack = request.stack if isinstance(request.stack, Stack) else find_stack(_stack_name(request))
-    stack = chosen(stack.at(request.precision), **choices_of(request))
+    stack = changed_stack(stack.at(request.precision), request.changes)
+    stack = chosen(stack, **choices_of(request))
     base = request.cluster if isinstance(request.cluster, Cluster) else find_cluster(request.cluster)
     cluster = base if base.gpus == request.gpus else base.with_gpus(request.gpus)
     stack = _with_experts(stack, model, request)
@@ -262,7 +278,12 @@ def choices_of(request: PlanRequest) -> dict[str, Any]:
     """
     if request.fp8_param_gather and request.precision not in REDUCED:
         raise BadRequest(f"fp8_param_gather needs 8-bit products, precision is {request.precision}; fp8 works")
-    return {name: value for name in CHOICES if (value := getattr(request, name)) is not None}
+    said = {name: value for name in CHOICES if (value := getattr(request, name)) is not None}
+    if "main_grads" in said and {"stack.gradient_bytes", "stack.reduce_bytes"} & set(request.changes):
+        raise BadRequest("main_grads says stack.gradient_bytes and stack.reduce_bytes too; give one of them")
+    if twice := [name for name in said if f"stack.{name}" in request.changes]:
+        raise BadRequest(f"{twice[0]} and stack.{twice[0]} say the same thing twice; give one of them")
+    return said
 
 
 def _with_margin(cluster: Cluster, margin: float) -> Cluster:

@@ -39,6 +39,7 @@ FIELDS: Final = (
     "loss",
     "loss_block",
     "offload_fraction",
+    "changes",
     "stability",
     "reasons",
     "top",
@@ -106,7 +107,7 @@ def _options(ctx: click.Context) -> tuple[dict[str, Any], dict[str, str]]:
     for param in ctx.command.params:
         name = param.name or ""
         value = ctx.params.get(name)
-        if value is None or name not in (*FIELDS, *PIN_AXES):
+        if value is None or value == () or name not in (*FIELDS, *PIN_AXES):
             continue
         key = f"pins.{name}" if name in PIN_AXES else name
         given[key] = value
@@ -203,6 +204,8 @@ def _pin(value: Any) -> Any:
 def _value(name: str, value: Any) -> Any:
     if name == "tokens" and isinstance(value, str):
         return _whole(name, value)
+    if name == "changes" and isinstance(value, tuple):
+        return _changes(value)
     if name == "stability" and isinstance(value, str):
         return _stability(value)
     if name == "time_limit" and isinstance(value, str):
@@ -210,6 +213,19 @@ def _value(name: str, value: Any) -> Any:
     if isinstance(value, str) and "\0" in value:
         raise BadRequest(f"{name}: contains a NUL character")
     return value
+
+
+def _changes(given: tuple[str, ...]) -> dict[str, str]:
+    """Paths and values of ``path=value``."""
+    changes: dict[str, str] = {}
+    for text in given:
+        path, sign, value = (part.strip() for part in text.partition("="))
+        if not (path and sign and value):
+            raise BadRequest(f"--set: expected path=value, got {text!r:.60}; such as stack.overlap.pp=0.1")
+        if path in changes:
+            raise BadRequest(f"--set: {path} is given twice; give it once")
+        changes[path] = value
+    return changes
 
 
 def _stability(text: str) -> dict[str, Any]:

@@ -222,6 +222,15 @@ question_options = stacked(
     ),
     option("--for", "framework", heading=_Q, metavar="NAME", help="Propose only what this exporter accepts."),
     *saver_options,
+    option(
+        "--set",
+        "changes",
+        heading=_Q,
+        multiple=True,
+        metavar="PATH=VALUE",
+        help="One field of the stack or the model, such as stack.overlap.pp=0.1 or model.sliding_window=1024; or a "
+        "feature as another stack has it, stack.pipeline-overlap=megascale. Again for more.",
+    ),
     option("--memory-margin", heading=_Q, metavar="SHARE", help="Usable memory to leave alone, such as 10%."),
     option(
         "--expert-capacity",

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from costmodels.scenario import Scenario
+from planner.changes import written
 from planner.pins import parse_pins
 from planner.request import PlanRequest, choices_of, resolve
 
@@ -38,8 +39,10 @@ def lines(request: PlanRequest, origins: Mapping[str, str]) -> list[tuple[str, s
         "top": str(request.top),
         "time_limit": f"{request.time_limit:g} s",
     } | {name: str(value) for name, value in choices_of(request).items()}
+    values |= {path: written(value) for path, value in request.changes.items()}
     values |= {f"pins.{axis}": str(pin) for axis, pin in request.pins.items()}
     whose = {"seq_length": "the model's", "tokens": "the model's" if scenario.model.tokens else "default"}
+    whose |= dict.fromkeys(request.changes, origins.get("changes", "default"))
     return [(name, value, origins.get(name, whose.get(name, "default"))) for name, value in values.items()]
 
 

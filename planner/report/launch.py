@@ -119,9 +119,16 @@ def elsewhere(plan: Plan) -> str | None:
 
 def _whose(plan: Plan) -> tuple[str, ...]:
     stack = _name(plan.request.get("stack"))
+    if paths := [path for path in plan.request.get("changes", ()) if path.startswith("stack.")]:
+        return (*_whose(plan.model_copy(update={"request": dict(plan.request) | {"changes": {}}})), _unsaid(paths))
     if other := elsewhere(plan):
         return (f"these are arguments of Megatron-LM, not of stack {stack}: {other}",)
     return (f"these are arguments of Megatron-LM; {_FORKS[stack]}",) if _FORKS[stack] else ()
+
+
+def _unsaid(paths: Sequence[str]) -> str:
+    """That what was changed of the stack is for the reader to see to."""
+    return f"what was set of the stack is not among them: {', '.join(paths)}"
 
 
 def _name(stack: object) -> str:

@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from planner.changes import written
 from planner.document import Advice, Plan, Prediction, Proof, Rejection, Strategy, Trust
 from planner.errors import BadRequest
 from planner.report.bars import (
@@ -107,6 +108,9 @@ def _trust(found: Trust) -> Iterator[RenderableType]:
 def _header(plan: Plan, width: int) -> Iterator[Text]:
     yield _line(_name(plan.request.get("model")), _model_facts(plan.request), width)
     yield _line(_name(plan.request.get("cluster")), _cluster_facts(plan.request), width)
+    if changes := plan.request.get("changes"):
+        said = _listed([f"{path} = {written(value)}" for path, value in changes.items()], ";")
+        yield Text(flow(["set:", *said], width=width, indent=0, gap=" "))
     if plan.defaults:
         yield Text(flow(["assumed:", *_listed(plan.defaults, ";")], width=width, indent=0, gap=" "), style="dim")
     if plan.proof is not None:

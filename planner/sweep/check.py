@@ -5,16 +5,20 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
+from costmodels.model_catalogue import model as find_model
 from costmodels.stack import stack as find_stack
+from planner.changes import ROOTS, changed_model, changed_stack, known_path
 from planner.errors import BadRequest, MeshwrightError
+from planner.inline import model_of, stack_of
 from planner.pins import parse_pins
-from planner.request import DEFAULT_CLUSTER
+from planner.request import DEFAULT_CLUSTER, DEFAULT_STACK
 from planner.sweep.fields import LAYERS
 from planner.sweep.machines import changed_cluster
 from planner.sweep.points import points_of
 from planner.sweep.question import request_of
 from planner.sweep.study import SCENARIO, Study
 
+_CHANGED = tuple(f"{root}." for root in ROOTS)
 _TRIED = 1000
 """Points on which filters are tried."""
 
@@ -35,13 +39,14 @@ def check(study: Study) -> None:
         for field, value in scenario.items():
             _check_value(study, first, field, value, f"scenarios.{name}: ")
     _check_machines(study)
+    _check_records(study)
     if not list(islice(points_of(study), _TRIED)):
         raise BadRequest("where: the filters leave no point; loosen one")
 
 
 def _check_value(study: Study, first: dict[str, Any], field: str, value: Any, where: str = "") -> None:
     """One value beside the first ones of the other axes, as far as it can be judged alone."""
-    if field.startswith("cluster."):
+    if "." in field and not field.startswith("pins."):
         return
     needed = {name: first[name] for name in ("model", "gpus")}
     try:
@@ -76,3 +81,17 @@ def _check_machines(study: Study) -> None:
         base = request_of({"model": values["model"][0], "gpus": values["gpus"][0], "cluster": name}).cluster
         for change in changes:
             changed_cluster(base, (change,))
+
+
+def _check_records(study: Study) -> None:
+    """Every change of the stack and the model on every one of them in the study."""
+    values = {axis.field: axis.values for factor in study.factors for axis in factor}
+    said = [values, *({name: (value,) for name, value in one.items()} for one in study.scenarios.values())]
+    changes = [(path, new) for one in said for path, many in one.items() if path.startswith(_CHANGED) for new in many]
+    for path, new in changes:
+        known_path(path)
+        for one in said:
+            for name in one.get("stack", () if one is not values else (DEFAULT_STACK,)):
+                changed_stack(find_stack(name) if isinstance(name, str) else stack_of(name), {path: new})
+            for name in one.get("model", ()):
+                changed_model(find_model(name) if isinstance(name, str) else model_of(name), {path: new})

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from planner.axes import PIN_AXES
+from planner.changes import ROOTS
 from planner.errors import BadQuantity, BadRequest
 from planner.request import PlanRequest
 
@@ -38,7 +39,8 @@ _KNOWN: Final = (*FIELDS, *PIN_AXES, LAYERS)
 def field_of(name: str) -> str | None:
     """The field behind a name as a study writes it, plural or singular; None where there is none.
 
-    Pins are called ``pins.tp``, fields of the machines ``cluster.`` and a path.
+    Pins are called ``pins.tp``, fields of the machines, the stack and the model ``cluster.``, ``stack.`` or ``model.``
+    and a path.
     """
     short = name.removeprefix("pins.").replace("-", "_")
     for spelling in (short, ALIASES.get(short, ""), short.removesuffix("s"), ALIASES.get(short.removesuffix("s"), "")):
@@ -46,7 +48,7 @@ def field_of(name: str) -> str | None:
             return f"pins.{spelling}"
         if spelling in _KNOWN and not name.startswith("pins."):
             return spelling
-    return name if name.startswith("cluster.") else None
+    return name if name.startswith(("cluster.", *(f"{root}." for root in ROOTS))) else None
 
 
 def unknown_field(name: str, also: Iterable[str] = ()) -> str:
@@ -71,7 +73,7 @@ def read_value(field: str, value: Any) -> Any:
         return _quantity(field, value)
     if field.startswith("pins."):
         return _pin(field, value)
-    if isinstance(value, dict) and field not in {"model", "cluster", "stack", "stability"}:
+    if isinstance(value, dict) and field not in {"model", "cluster", "stack", "stability", "changes"}:
         raise BadRequest(f"{field}: expected one value, got a table")
     return value
 

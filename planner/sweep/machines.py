@@ -8,22 +8,19 @@ says. Values are written as in a cluster's file, or as a multiple of what is the
 
 from __future__ import annotations
 
-import difflib
-import re
-from functools import cache, lru_cache
-from typing import Annotated, Any, Final
+from functools import lru_cache
+from typing import Any, Final
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel
 
 from hardware.catalogue import cluster as find_cluster
-from hardware.errors import flatten
 from hardware.records import Accelerator, Cluster, Link, NodeGroup, Tier
 from planner.errors import BadRequest
+from planner.written import adapter, checked_value, dimension_of, multiple, near
 
 Changes = tuple[tuple[str, Any], ...]
 """Paths and their values, as the study writes them."""
 
-_MULTIPLE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*x|x\s*(\d+(?:\.\d+)?)")
 _ALIASES: Final = {"latency": "step_latency", "hbm": "memory", "hbm_bandwidth": "memory_bandwidth"}
 _FIXED: Final = {"name", "title", "vendor", "source", "sources", "kernels", "tiers", "accelerator", "scale_up", "link"}
 _FIXED_GROUP: Final = {"nodes", "gpus_per_node"}
@@ -94,7 +91,7 @@ def _set_field(group: NodeGroup, field: str, value: Any) -> NodeGroup:
 
 def _set_device(device: Accelerator, field: str, value: Any, path: str) -> Accelerator:
     if field not in Accelerator.model_fields or field in _FIXED | {"peak", "year", "architecture", "training_rate"}:
-        raise BadRequest(f"{path}: {_near(field, _settable(Accelerator) | _settable(NodeGroup))}")
+        raise BadRequest(f"{path}: {near(field, _settable(Accelerator) | _settable(NodeGroup))}")
     changes = {field: _value(device, field, value, path)}
     if field == "memory":  # what the driver keeps stays the same share
         changes["usable_memory"] = device.usable_memory / device.memory * changes[field]
@@ -104,7 +101,7 @@ def _set_device(device: Accelerator, field: str, value: Any, path: str) -> Accel
 def _set_peak(device: Accelerator, dtype: str, value: Any, path: str) -> Accelerator:
     if dtype not in device.peak:
         raise BadRequest(f"{path}: {device.name} has no peak {dtype!r}; it has {', '.join(device.peak)}")
-    rates = _checked(_adapter(Accelerator, "peak"), {dtype: _multiple(device.peak[dtype], value, "rate")}, path)
+    rates = checked_value(adapter(Accelerator, "peak"), {dtype: multiple(device.peak[dtype], value, "rate")}, path)
     return device.model_copy(update={"peak": device.peak | rates})
 
 
@@ -112,7 +109,7 @@ def _set_tier(group: NodeGroup, name: str, field: str, value: Any, path: str) ->
     names = [tier.name for tier in group.tiers]
     chosen = _places(group, name)
     if not chosen:
-        raise BadRequest(f"{path}: {_near(name, {*names, 'fabric', 'scale_up', 'accelerator'})}")
+        raise BadRequest(f"{path}: {near(name, {*names, 'fabric', 'scale_up', 'accelerator'})}")
     tiers = (
         _changed_tier(tier, field, value, path) if place in chosen else tier for place, tier in enumerate(group.tiers)
     )
@@ -133,58 +130,19 @@ def _changed_tier(tier: Tier, field: str, value: Any, path: str) -> Tier:
     if field == "oversubscription":
         return tier.model_copy(update={field: _value(tier, field, value, path)})
     if field not in Link.model_fields or field in _FIXED:
-        raise BadRequest(f"{path}: {_near(field, _settable(Link) | {'oversubscription'})}")
+        raise BadRequest(f"{path}: {near(field, _settable(Link) | {'oversubscription'})}")
     return tier.model_copy(update={"link": tier.link.model_copy(update={field: _value(tier.link, field, value, path)})})
 
 
 def _value(record: BaseModel, field: str, value: Any, path: str) -> Any:
     """The value of a field as its record has it: in SI units, within the record's bounds."""
     before = record.rent if isinstance(record, NodeGroup) and field == "price" else getattr(record, field)
-    wanted = _multiple(before, value, _dimension(type(record), field), path)
-    return _checked(_adapter(type(record), field), wanted, path)
-
-
-def _multiple(before: Any, value: Any, dimension: str | None, path: str = "") -> Any:
-    """A multiple of what is there, written as a quantity again; anything else as it is."""
-    found = _MULTIPLE.fullmatch(value.strip()) if isinstance(value, str) else None
-    if found is None:
-        return value
-    if before is None:
-        raise BadRequest(f"{path}: {value} of what the catalogue does not say; give a quantity")
-    from hardware.units import exact_quantity
-
-    number = before * float(found[1] or found[2])
-    return exact_quantity(number, dimension) if dimension else number  # type: ignore[arg-type]  # one of the units'
-
-
-def _dimension(record: type[BaseModel], field: str) -> str | None:
-    """The dimension of a field that is written with a unit; None for a plain number."""
-    schema = _adapter(record, field).json_schema()
-    kinds = [schema, *schema.get("anyOf", ())]
-    return next((str(kind["format"]) for kind in kinds if "format" in kind), None)
-
-
-def _checked(adapter: TypeAdapter[Any], value: Any, path: str) -> Any:
-    try:
-        return adapter.validate_python(value)
-    except ValidationError as error:
-        raise BadRequest(f"{path}: {flatten(error).removeprefix('the file: ')}") from None
-
-
-@cache
-def _adapter(record: type[BaseModel], field: str) -> TypeAdapter[Any]:
-    info = record.model_fields[field]
-    kind: Any = info.annotation
-    return TypeAdapter(Annotated[kind, *info.metadata] if info.metadata else kind)
+    wanted = multiple(before, value, dimension_of(type(record), field), path)
+    return checked_value(adapter(type(record), field), wanted, path)
 
 
 def _settable(record: type[BaseModel]) -> set[str]:
     return set(record.model_fields) - _FIXED - _FIXED_GROUP
-
-
-def _near(name: str, known: set[str]) -> str:
-    near = difflib.get_close_matches(name, sorted(known), n=1)
-    return f"there is no {name!r}; " + (f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}")
 
 
 def _nowhere(group: NodeGroup, path: str) -> str:

@@ -38,6 +38,8 @@ def request_of(fields: Mapping[str, Any]) -> PlanRequest:
     plain = {name: value for name, value in fields.items() if "." not in name and name not in (SCENARIO, LAYERS)}
     pins = {name.removeprefix("pins."): value for name, value in fields.items() if name.startswith("pins.")}
     changes = tuple((name, value) for name, value in fields.items() if name.startswith("cluster."))
+    if several := {name: value for name, value in fields.items() if name.startswith(("stack.", "model."))}:
+        plain["changes"] = dict(plain.get("changes", {})) | several
     if isinstance(plain["model"], str):
         plain["model"] = _model(plain["model"])
     try:

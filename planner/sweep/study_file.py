@@ -40,6 +40,12 @@ from planner.sweep.study import SCENARIO, Axis, Mode, Study
 
 LARGEST_STUDY: Final = 2_000_000
 """Points of a product, before filters."""
+_WHOLE: Final[Mapping[str, set[str]]] = {
+    "cluster": {"name", "nodes"},
+    "stack": {"name", "title"},
+    "model": {"num_layers", "hidden_size", "vocab_size"},
+}
+"""What a table has that is such a thing itself; any other changes fields of the one that is named."""
 _OWN: Final = ("name", "mode", "zip", "where", "scenarios", "baseline", "pins")
 
 
@@ -147,9 +153,10 @@ def _fields(table: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _flat(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Names and values, tables under ``cluster`` as dotted paths."""
+    """Names and values, tables of changes under ``cluster``, ``stack`` and ``model`` as dotted paths."""
     for name, value in table.items():
-        if (name == "cluster" or name.startswith("cluster.")) and isinstance(value, dict) and not is_range(value):
+        root = name.partition(".")[0]
+        if root in _WHOLE and isinstance(value, dict) and not is_range(value) and not _WHOLE[root] <= value.keys():
             yield from _flat({f"{name}.{inner}": deeper for inner, deeper in value.items()})
         else:
             yield str(name), value

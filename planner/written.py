@@ -1,0 +1,74 @@
+"""Values of a record's fields as people write them: quantities with their unit, multiples of what is there."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection
+from functools import cache
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from hardware.errors import flatten
+from planner.errors import BadRequest
+
+_MULTIPLE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*x|x\s*(\d+(?:\.\d+)?)")
+
+
+def multiple(before: Any, value: Any, dimension: str | None, path: str = "") -> Any:
+    """A multiple of what is there, written as a quantity again; anything else as it is.
+
+    Raises:
+        BadRequest: a multiple of nothing.
+    """
+    found = _MULTIPLE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found is None:
+        return value
+    if before is None:
+        raise BadRequest(f"{path}: {value} of what the catalogue does not say; give a quantity")
+    from hardware.units import exact_quantity
+
+    number = before * float(found[1] or found[2])
+    return exact_quantity(number, dimension) if dimension else number  # type: ignore[arg-type]  # one of the units'
+
+
+def dimension_of(record: type[BaseModel], field: str) -> str | None:
+    """The dimension of a field that is written with a unit; None for a plain number."""
+    return next((str(kind["format"]) for kind in kinds(record, field) if "format" in kind), None)
+
+
+def kinds(record: type[BaseModel], field: str) -> list[dict[str, Any]]:
+    """The JSON Schema of a field and of what it may be instead."""
+    schema = adapter(record, field).json_schema()
+    return [schema, *schema.get("anyOf", ())]
+
+
+def checked_value(known: TypeAdapter[Any], value: Any, path: str) -> Any:
+    """The value as its field has it: in SI units, within its bounds.
+
+    Raises:
+        BadRequest: it does not belong there.
+    """
+    try:
+        return known.validate_python(value)
+    except ValidationError as error:
+        raise BadRequest(f"{path}: {flatten(error).removeprefix('the file: ')}") from None
+
+
+@cache
+def adapter(record: type[BaseModel], field: str) -> TypeAdapter[Any]:
+    """What reads one field of a kind of record."""
+    info = record.model_fields[field]
+    kind: Any = info.annotation
+    return TypeAdapter(Annotated[kind, *info.metadata] if info.metadata else kind)
+
+
+def near(name: str, known: Collection[str]) -> str:
+    """What to say about a name that is none of those known."""
+    close = difflib.get_close_matches(name, sorted(known), n=1)
+    return (
+        f"there is no {name!r}; " + f"did you mean {close[0]}?"
+        if close
+        else f"there is no {name!r}; there are {', '.join(sorted(known))}"
+    )
