@@ -56,7 +56,7 @@ def kind_activation_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> F
         inner += saved * (model.hidden_size / 2 + 2 * h)
     more_whole, more_inner = unfused_widths(scenario, kind)
     flash = scenario.rates.attention is not None
-    scores: Any = kind.attends * attention_kept(scenario)
+    scores: Any = kind.attends * attention_kept(scenario, kind)
     selective = (rows.recompute == Recompute.SELECTIVE) & (rows.recompute_modules == 0)
     if stack.selective == "attention":
         scores = scores if flash else np.where(selective, 0.0, scores)

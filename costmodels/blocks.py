@@ -196,10 +196,22 @@ def attended_pairs(model: Model, seq_length: float, kind: Kind = DENSE) -> float
 
 def attention_core(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:
     """Scores, softmax and weighted sum of one layer, without its projections."""
-    return _fused_attention(rows, scenario, kind) if scenario.rates.attention else _unfused_attention(rows, scenario)
+    return (
+        _fused_attention(rows, scenario, kind) if scenario.rates.attention else _unfused_attention(rows, scenario, kind)
+    )
 
 
-def attention_kept(scenario: Scenario) -> float:
+def keys_scored(scenario: Scenario, kind: Kind) -> float:
+    """Keys that unfused attention multiplies every query with, half of which a mask leaves out.
+
+    All of them; within a sliding window where a stack cuts the scores into chunks twice as long as it [Beltagy20].
+    """
+    if not scenario.stack.chunked_windows:
+        return float(scenario.seq_length)
+    return 2.0 * attended_pairs(scenario.model, scenario.seq_length, kind) / scenario.seq_length
+
+
+def attention_kept(scenario: Scenario, kind: Kind = DENSE) -> float:
     """Bytes per token that the attention core keeps for its backward pass, all heads together.
 
     Fused: one fp32 number per head. Unfused: softmax, in fp32 too where a stack keeps that, and with dropout its mask
@@ -209,7 +221,7 @@ def attention_kept(scenario: Scenario) -> float:
     if scenario.rates.attention is not None:
         return 4.0 * heads
     kept = 2.0 + (4.0 if "softmax" in stack.keeps else 0.0) + (3.0 if stack.dropout else 0.0)
-    return kept * heads * scenario.seq_length
+    return kept * heads * keys_scored(scenario, kind)
 
 
 def _fused_attention(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
@@ -251,10 +263,10 @@ ALIGNED = 8
 ones [Anthony24]."""
 
 
-def _unfused_attention(rows: Strategies, scenario: Scenario) -> Passes:
+def _unfused_attention(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
     """Two batched products over all pairs (the causal half is computed and masked) and passes over the scores."""
     model, rates, stack, s = scenario.model, scenario.rates, scenario.stack, float(scenario.seq_length)
-    d, span = float(model.head_dim), s
+    d, span = float(model.head_dim), keys_scored(scenario, kind)
     queries = rows.micro_batch_size * s * model.num_heads / (rows.tp * rows.cp)
     bandwidth = rates.bandwidth
     fit, peak = (rates.plain, rates.plain_peak) if model.head_dim % ALIGNED else (rates.head, rates.head_peak)

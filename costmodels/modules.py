@@ -150,7 +150,7 @@ def module_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> dict[str, 
     T, region = tokens_per_rank(rows, scenario) / rows.tp, region_tokens(rows, scenario)
     saved = scenario.recipe.word
     branches = 1.0 if model.parallel_block else float(kind.parts)
-    found = {"core_attn": kind.attends * T * attention_kept(scenario), "layernorm": region * branches * saved * h}
+    found = {"core_attn": kind.attends * T * attention_kept(scenario, kind), "layernorm": region * branches * saved * h}
     if kind.ffn == "dense":
         found["mlp"] = T * (WORD * model.fc1_width + saved * model.ffn_hidden_size)
     if model.mla is not None and kind.attends:

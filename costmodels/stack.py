@@ -83,6 +83,9 @@ class Stack(Record):
     """Bias, dropout, residual and activation run as one kernel each."""
     fused_softmax: bool = True
     """Scale, mask and softmax run as one kernel where attention is unfused."""
+    chunked_windows: bool = False
+    """Unfused attention multiplies the chunks that a sliding window reaches into, not all pairs under a mask
+    [Beltagy20]."""
     dropout: bool = False
     """Attention and residual dropout are on (2019-2022 recipes)."""
     kernel_efficiency: float = Field(1.0, gt=0, le=1.5)

@@ -26,6 +26,7 @@ FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
         "elementwise_efficiency",
         "fused_elementwise",
         "fused_softmax",
+        "chunked_windows",
         "dropout",
         "launch",
         "blocking_launches",

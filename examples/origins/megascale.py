@@ -7,13 +7,10 @@ window of its attention nor the size of a micro-batch; 1,024 tokens and one sequ
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from costmodels.goodput import effective_share, startup_seconds
-from costmodels.pricing import quote
-from costmodels.stack import Stack, stack
-from planner import Plan, PlanRequest, plan
-from planner.compare import FEATURES, Side, features, side_of_run, turned
+from planner import Plan, PlanRequest, plan, predict
+from planner.compare import Side, side_of_run
 
 PEAK = 312e12
 DAY = 86400.0
@@ -42,6 +39,9 @@ ABLATION = {
     "data pipeline and the rest": 11.23,
 }
 """Seconds per iteration of 256 sequences on 256 GPUs, from the printed MFU."""
+ABLATED = {"model": "megascale-175b", "cluster": "megascale", "stack": "megatron-lm-2022", "gpus": 256}
+ABLATED |= {"global_batch_size": 256}
+LAYOUT = {"tp": 8, "pp": 8, "vpp": 6, "micro_batch_size": 1}
 WEAK = {2240: (49.2, 54.3), 4480: (48.8, 54.1), 11200: (48.2, 54.3)}
 """530 billion parameters, as many sequences as GPUs: MFU of Megatron-LM and of MegaScale."""
 
@@ -56,35 +56,31 @@ def weak(system: str, gpus: int) -> Side:
     return side_of_run(f"megascale-530b-{system}-{gpus}g")
 
 
-def ladder() -> Iterator[tuple[str, float]]:
-    """The ablation, feature by feature: the same strategy on a stack that turns from Megatron-LM into MegaScale."""
-    old, new = side_of_run("megascale-ablation-0"), side_of_run("megascale-ablation-7")
-    scenario, row = old.scenario, old.row
-    yield "baseline", quote(row, scenario, old.split).iteration
-    for name, field in (("parallel block", "parallel_block"), ("sliding window", "sliding_window")):
-        value = getattr(new.scenario.model, field)
-        scenario = replace(scenario, model=scenario.model.model_copy(update={field: value}))
-        yield name, quote(row, scenario, old.split).iteration
-    for name, changed in SWITCHES.items():
-        scenario = replace(scenario, stack=switched(scenario.stack, changed))
-        row = new.row if name == "efficient operators" else row  # nothing is recomputed under a fused attention
-        yield name, quote(row, scenario, old.split).iteration
-
-
-SWITCHES = {
-    "TP overlap": ("tensor-parallel overlap",),
-    "PP overlap": ("pipeline overlap",),
-    "DP overlap": ("data-parallel overlap",),
-    "efficient operators": ("attention kernel", "kernels and launches"),
-    "data pipeline and the rest": tuple(name for name in FEATURES if not name.endswith("overlap")),
+STEPS: dict[str, dict[str, object]] = {
+    "baseline": {},
+    "parallel block": {"model.parallel_block": True},
+    "sliding window": {"model.sliding_window": 1024, "stack.chunked_windows": True},
+    "TP overlap": {"stack.tensor-parallel-overlap": "megascale"},
+    "PP overlap": {"stack.pipeline-overlap": "megascale"},
+    "DP overlap": {"stack.data-parallel-overlap": "megascale"},
+    "efficient operators": {"stack.attention-kernel": "megascale", "stack.kernels-and-launches": "megascale"},
+    "data pipeline and the rest": {
+        "stack.collectives": "megascale",
+        "stack.data-host-and-stragglers": "megascale",
+    },
 }
-"""Steps of the paper to features of a stack."""
+"""Steps of the paper as what ``plan predict --set`` changes: whole features of a stack are taken from MegaScale's."""
 
 
-def switched(now: Stack, names: tuple[str, ...]) -> Stack:
-    """The stack with some features of MegaScale."""
-    goal = stack("megascale")
-    return turned(now, goal, [field for name in names for field in features(now, goal).get(name, ())])
+def ladder() -> Iterator[tuple[str, float]]:
+    """The ablation, feature by feature: one strategy on a stack that turns from Megatron-LM into MegaScale."""
+    changes: dict[str, object] = {}
+    for name, more in STEPS.items():
+        changes |= more
+        fused = "stack.attention-kernel" in changes  # which nothing is recomputed under
+        pins = LAYOUT | {"recompute": "none" if fused else "selective"}
+        found = predict(PlanRequest(**ABLATED, changes=changes, pins=pins))
+        yield name, found.prediction.iteration_seconds
 
 
 def chosen(objective: str = "time") -> Plan:
