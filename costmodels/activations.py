@@ -108,11 +108,11 @@ def unfused_widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
 
 
 def checkpoint_bytes(rows: Strategies, scenario: Scenario) -> Floats:
-    """Bytes of one recomputed layer's input, of one micro-batch, (N,)."""
+    """Bytes of one recomputed layer's input, of one micro-batch, (N,); its share where several have one together."""
     region = region_tokens(rows, scenario)
     if scenario.stack.partitioned_checkpoints:
         region = np.minimum(region, tokens_per_rank(rows, scenario) / rows.tp)
-    return WORD * scenario.model.hidden_size * region
+    return WORD * scenario.model.hidden_size * region / rows.recompute_num_layers
 
 
 def kept_bytes_of_kind(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:

@@ -97,7 +97,7 @@ class RowBytes:
     checkpoint: Floats
     """The same when the layer is recomputed: its input."""
     working: Floats
-    """One layer's activations while it is recomputed; of the kind with the most, where layers differ."""
+    """Activations of the layers that are recomputed together; of the kind with the most, where layers differ."""
     turns: Floats
     """What of these is not held beside the logits: where a micro-batch goes back as soon as it came, the logits are
     let go before the first layer is recomputed."""
@@ -181,7 +181,9 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
     held = stack.vocabulary_in_flight * _even_kept(rows, scenario, stored)
     sharing = (embedding + head) * (state.total + edges) + (1.0 + stack.vocabulary_in_flight) * logits
     shared = (sharing / rows.pp + held) * (1.0 - at_ends)
-    working = stored if kinds is None else _most(rows, scenario, kind_activation_bytes)
+    working = rows.recompute_num_layers * (
+        stored if kinds is None else _most(rows, scenario, kind_activation_bytes)
+    )
     gathered = layer + experts
     if kinds is not None:  # the two at a time may be of the largest kind; chunks hold several
         most = (kinds.each("layer_parameters") + kinds.each("expert_parameters")).max(axis=0)

@@ -138,7 +138,7 @@ def row_assignment(row: Strategies, num_layers: int, layers: Sequence[int] | Non
         int(row.pp[0]),
         int(row.recompute[0]),
         layers,
-        vpp=int(row.vpp[0]),
+        vpp=int(row.vpp[0] * row.recompute_num_layers[0]),
         joined_ends=bool(joined(row)[0]),
         held_copies=int(copies(row)[0]),
     )

@@ -1,7 +1,7 @@
 """How layers are split over stages: in slices of one layer per chunk, as evenly as they go.
 
 A stage with v chunks takes its layers in slices of v, one layer a chunk, because interleaving assumes equal
-chunks. Where one or two layers are missing to a multiple of v, the head takes the place of a layer in the last chunk,
+chunks; where u layers are recomputed together, in slices of v u. Where one or two layers are missing to a multiple of v, the head takes the place of a layer in the last chunk,
 and the embedding one in the first [Megatron: --account-for-loss-in-pipeline-split and its like]. Where more are (a
 measured run may say so) a slice is one layer.
 """
@@ -35,7 +35,7 @@ class EvenSplit:
 
 
 def even_stages(num_layers: int, pp: int, vpp: int, *, joined_ends: bool = False) -> Ints:
-    """Layers of every stage of the even split, shape (pp,).
+    """Layers of every stage of the even split, shape (pp,), in slices of ``vpp``.
 
     Shorter stages come last, then first; with ``joined_ends`` the first is the first to be spared.
     """
@@ -69,9 +69,13 @@ def _end_places(num_layers: int, rows: Strategies) -> tuple[Ints, Ints]:
 
 
 def slice_layers(num_layers: int, rows: Strategies) -> Ints:
-    """Layers, or places of layers, that move together from stage to stage, shape (N,)."""
+    """Layers, or places of layers, that move together from stage to stage, shape (N,).
+
+    As many of each chunk as are recomputed together.
+    """
     embedding, head = end_places(num_layers, rows)
-    return np.where((num_layers + embedding + head) % rows.vpp == 0, rows.vpp, 1)
+    each = rows.vpp * rows.recompute_num_layers
+    return np.where((num_layers + embedding + head) % each == 0, each, 1)
 
 
 def even_layers(num_layers: int, rows: Strategies) -> EvenSplit:

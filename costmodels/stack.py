@@ -273,6 +273,8 @@ class Stack(Record):
     """What updates the weights; ``optimizer_bytes`` and ``optimizer_traffic`` are those of Adam."""
     main_params: Literal["fp32", "fp16"] = "fp32"
     """Format of the master weights."""
+    recompute_groups: bool = False
+    """Layers that are recomputed can share one stored input, several at a time (Megatron's uniform method)."""
     recompute_modules: tuple[str, ...] = ()
     """Modules that selective recomputation can name, of ``costmodels.modules.MODULES``."""
     offloads: tuple[str, ...] = ()

@@ -63,7 +63,8 @@ class Strategies:
     ``tp * cp * pp * dp`` is the number of GPUs; ``micro_batch_size`` is in sequences per data-parallel rank
     (a fraction is possible where context parallelism splits a sequence) and ``num_microbatches`` is counted
     per data-parallel rank and iteration. ``sharding_degree`` is the size of the group over which the ZeRO
-    stage shards its states; it divides ``dp * cp``.
+    stage shards its states; it divides ``dp * cp``. Of layers that are all recomputed, the input of every
+    ``recompute_num_layers``-th is stored, and so many run again together.
     """
 
     tp: Ints
@@ -85,6 +86,7 @@ class Strategies:
     recompute_modules: Ints
     offload: Ints
     vocabulary: Ints
+    recompute_num_layers: Ints
     _known: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     """What has been derived from the columns, by name; never copied to other rows."""
 
@@ -140,6 +142,7 @@ _DEFAULTS: Mapping[str, float] = {
     **dict.fromkeys(("cp_kind", "zero_stage", "schedule", "sequence_parallel", "recompute", "rank_order"), 0),
     **dict.fromkeys(("recompute_modules", "offload", "vocabulary"), 0),
     "sharding_degree": 1,
+    "recompute_num_layers": 1,
 }
 
 

@@ -26,7 +26,7 @@ from planner.assemble import (
     strategy_record,
 )
 from planner.document import Plan, Proof, Rejection, Strategy
-from planner.errors import OutOfTime
+from planner.errors import BadRequest, OutOfTime
 from planner.given import broken_rules, single_row, split_or_given
 from planner.memory_search import leanest
 from planner.nearest import nearest
@@ -82,21 +82,40 @@ def aim(resolved: Resolved) -> Scenario:
 
 
 def offloaded(request: PlanRequest, resolved: Resolved) -> PlanRequest | None:
-    """The request with offloading allowed, where it was not spoken of and the stack can; nothing fits without it."""
-    kinds = resolved.scenario.stack.offloads
-    if request.pins.get("offload") or not kinds or not described(resolved.scenario):
-        return None
-    wider = request.model_copy(update={"pins": {**request.pins, "offload": "any"}})
-    space = build(resolved.scenario, parse_pins(wider.pins))
+    """The request with what saves memory at a price allowed, where it was not spoken of; nothing fits without it.
+
+    Layers that are recomputed together first, which costs no time beyond full recomputation, then offloading.
+    """
+    stack = resolved.scenario.stack
+    ways = {
+        "recompute_num_layers": ("2..", stack.recompute_groups),
+        "offload": ("any", bool(stack.offloads) and described(resolved.scenario)),
+    }
+    for axis, (values, can) in ways.items():
+        if can and not request.pins.get(axis):
+            wider = request.model_copy(update={"pins": {**request.pins, axis: values}})
+            if _fits(wider, resolved):
+                return wider
+    return None
+
+
+def _fits(request: PlanRequest, resolved: Resolved) -> bool:
+    """Whether a search under the request's pins finds a plan."""
+    try:
+        space = build(resolved.scenario, parse_pins(request.pins))
+    except BadRequest:  # layers of a prime number, or a range that leaves nothing
+        return False
     deadline = time.perf_counter() + request.time_limit
-    return wider if search(space, resolved.scenario, deadline=deadline).best else None
+    return search(space, resolved.scenario, deadline=deadline).best is not None
 
 
 def said_so(found: Plan) -> Plan:
-    """The plan with the remark that offloading was not asked for."""
+    """The plan with the remark that what saves memory was not asked for."""
     if found.strategy is None:
         return found
-    remark = f"offload {found.strategy.offload} (nothing fits without)"
+    together = found.strategy.recompute_num_layers
+    what = f"offload {found.strategy.offload}" if together == 1 else f"{together} layers recomputed together"
+    remark = f"{what} (nothing fits without)"
     return found.model_copy(update={"defaults": (*found.defaults, remark)})
 
 

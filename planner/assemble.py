@@ -52,6 +52,7 @@ def strategy_record(row: Strategies, assignment: Assignment, scenario: Scenario)
         recompute_modules=module_names(at["recompute_modules"]),
         offload=OFFLOADS[at["offload"]],
         vocabulary=VOCABULARIES[at["vocabulary"]],
+        recompute_num_layers=at["recompute_num_layers"],
         stages=tuple(
             Stage(layers=int(n), recompute_layers=int(r), group=group)
             for n, r in zip(assignment.layers, assignment.recomputed, strict=True)

@@ -21,4 +21,5 @@ PIN_AXES = (
     "recompute_modules",
     "offload",
     "vocabulary",
+    "recompute_num_layers",
 )

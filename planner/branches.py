@@ -42,6 +42,7 @@ _SHARED = (
     "offload",
     "rank_order",
     "vocabulary",
+    "recompute_num_layers",
 )
 _SHARDING = {"zero_stage", "sharding_degree"}
 

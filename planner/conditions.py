@@ -40,6 +40,8 @@ LOOPED = ("interleaved-1f1b", "breadth-first", "interleaved-groups", "interleave
 """Schedules of two chunks per stage or more, which a micro-batch passes in a loop."""
 FOLDED = ("zb-v", "v-half", "v-min", "dualpipe-v")
 """Schedules that place two chunks of a stage in a V."""
+SEVERAL_PIECES = tuple(SCHEDULE_NAMES.index(name) for name in (*FOLDED, "dualpipe"))
+"""Schedules whose stages hold pieces of the model that lie apart and are not looped."""
 
 SHARDED_GRADIENTS = 2
 """The least ZeRO stage that shards gradients."""
@@ -249,7 +251,31 @@ def selective_saves(c: Columns, x: Scenario) -> Mask:
 
 def recomputes_no_more(c: Columns, x: Scenario) -> Mask:
     alone = (c["offload"] == ACTIVATIONS) | (x.model.num_layers % c["vpp"] > 0)  # goes without PARTIAL
-    return (c["recompute"] != Recompute.FULL) | alone
+    return (c["recompute"] != Recompute.FULL) | alone | (c["recompute_num_layers"] > 1)
+
+
+def groups_are_full(c: Columns, _x: Scenario) -> Mask:
+    whole = (c["recompute"] == Recompute.FULL) & (c["offload"] != ACTIVATIONS)
+    return (c["recompute_num_layers"] == 1) | whole
+
+
+def groups_divide(c: Columns, x: Scenario) -> Mask:
+    stages = 1 if x.stack.uneven_stages else c["pp"]
+    each = c["vpp"] * c["recompute_num_layers"]
+    divides = (x.model.num_layers % (stages * each) == 0) & (c["pp"] * each <= x.model.num_layers)
+    return (c["recompute_num_layers"] == 1) | divides
+
+
+def groups_are_alike(c: Columns, x: Scenario) -> Mask:
+    return (c["recompute_num_layers"] == 1) | (x.depth.uniform & ~np.isin(c["schedule"], SEVERAL_PIECES))
+
+
+def stack_recomputes_groups(c: Columns, x: Scenario) -> Mask:
+    return (c["recompute_num_layers"] == 1) | x.stack.recompute_groups
+
+
+def groups_recompute_singly(c: Columns, _x: Scenario) -> Mask:
+    return c["recompute_num_layers"] == 1
 
 
 def modules_selective(c: Columns, _x: Scenario) -> Mask:

@@ -60,6 +60,8 @@ class Strategy(_Part):
     offload: str = "none"
     """What lives in the memory of the host."""
     vocabulary: str = "ends"
+    recompute_num_layers: int = 1
+    """Layers that are recomputed together from one stored input, where all are recomputed."""
     stages: tuple[Stage, ...]
 
 

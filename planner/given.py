@@ -55,12 +55,20 @@ def single_row(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int
         num_microbatches=scenario.global_batch_size // (micro * dp),
         schedule=axes.get("schedule", usual),
         sequence_parallel=axes.get("sequence_parallel", int(tp > 1 and scenario.stack.sequence_parallel)),
-        recompute=axes.get("recompute", Recompute.SELECTIVE if axes.get("recompute_modules") else 0),
+        recompute=axes.get("recompute", _usual_recompute(axes)),
         rank_order=axes.get("rank_order", 0),
         recompute_modules=axes.get("recompute_modules", 0),
         offload=axes.get("offload", 0),
         vocabulary=axes.get("vocabulary", VOCABULARIES.index(scenario.stack.vocabulary[0])),
+        recompute_num_layers=axes.get("recompute_num_layers", 1),
     )
+
+
+def _usual_recompute(axes: Mapping[str, int]) -> Recompute:
+    """What the other pins say of recomputation: modules are selective, layers that go together are all of them."""
+    if axes.get("recompute_num_layers", 1) > 1:
+        return Recompute.FULL
+    return Recompute.SELECTIVE if axes.get("recompute_modules") else Recompute.NONE
 
 
 def _one(pin: Pin) -> int:
@@ -89,9 +97,21 @@ def split_or_given(scenario: Scenario, row: Strategies, layers: Sequence[int] | 
             raise BadRequest(f"{scenario.framework} divides the layers itself, into {','.join(map(str, least))}")
         if short := [held for held, fewest in zip(layers, least, strict=True) if held < fewest]:
             raise BadRequest(f"a stage holds {short[0]} layers; each of its {int(row.vpp[0])} chunks needs one")
+        _check_groups(row, layers)
         if len(set(layers)) > 1 and not scenario.stack.uneven_stages:
             raise BadRequest(f"stack {scenario.stack.name} needs even stages; {total // pp} layers each would be")
         return given_split(row, scenario, layers)
     solved = best_split(row, scenario, deadline=time.perf_counter() + seconds)
     cut = own_cut(scenario)
     return solved.assignment if solved else row_assignment(row, total, cut(scenario.model, pp) if cut else None)
+
+
+def _check_groups(row: Strategies, layers: Sequence[int]) -> None:
+    """Refuse stages that layers which are recomputed together do not divide."""
+    together, vpp = int(row.recompute_num_layers[0]), int(row.vpp[0])
+    odd = [held for held in layers if together > 1 and held % (together * vpp)]
+    if odd:
+        raise BadRequest(
+            f"a stage of {vpp} chunks holds {odd[0]} layers, of which {together} are recomputed together; "
+            f"{nearest_multiple(odd[0], together * vpp)} would do"
+        )

@@ -73,6 +73,7 @@ def _columns(
         "rank_order": known.get("rank_order", 0),
         "offload": known.get("offload", 0),
         "vocabulary": known.get("vocabulary", 0),
+        "recompute_num_layers": known.get("recompute_num_layers", 1),
     }
 
 

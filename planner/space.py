@@ -121,6 +121,7 @@ def axes_of(scenario: Scenario, pins: Mapping[str, Pin]) -> dict[str, NDArray[An
         "recompute_modules": [0, *preset_masks(model, stack.recompute_modules)],
         "rank_order": [RANK_ORDERS.index(order) for order in stack.rank_orders],
         "vocabulary": [VOCABULARIES.index(place) for place in stack.vocabulary],
+        "recompute_num_layers": divisors(model.num_layers) if "recompute_num_layers" in pins else [1],
     }
     axes = {name: np.array(_restrict(pins, name, values), dtype=np.int64) for name, values in usual.items()}
     axes["sharding"] = _sharding_options(scenario, pins)

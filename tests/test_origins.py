@@ -151,6 +151,11 @@ def test_the_reference_run_of_ernie_idles_a_fifth():
     assert 31 / (count + 31) == pytest.approx(0.195, abs=1e-3)
 
 
+def test_layers_that_share_an_input_save_the_reference_run_an_eighth_of_its_memory():
+    single, pairs = (max(stage.total for stage in paddle.reference(n).memory_bytes) for n in (1, 2))
+    assert pairs < 7 / 8 * (1.01 * single)
+
+
 @pytest.mark.parametrize(("cards", "published"), paddle.BERT.items())
 def test_sharding_takes_what_it_took_of_bert_large(cards, published):
     assert paddle.BERT_WHOLE - paddle.states(1) + paddle.states(cards) == pytest.approx(published, rel=0.08)

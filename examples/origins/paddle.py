@@ -85,9 +85,12 @@ def common(micro: int) -> dict[str, str | int]:
     return {"micro_batch_size": micro, "sequence_parallel": "false", "recompute": "full", "rank_order": ORDER}
 
 
-def reference() -> Plan:
-    """ERNIE 230B on 256 V100 as recommended: mp2 sharding4 pp32, micro-batch 8, batch 4096."""
-    pins = common(8) | PLANS["DP2 PP32 Sharding4 MP2"]
+def reference(together: int = 1) -> Plan:
+    """ERNIE 230B on 256 V100 as recommended: mp2 sharding4 pp32, micro-batch 8, batch 4096.
+
+    ``together`` layers share one stored input.
+    """
+    pins = common(8) | PLANS["DP2 PP32 Sharding4 MP2"] | {"recompute_num_layers": together}
     return predict(PlanRequest(**ERNIE, gpus=256, global_batch_size=4096, pins=pins))
 
 
@@ -131,14 +134,17 @@ def main() -> None:
 
     found = reference()
     count = found.strategy.num_microbatches
-    need = max(stage.total for stage in found.memory_bytes) / 2**30
     print(
         f"\nERNIE 230B on 256 V100, mp2 pp32 sharding4: {count} micro-batches, "
         f"bubble 31/{count + 31} = {31 / (count + 31):.1%}"
     )
-    print(
-        f"  {need:.1f} GiB of 32: {'fits' if found.fits else 'does not fit'}, {allocated(found) / 1024:.1f} allocated"
-    )
+    for together in (1, 2, 4):
+        found = reference(together)
+        need = max(stage.total for stage in found.memory_bytes) / 2**30
+        print(
+            f"  {together} layers recomputed together: {need:.1f} GiB of 32 {'fit' if found.fits else 'do not fit'}, "
+            f"{allocated(found) / 1024:.1f} allocated"
+        )
 
     print("\nPaddleNLP, 8 A100: tokens/s per card published, predicted; MB allocated published, predicted")
     for name, (_, _, speed, megabytes) in NLP.items():

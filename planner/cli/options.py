@@ -290,6 +290,11 @@ pin_options = stacked(
         help="Split norms and dropout over the tensor ranks, or do not.",
     ),
     option("--recompute", "--recompute-granularity", "recompute", heading=_P, help="none, selective, partial or full."),
+    option(
+        "--recompute-num-layers",
+        heading=_P,
+        help="Layers that are recomputed together from one stored input, where all are (full).",
+    ),
     option("--recompute-modules", heading=_P, help="What selective recomputation repeats, such as layernorm,moe_act."),
     option("--offload", heading=_P, help="none, activations, optimizer, optimizer+parameters or any."),
     option("--rank-order", heading=_P, help="Which dimension varies fastest, such as tp-cp-ep-dp-pp."),

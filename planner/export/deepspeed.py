@@ -113,6 +113,6 @@ def _stub(job: Job, version: str) -> str:
         pp=strategy.pp,
         dp=strategy.dp,
         layers=[stage.layers for stage in strategy.stages],
-        interval=int(strategy.recompute == "full"),
+        interval=strategy.recompute_num_layers * (strategy.recompute == "full"),
     )
     return "\n".join(shell.header(f"DeepSpeed {version}")) + "\n" + body

@@ -191,7 +191,8 @@ def _recompute(strategy: Strategy) -> Arguments:
         named = ["--recompute-modules", *strategy.recompute_modules] if strategy.recompute_modules else []
         return (["--recompute-granularity", "selective", *named] if selective else []), ()
     if all(stage.recompute_layers == stage.layers for stage in stages):
-        return ["--recompute-granularity", "full", "--recompute-method", "uniform", "--recompute-num-layers", "1"], ()
+        uniform = ["--recompute-granularity", "full", "--recompute-method", "uniform"]
+        return [*uniform, "--recompute-num-layers", str(strategy.recompute_num_layers)], ()
     most = -(-max(planned) // strategy.vpp)
     words = ["--recompute-granularity", "full", "--recompute-method", "block", "--recompute-num-layers", str(most)]
     done = [min(most * strategy.vpp, stage.layers) for stage in stages]

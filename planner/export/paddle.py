@@ -51,4 +51,5 @@ def paddle(job: Job, _version: str) -> Export:
 def _recompute(job: Job) -> dict[str, Any]:
     if job.strategy.recompute != "full":
         return {}
-    return {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
+    together = job.strategy.recompute_num_layers
+    return {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": together}

@@ -68,6 +68,13 @@ RULES: Final = (
         when.gathered("all-gather", "p2p"),
     ),
     FrameworkRule(
+        "accelerate-recompute-groups",
+        ("recompute_num_layers",),
+        "no recomputation of {recompute_num_layers} layers from one stored input; 1 works",
+        "accelerate.utils.FullyShardedDataParallelPlugin: activation_checkpointing",
+        when.one("recompute_num_layers"),
+    ),
+    FrameworkRule(
         "accelerate-recompute",
         ("recompute", "recompute_modules"),
         "no recomputation {recompute} of modules {recompute_modules} or of some layers; full works",

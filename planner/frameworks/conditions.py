@@ -169,6 +169,10 @@ def all_or_nothing(c: Columns, _x: Facts) -> Mask:
     return ((c["recompute"] == none) | (c["recompute"] == full)) & (c["recompute_modules"] == 0)
 
 
+def groups_in_a_pipeline(c: Columns, _x: Facts) -> Mask:
+    return (c["recompute_num_layers"] == 1) | (c["pp"] > 1)
+
+
 def nothing_again(c: Columns, _x: Facts) -> Mask:
     return c["recompute"] == Recompute.NONE
 

@@ -100,6 +100,13 @@ RULES: Final = (
         when.only("vocabulary", "ends"),
     ),
     FrameworkRule(
+        "deepspeed-recompute-groups",
+        ("pp", "recompute_num_layers"),
+        "no recomputation of {recompute_num_layers} layers from one stored input outside a pipeline, pp is {pp}",
+        "deepspeed.runtime.pipe.module: PipelineModule activation_checkpoint_interval",
+        when.groups_in_a_pipeline,
+    ),
+    FrameworkRule(
         "deepspeed-recompute",
         ("recompute", "recompute_modules"),
         "no recomputation {recompute} of modules {recompute_modules} or of some layers of a stage; full works",

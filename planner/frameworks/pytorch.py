@@ -67,6 +67,13 @@ RULES: Final = (
         when.one("etp"),
     ),
     FrameworkRule(
+        "pytorch-recompute-groups",
+        ("recompute_num_layers",),
+        "no recomputation of {recompute_num_layers} layers from one stored input; 1 works",
+        "torch.utils.checkpoint",
+        when.one("recompute_num_layers"),
+    ),
+    FrameworkRule(
         "pytorch-recompute",
         ("recompute", "recompute_modules"),
         "no recomputation {recompute} of modules {recompute_modules} or of some layers; full works",

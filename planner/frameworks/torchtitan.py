@@ -72,6 +72,13 @@ RULES: Final = (
         when.query_groups_split,
     ),
     FrameworkRule(
+        "torchtitan-recompute-groups",
+        ("recompute_num_layers",),
+        "no recomputation of {recompute_num_layers} layers from one stored input; 1 works",
+        "torchtitan.distributed.activation_checkpoint",
+        when.one("recompute_num_layers"),
+    ),
+    FrameworkRule(
         "torchtitan-recompute",
         ("recompute", "recompute_modules"),
         "no recomputation {recompute} of modules {recompute_modules} or of some layers; none, selective and full work",

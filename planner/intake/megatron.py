@@ -186,7 +186,8 @@ def _recompute(at: Options, vpp: int, pp: int) -> tuple[dict[str, Any], tuple[st
     if kind != "full":
         return {"recompute": "none"}, ()
     first, total = number(at, "recompute-num-layers", 1) or 1, number(at, "num-layers", 0) or 0
-    if _word(at, "recompute-method") != "block" or first * vpp * pp >= total:
-        return {"recompute": "full"}, ()
+    block = _word(at, "recompute-method") == "block"
+    if not block or first * vpp * pp >= total:
+        return {"recompute": "full"} | ({} if block or first == 1 else {"recompute_num_layers": first}), ()
     words = f"{first} layers of every chunk are recomputed; priced is the least number that fits"
     return {"recompute": "partial"}, (words,)

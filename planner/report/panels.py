@@ -119,7 +119,8 @@ def recomputation(strategy: Strategy) -> str:
     if layers == 0:
         return "+".join(strategy.recompute_modules) or strategy.recompute
     every = sum(stage.layers for stage in strategy.stages)
-    return "full" if layers == every else f"{layers}/{every} layers"
+    together = f" by {strategy.recompute_num_layers} layers" if strategy.recompute_num_layers > 1 else ""
+    return f"full{together}" if layers == every else f"{layers}/{every} layers"
 
 
 def layers_per_stage(strategy: Strategy) -> str:

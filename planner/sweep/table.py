@@ -19,7 +19,7 @@ ROWS: Final = 5000
 _STRATEGY: Final = (
     *("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero_stage", "sharding_degree", "micro_batch_size"),
     *("num_microbatches", "global_batch_size", "schedule", "sequence_parallel", "recompute", "recompute_modules"),
-    *("offload", "rank_order", "vocabulary"),
+    *("offload", "rank_order", "vocabulary", "recompute_num_layers"),
 )
 _PREDICTION: Final = (
     *("iteration_seconds", "mfu", "hfu", "model_tflops_per_gpu", "tokens_per_second", "tokens_per_second_per_gpu"),

@@ -34,10 +34,26 @@ def factors_of(number):
     return [d for d in range(1, number + 1) if number % d == 0]
 
 
-def every_row(scenario, *, any_degree=False, keep=lambda _row: True):
-    """All valid strategies but for memory, as rows; None where there are none."""
-    rows = [row for row in _combinations(scenario, any_degree) if keep(row)]
+def every_row(scenario, *, any_degree=False, keep=lambda _row: True, together=(1,)):
+    """All valid strategies but for memory, as rows; None where there are none.
+
+    ``together`` are the numbers of layers that may be recomputed from one stored input.
+    """
+    rows = [row for row in _recomputing(scenario, any_degree, together) if keep(row)]
     return strategies(**{axis: [row[axis] for row in rows] for axis in rows[0]}) if rows else None
+
+
+def _recomputing(scenario, any_degree, together):
+    """Every row with as many layers recomputed together as divide its chunks, where all are recomputed."""
+    for row in _combinations(scenario, any_degree):
+        apart = SCHEDULE_NAMES[row["schedule"]] in (*IN_A_V, "dualpipe")
+        whole = row["recompute"] == Recompute.FULL and not apart
+        for number in together:
+            each = row["vpp"] * number * (1 if scenario.stack.uneven_stages else row["pp"])
+            least = row["pp"] * row["vpp"] * number
+            fits = scenario.model.num_layers % each == 0 and least <= scenario.model.num_layers
+            if number == 1 or (whole and fits):
+                yield row | {"recompute_num_layers": number}
 
 
 def _combinations(scenario, any_degree):
@@ -182,6 +198,7 @@ def _shardings(scenario, *, tp, early, ranks, any_degree):
 def every_split(num_layers, pp, vpp, *, uneven, recompute, bare, missing=0):
     """All (layers, recomputed) of all stages, arrays (splits, stages): the chunks of a stage are equal.
 
+    ``vpp`` counts the layers that cannot be told apart: one of every chunk, or as many as are recomputed together.
     Where ``missing`` layers are, the head stands for one on the last stage, the embedding for one on the first.
     """
     if missing:
@@ -207,7 +224,7 @@ def splits_of(row, scenario):
     uneven, recompute = scenario.stack.uneven_stages, row["recompute"]
     bare = scenario.stack.empty_ends and row["pp"] > 2 and row["vpp"] == 1 and not row["vocabulary"]
     bare = bare and SCHEDULE_NAMES[row["schedule"]] != "dualpipe"
-    sizes = scenario.model.num_layers, row["pp"], row["vpp"]
+    sizes = scenario.model.num_layers, row["pp"], row["vpp"] * row["recompute_num_layers"]
     missing = ends_for(scenario, row["vpp"])
     return every_split(*sizes, uneven=uneven, recompute=recompute, bare=bare, missing=missing)
 

@@ -114,6 +114,7 @@ def test_predict_takes_degrees_for_every_group_and_prices_them_as_the_search_doe
     ("pins", "rule"),
     [
         ({"vocabulary": "spread"}, "group-vocabulary"),
+        ({"recompute_num_layers": 2}, "group-recompute"),
         ({"offload": "optimizer"}, "group-offload"),
         ({"pp": 4, "vpp": 2, "schedule": "breadth-first"}, "group-schedule"),
         ({"pp": 4, "schedule": "dualpipe"}, "group-schedule"),

@@ -14,6 +14,7 @@ PAIRS = {
     "group-order": ({"rank_order": 0}, {"rank_order": 1}),
     "group-schedule": ({"schedule": ONE_F_ONE_B}, {"schedule": SCHEDULE_NAMES.index("zb-1p")}),
     "group-vocabulary": ({"vocabulary": 0}, {"vocabulary": 1}),
+    "group-recompute": ({"recompute_num_layers": 1}, {"recompute_num_layers": 2}),
     "group-offload": ({"offload": 0}, {"offload": 1}),
 }
 """Rule to the columns of a strategy that passes it and of one that does not."""

@@ -126,6 +126,22 @@ PAIRS = {
     ),
     "stack-schedule": (BARE, {"schedule": ONE_F_ONE_B}, {"schedule": GPIPE}),
     "gpipe": (EVEN, {"schedule": ONE_F_ONE_B}, {"schedule": GPIPE}),
+    "recompute-groups": (
+        EVEN,
+        {"recompute": Recompute.FULL, "recompute_num_layers": 2, "offload": 0},
+        {"recompute": Recompute.PARTIAL, "recompute_num_layers": 2, "offload": 0},
+    ),
+    "recompute-groups-divide": (
+        EVEN,
+        {"pp": 2, "vpp": 2, "recompute_num_layers": 2},
+        {"pp": 2, "vpp": 2, "recompute_num_layers": 4},
+    ),
+    "recompute-groups-alike": (
+        EVEN,
+        {"schedule": ONE_F_ONE_B, "recompute_num_layers": 2},
+        {"schedule": SCHEDULE_NAMES.index("zb-v"), "recompute_num_layers": 2},
+    ),
+    "stack-recompute-groups": (EVEN, {"recompute_num_layers": 1}, {"recompute_num_layers": 2}),
     "full-recompute": (EVEN, {"recompute": Recompute.PARTIAL}, {"recompute": Recompute.FULL}),
     "selective": (EVEN, {"recompute": Recompute.FULL}, {"recompute": Recompute.SELECTIVE}),
     "rank-order": (EVEN, {"pp": 2, "dp": 2, "rank_order": 1}, {"pp": 2, "dp": 1, "rank_order": 1}),
