@@ -97,7 +97,7 @@ class SparseModel(Record):
 
     name: str
     title: str = ""
-    tables: tuple[Table, ...] = Field(min_length=1, max_length=32)
+    tables: tuple[Table, ...] = Field(min_length=1, max_length=128)
     dense: tuple[Dense, ...] = Field(min_length=1, max_length=64)
     optimizer: Literal["sgd", "adagrad", "adagrad-row", "adam"] = "adagrad-row"
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"

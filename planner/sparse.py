@@ -150,10 +150,13 @@ def scenario_of(request: SparseRequest, mode: Mode) -> SparseScenario:
 def _tried(request: SparseRequest, limits: Limits, deadline: float) -> Iterator[Tried]:
     """Every mode, on all machines and on either kind alone."""
     for mode in MODES if request.mode is None else (request.mode,):
-        whole = layout(scenario_of(request, mode))
-        for machines, groups in subsets(request.cluster):
+        whole, bests = layout(scenario_of(request, mode)), dict[Machines, Best]()
+        parts = list(subsets(request.cluster))
+        for machines, groups in reversed(parts):  # what one kind can do, all machines can
             part = whole.restricted(groups)
-            yield Tried(machines, mode, _best(part, request, limits, deadline) if part else _impossible(whole))
+            known = max((one.rate for one in bests.values()), default=0.0) if machines == "all" else 0.0
+            bests[machines] = _best(part, request, limits, deadline, known) if part else _impossible(whole)
+        yield from (Tried(machines, mode, bests[machines]) for machines, _ in parts)
 
 
 def subsets(cluster: SparseCluster) -> Iterator[tuple[Machines, set[int]]]:
@@ -166,9 +169,10 @@ def subsets(cluster: SparseCluster) -> Iterator[tuple[Machines, set[int]]]:
         yield "accelerators", every - bare
 
 
-def _best(part: Layout, request: SparseRequest, limits: Limits, deadline: float) -> Best:
-    search = fastest if request.min_throughput is None else cheapest
-    return search(part, limits, deadline=deadline)
+def _best(part: Layout, request: SparseRequest, limits: Limits, deadline: float, known: float) -> Best:
+    if request.min_throughput is None:
+        return fastest(part, limits, deadline=deadline, known=known)
+    return cheapest(part, limits, deadline=deadline)
 
 
 def _impossible(whole: Layout) -> Best:

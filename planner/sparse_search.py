@@ -18,6 +18,8 @@ RESOLUTION = 1e-4
 """Relative distance of the throughput found and the one proved out of reach."""
 FASTEST = 1e12
 """Examples per second that nobody asks for."""
+_GROWTH = 10.0
+"""Of the step after one that succeeded."""
 _FIRST = 1.0
 """Examples per second at which a search for the most begins: what holds the tables at all."""
 
@@ -87,26 +89,30 @@ def _solved(layout: Layout, limits: Limits, deadline: float, *, dear: bool) -> F
     return solve(layout, limits, time_limit=deadline - time.perf_counter(), dear=dear)
 
 
-def fastest(layout: Layout, limits: Limits, *, deadline: float) -> Best:
+def fastest(layout: Layout, limits: Limits, *, deadline: float, known: float = 0.0) -> Best:
     """The most examples per second that a budget buys; among plans as fast as that the cheapest.
 
-    A throughput is in reach or proved out of it by the solver; doubling brackets the most, halving closes in on it
-    to a relative 1e-4, and every plan on the way counts with the throughput that it really has.
+    A throughput is in reach or proved out of it by the solver; doubling brackets the most, and every plan on the way
+    counts with the throughput that it really has. Polished plans are often the best already, so the next to be asked
+    for is a relative 1e-4 more, then steps that grow as long as they succeed, up to half-way to what is out of reach.
+    ``known`` examples per second are in reach, as a smaller question has found.
     """
-    best = _within(layout, limits._replace(rate=max(limits.rate, _FIRST)), deadline=deadline, dear=True)
+    first = max(limits.rate, known * (1 - 2 * SLACK), _FIRST)
+    best = _within(layout, limits._replace(rate=first), deadline=deadline, dear=True)
     if not best.chosen:
         return best
-    beyond = math.inf
+    beyond, step = math.inf, RESOLUTION
     while beyond > best.rate * (1 + RESOLUTION) and time.perf_counter() < deadline:
-        aim = best.rate * 2.0 if math.isinf(beyond) else math.sqrt(best.rate * beyond)
+        half = best.rate * 2.0 if math.isinf(beyond) else math.sqrt(best.rate * beyond)
+        aim = half if math.isinf(beyond) else max(min(half, best.rate * (1 + step)), best.rate * (1 + RESOLUTION))
         if aim > FASTEST:
             break
         tried = _within(layout, limits._replace(rate=aim), deadline=deadline, dear=True)
         if tried.chosen:
-            best = max(best, tried, key=lambda one: one.rate)
+            best, step = max(best, tried, key=lambda one: one.rate), _GROWTH * step
             assert best.rate <= beyond * (1 + RESOLUTION), "the solver ruled out a plan that exists"
         elif tried.status == "infeasible":
-            beyond = aim
+            beyond, step = aim, RESOLUTION
         else:
             break
     cheaper = cheapest(layout, limits._replace(rate=best.rate * (1 - SLACK)), deadline=deadline)
@@ -134,7 +140,7 @@ def polished(layout: Layout, limits: Limits, found: Found, *, deadline: float) -
         better = False
         for place, one in enumerate(layout.places):
             load = layout.load(chosen)
-            for index in range(len(one.choices)):
+            for index in found.worth[place] if found.worth else range(len(one.choices)):
                 tried, changed = layout.changed(load, chosen, place, index)
                 if float(layout.rates(changed, nodes).min()) > best * (1 + SLACK) and layout.fits(changed, nodes):
                     rate = _rate(layout, tried, nodes)

@@ -13,7 +13,8 @@ Presolve is off: with units of 2^-28 that of OR-tools 9.15 calls some problems i
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from costmodels.parameter_server import lateness
 from costmodels.sparse_load import ALL, CORES, NICS, RESOURCES, STEP, Load, node_seconds, straggler
 from costmodels.strategy import Floats
 from planner.sparse_layout import SLACK, Layout, Nodes
+from planner.sparse_lean import demands, lean
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -62,12 +64,14 @@ class Found:
         chosen: a choice for every place; empty where there is no plan.
         nodes: nodes of every group.
         bound: dollars per second that no plan within the limits undercuts.
+        worth: of every place the choices that no other dominates.
     """
 
     status: Literal["optimal", "feasible", "infeasible", "unknown"]
     chosen: tuple[int, ...]
     nodes: Nodes
     bound: float
+    worth: tuple[Sequence[int], ...] = ()
 
 
 def solve(layout: Layout, limits: Limits, *, time_limit: float, dear: bool = False) -> Found:
@@ -83,6 +87,12 @@ def solve(layout: Layout, limits: Limits, *, time_limit: float, dear: bool = Fal
 
     if not all(place.choices for place in layout.places):
         return _nothing("infeasible", layout, math.inf)
+    left = [lean(place.choices, demands(place.choices, limits.rate, unit=UNIT, page=PAGE)) for place in layout.places]
+    places = (
+        replace(place, choices=tuple(place.choices[index] for index in kept))
+        for place, kept in zip(layout.places, left, strict=True)
+    )
+    layout = replace(layout, places=tuple(places))
     model = cp_model.CpModel()
     variables = _variables(model, layout, limits)
     _keep_up(model, layout, limits, variables)
@@ -104,10 +114,11 @@ def solve(layout: Layout, limits: Limits, *, time_limit: float, dear: bool = Fal
     if status not in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
         return _nothing("unknown", layout, bound)
     chosen = tuple(
-        next(index for index, picked in enumerate(place) if solver.boolean_value(picked)) for place in variables.picked
+        next(index for index, picked in zip(kept, place, strict=True) if solver.boolean_value(picked))
+        for kept, place in zip(left, variables.picked, strict=True)
     )
     nodes = np.array([solver.value(count) for count in variables.nodes], dtype=np.int64)
-    return Found("optimal" if status == cp_model.OPTIMAL else "feasible", chosen, nodes, bound)
+    return Found("optimal" if status == cp_model.OPTIMAL else "feasible", chosen, nodes, bound, tuple(left))
 
 
 def _nothing(status: Literal["infeasible", "unknown"], layout: Layout, bound: float) -> Found:
@@ -279,6 +290,8 @@ def _stays(
     for k, size in enumerate(variables.is_size[group]):
         if k:
             model.add(k * stays <= own + k - 1).only_enforce_if(size)
+    # what the sizes together say of the largest own traffic, for the relaxation, which hardly sees the lines above
+    model.add(stays <= sum(-(-(most + k - 1) // k) * size for k, size in enumerate(variables.is_size[group]) if k))
     return stays
 
 
