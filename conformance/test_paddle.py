@@ -51,6 +51,11 @@ def test_paddle_understands_the_plan(plan, understood):
         assert made.per_device_train_batch_size == at.micro_batch_size
         return
     hybrid = strategy.hybrid_configs
+    alone = json.loads(export(plan, "paddle").files["hybrid_configs.json"])["hybrid_configs"]
+    given = fleet.DistributedStrategy()
+    given.hybrid_configs = alone
+    if [hybrid[name] for name in DEGREES] != [1, 1, 1, -1]:
+        assert [given.hybrid_configs[name] for name in DEGREES] == [hybrid[name] for name in DEGREES], label(plan)
     shared = at.sharding_degree if at.zero_stage else 1
     degrees = [hybrid[name] for name in DEGREES]
     if degrees == [1, 1, 1, -1]:  # what is left over, of data parallelism alone

@@ -228,3 +228,20 @@ def test_megatron_is_told_what_the_stack_assumes(stack, changes, words, said):
     given, remarks = stack_arguments(strategy, plan.request | {"stack": stack})
     assert given == words
     assert said in " ".join(remarks)
+
+
+@pytest.mark.parametrize("plan", PLANS["paddle"], ids=range(len(PLANS["paddle"])))
+def test_fleet_s_degrees_make_up_the_world_and_agree_with_the_training_arguments(plan):
+    files = export(plan, "paddle").files
+    alone, arguments = json.loads(files["hybrid_configs.json"]), json.loads(files["paddle_args.json"])
+    hybrid, at = alone["hybrid_configs"], plan.strategy
+    ranks = hybrid["dp_degree"] * hybrid["sharding_degree"] * hybrid["mp_degree"] * hybrid["pp_degree"]
+    assert ranks == plan.request["gpus"]
+    assert hybrid["mp_degree"] == arguments["tensor_model_parallel_size"] == at.tp
+    assert hybrid["sharding_degree"] == arguments["sharding_parallel_size"]
+    inside = arguments["hybrid_parallel_topo_order"] == "sharding_first"
+    assert ("order" in hybrid) == inside
+    assert alone["pipeline_configs"] == {
+        "accumulate_steps": at.num_microbatches,
+        "micro_batch_size": at.micro_batch_size,
+    }
