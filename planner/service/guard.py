@@ -11,6 +11,7 @@ from typing import Any, Final
 import costmodels
 import hardware
 import planner
+from planner.changes import flat
 from planner.errors import BadRequest
 
 NAMED: Final = ("model", "cluster", "stack")
@@ -39,6 +40,10 @@ def names_only(body: Mapping[str, Any]) -> None:
             raise BadRequest(
                 f"{field}: {inner!r:.60} looks like a file; the service reads none: give a name or a table"
             )
+    changes = body.get("changes")
+    for path, value in flat(changes) if isinstance(changes, Mapping) else ():
+        if isinstance(value, str) and _like_a_path(value):
+            raise BadRequest(f"changes: {path} {value!r:.60} looks like a file; the service reads none: give a name")
 
 
 def _like_a_path(text: str) -> bool:

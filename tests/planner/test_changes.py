@@ -12,6 +12,7 @@ from planner.cli import main
 from planner.compare import FEATURES
 from planner.errors import BadRequest, MeshwrightError
 from planner.request import resolve
+from planner.service.guard import names_only
 from planner.sweep import study_of
 from planner.sweep.points import points_of
 from planner.sweep.question import key_of, request_of
@@ -146,3 +147,11 @@ def test_a_study_refuses_a_wrong_field_or_value_before_any_work():
 def test_a_changed_model_keeps_its_name_and_the_catalogue_keeps_its_own():
     assert scenario(model__num_layers=96).model.name == model("22b").name
     assert model("22b").num_layers == 48
+
+
+@pytest.mark.parametrize(
+    "changes", [{"stack.pipeline-overlap": "../secret.toml"}, {"stack": {"pipeline-overlap": "/x"}}]
+)
+def test_the_service_opens_no_file_for_a_feature(changes):
+    with pytest.raises(BadRequest, match="looks like a file"):
+        names_only({"model": "22b", "gpus": 64, "changes": changes})
