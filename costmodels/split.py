@@ -1,9 +1,9 @@
 """How layers are split over stages: in slices of one layer per chunk, as evenly as they go.
 
 A stage with v chunks takes its layers in slices of v, one layer a chunk, because interleaving assumes equal
-chunks; where u layers are recomputed together, in slices of v u. Where one or two layers are missing to a multiple of v, the head takes the place of a layer in the last chunk,
-and the embedding one in the first [Megatron: --account-for-loss-in-pipeline-split and its like]. Where more are (a
-measured run may say so) a slice is one layer.
+chunks; where u layers are recomputed together, in slices of v u. Where one or two layers are missing to a multiple
+of v, the head takes the place of a layer in the last chunk, and the embedding one in the first [Megatron:
+--account-for-loss-in-pipeline-split and its like]. Where more are (a measured run may say so) a slice is one layer.
 """
 
 from __future__ import annotations

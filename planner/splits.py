@@ -12,7 +12,7 @@ from costmodels.iteration import compose, row_seconds
 from costmodels.memory import row_bytes
 from costmodels.pricing import Assignment, row_assignment
 from costmodels.scenario import Scenario
-from costmodels.split import slice_of
+from costmodels.split import slice_layers
 from costmodels.strategy import Recompute, Strategies
 from planner.search import Incumbent
 from planner.stage_rows import assignment_of, fewest_recomputed, problem_of, slices_of, whole_pipeline
