@@ -181,9 +181,7 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
     held = stack.vocabulary_in_flight * _even_kept(rows, scenario, stored)
     sharing = (embedding + head) * (state.total + edges) + (1.0 + stack.vocabulary_in_flight) * logits
     shared = (sharing / rows.pp + held) * (1.0 - at_ends)
-    working = rows.recompute_num_layers * (
-        stored if kinds is None else _most(rows, scenario, kind_activation_bytes)
-    )
+    working = rows.recompute_num_layers * (stored if kinds is None else _most(rows, scenario, kind_activation_bytes))
     gathered = layer + experts
     if kinds is not None:  # the two at a time may be of the largest kind; chunks hold several
         most = (kinds.each("layer_parameters") + kinds.each("expert_parameters")).max(axis=0)
