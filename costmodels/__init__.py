@@ -15,5 +15,6 @@ Keys in brackets are spelled out in REFERENCES.md; in short::
     [Dettmers21] Block-wise optimizers, 2110.02861         [Moonlight25] Muon, arXiv 2502.16982
     [You20] LAMB, arXiv 1904.00962                       [Shazeer18] Adafactor, arXiv 1804.04235
     [Li14] Parameter server, OSDI 2014                   [Zhao20] Hierarchical GPU parameter server, arXiv 2003.05622
-    [Liu21] HeterPS, arXiv 2111.10635
+    [Liu21] HeterPS, arXiv 2111.10635                    [Xu21] GSPMD, arXiv 2105.04663
+    [Beltagy20] Longformer, arXiv 2004.05150
 """

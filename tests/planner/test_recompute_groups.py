@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from costmodels.memory import even_peaks, in_flight, row_bytes
+from costmodels.memory import even_peaks, in_flight, memory_limit, row_bytes
 from costmodels.pricing import Assignment, price, quote
 from costmodels.strategy import Recompute, strategies
 from hardware.records import Cluster
@@ -89,11 +89,11 @@ def test_a_grouped_row_s_bound_never_exceeds_its_best_split(scenario, tightness,
     assume(rows is not None)
     rows = rows.take(np.array(chance.sample(range(len(rows)), min(len(rows), 20))))
     scenario = tightened(scenario, rows, tightness)
-    limit = (scenario.group.accelerator.usable_memory - scenario.stack.reserved) / (1.0 + scenario.stack.slack)
     prices, memory = price(rows, scenario), row_bytes(rows, scenario)
     bounds, _ = stage_bounds(rows, prices.seconds, memory, scenario)
     for index, bound in enumerate(bounds):
         seconds, used = seconds_and_bytes(rows, scenario, index, prices.seconds, memory)
+        limit = memory_limit(scenario, rows.take(np.array([index])))
         best = np.where(used <= limit * (1 - 1e-9), seconds, np.inf).min()
         assert bound <= best * (1 + 1e-9)
 
