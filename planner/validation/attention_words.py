@@ -19,9 +19,12 @@ out before FlashAttention-2 did; round 3.1 installs flash-attn 2.0.8 (Dockerfile
 def attention_changes(row: Mapping[str, Any]) -> dict[str, Any]:
     """Kernels that a release had.
 
-    Those of MLPerf's rounds; and of latent attention batched products and a softmax where there was no fused backward
-    pass.
+    Those of MLPerf's rounds; of latent attention batched products and a softmax where there was no fused backward
+    pass; and FlashAttention-2 where a run on Blackwell has to repeat itself to the bit: Transformer Engine knows no
+    other backward pass there that does ("Disabling FusedAttention for determinism reasons on Blackwell") [TE].
     """
+    if _repeats_itself(row):
+        return {"attention": ("flash-2",)} if row["cluster"].get("accelerator") in UNEQUAL else {}
     rounds = re.match(r"MLPerf Training v(\d\.\d)", str(row.get("source")))
     if rounds and rounds[1] in MLPERF and "NVIDIA" in str(row.get("source")):
         return {"attention": MLPERF[rounds[1]]}
@@ -34,3 +37,8 @@ def attention_changes(row: Mapping[str, Any]) -> dict[str, Any]:
     if released is None or first is None or (int(released[1]), int(released[2])) >= first:
         return {}
     return {"attention": ("unfused",)}
+
+
+def _repeats_itself(row: Mapping[str, Any]) -> bool:
+    words = f"{row['stack'].get('notes')} {row.get('notes')}".lower()
+    return re.search(r"\bdeterministic\b", words) is not None

@@ -36,7 +36,7 @@ from planner.validation.launch_words import launch_changes
 from planner.validation.loss_words import loss_changes
 from planner.validation.machines import Unpriceable, node_group
 from planner.validation.model_words import as_described
-from planner.validation.overlap_words import overlap_changes
+from planner.validation.overlap_words import accumulation_changes, overlap_changes
 from planner.validation.pytorch import compiled, stepped
 from planner.validation.stack_words import newer_machine, stack_of
 
@@ -215,6 +215,7 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
     elif said is True:
         changes |= attention_changes(row)
     changes |= loss_changes(row, chosen.name) | launch_changes(row) | overlap_changes(row, chosen)
+    changes |= accumulation_changes(row)
     kernels = str(row["stack"].get("notes") or "").lower()
     if "kernel set" in kernels:
         changes["fused_elementwise"] = "rms kernel" in kernels

@@ -1,7 +1,8 @@
-"""Which traffic between data ranks a run says that it does not hide."""
+"""What a run says of its gradients: which of their traffic it does not hide, and whether products add them up."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,16 @@ from costmodels.stack import Stack
 
 HIDES = {"overlap_grad_reduce": "gradients", "overlap_param_gather": "parameters"}
 """Megatron-Core's flags, and what the stack calls what they hide."""
+
+
+ADDED = 10
+"""Bytes per parameter where a product writes its gradient in 16 bits, which is then read and added to one in 32."""
+
+
+def accumulation_changes(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Gradients that no product adds up (Megatron's --no-gradient-accumulation-fusion)."""
+    words = f"{row['stack'].get('notes')} {row.get('notes')}"
+    return {"accumulate_traffic": ADDED} if re.search(r"no gradient.accumulation.fusion", words) else {}
 
 
 def overlap_changes(row: Mapping[str, Any], chosen: Stack) -> dict[str, Any]:

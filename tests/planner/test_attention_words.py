@@ -7,10 +7,11 @@ from planner.validation.attention_words import attention_changes
 LATENT = {"q_lora": 1536, "kv_lora": 512, "qk_nope": 128, "qk_rope": 64, "v": 128}
 
 
-def said(source="NVIDIA dgxc-benchmarking v25.05", framework="NeMo 2.0", accelerator="gb200", mla=LATENT):
+def said(source="NVIDIA dgxc-benchmarking v25.05", framework="NeMo 2.0", accelerator="gb200", mla=LATENT, notes=None):
     return attention_changes(
         {
             "source": source,
+            "notes": notes,
             "cluster": {"accelerator": accelerator},
             "stack": {"framework": framework},
             "model": {"mla": mla},
@@ -56,3 +57,9 @@ def test_other_devices_later_releases_and_narrower_heads_keep_the_stack_s_kernel
 )
 def test_rounds_of_mlperf_ran_the_attention_of_their_time(source, expected):
     assert said(source=source, accelerator="h100-sxm", mla=None) == expected
+
+
+@pytest.mark.parametrize(("accelerator", "changes"), [("gb200", {"attention": ("flash-2",)}), ("h100-sxm", {})])
+def test_a_run_that_repeats_itself_to_the_bit_has_no_fused_attention_on_blackwell(accelerator, changes):
+    words = {"framework": "Megatron-Core", "source": "a test", "mla": None, "notes": "deterministic mode; one node"}
+    assert said(accelerator=accelerator, **words) == changes

@@ -1,7 +1,7 @@
 import pytest
 
 from costmodels.stack import stack
-from planner.validation.overlap_words import overlap_changes
+from planner.validation.overlap_words import accumulation_changes, overlap_changes
 
 
 def run(**flags):
@@ -27,3 +27,9 @@ def test_gradients_that_hide_behind_nothing_travel_at_once():
     changes = overlap_changes(run(overlap_grad_reduce=False), stack("megatron-core"))
     assert changes["bucket_parameters"] == 0.0
     assert "bucket_parameters" not in overlap_changes(run(overlap_param_gather=False), stack("megatron-core"))
+
+
+def test_gradients_that_no_product_adds_up_are_read_and_written_once_more():
+    unsaid = run()
+    assert accumulation_changes(unsaid) == {}
+    assert accumulation_changes(unsaid | {"notes": "no gradient-accumulation fusion"})["accumulate_traffic"] > 0
