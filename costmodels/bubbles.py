@@ -39,33 +39,39 @@ def fill_and_drain(
 def zb_1p(
     p: ArrayLike, m: ArrayLike, v: ArrayLike, forward: ArrayLike, backward: ArrayLike, weight: ArrayLike
 ) -> Floats:
-    """``(p - 1) max(f + b - w, b)``; [Qi23] has its first term."""
+    """``(p - 1) max(f + b - w, b)``; [Qi23] has its first term. With fewer than p micro-batches, see ``_warmed_up``."""
     p, m, v, f, b, w = _floats(p, m, v, forward, backward, weight)
-    return _longest(m * v, (p - 1) * (f + b - w), (p - 1) * b)
+    return _longest(m * v, *_warmed_up(np.minimum(m, p), p, f, b, w))
 
 
 def zb_1p_at_barrier(
     p: ArrayLike, m: ArrayLike, v: ArrayLike, forward: ArrayLike, backward: ArrayLike, weight: ArrayLike
 ) -> Floats:
-    """``(p - 1) max(f + b - w, b, f)``."""
+    """``(p - 1) max(f + b - w, b, f)``. With fewer than p micro-batches, see ``_warmed_up``."""
     p, m, v, f, b, w = _floats(p, m, v, forward, backward, weight)
-    return _longest(m * v, (p - 1) * (f + b - w), (p - 1) * b, (p - 1) * f)
+    return _longest(m * v, *_warmed_up(np.minimum(m, p), p, f, b, w), (p - 1) * f)
 
 
 def zb_2p(
     p: ArrayLike, m: ArrayLike, v: ArrayLike, forward: ArrayLike, backward: ArrayLike, weight: ArrayLike
 ) -> Floats:
-    """``(p - 1) max(f + b - 2 w, b - f, 0)``; [Qi23] has its first term."""
+    """``(p - 1) max(f + b - 2 w, b - f, 0)``; [Qi23] has its first term.
+
+    With fewer than 2 p - 1 micro-batches, see ``_warmed_up``.
+    """
     p, m, v, f, b, w = _floats(p, m, v, forward, backward, weight)
-    return _longest(m * v, (p - 1) * (f + b - 2 * w), (p - 1) * (b - f), 0.0)
+    return _longest(m * v, *_warmed_up(np.minimum(m, 2 * p - 1), p, f, b, w), 0.0)
 
 
 def zb_2p_at_barrier(
     p: ArrayLike, m: ArrayLike, v: ArrayLike, forward: ArrayLike, backward: ArrayLike, weight: ArrayLike
 ) -> Floats:
-    """``(p - 1) max(f + b - 2 w, f)``: no less than ZB-H1 where the three passes are equal."""
+    """``(p - 1) max(f + b - 2 w, f)``: no less than ZB-H1 where the three passes are equal.
+
+    With fewer than 2 p - 1 micro-batches, see ``_warmed_up``.
+    """
     p, m, v, f, b, w = _floats(p, m, v, forward, backward, weight)
-    return _longest(m * v, (p - 1) * (f + b - 2 * w), (p - 1) * f)
+    return _longest(m * v, *_warmed_up(np.minimum(m, 2 * p - 1), p, f, b, w), (p - 1) * f)
 
 
 def zb_v(
@@ -192,6 +198,16 @@ def interleaved_zb_at_barrier(
     """``(p - 1) / v max(f + b - w, b, f, w)``."""
     p, m, v, f, b, w = _floats(p, m, v, forward, backward, weight)
     return _longest(m, *((p - 1) / v * term for term in (f + b - w, b, f, w)))
+
+
+def _warmed_up(n: Floats, p: Floats, f: Floats, b: Floats, w: Floats) -> tuple[Floats, Floats]:
+    """What a first stage waits that has n forward passes until its first gradient comes.
+
+    Gradients come as fast as the last stage makes them, one in ``f + b``, with weights' gradients in between; or the
+    first one comes late, ``p f + (p - 1) b`` after the start. With p and 2 p - 1 they are the terms of [Qi23] and those
+    beside them, with fewer those of a pipeline that m micro-batches do not fill.
+    """
+    return (p - 1) * (f + b) - (n - 1) * w, p * f + (p - 1) * b - n * f
 
 
 def _floats(*arrays: ArrayLike) -> tuple[Floats, ...]:
