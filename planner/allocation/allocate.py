@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from costmodels.catalogue import catalogue_hash as models_hash
 from hardware.catalogue import catalogue_hash as hardware_hash
-from planner.allocation.curves import Curves, Point, curves
+from planner.allocation.curves import Curves, curves
 from planner.allocation.document import Allocation, GroupUse
 from planner.allocation.explain import Division, job_answers
+from planner.allocation.options import Option, options_of, pace
 from planner.allocation.queue import Goal, Job, Queue
 from planner.allocation.solver import Choice, Options, solve
 from planner.errors import BadRequest, OutOfTime
@@ -22,18 +22,6 @@ from planner.version import VERSION
 
 SHARE_OF_CURVES: Final = 0.8
 """Of the time limit, when the last search for a placement begins."""
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """What one job can get: a point of its curve, or None where it waits."""
-
-    point: Point | None
-    lost: float
-    """Seconds without training because it moves, or stops and has to come back."""
-    finish: float
-    """Seconds from now until it is trained; one that waits starts after the period, where it is fastest."""
-    late: bool
 
 
 def allocate(queue: Queue, *, workers: int = 1) -> Allocation:
@@ -72,36 +60,6 @@ def _priced(queue: Queue) -> None:
     unknown = [group.name for group in queue.cluster.groups if group.rent is None]
     if queue.objective == "cost" and unknown:
         raise BadRequest(f"objective cost: group {unknown[0]} has no price; give price = '2.50 $/h' in the cluster")
-
-
-def options_of(job: Job, points: tuple[Point, ...], period: float) -> list[Option]:
-    """Every option of a job, waiting first where it may."""
-    placed = [_placed(job, point) for point in points]
-    if not job.may_wait:
-        return placed
-    fastest = min((option for option in placed), key=lambda option: option.finish, default=None)
-    if fastest is None:
-        return [Option(None, 0.0, math.inf, late=job.deadline is not None)]
-    assert fastest.point is not None
-    back = _moving(job, fastest.point) if job.running else 0.0
-    finish = period + fastest.point.seconds + back
-    return [Option(None, back, finish, late=job.deadline is not None and finish > job.deadline), *placed]
-
-
-def _moving(job: Job, point: Point) -> float:
-    return point.move_seconds if job.migration is None else job.migration
-
-
-def _placed(job: Job, point: Point) -> Option:
-    here = job.running is None or (job.running.group, job.running.gpus) == (point.at.group, point.at.gpus)
-    lost = 0.0 if here else _moving(job, point)
-    finish = point.seconds + lost
-    return Option(point, lost, finish, late=job.deadline is not None and finish > job.deadline)
-
-
-def pace(option: Option, period: float) -> float:
-    """Useful FLOP/s over the period, what moving loses taken off."""
-    return option.point.flops * max(1.0 - option.lost / period, 0.0) if option.point else 0.0
 
 
 def _throughput(job: Job, mine: list[Option], period: float) -> list[float]:
@@ -248,6 +206,3 @@ def _nothing(queue: Queue, known: Curves, reason: str) -> Allocation:
         solve_seconds=0.0,
         **frame,
     )
-
-
-__all__ = ["Queue", "allocate", "options_of", "pace"]

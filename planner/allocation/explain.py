@@ -5,19 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from costmodels.strategy import Ints
 from planner.allocation.curves import Curves, Point
 from planner.allocation.document import CurvePoint, JobAnswer, Placed
+from planner.allocation.options import Option
 from planner.allocation.queue import Job, Queue
 from planner.allocation.solver import Options, solve
 from planner.document import Strategy
-
-if TYPE_CHECKING:
-    from planner.allocation.allocate import Option
 
 EXPLAINED_WITHIN: Final = 2.0
 """Seconds that the reasons of all jobs may take together."""

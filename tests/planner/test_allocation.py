@@ -10,8 +10,9 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.allocation.allocate import Option, allocate, options_of
+from planner.allocation.allocate import allocate
 from planner.allocation.curves import placements
+from planner.allocation.options import Option, options_of
 from planner.allocation.queue import queue_of
 from planner.allocation.solver import Options, solve
 from planner.cli import main
