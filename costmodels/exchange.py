@@ -17,10 +17,10 @@ from costmodels.kernels import WORD
 from costmodels.offload import share_offloaded, updated_parameters
 from costmodels.optimizers import muon_seconds, step_traffic_bytes
 from costmodels.passes import Passes, tokens_per_rank
-from costmodels.pieces import joined
+from costmodels.pieces import by_chunk, joined
 from costmodels.placement import Group, group_of, sharding_groups, strides
 from costmodels.scenario import Scenario
-from costmodels.sharded import GRADIENTS, PARAMETERS, by_chunk, every_micro_batch, exposed, gather_word
+from costmodels.sharded import GRADIENTS, PARAMETERS, every_micro_batch, exposed, gather_word
 from costmodels.sizes import (
     heaviest_experts,
     heaviest_stage,

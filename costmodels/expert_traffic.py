@@ -10,7 +10,7 @@ over a value counts its bytes once.
 from __future__ import annotations
 
 from costmodels.kernels import WORD
-from costmodels.scenario import REDUCED, Scenario
+from costmodels.scenario import Scenario
 from costmodels.strategy import Floats
 
 PERMUTE = 4.0 * WORD
@@ -45,7 +45,7 @@ def traffic(scenario: Scenario, *, arrived: Floats, inner: Floats, held: Floats)
     again = (PERMUTE + sorted_again) * h + backward * inner
     if stack.fused_experts:
         return arrived * once, arrived * again
-    if scenario.precision in REDUCED:
+    if scenario.recipe.reduced:
         padding = 0.0 if stack.dispatch == "once-per-domain" or stack.expert_capacity else PAD
         once, again = once + padding * h, again + padding * h
     if model.ffn_bias:

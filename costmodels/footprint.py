@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from costmodels.by_kind import stage_layers
 from costmodels.experts import kind_expert_parameters
 from costmodels.layer_kinds import ahead_kind
-from costmodels.memory import RowBytes, ahead_bytes, in_flight, slack_of
+from costmodels.memory import RowBytes, ahead_bytes, slack_of
 from costmodels.parameters import mtp_sets
-from costmodels.pieces import copies, ends, of_both_ways
+from costmodels.pieces import copies, ends, in_flight, of_both_ways
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Ints, Strategies
 

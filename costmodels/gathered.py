@@ -11,9 +11,9 @@ from costmodels.experts import kind_expert_parameters
 from costmodels.kernels import WORD
 from costmodels.layer_kinds import EXPERTS
 from costmodels.parameters import attention_projections
-from costmodels.pieces import copies
+from costmodels.pieces import by_chunk, copies
 from costmodels.scenario import Scenario
-from costmodels.sharded import GRADIENTS, PARAMETERS, by_chunk, second_shards
+from costmodels.sharded import GRADIENTS, PARAMETERS, second_shards
 from costmodels.split import even_layers
 from costmodels.strategy import Floats, Strategies
 

@@ -6,7 +6,6 @@ A stage with n layers of which r are recomputed, c micro-batches in flight, need
 
 which is linear in n and r: the same numbers bound the search and constrain the stage solver.
 
-[LamyPoirier22]: J. Lamy-Poirier, "Breadth-First Pipeline Parallelism", arXiv 2211.05953, section 4.
 """
 
 from __future__ import annotations
@@ -32,15 +31,14 @@ from costmodels.experts import expert_parameters_per_rank, expert_shards, kind_e
 from costmodels.gathered import largest_matrix, second_copy, whole_bytes
 from costmodels.kernels import WORD
 from costmodels.layer_kinds import Kind, ahead_kind
-from costmodels.offload import ACTIVATIONS, EVERYTHING, host_bytes, host_room, share_offloaded
-from costmodels.optimizers import kept_bytes, optimizer_of
+from costmodels.offload import ACTIVATIONS, host_bytes, host_room, share_offloaded
+from costmodels.optimizers import optimizer_of
 from costmodels.parameters import mtp_sets
 from costmodels.passes import region_tokens
 from costmodels.peaks import loss_peak, momentary_bytes, standing_bytes, step_bytes
-from costmodels.pieces import copies, ends, joined
-from costmodels.scenario import REDUCED, Scenario
-from costmodels.schedules import SCHEDULES
-from costmodels.sharded import GRADIENTS, PARAMETERS, by_chunk
+from costmodels.pieces import by_chunk, copies, ends, held_ahead, in_flight, joined
+from costmodels.scenario import Scenario
+from costmodels.sharded import PARAMETERS
 from costmodels.sizes import (
     embedding_parameters_per_rank,
     head_parameters_per_rank,
@@ -49,28 +47,11 @@ from costmodels.sizes import (
     padded_vocabulary_rows,
 )
 from costmodels.split import even_layers
-from costmodels.strategy import SCHEDULE_NAMES, Bools, Floats, Ints, Recompute, Strategies
+from costmodels.states import StateBytes, state_bytes
+from costmodels.strategy import SCHEDULE_NAMES, Bools, Floats, Recompute, Strategies
 
 OFFLOADED_LAYERS = 2.0
 """Layers whose activations are on the device although they are offloaded: the running one, and one on its way."""
-
-
-@dataclass(frozen=True, slots=True)
-class StateBytes:
-    """Bytes per parameter of one rank, arrays (N,)."""
-
-    weights: Floats
-    gradients: Floats
-    optimizer: Floats
-
-    @property
-    def total(self) -> Floats:
-        """All three."""
-        return self.weights + self.gradients + self.optimizer
-
-    def take(self, rows: NDArray[Any]) -> StateBytes:
-        """The given rows (an index or mask)."""
-        return StateBytes(self.weights[rows], self.gradients[rows], self.optimizer[rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,65 +136,110 @@ class RowBytes:
 
 def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
     """The memory of N strategies, down to the quantities that a split of layers over stages multiplies."""
-    stack, region = scenario.stack, region_tokens(rows, scenario)
-    kinds = _by_kind(rows, scenario)
-    stored = layer_activation_bytes(rows, scenario)
-    here = rows.offload != ACTIVATIONS  # what goes to the host passes through room for two layers
-    passing = _most(rows, scenario, kind_module_bytes)
-    if not here.all():
-        passing = passing + np.where(here, 0.0, OFFLOADED_LAYERS * _most(rows, scenario, kept_bytes_of_kind))
-    layer = layer_parameters_per_rank(rows, scenario)
-    h = float(scenario.model.hidden_size)
-    moment = momentary_bytes(rows, scenario)
-    standing = standing_bytes(rows, scenario)
+    kinds, stored = _by_kind(rows, scenario), layer_activation_bytes(rows, scenario)
+    here = rows.offload != ACTIVATIONS
+    layer, experts = layer_parameters_per_rank(rows, scenario), expert_parameters_per_rank(rows, scenario)
+    expert_state = state_bytes(rows, scenario, expert_shards(rows))
+    moment, standing = momentary_bytes(rows, scenario), standing_bytes(rows, scenario)
+    passing = _passing(rows, scenario)
     logits = np.maximum(loss_peak(rows, scenario) - moment, 0.0)  # what the last layer needs comes after the head
-    state, experts = state_bytes(rows, scenario), expert_parameters_per_rank(rows, scenario)
-    expert = state_bytes(rows, scenario, expert_shards(rows))
-    embedding = embedding_parameters_per_rank(rows, scenario)
-    head = head_parameters_per_rank(rows, scenario)
+    working = _working(rows, scenario, stored)
+    outer = _outer(rows, scenario)
     at_ends = 1.0 - rows.vocabulary
-    chosen = optimizer_of(stack)
-    twice = copies(rows)
-    edges = (chosen.edge_moments - chosen.moments) / np.where(rows.zero_stage >= 1, rows.sharding_degree * twice, 1)
-    edges = edges * (1.0 - share_offloaded(rows, scenario))
-    # Embedding and head belong to the outermost unit of full sharding, which stays gathered through both passes.
-    gathered_whole = np.where((rows.zero_stage == PARAMETERS) & stack.fully_sharded, WORD, 0.0)
-    held = stack.vocabulary_in_flight * _even_kept(rows, scenario, stored)
-    sharing = (embedding + head) * (state.total + edges) + (1.0 + stack.vocabulary_in_flight) * logits
-    shared = (sharing / rows.pp + held) * (1.0 - at_ends)
-    working = rows.recompute_num_layers * (stored if kinds is None else _most(rows, scenario, kind_activation_bytes))
-    gathered = layer + experts
-    if kinds is not None:  # the two at a time may be of the largest kind; chunks hold several
-        most = (kinds.each("layer_parameters") + kinds.each("expert_parameters")).max(axis=0)
-        gathered = np.where(by_chunk(rows), gathered, most)
-    if stack.gathers == "matrix":
-        gathered = np.where(by_chunk(rows), gathered, np.minimum(gathered, largest_matrix(rows, scenario)))
     return RowBytes(
-        state=state,
+        state=outer.state,
         layer_parameters=layer,
         expert_parameters=experts,
-        expert_state=expert,
-        embedding_parameters=embedding * at_ends,
-        head_parameters=head * at_ends,
-        edges=edges,
+        expert_state=expert_state,
+        embedding_parameters=outer.embedding * at_ends,
+        head_parameters=outer.head * at_ends,
+        edges=outer.edges,
         stored=np.where(here, stored, 0.0),
         checkpoint=np.where(here, checkpoint_bytes(rows, scenario), 0.0),
         working=working,
         turns=np.where(_back_at_once(rows), np.minimum(working, logits * at_ends), 0.0),
-        embedding_activation=(1.0 if stack.dropout else 0.0) * h * region,
-        first_peak=at_ends * (_first_peak(rows, scenario, moment, stored) + gathered_whole * embedding),
-        logits=(logits + gathered_whole * head) * at_ends,
-        ahead=ahead_bytes(rows, scenario, expert.total),
+        embedding_activation=_embedding_activation(rows, scenario),
+        first_peak=at_ends * (_first_peak(rows, scenario, moment, stored) + outer.gathered * outer.embedding),
+        logits=(logits + outer.gathered * outer.head) * at_ends,
+        ahead=ahead_bytes(rows, scenario, expert_state.total),
         passing=moment + standing + passing,
-        everywhere=shared
+        everywhere=_spread(rows, scenario, outer, logits, stored)
         + moment
         + standing
         + passing
         + exchange_bytes(rows, scenario)
         + second_copy(rows, scenario, layer)
-        + whole_bytes(rows, scenario, gathered),
+        + whole_bytes(rows, scenario, _gathered(rows, scenario, layer + experts, kinds)),
         kinds=kinds,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Outer:
+    """The vocabulary at the model's two ends, arrays (N,)."""
+
+    state: StateBytes
+    """Per parameter, as of any layer's."""
+    embedding: Floats
+    head: Floats
+    """Parameters of both on one rank."""
+    edges: Floats
+    """``RowBytes.edges``."""
+    gathered: Floats
+    """Bytes per parameter that stay gathered through both passes: both belong to the outermost unit of full
+    sharding."""
+
+
+def _outer(rows: Strategies, scenario: Scenario) -> _Outer:
+    chosen = optimizer_of(scenario.stack)
+    shards = np.where(rows.zero_stage >= 1, rows.sharding_degree * copies(rows), 1)
+    edges = (chosen.edge_moments - chosen.moments) / shards
+    return _Outer(
+        state=state_bytes(rows, scenario),
+        embedding=embedding_parameters_per_rank(rows, scenario),
+        head=head_parameters_per_rank(rows, scenario),
+        edges=edges * (1.0 - share_offloaded(rows, scenario)),
+        gathered=np.where((rows.zero_stage == PARAMETERS) & scenario.stack.fully_sharded, WORD, 0.0),
+    )
+
+
+def _embedding_activation(rows: Strategies, scenario: Scenario) -> Floats:
+    mask = 1.0 if scenario.stack.dropout else 0.0
+    return mask * float(scenario.model.hidden_size) * region_tokens(rows, scenario)
+
+
+def _spread(rows: Strategies, scenario: Scenario, outer: _Outer, logits: Floats, stored: Floats) -> Floats:
+    """A stage's share of a vocabulary that is split over the stages, with the micro-batches held for it, (N,)."""
+    ahead = scenario.stack.vocabulary_in_flight
+    held = ahead * _even_kept(rows, scenario, stored)
+    sharing = (outer.embedding + outer.head) * (outer.state.total + outer.edges) + (1.0 + ahead) * logits
+    return (sharing / rows.pp + held) * rows.vocabulary
+
+
+def _passing(rows: Strategies, scenario: Scenario) -> Floats:
+    """What named modules repeat, of one layer; and the room that offloaded activations pass through, (N,)."""
+    repeated = _most(rows, scenario, kind_module_bytes)
+    away = rows.offload == ACTIVATIONS
+    if not away.any():
+        return repeated
+    return repeated + np.where(away, OFFLOADED_LAYERS * _most(rows, scenario, kept_bytes_of_kind), 0.0)
+
+
+def _working(rows: Strategies, scenario: Scenario, stored: Floats) -> Floats:
+    """``RowBytes.working``; ``stored`` of an average layer."""
+    one = stored if scenario.depth.uniform else _most(rows, scenario, kind_activation_bytes)
+    return rows.recompute_num_layers * one
+
+
+def _gathered(rows: Strategies, scenario: Scenario, average: Floats, kinds: ByKind[LayerBytes] | None) -> Floats:
+    """Parameters that ZeRO stage 3 has whole at a time, of an average layer where chunks hold several, (N,)."""
+    gathered = average
+    if kinds is not None:  # the two at a time may be of the largest kind
+        most = (kinds.each("layer_parameters") + kinds.each("expert_parameters")).max(axis=0)
+        gathered = np.where(by_chunk(rows), gathered, most)
+    if scenario.stack.gathers == "matrix":
+        gathered = np.where(by_chunk(rows), gathered, np.minimum(gathered, largest_matrix(rows, scenario)))
+    return gathered
 
 
 _AT_ONCE = [SCHEDULE_NAMES.index(name) for name in ("none", "1f1b", "interleaved-1f1b")]
@@ -275,33 +301,7 @@ def ahead_bytes(rows: Strategies, scenario: Scenario, expert_state: Floats | flo
         return np.zeros(len(rows))
     experts = mtp_sets(model) * kind_expert_parameters(rows, scenario, kind)
     stored = model.mtp_layers * kind_activation_bytes(rows, scenario, kind)
-    return experts * expert_state + heldahead_bytes(rows) * stored
-
-
-def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None) -> StateBytes:
-    """Bytes per parameter whose states ``shards`` ranks share (the sharding degree, unless said), arrays (N,).
-
-    ZeRO 1 shards the optimizer, 2 the gradients too, 3 the weights too [Rajbhandari20]. Where a pipeline holds every
-    parameter twice, the two copies are replicas of each other and share what is sharded.
-    """
-    stack, z = scenario.stack, rows.zero_stage
-    shard = (rows.sharding_degree if shards is None else shards) * copies(rows)
-    fp32 = scenario.precision == "fp32"
-    weights, sharded = 4.0 if fp32 else WORD, 4.0 if fp32 else float(stack.weight_bytes)
-    if scenario.precision in REDUCED:
-        narrow = stack.fp8_param_gather and stack.weight_bytes == WORD
-        more = scenario.recipe.word - WORD if narrow else stack.reduced_weight_bytes
-        weights, sharded = weights + more, sharded + more
-    kept = kept_bytes(stack, fp32=fp32)
-    alone = optimizer_of(stack).moments if stack.weight_bytes > WORD else kept
-    optimizer = np.where(z >= 3, alone, kept)  # sharded weights in fp32 are their own master
-    scattered = (z >= GRADIENTS) & stack.gradients_sharded
-    left = np.where(rows.offload == EVERYTHING, 0.0, 1.0)
-    return StateBytes(
-        weights=left * np.where(z >= 3, sharded / shard, weights),
-        gradients=left * np.where(scattered, stack.gradient_bytes / shard, stack.gradient_bytes),
-        optimizer=np.where(z >= 1, optimizer / shard, optimizer) * (1.0 - share_offloaded(rows, scenario)),
-    )
+    return experts * expert_state + held_ahead(rows) * stored
 
 
 def host_fits(rows: Strategies, scenario: Scenario) -> Bools:
@@ -315,27 +315,6 @@ def host_need(rows: Strategies, scenario: Scenario) -> Floats:
     """Bytes of the host's memory that one device's offloaded data take, shape (N,)."""
     held = in_flight(rows, np.zeros_like(rows.pp))
     return host_bytes(rows, scenario, kept_bytes_of_layer(rows, scenario), held)
-
-
-def in_flight(rows: Strategies, stage: Ints) -> Floats:
-    """Micro-batches whose activations a stage holds at the worst moment, in whole stages, shape (N,)."""
-    held = np.ones(len(rows))
-    for code, name in enumerate(SCHEDULE_NAMES):
-        mine = np.flatnonzero(rows.schedule == code)
-        if len(mine):
-            shape = (rows.pp[mine], rows.num_microbatches[mine], rows.vpp[mine])
-            held[mine] = SCHEDULES[name].in_flight(*shape, stage[mine])
-    return held
-
-
-def heldahead_bytes(rows: Strategies) -> Floats:
-    """Micro-batches whose activations the layers that predict further tokens hold, shape (N,).
-
-    They stand behind the last chunk, which passes a micro-batch back as soon as it came; under GPipe and breadth first
-    all come first.
-    """
-    everything = (rows.schedule == SCHEDULE_NAMES.index("gpipe")) | by_chunk(rows)
-    return np.where(everything, rows.num_microbatches, 1).astype(np.float64)
 
 
 def _peaks_by_kind(rows: Strategies, memory: RowBytes) -> Floats:

@@ -14,9 +14,8 @@ from costmodels.experts import expert_shards
 from costmodels.kernels import WORD, Number
 from costmodels.optimizers import kept_bytes
 from costmodels.passes import Passes
-from costmodels.pieces import copies
+from costmodels.pieces import by_chunk, copies
 from costmodels.scenario import Scenario
-from costmodels.sharded import by_chunk
 from costmodels.sizes import heaviest_experts, heaviest_stage_parameters
 from costmodels.split import even_layers
 from costmodels.strategy import OFFLOADS, Floats, Strategies

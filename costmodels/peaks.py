@@ -17,7 +17,7 @@ from costmodels.loss import logit_bytes
 from costmodels.optimizers import ADAM_MOMENTS
 from costmodels.parameters import attention_projections, expert_parameters
 from costmodels.passes import region_tokens, tokens_per_rank
-from costmodels.scenario import REDUCED, Scenario
+from costmodels.scenario import Scenario
 from costmodels.sizes import padded_vocabulary_rows
 from costmodels.strategy import Floats, Recompute, Strategies
 
@@ -69,22 +69,17 @@ def _layer_peak(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
         wide, read, let_go, first = (np.zeros(len(rows)) for _ in range(4))
     inputs = WORD * h * np.where(region < T, 2.0 * T, T)  # sequence parallelism gathers the input, and its gradient
     wgrad = 0.0 if scenario.stack.idle_gradients else WORD * first
-    moments = [arriving + wide + read - read * _saved(scenario) / WORD, arriving + wide + inputs + wgrad - let_go]
+    moments = [arriving + wide + read - read * scenario.recipe.word / WORD, arriving + wide + inputs + wgrad - let_go]
     if kind.attends and scenario.rates.attention is None:
         moments.append(arriving + _scores(rows, scenario) - let_go - 2.0 * WORD * h * region)
     return np.asarray(np.max(moments, axis=0))
-
-
-def _saved(scenario: Scenario) -> float:
-    """Bytes of a value that a product keeps as its input."""
-    return scenario.recipe.word if scenario.precision in REDUCED else WORD
 
 
 def _dense_ffn(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats, Floats]:
     """Gradients of the activation's input and of its output, and what both had kept, (N,)."""
     T, model = tokens_per_rank(rows, scenario) / rows.tp, scenario.model
     wide, read = WORD * T * model.fc1_width, WORD * T * model.ffn_hidden_size
-    return wide, read, wide + read * _saved(scenario) / WORD
+    return wide, read, wide + read * scenario.recipe.word / WORD
 
 
 def _expert_ffn(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats, Floats]:
@@ -94,7 +89,7 @@ def _expert_ffn(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats, F
     read = WORD * arrived * moe.expert_ffn_hidden_size / rows.etp
     wide = read * model.ffn_branches
     came = WORD * arrived * model.expert_hidden_size
-    return wide + came, read, wide + read * _saved(scenario) / WORD
+    return wide + came, read, wide + read * scenario.recipe.word / WORD
 
 
 def _scores(rows: Strategies, scenario: Scenario) -> Floats:

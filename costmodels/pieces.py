@@ -3,7 +3,9 @@
 Looped schedules have the embedding on the first stage and the head on the last. Folded ones, a V of two chunks, have
 both on the first. DualPipe sends micro-batches from both ends: stage s holds pieces s and p - 1 - s, the outer stages
 both ends of the model, and half of the micro-batches pass each piece. ``copies`` is 2 there and 1 elsewhere; what a
-stage holds is ``copies`` times what one micro-batch passes on it, on average.
+stage holds is ``copies`` times what one micro-batch passes on it, on average. And how many micro-batches it holds.
+
+[LamyPoirier22]: J. Lamy-Poirier, "Breadth-First Pipeline Parallelism", arXiv 2211.05953, section 4.
 """
 
 from __future__ import annotations
@@ -44,3 +46,29 @@ def ends(rows: Strategies, stage: NDArray[np.int64]) -> tuple[Bools, Bools]:
 def of_both_ways(pieces: Ints, held: float) -> Floats:
     """Layers that one micro-batch passes on every stage, on average, from those of every piece, shape (pp,)."""
     return (pieces + pieces[::-1]) / 2.0 if held > 1.0 else pieces.astype(np.float64)
+
+
+def by_chunk(rows: Strategies) -> Bools:
+    """Whether a chunk sees all its micro-batches before the next one starts, shape (N,) [LamyPoirier22]."""
+    return rows.schedule == SCHEDULE_NAMES.index("breadth-first")
+
+
+def in_flight(rows: Strategies, stage: Ints) -> Floats:
+    """Micro-batches whose activations a stage holds at the worst moment, in whole stages, shape (N,)."""
+    held = np.ones(len(rows))
+    for code, name in enumerate(SCHEDULE_NAMES):
+        mine = np.flatnonzero(rows.schedule == code)
+        if len(mine):
+            shape = (rows.pp[mine], rows.num_microbatches[mine], rows.vpp[mine])
+            held[mine] = SCHEDULES[name].in_flight(*shape, stage[mine])
+    return held
+
+
+def held_ahead(rows: Strategies) -> Floats:
+    """Micro-batches whose activations the layers that predict further tokens hold, shape (N,).
+
+    They stand behind the last chunk, which passes a micro-batch back as soon as it came; under GPipe and breadth first
+    all come first.
+    """
+    everything = (rows.schedule == SCHEDULE_NAMES.index("gpipe")) | by_chunk(rows)
+    return np.where(everything, rows.num_microbatches, 1).astype(np.float64)

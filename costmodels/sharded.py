@@ -21,7 +21,7 @@ from costmodels.kernels import WORD, stream_seconds
 from costmodels.layer_kinds import Depth, Kind
 from costmodels.parameters import attention_projections
 from costmodels.passes import Passes
-from costmodels.pieces import copies, joined
+from costmodels.pieces import by_chunk, copies, joined
 from costmodels.placement import Group, sharding_groups, split_group
 from costmodels.scenario import Scenario
 from costmodels.sizes import (
@@ -32,7 +32,7 @@ from costmodels.sizes import (
 )
 from costmodels.split import even_layers
 from costmodels.stack import Stack
-from costmodels.strategy import SCHEDULE_NAMES, Bools, Floats, Ints, Strategies
+from costmodels.strategy import Floats, Ints, Strategies
 
 GRADIENTS, PARAMETERS = 2, 3
 """ZeRO stages from which gradients, and parameters, are sharded."""
@@ -164,11 +164,6 @@ def _sizes(rows: Strategies, scenario: Scenario, kind: Kind | None) -> tuple[Flo
     if kind is None:
         return layer_parameters_per_rank(rows, scenario), expert_parameters_per_rank(rows, scenario)
     return kind_parameters_per_rank(rows, scenario, kind), kind_expert_parameters(rows, scenario, kind)
-
-
-def by_chunk(rows: Strategies) -> Bools:
-    """Whether a chunk sees all its micro-batches before the next one starts, shape (N,) [LamyPoirier22]."""
-    return rows.schedule == SCHEDULE_NAMES.index("breadth-first")
 
 
 def second_shards(rows: Strategies, scenario: Scenario) -> Ints:

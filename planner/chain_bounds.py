@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.iteration import RowSeconds, fullest_stage, stage_extras
-from costmodels.memory import RowBytes, in_flight, memory_limit
-from costmodels.pieces import ends, folded
+from costmodels.memory import RowBytes, memory_limit
+from costmodels.pieces import ends, folded, in_flight
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Floats, Ints, Recompute, Strategies
 from planner.stage_bounds import StageBound

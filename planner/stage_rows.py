@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.iteration import RowSeconds, compose, stage_extras
-from costmodels.memory import RowBytes, in_flight, memory_limit
+from costmodels.memory import RowBytes, memory_limit
 from costmodels.model import Model
-from costmodels.pieces import copies, ends, folded, joined
+from costmodels.pieces import copies, ends, folded, in_flight, joined
 from costmodels.pricing import Assignment, halved
 from costmodels.scenario import Scenario
 from costmodels.split import end_places, slice_layers

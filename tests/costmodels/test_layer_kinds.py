@@ -10,8 +10,8 @@ from costmodels.by_kind import stage_layers
 from costmodels.footprint import footprint
 from costmodels.iteration import row_seconds
 from costmodels.layer_kinds import DENSE, EXPERTS, Depth, Kind, depth_of, layer_kinds
-from costmodels.memory import even_peaks, in_flight, row_bytes
-from costmodels.pieces import copies, of_both_ways
+from costmodels.memory import even_peaks, row_bytes
+from costmodels.pieces import copies, in_flight, of_both_ways
 from costmodels.pieces import folded as turned
 from costmodels.pricing import Assignment, price, quote, row_assignment, stage_seconds
 from costmodels.split import even_stages

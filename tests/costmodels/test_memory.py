@@ -4,18 +4,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costmodels.footprint import footprint, readings
-from costmodels.memory import (
-    even_peaks,
-    in_flight,
-    layer_activation_bytes,
-    memory_limit,
-    row_bytes,
-    state_bytes,
-)
+from costmodels.memory import even_peaks, layer_activation_bytes, memory_limit, row_bytes
 from costmodels.parameters import parameters
 from costmodels.peaks import loss_peak
+from costmodels.pieces import in_flight
 from costmodels.pricing import even_assignment, row_assignment
 from costmodels.stack import stack
+from costmodels.states import state_bytes
 from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
 from tests.scenarios import (
     GPIPE,

@@ -7,9 +7,9 @@ import pytest
 
 from costmodels.exchange import step_traffic
 from costmodels.iteration import core_seconds
-from costmodels.memory import state_bytes
 from costmodels.passes import Passes, linear, product, quantising
 from costmodels.precision import ALIASES, PRECISIONS, RECIPES, known_precision
+from costmodels.states import state_bytes
 from costmodels.strategy import strategies
 from tests.scenarios import toy_device, toy_group, toy_scenario, toy_stack
 

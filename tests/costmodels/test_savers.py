@@ -12,7 +12,7 @@ from costmodels.exchange import optimizer_seconds, step_traffic
 from costmodels.flops import module_flops, recomputed_flops
 from costmodels.iteration import core_seconds, row_seconds
 from costmodels.loss import block_tokens, logit_bytes, loss_seconds
-from costmodels.memory import host_fits, host_need, layer_activation_bytes, row_bytes, state_bytes
+from costmodels.memory import host_fits, host_need, layer_activation_bytes, row_bytes
 from costmodels.modules import MODULES, allowed_mask, module_bytes, module_mask, module_names, modules_of, preset_masks
 from costmodels.offload import (
     ACTIVATIONS,
@@ -26,6 +26,7 @@ from costmodels.offload import (
 from costmodels.optimizers import OPTIMIZERS, kept_bytes, newton_schulz_flops, step_traffic_bytes
 from costmodels.passes import Passes
 from costmodels.pricing import price, quote, row_assignment
+from costmodels.states import state_bytes
 from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
 from tests.scenarios import (
     drawn_expert_models,

@@ -1,0 +1,64 @@
+"""Weights, gradients and optimizer states: bytes per parameter of one rank.
+
+[Rajbhandari20]: S. Rajbhandari et al., "ZeRO", arXiv 1910.02054.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.kernels import WORD
+from costmodels.offload import EVERYTHING, share_offloaded
+from costmodels.optimizers import kept_bytes, optimizer_of
+from costmodels.pieces import copies
+from costmodels.scenario import Scenario
+from costmodels.sharded import GRADIENTS
+from costmodels.strategy import Floats, Ints, Strategies
+
+
+@dataclass(frozen=True, slots=True)
+class StateBytes:
+    """Bytes per parameter of one rank, arrays (N,)."""
+
+    weights: Floats
+    gradients: Floats
+    optimizer: Floats
+
+    @property
+    def total(self) -> Floats:
+        """All three."""
+        return self.weights + self.gradients + self.optimizer
+
+    def take(self, rows: NDArray[Any]) -> StateBytes:
+        """The given rows (an index or mask)."""
+        return StateBytes(self.weights[rows], self.gradients[rows], self.optimizer[rows])
+
+
+def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None) -> StateBytes:
+    """Bytes per parameter whose states ``shards`` ranks share (the sharding degree, unless said), arrays (N,).
+
+    ZeRO 1 shards the optimizer, 2 the gradients too, 3 the weights too [Rajbhandari20]. Where a pipeline holds every
+    parameter twice, the two copies are replicas of each other and share what is sharded.
+    """
+    stack, z = scenario.stack, rows.zero_stage
+    shard = (rows.sharding_degree if shards is None else shards) * copies(rows)
+    fp32 = scenario.precision == "fp32"
+    weights, sharded = 4.0 if fp32 else WORD, 4.0 if fp32 else float(stack.weight_bytes)
+    if scenario.recipe.reduced:
+        narrow = stack.fp8_param_gather and stack.weight_bytes == WORD
+        more = scenario.recipe.word - WORD if narrow else stack.reduced_weight_bytes
+        weights, sharded = weights + more, sharded + more
+    kept = kept_bytes(stack, fp32=fp32)
+    alone = optimizer_of(stack).moments if stack.weight_bytes > WORD else kept
+    optimizer = np.where(z >= 3, alone, kept)  # sharded weights in fp32 are their own master
+    scattered = (z >= GRADIENTS) & stack.gradients_sharded
+    left = np.where(rows.offload == EVERYTHING, 0.0, 1.0)
+    return StateBytes(
+        weights=left * np.where(z >= 3, sharded / shard, weights),
+        gradients=left * np.where(scattered, stack.gradient_bytes / shard, stack.gradient_bytes),
+        optimizer=np.where(z >= 1, optimizer / shard, optimizer) * (1.0 - share_offloaded(rows, scenario)),
+    )
