@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from costmodels.blocks import attention_kept
@@ -14,8 +12,8 @@ from costmodels.layer_kinds import Kind
 from costmodels.modules import module_bytes, picked
 from costmodels.passes import region_tokens, tokens_per_rank
 from costmodels.scan import mamba_kept_width
-from costmodels.scenario import REDUCED, Scenario
-from costmodels.strategy import Floats, Recompute, Strategies
+from costmodels.scenario import Scenario
+from costmodels.strategy import Bools, Floats, Recompute, Strategies
 
 _KEPT_OF_EXPERTS = {"attention": 1.0, "operators": 0.5, "projections": 0.0, "up-projections": 1.0}
 """Share of the experts' activations that each kind of selective recomputation keeps."""
@@ -37,50 +35,15 @@ def kind_activation_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> F
     column-parallel products, dropout masks; split always: queries, keys, values, scores, the inputs of the
     row-parallel products. For a GPT block this is s b h (10 + 24/t + 5 a s / (h t)) [Korthikanti22].
     """
-    model, stack = scenario.model, scenario.stack
-    h = float(model.hidden_size)
-    mask = 1.0 if stack.dropout else 0.0
-    branches = 1.0 if model.parallel_block else float(kind.parts)
-    # Inputs of products are kept as they were multiplied.
-    saved = scenario.recipe.word if scenario.precision in REDUCED else WORD
-    norms = model.num_norms if kind.parts > 1 else 1
-    whole: Any = norms * WORD * h + branches * saved * h + kind.parts * mask * h
-    dense = float(kind.ffn == "dense")
-    attention = kind.attends * WORD * (model.qkv_width + model.attention_output_width)
-    inner: Any = attention + dense * (WORD * model.fc1_width + saved * model.ffn_hidden_size)
-    if kind.mixer == "mamba":
-        inner += mamba_kept_width(scenario, saved)
-    if kind.attends and model.mla is not None:
-        whole += WORD * (model.mla.q_down_width + model.mla.kv_down_width)
-    if kind.attends and model.localized_filtering:
-        inner += saved * (model.hidden_size / 2 + 2 * h)
-    more_whole, more_inner = unfused_widths(scenario, kind)
-    flash = scenario.rates.attention is not None
-    scores: Any = kind.attends * attention_kept(scenario, kind)
+    stack, region, T = scenario.stack, region_tokens(rows, scenario), tokens_per_rank(rows, scenario)
     selective = (rows.recompute == Recompute.SELECTIVE) & (rows.recompute_modules == 0)
-    if stack.selective == "attention":
-        scores = scores if flash else np.where(selective, 0.0, scores)
-    elif stack.selective == "operators":
-        whole, inner = np.where(selective, whole / 2.0, whole), np.where(selective, inner / 2.0, inner)
-    elif stack.selective == "up-projections":
-        kept_inside = kind.attends * WORD * model.attention_output_width + dense * saved * model.fc1_width
-        kept_inside += 0.0 if model.mla else kind.attends * WORD * model.qkv_width
-        kept_inside += mamba_kept_width(scenario, saved) if kind.mixer == "mamba" else 0.0
-        whole, inner = np.where(selective, whole - branches * saved * h, whole), np.where(selective, kept_inside, inner)
-    else:
-        whole, inner = (
-            np.where(selective, WORD * h, whole),
-            np.where(selective, kind.attends * WORD * model.qkv_width, inner),
-        )
+    whole, inner = _left_by(selective, scenario, kind)
+    more_whole, more_inner = unfused_widths(scenario, kind)
     plain = np.where(selective & (stack.selective != "attention"), 0.0, 1.0)
-    gathered = tokens_per_rank(rows, scenario) - region_tokens(rows, scenario)
-    products = branches * saved * h * stack.gathered_inputs
     whole, inner = whole + plain * more_whole, inner + plain * more_inner
-    kept = (
-        gathered * products
-        + region_tokens(rows, scenario) * whole
-        + tokens_per_rank(rows, scenario) * (inner + scores) / rows.tp
-    )
+    products = _product_inputs(scenario, kind) * stack.gathered_inputs
+    scores = _scores(selective, scenario, kind)
+    kept = (T - region) * products + region * whole + T * (inner + scores) / rows.tp
     if kind.attends:
         kept = kept + repeated_bytes(rows, scenario)
     kept = kept - kind_module_bytes(rows, scenario, kind)
@@ -88,7 +51,63 @@ def kind_activation_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> F
         return kept
     share = np.where(selective, _KEPT_OF_EXPERTS[stack.selective], 1.0)
     repeated = selective & (stack.selective == "up-projections")
-    return kept + share * expert_activation_bytes(rows, scenario, saved, repeated=repeated)
+    return kept + share * expert_activation_bytes(rows, scenario, scenario.recipe.word, repeated=repeated)
+
+
+def _product_inputs(scenario: Scenario, kind: Kind) -> float:
+    """Bytes per token of the inputs of a layer's branches, as they were multiplied."""
+    branches = 1.0 if scenario.model.parallel_block else float(kind.parts)
+    return branches * scenario.recipe.word * float(scenario.model.hidden_size)
+
+
+def _widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
+    """Bytes per token that a layer keeps with nothing recomputed: of the whole width, and split over tensor ranks."""
+    model, saved = scenario.model, scenario.recipe.word
+    h, dense = float(model.hidden_size), float(kind.ffn == "dense")
+    mask = 1.0 if scenario.stack.dropout else 0.0
+    norms = model.num_norms if kind.parts > 1 else 1
+    whole = norms * WORD * h + _product_inputs(scenario, kind) + kind.parts * mask * h
+    attention = kind.attends * WORD * (model.qkv_width + model.attention_output_width)
+    inner = attention + dense * (WORD * model.fc1_width + saved * model.ffn_hidden_size)
+    if kind.mixer == "mamba":
+        inner += mamba_kept_width(scenario, saved)
+    if kind.attends and model.mla is not None:
+        whole += WORD * (model.mla.q_down_width + model.mla.kv_down_width)
+    if kind.attends and model.localized_filtering:
+        inner += saved * (model.hidden_size / 2 + 2 * h)
+    return whole, inner
+
+
+def _left_by(selective: Bools, scenario: Scenario, kind: Kind) -> tuple[Floats | float, Floats | float]:
+    """The same, less what the stack's kind of selective recomputation repeats where it is on."""
+    model, stack = scenario.model, scenario.stack
+    whole, inner = _widths(scenario, kind)
+    if stack.selective == "attention":
+        return whole, inner
+    if stack.selective == "operators":
+        return np.where(selective, whole / 2.0, whole), np.where(selective, inner / 2.0, inner)
+    if stack.selective == "up-projections":
+        left = whole - _product_inputs(scenario, kind)
+        return np.where(selective, left, whole), np.where(selective, _without_up_projections(scenario, kind), inner)
+    kept = kind.attends * WORD * model.qkv_width
+    return np.where(selective, WORD * model.hidden_size, whole), np.where(selective, kept, inner)
+
+
+def _without_up_projections(scenario: Scenario, kind: Kind) -> float:
+    """Bytes per token, split over tensor ranks, that are kept where norms, activation and up-projections repeat."""
+    model, saved = scenario.model, scenario.recipe.word
+    kept = kind.attends * WORD * model.attention_output_width + (kind.ffn == "dense") * saved * model.fc1_width
+    kept += 0.0 if model.mla else kind.attends * WORD * model.qkv_width
+    kept += mamba_kept_width(scenario, saved) if kind.mixer == "mamba" else 0.0
+    return kept
+
+
+def _scores(selective: Bools, scenario: Scenario, kind: Kind) -> Floats | float:
+    """Bytes per token of what the attention core keeps, split over tensor ranks."""
+    scores = kind.attends * attention_kept(scenario, kind)
+    if scenario.stack.selective != "attention" or scenario.rates.attention is not None:
+        return scores
+    return np.where(selective, 0.0, scores)
 
 
 def unfused_widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
