@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodels.blocks import attention_kept
+from costmodels.attention import attention_kept
 from costmodels.context import repeated_bytes
 from costmodels.experts import expert_activation_bytes
 from costmodels.kernels import WORD

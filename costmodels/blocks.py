@@ -9,26 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from math import log2
 
 import numpy as np
 
+from costmodels.attention import attention_core, attention_matmuls, up_projections
 from costmodels.collectives import all_reduce_seconds, gather_seconds
-from costmodels.context import context_parallel, gathers, merging, ring_ranks
+from costmodels.context import context_parallel
 from costmodels.experts import ExpertSeconds, expert_layer, kind_expert_parameters
-from costmodels.kernels import (
-    WORD,
-    Number,
-    attention_backward_seconds,
-    attention_seconds,
-    matmul_seconds,
-    stream_seconds,
-)
+from costmodels.kernels import WORD, stream_seconds
 from costmodels.launches import exposed_launches, launch_floor, small_kernels
 from costmodels.layer_kinds import DENSE, Kind
 from costmodels.loss import loss_seconds
-from costmodels.model import Model
-from costmodels.parameters import attention_projections
 from costmodels.passes import Passes, ffn_matmuls, last_product, linear, region_tokens, tokens_per_rank, turning_seconds
 from costmodels.placement import group_of
 from costmodels.scan import exchange_of_heads, mamba_matmuls, scan
@@ -128,7 +119,7 @@ def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSecon
         tp=tp,
         cp=cp,
         ep=ep,
-        up_projections=_up_projections(rows, scenario) if kind.attends else nothing,
+        up_projections=up_projections(rows, scenario) if kind.attends else nothing,
         beyond=beyond,
         last=last,
     )
@@ -148,136 +139,6 @@ def added_up(size: Floats, scenario: Scenario) -> Passes:
         bandwidth=scenario.rates.bandwidth,
     )
     return Passes(np.zeros_like(size), seconds)
-
-
-def _up_projections(rows: Strategies, scenario: Scenario) -> Passes:
-    """Queries, keys and values out of their latent vectors; nothing in ordinary attention."""
-    T, t = tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
-    total = Passes(np.zeros(len(T)), np.zeros(len(T)))
-    for p in attention_projections(scenario.model):
-        if p.name in {"q_up", "kv_up"}:
-            total = total + linear(T, p.outputs / t, float(p.inputs), scenario)
-    return total
-
-
-def attention_matmuls(rows: Strategies, scenario: Scenario, among: tuple[str, ...] = ()) -> Passes:
-    """The projections around the attention core (and Yuan's two convolutions), or those of the names given.
-
-    Projections that tensor parallelism shards split the side that belongs to heads; those into the latent
-    vectors of latent attention are whole on every rank, over its own tokens.
-    """
-    model, T, t = scenario.model, tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
-    total = Passes(np.zeros(len(T)), np.zeros(len(T)))
-    for p in attention_projections(model):
-        if among and p.name not in among:
-            continue
-        if not p.sharded:
-            total = total + linear(region_tokens(rows, scenario), float(p.outputs), float(p.inputs), scenario)
-        elif p.name == "output":
-            total = total + linear(T, float(p.outputs), p.inputs / t, scenario)
-        elif p.name == "qkv":
-            groups = 2.0 * model.head_dim * np.maximum(model.num_query_groups / t, 1.0)
-            total = total + linear(T, model.attention_width / t + groups, float(p.inputs), scenario)
-        else:
-            total = total + linear(T, p.outputs / t, float(p.inputs), scenario)
-    if model.localized_filtering and not among:
-        h = float(model.hidden_size)
-        total = total + linear(T, h / 2 / t, 2 * h, scenario) + linear(T, h / t, h, scenario)
-    return total
-
-
-def attended_pairs(model: Model, seq_length: float, kind: Kind = DENSE) -> float:
-    """Causal query-key pairs per sequence and head."""
-    if kind.mixer != "local" or model.sliding_window is None or model.sliding_window >= seq_length:
-        return seq_length * seq_length / 2.0
-    w = float(model.sliding_window)
-    return seq_length * w - w * w / 2.0
-
-
-def attention_core(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:
-    """Scores, softmax and weighted sum of one layer, without its projections."""
-    return (
-        _fused_attention(rows, scenario, kind) if scenario.rates.attention else _unfused_attention(rows, scenario, kind)
-    )
-
-
-def keys_scored(scenario: Scenario, kind: Kind) -> float:
-    """Keys that unfused attention multiplies every query with, half of which a mask leaves out.
-
-    All of them; within a sliding window where a stack cuts the scores into chunks twice as long as it [Beltagy20].
-    """
-    if not scenario.stack.chunked_windows:
-        return float(scenario.seq_length)
-    return 2.0 * attended_pairs(scenario.model, scenario.seq_length, kind) / scenario.seq_length
-
-
-def attention_kept(scenario: Scenario, kind: Kind = DENSE) -> float:
-    """Bytes per token that the attention core keeps for its backward pass, all heads together.
-
-    Fused: one fp32 number per head. Unfused: softmax, in fp32 too where a stack keeps that, and with dropout its mask
-    and output.
-    """
-    heads, stack = float(scenario.model.num_heads), scenario.stack
-    if scenario.rates.attention is not None:
-        return 4.0 * heads
-    kept = 2.0 + (4.0 if "softmax" in stack.keeps else 0.0) + (3.0 if stack.dropout else 0.0)
-    return kept * heads * keys_scored(scenario, kind)
-
-
-def _fused_attention(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
-    """One kernel; around a ring of r ranks r of them, each on s/r tokens; two over gathered keys and values.
-
-    Of a rank's two chunks of s/2c tokens the first step of a ring attends with both, causally; in every later one
-    some rank attends with one chunk to all that arrived, and sets the pace. Keys and values that were gathered are
-    attended to by each chunk in a call of its own.
-    """
-    model, s = scenario.model, float(scenario.seq_length)
-    share = rows.micro_batch_size / (rows.tp * rows.cp)
-    pairs = attended_pairs(model, s, kind)
-    flops = 2.0 * (model.attention_width + model.attention_output_width) * pairs * share
-    span = 2.0 * pairs / s
-    work = np.maximum(model.num_heads * s * share, 1.0)
-    if not (rows.cp > 1).any():
-        return _fused_kernel(scenario, flops, span, work)
-    steps, gathered = ring_ranks(rows, scenario), gathers(rows)
-    calls = np.where(gathered, 2, steps)
-    first = _fused_kernel(scenario, flops / calls, span / steps, np.where(gathered, work / 2.0, work))
-    later = _fused_kernel(scenario, flops / calls, span / steps, work / 2.0)
-    once = Passes(first.forward + (calls - 1) * later.forward, first.backward + (calls - 1) * later.backward)
-    return once + merging(rows, scenario)
-
-
-def _fused_kernel(scenario: Scenario, flops: Floats, span: Number, work: Floats) -> Passes:
-    rates = scenario.rates
-    assert rates.attention is not None
-    fit, units = rates.attention, rates.compute_units
-    peak = rates.head_peak * fit.narrow ** log2(fit.full_width / min(scenario.model.head_dim, fit.full_width))
-    return Passes(
-        attention_seconds(flops=flops, span=span, rows=work, fit=fit, peak=peak, units=units),
-        attention_backward_seconds(flops=flops, span=span, rows=work, fit=fit, peak=peak, units=units),
-    )
-
-
-ALIGNED = 8
-"""Matrix units take rows of multiples of so many 16-bit values; batched products of other rows run on the ordinary
-ones [Anthony24]."""
-
-
-def _unfused_attention(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
-    """Two batched products over all pairs (the causal half is computed and masked) and passes over the scores."""
-    model, rates, stack, s = scenario.model, scenario.rates, scenario.stack, float(scenario.seq_length)
-    d, span = float(model.head_dim), keys_scored(scenario, kind)
-    queries = rows.micro_batch_size * s * model.num_heads / (rows.tp * rows.cp)
-    bandwidth = rates.bandwidth
-    fit, peak = (rates.plain, rates.plain_peak) if model.head_dim % ALIGNED else (rates.head, rates.head_peak)
-    scores = matmul_seconds(m=queries, n=span, k=d, fit=fit, peak=peak, bandwidth=bandwidth)
-    context = matmul_seconds(m=queries, n=float(model.v_head_dim), k=span, fit=fit, peak=peak, bandwidth=bandwidth)
-    pairs = queries * span
-    softmax = (4.0 if stack.fused_softmax else 16.0) + (5.0 if stack.dropout else 0.0)
-    softmax_backward = (6.0 if stack.fused_softmax else 14.0) + (5.0 if stack.dropout else 0.0)
-    forward = stream_seconds(traffic=pairs * softmax, share=rates.stream, bandwidth=rates.bandwidth)
-    backward = stream_seconds(traffic=pairs * softmax_backward, share=rates.stream, bandwidth=rates.bandwidth)
-    return Passes(scores + context + forward, 2.0 * (scores + context) + backward)
 
 
 def layer_streams(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:

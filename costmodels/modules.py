@@ -11,13 +11,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from costmodels.blocks import (
-    NORM_PASSES,
-    UNFUSED_ROTARY,
-    LayerSeconds,
-    attention_kept,
-    tensor_parallel,
-)
+from costmodels.attention import attention_kept
+from costmodels.blocks import NORM_PASSES, UNFUSED_ROTARY, LayerSeconds, tensor_parallel
 from costmodels.expert_traffic import ACTIVATION
 from costmodels.experts import (
     activation_seconds,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodels.blocks import attention_kept
+from costmodels.attention import attention_kept
 from costmodels.experts import arrived_tokens, experts_of
 from costmodels.kernels import WORD
 from costmodels.layer_kinds import Kind

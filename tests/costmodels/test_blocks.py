@@ -5,10 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from costmodels.attention import attended_pairs, attention_core, attention_matmuls
 from costmodels.blocks import (
-    attended_pairs,
-    attention_core,
-    attention_matmuls,
     context_parallel,
     head_seconds,
     launch_floor,

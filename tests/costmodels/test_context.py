@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodels.blocks import attention_core, layer_seconds
+from costmodels.attention import attention_core
+from costmodels.blocks import layer_seconds
 from costmodels.context import (
     context_parallel,
     exchange_bytes,

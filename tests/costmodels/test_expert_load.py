@@ -301,7 +301,7 @@ def test_a_head_half_as_wide_runs_at_the_share_of_the_rate_that_was_measured():
     fit = AttentionFit(efficiency=1.0, narrow=0.5, overhead="0 s", backward_efficiency_ratio=1.0, source="toy")
     kernels = device.kernels.model_copy(update={"attention": {"flash-2": fit}})
     group = toy_group(device=device.model_copy(update={"kernels": kernels}))
-    from costmodels.blocks import attention_core
+    from costmodels.attention import attention_core
 
     wide, half, quarter = (toy_model(num_heads=1024 // d, head_dim=d) for d in (128, 64, 32))
     rows = strategies()

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from costmodels.blocks import attention_matmuls, further_token_projection, layer_seconds, tensor_parallel
+from costmodels.attention import attention_matmuls
+from costmodels.blocks import further_token_projection, layer_seconds, tensor_parallel
 from costmodels.by_kind import stage_layers
 from costmodels.exchange import step_traffic
 from costmodels.experts import (
