@@ -176,9 +176,7 @@ def stream_traffic(scenario: Scenario, kind: Kind = DENSE) -> tuple[tuple[float,
     branches = (1.0 if model.parallel_block else float(kind.parts)) * h
     mask = 1.0 if stack.dropout else 0.0
     apart = 0.0 if fused else 4.0 * model.linear_bias + 5.0 * mask
-    turning = 4.0 * (model.attention_width + model.key_value_width) if model.position == "rotary" else 0.0
-    turning *= float(kind.attends)
-    turning *= 1.0 if fused else UNFUSED_ROTARY
+    turning = kind.attends * rotary_traffic(scenario)
     split = 0.0 if fused else 4.0
     forward = (
         norms * 4.0 * passes + branches * (6.0 + mask + apart),
@@ -190,6 +188,18 @@ def stream_traffic(scenario: Scenario, kind: Kind = DENSE) -> tuple[tuple[float,
         turning + f * ((10.0 if model.gated_ffn else 6.0) + split),
     )
     return forward, backward
+
+
+def rotary_traffic(scenario: Scenario) -> float:
+    """Bytes per token that turning queries and keys by their positions moves, split over tensor ranks."""
+    model = scenario.model
+    if model.position != "rotary":
+        return 0.0
+    return (
+        4.0
+        * (model.attention_width + model.key_value_width)
+        * (1.0 if scenario.stack.fused_elementwise else UNFUSED_ROTARY)
+    )
 
 
 def tensor_parallel(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:

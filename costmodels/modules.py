@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from costmodels.attention import attention_kept
-from costmodels.blocks import NORM_PASSES, UNFUSED_ROTARY, LayerSeconds, tensor_parallel
+from costmodels.attention import attention_kept, up_projections
+from costmodels.blocks import NORM_PASSES, LayerSeconds, rotary_traffic, tensor_parallel
 from costmodels.expert_traffic import ACTIVATION
 from costmodels.experts import (
     activation_seconds,
@@ -25,8 +25,7 @@ from costmodels.experts import (
 from costmodels.kernels import WORD, stream_seconds
 from costmodels.layer_kinds import Kind
 from costmodels.model import Model
-from costmodels.parameters import attention_projections
-from costmodels.passes import ffn_matmuls, linear, region_tokens, tokens_per_rank
+from costmodels.passes import ffn_matmuls, region_tokens, tokens_per_rank
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Ints, Strategies
 
@@ -109,7 +108,7 @@ def module_seconds(rows: Strategies, scenario: Scenario, layer: LayerSeconds, ki
     if kind.ffn == "dense":
         found["mlp"] = ffn_matmuls(rows, scenario).forward + inner + pair
     if model.mla is not None and kind.attends:
-        found["mla_up_proj"] = _up_projections(rows, scenario)
+        found["mla_up_proj"] = _turned_up_projections(rows, scenario)
     if model.moe is not None and kind.ffn == "experts":
         experts = expert_layer(rows, scenario)
         shared = _shared_seconds(rows, scenario) + (pair if model.moe.num_shared_experts else 0.0)
@@ -129,14 +128,10 @@ def _shared_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     return shared_experts(rows, scenario).forward + stream_seconds(traffic=moved, **known)
 
 
-def _up_projections(rows: Strategies, scenario: Scenario) -> Floats:
-    model, T = scenario.model, tokens_per_rank(rows, scenario)
-    up = [p for p in attention_projections(model) if p.name in ("q_up", "kv_up")]
-    products = sum(linear(T, p.outputs / rows.tp, float(p.inputs), scenario).forward for p in up)
-    turning = 4.0 * (model.attention_width + model.key_value_width) if model.position == "rotary" else 0.0
-    turning *= 1.0 if scenario.stack.fused_elementwise else UNFUSED_ROTARY
+def _turned_up_projections(rows: Strategies, scenario: Scenario) -> Floats:
     known = {"share": scenario.rates.stream, "bandwidth": scenario.rates.bandwidth}
-    return products + stream_seconds(traffic=T / rows.tp * turning, **known)
+    turned = stream_seconds(traffic=tokens_per_rank(rows, scenario) / rows.tp * rotary_traffic(scenario), **known)
+    return up_projections(rows, scenario).forward + turned
 
 
 def module_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> dict[str, Floats]:
