@@ -1,4 +1,4 @@
-"""What frameworks keep in memory that the stack they are mapped to does not: from their public code, not fitted."""
+"""What frameworks do, and keep in memory, that the stack they are mapped to does not: from their public code."""
 
 from __future__ import annotations
 
@@ -52,8 +52,9 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
     if "kempnerforge" in framework and int(row["strategy"].get("dp") or 1) == 1:
         found["gradient_bytes"] = 2  # nothing is reduced
     if "kernel set" in notes:
-        norms = () if "rms kernel" in notes else ("norm",)
-        found["keeps"] = ("gate", *norms, *_attention_copies(row))
+        fused = "rms kernel" in notes
+        found |= {"fused_elementwise": fused, "fused_softmax": not notes.endswith("torch")}
+        found["keeps"] = ("gate", *(() if fused else ("norm",)), *_attention_copies(row))
     if re.search(r"megatron[- ]bridge", framework) and "moonlight" in str(row["model"].get("name")).lower():
         found["optimizer"] = "adam-bf16"  # its recipe keeps both moments in bf16, and master weights in fp32
     if "over all stages" in notes or "over stages" in notes:

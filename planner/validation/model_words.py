@@ -1,4 +1,4 @@
-"""What a measured run says of its model in words."""
+"""The model of a measured run, by its sizes, its name and its words."""
 
 from __future__ import annotations
 
@@ -7,10 +7,58 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from costmodels.model import Model
+from costmodels.model_catalogue import aliases, names
+from costmodels.model_catalogue import model as catalogue_model
+from costmodels.parameters import from_run
+from planner.validation.expert_words import as_catalogued
+from planner.validation.machines import Unpriceable
+
+Row = Mapping[str, Any]
 
 WINDOW: Final = 1024
 """Tokens of a sliding window that a source speaks of without a size: MegaScale's printed efficiencies count the FLOP of
 about so many (arXiv 2402.15627, table 2)."""
+SENTENCEPIECE = 32_000
+"""Tokens of the tokenizer that the scripts of sail-sg's fork download, as in its authors' later paper [Yeung24]; the
+stated parameters of their models agree."""
+
+
+def model_of(row: Row, notes: list[str]) -> Model:
+    """The model as described; of the catalogue by its name where sizes, or a hybrid's mixers, are not said."""
+    shape = _unsaid_by_forks(row, notes)
+    hybrid = "mamba" in str(shape.get("kind")) and shape.get("mamba") is None
+    unsaid = [field for field in ("num_layers", "hidden_size", "num_heads") if shape.get(field) is None]
+    if not hybrid and not unsaid:
+        return as_described(as_catalogued(from_run(shape), shape), shape, notes)
+    found = _named(shape)
+    if found is None:
+        reason = f"the model's {unsaid[0]} is not stated" if unsaid else "the model's Mamba-2 mixers are not stated"
+        raise Unpriceable(f"{reason}, and no model of the catalogue is called {shape.get('name')!r}")
+    notes.append(f"sizes of the catalogue's {found.name}, by its name")
+    said = {field: shape[field] for field in ("seq_length", "mtp_layers") if shape.get(field) is not None}
+    return found.model_copy(update=said)
+
+
+def _unsaid_by_forks(row: Row, notes: list[str]) -> dict[str, Any]:
+    """The model as described, with what scripts of a known repository say where its paper does not."""
+    shape = dict(row["model"])
+    if "sail-sg" in str(row["stack"].get("framework")) and shape.get("vocab_size") is None:
+        shape |= {"vocab_size": SENTENCEPIECE, "tied_embeddings": bool(shape.get("tied_embeddings"))}
+        notes.append(f"vocabulary of {SENTENCEPIECE} tokens, untied, as the fork's scripts have it")
+    return shape
+
+
+def _named(shape: Row) -> Model | None:
+    """The catalogue's model of that name, capitals, spaces and a maker in front apart; None if its layers differ.
+
+    A size alone ("70B") is no name: sources mean models of their own by it.
+    """
+    name = re.sub(r"[\s_]+", "-", str(shape.get("name") or "").lower()).removeprefix("nvidia-")
+    known = aliases().get(name, name)
+    if known not in names() or re.fullmatch(r"[\d.]+[bm]", name):
+        return None
+    found = catalogue_model(known)
+    return found if shape.get("num_layers") in (None, found.num_layers) else None
 
 
 def as_described(model: Model, shape: Mapping[str, Any], notes: list[str]) -> Model:

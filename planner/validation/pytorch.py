@@ -8,6 +8,7 @@ from typing import Any
 
 from costmodels.scenario import REDUCED
 from costmodels.stack import Stack
+from planner.validation.stack_words import years
 
 Row = Mapping[str, Any]
 
@@ -16,7 +17,7 @@ FUSING = r"torch\.compile|\bte\b|transformer engine"
 MANY_PASSES = 92
 """Bytes per parameter that PyTorch's multi-tensor AdamW moves, a kernel an operation: decay 8, first moment 12, second
 moment 8 and 12, root 8, its correction 8, epsilon 8, step 16, and 12 for the clipped norm; fused it is one pass."""
-FUSED_SINCE = 2025
+ONE_PASS_SINCE = 2025
 """torchtitan steps with the fused kernel from 24 February 2025 on (commit 6e4988550)."""
 EAGER = r"\beager\b|no-?compile|compile off"
 
@@ -39,6 +40,5 @@ def compiled(row: Row, chosen: Stack) -> dict[str, bool]:
 
 def stepped(row: Row, chosen: Stack) -> dict[str, int]:
     """Traffic of the optimizer's step where a run is dated before its framework fused it."""
-    years = [int(year) for year in re.findall(r"20[12]\d", f"{row.get('source')} {row['stack'].get('framework')}")]
-    late = not years or min(years) >= FUSED_SINCE
+    late = min(years(row), default=ONE_PASS_SINCE) >= ONE_PASS_SINCE
     return {} if chosen.name != "torchtitan" or late else {"optimizer_traffic": MANY_PASSES}

@@ -93,16 +93,17 @@ def newer_machine(row: Row) -> bool:
 
 def year(row: Row) -> int:
     """The release of Megatron-LM, and of what is dated like it, by accelerator and source: 2020 to 2022."""
-    years = _years(row)
-    if row["cluster"]["accelerator"].startswith("v100") or (years and min(years) <= 2020):
+    first = min(years(row), default=2022)
+    if row["cluster"]["accelerator"].startswith("v100") or first <= 2020:
         return 2020
-    return 2021 if (years and min(years) == 2021) or "SC21" in str(row.get("source")) else 2022
+    return 2021 if first == 2021 or "SC21" in str(row.get("source")) else 2022
 
 
 def source_year(row: Row) -> int:
     """The earliest year that a run's source names; one of after fused attention where it names none."""
-    return min(_years(row), default=FUSED_SINCE)
+    return min(years(row), default=FUSED_SINCE)
 
 
-def _years(row: Row) -> list[int]:
+def years(row: Row) -> list[int]:
+    """The years that a run's source and framework name."""
     return [int(y) for y in re.findall(r"20[12]\d", f"{row.get('source')} {row['stack'].get('framework')}")]

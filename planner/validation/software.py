@@ -1,0 +1,70 @@
+"""The software of a measured run: the stack that its words stand for, with what it says of its own kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from costmodels.stack import Stack, stack
+from planner.validation import frameworks, saving
+from planner.validation.attention_words import attention_changes
+from planner.validation.expert_words import expert_changes
+from planner.validation.launch_words import launch_changes
+from planner.validation.loss_words import loss_changes
+from planner.validation.overlap_words import accumulation_changes, overlap_changes
+from planner.validation.pytorch import compiled, stepped
+from planner.validation.stack_words import newer_machine, stack_of
+
+Row = Mapping[str, Any]
+
+KERNELS: dict[Any, tuple[str, ...]] = {
+    False: ("unfused",),
+    "v1": ("flash-1", "flash-2"),
+    "v1 (Triton or CUDA)": ("flash-1", "flash-2"),
+    "v2": ("flash-2", "flash-1"),
+    "v3": ("flash-3", "cudnn", "flash-2"),
+}
+"""The run's attention field to kernels in order of preference; True leaves the stack's own choice."""
+
+FUSED = KERNELS["v2"]
+"""What True means, and no word on a newer machine, where the stack is of before there was any fused attention."""
+
+
+ASYNC_TP = 0.5
+"""Share of tensor-parallel traffic that stays exposed where products and their collectives are cut into pieces that run
+side by side [AsyncTP]: pieces are smaller and slower than the whole, and the first has nothing to hide behind."""
+
+
+def stack_for(row: Row, notes: list[str], given: Stack | None) -> Stack:
+    """The stack given, else the one that the run's words stand for, with what the run says of its own kernels."""
+    if given is None:
+        name = stack_of(row)
+        given = stack(name)
+        notes.append(f"stack {name} for framework {row['stack'].get('framework')!r}")
+    return _adjusted(given.at(str(row["strategy"].get("precision") or "bf16")), row)
+
+
+def _adjusted(chosen: Stack, row: Row) -> Stack:
+    """The stack with what this run says of its own kernels and overlap."""
+    changes: dict[str, Any] = {}
+    said = row["stack"].get("attention")
+    if said in KERNELS:
+        changes |= {"attention": KERNELS[said], "blackwell_attention": ()}
+    elif chosen.attention == KERNELS[False] and (said is True or newer_machine(row)):
+        changes["attention"] = FUSED
+    elif said is True:
+        changes |= attention_changes(row)
+    changes |= loss_changes(row, chosen.name) | launch_changes(row) | overlap_changes(row, chosen)
+    changes |= accumulation_changes(row)
+    changes |= frameworks.changes(row, chosen)
+    changes |= saving.states(row, chosen)
+    stage = row["strategy"].get("zero_stage")
+    if stage and int(stage) not in chosen.zero_stages:  # a newer version, or a fork, that has it
+        changes["zero_stages"] = (*chosen.zero_stages, int(stage))
+    changes |= compiled(row, chosen) | stepped(row, chosen)
+    words = str(row["stack"].get("overlap") or "").lower()
+    if "async tp" in words or "fine_grain_interleave" in words:
+        hidden = {"tp_forward": ASYNC_TP, "tp_backward": ASYNC_TP * chosen.overlap.tp_backward}
+        changes["overlap"] = chosen.overlap.model_copy(update=hidden)
+    chosen = chosen.model_copy(update=changes)
+    return chosen.model_copy(update=expert_changes(row, chosen))

@@ -1,0 +1,99 @@
+"""The strategy of a measured run, by what it says and by what its stack usually does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from costmodels.stack import Stack
+from costmodels.strategy import CP_KINDS, SCHEDULE_NAMES, Recompute, Strategies, strategies
+from planner.validation.machines import Unpriceable
+
+Row = Mapping[str, Any]
+
+
+def strategy_of(plan: Row, chosen: Stack, notes: list[str]) -> Strategies:
+    """The strategy as described, a row of its own; what the run leaves open is what its stack usually does."""
+    tp, cp, pp, vpp, ep, etp = (int(plan.get(name) or 1) for name in ("tp", "cp", "pp", "vpp", "ep", "etp"))
+    dp = int(plan.get("dp") or int(plan["gpus"]) // (tp * cp * pp))
+    micro = plan.get("micro_batch_size")
+    if micro is None:
+        notes.append("micro-batch size 1 assumed")
+        micro = 1
+    zero = _zero_stage(plan, chosen, notes)
+    recompute = plan.get("recompute") or _usual_recompute(chosen, notes)
+    return strategies(
+        tp=tp,
+        cp=cp,
+        cp_kind=_context(plan, cp, chosen, notes),
+        pp=pp,
+        vpp=vpp,
+        dp=dp,
+        ep=ep,
+        etp=etp,
+        zero_stage=zero,
+        sharding_degree=_sharding(plan, int(zero), dp * cp),
+        micro_batch_size=micro,
+        num_microbatches=max(round(int(plan["global_batch_size"]) / (float(micro) * dp)), 1),
+        schedule=_schedule(plan, pp, vpp),
+        sequence_parallel=_sequence_parallel(plan, tp, chosen, notes),
+        recompute=int(Recompute[str(recompute).upper()]),
+        rank_order=0,
+        vocabulary=int(pp > 1 and chosen.vocabulary == ("spread",)),
+    )
+
+
+def _zero_stage(plan: Row, chosen: Stack, notes: list[str]) -> Any:
+    zero = plan.get("zero_stage")
+    if zero == 1 and chosen.name == "mindformers":
+        notes.append("ZeRO stage 2: whole graphs free gradients as they reduce them")
+        return 2
+    if zero is None:
+        zero = max(stage for stage in chosen.zero_stages if stage <= 1)
+        notes.append(f"ZeRO stage {zero} assumed")
+    return zero
+
+
+def _sequence_parallel(plan: Row, tp: int, chosen: Stack, notes: list[str]) -> int:
+    split = plan.get("sequence_parallel")
+    if split is None:
+        split = chosen.sequence_parallel and tp > 1
+        notes.append(f"sequence parallelism {'on' if split else 'off'} assumed")
+    return int(bool(split))
+
+
+def _context(plan: Row, cp: int, chosen: Stack, notes: list[str]) -> int:
+    """The stated kind of context parallelism, else the stack's usual one."""
+    if cp == 1:
+        return 0
+    kind = plan.get("cp_kind")
+    if kind is None:
+        kind = chosen.cp_kinds[0]
+        notes.append(f"context parallelism of kind {kind} assumed")
+    if kind not in CP_KINDS:
+        raise Unpriceable(f"context parallelism of kind {kind} is not priced yet")
+    return CP_KINDS.index(kind)
+
+
+def _usual_recompute(chosen: Stack, notes: list[str]) -> str:
+    usual = "selective" if chosen.attention == ("unfused",) else "none"
+    notes.append(f"recomputation {usual} assumed")
+    return usual
+
+
+def _sharding(plan: Row, zero: int, ranks: int) -> int:
+    if zero == 0:
+        return 1
+    degree = int(plan.get("sharding_degree") or ranks)
+    return degree if degree > 1 and ranks % degree == 0 else ranks
+
+
+def _schedule(plan: Row, pp: int, vpp: int) -> int:
+    if pp == 1:
+        return 0
+    name = plan.get("schedule") or "1f1b"
+    if name in ("none", "1f1b", "interleaved-1f1b"):
+        name = "interleaved-1f1b" if vpp > 1 else "1f1b"
+    if name not in SCHEDULE_NAMES:
+        raise Unpriceable(f"schedule {name} is not priced yet")
+    return SCHEDULE_NAMES.index(name)
