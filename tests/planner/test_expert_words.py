@@ -6,7 +6,7 @@ from costmodels.stack import stack
 from planner.validation.expert_words import COMBINED, EXPOSED, REPLAYED, expert_changes
 from planner.validation.loss_words import NATIVE, loss_changes
 from planner.validation.mapping import case
-from tests.planner.test_validation import run
+from tests.planner.measured_run import run
 
 CONTAINER = "Megatron-Bridge (NeMo 26.04 container)"
 GPT_OSS = {

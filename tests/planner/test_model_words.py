@@ -3,7 +3,7 @@
 from costmodels.parameters import from_run
 from planner.validation.mapping import case
 from planner.validation.model_words import WINDOW, as_described
-from tests.planner.test_validation import run
+from tests.planner.measured_run import run
 
 PALM = {
     "name": "PaLM", "num_layers": 118, "hidden_size": 18432, "num_heads": 48, "num_query_groups": 1,

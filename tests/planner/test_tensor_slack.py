@@ -5,7 +5,7 @@ import json
 import pytest
 
 from planner.validation.calibrate_memory import FAILED, tensor_slacks
-from tests.planner.test_validation import run
+from tests.planner.measured_run import run
 
 
 @pytest.fixture

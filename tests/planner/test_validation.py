@@ -1,6 +1,5 @@
 """From a measured run to a verdict: what a row says is what is priced, and errors are counted as they are."""
 
-import copy
 import json
 
 import numpy as np
@@ -11,50 +10,14 @@ from costmodels.model_catalogue import model as catalogue_model
 from costmodels.pricing import quote
 from costmodels.strategy import CP_KINDS, SCHEDULE_NAMES, Recompute
 from planner.trust import interval
-from planner.validation.aleph import stage_layers
 from planner.validation.calibrate import EXPERTS, STACK_KNOBS, Sample, calibrate, calibrate_experts, with_experts
 from planner.validation.calibrate_memory import caches
 from planner.validation.judge import groups, judge_row, memory_kind, summary
 from planner.validation.machines import Unpriceable, lane_bandwidth
 from planner.validation.mapping import case
-from planner.validation.ranking import ceiling, sweeps, without_left_out
-from planner.validation.report import rank, validate
+from planner.validation.report import validate
 from planner.validation.rows import convention
-
-RUN = {
-    "id": "one",
-    "group": "made-up",
-    "source": "a test",
-    "complete": True,
-    "cluster": {"accelerator": "a100-sxm-80gb", "gpus_per_node": 8, "inter_node": "8x HDR 200 Gb/s"},
-    "stack": {"framework": "Megatron-Core", "attention": True},
-    "model": {
-        "name": "GPT", "kind": "dense", "num_layers": 24, "hidden_size": 2048, "num_heads": 16, "num_query_groups": 16,
-        "ffn_hidden_size": 8192, "gated_ffn": False, "vocab_size": 51200, "seq_length": 2048, "tied_embeddings": True,
-        "position": "learned",
-    },
-    "strategy": {
-        "gpus": 16, "tp": 2, "cp": 1, "pp": 2, "vpp": 2, "dp": 4, "ep": 1, "zero_stage": 1, "sharding_degree": 4,
-        "micro_batch_size": 2, "global_batch_size": 64, "sequence_parallel": True, "schedule": "interleaved-1f1b",
-        "precision": "bf16", "recompute": "full",
-    },
-    "measured": {"iteration_time_s": 2.0},
-}  # fmt: skip
-
-
-def run(**changes):
-    """The run with some of its sections' entries changed."""
-    row = copy.deepcopy(RUN)
-    for name, value in changes.items():
-        if isinstance(value, dict):
-            row[name] |= value
-        else:
-            row[name] = value
-    return row
-
-
-def only(verdicts, metric):
-    return next(verdict for verdict in verdicts if verdict.metric == metric)
+from tests.planner.measured_run import RUN, only, run
 
 
 def test_every_degree_of_a_run_reaches_the_cost_model():
@@ -111,13 +74,6 @@ def test_a_framework_is_priced_as_the_stack_of_its_name_and_release(framework, s
     mapped = case(run(stack={"framework": framework}))
     assert mapped.scenario.stack.name == stack
     assert any(framework in note for note in mapped.notes)
-
-
-def test_gradients_said_to_be_reduced_in_fp32_cost_twice_the_traffic():
-    plain = case(run(stack={"framework": "DeepSpeed 3D (Megatron v1.1.5)"}, strategy={"precision": "fp16"}))
-    said = {"precision": "fp16", "precision_note": "fp16 with fp32 gradient all-reduce"}
-    wide = case(run(stack={"framework": "DeepSpeed 3D (Megatron v1.1.5)"}, strategy=said))
-    assert wide.scenario.stack.reduce_bytes == 2 * plain.scenario.stack.reduce_bytes == 4
 
 
 @pytest.mark.parametrize(
@@ -334,179 +290,6 @@ def test_the_words_on_a_network_choose_its_link():
     link = case(run(cluster=said)).scenario.group.tiers[-1].link
     assert "ib-edr100" in link.source
     assert link.bandwidth == pytest.approx(6.25e9)
-
-
-def test_sums_of_gradients_are_fp32_where_a_framework_adds_up_bf16_so():
-    said = {"framework": "Megatron-DeepSpeed"}
-    at = {p: case(run(stack=said, strategy={"precision": p})).scenario.stack for p in ("fp16", "bf16")}
-    assert {p: (s.gradient_bytes, s.reduce_bytes) for p, s in at.items()} == {"fp16": (2, 2), "bf16": (4, 4)}
-
-
-@pytest.mark.parametrize(
-    ("overlap", "precision", "fused"),
-    [("torch.compile", "bf16", True), (None, "bf16", False), ("eager", "fp8", False), (None, "fp8", True)],
-)
-def test_torchtitan_fuses_what_it_compiles_and_compiles_reduced_precision_unless_said_otherwise(
-    overlap, precision, fused
-):
-    row = run(stack={"framework": "torchtitan", "overlap": overlap}, strategy={"precision": precision})
-    assert case(row).scenario.stack.fused_elementwise is fused
-
-
-@pytest.mark.parametrize(
-    ("framework", "overlap"),
-    [("PyTorch FSDP1 + torch.compile", None), ("NeMo AutoModel (PyTorch FSDP2)", "TE + fsdp2_prefetch")],
-)
-def test_a_compiler_or_a_library_of_kernels_fuses_whatever_field_names_it(framework, overlap):
-    assert case(run(stack={"framework": framework, "overlap": overlap})).scenario.stack.fused_elementwise
-
-
-def test_torchtitan_steps_in_many_passes_before_2025():
-    words = {"framework": "torchtitan", "overlap": "torch.compile"}
-    before, since = (case(run(source=f"benchmarks/llama3_h100_{at}", stack=words)) for at in ("202412", "202506"))
-    assert before.scenario.stack.optimizer_traffic > 2 * since.scenario.stack.optimizer_traffic
-
-
-@pytest.mark.parametrize(("said", "narrow"), [("fp8", True), ("fp8-rowwise", False), ("bf16", False)])
-def test_torchtitan_gathers_8_bits_over_tensor_ranks_under_one_scale_a_tensor(said, narrow):
-    precision = {"precision": said[:4].rstrip("-"), "precision_note": said}
-    assert case(run(stack={"framework": "torchtitan"}, strategy=precision)).scenario.stack.fp8_tensor_gather is narrow
-
-
-@pytest.mark.parametrize(("pp", "held"), [(2, [11, 5]), (4, [6, 5, 5, 0])])
-def test_nanotron_fills_its_stages_past_their_share_and_counts_the_head(pp, held):
-    # a layer has 4 h^2 + 3 f h = 16 h^2 weights here, the head 64 h^2, as much as four layers
-    sizes = {"num_layers": 16, "hidden_size": 2048, "ffn_hidden_size": 8192, "vocab_size": 131072, "gated_ffn": True}
-    plan = {"tp": 1, "pp": pp, "vpp": 1, "dp": 16 // pp, "sharding_degree": 16 // pp, "schedule": "1f1b"}
-    found = case(run(stack={"framework": "nanotron v0.5"}, model=sizes, strategy=plan))
-    assert found.assignment.layers.tolist() == held
-
-
-def test_a_run_that_shards_further_than_its_stack_is_priced_as_sharded():
-    plan = {"tp": 1, "pp": 1, "vpp": 1, "dp": 16, "sharding_degree": 16, "schedule": "none", "micro_batch_size": 1}
-    first, third = (case(run(strategy=plan | {"zero_stage": stage})) for stage in (1, 3))
-    assert 3 in third.scenario.stack.zero_stages
-    traffic = [quote(one.rows, one.scenario, one.assignment).breakdown["dp"] for one in (first, third)]
-    assert traffic[1] > traffic[0]
-
-
-def test_async_tensor_parallelism_hides_part_of_its_traffic():
-    words = {"framework": "torchtitan", "overlap": "torch.compile"}
-    plain = case(run(stack=words)).scenario.stack.overlap
-    hidden = case(run(stack={**words, "overlap": "torch.compile; async TP"})).scenario.stack.overlap
-    assert hidden.tp_forward < plain.tp_forward
-    assert hidden.tp_backward < plain.tp_backward
-
-
-def swept(seconds):
-    """A sweep over tensor parallelism in which the strategies took so long."""
-    degrees = zip((1, 2, 4, 8), seconds, strict=True)
-    return [
-        run(
-            id=f"tp{tp}",
-            strategy={"tp": tp, "pp": 1, "vpp": 1, "schedule": "none", "dp": 16 // tp, "sharding_degree": 16 // tp},
-            measured={"iteration_time_s": time},
-        )
-        for tp, time in degrees
-    ]
-
-
-def sweep_of(seconds, tmp_path):
-    path = tmp_path / "sweep.jsonl"
-    path.write_text("\n".join(json.dumps(row) for row in swept(seconds)))
-    return sweeps([path])
-
-
-def test_a_model_that_orders_a_sweep_rightly_has_no_regret(tmp_path):
-    predicted = [only(judge_row(row), "iteration_time").predicted for row in swept([1.0] * 4)]
-    (right,) = sweep_of(predicted, tmp_path)
-    assert (right.strategies, right.regret, right.correlation) == (4, 0.0, pytest.approx(1.0))
-    assert right.chosen == right.best
-
-
-def test_the_regret_is_what_following_the_prediction_costs(tmp_path):
-    predicted = np.array([only(judge_row(row), "iteration_time").predicted for row in swept([1.0] * 4)])
-    (wrong,) = sweep_of((10.0 / predicted).tolist(), tmp_path)
-    assert wrong.regret == pytest.approx(predicted.max() / predicted.min() - 1)
-    assert wrong.correlation == pytest.approx(-1.0)
-
-
-def test_a_strategy_that_was_measured_again_counts_once_with_its_median(tmp_path):
-    path = tmp_path / "again.jsonl"
-    again = [
-        {**swept([1.0] * 4)[0], "id": f"again{i}", "measured": {"iteration_time_s": t}}
-        for i, t in enumerate((9.0, 0.9))
-    ]
-    rows = [*swept([1.0, 2.0, 3.0, 4.0]), *again]
-    path.write_text("\n".join(json.dumps(row) for row in rows))
-    (one,) = sweeps([path])
-    assert one.strategies == 4
-    assert one.best == "tp1"
-    path.write_text("\n".join(json.dumps({**row, "strategy": rows[0]["strategy"]}) for row in rows))
-    assert sweeps([path]) == []
-
-
-def test_models_that_differ_in_heads_are_no_sweep(tmp_path):
-    path = tmp_path / "heads.jsonl"
-    rows = swept([1.0, 2.0, 3.0, 4.0])
-    rows[0]["model"] = {**rows[0]["model"], "num_heads": 2 * rows[0]["model"]["num_heads"]}
-    path.write_text("\n".join(json.dumps(row) for row in rows))
-    assert sweeps([path]) == []
-
-
-def test_noise_lowers_the_ceiling_of_near_times_alone():
-    assert ceiling([1.0, 2.0, 4.0, 8.0], 0.02) == pytest.approx(1.0)
-    assert ceiling([1.0, 2.0, 4.0, 8.0], 0.0) == pytest.approx(1.0)
-    assert ceiling([1.0, 1.001, 1.002, 1.003], 0.02) < 0.3
-
-
-LLAMA_13B = {
-    "num_layers": 40,
-    "hidden_size": 5120,
-    "num_heads": 40,
-    "num_query_groups": 40,
-    "ffn_hidden_size": 13824,
-    "gated_ffn": True,
-    "vocab_size": 128_000,
-    "tied_embeddings": False,
-}
-
-
-@pytest.mark.parametrize(("pp", "held"), [(2, [20, 20]), (4, [9, 11, 11, 9])])
-def test_stages_of_aleph_alphas_framework_are_balanced_by_parameters(pp, held):
-    plan = {"pp": pp, "vpp": 1, "schedule": "1f1b"}
-    one = case(run(stack={"framework": "Aleph Alpha scaling"}, model=LLAMA_13B, strategy=plan))
-    assert list(one.assignment.layers) == held
-
-
-def test_more_stages_than_layers_leave_some_without():
-    one = case(run(stack={"framework": "Aleph Alpha scaling"}, model=LLAMA_13B | {"num_layers": 2}))
-    held = stage_layers(one.scenario.model, 8)
-    assert (len(held), sum(held), min(held)) == (8, 2, 0)
-
-
-def test_three_strategies_are_no_sweep(tmp_path):
-    path = tmp_path / "few.jsonl"
-    path.write_text("\n".join(json.dumps(row) for row in swept([1.0, 2.0, 3.0, 4.0])[:3]))
-    assert sweeps([path]) == []
-    assert "No sweep" in rank([str(path)])
-
-
-def test_the_ranking_of_a_file_is_told_as_a_table_and_as_json(tmp_path):
-    path = tmp_path / "sweep.jsonl"
-    path.write_text("\n".join(json.dumps(row) for row in swept([1.0, 2.0, 3.0, 4.0])))
-    told = json.loads(rank([str(path)], form="json"))
-    assert told["summary"]["sweeps"] == 1
-    assert told["sweeps"][0]["best"] == "tp1"
-    assert "made-up" in rank([str(path)])
-    assert "left out" not in rank([str(path)])
-
-
-def test_sources_that_fits_leave_out_are_out_of_the_second_mean():
-    figures = {"sweeps": 1, "mean_regret": 0.0, "rank_correlation": 1.0, "ceiling": 1.0}
-    groups = {"quiet": figures, "bigscience-v100": {**figures, "mean_regret": 0.7}}
-    assert without_left_out(groups)["mean_regret"] == 0.0
-    assert without_left_out(groups)["sweeps"] == 1
 
 
 def test_runs_of_a_fork_have_the_vocabulary_of_its_scripts_where_they_say_none():

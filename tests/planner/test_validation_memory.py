@@ -11,7 +11,7 @@ from planner.validation.judge import judge_row, memory_kind, shipped
 from planner.validation.mapping import case
 from planner.validation.rows import read_rows
 from planner.validation.saving import recomputed_layers
-from tests.planner.test_validation import run
+from tests.planner.measured_run import run
 
 
 def errors(group):

@@ -4,7 +4,7 @@ import pytest
 
 from planner.validation.mapping import case
 from planner.validation.stack_words import stack_of
-from tests.planner.test_validation import run
+from tests.planner.measured_run import run
 
 
 def row(framework, accelerator="a100-sxm-80gb", attention=True, **plan):

@@ -1,0 +1,102 @@
+"""What a measured run says of its own kernels, formats and stages changes the stack that it is priced under."""
+
+import pytest
+
+from costmodels.pricing import quote
+from planner.validation.aleph import stage_layers
+from planner.validation.mapping import case
+from tests.planner.measured_run import run
+
+
+def test_gradients_said_to_be_reduced_in_fp32_cost_twice_the_traffic():
+    plain = case(run(stack={"framework": "DeepSpeed 3D (Megatron v1.1.5)"}, strategy={"precision": "fp16"}))
+    said = {"precision": "fp16", "precision_note": "fp16 with fp32 gradient all-reduce"}
+    wide = case(run(stack={"framework": "DeepSpeed 3D (Megatron v1.1.5)"}, strategy=said))
+    assert wide.scenario.stack.reduce_bytes == 2 * plain.scenario.stack.reduce_bytes == 4
+
+
+def test_sums_of_gradients_are_fp32_where_a_framework_adds_up_bf16_so():
+    said = {"framework": "Megatron-DeepSpeed"}
+    at = {p: case(run(stack=said, strategy={"precision": p})).scenario.stack for p in ("fp16", "bf16")}
+    assert {p: (s.gradient_bytes, s.reduce_bytes) for p, s in at.items()} == {"fp16": (2, 2), "bf16": (4, 4)}
+
+
+@pytest.mark.parametrize(
+    ("overlap", "precision", "fused"),
+    [("torch.compile", "bf16", True), (None, "bf16", False), ("eager", "fp8", False), (None, "fp8", True)],
+)
+def test_torchtitan_fuses_what_it_compiles_and_compiles_reduced_precision_unless_said_otherwise(
+    overlap, precision, fused
+):
+    row = run(stack={"framework": "torchtitan", "overlap": overlap}, strategy={"precision": precision})
+    assert case(row).scenario.stack.fused_elementwise is fused
+
+
+@pytest.mark.parametrize(
+    ("framework", "overlap"),
+    [("PyTorch FSDP1 + torch.compile", None), ("NeMo AutoModel (PyTorch FSDP2)", "TE + fsdp2_prefetch")],
+)
+def test_a_compiler_or_a_library_of_kernels_fuses_whatever_field_names_it(framework, overlap):
+    assert case(run(stack={"framework": framework, "overlap": overlap})).scenario.stack.fused_elementwise
+
+
+def test_torchtitan_steps_in_many_passes_before_2025():
+    words = {"framework": "torchtitan", "overlap": "torch.compile"}
+    before, since = (case(run(source=f"benchmarks/llama3_h100_{at}", stack=words)) for at in ("202412", "202506"))
+    assert before.scenario.stack.optimizer_traffic > 2 * since.scenario.stack.optimizer_traffic
+
+
+@pytest.mark.parametrize(("said", "narrow"), [("fp8", True), ("fp8-rowwise", False), ("bf16", False)])
+def test_torchtitan_gathers_8_bits_over_tensor_ranks_under_one_scale_a_tensor(said, narrow):
+    precision = {"precision": said[:4].rstrip("-"), "precision_note": said}
+    assert case(run(stack={"framework": "torchtitan"}, strategy=precision)).scenario.stack.fp8_tensor_gather is narrow
+
+
+@pytest.mark.parametrize(("pp", "held"), [(2, [11, 5]), (4, [6, 5, 5, 0])])
+def test_nanotron_fills_its_stages_past_their_share_and_counts_the_head(pp, held):
+    # a layer has 4 h^2 + 3 f h = 16 h^2 weights here, the head 64 h^2, as much as four layers
+    sizes = {"num_layers": 16, "hidden_size": 2048, "ffn_hidden_size": 8192, "vocab_size": 131072, "gated_ffn": True}
+    plan = {"tp": 1, "pp": pp, "vpp": 1, "dp": 16 // pp, "sharding_degree": 16 // pp, "schedule": "1f1b"}
+    found = case(run(stack={"framework": "nanotron v0.5"}, model=sizes, strategy=plan))
+    assert found.assignment.layers.tolist() == held
+
+
+def test_a_run_that_shards_further_than_its_stack_is_priced_as_sharded():
+    plan = {"tp": 1, "pp": 1, "vpp": 1, "dp": 16, "sharding_degree": 16, "schedule": "none", "micro_batch_size": 1}
+    first, third = (case(run(strategy=plan | {"zero_stage": stage})) for stage in (1, 3))
+    assert 3 in third.scenario.stack.zero_stages
+    traffic = [quote(one.rows, one.scenario, one.assignment).breakdown["dp"] for one in (first, third)]
+    assert traffic[1] > traffic[0]
+
+
+def test_async_tensor_parallelism_hides_part_of_its_traffic():
+    words = {"framework": "torchtitan", "overlap": "torch.compile"}
+    plain = case(run(stack=words)).scenario.stack.overlap
+    hidden = case(run(stack={**words, "overlap": "torch.compile; async TP"})).scenario.stack.overlap
+    assert hidden.tp_forward < plain.tp_forward
+    assert hidden.tp_backward < plain.tp_backward
+
+
+LLAMA_13B = {
+    "num_layers": 40,
+    "hidden_size": 5120,
+    "num_heads": 40,
+    "num_query_groups": 40,
+    "ffn_hidden_size": 13824,
+    "gated_ffn": True,
+    "vocab_size": 128_000,
+    "tied_embeddings": False,
+}
+
+
+@pytest.mark.parametrize(("pp", "held"), [(2, [20, 20]), (4, [9, 11, 11, 9])])
+def test_stages_of_aleph_alphas_framework_are_balanced_by_parameters(pp, held):
+    plan = {"pp": pp, "vpp": 1, "schedule": "1f1b"}
+    one = case(run(stack={"framework": "Aleph Alpha scaling"}, model=LLAMA_13B, strategy=plan))
+    assert list(one.assignment.layers) == held
+
+
+def test_more_stages_than_layers_leave_some_without():
+    one = case(run(stack={"framework": "Aleph Alpha scaling"}, model=LLAMA_13B | {"num_layers": 2}))
+    held = stage_layers(one.scenario.model, 8)
+    assert (len(held), sum(held), min(held)) == (8, 2, 0)
