@@ -21,10 +21,10 @@ from costmodels.layer_kinds import DENSE, Kind
 from costmodels.passes import ffn_matmuls, last_product, region_tokens, tokens_per_rank
 from costmodels.sizes import layer_parameters_per_rank, padded_vocabulary_rows
 from costmodels.strategy import Recompute, strategies
+from tests.drawn import drawn_scenarios
 from tests.scenarios import (
     changed_device,
     changed_link,
-    drawn_scenarios,
     random_rows,
     toy_device,
     toy_group,

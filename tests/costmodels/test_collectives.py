@@ -14,7 +14,8 @@ from costmodels.collectives import (
 )
 from costmodels.placement import group_of
 from costmodels.strategy import strategies
-from tests.scenarios import drawn_groups, toy_link, toy_tiers
+from tests.drawn import drawn_groups
+from tests.scenarios import toy_link, toy_tiers
 
 GIGABYTE = np.array([1e9])
 OPERATIONS = (gather_seconds, all_reduce_seconds, all_to_all_seconds)

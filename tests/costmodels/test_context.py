@@ -20,8 +20,8 @@ from costmodels.memory import row_bytes
 from costmodels.passes import Passes
 from costmodels.peaks import momentary_bytes, standing_bytes
 from costmodels.strategy import CP_KINDS, strategies
+from tests.drawn import drawn_scenarios
 from tests.scenarios import (
-    drawn_scenarios,
     toy_device,
     toy_group,
     toy_link,

@@ -28,10 +28,9 @@ from costmodels.pricing import even_assignment, price, quote, row_assignment
 from costmodels.sizes import layer_parameters_per_rank
 from costmodels.strategy import strategies
 from tests.costmodels.test_iteration import FILLED, IMPROVEMENTS, random_assignment
+from tests.drawn import drawn_expert_models, drawn_scenarios
 from tests.scenarios import (
     ONE_F_ONE_B,
-    drawn_expert_models,
-    drawn_scenarios,
     random_rows,
     toy_device,
     toy_group,

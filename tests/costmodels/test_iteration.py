@@ -10,16 +10,8 @@ from costmodels.iteration import FILLING
 from costmodels.pricing import Assignment, even_assignment, price, quote, row_assignment
 from costmodels.schedules import SCHEDULES
 from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
-from tests.scenarios import (
-    INTERLEAVED,
-    ONE_F_ONE_B,
-    changed_device,
-    changed_link,
-    drawn_scenarios,
-    random_rows,
-    toy_scenario,
-    toy_stack,
-)
+from tests.drawn import drawn_scenarios
+from tests.scenarios import INTERLEAVED, ONE_F_ONE_B, changed_device, changed_link, random_rows, toy_scenario, toy_stack
 
 SEEDS = st.integers(0, 2**32 - 1)
 FILLED = [SCHEDULE_NAMES.index(name) for name in FILLING]

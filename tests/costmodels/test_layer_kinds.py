@@ -17,7 +17,8 @@ from costmodels.pricing import Assignment, price, quote, row_assignment, stage_s
 from costmodels.split import even_stages
 from costmodels.strategy import SCHEDULE_NAMES, strategies
 from tests.costmodels.test_iteration import random_assignment
-from tests.scenarios import drawn_depths, drawn_scenarios, random_rows, toy_hybrid, toy_model, toy_scenario
+from tests.drawn import drawn_depths, drawn_scenarios
+from tests.scenarios import random_rows, toy_hybrid, toy_model, toy_scenario
 
 LOCAL = Kind("local", "dense")
 MANY = settings(max_examples=150, deadline=None)

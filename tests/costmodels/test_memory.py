@@ -12,12 +12,12 @@ from costmodels.pricing import even_assignment, row_assignment
 from costmodels.stack import stack
 from costmodels.states import state_bytes
 from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
+from tests.drawn import drawn_scenarios
 from tests.scenarios import (
     GPIPE,
     INTERLEAVED,
     ONE_F_ONE_B,
     changed_device,
-    drawn_scenarios,
     random_rows,
     toy_device,
     toy_group,

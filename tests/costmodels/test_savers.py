@@ -28,16 +28,8 @@ from costmodels.passes import Passes
 from costmodels.pricing import price, quote, row_assignment
 from costmodels.states import state_bytes
 from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
-from tests.scenarios import (
-    drawn_expert_models,
-    drawn_scenarios,
-    random_rows,
-    toy_model,
-    toy_scenario,
-    toy_stack,
-    with_experts,
-    with_latent_attention,
-)
+from tests.drawn import drawn_expert_models, drawn_scenarios
+from tests.scenarios import random_rows, toy_model, toy_scenario, toy_stack, with_experts, with_latent_attention
 
 ROW = strategies(dp=8, zero_stage=1, sharding_degree=8, num_microbatches=2)
 MIXED = with_latent_attention(with_experts(toy_model(), num_shared_experts=1, shared_expert_ffn_hidden_size=1024))

@@ -20,9 +20,10 @@ from planner.splits import best_split, given_split
 from planner.stage_problem import SliceCosts, StageProblem
 from planner.stage_rows import assignment_of, problem_of, stage_bounds
 from planner.stages import solve
+from tests.drawn import drawn_depths, drawn_scenarios
 from tests.planner.brute_force import brute_force_by_quote, every_row, splits_of
 from tests.planner.test_expert_search import agree, expert_rows, found, tightened
-from tests.scenarios import changed_device, drawn_depths, drawn_scenarios, toy_hybrid, toy_scenario, toy_stack
+from tests.scenarios import changed_device, toy_hybrid, toy_scenario, toy_stack
 
 TIGHTNESS = st.floats(-0.1, 1.0)
 MANY = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))

@@ -14,18 +14,9 @@ from costmodels.strategy import strategies
 from planner.pins import parse_pins
 from planner.search import search
 from planner.space import build
+from tests.drawn import drawn_expert_models, drawn_scenarios
 from tests.planner.brute_force import brute_force_by_quote, every_row
-from tests.scenarios import (
-    changed_device,
-    changed_link,
-    drawn_expert_models,
-    drawn_scenarios,
-    factors_of,
-    toy_model,
-    toy_scenario,
-    toy_stack,
-    with_experts,
-)
+from tests.scenarios import changed_device, changed_link, factors_of, toy_model, toy_scenario, toy_stack, with_experts
 
 TIGHTNESS = st.floats(-0.1, 1.0)
 """Where the memory limit lies between the leanest and the fattest strategy, on a logarithmic scale."""

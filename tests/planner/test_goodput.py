@@ -16,8 +16,8 @@ from planner.errors import BadRequest
 from planner.pins import parse_pins
 from planner.search import search
 from planner.space import build
+from tests.drawn import drawn_scenarios
 from tests.planner.brute_force import brute_force, every_row
-from tests.scenarios import drawn_scenarios
 
 SMALL = {"model": "llama3-8b", "gpus": 64, "top": 0}
 

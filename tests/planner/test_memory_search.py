@@ -11,8 +11,9 @@ from costmodels.pieces import copies
 from planner import PlanRequest, plan, predict
 from planner.memory_search import leanest
 from planner.space import build
+from tests.drawn import drawn_scenarios
 from tests.planner.brute_force import seconds_and_bytes, splits_of
-from tests.scenarios import drawn_scenarios, toy_cluster, toy_model, toy_scenario, toy_stack
+from tests.scenarios import toy_cluster, toy_model, toy_scenario, toy_stack
 
 SOME = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 

@@ -19,8 +19,9 @@ from planner.search import search as search_one
 from planner.simulate import simulate
 from planner.space import build as build_one
 from planner.verify import verify_mixed
+from tests.drawn import drawn_groups, drawn_models, drawn_stacks
 from tests.planner.mixed_force import ON_GROUPS, brute_force, every_row
-from tests.scenarios import drawn_groups, drawn_models, drawn_stacks, toy_link, toy_scenario
+from tests.scenarios import toy_link, toy_scenario
 
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 

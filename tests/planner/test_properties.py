@@ -12,7 +12,8 @@ from costmodels.memory import even_peaks, memory_limit, row_bytes
 from planner.pins import parse_pins
 from planner.search import price_cores, search
 from planner.space import build
-from tests.scenarios import changed_device, changed_link, drawn_scenarios, random_rows
+from tests.drawn import drawn_scenarios
+from tests.scenarios import changed_device, changed_link, random_rows
 
 SOME = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 SCENARIOS = drawn_scenarios(gpus=(2, 4, 8), batches=(8, 16), layers=(2, 3, 4, 6))

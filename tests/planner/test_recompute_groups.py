@@ -22,8 +22,9 @@ from planner.report.formats import written
 from planner.search import search
 from planner.space import build
 from planner.stage_rows import stage_bounds
+from tests.drawn import drawn_scenarios
 from tests.planner.brute_force import brute_force, every_row, seconds_and_bytes
-from tests.scenarios import ONE_F_ONE_B, changed_device, drawn_scenarios, toy_model, toy_scenario, toy_stack
+from tests.scenarios import ONE_F_ONE_B, changed_device, toy_model, toy_scenario, toy_stack
 
 SOME = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 DEEP = toy_scenario(gpus=4, batch=16, model=toy_model(num_layers=16), stack=toy_stack(recompute_groups=True))

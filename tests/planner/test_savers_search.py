@@ -20,8 +20,9 @@ from planner.report.launch import launch
 from planner.search import core_bound, price_cores, search
 from planner.space import build
 from planner.stage_rows import stage_bounds
+from tests.drawn import drawn_scenarios
 from tests.planner.brute_force import brute_force, every_row
-from tests.scenarios import changed_device, drawn_scenarios, toy_cluster, toy_model, toy_stack
+from tests.scenarios import changed_device, toy_cluster, toy_model, toy_stack
 
 PINS = {"offload": "any", "rank_order": "tp-cp-ep-dp-pp"}
 ALL = OFFLOADS[1:]

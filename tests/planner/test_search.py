@@ -16,6 +16,7 @@ from planner.search import core_bound, known_bound, price_cores, search
 from planner.space import build
 from planner.stage_rows import assignment_of, problem_of, stage_bounds
 from planner.stages import solve
+from tests.drawn import drawn_scenarios
 from tests.planner.brute_force import (
     brute_force,
     brute_force_by_quote,
@@ -23,7 +24,7 @@ from tests.planner.brute_force import (
     seconds_and_bytes,
     slack,
 )
-from tests.scenarios import changed_device, drawn_scenarios, toy_model, toy_scenario, toy_stack
+from tests.scenarios import changed_device, toy_model, toy_scenario, toy_stack
 
 TIGHTNESS = st.floats(-0.1, 1.0)
 """Where the memory limit lies between the leanest and the fattest strategy, on a logarithmic scale."""

@@ -12,8 +12,9 @@ from planner.errors import BadRequest
 from planner.pins import parse_pins
 from planner.rules import active
 from planner.space import build, context_kinds, divisors
+from tests.drawn import drawn_scenarios
 from tests.planner.brute_force import every_row
-from tests.scenarios import drawn_scenarios, toy_model, toy_scenario, toy_stack
+from tests.scenarios import toy_model, toy_scenario, toy_stack
 
 PINNED = st.fixed_dictionaries(
     {},
