@@ -320,5 +320,8 @@ def petaflops_days(flops: float) -> float:
 
 
 def utilization(*, flops: float, seconds: float, gpus: int, peak: float) -> float:
-    """Share of the peak that `flops` carried out in `seconds` use on `gpus` accelerators of `peak` FLOP/s."""
+    """Share of the peak that `flops` carried out in `seconds` use on `gpus` accelerators of `peak` FLOP/s.
+
+    Of model FLOP it is MFU, with recomputation HFU [Chowdhery22, appendix B].
+    """
     return flops / (seconds * gpus * peak)

@@ -37,7 +37,7 @@ def matmul_seconds(*, m: Number, n: Number, k: Number, fit: GemmFit, peak: Numbe
 def attention_seconds(
     *, flops: Number, span: Number, rows: Number, fit: AttentionFit, peak: float, units: float
 ) -> Floats:
-    r"""Seconds of one fused attention forward pass on one GPU.
+    r"""Seconds of one fused attention forward pass on one GPU, a single kernel [Dao22], [Shah24].
 
         t = F (1 + S0/s)(1 + w 128 U / R) / (e P) + t0
 

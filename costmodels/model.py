@@ -77,7 +77,7 @@ class Model(Record):
         sliding_window: Tokens a local layer attends to, including the current one; None is full attention.
         sliding_window_every: Every n-th layer attends globally; None applies the window to all layers.
         attention_sinks: One learned logit per head joins the softmax (GPT-OSS).
-        localized_filtering: Two causal convolutions before queries and keys (Yuan 2.0).
+        localized_filtering: Two causal convolutions before queries and keys (Yuan 2.0 [Wu21]).
         embedding_size: Width of a factorised embedding, projected to and from `hidden_size`; None is
             `hidden_size`, no projection.
         moe: Mixture-of-experts layers; None has only dense ones.

@@ -4,7 +4,8 @@ One entry of ``SCHEDULES`` is all that exists of a schedule: its passes in order
 them), its idle time, its activations in flight, and where it can be used. The closed forms take arrays.
 
 Symbols, as in the papers: ``p`` pipeline stages, ``m`` micro-batches per iteration, ``v`` model chunks per
-stage (virtual pipeline stages, 1 where layers are not interleaved), ``stage`` counted from 0 at the input.
+stage (virtual pipeline stages, 1 where layers are not interleaved), ``stage`` counted from 0 at the input. GPipe is of
+[Huang19], 1F1B of [NarayananBW21], its interleaving of [Narayanan21]; each entry names its own source.
 """
 
 from __future__ import annotations

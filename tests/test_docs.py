@@ -9,12 +9,20 @@ import pytest
 
 from costmodels.footprint import Footprint
 from costmodels.iteration import Breakdown
+from costmodels.model import Model
+from costmodels.stack import Overlap, Stack
 from costmodels.strategy import AXES
+from hardware.records import Accelerator, Cluster, Link, NodeGroup, Tier
+from planner.document import Plan
+from planner.request import PlanRequest
 from planner.version import VERSION
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = ("README", "DESIGN", "NOMENCLATURE", "REFERENCES", "CHANGELOG", "CONTRIBUTING")
 TEXTS = {name: (ROOT / f"{name}.md").read_text(encoding="utf-8") for name in DOCUMENTS}
+RECORDS = (Stack, Overlap, Model, Link, Tier, Accelerator, NodeGroup, Cluster, PlanRequest, Plan)
+PLAIN = {"name", "title", "family", "source", "sources", "vendor", "year", "link", "accelerator", "schema_"}
+"""Fields whose names say all."""
 SOURCES = sorted(path for room in ("hardware", "costmodels", "planner") for path in (ROOT / room).rglob("*.py"))
 KEY = re.compile(r"\[([A-Z][A-Za-z]+\d\d|NCCL-tuning|aiconfigurator|simumax|Galvatron|Liger|CP-SAT)\](?!\()")
 
@@ -51,6 +59,12 @@ def test_every_name_of_the_nomenclature_exists_in_the_code():
     for kinds, names in tables:
         known = set().union(*map(attributes, kinds))
         assert set(names) <= known, (kinds, set(names) - known)
+
+
+@pytest.mark.parametrize("kind", RECORDS)
+def test_every_field_that_a_file_or_a_request_can_set_is_in_the_nomenclature(kind):
+    said = {name for names in re.findall(r"`([\w.]+)`", TEXTS["NOMENCLATURE"]) for name in names.split(".")}
+    assert set(kind.model_fields) - PLAIN <= said
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())

@@ -1,4 +1,7 @@
-"""torchtitan: a Python configuration with the command that reads it; TOML for the versions that read that."""
+"""torchtitan: a Python configuration with the command that reads it; TOML for the versions that read that.
+
+[Liang24]; fields and refusals are those of the releases.
+"""
 
 from __future__ import annotations
 

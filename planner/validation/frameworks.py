@@ -56,7 +56,7 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
         found |= {"fused_elementwise": fused, "fused_softmax": not notes.endswith("torch")}
         found["keeps"] = ("gate", *(() if fused else ("norm",)), *_attention_copies(row))
     if re.search(r"megatron[- ]bridge", framework) and "moonlight" in str(row["model"].get("name")).lower():
-        found["optimizer"] = "adam-bf16"  # its recipe keeps both moments in bf16, and master weights in fp32
+        found["optimizer"] = "adam-bf16"  # both moments, not the master weights [Moonlight]
     if "over all stages" in notes or "over stages" in notes:
         found |= _spread(notes, int(row["strategy"].get("pp") or 1))
     return found | _megatron(row)
