@@ -16,5 +16,9 @@ Keys in brackets are spelled out in REFERENCES.md; in short::
     [You20] LAMB, arXiv 1904.00962                       [Shazeer18] Adafactor, arXiv 1804.04235
     [Li14] Parameter server, OSDI 2014                   [Zhao20] Hierarchical GPU parameter server, arXiv 2003.05622
     [Liu21] HeterPS, arXiv 2111.10635                    [Xu21] GSPMD, arXiv 2105.04663
-    [Beltagy20] Longformer, arXiv 2004.05150
+    [Beltagy20] Longformer, arXiv 2004.05150             [LamyPoirier22] Breadth-first pipelines, arXiv 2211.05953
+    [MegatronMoE26] Experts in Megatron Core, 2026       [Huang19] GPipe, arXiv 1811.06965
+    [NarayananBW21] PipeDream-2BW, arXiv 2006.09503      [Dao22] FlashAttention, arXiv 2205.14135
+    [Shah24] FlashAttention-3, arXiv 2407.08608          [Chowdhery22] PaLM, arXiv 2204.02311
+    [Wu21] Yuan 1.0 and 2.0, arXiv 2110.04725
 """

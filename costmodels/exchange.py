@@ -1,7 +1,4 @@
-"""Traffic once per micro-batch between stages, and once per iteration between data-parallel ranks.
-
-[LamyPoirier22]: J. Lamy-Poirier, "Breadth-First Pipeline Parallelism", arXiv 2211.05953, section 4.
-"""
+"""Traffic once per micro-batch between stages, and once per iteration between data-parallel ranks."""
 
 from __future__ import annotations
 

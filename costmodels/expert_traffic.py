@@ -3,8 +3,6 @@
 Per token that arrives at an expert, h its width and f the inner width of the expert on this rank. What the kernels
 do is read off Megatron-Core's `TEGroupedMLP` and token dispatchers [MegatronMoE26]; every pass that one kernel makes
 over a value counts its bytes once.
-
-[MegatronMoE26]: NVIDIA, "Scalable Training of Mixture-of-Experts Models with Megatron Core", 2026, and its code.
 """
 
 from __future__ import annotations

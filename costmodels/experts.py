@@ -4,7 +4,6 @@ Expert ranks are folded over the tensor, context and data ranks as in Megatron-C
 split an expert (etp), then hold different experts (ep), and what is left replicates them. Every rank routes its
 own tokens; with sequence parallelism those are the tokens of its tensor slice.
 
-[MegatronMoE26]: NVIDIA, "Scalable Training of Mixture-of-Experts Models with Megatron Core", 2026, and its code.
 [Lepikhin20]: D. Lepikhin et al., "GShard: Scaling Giant Models with Conditional Computation", 2020.
 """
 

@@ -1,7 +1,4 @@
-"""What sharding of parameters and gradients holds whole for the moment: gathered layers or matrices, second copies.
-
-[LamyPoirier22]: J. Lamy-Poirier, "Breadth-First Pipeline Parallelism", arXiv 2211.05953, section 4.
-"""
+"""What sharding of parameters and gradients holds whole for the moment: gathered layers or matrices, second copies."""
 
 from __future__ import annotations
 

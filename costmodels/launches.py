@@ -1,7 +1,4 @@
-"""Host seconds to launch a layer: where launching takes longer than running, the device waits.
-
-[MegatronMoE26]: NVIDIA, "Scalable Training of Mixture-of-Experts Models with Megatron Core", 2026, and its code.
-"""
+"""Host seconds to launch a layer: where launching takes longer than running, the device waits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The experts' traffic of a pass beside the computation of another micro-batch's.
 
 [DeepSeek24]: DeepSeek-AI, "DeepSeek-V3 Technical Report", arXiv 2412.19437, section 3.2.1.
-[MegatronMoE26]: NVIDIA, "Scalable Training of Mixture-of-Experts Models with Megatron Core", 2026, and its code.
 """
 
 from __future__ import annotations

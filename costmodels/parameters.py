@@ -119,11 +119,6 @@ def attention_replicated_parameters(model: Model) -> int:
     return latent_parameters(model) + qk_norm_parameters(model) + int(model.output_bias) * model.hidden_size
 
 
-def attention_parameters(model: Model) -> int:
-    """All parameters of one layer's attention, without the layer's norms."""
-    return attention_matrix_parameters(model) + attention_replicated_parameters(model)
-
-
 def layer_norm_parameters(model: Model) -> int:
     """Norms over the hidden size in one layer, dense or with experts."""
     num_norms = model.num_norms + int(model.localized_filtering)

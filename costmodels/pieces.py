@@ -4,8 +4,6 @@ Looped schedules have the embedding on the first stage and the head on the last.
 both on the first. DualPipe sends micro-batches from both ends: stage s holds pieces s and p - 1 - s, the outer stages
 both ends of the model, and half of the micro-batches pass each piece. ``copies`` is 2 there and 1 elsewhere; what a
 stage holds is ``copies`` times what one micro-batch passes on it, on average. And how many micro-batches it holds.
-
-[LamyPoirier22]: J. Lamy-Poirier, "Breadth-First Pipeline Parallelism", arXiv 2211.05953, section 4.
 """
 
 from __future__ import annotations

@@ -85,10 +85,6 @@ class Group:
                 yield _crossing(tier, self.size, inside, within)
                 inside = within
 
-    def widest_step(self) -> Ints:
-        """Distance in ranks between neighbours of the outermost part, shape (N,)."""
-        return self.parts[-1][1]
-
 
 def strides(rows: Strategies) -> dict[str, Ints]:
     """Distance in ranks between neighbours of each dimension under each row's rank order, arrays (N,).

@@ -2,8 +2,6 @@
 
 ZeRO stages 2 and 3 [Rajbhandari20], fully sharded data parallelism [Zhao23], copies within a domain [Zhang22] and
 second shards inside the node [Wang23]; chunk by chunk under a breadth-first pipeline [LamyPoirier22].
-
-[LamyPoirier22]: J. Lamy-Poirier, "Breadth-First Pipeline Parallelism", arXiv 2211.05953, section 4.
 """
 
 from __future__ import annotations

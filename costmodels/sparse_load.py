@@ -24,8 +24,6 @@ CORES, MEMORY, SSD, NIC_IN, NIC_OUT, DEVICES, DEVICE_LINK, HOST_LINK = range(len
 NICS: Final = [NIC_IN, NIC_OUT]
 TIERS: Final = ("hbm", "dram", "ssd")
 """Where rows are stored, the most popular ones first."""
-COPIES: Final = ("dram", "hbm")
-"""What every node that looks rows up must hold by itself: a copy of the tables (geo), the rows of a pass."""
 ALL, STEP = 0, 1
 """Of a load: everything, and the part inside a step that a barrier ends."""
 

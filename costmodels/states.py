@@ -1,7 +1,4 @@
-"""Weights, gradients and optimizer states: bytes per parameter of one rank.
-
-[Rajbhandari20]: S. Rajbhandari et al., "ZeRO", arXiv 1910.02054.
-"""
+"""Weights, gradients and optimizer states: bytes per parameter of one rank."""
 
 from __future__ import annotations
 

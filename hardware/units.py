@@ -20,10 +20,7 @@ from hardware.errors import BadQuantity
 
 Bytes = Annotated[float, "byte"]
 Seconds = Annotated[float, "second"]
-BytesPerSecond = Annotated[float, "byte/second"]
-FlopsPerSecond = Annotated[float, "1/second"]
 PerSecond = Annotated[float, "1/second"]
-Flops = Annotated[float, ""]
 Count = Annotated[float, ""]
 Watts = Annotated[float, "watt"]
 DollarsPerSecond = Annotated[float, "dollar/second"]
@@ -243,4 +240,3 @@ PowerQuantity = Annotated[float, "watt", _reader("power"), _writer("power"), _sc
 PriceQuantity = Annotated[float, "dollar/second", _reader("price"), _writer("price"), _schema("price")]
 FailureQuantity = Annotated[float, "1/second", _reader("frequency"), _writer("frequency"), _schema("frequency")]
 CountQuantity = Annotated[float, "", _reader("count"), _writer("count"), _schema("count")]
-MoneyQuantity = Annotated[float, "dollar", _reader("money"), _writer("money"), _schema("money")]

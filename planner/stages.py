@@ -1,7 +1,7 @@
 """Layers and recomputed layers per pipeline stage: the optimum of one problem, proved.
 
 Memory is settled in the tables of ``stage_tables``. A greedy split that meets a lower bound needs no solver;
-CP-SAT proves the rest. ``stage_lower_bound`` answers for many problems at once, optimistically and without a
+CP-SAT [CP-SAT] proves the rest. ``stage_lower_bound`` answers for many problems at once, optimistically and without a
 solver.
 """
 

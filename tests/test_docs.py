@@ -23,7 +23,8 @@ TEXTS = {name: (ROOT / f"{name}.md").read_text(encoding="utf-8") for name in DOC
 RECORDS = (Stack, Overlap, Model, Link, Tier, Accelerator, NodeGroup, Cluster, PlanRequest, Plan)
 PLAIN = {"name", "title", "family", "source", "sources", "vendor", "year", "link", "accelerator", "schema_"}
 """Fields whose names say all."""
-SOURCES = sorted(path for room in ("hardware", "costmodels", "planner") for path in (ROOT / room).rglob("*.py"))
+ROOMS = ("hardware", "costmodels", "planner")
+SOURCES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 KEY = re.compile(r"\[([A-Z][A-Za-z]+\d\d|NCCL-tuning|aiconfigurator|simumax|Galvatron|Liger|CP-SAT)\](?!\()")
 
 
@@ -75,6 +76,13 @@ def test_every_key_that_code_cites_is_a_reference(path):
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_every_key_that_a_document_cites_is_a_reference(name):
     assert set(KEY.findall(TEXTS[name])) <= defined_keys()
+
+
+@pytest.mark.parametrize("key", sorted(defined_keys()))
+def test_every_reference_is_cited(key):
+    files = [*SOURCES, *(path for room in ROOMS for path in (ROOT / room).rglob("*.toml"))]
+    texts = [*(path.read_text(encoding="utf-8") for path in files), *(TEXTS[n] for n in DOCUMENTS if n != "REFERENCES")]
+    assert any(re.search(rf"\[{re.escape(key)}\b|\b{re.escape(key)}\]", text) for text in texts)
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

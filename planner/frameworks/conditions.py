@@ -156,10 +156,6 @@ def no_split_sequence(c: Columns, _x: Facts) -> Mask:
     return c["sequence_parallel"] == 0
 
 
-def splits_sequence(c: Columns, _x: Facts) -> Mask:
-    return (c["tp"] == 1) | (c["sequence_parallel"] == 1)
-
-
 def whole_layers(c: Columns, _x: Facts) -> Mask:
     return (c["recompute"] != Recompute.PARTIAL) & (c["recompute_modules"] == 0)
 
@@ -171,10 +167,6 @@ def all_or_nothing(c: Columns, _x: Facts) -> Mask:
 
 def groups_in_a_pipeline(c: Columns, _x: Facts) -> Mask:
     return (c["recompute_num_layers"] == 1) | (c["pp"] > 1)
-
-
-def nothing_again(c: Columns, _x: Facts) -> Mask:
-    return c["recompute"] == Recompute.NONE
 
 
 def even_layers(c: Columns, x: Facts) -> Mask:

@@ -13,7 +13,7 @@ CONTAINERS: Final = (("dgxc", (25, 8)), ("nemo", (25, 7)))
 release 25.07, and recompute the attention core on these devices up to then."""
 MLPERF: Final[Mapping[str, tuple[str, ...]]] = {"3.0": ("flash-1",), "3.1": ("flash-2",)}
 """What NVIDIA's language models of MLPerf Training ran before cuDNN's kernel. Round 3.0 (containers of April 2023) came
-out before FlashAttention-2 did; round 3.1 installs flash-attn 2.0.8 (Dockerfile of mlcommons/training_results_v3.1)."""
+out before FlashAttention-2 did; round 3.1 installs flash-attn 2.0.8 [MLPerf]."""
 
 
 def attention_changes(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -40,7 +40,8 @@ TINY_MLA = {"q_lora": 5, "kv_lora": 4, "qk_nope": 3, "qk_rope": 2, "v": 3}
 def test_the_parts_of_a_small_mixture_by_hand():
     model = from_shape(TINY)
     attention, expert, shared = 4 * 8 * 8, 3 * 6 * 8, 3 * 12 * 8
-    assert parameters.attention_parameters(model) == parameters.attention_matrix_parameters(model) == attention
+    assert parameters.attention_matrix_parameters(model) == attention
+    assert parameters.attention_replicated_parameters(model) == 0
     assert parameters.expert_parameters(model) == parameters.expert_matrix_parameters(model) == expert
     assert parameters.shared_expert_parameters(model) == shared
     assert parameters.router_parameters(model) == 4 * 8

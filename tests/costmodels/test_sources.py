@@ -14,7 +14,10 @@ from hardware import files
 HOME = Path(costmodels.__file__).parent
 MODULES = sorted(HOME.glob("*.py"))
 CITED = re.compile(r"\[([A-Z][A-Za-z]+\d\d|[A-Za-z]+(?:-[A-Za-z]+)?)\](?!\w|\()")
-FORMULAS = ("kernels", "collectives", "blocks", "exchange", "memory", "iteration", "flops", "schedules")
+FORMULAS = (
+    *("kernels", "collectives", "attention", "blocks", "exchange", "iteration", "schedules"),
+    *("activations", "states", "memory", "flops"),
+)
 
 
 def docstrings(path):

@@ -15,7 +15,7 @@ from costmodels.memory import row_bytes
 from costmodels.modules import module_mask
 from costmodels.pricing import Assignment, quote
 from costmodels.schedules import SCHEDULES
-from costmodels.strategy import AXES, CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, Recompute, strategies
+from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, Recompute, strategies
 
 STRAIGHT = ("gpipe", "1f1b", "zb-1p", "zb-2p", "dualpipe")
 IN_LOOPS = ("interleaved-1f1b", "breadth-first", "interleaved-groups", "interleaved-zb")
@@ -297,8 +297,3 @@ def brute_force_by_quote(rows, scenario):
             if priced.footprint.total.max() <= limit:
                 best = min(best, priced.iteration)
     return best
-
-
-def one_row(row):
-    """A row given by name, as strategies of length one."""
-    return strategies(**{axis: row[axis] for axis in AXES if axis in row})
