@@ -100,7 +100,7 @@ RECIPES: dict[str, Recipe] = {
     # One scale per 16 values and one per tensor.
     "nvfp4": Recipe("nvfp4", "nvfp4", 1.0, input_traffic=HADAMARD, casts=3, step_traffic=AMAX + ROWS),
 }
-"""By name. NVFP4's inputs are kept for the backward pass in 8 bits, as before."""
+"""By name. NVFP4's inputs are kept for the backward pass in 8 bits, like those of the others."""
 
 ALIASES: dict[str, str] = {
     "fp8-delayed": "fp8",
