@@ -25,19 +25,9 @@ def single_row(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int
     axes = {name: _one(pins[name]) for name in pins}
     tp, cp = axes.get("tp", 1), axes.get("cp", 1)
     pp = axes.get("pp", len(layers) if layers else 1)
-    if scenario.gpus % (tp * cp * pp):
-        near = nearest_divisor(scenario.gpus, tp * cp * pp)
-        raise BadRequest(f"tp {tp} x cp {cp} x pp {pp} = {tp * cp * pp} does not divide {scenario.gpus} GPUs; {near}")
-    dp = scenario.gpus // (tp * cp * pp)
-    if axes.get("dp", dp) != dp:
-        raise BadRequest(f"dp {axes['dp']} x tp {tp} x cp {cp} x pp {pp} is not {scenario.gpus} GPUs; dp {dp} is")
+    dp = _replicas(scenario, axes, tp * cp * pp, f"tp {tp} x cp {cp} x pp {pp}")
     two = SCHEDULE_NAMES[axes.get("schedule", 0)] in FOLDED
     micro, vpp = axes.get("micro_batch_size", 1), axes.get("vpp", 2 if two else 1)
-    if scenario.global_batch_size % (micro * dp):
-        raise BadRequest(
-            f"micro-batch {micro} x dp {dp} does not divide the global batch of {scenario.global_batch_size}; "
-            f"{nearest_multiple(scenario.global_batch_size, micro * dp)} would"
-        )
     zero = axes.get("zero_stage", 1 if 1 in scenario.stack.zero_stages and dp * cp > 1 else 0)
     usual = 0 if pp == 1 else 3 if vpp > 1 else 2
     return strategies(
@@ -52,7 +42,7 @@ def single_row(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int
         zero_stage=zero,
         sharding_degree=axes.get("sharding_degree", dp * cp if zero else 1),
         micro_batch_size=micro,
-        num_microbatches=scenario.global_batch_size // (micro * dp),
+        num_microbatches=_batches(scenario, micro, dp),
         schedule=axes.get("schedule", usual),
         sequence_parallel=axes.get("sequence_parallel", int(tp > 1 and scenario.stack.sequence_parallel)),
         recompute=axes.get("recompute", _usual_recompute(axes)),
@@ -62,6 +52,26 @@ def single_row(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int
         vocabulary=axes.get("vocabulary", VOCABULARIES.index(scenario.stack.vocabulary[0])),
         recompute_num_layers=axes.get("recompute_num_layers", 1),
     )
+
+
+def _replicas(scenario: Scenario, axes: Mapping[str, int], ranks: int, said: str) -> int:
+    """The data-parallel ranks: those that are left beside the ``ranks`` of one copy."""
+    if scenario.gpus % ranks:
+        near = nearest_divisor(scenario.gpus, ranks)
+        raise BadRequest(f"{said} = {ranks} does not divide {scenario.gpus} GPUs; {near}")
+    dp = scenario.gpus // ranks
+    if axes.get("dp", dp) != dp:
+        raise BadRequest(f"dp {axes['dp']} x {said} is not {scenario.gpus} GPUs; dp {dp} is")
+    return dp
+
+
+def _batches(scenario: Scenario, micro: int, dp: int) -> int:
+    if scenario.global_batch_size % (micro * dp):
+        raise BadRequest(
+            f"micro-batch {micro} x dp {dp} does not divide the global batch of {scenario.global_batch_size}; "
+            f"{nearest_multiple(scenario.global_batch_size, micro * dp)} would"
+        )
+    return scenario.global_batch_size // (micro * dp)
 
 
 def _usual_recompute(axes: Mapping[str, int]) -> Recompute:
