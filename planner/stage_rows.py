@@ -43,7 +43,18 @@ def problem_of(one: Strategies, seconds: RowSeconds, memory: RowBytes, scenario:
     numbers = {name: single[name][0].item() for name in single if name not in by_stage}
     chosen = {"recompute": RECOMPUTE_MODES[numbers["recompute"]]}
     slices, alike = _slice_costs(one, seconds, memory), one_number(scenario)
-    return StageProblem(**numbers | by_stage | chosen, alike=alike, slices=slices)
+    beside = _beside_slices(one, seconds, memory) if slices else {}
+    return StageProblem(**numbers | by_stage | beside | chosen, alike=alike, slices=slices)
+
+
+def _beside_slices(one: Strategies, seconds: RowSeconds, memory: RowBytes) -> dict[str, tuple[float, ...]]:
+    """What stages have beside slices that differ: such slices are empty where an end takes a layer's place."""
+    stages = np.arange(int(one.pp[0]))[None, :]
+    fixed = _fixed(one, memory, _in_flight(one, stages.shape[1]), stages)[0]
+    return {
+        "extra_seconds": tuple(stage_extras(one, seconds, stages)[0].tolist()),
+        "fixed_bytes": tuple(fixed.tolist()),
+    }
 
 
 def one_number(scenario: Scenario) -> bool:

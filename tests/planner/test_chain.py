@@ -13,6 +13,7 @@ from costmodels.iteration import row_seconds
 from costmodels.memory import row_bytes
 from costmodels.pricing import Assignment, quote, stage_seconds
 from costmodels.schedules import pipeline_seconds
+from costmodels.split import end_places
 from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
 from planner.search import core_bound, price_cores
 from planner.space import build
@@ -250,6 +251,25 @@ def test_a_row_s_bounds_never_exceed_its_best_split_where_layers_differ(scenario
             assert tight[index] <= min(fitting) * (1 + 1e-8)
             split = assignment_of(solution, one.rows, scenario)
             assert quote(one.rows, scenario, split).iteration == pytest.approx(min(fitting), rel=3e-9)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(drawn_scenarios(gpus=(4, 8), batches=(8,), layers=(3, 5, 6, 7), models=drawn_depths), st.randoms())
+def test_a_split_is_worth_what_its_quote_says_where_layers_differ_and_an_end_stands_for_one(scenario, chance):
+    stack = scenario.stack.model_copy(update={"ends_as_layers": True, "uneven_stages": True})
+    scenario = replace(scenario, stack=stack)
+    space = build(scenario, {})
+    assume(len(space.cores))
+    rows = price_cores(space, np.arange(len(space.cores)), scenario).rows
+    stood = np.flatnonzero((end_places(scenario.model.num_layers, rows)[1] > 0) & (rows.pp > 1))
+    assume(len(stood))
+    for index in chance.sample(stood.tolist(), min(6, len(stood))):
+        one = rows.take([index])
+        problem = problem_of(one, row_seconds(one, scenario), row_bytes(one, scenario), scenario)
+        solution = solve(replace(problem, memory_limit=math.inf))
+        priced = quote(one, scenario, assignment_of(solution, one, scenario))
+        assert solution.total_seconds == pytest.approx(priced.stage_seconds.sum())
+        assert solution.slowest_seconds == pytest.approx(priced.stage_seconds.max())
 
 
 def test_a_given_split_recomputes_the_fewest_first_layers_that_fit():

@@ -1,18 +1,21 @@
 """Embedding and head take the places of layers where that makes the chunks of a pipeline equal."""
 
 import shlex
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from costmodels.layer_kinds import Depth, Kind
+from costmodels.pricing import Assignment, quote
 from costmodels.split import even_stages, places_of_ends
 from costmodels.strategy import strategies
 from planner import PlanRequest, plan, predict
 from planner.export.chunks import looped_chunks
 from planner.report.launch import launch
-from planner.stage_rows import fewest_layers
-from tests.scenarios import INTERLEAVED, toy_model, toy_scenario, toy_stack
+from planner.stage_rows import assignment_of, fewest_layers, problem_of
+from planner.stages import solve
+from tests.scenarios import INTERLEAVED, toy_hybrid, toy_model, toy_scenario, toy_stack
 
 LLAMA = {"model": "llama3.1-405b", "gpus": 16384, "global_batch_size": 2048}
 
@@ -56,3 +59,19 @@ def test_an_end_that_stands_for_a_layer_lowers_what_its_stage_holds_at_least():
     scenario = toy_scenario(model=toy_model(num_layers=6), stack=toy_stack(ends_as_layers=True))
     row = strategies(tp=1, pp=2, vpp=4, dp=4, num_microbatches=4, schedule=INTERLEAVED)
     assert fewest_layers(row, scenario).tolist() == [[3, 3]]
+
+
+@pytest.mark.parametrize(("pattern", "vpp", "held"), [("MMM---", 4, [3, 3]), ("MMM----", 4, [4, 3])])
+def test_where_layers_differ_an_end_costs_no_layer_in_whose_place_it_stands(pattern, vpp, held):
+    scenario = toy_scenario(model=toy_hybrid(pattern), stack=toy_stack(ends_as_layers=True, uneven_stages=True))
+    row = strategies(tp=1, pp=2, vpp=vpp, dp=4, num_microbatches=4, schedule=INTERLEAVED)
+    priced = quote(row, scenario, Assignment(np.array(held), np.zeros(2, np.int64)))
+    problem = problem_of(row, priced.seconds, priced.memory, scenario)
+    solution = solve(problem)
+    assert assignment_of(solution, row, scenario).layers.tolist() == held
+    assert [solution.slowest_seconds, solution.total_seconds] == pytest.approx(
+        [priced.stage_seconds.max(), priced.stage_seconds.sum()]
+    )
+    fullest = float(priced.footprint.allocated.max())
+    assert solve(replace(problem, memory_limit=fullest * (1 + 1e-9))).layers
+    assert not solve(replace(problem, memory_limit=fullest * (1 - 1e-6))).layers
