@@ -106,8 +106,9 @@ def _contents(rows: Strategies, depth: Depth) -> Contents:
     width = max((len(each.stage) for each in found), default=1)
     if (copies(some) > 1).any():
         width = max(width, len(_PLACES))
-    stage = np.array([_padded(each.stage, width) for each in found])
+    stage = np.array([_padded(each.stage, width) for each in found], dtype=np.int64).reshape(-1, width)
     held = np.array([_padded(each.held, width) for each in found], dtype=np.float64)
+    held = held.reshape(-1, width, len(depth.kinds))
     for row in np.flatnonzero(copies(some) > 1).tolist():
         stage[row], held[row] = _averaged(some.take(np.array([row])), depth, width)
     return Contents(stage[place], held[place])
@@ -153,6 +154,7 @@ def fullest_window(rows: Strategies, depth: Depth, each: Floats) -> Floats:
     found = [depth.lightest(pp, vpp, folded=back) for pp, vpp, back in ways]
     width = max((len(each) for each in found), default=1)
     held = np.array([_padded(each, width) for each in found], dtype=np.float64)
+    held = held.reshape(-1, width, len(depth.kinds))
     mirrored = copies(some) > 1
     average = even_layers(len(depth.layers), some).high[:, None] * np.array(depth.shares)
     held[mirrored] = average[mirrored][:, None, :]

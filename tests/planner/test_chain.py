@@ -315,3 +315,10 @@ def test_a_problem_keeps_its_slices_when_its_limit_is_lifted():
     problem = problem_of(row, row_seconds(row, scenario), row_bytes(row, scenario), scenario)
     lifted = solve(replace(problem, memory_limit=math.inf, uneven=True))
     assert lifted.objective_seconds <= solve(problem).objective_seconds
+
+
+def test_no_row_at_all_is_priced_as_none_where_layers_differ():
+    scenario = toy_scenario(model=toy_hybrid("MMMM----"), gpus=8, batch=16)
+    space = build(scenario, {})
+    priced = price_cores(space, np.array([], dtype=np.int64), scenario)
+    assert (len(priced.rows), len(priced.bound)) == (0, 0)
