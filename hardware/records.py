@@ -44,6 +44,9 @@ DTYPE_PEAK: Final = {
 }
 """Number formats to the peak that bounds them: scaled variants run on the same arithmetic units."""
 
+MICROSCALED: Final = ("mxfp8",)
+"""Formats whose blocks of 32 the arithmetic units scale themselves: those that multiply fp4 do [TransformerEngine]."""
+
 
 class UnsupportedDtype(MeshwrightError):
     """An accelerator that cannot multiply in the wanted number format."""
@@ -98,7 +101,7 @@ class Accelerator(Record):
             UnsupportedDtype: the accelerator has no such units.
         """
         rate = self.peak.get(DTYPE_PEAK.get(dtype, dtype))
-        if rate is None:
+        if rate is None or (dtype in MICROSCALED and "fp4" not in self.peak):
             supported = ", ".join(sorted(self.peak))
             raise UnsupportedDtype(f"{self.name} does not compute in {dtype}; it supports {supported}")
         return rate

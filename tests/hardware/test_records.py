@@ -80,6 +80,11 @@ def test_an_unsupported_number_format_names_the_supported_ones():
     assert catalogue.accelerator("b200").peak_rate("nvfp4") == 9000e12
 
 
+def test_only_devices_that_scale_blocks_themselves_multiply_mxfp8():
+    with pytest.raises(UnsupportedDtype, match=r"h100-sxm does not compute in mxfp8; .* fp16, fp32, fp8"):
+        catalogue.accelerator("h100-sxm").peak_rate("mxfp8")
+
+
 @given(st.integers(min_value=1, max_value=100_000))
 def test_with_gpus_gives_exactly_that_many_or_names_the_neighbours(n):
     base = catalogue.cluster("dgx-a100-80gb")
