@@ -37,7 +37,9 @@ class UnknownName(MeshwrightError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind, self.name = kind, name
-        self.near = difflib.get_close_matches(name.lower(), sorted(known), n=3, cutoff=0.5)
+        close = difflib.get_close_matches(name.lower(), sorted(known), n=3, cutoff=0.5)
+        longer = [other for other in sorted(known) if name and other.startswith(name.lower())]
+        self.near = list(dict.fromkeys((*longer, *close)))[:3]
         hint = f"did you mean {' or '.join(self.near)}? " if self.near else ""
         super().__init__(f"unknown {kind} {name!r}: {hint}`plan list {kind}s` shows all")
 

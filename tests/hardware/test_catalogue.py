@@ -164,3 +164,7 @@ def test_a_device_has_its_share_of_the_cards_of_its_node(name):
             if tier.lanes:
                 rate = tier.link.bandwidth * 8 / 1e9 * group.gpus_per_node / tier.lanes
                 assert round(rate, 6) in CARDS, f"{tier.name}: {rate} Gb/s a card"
+
+
+def test_names_that_begin_as_asked_are_the_first_that_were_meant():
+    assert UnknownName("model", "llama4", ["llama-7b", "llama3-405b", "llama4-scout"]).near[0] == "llama4-scout"
