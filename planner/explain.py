@@ -125,7 +125,7 @@ def _challenges(best: Incumbent) -> list[_Challenge]:
     recompute = _Challenge(FULL_RECOMPUTE, lambda c: c.recompute == Recompute.FULL)
     if best.assignment.recomputed.any():
         recompute = _Challenge("no recompute", lambda c: c.recompute == Recompute.NONE)
-    return [
+    choices = (
         _Challenge(f"TP {2 * tp}", lambda c: c.tp == 2 * tp),
         _Challenge(f"TP {max(tp // 2, 1)}", lambda c: c.tp == tp // 2),
         _Challenge("PP 1", lambda c: (c.pp == 1) if pp > 1 else c.pp < 0),
@@ -134,7 +134,8 @@ def _challenges(best: Incumbent) -> list[_Challenge]:
         recompute,
         _Challenge("CP 2", lambda c: (c.cp == 2) if at["cp"] == 1 else c.pp < 0),
         _Challenge("pure data parallel", lambda c: (c.tp == 1) & (c.pp == 1) & (c.cp == 1)),
-    ]
+    )
+    return [choice for choice in choices if not choice.keep(best.row).all()]
 
 
 class Challenged(NamedTuple):
@@ -198,7 +199,8 @@ def _too_big(outcome: Outcome, scenario: Scenario) -> str:
 def _refused(space: Space, subject: str, scenario: Scenario) -> str:
     """The rule behind a choice that never reached pricing, for the two that matter most."""
     if subject == "pure data parallel" and scenario.gpus > scenario.global_batch_size:
-        return f"{scenario.gpus} replicas, but only {scenario.global_batch_size} sequences per batch"
+        batch = scenario.global_batch_size
+        return f"{scenario.gpus} replicas, but only {batch} sequence{'s' if batch > 1 else ''} per batch"
     if subject.startswith("TP "):
         heads = next((r for r in space.refusals if r.rule == "heads"), None)
         size = int(subject.split()[1])

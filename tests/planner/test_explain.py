@@ -31,6 +31,13 @@ def test_every_challenge_is_slower_or_says_why_it_cannot_be(answer):
             assert line.iteration_seconds >= answer.prediction.iteration_seconds * (1 - 1e-9)
 
 
+def test_the_best_is_no_challenge_to_itself():
+    alone = ask(gpus=1)
+    assert (alone.strategy.tp, alone.strategy.pp, alone.strategy.cp) == (1, 1, 1)
+    assert "pure data parallel" not in by_subject(alone.why_not)
+    assert "pure data parallel" not in by_subject(ask(pins={"tp": 1, "pp": 1, "cp": 1}).why_not)
+
+
 def test_a_challenge_costs_what_pinning_it_costs(answer):
     lines = [line for line in answer.why_not if line.subject.startswith(("TP ", "PP ")) and line.iteration_seconds]
     assert lines
