@@ -69,16 +69,13 @@ def _parts(plan: Plan, width: int, *, blocks: bool) -> Iterator[RenderableType]:
     panels = [time_panel(plan, blocks=blocks), memory_panel(plan.memory_bytes)]
     yield from _beside(panels) if width >= SIDE_BY_SIDE else _below(panels)
     for warning in plan.warnings:
-        yield Text(f"  careful: {warning}", style="yellow")
+        yield _indented(Text(f"careful: {warning}", style="yellow"))
     if plan.alternatives:
         yield from ("", _title("Alternatives"), _indented(alternatives_table(plan, width=width - 2)))
         yield from _ties(plan)
     yield from _advice("Why not", plan.why_not)
     yield from _advice("What would help", plan.what_helps)
-    if plan.closest_run:
-        yield from ("", _title("Closest published run"), _indented(Text(plan.closest_run)))
-    if plan.trust:
-        yield from _trust(plan.trust)
+    yield from _evidence(plan)
     if plan.status != "infeasible" and plan.fits:
         yield from _launch(plan, plan.strategy, width)
         yield from ("", _quote(plan, plan.strategy, plan.prediction, width))
@@ -92,6 +89,16 @@ def _ties(plan: Plan) -> Iterator[RenderableType]:
         )
     if better := plan.better_validated:
         yield _indented(Text(f"--ties validated takes {better.subject}: {better.text}"))
+
+
+def _evidence(plan: Plan) -> Iterator[RenderableType]:
+    """What others ran and measured that is most like the plan."""
+    if plan.closest_run:
+        yield from ("", _title("Closest published run"), _indented(Text(plan.closest_run)))
+    elif plan.trust:
+        yield from ("", _title("Closest measured runs"))
+    if plan.trust:
+        yield from _trust(plan.trust)
 
 
 def _trust(found: Trust) -> Iterator[RenderableType]:

@@ -196,6 +196,18 @@ def test_a_plan_that_is_not_proved_says_how_far_it_may_be_off():
     assert "proved optimal" not in text
 
 
+def test_measured_runs_have_a_title_of_their_own_where_no_published_run_is_near():
+    trust = {"inside": True, "region": 2.7, "nearest": [], "differs": []}
+    text = screen(fake_plan(trust=trust, closest_run=None))
+    assert "\nClosest measured runs\n  nearest measured runs" in text
+
+
+def test_a_long_warning_keeps_its_indent():
+    text = screen(fake_plan(warnings=["outside the validated region: " + "it differs in much, " * 6]))
+    begun = text[text.index("  careful: outside") :].splitlines()
+    assert begun[1].startswith("  ")
+
+
 def test_a_priced_strategy_claims_no_search():
     text = screen(fake_plan(status="feasible", proof=None, alternatives=[]))
     assert "one strategy priced, no search" in text
