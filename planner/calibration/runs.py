@@ -19,6 +19,7 @@ from planner.calibration.summary import FEWEST_LEFT_OUT, constants, errors, sour
 from planner.validation.fitting import EXPERTS, MOST_ROWS, STACK_KNOBS, Floats, Knob, log_error, with_constants
 from planner.validation.judge import seconds_of
 from planner.validation.mapping import Case, case
+from planner.validation.rows import wrong_value
 
 NOISE: Final = 0.07
 """Spread of one source's runs around its own bias: the median over the 29 sources of the fit split with six or more."""
@@ -85,6 +86,8 @@ def _measured(run: Run, cluster: Cluster, stack: Stack) -> Measured:
         raise _Unusable("marked as suspect")
     if run.row.get("complete") is False:
         raise _Unusable("marked as incomplete")
+    if wrong := wrong_value(run.row):
+        raise _Unusable(wrong)
     with np.errstate(all="ignore"):  # what a wrong row makes is looked at below
         mapped = case(run.row, machines=cluster, software=stack)
         seconds = seconds_of(run.row, mapped)

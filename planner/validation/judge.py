@@ -24,7 +24,7 @@ from hardware.files import PROFILE, expanded, read
 from planner.measured import source
 from planner.trust import interval
 from planner.validation.mapping import Case, case
-from planner.validation.rows import Row, convention, efficiency_seconds, measured_seconds, read_rows
+from planner.validation.rows import Row, convention, efficiency_seconds, measured_seconds, read_rows, wrong_value
 
 HOME = Path(__file__).parent / "runs"
 
@@ -113,7 +113,10 @@ def parts_of(profile: str) -> dict[str, Any]:
 def judge_row(row: Row, mapping: Callable[[Row], Case] = case) -> list[Verdict]:
     """The verdicts on one run; one with a reason where it cannot be priced."""
     make = partial(Verdict, id=str(row.get("id", "?")), group=str(row.get("group", "?")))
-    scored = bool(row.get("complete")) and not row.get("suspect")
+    scored = row.get("complete") is not False and not row.get("suspect")
+    nothing = partial(make, metric="iteration_time", measured=0.0, predicted=None, error=None, scored=scored)
+    if wrong := wrong_value(row):
+        return [nothing(reason=wrong)]
     try:
         mapped = mapping(row)
         measured = dict(_measured(row, mapped))
@@ -124,8 +127,7 @@ def judge_row(row: Row, mapping: Callable[[Row], Case] = case) -> list[Verdict]:
         refused = partial(make, predicted=None, error=None, reason=reason, scored=scored)
         return [refused(metric=m, measured=v) for m, v in found.items()]
     if not measured:
-        nothing = partial(make, metric="iteration_time", measured=0.0, predicted=None, error=None)
-        return [nothing(reason="nothing measured", scored=scored)]
+        return [nothing(reason="nothing measured")]
     failed = bool(row["measured"].get("oom"))  # what it held when it failed is no peak
     return [
         make(

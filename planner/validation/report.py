@@ -137,10 +137,13 @@ def _table(by_file: Mapping[str, list[Verdict]]) -> str:
 
 def _reasons(verdicts: list[Verdict]) -> list[str]:
     reasons = Counter(verdict.reason for verdict in verdicts if verdict.reason)
+    aside = sum(not verdict.scored and not verdict.reason for verdict in verdicts)
+    left = [f"Priced but not scored, of runs marked incomplete or suspect: {aside} figures"] if aside else []
     if not reasons:
-        return []
+        return left
     return [
+        *left,
         "",
-        f"Not priced: {sum(reasons.values())}",
+        f"Not priced: {sum(reasons.values())} of {len(verdicts):,} measured figures",
         *(f"{n:6d}  {why}" for why, n in reasons.most_common(20)),
     ]

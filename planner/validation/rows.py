@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -76,6 +77,23 @@ def row_of(path: Path, where: str, row: object) -> Row:
         if not isinstance(row.get(section), dict):
             raise BadFile(path, f"{where}: section {section!r} is missing or not an object")
     return row
+
+
+_COUNTS = ("gpus", "tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch_size", "global_batch_size")
+_FIGURES = ("iteration_time_s", "tokens_per_s_per_gpu", "tokens_per_s", "samples_per_s", "samples_per_s_per_gpu",
+            "tflops_per_gpu", "mfu", "mfu_peak_tflops", "memory")  # fmt: skip
+
+
+def wrong_value(row: Row) -> str:
+    """What is no number of its kind among a run's degrees and figures, in words; "" where all are or are not said."""
+    for section, names, kinds in (("strategy", _COUNTS, int), ("measured", _FIGURES, (int, float))):
+        for name in names:
+            value = row[section].get(name)
+            right = isinstance(value, kinds) and not isinstance(value, bool) and 0 < value < math.inf
+            if value is not None and not right:
+                wanted = "a whole number from 1" if kinds is int else "a number above 0"
+                return f"{section}.{name}: expected {wanted}, got {value!r:.40}"
+    return ""
 
 
 def measured_seconds(row: Row) -> float | None:

@@ -12,10 +12,11 @@ import numpy as np
 from costmodels.model import Model
 from costmodels.modules import MODULES, module_mask, modules_of
 from costmodels.offload import ACTIVATIONS, EVERYTHING, OPTIMIZER
-from costmodels.precision import RECIPES
+from costmodels.precision import RECIPES, known_precision
 from costmodels.scenario import Scenario
 from costmodels.stack import Stack
 from costmodels.strategy import Recompute, Strategies
+from planner.errors import BadRequest
 
 Row = Mapping[str, Any]
 
@@ -48,8 +49,16 @@ OFFLOADED: tuple[tuple[str, int], ...] = (
 
 
 def precision(plan: Row, chosen: Stack, usual: str = "bf16") -> str:
-    """The recipe that a run's precision and its note name; ``usual`` where it says none."""
-    name, said = str(plan.get("precision") or usual), str(plan.get("precision_note") or "").lower()
+    """The recipe that a run's precision and its note name; ``usual`` where it says none.
+
+    Raises:
+        BadRequest: there is no such precision.
+    """
+    try:
+        name = known_precision(str(plan.get("precision") or usual))
+    except ValueError as error:
+        raise BadRequest(f"strategy.precision: {error}") from None
+    said = str(plan.get("precision_note") or "").lower()
     if name != "fp8":
         return name
     scaled = "fp8-current" if chosen.name in DYNAMIC else "fp8"

@@ -169,7 +169,7 @@ def test_a_calibration_goes_through_json():
         ([{}], {"cluster": "a100-h100-mixed"}, "one node group at a time"),
         ([{"measured": {"iteration_time_s": None}}], {}, "no iteration time, throughput or utilisation"),
         ([{"suspect": "yes"}], {}, "marked as suspect"),
-        ([{"strategy": {"gpus": "many"}}], {}, "contradicts itself"),
+        ([{"strategy": {"gpus": "many"}}], {}, "strategy.gpus: expected a whole number from 1, got 'many'"),
     ],
 )
 def test_runs_that_cannot_be_fitted_together_say_why(tmp_path, changes, options, message):

@@ -98,6 +98,32 @@ def test_a_run_that_cannot_be_priced_says_why_and_is_not_counted():
         case(run(model={"kind": "moe-hybrid-mamba2"}))
 
 
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"measured": {"mfu": "high"}}, "measured.mfu: expected a number above 0, got 'high'"),
+        ({"measured": {"iteration_time_s": -1}}, "measured.iteration_time_s: expected a number above 0, got -1"),
+        ({"measured": {"tokens_per_s": True}}, "measured.tokens_per_s: expected a number above 0, got True"),
+        ({"strategy": {"tp": "eight"}}, "strategy.tp: expected a whole number from 1, got 'eight'"),
+        ({"strategy": {"micro_batch_size": 0}}, "strategy.micro_batch_size: expected a whole number from 1, got 0"),
+        ({"strategy": {"precision": "int3"}}, "strategy.precision: 'int3' is unknown; fp32, fp16"),
+    ],
+)
+def test_a_value_that_no_run_can_have_is_the_reason_why_it_is_not_priced(changes, reason):
+    verdict = judge_row(run(**changes))[0]
+    assert (verdict.predicted, verdict.error) == (None, None)
+    assert verdict.reason.startswith(reason)
+
+
+def test_a_run_of_one_s_own_is_scored_unless_it_says_that_it_is_incomplete(tmp_path):
+    given = run()
+    del given["complete"]
+    assert all(verdict.scored for verdict in judge_row(given))
+    rows = tmp_path / "runs.jsonl"
+    rows.write_text(json.dumps(run(complete=False)))
+    assert "Priced but not scored, of runs marked incomplete or suspect: " in validate([str(rows)])
+
+
 def test_a_model_whose_sizes_are_not_said_is_the_catalogue_s_of_that_name_with_what_is_said():
     named = {"name": "NVIDIA Nemotron 3 Nano", "kind": "moe-hybrid-mamba2", "num_layers": 52, "seq_length": 4096}
     plan = {"tp": 1, "pp": 1, "vpp": 1, "dp": 16, "sharding_degree": 16, "schedule": "none"}
