@@ -123,5 +123,5 @@ def known_precision(name: str) -> str:
     """
     found = ALIASES.get(name, name)
     if found not in RECIPES:
-        raise ValueError(f"precision {name!r} is unknown; {', '.join(PRECISIONS)} are known")
+        raise ValueError(f"{name!r} is unknown; {', '.join(PRECISIONS)} are known")
     return found

@@ -30,6 +30,7 @@ Objective = Literal["time", "mfu", "cost", "tokens-per-gpu-hour", "memory", "goo
 DEFAULT_CLUSTER = "dgx-h100"
 DEFAULT_STACK = "megatron-core"
 DEFAULT_TOKENS = 300_000_000_000
+TRILLION = 10**12
 SMALLEST_BATCH_TOKENS = 4 * 2**20
 BATCH_TOKENS_PER_GPU = 1024
 LARGEST_GPUS = 2**24
@@ -334,7 +335,8 @@ def _defaults(request: PlanRequest, scenario: Scenario, tokens: int) -> tuple[st
         lines.append(f"sequence length {scenario.seq_length} (the model's)")
     if request.tokens is None:
         whose = "the model's" if scenario.model.tokens else "assumed"
-        lines.append(f"{tokens / 1e9:g}B training tokens ({whose})")
+        count = f"{tokens / TRILLION:g}T" if tokens >= TRILLION else f"{tokens / 1e9:g}B"
+        lines.append(f"{count} training tokens ({whose})")
     if "precision" not in said:
         lines.append(f"precision {request.precision}")
     return tuple(lines)
