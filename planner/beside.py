@@ -25,7 +25,7 @@ def beside_the_best(given: Plan, request: PlanRequest) -> Plan:
         peak_memory_bytes=max(stage.total for stage in best.memory_bytes),
         differs=_differs(given, best),
     )
-    return given.model_copy(update={"alternatives": (other,), "why_not": (said,)})
+    return given.model_copy(update={"alternatives": (other,) if other.differs else (), "why_not": (said,)})
 
 
 def _differs(given: Plan, best: Plan) -> str:

@@ -8,6 +8,9 @@ from click.testing import CliRunner
 
 from conformance.plans import label, random_plans
 from costmodels.model_catalogue import model
+from planner import PlanRequest
+from planner import plan as ask
+from planner.beside import beside_the_best
 from planner.cli import main
 from planner.errors import BadRequest
 from planner.export.targets import export
@@ -114,6 +117,14 @@ def test_a_configuration_is_priced_beside_the_best(tmp_path):
     assert plan["strategy"]["global_batch_size"] == 32
     assert plan["alternatives"][0]["iteration_seconds"] <= plan["prediction"]["iteration_seconds"]
     assert plan["why_not"][0]["subject"] == "the best plan"
+
+
+def test_the_best_itself_is_not_listed_beside_itself():
+    asked = PlanRequest(model="llama3-8b", gpus=8, reasons=False)
+    best = ask(asked)
+    said = beside_the_best(best, asked)
+    assert said.alternatives == ()
+    assert said.why_not[0].text.startswith("nothing speaks against it")
 
 
 def test_a_model_of_hugging_face_is_a_source_too(tmp_path):
