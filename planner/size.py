@@ -357,7 +357,7 @@ def _missed(sizes: Sizes, limits: Limits, resolved: Resolved) -> Size:
     options = sizes.options()
     soon = [option for option in options if limits.soon(option)]
     nearest = _least(soon, lambda o: o.cost_dollars or 0.0) or _least(options, lambda o: o.days)
-    missed = f"no size of up to {sizes.most * sizes.each:,} GPUs meets the limits ({len(sizes.known)} were searched)"
+    missed = f"no size of up to {sizes.most * sizes.each:,} GPUs meets the limits (searched: {len(sizes.known)})"
     return Size(status="infeasible", nearest=nearest, statement=missed, **_frame(sizes, limits, resolved))
 
 

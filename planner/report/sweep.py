@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
+from planner.report.bars import significant
 from planner.sweep.answers import Result
 from planner.sweep.study import Study
 from planner.sweep.table import row
@@ -68,6 +69,10 @@ def _plan(result: Result, values: Mapping[str, Any], *, compared: bool) -> list[
     strategy, cost = result.document["strategy"], values["cost_dollars"]
     words = [f"{name}{strategy[name]}" for name in _DEGREES if strategy[name] > 1]
     cells = [" ".join([*words, f"mb{strategy['micro_batch_size']}"]), f"{values['iteration_seconds']:.3g}"]
-    cells += [f"{values['mfu']:.1%}", f"{values['training_days']:.3g}", "" if cost is None else f"${cost:,.0f}"]
+    cells += [
+        f"{values['mfu']:.1%}",
+        significant(values["training_days"]),
+        "" if cost is None else f"${cost:,.0f}",
+    ]
     cells.append(f"{values['peak_memory_bytes'] / 2**30:.1f}")
     return cells + (["" if values["speedup"] is None else f"{values['speedup']:.2f}x"] if compared else [])

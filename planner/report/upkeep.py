@@ -28,7 +28,7 @@ def goodput_lines(found: Goodput, width: int) -> str:
         "never written"
         if every is None
         else f"every {_interval(found)}, stall {seconds(found.checkpoint_stall_seconds)}",
-        f"{found.spare_nodes} spare nodes" if often is not None else "",
+        f"{found.spare_nodes} spare node{'s' if found.spare_nodes != 1 else ''}" if often is not None else "",
     ]
     return flow(shares, width=width) + "\n" + flow(why, width=width, indent=14)
 
