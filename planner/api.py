@@ -32,12 +32,13 @@ from planner.memory_search import leanest
 from planner.nearest import nearest
 from planner.pins import Pin, parse_pins, shown_value
 from planner.recent import recent_space
-from planner.request import PlanRequest, Resolved, resolve
+from planner.request import DEFAULT_STACK, PlanRequest, Resolved, resolve
 from planner.rules import binding
 from planner.search import BESIDE, Outcome, search
 from planner.space import Space, build
 from planner.ties import CLOSE, NEARLY_FULL, Choice, better_validated, choose, width
 from planner.trust import outside, trust
+from planner.validation.stack_words import COMPILED
 from planner.verify import LARGEST_SIMULATION, Verdict, verify
 
 EXPLAINED_WITHIN = 2.0
@@ -317,11 +318,14 @@ def predict(request: PlanRequest, layers: Sequence[int] | None = None) -> Plan:
 
 def _warnings(priced: Quote, resolved: Resolved) -> tuple[str, ...]:
     """What could go wrong with a plan that is right within the model."""
-    share = peak_bytes(priced) / resolved.scenario.group.accelerator.usable_memory
-    if share <= NEARLY_FULL or resolved.request.memory_margin:
-        return ()
-    stage = int(np.argmax(priced.footprint.total))
-    return (f"stage {stage} fills {share:.1%} of the usable memory; leave room with --memory-margin 10%",)
+    device, found = resolved.scenario.group.accelerator, []
+    share = peak_bytes(priced) / device.usable_memory
+    if share > NEARLY_FULL and not resolved.request.memory_margin:
+        stage = int(np.argmax(priced.footprint.total))
+        found.append(f"stage {stage} fills {share:.1%} of the usable memory; leave room with --memory-margin 10%")
+    if device.name.startswith(COMPILED) and resolved.scenario.stack.name == DEFAULT_STACK:
+        found.append(f"{DEFAULT_STACK} makes no programs for {device.name}, XLA does; --stack maxtext plans for it")
+    return tuple(found)
 
 
 def _memory_rejection(priced: Quote, scenario: Scenario) -> Rejection:

@@ -259,6 +259,10 @@ def test_the_recorded_pins_can_be_asked_again():
     assert again.strategy == first.strategy
 
 
+def test_trillions_of_tokens_are_said_as_such():
+    assert "15T training tokens (the model's)" in plan(PlanRequest(model="llama3-8b", gpus=8, reasons=False)).defaults
+
+
 def test_defaults_are_said_and_what_was_asked_for_is_not():
     said = " ".join(plan(PlanRequest(model="gpt2-124m", gpus=8)).defaults)
     for word in ("cluster dgx-h100", "stack megatron-core", "global batch", "sequence length", "precision bf16"):
@@ -273,3 +277,10 @@ def test_the_experts_of_the_example_are_understood_once_they_are_no_remark():
     assert experts.num_moe_layers == experts.num_layers - shape["moe"]["dense_layers"]
     assert experts.moe.shared_expert_ffn_hidden_size == 2 * experts.moe.expert_ffn_hidden_size
     assert from_shape(tomllib.loads(text)).moe is None
+
+
+def test_a_stack_that_makes_no_programs_for_the_machine_is_warned_of_unless_another_was_asked_for():
+    asked = PlanRequest(model="gpt2-124m", gpus=8, cluster="tpu-v4-pod", reasons=False)
+    warned = [word for word in plan(asked).warnings if "--stack maxtext" in word]
+    assert warned == ["megatron-core makes no programs for tpu-v4, XLA does; --stack maxtext plans for it"]
+    assert not any("--stack" in word for word in plan(asked.model_copy(update={"stack": "maxtext"})).warnings)
