@@ -85,7 +85,8 @@ def _left_by(selective: Bools, scenario: Scenario, kind: Kind) -> tuple[Floats |
     if stack.selective == "attention":
         return whole, inner
     if stack.selective == "operators":
-        return np.where(selective, whole / 2.0, whole), np.where(selective, inner / 2.0, inner)
+        returned = 0.0 if scenario.keeps_attention else kind.attends * WORD * model.attention_output_width
+        return np.where(selective, whole / 2.0, whole), np.where(selective, inner / 2.0 - returned, inner)
     if stack.selective == "up-projections":
         left = whole - _product_inputs(scenario, kind)
         return np.where(selective, left, whole), np.where(selective, _without_up_projections(scenario, kind), inner)
@@ -105,9 +106,9 @@ def _without_up_projections(scenario: Scenario, kind: Kind) -> float:
 def _scores(selective: Bools, scenario: Scenario, kind: Kind) -> Floats | float:
     """Bytes per token of what the attention core keeps, split over tensor ranks."""
     scores = kind.attends * attention_kept(scenario, kind)
-    if scenario.stack.selective != "attention" or scenario.rates.attention is not None:
-        return scores
-    return np.where(selective, 0.0, scores)
+    repeated = scenario.stack.selective == "attention" and scenario.rates.attention is None
+    repeated |= scenario.stack.selective == "operators" and not scenario.keeps_attention
+    return np.where(selective, 0.0, scores) if repeated else scores
 
 
 def unfused_widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:

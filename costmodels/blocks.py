@@ -57,10 +57,11 @@ class LayerSeconds:
         """Everything but communication."""
         return self.matmul + self.attention + self.stream + self.launch
 
-    def repeated(self, selective: str) -> Floats:
-        """Forward seconds that selective recomputation repeats, by the stack's kind of it."""
+    def repeated(self, selective: str, *, attends: bool = False) -> Floats:
+        """Forward seconds that selective recomputation repeats, by the stack's kind of it, attention or not."""
         if selective == "operators":  # scatters are kept, gathers run again
-            return self.stream.forward + (self.matmul.forward + self.tp.forward) / 2.0
+            again = self.attention.forward if attends else 0.0
+            return self.stream.forward + (self.matmul.forward + self.tp.forward) / 2.0 + again
         if selective == "up-projections":
             return self.stream.forward + self.up_projections.forward
         if selective == "projections":

@@ -145,7 +145,7 @@ def _layer_terms(kind: Kind, rows: Strategies, block: Strategies, inverse: Ints,
     forward = (layer.compute.forward + layer.cp.forward)[inverse]
     backward = (layer.compute.backward + layer.cp.backward)[inverse]
     tp, cp, ep = (sum_passes(passes)[inverse] for passes in (layer.tp, layer.cp, layer.ep))
-    repeated = layer.repeated(scenario.stack.selective)[inverse]
+    repeated = layer.repeated(scenario.stack.selective, attends=not scenario.keeps_attention)[inverse]
     unread = layer.last.forward if scenario.stack.lean_recompute else 0.0
     selective = np.where(rows.recompute == Recompute.SELECTIVE, repeated, 0.0)
     if rows.recompute_modules.any():

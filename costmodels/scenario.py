@@ -44,6 +44,11 @@ class Scenario:
         return self.stack.along_depth or not self.group.accelerator.architecture.startswith("Blackwell")
 
     @property
+    def keeps_attention(self) -> bool:
+        """Whether per-operator recomputation keeps what the attention kernel returns."""
+        return self.stack.saves_cudnn or self.rates.attention_name != "cudnn"
+
+    @property
     def peak_rate(self) -> float:
         """Dense peak of one device in this precision, FLOP/s."""
         return self.group.accelerator.peak_rate(self.recipe.arithmetic)

@@ -81,9 +81,11 @@ def every_micro_batch(
     forward = _chain(gathered, ahead, layers, depth=depth, stack=stack, hidden=stack.overlap.parameters)
     last = _chain(whole, after, layers, depth=depth, stack=stack, hidden=stack.overlap.gradients, backward=True)
     first, final = _ends(rows, scenario)
-    late = _late(final.gather, ahead[-1], stack=stack, hidden=stack.overlap.parameters)
+    apart = not stack.root_unit  # else the head travels with the embedding
+    late = _late(final.gather, ahead[-1], stack=stack, hidden=apart and stack.overlap.parameters)
     forward = forward + first.gather + late
-    scattered = _late(final.scatter, after[-1], stack=stack, hidden=stack.overlap.gradients) + first.scatter
+    scattered = _late(final.scatter, after[-1], stack=stack, hidden=apart and stack.overlap.gradients)
+    scattered = scattered + first.scatter
     copied = copied + first.copied + final.copied
     last = last + scattered + first.replicas + final.replicas
     backward = last
@@ -128,7 +130,8 @@ def _layer(rows: Strategies, scenario: Scenario, kind: Kind | None = None) -> _L
 def _ends(rows: Strategies, scenario: Scenario) -> tuple[_Layer, _Layer]:
     """The embedding, which nothing comes before, and the head, which stays gathered to be used again at once.
 
-    Of a pipeline only the embedding counts: the head travels on another stage meanwhile.
+    Of a pipeline only the embedding counts: the head travels on another stage meanwhile. As one unit both are in
+    front of everything and behind it.
     """
     whole = joined(rows)
     sizes = embedding_parameters_per_rank(rows, scenario), whole * head_parameters_per_rank(rows, scenario)

@@ -141,6 +141,8 @@ class Stack(Record):
     query, key and value projections of a layer (the usual remat policy of JAX stacks); or repeat norms, activations
     and the projections out of latent vectors, and keep what an activation reads as narrow as products do
     [DeepSeek24, sections 3.2.3 and 3.3.3]."""
+    saves_cudnn: bool = True
+    """Per-operator recomputation keeps what cuDNN's attention returns; a list of operators that lacks it repeats it."""
     lean_recompute: bool = False
     """Full recomputation leaves out what no gradient reads, the last product of a dense layer, as compilers do."""
     overlap_slowdown: float = Field(0.126, ge=0, le=1)
@@ -179,6 +181,9 @@ class Stack(Record):
     fully_sharded: bool = False
     """ZeRO stage 2 is full sharding that keeps parameters from the forward to the backward pass, once gathered
     (``reshard_after_forward=False`` of FSDP2), in place of gathering them once an iteration."""
+    root_unit: bool = False
+    """Full sharding gathers embedding, last norm and head as one unit, in front of the first layer, keeps it through
+    both passes and scatters its gradients behind the last, as where only blocks are wrapped [Zhao23]."""
     second_shard: bool = False
     """Under ZeRO stage 3 every innermost domain holds a second copy, sharded, to gather from backward [Wang23]."""
     replicas_once: bool = False

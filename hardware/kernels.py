@@ -137,7 +137,7 @@ class Kernels(Record):
     gemm: dict[str, GemmFit]
     """By data type: bf16 (fp16 is the same), and where measured fp8, fp8_block and nvfp4."""
     attention: dict[str, AttentionFit]
-    """By kernel generation: flash-1, flash-2, flash-3, cudnn."""
+    """By kernel generation: flash-1, flash-2, flash-3, cudnn; aotriton is what PyTorch itself has on AMD."""
     memory_bound: MemoryBoundFit
     grouped: GroupedFit = GroupedFit()
     scan: ScanFit = ScanFit()
@@ -170,7 +170,7 @@ class Kernels(Record):
         """The fit of a kernel generation, or of what stands in for it on this accelerator.
 
         Args:
-            kernel: flash-1, flash-2, flash-3 or cudnn.
+            kernel: flash-1, flash-2, flash-3, cudnn or aotriton.
 
         Returns:
             the fit of that generation, else of the nearest one that the accelerator runs.
@@ -194,5 +194,6 @@ _NEAREST_ATTENTION: Final = {
     "flash-2": ("flash-1", "cudnn"),
     "flash-3": ("cudnn", "flash-2", "flash-1"),
     "cudnn": ("flash-3", "flash-2", "flash-1"),
+    "aotriton": ("flash-2",),
 }
 """FlashAttention-3 exists for Hopper only; elsewhere the vendor's own kernel or FlashAttention-2 runs."""

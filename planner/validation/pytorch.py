@@ -8,7 +8,7 @@ from typing import Any
 
 from costmodels.scenario import REDUCED
 from costmodels.stack import Stack
-from planner.validation.stack_words import years
+from planner.validation.dated import month
 
 Row = Mapping[str, Any]
 
@@ -17,8 +17,12 @@ FUSING = r"torch\.compile|\bte\b|transformer engine"
 MANY_PASSES = 92
 """Bytes per parameter that PyTorch's multi-tensor AdamW moves, a kernel an operation: decay 8, first moment 12, second
 moment 8 and 12, root 8, its correction 8, epsilon 8, step 16, and 12 for the clipped norm; fused it is one pass."""
-ONE_PASS_SINCE = 2025
+ONE_PASS_SINCE = "2025-03"
 """torchtitan steps with the fused kernel from 24 February 2025 on (commit 6e4988550)."""
+UNITS_SINCE = "2025-08"
+"""It shards embedding and head in units of their own from 28 July 2025 on (commit 83e694105)."""
+CUDNN_SINCE = "2025-12"
+"""Its list of operators that recomputation keeps has cuDNN's attention from 1 December 2025 on (commit b39377f9f)."""
 EAGER = r"\beager\b|no-?compile|compile off"
 
 
@@ -38,7 +42,10 @@ def compiled(row: Row, chosen: Stack) -> dict[str, bool]:
     return {}
 
 
-def stepped(row: Row, chosen: Stack) -> dict[str, int]:
-    """Traffic of the optimizer's step where a run is dated before its framework fused it."""
-    late = min(years(row), default=ONE_PASS_SINCE) >= ONE_PASS_SINCE
-    return {} if chosen.name != "torchtitan" or late else {"optimizer_traffic": MANY_PASSES}
+def stepped(row: Row, chosen: Stack) -> dict[str, Any]:
+    """What torchtitan did where a run is dated before it changed: the optimizer's step, its units, what it keeps."""
+    when = month(row)
+    if chosen.name != "torchtitan" or when is None:
+        return {}
+    older: dict[str, Any] = {"optimizer_traffic": MANY_PASSES} if when < ONE_PASS_SINCE else {}
+    return older | {"root_unit": when < UNITS_SINCE, "saves_cudnn": when >= CUDNN_SINCE}

@@ -3,10 +3,11 @@
 import pytest
 
 from costmodels.activations import checkpoint_bytes, layer_activation_bytes
+from costmodels.blocks import layer_seconds
 from costmodels.memory import row_bytes
 from costmodels.peaks import WORKSPACES, loss_peak, momentary_bytes, standing_bytes, step_bytes
-from costmodels.strategy import strategies
-from tests.scenarios import ONE_F_ONE_B, toy_model, toy_scenario, toy_stack
+from costmodels.strategy import Recompute, strategies
+from tests.scenarios import ONE_F_ONE_B, toy_device, toy_group, toy_model, toy_scenario, toy_stack
 
 T, H, F, V = 1024, 1024, 4096, 8192
 GATED = {"gated_ffn": True, "ffn_hidden_size": F}
@@ -84,9 +85,29 @@ def test_a_step_copies_gradients_when_nothing_else_is_held():
 
 def test_full_sharding_keeps_embedding_and_head_gathered_through_both_passes():
     rows = strategies(dp=4, zero_stage=3, sharding_degree=4)
-    often, outer = (row_bytes(rows, toy_scenario(stack=toy_stack(fully_sharded=yes))) for yes in (False, True))
-    assert outer.first - often.first == pytest.approx(2 * outer.embedding_parameters)
-    assert outer.last - often.last == pytest.approx(2 * outer.head_parameters)
+    sharding = {"unsharded": {}, "units": {"fully_sharded": True}, "root": {"fully_sharded": True, "root_unit": True}}
+    often, units, root = (row_bytes(rows, toy_scenario(stack=toy_stack(**known))) for known in sharding.values())
+    assert root.first - often.first == pytest.approx(2 * root.embedding_parameters)
+    assert units.first == often.first
+    for outer in (units, root):
+        assert outer.last - often.last == pytest.approx(2 * outer.head_parameters)
+
+
+def test_recomputed_operators_keep_what_attention_returns_unless_the_list_lacks_it():
+    device = toy_device()
+    kernels = device.kernels.model_copy(update={"attention": {"cudnn": device.kernels.attention["flash-2"]}})
+    group = toy_group(device=device.model_copy(update={"kernels": kernels}))
+    rows = strategies(recompute=Recompute.SELECTIVE)
+    known = {"attention": ("cudnn",), "selective": "operators"}
+    saved, lost = (toy_scenario(group=group, stack=toy_stack(**known, saves_cudnn=yes)) for yes in (True, False))
+    heads = saved.model.num_heads
+    fewer = layer_activation_bytes(rows, saved) - layer_activation_bytes(rows, lost)
+    assert fewer == pytest.approx(T * (2 * H + 4 * heads))
+    layer = layer_seconds(rows, lost)
+    again = layer.repeated("operators", attends=True) - layer.repeated("operators")
+    assert again == pytest.approx(layer.attention.forward)
+    assert saved.keeps_attention
+    assert not lost.keeps_attention
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,20 @@ from costmodels.exchange import hop_seconds, step_traffic
 from costmodels.iteration import core_seconds, row_seconds, with_step
 from costmodels.memory import row_bytes
 from costmodels.passes import Passes
-from costmodels.sharded import second_shards
-from costmodels.sizes import embedding_parameters_per_rank, heaviest_stage_parameters, layer_parameters_per_rank
+from costmodels.sharded import every_micro_batch, second_shards
+from costmodels.sizes import (
+    embedding_parameters_per_rank,
+    head_parameters_per_rank,
+    heaviest_stage_parameters,
+    layer_parameters_per_rank,
+)
+from costmodels.stack import Overlap
 from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, SHARDING_INSIDE, strategies
 from tests.scenarios import ONE_F_ONE_B, toy_device, toy_group, toy_scenario, toy_stack
 
 INSTANT = Passes(np.zeros(1), np.zeros(1))
 LAYERS, BATCHES = 8, 3
+HIDING = Overlap(gradients=True, parameters=True)
 
 
 def sharded(stage, *, gpus=4, degree=None, **changes):
@@ -78,6 +85,18 @@ def test_parameters_kept_from_forward_to_backward_are_gathered_once_a_micro_batc
     assert kept.parameters == pytest.approx(again.parameters)
     assert again.gradients - kept.gradients == pytest.approx(BATCHES * LAYERS * scattered(2 * layer, 4))
     assert row_bytes(rows, scenario).state.weights.tolist() == [2.0]
+
+
+def test_a_head_in_the_unit_of_the_embedding_has_nothing_to_hide_behind():
+    """A head in a unit of its own travels beside the last layer, where the time of that allows."""
+    layers = Passes(np.full(1, 1e3), np.full(1, 1e3))
+    known = {"fully_sharded": True, "overlap": HIDING, "overlap_slowdown": 0.0}
+    scenarios = [sharded(3, root_unit=root, **known)[3] for root in (False, True)]
+    rows = sharded(3, **known)[2]
+    head = head_parameters_per_rank(rows, scenarios[0])
+    (backward, forward), (later, longer) = (every_micro_batch(rows, one, layers) for one in scenarios)
+    assert longer - forward == pytest.approx(BATCHES * scattered(2 * head, 4))
+    assert later - backward == pytest.approx(BATCHES * scattered(4 * head, 4))
 
 
 def test_a_pipeline_keeps_gradients_whole_until_the_last_micro_batch():

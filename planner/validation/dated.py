@@ -1,0 +1,33 @@
+"""When a measured run was made, by what its source says of itself, and what frameworks changed in between."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+Row = Mapping[str, Any]
+
+TABLES: tuple[tuple[str, str, str], ...] = (
+    (r"pytorch/ao float8nocompile", "", "2025-01"),
+    (r"pytorch/ao float8", "h100", "2025-03"),
+    (r"pytorch/ao float8", "b200|mi300x", "2025-08"),
+)
+"""Words on the source, the accelerator, and the month: torchao's tables name the nightly builds that they ran with, the
+prototype's its pull request to torchtitan (778)."""
+MIDDLE = "-06"
+"""Where only a year is said."""
+
+
+def month(row: Row) -> str | None:
+    """The month of a run as ``2025-03``; None where its source does not say."""
+    source, device = str(row.get("source") or "").lower(), str(row["cluster"].get("accelerator"))
+    known = next((when for words, name, when in TABLES if re.search(words, source) and re.search(name, device)), None)
+    if known:
+        return known
+    said = f"{source} {row['stack'].get('framework')}"
+    whole = re.findall(r"\b(20[12]\d)[-./]?(0[1-9]|1[0-2])\b", said.replace("_", " "))
+    years = re.findall(r"20[12]\d", said)
+    if whole:
+        return min("-".join(found) for found in whole)
+    return min(years) + MIDDLE if years else None
