@@ -193,14 +193,11 @@ def stream_traffic(scenario: Scenario, kind: Kind = DENSE) -> tuple[tuple[float,
 
 def rotary_traffic(scenario: Scenario) -> float:
     """Bytes per token that turning queries and keys by their positions moves, split over tensor ranks."""
-    model = scenario.model
+    model, stack = scenario.model, scenario.stack
     if model.position != "rotary":
         return 0.0
-    return (
-        4.0
-        * (model.attention_width + model.key_value_width)
-        * (1.0 if scenario.stack.fused_elementwise else UNFUSED_ROTARY)
-    )
+    passes = stack.rotary_passes if stack.fused_elementwise else UNFUSED_ROTARY
+    return 4.0 * (model.attention_width + model.key_value_width) * passes
 
 
 def tensor_parallel(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:

@@ -81,6 +81,9 @@ class Stack(Record):
     """The same on Blackwell, where it differs."""
     fused_elementwise: bool = True
     """Bias, dropout, residual and activation run as one kernel each."""
+    rotary_passes: float = Field(1.0, ge=1, le=10)
+    """Traffic of rotary positions over one fused kernel's, where the rest is fused: 5 where they are products of
+    complex numbers, which Inductor leaves to PyTorch: a cast to fp32, the product, a cast back."""
     fused_softmax: bool = True
     """Scale, mask and softmax run as one kernel where attention is unfused."""
     chunked_windows: bool = False

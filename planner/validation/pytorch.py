@@ -26,7 +26,7 @@ CUDNN_SINCE = "2025-12"
 EAGER = r"\beager\b|no-?compile|compile off"
 
 
-def compiled(row: Row, chosen: Stack) -> dict[str, bool]:
+def compiled(row: Row, chosen: Stack) -> dict[str, Any]:
     """Whether memory-bound kernels are fused: where a compiler or a library of kernels is named, not where none ran.
 
     torchtitan alone is eager; it asks for the compiler where products are in 8 bits, and so reduced precision is taken
@@ -34,12 +34,17 @@ def compiled(row: Row, chosen: Stack) -> dict[str, bool]:
     """
     said = f"{row['stack'].get('framework')} {row['stack'].get('overlap')}".lower()
     if re.search(FUSING, said):
-        return {"fused_elementwise": True}
+        return {"fused_elementwise": True} | rotated(row)
     if re.search(EAGER, said):
         return {"fused_elementwise": False}
     if chosen.name == "torchtitan":
-        return {"fused_elementwise": row["strategy"].get("precision") in REDUCED}
+        return {"fused_elementwise": row["strategy"].get("precision") in REDUCED} | rotated(row)
     return {}
+
+
+def rotated(row: Row) -> dict[str, float]:
+    """Traffic of rotary positions: torchtitan rotates complex numbers, its kin are taken to rotate real ones."""
+    return {} if "torchtitan" in str(row["stack"].get("framework")).lower() else {"rotary_passes": 1.0}
 
 
 def stepped(row: Row, chosen: Stack) -> dict[str, Any]:

@@ -319,3 +319,16 @@ def test_keeping_projections_alone_repeats_the_other_products_but_the_last():
     output = attention_matmuls(rows, scenario, ("output",)).forward
     stream = layer.stream.forward + layer.attention.forward
     assert layer.repeated("projections") == pytest.approx(stream + first + output)
+
+
+def test_rotary_positions_that_no_compiler_fuses_make_passes_of_their_own_where_the_rest_is_fused():
+    model = toy_model().model_copy(update={"position": "rotary"})
+    once, often, plain = (
+        stream_traffic(toy_scenario(model=model, stack=toy_stack(fused_elementwise=fused, rotary_passes=passes)))
+        for fused, passes in ((True, 1.0), (True, 5.0), (False, 5.0))
+    )
+    width = model.attention_width + model.key_value_width
+    for one, other in zip(once, often, strict=True):
+        assert other[1] - one[1] == pytest.approx(4 * 4 * width)
+        assert other[0] == one[0]
+    assert plain == stream_traffic(toy_scenario(model=model, stack=toy_stack(fused_elementwise=False)))

@@ -3,8 +3,9 @@
 import pytest
 
 from costmodels.stack import stack
+from hardware.catalogue import accelerator
 from planner.validation.dated import month
-from planner.validation.pytorch import stepped
+from planner.validation.pytorch import compiled, stepped
 
 
 def row(source, accelerator="h100-sxm"):
@@ -40,3 +41,20 @@ def test_torchtitan_is_priced_as_it_was_at_the_time(at, passes, root, keeps):
 def test_a_run_of_no_known_month_and_another_framework_keep_what_their_stack_says():
     assert stepped(row("a report"), stack("torchtitan")) == {}
     assert stepped(row("202412"), stack("fsdp")) == {}
+
+
+@pytest.mark.parametrize(("framework", "passes"), [("torchtitan", 5.0), ("torchtune", 1.0)])
+def test_torchtitan_rotates_complex_numbers_that_no_compiler_fuses_and_its_kin_real_ones(framework, passes):
+    said = {"stack": {"framework": framework, "overlap": "torch.compile"}, "strategy": {}}
+    chosen = stack("torchtitan")
+    assert chosen.model_copy(update=compiled(said, chosen)).rotary_passes == passes
+
+
+@pytest.mark.parametrize(("name", "kernel"), [("torchtitan", "aotriton"), ("megatron-core", "flash-2")])
+def test_pytorch_s_own_attention_runs_on_amd_at_half_the_rate_of_the_vendor_s_and_less_backward(name, kernel):
+    known = accelerator("mi300x").kernels.attention
+    assert next(each for each in stack(name).attention if each in known) == kernel
+    own, vendor = known["aotriton"], known["flash-2"]
+    assert own.efficiency == pytest.approx(0.5 * vendor.efficiency, rel=0.05)
+    rates = [fit.efficiency * fit.backward_efficiency_ratio for fit in (own, vendor)]
+    assert rates[0] == pytest.approx(0.3 * rates[1], rel=0.05)
