@@ -159,7 +159,8 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
         working=working,
         turns=np.where(_back_at_once(rows), np.minimum(working, logits * at_ends), 0.0),
         embedding_activation=_embedding_activation(rows, scenario),
-        first_peak=at_ends * (_first_peak(rows, scenario, moment, stored) + outer.gathered * outer.embedding * scenario.stack.root_unit),
+        first_peak=at_ends
+        * (_first_peak(rows, scenario, moment, stored) + outer.gathered * outer.embedding * scenario.stack.root_unit),
         logits=(logits + outer.gathered * outer.head) * at_ends,
         ahead=ahead_bytes(rows, scenario, expert_state.total),
         passing=moment + standing + passing,

@@ -17,7 +17,7 @@ FUSING = r"torch\.compile|\bte\b|transformer engine"
 MANY_PASSES = 92
 """Bytes per parameter that PyTorch's multi-tensor AdamW moves, a kernel an operation: decay 8, first moment 12, second
 moment 8 and 12, root 8, its correction 8, epsilon 8, step 16, and 12 for the clipped norm; fused it is one pass."""
-ONE_PASS_SINCE = "2025-03"
+STEPPED_AT_ONCE_SINCE = "2025-03"
 """torchtitan steps with the fused kernel from 24 February 2025 on (commit 6e4988550)."""
 UNITS_SINCE = "2025-08"
 """It shards embedding and head in units of their own from 28 July 2025 on (commit 83e694105)."""
@@ -52,5 +52,5 @@ def stepped(row: Row, chosen: Stack) -> dict[str, Any]:
     when = month(row)
     if chosen.name != "torchtitan" or when is None:
         return {}
-    older: dict[str, Any] = {"optimizer_traffic": MANY_PASSES} if when < ONE_PASS_SINCE else {}
+    older: dict[str, Any] = {"optimizer_traffic": MANY_PASSES} if when < STEPPED_AT_ONCE_SINCE else {}
     return older | {"root_unit": when < UNITS_SINCE, "saves_cudnn": when >= CUDNN_SINCE}
