@@ -95,7 +95,9 @@ class Strategies:
 
     def take(self, rows: NDArray[Any] | slice) -> Strategies:
         """The given rows (an index, mask or slice), as strategies."""
-        return Strategies(**{name: getattr(self, name)[rows] for name in AXES})
+        kept = self.tp[rows]
+        columns = {name: _taken(getattr(self, name), rows, len(kept)) for name in AXES if name != "tp"}
+        return Strategies(tp=kept, **columns)
 
     def row(self, index: int) -> dict[str, Any]:
         """One strategy as plain numbers by axis name."""
@@ -111,7 +113,8 @@ class Strategies:
         key, size = np.zeros(len(self), dtype=np.int64), 1
         for name in names:
             codes, count = self._code(name)
-            key, size = key * count + codes, size * count
+            if count > 1:
+                key, size = key * count + codes, size * count
         if size > max(4 * len(self), LARGEST_TABLE):
             _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
             return self.take(first), inverse.reshape(-1)
@@ -160,9 +163,7 @@ def strategies(**axes: ArrayLike) -> Strategies:
         raise ValueError(f"axes of different lengths: {sorted(lengths)}")
     length = lengths.pop() if lengths else 1
     table: dict[str, Any] = {
-        name: np.ascontiguousarray(
-            np.broadcast_to(column, (length,)), dtype=np.float64 if name == "micro_batch_size" else np.int64
-        )
+        name: _spread(column.astype(np.float64 if name == "micro_batch_size" else np.int64, copy=False), length)
         for name, column in columns.items()
     }
     return Strategies(**table)
@@ -173,7 +174,25 @@ def concatenate(parts: list[Strategies]) -> Strategies:
     return Strategies(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in AXES})
 
 
+def alike(column: NDArray[Any]) -> bool:
+    """Whether a column is one value that all rows share, with one place in memory."""
+    return column.strides == (0,)
+
+
+def _spread(column: NDArray[Any], length: int) -> NDArray[Any]:
+    """The column in so many rows; one value is not written out."""
+    if len(column) < length or alike(column):
+        return np.broadcast_to(column[:1], (length,))
+    return np.ascontiguousarray(column)
+
+
+def _taken(column: NDArray[Any], rows: NDArray[Any] | slice, length: int) -> NDArray[Any]:
+    return np.broadcast_to(column[:1], (length,)) if alike(column) else column[rows]
+
+
 def _codes(column: NDArray[Any]) -> tuple[Ints, int]:
+    if alike(column):
+        return np.zeros(1, dtype=np.int64), 1
     whole = column.astype(np.int64)
     if not len(column) or whole.max() >= LARGEST_TABLE or (column.dtype.kind == "f" and (whole != column).any()):
         values, codes = np.unique(column, return_inverse=True)

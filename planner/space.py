@@ -27,6 +27,7 @@ from costmodels.strategy import (
     Ints,
     Recompute,
     Strategies,
+    alike,
     strategies,
 )
 from planner.conditions import FOLDED, LOOPED, REPEATS
@@ -230,9 +231,19 @@ def _ripe(rules: tuple[Rule, ...], known: set[str], *, new: set[str]) -> list[Ru
 
 def _expand(columns: Mapping[str, NDArray[Any]], axis: str, values: NDArray[Any]) -> dict[str, NDArray[Any]]:
     """The cross product of the rows with one more axis."""
-    rows = len(columns["tp"])
-    grown = {name: np.repeat(column, len(values)) for name, column in columns.items()}
-    return {**grown, axis: np.tile(values, rows)}
+    rows, times = len(columns["tp"]), len(values)
+    if times == 1:
+        return {**columns, axis: np.broadcast_to(values, (rows,))}
+    row = np.repeat(np.arange(rows), times)
+    return {**_chosen(columns, row), axis: np.tile(values, rows)}
+
+
+def _chosen(columns: Mapping[str, NDArray[Any]], rows: Ints) -> dict[str, NDArray[Any]]:
+    """The given rows of every column; what all rows have in common stays one value."""
+    return {
+        name: np.broadcast_to(column[:1], rows.shape) if alike(column) else column.take(rows)
+        for name, column in columns.items()
+    }
 
 
 def _refuse(
@@ -251,7 +262,7 @@ def _refuse(
             row = {name: int(column[first]) for name, column in columns.items()}
             refusals.append(Refusal(rule.name, int(failed.sum()) * beyond, sentence(rule, row, scenario)))
             alive &= ~failed
-    return columns if alive.all() else {name: column[alive] for name, column in columns.items()}
+    return columns if alive.all() else _chosen(columns, np.flatnonzero(alive))
 
 
 def _with_sharding(

@@ -131,12 +131,27 @@ class _Outline(NamedTuple):
 
 
 def _fill(bound: StageBound, part: Ints, rows: _Rows) -> None:
-    """Write the bounds of ``rows`` into their places."""
+    """Write the bounds of ``rows`` into their places; those without any split need no more than that said."""
     outline = _outline(rows)
     fewest = np.where(rows.uneven, rows.fewest, -(-rows.num_layers // rows.num_stages))
-    most = outline.most
-    feasible = (most >= fewest).all(axis=1) & (most.sum(axis=1) >= rows.num_layers[:, 0])
+    feasible = (outline.most >= fewest).all(axis=1) & (outline.most.sum(axis=1) >= rows.num_layers[:, 0])
     feasible &= fewest.sum(axis=1) <= rows.num_layers[:, 0]
+    bound.slowest[part] = bound.total[part] = np.inf
+    bound.feasible[part] = feasible
+    if not feasible.all():
+        part, rows, fewest = part[feasible], _some(rows, feasible), fewest[feasible]
+        outline = _Outline(*(x[feasible] for x in outline))
+    if len(part):
+        slowest, total = _least(rows, outline, fewest)
+        bound.slowest[part], bound.total[part] = slowest * (1 - _SLACK), total * (1 - _SLACK)
+
+
+def _some(rows: _Rows, which: Ints | Bools) -> _Rows:
+    return _Rows(*(getattr(rows, name)[which] for name in _Rows.__dataclass_fields__))
+
+
+def _least(rows: _Rows, outline: _Outline, fewest: Ints) -> tuple[Floats, Floats]:
+    """The slowest stage's seconds and all stages' of rows that have a split, (rows,) each."""
     least = _seconds(rows, outline, fewest).max(axis=1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
         slopes = _slopes(rows, outline)
@@ -146,9 +161,7 @@ def _fill(bound: StageBound, part: Ints, rows: _Rows) -> None:
     if not rows.uneven.all():
         even = _seconds(rows, outline, fewest).sum(axis=1)
         total = np.where(rows.uneven[:, 0], total, even)
-    bound.slowest[part] = np.where(feasible, slowest[:, 0] * (1 - _SLACK), np.inf)
-    bound.total[part] = np.where(feasible, total * (1 - _SLACK), np.inf)
-    bound.feasible[part] = feasible
+    return slowest[:, 0], total
 
 
 def _outline(rows: _Rows) -> _Outline:
@@ -319,7 +332,7 @@ def _least_recomputed(rows: _Rows, outline: _Outline, slopes: tuple[Floats, Floa
     if not len(free):
         return recomputed
     limits = slowest[free]
-    rows = _Rows(*(getattr(rows, name)[free] for name in _Rows.__dataclass_fields__))
+    rows = _some(rows, free)
     outline = _Outline(*(x[free] for x in outline))
     slopes = slopes[0][free], slopes[1][free]
     needed, saving = _least_filled(rows, outline, slopes, limits)
