@@ -97,6 +97,13 @@ def iteration_seconds(rows: Strategies, scenario: Scenario, assignment: Assignme
     return float(compose(one, seconds, np.array([stages.max()]), np.array([stages.sum()]))[0])
 
 
+def stage_bytes(rows: Strategies, scenario: Scenario, assignment: Assignment) -> Footprint:
+    """Bytes of every stage of a single row, the ``footprint`` of its ``quote``, without its seconds."""
+    one = rows.take(np.array([0]))
+    memory = row_bytes(one, scenario)
+    return footprint(one, memory, scenario, row=0, layers=assignment.layers, recomputed=assignment.recomputed)
+
+
 def stage_seconds(one: Strategies, seconds: RowSeconds, assignment: Assignment) -> Floats:
     """Forward and backward seconds of every stage for one micro-batch, shape (pp,)."""
     layers = assignment.layers * seconds.layer[0] + assignment.recomputed * seconds.recompute[0]

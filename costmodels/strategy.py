@@ -181,13 +181,18 @@ def alike(column: NDArray[Any]) -> bool:
 
 def _spread(column: NDArray[Any], length: int) -> NDArray[Any]:
     """The column in so many rows; one value is not written out."""
-    if len(column) < length or alike(column):
-        return np.broadcast_to(column[:1], (length,))
-    return np.ascontiguousarray(column)
+    return _one_value(column, length) if len(column) < length or alike(column) else np.ascontiguousarray(column)
 
 
 def _taken(column: NDArray[Any], rows: NDArray[Any] | slice, length: int) -> NDArray[Any]:
-    return np.broadcast_to(column[:1], (length,)) if alike(column) else column[rows]
+    return _one_value(column, length) if alike(column) else column[rows]
+
+
+def _one_value(column: NDArray[Any], length: int) -> NDArray[Any]:
+    """``np.broadcast_to(column[:1], (length,))``, several times as fast."""
+    spread: NDArray[Any] = np.ndarray((length,), column.dtype, column[:1], strides=(0,))
+    spread.flags.writeable = False
+    return spread
 
 
 def _codes(column: NDArray[Any]) -> tuple[Ints, int]:

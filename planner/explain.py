@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodels.flops import utilization
-from costmodels.memory import memory_limit, slack_of
+from costmodels.memory import memory_limit
 from costmodels.parameters import parameters
-from costmodels.pricing import Quote, quote
+from costmodels.pricing import Quote, iteration_seconds, quote, stage_bytes
 from costmodels.scenario import Scenario
-from costmodels.strategy import Bools, Floats, Recompute, Strategies
+from costmodels.strategy import Bools, Recompute, Strategies
 from hardware.records import Accelerator
 from hardware.units import format_quantity
 from planner.assemble import counted_flops, strategy_record
@@ -49,7 +49,7 @@ def alternatives(
     """
     scenario, seen = resolved.scenario, {_kind(chosen)}
     assert outcome.best is not None
-    fastest = quote(outcome.best.row, scenario, outcome.best.assignment).iteration
+    fastest = iteration_seconds(outcome.best.row, scenario, outcome.best.assignment)
     found: list[Alternative] = []
 
     def add(solved: Incumbent) -> None:
@@ -90,15 +90,10 @@ def _alternative(
         strategy=record,
         iteration_seconds=seconds,
         mfu=utilization(flops=flops, seconds=seconds, gpus=scenario.gpus, peak=peak),
-        peak_memory_bytes=float(np.max(quote(solved.row, scenario, solved.assignment).footprint.total)),
+        peak_memory_bytes=float(np.max(stage_bytes(solved.row, scenario, solved.assignment).total)),
         differs=", ".join(f"{name} {getattr(record, name)}" for name in differs),
         tied=seconds <= fastest * (1.0 + figures().tie),
     )
-
-
-def _whole(rows: Strategies, allocated: Floats, scenario: Scenario) -> Floats:
-    """Bytes that the device must have for what the allocator hands out, (N,)."""
-    return allocated * (1 + slack_of(rows, scenario)) + scenario.stack.reserved
 
 
 def _kind(record: Strategy) -> tuple[object, ...]:
@@ -153,7 +148,8 @@ def challenges(space: Space, scenario: Scenario, best: Incumbent, *, deadline: f
         every = challenge.subject == FULL_RECOMPUTE
         tried = whole if every else space
         among = np.flatnonzero(challenge.keep(tried.cores))
-        outcome = search(tried, scenario, deadline=deadline, among=among, bounds=None if every else bounds)
+        known = None if every else bounds
+        outcome = search(tried, scenario, deadline=deadline, among=among, bounds=known, confirm=False)
         found.append(Challenged(challenge.subject, outcome))
     return found
 
@@ -165,8 +161,8 @@ def why_not_lines(tried: Sequence[Challenged], space: Space, scenario: Scenario,
         if outcome.best is not None:
             text, seconds = _slower(outcome.best, scenario, priced), outcome.best.iteration
             lines.append(Advice(subject=subject, text=text, iteration_seconds=seconds))
-        elif outcome.pool and outcome.proved:
-            lines.append(Advice(subject=subject, text=_too_big(outcome, scenario)))
+        elif outcome.nearest and outcome.proved:
+            lines.append(Advice(subject=subject, text=_too_big(outcome.nearest[0], scenario)))
         elif refused := _refused(space, subject, scenario):
             lines.append(Advice(subject=subject, text=refused))
     return tuple(lines)
@@ -190,8 +186,7 @@ def _slower(other: Incumbent, scenario: Scenario, best: Quote) -> str:
     return f"{told_seconds(theirs.iteration)} ({growth:+.1%}): {terms or 'a tie within the model'}"
 
 
-def _too_big(outcome: Outcome, scenario: Scenario) -> str:
-    needed = min(float(_whole(part.rows, part.peak, scenario).min(initial=math.inf)) for part in outcome.pool)
+def _too_big(needed: float, scenario: Scenario) -> str:
     limit = scenario.group.accelerator.usable_memory
     return f"needs at least {_gib(needed)} per GPU, evenly split; {_gib(limit)} available"
 
@@ -211,14 +206,10 @@ def _refused(space: Space, subject: str, scenario: Scenario) -> str:
 
 def memory_example(outcome: Outcome, scenario: Scenario) -> str:
     """One strategy that memory refused, in words: the one that came nearest to fitting."""
-    parts = [
-        (part, int(np.argmin(np.where(part.fits, np.inf, part.peak)))) for part in outcome.pool if not part.fits.all()
-    ]
-    if not parts:
+    if outcome.nearest is None:
         return f"more than {_gib(scenario.group.accelerator.usable_memory)} per GPU"
-    part, i = min(parts, key=lambda place: float(place[0].peak[place[1]]))
-    at = part.rows.row(i)
-    needed = float(_whole(part.rows, part.peak, scenario)[i])
+    needed, row = outcome.nearest
+    at = row.row(0)
     limit = scenario.group.accelerator.usable_memory
     name = f"tp {at['tp']} cp {at['cp']} pp {at['pp']} dp {at['dp']} ZeRO-{at['zero_stage']}"
     return f"{name} needs {_gib(needed)} per GPU, {_gib(limit)} available"
@@ -239,7 +230,7 @@ def what_helps(
     }
     lines = []
     for subject, changed in changes.items():
-        seconds = quote(best.row, changed, best.assignment).iteration
+        seconds = iteration_seconds(best.row, changed, best.assignment)
         lines.append(gained(subject, seconds, priced.iteration))
     lines.append(_more_memory(space, scenario, priced.iteration, deadline))
     lines.append(_larger_batch(scenario, best, priced.iteration))
@@ -256,7 +247,7 @@ def gained(subject: str, seconds: float, now: float) -> Advice:
 
 def _more_memory(space: Space, scenario: Scenario, now: float, deadline: float) -> Advice:
     """The best strategy that twice the memory would let in."""
-    found = search(space, device_times(scenario, usable_memory=2.0), deadline=deadline).best
+    found = search(space, device_times(scenario, usable_memory=2.0), deadline=deadline, confirm=False).best
     return gained("memory 2x", min(found.iteration, now) if found else now, now)
 
 
@@ -264,7 +255,7 @@ def _larger_batch(scenario: Scenario, best: Incumbent, now: float) -> Advice:
     """Twice the batch through the same strategy, per sequence."""
     double = replace(scenario, global_batch_size=2 * scenario.global_batch_size)
     rows = replace(best.row, num_microbatches=2 * best.row.num_microbatches)
-    return gained("batch 2x", quote(rows, double, best.assignment).iteration / 2, now)
+    return gained("batch 2x", iteration_seconds(rows, double, best.assignment) / 2, now)
 
 
 def _rounder_batch(scenario: Scenario, now: float, pins: Mapping[str, Pin], deadline: float) -> list[Advice]:

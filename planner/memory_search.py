@@ -11,7 +11,8 @@ from costmodels.memory import memory_limit
 from costmodels.pieces import copies
 from costmodels.scenario import Scenario
 from planner.lean_split import lean_bounds, lean_peaks
-from planner.search import CHUNK, Outcome, Priced, price_cores, remember
+from planner.priced import Priced, price_cores
+from planner.search import CHUNK, Outcome, remember
 from planner.space import Space
 from planner.splits import best_split
 from planner.stage_rows import stage_problems

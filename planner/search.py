@@ -13,29 +13,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from costmodels.by_kind import ByKind, LayerTerms
-from costmodels.exchange import share_steps
 from costmodels.iteration import (
     BLOCK_AXES,
     RowSeconds,
     bubble_share,
     compose,
     core_seconds,
-    even_split,
     fullest_stage,
     row_seconds,
-    with_step,
 )
-from costmodels.memory import RowBytes, even_peaks, host_fits, memory_limit, row_bytes
+from costmodels.memory import RowBytes, even_peaks, row_bytes, slack_of
 from costmodels.pairing import further_axes, hidden_experts, overlaps, paired_terms
 from costmodels.pricing import Assignment, row_assignment
 from costmodels.scenario import Scenario
-from costmodels.strategy import Bools, Floats, Ints, Recompute, Strategies
+from costmodels.strategy import Floats, Ints, Recompute, Strategies
+from planner.priced import Priced, pairs, price_pairs
 from planner.space import Space
 from planner.stage_rows import (
     assignment_of,
+    hopeless,
     own_cut,
     problem_of,
     slices_of,
@@ -50,6 +48,8 @@ FIRST = 512
 """Cores of the first chunk; each chunk doubles, so that a good incumbent is found before much is priced."""
 ORDERED = 16
 """How many times as many cores are put in order each time that those in order are used up."""
+LEFT_OVER = 1.25
+"""Chunks that the last one of those in order may grow to; a few cores take nearly as long as many."""
 BESIDE = 1.02
 """Cores whose bounds are this near to the incumbent are priced if their chunk is, to be shown as runners-up."""
 TOLERANCE = 1e-9
@@ -60,34 +60,6 @@ KEPT = 4096
 """Best rows of a chunk that are remembered for alternatives and explanations."""
 PROMISING = 512
 """Rows that are bounded exactly when runners-up are looked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Priced:
-    """Rows priced in full, arrays (N,): even split, bound over all splits, worst stage's bytes."""
-
-    rows: Strategies
-    seconds: RowSeconds
-    memory: RowBytes
-    even: Floats
-    """Seconds of the iteration under the even split; FULL and PARTIAL recompute every layer."""
-    bound: Floats
-    """No split of this row is faster."""
-    peak: Floats
-    """Bytes of the worst stage under the even split."""
-    fits: Bools
-
-    def take(self, index: NDArray[np.int64] | Bools) -> Priced:
-        """The given rows."""
-        return Priced(
-            self.rows.take(index),
-            self.seconds.take(index),
-            self.memory.take(index),
-            self.even[index],
-            self.bound[index],
-            self.peak[index],
-            self.fits[index],
-        )
 
 
 @dataclass(frozen=True)
@@ -112,6 +84,8 @@ class Outcome:
     priced: int = 0
     solves: int = 0
     memory_refused: int = 0
+    nearest: tuple[float, Strategies] | None = None
+    """Bytes that the fullest device must have under the even split, and the row: the least of those that do not fit."""
     pool: list[Priced] = field(default_factory=list)
     """Even rows seen on the way, the best of them kept."""
 
@@ -124,6 +98,7 @@ def search(
     among: Ints | None = None,
     bounds: Floats | None = None,
     beside: float = BESIDE,
+    confirm: bool = True,
 ) -> Outcome:
     """The fastest feasible strategy of the space, by ``time.perf_counter`` not much later than ``deadline``.
 
@@ -134,6 +109,7 @@ def search(
         among: the cores to look at, indices (K,); all of them unless given.
         bounds: ``core_bound`` of all cores (C,), where it is known.
         beside: cores of a chunk are priced whose bounds are below so many incumbents; the best is the same from 1 on.
+        confirm: whether the stage solver speaks on the best as well, which is as good by its bound.
     """
     outcome = Outcome()
     cores = np.arange(len(space.cores)) if among is None else among
@@ -147,10 +123,15 @@ def search(
         if time.perf_counter() > deadline:
             outcome.proved, outcome.lower_bound = False, float(optimistic[chunk[0]])
             break
-        priced = price_cores(space, chunk[optimistic[chunk] < beside * _ceiling(outcome)], scenario)
-        remember(outcome, priced, scenario)
-        pending.append(_open(priced, scenario))
+        priced = _price_fitting(outcome, space, chunk[optimistic[chunk] < beside * _ceiling(outcome)], scenario)
+        if priced is not None:
+            remember(outcome, priced, scenario)
+            pending.append(_open(priced, scenario))
     _settle(outcome, _unbeaten(pending, outcome), scenario, deadline)
+    if outcome.best and outcome.proved:
+        if confirm:
+            _confirm(outcome, scenario, deadline)
+        outcome.lower_bound = outcome.best.iteration
     return outcome
 
 
@@ -161,8 +142,9 @@ def _visits(cores: Ints, optimistic: Floats) -> Iterator[Ints]:
         near, rest = _nearest(rest, optimistic, ordered)
         start, ordered = 0, ORDERED * ordered
         while start < len(near):
-            yield near[start : start + size]
-            start, size = start + size, min(2 * size, CHUNK)
+            stop = start + size if len(near) - start > LEFT_OVER * size else len(near)
+            yield near[start:stop]
+            start, size = stop, min(2 * size, CHUNK)
 
 
 def _nearest(cores: Ints, optimistic: Floats, count: int) -> tuple[Ints, Ints]:
@@ -233,44 +215,32 @@ def _hidden(
     return ByKind(depth, parts), np.dot(depth.shares, hidden)
 
 
-def price_cores(space: Space, cores: Ints, scenario: Scenario) -> Priced:
-    """Every allowed (core, sharding) pair of the given cores, priced in full."""
-    place, option = np.nonzero(space.allowed[cores])
-    rows = space.rows(cores[place], option)
-    if not (roomy := host_fits(rows, scenario)).all():
-        place, rows = place[roomy], rows.take(roomy)
-    share_steps(rows)
-    core = core_seconds(space.cores.take(cores), scenario).take(place)
-    return price_rows(rows, with_step(rows, scenario, core), scenario)
-
-
-def price_rows(rows: Strategies, seconds: RowSeconds, scenario: Scenario) -> Priced:
-    """Even split, bound and memory of rows whose seconds are known."""
-    layers = scenario.model.num_layers
-    again = (rows.recompute >= Recompute.FULL).astype(np.float64)
-    slowest, total = even_split(rows, seconds, layers, again)
+def _price_fitting(outcome: Outcome, space: Space, cores: Ints, scenario: Scenario) -> Priced | None:
+    """The same, where pairs that fit memory under no split are only counted; None where no other pair is left."""
+    place, rows = pairs(space, cores, scenario)
+    if not len(rows):
+        return None
     memory = row_bytes(rows, scenario)
-    peak = even_peaks(rows, memory, layers)
-    even = compose(rows, seconds, slowest, total)
-    return Priced(
-        rows,
-        seconds,
-        memory,
-        even=even if own_cut(scenario) is None else np.where(rows.pp > 1, np.inf, even),
-        bound=_row_bound(rows, seconds, layers),
-        peak=peak,
-        fits=peak <= memory_limit(scenario, rows),
-    )
+    if (beyond := hopeless(rows, memory, scenario)).any():
+        _let_go(outcome, rows.take(beyond), memory.take(beyond), scenario)
+        place, rows, memory = place[~beyond], rows.take(~beyond), memory.take(~beyond)
+    return price_pairs(space.cores.take(cores), place, rows, memory, scenario) if len(rows) else None
 
 
-def _row_bound(rows: Strategies, seconds: RowSeconds, layers: int) -> Floats:
-    hops = np.where(rows.pp > 1, seconds.hop, 0.0) + seconds.host + seconds.spread
-    again = (rows.recompute == Recompute.FULL).astype(np.float64)
-    layer = seconds.layer + again * seconds.recompute
-    total = layers * layer + seconds.embedding + seconds.head + rows.pp * hops
-    fullest = fullest_stage(rows, layer, seconds.kinds, layers, again)
-    slowest = np.maximum(fullest + hops, total / rows.pp)
-    return compose(rows, seconds, slowest, total)
+def _let_go(outcome: Outcome, rows: Strategies, memory: RowBytes, scenario: Scenario) -> None:
+    """Count rows that memory refuses before they are priced."""
+    outcome.priced += len(rows)
+    outcome.memory_refused += len(rows)
+    _note_nearest(outcome, rows, even_peaks(rows, memory, scenario.model.num_layers), scenario)
+
+
+def _note_nearest(outcome: Outcome, rows: Strategies, peak: Floats, scenario: Scenario) -> None:
+    if not len(rows):
+        return
+    needed = peak * (1 + slack_of(rows, scenario)) + scenario.stack.reserved
+    least = np.argmin(needed)
+    if outcome.nearest is None or needed[least] < outcome.nearest[0]:
+        outcome.nearest = float(needed[least]), rows.take(np.array([least]))
 
 
 def remember(outcome: Outcome, priced: Priced, scenario: Scenario, *, lean: bool = False) -> None:
@@ -278,6 +248,7 @@ def remember(outcome: Outcome, priced: Priced, scenario: Scenario, *, lean: bool
     outcome.priced += len(priced.rows)
     outcome.feasible += int(priced.fits.sum())
     outcome.memory_refused += int((~priced.fits).sum())
+    _note_nearest(outcome, priced.rows.take(~priced.fits), priced.peak[~priced.fits], scenario)
     outcome.pool.append(_best_of(priced, KEPT))
     possible = priced.fits & np.isfinite(priced.even)
     if not possible.any():
@@ -335,9 +306,6 @@ def _settle(outcome: Outcome, pending: list[Priced], scenario: Scenario, deadlin
             outcome.proved, outcome.lower_bound = False, min(outcome.lower_bound, flat[place][0])
             return
         _try(outcome, part, int(i), scenario, deadline)
-    if outcome.best and outcome.proved:
-        _confirm(outcome, scenario, deadline)
-        outcome.lower_bound = outcome.best.iteration
 
 
 def _confirm(outcome: Outcome, scenario: Scenario, deadline: float) -> None:

@@ -215,14 +215,14 @@ def _layers_in(room: Floats, each: Floats, limit: Ints) -> Floats:
     return np.where(room < 0, -1.0, np.where(each > 0, np.minimum(number, limit), limit))
 
 
-def _recomputed(rows: _Rows, outline: _Outline, layers: Floats) -> Floats:
+def _recomputed(rows: _Rows, outline: _Outline, layers: Floats | Ints) -> Floats:
     """Recomputed layers that each stage needs to hold ``layers``, at least."""
     needed = np.ceil((layers * outline.held + outline.over) / outline.saved * (1 - _SLACK) - _SLACK)
     needed = np.where(layers > outline.stored, np.maximum(needed, 1.0), 0.0)
     return np.where(rows.recompute == _ALL, layers, needed)
 
 
-def _seconds(rows: _Rows, outline: _Outline, layers: Floats) -> Floats:
+def _seconds(rows: _Rows, outline: _Outline, layers: Floats | Ints) -> Floats:
     """Seconds of each stage that holds ``layers``; infinite where it cannot."""
     seconds = layers * rows.layer_seconds + rows.extra_seconds
     seconds += _recomputed(rows, outline, layers) * rows.recompute_seconds

@@ -29,6 +29,8 @@ LEAST_STAGES = 3
 """Stages from which two without a layer leave one that has some."""
 ROUNDING = 1e-12
 """Room for sums in another order: what fits to the last byte fits the solver too."""
+ROOM = 1e-9
+"""Relative room for rounding where a row is given up."""
 
 MODES = {Recompute.NONE: "none", Recompute.SELECTIVE: "none", Recompute.FULL: "all", Recompute.PARTIAL: "free"}
 """What each kind of recomputation lets a stage do, one of ``RECOMPUTE_MODES``."""
@@ -121,6 +123,19 @@ def stage_bounds(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenar
     return np.where(bound.feasible, compose(rows, seconds, slowest, total), np.inf), bound.feasible
 
 
+def hopeless(rows: Strategies, memory: RowBytes, scenario: Scenario) -> Bools:
+    """Whether a row fits under no split by its mean stage alone, every layer held as briefly as anywhere, (N,).
+
+    Some stage needs the mean at least. It settles most rows at a fraction of the price of ``stage_bounds``.
+    """
+    twice, held = copies(rows), _least_in_flight(rows)
+    free = np.where(rows.recompute == Recompute.PARTIAL, np.minimum(memory.checkpoint, memory.stored), memory.stored)
+    kept = np.where(rows.recompute == Recompute.FULL, memory.checkpoint, free)
+    layers = scenario.model.num_layers * (memory.layer_state + held * kept / twice)
+    mean = memory.everywhere + (layers + memory.first + memory.last) * twice / rows.pp
+    return np.asarray(mean > memory_limit(scenario, rows) * (1.0 + ROOM))
+
+
 def _split_bounds(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario) -> StageBound:
     """Bounds of every row's stage problem: of slices that differ, or of average ones where stages mirror each other."""
     mirrored = np.ones(len(rows), dtype=np.bool_) if seconds.kinds is None else copies(rows) > 1
@@ -184,8 +199,20 @@ def _kept(rows: Strategies, memory: RowBytes, held: Floats) -> Floats:
 def _in_flight(rows: Strategies, width: int) -> Floats:
     """``in_flight`` of every row and stage, (N, P), worked out once for rows of one schedule."""
     few, inverse = rows.distinct("schedule", "pp", "vpp", "num_microbatches")
-    spread = few.take(np.repeat(np.arange(len(few)), width))
-    return in_flight(spread, np.tile(np.arange(width), len(few))).reshape(len(few), width)[inverse]
+    return _each_in_flight(few, width)[inverse]
+
+
+def _least_in_flight(rows: Strategies) -> Floats:
+    """``in_flight`` of the stage that holds the fewest, (N,)."""
+    few, inverse = rows.distinct("schedule", "pp", "vpp", "num_microbatches")
+    width = int(rows.pp.max(initial=1))
+    exists = np.arange(width) < few.pp[:, None]
+    return np.where(exists, _each_in_flight(few, width), np.inf).min(axis=1)[inverse]
+
+
+def _each_in_flight(rows: Strategies, width: int) -> Floats:
+    spread = rows.take(np.repeat(np.arange(len(rows)), width))
+    return in_flight(spread, np.tile(np.arange(width), len(rows))).reshape(len(rows), width)
 
 
 def _fewest_slices(rows: Strategies, scenario: Scenario) -> Ints:

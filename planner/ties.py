@@ -22,7 +22,8 @@ from costmodels.strategy import SCHEDULE_NAMES, Floats, Ints, Strategies
 from planner.document import Advice
 from planner.likeness import PLAIN, distance, traits
 from planner.measured import figures, measured
-from planner.search import TOLERANCE, Incumbent, Outcome, Priced
+from planner.priced import Priced
+from planner.search import TOLERANCE, Incumbent, Outcome
 from planner.splits import best_split
 
 Ties = Literal["fastest", "close", "validated"]

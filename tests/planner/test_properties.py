@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from costmodels.memory import even_peaks, memory_limit, row_bytes
 from planner.pins import parse_pins
-from planner.search import price_cores, search
+from planner.priced import price_cores
+from planner.search import search
 from planner.space import build
 from tests.drawn import drawn_scenarios
 from tests.scenarios import changed_device, changed_link, random_rows

@@ -16,10 +16,11 @@ from planner import PlanRequest, plan, predict, why_not
 from planner.document import Plan
 from planner.errors import BadRequest
 from planner.pins import parse_pins
+from planner.priced import price_cores
 from planner.report.launch import launch
-from planner.search import core_bound, price_cores, search
+from planner.search import core_bound, search
 from planner.space import build
-from planner.stage_rows import stage_bounds
+from planner.stage_rows import hopeless, stage_bounds
 from tests.drawn import drawn_scenarios
 from tests.planner.brute_force import brute_force, every_row
 from tests.scenarios import changed_device, toy_cluster, toy_model, toy_stack
@@ -84,6 +85,7 @@ def test_no_bound_of_a_saver_exceeds_what_it_bounds(scenario):
     assert (first <= priced.bound * (1 + 1e-9))[some].all()
     tight, feasible = stage_bounds(priced.rows, priced.seconds, priced.memory, scenario)
     held = feasible & priced.fits
+    assert not (hopeless(priced.rows, priced.memory, scenario) & (feasible | priced.fits)).any()
     assert (first[feasible] <= tight[feasible] * (1 + 1e-8)).all()
     assert (priced.bound[feasible] <= tight[feasible] * (1 + 1e-8)).all()
     assert (tight[held] <= priced.even[held] * (1 + 1e-8)).all()

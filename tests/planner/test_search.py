@@ -12,9 +12,10 @@ from costmodels.memory import even_peaks, row_bytes
 from costmodels.pricing import price, quote
 from costmodels.strategy import Recompute
 from planner.pins import parse_pins
-from planner.search import core_bound, known_bound, price_cores, search
+from planner.priced import price_cores
+from planner.search import core_bound, known_bound, search
 from planner.space import build
-from planner.stage_rows import assignment_of, problem_of, stage_bounds
+from planner.stage_rows import assignment_of, hopeless, problem_of, stage_bounds
 from planner.stages import solve
 from tests.drawn import drawn_scenarios
 from tests.planner.brute_force import (
@@ -153,6 +154,7 @@ def test_a_row_s_bounds_never_exceed_its_best_split(scenario, tightness, chance)
     space = build(scenario, {})
     priced = price_cores(space, np.arange(len(space.cores)), scenario)
     tight, feasible = stage_bounds(priced.rows, priced.seconds, priced.memory, scenario)
+    assert not (hopeless(priced.rows, priced.memory, scenario) & (feasible | priced.fits)).any()
     usable = scenario.group.accelerator.usable_memory - scenario.stack.reserved
     for index in chance.sample(range(len(priced.rows)), min(12, len(priced.rows))):
         seconds, used = seconds_and_bytes(priced.rows, scenario, index, priced.seconds, priced.memory)
