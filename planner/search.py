@@ -48,8 +48,8 @@ FIRST = 512
 """Cores of the first chunk; each chunk doubles, so that a good incumbent is found before much is priced."""
 ORDERED = 16
 """How many times as many cores are put in order each time that those in order are used up."""
-LEFT_OVER = 1.25
-"""Chunks that the last one of those in order may grow to; a few cores take nearly as long as many."""
+LEFT_OVER = 0.05
+"""Share of a chunk that may be left over for it to take as well: a few cores take nearly as long as many."""
 BESIDE = 1.02
 """Cores whose bounds are this near to the incumbent are priced if their chunk is, to be shown as runners-up."""
 TOLERANCE = 1e-9
@@ -142,9 +142,11 @@ def _visits(cores: Ints, optimistic: Floats) -> Iterator[Ints]:
         near, rest = _nearest(rest, optimistic, ordered)
         start, ordered = 0, ORDERED * ordered
         while start < len(near):
-            stop = start + size if len(near) - start > LEFT_OVER * size else len(near)
+            stop, larger = start + size, 2 * size
+            if len(near) - stop <= LEFT_OVER * size:
+                stop, larger = len(near), 4 * size
             yield near[start:stop]
-            start, size = stop, min(2 * size, CHUNK)
+            start, size = stop, min(larger, CHUNK)
 
 
 def _nearest(cores: Ints, optimistic: Floats, count: int) -> tuple[Ints, Ints]:
