@@ -24,7 +24,7 @@ from costmodels.iteration import (
     fullest_stage,
     row_seconds,
 )
-from costmodels.memory import RowBytes, even_peaks, row_bytes, slack_of
+from costmodels.memory import RowBytes, even_peaks, memory_limit, row_bytes, slack_of
 from costmodels.pairing import further_axes, hidden_experts, overlaps, paired_terms
 from costmodels.pricing import Assignment, row_assignment
 from costmodels.scenario import Scenario
@@ -32,8 +32,9 @@ from costmodels.strategy import Floats, Ints, Recompute, Strategies
 from planner.priced import Priced, pairs, price_pairs
 from planner.space import Space
 from planner.stage_rows import (
+    ROOM,
     assignment_of,
-    hopeless,
+    least_peaks,
     own_cut,
     problem_of,
     slices_of,
@@ -223,17 +224,35 @@ def _price_fitting(outcome: Outcome, space: Space, cores: Ints, scenario: Scenar
     if not len(rows):
         return None
     memory = row_bytes(rows, scenario)
-    if (beyond := hopeless(rows, memory, scenario)).any():
-        _let_go(outcome, rows.take(beyond), memory.take(beyond), scenario)
-        place, rows, memory = place[~beyond], rows.take(~beyond), memory.take(~beyond)
-    return price_pairs(space.cores.take(cores), place, rows, memory, scenario) if len(rows) else None
+    least = least_peaks(rows, memory, scenario)
+    beyond = least > memory_limit(scenario, rows) * (1.0 + ROOM)
+    if beyond.any():
+        _let_go(outcome, rows, memory, np.where(beyond, least, np.inf), scenario)
+        kept = np.flatnonzero(~beyond)
+        place, rows, memory = place[kept], rows.take(kept), memory.take(kept)
+    if not len(rows):
+        return None
+    used, place = np.unique(place, return_inverse=True)
+    return price_pairs(space.cores.take(cores[used]), place, rows, memory, scenario)
 
 
-def _let_go(outcome: Outcome, rows: Strategies, memory: RowBytes, scenario: Scenario) -> None:
-    """Count rows that memory refuses before they are priced."""
-    outcome.priced += len(rows)
-    outcome.memory_refused += len(rows)
-    _note_nearest(outcome, rows, even_peaks(rows, memory, scenario.model.num_layers), scenario)
+def _let_go(outcome: Outcome, rows: Strategies, memory: RowBytes, least: Floats, scenario: Scenario) -> None:
+    """Count rows that memory refuses before they are priced: where ``least``, the bytes they need, is finite.
+
+    The nearest of them is the likeliest one, or among those that may need less than that.
+    """
+    count = int(np.isfinite(least).sum())
+    outcome.priced += count
+    outcome.memory_refused += count
+    needed = least * (1 + slack_of(rows, scenario)) + scenario.stack.reserved
+    _note_nearest(outcome, *_peaks_at(np.array([np.argmin(needed)]), rows, memory, scenario), scenario)
+    assert outcome.nearest is not None
+    _note_nearest(outcome, *_peaks_at(np.flatnonzero(needed < outcome.nearest[0]), rows, memory, scenario), scenario)
+
+
+def _peaks_at(index: Ints, rows: Strategies, memory: RowBytes, scenario: Scenario) -> tuple[Strategies, Floats]:
+    some = rows.take(index)
+    return some, even_peaks(some, memory.take(index), scenario.model.num_layers) if len(index) else np.zeros(0)
 
 
 def _note_nearest(outcome: Outcome, rows: Strategies, peak: Floats, scenario: Scenario) -> None:

@@ -123,17 +123,17 @@ def stage_bounds(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenar
     return np.where(bound.feasible, compose(rows, seconds, slowest, total), np.inf), bound.feasible
 
 
-def hopeless(rows: Strategies, memory: RowBytes, scenario: Scenario) -> Bools:
-    """Whether a row fits under no split by its mean stage alone, every layer held as briefly as anywhere, (N,).
+def least_peaks(rows: Strategies, memory: RowBytes, scenario: Scenario) -> Floats:
+    """Bytes that some stage of any split allocates at least: the mean stage's, (N,).
 
-    Some stage needs the mean at least. It settles most rows at a fraction of the price of ``stage_bounds``.
+    Every layer counts as if it were held as briefly as on any stage. It settles most rows that fit under no split at a
+    fraction of the price of ``stage_bounds``.
     """
     twice, held = copies(rows), _least_in_flight(rows)
     free = np.where(rows.recompute == Recompute.PARTIAL, np.minimum(memory.checkpoint, memory.stored), memory.stored)
     kept = np.where(rows.recompute == Recompute.FULL, memory.checkpoint, free)
     layers = scenario.model.num_layers * (memory.layer_state + held * kept / twice)
-    mean = memory.everywhere + (layers + memory.first + memory.last) * twice / rows.pp
-    return np.asarray(mean > memory_limit(scenario, rows) * (1.0 + ROOM))
+    return memory.everywhere + (layers + memory.first + memory.last) * twice / rows.pp
 
 
 def _split_bounds(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario) -> StageBound:

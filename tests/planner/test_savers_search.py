@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from costmodels.memory import even_peaks, row_bytes
+from costmodels.memory import even_peaks, memory_limit, row_bytes
 from costmodels.modules import MODULES
 from costmodels.offload import ACTIVATIONS, EVERYTHING, OPTIMIZER
 from costmodels.strategy import OFFLOADS, Recompute, strategies
@@ -20,7 +20,7 @@ from planner.priced import price_cores
 from planner.report.launch import launch
 from planner.search import core_bound, search
 from planner.space import build
-from planner.stage_rows import hopeless, stage_bounds
+from planner.stage_rows import least_peaks, stage_bounds
 from tests.drawn import drawn_scenarios
 from tests.planner.brute_force import brute_force, every_row
 from tests.scenarios import changed_device, toy_cluster, toy_model, toy_stack
@@ -85,7 +85,9 @@ def test_no_bound_of_a_saver_exceeds_what_it_bounds(scenario):
     assert (first <= priced.bound * (1 + 1e-9))[some].all()
     tight, feasible = stage_bounds(priced.rows, priced.seconds, priced.memory, scenario)
     held = feasible & priced.fits
-    assert not (hopeless(priced.rows, priced.memory, scenario) & (feasible | priced.fits)).any()
+    least, limit = least_peaks(priced.rows, priced.memory, scenario), memory_limit(scenario, priced.rows)
+    assert (least <= priced.peak * (1 + 1e-9)).all()
+    assert (least <= limit * (1 + 1e-9))[feasible].all()
     assert (first[feasible] <= tight[feasible] * (1 + 1e-8)).all()
     assert (priced.bound[feasible] <= tight[feasible] * (1 + 1e-8)).all()
     assert (tight[held] <= priced.even[held] * (1 + 1e-8)).all()

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from costmodels.memory import even_peaks, row_bytes
+from costmodels.memory import even_peaks, memory_limit, row_bytes
 from costmodels.pricing import price, quote
 from costmodels.strategy import Recompute
 from planner.pins import parse_pins
 from planner.priced import price_cores
 from planner.search import core_bound, known_bound, search
 from planner.space import build
-from planner.stage_rows import assignment_of, hopeless, problem_of, stage_bounds
+from planner.stage_rows import assignment_of, least_peaks, problem_of, stage_bounds
 from planner.stages import solve
 from tests.drawn import drawn_scenarios
 from tests.planner.brute_force import (
@@ -154,7 +154,9 @@ def test_a_row_s_bounds_never_exceed_its_best_split(scenario, tightness, chance)
     space = build(scenario, {})
     priced = price_cores(space, np.arange(len(space.cores)), scenario)
     tight, feasible = stage_bounds(priced.rows, priced.seconds, priced.memory, scenario)
-    assert not (hopeless(priced.rows, priced.memory, scenario) & (feasible | priced.fits)).any()
+    least, limit = least_peaks(priced.rows, priced.memory, scenario), memory_limit(scenario, priced.rows)
+    assert (least <= priced.peak * (1 + 1e-9)).all()
+    assert (least <= limit * (1 + 1e-9))[feasible].all()
     usable = scenario.group.accelerator.usable_memory - scenario.stack.reserved
     for index in chance.sample(range(len(priced.rows)), min(12, len(priced.rows))):
         seconds, used = seconds_and_bytes(priced.rows, scenario, index, priced.seconds, priced.memory)
