@@ -196,7 +196,7 @@ def _found(resolved: Resolved, space: Space, outcome: Outcome, started: float) -
         return Plan(**settled)
     patience = time.perf_counter() + EXPLAINED_WITHIN
     pins = parse_pins(resolved.request.pins)
-    tried = explain.challenges(space, scenario, best, deadline=patience)
+    tried = explain.challenges(space, scenario, best, outcome.pool, deadline=patience)
     return Plan(
         alternatives=explain.alternatives(outcome, tried, resolved, settled["strategy"], resolved.request.top),
         better_validated=better_validated(outcome, best, scenario) if _by_time(resolved) else None,

@@ -24,6 +24,7 @@ from planner.landmarks import Landmark, landmarks
 from planner.levers import arithmetic_times, device_times, links_times
 from planner.measured import figures
 from planner.pins import Pin
+from planner.priced import Priced
 from planner.request import Resolved
 from planner.search import Incumbent, Outcome, known_bound, promising, search
 from planner.space import LARGEST_MICRO_BATCH, Space, build, divisors
@@ -140,8 +141,10 @@ class Challenged(NamedTuple):
     outcome: Outcome
 
 
-def challenges(space: Space, scenario: Scenario, best: Incumbent, *, deadline: float) -> list[Challenged]:
-    """The obvious other choices, each searched as the best one was."""
+def challenges(
+    space: Space, scenario: Scenario, best: Incumbent, seen: Sequence[Priced], *, deadline: float
+) -> list[Challenged]:
+    """The obvious other choices, each searched as the best one was, by what that search has seen of it."""
     bounds, whole = known_bound(space.cores, scenario), _whole_layers(space)
     found = []
     for challenge in _challenges(best):
@@ -149,7 +152,10 @@ def challenges(space: Space, scenario: Scenario, best: Incumbent, *, deadline: f
         tried = whole if every else space
         among = np.flatnonzero(challenge.keep(tried.cores))
         known = None if every else bounds
-        outcome = search(tried, scenario, deadline=deadline, among=among, bounds=known, confirm=False)
+        before = [part.take(challenge.keep(part.rows)) for part in seen]
+        outcome = search(
+            tried, scenario, deadline=deadline, among=among, bounds=known, beside=1.0, seen=before, confirm=False
+        )
         found.append(Challenged(challenge.subject, outcome))
     return found
 
@@ -247,7 +253,7 @@ def gained(subject: str, seconds: float, now: float) -> Advice:
 
 def _more_memory(space: Space, scenario: Scenario, now: float, deadline: float) -> Advice:
     """The best strategy that twice the memory would let in."""
-    found = search(space, device_times(scenario, usable_memory=2.0), deadline=deadline, confirm=False).best
+    found = search(space, device_times(scenario, usable_memory=2.0), deadline=deadline, beside=1.0, confirm=False).best
     return gained("memory 2x", min(found.iteration, now) if found else now, now)
 
 

@@ -9,7 +9,7 @@ solver. When no bound is left below the incumbent, the incumbent is optimal with
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -99,6 +99,7 @@ def search(
     among: Ints | None = None,
     bounds: Floats | None = None,
     beside: float = BESIDE,
+    seen: Sequence[Priced] = (),
     confirm: bool = True,
 ) -> Outcome:
     """The fastest feasible strategy of the space, by ``time.perf_counter`` not much later than ``deadline``.
@@ -110,6 +111,7 @@ def search(
         among: the cores to look at, indices (K,); all of them unless given.
         bounds: ``core_bound`` of all cores (C,), where it is known.
         beside: cores of a chunk are priced whose bounds are below so many incumbents; the best is the same from 1 on.
+        seen: rows of these cores that another search has priced: it need not look at what is slower.
         confirm: whether the stage solver speaks on the best as well, which is as good by its bound.
     """
     outcome = Outcome()
@@ -117,6 +119,8 @@ def search(
     if not len(cores):
         return outcome
     optimistic = known_bound(space.cores, scenario) if bounds is None else bounds
+    for part in seen:
+        remember(outcome, part, scenario)
     pending: list[Priced] = []
     for chunk in _visits(cores, optimistic):
         if optimistic[chunk[0]] >= _ceiling(outcome):
