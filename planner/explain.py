@@ -26,7 +26,7 @@ from planner.measured import figures
 from planner.pins import Pin
 from planner.priced import Priced
 from planner.request import Resolved
-from planner.search import Incumbent, Outcome, known_bound, promising, search
+from planner.search import Incumbent, Outcome, promising, search
 from planner.space import LARGEST_MICRO_BATCH, Space, build, divisors
 from planner.splits import best_split
 
@@ -145,17 +145,13 @@ def challenges(
     space: Space, scenario: Scenario, best: Incumbent, seen: Sequence[Priced], *, deadline: float
 ) -> list[Challenged]:
     """The obvious other choices, each searched as the best one was, by what that search has seen of it."""
-    bounds, whole = known_bound(space.cores, scenario), _whole_layers(space)
+    whole = _whole_layers(space)
     found = []
     for challenge in _challenges(best):
-        every = challenge.subject == FULL_RECOMPUTE
-        tried = whole if every else space
+        tried = whole if challenge.subject == FULL_RECOMPUTE else space
         among = np.flatnonzero(challenge.keep(tried.cores))
-        known = None if every else bounds
         before = [part.take(challenge.keep(part.rows)) for part in seen]
-        outcome = search(
-            tried, scenario, deadline=deadline, among=among, bounds=known, beside=1.0, seen=before, confirm=False
-        )
+        outcome = search(tried, scenario, deadline=deadline, among=among, beside=1.0, seen=before, confirm=False)
         found.append(Challenged(challenge.subject, outcome))
     return found
 
@@ -175,9 +171,15 @@ def why_not_lines(tried: Sequence[Challenged], space: Space, scenario: Scenario,
 
 
 def _whole_layers(space: Space) -> Space:
-    """The space where what may recompute some layers recomputes all of them."""
-    recompute = np.where(space.cores.recompute == Recompute.PARTIAL, Recompute.FULL, space.cores.recompute)
-    return replace(space, cores=replace(space.cores, recompute=recompute.astype(np.int64)))
+    """The cores that recompute whole layers, where what may recompute some recomputes all of them; made once."""
+    return space.cores.once("whole layers", lambda: _all_recomputed(space))
+
+
+def _all_recomputed(space: Space) -> Space:
+    kept = np.flatnonzero(space.cores.recompute >= Recompute.FULL)
+    cores = space.cores.take(kept)
+    cores = replace(cores, recompute=np.full(len(kept), int(Recompute.FULL), dtype=np.int64))
+    return replace(space, cores=cores, layout=space.layout[kept], allowed=space.allowed[kept])
 
 
 def _slower(other: Incumbent, scenario: Scenario, best: Quote) -> str:
