@@ -32,15 +32,15 @@ class Crossing:
 
 
 def _crossing(tier: int, size: Ints, inside: Floats, within: Floats) -> Crossing:
-    crossed = within > inside
+    crossed, ranks = within > inside, size.astype(np.float64)
     return Crossing(
         tier=tier,
         inside=inside,
         within=within,
         crossed=crossed,
         fan=within / inside,
-        hops=size / inside - size / within,
-        ring_share=np.where(crossed, (size - 1.0) / (size * inside), 0.0),
+        hops=ranks / inside - ranks / within,
+        ring_share=np.where(crossed, (ranks - 1.0) / (ranks * inside), 0.0),
     )
 
 
