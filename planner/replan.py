@@ -175,7 +175,9 @@ def _old(old: Plan, changes: dict[str, Any]) -> tuple[Resolved, Layout, float]:
     question = old.request | {str(name): value for name, value in named.items()}
     before = resolve(PlanRequest(**question))
     if before.mixed:
-        raise BadRequest("plans over several node groups cannot be planned anew; those over a single group can")
+        names = " and ".join(scenario.group.name for scenario in before.mixed.scenarios)
+        said = f"plans over several node groups ({names}) cannot be planned anew; `plan` with --gpus answers afresh"
+        raise BadRequest(said)
     return before, Layout(row_of(old.strategy), split_of(old.strategy)), old.prediction.iteration_seconds
 
 

@@ -87,7 +87,9 @@ def best_of(request: PlanRequest) -> tuple[Resolved, Space, Incumbent]:
     """
     resolved = resolve(request)
     if resolved.mixed:
-        raise BadRequest("levers are turned on one node group; this cluster has several")
+        names = " and ".join(scenario.group.name for scenario in resolved.mixed.scenarios)
+        said = f"levers are turned on one node group, not on {names} together; a cluster of one of them works"
+        raise BadRequest(said)
     if request.objective == "memory":
         raise BadRequest("levers are turned for the time of training; leave --objective memory out")
     space = recent_space(resolved.scenario, parse_pins(request.pins))

@@ -242,7 +242,9 @@ def _resolved(request: PlanRequest) -> Resolved:
 
     machines = find_cluster(request.cluster) if isinstance(request.cluster, str) else request.cluster
     if len(machines.groups) > 1:
-        raise BadRequest(f"a size is counted in nodes of one kind; {machines.name} has several")
+        names = " and ".join(group.name for group in machines.groups)
+        said = f"a size is counted in nodes of one kind; {machines.name} has {names}; a cluster of one of them works"
+        raise BadRequest(said)
     return resolve(request.model_copy(update={"gpus": machines.groups[0].gpus_per_node}))
 
 
