@@ -148,7 +148,7 @@ def test_shared_experts_hide_the_traffic_that_they_run_beside():
 
 
 def test_the_router_multiplies_in_16_bit_and_moves_its_scores_in_fp32():
-    device = toy_device().model_copy(update={"peak": {"bf16": PEAK, "fp8": 2 * PEAK}})
+    device = toy_device().model_copy(update={"peak": {"bf16": PEAK, "fp8": 2 * PEAK, "fp4": 4 * PEAK}})
     scenario = replace(experts_on(group=toy_group(device=device)), precision="fp8")
     gate = router(np.array([float(TOKENS)]), scenario).forward
     values = 2 * (TOKENS * WIDTH + WIDTH * EXPERTS + TOKENS * EXPERTS)
@@ -163,7 +163,7 @@ def traffic_of(scenario, rows=ROWS):
 
 
 def on_toys(model=None, precision="bf16", **stack):
-    device = toy_device().model_copy(update={"peak": {"bf16": PEAK, "fp8": 2 * PEAK}})
+    device = toy_device().model_copy(update={"peak": {"bf16": PEAK, "fp8": 2 * PEAK, "fp4": 4 * PEAK}})
     plain = with_experts(toy_model()).model_copy(update={"ffn_bias": False})
     scenario = toy_scenario(model=model or plain, gpus=4, group=toy_group(device=device))
     return replace(scenario, precision=precision, stack=toy_stack(**stack))
@@ -194,7 +194,7 @@ def test_every_expert_has_kernels_of_its_own_where_scales_are_found_anew():
     late = 1e-5
 
     def seconds(precision, rows=ROWS, **stack):
-        device = toy_device(overhead=late).model_copy(update={"peak": {"bf16": PEAK, "fp8": 2 * PEAK}})
+        device = toy_device(overhead=late).model_copy(update={"peak": {"bf16": PEAK, "fp8": 2 * PEAK, "fp4": 4 * PEAK}})
         scenario = toy_scenario(model=with_experts(toy_model()), gpus=4, group=toy_group(device=device))
         scenario = replace(scenario, precision=precision)
         return small_kernels(rows, replace(scenario, stack=toy_stack(kernels_per_local_expert=7, **stack)))

@@ -96,7 +96,7 @@ def test_what_a_target_lacks_is_refused_with_what_it_takes(saved):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--to", "megatron"), "did you mean megatron-lm"),
+        (("--to", "megatron"), "did you mean megatron-bridge or megatron-lm"),
         (("--to", "slurm", "--target-version", "9"), "22.05 and 24.05"),
         (("--to", "slurm", "-o", "/nowhere/at/all"), "there is no folder /nowhere/at"),
     ],
