@@ -58,7 +58,7 @@ def test_the_cheapest_plan_is_the_cheapest_of_all(scenario, share):
 @given(scenarios(), st.floats(1.0, 20.0))
 def test_the_fastest_plan_is_the_fastest_that_the_rent_buys(scenario, dollars):
     made, budget = layout(scenario), dollars / 3600.0
-    rates = [rate for _, _, rate, cost in every_plan(made) if cost <= budget]
+    rates = [rate for _, _, rate, cost in every_plan(made) if cost <= budget * (1 + 1e-9)]  # as the solver rounds
     best = fastest(made, Limits(0.0, budget), deadline=soon())
     if not rates or max(rates) < 1.0:
         assert best.status == "infeasible"
