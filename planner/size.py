@@ -2,9 +2,8 @@
 
 Sizes are whole nodes of one kind; each is answered by the planner's own search. A round size that meets the limits is
 found first, then the gap below it is halved, as if fewer nodes always took longer. They do not quite: a size that
-divides the model and the batch well can be faster than a larger one. So the sizes below the answer are searched too,
-the roundest first, until the time is up; the answer says whether all of them were. Sizes that would need more than all
-of the peak rate to meet the deadline are not searched.
+divides the model and the batch well can be faster. So the sizes below the answer are searched too, the roundest first,
+until the time is up, and the answer says whether all were. Sizes beyond the peak rate are not.
 """
 
 from __future__ import annotations
@@ -211,9 +210,7 @@ def size(
     until = time.perf_counter() + (limit or request.time_limit)
     sizes, resolved = _sizes(request, days, until)
     if dollars is not None and resolved.cluster.usd_per_gpu_hour is None:
-        raise BadRequest(
-            f"a budget needs a price, and {resolved.cluster.name} has none; give it one, as price = '2 $/h'"
-        )
+        raise BadRequest(f"a budget needs a price, and {resolved.cluster.name} has none; give it price = '2 $/h'")
     limits = Limits(days, dollars)
     found = sizes.first(limits.met, sizes.least) if dollars is None else _within(sizes, limits)
     if found is None and sizes.late():

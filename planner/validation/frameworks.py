@@ -85,8 +85,6 @@ def _spread(notes: str, stages: int) -> dict[str, Any]:
 def _megatron(row: Row) -> dict[str, Any]:
     """What Megatron-LM's own tests say, and leave at its default: dropout, in models of its GPT kind."""
     found: dict[str, Any] = {}
-    if "no gradient-accumulation fusion" in str(row.get("notes")):
-        found["idle_gradients"] = False
     if "functional_tests" in str(row.get("source")) and not row["model"].get("gated_ffn"):
         found["dropout"] = True
     return found

@@ -17,9 +17,10 @@ ADDED = 10
 
 
 def accumulation_changes(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Gradients that no product adds up (Megatron's --no-gradient-accumulation-fusion)."""
+    """Gradients that no product adds up (Megatron's --no-gradient-accumulation-fusion): none waits for it either."""
     words = f"{row['stack'].get('notes')} {row.get('notes')}"
-    return {"accumulate_traffic": ADDED} if re.search(r"no gradient.accumulation.fusion", words) else {}
+    apart = re.search(r"no gradient.accumulation.fusion", words) is not None
+    return {"accumulate_traffic": ADDED, "idle_gradients": False} if apart else {}
 
 
 def overlap_changes(row: Mapping[str, Any], chosen: Stack) -> dict[str, Any]:
