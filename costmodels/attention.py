@@ -15,6 +15,9 @@ from costmodels.passes import Passes, linear, region_tokens, tokens_per_rank
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Strategies
 
+QKV = 3.0
+"""Queries, keys and values, where they are one product here."""
+
 
 def up_projections(rows: Strategies, scenario: Scenario) -> Passes:
     """Queries, keys and values out of their latent vectors; nothing in ordinary attention."""
@@ -43,7 +46,7 @@ def attention_matmuls(rows: Strategies, scenario: Scenario, among: tuple[str, ..
             total = total + linear(T, float(p.outputs), p.inputs / t, scenario)
         elif p.name == "qkv":
             groups = 2.0 * model.head_dim * np.maximum(model.num_query_groups / t, 1.0)
-            total = total + linear(T, model.attention_width / t + groups, float(p.inputs), scenario)
+            total = total + linear(T, model.attention_width / t + groups, float(p.inputs), scenario, QKV)
         else:
             total = total + linear(T, p.outputs / t, float(p.inputs), scenario)
     if model.localized_filtering and not among:

@@ -37,17 +37,21 @@ def region_tokens(rows: Strategies, scenario: Scenario) -> Floats:
     return np.where(rows.sequence_parallel > 0, tokens / rows.tp, tokens)
 
 
-def linear(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
-    """One product of a layer in the precision of the layers: T tokens, n outputs, k inputs."""
+def linear(T: Floats, n: Number, k: Number, scenario: Scenario, parts: float = 1.0) -> Passes:
+    """One product of a layer in the precision of the layers: T tokens, n outputs, k inputs.
+
+    ``parts`` products of one input stand here for one where a stack's projections are layers of their own.
+    """
     plain = product(T, n, k, scenario.rates.matmul, scenario.rates.matmul_peak, scenario.rates.bandwidth)
     started = np.full(T.shape, scenario.recipe.casts * scenario.rates.head.overhead)
-    return plain + quantising(T, n, k, scenario) + Passes(started, started)
+    return plain + quantising(T, n, k, scenario, parts) + Passes(started, started)
 
 
 def ffn_matmuls(rows: Strategies, scenario: Scenario) -> Passes:
     """The two matrix products of a dense layer's feed-forward network."""
     model, T, t = scenario.model, tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
-    return linear(T, model.fc1_width / t, float(model.hidden_size), scenario) + last_product(rows, scenario)
+    first = linear(T, model.fc1_width / t, float(model.hidden_size), scenario, float(model.ffn_branches))
+    return first + last_product(rows, scenario)
 
 
 def last_product(rows: Strategies, scenario: Scenario) -> Passes:
@@ -56,17 +60,20 @@ def last_product(rows: Strategies, scenario: Scenario) -> Passes:
     return linear(T, float(model.hidden_size), float(model.ffn_hidden_size) / t, scenario)
 
 
-def quantising(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
-    """Passes that quantise a product's input, its output's gradient and its weights.
+def quantising(T: Floats, n: Number, k: Number, scenario: Scenario, parts: float = 1.0) -> Passes:
+    """Passes that quantise a product's input, its output's gradient and its weights, and scale what products return.
 
-    Those that write columns out of rows take longer for their bytes, by the stack's ``transposing``.
+    Those that write columns out of rows take longer for their bytes, by the stack's ``transposing``. Where ``parts``
+    products share an input, each quantises it for itself under a recipe of single layers.
     """
     recipe, rates = scenario.recipe, scenario.rates
+    times = parts if recipe.by_layer and scenario.stack.split_projections else 1.0
     known = {"share": rates.stream, "bandwidth": rates.bandwidth}
     columns = recipe.columns * scenario.along_depth
     each = recipe.input_traffic + columns + recipe.transposed * (1.0 / scenario.stack.transposing - 1.0)
-    forward = T * k * each + np.broadcast_to(n * k * recipe.weight_traffic, T.shape)
-    return Passes(stream_seconds(traffic=forward, **known), stream_seconds(traffic=T * n * each, **known))
+    forward = times * T * k * each + np.broadcast_to(n * k * recipe.weight_traffic, T.shape)
+    backward = T * n * each + recipe.rescaled * (times * T * k + n * k)
+    return Passes(stream_seconds(traffic=forward, **known), stream_seconds(traffic=backward, **known))
 
 
 def product(T: Floats, n: Number, k: Number, fit: GemmFit, peak: float, bandwidth: float) -> Passes:

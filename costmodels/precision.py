@@ -34,6 +34,10 @@ class Recipe:
     """Bytes moved per weight and iteration to quantise it."""
     transposed: float = 0.0
     """Bytes per value of a product's input, or of its gradient, in kernels that turn rows into columns."""
+    by_layer: bool = False
+    """Every layer quantises its own input, also where several layers read the same."""
+    rescaled: float = 0.0
+    """Bytes per value that the two backward products return, to scale it afterwards."""
     rate: float = 1.0
     """Arithmetic rate over that of the products measured."""
     gather_word: float = 2.0
@@ -93,6 +97,8 @@ RECIPES: dict[str, Recipe] = {
         casts=2,
         weight_traffic=ROWS + 2.0 + COLUMN,
         transposed=COLUMN,
+        by_layer=True,
+        rescaled=4.0,
         rate=ROW_SCALED,
     ),
     # One scale per 32 values; gathered in 16 bits, since rows and columns have scales of their own.

@@ -33,6 +33,9 @@ FUSED = KERNELS["v2"]
 ASYNC_TP = 0.5
 """Share of tensor-parallel traffic that stays exposed where products and their collectives are cut into pieces that run
 side by side [AsyncTP]: pieces are smaller and slower than the whole, and the first has nothing to hide behind."""
+ROWWISE_TP = (1.0 + ASYNC_TP) / 2.0
+"""The same under scales by rows, where scatters are cut into pieces and gathers are not (GitHub pytorch/pytorch, issue
+149990)."""
 
 
 def stack_for(row: Row, notes: list[str], given: Stack | None) -> Stack:
@@ -64,7 +67,8 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
     changes |= compiled(row, chosen) | stepped(row, chosen)
     words = str(row["stack"].get("overlap") or "").lower()
     if "async tp" in words or "fine_grain_interleave" in words:
-        hidden = {"tp_forward": ASYNC_TP, "tp_backward": ASYNC_TP * chosen.overlap.tp_backward}
+        left = ROWWISE_TP if saving.precision(row) == "fp8-rowwise" else ASYNC_TP
+        hidden = {"tp_forward": left, "tp_backward": left * chosen.overlap.tp_backward}
         changes["overlap"] = chosen.overlap.model_copy(update=hidden)
     chosen = chosen.model_copy(update=changes)
     return chosen.model_copy(update=expert_changes(row, chosen))
