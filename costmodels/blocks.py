@@ -156,7 +156,7 @@ def layer_streams(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> P
     )
 
 
-NORM_PASSES = {("layernorm", False): 1.6, ("rmsnorm", False): 8.0}
+NORM_PASSES = {("layernorm", False): (1.6, 1.2), ("rmsnorm", False): (9.0, 14.0)}
 """Traffic of an unfused norm over a fused one: a stock LayerNorm reaches 0.52 of the bandwidth where a fused one
 reaches 0.82, an RMSNorm written out in fp32 makes eight passes [Liger]."""
 UNFUSED_ROTARY = 6.0
@@ -173,7 +173,7 @@ def stream_traffic(scenario: Scenario, kind: Kind = DENSE) -> tuple[tuple[float,
     model, stack, rates = scenario.model, scenario.stack, scenario.rates
     h, f, fused = float(model.hidden_size), (kind.ffn == "dense") * model.ffn_hidden_size, stack.fused_elementwise
     norms = (model.num_norms if kind.parts > 1 else 1) * h
-    passes = NORM_PASSES.get((model.norm, fused), 1.0)
+    passes, returned = NORM_PASSES.get((model.norm, fused), (1.0, 0.75))
     branches = (1.0 if model.parallel_block else float(kind.parts)) * h
     mask = 1.0 if stack.dropout else 0.0
     apart = 0.0 if fused else 4.0 * model.linear_bias + 5.0 * mask
@@ -185,8 +185,8 @@ def stream_traffic(scenario: Scenario, kind: Kind = DENSE) -> tuple[tuple[float,
     )
     slow = rates.stream / rates.norm_backward
     backward = (
-        norms * 6.0 * max(slow, passes * 0.75) + branches * (4.0 + 4.0 * mask),
-        turning + f * ((10.0 if model.gated_ffn else 6.0) + split),
+        norms * 6.0 * max(slow, returned) + branches * (4.0 + 4.0 * mask),
+        turning + f * ((10.0 + 2.0 * split) if model.gated_ffn else (6.0 + split)),
     )
     return forward, backward
 

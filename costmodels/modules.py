@@ -98,7 +98,7 @@ def module_seconds(rows: Strategies, scenario: Scenario, layer: LayerSeconds, ki
     model = scenario.model
     known = {"share": scenario.rates.stream, "bandwidth": scenario.rates.bandwidth}
     T, region, t = tokens_per_rank(rows, scenario), region_tokens(rows, scenario), rows.tp.astype(np.float64)
-    passes = NORM_PASSES.get((model.norm, scenario.stack.fused_elementwise), 1.0)
+    passes, _ = NORM_PASSES.get((model.norm, scenario.stack.fused_elementwise), (1.0, 0.75))
     count = model.num_norms if kind.parts > 1 else 1
     norms = stream_seconds(traffic=region * count * model.hidden_size * 4.0 * passes, **known)
     activation = ACTIVATION[model.gated_ffn][0]

@@ -67,7 +67,7 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
     changes |= compiled(row, chosen) | stepped(row, chosen)
     words = str(row["stack"].get("overlap") or "").lower()
     if "async tp" in words or "fine_grain_interleave" in words:
-        left = ROWWISE_TP if saving.precision(row) == "fp8-rowwise" else ASYNC_TP
+        left = ROWWISE_TP if saving.precision(row["strategy"], chosen) == "fp8-rowwise" else ASYNC_TP
         hidden = {"tp_forward": left, "tp_backward": left * chosen.overlap.tp_backward}
         changes["overlap"] = chosen.overlap.model_copy(update=hidden)
     chosen = chosen.model_copy(update=changes)
