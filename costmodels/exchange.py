@@ -17,7 +17,7 @@ from costmodels.passes import Passes, tokens_per_rank
 from costmodels.pieces import by_chunk, joined
 from costmodels.placement import Group, group_of, sharding_groups, strides
 from costmodels.scenario import Scenario
-from costmodels.sharded import GRADIENTS, PARAMETERS, every_micro_batch, exposed, gather_word
+from costmodels.sharded import GRADIENTS, PARAMETERS, every_micro_batch, exposed, gather_word, requantised
 from costmodels.sizes import (
     heaviest_experts,
     heaviest_stage,
@@ -188,7 +188,8 @@ def tied_embedding_seconds(rows: Strategies, scenario: Scenario) -> Floats:
 def optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     """Clip, step and cast of the parameters a rank updates, and zeroing of its gradients, (N,).
 
-    Under an 8-bit recipe the weights that are multiplied are quantised too, once an iteration; Muon orthogonalises.
+    Under an 8-bit recipe the weights that are multiplied are quantised too, once an iteration where they are kept; Muon
+    orthogonalises.
     """
     few, inverse = _alike(rows)
     return _optimizer_seconds(few, scenario)[inverse]
@@ -200,7 +201,8 @@ def _optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     experts = heaviest_experts(rows, scenario)
     mine, size = updated_parameters(rows, scenario), size + experts
     mine = mine * (1.0 - share_offloaded(rows, scenario))
-    quantised = (mine if stack.fp8_param_gather else size) * scenario.recipe.step_traffic
+    once = 1.0 - requantised(rows, scenario)
+    quantised = once * (mine if stack.fp8_param_gather else size) * scenario.recipe.step_traffic
     traffic = mine * step_traffic_bytes(stack) + size * stack.gradient_bytes + quantised
     seconds = traffic / (rates.stream * rates.bandwidth)
     return seconds + muon_seconds(rows, scenario) if stack.optimizer == "muon" else seconds

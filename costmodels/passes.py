@@ -64,10 +64,11 @@ def quantising(T: Floats, n: Number, k: Number, scenario: Scenario, parts: float
     """Passes that quantise a product's input, its output's gradient and its weights, and scale what products return.
 
     Those that write columns out of rows take longer for their bytes, by the stack's ``transposing``. Where ``parts``
-    products share an input, each quantises it for itself under a recipe of single layers.
+    products share an input, each quantises it for itself under a recipe of single layers, and wherever nothing fuses.
     """
     recipe, rates = scenario.recipe, scenario.rates
-    times = parts if recipe.by_layer and scenario.stack.split_projections else 1.0
+    alone = recipe.by_layer or not scenario.stack.fused_elementwise
+    times = parts if alone and scenario.stack.split_projections else 1.0
     known = {"share": rates.stream, "bandwidth": rates.bandwidth}
     columns = recipe.columns * scenario.along_depth
     each = recipe.input_traffic + columns + recipe.transposed * (1.0 / scenario.stack.transposing - 1.0)

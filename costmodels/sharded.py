@@ -42,6 +42,18 @@ def gather_word(scenario: Scenario) -> float:
     return scenario.recipe.gather_word if kept else WORD
 
 
+def requantised(rows: Strategies, scenario: Scenario) -> Floats:
+    """Where weights are quantised for every pass: gathered in 16 bits and given up after it, 1 or 0, (N,)."""
+    wide = scenario.recipe.reduced and not scenario.stack.fp8_param_gather
+    given_up = (rows.zero_stage >= PARAMETERS) & (rows.sharding_degree > 1)
+    return given_up * float(wide and scenario.stack.fully_sharded)
+
+
+def one_layout(scenario: Scenario) -> float:
+    """Bytes moved per weight to quantise it for one pass, which reads it along rows or along columns only."""
+    return max(scenario.recipe.step_traffic - scenario.recipe.word, 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class _Layer:
     """Seconds of the collectives of one layer, arrays (N,)."""
@@ -64,8 +76,9 @@ def every_micro_batch(
     At stage 3 every layer is gathered for both passes. A stack that shards fully keeps parameters from the forward to
     the backward pass at stage 2. What is gathered is copied out of the communication buffer in front of every layer,
     and gradients are cast and copied into it, on the stream that computes. So are the embedding and the head. Copies of
-    the model that meet once an iteration do so in the last micro-batch. By chunks, a layer is gathered and its
-    gradients are scattered once for all micro-batches, which that then hides behind.
+    the model that meet once an iteration do so in the last micro-batch. Under an 8-bit
+    recipe weights that were gathered in 16 bits are quantised next. By chunks, a layer is gathered and its gradients
+    are scattered once for all micro-batches, which that then hides behind.
     """
     stack, third, once = scenario.stack, rows.zero_stage >= PARAMETERS, by_chunk(rows)
     times, behind = np.where(once, 1, rows.num_microbatches), np.where(once, rows.num_microbatches, 1)
@@ -86,6 +99,7 @@ def every_micro_batch(
     forward = forward + first.gather + late
     scattered = _late(final.scatter, after[-1], stack=stack, hidden=apart and stack.overlap.gradients)
     scattered = scattered + first.scatter
+    anew = requantised(rows, scenario) * one_layout(scenario) * copied
     copied = copied + first.copied + final.copied
     last = last + scattered + first.replicas + final.replicas
     backward = last
@@ -94,7 +108,7 @@ def every_micro_batch(
             back, after, layers, depth=depth, stack=stack, hidden=stack.overlap.gradients, backward=True
         )
     known = {"share": scenario.rates.stream, "bandwidth": scenario.rates.bandwidth}
-    out = stream_seconds(traffic=copied * 2.0 * WORD, **known)
+    out = stream_seconds(traffic=copied * 2.0 * WORD + anew, **known)
     into = stream_seconds(traffic=copied * (WORD + stack.reduce_bytes), **known)
     gathers = times if stack.gathers_per_micro_batch else np.ones(len(rows))
     scatters = np.where(third, gathers, times)

@@ -30,6 +30,11 @@ SCALINGS: tuple[tuple[str, str], ...] = (
 DYNAMIC = frozenset({"torchtitan", "fsdp"})
 """Stacks whose fp8 scales by the largest value of the tensor at hand unless said otherwise [TorchAO]."""
 
+NARROW_GATHER = r"(fp8|f8|float8) all-gather"
+"""Words for weights that full sharding gathers in 8 bits, as torchtitan's guide to 8-bit products and its file for 405B
+ask for. torchao's tables name it where it was on: the first form of their rows for H100 had it off, at 0.93 of the rate
+(GitHub pytorch/ao, pull request 1793)."""
+
 STATES: tuple[tuple[str, dict[str, int]], ...] = (
     (r"fp32 (parameters|weights)", {"weight_bytes": 4}),
     (r"16-bit gradient accumulation", {"gradient_bytes": 2}),
@@ -68,12 +73,15 @@ def precision(plan: Row, chosen: Stack, usual: str = "bf16") -> str:
 def states(row: Row, chosen: Stack) -> dict[str, Any]:
     """Fields of the stack that the run's words change."""
     said = f"{row['strategy'].get('precision_note')} {row['stack'].get('notes')}".lower()
+    flags = f"{said} {row['stack'].get('overlap')}".lower()
     changes: dict[str, Any] = {}
     for words, fields in STATES:
         changes |= fields if re.search(words, said) else {}
     recipe = RECIPES.get(precision(row["strategy"], chosen))
     if recipe and recipe.reduced and chosen.name in DYNAMIC:
-        changes["fp8_param_gather"] = "bf16 all-gather" not in said and recipe.gather_word < 2.0
+        narrow = re.search(NARROW_GATHER, flags) or "pytorch/ao" not in str(row.get("source"))
+        wide = "bf16 all-gather" in said or not narrow
+        changes["fp8_param_gather"] = not wide and recipe.gather_word < 2.0
         changes["fp8_tensor_gather"] = recipe is RECIPES["fp8-current"]
     return changes
 
