@@ -186,7 +186,7 @@ def tied_embedding_seconds(rows: Strategies, scenario: Scenario) -> Floats:
 
 
 def optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
-    """Clip, step and cast of the parameters a rank updates, and zeroing of its gradients, (N,).
+    """Clip, step and cast of the parameters a rank updates, and zeroing of the gradients that it keeps, (N,).
 
     Under an 8-bit recipe the weights that are multiplied are quantised too, once an iteration where they are kept; Muon
     orthogonalises.
@@ -203,6 +203,8 @@ def _optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     mine = mine * (1.0 - share_offloaded(rows, scenario))
     once = 1.0 - requantised(rows, scenario)
     quantised = once * (mine if stack.fp8_param_gather else size) * scenario.recipe.step_traffic
-    traffic = mine * step_traffic_bytes(stack) + size * stack.gradient_bytes + quantised
+    scattered = (rows.zero_stage >= PARAMETERS) | ((rows.zero_stage >= GRADIENTS) & (rows.pp == 1))
+    zeroed = np.where(scattered & stack.gradients_sharded, mine, size)
+    traffic = mine * step_traffic_bytes(stack) + zeroed * stack.gradient_bytes + quantised
     seconds = traffic / (rates.stream * rates.bandwidth)
     return seconds + muon_seconds(rows, scenario) if stack.optimizer == "muon" else seconds
