@@ -11,12 +11,9 @@ from costmodels.kernels import Number, attention_backward_seconds, attention_sec
 from costmodels.layer_kinds import DENSE, Kind
 from costmodels.model import Model
 from costmodels.parameters import attention_projections
-from costmodels.passes import Passes, linear, region_tokens, tokens_per_rank
+from costmodels.passes import Passes, linear, linears, region_tokens, tokens_per_rank
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Strategies
-
-QKV = 3.0
-"""Queries, keys and values, where they are one product here."""
 
 
 def up_projections(rows: Strategies, scenario: Scenario) -> Passes:
@@ -45,8 +42,8 @@ def attention_matmuls(rows: Strategies, scenario: Scenario, among: tuple[str, ..
         elif p.name == "output":
             total = total + linear(T, float(p.outputs), p.inputs / t, scenario)
         elif p.name == "qkv":
-            groups = 2.0 * model.head_dim * np.maximum(model.num_query_groups / t, 1.0)
-            total = total + linear(T, model.attention_width / t + groups, float(p.inputs), scenario, QKV)
+            keys = model.head_dim * np.maximum(model.num_query_groups / t, 1.0)
+            total = total + linears(T, (model.attention_width / t, keys, keys), float(p.inputs), scenario)
         else:
             total = total + linear(T, p.outputs / t, float(p.inputs), scenario)
     if model.localized_filtering and not among:

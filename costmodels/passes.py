@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,12 @@ from costmodels.kernels import Number, matmul_seconds, stream_seconds
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Strategies
 from hardware.kernels import GemmFit
+
+
+ADDED = 2.0
+"""Bytes per value by which one more gradient of an input lengthens the kernel that reads their sum."""
+ADDED_ALONE = 6.0
+"""The same by a kernel of its own: two are read, their sum is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +44,43 @@ def region_tokens(rows: Strategies, scenario: Scenario) -> Floats:
     return np.where(rows.sequence_parallel > 0, tokens / rows.tp, tokens)
 
 
-def linear(T: Floats, n: Number, k: Number, scenario: Scenario, parts: float = 1.0) -> Passes:
-    """One product of a layer in the precision of the layers: T tokens, n outputs, k inputs.
-
-    ``parts`` products of one input stand here for one where a stack's projections are layers of their own.
-    """
+def linear(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
+    """One product of a layer in the precision of the layers: T tokens, n outputs, k inputs."""
     plain = product(T, n, k, scenario.rates.matmul, scenario.rates.matmul_peak, scenario.rates.bandwidth)
+    return plain + _quantised(T, n, k, scenario)
+
+
+def linears(T: Floats, widths: Sequence[Number], k: Number, scenario: Scenario) -> Passes:
+    """Products of one input with so many outputs each: one product, or layers of their own where a stack's are.
+
+    Layers of their own return a gradient of the input each, to be added up. Under a recipe of single layers, and
+    wherever nothing fuses, each of them also quantises the input for itself.
+    """
+    rates, stack = scenario.rates, scenario.stack
+    if not stack.split_projections or len(widths) == 1:
+        return linear(T, sum(widths[1:], widths[0]), k, scenario)
+    moved = (ADDED if stack.fused_elementwise else ADDED_ALONE) * (len(widths) - 1) * T * k
+    adding = stream_seconds(traffic=moved, share=rates.stream, bandwidth=rates.bandwidth)
+    total = Passes(np.zeros_like(adding), adding)
+    for n in widths:
+        total = total + product(T, n, k, rates.matmul, rates.matmul_peak, rates.bandwidth)
+    shared = not scenario.recipe.by_layer and stack.fused_elementwise
+    for n in (sum(widths[1:], widths[0]),) if shared else widths:
+        total = total + _quantised(T, n, k, scenario)
+    return total
+
+
+def _quantised(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
+    """What quantising for one product takes, the start and drain of its kernels included."""
     started = np.full(T.shape, scenario.recipe.casts * scenario.rates.head.overhead)
-    return plain + quantising(T, n, k, scenario, parts) + Passes(started, started)
+    return quantising(T, n, k, scenario) + Passes(started, started)
 
 
 def ffn_matmuls(rows: Strategies, scenario: Scenario) -> Passes:
     """The two matrix products of a dense layer's feed-forward network."""
     model, T, t = scenario.model, tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
-    first = linear(T, model.fc1_width / t, float(model.hidden_size), scenario, float(model.ffn_branches))
-    return first + last_product(rows, scenario)
+    widths = (model.ffn_hidden_size / t,) * model.ffn_branches
+    return linears(T, widths, float(model.hidden_size), scenario) + last_product(rows, scenario)
 
 
 def last_product(rows: Strategies, scenario: Scenario) -> Passes:
@@ -60,20 +89,17 @@ def last_product(rows: Strategies, scenario: Scenario) -> Passes:
     return linear(T, float(model.hidden_size), float(model.ffn_hidden_size) / t, scenario)
 
 
-def quantising(T: Floats, n: Number, k: Number, scenario: Scenario, parts: float = 1.0) -> Passes:
+def quantising(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
     """Passes that quantise a product's input, its output's gradient and its weights, and scale what products return.
 
-    Those that write columns out of rows take longer for their bytes, by the stack's ``transposing``. Where ``parts``
-    products share an input, each quantises it for itself under a recipe of single layers, and wherever nothing fuses.
+    Those that write columns out of rows take longer for their bytes, by the stack's ``transposing``.
     """
     recipe, rates = scenario.recipe, scenario.rates
-    alone = recipe.by_layer or not scenario.stack.fused_elementwise
-    times = parts if alone and scenario.stack.split_projections else 1.0
     known = {"share": rates.stream, "bandwidth": rates.bandwidth}
     columns = recipe.columns * scenario.along_depth
     each = recipe.input_traffic + columns + recipe.transposed * (1.0 / scenario.stack.transposing - 1.0)
-    forward = times * T * k * each + np.broadcast_to(n * k * recipe.weight_traffic, T.shape)
-    backward = T * n * each + recipe.rescaled * (times * T * k + n * k)
+    forward = T * k * each + np.broadcast_to(n * k * recipe.weight_traffic, T.shape)
+    backward = T * n * each + recipe.rescaled * (T * k + n * k)
     return Passes(stream_seconds(traffic=forward, **known), stream_seconds(traffic=backward, **known))
 
 
