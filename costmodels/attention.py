@@ -43,7 +43,7 @@ def attention_matmuls(rows: Strategies, scenario: Scenario, among: tuple[str, ..
             total = total + linear(T, float(p.outputs), p.inputs / t, scenario)
         elif p.name == "qkv":
             keys = model.head_dim * np.maximum(model.num_query_groups / t, 1.0)
-            total = total + linears(T, (model.attention_width / t, keys, keys), float(p.inputs), scenario)
+            total = total + linears(T, (model.attention_width / t, keys, keys), float(p.inputs), scenario, name="qkv")
         else:
             total = total + linear(T, p.outputs / t, float(p.inputs), scenario)
     if model.localized_filtering and not among:

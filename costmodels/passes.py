@@ -12,7 +12,6 @@ from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Strategies
 from hardware.kernels import GemmFit
 
-
 ADDED = 2.0
 """Bytes per value by which one more gradient of an input lengthens the kernel that reads their sum."""
 ADDED_ALONE = 6.0
@@ -50,14 +49,14 @@ def linear(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
     return plain + _quantised(T, n, k, scenario)
 
 
-def linears(T: Floats, widths: Sequence[Number], k: Number, scenario: Scenario) -> Passes:
+def linears(T: Floats, widths: Sequence[Number], k: Number, scenario: Scenario, *, name: str) -> Passes:
     """Products of one input with so many outputs each: one product, or layers of their own where a stack's are.
 
     Layers of their own return a gradient of the input each, to be added up. Under a recipe of single layers, and
     wherever nothing fuses, each of them also quantises the input for itself.
     """
     rates, stack = scenario.rates, scenario.stack
-    if not stack.split_projections or len(widths) == 1:
+    if name not in stack.split_projections or len(widths) == 1:
         return linear(T, sum(widths[1:], widths[0]), k, scenario)
     moved = (ADDED if stack.fused_elementwise else ADDED_ALONE) * (len(widths) - 1) * T * k
     adding = stream_seconds(traffic=moved, share=rates.stream, bandwidth=rates.bandwidth)
@@ -80,7 +79,7 @@ def ffn_matmuls(rows: Strategies, scenario: Scenario) -> Passes:
     """The two matrix products of a dense layer's feed-forward network."""
     model, T, t = scenario.model, tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
     widths = (model.ffn_hidden_size / t,) * model.ffn_branches
-    return linears(T, widths, float(model.hidden_size), scenario) + last_product(rows, scenario)
+    return linears(T, widths, float(model.hidden_size), scenario, name="gate") + last_product(rows, scenario)
 
 
 def last_product(rows: Strategies, scenario: Scenario) -> Passes:

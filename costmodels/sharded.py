@@ -44,9 +44,9 @@ def gather_word(scenario: Scenario) -> float:
 
 def requantised(rows: Strategies, scenario: Scenario) -> Floats:
     """Where weights are quantised for every pass: gathered in 16 bits and given up after it, 1 or 0, (N,)."""
-    wide = scenario.recipe.reduced and not scenario.stack.fp8_param_gather
-    given_up = (rows.zero_stage >= PARAMETERS) & (rows.sharding_degree > 1)
-    return given_up * float(wide and scenario.stack.fully_sharded)
+    stack = scenario.stack
+    wide = scenario.recipe.reduced and stack.fully_sharded and not stack.fp8_param_gather
+    return np.where((rows.zero_stage >= PARAMETERS) & (rows.sharding_degree > 1), float(wide), 0.0)
 
 
 def one_layout(scenario: Scenario) -> float:

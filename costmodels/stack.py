@@ -231,9 +231,8 @@ class Stack(Record):
     apart: tuple[Literal["qkv", "gate"], ...] = ()
     """Products of one input that are layers of their own, each of which sums its input's gradient over the tensor
     ranks: queries, keys and values; the gate and the other half of a gated feed-forward network."""
-    split_projections: bool = False
-    """Queries, keys and values, and the two halves of a gated network, are layers of their own, whatever is exchanged
-    for them."""
+    split_projections: tuple[Literal["qkv", "gate"], ...] = ()
+    """Products of one input that are layers of their own, whether or not their traffic is too (``apart``)."""
     norm_gathers: bool = False
     """With sequence parallelism the norm gathers its output, so that all products behind it share one gather, and one
     scatter of their gradient."""

@@ -25,6 +25,7 @@ FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
         "kernel_efficiency",
         "elementwise_efficiency",
         "fused_elementwise",
+        "split_projections",
         "fused_softmax",
         "chunked_windows",
         "dropout",
