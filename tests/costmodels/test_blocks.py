@@ -41,6 +41,18 @@ def both_matmuls(rows, scenario):
     return attention_matmuls(rows, scenario) + ffn_matmuls(rows, scenario)
 
 
+def test_an_rmsnorm_that_nothing_fuses_moves_36_bytes_a_value_forward_and_84_backward():
+    one, two = (
+        stream_traffic(
+            toy_scenario(model=toy_model(norm=norm, norm_bias=False), stack=toy_stack(fused_elementwise=False))
+        )
+        for norm in ("rmsnorm", "layernorm")
+    )
+    values = 2 * 1024
+    assert one[0][0] - two[0][0] == pytest.approx(values * (36.0 - 4.0 * 1.6))
+    assert one[1][0] - two[1][0] == pytest.approx(values * (84.0 - 6.0 * 1.2))
+
+
 def test_tokens_are_split_over_context_ranks_and_in_norms_over_tensor_ranks():
     rows = strategies(tp=4, cp=2, micro_batch_size=[1, 3, 3], sequence_parallel=[0, 0, 1])
     assert tokens_per_rank(rows, toy_scenario()).tolist() == [512, 1536, 1536]

@@ -178,6 +178,13 @@ def test_an_optimizer_steps_its_shard_and_clears_all_gradients():
     assert optimizer_seconds(rows, scenario) == pytest.approx(size * np.array([38 + 4, 38 / 4 + 4]) / 1e12)
 
 
+def test_scattered_gradients_are_cleared_where_they_are_kept():
+    scenario = toy_scenario(stack=toy_stack(optimizer_traffic=38, gradient_bytes=4, zero_stages=(0, 1, 2, 3)))
+    rows = strategies(dp=4, zero_stage=[2, 3], sharding_degree=4)
+    size = heaviest_stage_parameters(rows, scenario)
+    assert optimizer_seconds(rows, scenario) == pytest.approx(size * (38 + 4) / 4 / 1e12)
+
+
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_single_stage_holds_the_whole_model(tied):
     model = toy_model().model_copy(update={"tied_embeddings": tied})

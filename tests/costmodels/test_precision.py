@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costmodels.exchange import step_traffic
+from costmodels.exchange import optimizer_seconds, step_traffic
 from costmodels.iteration import core_seconds
-from costmodels.passes import Passes, linear, product, quantising
+from costmodels.passes import ADDED, ADDED_ALONE, Passes, linear, linears, product, quantising
 from costmodels.precision import ALIASES, PRECISIONS, RECIPES, known_precision
 from costmodels.states import state_bytes
 from costmodels.strategy import strategies
@@ -73,6 +73,51 @@ def test_row_wise_scales_quantise_the_weights_of_every_micro_batch():
     T, n, k = np.array([1024.0]), 512.0, 2048.0
     current, rowwise = (quantising(T, n, k, eight_bit(name)) for name in ("fp8-current", "fp8-rowwise"))
     assert rowwise.forward - current.forward == pytest.approx((10.0 * n * k + 2.0 * T * k) / 1e12)
+
+
+def test_products_scaled_by_rows_return_gradients_that_are_scaled_afterwards():
+    T, n, k = np.array([1024.0]), 512.0, 2048.0
+    current, rowwise = (quantising(T, n, k, eight_bit(name)) for name in ("fp8-current", "fp8-rowwise"))
+    assert rowwise.backward - current.backward == pytest.approx((2.0 * T * n + 4.0 * (T * k + n * k)) / 1e12)
+
+
+@pytest.mark.parametrize(
+    ("precision", "fused", "times"), [("fp8-current", True, 1), ("fp8-current", False, 3), ("fp8-rowwise", True, 3)]
+)
+def test_layers_of_one_input_quantise_it_once_unless_scales_are_by_row_or_nothing_fuses(precision, fused, times):
+    T, widths, k = np.array([1024.0]), (512.0, 128.0, 128.0), 2048.0
+    scenario = eight_bit(precision, split_projections=("qkv",), fused_elementwise=fused)
+    rates = scenario.rates
+    bare = sum(product(T, n, k, rates.matmul, rates.matmul_peak, rates.bandwidth).forward for n in widths)
+    once, weights = quantising(T, 768.0, k, scenario).forward, quantising(0.0 * T, 768.0, k, scenario).forward
+    quantised = linears(T, widths, k, scenario, name="qkv").forward - bare
+    assert quantised == pytest.approx(times * (once - weights) + weights)
+
+
+@pytest.mark.parametrize(("fused", "added"), [(True, ADDED), (False, ADDED_ALONE)])
+def test_layers_of_one_input_are_products_of_their_own_whose_input_gradients_are_added_up(fused, added):
+    T, k = np.array([1024.0]), 2048.0
+    joined = toy_scenario(stack=toy_stack(fused_elementwise=fused))
+    apart = toy_scenario(stack=toy_stack(fused_elementwise=fused, split_projections=("gate",)))
+    half, whole = linear(T, 512.0, k, joined), linear(T, 1024.0, k, joined)
+    assert linears(T, (512.0, 512.0), k, joined, name="gate") == whole
+    assert linears(T, (512.0, 512.0), k, apart, name="qkv") == whole
+    both = linears(T, (512.0, 512.0), k, apart, name="gate")
+    assert both.forward == pytest.approx(2.0 * half.forward)
+    assert both.backward == pytest.approx(2.0 * half.backward + added * T * k / 1e12)
+
+
+def test_weights_gathered_in_16_bits_are_quantised_for_every_pass_of_every_micro_batch():
+    layer = Passes(np.zeros(1), np.zeros(1))
+    rows = strategies(dp=8, zero_stage=3, sharding_degree=8, num_microbatches=2)
+    sharded = {"fully_sharded": True, "zero_stages": (0, 1, 2, 3)}
+    scenarios = [eight_bit(name, **sharded) for name in ("bf16", "fp8-current")]
+    plain, anew = (step_traffic(rows, one, layer) for one in scenarios)
+    size = 8 * 12 * 1024**2
+    assert anew.total - plain.total == pytest.approx(2 * 2 * 5.0 * size / 1e12, rel=0.02)
+    assert optimizer_seconds(rows, scenarios[1]) == optimizer_seconds(rows, scenarios[0])
+    kept = optimizer_seconds(ROW, scenarios[1]) - optimizer_seconds(ROW, scenarios[0])
+    assert kept > 6.0 * size / 1e12
 
 
 def test_products_in_fp32_run_beside_the_matrix_units_whose_losses_they_do_not_share():

@@ -77,6 +77,30 @@ def test_async_tensor_parallelism_hides_part_of_its_traffic():
     assert hidden.tp_backward < plain.tp_backward
 
 
+def test_async_tensor_parallelism_leaves_gathers_whole_under_scales_by_rows():
+    words = {"framework": "torchtitan", "overlap": "torch.compile; async TP"}
+    rows, tensors = (
+        case(run(stack=words, strategy={"precision": "fp8", "precision_note": note})).scenario.stack.overlap
+        for note in ("fp8-rowwise", "fp8-tensorwise")
+    )
+    assert (tensors.tp_forward, rows.tp_forward) == (0.5, 0.75)
+
+
+@pytest.mark.parametrize(
+    ("source", "note", "narrow"),
+    [
+        ("pytorch/ao float8 tables", "fp8 + torch.compile", False),
+        ("pytorch/ao float8 tables", "fp8 tensorwise (fp8 all-gather)", True),
+        ("torchtitan docs", "fp8", True),
+        ("torchtitan docs", "fp8 tensorwise (bf16 all-gather)", False),
+    ],
+)
+def test_torchaos_tables_gather_in_8_bits_where_they_say_so_and_torchtitans_unless_they_deny_it(source, note, narrow):
+    precision = {"precision": "fp8", "precision_note": note}
+    found = case(run(source=source, stack={"framework": "torchtitan"}, strategy=precision)).scenario.stack
+    assert found.fp8_param_gather is narrow
+
+
 LLAMA_13B = {
     "num_layers": 40,
     "hidden_size": 5120,
