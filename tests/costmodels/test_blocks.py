@@ -42,10 +42,9 @@ def both_matmuls(rows, scenario):
 
 
 def test_an_rmsnorm_that_nothing_fuses_moves_36_bytes_a_value_forward_and_84_backward():
+    eager, model = toy_stack(fused_elementwise=False), toy_model()
     one, two = (
-        stream_traffic(
-            toy_scenario(model=toy_model(norm=norm, norm_bias=False), stack=toy_stack(fused_elementwise=False))
-        )
+        stream_traffic(toy_scenario(model=model.model_copy(update={"norm": norm}), stack=eager))
         for norm in ("rmsnorm", "layernorm")
     )
     values = 2 * 1024
