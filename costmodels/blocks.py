@@ -160,8 +160,7 @@ NORM_PASSES = {("layernorm", False): (1.6, 1.2), ("rmsnorm", False): (9.0, 14.0)
 """Traffic of an unfused norm over a fused one, forward and backward: a stock LayerNorm reaches 0.52 of the bandwidth
 where a fused one reaches 0.82 [Liger]. An RMSNorm written out makes kernels of its own of a cast to fp32 (6 bytes a
 value), square (8), mean (4), product with the root (8), cast (6) and weight (4), 36 for 4; backward of the weight (12),
-cast (6), product (24), mean, square (24), sum (12) and cast (6), 84 for 6 [torchtitan's models/norms.py, PyTorch's
-derivatives.yaml]."""
+cast (6), product (24), mean, square (24), sum (12) and cast (6), 84 for 6 [eager norms]."""
 UNFUSED_ROTARY = 6.0
 """Traffic of rotary written out (negate, concatenate, two products, sum) over a fused kernel's [Liger]."""
 

@@ -49,7 +49,7 @@ def test_an_rmsnorm_that_nothing_fuses_moves_36_bytes_a_value_forward_and_84_bac
     )
     values = 2 * 1024
     assert one[0][0] - two[0][0] == pytest.approx(values * (36.0 - 4.0 * 1.6))
-    assert one[1][0] - two[1][0] == pytest.approx(values * (84.0 - 6.0 * 1.2))
+    assert one[1][0] - two[1][0] == pytest.approx(values * (84.0 - 6.0 / 0.5))  # a toy reaches half the bandwidth there
 
 
 def test_tokens_are_split_over_context_ranks_and_in_norms_over_tensor_ranks():
