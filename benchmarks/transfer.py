@@ -20,7 +20,7 @@ from costmodels.pricing import quote
 from hardware.errors import MeshwrightError
 from hardware.files import entry
 from planner.validation.calibrate import with_rate
-from planner.validation.judge import seconds_of, shipped
+from planner.validation.judge import learnt_from, seconds_of
 from planner.validation.mapping import case
 from planner.validation.rows import read_rows
 
@@ -63,7 +63,7 @@ def misses(row):
 def study(incomplete):
     """Misses by source, split, stack and machine."""
     found: dict[tuple[str, ...], list[Mapping[str, float]]] = defaultdict(list)
-    for path in shipped():
+    for path in learnt_from():
         sources = defaultdict(list)
         for row in read_rows(path):
             if (row.get("complete") or incomplete) and not row.get("suspect"):

@@ -27,7 +27,10 @@ from predicted_plot import drawn
 ROOT = Path(__file__).resolve().parents[1]
 QUESTION = ("--model", "175b", "--gpus", "12288")
 WIDTH = 100
-SPLITS = ("fit", "dev")
+LEARNT = ("fit", "dev")
+CHECK = "check"
+"""The runs that nothing was learnt from, with groups of their own."""
+SPLITS = (*LEARNT, CHECK)
 NOISY = "bigscience-v100"
 """The group that calibration leaves out, because its source warns of its noise."""
 _NUMBER = re.compile(r"\d[\d,]*\.?\d*")
@@ -68,9 +71,9 @@ def validated(split: str) -> dict[str, Any]:
 
 
 def accuracy() -> str:
-    """The summary, then every source group, fit and dev side by side."""
+    """The summary, then every source group, fit and dev side by side, and those of the check runs."""
     times, bytes_ = group_table("groups", "Iteration time"), group_table("memory_groups", "Memory")
-    return "\n".join([*summary_table(), "", coverage(), *fit_sentences(), "", *times, "", *bytes_])
+    return "\n".join([*summary_table(), "", coverage(), *fit_sentences(), "", *times, "", *bytes_, "", *check_table()])
 
 
 def summary_table() -> list[str]:
@@ -107,8 +110,11 @@ def fit_sentences() -> list[str]:
 
 def coverage() -> str:
     """How many measured iteration times lie inside the interval that the screen calls 90 %."""
-    fit, dev = (covered(split)["mean"] for split in SPLITS)
-    return f"- The 90% interval holds {fit:.0%} of the fit runs and {dev:.0%} of the dev runs, mean over sources."
+    fit, dev, check = (covered(split)["mean"] for split in SPLITS)
+    return (
+        f"- The 90% interval holds {fit:.0%} of the fit runs, {dev:.0%} of the dev runs and {check:.0%} of the check "
+        "runs, mean over sources."
+    )
 
 
 def covered(split: str) -> dict[str, Any]:
@@ -133,7 +139,7 @@ def ranking() -> str:
 
 def group_table(key: str, title: str) -> list[str]:
     """One row a source, fit columns and dev columns."""
-    fit, dev = (validated(split)[key] for split in SPLITS)
+    fit, dev = (validated(split)[key] for split in LEARNT)
     times = key == "groups"
     held, rule = (" in interval |", "--:|") if times else ("", "")
     lines = [
@@ -147,10 +153,25 @@ def group_table(key: str, title: str) -> list[str]:
         mark = " (not fitted to: its source warns of noise)" if name == NOISY and name in fit else ""
         sides = [
             _group(found.get(name), split if times else "", name)
-            for split, found in zip(SPLITS, (fit, dev), strict=True)
+            for split, found in zip(LEARNT, (fit, dev), strict=True)
         ]
         lines.append(f"| {name}{mark} | {' | '.join(sides)} |")
     return [*lines, "", "</details>"]
+
+
+def check_table() -> list[str]:
+    """One row a source of the check runs."""
+    found = validated(CHECK)["groups"]
+    return [
+        "<details>",
+        "<summary>Iteration time of the check runs, by source</summary>",
+        "",
+        "| source | check runs | bias | median | p90 | in interval |",
+        "|---|--:|--:|--:|--:|--:|",
+        *(f"| {name} | {_group(errors, CHECK, name)} |" for name, errors in found.items()),
+        "",
+        "</details>",
+    ]
 
 
 def _group(errors: Mapping[str, float] | None, split: str, name: str) -> str:

@@ -27,7 +27,7 @@ from hardware.errors import MeshwrightError
 from planner.validation.fitting import EXPERTS, MOST_ROWS, STACK_KNOBS, Knob, log_error, solve, with_constants
 from planner.validation.judge import seconds_of
 from planner.validation.mapping import Case, case
-from planner.validation.rows import Row, read_rows
+from planner.validation.rows import Row, held_back, read_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 STACKS = ROOT / "costmodels" / "stacks"
@@ -71,7 +71,7 @@ def samples(paths: Iterable[Path], without: Iterable[str] = ()) -> list[Sample]:
 
 
 def _usable(row: Row) -> tuple[Case, float] | None:
-    if not row.get("complete") or row.get("suspect"):
+    if not row.get("complete") or row.get("suspect") or held_back(row):
         return None
     try:
         found = case(row)

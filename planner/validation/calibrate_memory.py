@@ -19,7 +19,7 @@ from hardware.errors import MeshwrightError
 from planner.validation.calibrate import STACKS, set_fields
 from planner.validation.judge import memory_kind, seconds_of
 from planner.validation.mapping import case
-from planner.validation.rows import Row, read_rows
+from planner.validation.rows import Row, held_back, read_rows
 
 FEWEST = 10
 """Runs without which a stack keeps its own."""
@@ -65,7 +65,7 @@ def tensor_slacks(paths: Iterable[Path]) -> dict[str, tuple[float, int]]:
 def _room(row: Row) -> tuple[str, float, bool] | None:
     """The stack, what the device has over what is allocated, less one, and whether the run failed."""
     failed = row["measured"].get("oom")
-    if not row.get("complete") or row.get("suspect") or not (failed or seconds_of(row, None)):
+    if not row.get("complete") or row.get("suspect") or held_back(row) or not (failed or seconds_of(row, None)):
         return None
     try:
         found = case(row)
@@ -80,7 +80,7 @@ def _room(row: Row) -> tuple[str, float, bool] | None:
 
 def _cache(row: Row) -> tuple[str, float] | None:
     measured, (unit, quantity) = row["measured"].get("memory"), memory_kind(row)
-    if measured is None or quantity == "allocated" or not row.get("complete") or row.get("suspect"):
+    if measured is None or quantity == "allocated" or not row.get("complete") or row.get("suspect") or held_back(row):
         return None
     try:
         found = case(row)

@@ -24,7 +24,7 @@ from hardware.files import PROFILE, expanded, read
 from planner.measured import source
 from planner.trust import interval
 from planner.validation.mapping import Case, case
-from planner.validation.rows import Row, convention, efficiency_seconds, measured_seconds, read_rows, wrong_value
+from planner.validation.rows import CHECK, Row, convention, efficiency_seconds, measured_seconds, read_rows, wrong_value
 
 HOME = Path(__file__).parent / "runs"
 
@@ -82,8 +82,13 @@ class Verdict:
 
 
 def shipped() -> list[Path]:
-    """The measured runs that come with the project."""
-    return sorted(HOME.glob("*.jsonl.gz"))
+    """The measured runs that come with the project, a file a split; those that nothing is learnt from come last."""
+    return [*learnt_from(), *HOME.glob(f"{CHECK}.jsonl.gz")]
+
+
+def learnt_from() -> list[Path]:
+    """The shipped runs that constants, intervals, nearest runs and ties may rest on: all but the check split."""
+    return sorted(path for path in HOME.glob("*.jsonl.gz") if path.name != f"{CHECK}.jsonl.gz")
 
 
 def judge(paths: Iterable[Path], profile: str | None = None) -> list[Verdict]:

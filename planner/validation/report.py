@@ -53,7 +53,7 @@ def _by_file(paths: Sequence[Path], profile: str | None) -> dict[str, list[Verdi
 
 
 def _path(name: str) -> Path:
-    """A file, or the shipped split of that name (``fit``, ``dev``)."""
+    """A file, or the shipped split of that name (``fit``, ``dev``, ``check``)."""
     here = {path.name.removesuffix(".jsonl.gz"): path for path in shipped()}
     return here[name] if name in here and not Path(name).exists() else Path(name)
 
@@ -68,10 +68,34 @@ def _json(by_file: Mapping[str, list[Verdict]]) -> str:
         "summary": summary(by_group["iteration_time"]),
         "memory_summary": summary(by_group["memory"]),
         "fits": _fits(verdicts),
+        "splits": _by_split(by_file),
         "interval_coverage": {name: _covered(found) for name, found in by_file.items()},
         "not_priced": sum(1 for verdict in verdicts if verdict.reason),
     }
     return json.dumps(document, indent=1)
+
+
+def _by_split(by_file: Mapping[str, list[Verdict]]) -> dict[str, dict[str, dict[str, float]]]:
+    """The means over the groups of every file: a split each where the shipped runs are judged."""
+    return {name: {metric: summary(groups(found, metric)) for metric in METRICS} for name, found in by_file.items()}
+
+
+def _split_lines(by_file: Mapping[str, list[Verdict]]) -> list[str]:
+    """A line a file and metric, where there are several files."""
+    if len(by_file) < 2:
+        return []
+    return [
+        _mean(f"{metric.replace('_', ' ')}, {name.removesuffix('.jsonl.gz')}", total)
+        for name, metrics in _by_split(by_file).items()
+        for metric, total in metrics.items()
+        if total["n"]
+    ]
+
+
+def _mean(title: str, total: Mapping[str, float]) -> str:
+    return (
+        f"{title:30s}{total['n']:6d}{total['bias']:+9.1%}{total['median_abs_error']:9.1%}{total['p90_abs_error']:9.1%}"
+    )
 
 
 def _fits(verdicts: list[Verdict]) -> dict[str, int]:
@@ -124,12 +148,9 @@ def _table(by_file: Mapping[str, list[Verdict]]) -> str:
         ]
         total = summary(by_group)
         if total["n"]:
-            lines.append(
-                f"{'mean over groups':30s}{total['n']:6d}{total['bias']:+9.1%}"
-                f"{total['median_abs_error']:9.1%}{total['p90_abs_error']:9.1%}"
-            )
+            lines.append(_mean("mean over groups", total))
         lines.append("")
-    lines += _coverage_lines(by_file)
+    lines += [*_split_lines(by_file), *_coverage_lines(by_file)]
     fits = _fits(verdicts)
     lines.append("Fits: " + ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in fits.items()))
     return "\n".join([*lines, *_reasons(verdicts)])

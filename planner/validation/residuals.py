@@ -24,7 +24,7 @@ from planner.measured import Figures, Measured, Run, from_rows, source
 from planner.trust import COVERAGE, expected_miss
 from planner.validation.calibrate import LEFT_OUT, RATE, with_experts, with_rate, with_stack
 from planner.validation.fitting import STACK_KNOBS
-from planner.validation.judge import seconds_of, shipped
+from planner.validation.judge import learnt_from, seconds_of
 from planner.validation.mapping import Case, case
 from planner.validation.ranking import SMALLEST, Cell, cell_of
 from planner.validation.rows import Row, read_rows
@@ -52,9 +52,9 @@ class Priced:
 
 
 def priced_runs(among: Container[str] | None = None) -> list[Priced]:
-    """Every shipped run that counts in the table of errors and can be priced; of these groups, where they are given."""
+    """Every run that counts in the table of errors and can be priced; of these groups, where they are given."""
     found = []
-    for path in shipped():
+    for path in learnt_from():
         split = path.name.partition(".")[0]
         rows = (row for row in read_rows(path) if among is None or row["group"] in among)
         found += [one for row in rows if (one := _priced(split, row)) is not None]

@@ -15,6 +15,9 @@ from hardware.files import LARGEST
 
 Row = Mapping[str, Any]
 
+CHECK = "check"
+"""The split that nothing is fitted to, chosen by or bounded with: gathered afterwards, to see what is not known."""
+
 _SECTIONS = ("cluster", "stack", "model", "strategy", "measured")
 
 
@@ -77,6 +80,11 @@ def row_of(path: Path, where: str, row: object) -> Row:
         if not isinstance(row.get(section), dict):
             raise BadFile(path, f"{where}: section {section!r} is missing or not an object")
     return row
+
+
+def held_back(row: Row) -> bool:
+    """Whether nothing may be learnt from a run."""
+    return row.get("split") == CHECK
 
 
 _COUNTS = ("gpus", "tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch_size", "global_batch_size")

@@ -1,0 +1,93 @@
+"""The check runs are of sources that nothing was learnt from, and nothing is learnt from them."""
+
+import gzip
+import json
+from collections import Counter
+from functools import cache
+
+import pytest
+
+from planner.measured import measured
+from planner.validation import residuals
+from planner.validation.calibrate import samples
+from planner.validation.calibrate_memory import caches, tensor_slacks
+from planner.validation.judge import HOME, learnt_from, shipped
+from planner.validation.pack import joined, packed
+from planner.validation.report import validate
+from planner.validation.rows import CHECK, read_rows
+from tests.planner.measured_run import run
+
+FILE = HOME / f"{CHECK}.jsonl.gz"
+
+
+@cache
+def rows(path):
+    return list(read_rows(path))
+
+
+def test_the_check_runs_are_shipped_and_come_last():
+    assert shipped() == [*learnt_from(), FILE]
+    assert {path.name for path in learnt_from()} == {"fit.jsonl.gz", "dev.jsonl.gz"}
+
+
+def test_no_source_of_the_check_runs_is_one_that_was_learnt_from():
+    known = [row for path in learnt_from() for row in rows(path)]
+    for field in ("group", "id", "source"):
+        assert {row[field] for row in rows(FILE)}.isdisjoint(row[field] for row in known), field
+    assert {row.get("split") for row in known} == {"fit", "dev"}
+    assert {row["split"] for row in rows(FILE)} == {CHECK}
+
+
+def test_every_check_run_names_its_source_and_what_it_measured():
+    assert Counter(row["id"] for row in rows(FILE)).most_common(1)[0][1] == 1
+    assert all(row["source"] and row["measured"] and isinstance(row["complete"], bool) for row in rows(FILE))
+    assert len({row["group"] for row in rows(FILE)}) >= 15
+    recalled = [row for row in rows(FILE) if "from memory" in str(row.get("notes"))]
+    assert not any(row["complete"] for row in recalled)
+
+
+@pytest.mark.parametrize("fit", [samples, caches, tensor_slacks])
+def test_fitting_passes_check_runs_over(fit, tmp_path):
+    named = {"memory": 40, "memory_kind": "nvidia-smi, GiB"}
+    lines = [json.dumps(run(id=str(n), split=CHECK, measured=named)) for n in range(60)]
+    file = tmp_path / "runs.jsonl"
+    file.write_text("\n".join(lines))
+    assert not fit([file])
+    file.write_text("\n".join(lines).replace(f'"{CHECK}"', '"fit"'))
+    assert fit([file]) or fit is tensor_slacks
+
+
+def test_intervals_and_nearest_runs_rest_on_no_check_run(monkeypatch):
+    read = []
+    monkeypatch.setattr(residuals, "read_rows", lambda path: read.append(path) or [])
+    residuals.priced_runs()
+    assert read == learnt_from()
+    assert {one.split for one in measured().runs} == {"fit", "dev"}
+
+
+def test_validate_tells_the_means_of_every_file_apart(tmp_path):
+    for name, seconds in (("one", 1.0), ("two", 2.0)):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(run(measured={"iteration_time_s": seconds})))
+    files = [str(tmp_path / f"{name}.jsonl") for name in ("one", "two")]
+    told = json.loads(validate(files, form="json"))["splits"]
+    assert told["one.jsonl"]["iteration_time"]["bias"] > told["two.jsonl"]["iteration_time"]["bias"]
+    assert "iteration time, two.jsonl" in validate(files)
+    assert "iteration time, two.jsonl" not in validate(files[1:])
+
+
+def test_packing_sorts_runs_and_gives_the_same_bytes_whatever_the_order(tmp_path):
+    files = [tmp_path / f"{name}.jsonl" for name in ("a", "b")]
+    files[0].write_text(json.dumps(run(id="2", group="b")) + "\n" + json.dumps(run(id="1", group="b")))
+    files[1].write_text(json.dumps(run(id="3", group="a")))
+    both = joined(files)
+    assert [row["id"] for row in both] == ["3", "1", "2"]
+    assert packed(both) == packed(joined(files[::-1]))
+    assert gzip.decompress(packed(both)).count(b"\n") == 3
+    files[1].write_text(json.dumps(run(id="1", group="b", source="another")))
+    with pytest.raises(ValueError, match="there already"):
+        joined(files)
+
+
+def test_the_shipped_file_is_what_packing_makes():
+    assert gzip.decompress(FILE.read_bytes()) == gzip.decompress(packed(rows(FILE)))
+    assert [(row["group"], row["id"]) for row in rows(FILE)] == sorted((r["group"], r["id"]) for r in rows(FILE))
