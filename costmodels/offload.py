@@ -16,6 +16,7 @@ from costmodels.optimizers import kept_bytes
 from costmodels.passes import Passes
 from costmodels.pieces import by_chunk, copies
 from costmodels.scenario import Scenario
+from costmodels.sharded import hidden
 from costmodels.sizes import heaviest_experts, heaviest_stage_parameters
 from costmodels.split import even_layers
 from costmodels.strategy import OFFLOADS, Floats, Strategies
@@ -100,7 +101,7 @@ def step_offload_seconds(rows: Strategies, scenario: Scenario, layer: Passes) ->
     forward, backward = layers * layer.forward, layers * layer.backward
     out = transfer_seconds(moved * stack.gradient_bytes, bandwidth)
     back = transfer_seconds(moved * WORD, bandwidth)
-    out = np.maximum(out - backward, 0.0) if stack.overlap.gradients else out
+    out = np.where(hidden(rows, stack)[0], np.maximum(out - backward, 0.0), out)
     states = out + np.maximum(step, back)
     fetched, given = transfer_seconds(mine * WORD, bandwidth), transfer_seconds(mine * stack.gradient_bytes, bandwidth)
     once, all_of_them = by_chunk(rows), rows.num_microbatches

@@ -30,7 +30,7 @@ from costmodels.sizes import (
 )
 from costmodels.split import even_layers
 from costmodels.stack import Stack
-from costmodels.strategy import Floats, Ints, Strategies
+from costmodels.strategy import Bools, Floats, Ints, Strategies
 
 GRADIENTS, PARAMETERS = 2, 3
 """ZeRO stages from which gradients, and parameters, are sharded."""
@@ -68,6 +68,16 @@ class _Layer:
     """Parameters that pass a communication buffer."""
 
 
+def hidden(rows: Strategies, stack: Stack) -> tuple[Bools, Bools]:
+    """Whether gradients, and parameters, travel behind the passes, arrays (N,).
+
+    DeepSpeed's ``overlap_comm`` is off unless asked for, but on at stage 3, which also gathers parameters ahead
+    (``stage3_prefetch_bucket_size``) [DeepSpeed].
+    """
+    third = (rows.zero_stage >= PARAMETERS) & stack.overlap.third_stage
+    return third | stack.overlap.gradients, third | stack.overlap.parameters
+
+
 def every_micro_batch(
     rows: Strategies, scenario: Scenario, layer: Passes, kinds: ByKind[LayerTerms] | None = None
 ) -> tuple[Floats, Floats]:
@@ -91,22 +101,21 @@ def every_micro_batch(
     back = [np.where(third, one.gather_again, 0.0) + one.scatter for one in each]
     whole = [part + one.replicas for part, one in zip(back, each, strict=True)]
     gathered = [one.gather for one in each]
-    forward = _chain(gathered, ahead, layers, depth=depth, stack=stack, hidden=stack.overlap.parameters)
-    last = _chain(whole, after, layers, depth=depth, stack=stack, hidden=stack.overlap.gradients, backward=True)
+    given, taken = hidden(rows, stack)
+    forward = _chain(gathered, ahead, layers, depth=depth, stack=stack, hidden=taken)
+    last = _chain(whole, after, layers, depth=depth, stack=stack, hidden=given, backward=True)
     first, final = _ends(rows, scenario)
     apart = not stack.root_unit  # else the head travels with the embedding
-    late = _late(final.gather, ahead[-1], stack=stack, hidden=apart and stack.overlap.parameters)
+    late = _late(final.gather, ahead[-1], stack=stack, hidden=taken & apart)
     forward = forward + first.gather + late
-    scattered = _late(final.scatter, after[-1], stack=stack, hidden=apart and stack.overlap.gradients)
+    scattered = _late(final.scatter, after[-1], stack=stack, hidden=given & apart)
     scattered = scattered + first.scatter
     anew = requantised(rows, scenario) * one_layout(scenario) * copied
     copied = copied + first.copied + final.copied
     last = last + scattered + first.replicas + final.replicas
     backward = last
     if stack.replicas_once:
-        backward = scattered + _chain(
-            back, after, layers, depth=depth, stack=stack, hidden=stack.overlap.gradients, backward=True
-        )
+        backward = scattered + _chain(back, after, layers, depth=depth, stack=stack, hidden=given, backward=True)
     known = {"share": scenario.rates.stream, "bandwidth": scenario.rates.bandwidth}
     out = stream_seconds(traffic=copied * 2.0 * WORD + anew, **known)
     into = stream_seconds(traffic=copied * (WORD + stack.reduce_bytes), **known)
@@ -208,11 +217,10 @@ def slowdown(hidden: Floats, stack: Stack) -> Floats:
     return hidden * stack.overlap_slowdown / (1.0 + stack.overlap_slowdown)
 
 
-def _late(seconds: Floats, window: Floats, *, stack: Stack, hidden: bool) -> Floats:
-    """Exposed seconds of one collective that was started a layer ahead."""
-    if not hidden:
-        return seconds
-    return np.maximum(seconds - window, 0.0) + slowdown(np.minimum(seconds, window), stack)
+def _late(seconds: Floats, window: Floats, *, stack: Stack, hidden: Bools) -> Floats:
+    """Exposed seconds of one collective, started a layer ahead where it is hidden."""
+    left = np.maximum(seconds - window, 0.0) + slowdown(np.minimum(seconds, window), stack)
+    return np.where(hidden, left, seconds)
 
 
 def _chain(
@@ -222,7 +230,7 @@ def _chain(
     *,
     depth: Depth | None,
     stack: Stack,
-    hidden: bool,
+    hidden: Bools,
     backward: bool = False,
 ) -> Floats:
     """Exposed seconds of one collective per layer, prefetched behind the layer before it, by kind of layer.

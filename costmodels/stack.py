@@ -51,6 +51,8 @@ class Overlap(Record):
     """Gradient reduction runs behind the backward pass of the last micro-batch."""
     parameters: bool = False
     """Parameter gathering runs behind the forward pass of the first micro-batch."""
+    third_stage: bool = False
+    """Both run behind the passes under ZeRO stage 3, whatever is true of lower stages."""
 
 
 class OtherFormat(Record):

@@ -14,6 +14,7 @@ FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
     "data-parallel overlap": (
         "overlap.gradients",
         "overlap.parameters",
+        "overlap.third_stage",
         "bucket_exposed",
         "bucket_parameters",
         "bucket_per_rank",

@@ -14,7 +14,7 @@ from costmodels.sizes import (
     heaviest_stage_parameters,
     layer_parameters_per_rank,
 )
-from costmodels.stack import Overlap
+from costmodels.stack import Overlap, stack
 from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, SHARDING_INSIDE, strategies
 from tests.scenarios import ONE_F_ONE_B, toy_device, toy_group, toy_scenario, toy_stack
 
@@ -154,3 +154,21 @@ def test_the_head_travels_behind_the_layers_and_the_embedding_has_nothing_to_hid
     first = embedding_parameters_per_rank(rows, scenario)
     assert long.parameters == pytest.approx(BATCHES * scattered(2 * (layer + first), 4))
     assert long.gradients == pytest.approx(BATCHES * scattered(6 * layer + 4 * first, 4))
+
+
+def test_stage_3_may_hide_what_lower_stages_do_not():
+    ahead, window = {"overlap": {"third_stage": True}, "overlap_slowdown": 0.0}, Passes(np.ones(1), np.ones(1))
+    for stage, hides in ((2, False), (3, True)):
+        _, _, rows, scenario = sharded(stage, **ahead)
+        shown = step_traffic(rows, scenario, window)
+        every = step_traffic(rows, scenario, INSTANT)
+        assert bool(shown.gradients[0] < every.gradients[0]) is hides
+        assert bool(shown.parameters[0] < every.parameters[0]) is hides
+    _, _, rows, scenario = sharded(3, **ahead)
+    _, _, _, always = sharded(3, overlap={"gradients": True, "parameters": True}, overlap_slowdown=0.0)
+    assert step_traffic(rows, scenario, window).total == pytest.approx(step_traffic(rows, always, window).total)
+
+
+def test_deepspeed_hides_traffic_at_stage_3_alone():
+    known = stack("deepspeed").overlap
+    assert (known.gradients, known.parameters, known.third_stage) == (False, False, True)
