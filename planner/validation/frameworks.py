@@ -17,6 +17,9 @@ wait for: half as many again as without [Yeung24, section 6]."""
 SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
     # An older Transformer Engine, which frees the gradients that it does not write; Megatron-LM's default dropout.
     (r"sail-sg", {"idle_gradients": False, "dropout": True}),
+    # Its models write RMSNorm out in fp32, and the gate's activation before the product (modeling_llama.py), unless
+    # Liger's kernels replace them.
+    (r"^(?!.*(liger|transformer engine)).*(transformers|hugging ?face)", {"keeps": ("gate", "norm")}),
     # Its script for ZeRO-3 partitions checkpoints, and moves them to the host unless the run says otherwise.
     (r"deepspeedexamples", {"partitioned_checkpoints": True}),
     # Parameters, gradients and moments are in bf16; gradients are added up whole, in the format that reduces them,
@@ -37,6 +40,9 @@ SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 """First match of the framework's words (lower case), and the fields that its code settles."""
 
+UNFUSED_NORM = r"use_fused_rms_norm[ =:]*(off|false)"
+"""PaddleNLP's switch of its one fused element-wise kernel of 2023, off unless asked for."""
+
 EAGER_LOSS: dict[str, Any] = {"cross_entropy_bytes": 14, "keeps": ("gate", "norm", "key-values")}
 """torchtitan before it compiled the loss: logits in 16 bits, and in fp32 their log-softmax and two gradients; norms and
 gates are PyTorch's own."""
@@ -51,6 +57,8 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
     found |= next((fields for words, fields in SEMANTICS if re.search(words, framework)), {})
     if "kempnerforge" in framework and int(row["strategy"].get("dp") or 1) == 1:
         found["gradient_bytes"] = 2  # nothing is reduced
+    if re.search(UNFUSED_NORM, notes):
+        found["fused_elementwise"] = False
     if "kernel set" in notes:
         fused = "rms kernel" in notes
         found |= {"fused_elementwise": fused, "fused_softmax": not notes.endswith("torch")}

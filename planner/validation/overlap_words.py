@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from costmodels.stack import Stack
+from costmodels.stack import Stack, stack
 
 HIDES = {"overlap_grad_reduce": "gradients", "overlap_param_gather": "parameters"}
 """Megatron-Core's flags, and what the stack calls what they hide."""
@@ -26,12 +26,14 @@ def accumulation_changes(row: Mapping[str, Any]) -> dict[str, Any]:
 def overlap_changes(row: Mapping[str, Any], chosen: Stack) -> dict[str, Any]:
     """Fields of the stack that the run's flags settle.
 
-    Without an overlap of gradients Megatron-Core has no buckets: all of them travel at once.
+    Without an overlap of gradients Megatron-Core has no buckets: all of them travel at once. Without user buffers
+    (``tp_comm_overlap``) tensor ranks hide what Megatron-Core itself hides, behind the weights' gradients.
     """
     flags = row["stack"].get("flags")
     listed = flags if isinstance(flags, Mapping) else {}
-    off = {field: False for flag, field in HIDES.items() if listed.get(flag) is False}
-    if not off:
-        return {}
+    off: dict[str, Any] = {field: False for flag, field in HIDES.items() if listed.get(flag) is False}
     whole = {"bucket_parameters": 0.0} if "gradients" in off else {}
-    return {"overlap": chosen.overlap.model_copy(update=off), **whole}
+    if listed.get("tp_comm_overlap") is False:
+        plain = stack("megatron-core").overlap
+        off |= {"tp_forward": plain.tp_forward, "tp_backward": plain.tp_backward}
+    return {"overlap": chosen.overlap.model_copy(update=off), **whole} if off else {}

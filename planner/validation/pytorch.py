@@ -12,7 +12,7 @@ from planner.validation.dated import month
 
 Row = Mapping[str, Any]
 
-FUSING = r"torch\.compile|\bte\b|transformer engine"
+FUSING = r"torch\.compile|\bte\b|transformer engine|\bliger\b"
 """Words for kernels that are generated or written fused."""
 MANY_PASSES = 92
 """Bytes per parameter that PyTorch's multi-tensor AdamW moves, a kernel an operation: decay 8, first moment 12, second

@@ -21,6 +21,7 @@ from planner.errors import BadRequest
 Row = Mapping[str, Any]
 
 SCALINGS: tuple[tuple[str, str], ...] = (
+    (r"delayed", "fp8"),
     (r"current|tensorwise", "fp8-current"),
     (r"row-?wise", "fp8-rowwise"),
     (r"block", "fp8-block"),

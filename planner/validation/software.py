@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,11 +24,16 @@ KERNELS: dict[Any, tuple[str, ...]] = {
     "v1 (Triton or CUDA)": ("flash-1", "flash-2"),
     "v2": ("flash-2", "flash-1"),
     "v3": ("flash-3", "cudnn", "flash-2"),
+    "v4": ("cudnn", "flash-3", "flash-2"),
 }
-"""The run's attention field to kernels in order of preference; True leaves the stack's own choice."""
+"""The run's attention field to kernels in order of preference; True leaves the stack's own choice.
 
-FUSED = KERNELS["v2"]
-"""What True means, and no word on a newer machine, where the stack is of before there was any fused attention."""
+Nobody's tables have FlashAttention-4: cuDNN's kernel is its nearest on Blackwell, within a third [Zadouri26].
+"""
+
+FUSED: dict[str, Any] = {"attention": KERNELS["v2"], "blackwell_attention": ("cudnn", "flash-2")}
+"""What True means, and no word on a newer machine, where the stack is of before there was any fused attention: PyTorch
+attends with cuDNN on Blackwell, which FlashAttention-2 was not written for."""
 
 
 ASYNC_TP = 0.5
@@ -47,14 +53,22 @@ def stack_for(row: Row, notes: list[str], given: Stack | None) -> Stack:
     return _adjusted(given.at(str(row["strategy"].get("precision") or "bf16")), row)
 
 
+def _kernels(said: object) -> tuple[str, ...] | None:
+    """Kernels that the run's attention field names: by a word of ``KERNELS``, or another way to write a release."""
+    if isinstance(said, bool) or said is None:
+        return KERNELS.get(said)
+    release = re.match(r"(?:v|fa|flash[-_ ]?attention|flash)[-_ ]?v?([1-4])\b", str(said).lower())
+    return KERNELS[f"v{release[1]}"] if release else KERNELS.get(said)
+
+
 def _adjusted(chosen: Stack, row: Row) -> Stack:
     """The stack with what this run says of its own kernels and overlap."""
     changes: dict[str, Any] = {}
     said = row["stack"].get("attention")
-    if said in KERNELS:
-        changes |= {"attention": KERNELS[said], "blackwell_attention": ()}
+    if (kernels := _kernels(said)) is not None:
+        changes |= {"attention": kernels, "blackwell_attention": ()}
     elif chosen.attention == KERNELS[False] and (said is True or newer_machine(row)):
-        changes["attention"] = FUSED
+        changes |= FUSED
     elif said is True:
         changes |= attention_changes(row)
     changes |= loss_changes(row, chosen.name) | launch_changes(row) | overlap_changes(row, chosen)

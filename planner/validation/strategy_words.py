@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,20 @@ from costmodels.strategy import CP_KINDS, SCHEDULE_NAMES, Recompute, Strategies,
 from planner.validation.machines import Unpriceable
 
 Row = Mapping[str, Any]
+
+
+CONTEXT_WORDS: dict[str, str] = {
+    "ring": "p2p",
+    "zigzag": "p2p",
+    "ulysses": "a2a",
+    "all-to-all": "a2a",
+    "alltoall": "a2a",
+    "allgather": "all-gather",
+    "hierarchical": "a2a+p2p",
+    "usp": "a2a+p2p",
+}
+"""Papers' names of the kinds of context parallelism to those of ``costmodels.strategy.CP_KINDS``: ring attention
+[Liu23], Ulysses [Jacobs23], the gather of Llama 3 and the two together [Fang24]."""
 
 
 def strategy_of(plan: Row, chosen: Stack, notes: list[str]) -> Strategies:
@@ -70,9 +85,11 @@ def _context(plan: Row, cp: int, chosen: Stack, notes: list[str]) -> int:
     if kind is None:
         kind = chosen.cp_kinds[0]
         notes.append(f"context parallelism of kind {kind} assumed")
-    if kind not in CP_KINDS:
+    said = re.sub(r"[\s_]+", "-", str(kind).lower()).removesuffix("-attention")
+    known = CONTEXT_WORDS.get(said, said)
+    if known not in CP_KINDS:
         raise Unpriceable(f"context parallelism of kind {kind} is not priced yet")
-    return CP_KINDS.index(kind)
+    return CP_KINDS.index(known)
 
 
 def _usual_recompute(chosen: Stack, notes: list[str]) -> str:

@@ -35,3 +35,12 @@ def test_gradients_that_no_product_adds_up_are_read_and_written_once_more():
     changes = accumulation_changes(unsaid | {"notes": "no gradient-accumulation fusion"})
     assert changes["accumulate_traffic"] > 0
     assert not changes["idle_gradients"]
+
+
+def test_tensor_ranks_without_user_buffers_hide_what_megatron_core_hides_by_itself():
+    changed = overlap_changes(run(tp_comm_overlap=False), stack("nemo"))["overlap"]
+    plain = stack("megatron-core").overlap
+    assert (changed.tp_forward, changed.tp_backward) == (plain.tp_forward, plain.tp_backward)
+    assert changed.tp_forward > stack("nemo").overlap.tp_forward
+    assert changed.gradients is stack("nemo").overlap.gradients
+    assert overlap_changes(run(tp_comm_overlap=True), stack("nemo")) == {}

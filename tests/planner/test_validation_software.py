@@ -3,6 +3,7 @@
 import pytest
 
 from costmodels.pricing import quote
+from costmodels.strategy import CP_KINDS
 from planner.validation.aleph import stage_layers
 from planner.validation.mapping import case
 from tests.planner.measured_run import run
@@ -124,3 +125,55 @@ def test_more_stages_than_layers_leave_some_without():
     one = case(run(stack={"framework": "Aleph Alpha scaling"}, model=LLAMA_13B | {"num_layers": 2}))
     held = stage_layers(one.scenario.model, 8)
     assert (len(held), sum(held), min(held)) == (8, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("said", "machine", "kernel"),
+    [
+        ("v4", "b200", "cudnn"),
+        ("FlashAttention-3", "h100-sxm", "flash-3"),
+        ("fa2", "a100-sxm-80gb", "flash-2"),
+        ("v1 (Triton or CUDA)", "a100-sxm-80gb", "flash-1"),
+    ],
+)
+def test_a_release_of_flash_attention_is_known_however_it_is_written(said, machine, kernel):
+    words = {"framework": "HF Transformers + DeepSpeed", "attention": said}
+    assert case(run(stack=words, cluster={"accelerator": machine})).scenario.rates.attention_name == kernel
+
+
+def test_plain_pytorch_attends_with_cudnn_on_blackwell():
+    words = {"framework": "HF Transformers + DeepSpeed", "attention": True}
+    kernels = {
+        machine: case(run(stack=words, cluster={"accelerator": machine})).scenario.rates.attention_name
+        for machine in ("b200", "h100-sxm")
+    }
+    assert kernels == {"b200": "cudnn", "h100-sxm": "flash-2"}
+
+
+def test_ligers_kernels_fuse_the_loss_and_what_transformers_write_out():
+    plain, liger = (
+        case(run(stack={"framework": f"HF Transformers + DeepSpeed{more}"})).scenario.stack for more in ("", ", Liger")
+    )
+    assert (plain.loss, plain.fused_elementwise, plain.keeps) == ("plain", False, ("gate", "norm"))
+    assert (liger.loss, liger.fused_elementwise, liger.keeps) == ("fused", True, ())
+
+
+def test_a_run_that_says_its_norms_are_not_fused_pays_for_it():
+    words = {"framework": "PaddleNLP"}
+    fused, apart = (case(run(stack=words | {"notes": n})) for n in ("", "use_fused_rms_norm off"))
+    times = [quote(one.rows, one.scenario, one.assignment).iteration for one in (fused, apart)]
+    assert times[1] > times[0]
+
+
+def test_delayed_scaling_is_taken_as_said_where_pytorch_scales_anew():
+    said = {"precision": "fp8", "precision_note": "Transformer Engine, delayed scaling"}
+    found = [case(run(stack={"framework": "Composer FSDP"}, strategy=s)) for s in ({"precision": "fp8"}, said)]
+    assert [one.scenario.precision for one in found] == ["fp8-current", "fp8"]
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"), [("ring", "p2p"), ("Ring attention", "p2p"), ("Ulysses", "a2a"), ("allgather", "all-gather")]
+)
+def test_context_parallelism_goes_by_the_names_of_its_papers(said, kind):
+    plan = {"tp": 1, "pp": 1, "vpp": 1, "cp": 2, "dp": 8, "schedule": "none", "cp_kind": said}
+    assert CP_KINDS[int(case(run(strategy=plan)).rows.cp_kind[0])] == kind
