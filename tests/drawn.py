@@ -74,6 +74,7 @@ def drawn_stacks(draw):
             pairs=draw(st.booleans()),
             gradients=hidden,
             parameters=hidden,
+            third_stage=draw(st.booleans()),
         ),
         bucket_parameters=draw(some([0.0, 1e6])),
         bucket_per_rank=draw(some([0.0, 1e6])),
