@@ -105,18 +105,28 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 @click.command("validate", cls=Command, short_help="Predicted against measured runs.")
 @click.argument("files", nargs=-1, type=Text(), metavar="[FILE]...")
+@click.option("--floor", is_flag=True, help="What the measurements leave to any model: noise, releases, rounding.")
 @click.option("--ranking", is_flag=True, help="Judge the choice among measured strategies: regret, rank correlation.")
 @option("--profile", heading="Question", metavar="FILE", help="Cluster and stack that `plan calibrate` wrote.")
 @output_options("table", "json")
 def validate(
-    files: tuple[str, ...], ranking: bool, profile: str | None, form: str, output: str | None, **_talk: bool
+    files: tuple[str, ...],
+    ranking: bool,
+    floor: bool,
+    profile: str | None,
+    form: str,
+    output: str | None,
+    **_talk: bool,
 ) -> None:
     """Compare predictions with measured runs: error per row, per group and in all."""
     check_writable(output)
-    from planner.validation.report import rank
+    from planner.validation.report import bottom, rank
     from planner.validation.report import validate as compare
 
-    if ranking and profile is not None:
-        raise BadRequest("--ranking judges the shipped constants; leave out --profile")
-    report = rank(files, form=form) if ranking else compare(files, form=form, profile=profile)
+    if ranking and floor:
+        raise BadRequest("--ranking and --floor are two reports; leave out one")
+    if (ranking or floor) and profile is not None:
+        raise BadRequest(f"--{'ranking' if ranking else 'floor'} judges the shipped constants; leave out --profile")
+    other = rank if ranking else bottom if floor else None
+    report = other(files, form=form) if other else compare(files, form=form, profile=profile)
     write(report.rstrip("\n") + "\n", output)

@@ -43,6 +43,17 @@ def rank(files: Sequence[str] = (), *, form: str = "table") -> str:
     return report(sweeps([_path(name) for name in files] or shipped()), form=form)
 
 
+def bottom(files: Sequence[str] = (), *, form: str = "table") -> str:
+    """What the measurements leave to any model: the report of ``floor`` on the same files.
+
+    Raises:
+        BadFile: a file that cannot be read.
+    """
+    from planner.validation.floor import report
+
+    return report([_path(name) for name in files] or shipped(), form=form)
+
+
 def _by_file(paths: Sequence[Path], profile: str | None) -> dict[str, list[Verdict]]:
     """The verdicts on every file, by its name, or its whole path where several have that name."""
     names = Counter(path.name for path in paths)
