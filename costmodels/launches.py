@@ -28,6 +28,10 @@ fp8 with current or block-wise scaling, and 6.5 where graphs replay all but the 
 PRODUCTS: Final = 2.5
 """Kernels of half a layer whose own formulas count their launch and drain: two products and half of attention."""
 
+CALLS: Final = 5.0
+"""Calls of the host for one collective of PyTorch, each like a launch: an event on the stream of the computation, a wait
+for it on that of the communication, the kernel, an event behind it, and a wait for that (``ProcessGroupNCCL.cpp``)."""
+
 
 def small_kernels(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
     """Device seconds to start and drain the kernels of a layer beside its products and attention, (N,).
@@ -66,4 +70,12 @@ def launch_floor(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
         left = 1.0 - sum(CAPTURED.get(part, 0.0) for part in stack.graphs)
         own = left * stack.kernels_per_expert_layer + each * (scenario.precision in SCALED_ANEW)
         kernels = kernels + own * (UNASKED if stack.expert_capacity else 1.0)
+    if not captured:
+        kernels = kernels + CALLS * tensor_collectives(rows, scenario, kind)
     return kernels * stack.launch * stack.combined_launches
+
+
+def tensor_collectives(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
+    """Collectives of the tensor ranks in a layer's forward pass, shape (N,): each is two under sequence parallelism."""
+    parts = 1.0 if scenario.model.parallel_block else float(kind.parts)
+    return np.where(rows.tp > 1, parts * (1.0 + (rows.sequence_parallel > 0)), 0.0)

@@ -11,6 +11,11 @@ from costmodels.strategy import Floats
 
 FUSED_TRAFFIC = 3.0 * WORD
 """Bytes moved per logit by the fused loss: read for its softmax, read again, and the gradient written [Liger]."""
+ODD = 0.37
+"""Rate of a product with rows of an odd number of 16-bit values over that of others. They start at odd words, which no
+copy behind the threads' backs takes, so that a kernel of the generation before runs: A100's one for 248,077 outputs is
+Turing's (GitHub pegainfer-project/pegainfer, pull request 1046). Measured by what a micro-batch takes beside its layers
+with 50,257 tokens on one tensor rank, per sequence, of two widths: 82 TFLOP/s on A100 [vTrain]."""
 FORWARD = 0.6
 """Share of a plain loss's traffic that its forward pass moves."""
 
@@ -40,7 +45,8 @@ def loss_seconds(tokens: Floats, rows: Floats, scenario: Scenario, *, seen: Floa
     rates, stack, h = scenario.rates, scenario.stack, float(scenario.model.hidden_size)
     block = block_tokens(tokens, rows, scenario)
     count = tokens / block
-    once = product(block, rows, h, rates.head, rates.vocabulary_peak, rates.bandwidth)
+    peak = rates.vocabulary_peak * np.where(rows % 2.0 == 1.0, ODD, 1.0)
+    once = product(block, rows, h, rates.head, peak, rates.bandwidth)
     logit = Passes(count * once.forward, count * once.backward)
     per_logit = FUSED_TRAFFIC if stack.loss == "fused" else stack.cross_entropy_traffic
     read = rows if seen is None else seen

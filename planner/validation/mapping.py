@@ -24,6 +24,7 @@ from planner.frameworks.nanotron_split import stage_layers
 from planner.stage_rows import assignment_of, problem_of
 from planner.stages import solve
 from planner.validation import aleph, saving
+from planner.validation.corrections import as_timed
 from planner.validation.launch_scripts import as_launched
 from planner.validation.machines import Unpriceable, node_group
 from planner.validation.model_words import model_of
@@ -56,7 +57,7 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
         MeshwrightError: the description contradicts itself.
     """
     notes: list[str] = []
-    row = as_launched(row)
+    row = as_timed(as_launched(row))
     plan = row["strategy"]
     _check_sizes(row)
     model = model_of(row, notes)

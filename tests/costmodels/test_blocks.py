@@ -16,7 +16,7 @@ from costmodels.blocks import (
 )
 from costmodels.flops import attention_flops, layer_matmul_weights
 from costmodels.iteration import row_seconds
-from costmodels.launches import small_kernels
+from costmodels.launches import small_kernels, tensor_collectives
 from costmodels.layer_kinds import DENSE, Kind
 from costmodels.passes import ffn_matmuls, last_product, region_tokens, tokens_per_rank
 from costmodels.sizes import layer_parameters_per_rank, padded_vocabulary_rows
@@ -175,7 +175,7 @@ def test_a_layer_is_never_faster_than_its_launches():
     scenario = toy_scenario(stack=stack)
     rows = strategies(tp=[1, 8])
     layer = layer_seconds(rows, scenario)
-    assert launch_floor(rows, scenario, DENSE) == pytest.approx([10e-3, 10e-3])
+    assert launch_floor(rows, scenario, DENSE) == pytest.approx([10e-3, 20e-3])  # two collectives, five calls each
     assert ((layer.compute + layer.tp).forward >= 10e-3 * (1 - 1e-12)).all()
     assert ((layer.compute + layer.tp).backward >= 20e-3 * (1 - 1e-12)).all()
     assert launch_floor(rows, toy_scenario(stack=stack.model_copy(update={"cuda_graphs": True})), DENSE).tolist() == [
@@ -184,17 +184,36 @@ def test_a_layer_is_never_faster_than_its_launches():
     ]
 
 
+def test_collectives_take_calls_of_the_host_twice_as_many_under_sequence_parallelism():
+    scenario = toy_scenario(stack=toy_stack(launch="1 ms", kernels_per_layer=10))
+    rows = strategies(tp=[8, 8], sequence_parallel=[0, 1])
+    assert launch_floor(rows, scenario, DENSE) == pytest.approx([20e-3, 30e-3])
+    assert tensor_collectives(rows, scenario, DENSE).tolist() == [2.0, 4.0]
+    alone = toy_scenario(stack=toy_stack(launch="1 ms", kernels_per_layer=10, graphs=["attn"]))
+    assert launch_floor(rows, alone, DENSE).tolist() == [0.0, 0.0]
+
+
+def test_an_odd_vocabulary_on_a_rank_misses_the_fast_kernels():
+    def head(vocabulary):
+        model = toy_model(vocab_size=vocabulary).model_copy(update={"padded_vocab_size": vocabulary})
+        scenario = toy_scenario(model=model, stack=toy_stack(cross_entropy_traffic=0.0))
+        return head_seconds(strategies(tp=[1]), scenario).forward[0]
+
+    assert head(50258) == pytest.approx(head(50256), rel=1e-3)
+    assert head(50257) > 1.5 * head(50258)
+
+
 def test_the_host_launches_on_while_tensor_ranks_exchange():
     """Where the host is behind anyway, what the device sends meanwhile takes no longer."""
     rows = strategies(tp=8)
     layer = layer_seconds(rows, toy_scenario(stack=toy_stack(launch="1 ms", kernels_per_layer=10)))
     assert layer.tp.forward > 0
-    assert layer.compute.forward + layer.tp.forward == pytest.approx(10e-3)
-    assert layer.compute.backward + layer.tp.backward == pytest.approx(20e-3)
+    assert layer.compute.forward + layer.tp.forward == pytest.approx(20e-3)
+    assert layer.compute.backward + layer.tp.backward == pytest.approx(40e-3)
 
 
 def test_launches_that_wait_for_every_kernel_are_hidden_by_none():
-    """Ten kernels of a millisecond forward, twenty backward, beside whatever the layer computes."""
+    """Ten kernels of a millisecond forward, twenty backward, beside whatever the layer computes; ten calls for tp."""
     free, waits = (
         layer_seconds(
             strategies(tp=[1, 8], micro_batch_size=64),
@@ -204,9 +223,9 @@ def test_launches_that_wait_for_every_kernel_are_hidden_by_none():
     )
     idle = np.asarray(free.launch.forward)
     assert (idle < 10e-3).all()
-    assert waits.launch.forward == pytest.approx([10e-3, 10e-3])
-    assert waits.compute.forward - free.compute.forward == pytest.approx(10e-3 - idle)
-    assert waits.launch.backward == pytest.approx([20e-3, 20e-3])
+    assert waits.launch.forward == pytest.approx([10e-3, 20e-3])
+    assert waits.compute.forward - free.compute.forward == pytest.approx(np.array([10e-3, 20e-3]) - idle)
+    assert waits.launch.backward == pytest.approx([20e-3, 40e-3])
 
 
 def test_a_norm_and_two_residuals_move_what_their_kernels_read_and_write():

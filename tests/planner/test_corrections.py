@@ -1,0 +1,30 @@
+"""What sources say of their runs, where their own times contradict it."""
+
+from planner.validation.corrections import UNPADDED, as_timed
+from planner.validation.mapping import case
+from tests.planner.measured_run import run
+
+
+def test_single_nodes_of_vtrain_recompute_nothing_and_do_not_pad():
+    said = run(
+        source="vTrain data/ground_truth_single.csv", strategy={"recompute": "full"}, model={"vocab_size": UNPADDED}
+    )
+    found = case(said)
+    assert found.rows.recompute[0] == 0
+    assert found.scenario.model.padded_vocab_size == UNPADDED
+
+
+def test_its_many_nodes_and_every_other_run_are_as_they_say():
+    for source in ("vTrain data/ground_truth_multi.csv", "a test"):
+        row = run(source=source)
+        assert as_timed(row) is row
+
+
+def test_products_with_recomputation_would_outrun_the_machine():
+    """The times' own figures: a layer of 2048, 8 x 1024 tokens, 16.3 ms on one A100."""
+    tokens, h, s, seconds = 8 * 1024, 2048, 1024, 16.3e-3
+    pairs, hidden = 16 * s * tokens, tokens * h
+    for passes, streams, low, high in ((4, (45, 61), 0.95, 1.0), (3, (32, 42), 0.6, 0.7)):
+        flops = passes * (2 * 12 * h * h * tokens + 4 * s * tokens * h)
+        moved = (streams[0] * pairs + streams[1] * 2 * hidden) / 1.8e12
+        assert low < flops / (seconds - moved) / 312e12 < high
