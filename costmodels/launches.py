@@ -29,8 +29,8 @@ PRODUCTS: Final = 2.5
 """Kernels of half a layer whose own formulas count their launch and drain: two products and half of attention."""
 
 CALLS: Final = 5.0
-"""Calls of the host for one collective of PyTorch, each like a launch: an event on the stream of the computation, a wait
-for it on that of the communication, the kernel, an event behind it, and a wait for that (``ProcessGroupNCCL.cpp``)."""
+"""Calls of the host for one collective of PyTorch, each like a launch: an event on the stream of the computation, a
+wait for it on that of the communication, the kernel, an event behind it, a wait for that (``ProcessGroupNCCL.cpp``)."""
 
 
 def small_kernels(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:

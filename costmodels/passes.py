@@ -102,7 +102,7 @@ def quantising(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
     return Passes(stream_seconds(traffic=forward, **known), stream_seconds(traffic=backward, **known))
 
 
-def product(T: Floats, n: Number, k: Number, fit: GemmFit, peak: float, bandwidth: float) -> Passes:
+def product(T: Floats, n: Number, k: Number, fit: GemmFit, peak: Number, bandwidth: float) -> Passes:
     """y[T,n] = x[T,k] W: forward, data gradient with n and k exchanged, weight gradient with depth T."""
     n, k = np.broadcast_to(n, T.shape), np.broadcast_to(k, T.shape)
     forward = matmul_seconds(m=T, n=n, k=k, fit=fit, peak=peak, bandwidth=bandwidth)
