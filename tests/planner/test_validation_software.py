@@ -4,7 +4,9 @@ import pytest
 
 from costmodels.pricing import quote
 from costmodels.strategy import CP_KINDS
+from costmodels.stack import stack as find_stack
 from planner.validation.aleph import stage_layers
+from planner.validation.frameworks import changes
 from planner.validation.mapping import case
 from tests.planner.measured_run import run
 
@@ -177,3 +179,9 @@ def test_delayed_scaling_is_taken_as_said_where_pytorch_scales_anew():
 def test_context_parallelism_goes_by_the_names_of_its_papers(said, kind):
     plan = {"tp": 1, "pp": 1, "vpp": 1, "cp": 2, "dp": 8, "schedule": "none", "cp_kind": said}
     assert CP_KINDS[int(case(run(strategy=plan)).rows.cp_kind[0])] == kind
+def test_the_trainer_of_llm_foundry_reads_logits_for_two_metrics_besides_a_fused_loss():
+    chosen = find_stack("fsdp")
+    found = changes(run(stack={"framework": "LLM Foundry / Composer FSDP"}), chosen)
+    assert found["cross_entropy_traffic"] == 8 + 2 * 14 < chosen.cross_entropy_traffic
+    assert found["cross_entropy_bytes"] == 4
+    assert "cross_entropy_traffic" not in changes(run(stack={"framework": "PyTorch FSDP1 + torch.compile"}), chosen)
