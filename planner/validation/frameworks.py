@@ -17,15 +17,12 @@ wait for: half as many again as without [Yeung24, section 6]."""
 SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
     # An older Transformer Engine, which frees the gradients that it does not write; Megatron-LM's default dropout.
     (r"sail-sg", {"idle_gradients": False, "dropout": True}),
-<<<<<<< HEAD
     # Its models write RMSNorm out in fp32, and the gate's activation before the product (modeling_llama.py), unless
     # Liger's kernels replace them.
     (r"^(?!.*(liger|transformer engine)).*(transformers|hugging ?face)", {"keeps": ("gate", "norm")}),
-=======
-    # Its loss is FlashAttention's, eight bytes a logit; two metrics of every micro-batch cast the logits to fp32, read them
-    # and write their log-softmax, fourteen bytes each [llm-foundry].
+    # Its loss is FlashAttention's, eight bytes a logit; two metrics of every micro-batch cast the logits to fp32, read
+    # them and write their log-softmax, fourteen bytes each [llm-foundry].
     (r"llm[- ]?foundry|composer", {"cross_entropy_traffic": 36, "cross_entropy_bytes": 4}),
->>>>>>> ac37ff2 (Price llm-foundry's fused loss and the metrics that its trainer takes beside it)
     # Its script for ZeRO-3 partitions checkpoints, and moves them to the host unless the run says otherwise.
     (r"deepspeedexamples", {"partitioned_checkpoints": True}),
     # Parameters, gradients and moments are in bf16; gradients are added up whole, in the format that reduces them,
