@@ -26,7 +26,7 @@ from costmodels.scan import exchange_of_heads, mamba_matmuls, scan
 from costmodels.scenario import Scenario
 from costmodels.sizes import kind_parameters_per_rank, padded_vocabulary_rows
 from costmodels.strategy import Floats, Strategies
-from costmodels.tensor_ranks import input_reductions, logit_gather, logits_seen
+from costmodels.tensor_ranks import exchanging_parts, input_reductions, logit_gather, logits_seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,10 +209,7 @@ def tensor_parallel(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) ->
     block; with sequence parallelism each is a reduce-scatter and an all-gather, and the backward gathers the
     inputs once more behind the data gradient [Korthikanti22].
     """
-    stack, moe = scenario.stack, scenario.model.moe
-    pairs = 1.0 if scenario.model.parallel_block else float(kind.parts)
-    if kind.ffn == "experts" and moe is not None and not moe.num_shared_experts:
-        pairs -= 1.0  # routed experts take the tokens of their own rank: nothing is gathered for them
+    stack, pairs = scenario.stack, exchanging_parts(kind, scenario)
     size = WORD * tokens_per_rank(rows, scenario) * scenario.model.hidden_size
     group, tiers = group_of(rows, "tp"), scenario.group.tiers
     whole = all_reduce_seconds(size, group, tiers)

@@ -10,6 +10,7 @@ from costmodels.layer_kinds import Kind
 from costmodels.passes import Passes
 from costmodels.scenario import REDUCED, Scenario
 from costmodels.strategy import Floats, Strategies
+from costmodels.tensor_ranks import exchanging_parts
 
 CAPTURED: Final = {"moe_router": 0.3, "moe_preprocess": 0.2}
 """Share of the launches of a layer's experts that a captured part of it makes: scores, selection and auxiliary loss;
@@ -77,5 +78,4 @@ def launch_floor(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
 
 def tensor_collectives(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     """Collectives of the tensor ranks in a layer's forward pass, shape (N,): each is two under sequence parallelism."""
-    parts = 1.0 if scenario.model.parallel_block else float(kind.parts)
-    return np.where(rows.tp > 1, parts * (1.0 + (rows.sequence_parallel > 0)), 0.0)
+    return np.where(rows.tp > 1, exchanging_parts(kind, scenario) * (1.0 + (rows.sequence_parallel > 0)), 0.0)

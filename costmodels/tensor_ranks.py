@@ -12,6 +12,17 @@ from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Strategies
 
 
+def exchanging_parts(kind: Kind, scenario: Scenario) -> float:
+    """Parts of a layer whose outputs the tensor ranks sum up; one of two side by side.
+
+    Routed experts take the tokens of their own rank: nothing is gathered for them, unless for shared ones.
+    """
+    moe = scenario.model.moe
+    parts = 1.0 if scenario.model.parallel_block else float(kind.parts)
+    alone = kind.ffn == "experts" and moe is not None and not moe.num_shared_experts
+    return parts - 1.0 if alone else parts
+
+
 def input_reductions(kind: Kind, scenario: Scenario) -> float:
     """Further reductions of input gradients in a layer's backward pass.
 
