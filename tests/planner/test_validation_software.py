@@ -3,8 +3,8 @@
 import pytest
 
 from costmodels.pricing import quote
-from costmodels.strategy import CP_KINDS
 from costmodels.stack import stack as find_stack
+from costmodels.strategy import CP_KINDS
 from planner.validation.aleph import stage_layers
 from planner.validation.frameworks import changes
 from planner.validation.mapping import case
@@ -179,6 +179,8 @@ def test_delayed_scaling_is_taken_as_said_where_pytorch_scales_anew():
 def test_context_parallelism_goes_by_the_names_of_its_papers(said, kind):
     plan = {"tp": 1, "pp": 1, "vpp": 1, "cp": 2, "dp": 8, "schedule": "none", "cp_kind": said}
     assert CP_KINDS[int(case(run(strategy=plan)).rows.cp_kind[0])] == kind
+
+
 def test_the_trainer_of_llm_foundry_reads_logits_for_two_metrics_besides_a_fused_loss():
     chosen = find_stack("fsdp")
     found = changes(run(stack={"framework": "LLM Foundry / Composer FSDP"}), chosen)
