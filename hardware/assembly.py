@@ -56,12 +56,30 @@ def _filled(document: Document) -> Document:
     base = _filled(entry("accelerator", like))
     sources, kernels = _table(own.get("sources", {}), "sources"), _table(own.get("kernels", {}), "kernels")
     inherited = {key: value for key, value in base.items() if key not in _NOT_INHERITED}
+    if not _same_silicon(base | own, base):
+        inherited.pop("training_rate", None)
     inherited["kernels"] = _merged(_assumed(base["kernels"], like), kernels)
     if "attention" in kernels:  # attention kernels of another machine may not even run on this one
         inherited["kernels"]["attention"] = kernels["attention"]
     own.pop("kernels", None)
     borrowed = {path: key for path, key in base["sources"].items() if path.partition(".")[0] not in own}
+    if "training_rate" not in inherited:
+        borrowed.pop("training_rate", None)
     return inherited | own | {"sources": borrowed | sources}
+
+
+def _same_silicon(document: Document, base: Document) -> bool:
+    """Whether two accelerators are of one vendor and architecture, whatever stands beside the die ("Hopper + Grace").
+
+    What is left of kernels' rates in training is a matter of a die's clock and power: struck out in turn, the rates of
+    machines are told better by others of their silicon than by none, and worse by those of other silicon
+    (``benchmarks/strikeout.py``).
+    """
+    return document.get("vendor") == base.get("vendor") and _silicon(document) == _silicon(base)
+
+
+def _silicon(document: Document) -> str:
+    return str(document.get("architecture", "")).partition(" ")[0]
 
 
 def _assumed(kernels: Document, like: str) -> Document:
