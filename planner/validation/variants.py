@@ -17,9 +17,12 @@ PyTorch's developers measure on Meta's own H100, with HBM2e and limited to 500 W
 "NVIDIA H100", and a card of which 35.56 GiB are 37.43 % has 95 GiB [TorchAO].
 """
 
-DIES: dict[str, tuple[int, str]] = {"mi250x": (8, "mi250x-gcd")}
-"""Packages whose dies drivers show as devices: how many such devices a node has, and the entry of one of them. Runs on
-MI250X mostly count dies, with eight to a node and 64 GB each."""
+DIES: dict[str, tuple[int, float, str]] = {
+    "mi250x": (8, 64.0, "mi250x-gcd"),
+    "trainium1": (32, 16.0, "trainium1-core"),
+}
+"""Packages whose parts drivers show as devices: how many such devices a node has, their memory in GB, and the entry of
+one of them. Runs on MI250X mostly count dies, and AWS's own figures count NeuronCores, two to a chip."""
 SLOWED: tuple[tuple[str, str, float], ...] = (("b200", r"\bsimumax\b", 0.82),)
 """Accelerator, words on the source, and the rate of arithmetic over that of others of its kind.
 
@@ -48,8 +51,8 @@ def accelerator_name(row: Row) -> str:
     said = row["cluster"]
     words = f"{row.get('source')} {said.get('accelerator_note')}".lower()
     name = str(said["accelerator"])
-    devices, die = DIES.get(name, (0, ""))
-    if die and (said.get("gpus_per_node") == devices or float(said.get("memory_gb") or 128.0) <= 64.0):
+    devices, memory, die = DIES.get(name, (0, 0.0, ""))
+    if die and (said.get("gpus_per_node") == devices or float(said.get("memory_gb") or 2.0 * memory) <= memory):
         return die
     return next((variant for one, found, variant in VARIANTS if one == name and re.search(found, words)), name)
 
