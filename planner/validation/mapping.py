@@ -75,6 +75,8 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
     if rows.offload[0] and not saving.described_for(scenario, rows):
         raise Unpriceable(f"offload {OFFLOADS[rows.offload[0]]}: the hosts of {scenario.group.name} are not described")
     assignment = _assignment(row, scenario, rows, notes)
+    if row.get("task") == "lora":
+        notes.append("priced as full training: that frozen weights get no gradients is not counted")
     again = saving.recomputed_layers(plan, [int(n) for n in assignment.layers])
     if again is not None:
         rows = replace(rows, recompute=np.array([int(Recompute.PARTIAL)]))

@@ -63,10 +63,18 @@ def as_run(row: Row, accelerator: Accelerator) -> Accelerator:
     What memory bounds keeps its speed. Peaks are lowered, since a training rate is what all runs on a kind share.
     """
     said = str(row["cluster"].get("accelerator_note") or "").lower()
-    rate = allowed_rate(said, accelerator) * source_rate(str(row.get("source")).lower(), accelerator)
-    if rate >= 1.0:
+    rate = min(allowed_rate(said, accelerator) * source_rate(str(row.get("source")).lower(), accelerator), 1.0)
+    peaks = _with_tf32(row, accelerator.peak)
+    if rate == 1.0 and peaks is accelerator.peak:
         return accelerator
-    return accelerator.model_copy(update={"peak": {name: rate * peak for name, peak in accelerator.peak.items()}})
+    return accelerator.model_copy(update={"peak": {name: rate * peak for name, peak in peaks.items()}})
+
+
+def _with_tf32(row: Row, peaks: dict[str, float]) -> dict[str, float]:
+    """The peaks, where products of a run in fp32 are said to go through TF32 at the rate of that."""
+    said = str(row["strategy"].get("precision_note") or "").lower()
+    through = row["strategy"].get("precision") == "fp32" and re.search(r"\b(by|in|with|through|allow_?) ?tf32\b", said)
+    return peaks | {"fp32": peaks["tf32"]} if through and "tf32" in peaks else peaks
 
 
 def source_rate(source: str, accelerator: Accelerator) -> float:

@@ -168,3 +168,21 @@ def test_a_device_has_its_share_of_the_cards_of_its_node(name):
 
 def test_names_that_begin_as_asked_are_the_first_that_were_meant():
     assert UnknownName("model", "llama4", ["llama-7b", "llama3-405b", "llama4-scout"]).near[0] == "llama4-scout"
+
+
+@pytest.mark.parametrize(
+    ("name", "kin"),
+    [
+        ("h200-sxm", "h100-sxm"),
+        ("gh200", "h100-sxm"),
+        ("b300", "gb300"),
+        ("mi355x", None),
+        ("gaudi3", None),
+        ("h20", None),
+    ],
+)
+def test_a_rate_in_training_comes_from_the_same_silicon_or_is_neutral(name, kin):
+    """H20 says its own: it has power to spare."""
+    found = catalogue.accelerator(name)
+    assert found.training_rate == (catalogue.accelerator(kin).training_rate if kin else 1.0)
+    assert ("training_rate" in found.sources) is (kin is not None or name == "h20")

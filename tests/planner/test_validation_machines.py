@@ -76,6 +76,22 @@ def test_eight_devices_of_mi250x_in_a_node_are_its_dies(said, device, node):
     assert group.accelerator.half_rate == pytest.approx(383e12 * (0.5 if node == 8 else 1.0))
 
 
+@pytest.mark.parametrize(
+    ("said", "device", "node"),
+    [({"gpus_per_node": 32}, "trainium1-core", 32), ({"memory_gb": 16}, "trainium1-core", 32), ({}, "trainium1", 16)],
+)
+def test_thirty_two_devices_of_trainium_in_a_node_are_its_cores(said, device, node):
+    group = machines({"cluster": {"accelerator": "trainium1"} | said, "strategy": {}}, []).groups[0]
+    assert (group.accelerator.name, group.gpus_per_node) == (device, node)
+    assert group.accelerator.half_rate == pytest.approx(190e12 * (0.5 if node == 32 else 1.0))
+
+
+@pytest.mark.parametrize(("note", "rate"), [("fp32 by TF32", 494.5e12), ("fp32; TF32 use not stated", 67e12)])
+def test_products_in_fp32_that_go_through_tf32_are_as_fast_as_that(note, rate):
+    row = {"cluster": {"accelerator": "h100-sxm"}, "strategy": {"precision": "fp32", "precision_note": note}}
+    assert node_group(row, []).accelerator.peak["fp32"] == pytest.approx(rate)
+
+
 @pytest.mark.parametrize(("source", "share"), [("MooreThreads/SimuMax v1.2", 0.82), ("a paper of NVIDIA's", 1.0)])
 def test_a_source_whose_products_were_measured_slow_is_slow(source, share):
     row = {"source": source, "cluster": {"accelerator": "b200"}, "strategy": {}}
