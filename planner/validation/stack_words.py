@@ -53,6 +53,8 @@ BEFORE_CORE = ("v100", "t4", "a100", "a800")
 def stack_of(row: Row) -> str:
     """The name of the stack that a run's words on its framework stand for."""
     words = str(row["stack"].get("framework") or "").lower()
+    if accelerator_name(row).startswith(COMPILED):
+        return kin(row)
     name = next((stack_name for pattern, stack_name in STACKS if re.search(pattern, words)), None) or kin(row)
     if name == "megatron-core" and "sail-sg" in words and row["stack"].get("attention") is None:
         name = "zero-bubble"  # the fork's first form, of 2023, before fused attention
