@@ -71,7 +71,7 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
         global_batch_size=int(_need(plan, "global_batch_size")),
         precision=saving.precision(plan, chosen, "bf16" if "bf16" in group.accelerator.peak else "fp16"),
     )
-    rows = saving.with_savers(strategy_of(plan, chosen, notes), row, model)
+    rows = saving.with_savers(strategy_of(plan, chosen, notes, experts=model.moe is not None), row, model)
     if rows.offload[0] and not saving.described_for(scenario, rows):
         raise Unpriceable(f"offload {OFFLOADS[rows.offload[0]]}: the hosts of {scenario.group.name} are not described")
     assignment = _assignment(row, scenario, rows, notes)

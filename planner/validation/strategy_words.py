@@ -27,10 +27,20 @@ CONTEXT_WORDS: dict[str, str] = {
 [Liu23], Ulysses [Jacobs23], the gather of Llama 3 and the two together [Fang24]."""
 
 
-def strategy_of(plan: Row, chosen: Stack, notes: list[str]) -> Strategies:
+FOLDS = "megatron"
+"""Stacks whose experts are split by the ranks of tensor parallelism unless said otherwise: --expert-tensor-parallel-size
+of Megatron-Core is --tensor-model-parallel-size by default, and there was nothing else before it had the flag. NeMo's
+recipes set it themselves."""
+
+
+def strategy_of(plan: Row, chosen: Stack, notes: list[str], *, experts: bool = False) -> Strategies:
     """The strategy as described, a row of its own; what the run leaves open is what its stack usually does."""
-    tp, cp, pp, vpp, ep, etp = (int(plan.get(name) or 1) for name in ("tp", "cp", "pp", "vpp", "ep", "etp"))
+    tp, cp, pp, vpp, ep = (int(plan.get(name) or 1) for name in ("tp", "cp", "pp", "vpp", "ep"))
     dp = int(plan.get("dp") or int(plan["gpus"]) // (tp * cp * pp))
+    etp = int(plan.get("etp") or 1)
+    if experts and plan.get("etp") is None and chosen.name.startswith(FOLDS) and (cp * dp) % ep == 0 and tp > 1:
+        notes.append(f"experts split over the {tp} tensor ranks assumed")
+        etp = tp
     micro = plan.get("micro_batch_size")
     if micro is None:
         notes.append("micro-batch size 1 assumed")
