@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from costmodels.pricing import quote
+from hardware.assembly import accelerator_record
 from hardware.errors import MeshwrightError
 from hardware.files import entry
 from planner.validation.calibrate import with_rate
@@ -36,9 +37,9 @@ def anonymous(row):
 
 
 def kin_rate(name):
-    """The rate in training of the machine that an accelerator is like; neutral where there is none."""
-    kin = entry("accelerator", name).get("like")
-    return 1.0 if kin is None else float(entry("accelerator", kin).get("training_rate", 1.0))
+    """The rate in training that an accelerator gets without one of its own."""
+    document = entry("accelerator", name)
+    return accelerator_record({key: value for key, value in document.items() if key != "training_rate"}).training_rate
 
 
 def misses(row):

@@ -28,9 +28,9 @@ CONTEXT_WORDS: dict[str, str] = {
 
 
 FOLDS = "megatron"
-"""Stacks whose experts are split by the ranks of tensor parallelism unless said otherwise: --expert-tensor-parallel-size
-of Megatron-Core is --tensor-model-parallel-size by default, and there was nothing else before it had the flag. NeMo's
-recipes set it themselves."""
+"""Stacks whose experts are split by the ranks of tensor parallelism unless said otherwise: Megatron-Core's
+--expert-tensor-parallel-size is --tensor-model-parallel-size by default, and there was nothing else before it had the
+flag. NeMo's recipes set it themselves."""
 
 
 def strategy_of(plan: Row, chosen: Stack, notes: list[str], *, experts: bool = False) -> Strategies:
