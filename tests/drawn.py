@@ -57,7 +57,7 @@ def drawn_stacks(draw):
     """Stacks with every switch that changes a formula."""
     some = st.sampled_from
     hidden = draw(st.booleans())
-    drawn = toy_stack(
+    return toy_stack(
         attention=draw(some([("flash-2",), ("unfused",)])),
         dropout=draw(st.booleans()),
         fused_elementwise=draw(st.booleans()),
@@ -123,8 +123,6 @@ def drawn_stacks(draw):
         weight_bytes=draw(some([2, 4])),
         recompute_modules=draw(some([(), (), MODULES])),
     )
-    overlap = drawn.overlap.model_copy(update={"stage_3": drawn.root_unit})
-    return drawn.model_copy(update={"overlap": overlap})
 
 
 @st.composite
