@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from costmodels.attention import attention_core, attention_matmuls, up_projections
+from costmodels.beside import exposed_beside, overlaps
 from costmodels.collectives import all_reduce_seconds, gather_seconds
 from costmodels.context import context_parallel
 from costmodels.experts import ExpertSeconds, expert_layer, kind_expert_parameters
@@ -41,6 +42,9 @@ class LayerSeconds:
     tp: Passes
     cp: Passes
     ep: Passes
+    """Beside another micro-batch's passes, where a stack ``overlaps`` them."""
+    ep_alone: Passes
+    """The same where a micro-batch has no partner."""
     up_projections: Passes
     """Out of latent vectors, included in ``matmul``."""
     beyond: Passes
@@ -94,10 +98,10 @@ def average(layers: Sequence[LayerSeconds], shares: Sequence[float]) -> LayerSec
 def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSeconds:
     """Seconds of one layer of a kind; reads tp, cp, ep, etp, micro-batch, sequence parallelism."""
     nothing = Passes(np.zeros(len(rows)), np.zeros(len(rows)))
-    experts = expert_layer(rows, scenario) if kind.ffn == "experts" else ExpertSeconds(nothing, nothing, nothing)
+    experts = expert_layer(rows, scenario) if kind.ffn == "experts" else ExpertSeconds(*[nothing] * 4)
     matmul, attention, cp, last = experts.matmul, nothing, nothing, nothing
-    stream, ep = layer_streams(rows, scenario, kind) + small_kernels(rows, scenario, kind), experts.ep
-    stream = stream + experts.stream + accumulation(rows, scenario, kind)
+    stream = layer_streams(rows, scenario, kind) + small_kernels(rows, scenario, kind) + experts.stream
+    stream = stream + accumulation(rows, scenario, kind)
     if kind.ffn == "dense":
         matmul, last = ffn_matmuls(rows, scenario), last_product(rows, scenario)
     beyond = matmul
@@ -110,16 +114,20 @@ def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSecon
         matmul, cp = mamba_matmuls(rows, scenario) + matmul, exchange_of_heads(rows, scenario)
         stream = stream + scan(rows, scenario)
     tp = tensor_parallel(rows, scenario, kind)
-    busy = matmul + attention + stream + tp + cp + ep
+    apart = matmul + attention + stream + tp + cp
+    ep, stack = experts.ep, scenario.stack
+    if overlaps(stack):
+        ep = exposed_beside(experts.ep, layer=apart, experts=experts.between, stack=stack)
     floor = launch_floor(rows, scenario, kind)
     return LayerSeconds(
         matmul=matmul,
         attention=attention,
         stream=stream,
-        launch=exposed_launches(floor, busy, scenario),
+        launch=exposed_launches(floor, apart + ep, scenario),
         tp=tp,
         cp=cp,
         ep=ep,
+        ep_alone=experts.ep,
         up_projections=up_projections(rows, scenario) if kind.attends else nothing,
         beyond=beyond,
         last=last,

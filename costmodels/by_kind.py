@@ -30,6 +30,7 @@ class LayerTerms:
     layer_tp: Floats
     layer_cp: Floats
     layer_ep: Floats
+    layer_alone: Floats
     recompute: Floats
     weight: Floats
     selective: Floats

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from costmodels.beside import overlaps
 from costmodels.collectives import all_to_all_seconds, gather_seconds
 from costmodels.expert_traffic import ACTIVATION, activation_traffic, traffic
 from costmodels.kernels import WORD, Number, matmul_seconds, stream_seconds
@@ -40,7 +41,9 @@ class ExpertSeconds:
     matmul: Passes
     stream: Passes
     ep: Passes
-    """Exposed dispatch and combine."""
+    """Dispatch and combine: the exposed part, or all of it where a stack ``overlaps`` it with another micro-batch."""
+    between: Passes
+    """What of ``matmul`` and ``stream`` lies between dispatch and combine."""
 
 
 def experts_of(scenario: Scenario) -> Experts:
@@ -74,8 +77,8 @@ def expert_layer(rows: Strategies, scenario: Scenario) -> ExpertSeconds:
     """Router, experts, shared experts and the traffic between them."""
     moe = experts_of(scenario)
     region, h = region_tokens(rows, scenario), float(scenario.model.hidden_size)
-    matmul = router(region, scenario) + grouped(rows, scenario)
-    traffic = dispatch(rows, scenario)
+    products, streams = grouped(rows, scenario), expert_streams(rows, scenario) + small_kernels(rows, scenario)
+    matmul, traffic = router(region, scenario) + products, dispatch(rows, scenario)
     if moe.num_shared_experts:
         shared = shared_experts(rows, scenario)
         matmul = matmul + shared
@@ -83,7 +86,7 @@ def expert_layer(rows: Strategies, scenario: Scenario) -> ExpertSeconds:
     if moe.latent_size is not None:
         latent = float(moe.latent_size)
         matmul = matmul + linear(region, latent, h, scenario) + linear(region, h, latent, scenario)
-    return ExpertSeconds(matmul, expert_streams(rows, scenario) + small_kernels(rows, scenario), traffic)
+    return ExpertSeconds(matmul, streams, traffic, products + streams)
 
 
 def small_kernels(rows: Strategies, scenario: Scenario) -> Passes:
@@ -223,7 +226,7 @@ def activation_seconds(rows: Strategies, scenario: Scenario) -> Floats:
 
 
 def dispatch(rows: Strategies, scenario: Scenario) -> Passes:
-    """Exposed all-to-all to the experts and back, and the gather and scatter of split experts.
+    """All-to-all to the experts and back, and the gather and scatter of split experts; exposed, unless beside others.
 
     The lanes of all tiers work at once: where a token enters a domain once, what is copied inside it travels while
     the next tokens arrive.
@@ -244,7 +247,8 @@ def dispatch(rows: Strategies, scenario: Scenario) -> Passes:
         whole = np.where(rows.etp > 1, gather_seconds(width * routed * rows.etp, split, tiers), 0.0)
         return np.where(rows.ep > 1, across, 0.0) + whole
 
-    once = (moved(stack.dispatch_bytes) + moved(WORD)) * stack.overlap.ep / stack.communication_efficiency
+    left = 1.0 if overlaps(stack) else stack.overlap.ep
+    once = (moved(stack.dispatch_bytes) + moved(WORD)) * left / stack.communication_efficiency
     return Passes(once, once)
 
 

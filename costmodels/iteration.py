@@ -59,6 +59,8 @@ class RowSeconds:
     layer_tp: Floats
     layer_cp: Floats
     layer_ep: Floats
+    layer_alone: Floats
+    """What experts' traffic takes beyond ``layer_ep`` in a micro-batch that has no partner."""
     recompute: Floats
     """One recomputed layer's second forward pass, communication included."""
     weight: Floats
@@ -144,7 +146,7 @@ def _layer_terms(kind: Kind, rows: Strategies, block: Strategies, inverse: Ints,
     layer = kind_seconds(block, scenario, kind)
     forward = (layer.compute.forward + layer.cp.forward)[inverse]
     backward = (layer.compute.backward + layer.cp.backward)[inverse]
-    tp, cp, ep = (sum_passes(passes)[inverse] for passes in (layer.tp, layer.cp, layer.ep))
+    tp, cp, ep, alone = (sum_passes(passes)[inverse] for passes in (layer.tp, layer.cp, layer.ep, layer.ep_alone))
     repeated = layer.repeated(scenario.stack.selective, attends=not scenario.keeps_attention)[inverse]
     unread = layer.last.forward if scenario.stack.lean_recompute else 0.0
     selective = np.where(rows.recompute == Recompute.SELECTIVE, repeated, 0.0)
@@ -163,6 +165,7 @@ def _layer_terms(kind: Kind, rows: Strategies, block: Strategies, inverse: Ints,
         layer_tp=tp,
         layer_cp=cp,
         layer_ep=ep,
+        layer_alone=alone - ep,
         recompute=(layer.compute.forward + layer.communication.forward - unread)[inverse],
         weight=layer.weight_gradients(scenario.rates.matmul.wgrad_ratio)[inverse],
         selective=selective,

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from costmodels.beside import overlaps
 from costmodels.by_kind import LayerTerms
 from costmodels.schedule_limits import no_pairs
 from costmodels.schedules import SCHEDULES
@@ -21,11 +22,6 @@ PAIRING = tuple(name for name, schedule in SCHEDULES.items() if schedule.pairs i
 
 PAIR_AXES = ("pp", "vpp", "num_microbatches")
 """What decides how many micro-batches of an iteration have no partner."""
-
-
-def overlaps(stack: Stack) -> bool:
-    """Whether forward and backward passes of neighbouring micro-batches run beside each other [MegatronMoE26]."""
-    return 0.0 < stack.overlap.ep < 1.0 and not stack.overlap.pairs
 
 
 def further_axes(stack: Stack) -> tuple[str, ...]:
@@ -47,9 +43,9 @@ def paired_terms(
 
 
 def _hidden(layer: LayerTerms, rows: Strategies, stack: Stack) -> Floats:
-    traffic, window = layer.layer_ep, layer.forward + layer.backward
-    saved = hidden_experts(rows, stack, traffic=traffic, window=window)
-    return saved - alone_experts(rows, stack, traffic=traffic, window=window) if overlaps(stack) else saved
+    if overlaps(stack):
+        return -alone_share(rows) * layer.layer_alone
+    return hidden_experts(rows, stack, traffic=layer.layer_ep, window=layer.forward + layer.backward)
 
 
 def hidden_experts(rows: Strategies, stack: Stack, *, traffic: Floats, window: Floats) -> Floats:
@@ -68,15 +64,11 @@ def hidden_experts(rows: Strategies, stack: Stack, *, traffic: Floats, window: F
     return share * (behind - slowdown(behind, stack))
 
 
-def alone_experts(rows: Strategies, stack: Stack, *, traffic: Floats, window: Floats) -> Floats:
-    """Seconds of one layer's dispatch and combine beyond ``traffic``, on average over the micro-batches, (N,).
+def alone_share(rows: Strategies) -> Floats:
+    """Share of an iteration's micro-batches that have no partner beside them, shape (N,).
 
-    ``traffic`` is what ``overlap.ep`` leaves exposed beside another micro-batch's computation. No more can hide than
-    there is of that. The first forward and the last backward pass have no partner, nor have the passes that fill and
-    drain the pipeline: (1 + (p - 1) / v) of the m + (p - 1) / v micro-batches that an iteration lasts.
+    The first forward and the last backward pass have none, nor have the passes that fill and drain the pipeline:
+    (1 + (p - 1) / v) of the m + (p - 1) / v micro-batches that an iteration lasts.
     """
-    whole = traffic / stack.overlap.ep
-    beside = np.maximum(traffic, whole - window)
     filling = (rows.pp - 1.0) / rows.vpp
-    alone = (1.0 + filling) / (rows.num_microbatches + filling)
-    return beside + alone * (whole - beside) - traffic
+    return (1.0 + filling) / (rows.num_microbatches + filling)

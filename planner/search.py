@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from costmodels.beside import overlaps
 from costmodels.by_kind import ByKind, LayerTerms
 from costmodels.iteration import (
     BLOCK_AXES,
@@ -25,7 +26,7 @@ from costmodels.iteration import (
     row_seconds,
 )
 from costmodels.memory import RowBytes, even_peaks, memory_limit, row_bytes, slack_of
-from costmodels.pairing import further_axes, hidden_experts, overlaps, paired_terms
+from costmodels.pairing import further_axes, hidden_experts, paired_terms
 from costmodels.pricing import Assignment, row_assignment
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Ints, Recompute, Strategies

@@ -11,14 +11,9 @@ from costmodels.model_catalogue import model as catalogued
 from costmodels.stack import Stack
 from hardware.errors import UnknownName
 
-EXPOSED: Final = 1.0 - 0.3655
-"""Share of the experts' traffic that stays exposed where it overlaps another micro-batch's work: a published profile
-of Qwen3 30B-A3B on 16 H100 finds 36.55 % of it concurrent with products and attention, 0.11 % without the overlap
-(Megatron-Bridge, skills/nemo-mbridge-perf-moe-comm-overlap, run of 2026-07-25)."""
-REPLAYED: Final = 32 / 148
-"""The same where a graph replays the whole iteration, so that both streams always have work: left is the computation
-that 32 of the 148 units of a Blackwell do not do while they dispatch and combine (``moe_hybridep_num_sms`` of
-Megatron-Bridge's performance recipes)."""
+UNITS: Final = 32 / 148
+"""Share of a Blackwell's units that dispatch and combine take from the computation beside them
+(``moe_hybridep_num_sms`` of Megatron-Bridge's performance recipes; NCCL's exchanges have up to as many channels)."""
 COMBINED: Final = 1.45
 """Launches of a layer that runs beside another micro-batch's over those of one that does not: its parts go through
 autograd one by one, weight gradients apart. 256 B200 train Qwen3 235B-A22B in mxfp8 at 21.4 ms a layer with the
@@ -41,14 +36,13 @@ def expert_changes(row: Mapping[str, Any], chosen: Stack) -> dict[str, Any]:
     overlapped = re.search(r"ep a2a.*overlap", words)
     if flags.get("moe_shared_expert_overlap"):
         changes["shared_expert_overlap"] = True
-    return changes | _overlap(chosen, bool(overlapped), replayed=bool(changes.get("cuda_graphs")), listed=listed)
+    return changes | _overlap(chosen, bool(overlapped), listed=listed)
 
 
-def _overlap(chosen: Stack, overlapped: bool, *, replayed: bool, listed: bool) -> dict[str, Any]:
-    """What stays exposed of the experts' traffic, and what running it beside other work costs the host."""
+def _overlap(chosen: Stack, overlapped: bool, *, listed: bool) -> dict[str, Any]:
+    """What experts' traffic takes from the work it overlaps, and what running it beside other work costs the host."""
     if overlapped:
-        left = REPLAYED if replayed else EXPOSED
-        return {"overlap": chosen.overlap.model_copy(update={"ep": left}), "combined_launches": COMBINED}
+        return {"overlap": chosen.overlap.model_copy(update={"ep": UNITS}), "combined_launches": COMBINED}
     return {"overlap": chosen.overlap.model_copy(update={"ep": 1.0})} if listed else {}
 
 

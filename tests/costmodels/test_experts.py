@@ -145,7 +145,7 @@ def test_experts_behind_a_narrow_projection_are_sent_narrow_tokens():
 
 def test_what_the_stack_hides_of_dispatch_is_not_exposed():
     rows = strategies(dp=4, ep=4)
-    hidden = experts_on(stack=toy_stack(overlap={"ep": 0.25}, communication_efficiency=0.5))
+    hidden = experts_on(stack=toy_stack(overlap={"ep": 0.25, "pairs": True}, communication_efficiency=0.5))
     assert dispatch(rows, hidden).forward == pytest.approx(dispatch(rows, experts_on()).forward * 0.25 / 0.5)
 
 

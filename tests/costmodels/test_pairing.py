@@ -3,37 +3,58 @@
 import numpy as np
 import pytest
 
-from costmodels.pairing import alone_experts, further_axes, overlaps
+from costmodels.beside import exposed_beside, overlaps
+from costmodels.pairing import alone_share, further_axes
+from costmodels.passes import Passes
 from costmodels.strategy import SCHEDULE_NAMES, strategies
 from tests.scenarios import toy_stack
 
 LEFT = 0.25
 
 
-def more(*, window=100.0, pp=1, vpp=1, num_microbatches=4):
-    """What comes back of one second that was taken for exposed."""
+def alone(*, pp=1, vpp=1, num_microbatches=4):
     schedule = SCHEDULE_NAMES.index("interleaved-1f1b" if vpp > 1 else "1f1b") if pp > 1 else 0
-    rows = strategies(pp=pp, vpp=vpp, num_microbatches=num_microbatches, schedule=schedule)
+    return alone_share(strategies(pp=pp, vpp=vpp, num_microbatches=num_microbatches, schedule=schedule))[0]
+
+
+def passes(forward, backward):
+    return Passes(np.full(1, forward), np.full(1, backward))
+
+
+def exposed(traffic, layer, experts):
     stack = toy_stack(overlap={"ep": LEFT})
-    return alone_experts(rows, stack, traffic=np.ones(1), window=np.full(1, window))[0]
+    return exposed_beside(passes(*traffic), layer=passes(*layer), experts=passes(*experts), stack=stack)
 
 
 def test_a_single_micro_batch_has_nothing_to_hide_behind():
-    assert more(num_microbatches=1) == pytest.approx(1 / LEFT - 1)
+    assert alone(num_microbatches=1) == pytest.approx(1.0)
 
 
 def test_one_of_m_micro_batches_has_no_partner():
-    assert more(num_microbatches=8) == pytest.approx((1 / LEFT - 1) / 8)
+    assert alone(num_microbatches=8) == pytest.approx(1 / 8)
 
 
 def test_passes_that_fill_the_pipeline_have_none_either_and_fewer_do_in_chunks():
-    assert more(pp=4, num_microbatches=8) == pytest.approx((1 / LEFT - 1) * 4 / 11)
-    assert more(pp=4, vpp=3, num_microbatches=8) == pytest.approx((1 / LEFT - 1) * 2 / 9)
+    assert alone(pp=4, num_microbatches=8) == pytest.approx(4 / 11)
+    assert alone(pp=4, vpp=3, num_microbatches=8) == pytest.approx(2 / 9)
 
 
-def test_no_more_hides_than_there_is_computation():
-    """Of four seconds one second of computation hides one; three are left where one was thought to be."""
-    assert more(window=1.0, num_microbatches=10**9) == pytest.approx(2.0)
+def test_traffic_that_every_part_outlasts_costs_the_units_that_it_takes():
+    beside = exposed((2.0, 4.0), layer=(20.0, 40.0), experts=(10.0, 20.0))
+    assert beside.forward == pytest.approx(LEFT * 2.0)
+    assert beside.backward == pytest.approx(LEFT * 4.0)
+
+
+def test_each_exchange_hides_behind_the_part_that_runs_beside_it_and_no_other():
+    """Attention forward takes 1 second, beside the 3 seconds of the other micro-batch's combine; experts are long."""
+    beside = exposed((6.0, 6.0), layer=(101.0, 110.0), experts=(100.0, 100.0))
+    assert beside.forward == pytest.approx(LEFT * 6.0)
+    assert beside.backward == pytest.approx((3.0 - 1.0 + LEFT * 1.0) + LEFT * 3.0)
+
+
+def test_without_computation_all_of_it_is_exposed():
+    beside = exposed((2.0, 4.0), layer=(0.0, 0.0), experts=(0.0, 0.0))
+    assert beside.forward + beside.backward == pytest.approx(6.0)
 
 
 def test_only_a_stack_that_overlaps_micro_batches_prices_layers_by_their_number():

@@ -3,7 +3,7 @@
 import pytest
 
 from costmodels.stack import stack
-from planner.validation.expert_words import COMBINED, EXPOSED, REPLAYED, expert_changes
+from planner.validation.expert_words import COMBINED, UNITS, expert_changes
 from planner.validation.loss_words import NATIVE, loss_changes
 from planner.validation.mapping import case
 from tests.planner.measured_run import run
@@ -50,17 +50,12 @@ def test_a_release_that_names_no_dispatcher_exchanges_every_copy(framework, over
     assert said(framework, overlap=overlap).get("dispatch") == dispatch
 
 
-def test_overlapped_traffic_of_experts_stays_exposed_as_far_as_was_measured():
-    assert said(overlap="dispatcher=deepep; EP A2A 1F1B overlap")["overlap"].ep == pytest.approx(EXPOSED)
+@pytest.mark.parametrize("graphs", ["", "; cuda graphs full_iteration scope=[]"])
+def test_overlapped_traffic_of_experts_takes_the_units_that_dispatch_takes(graphs):
+    assert said(overlap="dispatcher=deepep; EP A2A 1F1B overlap" + graphs)["overlap"].ep == UNITS
     assert said()["overlap"].ep == 1.0
     assert "overlap" not in said("Megatron-Bridge")
-
-
-def test_a_replayed_iteration_hides_all_but_the_units_that_dispatch_takes():
-    replayed = said(overlap="dispatcher=hybridep; EP A2A 1F1B overlap; cuda graphs full_iteration scope=[]")
-    assert replayed["overlap"].ep == REPLAYED
-    assert REPLAYED < EXPOSED
-    assert stack("nemo-26.06").overlap.ep == pytest.approx(REPLAYED, rel=1e-3)
+    assert stack("nemo-26.06").overlap.ep == pytest.approx(UNITS, rel=1e-3)
 
 
 def test_passes_run_beside_another_micro_batch_part_by_part_cost_the_host_more():
