@@ -36,7 +36,7 @@ class Overlap(Record):
     tp_backward: float = Field(1.0, ge=0, le=1)
     """Tensor-parallel collectives of the backward pass (most stacks run one behind the weight gradient)."""
     ep: float = Field(1.0, ge=0, le=1)
-    """Dispatch and combine of experts; where they run beside another micro-batch, the share of the units that they take."""
+    """Dispatch and combine of experts; beside another micro-batch, the share of the units that they take."""
     cp: float = Field(0.3, ge=0, le=1)
     """Context-parallel exchange beyond what attention itself can hide."""
     cp_collective: float = Field(1.0, ge=0, le=1)
