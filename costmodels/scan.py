@@ -17,7 +17,7 @@ from costmodels.mamba import ScanKernel, mamba_of, scan_kernels
 from costmodels.passes import Passes, linear, tokens_per_rank
 from costmodels.placement import group_of
 from costmodels.scenario import Scenario
-from costmodels.strategy import Strategies
+from costmodels.strategy import Floats, Strategies
 
 
 def mamba_matmuls(rows: Strategies, scenario: Scenario) -> Passes:
@@ -34,7 +34,22 @@ def scan(rows: Strategies, scenario: Scenario) -> Passes:
     """
     share = tokens_per_rank(rows, scenario) / rows.tp
     forward, backward = scan_kernels(scenario.model)
-    return Passes(share * _per_token(forward, scenario), share * _per_token(backward, scenario))
+    turned = share * _turning(rows, scenario)
+    return Passes(share * _per_token(forward, scenario) + turned, share * _per_token(backward, scenario) + turned)
+
+
+def _turning(rows: Strategies, scenario: Scenario) -> Floats:
+    """Seconds per token to lay the sequences of a micro-batch one after the other for the scan, and back again.
+
+    Megatron-Core has the tokens of several sequences beside each other and copies what comes out of the input
+    projection and what goes into the output projection (MambaMixer's ``rearrange(...).contiguous()``); their gradients
+    go the same way. A single sequence lies in either order.
+    """
+    mamba, rates = mamba_of(scenario.model), scenario.rates
+    moved = 2.0 * WORD * (mamba.in_width + mamba.inner_width)
+    ordered = scenario.stack.batch_first or scenario.stack.fully_sharded
+    beside = (rows.micro_batch_size > 1.0) & (not ordered)
+    return np.where(beside, stream_seconds(traffic=moved, share=rates.stream, bandwidth=rates.bandwidth), 0.0)
 
 
 def _per_token(kernels: Sequence[ScanKernel], scenario: Scenario) -> float:

@@ -96,6 +96,16 @@ def test_the_scan_is_as_slow_as_its_traffic_unless_memory_is_fast():
     assert (scan(strategies(), usual).forward > seconds.forward).all()
 
 
+def test_several_sequences_are_laid_one_after_the_other_for_the_scan_and_back():
+    rows = strategies(micro_batch_size=np.array([1, 2]))
+    one, two = scan(rows, hybrid()).forward
+    rates = hybrid().rates
+    turned = 4 * (IN_WIDTH + INNER) / (rates.stream * rates.bandwidth)
+    assert two == pytest.approx(2 * (one + TOKENS * turned))
+    ordered = scan(rows, hybrid(stack=toy_stack(batch_first=True))).forward
+    assert ordered[1] == pytest.approx(2 * ordered[0])
+
+
 def test_the_products_of_the_scan_by_hand():
     across, within, pairs = 2 * INNER * STATES, INNER * CHUNK, 2 * GROUPS * STATES * CHUNK
     forward, backward = (sum(kernel.flops for kernel in kernels) for kernels in scan_kernels(toy_hybrid()))
