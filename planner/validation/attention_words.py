@@ -15,11 +15,18 @@ MLPERF: Final[Mapping[str, tuple[str, ...]]] = {"3.0": ("flash-1",), "3.1": ("fl
 """What NVIDIA's language models of MLPerf Training ran before cuDNN's kernel. Round 3.0 (containers of April 2023) came
 out before FlashAttention-2 did; round 3.1 installs flash-attn 2.0.8 [MLPerf]."""
 
+SWITCHED: Final = (
+    r"dgxc-benchmarking v(24\.11|25\.01)[.\d]*, (gpt3|nemotron4-340b|grok1)",
+    r"dgxc-benchmarking v25\.02[.\d]*, (nemotron4-340b|grok1)",
+    r"dgxc-benchmarking v25\.04[.\d]*, grok1",
+)
+"""Recipes whose launch scripts set ``NVTE_FUSED_ATTN=0``, so that Transformer Engine takes FlashAttention-2 [dgxc-bench]."""
+
 
 def attention_changes(row: Mapping[str, Any]) -> dict[str, Any]:
     """Kernels that a release had.
 
-    Those of MLPerf's rounds; of latent attention batched products and a softmax where there was no fused backward
+    Those of MLPerf's rounds and of launch scripts that switch cuDNN's off; of latent attention batched products and a softmax where there was no fused backward
     pass; and FlashAttention-2 where a run on Blackwell has to repeat itself to the bit: Transformer Engine knows no
     other backward pass there that does ("Disabling FusedAttention for determinism reasons on Blackwell") [TE].
     """
@@ -28,6 +35,8 @@ def attention_changes(row: Mapping[str, Any]) -> dict[str, Any]:
     rounds = re.match(r"MLPerf Training v(\d\.\d)", str(row.get("source")))
     if rounds and rounds[1] in MLPERF and "NVIDIA" in str(row.get("source")):
         return {"attention": MLPERF[rounds[1]]}
+    if any(re.search(recipe, str(row.get("source")).lower()) for recipe in SWITCHED):
+        return {"attention": ("flash-2",)}
     mla = row["model"].get("mla") or {}
     if row["cluster"].get("accelerator") not in UNEQUAL or mla.get("qk_nope", 0) + mla.get("qk_rope", 0) <= 128:
         return {}

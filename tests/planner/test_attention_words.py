@@ -47,6 +47,24 @@ def test_other_devices_later_releases_and_narrower_heads_keep_the_stack_s_kernel
 
 
 @pytest.mark.parametrize(
+    ("source", "switched"),
+    [
+        ("NVIDIA dgxc-benchmarking v24.11.1, gpt3-175b recipe README", True),
+        ("NVIDIA dgxc-benchmarking v24.11.1, nemotron4-340b recipe README", True),
+        ("NVIDIA dgxc-benchmarking v24.11.1, nemotron4-15b recipe README", False),
+        ("NVIDIA dgxc-benchmarking v24.11.1, paxml-gpt3-175b recipe README", False),
+        ("NVIDIA dgxc-benchmarking v25.02, gpt3-175b recipe README", False),
+        ("NVIDIA dgxc-benchmarking v25.02.01, nemotron4-340b recipe README", True),
+        ("NVIDIA dgxc-benchmarking v25.04, grok1 recipe README", True),
+        ("NVIDIA dgxc-benchmarking v25.04, nemotron4-340b recipe README", False),
+    ],
+)
+def test_launch_scripts_that_switch_cudnn_s_attention_off_leave_flash_attention_2(source, switched):
+    expected = {"attention": ("flash-2",)} if switched else {}
+    assert said(source=source, accelerator="h100-sxm", mla=None) == expected
+
+
+@pytest.mark.parametrize(
     ("source", "expected"),
     [
         ("MLPerf Training v3.0 results repo, NVIDIA/results/dgxh100_n64_nemo/gpt3 logs", {"attention": ("flash-1",)}),

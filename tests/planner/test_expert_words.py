@@ -4,7 +4,7 @@ import pytest
 
 from costmodels.stack import stack
 from planner.validation.expert_words import COMBINED, UNITS, expert_changes
-from planner.validation.loss_words import NATIVE, loss_changes
+from planner.validation.loss_words import COMPILED, NATIVE, loss_changes
 from planner.validation.mapping import case
 from tests.planner.measured_run import run
 
@@ -92,6 +92,20 @@ def test_a_run_of_a_catalogue_model_takes_the_switches_that_its_source_leaves_ou
 
 
 def test_cross_entropy_is_megatron_s_own_before_megatron_bridge():
-    assert loss_changes({"stack": {"framework": "NeMo 2.0"}}, "nemo") == {"cross_entropy_traffic": NATIVE}
+    assert loss_changes({"stack": {"framework": "NeMo"}}, "nemo") == {"cross_entropy_traffic": NATIVE}
     assert loss_changes({"stack": {"framework": CONTAINER}}, "nemo") == {}
     assert loss_changes({"stack": {"framework": "Megatron-Core 0.9"}}, "megatron-core") == {}
+
+
+@pytest.mark.parametrize(
+    ("framework", "source", "traffic"),
+    [
+        ("NeMo 2.0", "a page", COMPILED),
+        ("NeMo", "NVIDIA dgxc-benchmarking v24.11.1, llama3.1-70b recipe README", COMPILED),
+        ("NeMo", "NVIDIA dgxc-benchmarking v24.11.1, gpt3-175b recipe README", NATIVE),
+        ("NeMo", "NVIDIA dgxc-benchmarking v25.04, grok1 recipe README", NATIVE),
+    ],
+)
+def test_recipes_that_compile_their_loss_move_less(framework, source, traffic):
+    row = {"stack": {"framework": framework}, "source": source}
+    assert loss_changes(row, "nemo") == {"cross_entropy_traffic": traffic}

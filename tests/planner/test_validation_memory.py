@@ -114,3 +114,16 @@ def test_moonlight_s_recipe_keeps_its_moments_in_16_bits():
     )
     assert moonlight["optimizer"] == "adam-bf16"
     assert "optimizer" not in other
+
+
+@pytest.mark.parametrize(
+    ("source", "dropped"),
+    [
+        ("NVIDIA dgxc-benchmarking v24.11.1, gpt3-175b recipe README", True),
+        ("NVIDIA dgxc-benchmarking v24.11.1, nemotron4-340b recipe README", False),
+        ("NVIDIA dgxc-benchmarking v24.11.1, paxml-gpt3-175b recipe README", False),
+    ],
+)
+def test_nvidia_s_benchmark_of_gpt_3_trains_with_dropout(source, dropped):
+    found = frameworks.changes(run(stack={"framework": "NeMo"}) | {"source": source}, stack("nemo"))
+    assert found.get("dropout", False) is dropped
