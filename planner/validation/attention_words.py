@@ -20,15 +20,16 @@ SWITCHED: Final = (
     r"dgxc-benchmarking v25\.02[.\d]*, (nemotron4-340b|grok1)",
     r"dgxc-benchmarking v25\.04[.\d]*, grok1",
 )
-"""Recipes whose launch scripts set ``NVTE_FUSED_ATTN=0``, so that Transformer Engine takes FlashAttention-2 [dgxc-bench]."""
+"""Recipes whose scripts set ``NVTE_FUSED_ATTN=0``, so that Transformer Engine takes FlashAttention-2 [dgxc-bench]."""
 
 
 def attention_changes(row: Mapping[str, Any]) -> dict[str, Any]:
     """Kernels that a release had.
 
-    Those of MLPerf's rounds and of launch scripts that switch cuDNN's off; of latent attention batched products and a softmax where there was no fused backward
-    pass; and FlashAttention-2 where a run on Blackwell has to repeat itself to the bit: Transformer Engine knows no
-    other backward pass there that does ("Disabling FusedAttention for determinism reasons on Blackwell") [TE].
+    Those of MLPerf's rounds and of launch scripts that switch cuDNN's off; of latent attention batched products and a
+    softmax where there was no fused backward pass; and FlashAttention-2 where a run on Blackwell has to repeat itself
+    to the bit: Transformer Engine knows no other backward pass there that does ("Disabling FusedAttention for
+    determinism reasons on Blackwell") [TE].
     """
     if _repeats_itself(row):
         return {"attention": ("flash-2",)} if row["cluster"].get("accelerator") in UNEQUAL else {}

@@ -12,7 +12,7 @@ Transformer Engine's (``cross_entropy_fusion_impl = "te"``)."""
 
 COMPILED: Final = 38
 """The same where ``cross_entropy_loss_fusion`` compiles it (fused_cross_entropy.py): to fp32 and the largest, 6 bytes;
-less that, its exponential and the sum, 8; divided by it, 8; the gradient, 10: at 0.85 of the bandwidth as other kernels.
+less that, its exponential and the sum, 8; divided by it, 8; the gradient, 10: at 0.85 of the bandwidth as others.
 NeMo 2 has it by default, and so have the recipes of NVIDIA's benchmark [dgxc-bench], but GPT-3's and Grok's."""
 
 
