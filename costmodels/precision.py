@@ -9,7 +9,7 @@ on every device [TE].
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,8 @@ class Recipe:
     """Further bytes where products take 8-bit values along the depth only."""
     casts: int = 0
     """Kernels that quantise one tensor."""
+    apart: float = 0.0
+    """Further bytes where what one kernel writes along rows and along turned columns takes two."""
     weight_traffic: float = 0.0
     """Bytes moved per weight and micro-batch to quantise it."""
     step_traffic: float = 0.0
@@ -58,9 +60,8 @@ CAST = ROWS + 1.0
 BLOCKS = CAST + 6.0 / 32.0
 """With a scale of one byte for every 32 values, along rows and along columns, which is written, read and laid out as
 the product wants it [TE]."""
-HADAMARD = AMAX + 2.0 * (2.0 + 0.5)
-"""NVFP4: one pass for the tensor's scale, one along rows, and one that turns values by a Hadamard transform along
-columns [TE]."""
+HADAMARD = AMAX + 2.0 + 2.0 * 0.5
+"""NVFP4: one pass for the tensor's scale, and one that writes rows, and columns turned by a Hadamard transform [TE]."""
 COLUMN = 2.0 + AMAX + 1.0
 """Quantising along columns without a kernel for both: the transpose written, read for its scales and the cast, written
 [TorchAO]."""
@@ -104,9 +105,16 @@ RECIPES: dict[str, Recipe] = {
     # One scale per 32 values; gathered in 16 bits, since rows and columns have scales of their own.
     "mxfp8": Recipe("mxfp8", "mxfp8", 1.0, input_traffic=BLOCKS, casts=1, step_traffic=BLOCKS),
     # One scale per 16 values and one per tensor.
-    "nvfp4": Recipe("nvfp4", "nvfp4", 1.0, input_traffic=HADAMARD, casts=3, step_traffic=AMAX + ROWS),
+    "nvfp4": Recipe("nvfp4", "nvfp4", 1.0, input_traffic=HADAMARD, casts=2, apart=2.0, step_traffic=AMAX + ROWS),
 }
 """By name. NVFP4's inputs are kept for the backward pass in 8 bits, like those of the others."""
+
+IN_TWO: dict[str, Recipe] = {
+    name: replace(recipe, input_traffic=recipe.input_traffic + recipe.apart, casts=recipe.casts + 1)
+    for name, recipe in RECIPES.items()
+    if recipe.apart
+}
+"""Recipes whose rows and columns are written by a kernel each, as Transformer Engine did before 2.14 [TE]."""
 
 ALIASES: dict[str, str] = {
     "fp8-delayed": "fp8",

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from costmodels.layer_kinds import Depth, depth_of
 from costmodels.model import Model
-from costmodels.precision import RECIPES, Recipe
+from costmodels.precision import IN_TWO, RECIPES, Recipe
 from costmodels.stability import Stability
 from costmodels.stack import Stack
 from hardware.kernels import AttentionFit, GemmFit
@@ -36,7 +36,8 @@ class Scenario:
     @property
     def recipe(self) -> Recipe:
         """How the layers' products are multiplied."""
-        return RECIPES[self.precision]
+        apart = None if self.stack.fused_casts else IN_TWO.get(self.precision)
+        return apart or RECIPES[self.precision]
 
     @property
     def along_depth(self) -> bool:

@@ -279,6 +279,8 @@ class Stack(Record):
     gathered from them (FSDP)."""
     fp8_param_gather: bool = False
     """Under an 8-bit recipe weights are kept, and gathered where the recipe allows it, in 8 bits."""
+    fused_casts: bool = True
+    """NVFP4's rows and turned columns are written by one kernel (Transformer Engine from 2.14 on)."""
     fp8_tensor_gather: bool = False
     """Under an 8-bit recipe tensor ranks gather activations in 8 bits."""
     optimizer: Literal["adam", "adam-bf16", "adam-8bit", "lamb", "sgd", "adafactor", "muon"] = "adam"

@@ -46,6 +46,10 @@ SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
 UNFUSED_NORM = r"use_fused_rms_norm[ =:]*(off|false)"
 """PaddleNLP's switch of its one fused element-wise kernel of 2023, off unless asked for."""
 
+FUSED_CASTS_SINCE = (26, 4)
+"""First container whose Transformer Engine has one kernel for NVFP4's rows and turned columns: 2.14, 26.02 had 2.12
+(GitHub NVIDIA/TransformerEngine, pull request 2555; Megatron-Bridge, docs/releases/software-versions.md)."""
+
 EAGER_LOSS: dict[str, Any] = {"cross_entropy_bytes": 14, "keeps": ("gate", "norm", "key-values")}
 """torchtitan before it compiled the loss: logits in 16 bits, and in fp32 their log-softmax and two gradients; norms and
 gates are PyTorch's own."""
@@ -68,6 +72,9 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
         found["keeps"] = ("gate", *(() if fused else ("norm",)), *_attention_copies(row))
     if re.search(r"megatron[- ]bridge", framework) and "moonlight" in str(row["model"].get("name")).lower():
         found["optimizer"] = "adam-bf16"  # both moments, not the master weights [Moonlight]
+    released = re.search(r"nemo (\d\d)\.(\d\d)[.\d]* container", framework)
+    if released and (int(released[1]), int(released[2])) < FUSED_CASTS_SINCE:
+        found["fused_casts"] = False
     if "over all stages" in notes or "over stages" in notes:
         found |= _spread(notes, int(row["strategy"].get("pp") or 1))
     return found | _megatron(row)

@@ -157,3 +157,11 @@ def test_tensor_ranks_that_gather_8_bits_wait_less():
     rows = strategies(tp=4, dp=2, sequence_parallel=1, num_microbatches=8)
     wide, narrow = (core_seconds(rows, eight_bit("fp8", fp8_tensor_gather=flag)).layer_tp for flag in (False, True))
     assert narrow == pytest.approx(wide * (1.5 + 2.0) / 5.0)
+
+
+def test_rows_and_turned_columns_by_a_kernel_each_read_the_input_once_more():
+    fused, apart = (toy_scenario(precision="nvfp4", stack=toy_stack(fused_casts=flag)).recipe for flag in (True, False))
+    assert apart.input_traffic == fused.input_traffic + 2.0
+    assert apart.casts == fused.casts + 1
+    plain = toy_scenario(precision="mxfp8", stack=toy_stack(fused_casts=False)).recipe
+    assert plain == toy_scenario(precision="mxfp8").recipe

@@ -127,3 +127,11 @@ def test_moonlight_s_recipe_keeps_its_moments_in_16_bits():
 def test_nvidia_s_benchmark_of_gpt_3_trains_with_dropout(source, dropped):
     found = frameworks.changes(run(stack={"framework": "NeMo"}) | {"source": source}, stack("nemo"))
     assert found.get("dropout", False) is dropped
+
+
+@pytest.mark.parametrize(
+    ("release", "fused"), [("26.02.01", False), ("25.11", False), ("26.04", True), ("26.08", True)]
+)
+def test_containers_before_transformer_engine_2_14_write_nvfp4_in_two_kernels(release, fused):
+    words = {"framework": f"Megatron-Bridge (NeMo {release} container)"}
+    assert frameworks.changes(run(stack=words), stack("nemo")).get("fused_casts", True) is fused
