@@ -165,13 +165,16 @@ def _exposed_once(
     """``exposed``, where ``window`` is one micro-batch's pass.
 
     By chunks, all traffic but the outermost chunk's has the passes of all micro-batches through another chunk to
-    hide behind.
+    hide behind; under interleaving, those of as many as there are stages, if the stack sends chunk by chunk.
     """
     v = rows.vpp.astype(np.float64)
-    behind = window * rows.num_microbatches * (v - 1.0) / v
+    chunked, interleaved = by_chunk(rows), stack.overlap.chunks & (rows.pp > 1) & (rows.vpp > 1)
+    times = np.where(chunked, rows.num_microbatches, np.minimum(rows.pp, rows.num_microbatches))
+    behind = window * times * (v - 1.0) / v
     inner = exposed(seconds * (v - 1.0) / v, behind, first, stack=stack, hidden=hidden)
     outer = exposed(seconds / v, window / v, first, stack=stack, hidden=hidden)
-    return np.where(by_chunk(rows), inner + outer, exposed(seconds, window, first, stack=stack, hidden=hidden))
+    whole = exposed(seconds, window, first, stack=stack, hidden=hidden)
+    return np.where(chunked | interleaved, inner + outer, whole)
 
 
 def tied_embedding_seconds(rows: Strategies, scenario: Scenario) -> Floats:

@@ -53,6 +53,9 @@ class Overlap(Record):
     """Parameter gathering runs behind the forward pass of the first micro-batch."""
     third_stage: bool = False
     """Both run behind the passes under ZeRO stage 3, whatever is true of lower stages."""
+    chunks: bool = False
+    """Where both are so and stages are interleaved, a chunk's gradients travel while the last micro-batches pass back
+    through the chunks before it, and its parameters while the first ones pass through them [Jiang24, section 3.2]."""
 
 
 class OtherFormat(Record):

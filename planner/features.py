@@ -15,6 +15,7 @@ FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
         "overlap.gradients",
         "overlap.parameters",
         "overlap.third_stage",
+        "overlap.chunks",
         "bucket_exposed",
         "bucket_parameters",
         "bucket_per_rank",
