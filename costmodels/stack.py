@@ -194,6 +194,9 @@ class Stack(Record):
     both passes and scatters its gradients behind the last, as where only blocks are wrapped [Zhao23]."""
     second_shard: bool = False
     """Under ZeRO stage 3 every innermost domain holds a second copy, sharded, to gather from backward [Wang23]."""
+    sharded_stages: bool = False
+    """Stages of a pipeline shard parameters too (ZeRO stage 3): gathered for both passes of every micro-batch, and
+    gradients scattered behind its backward pass [Paddle21]."""
     replicas_once: bool = False
     """From ZeRO stage 2 on, shards of gradients are reduced over copies of the model once an iteration [Zhang22],
     not in every micro-batch."""

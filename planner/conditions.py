@@ -43,8 +43,8 @@ FOLDED = ("zb-v", "v-half", "v-min", "dualpipe-v")
 SEVERAL_PIECES = tuple(SCHEDULE_NAMES.index(name) for name in (*FOLDED, "dualpipe"))
 """Schedules whose stages hold pieces of the model that lie apart and are not looped."""
 
-SHARDED_GRADIENTS = 2
-"""The least ZeRO stage that shards gradients."""
+SHARDED_GRADIENTS, SHARDED_PARAMETERS = 2, 3
+"""The least ZeRO stages that shard gradients and parameters."""
 REPEATS = 0
 """Sharding degree that stands for a group which another row already covers."""
 
@@ -331,8 +331,10 @@ def stack_shards(c: Columns, x: Scenario) -> Mask:
     return np.isin(c["zero_stage"], x.stack.zero_stages)
 
 
-def gradients_accumulate(c: Columns, _x: Scenario) -> Mask:
-    return (c["zero_stage"] < SHARDED_GRADIENTS) | (c["pp"] == 1) | (c["schedule"] == _code("breadth-first"))
+def gradients_accumulate(c: Columns, x: Scenario) -> Mask:
+    looped = (c["schedule"] != _code("1f1b")) & (c["schedule"] != _code("gpipe"))
+    whole = x.stack.sharded_stages & (c["zero_stage"] == SHARDED_PARAMETERS) & ~looped
+    return (c["zero_stage"] < SHARDED_GRADIENTS) | (c["pp"] == 1) | (c["schedule"] == _code("breadth-first")) | whole
 
 
 def _code(name: str) -> int:

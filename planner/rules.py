@@ -160,7 +160,8 @@ RULES: tuple[Rule, ...] = (
          when.stack_shards),
     Rule("zero-pipeline", "must", ("zero_stage", "pp", "schedule"),
          "ZeRO stage {zero_stage} re-shards gradients every micro-batch and does not combine with {pp} pipeline stages "
-         "under {schedule}; breadth-first does", "DeepSpeed, PaddlePaddle fleet; Lamy-Poirier 2022",
+         "under {schedule}; breadth-first does, and stage 3 of PaddlePaddle's static graphs",
+         "DeepSpeed, PaddlePaddle fleet; Lamy-Poirier 2022",
          when.gradients_accumulate),
     Rule("modules-selective", "must", ("recompute", "recompute_modules"),
          "modules {recompute_modules} are named, but recomputation is {recompute}; only selective has modules",

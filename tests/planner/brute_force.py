@@ -66,7 +66,7 @@ def _combinations(scenario, any_degree):
                 choices = itertools.product(
                     (0, 1), _recomputations(scenario), _orders(scenario), _kinds(scenario, tp, cp), places
                 )
-                early = SCHEDULE_NAMES[schedule] == "breadth-first" or pp == 1
+                early = _early(scenario, schedule, pp)
                 for split, (again, modules), order, kind, place in choices:
                     if ends_for(scenario, vpp) and (place or again == Recompute.PARTIAL):
                         continue
@@ -181,6 +181,13 @@ def ends_for(scenario, vpp):
     return missing if scenario.stack.ends_as_layers and missing <= 2 else 0
 
 
+def _early(scenario, schedule, pp):
+    """ZeRO stages that may share gradients in every micro-batch."""
+    if pp == 1 or SCHEDULE_NAMES[schedule] == "breadth-first":
+        return (2, 3)
+    return (3,) if scenario.stack.sharded_stages and SCHEDULE_NAMES[schedule] in {"1f1b", "gpipe"} else ()
+
+
 def _shardings(scenario, *, tp, early, ranks, any_degree):
     group = scenario.group
     inner = group.tiers[0].domain or group.gpus_per_node
@@ -190,7 +197,7 @@ def _shardings(scenario, *, tp, early, ranks, any_degree):
     for zero in scenario.stack.zero_stages:
         if zero == 0:
             yield 0, 1
-        elif zero == 1 or early:
+        elif zero == 1 or zero in early:
             yield from ((zero, degree) for degree in degrees if degree > 1)
 
 
