@@ -18,6 +18,7 @@ TESTED_ELSEWHERE = {"admission.py", "cli_filter.lua", "nightly.sh", "plans.ipynb
 """In test_scheduling_examples.py."""
 TESTED = {
     "ads-10tb.toml",
+    "ads-6tb.toml",
     "ctr-dnn.toml",
     "embed.py",
     "job.toml",

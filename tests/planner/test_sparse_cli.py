@@ -175,13 +175,14 @@ def test_the_best_of_all_machines_is_never_beaten_by_a_kind_alone():
     assert rates["all"] > 2.0 * rates["accelerators"]
 
 
-def test_four_nodes_with_accelerators_against_150_without():
-    """Published: more than twice as fast, 4 to 9 times the price-performance [Zhao20]."""
-    answer = plan_sparse(ROOT / "examples/ads-10tb.toml", "hierps", max_cost_per_hour=1000.0, mode="sync")
+@pytest.mark.parametrize(("size", "gain"), [(6, 2.0), (10, 1.5)])
+def test_four_nodes_with_accelerators_against_150_without(size, gain):
+    """Published: more than twice as fast, 4 to 9 times the price-performance; of 6 TB, as recalled [Zhao20]."""
+    answer = plan_sparse(ROOT / f"examples/ads-{size}tb.toml", "hierps", max_cost_per_hour=1000.0, mode="sync")
     by = {one.machines: one for one in answer.alternatives}
     few, many = by["accelerators"], by["cpu"]
     assert (few.nodes, many.nodes) == ({"gpu": 4}, {"cpu": 150})
-    assert few.examples_per_second > 1.5 * many.examples_per_second
+    assert few.examples_per_second > gain * many.examples_per_second
     dearer = many.cost_per_hour / few.cost_per_hour
     assert 4.0 < dearer * few.examples_per_second / many.examples_per_second < 9.0
 
