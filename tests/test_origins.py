@@ -187,6 +187,12 @@ def test_the_memory_of_paddlenlp_s_table_is_predicted(name):
     assert paddle.allocated(paddle.nlp(name)) == pytest.approx(paddle.NLP[name][3], rel=0.12)
 
 
+@pytest.mark.parametrize(("recompute", "most"), [("none", 18), ("full", 180)])
+def test_as_many_sequences_of_bert_large_fit_as_did_and_not_half_as_many_more(recompute, most):
+    assert paddle.bert(sequences=most, recompute=recompute).fits
+    assert not paddle.bert(sequences=3 * most // 2, recompute=recompute).fits
+
+
 def test_recomputing_costs_a_quarter_and_a_larger_batch_gives_some_of_it_back():
     assert 0.74 < paddle.slowdown(18) < 0.79
     assert paddle.slowdown(180) > paddle.slowdown(18)
