@@ -14,13 +14,14 @@ import paddle
 import yuan1
 import yuan2
 
+ADS = ("--model", "examples/ads-6tb.toml", "--cluster", "hierps", "--mode", "sync", "--max-cost", "190 $/h")
 SPARSE = ("--model", "examples/ctr-dnn.toml", "--cluster", "fleet-cpu", "--nodes", "cpu=32", "--mode", "async")
 PUBLISHED = 2_553_503
 
 
 def origins_table(printed: Callable[..., str]) -> str:
     """One row a system; ``printed`` runs a command line and returns what it wrote."""
-    rows = [*_of_yuan(), *_of_others(), _of_sparse(printed)]
+    rows = [*_of_yuan(), *_of_others(), _of_sparse(printed), _of_accelerators(printed)]
     lines = ["| system | published | predicted | again |", "|---|---|---|---|"]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
@@ -63,6 +64,13 @@ def _of_others() -> Iterator[tuple[str, ...]]:
         f"{tokens:.0f} ({tokens / speed - 1:+.1%}), {paddle.allocated(found) / 1024:.1f} GiB",
         "`python examples/origins/paddle.py`",
     )
+    needed = max(stage.total for stage in paddle.reference().memory_bytes) / 2**30
+    yield (
+        "PaddlePaddle, ERNIE 230B on 256 V100, mp2 sharding4 pp32",
+        "runs on 32 GB",
+        f"{needed:.1f} of 31.75 GiB, all sharded, two layers an input",
+        "`python examples/origins/paddle.py`",
+    )
 
 
 def _of_sparse(printed: Callable[..., str]) -> tuple[str, ...]:
@@ -73,4 +81,16 @@ def _of_sparse(printed: Callable[..., str]) -> tuple[str, ...]:
         f"{PUBLISHED / 1e6:.2f} M examples/s",
         f"{rate / 1e6:.2f} M ({rate / PUBLISHED - 1:+.1%}; fitted on 4 and 16 nodes)",
         f"`plan sparse {' '.join(SPARSE)} --max-cost '100 $/h'`",
+    )
+
+
+def _of_accelerators(printed: Callable[..., str]) -> tuple[str, ...]:
+    by = {one["machines"]: one for one in json.loads(printed("sparse", *ADS, "--format", "json"))["alternatives"]}
+    few, many = by["accelerators"], by["cpu"]
+    gain = few["examples_per_second"] / many["examples_per_second"]
+    return (
+        "Baidu's hierarchical parameter server, 4 nodes of 8 V100 against 150 CPU nodes",
+        "more than 2 times as fast, 4 to 9 times the price-performance",
+        f"{gain:.1f} and {gain * many['cost_per_hour'] / few['cost_per_hour']:.1f} times, on 6 TB",
+        "`plan sparse --model examples/ads-6tb.toml --cluster hierps --mode sync --max-cost '190 $/h'`",
     )
