@@ -261,13 +261,16 @@ def _first_peak(rows: Strategies, scenario: Scenario, moment: Floats, stored: Fl
     """Bytes by which later moments of the first stage exceed the backward pass's beginning, under the even split, (N,).
 
     The embedding's gradient, dense and in 16 bits, when all that the stage had kept of its micro-batch is let go; the
-    optimizer's step, when nothing is kept.
+    optimizer's step, when nothing is kept. Of what GPipe keeps no more is set against it than 1F1B would keep, so that
+    GPipe, which keeps more, needs as much under every split: an uneven or recomputed one may keep less than the even.
     """
     one = _even_kept(rows, scenario, stored)
     embedding = embedding_parameters_per_rank(rows, scenario)
     layers = copies(rows) * even_layers(scenario.model.num_layers, rows).first
     parameters = layers * layer_parameters_per_rank(rows, scenario) + embedding
-    step = step_bytes(rows, scenario) * parameters - in_flight(rows, np.zeros_like(rows.pp)) * one
+    held = in_flight(rows, np.zeros_like(rows.pp))
+    held = np.where(rows.schedule == SCHEDULE_NAMES.index("gpipe"), np.minimum(held, rows.pp), held)
+    step = step_bytes(rows, scenario) * parameters - held * one
     step = np.where(joined(rows), step - loss_peak(rows, scenario), step)
     gradient = WORD * padded_vocabulary_rows(rows, scenario) / rows.tp * scenario.model.embedding_width
     return np.maximum(np.maximum(gradient - one / rows.vpp, step) - moment, 0.0)

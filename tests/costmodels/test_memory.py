@@ -227,3 +227,14 @@ def test_a_vocabulary_over_all_stages_holds_a_micro_batch_for_every_wait():
     one, two = (row_bytes(rows, toy_scenario(stack=toy_stack(vocabulary_in_flight=n))) for n in (1.0, 2.0))
     logits = (two.everywhere - one.everywhere - 2 * one.stored) * 4
     assert logits == pytest.approx(row_bytes(strategies(pp=4), toy_scenario()).logits)
+
+
+@pytest.mark.parametrize("recompute", [Recompute.NONE, Recompute.PARTIAL, Recompute.FULL])
+def test_gpipe_needs_no_less_than_1f1b_at_the_optimizer_s_step(recompute):
+    """Else a plan could fit that a search, which never looks at GPipe, does not see."""
+    stack = toy_stack(flattened_gradients=True, zero_stages=(0,))
+    known = {"pp": 4, "num_microbatches": 8, "recompute": int(recompute)}
+    rows = [strategies(**known, schedule=schedule) for schedule in (GPIPE, ONE_F_ONE_B)]
+    scenario = toy_scenario(gpus=4, batch=8, stack=stack, model=toy_model(seq_length=128))
+    first, second = (row_bytes(row, scenario).first_peak[0] for row in rows)
+    assert first >= second > 0
