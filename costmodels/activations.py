@@ -7,9 +7,8 @@ import numpy as np
 from costmodels.attention import attention_kept
 from costmodels.context import repeated_bytes
 from costmodels.experts import expert_activation_bytes
-from costmodels.kernels import WORD
 from costmodels.layer_kinds import Kind
-from costmodels.modules import module_bytes, picked
+from costmodels.modules import before_activation, module_bytes, picked
 from costmodels.passes import region_tokens, tokens_per_rank
 from costmodels.scan import mamba_kept_width
 from costmodels.scenario import Scenario
@@ -66,13 +65,13 @@ def _widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
     h, dense = float(model.hidden_size), float(kind.ffn == "dense")
     mask = 1.0 if scenario.stack.dropout else 0.0
     norms = model.num_norms if kind.parts > 1 else 1
-    whole = norms * WORD * h + _product_inputs(scenario, kind) + kind.parts * mask * h
-    attention = kind.attends * WORD * (model.qkv_width + model.attention_output_width)
-    inner = attention + dense * (WORD * model.fc1_width + saved * model.ffn_hidden_size)
+    whole = norms * scenario.word * h + _product_inputs(scenario, kind) + kind.parts * mask * h
+    attention = kind.attends * scenario.word * (model.qkv_width + model.attention_output_width)
+    inner = attention + dense * (before_activation(scenario) * model.fc1_width + saved * model.ffn_hidden_size)
     if kind.mixer == "mamba":
         inner += mamba_kept_width(scenario, saved)
     if kind.attends and model.mla is not None:
-        whole += WORD * (model.mla.q_down_width + model.mla.kv_down_width)
+        whole += scenario.word * (model.mla.q_down_width + model.mla.kv_down_width)
     if kind.attends and model.localized_filtering:
         inner += saved * (model.hidden_size / 2 + 2 * h)
     return whole, inner
@@ -85,20 +84,35 @@ def _left_by(selective: Bools, scenario: Scenario, kind: Kind) -> tuple[Floats |
     if stack.selective == "attention":
         return whole, inner
     if stack.selective == "operators":
-        returned = 0.0 if scenario.keeps_attention else kind.attends * WORD * model.attention_output_width
+        if kind.attends and model.mla is None:
+            listed = _listed(scenario, kind)
+            return np.where(selective, listed[0], whole), np.where(selective, listed[1], inner)
+        returned = 0.0 if scenario.keeps_attention else kind.attends * scenario.word * model.attention_output_width
         return np.where(selective, whole / 2.0, whole), np.where(selective, inner / 2.0 - returned, inner)
     if stack.selective == "up-projections":
         left = whole - _product_inputs(scenario, kind)
         return np.where(selective, left, whole), np.where(selective, _without_up_projections(scenario, kind), inner)
-    kept = kind.attends * WORD * model.qkv_width
-    return np.where(selective, WORD * model.hidden_size, whole), np.where(selective, kept, inner)
+    kept = kind.attends * scenario.word * model.qkv_width
+    return np.where(selective, scenario.word * model.hidden_size, whole), np.where(selective, kept, inner)
+
+
+def _listed(scenario: Scenario, kind: Kind) -> tuple[float, float]:
+    """The same where a list of operators names what is kept, as torchtitan has it: attention, and every second product.
+
+    Of queries, keys, values, output, gate, up and down these are queries, values, gate and down; what comes down is
+    added up at once, so that only eager autograd keeps it. All in 16 bits, whatever the products run in.
+    """
+    model, word = scenario.model, scenario.word
+    whole = word * model.hidden_size * (1.0 if scenario.stack.fused_elementwise or not model.gated_ffn else 2.0)
+    inner = model.attention_width + model.value_width + (kind.ffn == "dense") * model.ffn_hidden_size
+    return whole, word * (inner + scenario.keeps_attention * model.attention_output_width)
 
 
 def _without_up_projections(scenario: Scenario, kind: Kind) -> float:
     """Bytes per token, split over tensor ranks, that are kept where norms, activation and up-projections repeat."""
     model, saved = scenario.model, scenario.recipe.word
-    kept = kind.attends * WORD * model.attention_output_width + (kind.ffn == "dense") * saved * model.fc1_width
-    kept += 0.0 if model.mla else kind.attends * WORD * model.qkv_width
+    kept = kind.attends * scenario.word * model.attention_output_width + (kind.ffn == "dense") * saved * model.fc1_width
+    kept += 0.0 if model.mla else kind.attends * scenario.word * model.qkv_width
     kept += mamba_kept_width(scenario, saved) if kind.mixer == "mamba" else 0.0
     return kept
 
@@ -118,12 +132,15 @@ def unfused_widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
     gated = kind.ffn == "dense" and model.gated_ffn
     repeated = model.attention_width + model.attention_output_width - (model.qkv_width - model.attention_width)
     inner = {
-        "gate": WORD * model.ffn_hidden_size * gated,
-        "key-values": WORD * kind.attends * repeated,
-        "rotated": WORD * kind.attends * (model.position == "rotary") * (model.attention_width + model.key_value_width),
-        "transposed": WORD * kind.attends * model.attention_output_width,
+        "gate": scenario.word * model.ffn_hidden_size * gated,
+        "key-values": scenario.word * kind.attends * repeated,
+        "rotated": scenario.word
+        * kind.attends
+        * (model.position == "rotary")
+        * (model.attention_width + model.key_value_width),
+        "transposed": scenario.word * kind.attends * model.attention_output_width,
     }
-    width = 4.0 * ("norm" in keeps) + WORD * ("norm-16" in keeps)
+    width = 4.0 * ("norm" in keeps) + scenario.word * ("norm-16" in keeps)
     return width * model.hidden_size * norms, sum(inner.get(name, 0.0) for name in keeps)
 
 
@@ -132,7 +149,7 @@ def checkpoint_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     region = region_tokens(rows, scenario)
     if scenario.stack.partitioned_checkpoints:
         region = np.minimum(region, tokens_per_rank(rows, scenario) / rows.tp)
-    return WORD * scenario.model.hidden_size * region / rows.recompute_num_layers
+    return scenario.word * scenario.model.hidden_size * region / rows.recompute_num_layers
 
 
 def kept_bytes_of_kind(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:

@@ -86,7 +86,9 @@ def attention_kept(scenario: Scenario, kind: Kind = DENSE) -> float:
     heads, stack = float(scenario.model.num_heads), scenario.stack
     if scenario.rates.attention is not None:
         return 4.0 * heads
-    kept = 2.0 + (4.0 if "softmax" in stack.keeps else 0.0) + (3.0 if stack.dropout else 0.0)
+    kept = (
+        scenario.word + (4.0 if "softmax" in stack.keeps else 0.0) + ((1.0 + scenario.word) if stack.dropout else 0.0)
+    )
     return kept * heads * keys_scored(scenario, kind)
 
 

@@ -278,7 +278,7 @@ def expert_activation_bytes(
     model, moe = scenario.model, experts_of(scenario)
     arrived = arrived_tokens(rows, scenario)
     f = moe.expert_ffn_hidden_size / rows.etp
-    each = np.where(repeated, saved * model.ffn_branches, WORD * model.ffn_branches + saved)
+    each = np.where(repeated, saved * model.ffn_branches, scenario.word * model.ffn_branches + saved)
     shared = moe.shared_expert_ffn_hidden_size / rows.tp * tokens_per_rank(rows, scenario)
     return arrived * (saved * model.expert_hidden_size + each * f) + shared * each
 

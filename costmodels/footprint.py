@@ -15,6 +15,7 @@ from costmodels.parameters import mtp_sets
 from costmodels.pieces import copies, ends, in_flight, of_both_ways
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Ints, Strategies
+from costmodels.waiting import buffer_bytes, flat_bytes, waiting_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class Footprint:
     logits: NDArray[np.float64]
     slack: NDArray[np.float64]
     reserved: NDArray[np.float64]
+    waiting: NDArray[np.float64]
+    """What the allocator has taken beside and gives back before it fails, so that it counts in readings alone."""
 
     @property
     def allocated(self) -> NDArray[np.float64]:
@@ -46,7 +49,8 @@ def readings(peak: Footprint, scenario: Scenario) -> tuple[NDArray[np.float64], 
     The allocator keeps what it took once, as long as the device has room.
     """
     usable = scenario.group.accelerator.usable_memory
-    shown = np.minimum((1.0 + scenario.stack.cache) * peak.allocated + peak.reserved, np.maximum(usable, peak.total))
+    taken = (1.0 + scenario.stack.cache) * peak.allocated + peak.waiting
+    shown = np.minimum(taken + peak.reserved, np.maximum(usable, peak.total))
     return shown - peak.reserved, shown
 
 
@@ -77,7 +81,13 @@ def footprint(
     optimizer = optimizer + edges * memory.edges[row]
     logits = last * memory.logits[row]
     slack = slack_of(one, scenario) * (weights + gradients + optimizer + activations + logits)
-    return Footprint(weights, gradients, optimizer, activations, logits, slack, np.full(pp, scenario.stack.reserved))
+    waiting = np.maximum(flat_bytes(one, scenario, params + experts) - first * memory.first_peak[row], 0.0)
+    waiting = waiting + waiting_bytes(one, scenario, copies(one) * layers / one.vpp)
+    outer = first * memory.embedding_parameters[row], last * memory.head_parameters[row]
+    largest = np.full(pp, memory.layer_parameters[row] + memory.expert_parameters[row])
+    waiting = waiting + buffer_bytes(one, scenario, layer=largest, ends=outer)
+    reserved = np.full(pp, scenario.stack.reserved)
+    return Footprint(weights, gradients, optimizer, activations, logits, slack, reserved, waiting)
 
 
 def _stage_sums(

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from costmodels.experts import kind_expert_parameters
-from costmodels.kernels import WORD
 from costmodels.layer_kinds import EXPERTS
 from costmodels.parameters import attention_projections
 from costmodels.pieces import by_chunk, copies
 from costmodels.scenario import Scenario
-from costmodels.sharded import GRADIENTS, PARAMETERS, second_shards
+from costmodels.sharded import GRADIENTS, PARAMETERS, second_shards, stays_whole
 from costmodels.split import even_layers
 from costmodels.strategy import Floats, Strategies
 
@@ -24,7 +23,7 @@ def second_copy(rows: Strategies, scenario: Scenario, layer: Floats) -> Floats:
     if not scenario.stack.second_shard or not third.any():
         return np.zeros(len(rows))
     held = copies(rows) * even_layers(scenario.model.num_layers, rows).high * layer
-    return np.where(third, WORD * held / second_shards(rows, scenario), 0.0)
+    return np.where(third, scenario.word * held / second_shards(rows, scenario), 0.0)
 
 
 def largest_matrix(rows: Strategies, scenario: Scenario) -> Floats:
@@ -46,8 +45,9 @@ def whole_bytes(rows: Strategies, scenario: Scenario, layer: Floats) -> Floats:
     chunk's gradients over the micro-batches while those of the chunk before are scattered [LamyPoirier22]. Chunks
     are those of the even split.
     """
-    third, chunked = rows.zero_stage == PARAMETERS, by_chunk(rows)
+    chunked, held = by_chunk(rows), stays_whole(rows, scenario)
+    third = (rows.zero_stage == PARAMETERS) & ~held
     chunk = np.ceil(even_layers(scenario.model.num_layers, rows).high / rows.vpp)
-    gathered = np.where(third, PREFETCHED * WORD * layer * np.where(chunked, chunk, 1.0), 0.0)
+    gathered = np.where(third, PREFETCHED * scenario.word * layer * np.where(chunked, chunk, 1.0), 0.0)
     added = PREFETCHED * scenario.stack.gradient_bytes * layer * chunk
-    return gathered + np.where(chunked & (rows.zero_stage >= GRADIENTS), added, 0.0)
+    return gathered + np.where(chunked & ~held & (rows.zero_stage >= GRADIENTS), added, 0.0)

@@ -64,5 +64,5 @@ def logit_bytes(tokens: Floats, rows: Floats, scenario: Scenario) -> Floats:
     """Bytes held at the loss on one rank, (N,); the fused loss keeps its weight's gradient for the backward pass."""
     block = block_tokens(tokens, rows, scenario)
     if scenario.stack.loss == "fused":
-        return WORD * rows * (block + scenario.model.hidden_size)
-    return block * rows * scenario.stack.cross_entropy_bytes
+        return scenario.word * rows * (block + scenario.model.hidden_size)
+    return block * rows * (scenario.stack.cross_entropy_bytes + scenario.word - WORD)

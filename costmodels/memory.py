@@ -29,7 +29,6 @@ from costmodels.by_kind import ByKind, LayerBytes, contents
 from costmodels.context import exchange_bytes
 from costmodels.experts import expert_parameters_per_rank, expert_shards, kind_expert_parameters
 from costmodels.gathered import largest_matrix, second_copy, whole_bytes
-from costmodels.kernels import WORD
 from costmodels.layer_kinds import Kind, ahead_kind
 from costmodels.offload import ACTIVATIONS, host_bytes, host_room, share_offloaded
 from costmodels.optimizers import optimizer_of
@@ -38,13 +37,13 @@ from costmodels.passes import region_tokens
 from costmodels.peaks import loss_peak, momentary_bytes, standing_bytes, step_bytes
 from costmodels.pieces import by_chunk, copies, ends, held_ahead, in_flight, joined
 from costmodels.scenario import Scenario
-from costmodels.sharded import PARAMETERS
+from costmodels.sharded import PARAMETERS, stays_whole
 from costmodels.sizes import (
     embedding_parameters_per_rank,
     head_parameters_per_rank,
     kind_parameters_per_rank,
     layer_parameters_per_rank,
-    padded_vocabulary_rows,
+    vocabulary_rows,
 )
 from costmodels.split import even_layers
 from costmodels.states import StateBytes, state_bytes
@@ -195,12 +194,13 @@ def _outer(rows: Strategies, scenario: Scenario) -> _Outer:
     chosen = optimizer_of(scenario.stack)
     shards = np.where(rows.zero_stage >= 1, rows.sharding_degree * copies(rows), 1)
     edges = (chosen.edge_moments - chosen.moments) / shards
+    moment = (rows.zero_stage == PARAMETERS) & ~stays_whole(rows, scenario)
     return _Outer(
         state=state_bytes(rows, scenario),
         embedding=embedding_parameters_per_rank(rows, scenario),
         head=head_parameters_per_rank(rows, scenario),
         edges=edges * (1.0 - share_offloaded(rows, scenario)),
-        gathered=np.where((rows.zero_stage == PARAMETERS) & scenario.stack.fully_sharded, WORD, 0.0),
+        gathered=np.where(moment & scenario.stack.fully_sharded, scenario.word, 0.0),
     )
 
 
@@ -272,7 +272,7 @@ def _first_peak(rows: Strategies, scenario: Scenario, moment: Floats, stored: Fl
     held = np.where(rows.schedule == SCHEDULE_NAMES.index("gpipe"), np.minimum(held, rows.pp), held)
     step = step_bytes(rows, scenario) * parameters - held * one
     step = np.where(joined(rows), step - loss_peak(rows, scenario), step)
-    gradient = WORD * padded_vocabulary_rows(rows, scenario) / rows.tp * scenario.model.embedding_width
+    gradient = scenario.word * vocabulary_rows(rows, scenario, "embedding") * scenario.model.embedding_width
     return np.maximum(np.maximum(gradient - one / rows.vpp, step) - moment, 0.0)
 
 

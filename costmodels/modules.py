@@ -22,7 +22,7 @@ from costmodels.experts import (
     experts_of,
     shared_experts,
 )
-from costmodels.kernels import WORD, stream_seconds
+from costmodels.kernels import stream_seconds
 from costmodels.layer_kinds import Kind
 from costmodels.model import Model
 from costmodels.passes import ffn_matmuls, region_tokens, tokens_per_rank
@@ -134,6 +134,11 @@ def _turned_up_projections(rows: Strategies, scenario: Scenario) -> Floats:
     return up_projections(rows, scenario).forward + turned
 
 
+def before_activation(scenario: Scenario) -> float:
+    """Bytes kept per value that a dense network's activation reads: none where its output says its gradient."""
+    return 0.0 if scenario.model.activation == "relu" else scenario.word
+
+
 def module_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> dict[str, Floats]:
     """Bytes of one micro-batch that a layer of a kind does not keep where a module is repeated, arrays (N,)."""
     model, h = scenario.model, float(scenario.model.hidden_size)
@@ -142,12 +147,12 @@ def module_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> dict[str, 
     branches = 1.0 if model.parallel_block else float(kind.parts)
     found = {"core_attn": kind.attends * T * attention_kept(scenario, kind), "layernorm": region * branches * saved * h}
     if kind.ffn == "dense":
-        found["mlp"] = T * (WORD * model.fc1_width + saved * model.ffn_hidden_size)
+        found["mlp"] = T * (before_activation(scenario) * model.fc1_width + saved * model.ffn_hidden_size)
     if model.mla is not None and kind.attends:
-        found["mla_up_proj"] = T * WORD * model.qkv_width
+        found["mla_up_proj"] = T * scenario.word * model.qkv_width
     if model.moe is not None and kind.ffn == "experts":
         routed = arrived_tokens(rows, scenario) * model.moe.expert_ffn_hidden_size / rows.etp
-        shared = T * model.moe.shared_expert_ffn_hidden_size * (WORD * model.ffn_branches + saved)
+        shared = T * model.moe.shared_expert_ffn_hidden_size * (scenario.word * model.ffn_branches + saved)
         whole = expert_activation_bytes(rows, scenario, saved)
         found |= {"moe": whole, "moe_act": saved * routed, "shared_experts": shared}
     return found

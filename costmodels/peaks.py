@@ -11,14 +11,14 @@ import numpy as np
 
 from costmodels.attention import attention_kept
 from costmodels.experts import arrived_tokens, experts_of
-from costmodels.kernels import WORD
 from costmodels.layer_kinds import Kind
 from costmodels.loss import logit_bytes
+from costmodels.modules import before_activation
 from costmodels.optimizers import ADAM_MOMENTS
 from costmodels.parameters import attention_projections, expert_parameters
 from costmodels.passes import region_tokens, tokens_per_rank
 from costmodels.scenario import Scenario
-from costmodels.sizes import padded_vocabulary_rows
+from costmodels.sizes import padded_vocabulary_rows, vocabulary_rows
 from costmodels.strategy import Floats, Recompute, Strategies
 
 WORKSPACES = 64.0 * 2**20
@@ -58,7 +58,7 @@ def _layer_peak(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     """
     T, region, t = tokens_per_rank(rows, scenario), region_tokens(rows, scenario), rows.tp
     h = float(scenario.model.hidden_size)
-    arriving = WORD * h * region
+    arriving = scenario.word * h * region
     if kind.ffn == "dense":
         wide, read, let_go = _dense_ffn(rows, scenario)
         first = scenario.model.fc1_width * h / t
@@ -67,36 +67,42 @@ def _layer_peak(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
         first = np.zeros(len(rows))
     else:
         wide, read, let_go, first = (np.zeros(len(rows)) for _ in range(4))
-    inputs = WORD * h * np.where(region < T, 2.0 * T, T)  # sequence parallelism gathers the input, and its gradient
-    wgrad = 0.0 if scenario.stack.idle_gradients else WORD * first
-    moments = [arriving + wide + read - read * scenario.recipe.word / WORD, arriving + wide + inputs + wgrad - let_go]
+    inputs = (
+        scenario.word * h * np.where(region < T, 2.0 * T, T)
+    )  # sequence parallelism gathers the input, and its gradient
+    wgrad = 0.0 if scenario.stack.idle_gradients else scenario.word * first
+    moments = [
+        arriving + wide + read - read * scenario.recipe.word / scenario.word,
+        arriving + wide + inputs + wgrad - let_go,
+    ]
     if kind.attends and scenario.rates.attention is None:
-        moments.append(arriving + _scores(rows, scenario) - let_go - 2.0 * WORD * h * region)
+        moments.append(arriving + _scores(rows, scenario) - let_go - 2.0 * scenario.word * h * region)
     return np.asarray(np.max(moments, axis=0))
 
 
 def _dense_ffn(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats, Floats]:
     """Gradients of the activation's input and of its output, and what both had kept, (N,)."""
     T, model = tokens_per_rank(rows, scenario) / rows.tp, scenario.model
-    wide, read = WORD * T * model.fc1_width, WORD * T * model.ffn_hidden_size
-    return wide, read, wide + read * scenario.recipe.word / WORD
+    wide, read = scenario.word * T * model.fc1_width, scenario.word * T * model.ffn_hidden_size
+    kept = before_activation(scenario) * T * model.fc1_width
+    return wide, read, kept + read * scenario.recipe.word / scenario.word
 
 
 def _expert_ffn(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats, Floats]:
     """The same of the rank's experts, whose gradient arrives once per expert that a token went to."""
     moe, model = experts_of(scenario), scenario.model
     arrived = arrived_tokens(rows, scenario)
-    read = WORD * arrived * moe.expert_ffn_hidden_size / rows.etp
+    read = scenario.word * arrived * moe.expert_ffn_hidden_size / rows.etp
     wide = read * model.ffn_branches
-    came = WORD * arrived * model.expert_hidden_size
-    return wide + came, read, wide + read * scenario.recipe.word / WORD
+    came = scenario.word * arrived * model.expert_hidden_size
+    return wide + came, read, wide + read * scenario.recipe.word / scenario.word
 
 
 def _scores(rows: Strategies, scenario: Scenario) -> Floats:
     """Gradients of unfused attention's scores, and the scores themselves where they are made again, (N,)."""
     T, stack = tokens_per_rank(rows, scenario) / rows.tp, scenario.stack
     again = (rows.recompute == Recompute.SELECTIVE) & (stack.selective == "attention")
-    gradient = WORD * T * scenario.model.num_heads * scenario.seq_length
+    gradient = scenario.word * T * scenario.model.num_heads * scenario.seq_length
     return gradient + np.where(again, T * attention_kept(scenario), 0.0)
 
 
@@ -117,7 +123,7 @@ def _idle_gradients(rows: Strategies, scenario: Scenario) -> Floats:
     if model.moe is not None:
         shared = model.moe.shared_expert_ffn_hidden_size * (model.ffn_branches + 1.0) * model.hidden_size
         shapes = shapes + shared / rows.tp + expert_parameters(model) / rows.etp
-    return WORD * shapes
+    return scenario.word * shapes
 
 
 def loss_peak(rows: Strategies, scenario: Scenario) -> Floats:
@@ -128,10 +134,11 @@ def loss_peak(rows: Strategies, scenario: Scenario) -> Floats:
     whole where what was gathered is kept.
     """
     T, t, h = tokens_per_rank(rows, scenario), rows.tp, float(scenario.model.hidden_size)
-    vocabulary = padded_vocabulary_rows(rows, scenario) / t
-    held = logit_bytes(T, vocabulary * t if scenario.stack.gathered_logits else vocabulary, scenario)
+    vocabulary = vocabulary_rows(rows, scenario, "head")
+    seen = padded_vocabulary_rows(rows, scenario) if scenario.stack.gathered_logits else vocabulary
+    held = logit_bytes(T, seen, scenario)
     if scenario.stack.loss == "plain" and not scenario.stack.loss_block:
         gathered = np.where((rows.sequence_parallel > 0) & (t > 1), 2.0, 1.0)
-        held = np.maximum(held, WORD * (T * vocabulary + vocabulary * h + gathered * T * h))
+        held = np.maximum(held, scenario.word * (T * vocabulary + vocabulary * h + gathered * T * h))
     region = region_tokens(rows, scenario)
-    return held + 2.0 * WORD * h * region + scenario.stack.gathered_inputs * WORD * h * (T - region)
+    return held + 2.0 * scenario.word * h * region + scenario.stack.gathered_inputs * scenario.word * h * (T - region)

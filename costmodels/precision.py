@@ -70,7 +70,7 @@ ROW_SCALED = 0.95
 147971)."""
 
 RECIPES: dict[str, Recipe] = {
-    "fp32": Recipe("fp32", "fp32"),
+    "fp32": Recipe("fp32", "fp32", 4.0),
     "fp16": Recipe("fp16", "fp16"),
     "bf16": Recipe("bf16", "bf16"),
     # One scale per tensor, known from earlier steps; weights are quantised once an iteration and kept.

@@ -78,4 +78,4 @@ def mamba_kept_width(scenario: Scenario, saved: float) -> float:
     the output projection (``saved`` bytes per value) and the norm's 32-bit scale per head.
     """
     mamba = mamba_of(scenario.model)
-    return WORD * (mamba.in_width + mamba.inner_width) + saved * mamba.inner_width + 4.0 * mamba.num_heads
+    return scenario.word * (mamba.in_width + mamba.inner_width) + saved * mamba.inner_width + 4.0 * mamba.num_heads

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from costmodels.kernels import WORD
 from costmodels.layer_kinds import Depth, depth_of
 from costmodels.model import Model
 from costmodels.precision import IN_TWO, RECIPES, Recipe
@@ -38,6 +39,11 @@ class Scenario:
         """How the layers' products are multiplied."""
         apart = None if self.stack.fused_casts else IN_TWO.get(self.precision)
         return apart or RECIPES[self.precision]
+
+    @property
+    def word(self) -> float:
+        """Bytes of an activation, and of its gradient, outside the products that run in fewer bits."""
+        return max(self.recipe.word, WORD)
 
     @property
     def along_depth(self) -> bool:

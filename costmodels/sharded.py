@@ -78,6 +78,11 @@ def hidden(rows: Strategies, stack: Stack) -> tuple[Bools, Bools]:
     return third | stack.overlap.gradients, third | stack.overlap.parameters
 
 
+def stays_whole(rows: Strategies, scenario: Scenario) -> Bools:
+    """Whether a pipeline's stages keep parameters gathered and gradients whole until the last micro-batch, (N,)."""
+    return scenario.stack.pipeline_holds & (rows.pp > 1) & (rows.zero_stage >= GRADIENTS)
+
+
 def every_micro_batch(
     rows: Strategies, scenario: Scenario, layer: Passes, kinds: ByKind[LayerTerms] | None = None
 ) -> tuple[Floats, Floats]:
@@ -86,12 +91,14 @@ def every_micro_batch(
     At stage 3 every layer is gathered for both passes. A stack that shards fully keeps parameters from the forward to
     the backward pass at stage 2. What is gathered is copied out of the communication buffer in front of every layer,
     and gradients are cast and copied into it, on the stream that computes. So are the embedding and the head. Copies of
-    the model that meet once an iteration do so in the last micro-batch. Under an 8-bit
-    recipe weights that were gathered in 16 bits are quantised next. By chunks, a layer is gathered and its gradients
-    are scattered once for all micro-batches, which that then hides behind.
+    the model that meet once an iteration do so in the last micro-batch. A pipeline that holds what it gathered does so
+    once an iteration, and scatters gradients behind the last micro-batch alone. Under an 8-bit recipe weights that were
+    gathered in 16 bits are quantised next. By chunks, a layer is gathered and its gradients are scattered once for all
+    micro-batches, which that then hides behind.
     """
-    stack, third, once = scenario.stack, rows.zero_stage >= PARAMETERS, by_chunk(rows)
-    times, behind = np.where(once, 1, rows.num_microbatches), np.where(once, rows.num_microbatches, 1)
+    stack, once, whole = scenario.stack, by_chunk(rows), stays_whole(rows, scenario)
+    third = (rows.zero_stage >= PARAMETERS) & ~whole
+    times, behind = np.where(once | whole, 1, rows.num_microbatches), np.where(once, rows.num_microbatches, 1)
     depth = scenario.depth if kinds is not None else None
     each = [_layer(rows, scenario, kind) for kind in (depth.kinds if depth else (None,))]
     windows = kinds.parts if kinds else (layer,)
@@ -99,11 +106,11 @@ def every_micro_batch(
     layers = copies(rows) * even_layers(scenario.model.num_layers, rows).high
     copied = layers * _layer(rows, scenario).copied
     back = [np.where(third, one.gather_again, 0.0) + one.scatter for one in each]
-    whole = [part + one.replicas for part, one in zip(back, each, strict=True)]
+    reduced = [part + one.replicas for part, one in zip(back, each, strict=True)]
     gathered = [one.gather for one in each]
     given, taken = hidden(rows, stack)
     forward = _chain(gathered, ahead, layers, depth=depth, stack=stack, hidden=taken)
-    last = _chain(whole, after, layers, depth=depth, stack=stack, hidden=given, backward=True)
+    last = _chain(reduced, after, layers, depth=depth, stack=stack, hidden=given, backward=True)
     first, final = _ends(rows, scenario)
     apart = not stack.root_unit  # else the head travels with the embedding
     late = _late(final.gather, ahead[-1], stack=stack, hidden=taken & apart)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -46,7 +46,7 @@ def kind_parameters_per_rank(rows: Strategies, scenario: Scenario, kind: Kind) -
 def embedding_parameters_per_rank(rows: Strategies, scenario: Scenario) -> Floats:
     """Parameters of the first stage beside its layers: its vocabulary slice, positions, projections."""
     model = scenario.model
-    table = padded_vocabulary_rows(rows, scenario) * model.embedding_width / rows.tp
+    table = vocabulary_rows(rows, scenario, "embedding") * model.embedding_width
     whole = position_parameters(model) + embedding_projection_parameters(model) + embedding_norm_parameters(model)
     return table + whole
 
@@ -57,7 +57,7 @@ def head_parameters_per_rank(rows: Strategies, scenario: Scenario) -> Floats:
     Multi-token-prediction layers sit there too; their routed experts are counted with the layers'.
     """
     model = scenario.model
-    vocabulary = padded_vocabulary_rows(rows, scenario) / rows.tp
+    vocabulary = vocabulary_rows(rows, scenario, "head")
     own = np.ones(len(rows)) if not model.tied_embeddings else (~joined(rows)).astype(np.float64)
     width = model.embedding_width if model.tied_embeddings else model.hidden_size
     ahead = kind_parameters_per_rank(rows, scenario, ahead_kind(model)) + mtp_projection_parameters(model)
@@ -87,6 +87,12 @@ def padded_vocabulary_rows(rows: Strategies, scenario: Scenario) -> Floats:
     if stated is None:
         return padded
     return np.where(stated % rows.tp == 0, float(stated), padded)
+
+
+def vocabulary_rows(rows: Strategies, scenario: Scenario, matrix: Literal["embedding", "head"]) -> Floats:
+    """Rows of the matrix on one tensor rank, shape (N,)."""
+    whole = matrix in scenario.stack.whole_vocabulary
+    return padded_vocabulary_rows(rows, scenario) / (np.ones(len(rows)) if whole else rows.tp)
 
 
 class HeaviestStage(NamedTuple):

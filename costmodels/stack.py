@@ -189,6 +189,11 @@ class Stack(Record):
     fully_sharded: bool = False
     """ZeRO stage 2 is full sharding that keeps parameters from the forward to the backward pass, once gathered
     (``reshard_after_forward=False`` of FSDP2), in place of gathering them once an iteration."""
+    pipeline_holds: bool = False
+    """Under a pipeline, what full sharding gathered stays until the last micro-batch has gone back, and gradients are
+    added up whole until then (torch.distributed.pipelining, ``backward_maybe_with_nosync``)."""
+    whole_vocabulary: tuple[Literal["embedding", "head"], ...] = ()
+    """Matrices of the vocabulary that every tensor rank holds whole."""
     root_unit: bool = False
     """Full sharding gathers embedding, last norm and head as one unit, in front of the first layer, keeps it through
     both passes and scatters its gradients behind the last, as where only blocks are wrapped [Zhao23]."""
@@ -275,6 +280,16 @@ class Stack(Record):
     """The same with tensor parallelism, where the allocator may not reuse what a collective on a stream of its own was
     given until the host has seen it end (PyTorch without ``TORCH_NCCL_AVOID_RECORD_STREAMS`` [Carilli22]); None: no
     more. Calibrated."""
+    records_streams: bool = False
+    """Blocks that collectives of the tensor ranks were given wait for the host to see these end, before they are used
+    again (PyTorch until 2.8, unless ``TORCH_NCCL_AVOID_RECORD_STREAMS`` is set)."""
+    gather_pool: bool = False
+    """What full sharding gathers arrives in buffers of a stream of its own, and is copied out of them (FSDP2)."""
+    flat_step: float = Field(0.0, ge=0)
+    """Bytes per parameter of its own shard into which a rank's step copies 16-bit gradients, in two tensors that fit no
+    block of an activation [DeepSpeed]."""
+    flat_bucket: ByteQuantity = 0.0
+    """Likewise of the bucket that gradients are copied into for their reduction, from ZeRO stage 1 on."""
     cache: float = Field(0.04, ge=0, le=0.5)
     """What the allocator has taken at its peak beyond what it hands out, where the device has room; most of it is given
     back before an allocation fails. Calibrated."""

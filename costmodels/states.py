@@ -13,7 +13,7 @@ from costmodels.offload import EVERYTHING, share_offloaded
 from costmodels.optimizers import kept_bytes, optimizer_of
 from costmodels.pieces import copies
 from costmodels.scenario import Scenario
-from costmodels.sharded import GRADIENTS
+from costmodels.sharded import GRADIENTS, stays_whole
 from costmodels.strategy import Floats, Ints, Strategies
 
 
@@ -38,7 +38,8 @@ class StateBytes:
 def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None) -> StateBytes:
     """Bytes per parameter whose states ``shards`` ranks share (the sharding degree, unless said), arrays (N,).
 
-    ZeRO 1 shards the optimizer, 2 the gradients too, 3 the weights too [Rajbhandari20]. Where a pipeline holds every
+    ZeRO 1 shards the optimizer, 2 the gradients too, 3 the weights too [Rajbhandari20], beside which a pipeline may
+    hold them whole. Where a pipeline holds every
     parameter twice, the two copies are replicas of each other and share what is sharded.
     """
     stack, z = scenario.stack, rows.zero_stage
@@ -52,10 +53,12 @@ def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None
     kept = kept_bytes(stack, fp32=fp32)
     alone = optimizer_of(stack).moments if stack.weight_bytes > WORD else kept
     optimizer = np.where(z >= 3, alone, kept)  # sharded weights in fp32 are their own master
-    scattered = (z >= GRADIENTS) & stack.gradients_sharded
+    gradient = max(float(stack.gradient_bytes), weights) if fp32 else float(stack.gradient_bytes)
+    whole = stays_whole(rows, scenario)
+    scattered = ~whole & (z >= GRADIENTS) & stack.gradients_sharded
     left = np.where(rows.offload == EVERYTHING, 0.0, 1.0)
     return StateBytes(
-        weights=left * np.where(z >= 3, sharded / shard, weights),
-        gradients=left * np.where(scattered, stack.gradient_bytes / shard, stack.gradient_bytes),
+        weights=left * np.where(z >= 3, sharded / shard + np.where(whole, scenario.word, 0.0), weights),
+        gradients=left * np.where(scattered, gradient / shard, gradient),
         optimizer=np.where(z >= 1, optimizer / shard, optimizer) * (1.0 - share_offloaded(rows, scenario)),
     )

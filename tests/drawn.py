@@ -88,6 +88,7 @@ def drawn_stacks(draw):
         replicas_once=draw(st.booleans()),
         uneven_stages=draw(st.booleans()),
         root_unit=draw(st.booleans()),
+        pipeline_holds=draw(st.booleans()),
         gathers_per_micro_batch=draw(st.booleans()),
         vocabulary=draw(some([("ends",), ("ends", "spread")])),
         vocabulary_in_flight=draw(some([0.0, 1.0, 2.0])),

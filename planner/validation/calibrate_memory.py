@@ -17,7 +17,7 @@ import numpy as np
 from costmodels.pricing import quote
 from hardware.errors import MeshwrightError
 from planner.validation.calibrate import STACKS, set_fields
-from planner.validation.judge import memory_kind, seconds_of
+from planner.validation.judge import memory_kind, seconds_of, stage_read
 from planner.validation.mapping import case
 from planner.validation.rows import Row, held_back, read_rows
 
@@ -89,7 +89,10 @@ def _cache(row: Row) -> tuple[str, float] | None:
     stack = found.scenario.stack
     peak = quote(found.rows, found.scenario, found.assignment).footprint
     outside = stack.reserved if quantity == "shown" else 0.0
-    return stack.name, (float(measured) * unit - outside) / float(np.max(peak.allocated)) - 1.0
+    waiting = float(np.max(peak.waiting[stage_read(row)]))
+    return stack.name, (float(measured) * unit - outside - waiting) / float(
+        np.max(peak.allocated[stage_read(row)])
+    ) - 1.0
 
 
 def main() -> None:

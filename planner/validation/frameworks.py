@@ -15,6 +15,8 @@ INTERLACED = 0.5
 wait for: half as many again as without [Yeung24, section 6]."""
 
 SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
+    # Its layers (opt_model.py) leave dropout out.
+    (r"sailor", {"dropout": False}),
     # An older Transformer Engine, which frees the gradients that it does not write; Megatron-LM's default dropout.
     (r"sail-sg", {"idle_gradients": False, "dropout": True}),
     # Its models write RMSNorm out in fp32, and the gate's activation before the product (modeling_llama.py), unless
@@ -36,6 +38,7 @@ SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
             "gradients_sharded": False,
             "gathered_logits": True,
             "apart": ("qkv", "gate"),
+            "whole_vocabulary": ("embedding",),
             "cross_entropy_bytes": 8,
             "keeps": (),
         },
@@ -53,6 +56,10 @@ FUSED_CASTS_SINCE = (26, 4)
 EAGER_LOSS: dict[str, Any] = {"cross_entropy_bytes": 14, "keeps": ("gate", "norm", "key-values")}
 """torchtitan before it compiled the loss: logits in 16 bits, and in fp32 their log-softmax and two gradients; norms and
 gates are PyTorch's own."""
+EAGER_SPLIT_LOSS = 18
+"""Bytes per logit of the same where ``loss_parallel`` splits it over tensor ranks: beside the 16-bit logits and the
+log-softmax its backward pass writes zeros, the exponential, their sum and the product one after the other, of which
+three stand at a time (torch.distributed.tensor.parallel.loss, ``_nll_loss_and_log_softmax_backward``)."""
 
 
 def changes(row: Row, chosen: Stack) -> dict[str, Any]:
@@ -61,9 +68,11 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if chosen.name == "torchtitan" and not _compiled_loss(row):
         found |= EAGER_LOSS
+        if int(row["strategy"].get("tp") or 1) > 1:
+            found["cross_entropy_bytes"] = EAGER_SPLIT_LOSS
     found |= next((fields for words, fields in SEMANTICS if re.search(words, framework)), {})
-    if "kempnerforge" in framework and int(row["strategy"].get("dp") or 1) == 1:
-        found["gradient_bytes"] = 2  # nothing is reduced
+    if "kempnerforge" in framework:
+        found |= _kempner(row["strategy"])
     if re.search(UNFUSED_NORM, notes):
         found["fused_elementwise"] = False
     if "kernel set" in notes:
@@ -78,6 +87,16 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
     if "over all stages" in notes or "over stages" in notes:
         found |= _spread(notes, int(row["strategy"].get("pp") or 1))
     return found | _megatron(row)
+
+
+def _kempner(plan: Row) -> dict[str, Any]:
+    """KempnerForge splits the head only beside split sequences, which its pipelines have none of [KempnerForge]."""
+    found: dict[str, Any] = {}
+    if int(plan.get("dp") or 1) == 1:
+        found["gradient_bytes"] = 2  # nothing is reduced
+    if int(plan.get("pp") or 1) > 1:
+        found["whole_vocabulary"] = ("embedding", "head")
+    return found
 
 
 def _attention_copies(row: Row) -> tuple[Kept, ...]:

@@ -30,7 +30,8 @@ HOME = Path(__file__).parent / "runs"
 
 MEMORY_KINDS: tuple[tuple[str, float, str], ...] = (
     (r"max_memory_allocated", 2.0**30, "allocated"),
-    (r"nvidia-smi|real use|largest total", 2.0**30, "shown"),
+    (r"largest total", 1e9, "shown"),  # bytes in its files [Sailor]
+    (r"nvidia-smi|real use", 2.0**30, "shown"),
     (r"converted to gb|converted from gib|decimal gb|converted to 1e9", 1e9, "allocated"),
     (r"peak gb|max post-optimizer|rank-0|per-gpu", 1e9, "allocated"),
     (r"unit mb is read as mib", 1e9, "allocated"),
@@ -42,6 +43,13 @@ MEMORY_KINDS: tuple[tuple[str, float, str], ...] = (
 
 RESERVED = r"^torchtitan"
 """Frameworks that log ``max_reserved`` of PyTorch's allocator as their memory [torchtitan]."""
+
+BINARY = r"^kempnerforge"
+"""Frameworks whose GB are 2^30 bytes, whatever their tables call them (metrics/memory.py [KempnerForge])."""
+
+RANK_ZERO = r"^nanotron|^kempnerforge|rank-0"
+"""Runs whose figure is of rank 0 alone, which holds the first stage, by the framework or by the figure's own words:
+nanotron's table (helpers.py, ``log_throughput``), KempnerForge's log (metrics/logger.py)."""
 
 _RECOMPUTED: tuple[Repeated, ...] = ("none", "selective", "full", "full")
 """By the code of ``costmodels.strategy.Recompute``."""
@@ -195,8 +203,16 @@ def memory_kind(row: Row) -> tuple[float, str]:
     """Bytes of one unit of the row's memory figure, and which quantity: "allocated", "cached" or "shown"."""
     words = str(row["measured"].get("memory_kind") or "").lower()
     unit, name = next(((u, n) for pattern, u, n in MEMORY_KINDS if re.search(pattern, words)), (1e9, "allocated"))
-    reserved = re.search(RESERVED, str(row.get("stack", {}).get("framework")).lower()) and "allocated" not in words
+    framework = str(row.get("stack", {}).get("framework")).lower()
+    unit = 2.0**30 if re.search(BINARY, framework) else unit
+    reserved = re.search(RESERVED, framework) and "allocated" not in words
     return unit, "cached" if reserved else name
+
+
+def stage_read(row: Row) -> slice:
+    """The stages that the row's memory figure is the largest of: all, or the first where rank 0 reports its own."""
+    said = (row.get("stack", {}).get("framework"), row["measured"].get("memory_kind"))
+    return slice(1) if any(re.search(RANK_ZERO, str(words).lower()) for words in said) else slice(None)
 
 
 def _predicted(mapped: Case, row: Row) -> Mapping[str, float | bool]:
@@ -207,7 +223,7 @@ def _predicted(mapped: Case, row: Row) -> Mapping[str, float | bool]:
     quantity = {"allocated": footprint.allocated, "cached": cached, "shown": shown}[memory_kind(row)[1]]
     return {
         "iteration_time": priced.iteration,
-        "memory": float(np.max(quantity)),
+        "memory": float(np.max(quantity[stage_read(row)])),
         "fits": bool(np.max(footprint.total) <= usable),
     }
 

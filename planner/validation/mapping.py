@@ -7,6 +7,7 @@ Every rule that fills something the source does not say leaves a note; a row tha
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -103,6 +104,9 @@ def _assignment(row: Row, scenario: Scenario, rows: Strategies, notes: list[str]
     said = row["strategy"].get("layers_per_stage")
     if said and len(said) == pp and sum(said) == layers:
         return row_assignment(rows, layers, [int(n) for n in said])
+    if (counted := _with_ends(row, pp, layers)) is not None:
+        notes.append("layers per stage by the notes, which count embedding and head")
+        return row_assignment(rows, layers, counted)
     if scenario.stack.name == "nanotron" and pp > 1 and not scenario.model.moe:
         notes.append("layers per stage by nanotron's rule")
         return row_assignment(rows, layers, stage_layers(scenario.model, pp))
@@ -113,6 +117,16 @@ def _assignment(row: Row, scenario: Scenario, rows: Strategies, notes: list[str]
         notes.append("layers per stage balanced by the stage solver")
         return _balanced(scenario, rows)
     return row_assignment(rows, layers)
+
+
+def _with_ends(row: Row, pp: int, layers: int) -> list[int] | None:
+    """Layers per stage where the notes count the embedding and the head as one each."""
+    said = re.search(r"including embedding and head: \[([\d, ]+)\]", str(row["stack"].get("notes")))
+    if said is None:
+        return None
+    counts = [int(n) for n in said[1].split(",")]
+    counts[0], counts[-1] = counts[0] - 1, counts[-1] - 1
+    return counts if len(counts) == pp and sum(counts) == layers else None
 
 
 def _balanced(scenario: Scenario, rows: Strategies) -> Assignment:

@@ -71,6 +71,8 @@ def as_described(model: Model, shape: Mapping[str, Any], notes: list[str]) -> Mo
     if "sliding" in said and model.sliding_window is None and model.seq_length > WINDOW:
         changes["sliding_window"] = WINDOW
         notes.append(f"sliding window of {WINDOW} tokens assumed")
+    if str(shape.get("name")).startswith("OPT-") and not model.gated_ffn:
+        changes["activation"] = "relu"  # of every model of that name (arXiv 2205.01068, section 2.1)
     if (width := re.search(r"head dimension (\d+)", said)) and shape.get("head_dim") is None:
         changes["head_dim"] = int(width[1])
     return Model.model_validate(model.model_dump() | changes) if changes else model

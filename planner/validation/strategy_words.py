@@ -81,6 +81,9 @@ def _zero_stage(plan: Row, chosen: Stack, notes: list[str]) -> Any:
 
 def _sequence_parallel(plan: Row, tp: int, chosen: Stack, notes: list[str]) -> int:
     split = plan.get("sequence_parallel")
+    if int(plan.get("pp") or 1) > 1 and "head" in chosen.whole_vocabulary:
+        notes.append("no sequence parallelism, as its framework has none under a pipeline")
+        return 0
     if split is None:
         split = chosen.sequence_parallel and tp > 1
         notes.append(f"sequence parallelism {'on' if split else 'off'} assumed")

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from costmodels.activations import checkpoint_bytes
 from costmodels.footprint import footprint, readings
 from costmodels.memory import even_peaks, layer_activation_bytes, memory_limit, row_bytes
 from costmodels.parameters import parameters
@@ -238,3 +239,56 @@ def test_gpipe_needs_no_less_than_1f1b_at_the_optimizer_s_step(recompute):
     scenario = toy_scenario(gpus=4, batch=8, stack=stack, model=toy_model(seq_length=128))
     first, second = (row_bytes(row, scenario).first_peak[0] for row in rows)
     assert first >= second > 0
+def test_a_pipeline_that_holds_what_it_gathered_has_parameters_and_gradients_whole():
+    rows = strategies(dp=4, pp=[1, 2], zero_stage=3, sharding_degree=4, schedule=[0, ONE_F_ONE_B])
+    freed, held = (
+        toy_scenario(stack=toy_stack(zero_stages=(3,), gradient_bytes=4, weight_bytes=4, pipeline_holds=holds))
+        for holds in (False, True)
+    )
+    let_go, kept = state_bytes(rows, freed), state_bytes(rows, held)
+    assert let_go.weights.tolist() == [1.0, 1.0]
+    assert kept.weights.tolist() == [1.0, 3.0]
+    assert kept.gradients.tolist() == [1.0, 4.0]
+    assert row_bytes(rows, held).everywhere[1] < row_bytes(rows, freed).everywhere[1]
+
+
+def test_an_embedding_that_is_not_split_is_whole_on_every_tensor_rank():
+    rows = strategies(tp=[1, 4])
+    split, whole = (
+        row_bytes(rows, toy_scenario(stack=toy_stack(whole_vocabulary=kept))) for kept in ((), ("embedding",))
+    )
+    assert whole.embedding_parameters[0] == whole.embedding_parameters[1] == split.embedding_parameters[0]
+    assert split.embedding_parameters[1] < split.embedding_parameters[0] / 2
+    assert whole.head_parameters.tolist() == split.head_parameters.tolist()
+
+
+def test_a_list_of_operators_keeps_attention_and_every_second_product_in_16_bits():
+    rows = strategies(recompute=Recompute.SELECTIVE)
+    model = toy_model(gated_ffn=True, ffn_hidden_size=4096)
+    compiled, eager = (
+        toy_scenario(
+            model=model, stack=toy_stack(selective="operators", fused_elementwise=fused, attention=("flash-2",))
+        )
+        for fused in (True, False)
+    )
+    kept = layer_activation_bytes(rows, compiled)[0] / 1024
+    per_head = 4.0 * model.num_heads
+    assert kept == 2 * (1024 + model.attention_width + model.value_width + 1024 + 4096) + per_head
+    assert layer_activation_bytes(rows, eager)[0] / 1024 - kept == 2 * 1024
+
+
+def test_training_in_fp32_keeps_four_bytes_of_every_value():
+    rows = strategies(micro_batch_size=2)
+    single, half = (toy_scenario(precision=name, stack=toy_stack(gradient_bytes=2)) for name in ("fp32", "bf16"))
+    kept = [layer_activation_bytes(rows, one)[0] for one in (single, half)]
+    per_head = 4.0 * half.model.num_heads * 2 * 1024  # of fused attention, in fp32 either way
+    assert kept[0] - per_head == pytest.approx(2 * (kept[1] - per_head))
+    assert state_bytes(rows, single).gradients[0] == 4.0
+    assert checkpoint_bytes(rows, single)[0] == 2 * checkpoint_bytes(rows, half)[0]
+
+
+def test_relu_keeps_one_tensor_where_gelu_keeps_two():
+    rows = strategies()
+    smooth, cut = (toy_scenario(model=toy_model().model_copy(update={"activation": name})) for name in ("gelu", "relu"))
+    less = layer_activation_bytes(rows, smooth) - layer_activation_bytes(rows, cut)
+    assert less[0] == pytest.approx(2.0 * 1024 * smooth.model.ffn_hidden_size)

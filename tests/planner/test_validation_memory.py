@@ -7,7 +7,7 @@ import pytest
 from costmodels.stack import stack
 from costmodels.strategy import Recompute
 from planner.validation import frameworks
-from planner.validation.judge import judge_row, memory_kind, shipped
+from planner.validation.judge import judge_row, memory_kind, shipped, stage_read
 from planner.validation.mapping import case
 from planner.validation.rows import read_rows
 from planner.validation.saving import recomputed_layers
@@ -38,10 +38,50 @@ def test_allocator_peaks_of_pipelines_come_out_within_four_percent(group):
         ("max_memory_allocated; real use is 2-3 GB higher", (2.0**30, "allocated")),
         ("as plotted (reserved or allocated not stated), GB", (2.0**30, "cached")),
         ("whole GB as printed (GB or GiB not stated)", (1e9, "allocated")),
+        ("largest total GPU memory over ranks", (1e9, "shown")),
     ],
 )
 def test_words_on_a_memory_figure_say_what_it_is(words, kind):
     assert memory_kind({"measured": {"memory": 1.0, "memory_kind": words}}) == kind
+
+
+def test_kempnerforge_counts_in_gib():
+    row = {
+        "stack": {"framework": "KempnerForge (PyTorch FSDP2/DTensor)"},
+        "measured": {"memory_kind": "peak GB per GPU"},
+    }
+    assert memory_kind(row) == (2.0**30, "allocated")
+
+
+@pytest.mark.parametrize(
+    ("framework", "kind", "stages"),
+    [
+        ("nanotron v0.5", "GB", [0]),
+        ("KempnerForge (PyTorch FSDP2/DTensor)", "peak GB per GPU", [0]),
+        ("Megatron-Bridge", "rank-0 peak allocated (62.166 GiB)", [0]),
+        ("torchtitan", "peak GiB, max over ranks", [0, 1, 2, 3]),
+    ],
+)
+def test_rank_zero_reports_the_first_stage(framework, kind, stages):
+    row = {"stack": {"framework": framework}, "measured": {"memory_kind": kind}}
+    assert list(range(4))[stage_read(row)] == stages
+
+
+def test_a_pipeline_of_kempnerforge_splits_neither_sequences_nor_the_vocabulary():
+    words = {"framework": "KempnerForge (PyTorch FSDP2/DTensor)"}
+    shape = run()["strategy"] | {"gpus": 8, "dp": 2, "tp": 2, "sequence_parallel": True, "zero_stage": 3}
+    alone, piped = (case(run(stack=words, strategy=shape | {"pp": pp, "gpus": 4 * pp})) for pp in (1, 2))
+    assert alone.rows.sequence_parallel[0] == 1
+    assert piped.rows.sequence_parallel[0] == 0
+    assert alone.scenario.stack.whole_vocabulary == ("embedding",)
+    assert piped.scenario.stack.whole_vocabulary == ("embedding", "head")
+
+
+def test_notes_that_count_embedding_and_head_say_the_layers_of_every_stage():
+    words = {"framework": "Megatron-DeepSpeed (Sailor fork)", "notes": "counts including embedding and head: [4, 6]"}
+    shape = run()["strategy"] | {"pp": 2, "gpus": 8}
+    mapped = case(run(stack=words, strategy=shape, model={**run()["model"], "num_layers": 8}))
+    assert mapped.assignment.layers.tolist() == [3, 5]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,53 @@
+"""What the allocator has taken beside its peak: blocks that it cannot hand out yet, or that fit nothing else.
+
+A block that a collective's stream has used returns to PyTorch's pool only once the host has seen an event behind that
+use (its pull request 76861), and the host is hundreds of kernels ahead of the device. In the forward pass the partial
+sums of every row-parallel product pile up so, beside all that is kept. Flat copies of gradients need room that the many
+small blocks of activations, free by then, do not offer; and a stream keeps to blocks of its own. All show in what a
+device reports, and fail no run: before an allocation does, the allocator waits for the device and gives back what is
+idle.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodels.passes import tokens_per_rank
+from costmodels.scenario import Scenario
+from costmodels.sharded import GRADIENTS
+from costmodels.strategy import Floats, Strategies
+
+LAUNCHES_AHEAD = 1024.0
+"""Kernels that the host may launch before the device has started the first of them."""
+
+
+def waiting_bytes(rows: Strategies, scenario: Scenario, layers: Floats) -> Floats:
+    """Bytes that wait for collectives of the tensor ranks as a forward pass of ``layers`` layers ends, (N,)."""
+    stack, model = scenario.stack, scenario.model
+    if not stack.records_streams:
+        return np.zeros(len(rows))
+    sums = 1.0 if model.parallel_block else 2.0
+    ahead = np.minimum(layers, LAUNCHES_AHEAD / stack.kernels_per_layer)
+    whole = scenario.word * model.hidden_size * tokens_per_rank(rows, scenario)
+    return np.where(rows.tp > 1, ahead * sums * whole, 0.0)
+
+
+def flat_bytes(rows: Strategies, scenario: Scenario, parameters: Floats) -> Floats:
+    """Bytes of a stage's flat copies of gradients, of ``parameters`` on a rank, (N,); none where these are in fp32."""
+    stack = scenario.stack
+    if stack.gradient_bytes > scenario.word or scenario.precision == "fp32":
+        return np.zeros(len(rows))
+    shard = np.where(rows.zero_stage > 0, rows.sharding_degree, 1)
+    return stack.flat_step * parameters / shard + np.where(rows.zero_stage > 0, stack.flat_bucket, 0.0)
+
+
+def buffer_bytes(rows: Strategies, scenario: Scenario, *, layer: Floats, ends: tuple[Floats, Floats]) -> Floats:
+    """Bytes of the buffer that the largest unit of full sharding is gathered into, (N,).
+
+    ``layer`` are the parameters of one layer on a rank, ``ends`` those of the stage's embedding and head, which travel
+    as one where only layers are units of their own.
+    """
+    embedding, head = ends
+    outer = embedding + head if scenario.stack.root_unit else np.maximum(embedding, head)
+    gathers = scenario.stack.gather_pool & (rows.zero_stage >= GRADIENTS)
+    return np.where(gathers, scenario.word * np.maximum(layer, outer), 0.0)

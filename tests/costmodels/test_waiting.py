@@ -1,0 +1,52 @@
+import pytest
+
+from costmodels.footprint import footprint, readings
+from costmodels.memory import row_bytes
+from costmodels.pricing import even_assignment
+from costmodels.strategy import strategies
+from costmodels.waiting import LAUNCHES_AHEAD, buffer_bytes, flat_bytes, waiting_bytes
+from tests.scenarios import toy_scenario, toy_stack
+
+TOKENS, HIDDEN = 1024, 1024
+
+
+def test_partial_sums_of_every_layer_wait_as_far_as_the_host_is_ahead():
+    rows = strategies(tp=[1, 4, 4])
+    far, near = (toy_scenario(stack=toy_stack(records_streams=True, kernels_per_layer=n)) for n in (16, 512))
+    sums = 2 * 2 * TOKENS * HIDDEN
+    assert waiting_bytes(rows, far, 8.0).tolist() == [0.0, 8.0 * sums, 8.0 * sums]
+    assert waiting_bytes(rows, near, 8.0)[1] == LAUNCHES_AHEAD / 512 * sums
+
+
+def test_nothing_waits_where_streams_are_not_recorded():
+    assert waiting_bytes(strategies(tp=4), toy_scenario(), 8.0).tolist() == [0.0]
+
+
+def test_16_bit_gradients_are_copied_flat_by_the_rank_that_steps_them():
+    rows = strategies(dp=4, zero_stage=[0, 1], sharding_degree=[1, 4])
+    narrow, wide = (
+        toy_scenario(stack=toy_stack(flat_step=6, flat_bucket="1 GB", gradient_bytes=n, optimizer_bytes=12))
+        for n in (2, 4)
+    )
+    assert flat_bytes(rows, narrow, 100.0).tolist() == [600.0, 150.0 + 1e9]
+    assert flat_bytes(rows, wide, 100.0).tolist() == [0.0, 0.0]
+
+
+def test_gathered_units_pass_a_buffer_as_large_as_the_largest():
+    rows = strategies(dp=4, zero_stage=[1, 3], sharding_degree=4)
+    apart, joined = (toy_scenario(stack=toy_stack(gather_pool=True, root_unit=root)) for root in (False, True))
+    assert buffer_bytes(rows, apart, layer=5.0, ends=(3.0, 4.0)).tolist() == [0.0, 10.0]
+    assert buffer_bytes(rows, joined, layer=5.0, ends=(3.0, 4.0)).tolist() == [0.0, 14.0]
+
+
+def test_what_waits_shows_in_readings_and_fails_no_run():
+    rows, split = strategies(tp=4), even_assignment(8, 1, 0)
+    plain, waits = (toy_scenario(stack=toy_stack(records_streams=wait, cache=0.0)) for wait in (False, True))
+    peaks = [
+        footprint(rows, row_bytes(rows, one), one, row=0, layers=split.layers, recomputed=split.recomputed)
+        for one in (plain, waits)
+    ]
+    (without, _), (beside, _) = (readings(peak, one) for peak, one in zip(peaks, (plain, waits), strict=True))
+    assert beside[0] - without[0] == pytest.approx(peaks[1].waiting[0])
+    assert peaks[1].waiting[0] > 0
+    assert peaks[0].total == pytest.approx(peaks[1].total)
