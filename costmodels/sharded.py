@@ -72,7 +72,7 @@ def hidden(rows: Strategies, stack: Stack) -> tuple[Bools, Bools]:
     """Whether gradients, and parameters, travel behind the passes, arrays (N,).
 
     DeepSpeed's ``overlap_comm`` is off unless asked for, but on at stage 3, which also gathers parameters ahead
-    (``stage3_prefetch_bucket_size``) [DeepSpeed].
+    (``stage3_prefetch_bucket_size``).
     """
     third = (rows.zero_stage >= PARAMETERS) & stack.overlap.third_stage
     return third | stack.overlap.gradients, third | stack.overlap.parameters
