@@ -46,7 +46,7 @@ MIXTURE = 1.0
 
 FRAMEWORKS: tuple[tuple[str, str], ...] = (
     (r"megatron-deepspeed|deepspeed$", "deepspeed"),
-    (r"megatron|megascale|nemo|zero-bubble", "megatron"),
+    (r"megatron|megascale|nemo|zero-bubble|vocabulary-parallel", "megatron"),
     (r"torchtitan|fsdp", "torch"),
 )
 """First match of a stack's name is the family that its code descends from; others are families of their own."""

@@ -1,6 +1,6 @@
 """Fit the few constants of stacks and accelerators on measured runs.
 
-    python -m planner.validation.calibrate RUNS.jsonl... [--rounds 2] [--without GROUP...]
+    python -m planner.validation.calibrate RUNS.jsonl... [--rounds 8] [--without GROUP...]
 
 Few constants a stack (speed of matrix and memory-bound kernels and of collectives, spread between nodes, host
 time per iteration) and one an accelerator (its rate in training), in alternation, by robust least squares on
@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.scenario import Scenario
+from hardware.catalogue import accelerator
 from hardware.errors import MeshwrightError
 from planner.validation.fitting import EXPERTS, MOST_ROWS, STACK_KNOBS, Knob, log_error, solve, with_constants
 from planner.validation.judge import seconds_of
@@ -218,6 +219,21 @@ def write(stacks: dict[str, list[float]], rates: dict[str, float], left: dict[st
         text, sourced = path.read_text(encoding="utf-8"), 'training_rate = "calibration"'
         if sourced not in text:
             path.write_text(text.replace("[sources]\n", f"[sources]\n{sourced}\n"), encoding="utf-8")
+    _lend(rates)
+
+
+def _lend(rates: Mapping[str, float]) -> None:
+    """Give machines whose files say so the mean rate of the fitted ones of their silicon."""
+    for path in sorted(ACCELERATORS.glob("*.toml")):
+        if 'training_rate = "silicon"' in path.read_text(encoding="utf-8"):
+            mine = _silicon(path.stem)
+            kin = [rate for name, rate in rates.items() if _silicon(name) == mine]
+            set_fields(path, {"training_rate": f"{np.mean(kin):.3f}"})
+
+
+def _silicon(name: str) -> tuple[str, str]:
+    found = accelerator(name)
+    return found.vendor, found.architecture.partition(" ")[0]
 
 
 def report_experts(experts: dict[str, tuple[float, Misses]]) -> str:
@@ -254,7 +270,7 @@ def main() -> None:
     """Command line: files in, constants out."""
     parser = argparse.ArgumentParser(description="Fit stacks and accelerators on measured runs.")
     parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--without", nargs="*", default=list(LEFT_OUT), help="groups to leave out")
     parser.add_argument("--write", action="store_true", help="put the constants into the catalogue")
     given = parser.parse_args()

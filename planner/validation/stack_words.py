@@ -18,7 +18,7 @@ STACKS: tuple[tuple[str, str], ...] = (
     (r"megatron-?deepspeed|deepspeedexamples|deepspeed 3d|gpt-?neox|bigscience", "megatron-deepspeed"),
     (r"^(?!.*(deepspeed|megatron|torchtitan|fsdp2)).*fsdp", "fsdp"),
     (r"without model parallelism|hf transformers|deepspeed", "deepspeed"),
-    (r"sail-sg", "megatron-core"),
+    (r"sail-sg", "vocabulary-parallel"),
     (r"nemo (26\.(0[6-9]|1\d)|2[7-9]\.)", "nemo-26.06"),
     (r"nemo megatron|bignlp|nemo 2[0-2]\.", "megatron-lm-2022"),
     (r"megatron-bridge|\bnemo\b|mlperf container", "nemo"),
@@ -56,7 +56,7 @@ def stack_of(row: Row) -> str:
     if accelerator_name(row).startswith(COMPILED):
         return kin(row)
     name = next((stack_name for pattern, stack_name in STACKS if re.search(pattern, words)), None) or kin(row)
-    if name == "megatron-core" and "sail-sg" in words and row["stack"].get("attention") is None:
+    if name == "vocabulary-parallel" and row["stack"].get("attention") is None:
         name = "zero-bubble"  # the fork's first form, of 2023, before fused attention
     if name == "deepspeed" and year(row) <= LISTED:
         return f"deepspeed-{LISTED}"
