@@ -239,6 +239,8 @@ def test_gpipe_needs_no_less_than_1f1b_at_the_optimizer_s_step(recompute):
     scenario = toy_scenario(gpus=4, batch=8, stack=stack, model=toy_model(seq_length=128))
     first, second = (row_bytes(row, scenario).first_peak[0] for row in rows)
     assert first >= second > 0
+
+
 def test_a_pipeline_that_holds_what_it_gathered_has_parameters_and_gradients_whole():
     rows = strategies(dp=4, pp=[1, 2], zero_stage=3, sharding_degree=4, schedule=[0, ONE_F_ONE_B])
     freed, held = (
