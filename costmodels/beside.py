@@ -20,26 +20,26 @@ def overlaps(stack: Stack) -> bool:
     return 0.0 < stack.overlap.ep < 1.0 and not stack.overlap.pairs
 
 
-def exposed_beside(traffic: Passes, *, layer: Passes, experts: Passes, stack: Stack) -> Passes:
-    """Seconds of dispatch and combine that lengthen a layer with a partner.
+def exposed_beside(traffic: Passes, *, layer: Passes, experts: Passes, stack: Stack) -> tuple[Passes, Passes]:
+    """Seconds of dispatch and combine that lengthen a layer with a partner; and those of computation that hide them.
 
     Each of the four exchanges outlasts the part that it runs beside, or takes ``overlap.ep`` of the units from it for
-    as long as both run. The sum over both passes is what counts; each pass is given its own exchanges' part.
+    as long as both run. The sum over both passes is what counts; each pass is given its own exchanges' part. What hides
+    them is given by the pass that computes: the other one's exchanges run beside it.
 
     Args:
         traffic: dispatch and combine, halves of each pass.
-        layer: everything else of the layer, the experts included.
+        layer: everything else of the layer, the experts included, that hides no traffic of its own.
         experts: what lies between dispatch and combine.
         stack: its ``overlap.ep`` is the share of the units that dispatch and combine take.
     """
     around = Passes(layer.forward - experts.forward, layer.backward - experts.backward)
-    forward, backward = traffic.forward / 2.0, traffic.backward / 2.0
+    ahead = _behind(traffic.backward, around.forward, experts.forward)
+    after = _behind(traffic.forward, around.backward, experts.backward)
+    spared = 1.0 - stack.overlap.ep
+    return Passes(traffic.forward - spared * after, traffic.backward - spared * ahead), Passes(ahead, after)
 
-    def left(seconds: Floats, window: Floats) -> Floats:
-        together = np.minimum(seconds, window)
-        return seconds - together + stack.overlap.ep * together
 
-    return Passes(
-        left(forward, experts.backward) + left(forward, around.backward),
-        left(backward, around.forward) + left(backward, experts.forward),
-    )
+def _behind(traffic: Floats, around: Floats, experts: Floats) -> Floats:
+    """Seconds for which the two exchanges of one pass run beside the parts of the other."""
+    return np.minimum(traffic / 2.0, around) + np.minimum(traffic / 2.0, experts)

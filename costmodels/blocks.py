@@ -45,6 +45,10 @@ class LayerSeconds:
     """Beside another micro-batch's passes, where a stack ``overlaps`` them."""
     ep_alone: Passes
     """The same where a micro-batch has no partner."""
+    hidden_ep: Passes
+    """Dispatch and combine beside the layer's own computation, which hides nothing else then."""
+    paired: Passes
+    """Computation of either pass that another micro-batch's exchanges run beside, where it has a partner."""
     up_projections: Passes
     """Out of latent vectors, included in ``matmul``."""
     beyond: Passes
@@ -98,7 +102,7 @@ def average(layers: Sequence[LayerSeconds], shares: Sequence[float]) -> LayerSec
 def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSeconds:
     """Seconds of one layer of a kind; reads tp, cp, ep, etp, micro-batch, sequence parallelism."""
     nothing = Passes(np.zeros(len(rows)), np.zeros(len(rows)))
-    experts = expert_layer(rows, scenario) if kind.ffn == "experts" else ExpertSeconds(*[nothing] * 4)
+    experts = expert_layer(rows, scenario) if kind.ffn == "experts" else ExpertSeconds(*[nothing] * 5)
     matmul, attention, cp, last = experts.matmul, nothing, nothing, nothing
     stream = layer_streams(rows, scenario, kind) + small_kernels(rows, scenario, kind) + experts.stream
     stream = stream + accumulation(rows, scenario, kind)
@@ -115,9 +119,10 @@ def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSecon
         stream = stream + scan(rows, scenario)
     tp = tensor_parallel(rows, scenario, kind)
     apart = matmul + attention + stream + tp + cp
-    ep, stack = experts.ep, scenario.stack
-    if overlaps(stack):
-        ep = exposed_beside(experts.ep, layer=apart, experts=experts.between, stack=stack)
+    ep, paired = experts.ep, nothing
+    if overlaps(scenario.stack):
+        free = apart + -1.0 * experts.hidden
+        ep, paired = exposed_beside(ep, layer=free, experts=experts.between, stack=scenario.stack)
     floor = launch_floor(rows, scenario, kind)
     return LayerSeconds(
         matmul=matmul,
@@ -128,6 +133,8 @@ def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSecon
         cp=cp,
         ep=ep,
         ep_alone=experts.ep,
+        hidden_ep=experts.hidden,
+        paired=paired,
         up_projections=up_projections(rows, scenario) if kind.attends else nothing,
         beyond=beyond,
         last=last,

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.layer_kinds import Depth
+from costmodels.passes import Passes
 from costmodels.pieces import copies, folded, of_both_ways
 from costmodels.split import even_layers
 from costmodels.strategy import Floats, Ints, Strategies
@@ -35,6 +36,20 @@ class LayerTerms:
     weight: Floats
     selective: Floats
     layer_offload: Floats
+    forward_window: Floats
+    backward_window: Floats
+    paired_forward: Floats
+    paired_backward: Floats
+
+    @property
+    def window(self) -> Passes:
+        """The computation of one layer that data-parallel traffic can hide behind."""
+        return Passes(self.forward_window, self.backward_window)
+
+    @property
+    def paired(self) -> Passes:
+        """What of it traffic of other micro-batches' experts runs beside."""
+        return Passes(self.paired_forward, self.paired_backward)
 
     def take(self, rows: NDArray[Any]) -> LayerTerms:
         """The given rows (an index or mask)."""

@@ -61,7 +61,11 @@ class StepTraffic:
 
 
 def step_traffic(
-    rows: Strategies, scenario: Scenario, layer: Passes, kinds: ByKind[LayerTerms] | None = None
+    rows: Strategies,
+    scenario: Scenario,
+    layer: Passes,
+    kinds: ByKind[LayerTerms] | None = None,
+    paired: Passes | None = None,
 ) -> StepTraffic:
     """Exposed data-parallel seconds of one iteration, for the stage with the most parameters.
 
@@ -70,7 +74,9 @@ def step_traffic(
     micro-batch, at 3 every layer is gathered twice a micro-batch, hidden behind the computation of the neighbouring
     layer [Rajbhandari20], [Zhao23]. With a pipeline stage 2 is taken to keep gradients whole until the last
     micro-batch; breadth first, all travels once an iteration and behind all micro-batches [LamyPoirier22].
-    ``layer`` is the computation of one layer for one micro-batch; where layers differ, ``kinds`` has that of each kind.
+    ``layer`` is the computation of one layer for one micro-batch that hides no traffic of the layer's own; where layers
+    differ, ``kinds`` has that of each kind. What of it hides that of another micro-batch's experts, ``paired``, hides
+    none of what travels in every micro-batch; the last backward and the first forward pass have no such partner.
     """
     stack = scenario.stack
     few, inverse = _alike(rows)
@@ -82,7 +88,7 @@ def step_traffic(
     sharded, whole = rows.zero_stage >= GRADIENTS, rows.zero_stage >= PARAMETERS
     sharded = sharded & (whole | (rows.pp == 1)) & np.isin(rows.zero_stage, stack.zero_stages)
     if sharded.any():
-        always = every_micro_batch(rows, scenario, layer, kinds)
+        always = every_micro_batch(rows, scenario, layer, kinds, paired)
         backward = np.where(sharded, always[0], backward)
         forward = np.where(sharded & (whole | stack.fully_sharded), always[1], forward)
     return StepTraffic(backward, forward, tied=tied)
@@ -120,7 +126,7 @@ def _window(rows: Strategies, scenario: Scenario, layer: Passes, kinds: ByKind[L
         low = even_layers(scenario.model.num_layers, rows).low
         return Passes(low * layer.forward, low * layer.backward)
     held = heaviest_stage(rows, scenario).held
-    return Passes(*(np.einsum("nk,kn->n", held, kinds.each(name)) for name in ("forward", "backward")))
+    return Passes(*(np.einsum("nk,kn->n", held, kinds.each(name)) for name in ("forward_window", "backward_window")))
 
 
 def _once_per_step(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats, Floats]:

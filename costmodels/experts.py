@@ -44,6 +44,8 @@ class ExpertSeconds:
     """Dispatch and combine: the exposed part, or all of it where a stack ``overlaps`` it with another micro-batch."""
     between: Passes
     """What of ``matmul`` and ``stream`` lies between dispatch and combine."""
+    hidden: Passes
+    """Dispatch and combine beside the shared experts: seconds of computation that hide nothing else."""
 
 
 def experts_of(scenario: Scenario) -> Experts:
@@ -79,14 +81,16 @@ def expert_layer(rows: Strategies, scenario: Scenario) -> ExpertSeconds:
     region, h = region_tokens(rows, scenario), float(scenario.model.hidden_size)
     products, streams = grouped(rows, scenario), expert_streams(rows, scenario) + small_kernels(rows, scenario)
     matmul, traffic = router(region, scenario) + products, dispatch(rows, scenario)
+    hidden = Passes(np.zeros(len(rows)), np.zeros(len(rows)))
     if moe.num_shared_experts:
         shared = shared_experts(rows, scenario)
         matmul = matmul + shared
-        traffic = _beside(traffic, shared, scenario) if scenario.stack.shared_expert_overlap else traffic
+        if scenario.stack.shared_expert_overlap:
+            traffic, hidden = _beside(traffic, shared, scenario)
     if moe.latent_size is not None:
         latent = float(moe.latent_size)
         matmul = matmul + linear(region, latent, h, scenario) + linear(region, h, latent, scenario)
-    return ExpertSeconds(matmul, streams, traffic, products + streams)
+    return ExpertSeconds(matmul, streams, traffic, products + streams, hidden)
 
 
 def small_kernels(rows: Strategies, scenario: Scenario) -> Passes:
@@ -120,15 +124,13 @@ def shared_experts(rows: Strategies, scenario: Scenario) -> Passes:
     return linear(T, width * model.ffn_branches, h, scenario) + linear(T, h, width, scenario)
 
 
-def _beside(traffic: Passes, shared: Passes, scenario: Scenario) -> Passes:
-    """What outlasts the shared experts, and what the traffic beside them slows them by."""
+def _beside(traffic: Passes, shared: Passes, scenario: Scenario) -> tuple[Passes, Passes]:
+    """What outlasts the shared experts and what the traffic beside them slows them by; and that traffic."""
     slowed = scenario.stack.overlap_slowdown / (1.0 + scenario.stack.overlap_slowdown)
-
-    def left(seconds: Floats, window: Floats) -> Floats:
-        hidden = np.minimum(seconds, window)
-        return seconds - hidden + slowed * hidden
-
-    return Passes(left(traffic.forward, shared.forward), left(traffic.backward, shared.backward))
+    ahead = np.minimum(traffic.forward, shared.forward)
+    after = np.minimum(traffic.backward, shared.backward)
+    left = Passes(traffic.forward - ahead + slowed * ahead, traffic.backward - after + slowed * after)
+    return left, Passes(ahead, after)
 
 
 def load(rows: Strategies, scenario: Scenario) -> Floats:

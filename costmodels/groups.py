@@ -19,7 +19,6 @@ from costmodels.exchange import hop_seconds, optimizer_seconds, step_traffic, ti
 from costmodels.footprint import Footprint, footprint
 from costmodels.iteration import RowSeconds, breakdown, compose, core_seconds, straggler_share
 from costmodels.memory import RowBytes, memory_limit, row_bytes
-from costmodels.passes import Passes
 from costmodels.pieces import in_flight
 from costmodels.pricing import Assignment, Quote
 from costmodels.scenario import Scenario
@@ -184,7 +183,7 @@ def _once(rows: MixedRows, mixed: Mixed, cores: list[RowSeconds]) -> tuple[Float
     traffic, optimizer = [], []
     for group, one, core in zip(rows.groups, mixed.scenarios, cores, strict=True):
         alike = replace(group, pp=np.clip(np.rint(core.layer * pace).astype(np.int64), 2, most))
-        step = step_traffic(alike, one, Passes(core.forward, core.backward))
+        step = step_traffic(alike, one, core.window, paired=core.paired)
         traffic.append(step.gradients + step.parameters)
         optimizer.append(optimizer_seconds(alike, one))
     return np.stack(traffic, axis=1), np.stack(optimizer, axis=1)

@@ -54,7 +54,7 @@ class RowSeconds:
     layer: Floats
     """One layer, forward and backward, nothing recomputed, exposed communication included."""
     forward: Floats
-    """One layer forward without tensor-parallel traffic: what data-parallel traffic can hide behind."""
+    """One layer forward without tensor-parallel traffic."""
     backward: Floats
     layer_tp: Floats
     layer_cp: Floats
@@ -85,6 +85,12 @@ class RowSeconds:
     """Share of the other stages' seconds that the slowest stage waits: 1 / v, less where weight gradients fill in."""
     layer_offload: Floats
     """Exposed traffic to and from the host, included in ``layer``."""
+    forward_window: Floats
+    """What of ``forward`` hides no traffic of the layer's own experts: data-parallel traffic can hide behind it."""
+    backward_window: Floats
+    paired_forward: Floats
+    """Computation of the forward pass that another micro-batch's exchanges of experts run beside, on average."""
+    paired_backward: Floats
     offload: Floats
     """Per iteration: exposed step on the host, and traffic of states."""
     straggler: Floats
@@ -93,6 +99,16 @@ class RowSeconds:
     """Wall time over that of checkpoints that cost nothing: 1 unless the scenario counts interruptions."""
     kinds: ByKind[LayerTerms] | None = None
     """The same of one layer of each kind, where layers differ along the depth."""
+
+    @property
+    def window(self) -> Passes:
+        """The computation of one layer that data-parallel traffic can hide behind."""
+        return Passes(self.forward_window, self.backward_window)
+
+    @property
+    def paired(self) -> Passes:
+        """What of it traffic of other micro-batches' experts runs beside."""
+        return Passes(self.paired_forward, self.paired_backward)
 
     def take(self, rows: NDArray[Any]) -> RowSeconds:
         """The given rows (an index or mask)."""
@@ -170,6 +186,10 @@ def _layer_terms(kind: Kind, rows: Strategies, block: Strategies, inverse: Ints,
         weight=layer.weight_gradients(scenario.rates.matmul.wgrad_ratio)[inverse],
         selective=selective,
         layer_offload=offloaded,
+        forward_window=forward - layer.hidden_ep.forward[inverse],
+        backward_window=backward - layer.hidden_ep.backward[inverse],
+        paired_forward=layer.paired.forward[inverse],
+        paired_backward=layer.paired.backward[inverse],
     )
 
 
@@ -217,7 +237,7 @@ def with_step(rows: Strategies, scenario: Scenario, core: RowSeconds) -> RowSeco
     return replace(
         core,
         upkeep=_upkeep(rows, scenario),
-        data_parallel=step_traffic(rows, scenario, layer, core.kinds).total,
+        data_parallel=step_traffic(rows, scenario, core.window, core.kinds, core.paired).total,
         optimizer=optimizer_seconds(rows, scenario),
         offload=step_offload_seconds(rows, scenario, layer),
     )

@@ -11,6 +11,7 @@ import numpy as np
 
 from costmodels.beside import overlaps
 from costmodels.by_kind import LayerTerms
+from costmodels.passes import Passes
 from costmodels.schedule_limits import no_pairs
 from costmodels.schedules import SCHEDULES
 from costmodels.sharded import slowdown
@@ -36,20 +37,32 @@ def paired_terms(
 
     Negative where a stack overlaps micro-batches: the traffic of those that have no partner comes back.
     """
-    hidden = [_hidden(one, rows, stack) for one in terms]
-    pairs = zip(terms, hidden, strict=True)
-    less = (replace(one, layer=one.layer - saved, layer_ep=one.layer_ep - saved) for one, saved in pairs)
-    return tuple(less), hidden
+    found = [_beside(one, rows, stack) for one in terms]
+    each = zip(terms, found, strict=True)
+    less = (_less(one, saved, beside) for one, (saved, beside) in each)
+    return tuple(less), [saved for saved, _ in found]
 
 
-def _hidden(layer: LayerTerms, rows: Strategies, stack: Stack) -> Floats:
+def _less(layer: LayerTerms, saved: Floats, beside: Passes) -> LayerTerms:
+    traffic = {"layer": layer.layer - saved, "layer_ep": layer.layer_ep - saved}
+    return replace(layer, **traffic, paired_forward=beside.forward, paired_backward=beside.backward)
+
+
+def _beside(layer: LayerTerms, rows: Strategies, stack: Stack) -> tuple[Floats, Passes]:
+    """What the experts' traffic of a layer is less for another pass, and what runs beside that: nothing else hides."""
     if overlaps(stack):
-        return -alone_share(rows) * layer.layer_alone
-    return hidden_experts(rows, stack, traffic=layer.layer_ep, window=layer.forward + layer.backward)
+        alone = alone_share(rows)
+        return -alone * layer.layer_alone, Passes(
+            (1.0 - alone) * layer.paired_forward, (1.0 - alone) * layer.paired_backward
+        )
+    window = layer.forward_window + layer.backward_window
+    hidden = hidden_experts(rows, stack, traffic=layer.layer_ep, window=window)
+    share = np.divide(hidden, window, out=np.zeros_like(window), where=window > 0.0)
+    return hidden - slowdown(hidden, stack), Passes(share * layer.forward_window, share * layer.backward_window)
 
 
 def hidden_experts(rows: Strategies, stack: Stack, *, traffic: Floats, window: Floats) -> Floats:
-    """Seconds of one layer's dispatch and combine that lengthen nothing, on average over the micro-batches, (N,).
+    """Seconds of one layer's dispatch and combine beside another pass, on average over the micro-batches, (N,).
 
     Where a forward runs beside a backward pass, the traffic of both hides behind the computation of both, up to its
     length and at the price of ``overlap_slowdown``; the passes that fill and drain the pipeline have no partner
@@ -60,8 +73,7 @@ def hidden_experts(rows: Strategies, stack: Stack, *, traffic: Floats, window: F
         mine = rows.schedule == SCHEDULE_NAMES.index(name)
         pairs = SCHEDULES[name].pairs(rows.pp, rows.num_microbatches, rows.vpp)
         share = np.where(mine, pairs / rows.num_microbatches, share)
-    behind = np.minimum(traffic, window)
-    return share * (behind - slowdown(behind, stack))
+    return share * np.minimum(traffic, window)
 
 
 def alone_share(rows: Strategies) -> Floats:

@@ -84,7 +84,11 @@ def stays_whole(rows: Strategies, scenario: Scenario) -> Bools:
 
 
 def every_micro_batch(
-    rows: Strategies, scenario: Scenario, layer: Passes, kinds: ByKind[LayerTerms] | None = None
+    rows: Strategies,
+    scenario: Scenario,
+    layer: Passes,
+    kinds: ByKind[LayerTerms] | None = None,
+    paired: Passes | None = None,
 ) -> tuple[Floats, Floats]:
     """Exposed (backward, forward) seconds an iteration of ZeRO stages 2 and 3, arrays (N,).
 
@@ -94,14 +98,15 @@ def every_micro_batch(
     the model that meet once an iteration do so in the last micro-batch. A pipeline that holds what it gathered does so
     once an iteration, and scatters gradients behind the last micro-batch alone. Under an 8-bit recipe weights that were
     gathered in 16 bits are quantised next. By chunks, a layer is gathered and its gradients are scattered once for all
-    micro-batches, which that then hides behind.
+    micro-batches, which that then hides behind. ``layer`` and ``paired`` are as in ``exchange.step_traffic``.
     """
     stack, once, whole = scenario.stack, by_chunk(rows), stays_whole(rows, scenario)
     third = (rows.zero_stage >= PARAMETERS) & ~whole
     times, behind = np.where(once | whole, 1, rows.num_microbatches), np.where(once, rows.num_microbatches, 1)
     depth = scenario.depth if kinds is not None else None
     each = [_layer(rows, scenario, kind) for kind in (depth.kinds if depth else (None,))]
-    windows = kinds.parts if kinds else (layer,)
+    pairs = [(one.window, one.paired) for one in kinds.parts] if kinds else [(layer, paired)]
+    windows = [_left(window, beside, whole) for window, beside in pairs]
     ahead, after = [behind * part.forward for part in windows], [behind * part.backward for part in windows]
     layers = copies(rows) * even_layers(scenario.model.num_layers, rows).high
     copied = layers * _layer(rows, scenario).copied
@@ -131,6 +136,18 @@ def every_micro_batch(
     copying = (into + np.where(third, out, 0.0)) * scatters
     backward = backward * (scatters - 1) + last + copying
     return backward, (forward + out) * gathers
+
+
+def _left(window: Passes, paired: Passes | None, once: Bools) -> Passes:
+    """What of a layer's computation the traffic of other micro-batches' experts leaves.
+
+    All of it ``once`` an iteration, beside the micro-batch without a partner; none where that traffic runs beside the
+    layer's tensor-parallel traffic too, and outlasts the computation.
+    """
+    if paired is None:
+        return window
+    forward = np.where(once, window.forward, np.maximum(window.forward - paired.forward, 0.0))
+    return Passes(forward, np.where(once, window.backward, np.maximum(window.backward - paired.backward, 0.0)))
 
 
 def _layer(rows: Strategies, scenario: Scenario, kind: Kind | None = None) -> _Layer:

@@ -29,6 +29,7 @@ from costmodels.memory import RowBytes, even_peaks, memory_limit, row_bytes, sla
 from costmodels.pairing import further_axes, hidden_experts, paired_terms
 from costmodels.pricing import Assignment, row_assignment
 from costmodels.scenario import Scenario
+from costmodels.sharded import slowdown
 from costmodels.strategy import Floats, Ints, Recompute, Strategies
 from planner.priced import Priced, pairs, price_pairs
 from planner.space import Space
@@ -216,8 +217,9 @@ def _hidden(
     if overlaps(scenario.stack):
         return price.kinds and price.kinds.take(inverse), np.zeros(len(cores))
     if price.kinds is None:
-        traffic, window = price.layer_ep[inverse], (price.forward + price.backward)[inverse]
-        return None, hidden_experts(cores, scenario.stack, traffic=traffic, window=window)
+        traffic, window = price.layer_ep[inverse], (price.forward_window + price.backward_window)[inverse]
+        beside = hidden_experts(cores, scenario.stack, traffic=traffic, window=window)
+        return None, beside - slowdown(beside, scenario.stack)
     depth = price.kinds.depth
     parts, hidden = paired_terms(price.kinds.take(inverse).parts, cores, scenario.stack)
     return ByKind(depth, parts), np.dot(depth.shares, hidden)

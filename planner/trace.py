@@ -13,7 +13,6 @@ from typing import Any, Final
 import numpy as np
 
 from costmodels.exchange import step_traffic
-from costmodels.passes import Passes
 from costmodels.pricing import Assignment, Quote, quote
 from costmodels.scenario import Scenario
 from costmodels.schedules import SCHEDULES, Schedule
@@ -180,7 +179,7 @@ def _args(event: Event) -> dict[str, Any]:
 def _tail(stage: int, start: float, row: Strategies, priced: Quote, scenario: Scenario) -> Iterator[dict[str, Any]]:
     """What happens once, behind the pipeline: the slowest node, gradients, the optimizer, parameters, the host."""
     seconds = priced.seconds
-    traffic = step_traffic(row, scenario, Passes(seconds.forward, seconds.backward))
+    traffic = step_traffic(row, scenario, seconds.window, seconds.kinds, seconds.paired)
     steps: tuple[tuple[str, str, Floats], ...] = (
         ("host", "wait for the slowest node", start * seconds.straggler),
         ("dp", "reduce gradients", traffic.gradients + traffic.tied),

@@ -23,6 +23,7 @@ from costmodels.experts import (
     small_kernels,
 )
 from costmodels.footprint import footprint
+from costmodels.iteration import row_seconds
 from costmodels.launches import CAPTURED, SCALED_ANEW, UNASKED, launch_floor
 from costmodels.layer_kinds import Kind
 from costmodels.memory import row_bytes
@@ -145,6 +146,9 @@ def test_shared_experts_hide_the_traffic_that_they_run_beside():
     hidden = np.minimum(traffic.forward, window.forward)
     assert expert_layer(ROWS, apart).ep.forward == pytest.approx(traffic.forward)
     assert expert_layer(ROWS, beside).ep.forward == pytest.approx(traffic.forward - hidden * (1 - slowed))
+    seconds = row_seconds(ROWS, beside)
+    assert seconds.forward - seconds.forward_window == pytest.approx(hidden)
+    assert seconds.backward - seconds.backward_window == pytest.approx(np.minimum(traffic.backward, window.backward))
 
 
 def test_the_router_multiplies_in_16_bit_and_moves_its_scores_in_fp32():

@@ -2,12 +2,17 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from costmodels.beside import exposed_beside, overlaps
+from costmodels.blocks import kind_seconds
+from costmodels.layer_kinds import EXPERTS
 from costmodels.pairing import alone_share, further_axes
 from costmodels.passes import Passes
 from costmodels.strategy import SCHEDULE_NAMES, strategies
-from tests.scenarios import toy_stack
+from tests.drawn import drawn_expert_models, drawn_scenarios
+from tests.scenarios import random_rows, toy_stack
 
 LEFT = 0.25
 
@@ -21,9 +26,13 @@ def passes(forward, backward):
     return Passes(np.full(1, forward), np.full(1, backward))
 
 
-def exposed(traffic, layer, experts):
+def beside(traffic, layer, experts):
     stack = toy_stack(overlap={"ep": LEFT})
     return exposed_beside(passes(*traffic), layer=passes(*layer), experts=passes(*experts), stack=stack)
+
+
+def exposed(traffic, layer, experts):
+    return beside(traffic, layer, experts)[0]
 
 
 def test_a_single_micro_batch_has_nothing_to_hide_behind():
@@ -52,6 +61,13 @@ def test_each_exchange_hides_behind_the_part_that_runs_beside_it_and_no_other():
     assert beside.backward == pytest.approx((3.0 - 1.0 + LEFT * 1.0) + LEFT * 3.0)
 
 
+def test_the_pass_that_computes_is_the_one_whose_computation_is_taken():
+    """Attention forward, of 1 second, is all taken by the 3 seconds of the combine backward."""
+    taken = beside((8.0, 6.0), layer=(101.0, 110.0), experts=(100.0, 100.0))[1]
+    assert taken.forward == pytest.approx(1.0 + 3.0)
+    assert taken.backward == pytest.approx(4.0 + 4.0)
+
+
 def test_without_computation_all_of_it_is_exposed():
     beside = exposed((2.0, 4.0), layer=(0.0, 0.0), experts=(0.0, 0.0))
     assert beside.forward + beside.backward == pytest.approx(6.0)
@@ -61,3 +77,14 @@ def test_only_a_stack_that_overlaps_micro_batches_prices_layers_by_their_number(
     assert overlaps(toy_stack(overlap={"ep": LEFT}))
     assert not further_axes(toy_stack(overlap={"ep": 1.0}))
     assert not further_axes(toy_stack(overlap={"ep": LEFT, "pairs": True}))
+
+
+@settings(max_examples=60, deadline=None)
+@given(drawn_scenarios(gpus=(4, 8, 16), models=drawn_expert_models), st.integers(0, 2**32 - 1))
+def test_no_second_of_a_layer_hides_traffic_of_its_own_experts_and_of_another_micro_batch(scenario, seed):
+    rows = random_rows(scenario, 10, seed)
+    layer = kind_seconds(rows, scenario, EXPERTS)
+    busy = layer.compute + layer.tp + layer.cp
+    taken = layer.hidden_ep + layer.paired
+    assert (taken.forward <= busy.forward * (1 + 1e-12)).all()
+    assert (taken.backward <= busy.backward * (1 + 1e-12)).all()

@@ -172,3 +172,33 @@ def test_stage_3_may_hide_what_lower_stages_do_not():
 def test_deepspeed_hides_traffic_at_stage_3_alone():
     known = stack("deepspeed").overlap
     assert (known.gradients, known.parameters, known.third_stage) == (False, False, True)
+
+
+def test_what_hides_the_experts_of_another_micro_batch_hides_none_of_what_travels_in_every_one():
+    """Of two seconds of either pass the partner's experts take half, or all."""
+    _, layer, rows, scenario = sharded(3, overlap={"gradients": True, "parameters": True}, overlap_slowdown=0.0)
+    seconds = scattered(2 * layer, 4)
+    half, all_of_it = Passes(seconds, 2 * seconds), Passes(seconds / 2, seconds)
+    beside = step_traffic(rows, scenario, half, paired=Passes(seconds / 2, seconds))
+    alone = step_traffic(rows, scenario, all_of_it)
+    assert beside.parameters == pytest.approx(alone.parameters)
+    assert beside.gradients == pytest.approx(alone.gradients)
+    assert beside.parameters > step_traffic(rows, scenario, half).parameters
+    taken = step_traffic(rows, scenario, half, paired=half)
+    assert taken.total == pytest.approx(step_traffic(rows, scenario, INSTANT).total)
+
+
+def test_what_travels_once_an_iteration_passes_beside_a_micro_batch_without_a_partner():
+    _, _, rows, scenario = sharded(1, overlap={"gradients": True, "parameters": True})
+    window = Passes(np.ones(1), np.ones(1))
+    assert step_traffic(rows, scenario, window, paired=window) == step_traffic(rows, scenario, window)
+
+
+@pytest.mark.parametrize(("holds", "alike"), [(True, True), (False, False)])
+def test_so_does_what_a_pipeline_gathers_once_and_holds(holds, alike):
+    stack = toy_stack(zero_stages=(0, 1, 2, 3), pipeline_holds=holds, overlap=HIDING)
+    scenario = toy_scenario(stack=stack)
+    rows = strategies(pp=2, dp=4, zero_stage=3, sharding_degree=4, num_microbatches=BATCHES, schedule=ONE_F_ONE_B)
+    window = Passes(np.ones(1), np.ones(1))
+    paired, free = (step_traffic(rows, scenario, window, paired=beside).total for beside in (window, None))
+    assert (paired == free) == alike
