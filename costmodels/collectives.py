@@ -79,8 +79,9 @@ def send_seconds(size: Floats, step: Floats, reach: Floats, tiers: Sequence[Tier
     seconds = np.zeros_like(size)
     placed = np.zeros(size.shape, dtype=bool)
     for tier in tiers:
-        inside = np.mod(float(tier.domain), reach * step) == 0  # else some hop of some chain leaves the domain
-        here = ~placed & ((tier.domain == 0) | inside)
+        here = ~placed
+        if tier.domain:  # where it is no multiple of the chain, some hop of some chain leaves the domain
+            here = here & (np.mod(float(tier.domain), reach * step) == 0)
         rate = tier.link.bandwidth * tier.link.point_to_point / tier.oversubscription
         seconds = np.where(here, tier.link.base_latency + size / rate, seconds)
         placed |= here

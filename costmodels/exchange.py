@@ -131,26 +131,38 @@ def _window(rows: Strategies, scenario: Scenario, layer: Passes, kinds: ByKind[L
 
 def _once_per_step(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats, Floats]:
     """Seconds of reducing gradients, gathering parameters and reducing a tied embedding, once an iteration."""
-    stack, tiers = scenario.stack, scenario.group.tiers
-    group = group_of(rows, "cp", "dp")
-    near, far = sharding_groups(rows)
     size = heaviest_stage_parameters(rows, scenario)
     pieces = collectives(rows, scenario, size)
-    pace, size = pieces / stack.communication_efficiency, size / pieces
-    whole = all_reduce_seconds(stack.reduce_bytes * size, group, tiers)
-    scatter = gather_seconds(stack.reduce_bytes * size, near, tiers)
-    replicas = all_reduce_seconds(stack.reduce_bytes * size / rows.sharding_degree, far, tiers)
-    sharded = np.where(near.size > 1, scatter, 0.0) + np.where(far.size > 1, replicas, 0.0)
-    alone = group.size <= 1
-    everywhere = (rows.zero_stage == 0) | (stack.gradient_exchange == "all-reduce")
-    gradients = np.where(alone, 0.0, np.where(everywhere, whole, sharded)) * pace
-    spread = broadcast_seconds if stack.parameter_exchange == "broadcast" else gather_seconds
-    gather = np.where(near.size > 1, spread(gather_word(scenario) * size, near, tiers), 0.0) * pace
-    parameters = np.where(rows.zero_stage == 0, 0.0, gather)
+    pace, size = pieces / scenario.stack.communication_efficiency, size / pieces
+    gradients, parameters = np.zeros(len(rows)), np.zeros(len(rows))
+    for mine, exchange in ((rows.zero_stage == 0, _unsharded_once), (rows.zero_stage > 0, _sharded_once)):
+        if mine.any():
+            found = exchange(rows if mine.all() else rows.take(mine), scenario, size[mine])
+            gradients[mine], parameters[mine] = found
+    gradients, parameters = gradients * pace, parameters * pace
     if scenario.model.num_moe_layers:
         apart = _experts_once(rows, scenario)
         gradients, parameters = gradients + apart[0], parameters + apart[1]
     return gradients, parameters, tied_embedding_seconds(rows, scenario)
+
+
+def _unsharded_once(rows: Strategies, scenario: Scenario, size: Floats) -> tuple[Floats, Floats]:
+    """Seconds of reducing ``size`` gradients on every rank; no parameter is gathered."""
+    group = group_of(rows, "cp", "dp")
+    whole = all_reduce_seconds(scenario.stack.reduce_bytes * size, group, scenario.group.tiers)
+    return np.where(group.size > 1, whole, 0.0), np.zeros(len(rows))
+
+
+def _sharded_once(rows: Strategies, scenario: Scenario, size: Floats) -> tuple[Floats, Floats]:
+    """Seconds of reducing ``size`` gradients to the ranks that step them, and of gathering as many parameters."""
+    stack, tiers, (near, far) = scenario.stack, scenario.group.tiers, sharding_groups(rows)
+    spread = broadcast_seconds if stack.parameter_exchange == "broadcast" else gather_seconds
+    gather = np.where(near.size > 1, spread(gather_word(scenario) * size, near, tiers), 0.0)
+    if stack.gradient_exchange == "all-reduce":
+        return _unsharded_once(rows, scenario, size)[0], gather
+    scatter = gather_seconds(stack.reduce_bytes * size, near, tiers)
+    replicas = all_reduce_seconds(stack.reduce_bytes * size / rows.sharding_degree, far, tiers)
+    return np.where(near.size > 1, scatter, 0.0) + np.where(far.size > 1, replicas, 0.0), gather
 
 
 def _experts_once(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:

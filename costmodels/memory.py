@@ -35,7 +35,7 @@ from costmodels.optimizers import optimizer_of
 from costmodels.parameters import mtp_sets
 from costmodels.passes import region_tokens
 from costmodels.peaks import loss_peak, momentary_bytes, standing_bytes, step_bytes
-from costmodels.pieces import by_chunk, copies, ends, held_ahead, in_flight, joined
+from costmodels.pieces import by_chunk, copies, ends, held_ahead, in_flight, in_flight_at, joined
 from costmodels.scenario import Scenario
 from costmodels.sharded import PARAMETERS, stays_whole
 from costmodels.sizes import (
@@ -47,7 +47,7 @@ from costmodels.sizes import (
 )
 from costmodels.split import even_layers
 from costmodels.states import StateBytes, state_bytes
-from costmodels.strategy import SCHEDULE_NAMES, Bools, Floats, Recompute, Strategies
+from costmodels.strategy import SCHEDULE_NAMES, Bools, Floats, Ints, Recompute, Strategies
 
 OFFLOADED_LAYERS = 2.0
 """Layers whose activations are on the device although they are offloaded: the running one, and one on its way."""
@@ -138,12 +138,12 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
     kinds, stored = _by_kind(rows, scenario), layer_activation_bytes(rows, scenario)
     here = rows.offload != ACTIVATIONS
     layer, experts = layer_parameters_per_rank(rows, scenario), expert_parameters_per_rank(rows, scenario)
-    expert_state = state_bytes(rows, scenario, expert_shards(rows))
+    outer = _outer(rows, scenario)
+    expert_state = outer.state if scenario.model.moe is None else state_bytes(rows, scenario, expert_shards(rows))
     moment, standing = momentary_bytes(rows, scenario), standing_bytes(rows, scenario)
     passing = _passing(rows, scenario)
     logits = np.maximum(loss_peak(rows, scenario) - moment, 0.0)  # what the last layer needs comes after the head
     working = _working(rows, scenario, stored)
-    outer = _outer(rows, scenario)
     at_ends = 1.0 - rows.vocabulary
     return RowBytes(
         state=outer.state,
@@ -268,7 +268,7 @@ def _first_peak(rows: Strategies, scenario: Scenario, moment: Floats, stored: Fl
     embedding = embedding_parameters_per_rank(rows, scenario)
     layers = copies(rows) * even_layers(scenario.model.num_layers, rows).first
     parameters = layers * layer_parameters_per_rank(rows, scenario) + embedding
-    held = in_flight(rows, np.zeros_like(rows.pp))
+    held = in_flight_at(rows, np.zeros_like)
     held = np.where(rows.schedule == SCHEDULE_NAMES.index("gpipe"), np.minimum(held, rows.pp), held)
     step = step_bytes(rows, scenario) * parameters - held * one
     step = np.where(joined(rows), step - loss_peak(rows, scenario), step)
@@ -317,7 +317,7 @@ def host_fits(rows: Strategies, scenario: Scenario) -> Bools:
 
 def host_need(rows: Strategies, scenario: Scenario) -> Floats:
     """Bytes of the host's memory that one device's offloaded data take, shape (N,)."""
-    held = in_flight(rows, np.zeros_like(rows.pp))
+    held = in_flight_at(rows, np.zeros_like)
     return host_bytes(rows, scenario, kept_bytes_of_layer(rows, scenario), held)
 
 
@@ -338,6 +338,10 @@ def _peaks_by_kind(rows: Strategies, memory: RowBytes) -> Floats:
     return np.asarray(needed.max(axis=1) + memory.everywhere)
 
 
+_PLACES: tuple[Callable[[Ints], Ints], ...] = (np.zeros_like, lambda pp: np.minimum(1, pp - 1), lambda pp: pp - 1)
+"""The first, the second and the last of so many stages."""
+
+
 def even_peaks(rows: Strategies, memory: RowBytes, num_layers: int) -> Floats:
     """Allocated bytes of the worst stage under the even split of ``pricing.even_assignment``, shape (N,).
 
@@ -350,10 +354,9 @@ def even_peaks(rows: Strategies, memory: RowBytes, num_layers: int) -> Floats:
     full = rows.recompute >= Recompute.FULL
     kept = np.where(full, memory.checkpoint, memory.stored)
     worst, twice = np.zeros(len(rows)), copies(rows)
-    for place, held in enumerate(layers):
-        stage = np.zeros_like(pp) if place == 0 else np.minimum(1, pp - 1) if place == 1 else pp - 1
-        count = in_flight(rows, stage)
-        first, last = ends(rows, stage)
+    for place, (held, at) in enumerate(zip(layers, _PLACES, strict=True)):
+        count = in_flight_at(rows, at)
+        first, last = ends(rows, at(pp))
         needed = held * (twice * memory.layer_state + count * kept)
         needed = needed + first * (memory.first + count * memory.embedding_activation / twice) + last * memory.last
         needed = needed + np.where(full, memory.working_at(last), 0.0)

@@ -71,6 +71,8 @@ def updated_parameters(rows: Strategies, scenario: Scenario) -> Floats:
     experts = heaviest_experts(rows, scenario)
     sharded, twice = rows.zero_stage > 0, copies(rows)
     shares = np.where(sharded, rows.sharding_degree * twice, 1.0)
+    if scenario.model.moe is None:
+        return size / shares
     return size / shares + experts / np.where(sharded, expert_shards(rows) * twice, 1.0)
 
 

@@ -8,6 +8,8 @@ stage holds is ``copies`` times what one micro-batch passes on it, on average. A
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -49,6 +51,12 @@ def of_both_ways(pieces: Ints, held: float) -> Floats:
 def by_chunk(rows: Strategies) -> Bools:
     """Whether a chunk sees all its micro-batches before the next one starts, shape (N,) [LamyPoirier22]."""
     return rows.schedule == SCHEDULE_NAMES.index("breadth-first")
+
+
+def in_flight_at(rows: Strategies, place: Callable[[Ints], Ints]) -> Floats:
+    """``in_flight`` of the stage that ``place`` names of so many, worked out once for rows of one schedule, (N,)."""
+    few, inverse = rows.once("schedules", lambda: rows.distinct("schedule", "pp", "vpp", "num_microbatches"))
+    return in_flight(few, place(few.pp))[inverse]
 
 
 def in_flight(rows: Strategies, stage: Ints) -> Floats:

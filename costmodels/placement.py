@@ -64,11 +64,13 @@ class Group:
         if domain == 0:
             return self.size
         if domain not in self._within:
-            inside = np.ones_like(self.size)
-            divisors = np.gcd(np.arange(domain), domain)  # gcd(span, domain) is that of span modulo domain
+            inside = np.ones(len(self.size))
+            divisors = np.gcd(np.arange(domain), domain).astype(np.float64)  # of span modulo domain as of span
             for size, stride in self.parts:
-                inside = inside * np.clip(divisors[size * stride % domain] // stride, 1, size)
-            self._within[domain] = np.minimum(inside, self.size)
+                span = size * stride
+                shared = divisors[span - span // domain * domain]  # dividing by one number is faster than its rest
+                inside = inside * np.minimum(np.maximum(np.floor(shared / stride), 1.0), size)
+            self._within[domain] = np.minimum(inside, self.size).astype(np.int64)
         return self._within[domain]
 
     def crossings(self, domains: tuple[int, ...]) -> tuple[Crossing, ...]:
@@ -115,16 +117,18 @@ def _strides(rows: Strategies) -> dict[str, Ints]:
         "sharding": inner,
         "dp": rows.dp // inner if apart else rows.dp,
     }
-    result = {name: np.ones(len(rows), dtype=np.int64) for name in _DIMENSIONS}
+    result: dict[str, Ints] = {}
     for code, order in enumerate(_ORDERS):
         mine = rows.rank_order == code
         if not mine.any():
             continue
+        own = {name: np.ones(len(rows), dtype=np.int64) for name in _DIMENSIONS if name not in order}
         stride = np.ones(len(rows), dtype=np.int64)
         for name in order:
-            result[name] = np.where(mine, stride, result[name])
+            own[name] = stride
             stride = stride * sizes[name]
-    return result
+        result = {name: np.where(mine, own[name], result[name]) for name in own} if result else own
+    return result or {name: np.ones(0, dtype=np.int64) for name in _DIMENSIONS}
 
 
 def group_of(rows: Strategies, *names: str) -> Group:

@@ -133,6 +133,8 @@ def expert_layers(rows: Strategies, scenario: Scenario) -> Floats:
 
 def heaviest_experts(rows: Strategies, scenario: Scenario) -> Floats:
     """Parameters of routed experts on one rank of the stage with the most parameters, shape (N,)."""
+    if scenario.model.moe is None:
+        return np.zeros(len(rows))
     if not scenario.depth.uniform:
         return heaviest_stage(rows, scenario).experts
     return expert_layers(rows, scenario) * expert_parameters_per_rank(rows, scenario)
