@@ -79,8 +79,10 @@ def experts_fold(c: Columns, _x: Scenario) -> Mask:
 
 
 def experts_in_order(c: Columns, x: Scenario) -> Mask:
+    if x.model.moe is None:
+        return np.ones(np.shape(c["rank_order"]), dtype=bool)
     together = c["ep"] * c["etp"] == c["tp"] * c["cp"]
-    return (x.model.moe is None) | (c["rank_order"] == 0) | (c["pp"] == 1) | together
+    return (c["rank_order"] == 0) | (c["pp"] == 1) | together
 
 
 def expert_width(c: Columns, x: Scenario) -> Mask:

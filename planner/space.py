@@ -8,8 +8,9 @@ being written down; what survives is materialised as rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -90,11 +91,13 @@ def build(scenario: Scenario, pins: Mapping[str, Pin]) -> Space:
     candidates = len(columns["tp"]) * beyond
     rules = active(scenario, frozenset(pins))
     refusals: list[Refusal] = []
-    columns = _refuse(scenario, _ripe(rules, set(_LAYOUT), new=set(_LAYOUT)), columns, beyond, refusals)
-    for axis, values in axes.items():
-        columns = _expand(columns, axis, values)
+    ripe = _ripe(rules, set(_LAYOUT), new=set(_LAYOUT))
+    columns = _chosen(columns, _allowed(scenario, ripe, columns, partial(_point, columns), beyond, refusals))
+    # Axes of one value first: they multiply nothing, and let rules speak while there are few rows.
+    for axis, values in sorted(axes.items(), key=lambda item: len(item[1]) > 1):
+        ripe = _ripe(rules, {*columns, axis}, new={axis})
         beyond //= len(values)
-        columns = _refuse(scenario, _ripe(rules, set(columns), new={axis}), columns, beyond, refusals)
+        columns = _expand(scenario, ripe, columns, axis, values, beyond, refusals)
     return _with_sharding(scenario, rules, columns, options, candidates, refusals)
 
 
@@ -229,13 +232,32 @@ def _ripe(rules: tuple[Rule, ...], known: set[str], *, new: set[str]) -> list[Ru
     return [rule for rule in rules if set(rule.reads) <= known and set(rule.reads) & new]
 
 
-def _expand(columns: Mapping[str, NDArray[Any]], axis: str, values: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """The cross product of the rows with one more axis."""
+def _expand(
+    scenario: Scenario,
+    rules: list[Rule],
+    columns: dict[str, NDArray[Any]],
+    axis: str,
+    values: NDArray[Any],
+    beyond: int,
+    refusals: list[Refusal],
+) -> dict[str, NDArray[Any]]:
+    """The cross product of the rows with one more axis, less what the rules refuse.
+
+    Only what they read is laid out before they have spoken.
+    """
     rows, times = len(columns["tp"]), len(values)
-    if times == 1:
-        return {**columns, axis: np.broadcast_to(values, (rows,))}
     row = np.repeat(np.arange(rows), times)
-    return {**_chosen(columns, row), axis: np.tile(values, rows)}
+    added = np.broadcast_to(values, (rows,)) if times == 1 else np.tile(values, rows)
+    reads = {name: columns[name] for rule in rules for name in rule.reads if name != axis}
+    wide = {**(reads if times == 1 else _chosen(reads, row)), axis: added}
+
+    def point(place: int) -> dict[str, int]:
+        return _point(columns, row[place]) | {axis: int(added[place])}
+
+    kept = _allowed(scenario, rules, wide, point, beyond, refusals)
+    if times == 1 and len(kept) == rows:
+        return {**columns, axis: added}
+    return {**_chosen(columns, row[kept]), **_chosen({axis: added}, kept)}
 
 
 def _chosen(columns: Mapping[str, NDArray[Any]], rows: Ints) -> dict[str, NDArray[Any]]:
@@ -246,23 +268,30 @@ def _chosen(columns: Mapping[str, NDArray[Any]], rows: Ints) -> dict[str, NDArra
     }
 
 
-def _refuse(
+def _point(columns: Mapping[str, NDArray[Any]], place: int) -> dict[str, int]:
+    return {name: int(column[place]) for name, column in columns.items()}
+
+
+def _allowed(
     scenario: Scenario,
     rules: list[Rule],
-    columns: dict[str, NDArray[Any]],
+    columns: Mapping[str, NDArray[Any]],
+    point: Callable[[int], dict[str, int]],
     beyond: int,
     refusals: list[Refusal],
-) -> dict[str, NDArray[Any]]:
-    """The rows that pass; each refused one stands for ``beyond`` lattice points on axes not yet laid out."""
-    alive = np.ones(len(columns["tp"]), dtype=bool)
+) -> Ints:
+    """The rows that pass; each refused one stands for ``beyond`` lattice points on axes not yet laid out.
+
+    ``columns`` is what the rules read, ``point`` a row in full, as a refusal tells it.
+    """
+    alive = np.ones(max(len(column) for column in columns.values()), dtype=bool)
     for rule in rules:
         failed = alive & ~np.asarray(rule.passes(columns, scenario))
         if failed.any():
-            first = int(np.argmax(failed))
-            row = {name: int(column[first]) for name, column in columns.items()}
-            refusals.append(Refusal(rule.name, int(failed.sum()) * beyond, sentence(rule, row, scenario)))
+            example = sentence(rule, point(int(np.argmax(failed))), scenario)
+            refusals.append(Refusal(rule.name, int(failed.sum()) * beyond, example))
             alive &= ~failed
-    return columns if alive.all() else _chosen(columns, np.flatnonzero(alive))
+    return np.flatnonzero(alive)
 
 
 def _with_sharding(

@@ -84,7 +84,7 @@ def stage_lower_bound(rows: StageRows) -> StageBound:
     widths = {name: max(P, stages.max(initial=1)) if name in by_stage else 1 for name in given}
     columns = {name: np.broadcast_to(x, (N, widths[name])) for name, x in given.items()}
     bound = StageBound(np.empty(N), np.empty(N), np.empty(N, dtype=np.bool_))
-    for p in np.unique(stages).tolist():
+    for p in np.flatnonzero(np.bincount(stages)).tolist():
         same = np.flatnonzero(stages == p)
         for part in np.array_split(same, -(-len(same) * p // _CELLS)):
             _fill(bound, part, _Rows(**{name: x[part, :p] for name, x in columns.items()}))
