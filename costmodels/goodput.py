@@ -1,6 +1,5 @@
 """Failures, checkpoints and restarts: the share of wall time that trains.
 
-[Young74]: J. W. Young, "A first order approximation to the optimum checkpoint interval", CACM 17(9), 1974.
 [Daly06]: J. T. Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps", FGCS 22(3), 2006.
 [Jiang24]: Z. Jiang et al., "MegaScale", NSDI 2024, arXiv 2402.15627.
 """
@@ -92,23 +91,11 @@ def storage_rate(scenario: Scenario, stability: Stability) -> float:
     return stability.storage or 1e9 * nodes
 
 
-def young_interval(*, stall: Seconds, rate: PerSecond) -> Seconds:
-    """Best seconds of work between checkpoints to first order: sqrt(2 delta M) [Young74]."""
-    return math.sqrt(2.0 * stall / rate)
-
-
-def daly_interval(*, stall: Seconds, rate: PerSecond) -> Seconds:
-    """The same to higher order, stalls counted apart from the work [Daly06, equation 37]."""
-    x = stall * rate / 2.0
-    if x >= 1.0:
-        return 1.0 / rate
-    return young_interval(stall=stall, rate=rate) * (1.0 + math.sqrt(x) / 3.0 + x / 9.0) - stall
-
-
 def best_interval(stall: Floats, rate: float) -> Floats:
-    """The same exactly, where interruptions strike at random: (1 + W(-exp(-1 - lambda delta))) / lambda, shape (N,).
+    """Best seconds of work between checkpoints where interruptions strike at random, shape (N,).
 
-    The root of the derivative of ``expected_wall`` over the work; W is Lambert's function on its upper branch.
+    (1 + W(-exp(-1 - lambda delta))) / lambda is the root of the derivative of ``expected_wall`` over the work; W is
+    Lambert's function on its upper branch.
     """
     from scipy.special import lambertw
 

@@ -189,9 +189,11 @@ class Trust(_Part):
     region: float
     """The distance from runs of other sources that nine of ten measured runs keep within."""
     inside: bool
-    """Whether the nearest run is within it."""
+    """Whether the nearest run is within it, and no degree beyond what was measured."""
     differs: tuple[str, ...]
     """In what the nearest run differs most."""
+    beyond: tuple[str, ...] = ()
+    """Degrees of more than twice the largest that measured runs of such models have."""
 
 
 class Proof(_Part):

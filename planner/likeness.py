@@ -41,6 +41,9 @@ SWITCHES: Mapping[str, float] = {"sharding": 0.5, "offload": 1.0, "recompute": 0
 """What 1 in place of 0 adds: gradients or parameters sharded, something offloaded, layers recomputed whole, attention
 without a fused kernel."""
 
+EXTENTS = ("tp", "cp", "pp", "vpp", "ep")
+"""Degrees whose largest measured value bounds the validated region; they add to no distance by that."""
+
 MIXTURE = 1.0
 """What several kinds of nodes in one job add: no measured run has them."""
 
@@ -91,7 +94,7 @@ def traits(scenario: Scenario, rows: Strategies) -> Traits:
     return Traits(
         {key: np.array([value]) for key, value in said.items()} | {"schedule": _schedules(rows)},
         {key: np.log2([float(value)]) for key, value in sizes.items()}
-        | {key: np.log2(getattr(rows, key).astype(np.float64)) for key in ("tp", "cp", "pp", "ep")}
+        | {key: np.log2(getattr(rows, key).astype(np.float64)) for key in EXTENTS}
         | {
             "sharding": (rows.zero_stage >= 2).astype(np.float64),
             "offload": (rows.offload != OFFLOADS.index("none")).astype(np.float64),

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.strategy import Bools, Floats
-from planner.likeness import NAMES, SIZES, SWITCHES, Traits
+from planner.likeness import EXTENTS, NAMES, SIZES, SWITCHES, Traits
 
 TABLE = Path(__file__).with_name("measured.csv")
 FIGURES = Path(__file__).with_name("trust.toml")
@@ -105,6 +105,7 @@ def from_rows(rows: list[dict[str, str]]) -> Measured:
         Traits(
             {key: np.array([row[key] for row in rows]) for key in NAMES},
             {key: np.log2([float(row[key]) for row in rows]) for key in SIZES}
+            | {key: np.log2([float(row[key]) for row in rows]) for key in EXTENTS}
             | {key: np.array([float(row[key]) for row in rows]) for key in SWITCHES},
         ),
         np.array([run.source for run in runs]),

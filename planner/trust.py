@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Strategies
 from planner.document import Comparable, Interval, Trust
-from planner.likeness import MIXTURE, Traits, apart, distance, traits
+from planner.likeness import EXTENTS, MIXTURE, Traits, apart, distance, traits
 from planner.measured import Measured, Run, figures, measured
 
 COVERAGE = 0.9
@@ -28,6 +28,8 @@ fit split (``benchmarks/likeness.py``); it stays above 1, so that intervals wide
 """
 SHOWN = 3
 """Measured runs that are named."""
+DOUBLING = 1.0
+"""How far a degree may lie beyond the largest measured one, in powers of two, to be inside the validated region."""
 TELLING = 0.25
 """What a trait must add to the distance of the nearest run to be named."""
 
@@ -97,11 +99,13 @@ def trust(scenario: Scenario, row: Strategies, *, mixture: bool = False) -> Trus
     order = np.argsort(away, kind="stable")
     groups = np.array([table.runs[i].group for i in order])
     first = order[np.sort(np.unique(groups, return_index=True)[1])[:SHOWN]]
+    far = _beyond(mine, table)
     return Trust(
         nearest=tuple(_comparable(table, int(i), float(away[i])) for i in first),
         region=found.region,
-        inside=bool(away[order[0]] <= found.region),
+        inside=bool(away[order[0]] <= found.region) and not far,
         differs=_differs(mine, table, order[:1], mixture=mixture),
+        beyond=far,
     )
 
 
@@ -110,7 +114,21 @@ def outside(found: Trust) -> tuple[str, ...]:
     if found.inside:
         return ()
     nearest, differs = found.nearest[0], ", ".join(found.differs) or "size"
-    return (f"outside the validated region: the nearest measured run, of {nearest.group}, differs in {differs}",)
+    said = [f"the nearest measured run, of {nearest.group}, differs in {differs}"] * (nearest.distance > found.region)
+    said += [f"{', '.join(found.beyond)} in measured runs of such models"] * bool(found.beyond)
+    return (f"outside the validated region: {'; '.join(said)}",)
+
+
+def _beyond(mine: Traits, table: Measured) -> tuple[str, ...]:
+    """Degrees more than a doubling beyond the largest of all runs of models with the same kind of layers."""
+    alike = table.traits.names["kind"] == mine.names["kind"][0]
+    if not alike.any():  # nothing near was measured at all
+        return ()
+    largest = {key: float(table.traits.sizes[key][alike].max()) for key in EXTENTS}
+    told = ((key, float(mine.sizes[key][0]), most) for key, most in largest.items())
+    return tuple(
+        f"{k.upper()} {2.0**own:.0f} against {2.0**most:.0f} at most" for k, own, most in told if own > most + 1.0
+    )
 
 
 def _comparable(table: Measured, i: int, away: float) -> Comparable:

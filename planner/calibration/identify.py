@@ -29,7 +29,7 @@ class Found:
         value: the fitted value, or the one from before where the data do not tell.
         error: standard error of the fitted value; None where it was not fitted.
         narrowed: uncertainty afterwards over before, in 0..1; without the data it is 1.
-        instead: the fitted constant that moves the misses most alike, for one that was not fitted; "" if none does.
+        instead: the fitted constant that moves the residuals most alike, for one that was not fitted; "" if none does.
         at_bound: the fit ended at the edge of what is plausible.
     """
 
@@ -52,9 +52,9 @@ class Fit:
 
     Attributes:
         constants: in the order of the knobs.
-        before: misses (N,) at the values from before.
-        after: misses (N,) at the fitted values.
-        left_out: misses (N,) of each point under constants fitted to the others, to first order.
+        before: residuals (N,) at the values from before.
+        after: residuals (N,) at the fitted values.
+        left_out: residuals (N,) of each point under constants fitted to the others, to first order.
     """
 
     constants: tuple[Found, ...]
@@ -68,13 +68,13 @@ class Fit:
         return np.array([one.value for one in self.constants])
 
 
-def settle(misses: Callable[[Floats], Floats], knobs: Sequence[Knob], *, noise: float) -> Fit:
+def settle(residuals: Callable[[Floats], Floats], knobs: Sequence[Knob], *, noise: float) -> Fit:
     """Fit what the data can tell, and leave the rest where it was.
 
     Args:
-        misses: log of predicted over measured, (N,), of the knobs' values (K,).
+        residuals: log of predicted over measured, (N,), of the knobs' values (K,).
         knobs: neutral is the value from before.
-        noise: standard deviation of a miss that a perfect model would have.
+        noise: standard deviation of a residual that a perfect model would have.
     """
     prior = np.array([k.neutral for k in knobs])
     free, dropped = list(range(len(knobs))), dict[int, Found]()
@@ -84,24 +84,24 @@ def settle(misses: Callable[[Floats], Floats], knobs: Sequence[Knob], *, noise: 
         def some(values: Floats, at: Floats = at, free: Sequence[int] = tuple(free)) -> Floats:
             tried = at.copy()
             tried[list(free)] = values
-            return misses(tried)
+            return residuals(tried)
 
         values = solve(some, mine, prior[free], prior=noise, loss="soft_l1", scale=noise)
         weighed = _weighed(some, mine, values, noise)
         worst = _undetermined(weighed, np.array([k.spread for k in mine]))
         if not worst:
-            return _told(misses, knobs, free, dropped, values, weighed)
+            return _told(residuals, knobs, free, dropped, values, weighed)
         for place, found in worst:
             dropped[free[place]] = replace(found, knob=mine[place], value=mine[place].neutral)
         free = [i for i in free if i not in dropped]
-    before = misses(prior)
+    before = residuals(prior)
     return Fit(tuple(dropped[i] for i in range(len(knobs))), before, before, before)
 
 
-def _weighed(misses: Callable[[Floats], Floats], knobs: Sequence[Knob], values: Floats, noise: float) -> Floats:
+def _weighed(residuals: Callable[[Floats], Floats], knobs: Sequence[Knob], values: Floats, noise: float) -> Floats:
     """The jacobian (N, K) in units of the scatter, points far off played down as the loss does."""
-    left = misses(values)
-    columns = [_change(misses, knobs, values, i, left) for i in range(len(knobs))]
+    left = residuals(values)
+    columns = [_change(residuals, knobs, values, i, left) for i in range(len(knobs))]
     weights = 1.0 / np.sqrt(1.0 + (left / noise) ** 2)
     freedom = max(len(left) - len(knobs), 0)
     seen = float(np.sum(weights * left**2)) if freedom else 0.0
@@ -110,20 +110,20 @@ def _weighed(misses: Callable[[Floats], Floats], knobs: Sequence[Knob], values: 
 
 
 def _change(
-    misses: Callable[[Floats], Floats], knobs: Sequence[Knob], values: Floats, place: int, base: Floats
+    residuals: Callable[[Floats], Floats], knobs: Sequence[Knob], values: Floats, place: int, base: Floats
 ) -> Floats:
-    """Change of the misses by one constant, shape (N,)."""
+    """Change of the residuals by one constant, shape (N,)."""
     moved, step = values.copy(), _STEP * knobs[place].spread
     if moved[place] + step > knobs[place].high:
         step = -step
     moved[place] += step
-    return (misses(moved) - base) / step
+    return (residuals(moved) - base) / step
 
 
 _STEP: Final = 0.02
 """Step of a derivative, in spreads."""
 _BELIEF: Final = 4
-"""Points that the noise is worth when the scatter is told from few misses."""
+"""Points that the noise is worth when the scatter is told from few residuals."""
 
 
 def _undetermined(jacobian: Floats, spreads: Floats) -> list[tuple[int, Found]]:
@@ -144,18 +144,18 @@ _NOBODY: Final = Knob("", 0.0, 1.0, 0.0, 0.0)
 
 
 def _told(
-    misses: Callable[[Floats], Floats],
+    residuals: Callable[[Floats], Floats],
     knobs: Sequence[Knob],
     free: Sequence[int],
     dropped: dict[int, Found],
     values: Floats,
     jacobian: Floats,
 ) -> Fit:
-    """The constants with their errors, and the misses before, after and left out; the jacobian in units of scatter."""
+    """The constants with their errors, and the residuals before, after and left out; the jacobian in scatters."""
     at = np.array([k.neutral for k in knobs])
-    before = misses(at)
+    before = residuals(at)
     at[list(free)] = values
-    after = misses(at)
+    after = residuals(at)
     spreads = np.array([knobs[i].spread for i in free])
     scaled = jacobian * spreads
     covariance = np.linalg.inv(scaled.T @ scaled + np.eye(len(free)))
@@ -168,24 +168,24 @@ def _told(
         bound = value > knob.high - edge or (value < knob.low + edge and knob.neutral > knob.low)
         error = float(narrowed[place] * knob.spread)
         told[i] = Found(knob, value, error, float(narrowed[place]), at_bound=bound)
-    likes = _alike(misses, at, knobs, free, dropped)
+    likes = _alike(residuals, at, knobs, free, dropped)
     constants = told | {i: replace(one, instead=likes.get(i, "")) for i, one in dropped.items()}
     return Fit(tuple(constants[i] for i in range(len(knobs))), before, after, after / (1.0 - leverage))
 
 
 def _alike(
-    misses: Callable[[Floats], Floats],
+    residuals: Callable[[Floats], Floats],
     at: Floats,
     knobs: Sequence[Knob],
     free: Sequence[int],
     dropped: dict[int, Found],
 ) -> dict[int, str]:
-    """For each constant that was dropped, the fitted one whose change of the misses has the same shape, if one has."""
-    base, names = misses(at), {}
+    """For each constant that was dropped, the fitted one that changes the residuals in the same shape, if one does."""
+    base, names = residuals(at), {}
 
-    kept = {j: _change(misses, knobs, at, j, base) for j in free}
+    kept = {j: _change(residuals, knobs, at, j, base) for j in free}
     for i in dropped:
-        mine = _change(misses, knobs, at, i, base)
+        mine = _change(residuals, knobs, at, i, base)
         for j, other in kept.items():
             size = float(np.linalg.norm(mine) * np.linalg.norm(other))
             if size > 0.0 and abs(float(mine @ other)) / size > _PARALLEL:
@@ -194,4 +194,4 @@ def _alike(
 
 
 _PARALLEL: Final = 0.95
-"""Cosine between two changes of the misses from which on the data cannot tell one from the other."""
+"""Cosine between two changes of the residuals from which on the data cannot tell one from the other."""

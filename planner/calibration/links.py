@@ -67,12 +67,12 @@ def fit_links(logs: Sequence[Log], cluster: Cluster) -> Links:
     sizes = [np.array([one.size for one in used]) for _, used in placed]
     measured = np.concatenate([[one.seconds for one in used] for _, used in placed])
 
-    def misses(values: Floats) -> Floats:
+    def residuals(values: Floats) -> Floats:
         tried = _with(group.tiers, knobs, values)
         found = [transfer_seconds(log, size, tried, group) for log, size in zip(logs, sizes, strict=True)]
         return np.asarray(np.log(np.concatenate(found) / measured))
 
-    fit = settle(misses, knobs, noise=NOISE)
+    fit = settle(residuals, knobs, noise=NOISE)
     said = source([log.file for log in logs], len(measured), "sizes", fit)
     changed, notes = _spread(_kept(group.tiers, fit), group.tiers, set(tiers.values()), said)
     ends = list(accumulate(len(size) for size in sizes))

@@ -77,14 +77,14 @@ def _fit(mine: Sequence[Product], accelerator: Accelerator, dtype: str) -> Fit:
     m, n, k = (np.array([float(getattr(one, name)) for one in mine]) for name in ("m", "n", "k"))
     measured = np.array([one.seconds for one in mine])
 
-    def misses(values: Floats) -> Floats:
+    def residuals(values: Floats) -> Floats:
         # A timing loop is a short burst: what a training run sustains is fitted on training runs.
         update = {k.field: math.exp(float(v)) for k, v in zip(knobs, values, strict=True)}
         tried = start.model_copy(update={**update, "sustained": 1.0})
         seconds = matmul_seconds(m=m, n=n, k=k, fit=tried, peak=peak, bandwidth=accelerator.memory_bandwidth)
         return np.asarray(np.log(seconds / measured))
 
-    return settle(misses, knobs, noise=NOISE)
+    return settle(residuals, knobs, noise=NOISE)
 
 
 def _knob(start: GemmFit, field: str) -> Knob:

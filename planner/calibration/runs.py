@@ -93,10 +93,10 @@ def _measured(run: Run, cluster: Cluster, stack: Stack) -> Measured:
         seconds = seconds_of(run.row, mapped)
         if seconds is None or not 0.0 < seconds < math.inf:
             raise _Unusable("no iteration time, throughput or utilisation is said")
-        miss = log_error(mapped, mapped.scenario, seconds)
-    if not abs(miss) < _FARTHEST:
+        residual = log_error(mapped, mapped.scenario, seconds)
+    if not abs(residual) < _FARTHEST:
         raise _Unusable(
-            f"predicted to take {math.exp(min(miss, 700.0)):.3g} times as long as measured; look at its units"
+            f"predicted to take {math.exp(min(residual, 700.0)):.3g} times as long as measured; look at its units"
         )
     return Measured(run, mapped, seconds)
 
@@ -123,10 +123,10 @@ def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack
     used = found[:: max(1, math.ceil(len(found) / MOST_ROWS))]
     knobs = knobs_of(stack, experts=any(one.case.scenario.model.moe for one in used))
 
-    def misses(values: Floats) -> Floats:
+    def residuals(values: Floats) -> Floats:
         return np.array([_miss(one, knobs, values) for one in used])
 
-    fit = settle(misses, knobs, noise=NOISE)
+    fit = settle(residuals, knobs, noise=NOISE)
     started = np.array([log_error(one.case, one.case.scenario, one.seconds) for one in before])
     fit = replace(fit, before=started[:: max(1, math.ceil(len(found) / MOST_ROWS))])
     said = source([one.run.file for one in used], len(used), "runs" if len(used) > 1 else "run", fit)
@@ -164,16 +164,16 @@ def _run_errors(
     found: Sequence[Measured], used: Sequence[Measured], started: Floats, knobs: Sequence[Knob], fit: Fit
 ) -> tuple[RunError, ...]:
     """The errors of every run, fitted or not."""
-    left = {id(one): float(np.expm1(miss)) for one, miss in zip(used, fit.left_out, strict=True)}
+    left = {id(one): float(np.expm1(residual)) for one, residual in zip(used, fit.left_out, strict=True)}
     rows = []
-    for one, miss in zip(found, started, strict=True):
+    for one, residual in zip(found, started, strict=True):
         after = math.expm1(_miss(one, knobs, fit.values))
         rows.append(
             RunError(
                 file=one.run.file,
                 id=one.run.id,
                 measured_seconds=one.seconds,
-                before=math.expm1(miss),
+                before=math.expm1(residual),
                 after=after,
                 left_out=left.get(id(one), after) if len(used) >= FEWEST_LEFT_OUT else None,
             )

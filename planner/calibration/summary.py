@@ -1,4 +1,4 @@
-"""From misses to what a person reads: signed bias, size, sources, warnings."""
+"""From residuals to what a person reads: signed bias, size, sources, warnings."""
 
 from __future__ import annotations
 

@@ -95,10 +95,10 @@ def fit(
 ) -> NDArray[np.float64]:
     """The knobs' values that bring the samples' errors down, with the prior."""
 
-    def misses(values: NDArray[np.float64]) -> list[float]:
+    def residuals(values: NDArray[np.float64]) -> list[float]:
         return [s.weight * error(s, apply(s.case.scenario, values)) for s in mine]
 
-    return solve(misses, knobs, start)
+    return solve(residuals, knobs, start)
 
 
 def calibrate(chosen: list[Sample], rounds: int) -> tuple[dict[str, list[float]], dict[str, float]]:
@@ -139,7 +139,7 @@ def with_rate(scenario: Scenario, rate: float) -> Scenario:
 
 def calibrate_experts(
     chosen: list[Sample], stacks: dict[str, list[float]], rates: dict[str, float]
-) -> dict[str, tuple[float, Misses]]:
+) -> dict[str, tuple[float, Errors]]:
     """The expert efficiency of every stack, the others' constants given, and the errors that remain."""
     from scipy.optimize import minimize_scalar
 
@@ -148,14 +148,14 @@ def calibrate_experts(
         mine = [s for s in chosen if s.case.scenario.stack.name == name]
         fitted = [_fitted(s.case.scenario, stacks, rates) for s in mine]
 
-        def miss(value: float, mine: list[Sample] = mine, fitted: list[Scenario] = fitted) -> float:
+        def size(value: float, mine: list[Sample] = mine, fitted: list[Scenario] = fitted) -> float:
             pairs = zip(mine, fitted, strict=True)
             return sum(s.weight**2 * abs(error(s, with_experts(x, value))) for s, x in pairs)
 
-        best = minimize_scalar(miss, bounds=(EXPERTS.low, EXPERTS.high), method="bounded")
+        best = minimize_scalar(size, bounds=(EXPERTS.low, EXPERTS.high), method="bounded")
         value = float(best.x) ** SHRUNK
         left = [math.expm1(error(s, with_experts(x, value))) for s, x in zip(mine, fitted, strict=True)]
-        found[name] = (value, _misses(np.array(left)))
+        found[name] = (value, _errors(np.array(left)))
     return found
 
 
@@ -170,7 +170,7 @@ def _fitted(scenario: Scenario, stacks: dict[str, list[float]], rates: dict[str,
 
 
 @dataclass(frozen=True, slots=True)
-class Misses:
+class Errors:
     """How far the fitted constants are off on the runs they were fitted to."""
 
     runs: int
@@ -179,21 +179,21 @@ class Misses:
     p90: float
 
 
-def misses(chosen: list[Sample], stacks: dict[str, list[float]], rates: dict[str, float]) -> dict[str, Misses]:
+def errors_left(chosen: list[Sample], stacks: dict[str, list[float]], rates: dict[str, float]) -> dict[str, Errors]:
     """The errors that remain, by stack."""
     errors: dict[str, list[float]] = defaultdict(list)
     for s in chosen:
         fitted = _fitted(s.case.scenario, stacks, rates)
         errors[s.case.scenario.stack.name].append(math.expm1(error(s, fitted)))
-    return {name: _misses(np.array(found)) for name, found in sorted(errors.items())}
+    return {name: _errors(np.array(found)) for name, found in sorted(errors.items())}
 
 
-def _misses(found: NDArray[np.float64]) -> Misses:
+def _errors(found: NDArray[np.float64]) -> Errors:
     size = np.abs(found)
-    return Misses(len(found), float(np.median(found)), float(np.median(size)), float(np.quantile(size, 0.9)))
+    return Errors(len(found), float(np.median(found)), float(np.median(size)), float(np.quantile(size, 0.9)))
 
 
-def report(stacks: dict[str, list[float]], rates: dict[str, float], left: dict[str, Misses]) -> str:
+def report(stacks: dict[str, list[float]], rates: dict[str, float], left: dict[str, Errors]) -> str:
     """The constants, and the errors that remain by stack."""
     lines = [
         f"{name:22s} " + " ".join(f"{k.field}={v:.4g}" for k, v in zip(STACK_KNOBS, values, strict=True))
@@ -206,7 +206,7 @@ def report(stacks: dict[str, list[float]], rates: dict[str, float], left: dict[s
     return "\n".join(lines)
 
 
-def write(stacks: dict[str, list[float]], rates: dict[str, float], left: dict[str, Misses]) -> None:
+def write(stacks: dict[str, list[float]], rates: dict[str, float], left: dict[str, Errors]) -> None:
     """Put the constants into the catalogue files, with the errors of the fit."""
     for name, values in stacks.items():
         m = left[name]
@@ -236,7 +236,7 @@ def _silicon(name: str) -> tuple[str, str]:
     return found.vendor, found.architecture.partition(" ")[0]
 
 
-def report_experts(experts: dict[str, tuple[float, Misses]]) -> str:
+def report_experts(experts: dict[str, tuple[float, Errors]]) -> str:
     """The expert efficiencies and the errors that remain."""
     return "\n".join(
         f"{name:22s} {EXPERTS.field}={value:.3f} n {m.runs} bias {m.bias:+.1%} median {m.median:.1%} p90 {m.p90:.1%}"
@@ -244,7 +244,7 @@ def report_experts(experts: dict[str, tuple[float, Misses]]) -> str:
     )
 
 
-def write_experts(experts: dict[str, tuple[float, Misses]]) -> None:
+def write_experts(experts: dict[str, tuple[float, Errors]]) -> None:
     """Put them into the catalogue files."""
     for name, (value, _) in experts.items():
         set_fields(STACKS / f"{name}.toml", {EXPERTS.field: f"{value:.3f}"})
@@ -277,7 +277,7 @@ def main() -> None:
     chosen = samples(given.runs, given.without)
     dense = [s for s in chosen if s.case.scenario.model.moe is None]
     stacks, rates = calibrate(dense, given.rounds)
-    left = misses(dense, stacks, rates)
+    left = errors_left(dense, stacks, rates)
     experts = calibrate_experts([s for s in chosen if s.case.scenario.model.moe], stacks, rates)
     if given.write:
         write(stacks, rates, left)

@@ -51,7 +51,7 @@ EXPERTS = Knob("expert_efficiency", 1.0, 0.15, 0.3, 1.2)
 
 
 def solve(
-    misses: Callable[[Floats], Sequence[float] | Floats],
+    residuals: Callable[[Floats], Sequence[float] | Floats],
     knobs: Sequence[Knob],
     start: Floats,
     *,
@@ -59,27 +59,27 @@ def solve(
     loss: Literal["cauchy", "soft_l1"] = "cauchy",
     scale: float = 0.03,
 ) -> Floats:
-    """The knobs' values that bring the misses down, each drawn towards its neutral value.
+    """The knobs' values that bring the residuals down, each drawn towards its neutral value.
 
     Args:
-        misses: residuals (N,) of the knobs' values (K,).
+        residuals: residuals (N,) of the knobs' values (K,).
         knobs: what is fitted.
         start: values to start from, shape (K,).
-        prior: how much one spread away from neutral counts, in the unit of the misses.
+        prior: how much one spread away from neutral counts, in the unit of the residuals.
         loss: how outliers are played down; "cauchy" all but forgets them, "soft_l1" stays convex.
-        scale: miss beyond which a point is an outlier.
+        scale: residual beyond which a point is an outlier.
     """
     from scipy.optimize import least_squares
 
-    def residuals(values: Floats) -> Floats:
+    def pulled(values: Floats) -> Floats:
         drawn = [prior * (v - k.neutral) / k.spread for v, k in zip(values, knobs, strict=True)]
-        return np.concatenate([np.asarray(misses(values), dtype=np.float64), drawn])
+        return np.concatenate([np.asarray(residuals(values), dtype=np.float64), drawn])
 
     bounds = ([k.low for k in knobs], [k.high for k in knobs])
     spreads = [k.spread for k in knobs]
     x0 = np.clip(start, [k.low + 1e-4 for k in knobs], [k.high - 1e-4 for k in knobs])
     found = least_squares(
-        residuals, x0, bounds=bounds, x_scale=spreads, loss=loss, f_scale=scale, diff_step=1e-3, max_nfev=25
+        pulled, x0, bounds=bounds, x_scale=spreads, loss=loss, f_scale=scale, diff_step=1e-3, max_nfev=25
     )
     return np.asarray(found.x)
 

@@ -19,7 +19,7 @@ from costmodels.scenario import Scenario
 from costmodels.strategy import Floats
 from hardware.errors import MeshwrightError
 from planner.assemble import counted_flops
-from planner.likeness import NAMES, SIZES, SWITCHES, distance, traits
+from planner.likeness import EXTENTS, NAMES, SIZES, SWITCHES, distance, traits
 from planner.measured import Figures, Measured, Run, from_rows, source
 from planner.trust import COVERAGE, expected_miss
 from planner.validation.calibrate import LEFT_OUT, RATE, with_experts, with_rate, with_stack
@@ -135,6 +135,7 @@ def _record(run: Priced, missed: float) -> dict[str, str]:
         **{key: str(known.names[key][0]) for key in NAMES},
         **sizes,
         **{key: f"{known.sizes[key][0]:.0f}" for key in SWITCHES},
+        "vpp": f"{2.0 ** float(known.sizes['vpp'][0]):.0f}",
     }
 
 
@@ -147,7 +148,7 @@ def _mfu(run: Priced) -> float:
 def as_csv(rows: Sequence[dict[str, str]]) -> str:
     """The rows as a file."""
     text = io.StringIO()
-    names = [*Run._fields, *NAMES, *SIZES, *SWITCHES]
+    names = list(dict.fromkeys((*Run._fields, *NAMES, *SIZES, *SWITCHES, *EXTENTS)))
     writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)

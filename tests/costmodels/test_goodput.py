@@ -12,7 +12,6 @@ from scipy.optimize import minimize_scalar
 from costmodels.goodput import (
     best_interval,
     checkpoint_bytes,
-    daly_interval,
     effective_share,
     expected_wall,
     failure_rate,
@@ -20,7 +19,6 @@ from costmodels.goodput import (
     startup_seconds,
     upkeep,
     wall_stretch,
-    young_interval,
 )
 from costmodels.model_catalogue import model
 from costmodels.scenario import Scenario
@@ -76,11 +74,12 @@ def test_the_best_interval_loses_least(stall, rate):
     assert lost(best) <= found.fun * (1 + 1e-9)
 
 
-def test_daly_comes_nearer_to_the_best_interval_than_young():
+def test_the_best_interval_is_daly_s_to_a_thousandth():
+    """[Daly06, equation 37], which starts from Young's sqrt(2 delta M)."""
     stall, rate = 120.0, 1 / 7200
-    exact = float(best_interval(np.array([stall]), rate)[0])
-    assert abs(daly_interval(stall=stall, rate=rate) / exact - 1) < 1e-3
-    assert abs(young_interval(stall=stall, rate=rate) / exact - 1) > 0.05
+    x = stall * rate / 2
+    daly = math.sqrt(2 * stall / rate) * (1 + math.sqrt(x) / 3 + x / 9) - stall
+    assert best_interval(np.array([stall]), rate) == pytest.approx(daly, rel=1e-3)
 
 
 def test_a_checkpoint_that_costs_nothing_is_taken_all_the_time():

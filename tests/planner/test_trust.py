@@ -158,6 +158,17 @@ def test_a_plan_names_measured_runs_and_is_inside_the_region_where_they_are_near
     assert outside(near) == ()
 
 
+def test_a_degree_more_than_a_doubling_beyond_what_was_measured_is_outside_however_near_the_rest():
+    """Of models with experts at most 64 expert ranks were measured; 128 are the next step, 256 are two."""
+    scenario = asked(model="deepseek-v3", gpus=2048)
+    step, corner = (trust(scenario, row(tp=2, pp=2, dp=512, ep=ep, vpp=31, schedule=3)) for ep in (128, 256))
+    assert corner.nearest[0].distance < corner.region
+    assert (step.inside, step.beyond) == (True, ())
+    assert (corner.inside, corner.beyond) == (False, ("EP 256 against 64 at most",))
+    (said,) = outside(corner)
+    assert "outside the validated region: EP 256 against 64 at most in measured runs" in said
+
+
 def test_a_plan_that_is_like_nothing_measured_says_so_and_in_what():
     scenario = asked(model="deepseek-v3", cluster="mi355x-8x", gpus=2048, precision="mxfp8", stack="paddle")
     far = trust(scenario, row(ep=256, dp=1024, zero_stage=3, sharding_degree=1024, offload=1))
