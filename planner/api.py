@@ -72,8 +72,7 @@ def plan(request: PlanRequest) -> Plan:
 def _searched(resolved: Resolved, space: Space, deadline: float) -> Outcome:
     if resolved.request.objective == "memory":
         return leanest(space, resolved.scenario, deadline=deadline)
-    beside = max(BESIDE, 1.0 + tied_within(resolved))
-    return search(space, aim(resolved), deadline=deadline, beside=beside)
+    return search(space, aim(resolved), deadline=deadline, beside=beside(resolved))
 
 
 def aim(resolved: Resolved) -> Scenario:
@@ -133,7 +132,7 @@ def conclude(resolved: Resolved, space: Space, outcome: Outcome, started: float)
     if outcome.best is None:
         refused = _reasons(_rejections(space, outcome, resolved.scenario), resolved)
         return Plan(status="infeasible", fits=False, rejected=refused, **_frame(resolved))
-    choice = _choice(resolved, outcome)
+    choice = choice_of(resolved, outcome)
     priced = quote(choice.taken.row, resolved.scenario, choice.taken.assignment)
     return Plan(**_settled(resolved, space, outcome, choice, priced, started=started, largest=0))
 
@@ -147,7 +146,12 @@ def tied_within(resolved: Resolved) -> float:
     return width(resolved.request.ties) if _by_time(resolved) else 0.0
 
 
-def _choice(resolved: Resolved, outcome: Outcome) -> Choice:
+def beside(resolved: Resolved) -> float:
+    """Up to how many times the best a search is to price what it sees, so that all that is tied is seen."""
+    return max(BESIDE, 1.0 + tied_within(resolved))
+
+
+def choice_of(resolved: Resolved, outcome: Outcome) -> Choice:
     """The fastest, or what is as good as that and better validated."""
     return choose(outcome, resolved.scenario, tied_within(resolved))
 
@@ -185,7 +189,7 @@ def _settled(
 def _found(resolved: Resolved, space: Space, outcome: Outcome, started: float) -> Plan:
     assert outcome.best is not None
     scenario = resolved.scenario
-    choice = _choice(resolved, outcome)
+    choice = choice_of(resolved, outcome)
     best = choice.taken
     priced = quote(best.row, scenario, best.assignment)
     settled = _settled(resolved, space, outcome, choice, priced, started=started, largest=LARGEST_SIMULATION)

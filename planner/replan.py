@@ -17,6 +17,7 @@ from costmodels.scenario import Scenario
 from costmodels.stability import Stability
 from costmodels.strategy import Strategies
 from hardware.units import format_quantity
+from planner.api import beside, choice_of
 from planner.assemble import (
     goodput_record,
     memory_records,
@@ -120,6 +121,11 @@ class _Search:
     space: Space
     outcome: Outcome
 
+    @property
+    def taken(self) -> Incumbent:
+        """The strategy that `plan` would take: the fastest, or what is tied with it and better validated."""
+        return choice_of(self.resolved, self.outcome).taken
+
 
 def replan(old: Plan, gpus: int, *, tolerance: float = 0.05, **changes: Any) -> Replan:
     """Plan the same job anew for more or fewer devices, with the same global batch.
@@ -213,7 +219,8 @@ def _smooth(number: int) -> bool:
 def _searched(request: PlanRequest, deadline: float) -> _Search:
     resolved = resolve(request)
     space = build(resolved.scenario, parse_pins(request.pins))
-    return _Search(resolved, space, search(space, resolved.scenario, deadline=deadline))
+    outcome = search(space, resolved.scenario, deadline=deadline, beside=beside(resolved))
+    return _Search(resolved, space, outcome)
 
 
 def _seconds(found: _Search) -> float:
@@ -221,8 +228,7 @@ def _seconds(found: _Search) -> float:
 
 
 def _candidate(found: _Search, best: Incumbent | None = None) -> Candidate:
-    chosen = best or found.outcome.best
-    assert chosen is not None
+    chosen = best or found.taken
     return Candidate(found.resolved, chosen.row, chosen.assignment, chosen.iteration)
 
 

@@ -14,6 +14,7 @@ from costmodels.stability import Stability
 from costmodels.training import iterations
 from hardware.records import Cluster, NodeGroup
 from planner.allocation.queue import Job, Queue
+from planner.api import beside, choice_of
 from planner.assemble import counted_flops, strategy_record
 from planner.document import Strategy
 from planner.errors import BadRequest, MeshwrightError
@@ -166,17 +167,17 @@ def _until(question: PlanRequest, wall: float) -> Point | str:
 
 
 def best_point(question: PlanRequest, seconds: float) -> Point | str:
-    """The best strategy without its reasons: a search, and the price of what it found."""
+    """The strategy that `plan` would take, without its reasons: a search, and the price of what it found."""
     if seconds <= 0.0:
         return LATE
     resolved = resolve(question)
     scenario = resolved.scenario
     deadline = time.perf_counter() + min(seconds, LONGEST_SEARCH)
-    outcome = search(build(scenario, parse_pins(question.pins)), scenario, deadline=deadline)
+    space = build(scenario, parse_pins(question.pins))
+    outcome = search(space, scenario, deadline=deadline, beside=beside(resolved))
     if outcome.best is None:
         return NOTHING if outcome.proved else LATE
-    best = outcome.best
-    group = scenario.group
+    best, group = choice_of(resolved, outcome).taken, scenario.group
     return Point(
         at=Placement(group.name, scenario.gpus, group.nodes or 1),
         iteration_seconds=best.iteration,

@@ -10,8 +10,9 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner import PlanRequest, plan
 from planner.allocation.allocate import allocate
-from planner.allocation.curves import placements
+from planner.allocation.curves import best_point, placements
 from planner.allocation.options import Option, options_of
 from planner.allocation.queue import queue_of
 from planner.allocation.solver import Options, solve
@@ -93,6 +94,13 @@ def test_banned_options_are_not_taken():
     assert solve(options, deadline=time.perf_counter() + 5).options.tolist() == [1]
     assert solve(options, deadline=time.perf_counter() + 5, banned=np.array([1])).options.tolist() == [0]
     assert solve(options, deadline=time.perf_counter() + 5, banned=np.array([0, 1])) is None
+
+
+def test_a_placement_s_strategy_is_the_one_that_a_plan_takes_of_what_is_tied():
+    asked = PlanRequest(model="22b", gpus=16, global_batch_size=2048, top=0, reasons=False)
+    taken, quickest = plan(asked), plan(asked.model_copy(update={"ties": "fastest"}))
+    assert taken.strategy != quickest.strategy
+    assert best_point(asked, 60.0).strategy == taken.strategy
 
 
 @pytest.fixture(scope="module")

@@ -150,6 +150,16 @@ def test_the_fastest_is_what_a_plan_for_its_devices_finds(old):
     assert found.status == "optimal"
 
 
+def test_of_what_is_tied_with_the_fastest_it_takes_what_a_plan_takes():
+    """Here that is more chunks on every stage, three parts in ten thousand slower."""
+    asked = {"model": "22b", "global_batch_size": 2048, "top": 0, "reasons": False}
+    quickest, again = (plan(PlanRequest(gpus=16, ties=ties, **asked)) for ties in ("fastest", "close"))
+    found = replan(plan(PlanRequest(gpus=32, **asked)), 16)
+    assert again.strategy != quickest.strategy
+    assert found.fastest.plan.strategy == again.strategy
+    assert found.fastest.iteration_seconds == pytest.approx(again.prediction.iteration_seconds)
+
+
 @pytest.mark.parametrize("gpus", [56, 48, 64, 96])
 def test_the_nearest_moves_least_within_the_tolerance(old, gpus):
     tight, loose = (replan(old, gpus, tolerance=share) for share in (0.0, 0.3))
