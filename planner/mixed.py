@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from planner.mixed_given import broken_rules, checked_layers, given_row, in_ever
 from planner.mixed_records import degrees_in_words, mixed_memory, mixed_record, stage_limits
 from planner.mixed_search import MixedIncumbent, MixedOutcome, best_split, given_split, price, search
 from planner.nearest import NEAREST_SECONDS
-from planner.pins import parse_pins
+from planner.pins import Pin, parse_pins
 from planner.request import Resolved
 from planner.rules import GROUP_RULES, RULES
 from planner.trust import trust
@@ -40,18 +40,26 @@ def plan_mixed(resolved: Resolved, mixed: Mixed, started: float, *, reasons: boo
         OutOfTime: the time limit passed before any plan was found.
     """
     pins, deadline = parse_pins(resolved.request.pins), started + resolved.request.time_limit
-    space = build(mixed, pins)
-    outcome = search(space, mixed, deadline=deadline)
-    one_width = outcome.best is not None
-    if not one_width and outcome.proved:
-        wider = build(mixed, pins, one_width=False)
-        found = search(wider, mixed, deadline=deadline)
-        space, outcome = (wider, found) if found.best or not found.proved else (space, outcome)
+    space, outcome, one_width = space_that_fits(mixed, pins, deadline)
     if outcome.best is None and not outcome.proved:
         raise OutOfTime(f"no plan within {resolved.request.time_limit:g} s; {outcome.priced} strategies were priced")
     if outcome.best is None:
         return _infeasible(resolved, mixed, space, outcome, reasons=reasons)
     return _found(resolved, mixed, space, outcome, started=started, one_width=one_width, reasons=reasons)
+
+
+def space_that_fits(mixed: Mixed, pins: Mapping[str, Pin], deadline: float) -> tuple[MixedSpace, MixedOutcome, bool]:
+    """A lattice with what a search finds there: of stages of one width, or of any widths where none of those fits.
+
+    The last says whether it is of one width and something fits.
+    """
+    space = build(mixed, pins)
+    outcome = search(space, mixed, deadline=deadline)
+    if outcome.best is not None or not outcome.proved:
+        return space, outcome, outcome.best is not None
+    wider = build(mixed, pins, one_width=False)
+    found = search(wider, mixed, deadline=deadline)
+    return (wider, found, False) if found.best or not found.proved else (space, outcome, False)
 
 
 def _found(

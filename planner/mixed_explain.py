@@ -36,7 +36,7 @@ def alternatives(outcome: MixedOutcome, resolved: Resolved, mixed: Mixed, top: i
     assert outcome.best is not None
     deadline, seen = time.perf_counter() + PATIENCE, {_layout(outcome.best.row)}
     found: list[MixedIncumbent] = []
-    for bound, one in _promising(outcome):
+    for bound, one in promising(outcome):
         times = sorted(other.iteration for other in found)
         if time.perf_counter() > deadline or (len(times) >= top and (top == 0 or bound >= times[top - 1])):
             break
@@ -48,7 +48,8 @@ def alternatives(outcome: MixedOutcome, resolved: Resolved, mixed: Mixed, top: i
     return tuple(_alternative(one, outcome.best, resolved, mixed) for one in best)
 
 
-def _promising(outcome: MixedOutcome) -> Iterator[tuple[float, Branches]]:
+def promising(outcome: MixedOutcome) -> Iterator[tuple[float, Branches]]:
+    """The branches that a search remembers and that fit, in the order of their bounds."""
     places = [
         (float(part.bound[i]), n, int(i)) for n, part in enumerate(outcome.pool) for i in np.flatnonzero(part.fits)
     ]

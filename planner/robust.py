@@ -11,31 +11,23 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Final, Literal
+from typing import Final, Generic, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from costmodels.pricing import quote
-from costmodels.scenario import Scenario
 from costmodels.strategy import Floats
-from planner.api import aim
-from planner.assemble import provenance_record, strategy_record
+from planner.assemble import provenance_record
 from planner.document import Provenance, Strategy
-from planner.errors import BadRequest, OutOfTime
-from planner.levers import uncertain_of
-from planner.request import PlanRequest
-from planner.search import TOLERANCE, Incumbent, promising, search
-from planner.sensitivity import best_of
-from planner.space import Space
-from planner.splits import best_split
+from planner.errors import BadRequest
+from planner.request import PlanRequest, Resolved, resolve
+from planner.search import TOLERANCE
 from planner.ties import CLOSE
+from planner.uncertain import Found, Machines, Question, on_groups, on_one_group
 
-BESIDE: Final = 16
-"""Best rows of the middle that are candidates beside the best of every scenario."""
 STEPS: Final = 6
 """Halvings of the radius: to 1/64 of the box."""
 
@@ -85,10 +77,10 @@ class Robust(BaseModel):
 
 
 @dataclass(frozen=True)
-class _Priced:
+class _Priced(Generic[Found]):
     """Candidates and scenarios: seconds (C, S), and the proved best of each scenario (S,)."""
 
-    candidates: list[Incumbent]
+    candidates: list[Found]
     factors: list[dict[str, float]]
     seconds: Floats
     least: Floats
@@ -111,32 +103,44 @@ def robust(request: PlanRequest, within: float) -> Robust:
     """
     if not 0.0 < within < 1.0:
         raise BadRequest(f"--robust: expected a share between 0 and 1 such as 20%, got {within:g}")
-    until = time.perf_counter() + request.time_limit
-    resolved, space, _ = best_of(request)
-    scenario = aim(resolved)
-    corners = corners_of(scenario, within)
-    found = [_best(space, changed_by(scenario, factors), until) for factors in corners]
-    candidates = _distinct([*found, *_beside(space, scenario, until)])
-    priced = _table(candidates, scenario, corners, np.array([one.iteration for one in found]))
+    until, resolved = time.perf_counter() + request.time_limit, resolve(request)
+    if resolved.mixed:
+        return _answer(on_groups(resolved, resolved.mixed), resolved, resolved.mixed.gpus, within, until)
+    return _answer(on_one_group(request), resolved, resolved.scenario.gpus, within, until)
+
+
+def _answer(asked: Question[Machines, Found], resolved: Resolved, gpus: int, within: float, until: float) -> Robust:
+    corners = corners_of(asked.names, within)
+    found = [asked.best(asked.changed(factors), until) for factors in corners]
+    candidates = _distinct(asked, [*found, *asked.beside(until)])
+    least = np.array([asked.seconds(one, asked.changed(at)) for one, at in zip(found, corners, strict=True)])
+    priced = _table(asked, candidates, corners, least)
     order = np.lexsort((priced.regret[:, 0], priced.regret.max(axis=1)))
-    told = _unlike([_candidate(priced, int(i), scenario) for i in order])
-    middle = _candidate(priced, int(np.argmin(priced.seconds[:, 0])), scenario)
-    radius = _radius(candidates, scenario, within, int(np.argmin(priced.seconds[:, 0])))
+    told = _unlike([_candidate(asked, priced, int(i)) for i in order])
+    best = int(np.argmin(priced.seconds[:, 0]))
     return Robust(
-        model=scenario.model.name,
+        model=resolved.scenario.model.name,
         cluster=resolved.cluster.name,
-        gpus=scenario.gpus,
+        gpus=gpus,
         within=within,
-        uncertain=tuple(uncertain_of(scenario)),
+        uncertain=asked.names,
         scenarios=len(corners),
         chosen=told[0],
-        best=middle,
-        others=tuple(told[1 : 1 + request.top]),
-        radius=radius,
+        best=_candidate(asked, priced, best),
+        others=tuple(told[1 : 1 + resolved.request.top]),
+        radius=_radius(asked, candidates, within, best),
         statement=_statement(len(candidates), len(corners)),
         defaults=resolved.defaults,
         provenance=provenance_record(resolved),
     )
+
+
+def _distinct(asked: Question[Machines, Found], found: Sequence[Found]) -> list[Found]:
+    """Strategies that differ in an axis or in their layers, in order of first appearance."""
+    seen: dict[tuple[object, ...], Found] = {}
+    for one in found:
+        seen.setdefault(asked.axes(one), one)
+    return list(seen.values())
 
 
 def _unlike(told: Sequence[Candidate]) -> list[Candidate]:
@@ -147,59 +151,24 @@ def _unlike(told: Sequence[Candidate]) -> list[Candidate]:
     return list(kept.values())
 
 
-def corners_of(scenario: Scenario, within: float) -> list[dict[str, float]]:
+def corners_of(names: Sequence[str], within: float) -> list[dict[str, float]]:
     """Factors of every scenario, the middle first, then all corners."""
-    names = list(uncertain_of(scenario))
     ends = product((1.0 - within, 1.0 + within), repeat=len(names))
     return [dict.fromkeys(names, 1.0), *(dict(zip(names, corner, strict=True)) for corner in ends)]
 
 
-def changed_by(scenario: Scenario, factors: Mapping[str, float]) -> Scenario:
-    """The scenario with its uncertain quantities times those factors."""
-    levers = uncertain_of(scenario)
-    for name, factor in factors.items():
-        scenario = levers[name](scenario, factor)
-    return scenario
-
-
-def _best(space: Space, scenario: Scenario, until: float) -> Incumbent:
-    found = search(space, scenario, deadline=until)
-    if found.best is None or not found.proved:
-        raise OutOfTime("the scenarios were not all proved in time; --time-limit gives more")
-    return found.best
-
-
-def _beside(space: Space, scenario: Scenario, until: float) -> list[Incumbent]:
-    """The most promising rows of the middle, each under its best split."""
-    outcome = search(space, scenario, deadline=until)
-    found: list[Incumbent] = []
-    for _, row in promising(outcome, scenario):
-        if len(found) >= BESIDE or time.perf_counter() > until:
-            break
-        if solved := best_split(row, scenario, deadline=until):
-            found.append(solved)
-    return found
-
-
-def _distinct(found: Sequence[Incumbent]) -> list[Incumbent]:
-    """Strategies that differ in an axis or in their layers, in order of first appearance."""
-    seen: dict[tuple[object, ...], Incumbent] = {}
-    for one in found:
-        layers = (*one.assignment.layers, *one.assignment.recomputed)
-        seen.setdefault((*one.row.row(0).items(), *map(int, layers)), one)
-    return list(seen.values())
-
-
-def _table(candidates: list[Incumbent], scenario: Scenario, corners: list[dict[str, float]], least: Floats) -> _Priced:
-    changed = [changed_by(scenario, factors) for factors in corners]
-    rows = [[quote(one.row, asked, one.assignment).iteration for asked in changed] for one in candidates]
+def _table(
+    asked: Question[Machines, Found], candidates: list[Found], corners: list[dict[str, float]], least: Floats
+) -> _Priced[Found]:
+    changed = [asked.changed(factors) for factors in corners]
+    rows = [[asked.seconds(one, machines) for machines in changed] for one in candidates]
     return _Priced(candidates, corners, np.array(rows), least)
 
 
-def _candidate(priced: _Priced, i: int, scenario: Scenario) -> Candidate:
-    one, regret = priced.candidates[i], priced.regret[i]
+def _candidate(asked: Question[Machines, Found], priced: _Priced[Found], i: int) -> Candidate:
+    regret = priced.regret[i]
     return Candidate(
-        strategy=strategy_record(one.row, one.assignment, scenario),
+        strategy=asked.record(priced.candidates[i]),
         seconds=float(priced.seconds[i, 0]),
         regret=max(float(regret[0]), 0.0),
         worst_regret=max(float(regret.max()), 0.0),
@@ -208,12 +177,12 @@ def _candidate(priced: _Priced, i: int, scenario: Scenario) -> Candidate:
     )
 
 
-def _radius(candidates: list[Incumbent], scenario: Scenario, within: float, best: int) -> float:
+def _radius(asked: Question[Machines, Found], candidates: list[Found], within: float, best: int) -> float:
     """Largest share at whose corners no candidate beats the best of the middle noticeably, by halving."""
 
     def stays(share: float) -> bool:
-        corners = corners_of(scenario, share)
-        priced = _table(candidates, scenario, corners, np.ones(len(corners)))
+        corners = corners_of(asked.names, share)
+        priced = _table(asked, candidates, corners, np.ones(len(corners)))
         return bool(np.all(priced.seconds[best] <= priced.seconds.min(axis=0) * (1.0 + CLOSE)))
 
     if stays(within):

@@ -15,8 +15,9 @@ from planner.errors import BadRequest
 from planner.levers import levers_of, uncertain_of
 from planner.request import PlanRequest, resolve
 from planner.reread import row_of, split_of
-from planner.robust import changed_by, corners_of, robust, share_of
+from planner.robust import corners_of, robust, share_of
 from planner.sensitivity import FACTOR, sensitivity
+from planner.uncertain import changed_by, changed_groups
 
 ASK = PlanRequest(model="22b", gpus=64, global_batch_size=128, ties="fastest")
 
@@ -83,7 +84,7 @@ def test_regrets_are_over_the_proved_best_of_every_scenario(least):
     scenario = resolve(ASK).scenario
     row, split = row_of(least.chosen.strategy), split_of(least.chosen.strategy)
     regrets = []
-    for factors in corners_of(scenario, 0.3):
+    for factors in corners_of(tuple(uncertain_of(scenario)), 0.3):
         changed = changed_by(scenario, factors)
         best = plan_of(changed)
         regrets.append(quote(row, changed, split).iteration / best - 1)
@@ -110,7 +111,7 @@ def test_the_choice_has_the_least_worst_regret_and_is_no_worse_than_the_best(lea
 
 def test_corners_are_the_middle_and_every_combination():
     scenario = resolve(ASK).scenario
-    corners = corners_of(scenario, 0.25)
+    corners = corners_of(tuple(uncertain_of(scenario)), 0.25)
     assert set(corners[0].values()) == {1.0}
     assert len({tuple(corner.values()) for corner in corners}) == 1 + 2 ** len(corners[0])
     assert np.unique([list(corner.values()) for corner in corners[1:]]).tolist() == [0.75, 1.25]
@@ -158,3 +159,38 @@ def test_a_scenario_without_a_network_has_no_lever_for_it():
     scenario = resolve(ASK).scenario
     alone = replace(scenario, group=scenario.group.model_copy(update={"tiers": scenario.group.tiers[:1]}))
     assert "network" not in uncertain_of(alone)
+
+
+MIXED = PlanRequest(model="llama2-7b", gpus=128, global_batch_size=256, cluster="a100-h100-mixed", ties="fastest")
+
+
+def test_several_node_groups_are_uncertain_together():
+    mixed = resolve(MIXED).mixed
+    factors = {"arithmetic": 0.8, "memory bandwidth": 1.2, "node links": 0.7, "network": 1.3}
+    changed = changed_groups(mixed, factors)
+    for one, was, group in zip(changed.scenarios, mixed.scenarios, changed.cluster.groups, strict=True):
+        assert one == changed_by(was, factors)
+        assert one.group == group
+        assert one.group.accelerator.peak["bf16"] == pytest.approx(0.8 * was.group.accelerator.peak["bf16"])
+    (now, _), (said, _) = changed.crossing(0, 1), mixed.crossing(0, 1)
+    assert now.group.tiers[0].link.bandwidth == pytest.approx(1.3 * said.group.tiers[0].link.bandwidth)
+
+
+def test_the_least_regret_over_several_node_groups_is_what_plans_at_the_corners_leave():
+    """The corner where a candidate is worst is planned anew, as a cluster of its own, freely and with its degrees."""
+    mixed, found = resolve(MIXED).mixed, robust(MIXED, 0.3)
+    assert (found.scenarios, found.gpus) == (17, 128)
+    assert found.chosen.worst_regret <= min(one.worst_regret for one in (found.best, *found.others))
+    for told in (found.chosen, found.others[-1]):
+        there = changed_groups(mixed, told.worst_where).cluster
+        asked = MIXED.model_copy(update={"cluster": there, "top": 0, "reasons": False})
+        pins = {name: str(getattr(told.strategy, name)) for name in ("tp", "pp", "vpp", "micro_batch_size")}
+        free, kept = (plan(one) for one in (asked, asked.model_copy(update={"pins": pins})))
+        least = free.prediction.iteration_seconds
+        assert told.worst_regret >= kept.prediction.iteration_seconds / least - 1 - 1e-9
+
+
+def test_no_regret_is_told_where_nothing_fits_several_node_groups():
+    asked = MIXED.model_copy(update={"model": "llama3.1-405b", "pins": {"tp": "1", "pp": "2"}})
+    with pytest.raises(BadRequest, match="nothing fits"):
+        robust(asked, 0.2)
