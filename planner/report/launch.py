@@ -24,6 +24,7 @@ _FORKS: Final[Mapping[str, str]] = {
     "nemo": "Megatron-Bridge takes the same names as overrides, such as model.tensor_model_parallel_size=8",
     "nemo-26.06": "Megatron-Bridge takes the same names as overrides, such as model.tensor_model_parallel_size=8",
     "megatron-deepspeed": "Megatron-DeepSpeed takes ZeRO and precision from its DeepSpeed JSON",
+    "vocabulary-parallel": "the fork adds --enable-vocab-parallel",
     "yuan2": "Yuan 2.0's fork takes the layers of every stage in an option of its own",
     "zero-bubble": "the zero-bubble fork adds --enable-zero-bubble and its kin for the schedule, and has no layout",
 }
