@@ -14,7 +14,7 @@ from costmodels.scan import mamba_kept_width
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Floats, Recompute, Strategies
 
-_KEPT_OF_EXPERTS = {"attention": 1.0, "operators": 0.5, "projections": 0.0, "up-projections": 1.0}
+_KEPT_OF_EXPERTS = {"attention": 1.0, "operators": 0.5, "projections": 0.0, "products": 1.0, "up-projections": 1.0}
 """Share of the experts' activations that each kind of selective recomputation keeps."""
 
 
@@ -92,8 +92,11 @@ def _left_by(selective: Bools, scenario: Scenario, kind: Kind) -> tuple[Floats |
     if stack.selective == "up-projections":
         left = whole - _product_inputs(scenario, kind)
         return np.where(selective, left, whole), np.where(selective, _without_up_projections(scenario, kind), inner)
-    kept = kind.attends * scenario.word * model.qkv_width
-    return np.where(selective, scenario.word * model.hidden_size, whole), np.where(selective, kept, inner)
+    kept, outer = kind.attends * scenario.word * model.qkv_width, scenario.word * model.hidden_size
+    if stack.selective == "products":
+        kept += (kind.ffn == "dense") * scenario.word * model.fc1_width
+        outer *= 1.0 + kind.attends * (kind.parts > 1)
+    return np.where(selective, outer, whole), np.where(selective, kept, inner)
 
 
 def _listed(scenario: Scenario, kind: Kind) -> tuple[float, float]:

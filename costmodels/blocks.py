@@ -72,6 +72,8 @@ class LayerSeconds:
             return self.stream.forward + (self.matmul.forward + self.tp.forward) / 2.0 + again
         if selective == "up-projections":
             return self.stream.forward + self.up_projections.forward
+        if selective == "products":
+            return self.stream.forward + self.attention.forward
         if selective == "projections":
             return self.stream.forward + self.attention.forward + self.beyond.forward - self.last.forward
         return self.attention.forward

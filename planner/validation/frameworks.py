@@ -73,6 +73,8 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
     found |= next((fields for words, fields in SEMANTICS if re.search(words, framework)), {})
     if "kempnerforge" in framework:
         found |= _kempner(row["strategy"])
+    if chosen.name == "maxtext" and "minimal" in str(row["strategy"].get("recompute_detail")):
+        found["selective"] = "products"
     if re.search(UNFUSED_NORM, notes):
         found["fused_elementwise"] = False
     if "kernel set" in notes:

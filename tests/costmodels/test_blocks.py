@@ -349,6 +349,7 @@ def test_keeping_projections_alone_repeats_the_other_products_but_the_last():
     output = attention_matmuls(rows, scenario, ("output",)).forward
     stream = layer.stream.forward + layer.attention.forward
     assert layer.repeated("projections") == pytest.approx(stream + first + output)
+    assert layer.repeated("products") == pytest.approx(stream)
 
 
 def test_rotary_positions_that_no_compiler_fuses_make_passes_of_their_own_where_the_rest_is_fused():

@@ -279,6 +279,14 @@ def test_a_list_of_operators_keeps_attention_and_every_second_product_in_16_bits
     assert layer_activation_bytes(rows, eager)[0] / 1024 - kept == 2 * 1024
 
 
+def test_keeping_what_products_return_keeps_the_input_and_their_outputs():
+    rows = strategies(recompute=Recompute.SELECTIVE)
+    scenario = toy_scenario(stack=toy_stack(selective="products", attention=("flash-2",)))
+    model = scenario.model
+    per_token = layer_activation_bytes(rows, scenario)[0] / 1024
+    assert per_token == 2.0 * (2 * model.hidden_size + model.qkv_width + model.fc1_width) + 4.0 * model.num_heads
+
+
 def test_training_in_fp32_keeps_four_bytes_of_every_value():
     rows = strategies(micro_batch_size=2)
     single, half = (toy_scenario(precision=name, stack=toy_stack(gradient_bytes=2)) for name in ("fp32", "bf16"))
