@@ -42,6 +42,7 @@ _OTHERS: Final[Mapping[str, str]] = {
     "mindformers": "MindFormers is launched with a YAML file",
     "nanotron": "plan export --to nanotron writes its YAML",
     "paddle": "PaddlePaddle is launched with its own hybrid-parallel arguments",
+    "paddle-2021": "static graphs of PaddlePaddle are planned in a training script",
 }
 """Stacks that are launched otherwise, and how."""
 

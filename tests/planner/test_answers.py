@@ -44,10 +44,10 @@ def test_the_plan_has_uneven_or_partly_recomputed_stages_so_that_what_follows_is
     assert len({(stage.layers, stage.recompute_layers) for stage in stages}) > 1
 
 
-@pytest.mark.parametrize("subject", ["TP 8", "TP 2", "PP 8"])
-def test_why_not_says_what_pinning_the_other_choice_costs(tight, subject):
-    line = next(line for line in tight.why_not if line.subject == subject)
-    axis, size = subject.split()
+@pytest.mark.parametrize("nth", range(4))
+def test_why_not_says_what_pinning_the_other_choice_costs(tight, nth):
+    line = [line for line in tight.why_not if line.subject.startswith(("TP ", "PP "))][nth]
+    axis, size = line.subject.split()
     pinned = plan(PlanRequest(**TIGHT, pins={axis.lower(): int(size)}))
     assert line.iteration_seconds == pytest.approx(pinned.prediction.iteration_seconds, rel=1e-8)
 
