@@ -103,6 +103,14 @@ def test_pins_that_no_rule_admits_are_answered_not_raised():
     assert answer.nearest.subject == "without the pins"
 
 
+def test_a_refusal_names_the_rule_about_the_pins_before_any_about_what_only_repeats():
+    asked = {"cluster": "dgx-a100-80gb", "model": "llama2-7b", "stack": "deepspeed"}
+    answer = plan(request(pins={"zero_stage": 3, "pp": 2}, **asked))
+    assert answer.status == "infeasible"
+    assert answer.rejected[0].rule == "zero-pipeline"
+    assert not {"context-kind", "sharding-repeats"} & {one.rule for one in answer.rejected}
+
+
 def test_expert_ranks_without_experts_are_refused_by_name():
     answer = predict(request(pins={"ep": 2}))
     assert answer.status == "infeasible"
