@@ -61,6 +61,7 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
     row = as_timed(as_launched(row))
     plan = row["strategy"]
     _check_sizes(row)
+    _check_ranks(row)
     model = model_of(row, notes)
     chosen, group = stack_for(row, notes, software), node_group(row, notes, machines)
     scenario = Scenario(
@@ -96,6 +97,17 @@ def _check_sizes(row: Row) -> None:
     deep = max(int(value or 0) for value in said)
     if deep > DEEPEST:
         raise Unpriceable(f"{deep} layers, stages or chunks; no model has more than {DEEPEST}")
+
+
+def _check_ranks(row: Row) -> None:
+    """Refuse degrees that do not make up the devices; of runs that are marked suspect that is known."""
+    plan = row["strategy"]
+    said = {name: int(plan.get(name) or 1) for name in ("tp", "cp", "pp", "dp")}
+    gpus, ranks = int(_need(plan, "gpus")), math.prod(said.values())
+    contradicts = ranks != gpus if plan.get("dp") else gpus % ranks > 0
+    if contradicts and not row.get("suspect"):
+        degrees = " x ".join(f"{name} {value}" for name, value in said.items() if name != "dp" or plan.get("dp"))
+        raise Unpriceable(f"strategy: {degrees} are {ranks} ranks, which do not make up {gpus} gpus")
 
 
 def _assignment(row: Row, scenario: Scenario, rows: Strategies, notes: list[str]) -> Assignment:

@@ -50,6 +50,19 @@ def test_context_ranks_exchange_as_a_run_says_or_as_its_framework_usually_does(f
     assert case(run()).rows.cp_kind.tolist() == [0]
 
 
+@pytest.mark.parametrize(
+    ("degrees", "said"),
+    [
+        ({"tp": 3}, "tp 3 x cp 1 x pp 2 x dp 4 are 24 ranks, which do not make up 16 gpus"),
+        ({"tp": 3, "dp": None}, "tp 3 x cp 1 x pp 2 are 6 ranks, which do not make up 16 gpus"),
+    ],
+)
+def test_degrees_that_do_not_make_up_the_devices_are_not_priced_unless_known_to_be_wrong(degrees, said):
+    with pytest.raises(Unpriceable, match=said):
+        case(run(strategy=degrees))
+    assert case(run(strategy=degrees, suspect="the degrees are not those of the devices")).scenario.gpus == 16
+
+
 def test_a_kind_of_context_parallelism_that_nobody_knows_is_not_priced():
     with pytest.raises(Unpriceable, match="context parallelism of kind star is not priced yet"):
         case(run(strategy={"cp": 2, "cp_kind": "star", "dp": 2}))

@@ -79,7 +79,7 @@ def test_a_pipeline_of_kempnerforge_splits_neither_sequences_nor_the_vocabulary(
 
 def test_notes_that_count_embedding_and_head_say_the_layers_of_every_stage():
     words = {"framework": "Megatron-DeepSpeed (Sailor fork)", "notes": "counts including embedding and head: [4, 6]"}
-    shape = run()["strategy"] | {"pp": 2, "gpus": 8}
+    shape = run()["strategy"] | {"pp": 2, "dp": 2, "gpus": 8}
     mapped = case(run(stack=words, strategy=shape, model={**run()["model"], "num_layers": 8}))
     assert mapped.assignment.layers.tolist() == [3, 5]
 

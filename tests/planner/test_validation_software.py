@@ -118,7 +118,7 @@ LLAMA_13B = {
 
 @pytest.mark.parametrize(("pp", "held"), [(2, [20, 20]), (4, [9, 11, 11, 9])])
 def test_stages_of_aleph_alphas_framework_are_balanced_by_parameters(pp, held):
-    plan = {"pp": pp, "vpp": 1, "schedule": "1f1b"}
+    plan = {"gpus": 8 * pp, "pp": pp, "vpp": 1, "schedule": "1f1b"}
     one = case(run(stack={"framework": "Aleph Alpha scaling"}, model=LLAMA_13B, strategy=plan))
     assert list(one.assignment.layers) == held
 
