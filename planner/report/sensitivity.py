@@ -8,6 +8,7 @@ from rich.text import Text
 
 from planner.document import Strategy
 from planner.report.bars import percent, seconds
+from planner.report.panels import recomputation
 from planner.report.tables import print_wide
 from planner.sensitivity import FACTOR, Leverage, Sensitivity, Turned
 
@@ -76,8 +77,10 @@ def _bar(less: float | None, more: float | None, widest: float) -> str:
 
 
 def words(s: Strategy) -> str:
-    """A strategy in a few words: degrees above 1, replicas, micro-batch, recomputation."""
+    """A strategy in a few words: degrees above 1, replicas, micro-batch, sharding over some of them, recomputation."""
     degrees = (("TP", s.tp), ("CP", s.cp), ("PP", s.pp), ("VPP", s.vpp), ("EP", s.ep))
     words = [f"{name} {value}" for name, value in degrees if value > 1]
-    again = [] if s.recompute == "none" else [f"recompute {s.recompute}"]
-    return " ".join([*words, f"DP {s.dp}", f"mb {s.micro_batch_size}", *again])
+    over = [] if s.sharding_degree in {1, s.dp * s.cp} else [f"ZeRO-{s.zero_stage} over {s.sharding_degree}"]
+    said = recomputation(s)
+    again = [] if said == "none" else [f"recompute {said}"]
+    return " ".join([*words, f"DP {s.dp}", f"mb {s.micro_batch_size}", *over, *again])

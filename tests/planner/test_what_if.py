@@ -9,10 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from costmodels.pricing import quote
-from planner.api import plan
+from planner.api import plan, predict
 from planner.cli import main
 from planner.errors import BadRequest
 from planner.levers import levers_of, uncertain_of
+from planner.report.sensitivity import words
 from planner.request import PlanRequest, resolve
 from planner.reread import row_of, split_of
 from planner.robust import corners_of, robust, share_of
@@ -188,6 +189,20 @@ def test_the_least_regret_over_several_node_groups_is_what_plans_at_the_corners_
         free, kept = (plan(one) for one in (asked, asked.model_copy(update={"pins": pins})))
         least = free.prediction.iteration_seconds
         assert told.worst_regret >= kept.prediction.iteration_seconds / least - 1 - 1e-9
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "TP 4 PP 2 DP 8 mb 1"),
+        ({"sharding_degree": 4}, "TP 4 PP 2 DP 8 mb 1 ZeRO-1 over 4"),
+        ({"recompute": "selective", "recompute_modules": ("layernorm",)}, "TP 4 PP 2 DP 8 mb 1 recompute layernorm"),
+    ],
+)
+def test_words_of_a_strategy_tell_apart_what_is_sharded_over_fewer_ranks_or_recomputed(changes, said):
+    asked = {"tp": "4", "pp": "2", "vpp": "1", "micro_batch_size": "1", "zero_stage": "1", "recompute": "none"}
+    found = predict(ASK.model_copy(update={"pins": asked})).strategy
+    assert words(found.model_copy(update=changes)) == said
 
 
 def test_no_regret_is_told_where_nothing_fits_several_node_groups():
