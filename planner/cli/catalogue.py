@@ -118,7 +118,10 @@ def validate(
     output: str | None,
     **_talk: bool,
 ) -> None:
-    """Compare predictions with measured runs: error per row, per group and in all."""
+    """Compare predictions with measured runs: error per row, per group and in all.
+
+    FILE holds runs as JSON lines, or is a split of the shipped ones: fit, dev or check. None means all three.
+    """
     check_writable(output)
     from planner.validation.report import bottom, rank
     from planner.validation.report import validate as compare

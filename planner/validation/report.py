@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from planner.errors import BadFile
 from planner.trust import COVERAGE
 from planner.validation.judge import Verdict, coverage, groups, judge, shipped, summary
 
@@ -28,7 +29,7 @@ def validate(files: Sequence[str] = (), *, form: str = "table", profile: str | N
     Raises:
         BadFile: a file that cannot be read.
     """
-    by_file = _by_file([_path(name) for name in files] or shipped(), profile)
+    by_file = _by_file(_paths(files), profile)
     return _json(by_file) if form == "json" else _table(by_file)
 
 
@@ -40,7 +41,7 @@ def rank(files: Sequence[str] = (), *, form: str = "table") -> str:
     """
     from planner.validation.ranking import report, sweeps
 
-    return report(sweeps([_path(name) for name in files] or shipped()), form=form)
+    return report(sweeps(_paths(files)), form=form)
 
 
 def bottom(files: Sequence[str] = (), *, form: str = "table") -> str:
@@ -51,7 +52,7 @@ def bottom(files: Sequence[str] = (), *, form: str = "table") -> str:
     """
     from planner.validation.floor import report
 
-    return report([_path(name) for name in files] or shipped(), form=form)
+    return report(_paths(files), form=form)
 
 
 def _by_file(paths: Sequence[Path], profile: str | None) -> dict[str, list[Verdict]]:
@@ -63,10 +64,14 @@ def _by_file(paths: Sequence[Path], profile: str | None) -> dict[str, list[Verdi
     return found
 
 
-def _path(name: str) -> Path:
-    """A file, or the shipped split of that name (``fit``, ``dev``, ``check``)."""
+def _paths(files: Sequence[str]) -> list[Path]:
+    """Files, or the shipped splits of those names (``fit``, ``dev``, ``check``), each once; all splits for none."""
     here = {path.name.removesuffix(".jsonl.gz"): path for path in shipped()}
-    return here[name] if name in here and not Path(name).exists() else Path(name)
+    found = [here[name] if name in here and not Path(name).is_file() else Path(name) for name in files]
+    for name, path in zip(files, found, strict=True):
+        if name.isalpha() and not path.exists():
+            raise BadFile(name, f"no such file, nor a split of the shipped runs ({', '.join(here)})")
+    return list(dict.fromkeys(found)) or shipped()
 
 
 def _json(by_file: Mapping[str, list[Verdict]]) -> str:

@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 
+from planner.errors import BadFile
 from planner.measured import measured
 from planner.validation import residuals
 from planner.validation.calibrate import samples
@@ -73,6 +74,14 @@ def test_validate_tells_the_means_of_every_file_apart(tmp_path):
     assert told["one.jsonl"]["iteration_time"]["bias"] > told["two.jsonl"]["iteration_time"]["bias"]
     assert "iteration time, two.jsonl" in validate(files)
     assert "iteration time, two.jsonl" not in validate(files[1:])
+
+
+def test_a_split_is_taken_once_and_whatever_folder_has_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "check").mkdir()
+    assert validate(["check", "check"]) == validate(["check"])
+    with pytest.raises(BadFile, match=r"chek: no such file, nor a split of the shipped runs \(.*check\)"):
+        validate(["chek"])
 
 
 def test_packing_sorts_runs_and_gives_the_same_bytes_whatever_the_order(tmp_path):
