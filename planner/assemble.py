@@ -19,8 +19,11 @@ from costmodels.pricing import Assignment, Quote
 from costmodels.scenario import Scenario
 from costmodels.strategy import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, VOCABULARIES, Recompute, Strategies
 from hardware.catalogue import catalogue_hash as hardware_hash
+from hardware.catalogue import cluster as find_cluster
+from hardware.errors import MeshwrightError
 from hardware.records import Cluster, NodeGroup
 from hardware.units import exact_quantity
+from hardware.writing import cluster_document
 from planner.document import Goodput, Prediction, Provenance, Stage, StageMemory, Strategy
 from planner.request import Resolved, choices_of
 from planner.trust import interval
@@ -153,7 +156,7 @@ def request_record(resolved: Resolved) -> dict[str, Any]:
     model["parameters"] = parameters(scenario.model)
     return {
         "model": model,
-        "cluster": _cluster_record(resolved.cluster),
+        "cluster": _cluster_record(resolved.cluster) | _own_file(resolved.machines),
         "stack": scenario.stack.name,
         "gpus": scenario.gpus,
         "global_batch_size": scenario.global_batch_size,
@@ -187,6 +190,15 @@ def _cluster_record(cluster: Cluster) -> dict[str, Any]:
         return {"name": cluster.name, **_group_record(cluster.groups[0])}
     groups = [{"name": group.name, **_group_record(group)} for group in cluster.groups]
     return {"name": cluster.name, "groups": groups}
+
+
+def _own_file(machines: Cluster) -> dict[str, Any]:
+    """The table of a cluster that the catalogue does not hold, so that the answer alone asks the question again."""
+    try:
+        held = find_cluster(machines.name) == machines
+    except MeshwrightError:
+        held = False
+    return {} if held else {"file": cluster_document(machines)}
 
 
 def _group_record(group: NodeGroup) -> dict[str, Any]:

@@ -63,9 +63,13 @@ def stack_of(table: Table) -> Stack:
 def cluster_of(table: Table) -> Cluster | str:
     """The cluster of a table as in its file, or the name of the one that an answer tells of in short.
 
+    An answer on a cluster that the catalogue does not hold states all of it, under ``file``.
+
     Raises:
         ValueError: an answer's cluster is not, or is no longer, in the catalogue.
     """
+    if "file" in table:
+        return cluster_record(dict(table["file"]))
     groups = _short_groups(table)
     if groups is None:
         return cluster_record(dict(table))

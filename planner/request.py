@@ -200,7 +200,7 @@ def resolve(request: PlanRequest) -> Resolved:
     if cluster.gpus != base.gpus:
         defaults += (_taken(cluster, base),)
     mixed = _mixed(request, scenario, cluster)
-    return Resolved(request, scenario, cluster, cluster, tokens, defaults, _stability(request), mixed)
+    return Resolved(request, scenario, cluster, base, tokens, defaults, _stability(request), mixed)
 
 
 def _stability(request: PlanRequest) -> Stability | None:
