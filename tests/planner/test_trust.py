@@ -276,7 +276,7 @@ def test_validate_tells_the_coverage_of_every_file(tmp_path):
     assert f"90% interval, two.jsonl: holds {mean:.1%}" in validate(files)
 
 
-def test_no_file_is_lost_where_two_have_one_name(tmp_path):
+def test_no_file_is_lost_where_two_have_one_name_and_none_counts_twice(tmp_path):
     from planner.validation.judge import shipped
     from planner.validation.rows import read_rows
 
@@ -285,10 +285,9 @@ def test_no_file_is_lost_where_two_have_one_name(tmp_path):
     for file in files:
         file.parent.mkdir()
         file.write_text(row)
-    both, twice = (json.loads(validate(list(map(str, asked)), form="json")) for asked in (files, [files[0]] * 2))
-    assert (
-        len(both["rows"]) == len(twice["rows"]) == 2 * len(json.loads(validate([str(files[0])], form="json"))["rows"])
-    )
+    asked = (files, [files[0]] * 2, files[:1])
+    both, twice, once = (json.loads(validate(list(map(str, one)), form="json")) for one in asked)
+    assert len(both["rows"]) == 2 * len(once["rows"]) == 2 * len(twice["rows"])
     assert set(both["interval_coverage"]) == set(map(str, files))
 
 
