@@ -21,8 +21,28 @@ from costmodels.split import even_layers
 from costmodels.strategy import Floats, Ints, Strategies
 
 
+class Windows:
+    """The computation of a layer that hides traffic, pass by pass, of whatever holds its four terms."""
+
+    __slots__ = ()
+    forward_window: Floats
+    backward_window: Floats
+    paired_forward: Floats
+    paired_backward: Floats
+
+    @property
+    def window(self) -> Passes:
+        """The computation of one layer that data-parallel traffic can hide behind."""
+        return Passes(self.forward_window, self.backward_window)
+
+    @property
+    def paired(self) -> Passes:
+        """What of it traffic of other micro-batches' experts runs beside."""
+        return Passes(self.paired_forward, self.paired_backward)
+
+
 @dataclass(frozen=True, slots=True)
-class LayerTerms:
+class LayerTerms(Windows):
     """Seconds of one layer of a kind, arrays (N,); the fields are those of ``iteration.RowSeconds``."""
 
     layer: Floats
@@ -40,16 +60,6 @@ class LayerTerms:
     backward_window: Floats
     paired_forward: Floats
     paired_backward: Floats
-
-    @property
-    def window(self) -> Passes:
-        """The computation of one layer that data-parallel traffic can hide behind."""
-        return Passes(self.forward_window, self.backward_window)
-
-    @property
-    def paired(self) -> Passes:
-        """What of it traffic of other micro-batches' experts runs beside."""
-        return Passes(self.paired_forward, self.paired_backward)
 
     def take(self, rows: NDArray[Any]) -> LayerTerms:
         """The given rows (an index or mask)."""

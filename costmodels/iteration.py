@@ -22,7 +22,7 @@ from costmodels.blocks import (
     head_seconds,
     kind_seconds,
 )
-from costmodels.by_kind import ByKind, LayerTerms, contents, fullest_window, mean_terms
+from costmodels.by_kind import ByKind, LayerTerms, Windows, contents, fullest_window, mean_terms
 from costmodels.exchange import hop_seconds, optimizer_seconds, step_traffic
 from costmodels.goodput import wall_stretch
 from costmodels.layer_kinds import Kind, ahead_kind
@@ -45,7 +45,7 @@ BLOCK_AXES = ("tp", "cp", "cp_kind", "micro_batch_size", "sequence_parallel", "e
 
 
 @dataclass(frozen=True, slots=True)
-class RowSeconds:
+class RowSeconds(Windows):
     """What an iteration is composed of, arrays (N,), seconds per micro-batch unless said otherwise.
 
     Where layers differ, those of one layer are of an average one.
@@ -99,16 +99,6 @@ class RowSeconds:
     """Wall time over that of checkpoints that cost nothing: 1 unless the scenario counts interruptions."""
     kinds: ByKind[LayerTerms] | None = None
     """The same of one layer of each kind, where layers differ along the depth."""
-
-    @property
-    def window(self) -> Passes:
-        """The computation of one layer that data-parallel traffic can hide behind."""
-        return Passes(self.forward_window, self.backward_window)
-
-    @property
-    def paired(self) -> Passes:
-        """What of it traffic of other micro-batches' experts runs beside."""
-        return Passes(self.paired_forward, self.paired_backward)
 
     def take(self, rows: NDArray[Any]) -> RowSeconds:
         """The given rows (an index or mask)."""
