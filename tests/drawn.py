@@ -52,19 +52,18 @@ def drawn_groups(draw):
     return toy_group(node=node, device=device, tiers=tuple(tiers))
 
 
-@st.composite
-def drawn_stacks(draw):
-    """Stacks with every switch that changes a formula."""
+def _kernels(draw):
+    """Kernels, launches and what overlaps."""
     some = st.sampled_from
     hidden = draw(st.booleans())
-    return toy_stack(
-        attention=draw(some([("flash-2",), ("unfused",)])),
-        dropout=draw(st.booleans()),
-        fused_elementwise=draw(st.booleans()),
-        launch=draw(some(["0 s", "6 us"])),
-        cuda_graphs=draw(st.booleans()),
-        scatter_gather=draw(st.booleans()),
-        overlap=Overlap(
+    return {
+        "attention": draw(some([("flash-2",), ("unfused",)])),
+        "dropout": draw(st.booleans()),
+        "fused_elementwise": draw(st.booleans()),
+        "launch": draw(some(["0 s", "6 us"])),
+        "cuda_graphs": draw(st.booleans()),
+        "scatter_gather": draw(st.booleans()),
+        "overlap": Overlap(
             tp_forward=draw(some([0.3, 1.0])),
             tp_backward=draw(some([0.5, 1.0])),
             cp=draw(some([0.0, 0.3, 1.0])),
@@ -77,55 +76,90 @@ def drawn_stacks(draw):
             third_stage=draw(st.booleans()),
             chunks=draw(st.booleans()),
         ),
-        bucket_parameters=draw(some([0.0, 1e6])),
-        bucket_per_rank=draw(some([0.0, 1e6])),
-        zero_stages=draw(some([(0,), (0, 1), (0, 1, 2, 3)])),
-        cp_kinds=draw(some([("p2p",), ("all-gather",), CP_KINDS])),
-        repeats_key_values=draw(st.booleans()),
-        rank_orders=draw(some([RANK_ORDERS[:2], RANK_ORDERS])),
-        fully_sharded=draw(st.booleans()),
-        second_shard=draw(st.booleans()),
-        replicas_once=draw(st.booleans()),
-        uneven_stages=draw(st.booleans()),
-        root_unit=draw(st.booleans()),
-        pipeline_holds=draw(st.booleans()),
-        gathers_per_micro_batch=draw(st.booleans()),
-        vocabulary=draw(some([("ends",), ("ends", "spread")])),
-        vocabulary_in_flight=draw(some([0.0, 1.0, 2.0])),
-        idle_gradients=draw(st.booleans()),
-        gathered_logits=draw(st.booleans()),
-        gathered_inputs=draw(st.booleans()),
-        apart=draw(some([(), ("gate",), ("qkv", "gate")])),
-        norm_gathers=draw(st.booleans()),
-        flattened_gradients=draw(st.booleans()),
-        gradients_sharded=draw(st.booleans()),
-        partitioned_checkpoints=draw(st.booleans()),
-        keeps=draw(some([(), ("gate", "norm", "key-values", "softmax")])),
-        empty_ends=draw(st.booleans()),
-        ends_as_layers=draw(st.booleans()),
-        selective=draw(some(["attention", "operators"])),
-        expert_imbalance=draw(some([1.0, 1.2])),
-        expert_capacity=draw(some([None, None, 0.8, 1.25])),
-        dispatch=draw(some(["allgather", "every-copy", "once-per-domain"])),
-        dispatch_bytes=draw(some([1.0, 2.0])),
-        shared_expert_overlap=draw(st.booleans()),
-        fused_experts=draw(st.booleans()),
-        kernels_per_local_expert=draw(some([0, 14])),
-        graphs=draw(some([(), ("attn",), ("moe_router", "moe_preprocess")])),
-        schedules=(*SCHEDULE_NAMES[:4], *draw(st.lists(some(SCHEDULE_NAMES[4:]), max_size=3, unique=True))),
-        sharded_stages=draw(st.booleans()),
-        slack=draw(some([0.0, 0.05])),
-        tensor_slack=draw(some([None, 0.2])),
-        straggler=draw(some([0.0, 0.02])),
-        blocking_launches=draw(some([False, False, True])),
-        iteration_overhead=draw(some(["0 s", "3 ms"])),
-        micro_batch_overhead=draw(some(["0 s", "50 us"])),
-        optimizer=draw(some(["adam", "adam", "adam-8bit", "muon"])),
-        loss=draw(some(["plain", "plain", "fused"])),
-        loss_block=draw(some([0, 0, 256])),
-        weight_bytes=draw(some([2, 4])),
-        recompute_modules=draw(some([(), (), MODULES])),
-    )
+    }
+
+
+def _sharding(draw):
+    """How states and ranks are laid out."""
+    some = st.sampled_from
+    return {
+        "bucket_parameters": draw(some([0.0, 1e6])),
+        "bucket_per_rank": draw(some([0.0, 1e6])),
+        "zero_stages": draw(some([(0,), (0, 1), (0, 1, 2, 3)])),
+        "cp_kinds": draw(some([("p2p",), ("all-gather",), CP_KINDS])),
+        "repeats_key_values": draw(st.booleans()),
+        "rank_orders": draw(some([RANK_ORDERS[:2], RANK_ORDERS])),
+        "fully_sharded": draw(st.booleans()),
+        "second_shard": draw(st.booleans()),
+        "replicas_once": draw(st.booleans()),
+        "uneven_stages": draw(st.booleans()),
+        "root_unit": draw(st.booleans()),
+        "pipeline_holds": draw(st.booleans()),
+        "gathers_per_micro_batch": draw(st.booleans()),
+    }
+
+
+def _kept(draw):
+    """What vocabularies, ends and recomputation keep."""
+    some = st.sampled_from
+    return {
+        "vocabulary": draw(some([("ends",), ("ends", "spread")])),
+        "vocabulary_in_flight": draw(some([0.0, 1.0, 2.0])),
+        "idle_gradients": draw(st.booleans()),
+        "gathered_logits": draw(st.booleans()),
+        "gathered_inputs": draw(st.booleans()),
+        "apart": draw(some([(), ("gate",), ("qkv", "gate")])),
+        "norm_gathers": draw(st.booleans()),
+        "flattened_gradients": draw(st.booleans()),
+        "gradients_sharded": draw(st.booleans()),
+        "partitioned_checkpoints": draw(st.booleans()),
+        "keeps": draw(some([(), ("gate", "norm", "key-values", "softmax")])),
+        "empty_ends": draw(st.booleans()),
+        "ends_as_layers": draw(st.booleans()),
+        "selective": draw(some(["attention", "operators"])),
+    }
+
+
+def _experts(draw):
+    """Experts and schedules."""
+    some = st.sampled_from
+    return {
+        "expert_imbalance": draw(some([1.0, 1.2])),
+        "expert_capacity": draw(some([None, None, 0.8, 1.25])),
+        "dispatch": draw(some(["allgather", "every-copy", "once-per-domain"])),
+        "dispatch_bytes": draw(some([1.0, 2.0])),
+        "shared_expert_overlap": draw(st.booleans()),
+        "fused_experts": draw(st.booleans()),
+        "kernels_per_local_expert": draw(some([0, 14])),
+        "graphs": draw(some([(), ("attn",), ("moe_router", "moe_preprocess")])),
+        "schedules": (*SCHEDULE_NAMES[:4], *draw(st.lists(some(SCHEDULE_NAMES[4:]), max_size=3, unique=True))),
+    }
+
+
+def _rest(draw):
+    """What is added to every iteration, and the formats of states."""
+    some = st.sampled_from
+    return {
+        "sharded_stages": draw(st.booleans()),
+        "slack": draw(some([0.0, 0.05])),
+        "tensor_slack": draw(some([None, 0.2])),
+        "straggler": draw(some([0.0, 0.02])),
+        "blocking_launches": draw(some([False, False, True])),
+        "iteration_overhead": draw(some(["0 s", "3 ms"])),
+        "micro_batch_overhead": draw(some(["0 s", "50 us"])),
+        "optimizer": draw(some(["adam", "adam", "adam-8bit", "muon"])),
+        "loss": draw(some(["plain", "plain", "fused"])),
+        "loss_block": draw(some([0, 0, 256])),
+        "weight_bytes": draw(some([2, 4])),
+        "recompute_modules": draw(some([(), (), MODULES])),
+    }
+
+
+@st.composite
+def drawn_stacks(draw):
+    """Stacks with every switch that changes a formula."""
+    parts = (_kernels, _sharding, _kept, _experts, _rest)
+    return toy_stack(**{name: value for part in parts for name, value in part(draw).items()})
 
 
 @st.composite
