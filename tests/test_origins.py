@@ -184,7 +184,9 @@ def test_neither_a_sharded_optimizer_nor_single_inputs_would_do_for_the_referenc
 
 @pytest.mark.parametrize("name", paddle.NLP)
 def test_the_memory_of_paddlenlp_s_table_is_predicted(name):
-    assert paddle.allocated(paddle.nlp(name)) == pytest.approx(paddle.NLP[name][3], rel=0.12)
+    assert paddle.allocated(paddle.nlp(name)) == pytest.approx(
+        paddle.NLP[name][3], rel={"llama2-13b": 0.10, "llama2-7b": 0.12}[name]
+    )
 
 
 @pytest.mark.parametrize(("recompute", "most"), [("none", 18), ("full", 180)])
@@ -251,7 +253,7 @@ def test_two_points_of_megatron_lm_give_the_other_rows(gpus):
 def test_two_points_of_megascale_give_small_rows_and_come_short_of_large_ones(gpus):
     slope, once = megascale.line("megascale")
     error = (slope * megascale.MICRO_BATCHES[gpus] + once) / megascale.run("megascale", gpus).measured - 1
-    assert abs(error) < 0.04 if gpus <= 1024 else -0.11 < error < 0
+    assert abs(error) < 0.04 if gpus <= 1024 else -0.1 < error < 0
 
 
 def test_the_steps_of_the_ladder_contradict_the_rows_that_they_lead_between():
@@ -277,13 +279,13 @@ def test_megascale_on_12288_gpus_is_predicted_within_the_tolerance_of_the_paper(
     assert 100 * side.mfu(seconds) == pytest.approx(55.2, abs=4.0)
 
 
-def test_the_features_of_megascale_together_save_what_was_measured_within_a_twelfth():
+def test_the_features_of_megascale_together_save_what_was_measured_within_a_twentieth():
     ours = dict(megascale.ladder())
     assert list(ours) == list(megascale.ABLATION)
     assert ours["baseline"] == pytest.approx(megascale.ABLATION["baseline"], rel=0.05)
     saved = ours["baseline"] - ours["data pipeline and the rest"]
     published = megascale.ABLATION["baseline"] - megascale.ABLATION["data pipeline and the rest"]
-    assert saved == pytest.approx(published, rel=1 / 12)
+    assert saved == pytest.approx(published, rel=1 / 20)
 
 
 @pytest.mark.parametrize("step", ["parallel block", "sliding window", "TP overlap", "DP overlap"])
