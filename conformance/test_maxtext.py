@@ -18,7 +18,10 @@ from planner.frameworks.models import MAXTEXT
 
 MODELS = (*sorted(MAXTEXT), "llama-7b", "llama-65b", "llama3.2-3b")
 PLANS = random_plans("maxtext", 220, seed=23, models=MODELS, precisions=("bf16", "bf16", "fp8", "fp8-current", "fp32"))
-QUANTIZED = {"bf16": "", "fp32": "", "fp8": "te_fp8_delayedscaling", "fp8-current": "te_fp8_currentscaling"}
+ON_TPU = {"cluster": "tpu-v5p", "stack": "maxtext"}
+PLANS += random_plans("maxtext", 24, seed=29, models=MODELS, precisions=("int8",), **ON_TPU)
+QUANTIZED = {"bf16": "", "fp32": "", "int8": "int8"}
+QUANTIZED |= {"fp8": "te_fp8_delayedscaling", "fp8-current": "te_fp8_currentscaling"}
 PARAMETERS = 3
 
 

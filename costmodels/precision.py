@@ -102,6 +102,16 @@ RECIPES: dict[str, Recipe] = {
         rescaled=4.0,
         rate=ROW_SCALED,
     ),
+    # Integers with one scale per row of every product: inputs, weights and gradients are read for their largest
+    # magnitude and cast once for each of the two products that they meet along different dimensions [MaxText].
+    "int8": Recipe(
+        "int8",
+        "int8",
+        1.0,
+        input_traffic=2.0 * (AMAX + ROWS),
+        casts=2,
+        weight_traffic=2.0 * (AMAX + ROWS),
+    ),
     # One scale per 32 values; gathered in 16 bits, since rows and columns have scales of their own.
     "mxfp8": Recipe("mxfp8", "mxfp8", 1.0, input_traffic=BLOCKS, casts=1, step_traffic=BLOCKS),
     # One scale per 16 values and one per tensor.

@@ -156,7 +156,7 @@ class Kernels(Record):
         """The fit of a data type, or the nearest measured one.
 
         Args:
-            dtype: fp32, tf32, bf16, fp16, fp8, fp8_block, mxfp8, fp4 or nvfp4.
+            dtype: fp32, tf32, bf16, fp16, int8, fp8, fp8_block, mxfp8, fp4 or nvfp4.
 
         Returns:
             the fit of the type itself, else of the next wider measured type; bf16 always exists.

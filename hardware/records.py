@@ -36,6 +36,7 @@ DTYPE_PEAK: Final = {
     "fp16": "fp16",
     "fp32": "fp32",
     "tf32": "tf32",
+    "int8": "int8",
     "fp8": "fp8",
     "fp8_block": "fp8",
     "mxfp8": "fp8",
@@ -67,7 +68,7 @@ class Accelerator(Record):
     year: int
     architecture: str
     peak: dict[str, Peak]
-    """Dense peak rate by number format (fp32, tf32, fp16, bf16, fp8, fp4); absent means unsupported."""
+    """Dense peak rate by number format (fp32, tf32, fp16, bf16, int8, fp8, fp4); absent means unsupported."""
     memory: Memory
     """Nominal device memory."""
     usable_memory: Memory

@@ -20,12 +20,13 @@ _POLICIES: Final[Mapping[str, str]] = {
 }
 """What is kept: every product and the attention's output, the products in front of attention, a layer's input."""
 _QUANTIZATIONS: Final[Mapping[str, str]] = {
+    "int8": "int8",
     "fp8": "te_fp8_delayedscaling",
     "fp8-current": "te_fp8_currentscaling",
     "mxfp8": "te_mxfp8",
     "nvfp4": "te_nvfp4",
 }
-"""Transformer Engine's recipes; without one the products are in ``dtype``."""
+"""AQT's integers and Transformer Engine's recipes; without one the products are in ``dtype``."""
 _OPTIMIZERS: Final[Mapping[str, str]] = {"adam": "adamw", "sgd": "sgd", "muon": "muon"}
 
 

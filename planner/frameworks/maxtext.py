@@ -129,6 +129,6 @@ RULES: Final = (
         ("tp",),
         "no precision {precision}; bf16 works",
         f"{_CONFIG}.quantization",
-        when.known("precision", "fp32", "bf16", "fp8", "fp8-current", "mxfp8", "nvfp4"),
+        when.known("precision", "fp32", "bf16", "int8", "fp8", "fp8-current", "mxfp8", "nvfp4"),
     ),
 )

@@ -75,6 +75,16 @@ def test_row_wise_scales_quantise_the_weights_of_every_micro_batch():
     assert rowwise.forward - current.forward == pytest.approx((10.0 * n * k + 2.0 * T * k) / 1e12)
 
 
+def test_integers_are_scaled_anew_along_either_dimension_weights_too():
+    T, n, k = np.array([1024.0]), 512.0, 2048.0
+    device = toy_device()
+    kernels = device.kernels.model_copy(update={"gemm": {"bf16": device.kernels.gemm["bf16"]}})
+    device = device.model_copy(update={"peak": device.peak | {"int8": 200e12}, "kernels": kernels})
+    cast = quantising(T, n, k, toy_scenario(group=toy_group(device=device), precision="int8"))
+    assert cast.forward == pytest.approx(2.0 * 5.0 * (T * k + n * k) / 1e12)
+    assert cast.backward == pytest.approx(2.0 * 5.0 * T * n / 1e12)
+
+
 def test_products_scaled_by_rows_return_gradients_that_are_scaled_afterwards():
     T, n, k = np.array([1024.0]), 512.0, 2048.0
     current, rowwise = (quantising(T, n, k, eight_bit(name)) for name in ("fp8-current", "fp8-rowwise"))
