@@ -10,6 +10,7 @@ from costmodels.context import gathers, merging, ring_ranks
 from costmodels.kernels import Number, attention_backward_seconds, attention_seconds, matmul_seconds, stream_seconds
 from costmodels.layer_kinds import DENSE, Kind
 from costmodels.model import Model
+from costmodels.ordered import ordered_attention
 from costmodels.parameters import attention_projections
 from costmodels.passes import Passes, linear, linears, region_tokens, tokens_per_rank
 from costmodels.scenario import Scenario
@@ -62,9 +63,12 @@ def attended_pairs(model: Model, seq_length: float, kind: Kind = DENSE) -> float
 
 def attention_core(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:
     """Scores, softmax and weighted sum of one layer, without its projections."""
-    return (
-        _fused_attention(rows, scenario, kind) if scenario.rates.attention else _unfused_attention(rows, scenario, kind)
-    )
+    if scenario.rates.attention is None:
+        return _unfused_attention(rows, scenario, kind)
+    once = _fused_attention(rows, scenario, kind)
+    if not scenario.stack.deterministic:
+        return once
+    return ordered_attention(rows, scenario, once, attended_pairs(scenario.model, float(scenario.seq_length), kind))
 
 
 def keys_scored(scenario: Scenario, kind: Kind) -> float:

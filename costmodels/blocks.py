@@ -21,6 +21,7 @@ from costmodels.kernels import WORD, stream_seconds
 from costmodels.launches import exposed_launches, launch_floor, small_kernels
 from costmodels.layer_kinds import DENSE, Kind
 from costmodels.loss import loss_seconds
+from costmodels.ordered import filled
 from costmodels.passes import Passes, ffn_matmuls, last_product, linear, region_tokens, tokens_per_rank, turning_seconds
 from costmodels.placement import group_of
 from costmodels.scan import exchange_of_heads, mamba_matmuls, scan
@@ -107,7 +108,7 @@ def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSecon
     experts = expert_layer(rows, scenario) if kind.ffn == "experts" else ExpertSeconds(*[nothing] * 5)
     matmul, attention, cp, last = experts.matmul, nothing, nothing, nothing
     stream = layer_streams(rows, scenario, kind) + small_kernels(rows, scenario, kind) + experts.stream
-    stream = stream + accumulation(rows, scenario, kind)
+    stream = stream + accumulation(rows, scenario, kind) + filled(rows, scenario, kind)
     if kind.ffn == "dense":
         matmul, last = ffn_matmuls(rows, scenario), last_product(rows, scenario)
     beyond = matmul

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from costmodels.kernels import WORD, stream_seconds
+from costmodels.ordered import FILLED_LOGIT
 from costmodels.passes import Passes, product
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats
@@ -49,6 +50,7 @@ def loss_seconds(tokens: Floats, rows: Floats, scenario: Scenario, *, seen: Floa
     once = product(block, rows, h, rates.head, peak, rates.bandwidth)
     logit = Passes(count * once.forward, count * once.backward)
     per_logit = FUSED_TRAFFIC if stack.loss == "fused" else stack.cross_entropy_traffic
+    per_logit = per_logit + stack.deterministic * FILLED_LOGIT
     read = rows if seen is None else seen
     loss = stream_seconds(traffic=tokens * read * per_logit, share=1.0, bandwidth=rates.bandwidth)
     if stack.loss == "fused":

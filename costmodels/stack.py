@@ -96,6 +96,8 @@ class Stack(Record):
     [Beltagy20]."""
     dropout: bool = False
     """Attention and residual dropout are on (2019-2022 recipes)."""
+    deterministic: bool = False
+    """Runs repeat themselves to the bit: sums in a fixed order, memory filled as it is allocated."""
     kernel_efficiency: float = Field(1.0, gt=0, le=1.5)
     """Achieved over table speed of matrix kernels; calibrated per stack and accelerator family."""
     elementwise_efficiency: float = Field(1.0, gt=0, le=1.5)

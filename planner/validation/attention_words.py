@@ -32,7 +32,8 @@ def attention_changes(row: Mapping[str, Any]) -> dict[str, Any]:
     determinism reasons on Blackwell") [TE].
     """
     if _repeats_itself(row):
-        return {"attention": ("flash-2",)} if row["cluster"].get("accelerator") in UNEQUAL else {}
+        hopper = str(row["cluster"].get("accelerator")).startswith(("h1", "h2", "h8", "gh"))
+        return {"deterministic": True, **({} if hopper else {"attention": ("flash-2",)})}
     rounds = re.match(r"MLPerf Training v(\d\.\d)", str(row.get("source")))
     if rounds and rounds[1] in MLPERF and "NVIDIA" in str(row.get("source")):
         return {"attention": MLPERF[rounds[1]]}
