@@ -1,7 +1,7 @@
 """What runs pay that repeat themselves to the bit (``--deterministic-mode`` of Megatron-Core, ``deterministic``).
 
-Sums that come in any order elsewhere come in one: the gradient of attention's queries. And PyTorch fills whatever memory
-it allocates, ``torch.utils.deterministic.fill_uninitialized_memory`` being on by default [PyTorch-deterministic].
+Sums that come in any order elsewhere come in one: the gradient of attention's queries. And PyTorch fills whatever it
+allocates, ``torch.utils.deterministic.fill_uninitialized_memory`` being on by default.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ WRITTEN_AND_READ = 2.0
 SUMS = 4.0
 """Bytes of a value of a sum in fp32."""
 FILLED_LOGIT = 8.0
-"""Bytes per logit that are filled in vain: logits and their gradient in 16 bits, the copy in fp32 between them."""
+"""Bytes per logit that are filled in vain [PyTorch-deterministic]: logits and their gradient in 16 bits, the copy in fp32
+between them."""
 
 
 def ordered_attention(rows: Strategies, scenario: Scenario, once: Passes, pairs: float) -> Passes:
     """The seconds of fused attention whose backward pass adds up queries' gradients in one order, (N,).
 
-    FlashAttention-2 gives every one of ``splits`` sums its own blocks of keys, splits = ceil(units / (b h)), where it
-    has a block per keys otherwise [FlashAttention]: just more blocks of work than units, most of which then wait for the
-    few that run in a second wave, and every sum is zeroed and read. On H100, 2 x 16 heads and 8,192 tokens that is
-    7.8 ms, for 4.4 without; measured were 8.3 (GitHub Dao-AILab/flash-attention, pull request 1893). cuDNN on Hopper
-    writes the gradients of all scores to memory for a product of their own (GitHub NVIDIA/cudnn-frontend, pull request
-    398). What others pay is not published.
+    FlashAttention-2 gives each of ceil(units / heads) sums its share of the keys, where elsewhere every 128 keys are a
+    block of work [flash-attention]: just more blocks than units, so that most of these idle in the second wave; and
+    every sum is zeroed and read. On H100, 2 x 16 heads and 8,192 tokens that is 7.8 ms, for 4.4 without; measured were
+    8.3 (GitHub Dao-AILab/flash-attention, pull request 1893). cuDNN on Hopper writes the gradients of all scores to
+    memory for a product of their own (GitHub NVIDIA/cudnn-frontend, pull request 398). What others pay nobody
+    published.
     """
     rates, heads = scenario.rates, np.maximum(_heads(rows, scenario), 1.0)
     known = {"share": rates.stream, "bandwidth": rates.bandwidth}

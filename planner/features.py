@@ -33,6 +33,7 @@ FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
         "dropout",
         "launch",
         "blocking_launches",
+        "deterministic",
         "kernels_per_layer",
         "cuda_graphs",
         "graphs",

@@ -145,6 +145,7 @@ def _rest(draw):
         "tensor_slack": draw(some([None, 0.2])),
         "straggler": draw(some([0.0, 0.02])),
         "blocking_launches": draw(some([False, False, True])),
+        "deterministic": draw(some([False, False, True])),
         "iteration_overhead": draw(some(["0 s", "3 ms"])),
         "micro_batch_overhead": draw(some(["0 s", "50 us"])),
         "optimizer": draw(some(["adam", "adam", "adam-8bit", "muon"])),

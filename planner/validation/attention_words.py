@@ -8,6 +8,9 @@ from typing import Any, Final
 
 UNEQUAL: Final = frozenset({"b200", "b300", "gb200", "gb300"})
 """Devices on which cuDNN before 9.11 has no backward pass for queries of 192 and values of 128 [TE]."""
+ORDERED_BY_FLASH: Final = ("a100", "a800", "b200", "b300", "gb200", "gb300")
+"""Devices whose runs repeat themselves to the bit with FlashAttention-2: Transformer Engine takes cuDNN's kernel for
+that from compute capability 9.0 on, and on Blackwell only without dropout [TE]."""
 CONTAINERS: Final = (("dgxc", (25, 8)), ("nemo", (25, 7)))
 """First release with a container that has it, by words of the run: NVIDIA's benchmarks run NeMo 25.04 up to their
 release 25.07, and recompute the attention core on these devices up to then."""
@@ -27,13 +30,12 @@ def attention_changes(row: Mapping[str, Any]) -> dict[str, Any]:
     """Kernels that a release had.
 
     Those of MLPerf's rounds and of launch scripts that switch cuDNN's off; of latent attention batched products and a
-    softmax where there was no fused backward pass; and FlashAttention-2 where a run on Blackwell has to repeat itself
-    to the bit: Transformer Engine knows no other backward pass there that does ("Disabling FusedAttention for
-    determinism reasons on Blackwell") [TE].
+    softmax where there was no fused backward pass; and FlashAttention-2 where a run on Ampere or Blackwell has to
+    repeat itself to the bit: Transformer Engine knows no other backward pass there that does, and drops values out.
     """
     if _repeats_itself(row):
-        hopper = str(row["cluster"].get("accelerator")).startswith(("h1", "h2", "h8", "gh"))
-        return {"deterministic": True, **({} if hopper else {"attention": ("flash-2",)})}
+        other = str(row["cluster"].get("accelerator")).startswith(ORDERED_BY_FLASH)
+        return {"deterministic": True} | ({"attention": ("flash-2",)} if other else {})
     rounds = re.match(r"MLPerf Training v(\d\.\d)", str(row.get("source")))
     if rounds and rounds[1] in MLPERF and "NVIDIA" in str(row.get("source")):
         return {"attention": MLPERF[rounds[1]]}

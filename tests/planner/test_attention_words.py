@@ -77,7 +77,10 @@ def test_rounds_of_mlperf_ran_the_attention_of_their_time(source, expected):
     assert said(source=source, accelerator="h100-sxm", mla=None) == expected
 
 
-@pytest.mark.parametrize(("accelerator", "changes"), [("gb200", {"attention": ("flash-2",)}), ("h100-sxm", {})])
-def test_a_run_that_repeats_itself_to_the_bit_has_no_fused_attention_on_blackwell(accelerator, changes):
+@pytest.mark.parametrize(
+    ("accelerator", "changes"),
+    [("gb200", {"attention": ("flash-2",)}), ("a100-sxm-80gb", {"attention": ("flash-2",)}), ("h100-sxm", {})],
+)
+def test_a_run_that_repeats_itself_to_the_bit_has_cudnn_s_attention_on_hopper_alone(accelerator, changes):
     words = {"framework": "Megatron-Core", "source": "a test", "mla": None, "notes": "deterministic mode; one node"}
-    assert said(accelerator=accelerator, **words) == changes
+    assert said(accelerator=accelerator, **words) == {"deterministic": True} | changes
