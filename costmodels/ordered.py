@@ -21,8 +21,8 @@ WRITTEN_AND_READ = 2.0
 SUMS = 4.0
 """Bytes of a value of a sum in fp32."""
 FILLED_LOGIT = 8.0
-"""Bytes per logit that are filled in vain [PyTorch-deterministic]: logits and their gradient in 16 bits, and the copy in
-fp32 between them."""
+"""Bytes per logit that are filled in vain [PyTorch-deterministic]: logits and their gradient in 16 bits, and the copy
+in fp32 between them."""
 
 
 def ordered_attention(rows: Strategies, scenario: Scenario, once: Passes, pairs: float) -> Passes:
