@@ -24,6 +24,12 @@ SWITCHED: Final = (
     r"dgxc-benchmarking v25\.04[.\d]*, grok1",
 )
 """Recipes whose scripts set ``NVTE_FUSED_ATTN=0``, so that Transformer Engine takes FlashAttention-2 [dgxc-bench]."""
+LAUNCHED: Final = r"nemo 24\.0[1-7]\b"
+"""Releases whose launcher does so for every model (``launcher_scripts/conf/config.yaml``: "Disable cudnn FA until we've
+tested it more", up to pull request 422 of 29 August 2024): those of NVIDIA's own tables [NeMo-launcher]."""
+OWN: Final = r"kwai/megatron-kwai|flagperf training/nvidia/llama3_\d+b-megatron"
+"""Sources that say so of their own code: Kwai's fork calls flash-attn itself, and Transformer Engine 1.1 beside it takes
+it wherever it can (``dispatch_flash_attn.py``); FlagPerf's README lists it [Megatron-Kwai]."""
 
 
 def attention_changes(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -39,7 +45,7 @@ def attention_changes(row: Mapping[str, Any]) -> dict[str, Any]:
     rounds = re.match(r"MLPerf Training v(\d\.\d)", str(row.get("source")))
     if rounds and rounds[1] in MLPERF and "NVIDIA" in str(row.get("source")):
         return {"attention": MLPERF[rounds[1]]}
-    if any(re.search(recipe, str(row.get("source")).lower()) for recipe in SWITCHED):
+    if _switched_off(row):
         return {"attention": ("flash-2",)}
     mla = row["model"].get("mla") or {}
     if row["cluster"].get("accelerator") not in UNEQUAL or mla.get("qk_nope", 0) + mla.get("qk_rope", 0) <= 128:
@@ -50,6 +56,12 @@ def attention_changes(row: Mapping[str, Any]) -> dict[str, Any]:
     if released is None or first is None or (int(released[1]), int(released[2])) >= first:
         return {}
     return {"attention": ("unfused",)}
+
+
+def _switched_off(row: Mapping[str, Any]) -> bool:
+    source, framework = str(row.get("source")).lower(), str(row["stack"].get("framework")).lower()
+    launched = source.startswith("nvidia/nemo ") and re.search(LAUNCHED, framework)
+    return bool(launched) or any(re.search(recipe, source) for recipe in (*SWITCHED, OWN))
 
 
 def _repeats_itself(row: Mapping[str, Any]) -> bool:

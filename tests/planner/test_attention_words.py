@@ -65,6 +65,23 @@ def test_launch_scripts_that_switch_cudnn_s_attention_off_leave_flash_attention_
 
 
 @pytest.mark.parametrize(
+    ("source", "framework", "switched"),
+    [
+        ("NVIDIA/NeMo docs/source/performance/performance_summary.md, 2024-09 revision", "NeMo 24.07", True),
+        ("NVIDIA/NeMo docs long-context table (container 24.03.01)", "NeMo 24.03.01", True),
+        ("NVIDIA/NeMo docs/source/performance/performance_summary.md", "NeMo 24.12", False),
+        ("AI-Hypercomputer/gpu-recipes, training/a3ultra/llama3_70b/nemo-gke", "NeMo 24.07", False),
+        ("kwai/Megatron-Kwai examples/atc24 README", "Megatron-Kwai (Megatron-LM January 2024)", True),
+        ("FlagOpen/FlagPerf training/nvidia/llama3_70B-megatron README", "megatron-core core_v0.6.0", True),
+        ("NVIDIA/Megatron-LM README", "Megatron-Core r0.8.0", False),
+    ],
+)
+def test_sources_that_switch_cudnn_s_attention_off_or_never_call_it(source, framework, switched):
+    expected = {"attention": ("flash-2",)} if switched else {}
+    assert said(source=source, framework=framework, accelerator="h100-sxm", mla=None) == expected
+
+
+@pytest.mark.parametrize(
     ("source", "expected"),
     [
         ("MLPerf Training v3.0 results repo, NVIDIA/results/dgxh100_n64_nemo/gpt3 logs", {"attention": ("flash-1",)}),
