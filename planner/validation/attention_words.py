@@ -28,8 +28,8 @@ LAUNCHED: Final = r"nemo 24\.0[1-7]\b"
 """Releases whose launcher does so for every model (``launcher_scripts/conf/config.yaml``: "Disable cudnn FA until
 we've tested it more", up to pull request 422 of 29 August 2024): those of NVIDIA's own tables [NeMo-launcher]."""
 OWN: Final = r"kwai/megatron-kwai|flagperf training/nvidia/llama3_\d+b-megatron"
-"""Sources that say so of their own code: Kwai's fork calls flash-attn itself, and Transformer Engine 1.1 beside it takes
-it wherever it can (``dispatch_flash_attn.py``); FlagPerf's README lists it [Megatron-Kwai]."""
+"""Sources that say so of their own code: Kwai's fork calls flash-attn itself, and Transformer Engine 1.1 beside it
+takes it wherever it can (``dispatch_flash_attn.py``); FlagPerf's README lists it [Megatron-Kwai]."""
 
 
 def attention_changes(row: Mapping[str, Any]) -> dict[str, Any]:
