@@ -7,6 +7,8 @@ over a value counts its bytes once.
 
 from __future__ import annotations
 
+import numpy as np
+
 from costmodels.kernels import WORD
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats
@@ -26,8 +28,33 @@ CLAMP = (16.0, 20.0)
 """Clamping both branches of a gated activation on the way in and putting them together again."""
 
 
+def copied_traffic(scenario: Scenario, *, arrived: Floats, held: Floats) -> Floats:
+    """Bytes of either pass that rows take from one place to another in the order they have, array (N,).
+
+    Sorting what a plain all-to-all delivered moves the rows that one sender has for one expert together, padding an
+    expert's rows all of them: Transformer Engine's kernels for both copy whole rows (``_sort_chunks_by_map_kernel``,
+    ``multi_padding_kernel``; v2.6 to v2.9), and gather nothing. Arguments as of ``traffic``.
+    """
+    stack = scenario.stack
+    if stack.fused_experts or stack.expert_capacity or stack.dispatch != "every-copy":
+        return np.zeros_like(arrived)
+    moved = SORT * (held > 1) + (PAD if scenario.recipe.reduced else 0.0)
+    return np.asarray(arrived * moved * float(scenario.model.expert_hidden_size))
+
+
+def _scattered_again(scenario: Scenario, held: Floats) -> Floats:
+    """Bytes per value of a second sort that is no copy of rows, (N,).
+
+    With a capacity Megatron-Core turns [ranks, experts, places, h] with PyTorch's copy of single values, which is taken
+    to be as slow as gathering.
+    """
+    stack = scenario.stack
+    apart = stack.fused_experts or stack.expert_capacity is not None
+    return SORT * (held > 1) * (apart and stack.dispatch == "every-copy")
+
+
 def traffic(scenario: Scenario, *, arrived: Floats, inner: Floats, held: Floats) -> tuple[Floats, Floats]:
-    """Bytes of the forward and of the backward pass, arrays (N,).
+    """Bytes of the forward and of the backward pass that scattered rows and activations take, arrays (N,).
 
     Args:
         scenario: model, stack and precision.
@@ -37,15 +64,11 @@ def traffic(scenario: Scenario, *, arrived: Floats, inner: Floats, held: Floats)
     """
     model, stack = scenario.model, scenario.stack
     h = float(model.expert_hidden_size)
-    sorted_again = SORT * (held > 1) * (stack.dispatch == "every-copy")
     forward, backward = ACTIVATION[model.gated_ffn]
-    once = (PERMUTE + sorted_again) * h + forward * inner
-    again = (PERMUTE + sorted_again) * h + backward * inner
+    permuted = (PERMUTE + _scattered_again(scenario, held)) * h
+    once, again = permuted + forward * inner, permuted + backward * inner
     if stack.fused_experts:
         return arrived * once, arrived * again
-    if scenario.recipe.reduced:
-        padding = 0.0 if stack.dispatch == "once-per-domain" or stack.expert_capacity else PAD
-        once, again = once + padding * h, again + padding * h
     if model.ffn_bias:
         once, again = once + BIAS[0] * h, again + BIAS[1] * h
     if model.clamped_activation:

@@ -15,7 +15,7 @@ import numpy as np
 
 from costmodels.beside import overlaps
 from costmodels.collectives import all_to_all_seconds, gather_seconds
-from costmodels.expert_traffic import ACTIVATION, activation_traffic, traffic
+from costmodels.expert_traffic import ACTIVATION, activation_traffic, copied_traffic, traffic
 from costmodels.kernels import WORD, Number, matmul_seconds, stream_seconds
 from costmodels.launches import SCALED_ANEW, UNASKED
 from costmodels.layer_kinds import EXPERTS, Kind
@@ -197,20 +197,22 @@ def _accumulation(rows: Floats, n: Number, k: Number, fit: GemmFit, scenario: Sc
 def expert_streams(rows: Strategies, scenario: Scenario) -> Passes:
     """Permuting tokens to their experts and back, and everything memory-bound between the products.
 
-    Routed tokens are scattered rows, which move at a share of the bandwidth of their own (``GroupedFit``).
+    Routed tokens are scattered rows, which move at a share of the bandwidth of their own (``GroupedFit``); what is
+    sorted or padded behind a plain all-to-all is copied in runs of rows, at that of other fused kernels.
     """
     moe, rates = experts_of(scenario), scenario.rates
     arrived, held = arrived_tokens(rows, scenario), moe.num_experts / rows.ep
     shared = moe.shared_expert_ffn_hidden_size / rows.tp * tokens_per_rank(rows, scenario)
     forward, backward = traffic(scenario, arrived=arrived, inner=moe.expert_ffn_hidden_size / rows.etp, held=held)
+    copied = copied_traffic(scenario, arrived=arrived, held=held)
     again = ACTIVATION[scenario.model.gated_ffn]
     share = _routed_share(scenario)
     known = {"share": rates.stream, "bandwidth": rates.bandwidth}
     return Passes(
         stream_seconds(traffic=forward, share=share, bandwidth=rates.bandwidth)
-        + stream_seconds(traffic=again[0] * shared, **known),
+        + stream_seconds(traffic=again[0] * shared + copied, **known),
         stream_seconds(traffic=backward, share=share, bandwidth=rates.bandwidth)
-        + stream_seconds(traffic=again[1] * shared, **known),
+        + stream_seconds(traffic=again[1] * shared + copied, **known),
     )
 
 
