@@ -50,7 +50,7 @@ def _scattered_again(scenario: Scenario, held: Floats) -> Floats:
     """
     stack = scenario.stack
     apart = stack.fused_experts or stack.expert_capacity is not None
-    return SORT * (held > 1) * (apart and stack.dispatch == "every-copy")
+    return np.asarray((held > 1) * (SORT * (apart and stack.dispatch == "every-copy")), dtype=np.float64)
 
 
 def traffic(scenario: Scenario, *, arrived: Floats, inner: Floats, held: Floats) -> tuple[Floats, Floats]:

@@ -233,7 +233,7 @@ def dispatch(rows: Strategies, scenario: Scenario) -> Passes:
     """All-to-all to the experts and back, and the gather and scatter of split experts; exposed, unless beside others.
 
     The lanes of all tiers work at once: where a token enters a domain once, what is copied inside it travels while
-    the next tokens arrive.
+    the next tokens arrive. HybridEP gathers the whole map of tokens to experts first [HybridEP].
     """
     stack, tiers, moe = scenario.stack, scenario.group.tiers, experts_of(scenario)
     routed = routed_tokens(rows, scenario) * load(rows, scenario) * scenario.model.expert_hidden_size
@@ -252,8 +252,18 @@ def dispatch(rows: Strategies, scenario: Scenario) -> Passes:
         return np.where(rows.ep > 1, across, 0.0) + whole
 
     left = 1.0 if overlaps(stack) else stack.overlap.ep
-    once = (moved(stack.dispatch_bytes) + moved(WORD)) * left / stack.communication_efficiency
-    return Passes(once, once)
+    reached = left / stack.communication_efficiency
+    once = (moved(stack.dispatch_bytes) + moved(WORD)) * reached
+    return Passes(once + gathered_routes(rows, scenario) * reached, once)
+
+
+def gathered_routes(rows: Strategies, scenario: Scenario) -> Floats:
+    """Seconds to gather which experts all tokens of a layer go to, a byte for each of either, (N,) [HybridEP]."""
+    stack = scenario.stack
+    if not stack.gathered_routes or stack.dispatch != "once-per-domain":
+        return np.zeros(len(rows))
+    size = region_tokens(rows, scenario) * rows.ep * experts_of(scenario).num_experts
+    return np.where(rows.ep > 1, gather_seconds(size, expert_group(rows), scenario.group.tiers), 0.0)
 
 
 def expert_parameters_per_rank(rows: Strategies, scenario: Scenario) -> Floats:

@@ -134,6 +134,9 @@ class Stack(Record):
     "hybridep")."""
     dispatch_bytes: float = Field(2.0, gt=0, le=4)
     """Bytes of a value on its way to the experts, and of its gradient; what they return has two [DeepSeek24]."""
+    gathered_routes: bool = False
+    """Which experts every token of a layer goes to is gathered by all expert ranks, a byte per token and expert, before
+    tokens travel once per domain (HybridEP); backward that is known."""
     shared_expert_overlap: bool = False
     """Shared experts run while routed tokens travel."""
     expert_imbalance: float = Field(1.05, ge=1)

@@ -128,6 +128,7 @@ def _experts(draw):
         "expert_capacity": draw(some([None, None, 0.8, 1.25])),
         "dispatch": draw(some(["allgather", "every-copy", "once-per-domain"])),
         "dispatch_bytes": draw(some([1.0, 2.0])),
+        "gathered_routes": draw(st.booleans()),
         "shared_expert_overlap": draw(st.booleans()),
         "fused_experts": draw(st.booleans()),
         "kernels_per_local_expert": draw(some([0, 14])),

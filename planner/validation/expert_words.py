@@ -30,7 +30,7 @@ def expert_changes(row: Mapping[str, Any], chosen: Stack) -> dict[str, Any]:
     listed = re.search(r"nemo 2\d?[. ]", f"{stack.get('framework') or ''} ".lower()) is not None
     changes = _graphs(words, listed=listed) | _load(row, flags)
     if re.search(r"deepep|hybridep", words):
-        changes["dispatch"] = "once-per-domain"
+        changes |= {"dispatch": "once-per-domain", "gathered_routes": "hybridep" in words}
     elif listed or flags.get("moe_dispatcher") == "alltoall":
         changes["dispatch"] = "every-copy"  # what NVIDIA's scripts run where a recipe names no other
     overlapped = re.search(r"ep a2a.*overlap", words)

@@ -166,8 +166,10 @@ def traffic_of(scenario, rows=ROWS):
     return float(seconds.forward[0]) * MEMORY / arrived, float(seconds.backward[0]) * MEMORY / arrived
 
 
-def on_toys(model=None, precision="bf16", **stack):
+def on_toys(model=None, precision="bf16", gathering=1.0, **stack):
     device = toy_device().model_copy(update={"peak": {"bf16": PEAK, "fp8": 2 * PEAK, "fp4": 4 * PEAK}})
+    fit = device.kernels.grouped.model_copy(update={"stream_efficiency": gathering})
+    device = device.model_copy(update={"kernels": device.kernels.model_copy(update={"grouped": fit})})
     plain = with_experts(toy_model()).model_copy(update={"ffn_bias": False})
     scenario = toy_scenario(model=model or plain, gpus=4, group=toy_group(device=device))
     return replace(scenario, precision=precision, stack=toy_stack(**stack))
@@ -192,6 +194,27 @@ def test_dispatchers_that_permute_pad_in_passing_and_a_fixed_capacity_needs_no_p
     assert traffic_of(on_toys(precision="fp8", **sent))[0] == pytest.approx(traffic_of(on_toys(**sent))[0])
     fixed = {"expert_capacity": 1.0}
     assert traffic_of(on_toys(precision="fp8", **fixed))[0] == pytest.approx(traffic_of(on_toys(**fixed))[0])
+
+
+def test_what_is_sorted_and_padded_behind_a_plain_exchange_is_copied_and_not_gathered():
+    known = {"precision": "fp8", "gathering": 0.5}
+    scattered = 2 * (PERMUTE * WIDTH + 4 * INNER)
+    assert traffic_of(on_toys(**known))[0] == pytest.approx(scattered + (SORT + PAD) * WIDTH)
+    fixed = traffic_of(on_toys(expert_capacity=1.0, **known))[0]
+    assert fixed == pytest.approx(scattered + 2 * SORT * WIDTH), "single values are turned"
+
+
+def test_hybridep_gathers_a_byte_per_token_and_expert_before_tokens_travel():
+    plain, mapped = (loaded(dispatch="hybridep", gathered_routes=on) for on in (False, True))
+    rows = strategies(tp=2, dp=2, ep=4, sequence_parallel=1)
+    routes = all_to_all(TOKENS / 2 * 4 * EXPERTS, 4, NODE)
+    before, after = dispatch(rows, plain), dispatch(rows, mapped)
+    assert after.forward - before.forward == pytest.approx(routes)
+    assert after.backward == pytest.approx(before.backward)
+    alone = strategies(dp=4)
+    assert dispatch(alone, mapped).forward == dispatch(alone, plain).forward == 0.0
+    every = loaded(dispatch="alltoall", gathered_routes=True)
+    assert dispatch(rows, every).forward == pytest.approx(dispatch(rows, loaded(dispatch="alltoall")).forward)
 
 
 def test_every_expert_has_kernels_of_its_own_where_scales_are_found_anew():

@@ -50,6 +50,11 @@ def test_a_release_that_names_no_dispatcher_exchanges_every_copy(framework, over
     assert said(framework, overlap=overlap).get("dispatch") == dispatch
 
 
+@pytest.mark.parametrize(("words", "gathered"), [("dispatcher=hybridep", True), ("TE + DeepEP", False), ("", None)])
+def test_hybridep_and_no_other_dispatcher_gathers_the_map_of_tokens_to_experts(words, gathered):
+    assert said(overlap=words).get("gathered_routes") is gathered
+
+
 @pytest.mark.parametrize("graphs", ["", "; cuda graphs full_iteration scope=[]"])
 def test_overlapped_traffic_of_experts_takes_the_units_that_dispatch_takes(graphs):
     assert said(overlap="dispatcher=deepep; EP A2A 1F1B overlap" + graphs)["overlap"].ep == UNITS
