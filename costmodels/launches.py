@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from costmodels.attention import WRITTEN_OUT_KERNELS, written_out
 from costmodels.layer_kinds import Kind
 from costmodels.passes import Passes
 from costmodels.scenario import REDUCED, Scenario
@@ -73,6 +74,8 @@ def launch_floor(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
         kernels = kernels + own * (UNASKED if stack.expert_capacity else 1.0)
     if not captured:
         kernels = kernels + CALLS * tensor_collectives(rows, scenario, kind)
+        if kind.attends and scenario.rates.attention is None:
+            kernels = kernels + WRITTEN_OUT_KERNELS * written_out(rows, scenario)
     return kernels * stack.launch * stack.combined_launches
 
 

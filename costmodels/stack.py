@@ -91,6 +91,8 @@ class Stack(Record):
     complex numbers, which Inductor leaves to PyTorch: a cast to fp32, the product, a cast back."""
     fused_softmax: bool = True
     """Scale, mask and softmax run as one kernel where attention is unfused."""
+    softmax_keys: int = Field(0, ge=0)
+    """Longest rows that this kernel takes, four attention maps at a time [FusedSoftmax]; 0: it takes all."""
     chunked_windows: bool = False
     """Unfused attention multiplies the chunks that a sliding window reaches into, not all pairs under a mask
     [Beltagy20]."""

@@ -29,6 +29,7 @@ FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
         "fused_elementwise",
         "split_projections",
         "fused_softmax",
+        "softmax_keys",
         "chunked_windows",
         "dropout",
         "launch",

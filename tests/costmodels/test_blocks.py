@@ -5,7 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodels.attention import attended_pairs, attention_core, attention_matmuls
+from costmodels.attention import (
+    WRITTEN_OUT_KERNELS,
+    attended_pairs,
+    attention_core,
+    attention_matmuls,
+    softmax_traffic,
+    written_out,
+)
 from costmodels.blocks import (
     context_parallel,
     head_seconds,
@@ -108,6 +115,23 @@ def test_rows_that_matrix_units_do_not_take_run_beside_them():
             seconds[kernel, width] = attention_core(strategies(), scenario).forward[0] / width
     assert seconds["unfused", 100] == pytest.approx(16 * seconds["unfused", 96])
     assert seconds["flash-2", 100] == pytest.approx(seconds["flash-2", 96])
+
+
+def test_megatrons_fused_softmax_takes_four_maps_at_a_time_and_no_long_rows():
+    """With 16 heads on 8 ranks a micro-batch of one leaves two maps: more bytes, more launches."""
+    stack = toy_stack(attention=("unfused",), softmax_keys=1024, launch="1 s", kernels_per_layer=0)
+    model = toy_model(num_heads=16)
+    rows = strategies(tp=[8, 8, 4], micro_batch_size=[1, 2, 1])
+    scenario = toy_scenario(model=model, stack=stack)
+    assert written_out(rows, scenario).tolist() == [True, False, False]
+    forward, backward = softmax_traffic(rows, scenario)
+    assert forward.tolist() == [36, 4, 4]
+    assert backward.tolist() == [40, 6, 6]
+    floor = launch_floor(rows, scenario, DENSE)
+    assert floor[0] - floor[1] == WRITTEN_OUT_KERNELS
+    long = toy_scenario(model=model.model_copy(update={"seq_length": 2048}), stack=stack)
+    assert written_out(rows, long).all()
+    assert not written_out(rows, toy_scenario(model=model, stack=toy_stack(attention=("unfused",)))).any()
 
 
 def test_gradients_are_added_up_once_a_micro_batch_where_products_do_not():
