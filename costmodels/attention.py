@@ -135,6 +135,9 @@ MAPS = 4
 WRITTEN_OUT = (36.0, 40.0)
 """Bytes per pair of Megatron's softmax without it, both ways: a cast to fp32 (6), scale (8), mask (8), softmax
 (8) and a cast back (6); of their gradients the softmax's reads two and writes one (12)."""
+BIASED = 4.0
+"""Bytes per pair by which ALiBi lengthens unfused attention: its slopes are written out as the output that the product
+of queries and keys adds to (``torch.baddbmm``) and read there, or added to it by a kernel [Megatron-DeepSpeed]."""
 WRITTEN_OUT_KERNELS = 4.0
 """Kernels that this launches more than the fused one."""
 
@@ -160,8 +163,9 @@ def softmax_traffic(rows: Strategies, scenario: Scenario) -> tuple[Floats, Float
     """Bytes that scale, mask, softmax and dropout move per query-key pair, forward and backward, shape (N,)."""
     stack, again = scenario.stack, written_out(rows, scenario)
     mask = 5.0 if stack.dropout else 0.0
+    biased = BIASED * (scenario.model.position == "alibi")
     forward, backward = (4.0, 6.0) if stack.fused_softmax else (16.0, 14.0)
-    return np.where(again, WRITTEN_OUT[0], forward) + mask, np.where(again, WRITTEN_OUT[1], backward) + mask
+    return np.where(again, WRITTEN_OUT[0], forward) + mask + biased, np.where(again, WRITTEN_OUT[1], backward) + mask
 
 
 def _unfused_attention(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:

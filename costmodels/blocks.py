@@ -183,6 +183,20 @@ UNFUSED_ROTARY = 6.0
 """Traffic of rotary written out (negate, concatenate, two products, sum) over a fused kernel's [Liger]."""
 
 
+def norm_passes(scenario: Scenario) -> tuple[float, float]:
+    """Traffic of the stack's norms over fused ones, forward and backward."""
+    stack = scenario.stack
+    fused = stack.fused_elementwise and stack.fused_norms
+    return NORM_PASSES.get((scenario.model.norm, fused), (1.0, 0.75))
+
+
+def copied_traffic(scenario: Scenario) -> tuple[float, float]:
+    """Bytes per token of copies around a fused attention kernel, forward and backward, split over tensor ranks."""
+    forward, backward = scenario.stack.around_attention if scenario.rates.attention else (0.0, 0.0)
+    width = scenario.model.attention_width
+    return forward * width, backward * width
+
+
 def stream_traffic(scenario: Scenario, kind: Kind = DENSE) -> tuple[tuple[float, float], tuple[float, float]]:
     """Bytes per token that memory-bound kernels of one layer move: ((split over tokens, over width), backward).
 
@@ -193,20 +207,21 @@ def stream_traffic(scenario: Scenario, kind: Kind = DENSE) -> tuple[tuple[float,
     model, stack, rates = scenario.model, scenario.stack, scenario.rates
     h, f, fused = float(model.hidden_size), (kind.ffn == "dense") * model.ffn_hidden_size, stack.fused_elementwise
     norms = (model.num_norms if kind.parts > 1 else 1) * h
-    passes, returned = NORM_PASSES.get((model.norm, fused), (1.0, 0.75))
-    branches = (1.0 if model.parallel_block else float(kind.parts)) * h
+    passes, returned = norm_passes(scenario)
+    branches = (1.0 if model.parallel_block and not stack.branches_apart else float(kind.parts)) * h
     mask = 1.0 if stack.dropout else 0.0
     apart = 0.0 if fused else 4.0 * model.linear_bias + 5.0 * mask
     turning = kind.attends * rotary_traffic(scenario)
+    there, back = (kind.attends * copied for copied in copied_traffic(scenario))
     split = 0.0 if fused else 4.0
     forward = (
         norms * 4.0 * passes + branches * (6.0 + mask + apart),
-        turning + f * ((6.0 if model.gated_ffn else 4.0) + split),
+        turning + there + f * ((6.0 if model.gated_ffn else 4.0) + split),
     )
     slow = rates.stream / rates.norm_backward
     backward = (
         norms * 6.0 * max(slow, returned) + branches * (4.0 + 4.0 * mask),
-        turning + f * ((10.0 + 2.0 * split) if model.gated_ffn else (6.0 + split)),
+        turning + back + f * ((10.0 + 2.0 * split) if model.gated_ffn else (6.0 + split)),
     )
     return forward, backward
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from costmodels.attention import attention_kept, up_projections
-from costmodels.blocks import NORM_PASSES, LayerSeconds, rotary_traffic, tensor_parallel
+from costmodels.blocks import LayerSeconds, norm_passes, rotary_traffic, tensor_parallel
 from costmodels.expert_traffic import ACTIVATION
 from costmodels.experts import (
     activation_seconds,
@@ -98,7 +98,7 @@ def module_seconds(rows: Strategies, scenario: Scenario, layer: LayerSeconds, ki
     model = scenario.model
     known = {"share": scenario.rates.stream, "bandwidth": scenario.rates.bandwidth}
     T, region, t = tokens_per_rank(rows, scenario), region_tokens(rows, scenario), rows.tp.astype(np.float64)
-    passes, _ = NORM_PASSES.get((model.norm, scenario.stack.fused_elementwise), (1.0, 0.75))
+    passes, _ = norm_passes(scenario)
     count = model.num_norms if kind.parts > 1 else 1
     norms = stream_seconds(traffic=region * count * model.hidden_size * 4.0 * passes, **known)
     activation = ACTIVATION[model.gated_ffn][0]

@@ -27,10 +27,12 @@ def input_reductions(kind: Kind, scenario: Scenario) -> float:
     """Further reductions of input gradients in a layer's backward pass.
 
     Products of one input whose outputs are split sum their parts of its gradient over the tensor ranks: once where
-    they are one product or share the input's copy, each for itself where every layer class reduces its own.
+    they are one product or share the input's copy, each for itself where every layer class reduces its own, or where
+    branches side by side have a norm each.
     """
     apart, model = scenario.stack.apart, scenario.model
     further = 2.0 if "qkv" in apart and kind.attends else 0.0
+    further += float(scenario.stack.branches_apart and model.parallel_block and kind.parts > 1)
     return further + float("gate" in apart and kind.ffn == "dense" and model.gated_ffn)
 
 

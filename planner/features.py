@@ -30,6 +30,8 @@ FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
         "split_projections",
         "fused_softmax",
         "softmax_keys",
+        "fused_norms",
+        "around_attention",
         "chunked_windows",
         "dropout",
         "launch",
@@ -41,7 +43,7 @@ FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
         "cross_entropy_traffic",
     ),
     "collectives": ("communication_efficiency", "scatter_gather", "gradient_bytes", "reduce_bytes"),
-    "what tensor ranks exchange": ("apart", "norm_gathers", "gathered_inputs", "gathered_logits"),
+    "what tensor ranks exchange": ("apart", "branches_apart", "norm_gathers", "gathered_inputs", "gathered_logits"),
     "data, host and stragglers": ("iteration_overhead", "micro_batch_overhead", "straggler"),
 }
 """What a stack does, in the order in which one is turned into another; its other fields come last together."""

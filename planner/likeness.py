@@ -48,7 +48,7 @@ MIXTURE = 1.0
 """What several kinds of nodes in one job add: no measured run has them."""
 
 FRAMEWORKS: tuple[tuple[str, str], ...] = (
-    (r"megatron-deepspeed|deepspeed$", "deepspeed"),
+    (r"megatron-deepspeed|gpt-neox|deepspeed$", "deepspeed"),
     (r"megatron|megascale|nemo|zero-bubble|vocabulary-parallel", "megatron"),
     (r"torchtitan|fsdp", "torch"),
 )

@@ -15,7 +15,8 @@ STACKS: tuple[tuple[str, str], ...] = (
     (r"yuan[- ]?2", "yuan2"),
     (r"hai-?llm", "deepseek"),
     (r"automodel", "torchtitan"),
-    (r"megatron-?deepspeed|deepspeedexamples|deepspeed 3d|gpt-?neox|bigscience", "megatron-deepspeed"),
+    (r"gpt-?neox", "gpt-neox"),
+    (r"megatron-?deepspeed|deepspeedexamples|deepspeed 3d|bigscience", "megatron-deepspeed"),
     (r"^(?!.*(deepspeed|megatron|torchtitan|fsdp2)).*fsdp", "fsdp"),
     (r"without model parallelism|hf transformers|deepspeed", "deepspeed"),
     (r"sail-sg", "vocabulary-parallel"),
@@ -40,6 +41,10 @@ STACKS: tuple[tuple[str, str], ...] = (
 COMPILED = ("tpu", "trainium")
 """Machines that XLA alone, or a compiler behind its interface, makes programs for, whatever the framework is called."""
 
+BEFORE_ASYNC = r"bigscience|deepspeedexamples|deepspeed 3d|largescale|v1\.1\.5"
+"""Words on the framework or the source of Megatron-DeepSpeed's code of 2020 and 2021: BigScience's fork of it stayed
+with that, GLM-130B's LargeScale is a fork of the fork."""
+
 LISTED = 2021
 """Last year whose releases of DeepSpeed gathered into lists of tensors; later ones gather into one [DeepSpeed]."""
 
@@ -60,7 +65,14 @@ def stack_of(row: Row) -> str:
         name = "zero-bubble"  # the fork's first form, of 2023, before fused attention
     if name == "deepspeed" and year(row) <= LISTED:
         return f"deepspeed-{LISTED}"
+    if name == "megatron-deepspeed" and (year(row) <= LISTED or re.search(BEFORE_ASYNC, _said(row))):
+        return f"megatron-deepspeed-{LISTED}"
     return _dated(row) if name == "megatron-lm" else name
+
+
+def _said(row: Row) -> str:
+    """Framework and source, in lower case."""
+    return f"{row['stack'].get('framework')} {row.get('source')}".lower()
 
 
 def kin(row: Row) -> str:

@@ -129,9 +129,39 @@ def test_megatrons_fused_softmax_takes_four_maps_at_a_time_and_no_long_rows():
     assert backward.tolist() == [40, 6, 6]
     floor = launch_floor(rows, scenario, DENSE)
     assert floor[0] - floor[1] == WRITTEN_OUT_KERNELS
+    alibi = model.model_copy(update={"position": "alibi"})
+    sloped, _ = softmax_traffic(rows, toy_scenario(model=alibi, stack=stack))
+    assert (sloped - forward).tolist() == [4, 4, 4]
     long = toy_scenario(model=model.model_copy(update={"seq_length": 2048}), stack=stack)
     assert written_out(rows, long).all()
     assert not written_out(rows, toy_scenario(model=model, stack=toy_stack(attention=("unfused",)))).any()
+
+
+def test_branches_apart_are_added_one_by_one_and_reduce_two_gradients():
+    model = toy_model().model_copy(update={"parallel_block": True})
+    joined, apart = (toy_scenario(model=model, stack=toy_stack(branches_apart=yes)) for yes in (False, True))
+    (before, _), (after, _) = (stream_traffic(scenario)[0] for scenario in (joined, apart))
+    assert after - before == 6 * 1024
+    rows = strategies(tp=4)
+    one, two = (tensor_parallel(rows, scenario) for scenario in (joined, apart))
+    assert two.forward == pytest.approx(one.forward)
+    assert two.backward == pytest.approx(2 * one.backward)
+
+
+def test_copies_around_a_fused_kernel_cost_their_bytes():
+    stack = toy_stack(around_attention=(28, 16))
+    (plain, plain_back), (copied, copied_back) = (
+        stream_traffic(toy_scenario(stack=one)) for one in (toy_stack(), stack)
+    )
+    assert copied[1] - plain[1] == 28 * 1024
+    assert copied_back[1] - plain_back[1] == 16 * 1024
+    unfused = toy_stack(around_attention=(28, 16), attention=("unfused",))
+    assert stream_traffic(toy_scenario(stack=unfused)) == (plain, plain_back)
+
+
+def test_norms_of_pytorch_cost_more_than_fused_ones():
+    stock = toy_scenario(stack=toy_stack(fused_norms=False))
+    assert stream_traffic(stock)[0][0] - stream_traffic(toy_scenario())[0][0] == pytest.approx(0.6 * 2 * 4 * 1024)
 
 
 def test_gradients_are_added_up_once_a_micro_batch_where_products_do_not():

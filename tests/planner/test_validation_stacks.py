@@ -19,7 +19,11 @@ def row(framework, accelerator="a100-sxm-80gb", attention=True, **plan):
 @pytest.mark.parametrize(
     ("framework", "stack"),
     [
-        ("GPT-NeoX", "megatron-deepspeed"),
+        ("GPT-NeoX", "gpt-neox"),
+        ("Megatron-DeepSpeed (Sailor fork)", "megatron-deepspeed"),
+        ("DeepSpeed 3D (Megatron v1.1.5)", "megatron-deepspeed-2021"),
+        ("LargeScale (Megatron-DeepSpeed, DeepSpeed 0.6.1)", "megatron-deepspeed-2021"),
+        ("Megatron-DeepSpeed (2021)", "megatron-deepspeed-2021"),
         ("LLM Foundry", "fsdp"),
         ("HF Accelerate, FSDP", "fsdp"),
         ("HF Transformers Trainer + DeepSpeed ZeRO-3", "deepspeed"),
