@@ -119,11 +119,27 @@ def _fused_attention(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes
     return once + merging(rows, scenario)
 
 
+KERNEL_WIDTHS = {
+    "flash-1": (32, 64, 128),
+    "flash-2": (32, 64, 96, 128, 160, 192, 224, 256),
+    "flash-3": (64, 96, 128, 192, 256),
+}
+"""Widths of heads that FlashAttention is compiled for; others run as the next wider one (``run_fmha_fwd`` of version 1,
+``HEADDIM_SWITCH`` of version 2 [Dao22])."""
+
+
+def kernel_width(name: str, head_dim: int) -> int:
+    """Width of a head that the kernel of that name computes for heads of ``head_dim``."""
+    return next((width for width in KERNEL_WIDTHS.get(name, ()) if width >= head_dim), head_dim)
+
+
 def _fused_kernel(scenario: Scenario, flops: Floats, span: Number, work: Floats) -> Passes:
-    rates = scenario.rates
+    rates, head_dim = scenario.rates, scenario.model.head_dim
     assert rates.attention is not None
     fit, units = rates.attention, rates.compute_units
-    peak = rates.head_peak * fit.narrow ** log2(fit.full_width / min(scenario.model.head_dim, fit.full_width))
+    width = kernel_width(rates.attention_name, head_dim)
+    flops = flops * width / head_dim
+    peak = rates.head_peak * fit.narrow ** log2(fit.full_width / min(width, fit.full_width))
     return Passes(
         attention_seconds(flops=flops, span=span, rows=work, fit=fit, peak=peak, units=units),
         attention_backward_seconds(flops=flops, span=span, rows=work, fit=fit, peak=peak, units=units),
