@@ -157,10 +157,21 @@ def _rest(draw):
     }
 
 
+def _passes(draw):
+    """What passes beside products move."""
+    some = st.sampled_from
+    return {
+        "softmax_keys": draw(some([0, 512, 4096])),
+        "fused_norms": draw(st.booleans()),
+        "branches_apart": draw(st.booleans()),
+        "around_attention": draw(some([(0.0, 0.0), (28.0, 16.0)])),
+    }
+
+
 @st.composite
 def drawn_stacks(draw):
     """Stacks with every switch that changes a formula."""
-    parts = (_kernels, _sharding, _kept, _experts, _rest)
+    parts = (_kernels, _sharding, _kept, _experts, _rest, _passes)
     return toy_stack(**{name: value for part in parts for name, value in part(draw).items()})
 
 
