@@ -51,6 +51,9 @@ LISTED = 2021
 FUSED_SINCE = 2023
 """Runs of before and without a word on their attention had none that is fused: FlashAttention is of May 2022."""
 
+LONGEST = 4096
+"""Keys that no release's fused softmax takes more of: longer runs that say nothing have FlashAttention [FusedSoftmax]."""
+
 BEFORE_CORE = ("v100", "t4", "a100", "a800")
 """Machines that frameworks ran on before attention was fused, and Megatron-LM before it was built on Megatron-Core."""
 
@@ -93,6 +96,8 @@ def _dated(row: Row) -> str:
     """Megatron-LM of the run's time, built on Megatron-Core where attention or the machine says so."""
     said, newer = row["stack"].get("attention"), newer_machine(row)
     named = "megatron" in str(row["stack"].get("framework")).lower()
+    if said is None:
+        newer |= int((row.get("model") or {}).get("seq_length") or 0) > LONGEST
     if said is None and not named:
         newer |= source_year(row) >= FUSED_SINCE
     if said is not False and (said is not None or newer):

@@ -91,6 +91,12 @@ def test_runs_of_before_fused_attention_that_say_nothing_of_it_had_none(source, 
     assert stack_of({**row("in-house", attention=None, tp=8), "source": source}) == stack
 
 
+def test_sequences_that_no_fused_softmax_takes_had_fused_attention():
+    of_2022 = {**row("Megatron-LM", attention=None, tp=8), "source": "of 2022"}
+    assert stack_of(of_2022) == "megatron-lm-2022"
+    assert stack_of({**of_2022, "model": {"seq_length": 8192}}) == "megatron-core"
+
+
 @pytest.mark.parametrize(
     ("accelerator", "attention", "kernels"),
     [
