@@ -52,7 +52,7 @@ FUSED_SINCE = 2023
 """Runs of before and without a word on their attention had none that is fused: FlashAttention is of May 2022."""
 
 LONGEST = 4096
-"""Keys that no release's fused softmax takes more of: longer runs that say nothing have FlashAttention [FusedSoftmax]."""
+"""Keys that these releases' softmax takes at most; longer runs that say nothing have FlashAttention [FusedSoftmax]."""
 
 BEFORE_CORE = ("v100", "t4", "a100", "a800")
 """Machines that frameworks ran on before attention was fused, and Megatron-LM before it was built on Megatron-Core."""
