@@ -6,10 +6,10 @@ from typing import Final
 
 import numpy as np
 
-from costmodels.attention import WRITTEN_OUT_KERNELS, written_out
 from costmodels.layer_kinds import Kind
 from costmodels.passes import Passes
 from costmodels.scenario import REDUCED, Scenario
+from costmodels.softmax import WRITTEN_OUT_KERNELS, written_out
 from costmodels.strategy import Floats, Strategies
 from costmodels.tensor_ranks import exchanging_parts
 

@@ -6,13 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costmodels.attention import (
-    WRITTEN_OUT_KERNELS,
     attended_pairs,
     attention_core,
     attention_matmuls,
     kernel_width,
-    softmax_traffic,
-    written_out,
 )
 from costmodels.blocks import (
     context_parallel,
@@ -28,6 +25,7 @@ from costmodels.launches import small_kernels, tensor_collectives
 from costmodels.layer_kinds import DENSE, Kind
 from costmodels.passes import ffn_matmuls, last_product, region_tokens, tokens_per_rank
 from costmodels.sizes import layer_parameters_per_rank, padded_vocabulary_rows
+from costmodels.softmax import WRITTEN_OUT_KERNELS, softmax_traffic, written_out
 from costmodels.strategy import Recompute, strategies
 from tests.drawn import drawn_scenarios
 from tests.scenarios import (
