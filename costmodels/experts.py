@@ -5,6 +5,7 @@ split an expert (etp), then hold different experts (ep), and what is left replic
 own tokens; with sequence parallelism those are the tokens of its tensor slice.
 
 [Lepikhin20]: D. Lepikhin et al., "GShard: Scaling Giant Models with Conditional Computation", 2020.
+[HybridEP]: GitHub deepseek-ai/DeepEP, branch hybrid-ep, hybrid_ep_buffer.py.
 """
 
 from __future__ import annotations
