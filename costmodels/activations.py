@@ -6,12 +6,14 @@ import numpy as np
 
 from costmodels.attention import attention_kept
 from costmodels.context import repeated_bytes
-from costmodels.experts import expert_activation_bytes
+from costmodels.experts import expert_activation_bytes, kind_expert_parameters
 from costmodels.layer_kinds import Kind
 from costmodels.modules import before_activation, module_bytes, picked
 from costmodels.passes import region_tokens, tokens_per_rank
 from costmodels.scan import mamba_kept_width
 from costmodels.scenario import Scenario
+from costmodels.sharded import PARAMETERS, stays_whole
+from costmodels.sizes import kind_parameters_per_rank
 from costmodels.strategy import Bools, Floats, Recompute, Strategies
 
 _KEPT_OF_EXPERTS = {"attention": 1.0, "operators": 0.5, "projections": 0.0, "products": 1.0, "up-projections": 1.0}
@@ -45,7 +47,7 @@ def kind_activation_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> F
     kept = (T - region) * products + region * whole + T * (inner + scores) / rows.tp
     if kind.attends:
         kept = kept + repeated_bytes(rows, scenario)
-    kept = kept - kind_module_bytes(rows, scenario, kind)
+    kept = kept - kind_module_bytes(rows, scenario, kind) + _gathered_weights(rows, scenario, kind)
     if kind.ffn != "experts":
         return kept
     share = np.where(selective, _KEPT_OF_EXPERTS[stack.selective], 1.0)
@@ -145,6 +147,18 @@ def unfused_widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
     }
     width = 4.0 * ("norm" in keeps) + scenario.word * ("norm-16" in keeps)
     return width * model.hidden_size * norms, sum(inner.get(name, 0.0) for name in keeps)
+
+
+def _gathered_weights(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
+    """Bytes of a layer's weights that its products keep as ZeRO stage 3 gathered them, anew in every micro-batch, (N,).
+
+    PyTorch's autograd saves a view of what a product multiplied. DeepSpeed puts a product in its place that saves the
+    parameter itself (runtime/zero/linear.py), but where models are built outside ``zero.Init``, or with
+    ``mem_efficient_linear=False``.
+    """
+    size = kind_parameters_per_rank(rows, scenario, kind) + kind_expert_parameters(rows, scenario, kind)
+    kept = (rows.zero_stage == PARAMETERS) & (rows.sharding_degree > 1) & ~stays_whole(rows, scenario)
+    return np.where(kept & ("gathered" in scenario.stack.keeps), scenario.word * size, 0.0)
 
 
 def checkpoint_bytes(rows: Strategies, scenario: Scenario) -> Floats:

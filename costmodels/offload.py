@@ -98,7 +98,8 @@ def step_offload_seconds(rows: Strategies, scenario: Scenario, layer: Passes) ->
     stack, bandwidth = scenario.stack, link_bandwidth(scenario)
     mine = updated_parameters(rows, scenario)
     moved = mine * share_offloaded(rows, scenario)
-    step = cpu_adam_seconds(parameters=moved, word=kept_bytes(stack), bandwidth=host_stream(scenario))
+    known = {"word": kept_bytes(stack), "gradient": stack.host_gradient_traffic}
+    step = cpu_adam_seconds(parameters=moved, bandwidth=host_stream(scenario), **known)
     layers = even_layers(scenario.model.num_layers, rows).low
     forward, backward = layers * layer.forward, layers * layer.backward
     out = transfer_seconds(moved * stack.gradient_bytes, bandwidth)

@@ -21,11 +21,12 @@ CpKind = Literal["p2p", "a2a", "all-gather", "a2a+p2p"]
 RankOrder = Literal["tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "tp-cp-ep-sharding-pp-dp"]
 
 
-Kept = Literal["gate", "norm", "norm-16", "key-values", "softmax", "rotated", "transposed"]
+Kept = Literal["gate", "norm", "norm-16", "key-values", "softmax", "rotated", "transposed", "gathered"]
 """The activated branch of a gated network beside its product; inputs of norms in fp32, or their outputs before they are
 scaled, in 16 bits; keys and values repeated for every head; the softmax of unfused attention in fp32 beside its copy in
 16 bits; rotated queries and keys beside the projection that values are a view of; attention's output by head beside the
-same by token."""
+same by token; weights as ZeRO stage 3 gathered them, which PyTorch's own products hold a view of, so that to give them
+up frees nothing (DeepSpeed without ``mem_efficient_linear``)."""
 
 
 class Overlap(Record):
@@ -330,6 +331,8 @@ class Stack(Record):
     """Modules that selective recomputation can name, of ``costmodels.modules.MODULES``."""
     offloads: tuple[str, ...] = ()
     """What can be moved to the memory of the host, of ``costmodels.offload.OFFLOADS``."""
+    host_gradient_traffic: float = Field(4.0, ge=4, le=40)
+    """Bytes per parameter that the CPUs move of gradients in fp32 in a step on the host: read once, or scaled first."""
     offload_fraction: float = Field(1.0, gt=0, le=1)
     """Share of the optimizer states that is offloaded where they are."""
     calibration: str = "not calibrated"

@@ -113,7 +113,7 @@ def _kept(draw):
         "flattened_gradients": draw(st.booleans()),
         "gradients_sharded": draw(st.booleans()),
         "partitioned_checkpoints": draw(st.booleans()),
-        "keeps": draw(some([(), ("gate", "norm", "key-values", "softmax")])),
+        "keeps": draw(some([(), ("gate", "norm", "key-values", "softmax"), ("gathered",)])),
         "empty_ends": draw(st.booleans()),
         "ends_as_layers": draw(st.booleans()),
         "selective": draw(some(["attention", "operators"])),

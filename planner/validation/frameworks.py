@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from costmodels.stack import Kept, Stack
+from planner.validation.dated import month
 
 Row = Mapping[str, Any]
 
@@ -46,8 +47,24 @@ SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 """First match of the framework's words (lower case), and the fields that its code settles."""
 
+LOOPS: tuple[tuple[str, dict[str, Any]], ...] = (
+    # The model's outputs live through the backward pass: logits in fp32, their log-softmax, two gradients (before
+    # Transformers 4.45, modeling_llama.py).
+    (r"outputs held", {"cross_entropy_bytes": 16}),
+    # FlagPerf builds these models under zero.Init(mem_efficient_linear=False)
+    # (training/benchmarks/*/deepspeed/run_pretraining.py, commits 1193d60 and 74546ea).
+    (
+        r"mem_efficient_linear=false|flagperf.*(llama2_7b|chatglm3_6b)-deepspeed",
+        {"keeps": ("gate", "norm", "gathered")},
+    ),
+)
+"""Words of a run, or its source, on the loop around Transformers' models, and the fields that these settle."""
+
 UNFUSED_NORM = r"use_fused_rms_norm[ =:]*(off|false)"
 """PaddleNLP's switch of its one fused element-wise kernel of 2023, off unless asked for."""
+
+DROPPING = r"dgxc-benchmarking v(24|25\.0[1-4])[.\d]*, gpt3|FlagPerf.*(llama3_\d+B|mixtral_8x7B)-megatron"
+"""Sources whose scripts train with Megatron-LM's default dropout."""
 
 FUSED_CASTS_SINCE = (26, 4)
 """First container whose Transformer Engine has one kernel for NVFP4's rows and turned columns: 2.14, 26.02 had 2.12
@@ -56,6 +73,9 @@ FUSED_CASTS_SINCE = (26, 4)
 EAGER_LOSS: dict[str, Any] = {"cross_entropy_bytes": 14, "keeps": ("gate", "norm", "key-values")}
 """torchtitan before it compiled the loss: logits in 16 bits, and in fp32 their log-softmax and two gradients; norms and
 gates are PyTorch's own."""
+COMPILED_SINCE = "2025-04"
+"""torchtitan compiles its loss from 2 April 2025 on (commit bbb1b616e); from 18 December 2024 it did not, since that
+failed (e8977b007)."""
 EAGER_SPLIT_LOSS = 18
 """Bytes per logit of the same where ``loss_parallel`` splits it over tensor ranks: beside the 16-bit logits and the
 log-softmax its backward pass writes zeros, the exponential, their sum and the product one after the other, of which
@@ -75,6 +95,7 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
         found |= _kempner(row["strategy"])
     if chosen.name == "maxtext" and "minimal" in str(row["strategy"].get("recompute_detail")):
         found["selective"] = "products"
+    found |= _loop(f"{row.get('source')} {notes}".lower())
     if re.search(UNFUSED_NORM, notes):
         found["fused_elementwise"] = False
     if "kernel set" in notes:
@@ -89,6 +110,14 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
     if "over all stages" in notes or "over stages" in notes:
         found |= _spread(notes, int(row["strategy"].get("pp") or 1))
     return found | _megatron(row)
+
+
+def _loop(said: str) -> dict[str, Any]:
+    """What the loop around a model of Transformers keeps."""
+    found: dict[str, Any] = {}
+    for words, fields in LOOPS:
+        found |= fields if re.search(words, said) else {}
+    return found
 
 
 def _kempner(plan: Row) -> dict[str, Any]:
@@ -124,18 +153,22 @@ def _spread(notes: str, stages: int) -> dict[str, Any]:
 def _megatron(row: Row) -> dict[str, Any]:
     """What Megatron-LM's own tests say, and leave at its default: dropout, in models of its GPT kind.
 
-    NVIDIA's benchmark of GPT-3 says so too, up to v25.04 (``nemo_megatron/*/gpt3_175b_hydra.yaml`` [dgxc-bench]).
+    NVIDIA's benchmark of GPT-3 says so too, up to v25.04 (``nemo_megatron/*/gpt3_175b_hydra.yaml`` [dgxc-bench]);
+    FlagPerf's scripts for Llama 3 and Mixtral leave it so (training/benchmarks/llama3_8B/megatron/pretrain_llama3.sh and
+    their like, commits 8f45ae0 to 04218a4).
     """
     found: dict[str, Any] = {}
     source = str(row.get("source"))
     tested = "functional_tests" in source and not row["model"].get("gated_ffn")
-    if tested or re.search(r"dgxc-benchmarking v(24|25\.0[1-4])[.\d]*, gpt3", source):
+    if tested or re.search(DROPPING, source):
         found["dropout"] = True
     return found
 
 
 def _compiled_loss(row: Row) -> bool:
-    """Whether a run of torchtitan is of 2025 or later, by its source or by its accelerator's date, and not eager."""
+    """Whether a run of torchtitan has a compiled loss, by its source's or its accelerator's date, and is not eager."""
+    if (when := month(row)) is not None and when < COMPILED_SINCE:
+        return False
     if re.search(r"\beager\b|\bno(t)? (torch\.)?compile", f"{row['stack']}".lower()):
         return False
     years = [int(year) for year in re.findall(r"20[12]\d", str(row.get("source")))]

@@ -23,6 +23,7 @@ from hardware.errors import BadFile, MeshwrightError
 from hardware.files import PROFILE, expanded, read
 from planner.measured import source
 from planner.trust import interval
+from planner.validation.corrections import as_timed
 from planner.validation.mapping import Case, case
 from planner.validation.rows import CHECK, Row, convention, efficiency_seconds, measured_seconds, read_rows, wrong_value
 
@@ -30,6 +31,7 @@ HOME = Path(__file__).parent / "runs"
 
 MEMORY_KINDS: tuple[tuple[str, float, str], ...] = (
     (r"max_memory_allocated", 2.0**30, "allocated"),
+    (r"max_(memory_)?reserved", 2.0**30, "cached"),
     (r"largest total", 1e9, "shown"),  # bytes in its files [Sailor]
     (r"nvidia-smi|real use", 2.0**30, "shown"),
     (r"converted to gb|converted from gib|decimal gb|converted to 1e9", 1e9, "allocated"),
@@ -127,6 +129,8 @@ def judge_row(row: Row, mapping: Callable[[Row], Case] = case) -> list[Verdict]:
     """The verdicts on one run; one with a reason where it cannot be priced."""
     make = partial(Verdict, id=str(row.get("id", "?")), group=str(row.get("group", "?")))
     scored = row.get("complete") is not False and not row.get("suspect")
+    if not wrong_value(row):
+        row = as_timed(row)
     nothing = partial(make, metric="iteration_time", measured=0.0, predicted=None, error=None, scored=scored)
     if wrong := wrong_value(row):
         return [nothing(reason=wrong)]

@@ -223,6 +223,12 @@ def test_gradients_that_are_scattered_only_at_the_end_are_held_whole():
     assert late.weights == often.weights
 
 
+def test_plain_products_keep_the_weights_that_stage_three_gathered():
+    rows = strategies(dp=8, zero_stage=[2, 3], sharding_degree=8)
+    plain, own = (row_bytes(rows, toy_scenario(stack=toy_stack(keeps=keeps))) for keeps in (("gathered",), ()))
+    assert plain.stored - own.stored == pytest.approx([0.0, 2.0 * own.layer_parameters[1]])
+
+
 def test_a_vocabulary_over_all_stages_holds_a_micro_batch_for_every_wait():
     rows = strategies(pp=4, vocabulary=1, schedule=ONE_F_ONE_B, num_microbatches=8)
     one, two = (row_bytes(rows, toy_scenario(stack=toy_stack(vocabulary_in_flight=n))) for n in (1.0, 2.0))

@@ -259,6 +259,13 @@ def test_adam_on_the_cpus_moves_thirty_bytes_a_parameter():
     assert np.isinf(cpu_adam_seconds(parameters=np.array([1e9]), word=12.0, bandwidth=0.0))
 
 
+def test_gradients_that_the_host_scales_first_cost_it_more():
+    scaled = replace(HOSTED, stack=HOSTED.stack.model_copy(update={"host_gradient_traffic": 12.0}))
+    once, again = (row_seconds(OFFLOADED, x).offload for x in (HOSTED, scaled))
+    assert (again[2:] > once[2:]).all()
+    assert again[:2] == pytest.approx(once[:2])
+
+
 def test_what_is_offloaded_leaves_the_device():
     memory = row_bytes(OFFLOADED, HOSTED)
     assert memory.stored[1] == memory.checkpoint[1] == 0

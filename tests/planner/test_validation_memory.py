@@ -36,6 +36,7 @@ def test_allocator_peaks_of_pipelines_come_out_within_four_percent(group):
     ("words", "kind"),
     [
         ("max_memory_allocated; real use is 2-3 GB higher", (2.0**30, "allocated")),
+        ("peak GiB, max_memory_reserved", (2.0**30, "cached")),
         ("as plotted (reserved or allocated not stated), GB", (2.0**30, "cached")),
         ("whole GB as printed (GB or GiB not stated)", (1e9, "allocated")),
         ("largest total GPU memory over ranks", (1e9, "shown")),
@@ -113,6 +114,25 @@ def test_a_vocabulary_over_all_stages_waits_as_often_as_its_algorithm(algorithm,
     found = frameworks.changes(run(stack=words) | {"strategy": {"pp": 8}}, stack("megatron-core"))
     assert found["vocabulary_in_flight"] == waits
     assert not found["idle_gradients"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept"),
+    [
+        ({"source": "FlagOpen/FlagPerf training/nvidia/llama2_7b-deepspeed README"}, True),
+        ({"stack": {"notes": "mem_efficient_linear=false"}}, True),
+        ({"source": "FlagOpen/FlagPerf training/nvidia/llama3_8B-megatron README"}, False),
+    ],
+)
+def test_models_built_with_pytorch_s_own_products_keep_what_was_gathered(changes, kept):
+    assert ("gathered" in frameworks.changes(run(**changes), stack("deepspeed")).get("keeps", ())) == kept
+
+
+@pytest.mark.parametrize(("logged", "held"), [("2025-03-04", 14), ("2025-06", None)])
+def test_torchtitan_s_loss_is_eager_until_april_2025(logged, held):
+    words = {"framework": "torchtitan", "overlap": "torch.compile"}
+    row = run(source=f"a log of {logged}", stack=words, strategy={"tp": 1})
+    assert frameworks.changes(row, stack("torchtitan")).get("cross_entropy_bytes") == held
 
 
 def test_the_kernel_set_says_what_norms_and_softmax_keep():
