@@ -154,8 +154,8 @@ def _megatron(row: Row) -> dict[str, Any]:
     """What Megatron-LM's own tests say, and leave at its default: dropout, in models of its GPT kind.
 
     NVIDIA's benchmark of GPT-3 says so too, up to v25.04 (``nemo_megatron/*/gpt3_175b_hydra.yaml`` [dgxc-bench]);
-    FlagPerf's scripts for Llama 3 and Mixtral leave it so (training/benchmarks/llama3_8B/megatron/pretrain_llama3.sh and
-    their like, commits 8f45ae0 to 04218a4).
+    FlagPerf's scripts for Llama 3 and Mixtral leave it so (training/benchmarks/llama3_8B/megatron/pretrain_llama3.sh,
+    commit 8f45ae0, and their like).
     """
     found: dict[str, Any] = {}
     source = str(row.get("source"))
