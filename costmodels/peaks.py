@@ -18,7 +18,9 @@ from costmodels.optimizers import ADAM_MOMENTS
 from costmodels.parameters import attention_projections, expert_parameters
 from costmodels.passes import region_tokens, tokens_per_rank
 from costmodels.scenario import Scenario
+from costmodels.sharded import PARAMETERS
 from costmodels.sizes import padded_vocabulary_rows, vocabulary_rows
+from costmodels.stack import Stack
 from costmodels.strategy import Floats, Recompute, Strategies
 
 WORKSPACES = 64.0 * 2**20
@@ -35,8 +37,11 @@ def momentary_bytes(rows: Strategies, scenario: Scenario) -> Floats:
 
 
 def standing_bytes(rows: Strategies, scenario: Scenario) -> Floats:
-    """Bytes that stay from the first iteration on, beside states: workspaces, and gradients that nobody frees, (N,)."""
-    return WORKSPACES + _idle_gradients(rows, scenario)
+    """Bytes that stay from the first iteration on, beside states, (N,).
+
+    Workspaces, gradients that nobody frees, and buffers that gradients are reduced in.
+    """
+    return WORKSPACES + _idle_gradients(rows, scenario) + _reduce_buckets(rows, scenario.stack)
 
 
 def step_bytes(rows: Strategies, scenario: Scenario) -> Floats:
@@ -104,6 +109,13 @@ def _scores(rows: Strategies, scenario: Scenario) -> Floats:
     again = (rows.recompute == Recompute.SELECTIVE) & (stack.selective == "attention")
     gradient = scenario.word * T * scenario.model.num_heads * scenario.seq_length
     return gradient + np.where(again, T * attention_kept(scenario), 0.0)
+
+
+def _reduce_buckets(rows: Strategies, stack: Stack) -> Floats:
+    """Bytes of the buffers that gradients are copied into for their reduction, (N,)."""
+    twice = stack.overlap.gradients & (rows.zero_stage < PARAMETERS)
+    reduced = (rows.zero_stage > 0) & (rows.sharding_degree > 1)
+    return np.where(reduced, np.where(twice, 2.0, 1.0) * stack.reduce_bucket, 0.0)
 
 
 def _idle_gradients(rows: Strategies, scenario: Scenario) -> Floats:

@@ -307,6 +307,9 @@ class Stack(Record):
     block of an activation [DeepSpeed]."""
     flat_bucket: ByteQuantity = 0.0
     """Likewise of the bucket that gradients are copied into for their reduction, from ZeRO stage 1 on."""
+    reduce_bucket: ByteQuantity = 0.0
+    """The buffer that gradients are copied into for their reduction, held through the backward pass from ZeRO stage 1
+    on; two of them where they travel behind it, below stage 3 [DeepSpeed]."""
     cache: float = Field(0.04, ge=0, le=0.5)
     """What the allocator has taken at its peak beyond what it hands out, where the device has room; most of it is given
     back before an allocation fails. Calibrated."""
@@ -331,6 +334,8 @@ class Stack(Record):
     """Modules that selective recomputation can name, of ``costmodels.modules.MODULES``."""
     offloads: tuple[str, ...] = ()
     """What can be moved to the memory of the host, of ``costmodels.offload.OFFLOADS``."""
+    gradients_offloaded: bool = False
+    """Gradients that are scattered follow offloaded optimizer states to the host as they are made [Ren21]."""
     host_gradient_traffic: float = Field(4.0, ge=4, le=40)
     """Bytes per parameter that the CPUs move of gradients in fp32 in a step on the host: read once, or scaled first."""
     offload_fraction: float = Field(1.0, gt=0, le=1)

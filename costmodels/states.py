@@ -57,8 +57,10 @@ def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None
     whole = stays_whole(rows, scenario)
     scattered = ~whole & (z >= GRADIENTS) & stack.gradients_sharded
     left = np.where(rows.offload == EVERYTHING, 0.0, 1.0)
+    stays = 1.0 - share_offloaded(rows, scenario)
+    followed = np.where(scattered & stack.gradients_offloaded, stays, 1.0)
     return StateBytes(
         weights=left * np.where(z >= 3, sharded / shard + np.where(whole, scenario.word, 0.0), weights),
-        gradients=left * np.where(scattered, gradient / shard, gradient),
-        optimizer=np.where(z >= 1, optimizer / shard, optimizer) * (1.0 - share_offloaded(rows, scenario)),
+        gradients=left * followed * np.where(scattered, gradient / shard, gradient),
+        optimizer=np.where(z >= 1, optimizer / shard, optimizer) * stays,
     )

@@ -112,6 +112,8 @@ def _kept(draw):
         "norm_gathers": draw(st.booleans()),
         "flattened_gradients": draw(st.booleans()),
         "gradients_sharded": draw(st.booleans()),
+        "gradients_offloaded": draw(st.booleans()),
+        "reduce_bucket": draw(some(["0 GB", "1 GiB"])),
         "partitioned_checkpoints": draw(st.booleans()),
         "keeps": draw(some([(), ("gate", "norm", "key-values", "softmax"), ("gathered",)])),
         "empty_ends": draw(st.booleans()),

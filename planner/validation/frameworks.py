@@ -51,14 +51,17 @@ LOOPS: tuple[tuple[str, dict[str, Any]], ...] = (
     # The model's outputs live through the backward pass: logits in fp32, their log-softmax, two gradients (before
     # Transformers 4.45, modeling_llama.py).
     (r"outputs held", {"cross_entropy_bytes": 16}),
-    # FlagPerf builds these models under zero.Init(mem_efficient_linear=False)
-    # (training/benchmarks/*/deepspeed/run_pretraining.py, commits 1193d60 and 74546ea).
-    (
-        r"mem_efficient_linear=false|flagperf.*(llama2_7b|chatglm3_6b)-deepspeed",
-        {"keeps": ("gate", "norm", "gathered")},
-    ),
+    # ds_config.json of FlagPerf's models at stage 3: reduce_bucket_size 1e7.
+    (r"flagperf.*(llama2_7b|chatglm3_6b)-deepspeed", {"reduce_bucket": 2e7}),
 )
 """Words of a run, or its source, on the loop around Transformers' models, and the fields that these settle."""
+
+PLAIN_LINEAR = r"mem_efficient_linear=false|flagperf.*(llama2_7b|chatglm3_6b)-deepspeed"
+"""The same for products that keep what ZeRO stage 3 gathered: FlagPerf builds these models under
+``zero.Init(mem_efficient_linear=False)`` (training/benchmarks/*/deepspeed/run_pretraining.py, commit 1193d60)."""
+
+NATIVE_GROUPS = ("v2", "v3", "v4")
+"""Attention kernels that Transformers gives keys and values as they are; it repeats them for all others (repeat_kv)."""
 
 UNFUSED_NORM = r"use_fused_rms_norm[ =:]*(off|false)"
 """PaddleNLP's switch of its one fused element-wise kernel of 2023, off unless asked for."""
@@ -95,7 +98,7 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
         found |= _kempner(row["strategy"])
     if chosen.name == "maxtext" and "minimal" in str(row["strategy"].get("recompute_detail")):
         found["selective"] = "products"
-    found |= _loop(f"{row.get('source')} {notes}".lower())
+    found |= _loop(row, framework, found.get("keeps", chosen.keeps))
     if re.search(UNFUSED_NORM, notes):
         found["fused_elementwise"] = False
     if "kernel set" in notes:
@@ -112,12 +115,17 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
     return found | _megatron(row)
 
 
-def _loop(said: str) -> dict[str, Any]:
-    """What the loop around a model of Transformers keeps."""
+def _loop(row: Row, framework: str, keeps: tuple[Kept, ...]) -> dict[str, Any]:
+    """What a model of Transformers, and the loop around it, keeps beside ``keeps``."""
+    said = f"{row.get('source')} {row['stack'].get('notes')}".lower()
     found: dict[str, Any] = {}
     for words, fields in LOOPS:
         found |= fields if re.search(words, said) else {}
-    return found
+    if re.search(PLAIN_LINEAR, said):
+        keeps = (*keeps, "gathered")
+    if re.search(r"transformers|hugging ?face", framework) and row["stack"].get("attention") not in NATIVE_GROUPS:
+        keeps = (*keeps, "key-values")
+    return found | {"keeps": keeps}
 
 
 def _kempner(plan: Row) -> dict[str, Any]:

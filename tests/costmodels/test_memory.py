@@ -7,7 +7,7 @@ from costmodels.activations import checkpoint_bytes
 from costmodels.footprint import footprint, readings
 from costmodels.memory import even_peaks, layer_activation_bytes, memory_limit, row_bytes
 from costmodels.parameters import parameters
-from costmodels.peaks import loss_peak
+from costmodels.peaks import loss_peak, standing_bytes
 from costmodels.pieces import in_flight
 from costmodels.pricing import even_assignment, row_assignment
 from costmodels.stack import stack
@@ -227,6 +227,14 @@ def test_plain_products_keep_the_weights_that_stage_three_gathered():
     rows = strategies(dp=8, zero_stage=[2, 3], sharding_degree=8)
     plain, own = (row_bytes(rows, toy_scenario(stack=toy_stack(keeps=keeps))) for keeps in (("gathered",), ()))
     assert plain.stored - own.stored == pytest.approx([0.0, 2.0 * own.layer_parameters[1]])
+
+
+@pytest.mark.parametrize(("behind", "buffers"), [(False, [0, 1, 1, 1]), (True, [0, 2, 2, 1])])
+def test_gradients_are_reduced_in_buffers_two_where_they_travel_behind_the_pass(behind, buffers):
+    rows = strategies(dp=8, zero_stage=[0, 1, 2, 3], sharding_degree=[1, 8, 8, 8])
+    known = {"overlap": {"gradients": behind}}
+    held, none = (standing_bytes(rows, toy_scenario(stack=toy_stack(reduce_bucket=b, **known))) for b in ("1 GiB", "0 GB"))
+    assert held - none == pytest.approx(GIB * np.array(buffers))
 
 
 def test_a_vocabulary_over_all_stages_holds_a_micro_batch_for_every_wait():

@@ -275,6 +275,13 @@ def test_what_is_offloaded_leaves_the_device():
     assert memory.state.weights[2] == memory.state.weights[0]
 
 
+def test_scattered_gradients_follow_offloaded_states_where_the_stack_moves_them():
+    rows = strategies(dp=8, zero_stage=[1, 2, 3, 3], sharding_degree=8, offload=[OPTIMIZER, OPTIMIZER, OPTIMIZER, 0])
+    follows = replace(HOSTED, stack=HOSTED.stack.model_copy(update={"gradients_offloaded": True}))
+    assert (state_bytes(rows, follows).gradients > 0).tolist() == [True, False, False, True]
+    assert (state_bytes(rows, HOSTED).gradients > 0).all()
+
+
 def test_part_of_the_states_may_stay():
     half = replace(HOSTED, stack=chosen(HOSTED.stack, offload_fraction=0.5))
     kept = [float(state_bytes(OFFLOADED, x).optimizer[2]) for x in (HOSTED, half)]

@@ -128,6 +128,12 @@ def test_models_built_with_pytorch_s_own_products_keep_what_was_gathered(changes
     assert ("gathered" in frameworks.changes(run(**changes), stack("deepspeed")).get("keeps", ())) == kept
 
 
+@pytest.mark.parametrize(("attention", "copies"), [("v2", False), (True, True), (False, True)])
+def test_transformers_repeats_keys_and_values_for_all_but_flash_attention(attention, copies):
+    row = run(stack={"framework": "HF Transformers + DeepSpeed", "attention": attention})
+    assert ("key-values" in frameworks.changes(row, stack("deepspeed"))["keeps"]) == copies
+
+
 @pytest.mark.parametrize(("logged", "held"), [("2025-03-04", 14), ("2025-06", None)])
 def test_torchtitan_s_loss_is_eager_until_april_2025(logged, held):
     words = {"framework": "torchtitan", "overlap": "torch.compile"}
