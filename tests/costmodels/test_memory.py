@@ -233,7 +233,9 @@ def test_plain_products_keep_the_weights_that_stage_three_gathered():
 def test_gradients_are_reduced_in_buffers_two_where_they_travel_behind_the_pass(behind, buffers):
     rows = strategies(dp=8, zero_stage=[0, 1, 2, 3], sharding_degree=[1, 8, 8, 8])
     known = {"overlap": {"gradients": behind}}
-    held, none = (standing_bytes(rows, toy_scenario(stack=toy_stack(reduce_bucket=b, **known))) for b in ("1 GiB", "0 GB"))
+    held, none = (
+        standing_bytes(rows, toy_scenario(stack=toy_stack(reduce_bucket=b, **known))) for b in ("1 GiB", "0 GB")
+    )
     assert held - none == pytest.approx(GIB * np.array(buffers))
 
 
