@@ -48,9 +48,6 @@ SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
 """First match of the framework's words (lower case), and the fields that its code settles."""
 
 LOOPS: tuple[tuple[str, dict[str, Any]], ...] = (
-    # The model's outputs live through the backward pass: logits in fp32, their log-softmax, two gradients (before
-    # Transformers 4.45, modeling_llama.py).
-    (r"outputs held", {"cross_entropy_bytes": 16}),
     # ds_config.json of FlagPerf's models at stage 3: reduce_bucket_size 1e7.
     (r"flagperf.*(llama2_7b|chatglm3_6b)-deepspeed", {"reduce_bucket": 2e7}),
 )

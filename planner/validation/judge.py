@@ -23,7 +23,6 @@ from hardware.errors import BadFile, MeshwrightError
 from hardware.files import PROFILE, expanded, read
 from planner.measured import source
 from planner.trust import interval
-from planner.validation.corrections import as_timed
 from planner.validation.mapping import Case, case
 from planner.validation.rows import CHECK, Row, convention, efficiency_seconds, measured_seconds, read_rows, wrong_value
 
@@ -129,8 +128,6 @@ def judge_row(row: Row, mapping: Callable[[Row], Case] = case) -> list[Verdict]:
     """The verdicts on one run; one with a reason where it cannot be priced."""
     make = partial(Verdict, id=str(row.get("id", "?")), group=str(row.get("group", "?")))
     scored = row.get("complete") is not False and not row.get("suspect")
-    if not wrong_value(row):
-        row = as_timed(row)
     nothing = partial(make, metric="iteration_time", measured=0.0, predicted=None, error=None, scored=scored)
     if wrong := wrong_value(row):
         return [nothing(reason=wrong)]

@@ -1,7 +1,5 @@
 """What sources say of their runs, where their own times contradict it."""
 
-import pytest
-
 from planner.validation.corrections import UNPADDED, as_timed
 from planner.validation.mapping import case
 from tests.planner.measured_run import run
@@ -30,22 +28,3 @@ def test_products_with_recomputation_would_outrun_the_machine():
         flops = passes * (2 * 12 * h * h * tokens + 4 * s * tokens * h)
         moved = (streams[0] * pairs + streams[1] * 2 * hidden) / 1.8e12
         assert low < flops / (seconds - moved) / 312e12 < high
-
-
-TABLE = "GitHub gist chenyaofo/d4cd6a20ab4b95cb3a49491747e2139a (2024)"
-
-
-@pytest.mark.parametrize(
-    ("batch", "micro", "offload", "found"),
-    [(64, 8, "none", 8), (128, 8, "none", 16), (64, 4, "optimizer+params", 2), (64, 2, "optimizer", 2)],
-)
-def test_what_is_allocated_tells_how_many_sequences_a_table_s_runs_had(batch, micro, offload, found):
-    plan = {"global_batch_size": batch, "micro_batch_size": micro, "offload": offload}
-    assert as_timed(run(source=TABLE, strategy=plan))["strategy"]["micro_batch_size"] == found
-
-
-def test_aws_ran_two_sequences_a_device_however_often_it_is_corrected():
-    source = "aws-samples/awsome-distributed-training torchtitan README (log of 2025-03-04)"
-    row = run(source=source, strategy={"micro_batch_size": 1, "global_batch_size": 32})
-    for found in (as_timed(row), as_timed(as_timed(row))):
-        assert (found["strategy"]["micro_batch_size"], found["strategy"]["global_batch_size"]) == (2, 64)
