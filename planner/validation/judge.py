@@ -45,12 +45,18 @@ MEMORY_KINDS: tuple[tuple[str, float, str], ...] = (
 RESERVED = r"^torchtitan"
 """Frameworks that log ``max_reserved`` of PyTorch's allocator as their memory [torchtitan]."""
 
+RESERVED_SOURCE = r"example-results/full-exp\.txt"
+"""Sources whose peak is what the allocator had reserved: show_result_full_exp.py reads "max reserved" out of the logs,
+with the line for "max allocated" commented out [VocabularyParallelism]."""
+
 BINARY = r"^kempnerforge"
 """Frameworks whose GB are 2^30 bytes, whatever their tables call them (metrics/memory.py [KempnerForge])."""
 
-RANK_ZERO = r"^nanotron|^kempnerforge|rank-0"
-"""Runs whose figure is of rank 0 alone, which holds the first stage, by the framework or by the figure's own words:
-nanotron's table (helpers.py, ``log_throughput``), KempnerForge's log (metrics/logger.py)."""
+RANK_ZERO = r"^nanotron|^kempnerforge|rank-0|experiments/tr3m-1b3"
+"""Runs whose figure is of rank 0 alone, which holds the first stage, by the framework, the source or the figure's own
+words: nanotron's table (helpers.py, ``log_throughput``), KempnerForge's log (metrics/logger.py). BigScience's table of
+1.3B shows the first of two nodes: four stages with micro-batches of 8 show 13 GB, and run out on devices of 16 GB,
+which only the last stage, with the logits, can have done."""
 
 _RECOMPUTED: tuple[Repeated, ...] = ("none", "selective", "full", "full")
 """By the code of ``costmodels.strategy.Recompute``."""
@@ -206,13 +212,14 @@ def memory_kind(row: Row) -> tuple[float, str]:
     unit, name = next(((u, n) for pattern, u, n in MEMORY_KINDS if re.search(pattern, words)), (1e9, "allocated"))
     framework = str(row.get("stack", {}).get("framework")).lower()
     unit = 2.0**30 if re.search(BINARY, framework) else unit
-    reserved = re.search(RESERVED, framework) and "allocated" not in words
+    reserved = bool(re.search(RESERVED, framework)) and "allocated" not in words
+    reserved |= bool(re.search(RESERVED_SOURCE, str(row.get("source"))))
     return unit, "cached" if reserved else name
 
 
 def stage_read(row: Row) -> slice:
     """The stages that the row's memory figure is the largest of: all, or the first where rank 0 reports its own."""
-    said = (row.get("stack", {}).get("framework"), row["measured"].get("memory_kind"))
+    said = (row.get("stack", {}).get("framework"), row["measured"].get("memory_kind"), row.get("source"))
     return slice(1) if any(re.search(RANK_ZERO, str(words).lower()) for words in said) else slice(None)
 
 

@@ -24,7 +24,7 @@ from hardware.records import Cluster
 from planner.frameworks.nanotron_split import stage_layers
 from planner.stage_rows import assignment_of, problem_of
 from planner.stages import solve
-from planner.validation import aleph, saving
+from planner.validation import aleph, redistributed, saving
 from planner.validation.corrections import as_timed
 from planner.validation.launch_scripts import as_launched
 from planner.validation.machines import Unpriceable, node_group
@@ -126,8 +126,9 @@ def _assignment(row: Row, scenario: Scenario, rows: Strategies, notes: list[str]
         notes.append("layers per stage balanced by parameters, as its framework does")
         return row_assignment(rows, layers, aleph.stage_layers(scenario.model, pp))
     if "redistributed" in str(row["stack"].get("notes")) and pp > 1:
-        notes.append("layers per stage balanced by the stage solver")
-        return _balanced(scenario, rows)
+        notes.append("layers of the last stage by the stage solver, the others as the fork has them")
+        last = int(_balanced(scenario, rows).layers[-1])
+        return row_assignment(rows, layers, redistributed.stage_layers(layers, pp, last))
     return row_assignment(rows, layers)
 
 

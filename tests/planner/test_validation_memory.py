@@ -6,7 +6,7 @@ import pytest
 
 from costmodels.stack import stack
 from costmodels.strategy import Recompute
-from planner.validation import frameworks
+from planner.validation import frameworks, redistributed
 from planner.validation.judge import judge_row, memory_kind, shipped, stage_read
 from planner.validation.mapping import case
 from planner.validation.rows import read_rows
@@ -44,6 +44,29 @@ def test_allocator_peaks_of_pipelines_come_out_within_four_percent(group):
 )
 def test_words_on_a_memory_figure_say_what_it_is(words, kind):
     assert memory_kind({"measured": {"memory": 1.0, "memory_kind": words}}) == kind
+
+
+def test_the_logs_of_one_artifact_are_read_for_what_was_reserved():
+    words = {"measured": {"memory": 1.0, "memory_kind": "torch peak allocated (source GiB, converted to GB)"}}
+    assert memory_kind(words) == (1e9, "allocated")
+    said = "sail-sg/VocabularyParallelism artifact/example-results/full-exp.txt"
+    assert memory_kind(words | {"source": said}) == (1e9, "cached")
+
+
+def test_layers_moved_off_the_last_stage_go_to_the_latest_of_the_others():
+    assert redistributed.stage_layers(48, 16, 2) == [3] * 14 + [4, 2]
+    assert redistributed.stage_layers(32, 8, 0) == [4] * 3 + [5] * 4 + [0]
+
+
+def test_layers_moved_off_the_last_stage_leave_the_first_ones_peak():
+    notes = "transformer layers redistributed to balance the vocabulary layers"
+    plan = {"gpus": 4, "tp": 1, "pp": 4, "dp": 1, "zero_stage": 0, "schedule": "1f1b", "sequence_parallel": False}
+    model = {"num_layers": 16, "vocab_size": 512_000}
+    framework = {"framework": "Megatron-LM fork (sail-sg)", "notes": notes}
+    held = list(case(run(stack=framework, strategy=plan, model=model)).assignment.layers)
+    assert sum(held) == 16
+    assert held == sorted(held[:3]) + held[3:]
+    assert held[3] < 4
 
 
 def test_kempnerforge_counts_in_gib():
