@@ -35,5 +35,7 @@ def chosen(
     }
     if main_grads is not None:
         changes |= dict.fromkeys(("gradient_bytes", "reduce_bytes"), GRADIENT_WORD[main_grads])
+        if main_grads == "bf16":
+            changes["passed_gradient_bytes"] = 0  # nothing is added up beside them
     said = {name: value for name, value in changes.items() if value is not None}
     return stack.model_copy(update=said) if said else stack

@@ -65,6 +65,7 @@ class OtherFormat(Record):
     gradient_bytes: int
     reduce_bytes: int
     accumulate_traffic: int
+    passed_gradient_bytes: int = 0
 
 
 DISPATCHERS = {"alltoall": "every-copy", "deepep": "once-per-domain", "hybridep": "once-per-domain"}
@@ -224,6 +225,8 @@ class Stack(Record):
     not in every micro-batch."""
     gradient_bytes: int = 4
     """Bytes per parameter of the gradient buffer that is accumulated and kept."""
+    passed_gradient_bytes: int = 0
+    """Bytes per parameter of a micro-batch's own gradients that stay beside the buffer until the next backward pass."""
     reduce_bytes: int = 4
     """Bytes per parameter on the wire when gradients are reduced."""
     accumulate_traffic: int = 0

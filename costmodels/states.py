@@ -53,7 +53,8 @@ def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None
     kept = kept_bytes(stack, fp32=fp32)
     alone = optimizer_of(stack).moments if stack.weight_bytes > WORD else kept
     optimizer = np.where(z >= 3, alone, kept)  # sharded weights in fp32 are their own master
-    gradient = max(float(stack.gradient_bytes), weights) if fp32 else float(stack.gradient_bytes)
+    buffer = float(stack.gradient_bytes + stack.passed_gradient_bytes)
+    gradient = max(buffer, weights) if fp32 else buffer
     whole = stays_whole(rows, scenario)
     scattered = ~whole & (z >= GRADIENTS) & stack.gradients_sharded
     left = np.where(rows.offload == EVERYTHING, 0.0, 1.0)

@@ -38,7 +38,8 @@ def flat_bytes(rows: Strategies, scenario: Scenario, parameters: Floats) -> Floa
     if stack.gradient_bytes > scenario.word or scenario.precision == "fp32":
         return np.zeros(len(rows))
     shard = np.where(rows.zero_stage > 0, rows.sharding_degree, 1)
-    return stack.flat_step * parameters / shard + np.where(rows.zero_stage > 0, stack.flat_bucket, 0.0)
+    bucket = np.minimum(stack.flat_bucket, stack.gradient_bytes * parameters)
+    return stack.flat_step * parameters / shard + np.where(rows.zero_stage > 0, bucket, 0.0)
 
 
 def buffer_bytes(rows: Strategies, scenario: Scenario, *, layer: Floats, ends: tuple[Floats, Floats]) -> Floats:

@@ -16,8 +16,8 @@ INTERLACED = 0.5
 wait for: half as many again as without [Yeung24, section 6]."""
 
 SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
-    # Its layers (opt_model.py) leave dropout out.
-    (r"sailor", {"dropout": False}),
+    # Its layers (opt_model.py) leave dropout out. Logits in fp32 become their softmax in place.
+    (r"sailor", {"dropout": False, "cross_entropy_bytes": 6}),
     # An older Transformer Engine, which frees the gradients that it does not write; Megatron-LM's default dropout.
     (r"sail-sg", {"idle_gradients": False, "dropout": True}),
     # Its models write RMSNorm out in fp32, and the gate's activation before the product (modeling_llama.py), unless

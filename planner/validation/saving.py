@@ -38,7 +38,7 @@ ask for. torchao's tables name it where it was on: the first form of their rows 
 
 STATES: tuple[tuple[str, dict[str, int]], ...] = (
     (r"fp32 (parameters|weights)", {"weight_bytes": 4}),
-    (r"16-bit gradient accumulation", {"gradient_bytes": 2}),
+    (r"16-bit gradient accumulation", {"gradient_bytes": 2, "passed_gradient_bytes": 0}),
     (r"fp32 gradient all-reduce", {"reduce_bytes": 4}),
     (r"fsdp mixed-precision mode pure", {"weight_bytes": 4, "reduce_bytes": 2}),
     (r"fsdp mixed-precision mode default", {"weight_bytes": 4, "reduce_bytes": 4}),

@@ -313,6 +313,14 @@ def test_training_in_fp32_keeps_four_bytes_of_every_value():
     assert checkpoint_bytes(rows, single)[0] == 2 * checkpoint_bytes(rows, half)[0]
 
 
+def test_gradients_that_stay_beside_their_sum_come_on_top_of_it():
+    rows = strategies(dp=4, zero_stage=1, sharding_degree=4)
+    stacks = (toy_stack(gradient_bytes=4, passed_gradient_bytes=n) for n in (0, 2))
+    alone, beside = (state_bytes(rows, toy_scenario(stack=one)) for one in stacks)
+    assert beside.gradients[0] - alone.gradients[0] == 2.0
+    assert beside.total[0] - alone.total[0] == 2.0
+
+
 def test_relu_keeps_one_tensor_where_gelu_keeps_two():
     rows = strategies()
     smooth, cut = (toy_scenario(model=toy_model().model_copy(update={"activation": name})) for name in ("gelu", "relu"))

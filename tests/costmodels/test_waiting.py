@@ -28,7 +28,8 @@ def test_16_bit_gradients_are_copied_flat_by_the_rank_that_steps_them():
         toy_scenario(stack=toy_stack(flat_step=6, flat_bucket="1 GB", gradient_bytes=n, optimizer_bytes=12))
         for n in (2, 4)
     )
-    assert flat_bytes(rows, narrow, 100.0).tolist() == [600.0, 150.0 + 1e9]
+    assert flat_bytes(rows, narrow, 1e9).tolist() == [6e9, 1.5e9 + 1e9]
+    assert flat_bytes(rows, narrow, 100.0).tolist() == [600.0, 150.0 + 200.0]  # a bucket holds no more than there is
     assert flat_bytes(rows, wide, 100.0).tolist() == [0.0, 0.0]
 
 
