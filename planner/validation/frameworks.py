@@ -29,7 +29,8 @@ SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
     # Its script for ZeRO-3 partitions checkpoints, and moves them to the host unless the run says otherwise.
     (r"deepspeedexamples", {"partitioned_checkpoints": True}),
     # Parameters, gradients and moments are in bf16; gradients are added up whole, in the format that reduces them,
-    # until the last micro-batch; logits are whole on every tensor rank, the loss is in bf16 [KempnerForge].
+    # until the last micro-batch, on one rank too, which it wraps like any other; logits are whole on every tensor rank,
+    # the loss is in bf16 [KempnerForge].
     (
         r"kempnerforge",
         {
@@ -91,8 +92,8 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
         if int(row["strategy"].get("tp") or 1) > 1:
             found["cross_entropy_bytes"] = EAGER_SPLIT_LOSS
     found |= next((fields for words, fields in SEMANTICS if re.search(words, framework)), {})
-    if "kempnerforge" in framework:
-        found |= _kempner(row["strategy"])
+    if "kempnerforge" in framework and int(row["strategy"].get("pp") or 1) > 1:
+        found["whole_vocabulary"] = ("embedding", "head")  # its pipelines split no sequences
     if chosen.name == "maxtext" and "minimal" in str(row["strategy"].get("recompute_detail")):
         found["selective"] = "products"
     found |= _loop(row, framework, found.get("keeps", chosen.keeps))
@@ -123,16 +124,6 @@ def _loop(row: Row, framework: str, keeps: tuple[Kept, ...]) -> dict[str, Any]:
     if re.search(r"transformers|hugging ?face", framework) and row["stack"].get("attention") not in NATIVE_GROUPS:
         keeps = (*keeps, "key-values")
     return found | {"keeps": keeps}
-
-
-def _kempner(plan: Row) -> dict[str, Any]:
-    """KempnerForge splits the head only beside split sequences, which its pipelines have none of [KempnerForge]."""
-    found: dict[str, Any] = {}
-    if int(plan.get("dp") or 1) == 1:
-        found["gradient_bytes"] = 2  # nothing is reduced
-    if int(plan.get("pp") or 1) > 1:
-        found["whole_vocabulary"] = ("embedding", "head")
-    return found
 
 
 def _attention_copies(row: Row) -> tuple[Kept, ...]:
