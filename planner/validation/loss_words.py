@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from planner.validation.dated import month
+
 NATIVE: Final = 57
 """Bytes a logit of Megatron-Core's own cross-entropy, which NVIDIA's recipes ran until Megatron-Bridge chose
 Transformer Engine's (``cross_entropy_fusion_impl = "te"``)."""
@@ -15,11 +17,37 @@ COMPILED: Final = 38
 less that, its exponential and the sum, 8; divided by it, 8; the gradient, 10: at 0.85 of the bandwidth as others.
 NeMo 2 has it by default, and so have the recipes of NVIDIA's benchmark [dgxc-bench], but GPT-3's and Grok's."""
 
+COPIED: Final = 10
+"""Bytes held per logit where the largest is subtracted into a further tensor in fp32: Megatron-Core's cross-entropy
+from its first days (commit 55817ec9b9) until "in-place operation" (9634c0e4a3), in its release 0.8."""
+COPIED_SINCE, COPIED_UNTIL = "2022-09", "2024-06"
+"""Months of the two."""
+COPIED_RELEASES: Final = r"core[_ ]v?0\.[2-7]\b|\bnemo (23|24\.0[1-5])\b|megatron-lm-2404"
+"""Releases in between, as frameworks name them."""
+
 
 def loss_changes(row: Mapping[str, Any], stack: str) -> dict[str, Any]:
-    """Liger's loss, fused with the head's product [Liger]; that of NVIDIA's stacks of before Megatron-Bridge."""
+    """Liger's loss, fused with the head's product [Liger]; that of NVIDIA's stacks of before Megatron-Bridge.
+
+    And what Megatron-Core's own holds, by its release or the month of the run.
+    """
     if re.search(r"\bliger\b", f"{row['stack']}".lower()):
         return {"loss": "fused"}
+    copied = {"cross_entropy_bytes": COPIED} if _copied(row, stack) else {}
+    return copied | _traffic(row, stack)
+
+
+def _copied(row: Mapping[str, Any], stack: str) -> bool:
+    """Whether the cross-entropy is Megatron-Core's of between the two commits."""
+    if stack not in ("megatron-core", "nemo"):
+        return False
+    when = month(row)
+    named = re.search(COPIED_RELEASES, str(row["stack"].get("framework")).lower())
+    return bool(named) or (when is not None and COPIED_SINCE < when < COPIED_UNTIL)
+
+
+def _traffic(row: Mapping[str, Any], stack: str) -> dict[str, Any]:
+    """Bytes that NVIDIA's stacks of before Megatron-Bridge move per logit."""
     framework, source = (str(words).lower() for words in (row["stack"].get("framework"), row.get("source")))
     if not stack.startswith("nemo") or "megatron-bridge" in framework:
         return {}
