@@ -30,7 +30,7 @@ from costmodels.context import exchange_bytes
 from costmodels.experts import expert_parameters_per_rank, expert_shards, kind_expert_parameters
 from costmodels.gathered import largest_matrix, second_copy, whole_bytes
 from costmodels.layer_kinds import Kind, ahead_kind
-from costmodels.offload import ACTIVATIONS, host_bytes, host_room, share_offloaded
+from costmodels.offload import activations_away, host_bytes, host_room, share_offloaded
 from costmodels.optimizers import optimizer_of
 from costmodels.parameters import mtp_sets
 from costmodels.passes import region_tokens
@@ -50,7 +50,8 @@ from costmodels.states import StateBytes, state_bytes
 from costmodels.strategy import SCHEDULE_NAMES, Bools, Floats, Ints, Recompute, Strategies
 
 OFFLOADED_LAYERS = 2.0
-"""Layers whose activations are on the device although they are offloaded: the running one, and one on its way."""
+"""Layers whose activations are on the device although all are offloaded: the running one, and one on its way. Where
+only the first ones are, the last of them has left as the forward pass ends, when the device is fullest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ class RowBytes:
 def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
     """The memory of N strategies, down to the quantities that a split of layers over stages multiplies."""
     kinds, stored = _by_kind(rows, scenario), layer_activation_bytes(rows, scenario)
-    here = rows.offload != ACTIVATIONS
+    here = 1.0 - activations_away(rows, scenario)
     layer, experts = layer_parameters_per_rank(rows, scenario), expert_parameters_per_rank(rows, scenario)
     outer = _outer(rows, scenario)
     expert_state = outer.state if scenario.model.moe is None else state_bytes(rows, scenario, expert_shards(rows))
@@ -153,8 +154,8 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
         embedding_parameters=outer.embedding * at_ends,
         head_parameters=outer.head * at_ends,
         edges=outer.edges,
-        stored=np.where(here, stored, 0.0),
-        checkpoint=np.where(here, checkpoint_bytes(rows, scenario), 0.0),
+        stored=here * stored,
+        checkpoint=here * checkpoint_bytes(rows, scenario),
         working=working,
         turns=np.where(_back_at_once(rows), np.minimum(working, logits * at_ends), 0.0),
         embedding_activation=_embedding_activation(rows, scenario),
@@ -220,7 +221,7 @@ def _spread(rows: Strategies, scenario: Scenario, outer: _Outer, logits: Floats,
 def _passing(rows: Strategies, scenario: Scenario) -> Floats:
     """What named modules repeat, of one layer; and the room that offloaded activations pass through, (N,)."""
     repeated = _most(rows, scenario, kind_module_bytes)
-    away = rows.offload == ACTIVATIONS
+    away = activations_away(rows, scenario) == 1.0
     if not away.any():
         return repeated
     return repeated + np.where(away, OFFLOADED_LAYERS * _most(rows, scenario, kept_bytes_of_kind), 0.0)
@@ -291,7 +292,7 @@ def _by_kind(rows: Strategies, scenario: Scenario) -> ByKind[LayerBytes] | None:
         LayerBytes(
             kind_parameters_per_rank(rows, scenario, kind),
             kind_expert_parameters(rows, scenario, kind),
-            np.where(rows.offload == ACTIVATIONS, 0.0, kind_activation_bytes(rows, scenario, kind)),
+            (1.0 - activations_away(rows, scenario)) * kind_activation_bytes(rows, scenario, kind),
         )
         for kind in depth.kinds
     )

@@ -65,6 +65,11 @@ def share_offloaded(rows: Strategies, scenario: Scenario) -> Floats:
     return np.where(rows.offload >= OPTIMIZER, scenario.stack.offload_fraction, 0.0)
 
 
+def activations_away(rows: Strategies, scenario: Scenario) -> Floats:
+    """Share of the activations that live on the host, (N,)."""
+    return np.where(rows.offload == ACTIVATIONS, scenario.stack.offloaded_layers, 0.0)
+
+
 def updated_parameters(rows: Strategies, scenario: Scenario) -> Floats:
     """Parameters whose states one rank of the heaviest stage keeps, experts included, (N,)."""
     size = heaviest_stage_parameters(rows, scenario)
@@ -80,10 +85,11 @@ def layer_offload_seconds(rows: Strategies, scenario: Scenario, kept: Floats, la
     """Exposed seconds per layer and micro-batch: what it keeps goes out behind its forward pass, and comes back.
 
     ``kept`` bytes, ``layer`` the computation to hide behind, arrays (N,). Both directions of the link run at once.
+    Where only some layers are offloaded, what they keep has as much longer to travel (``layer_window_map`` of [TE]'s
+    cpu_offload.py).
     """
-    once = transfer_seconds(kept, link_bandwidth(scenario))
-    late = np.maximum(once - layer.forward, 0.0) + np.maximum(once - layer.backward, 0.0)
-    return np.where(rows.offload == ACTIVATIONS, late, 0.0)
+    once = transfer_seconds(kept * activations_away(rows, scenario), link_bandwidth(scenario))
+    return np.maximum(once - layer.forward, 0.0) + np.maximum(once - layer.backward, 0.0)
 
 
 def step_offload_seconds(rows: Strategies, scenario: Scenario, layer: Passes) -> Floats:
@@ -127,7 +133,7 @@ def host_bytes(rows: Strategies, scenario: Scenario, kept: Floats, in_flight: Fl
     states = mine * share_offloaded(rows, scenario) * (kept_bytes(stack) + stack.gradient_bytes)
     parameters = np.where(rows.offload == EVERYTHING, mine * WORD, 0.0)
     layers = even_layers(scenario.model.num_layers, rows).high
-    activations = np.where(rows.offload == ACTIVATIONS, in_flight * layers * kept, 0.0)
+    activations = activations_away(rows, scenario) * in_flight * layers * kept
     return states + parameters + activations
 
 

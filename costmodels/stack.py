@@ -343,6 +343,8 @@ class Stack(Record):
     """Bytes per parameter that the CPUs move of gradients in fp32 in a step on the host: read once, or scaled first."""
     offload_fraction: float = Field(1.0, gt=0, le=1)
     """Share of the optimizer states that is offloaded where they are."""
+    offloaded_layers: float = Field(1.0, gt=0, le=1)
+    """Share of the layers whose activations are offloaded where activations are."""
     calibration: str = "not calibrated"
     """What the calibrated constants rest on, and the error that remained."""
 

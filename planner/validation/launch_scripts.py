@@ -8,6 +8,8 @@ from typing import Any, Final
 
 Row = Mapping[str, Any]
 
+FULLY: Final = 3
+"""The ZeRO stage that shards everything."""
 ROUNDED: Final = 64
 """Layers of DeepSeek-V3 that are dealt out: the embedding counts as one, the head with its further token as two."""
 DROPPED: Final = {
@@ -18,9 +20,39 @@ DROPPED: Final = {
 }
 """Tokens beyond an even load are dropped, places short of it padded, behind a plain all-to-all."""
 
+OFFLOADED: Final[tuple[tuple[str, str, str, int], ...]] = (
+    ("llama3-70b", "gb300", "bf16", 30),
+    ("llama3-70b", "gb300", "fp8", 20),
+    ("llama3-70b", "gb200", "bf16", 20),
+    ("llama3-70b", "gb200", "fp8", 40),
+    ("llama3-70b", "b200", "fp8", 5),
+    ("llama3.1-405b", "gb300", "bf16", 40),
+    ("llama3.1-405b", "gb300", "fp8", 10),
+    ("llama3.1-405b", "gb200", "fp8", 92),
+)
+"""Layers whose activations Megatron-Bridge's benchmark offloads where it shards fully: ``cpu_offloading_num_layers`` of
+``scripts/performance/configs/llama/*_workload_base_configs.py``, the same from v0.2.0 to v0.5.0 [Megatron-Bridge]."""
+
 
 def as_launched(row: Row) -> Row:
-    """The run with what its launch script says; what the run says itself is kept.
+    """The run with what its launch script says; what the run says itself is kept."""
+    return _offloading(_deepseek(row))
+
+
+def _offloading(row: Row) -> Row:
+    """Megatron-Bridge's performance summary with the layers whose activations go to the host."""
+    plan, model, device = row["strategy"], str(row["model"].get("name")).lower(), row["cluster"].get("accelerator")
+    summary = re.search(r"megatron-bridge docs performance-summary", str(row.get("source")).lower())
+    sharded = plan.get("zero_stage") == FULLY and int(plan.get("pp") or 1) == 1
+    if summary is None or not sharded or plan.get("offload"):
+        return row
+    known = (model, device, plan.get("precision"))
+    layers = next((count for *one, count in OFFLOADED if tuple(one) == known), 0)
+    return {**row, "strategy": {**plan, "offload": f"activations of {layers} layers"}} if layers else row
+
+
+def _deepseek(row: Row) -> Row:
+    """DeepSeek-V3 of NVIDIA's benchmark.
 
     DeepSeek-V3 in dgxc-benchmarking v25.05 and v25.07: ``deepseek_v3/*/launch.sh`` names the recomputed modules and
     starts NeMo's ``pretrain_deepseek_v3.py`` (commits 7a8f1cc and 00b778e), which trains the layer that predicts a

@@ -78,6 +78,8 @@ def states(row: Row, chosen: Stack) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     for words, fields in STATES:
         changes |= fields if re.search(words, said) else {}
+    if some := re.search(r"activations of (\d+) layers", str(row["strategy"].get("offload"))):
+        changes["offloaded_layers"] = min(int(some[1]) / int(row["model"]["num_layers"]), 1.0)
     recipe = RECIPES.get(precision(row["strategy"], chosen))
     if recipe and recipe.reduced and chosen.name in DYNAMIC:
         narrow = re.search(NARROW_GATHER, flags) or "pytorch/ao" not in str(row.get("source"))

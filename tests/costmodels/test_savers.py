@@ -290,6 +290,16 @@ def test_part_of_the_states_may_stay():
     assert 0 < fast < slow
 
 
+def test_some_layers_may_keep_their_activations_here_and_have_the_longer_for_the_others():
+    quarter = replace(HOSTED, stack=HOSTED.stack.model_copy(update={"offloaded_layers": 0.25}))
+    none, some = (row_bytes(OFFLOADED, quarter).stored[place] for place in (0, 1))
+    assert some == pytest.approx(0.75 * none)
+    assert row_bytes(OFFLOADED, quarter).everywhere[1] == pytest.approx(row_bytes(OFFLOADED, quarter).everywhere[0])
+    away = [row_seconds(OFFLOADED, x).layer_offload[1] for x in (HOSTED, quarter)]
+    assert 0 <= away[1] <= away[0] / 4
+    assert host_need(OFFLOADED, quarter)[1] == pytest.approx(host_need(OFFLOADED, HOSTED)[1] / 4)
+
+
 def test_nothing_offloaded_costs_nothing():
     seconds = row_seconds(OFFLOADED, HOSTED)
     assert seconds.offload[0] == seconds.layer_offload[0] == 0

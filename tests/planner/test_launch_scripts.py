@@ -49,3 +49,25 @@ def test_what_a_run_says_itself_is_kept_and_other_sources_are_left_alone():
     assert as_launched(deepseek(recompute="full"))["strategy"].get("recompute_detail") is None
     other = row | {"source": "NVIDIA dgxc-benchmarking v25.05, nemotron4 recipe README"}
     assert as_launched(other) is other
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "plan", "offload"),
+    [
+        ("gb300", "fp8", {}, "activations of 20 layers"),
+        ("gb200", "fp8", {}, "activations of 40 layers"),
+        ("gb200", "mxfp8", {}, None),
+        ("gb200", "fp8", {"zero_stage": 1}, None),
+        ("gb200", "fp8", {"pp": 4}, None),
+        ("gb200", "fp8", {"offload": "none"}, "none"),
+    ],
+)
+def test_megatron_bridge_offloads_activations_of_some_layers_where_it_shards_fully(device, precision, plan, offload):
+    row = {
+        "source": "Megatron-Bridge docs performance-summary(-archive), container 26.02",
+        "cluster": {"accelerator": device},
+        "stack": {},
+        "model": {"name": "LLAMA3-70B"},
+        "strategy": {"pp": 1, "zero_stage": 3, "precision": precision} | plan,
+    }
+    assert as_launched(row)["strategy"].get("offload") == offload

@@ -188,3 +188,26 @@ def test_the_trainer_of_llm_foundry_reads_logits_for_two_metrics_besides_a_fused
     assert found["cross_entropy_traffic"] == 8 + 2 * 14 < chosen.cross_entropy_traffic
     assert found["cross_entropy_bytes"] == 4
     assert "cross_entropy_traffic" not in changes(run(stack={"framework": "PyTorch FSDP1 + torch.compile"}), chosen)
+
+
+@pytest.mark.parametrize(
+    ("framework", "source", "bytes_held"),
+    [
+        ("Megatron-Core v0.6.0, Transformer Engine", "somewhere", 10),
+        ("Megatron-Core v0.12", "somewhere", 6),
+        ("Megatron-Core", "a log of 2024-01", 10),
+        ("Megatron-Core", "a log of 2025-01", 6),
+    ],
+)
+def test_megatron_cores_loss_copied_its_logits_until_june_2024(framework, source, bytes_held):
+    row = run(stack={"framework": framework, "attention": True}, source=source)
+    assert case(row).scenario.stack.cross_entropy_bytes == bytes_held
+
+
+def test_bf16_gradients_stay_beside_their_sums_but_where_16_bits_are_added_up():
+    held = {}
+    for note in ("", "16-bit gradient accumulation"):
+        plan = {"precision": "bf16", "precision_note": note}
+        stack = case(run(stack={"framework": "Megatron-DeepSpeed"}, strategy=plan)).scenario.stack
+        held[note] = stack.gradient_bytes + stack.passed_gradient_bytes
+    assert list(held.values()) == [6, 2]
