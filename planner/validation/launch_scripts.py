@@ -10,6 +10,8 @@ Row = Mapping[str, Any]
 
 FULLY: Final = 3
 """The ZeRO stage that shards everything."""
+NARROW: Final = 32
+"""Chips that hold a recipe's model in bf16 throughout."""
 ROUNDED: Final = 64
 """Layers of DeepSeek-V3 that are dealt out: the embedding counts as one, the head with its further token as two."""
 DROPPED: Final = {
@@ -36,7 +38,16 @@ OFFLOADED: Final[tuple[tuple[str, str, str, int], ...]] = (
 
 def as_launched(row: Row) -> Row:
     """The run with what its launch script says; what the run says itself is kept."""
-    return _offloading(_deepseek(row))
+    return _narrow(_offloading(_deepseek(row)))
+
+
+def _narrow(row: Row) -> Row:
+    """Llama 3.1 70B on 32 chips of Trillium: ``weight_dtype`` is bfloat16 there, and in no other of these recipes."""
+    plan, model = row["strategy"], str(row["model"].get("name")).lower()
+    here = "tpu-recipes training/trillium" in str(row.get("source"))
+    if not here or not re.fullmatch(r"llama3(\.1)?-70b", model) or plan.get("gpus") != NARROW:
+        return row
+    return {**row, "strategy": {**plan, "precision_note": "bf16 weights and states"}}
 
 
 def _offloading(row: Row) -> Row:

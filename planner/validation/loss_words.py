@@ -25,6 +25,10 @@ COPIED_SINCE, COPIED_UNTIL = "2022-09", "2024-06"
 COPIED_RELEASES: Final = r"core[_ ]v?0\.[2-7]\b|\bnemo (23|24\.0[1-5])\b|megatron-lm-2404"
 """Releases in between, as frameworks name them."""
 
+TILED: Final = {"gemma3-12b": 16}
+"""Blocks that the recipes for Trillium cut the tokens of a loss into, by model: ``num_vocab_tiling`` of MaxText's
+benchmarks/maxtext_trillium_model_configs.py (tag tpu-recipes-v0.1.5)."""
+
 
 def loss_changes(row: Mapping[str, Any], stack: str) -> dict[str, Any]:
     """Liger's loss, fused with the head's product [Liger]; that of NVIDIA's stacks of before Megatron-Bridge.
@@ -34,7 +38,16 @@ def loss_changes(row: Mapping[str, Any], stack: str) -> dict[str, Any]:
     if re.search(r"\bliger\b", f"{row['stack']}".lower()):
         return {"loss": "fused"}
     copied = {"cross_entropy_bytes": COPIED} if _copied(row, stack) else {}
-    return copied | _traffic(row, stack)
+    return copied | _tiled(row) | _traffic(row, stack)
+
+
+def _tiled(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Tokens whose logits exist at once where a recipe for Trillium tiles the vocabulary's product."""
+    if "tpu-recipes training/trillium" not in str(row.get("source")):
+        return {}
+    blocks = TILED.get(str(row["model"].get("name")).lower(), 0)
+    tokens = int(row["model"]["seq_length"]) * float(row["strategy"].get("micro_batch_size") or 1)
+    return {"loss_block": max(int(tokens) // blocks, 1)} if blocks else {}
 
 
 def _copied(row: Mapping[str, Any], stack: str) -> bool:

@@ -36,7 +36,8 @@ NARROW_GATHER = r"(fp8|f8|float8) all-gather"
 ask for. torchao's tables name it where it was on: the first form of their rows for H100 had it off, at 0.93 of the rate
 (GitHub pytorch/ao, pull request 1793)."""
 
-STATES: tuple[tuple[str, dict[str, int]], ...] = (
+STATES: tuple[tuple[str, dict[str, Any]], ...] = (
+    (r"bf16 weights and states", {"optimizer": "adam-bf16", "optimizer_bytes": 8, "gradient_bytes": 2}),
     (r"fp32 (parameters|weights)", {"weight_bytes": 4}),
     (r"16-bit gradient accumulation", {"gradient_bytes": 2, "passed_gradient_bytes": 0}),
     (r"fp32 gradient all-reduce", {"reduce_bytes": 4}),

@@ -3,6 +3,7 @@
 import pytest
 
 from planner.validation.launch_scripts import as_launched
+from planner.validation.loss_words import loss_changes
 
 
 def deepseek(release="v25.05", device="h100-sxm", **plan):
@@ -71,3 +72,20 @@ def test_megatron_bridge_offloads_activations_of_some_layers_where_it_shards_ful
         "strategy": {"pp": 1, "zero_stage": 3, "precision": precision} | plan,
     }
     assert as_launched(row)["strategy"].get("offload") == offload
+
+
+TRILLIUM = "AI-Hypercomputer/tpu-recipes training/trillium recipe logs"
+
+
+@pytest.mark.parametrize(("gpus", "note"), [(32, "bf16 weights and states"), (64, "bf16 (fp32 weights)")])
+def test_the_smallest_slice_of_trillium_holds_llama_3_in_bf16(gpus, note):
+    plan = {"gpus": gpus, "precision_note": "bf16 (fp32 weights)"}
+    row = {"source": TRILLIUM, "cluster": {}, "stack": {}, "model": {"name": "LLAMA3-70B"}, "strategy": plan}
+    assert as_launched(row)["strategy"]["precision_note"] == note
+
+
+@pytest.mark.parametrize(("model", "tokens"), [("Gemma3-12B", 4096), ("Llama3.1-8B", None)])
+def test_recipes_for_trillium_tile_the_logits_of_gemma_3(model, tokens):
+    shape = {"name": model, "seq_length": 32768}
+    row = {"source": TRILLIUM, "cluster": {}, "stack": {}, "model": shape, "strategy": {"micro_batch_size": 2}}
+    assert loss_changes(row, "maxtext").get("loss_block") == tokens
