@@ -211,11 +211,17 @@ def _embedding_activation(rows: Strategies, scenario: Scenario) -> Floats:
 
 
 def _spread(rows: Strategies, scenario: Scenario, outer: _Outer, logits: Floats, stored: Floats) -> Floats:
-    """A stage's share of a vocabulary that is split over the stages, with the micro-batches held for it, (N,)."""
+    """A stage's share of a vocabulary that is split over the stages, with the micro-batches held for it, (N,).
+
+    Logits of one micro-batch: a stage makes its gradients of one before it multiplies the next, however long layers
+    wait for them. Every stage keeps what its part of the embedding returned for each micro-batch on its way, and of the
+    head the input, in fp32 as it arrives too, and two gradients of it [VocabularyParallelism].
+    """
     ahead = scenario.stack.vocabulary_in_flight
-    held = ahead * _even_kept(rows, scenario, stored)
-    sharing = (outer.embedding + outer.head) * (outer.state.total + outer.edges) + (1.0 + ahead) * logits
-    return (sharing / rows.pp + held) * rows.vocabulary
+    sharing = (outer.embedding + outer.head) * (outer.state.total + outer.edges) + logits
+    width = float(scenario.model.hidden_size) * region_tokens(rows, scenario)
+    passing = scenario.word * (in_flight_at(rows, np.zeros_like) + ahead) + 3.0 * scenario.word + 4.0
+    return (sharing / rows.pp + ahead * _even_kept(rows, scenario, stored) + passing * width) * rows.vocabulary
 
 
 def _passing(rows: Strategies, scenario: Scenario) -> Floats:

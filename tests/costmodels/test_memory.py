@@ -242,8 +242,17 @@ def test_gradients_are_reduced_in_buffers_two_where_they_travel_behind_the_pass(
 def test_a_vocabulary_over_all_stages_holds_a_micro_batch_for_every_wait():
     rows = strategies(pp=4, vocabulary=1, schedule=ONE_F_ONE_B, num_microbatches=8)
     one, two = (row_bytes(rows, toy_scenario(stack=toy_stack(vocabulary_in_flight=n))) for n in (1.0, 2.0))
-    logits = (two.everywhere - one.everywhere - 2 * one.stored) * 4
-    assert logits == pytest.approx(row_bytes(strategies(pp=4), toy_scenario()).logits)
+    output = 2.0 * 1024 * toy_model().hidden_size  # of the embedding, in 16 bits
+    assert two.everywhere - one.everywhere == pytest.approx(2 * one.stored + output)
+
+
+def test_a_vocabulary_over_all_stages_has_the_logits_of_one_micro_batch_at_a_time():
+    rows = strategies(pp=4, vocabulary=1, schedule=ONE_F_ONE_B, num_microbatches=8)
+    at_ends = row_bytes(strategies(pp=4, schedule=ONE_F_ONE_B, num_microbatches=8), toy_scenario())
+    spread = row_bytes(rows, toy_scenario(stack=toy_stack(vocabulary_in_flight=0.0)))
+    shares = (at_ends.embedding_parameters + at_ends.head_parameters) * at_ends.state.total + at_ends.logits
+    passing = (2.0 * 4 + 3 * 2.0 + 4.0) * 1024 * toy_model().hidden_size
+    assert spread.everywhere - at_ends.everywhere == pytest.approx(shares / 4 + passing)
 
 
 @pytest.mark.parametrize("recompute", [Recompute.NONE, Recompute.PARTIAL, Recompute.FULL])
