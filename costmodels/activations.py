@@ -16,7 +16,14 @@ from costmodels.sharded import PARAMETERS, stays_whole
 from costmodels.sizes import kind_parameters_per_rank
 from costmodels.strategy import Bools, Floats, Recompute, Strategies
 
-_KEPT_OF_EXPERTS = {"attention": 1.0, "operators": 0.5, "projections": 0.0, "products": 1.0, "up-projections": 1.0}
+_KEPT_OF_EXPERTS = {
+    "attention": 1.0,
+    "operators": 0.5,
+    "projections": 0.0,
+    "attention-products": 0.0,
+    "products": 1.0,
+    "up-projections": 1.0,
+}
 """Share of the experts' activations that each kind of selective recomputation keeps."""
 
 
@@ -97,6 +104,7 @@ def _left_by(selective: Bools, scenario: Scenario, kind: Kind) -> tuple[Floats |
     kept, outer = kind.attends * scenario.word * model.qkv_width, scenario.word * model.hidden_size
     if stack.selective == "products":
         kept += (kind.ffn == "dense") * scenario.word * model.fc1_width
+    if stack.selective in {"products", "attention-products"}:
         outer *= 1.0 + kind.attends * (kind.parts > 1)
     return np.where(selective, outer, whole), np.where(selective, kept, inner)
 

@@ -54,8 +54,13 @@ class LayerSeconds:
     """Out of latent vectors, included in ``matmul``."""
     beyond: Passes
     """Products behind queries, keys and values, included in ``matmul``."""
-    last: Passes
-    """The last product of a dense layer, whose output no gradient reads, included in ``beyond``."""
+    output: Passes
+    """Attention's output projection, included in ``beyond``, where a gradient reads what it returns."""
+    unread: Passes
+    """Products of a dense layer whose outputs no gradient reads, included in ``beyond``: the last one, and in a
+    parallel block the output projection too, which is only added up with it."""
+    unread_tp: Passes
+    """What tensor ranks do to add up these outputs, included in ``tp``."""
 
     def weight_gradients(self, ratio: float) -> Floats:
         """Seconds of the weight gradients, which take ``ratio`` of the time of the data gradients."""
@@ -75,8 +80,9 @@ class LayerSeconds:
             return self.stream.forward + self.up_projections.forward
         if selective == "products":
             return self.stream.forward + self.attention.forward
-        if selective == "projections":
-            return self.stream.forward + self.attention.forward + self.beyond.forward - self.last.forward
+        if selective in {"projections", "attention-products"}:
+            kept = self.output.forward if selective == "attention-products" else 0.0
+            return self.stream.forward + self.attention.forward + self.beyond.forward - self.unread.forward - kept
         return self.attention.forward
 
     @property
@@ -106,14 +112,17 @@ def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSecon
     """Seconds of one layer of a kind; reads tp, cp, ep, etp, micro-batch, sequence parallelism."""
     nothing = Passes(np.zeros(len(rows)), np.zeros(len(rows)))
     experts = expert_layer(rows, scenario) if kind.ffn == "experts" else ExpertSeconds(*[nothing] * 5)
-    matmul, attention, cp, last = experts.matmul, nothing, nothing, nothing
+    matmul, attention, cp, output, unread = experts.matmul, nothing, nothing, nothing, nothing
     stream = layer_streams(rows, scenario, kind) + small_kernels(rows, scenario, kind) + experts.stream
     stream = stream + accumulation(rows, scenario, kind) + filled(rows, scenario, kind)
     if kind.ffn == "dense":
-        matmul, last = ffn_matmuls(rows, scenario), last_product(rows, scenario)
+        matmul, unread = ffn_matmuls(rows, scenario), last_product(rows, scenario)
     beyond = matmul
     if kind.attends:
-        beyond = attention_matmuls(rows, scenario, ("output",)) + matmul
+        output = attention_matmuls(rows, scenario, ("output",))
+        beyond = output + matmul
+        if scenario.model.parallel_block and kind.ffn == "dense":
+            unread, output = unread + output, nothing
         matmul = attention_matmuls(rows, scenario) + matmul
         attention = attention_core(rows, scenario, kind)
         cp = context_parallel(rows, scenario, attention)
@@ -140,7 +149,9 @@ def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSecon
         paired=paired,
         up_projections=up_projections(rows, scenario) if kind.attends else nothing,
         beyond=beyond,
-        last=last,
+        output=output,
+        unread=unread,
+        unread_tp=summing_up(rows, scenario) if kind.ffn == "dense" else nothing,
     )
 
 
@@ -262,6 +273,16 @@ def tensor_parallel(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) ->
         forward * active * stack.overlap.tp_forward,
         backward * active * stack.overlap.tp_backward,
     )
+
+
+def summing_up(rows: Strategies, scenario: Scenario) -> Passes:
+    """Exposed seconds of adding up one part's outputs over the tensor ranks; nothing backward, which gathers there."""
+    size = WORD * tokens_per_rank(rows, scenario) * scenario.model.hidden_size
+    group, tiers = group_of(rows, "tp"), scenario.group.tiers
+    half = gather_seconds(size, group, tiers) + turning_seconds(size, scenario)
+    each = np.where(rows.sequence_parallel > 0, half, all_reduce_seconds(size, group, tiers))
+    active = (rows.tp > 1) / scenario.stack.communication_efficiency
+    return Passes(each * active * scenario.stack.overlap.tp_forward, np.zeros(len(rows)))
 
 
 def embedding_seconds(rows: Strategies, scenario: Scenario) -> Passes:

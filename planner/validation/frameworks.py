@@ -8,6 +8,7 @@ from typing import Any
 
 from costmodels.stack import Kept, Stack
 from planner.validation.dated import month
+from planner.validation.maxtext_words import kept
 
 Row = Mapping[str, Any]
 
@@ -94,8 +95,8 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
     found |= next((fields for words, fields in SEMANTICS if re.search(words, framework)), {})
     if "kempnerforge" in framework and int(row["strategy"].get("pp") or 1) > 1:
         found["whole_vocabulary"] = ("embedding", "head")  # its pipelines split no sequences
-    if chosen.name == "maxtext" and "minimal" in str(row["strategy"].get("recompute_detail")):
-        found["selective"] = "products"
+    if chosen.name == "maxtext" and (policy := kept(row)):
+        found["selective"] = policy
     found |= _loop(row, framework, found.get("keeps", chosen.keeps))
     if re.search(UNFUSED_NORM, notes):
         found["fused_elementwise"] = False

@@ -91,7 +91,19 @@ def node_group(row: Row, notes: list[str], given: Cluster | None = None) -> Node
         Unpriceable: the accelerator is not in the catalogue, or not that of the cluster given.
     """
     found = machines(row, notes) if given is None else _same_kind(given, row)
-    return _filled(found, int(row["strategy"].get("gpus") or 0)).groups[0]
+    gpus = int(row["strategy"].get("gpus") or 0)
+    return _filled(_sliced(found, row, gpus), gpus).groups[0]
+
+
+def _sliced(found: Cluster, row: Row, gpus: int) -> Cluster:
+    """The machines in slices of a torus as small as the run says, which meet over the network outside it."""
+    said = re.search(r"across (\d+) slice", str(row["stack"].get("notes")))
+    group = found.groups[0]
+    inner, *outer = group.tiers
+    if said is None or not inner.link.axes or not outer:
+        return found
+    slices = group.model_copy(update={"tiers": (inner.model_copy(update={"domain": gpus // int(said[1])}), *outer)})
+    return found.model_copy(update={"groups": (slices,)})
 
 
 def machines(row: Row, notes: list[str]) -> Cluster:

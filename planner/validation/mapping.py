@@ -28,6 +28,7 @@ from planner.validation import aleph, redistributed, saving
 from planner.validation.corrections import as_timed
 from planner.validation.launch_scripts import as_launched
 from planner.validation.machines import Unpriceable, node_group
+from planner.validation.maxtext_words import as_programmed
 from planner.validation.model_words import model_of
 from planner.validation.software import stack_for
 from planner.validation.strategy_words import strategy_of
@@ -58,7 +59,7 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
         MeshwrightError: the description contradicts itself.
     """
     notes: list[str] = []
-    row = as_timed(as_launched(row))
+    row = as_timed(as_programmed(as_launched(row)))
     plan = row["strategy"]
     _check_sizes(row)
     _check_ranks(row)

@@ -12,6 +12,7 @@ from typing import Any, TextIO, cast
 
 from hardware.errors import BadFile
 from hardware.files import LARGEST
+from planner.validation.maxtext_words import counted
 
 Row = Mapping[str, Any]
 
@@ -134,6 +135,8 @@ CONVENTIONS: tuple[tuple[str, str], ...] = (
 
 def convention(row: Row) -> str:
     """The FLOP definition behind a row's TFLOP/s or MFU; "" where it cannot be told. A plain MFU counts "model"."""
+    if (known := counted(row)) is not None:
+        return known
     said = row["measured"].get("flops_convention")
     words = "model" if said is None else str(said).lower().replace("noncausal_attention", "full_attention")
     return next((name for pattern, name in CONVENTIONS if re.search(pattern, words)), "")

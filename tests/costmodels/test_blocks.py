@@ -17,6 +17,7 @@ from costmodels.blocks import (
     launch_floor,
     layer_seconds,
     stream_traffic,
+    summing_up,
     tensor_parallel,
 )
 from costmodels.flops import attention_flops, layer_matmul_weights
@@ -405,7 +406,18 @@ def test_compilers_repeat_all_of_a_layer_but_the_product_that_no_gradient_reads(
     rows = strategies(tp=2, recompute=int(Recompute.FULL))
     whole, lean = (toy_scenario(stack=toy_stack(lean_recompute=lean)) for lean in (False, True))
     spared = row_seconds(rows, whole).recompute - row_seconds(rows, lean).recompute
-    assert spared == pytest.approx(last_product(rows, whole).forward)
+    assert spared == pytest.approx(last_product(rows, whole).forward + summing_up(rows, whole).forward)
+
+
+def test_side_by_side_neither_of_the_last_products_nor_their_sum_over_tensor_ranks_is_repeated():
+    rows = strategies(tp=2, recompute=int(Recompute.FULL), sequence_parallel=1)
+    stacks = [toy_stack(lean_recompute=lean) for lean in (False, True)]
+    model = toy_model().model_copy(update={"parallel_block": True})
+    whole, lean = (toy_scenario(model=model, stack=one) for one in stacks)
+    spared = row_seconds(rows, whole).recompute - row_seconds(rows, lean).recompute
+    products = last_product(rows, whole).forward + attention_matmuls(rows, whole, ("output",)).forward
+    assert spared == pytest.approx(products + summing_up(rows, whole).forward)
+    assert 2 * summing_up(rows, whole).forward == pytest.approx(tensor_parallel(rows, whole).forward)
 
 
 def test_keeping_projections_alone_repeats_the_other_products_but_the_last():
@@ -415,6 +427,7 @@ def test_keeping_projections_alone_repeats_the_other_products_but_the_last():
     output = attention_matmuls(rows, scenario, ("output",)).forward
     stream = layer.stream.forward + layer.attention.forward
     assert layer.repeated("projections") == pytest.approx(stream + first + output)
+    assert layer.repeated("attention-products") == pytest.approx(stream + first)
     assert layer.repeated("products") == pytest.approx(stream)
 
 
