@@ -49,6 +49,7 @@ CLUSTERS: dict[str, str] = {
     "mi350x": "mi350x-8x",
     "mi355x": "mi355x-8x",
     "ascend-910b": "atlas800t-a2",
+    "ascend-910b1": "atlas900-a2-podc",
     "ascend-910a": "atlas800",
     "gh200": "gh200-slingshot",
     "gaudi2": "gaudi2-8x",
@@ -97,7 +98,7 @@ def node_group(row: Row, notes: list[str], given: Cluster | None = None) -> Node
 
 def _sliced(found: Cluster, row: Row, gpus: int) -> Cluster:
     """The machines in slices of a torus as small as the run says, which meet over the network outside it."""
-    said = re.search(r"across (\d+) slice", str(row["stack"].get("notes")))
+    said = re.search(r"across (\d+) slice", str(row.get("stack", {}).get("notes")))
     group = found.groups[0]
     inner, *outer = group.tiers
     if said is None or not inner.link.axes or not outer:

@@ -45,7 +45,8 @@ def strategy_of(plan: Row, chosen: Stack, notes: list[str], *, experts: bool = F
     if micro is None:
         notes.append("micro-batch size 1 assumed")
         micro = 1
-    zero = _zero_stage(plan, chosen, notes)
+    batches = max(round(int(plan["global_batch_size"]) / (float(micro) * dp)), 1)
+    zero = _zero_stage(plan, chosen, notes, once=batches == 1 or pp > 1)
     recompute = plan.get("recompute") or _usual_recompute(chosen, notes)
     return strategies(
         tp=tp,
@@ -59,7 +60,7 @@ def strategy_of(plan: Row, chosen: Stack, notes: list[str], *, experts: bool = F
         zero_stage=zero,
         sharding_degree=_sharding(plan, int(zero), dp * cp),
         micro_batch_size=micro,
-        num_microbatches=max(round(int(plan["global_batch_size"]) / (float(micro) * dp)), 1),
+        num_microbatches=batches,
         schedule=_schedule(plan, pp, vpp),
         sequence_parallel=_sequence_parallel(plan, tp, chosen, notes),
         recompute=int(Recompute[str(recompute).upper()]),
@@ -68,9 +69,13 @@ def strategy_of(plan: Row, chosen: Stack, notes: list[str], *, experts: bool = F
     )
 
 
-def _zero_stage(plan: Row, chosen: Stack, notes: list[str]) -> Any:
+def _zero_stage(plan: Row, chosen: Stack, notes: list[str], *, once: bool) -> Any:
+    """The stage as said; MindSpore's optimizer parallelism scatters gradients as they are made, ``once`` an iteration.
+
+    What several micro-batches add up is whole (``gradient_accumulation_shard: False`` of all its configurations).
+    """
     zero = plan.get("zero_stage")
-    if zero == 1 and chosen.name == "mindformers":
+    if zero == 1 and chosen.name == "mindformers" and once:
         notes.append("ZeRO stage 2: whole graphs free gradients as they reduce them")
         return 2
     if zero is None:

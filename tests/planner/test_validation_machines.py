@@ -35,6 +35,16 @@ def test_developers_of_pytorch_measure_on_a_variant_of_h100(source, expected):
 
 
 @pytest.mark.parametrize(
+    ("note", "cores"), [("Ascend 910B (Atlas 800T A2)", 20), ("Ascend 910B (Atlas 900 A2 PoDc)", 24)]
+)
+def test_nodes_of_ascend_910b_differ_by_the_cores_of_their_chips(note, cores):
+    row = {"cluster": {"accelerator": "ascend-910b", "accelerator_note": note}, "strategy": {}}
+    found = node_group(row, []).accelerator
+    assert found.compute_units == cores
+    assert found.peak["bf16"] == pytest.approx(cores * 2 * 16**3 * 1.8e9, rel=1e-3)
+
+
+@pytest.mark.parametrize(
     ("note", "share"),
     [("B200-SXM-180GB", 1.0), ("B200 (power limited)", 0.75), ("B200 (500 W)", 0.5), ("B200 (1200W)", 1.0)],
 )

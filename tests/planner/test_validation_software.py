@@ -211,3 +211,10 @@ def test_bf16_gradients_stay_beside_their_sums_but_where_16_bits_are_added_up():
         stack = case(run(stack={"framework": "Megatron-DeepSpeed"}, strategy=plan)).scenario.stack
         held[note] = stack.gradient_bytes + stack.passed_gradient_bytes
     assert list(held.values()) == [6, 2]
+
+
+@pytest.mark.parametrize(("sequences", "stage"), [(32, 2), (64, 1)])
+def test_mindspore_keeps_gradients_whole_that_several_micro_batches_add_up(sequences, stage):
+    plan = {"gpus": 16, "tp": 1, "pp": 1, "vpp": 1, "dp": 16, "sharding_degree": 16, "global_batch_size": sequences}
+    row = run(stack={"framework": "MindFormers (MindSpore graph)"}, strategy=plan | {"schedule": "none"})
+    assert case(row).rows.zero_stage[0] == stage
