@@ -21,6 +21,7 @@ _KEPT_OF_EXPERTS = {
     "operators": 0.5,
     "projections": 0.0,
     "attention-products": 0.0,
+    "feed-forward": 0.0,
     "products": 1.0,
     "up-projections": 1.0,
 }
@@ -104,8 +105,10 @@ def _left_by(selective: Bools, scenario: Scenario, kind: Kind) -> tuple[Floats |
     kept, outer = kind.attends * scenario.word * model.qkv_width, scenario.word * model.hidden_size
     if stack.selective == "products":
         kept += (kind.ffn == "dense") * scenario.word * model.fc1_width
-    if stack.selective in {"products", "attention-products"}:
+    if stack.selective in {"products", "attention-products", "feed-forward"}:
         outer *= 1.0 + kind.attends * (kind.parts > 1)
+    if stack.selective == "feed-forward":
+        kept += kind.attends * scenario.word * model.attention_output_width
     return np.where(selective, outer, whole), np.where(selective, kept, inner)
 
 

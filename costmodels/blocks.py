@@ -80,9 +80,10 @@ class LayerSeconds:
             return self.stream.forward + self.up_projections.forward
         if selective == "products":
             return self.stream.forward + self.attention.forward
-        if selective in {"projections", "attention-products"}:
-            kept = self.output.forward if selective == "attention-products" else 0.0
-            return self.stream.forward + self.attention.forward + self.beyond.forward - self.unread.forward - kept
+        if selective in {"projections", "attention-products", "feed-forward"}:
+            core = 0.0 if selective == "feed-forward" else self.attention.forward
+            kept = 0.0 if selective == "projections" else self.output.forward
+            return self.stream.forward + core + self.beyond.forward - self.unread.forward - kept
         return self.attention.forward
 
     @property

@@ -167,7 +167,8 @@ class Stack(Record):
     every second matrix product (per-operator checkpointing of compiled stacks); or keep the input and what products
     with weights return, and repeat the rest (JAX's checkpoint_dots_with_no_batch_dims, MaxText's "minimal"); or keep
     only the input and the query, key and value projections of a layer (its usual policy), or what attention's output
-    projection returns as well ("save_dot_except_mlp"); or repeat norms, activations
+    projection returns as well ("save_dot_except_mlp"), or what its core does too
+    ("save_dot_with_context_except_mlp"); or repeat norms, activations
     and the projections out of latent vectors, and keep what an activation reads as narrow as products do
     [DeepSeek24, sections 3.2.3 and 3.3.3]."""
     saves_cudnn: bool = True

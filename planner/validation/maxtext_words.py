@@ -26,7 +26,7 @@ def as_programmed(row: Row) -> Row:
     layers the hidden states are split over the tensor ranks (``activation_embed``). TPU v4's table is of April 2023,
     before there was a fused attention. A policy of MaxText's by its name keeps what it keeps, not Megatron's modules.
     """
-    if policy := re.search(r"policy (save_dot_\w+)", " ".join(map(str, row.get("filled") or ()))):
+    if policy := re.search(r"policy (save_dot_\w+)", f"{row.get('filled')} {row.get('notes')}"):
         return {**row, "strategy": {**row["strategy"], "recompute_detail": policy[1]}}
     if not _tabled(row):
         return row
@@ -54,10 +54,15 @@ def counted(row: Row) -> str | None:
 
 
 POLICIES: Final = (
+    (r"minimal_flash|minimal_with_context", "up-projections"),
     (r"minimal", "products"),
+    (r"save_dot_with_context_except_mlp", "feed-forward"),
     (r"save_dot_except_mlp|qkv and attention output offloaded", "attention-products"),
+    (r"dgxc-benchmarking v24\.11\.1\b.* custom remat", "attention-products"),
 )
-"""Words on what a policy keeps, and the kind of selective recomputation that does."""
+"""Words on the source and on what a policy keeps, and the kind of selective recomputation that does. The custom policy of
+NVIDIA's recipe is ``query_proj``, ``value_proj``, ``key_proj``, ``qkv_proj`` and ``out_proj`` at v24.11.1, and
+``save_qkv_proj`` at v25.02 (``maxtext/configure.sh``)."""
 
 
 def kept(row: Row) -> str | None:
@@ -66,7 +71,7 @@ def kept(row: Row) -> str | None:
     Recipes name what they keep, or move to the host: "out_proj" beside the three projections, or every product but
     the feed-forward network's (``layers/decoders.py``, ``get_remat_policy``).
     """
-    said = str(row["strategy"].get("recompute_detail")).lower()
+    said = f"{row.get('source')} {row['strategy'].get('recompute_detail')}".lower()
     return next((kind for words, kind in POLICIES if re.search(words, said)), None)
 
 

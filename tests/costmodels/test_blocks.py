@@ -428,6 +428,7 @@ def test_keeping_projections_alone_repeats_the_other_products_but_the_last():
     stream = layer.stream.forward + layer.attention.forward
     assert layer.repeated("projections") == pytest.approx(stream + first + output)
     assert layer.repeated("attention-products") == pytest.approx(stream + first)
+    assert layer.repeated("feed-forward") == pytest.approx(layer.stream.forward + first)
     assert layer.repeated("products") == pytest.approx(stream)
 
 

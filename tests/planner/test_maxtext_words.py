@@ -60,6 +60,8 @@ def test_its_later_recipes_and_other_frameworks_are_as_they_say():
     ("said", "kind"),
     [
         ({"recompute_detail": "remat policy minimal"}, "products"),
+        ({"recompute_detail": "remat policy minimal_flash"}, "up-projections"),
+        ({"recompute_detail": "remat policy save_dot_with_context_except_mlp"}, "feed-forward"),
         ({"recompute_detail": "layer inputs, QKV and attention output offloaded"}, "attention-products"),
         ({"recompute_detail": "layer inputs and QKV offloaded, rest recomputed"}, "projections"),
     ],
