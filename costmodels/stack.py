@@ -160,21 +160,22 @@ class Stack(Record):
     cuda_graphs: bool = False
     """Launches are replayed by the device, so that the host does not bound the layer."""
     overlap: Overlap = Overlap()
-    selective: Literal["attention", "operators", "products", "projections", "attention-products", "up-projections"] = (
-        "attention"
-    )
+    selective: Literal[
+        "attention", "operators", "products", "projections", "attention-products", "feed-forward", "up-projections"
+    ] = "attention"
     """What selective recomputation does: repeat the attention core [Korthikanti22]; repeat every cheap operator and
     every second matrix product (per-operator checkpointing of compiled stacks); or keep the input and what products
     with weights return, and repeat the rest (JAX's checkpoint_dots_with_no_batch_dims, MaxText's "minimal"); or keep
     only the input and the query, key and value projections of a layer (its usual policy), or what attention's output
     projection returns as well ("save_dot_except_mlp"), or what its core does too
-    ("save_dot_with_context_except_mlp"); or repeat norms, activations
-    and the projections out of latent vectors, and keep what an activation reads as narrow as products do
+    ("save_dot_with_context_except_mlp"), so that of products only the feed-forward network's repeat; or repeat norms,
+    activations and the projections out of latent vectors, and keep what an activation reads as narrow as products do
     [DeepSeek24, sections 3.2.3 and 3.3.3]."""
     saves_cudnn: bool = True
     """Per-operator recomputation keeps what cuDNN's attention returns; a list of operators that lacks it repeats it."""
     lean_recompute: bool = False
-    """Full recomputation leaves out what no gradient reads, the last product of a dense layer, as compilers do."""
+    """Full recomputation leaves out what no gradient reads, as compilers do: the last product of a dense layer, both
+    last ones of a parallel block, and the sum of what they return over the tensor ranks."""
     overlap_slowdown: float = Field(0.126, ge=0, le=1)
     """How much computation slows while a collective runs beside it [Galvatron]."""
     bucket_exposed: float = Field(0.05, ge=0, le=1)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from costmodels.stack import Kept, Stack
+from costmodels.stack import Kept, Overlap, Stack
 from planner.validation.dated import month
 from planner.validation.maxtext_words import kept
 
@@ -27,6 +27,9 @@ SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
     # Its loss is FlashAttention's, eight bytes a logit; two metrics of every micro-batch cast the logits to fp32, read
     # them and write their log-softmax, fourteen bytes each [llm-foundry].
     (r"llm[- ]?foundry|composer", {"cross_entropy_traffic": 36, "cross_entropy_bytes": 4}),
+    # XLA on GPUs ran no collective beside computation then (alpa issue 31, jax issue 4666; alpa's pull request 773 of
+    # November 2022 is the first to hide messages between stages).
+    (r"\balpa\b", {"overlap": Overlap()}),
     # Its script for ZeRO-3 partitions checkpoints, and moves them to the host unless the run says otherwise.
     (r"deepspeedexamples", {"partitioned_checkpoints": True}),
     # Parameters, gradients and moments are in bf16; gradients are added up whole, in the format that reduces them,

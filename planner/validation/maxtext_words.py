@@ -60,9 +60,10 @@ POLICIES: Final = (
     (r"save_dot_except_mlp|qkv and attention output offloaded", "attention-products"),
     (r"dgxc-benchmarking v24\.11\.1\b.* custom remat", "attention-products"),
 )
-"""Words on the source and on what a policy keeps, and the kind of selective recomputation that does. The custom policy of
-NVIDIA's recipe is ``query_proj``, ``value_proj``, ``key_proj``, ``qkv_proj`` and ``out_proj`` at v24.11.1, and
-``save_qkv_proj`` at v25.02 (``maxtext/configure.sh``)."""
+"""Words on the source and on what a policy keeps, and the kind of selective recomputation that does.
+
+The custom policy of NVIDIA's recipe is ``query_proj``, ``value_proj``, ``key_proj``, ``qkv_proj`` and ``out_proj`` at
+v24.11.1, ``save_qkv_proj`` at v25.02 (``maxtext/configure.sh``)."""
 
 
 def kept(row: Row) -> str | None:

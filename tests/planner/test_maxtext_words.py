@@ -71,6 +71,21 @@ def test_a_policy_is_known_by_what_it_keeps(said, kind):
     assert case(row).scenario.stack.selective == kind
 
 
+@pytest.mark.parametrize(("release", "kind"), [("v24.11.1", "attention-products"), ("v25.02", "projections")])
+def test_the_custom_policy_of_nvidias_recipe_changed_with_its_release(release, kind):
+    row = tabled("h100-sxm", recompute="selective", recompute_detail="MaxText custom remat policy")
+    row |= {"source": f"NVIDIA dgxc-benchmarking {release}, maxtext recipe README"}
+    assert case(row).scenario.stack.selective == kind
+
+
+def test_alpa_hides_no_collective():
+    row = tabled("v100-sxm2-16gb") | {"source": "alpa-projects/alpa"}
+    row["stack"]["framework"] = "Alpa (JAX/XLA)"
+    hidden = case(row).scenario.stack.overlap
+    assert not hidden.gradients
+    assert hidden.tp_forward == hidden.tp_backward == 1.0
+
+
 def test_a_policy_by_its_name_names_no_modules():
     row = tabled("tpu-v5p", recompute="selective", recompute_detail="core_attn mlp") | {"source": "MaxText tiering.md"}
     found = case(row | {"filled": ["recompute: policy save_dot_except_mlpwi"]})
