@@ -81,7 +81,7 @@ def expert_layer(rows: Strategies, scenario: Scenario) -> ExpertSeconds:
     moe = experts_of(scenario)
     region, h = region_tokens(rows, scenario), float(scenario.model.hidden_size)
     products, streams = grouped(rows, scenario), expert_streams(rows, scenario) + small_kernels(rows, scenario)
-    matmul, traffic = router(region, scenario) + products, dispatch(rows, scenario)
+    matmul, traffic = router(region, scenario) + masked(rows, scenario) + products, dispatch(rows, scenario)
     hidden = Passes(np.zeros(len(rows)), np.zeros(len(rows)))
     if moe.num_shared_experts:
         shared = shared_experts(rows, scenario)
@@ -116,6 +116,22 @@ def router(tokens: Floats, scenario: Scenario) -> Passes:
     gate = product(tokens, scores, float(model.hidden_size), rates.head, rates.head_peak, rates.bandwidth)
     seconds = stream_seconds(traffic=SCORES * tokens * scores, share=rates.stream, bandwidth=rates.bandwidth)
     return gate + Passes(seconds, seconds)
+
+
+def masked(rows: Strategies, scenario: Scenario) -> Passes:
+    """Products that bring tokens to their experts' places and back, where a stack multiplies with masks.
+
+    "BSM,BSEC->EBCM" and "EBCM,BSEC->BSM" of the s tokens of a sequence and k s places times the capacity: two forward,
+    and backward the gradients of the tokens, of what the experts return and of the mask that weighs it [Lepikhin20].
+    """
+    moe, rates, s = experts_of(scenario), scenario.rates, float(scenario.seq_length)
+    if not scenario.stack.expert_masks:
+        return Passes(np.zeros(len(rows)), np.zeros(len(rows)))
+    sequences = region_tokens(rows, scenario) / s
+    places = moe.top_k * s * (scenario.stack.expert_capacity or 1.0)
+    h, peak = float(scenario.model.expert_hidden_size), rates.head_peak
+    once = sequences * matmul_seconds(m=places, n=h, k=s, fit=rates.head, peak=peak, bandwidth=rates.bandwidth)
+    return Passes(2.0 * once, 3.0 * once)
 
 
 def shared_experts(rows: Strategies, scenario: Scenario) -> Passes:

@@ -155,6 +155,9 @@ class Stack(Record):
     """Tokens of the busiest expert rank over the mean."""
     expert_capacity: float | None = Field(None, gt=0, le=1000)
     """Tokens that every expert computes over the mean, more dropped and fewer padded; None drops none."""
+    expert_masks: bool = False
+    """Tokens reach their places in front of the experts, and come back, by products of a sequence's tokens with a mask
+    of tokens by places, as many as the capacity leaves [Lepikhin20]."""
     communication_units: int = Field(0, ge=0)
     """Compute units set aside for communication all the time; kernels run on the others."""
     cuda_graphs: bool = False

@@ -8,7 +8,7 @@ from typing import Any
 
 from costmodels.stack import Kept, Overlap, Stack
 from planner.validation.dated import month
-from planner.validation.maxtext_words import kept
+from planner.validation.maxtext_words import expert_fields, kept
 
 Row = Mapping[str, Any]
 
@@ -98,8 +98,8 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
     found |= next((fields for words, fields in SEMANTICS if re.search(words, framework)), {})
     if "kempnerforge" in framework and int(row["strategy"].get("pp") or 1) > 1:
         found["whole_vocabulary"] = ("embedding", "head")  # its pipelines split no sequences
-    if chosen.name == "maxtext" and (policy := kept(row)):
-        found["selective"] = policy
+    if chosen.name == "maxtext":
+        found |= expert_fields(row) | ({"selective": policy} if (policy := kept(row)) else {})
     found |= _loop(row, framework, found.get("keeps", chosen.keeps))
     if re.search(UNFUSED_NORM, notes):
         found["fused_elementwise"] = False

@@ -76,6 +76,18 @@ def kept(row: Row) -> str | None:
     return next((kind for words, kind in POLICIES if re.search(words, said)), None)
 
 
+RECIPES: Final = ((r"tpu-recipes training/trillium", "mixtral", {"expert_capacity": 1.25, "expert_masks": True}),)
+"""Words on the source and on the model, and what its recipe says of experts: "mixtral_8x7b_dropped" has
+``capacity_factor`` 1.25, and ``megablox`` and ``sparse_matmul`` off (``maxtext_trillium_model_configs.py`` of MaxText's
+benchmarks, and ``dense_matmul`` of its ``layers/linears.py``)."""
+
+
+def expert_fields(row: Row) -> dict[str, Any]:
+    """Fields of the stack that a recipe of MaxText's settles of experts, where they are not the dropless usual ones."""
+    source, name = str(row.get("source")).lower(), str(row["model"].get("name")).lower()
+    return next((dict(found) for words, model, found in RECIPES if re.search(words, source) and model in name), {})
+
+
 def _tabled(row: Row) -> bool:
     return re.search(TABLES, str(row.get("source"))) is not None
 

@@ -17,6 +17,7 @@ from costmodels.experts import (
     expert_layer,
     expert_parameters_per_rank,
     grouped,
+    masked,
 )
 from costmodels.flops import attention_flops, attention_matmul_weights, moe_layer_matmul_weights
 from costmodels.footprint import footprint
@@ -145,6 +146,24 @@ def test_what_the_stack_hides_of_dispatch_is_not_exposed():
     rows = strategies(dp=4, ep=4)
     hidden = experts_on(stack=toy_stack(overlap={"ep": 0.25, "pairs": True}, communication_efficiency=0.5))
     assert dispatch(rows, hidden).forward == pytest.approx(dispatch(rows, experts_on()).forward * 0.25 / 0.5)
+
+
+def test_masks_multiply_every_token_of_a_sequence_with_every_place_of_its_experts():
+    model, rows = with_experts(toy_model()), strategies(micro_batch_size=2)
+    arithmetic = toy_group(device=toy_device(bandwidth=1e30))
+    none, some, more = (
+        toy_scenario(model=model, group=arithmetic, stack=toy_stack(expert_masks=on, expert_capacity=capacity))
+        for on, capacity in ((False, 1.0), (True, 1.0), (True, 2.0))
+    )
+    assert masked(rows, none).forward == 0.0
+    once, twice = masked(rows, some), masked(rows, more)
+    rate = some.rates.head.efficiency * some.rates.head_peak
+    products = 2 * 2 * 2 * (model.moe.top_k * 1024) * 1024 * model.hidden_size / rate
+    assert once.forward == pytest.approx(products, rel=0.2)
+    assert once.backward == pytest.approx(1.5 * once.forward)
+    assert 1.8 < twice.forward / once.forward < 2.0 + 1e-9
+    added = expert_layer(rows, some).matmul + -1.0 * expert_layer(rows, none).matmul
+    assert added.forward == pytest.approx(once.forward)
 
 
 def test_router_and_shared_experts_multiply_every_token():

@@ -312,6 +312,16 @@ def test_keeping_what_products_return_keeps_the_input_and_their_outputs():
     assert per_token == 2.0 * (2 * model.hidden_size + model.qkv_width + model.fc1_width) + 4.0 * model.num_heads
 
 
+def test_the_more_of_attention_a_policy_keeps_the_more_memory_it_takes():
+    rows, kinds = strategies(recompute=Recompute.SELECTIVE), ("projections", "attention-products", "feed-forward")
+    stacks = [toy_stack(selective=kind, attention=("flash-2",)) for kind in kinds]
+    scenarios = [toy_scenario(stack=one) for one in stacks]
+    least, more, most = (layer_activation_bytes(rows, one)[0] / 1024 for one in scenarios)
+    model = scenarios[0].model
+    assert more - least == 2.0 * model.hidden_size
+    assert most - more == 2.0 * model.attention_output_width
+
+
 def test_training_in_fp32_keeps_four_bytes_of_every_value():
     rows = strategies(micro_batch_size=2)
     single, half = (toy_scenario(precision=name, stack=toy_stack(gradient_bytes=2)) for name in ("fp32", "bf16"))

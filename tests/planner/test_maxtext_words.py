@@ -2,7 +2,7 @@
 
 import pytest
 
-from costmodels.stack import stack
+from costmodels.stack import stack as find_stack
 from costmodels.strategy import Recompute
 from planner.validation.mapping import case
 from planner.validation.maxtext_words import as_programmed, counted
@@ -78,6 +78,13 @@ def test_the_custom_policy_of_nvidias_recipe_changed_with_its_release(release, k
     assert case(row).scenario.stack.selective == kind
 
 
+def test_the_trillium_recipe_of_mixtral_drops_tokens_and_multiplies_with_masks():
+    row = tabled("tpu-v6e", "Mixtral-8x7B") | {"source": "AI-Hypercomputer/tpu-recipes training/trillium recipe logs"}
+    stack = case(row).scenario.stack
+    assert (stack.expert_capacity, stack.expert_masks) == (1.25, True)
+    assert not case(row | {"source": "AI-Hypercomputer/tpu-recipes training/v5p"}).scenario.stack.expert_masks
+
+
 def test_alpa_hides_no_collective():
     row = tabled("v100-sxm2-16gb") | {"source": "alpa-projects/alpa"}
     row["stack"]["framework"] = "Alpa (JAX/XLA)"
@@ -103,4 +110,4 @@ def test_slices_meet_over_the_network_outside_the_torus():
 
 
 def test_the_stack_of_these_runs_is_maxtext():
-    assert case(tabled()).scenario.stack.name == stack("maxtext").name
+    assert case(tabled()).scenario.stack.name == find_stack("maxtext").name
