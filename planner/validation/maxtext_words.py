@@ -1,7 +1,7 @@
 """What MaxText was when Google's tables of 2023 were measured with it, by its own code at their commits.
 
 Its README and scripts tell the run; the model is that of the code beside them, which was replaced by Llama's in
-February 2024 (GitHub AI-Hypercomputer/maxtext, base.yml at 80e650a90).
+February 2024 (base.yml at 80e650a90) [MaxText].
 """
 
 from __future__ import annotations
