@@ -118,7 +118,10 @@ def _kept(draw):
         "keeps": draw(some([(), ("gate", "norm", "key-values", "softmax"), ("gathered",)])),
         "empty_ends": draw(st.booleans()),
         "ends_as_layers": draw(st.booleans()),
-        "selective": draw(some(["attention", "operators"])),
+        "selective": draw(
+            some(["attention", "operators", "products", "projections", "attention-products", "feed-forward"])
+        ),
+        "lean_recompute": draw(st.booleans()),
     }
 
 
@@ -128,6 +131,7 @@ def _experts(draw):
     return {
         "expert_imbalance": draw(some([1.0, 1.2])),
         "expert_capacity": draw(some([None, None, 0.8, 1.25])),
+        "expert_masks": draw(st.booleans()),
         "dispatch": draw(some(["allgather", "every-copy", "once-per-domain"])),
         "dispatch_bytes": draw(some([1.0, 2.0])),
         "gathered_routes": draw(st.booleans()),
