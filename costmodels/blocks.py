@@ -59,8 +59,9 @@ class LayerSeconds:
     unread: Passes
     """Products of a dense layer whose outputs no gradient reads, included in ``beyond``: the last one, and in a
     parallel block the output projection too, which is only added up with it."""
-    unread_tp: Passes
-    """What tensor ranks do to add up these outputs, included in ``tp``."""
+    spared: Floats
+    """Forward seconds of these and of adding up what they return over the tensor ranks, as far as launching the layer
+    takes less."""
 
     def weight_gradients(self, ratio: float) -> Floats:
         """Seconds of the weight gradients, which take ``ratio`` of the time of the data gradients."""
@@ -136,12 +137,12 @@ def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSecon
     if overlaps(scenario.stack):
         free = apart + -1.0 * experts.hidden
         ep, paired = exposed_beside(ep, layer=free, experts=experts.between, stack=scenario.stack)
-    floor = launch_floor(rows, scenario, kind)
+    floor, busy = launch_floor(rows, scenario, kind), apart + ep
     return LayerSeconds(
         matmul=matmul,
         attention=attention,
         stream=stream,
-        launch=exposed_launches(floor, apart + ep, scenario),
+        launch=exposed_launches(floor, busy, scenario),
         tp=tp,
         cp=cp,
         ep=ep,
@@ -152,8 +153,14 @@ def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSecon
         beyond=beyond,
         output=output,
         unread=unread,
-        unread_tp=summing_up(rows, scenario) if kind.ffn == "dense" else nothing,
+        spared=_spared(unread, rows, scenario, busy.forward - floor) if kind.ffn == "dense" else nothing.forward,
     )
+
+
+def _spared(unread: Passes, rows: Strategies, scenario: Scenario, ahead: Floats) -> Floats:
+    """What a repeated pass saves by leaving out what nothing reads, where it runs ``ahead`` of its launches so far."""
+    whole = unread.forward + summing_up(rows, scenario).forward
+    return whole if scenario.stack.blocking_launches else np.clip(ahead, 0.0, whole)
 
 
 def accumulation(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:
