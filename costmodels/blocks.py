@@ -24,6 +24,7 @@ from costmodels.loss import loss_seconds
 from costmodels.ordered import filled
 from costmodels.passes import Passes, ffn_matmuls, last_product, linear, region_tokens, tokens_per_rank, turning_seconds
 from costmodels.placement import group_of
+from costmodels.repeats import second_products, spared
 from costmodels.scan import exchange_of_heads, mamba_matmuls, scan
 from costmodels.scenario import Scenario
 from costmodels.sizes import kind_parameters_per_rank, padded_vocabulary_rows
@@ -60,8 +61,9 @@ class LayerSeconds:
     """Products of a dense layer whose outputs no gradient reads, included in ``beyond``: the last one, and in a
     parallel block the output projection too, which is only added up with it."""
     spared: Floats
-    """Forward seconds of these and of adding up what they return over the tensor ranks, as far as launching the layer
-    takes less."""
+    """Forward seconds that full recomputation leaves out where it ends there."""
+    second: Floats
+    """Forward seconds of every second product."""
 
     def weight_gradients(self, ratio: float) -> Floats:
         """Seconds of the weight gradients, which take ``ratio`` of the time of the data gradients."""
@@ -76,7 +78,7 @@ class LayerSeconds:
         """Forward seconds that selective recomputation repeats, by the stack's kind of it, attention or not."""
         if selective == "operators":  # scatters are kept, gathers run again
             again = self.attention.forward if attends else 0.0
-            return self.stream.forward + (self.matmul.forward + self.tp.forward) / 2.0 + again
+            return self.stream.forward + self.second + self.tp.forward / 2.0 + again
         if selective == "up-projections":
             return self.stream.forward + self.up_projections.forward
         if selective == "products":
@@ -153,14 +155,9 @@ def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSecon
         beyond=beyond,
         output=output,
         unread=unread,
-        spared=_spared(unread, rows, scenario, busy.forward - floor) if kind.ffn == "dense" else nothing.forward,
+        spared=spared(unread, rows, scenario, kind, busy.forward - floor),
+        second=second_products(rows, scenario, kind, matmul),
     )
-
-
-def _spared(unread: Passes, rows: Strategies, scenario: Scenario, ahead: Floats) -> Floats:
-    """What a repeated pass saves by leaving out what nothing reads, where it runs ``ahead`` of its launches so far."""
-    whole = unread.forward + summing_up(rows, scenario).forward
-    return whole if scenario.stack.blocking_launches else np.clip(ahead, 0.0, whole)
 
 
 def accumulation(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:
@@ -281,16 +278,6 @@ def tensor_parallel(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) ->
         forward * active * stack.overlap.tp_forward,
         backward * active * stack.overlap.tp_backward,
     )
-
-
-def summing_up(rows: Strategies, scenario: Scenario) -> Passes:
-    """Exposed seconds of adding up one part's outputs over the tensor ranks; nothing backward, which gathers there."""
-    size = WORD * tokens_per_rank(rows, scenario) * scenario.model.hidden_size
-    group, tiers = group_of(rows, "tp"), scenario.group.tiers
-    half = gather_seconds(size, group, tiers) + turning_seconds(size, scenario)
-    each = np.where(rows.sequence_parallel > 0, half, all_reduce_seconds(size, group, tiers))
-    active = (rows.tp > 1) / scenario.stack.communication_efficiency
-    return Passes(each * active * scenario.stack.overlap.tp_forward, np.zeros(len(rows)))
 
 
 def embedding_seconds(rows: Strategies, scenario: Scenario) -> Passes:

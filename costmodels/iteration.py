@@ -154,7 +154,7 @@ def _layer_terms(kind: Kind, rows: Strategies, block: Strategies, inverse: Ints,
     backward = (layer.compute.backward + layer.cp.backward)[inverse]
     tp, cp, ep, alone = (sum_passes(passes)[inverse] for passes in (layer.tp, layer.cp, layer.ep, layer.ep_alone))
     repeated = layer.repeated(scenario.stack.selective, attends=not scenario.keeps_attention)[inverse]
-    spared = layer.spared if scenario.stack.lean_recompute else 0.0
+    spared = layer.spared[inverse] / rows.recompute_num_layers * float(scenario.stack.lean_recompute)
     selective = np.where(rows.recompute == Recompute.SELECTIVE, repeated, 0.0)
     if rows.recompute_modules.any():
         modules = module_seconds(block, scenario, layer, kind)
@@ -172,7 +172,7 @@ def _layer_terms(kind: Kind, rows: Strategies, block: Strategies, inverse: Ints,
         layer_cp=cp,
         layer_ep=ep,
         layer_alone=alone - ep,
-        recompute=(layer.compute.forward + layer.communication.forward - spared)[inverse],
+        recompute=(layer.compute.forward + layer.communication.forward)[inverse] - spared,
         weight=layer.weight_gradients(scenario.rates.matmul.wgrad_ratio)[inverse],
         selective=selective,
         layer_offload=offloaded,

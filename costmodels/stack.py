@@ -177,8 +177,9 @@ class Stack(Record):
     saves_cudnn: bool = True
     """Per-operator recomputation keeps what cuDNN's attention returns; a list of operators that lacks it repeats it."""
     lean_recompute: bool = False
-    """Full recomputation leaves out what no gradient reads, as compilers do: the last product of a dense layer, both
-    last ones of a parallel block, and the sum of what they return over the tensor ranks."""
+    """Full recomputation leaves out what no gradient reads, as compilers do, and PyTorch's checkpoints since 2.1, which
+    end once all is there that was kept (``early_stop``): the last product of a dense layer, both last ones of a
+    parallel block, the sum of what they return over the tensor ranks and its addition to the residual."""
     overlap_slowdown: float = Field(0.126, ge=0, le=1)
     """How much computation slows while a collective runs beside it [Galvatron]."""
     bucket_exposed: float = Field(0.05, ge=0, le=1)

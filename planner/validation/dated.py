@@ -12,9 +12,12 @@ TABLES: tuple[tuple[str, str, str], ...] = (
     (r"pytorch/ao float8nocompile", "", "2025-01"),
     (r"pytorch/ao float8", "h100", "2025-03"),
     (r"pytorch/ao float8", "b200|mi300x", "2025-08"),
+    (r"llm-foundry.* mode pure", "", "2023-05"),
+    (r"llm-foundry.* mode default", "", "2023-10"),
 )
-"""Words on the source, the accelerator, and the month: torchao's tables name the nightly builds that they ran with, the
-prototype's its pull request to torchtitan (778)."""
+"""Words on the source and its notes, the accelerator, and the month: torchao's tables name the nightly builds that they
+ran with, the prototype's its pull request to torchtitan (778). llm-foundry's tables of DEFAULT mixed precision were
+measured anew with PyTorch 2.1.0 (commit b2a43a147, sweep.sh); those of PURE stayed from early 2023."""
 MIDDLE = "-06"
 """Where only a year is said."""
 
@@ -22,7 +25,8 @@ MIDDLE = "-06"
 def month(row: Row) -> str | None:
     """The month of a run as ``2025-03``; None where its source does not say."""
     source, device = str(row.get("source") or "").lower(), str(row["cluster"].get("accelerator"))
-    known = next((when for words, name, when in TABLES if re.search(words, source) and re.search(name, device)), None)
+    told = f"{source} {row['stack'].get('notes')}".lower()
+    known = next((when for words, name, when in TABLES if re.search(words, told) and re.search(name, device)), None)
     if known:
         return known
     said = f"{source} {row['stack'].get('framework')}"

@@ -23,6 +23,11 @@ UNITS_SINCE = "2025-08"
 """It shards embedding and head in units of their own from 28 July 2025 on (commit 83e694105)."""
 CUDNN_SINCE = "2025-12"
 """Its list of operators that recomputation keeps has cuDNN's attention from 1 December 2025 on (commit b39377f9f)."""
+ENDS_EARLY_SINCE = "2023-10"
+"""Checkpoints that are not re-entrant end once all is there that was kept from PyTorch 2.1 on (GitHub pytorch/pytorch,
+pull request 96866)."""
+ENDS_LATE_SINCE = "2025-09"
+"""torchtitan turns that off from 29 August 2025 on (commit 25413d224); what it compiles is lean all the same."""
 EAGER = r"\beager\b|no-?compile|compile off"
 
 
@@ -54,3 +59,12 @@ def stepped(row: Row, chosen: Stack) -> dict[str, Any]:
         return {}
     older: dict[str, Any] = {"optimizer_traffic": MANY_PASSES} if when < STEPPED_AT_ONCE_SINCE else {}
     return older | {"root_unit": when < UNITS_SINCE, "saves_cudnn": when >= CUDNN_SINCE}
+
+
+def repeated(row: Row, chosen: Stack) -> dict[str, bool]:
+    """Whether checkpoints end early: not before PyTorch did that, nor where eager torchtitan has turned it off."""
+    when = month(row)
+    if not chosen.lean_recompute or not chosen.fully_sharded or when is None:
+        return {}
+    late = chosen.name == "torchtitan" and not chosen.fused_elementwise and when >= ENDS_LATE_SINCE
+    return {"lean_recompute": when >= ENDS_EARLY_SINCE and not late}

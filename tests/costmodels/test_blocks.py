@@ -17,7 +17,6 @@ from costmodels.blocks import (
     launch_floor,
     layer_seconds,
     stream_traffic,
-    summing_up,
     tensor_parallel,
 )
 from costmodels.flops import attention_flops, layer_matmul_weights
@@ -25,6 +24,7 @@ from costmodels.iteration import row_seconds
 from costmodels.launches import small_kernels, tensor_collectives
 from costmodels.layer_kinds import DENSE, Kind
 from costmodels.passes import ffn_matmuls, last_product, region_tokens, tokens_per_rank
+from costmodels.repeats import summing_up
 from costmodels.sizes import layer_parameters_per_rank, padded_vocabulary_rows
 from costmodels.softmax import WRITTEN_OUT_KERNELS, softmax_traffic, written_out
 from costmodels.strategy import Recompute, strategies
@@ -404,20 +404,20 @@ def test_the_output_head_runs_at_the_tables_rate_whatever_a_stack_loses_in_its_l
 
 def test_compilers_repeat_all_of_a_layer_but_the_product_that_no_gradient_reads():
     rows = strategies(tp=2, recompute=int(Recompute.FULL))
-    whole, lean = (toy_scenario(stack=toy_stack(lean_recompute=lean)) for lean in (False, True))
+    whole, lean = (toy_scenario(group=FAST_MEMORY, stack=toy_stack(lean_recompute=lean)) for lean in (False, True))
     spared = row_seconds(rows, whole).recompute - row_seconds(rows, lean).recompute
-    assert spared == pytest.approx(last_product(rows, whole).forward + summing_up(rows, whole).forward)
+    assert spared == pytest.approx(last_product(rows, whole).forward + summing_up(rows, whole))
 
 
 def test_side_by_side_neither_of_the_last_products_nor_their_sum_over_tensor_ranks_is_repeated():
     rows = strategies(tp=2, recompute=int(Recompute.FULL), sequence_parallel=1)
     stacks = [toy_stack(lean_recompute=lean) for lean in (False, True)]
     model = toy_model().model_copy(update={"parallel_block": True})
-    whole, lean = (toy_scenario(model=model, stack=one) for one in stacks)
+    whole, lean = (toy_scenario(model=model, stack=one, group=FAST_MEMORY) for one in stacks)
     spared = row_seconds(rows, whole).recompute - row_seconds(rows, lean).recompute
     products = last_product(rows, whole).forward + attention_matmuls(rows, whole, ("output",)).forward
-    assert spared == pytest.approx(products + summing_up(rows, whole).forward)
-    assert 2 * summing_up(rows, whole).forward == pytest.approx(tensor_parallel(rows, whole).forward)
+    assert spared == pytest.approx(products + summing_up(rows, whole))
+    assert 2 * summing_up(rows, whole) == pytest.approx(tensor_parallel(rows, whole).forward)
 
 
 def test_keeping_projections_alone_repeats_the_other_products_but_the_last():
