@@ -137,7 +137,8 @@ class Kernels(Record):
     gemm: dict[str, GemmFit]
     """By data type: bf16 (fp16 is the same), and where measured fp8, fp8_block and nvfp4."""
     attention: dict[str, AttentionFit]
-    """By kernel generation: flash-1, flash-2, flash-3, cudnn; aotriton is what PyTorch itself has on AMD."""
+    """By kernel generation: flash-1, flash-2, flash-3, cudnn; aotriton is what PyTorch itself has on AMD, triton
+    FlashAttention of 2022 written in Triton (``flash_attn_triton``)."""
     memory_bound: MemoryBoundFit
     grouped: GroupedFit = GroupedFit()
     scan: ScanFit = ScanFit()
@@ -170,7 +171,7 @@ class Kernels(Record):
         """The fit of a kernel generation, or of what stands in for it on this accelerator.
 
         Args:
-            kernel: flash-1, flash-2, flash-3, cudnn or aotriton.
+            kernel: flash-1, flash-2, flash-3, cudnn, aotriton or triton.
 
         Returns:
             the fit of that generation, else of the nearest one that the accelerator runs.
@@ -195,5 +196,6 @@ _NEAREST_ATTENTION: Final = {
     "flash-3": ("cudnn", "flash-2", "flash-1"),
     "cudnn": ("flash-3", "flash-2", "flash-1"),
     "aotriton": ("flash-2",),
+    "triton": ("flash-1", "flash-2", "cudnn"),
 }
 """FlashAttention-3 exists for Hopper only; elsewhere the vendor's own kernel or FlashAttention-2 runs."""

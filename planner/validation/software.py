@@ -21,7 +21,7 @@ Row = Mapping[str, Any]
 KERNELS: dict[Any, tuple[str, ...]] = {
     False: ("unfused",),
     "v1": ("flash-1", "flash-2"),
-    "v1 (Triton or CUDA)": ("flash-1", "flash-2"),
+    "v1 (Triton or CUDA)": ("triton", "flash-1", "flash-2"),
     "v2": ("flash-2", "flash-1"),
     "v3": ("flash-3", "cudnn", "flash-2"),
     "v4": ("cudnn", "flash-3", "flash-2"),

@@ -135,7 +135,7 @@ def test_more_stages_than_layers_leave_some_without():
         ("v4", "b200", "cudnn"),
         ("FlashAttention-3", "h100-sxm", "flash-3"),
         ("fa2", "a100-sxm-80gb", "flash-2"),
-        ("v1 (Triton or CUDA)", "a100-sxm-80gb", "flash-1"),
+        ("v1 (Triton or CUDA)", "a100-sxm-80gb", "triton"),
     ],
 )
 def test_a_release_of_flash_attention_is_known_however_it_is_written(said, machine, kernel):
