@@ -302,18 +302,19 @@ def embedding_seconds(rows: Strategies, scenario: Scenario) -> Passes:
 def head_seconds(rows: Strategies, scenario: Scenario) -> Passes:
     """Final norm, logits and cross-entropy of the last stage, vocabulary split over the tensor ranks.
 
-    Every multi-token-prediction layer passes the head once more.
+    A stack that keeps the head whole has every rank multiply all of it, and nothing to exchange. Every multi-token-prediction layer passes the head once more.
     """
     model, stack = scenario.model, scenario.stack
-    T, t = tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
+    T = tokens_per_rank(rows, scenario)
+    t = np.ones(len(rows)) if "head" in stack.whole_vocabulary else rows.tp.astype(np.float64)
     vocabulary = np.ceil(padded_vocabulary_rows(rows, scenario) / t)
-    loss = loss_seconds(T, vocabulary, scenario, seen=logits_seen(rows, vocabulary, scenario))
+    loss = loss_seconds(T, vocabulary, scenario, seen=logits_seen(t, vocabulary, scenario))
     size = WORD * T * model.hidden_size
     group = group_of(rows, "tp")
-    half = np.where(rows.tp > 1, gather_seconds(size, group, scenario.group.tiers), 0.0)
-    small = np.where(rows.tp > 1, 2.0 * all_reduce_seconds(4.0 * T, group, scenario.group.tiers), 0.0)
+    half = np.where(t > 1, gather_seconds(size, group, scenario.group.tiers), 0.0)
+    small = np.where(t > 1, 2.0 * all_reduce_seconds(4.0 * T, group, scenario.group.tiers), 0.0)
     gathered = np.where(rows.sequence_parallel > 0, half, 0.0) * stack.overlap.tp_forward
-    gathered = gathered + logit_gather(rows, T * vocabulary * t, scenario)
+    gathered = gathered + np.where(t > 1, logit_gather(rows, T * vocabulary * t, scenario), 0.0)
     returned = np.where(rows.sequence_parallel > 0, half, 2.0 * half) * stack.overlap.tp_backward
     passes = loss + Passes(gathered + small, returned)
     return (1.0 + model.mtp_layers) * passes + added_up(vocabulary * model.hidden_size, scenario)

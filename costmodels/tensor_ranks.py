@@ -36,9 +36,9 @@ def input_reductions(kind: Kind, scenario: Scenario) -> float:
     return further + float("gate" in apart and kind.ffn == "dense" and model.gated_ffn)
 
 
-def logits_seen(rows: Strategies, vocabulary: Floats, scenario: Scenario) -> Floats:
-    """Rows of the vocabulary whose logits a rank's loss reads, (N,); it multiplies ``vocabulary`` of them."""
-    return vocabulary * np.where(scenario.stack.gathered_logits, rows.tp, 1)
+def logits_seen(ranks: Floats, vocabulary: Floats, scenario: Scenario) -> Floats:
+    """Rows of the vocabulary whose logits a rank's loss reads, (N,); each of ``ranks`` multiplies ``vocabulary``."""
+    return vocabulary * np.where(scenario.stack.gathered_logits, ranks, 1.0)
 
 
 def logit_gather(rows: Strategies, logits: Floats, scenario: Scenario) -> Floats:

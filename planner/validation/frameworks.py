@@ -34,7 +34,8 @@ SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
     (r"deepspeedexamples", {"partitioned_checkpoints": True}),
     # Parameters, gradients and moments are in bf16; gradients are added up whole, in the format that reduces them,
     # until the last micro-batch, on one rank too, which it wraps like any other; logits are whole on every tensor rank,
-    # the loss is in bf16 [KempnerForge].
+    # the loss is in bf16; its profile of April 2026 shows cuDNN's attention on H200 (benchmarks/profiling)
+    # [KempnerForge].
     (
         r"kempnerforge",
         {
@@ -47,6 +48,7 @@ SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
             "whole_vocabulary": ("embedding",),
             "cross_entropy_bytes": 8,
             "keeps": (),
+            "attention": ("cudnn", "flash-2"),
         },
     ),
 )
