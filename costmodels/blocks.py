@@ -302,7 +302,8 @@ def embedding_seconds(rows: Strategies, scenario: Scenario) -> Passes:
 def head_seconds(rows: Strategies, scenario: Scenario) -> Passes:
     """Final norm, logits and cross-entropy of the last stage, vocabulary split over the tensor ranks.
 
-    A stack that keeps the head whole has every rank multiply all of it, and nothing to exchange. Every multi-token-prediction layer passes the head once more.
+    A stack that keeps the head whole has every rank multiply all of it, and nothing to exchange. Every
+    multi-token-prediction layer passes the head once more.
     """
     model, stack = scenario.model, scenario.stack
     T = tokens_per_rank(rows, scenario)

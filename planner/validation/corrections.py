@@ -17,9 +17,9 @@ SELECTED: Final[Mapping[str, str]] = {
     "2024-05 13b": "full recompute of 13 layers per stage",
     "2024-02b 13b": "every second layer",
 }
-"""Layers that fms-fsdp recomputes where its README says that some are, by its FLOP count over model FLOPs there: 0.74 /
-0.55 of 34B and 70B are those of its runs with full recomputation, 0.64 of 0.47; 0.69 / 0.61 and 0.59 / 0.51 of 13B are a
-third and a half of it, the nearest fractions that its option takes (``selective_checkpointing``)."""
+"""Layers that fms-fsdp recomputes where its README says that some are, by its count of FLOPs over the model's: 0.74
+over 0.55 of 34B and 70B are as many as in its runs with full recomputation, 0.64 over 0.47; 0.69 over 0.61 and 0.59
+over 0.51 of 13B are a third and a half of that, the nearest fractions that ``selective_checkpointing`` is given as."""
 
 
 def as_run(row: Row) -> Row:

@@ -55,7 +55,7 @@ def stack_for(row: Row, notes: list[str], given: Stack | None) -> Stack:
 
 def _kernels(said: object) -> tuple[str, ...] | None:
     """Kernels that the run's attention field names: by a word of ``KERNELS``, or another way to write a release."""
-    if isinstance(said, bool) or said is None:
+    if isinstance(said, bool) or said is None or said in KERNELS:
         return KERNELS.get(said)
     release = re.match(r"(?:v|fa|flash[-_ ]?attention|flash)[-_ ]?v?([1-4])\b", str(said).lower())
     return KERNELS[f"v{release[1]}"] if release else KERNELS.get(said)

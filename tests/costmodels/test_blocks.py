@@ -20,14 +20,13 @@ from costmodels.blocks import (
     tensor_parallel,
 )
 from costmodels.flops import attention_flops, layer_matmul_weights
-from costmodels.iteration import row_seconds
 from costmodels.launches import small_kernels, tensor_collectives
 from costmodels.layer_kinds import DENSE, Kind
 from costmodels.passes import ffn_matmuls, last_product, region_tokens, tokens_per_rank
 from costmodels.repeats import summing_up
 from costmodels.sizes import layer_parameters_per_rank, padded_vocabulary_rows
 from costmodels.softmax import WRITTEN_OUT_KERNELS, softmax_traffic, written_out
-from costmodels.strategy import Recompute, strategies
+from costmodels.strategy import strategies
 from tests.drawn import drawn_scenarios
 from tests.scenarios import (
     changed_device,
@@ -400,13 +399,6 @@ def test_the_output_head_runs_at_the_tables_rate_whatever_a_stack_loses_in_its_l
     fast, slow = (toy_scenario(stack=toy_stack(kernel_efficiency=e)) for e in (1.0, 0.5))
     assert head_seconds(rows, slow).forward == pytest.approx(head_seconds(rows, fast).forward)
     assert layer_seconds(rows, slow).matmul.forward > 1.5 * layer_seconds(rows, fast).matmul.forward
-
-
-def test_compilers_repeat_all_of_a_layer_but_the_product_that_no_gradient_reads():
-    rows = strategies(tp=2, recompute=int(Recompute.FULL))
-    whole, lean = (toy_scenario(group=FAST_MEMORY, stack=toy_stack(lean_recompute=lean)) for lean in (False, True))
-    spared = row_seconds(rows, whole).recompute - row_seconds(rows, lean).recompute
-    assert spared == pytest.approx(last_product(rows, whole).forward + summing_up(rows, whole))
 
 
 def test_side_by_side_neither_of_the_last_products_nor_their_sum_over_tensor_ranks_is_repeated():

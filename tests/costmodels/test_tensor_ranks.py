@@ -51,6 +51,12 @@ def test_gathered_logits_cost_the_same_loss_on_every_tensor_rank():
     assert alone[0] == alone[1]
 
 
+def test_a_whole_head_takes_on_every_tensor_rank_what_it_takes_on_one():
+    stack = {"gathered_logits": True, "whole_vocabulary": ("embedding", "head")}
+    many, one = (both(strategies(tp=degree), **stack) for degree in (8, 1))
+    assert many == pytest.approx(one)
+
+
 def test_nothing_is_added_without_tensor_ranks():
     rows = strategies(tp=1)
     assert np.all(tensor_parallel(rows, toy_scenario(stack=toy_stack(apart=("qkv", "gate")))).backward == 0.0)

@@ -1,6 +1,6 @@
 """What sources say of their runs, where their own times contradict it."""
 
-from planner.validation.corrections import UNPADDED, as_timed
+from planner.validation.corrections import UNPADDED, as_run, as_timed
 from planner.validation.mapping import case
 from tests.planner.measured_run import run
 
@@ -18,6 +18,25 @@ def test_its_many_nodes_and_every_other_run_are_as_they_say():
     for source in ("vTrain data/ground_truth_multi.csv", "a test"):
         row = run(source=source)
         assert as_timed(row) is row
+
+
+def test_fms_fsdp_recomputes_the_blocks_that_its_own_counts_say():
+    told = {}
+    for released in ("2024-05", "2024-02b"):
+        for size in ("13B", "34B"):
+            source = f"foundation-model-stack/fms-fsdp README ({released}, torch.compile on)"
+            said = run(
+                source=source, strategy={"recompute_detail": "selected whole blocks"}, model={"name": f"X-{size}"}
+            )
+            told[released, size] = as_run(said)["strategy"]["recompute_detail"]
+    assert told == {
+        ("2024-05", "13B"): "full recompute of 13 layers per stage",
+        ("2024-05", "34B"): "full recompute of 48 layers per stage",
+        ("2024-02b", "13B"): "every second layer",
+        ("2024-02b", "34B"): "selected whole blocks",
+    }
+    other = run(source="a test", strategy={"recompute_detail": "selected whole blocks"})
+    assert as_run(other) is other
 
 
 def test_products_with_recomputation_would_outrun_the_machine():

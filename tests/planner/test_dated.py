@@ -5,7 +5,7 @@ import pytest
 from costmodels.stack import stack
 from hardware.catalogue import accelerator
 from planner.validation.dated import month
-from planner.validation.pytorch import compiled, stepped
+from planner.validation.pytorch import compiled, repeated, stepped
 
 
 def row(source, accelerator="h100-sxm"):
@@ -36,6 +36,30 @@ def test_torchtitan_is_priced_as_it_was_at_the_time(at, passes, root, keeps):
     changes = stepped(row(f"benchmarks/llama3_h100_{at}"), stack("torchtitan"))
     assert ("optimizer_traffic" in changes, changes["root_unit"], changes["saves_cudnn"]) == (passes, root, keeps)
     assert stepped(row("benchmarks/llama3_202512"), stack("torchtitan"))["saves_cudnn"]
+
+
+@pytest.mark.parametrize(
+    ("source", "notes", "lean"),
+    [
+        ("mosaicml/llm-foundry README.md", "FSDP mixed-precision mode PURE", False),
+        ("mosaicml/llm-foundry README.md, H100 tables (October 2023)", "FSDP mixed-precision mode DEFAULT", True),
+        ("mosaicml/examples README.md (early 2023 version)", "FSDP mixed-precision mode PURE", False),
+        ("foundation-model-stack/fms-fsdp README (2024-02a)", "", True),
+    ],
+)
+def test_checkpoints_end_early_since_pytorch_2_1(source, notes, lean):
+    said = row(source) | {"stack": {"framework": "PyTorch FSDP", "notes": notes}}
+    assert repeated(said, stack("fsdp")) == {"lean_recompute": lean}
+
+
+def test_torchtitan_has_eager_checkpoints_run_to_their_end_since_august_2025():
+    chosen = stack("torchtitan")
+    eager = chosen.model_copy(update={"fused_elementwise": False})
+    cases = [(eager, "202509", False), (eager, "202412", True), (chosen, "202509", True)]
+    for each, when, lean in cases:
+        assert repeated(row(f"benchmarks/llama3_{when}"), each) == {"lean_recompute": lean}
+    assert repeated(row("a report"), chosen) == {}
+    assert repeated(row("202301"), stack("maxtext")) == {}
 
 
 def test_a_run_of_no_known_month_and_another_framework_keep_what_their_stack_says():

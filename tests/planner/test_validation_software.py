@@ -5,6 +5,7 @@ import pytest
 from costmodels.pricing import quote
 from costmodels.stack import stack as find_stack
 from costmodels.strategy import CP_KINDS
+from hardware.catalogue import accelerator
 from planner.validation.aleph import stage_layers
 from planner.validation.frameworks import changes
 from planner.validation.mapping import case
@@ -141,6 +142,19 @@ def test_more_stages_than_layers_leave_some_without():
 def test_a_release_of_flash_attention_is_known_however_it_is_written(said, machine, kernel):
     words = {"framework": "HF Transformers + DeepSpeed", "attention": said}
     assert case(run(stack=words, cluster={"accelerator": machine})).scenario.rates.attention_name == kernel
+
+
+def test_kempnerforge_attends_with_cudnn_on_hopper_as_its_profile_shows():
+    words = {"framework": "KempnerForge (PyTorch FSDP2/DTensor)", "attention": True}
+    assert case(run(stack=words, cluster={"accelerator": "h200-sxm"})).scenario.rates.attention_name == "cudnn"
+
+
+@pytest.mark.parametrize("name", ["a100-sxm-80gb", "h100-sxm"])
+def test_triton_s_flash_attention_gains_forward_alone(name):
+    cuda, triton = (accelerator(name).kernels.attention[kernel] for kernel in ("flash-1", "triton"))
+    assert triton.efficiency > 1.5 * cuda.efficiency
+    rates = [fit.efficiency * fit.backward_efficiency_ratio for fit in (cuda, triton)]
+    assert rates[1] == pytest.approx(rates[0], rel=0.01)
 
 
 def test_plain_pytorch_attends_with_cudnn_on_blackwell():

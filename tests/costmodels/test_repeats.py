@@ -1,0 +1,74 @@
+"""What recomputation leaves out of a layer, and which products a list of operators repeats."""
+
+import pytest
+
+from costmodels.attention import attention_matmuls
+from costmodels.blocks import layer_seconds, tensor_parallel
+from costmodels.iteration import row_seconds
+from costmodels.layer_kinds import DENSE
+from costmodels.passes import last_product, linear, tokens_per_rank
+from costmodels.strategy import Recompute, strategies
+from tests.scenarios import toy_device, toy_group, toy_model, toy_scenario, toy_stack, with_experts
+
+FAST_MEMORY = toy_group(device=toy_device(bandwidth=1e30))
+"""Machines on which arithmetic and links alone take time."""
+
+
+def spared(rows, **known):
+    """Seconds of one recomputed layer that a lean stack leaves out."""
+    stack = known.pop("stack", {})
+    whole, lean = (
+        row_seconds(rows, toy_scenario(stack=toy_stack(lean_recompute=yes, **stack), **known)).recompute
+        for yes in (False, True)
+    )
+    return whole - lean
+
+
+def test_a_layer_is_repeated_up_to_the_last_tensor_that_a_gradient_reads():
+    rows = strategies(tp=[1, 2, 2], sequence_parallel=[0, 0, 1], recompute=int(Recompute.FULL))
+    scenario = toy_scenario(group=FAST_MEMORY)
+    exchanged = tensor_parallel(rows, scenario).forward
+    share = [0.0, 0.5, 0.25]  # one of two sums; without its gather where sequences are split
+    wanted = last_product(rows, scenario).forward + share * exchanged
+    assert spared(rows, group=FAST_MEMORY) == pytest.approx(wanted)
+
+
+def test_nothing_is_left_out_where_the_last_product_is_read():
+    rows = strategies(recompute=int(Recompute.FULL))
+    behind = toy_model().model_copy(update={"num_norms": 4})
+    for known in ({"model": behind}, {"stack": {"dropout": True}}, {"model": with_experts(toy_model())}):
+        assert spared(rows, **known) == pytest.approx(0.0)
+
+
+def test_the_addition_to_the_residual_is_left_out_with_the_product():
+    rows, scenario = strategies(recompute=int(Recompute.FULL)), toy_scenario()
+    added = 6.0 * 1024 * tokens_per_rank(rows, scenario) / (scenario.rates.stream * scenario.rates.bandwidth)
+    assert spared(rows) == pytest.approx(last_product(rows, scenario).forward + added)
+
+
+def test_a_list_of_operators_repeats_keys_output_and_the_second_branch():
+    model = toy_model().model_copy(update={"gated_ffn": True, "num_query_groups": 2})
+    scenario = toy_scenario(model=model, group=FAST_MEMORY)
+    rows = strategies()
+    tokens, h = tokens_per_rank(rows, scenario), float(model.hidden_size)
+    widths = (model.head_dim * 2, model.ffn_hidden_size)
+    wanted = sum(linear(tokens, n, h, scenario).forward for n in widths)
+    wanted = wanted + attention_matmuls(rows, scenario, ("output",)).forward
+    layer = layer_seconds(rows, scenario)
+    assert layer.second == pytest.approx(wanted)
+    assert layer.repeated("operators") == pytest.approx(layer.stream.forward + wanted)
+    assert wanted < layer.matmul.forward / 2.0
+
+
+def test_without_a_gate_the_second_product_of_the_network_is_repeated():
+    rows, scenario = strategies(), toy_scenario(group=FAST_MEMORY)
+    keys_and_output = layer_seconds(rows, scenario).second - last_product(rows, scenario).forward
+    assert keys_and_output == pytest.approx(attention_matmuls(rows, scenario).forward / 2.0, rel=0.01)
+
+
+def test_of_experts_half_is_repeated():
+    scenario = toy_scenario(model=with_experts(toy_model()))
+    kinds = [kind for kind in scenario.depth.kinds if kind != DENSE]
+    layer = layer_seconds(strategies(), scenario)
+    assert kinds
+    assert layer.second == pytest.approx(layer.matmul.forward / 2.0)
