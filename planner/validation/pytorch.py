@@ -28,6 +28,9 @@ ENDS_EARLY_SINCE = "2023-10"
 pull request 96866)."""
 ENDS_LATE_SINCE = "2025-09"
 """torchtitan turns that off from 29 August 2025 on (commit 25413d224); what it compiles is lean all the same."""
+CUDNN_FIRST_SINCE = "2025-10"
+"""scaled_dot_product_attention prefers cuDNN's kernel on Hopper and Blackwell from PyTorch 2.9 on (GitHub
+pytorch/pytorch, pull request 162073); before it was FlashAttention-2, since 2.2."""
 EAGER = r"\beager\b|no-?compile|compile off"
 
 
@@ -59,6 +62,14 @@ def stepped(row: Row, chosen: Stack) -> dict[str, Any]:
         return {}
     older: dict[str, Any] = {"optimizer_traffic": MANY_PASSES} if when < STEPPED_AT_ONCE_SINCE else {}
     return older | {"root_unit": when < UNITS_SINCE, "saves_cudnn": when >= CUDNN_SINCE}
+
+
+def attended(row: Row, chosen: Stack) -> dict[str, tuple[str, ...]]:
+    """FlashAttention-2 for a run of plain PyTorch on Hopper that names no kernel, unless its date says otherwise."""
+    said, when = row["stack"].get("attention"), month(row)
+    if chosen.name != "fsdp" or not (said is True or said is None) or (when or "") >= CUDNN_FIRST_SINCE:
+        return {}
+    return {"attention": ("flash-2", "flash-1"), "blackwell_attention": ("cudnn", "flash-2")}
 
 
 def repeated(row: Row, chosen: Stack) -> dict[str, bool]:

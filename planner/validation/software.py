@@ -13,7 +13,7 @@ from planner.validation.expert_words import expert_changes
 from planner.validation.launch_words import launch_changes
 from planner.validation.loss_words import loss_changes
 from planner.validation.overlap_words import accumulation_changes, overlap_changes
-from planner.validation.pytorch import compiled, repeated, stepped
+from planner.validation.pytorch import attended, compiled, repeated, stepped
 from planner.validation.stack_words import newer_machine, stack_of
 
 Row = Mapping[str, Any]
@@ -63,7 +63,7 @@ def _kernels(said: object) -> tuple[str, ...] | None:
 
 def _adjusted(chosen: Stack, row: Row) -> Stack:
     """The stack with what this run says of its own kernels and overlap."""
-    changes: dict[str, Any] = {}
+    changes: dict[str, Any] = dict(attended(row, chosen))
     said = row["stack"].get("attention")
     if (kernels := _kernels(said)) is not None:
         changes |= {"attention": kernels, "blackwell_attention": ()}

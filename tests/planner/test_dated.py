@@ -5,7 +5,7 @@ import pytest
 from costmodels.stack import stack
 from hardware.catalogue import accelerator
 from planner.validation.dated import month
-from planner.validation.pytorch import compiled, repeated, stepped
+from planner.validation.pytorch import attended, compiled, repeated, stepped
 
 
 def row(source, accelerator="h100-sxm"):
@@ -50,6 +50,18 @@ def test_torchtitan_is_priced_as_it_was_at_the_time(at, passes, root, keeps):
 def test_checkpoints_end_early_since_pytorch_2_1(source, notes, lean):
     said = row(source) | {"stack": {"framework": "PyTorch FSDP", "notes": notes}}
     assert repeated(said, stack("fsdp")) == {"lean_recompute": lean}
+
+
+@pytest.mark.parametrize(
+    ("when", "said", "kernel"),
+    [("2024-06", True, "flash-2"), ("2026-04", True, None), ("", None, "flash-2"), ("2024-06", "v3", None)],
+)
+def test_plain_pytorch_prefers_cudnn_on_hopper_since_2_9(when, said, kernel):
+    stated = row(f"a report {when}") | {"stack": {"framework": "PyTorch FSDP", "attention": said}}
+    chosen = stack("fsdp")
+    assert chosen.attention[0] == "cudnn"
+    assert next(iter(attended(stated, chosen).get("attention", ())), None) == kernel
+    assert attended(stated, stack("torchtitan")) == {}
 
 
 def test_torchtitan_has_eager_checkpoints_run_to_their_end_since_august_2025():
