@@ -40,6 +40,18 @@ def test_nothing_is_left_out_where_the_last_product_is_read():
         assert spared(rows, **known) == pytest.approx(0.0)
 
 
+def test_of_layers_that_are_repeated_together_the_last_alone_is_cut_short():
+    one, four = (strategies(recompute=int(Recompute.FULL), recompute_num_layers=n) for n in (1, 4))
+    assert spared(four) == pytest.approx(spared(one) / 4.0)
+
+
+def test_nothing_is_spared_where_the_host_takes_longer_than_the_device():
+    rows = strategies(recompute=int(Recompute.FULL))
+    slow = {"launch": "1 s"}
+    assert spared(rows, stack=slow) == pytest.approx(0.0)
+    assert spared(rows, stack=slow | {"blocking_launches": True}) == pytest.approx(spared(rows))
+
+
 def test_the_addition_to_the_residual_is_left_out_with_the_product():
     rows, scenario = strategies(recompute=int(Recompute.FULL)), toy_scenario()
     added = 6.0 * 1024 * tokens_per_rank(rows, scenario) / (scenario.rates.stream * scenario.rates.bandwidth)
