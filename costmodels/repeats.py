@@ -41,7 +41,7 @@ def spared(unread: Passes, rows: Strategies, scenario: Scenario, kind: Kind, ahe
 
 
 def summing_up(rows: Strategies, scenario: Scenario) -> Floats:
-    """Exposed forward seconds of adding up one part's outputs over the tensor ranks, as in ``tensor_parallel``, (N,)."""
+    """Exposed forward seconds of adding up a part's outputs over the tensor ranks, as in ``tensor_parallel``, (N,)."""
     size = WORD * tokens_per_rank(rows, scenario) * scenario.model.hidden_size
     group, tiers = group_of(rows, "tp"), scenario.group.tiers
     scattered = gather_seconds(size, group, tiers) + turning_seconds(size, scenario)

@@ -20,13 +20,14 @@ from costmodels.blocks import (
     tensor_parallel,
 )
 from costmodels.flops import attention_flops, layer_matmul_weights
+from costmodels.iteration import row_seconds
 from costmodels.launches import small_kernels, tensor_collectives
 from costmodels.layer_kinds import DENSE, Kind
 from costmodels.passes import ffn_matmuls, last_product, region_tokens, tokens_per_rank
 from costmodels.repeats import summing_up
 from costmodels.sizes import layer_parameters_per_rank, padded_vocabulary_rows
 from costmodels.softmax import WRITTEN_OUT_KERNELS, softmax_traffic, written_out
-from costmodels.strategy import strategies
+from costmodels.strategy import Recompute, strategies
 from tests.drawn import drawn_scenarios
 from tests.scenarios import (
     changed_device,
