@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from planner.export import shell
+from planner.export.changed import dispatch_of
 from planner.export.job import Export, Job, refuse
 from planner.export.megatron_model import model_arguments
 from planner.export.megatron_savers import saver_arguments, savers_unsaid
@@ -33,7 +34,7 @@ def megatron(job: Job, version: str) -> Export:
         mtp_layers=job.model.mtp_layers,
         layer_pattern=job.model.layer_pattern,
         expert_capacity=job.asked("expert_capacity"),
-        dispatch=_dispatch(job.stack),
+        dispatch=dispatch_of(job.plan.request),
     )
     more, _ = saver_arguments(strategy, job.plan.request)
     assumed, beside = stack_arguments(strategy, job.plan.request)
@@ -58,13 +59,6 @@ def _environment(job: Job) -> Iterator[tuple[str, str]]:
     blackwell = all(part.accelerator.startswith(_BLACKWELL) for part in job.nodes)
     if strategy.tp * strategy.cp > 1 and strategy.zero_stage <= 1 and not blackwell:
         yield "CUDA_DEVICE_MAX_CONNECTIONS", "1"
-
-
-def _dispatch(name: str) -> str:
-    """How a stack of the catalogue sends tokens to experts; of a user's own, Megatron's usual way."""
-    from costmodels.stack import stack, stack_names
-
-    return stack(name).dispatch if name in stack_names() else "every-copy"
 
 
 def _in_turn(job: Job) -> tuple[str, ...]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from costmodels.stack import Stack, stack, stack_names
+from costmodels.stack import Stack
 from planner.document import Strategy
+from planner.export.changed import assumed_stack
 from planner.export.megatron_words import Arguments
 
 _GRAPHED_EXPERTS: Final = ("attn", "moe_router", "moe_preprocess")
@@ -20,20 +21,12 @@ def stack_arguments(strategy: Strategy, request: Mapping[str, Any]) -> Arguments
         strategy: degrees, switches and stages.
         request: the resolved request of the answer, with its stack and its model.
     """
-    assumed, model = _stack(request.get("stack")), request.get("model")
+    assumed, model = assumed_stack(request), request.get("model")
     if assumed is None or not isinstance(model, Mapping):
         return [], ()
     experts = _experts(strategy, assumed, model)
     parts = (_tensor(strategy, assumed), experts, _graphs(strategy, assumed, request, paired=bool(experts[0])))
     return [word for words, _ in parts for word in words], tuple(said for _, remarks in parts for said in remarks)
-
-
-def _stack(given: object) -> Stack | None:
-    name = given.get("name") if isinstance(given, Mapping) else given
-    if isinstance(name, str) and name in stack_names():
-        return stack(name)
-    known = set(Stack.model_fields)
-    return Stack.model_validate({k: v for k, v in given.items() if k in known}) if isinstance(given, Mapping) else None
 
 
 def _tensor(strategy: Strategy, assumed: Stack) -> Arguments:

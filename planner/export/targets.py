@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from planner.document import Plan
 from planner.errors import BadRequest, UnknownName
 from planner.export.accelerate import accelerate
 from planner.export.bridge import bridge
+from planner.export.changed import uncarried
 from planner.export.clouds import ray, skypilot
 from planner.export.deepspeed import deepspeed
 from planner.export.job import Export, Job, Write, job_of, refuse
@@ -127,14 +128,24 @@ def export(plan: Plan, name: str, *, version: str | None = None) -> Export:
         raise BadRequest(f"{chosen.name} is written for version {' and '.join(chosen.versions)}, not {wanted}")
     if chosen.write:
         _check(job, chosen, wanted)
-        return chosen.write(job, wanted)
+        return _with_changes(chosen.write(job, wanted), job, chosen.name)
     assert chosen.start
-    return chosen.start(job, wanted, _program(job))
+    return _with_changes(chosen.start(job, wanted, _program(job)), job, _framework(job) or chosen.name)
+
+
+def _framework(job: Job) -> str | None:
+    """The target that writes what a launcher starts."""
+    return job.asked("framework") or _FRAMEWORKS.get(job.stack)
+
+
+def _with_changes(made: Export, job: Job, name: str) -> Export:
+    """The export, with a remark on what ``--set`` changed and its files leave as it is."""
+    return replace(made, remarks=(*made.remarks, *uncarried(job.plan.request, name)))
 
 
 def _program(job: Job) -> Export:
     """What the plan's framework runs, else its stack's; a stack without a target leaves the program to the reader."""
-    name = job.asked("framework") or _FRAMEWORKS.get(job.stack)
+    name = _framework(job)
     if name is None:
         return Export(files={}, remarks=(f"train.py stands for the program of stack {job.stack}",))
     framework = TARGETS[name]

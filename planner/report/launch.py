@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from planner.document import Plan, Strategy
 from planner.errors import BadRequest
+from planner.export.changed import carries, dispatch_of
 from planner.export.megatron_savers import saver_arguments
 from planner.export.megatron_stack import stack_arguments
 from planner.export.megatron_words import Arguments, megatron_arguments
@@ -73,7 +74,7 @@ def launch(plan: Plan, strategy: Strategy) -> Launch:
         words, remarks = torchtitan_arguments(strategy, precision=precision)
         return Launch(tuple(words), remarks)
     words, remarks = _megatron(plan, strategy, precision)
-    return Launch(tuple(words), (*_whose(plan), *remarks, *_in_turn(strategy)))
+    return Launch(tuple(words), (*_whose(plan), *_unsaid(plan), *remarks, *_in_turn(strategy)))
 
 
 def _in_turn(strategy: Strategy) -> tuple[str, ...]:
@@ -94,7 +95,7 @@ def _megatron(plan: Plan, strategy: Strategy, precision: str) -> Arguments:
         mtp_layers=int(model.get("mtp_layers") or 0),
         layer_pattern=str(model.get("layer_pattern") or ""),
         expert_capacity=plan.request.get("expert_capacity"),
-        dispatch=_dispatch(_name(plan.request.get("stack"))),
+        dispatch=dispatch_of(plan.request),
     )
     more, beside = saver_arguments(strategy, plan.request)
     assumed, lacks = stack_arguments(strategy, plan.request) if _own(plan) else ([], ())
@@ -104,13 +105,6 @@ def _megatron(plan: Plan, strategy: Strategy, precision: str) -> Arguments:
 def _own(plan: Plan) -> bool:
     """The stack's parser is today's Megatron-LM's."""
     return _name(plan.request.get("stack")) in {"megatron-core", "nemo", "nemo-26.06"}
-
-
-def _dispatch(name: str) -> str:
-    """How a stack of the catalogue sends tokens to experts; of a user's own, Megatron's usual way."""
-    from costmodels.stack import stack, stack_names
-
-    return stack(name).dispatch if name in stack_names() else "every-copy"
 
 
 def elsewhere(plan: Plan) -> str | None:
@@ -123,16 +117,16 @@ def elsewhere(plan: Plan) -> str | None:
 
 def _whose(plan: Plan) -> tuple[str, ...]:
     stack = _name(plan.request.get("stack"))
-    if paths := [path for path in plan.request.get("changes", ()) if path.startswith("stack.")]:
-        return (*_whose(plan.model_copy(update={"request": dict(plan.request) | {"changes": {}}})), _unsaid(paths))
     if other := elsewhere(plan):
         return (f"these are arguments of Megatron-LM, not of stack {stack}: {other}",)
     return (f"these are arguments of Megatron-LM; {_FORKS[stack]}",) if _FORKS[stack] else ()
 
 
-def _unsaid(paths: Sequence[str]) -> str:
+def _unsaid(plan: Plan) -> tuple[str, ...]:
     """That what was changed of the stack is for the reader to see to."""
-    return f"what was set of the stack is not among them: {', '.join(paths)}"
+    paths = [path for path in plan.request.get("changes", ()) if path.startswith("stack.")]
+    left = [path for path in paths if not (_own(plan) and carries("megatron-lm", path))]
+    return (f"what was set of the stack is not among them: {', '.join(left)}",) if left else ()
 
 
 def _name(stack: object) -> str:

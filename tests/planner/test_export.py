@@ -11,6 +11,7 @@ from conformance.plans import random_plans
 from planner.cli import main
 from planner.document import Plan
 from planner.errors import BadRequest
+from planner.export.changed import dispatch_of
 from planner.export.chunks import chunk_layers
 from planner.export.job import Inexpressible, job_of
 from planner.export.megatron_stack import stack_arguments
@@ -245,3 +246,28 @@ def test_fleet_s_degrees_make_up_the_world_and_agree_with_the_training_arguments
         "accumulate_steps": at.num_microbatches,
         "micro_batch_size": at.micro_batch_size,
     }
+
+
+def changed(plan, **changes):
+    """The plan as if it had been made under ``--set`` of these paths, dots for double underscores."""
+    made = {path.replace("__", "."): value for path, value in changes.items()}
+    return plan.model_copy(update={"request": dict(plan.request) | {"changes": made}})
+
+
+def test_changes_that_a_launch_file_cannot_say_are_named():
+    plan = changed(PLANS["megatron-lm"][0], stack__selective="projections", model__sliding_window=1024)
+    assert "stack.selective=projections, which" in export(plan, "megatron-lm").remarks[-1]
+    for target in ("megatron-bridge", "slurm"):
+        assert "stack.selective=projections" in export(plan, target).remarks[-1]
+    assert "model.sliding_window=1024" in export(plan, "megatron-bridge").remarks[-1]
+    assert not any("priced with" in remark for remark in export(PLANS["megatron-lm"][0], "megatron-lm").remarks)
+
+
+def test_changes_that_megatron_can_say_are_in_its_file():
+    (plan,) = random_plans("megatron-lm", 1, seed=3, models=("mixtral-8x7b",), precisions=("bf16",))
+    update = {"tp": 2, "ep": 2, "sequence_parallel": True, "stages": plan.strategy.stages}
+    plan = plan.model_copy(update={"strategy": plan.strategy.model_copy(update=update)})
+    asked = changed(plan, stack__dispatch="deepep", stack__overlap__tp_forward="0.1").request
+    assert dispatch_of(asked) == "once-per-domain"
+    assert stack_arguments(plan.strategy, asked)[0] == ["--tp-comm-overlap"]
+    assert stack_arguments(plan.strategy, plan.request)[0] == []
