@@ -13,7 +13,7 @@ from planner.errors import BadRequest
 from planner.export.changed import carries, dispatch_of
 from planner.export.megatron_savers import saver_arguments
 from planner.export.megatron_stack import stack_arguments
-from planner.export.megatron_words import Arguments, megatron_arguments
+from planner.export.megatron_words import Arguments, megatron_arguments, unsaid
 from planner.export.torchtitan_words import torchtitan_arguments
 
 _FORKS: Final[Mapping[str, str]] = {
@@ -62,7 +62,7 @@ def launch(plan: Plan, strategy: Strategy) -> Launch:
     """How to start what was planned.
 
     Raises:
-        BadRequest: the arguments cannot say how the layers are split.
+        BadRequest: the arguments cannot say how the layers are split, or their framework refuses the plan.
     """
     if any(stage.tp or stage.dp for stage in strategy.stages):
         raise BadRequest(
@@ -70,11 +70,30 @@ def launch(plan: Plan, strategy: Strategy) -> Launch:
             "--format json holds them stage by stage"
         )
     stack, precision = _name(plan.request.get("stack")), str(plan.request.get("precision") or "bf16")
+    _check(plan)
     if stack == "torchtitan":
         words, remarks = torchtitan_arguments(strategy, precision=precision)
         return Launch(tuple(words), remarks)
     words, remarks = _megatron(plan, strategy, precision)
     return Launch(tuple(words), (*_whose(plan), *_unsaid(plan), *remarks, *_in_turn(strategy)))
+
+
+def _check(plan: Plan) -> None:
+    """Refuse arguments that Megatron-LM would stop at; what a fork of it takes is for its remark to say.
+
+    Raises:
+        BadRequest: it would, with the way to a plan that it starts.
+    """
+    if not _own(plan):
+        return
+    from planner.export.job import job_of
+    from planner.export.rules import broken
+
+    for lack in broken(job_of(plan), "megatron-lm"):
+        raise BadRequest(
+            f"no arguments, since megatron-lm cannot start this plan: {lack}; the same question with "
+            f"--for megatron-lm finds the fastest plan that it can"
+        )
 
 
 def _in_turn(strategy: Strategy) -> tuple[str, ...]:
@@ -99,7 +118,14 @@ def _megatron(plan: Plan, strategy: Strategy, precision: str) -> Arguments:
     )
     more, beside = saver_arguments(strategy, plan.request)
     assumed, lacks = stack_arguments(strategy, plan.request) if _own(plan) else ([], ())
-    return [*words, *more, *assumed], (*remarks, *beside, *lacks)
+    return [*words, *more, *assumed], (*remarks, *beside, *lacks, *_nearby(plan, strategy))
+
+
+def _nearby(plan: Plan, strategy: Strategy) -> tuple[str, ...]:
+    """The way to a plan that the arguments say to the letter, where they only come near this one."""
+    if not (_own(plan) and unsaid(strategy)):
+        return ()
+    return ("--for megatron-lm searches only what these arguments can say",)
 
 
 def _own(plan: Plan) -> bool:

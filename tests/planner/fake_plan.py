@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from costmodels.model_catalogue import model
 from planner.document import Plan
 
 GIB = 2**30
@@ -35,7 +36,7 @@ def stage(number: int, total: float) -> dict[str, float]:
 
 def request() -> dict[str, Any]:
     return {
-        "model": {"name": "gpt3-175b", "num_layers": 96, "parameters": 174_600_000_000},
+        "model": {**model("gpt3-175b").model_dump(exclude_defaults=True), "parameters": 174_600_000_000},
         "cluster": {
             "name": "dgx-a100-80gb", "accelerator": "a100-sxm-80gb", "gpus_per_node": 8, "nodes": 1536,
         },

@@ -1,4 +1,5 @@
 import builtins
+import io
 import json
 import re
 import shlex
@@ -9,8 +10,10 @@ from itertools import pairwise
 import pytest
 import yaml
 from click.testing import CliRunner
+from rich.console import Console
 
 import planner.api
+from costmodels.model_catalogue import model
 from costmodels.stack import stack_names
 from planner.cli import main
 from planner.document import Plan, Strategy
@@ -18,7 +21,16 @@ from planner.errors import BadRequest
 from planner.export.megatron_words import megatron_arguments
 from planner.report.formats import written
 from planner.report.launch import block
+from planner.report.terminal import render
 from tests.planner.fake_plan import fake_plan, infeasible_plan, request, strategy
+
+MIXTURE = model("mixtral-8x7b").model_dump(exclude_defaults=True)
+
+
+def screen(plan):
+    sheet = io.StringIO()
+    render(plan, Console(file=sheet, width=100, highlight=False))
+    return sheet.getvalue()
 
 
 def arguments(*, precision="bf16", experts=False, mtp_layers=0, layer_pattern="", **changes):
@@ -140,7 +152,7 @@ def test_the_precision_comes_from_the_request():
 
 
 def test_a_model_with_experts_names_both_expert_sizes_even_where_they_are_one():
-    mixture = request() | {"model": {"name": "mixture", "moe": {"num_experts": 8}}}
+    mixture = request() | {"model": MIXTURE}
     text, _ = written(fake_plan(request=mixture), "args")
     assert "--expert-model-parallel-size 1 --expert-tensor-parallel-size 1" in text
     assert "expert" not in written(fake_plan(), "args")[0]
@@ -153,7 +165,7 @@ def test_expert_parallelism_exchanges_tokens_as_it_was_priced():
 
 
 def test_the_dispatcher_of_the_stack_and_the_capacity_of_the_request_are_arguments():
-    mixture = request() | {"model": {"name": "mixture", "moe": {"num_experts": 8}}, "expert_capacity": 1.25}
+    mixture = request() | {"model": MIXTURE, "expert_capacity": 1.25}
     spread = fake_plan().strategy.model_copy(update={"ep": 8})
     text, _ = written(fake_plan(request=mixture | {"stack": "nemo"}, strategy=spread), "args")
     assert "--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend deepep" in text
@@ -269,10 +281,29 @@ def test_both_sizes_of_a_hierarchy_are_on_the_screen():
     assert any("--hierarchical-context-parallel-sizes 4 4" in line for line in lines)
 
 
-def test_an_order_of_ranks_that_megatron_lacks_is_remarked_on():
-    text, (remark, _) = written(fake_plan(strategy=strategy(rank_order="tp-cp-ep-sharding-pp-dp")), "args")
-    assert "mapping" not in text
-    assert "no rank order tp-cp-ep-sharding-pp-dp" in remark
+@pytest.mark.parametrize(
+    ("changes", "lack"),
+    [
+        ({"rank_order": "tp-cp-ep-sharding-pp-dp"}, "no rank order tp-cp-ep-sharding-pp-dp"),
+        ({"rank_order": "tp-cp-ep-pp-dp", "cp": 2, "dp": 96}, "no rank order tp-cp-ep-pp-dp with 2 context ranks"),
+        ({"schedule": "zb-v"}, "no schedule zb-v"),
+    ],
+)
+def test_there_are_no_args_for_what_megatron_refuses_and_a_way_to_what_it_takes(changes, lack):
+    refused = fake_plan(strategy=strategy(**changes))
+    with pytest.raises(BadRequest, match=lack) as caught:
+        written(refused, "args")
+    assert "--for megatron-lm" in str(caught.value)
+    assert lack in " ".join(screen(refused).split())
+    assert "--tensor-model-parallel-size" not in screen(refused)
+    forked = fake_plan(strategy=strategy(**changes), request=request() | {"stack": "megascale"})
+    assert "MegaScale itself is not public" in " ".join(written(forked, "args")[1])
+
+
+def test_args_that_only_come_near_the_plan_point_to_one_that_they_can_say():
+    uneven = strategy(recompute="full", stages=stages(*[12] * 8, recompute=[6, *[0] * 7]))
+    assert "--for megatron-lm" in " ".join(written(fake_plan(strategy=uneven), "args")[1])
+    assert "--for" not in " ".join(written(fake_plan(), "args")[1])
 
 
 def test_torchtitan_remarks_on_what_it_cannot_do():
