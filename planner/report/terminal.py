@@ -103,13 +103,22 @@ def _evidence(plan: Plan) -> Iterator[RenderableType]:
 
 def _trust(found: Trust) -> Iterator[RenderableType]:
     """The measured runs nearest to the plan, and how well each is predicted."""
-    where = "inside" if found.inside else "outside"
-    title = f"nearest measured runs, and how they are predicted ({where} the validated region of {found.region:.1f})"
-    yield _indented(Text(title, style="dim"))
+    yield _indented(Text(f"nearest measured runs, and how they are predicted ({_where(found)})", style="dim"))
     for run in found.nearest:
         machines = f"{run.gpus:,} {run.accelerator}"
         said = f"{run.distance:.1f}  {run.error:+.1%}  {run.model}, {machines}, {run.stack}, {run.layout} ({run.group})"
         yield _indented(Text(said))
+
+
+def _where(found: Trust) -> str:
+    """Whether the plan is in the validated region; where it is outside, by its distance or by its degrees."""
+    if found.inside:
+        return f"inside the validated region of {found.region:.1f}"
+    far = not found.nearest or found.nearest[0].distance > found.region
+    beyond = f"{', '.join(found.beyond)} among measured runs" if found.beyond else ""
+    if far:
+        return f"outside the validated region of {found.region:.1f}{beyond and f'; {beyond}'}"
+    return f"within {found.region:.1f}, but outside the validated region: {beyond}"
 
 
 def _header(plan: Plan, width: int) -> Iterator[Text]:

@@ -202,6 +202,27 @@ def test_measured_runs_have_a_title_of_their_own_where_no_published_run_is_near(
     assert "\nClosest measured runs\n  nearest measured runs" in text
 
 
+@pytest.mark.parametrize(
+    ("distance", "beyond", "said"),
+    [
+        (3.1, [], "(outside the validated region of 2.7)"),
+        (
+            1.2,
+            ["EP 128 against 32 at most"],
+            "(within 2.7, but outside the validated region: EP 128 against 32",
+        ),
+        (3.1, ["EP 128 against 32 at most"], "(outside the validated region of 2.7; EP 128 against 32 at most"),
+    ],
+)
+def test_the_evidence_says_by_what_a_plan_is_outside_the_validated_region(distance, beyond, said):
+    near = {
+        "group": "g", "model": "m", "accelerator": "a", "gpus": 8, "stack": "s", "layout": "TP 2", "distance": distance,
+        "measured_seconds": 1.0, "measured_mfu": 0.4, "error": 0.1,
+    }  # fmt: skip
+    trust = {"inside": False, "region": 2.7, "nearest": [near], "differs": [], "beyond": beyond}
+    assert said in " ".join(screen(fake_plan(trust=trust), width=140).split())
+
+
 def test_a_long_warning_keeps_its_indent():
     text = screen(fake_plan(warnings=["outside the validated region: " + "it differs in much, " * 6]))
     begun = text[text.index("  careful: outside") :].splitlines()
