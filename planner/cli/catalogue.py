@@ -123,13 +123,15 @@ def validate(
     FILE holds runs as JSON lines, or is a split of the shipped ones: fit, dev or check. None means all three.
     """
     check_writable(output)
-    from planner.validation.report import bottom, rank
-    from planner.validation.report import validate as compare
+    from planner.validation.report import bottom, check_priced, compared, rank, written
 
     if ranking and floor:
         raise BadRequest("--ranking and --floor are two reports; leave out one")
     if (ranking or floor) and profile is not None:
         raise BadRequest(f"--{'ranking' if ranking else 'floor'} judges the shipped constants; leave out --profile")
-    other = rank if ranking else bottom if floor else None
-    report = other(files, form=form) if other else compare(files, form=form, profile=profile)
-    write(report.rstrip("\n") + "\n", output)
+    if ranking or floor:
+        write((rank if ranking else bottom)(files, form=form).rstrip("\n") + "\n", output)
+        return
+    by_file = compared(files, profile=profile)
+    write(written(by_file, form=form).rstrip("\n") + "\n", output)
+    check_priced(by_file)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from planner.measured import source
-from planner.validation.judge import Verdict, judge_row
+from planner.validation.judge import Verdict, judge_row, names_of, shipped
 from planner.validation.rows import Row, read_rows
 
 STATED = ("task", "cluster", "stack", "model", "strategy")
@@ -50,6 +50,8 @@ class Judged(NamedTuple):
 
     row: Row
     verdict: Verdict
+    part: str = "runs"
+    """The split of the shipped runs that it is in, else its file."""
 
     @property
     def measured(self) -> float:
@@ -82,9 +84,11 @@ class Floor(NamedTuple):
 
 def judged(paths: Iterable[Path]) -> list[Judged]:
     """Every scored time and memory figure of the files."""
+    files = list(paths)
+    names = names_of(files) | {path: path.name.removesuffix(".jsonl.gz") for path in shipped()}
     return [
-        Judged(row, verdict)
-        for path in paths
+        Judged(row, verdict, names[path])
+        for path in files
         for row in read_rows(path)
         for verdict in judge_row(row)
         if verdict.scored and verdict.error is not None
@@ -216,10 +220,10 @@ def mean(floors: Iterable[Floor]) -> dict[str, Miss]:
 
 
 def floors(runs: Iterable[Judged]) -> dict[tuple[str, str], dict[str, Floor]]:
-    """By split and metric, by group."""
+    """By split or file and metric, by group."""
     parts: dict[tuple[str, str], dict[str, list[Judged]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
-        parts[str(run.row.get("split") or "runs"), run.verdict.metric][run.verdict.group].append(run)
+        parts[run.part, run.verdict.metric][run.verdict.group].append(run)
     return {
         part: {name: floor(found) for name, found in sorted(groups.items())}
         for part, groups in sorted(parts.items(), key=lambda item: (item[0][1], item[0][0] != "fit", item[0][0]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +24,16 @@ from hardware.files import PROFILE, expanded, read
 from planner.measured import source
 from planner.trust import interval
 from planner.validation.mapping import Case, case
-from planner.validation.rows import CHECK, Row, convention, efficiency_seconds, measured_seconds, read_rows, wrong_value
+from planner.validation.rows import (
+    CHECK,
+    Row,
+    convention,
+    efficiency_seconds,
+    measured_seconds,
+    read_rows,
+    unknown_split,
+    wrong_value,
+)
 
 HOME = Path(__file__).parent / "runs"
 
@@ -106,6 +115,13 @@ def learnt_from() -> list[Path]:
     return sorted(path for path in HOME.glob("*.jsonl.gz") if path.name != f"{CHECK}.jsonl.gz")
 
 
+def names_of(paths: Iterable[Path]) -> dict[Path, str]:
+    """What files are called: by their names, or their whole paths where several have that name."""
+    found = list(paths)
+    counts = Counter(path.name for path in found)
+    return {path: path.name if counts[path.name] == 1 else str(path) for path in found}
+
+
 def judge(paths: Iterable[Path], profile: str | None = None) -> list[Verdict]:
     """Every quantity of every run of the files, in order; on the cluster and the stack of a profile if one is named.
 
@@ -132,7 +148,8 @@ def parts_of(profile: str) -> dict[str, Any]:
 
 def judge_row(row: Row, mapping: Callable[[Row], Case] = case) -> list[Verdict]:
     """The verdicts on one run; one with a reason where it cannot be priced."""
-    make = partial(Verdict, id=str(row.get("id", "?")), group=str(row.get("group", "?")))
+    strange = unknown_split(row)
+    make = partial(Verdict, id=str(row.get("id", "?")), group=str(row.get("group", "?")), notes=strange)
     scored = row.get("complete") is not False and not row.get("suspect")
     nothing = partial(make, metric="iteration_time", measured=0.0, predicted=None, error=None, scored=scored)
     if wrong := wrong_value(row):
@@ -155,7 +172,7 @@ def judge_row(row: Row, mapping: Callable[[Row], Case] = case) -> list[Verdict]:
             measured=v,
             predicted=predicted[m],
             error=_error(predicted[m], v),
-            notes=mapped.notes + _derived(row, m),
+            notes=mapped.notes + _derived(row, m) + strange,
             scored=scored and not (m == "memory" and failed),
             within=_within(mapped, str(row.get("group")), predicted[m], v) if m == "iteration_time" else None,
         )

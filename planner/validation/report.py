@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from planner.errors import BadFile
+from planner.errors import BadFile, BadRequest
 from planner.trust import COVERAGE
-from planner.validation.judge import Verdict, coverage, groups, judge, shipped, summary
+from planner.validation.judge import Verdict, coverage, groups, judge, names_of, shipped, summary
 
 METRICS = ("iteration_time", "memory")
 LEAST = 4
@@ -29,8 +29,39 @@ def validate(files: Sequence[str] = (), *, form: str = "table", profile: str | N
     Raises:
         BadFile: a file that cannot be read.
     """
-    by_file = _by_file(_paths(files), profile)
+    return written(compared(files, profile=profile), form=form)
+
+
+Compared = Mapping[str, list[Verdict]]
+"""The verdicts on every file, by its name."""
+
+
+def compared(files: Sequence[str] = (), *, profile: str | None = None) -> Compared:
+    """The verdicts behind ``validate``, by file.
+
+    Raises:
+        BadFile: a file that cannot be read.
+    """
+    return _by_file(_paths(files), profile)
+
+
+def written(by_file: Compared, *, form: str = "table") -> str:
+    """The verdicts as a table or as JSON."""
     return _json(by_file) if form == "json" else _table(by_file)
+
+
+def check_priced(by_file: Compared) -> None:
+    """Refuse files of which nothing could be compared.
+
+    Raises:
+        BadRequest: no measured figure is priced; with the most frequent reason.
+    """
+    verdicts = [verdict for found in by_file.values() for verdict in found]
+    if any(not verdict.reason for verdict in verdicts):
+        return
+    (reason, count), *_ = Counter(verdict.reason for verdict in verdicts).most_common(1)
+    told = "the only one" if len(verdicts) == 1 else f"{count} of {len(verdicts):,}"
+    raise BadRequest(f"{', '.join(by_file)}: no measured figure could be priced; {told}: {reason}")
 
 
 def rank(files: Sequence[str] = (), *, form: str = "table") -> str:
@@ -57,10 +88,10 @@ def bottom(files: Sequence[str] = (), *, form: str = "table") -> str:
 
 def _by_file(paths: Sequence[Path], profile: str | None) -> dict[str, list[Verdict]]:
     """The verdicts on every file, by its name, or its whole path where several have that name."""
-    names = Counter(path.name for path in paths)
+    names = names_of(paths)
     found: dict[str, list[Verdict]] = {}
     for path in paths:
-        found.setdefault(path.name if names[path.name] == 1 else str(path), []).extend(judge([path], profile))
+        found.setdefault(names[path], []).extend(judge([path], profile))
     return found
 
 
@@ -172,10 +203,18 @@ def _table(by_file: Mapping[str, list[Verdict]]) -> str:
     return "\n".join([*lines, *_reasons(verdicts)])
 
 
+def _strange(verdicts: list[Verdict]) -> list[str]:
+    """What runs say they are for and nobody knows, with how many say so."""
+    told = {(verdict.id, note) for verdict in verdicts for note in verdict.notes if note.startswith("split '")}
+    counts = Counter(note for _, note in told)
+    return [f"{note}: {n} run{'s' if n > 1 else ''}" for note, n in sorted(counts.items())]
+
+
 def _reasons(verdicts: list[Verdict]) -> list[str]:
     reasons = Counter(verdict.reason for verdict in verdicts if verdict.reason)
     aside = sum(not verdict.scored and not verdict.reason for verdict in verdicts)
     left = [f"Priced but not scored, of runs marked incomplete or suspect: {aside} figures"] if aside else []
+    left += _strange(verdicts)
     if not reasons:
         return left
     return [

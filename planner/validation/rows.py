@@ -19,6 +19,9 @@ Row = Mapping[str, Any]
 CHECK = "check"
 """The split that nothing is fitted to, chosen by or bounded with: gathered afterwards, to see what is not known."""
 
+SPLITS = ("fit", "dev", CHECK)
+"""What a run may be for, where that is said."""
+
 _SECTIONS = ("cluster", "stack", "model", "strategy", "measured")
 
 
@@ -81,6 +84,13 @@ def row_of(path: Path, where: str, row: object) -> Row:
         if not isinstance(row.get(section), dict):
             raise BadFile(path, f"{where}: section {section!r} is missing or not an object")
     return row
+
+
+def unknown_split(row: Row) -> tuple[str, ...]:
+    """A note where a run is said to be for what nobody knows, such as "test"."""
+    said = row.get("split")
+    known = said is None or said in SPLITS
+    return () if known else (f"split {said!r:.40} is none of {', '.join(SPLITS)}, and is ignored",)
 
 
 def held_back(row: Row) -> bool:

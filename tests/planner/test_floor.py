@@ -1,5 +1,6 @@
 """What the measurements leave to any model: no prediction does better than the bound, and the bound is reached."""
 
+import gzip
 import itertools
 import json
 
@@ -87,20 +88,21 @@ def test_releases_of_one_source_are_compared_and_other_sources_are_not():
     assert found["x"].bound.p90 == pytest.approx(1 / 7)
 
 
-def test_the_table_says_whether_an_aim_is_proved_out_of_reach(tmp_path):
-    path = tmp_path / "runs.jsonl"
+def test_the_table_says_whether_an_aim_is_proved_out_of_reach(tmp_path, monkeypatch):
+    path = tmp_path / "fit.jsonl.gz"
+    monkeypatch.setattr("planner.validation.floor.shipped", lambda: [path])
     noisy = [run(id=str(t), split="fit", measured={"iteration_time_s": t}) for t in (1.0, 2.0)]
-    path.write_text("\n".join(map(json.dumps, noisy)))
+    path.write_bytes(gzip.compress("\n".join(map(json.dumps, noisy)).encode()))
     assert "which is proved out of reach" in report([path])
     (part,) = json.loads(report([path], form="json"))["parts"]
     assert part["proved_out_of_reach"]
     assert part["aim"] == AIMS["fit", "iteration_time"]._asdict()
-    path.write_text(json.dumps(noisy[0]))
+    path.write_bytes(gzip.compress(json.dumps(noisy[0]).encode()))
     assert "which is not proved out of reach" in report([path])
 
 
-def test_rows_of_no_split_have_no_aim(tmp_path):
+def test_a_file_of_one_s_own_is_called_by_its_name_and_has_no_aim(tmp_path):
     path = tmp_path / "mine.jsonl"
-    path.write_text(json.dumps({name: part for name, part in run().items() if name != "split"}))
-    assert list(floors(judged([path]))) == [("runs", "iteration_time")]
+    path.write_text(json.dumps(run(split="dev")))
+    assert list(floors(judged([path]))) == [("mine.jsonl", "iteration_time")]
     assert "aim  " not in report([path])

@@ -4,11 +4,13 @@ import json
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from costmodels.flops import model_flops
 from costmodels.model_catalogue import model as catalogue_model
 from costmodels.pricing import quote
 from costmodels.strategy import CP_KINDS, SCHEDULE_NAMES, Recompute
+from planner.cli import main
 from planner.trust import interval
 from planner.validation.calibrate import EXPERTS, STACK_KNOBS, Sample, calibrate, calibrate_experts, with_experts
 from planner.validation.calibrate_memory import caches
@@ -223,6 +225,30 @@ def test_the_report_on_a_file_of_one_s_own(tmp_path):
     assert document["summary"]["n"] == 3
     assert {row["id"] for row in document["rows"]} == {"0", "1", "2"}
     assert "made-up" in validate([str(path)])
+
+
+def asked(path, rows, *options):
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return CliRunner().invoke(main, ["validate", str(path), *options])
+
+
+def test_a_file_of_which_nothing_can_be_priced_is_reported_and_refused(tmp_path):
+    unknown = [run(id=str(n), cluster={"accelerator": "abacus"}) for n in range(2)]
+    for form in ("table", "json"):
+        done = asked(tmp_path / "mine.jsonl", unknown, "--format", form)
+        assert done.exit_code == 2
+        assert "abacus" in done.stdout
+        assert "mine.jsonl: no measured figure could be priced; 4 of 4: " in done.stderr
+        assert done.stderr.count("\n") == 1
+    assert asked(tmp_path / "mine.jsonl", [*unknown, run()]).exit_code == 0
+
+
+def test_a_split_that_nobody_knows_is_said_to_be_ignored(tmp_path):
+    rows = [run(id=str(n), split=split) for n, split in enumerate(("Dev", "Dev", "dev", None))]
+    done = asked(tmp_path / "mine.jsonl", rows)
+    assert "split 'Dev' is none of fit, dev, check, and is ignored: 2 runs" in done.stdout
+    found = json.loads(asked(tmp_path / "mine.jsonl", rows, "--format", "json").stdout)["rows"]
+    assert {row["id"] for row in found if any("is ignored" in note for note in row["assumed"])} == {"0", "1"}
 
 
 def test_calibration_finds_the_machine_that_made_the_runs():
