@@ -8,6 +8,7 @@ import yaml
 from click.testing import CliRunner
 
 from conformance.plans import random_plans
+from planner.api import plan
 from planner.cli import main
 from planner.document import Plan
 from planner.errors import BadRequest
@@ -15,10 +16,12 @@ from planner.export.changed import dispatch_of
 from planner.export.chunks import chunk_layers
 from planner.export.job import Inexpressible, job_of
 from planner.export.megatron_stack import stack_arguments
+from planner.export.nearest import nearest_expressible
 from planner.export.placement import locality
 from planner.export.targets import TARGETS, export
 from planner.export.yaml_text import yaml_text
 from planner.frameworks.table import FRAMEWORKS
+from planner.request import PlanRequest
 from tests.planner.fake_plan import infeasible_plan
 
 PLANS = {name: random_plans(name, 12, seed=3, models=("llama3-8b", "mixtral-8x7b"), precisions=("bf16",))
@@ -271,3 +274,23 @@ def test_changes_that_megatron_can_say_are_in_its_file():
     assert dispatch_of(asked) == "once-per-domain"
     assert stack_arguments(plan.strategy, asked)[0] == ["--tp-comm-overlap"]
     assert stack_arguments(plan.strategy, plan.request)[0] == []
+
+
+def hint(pins, target):
+    """What a refused export says of the nearest plan that the target starts."""
+    asked = plan(PlanRequest(model="llama3-8b", gpus=64, pins=pins, top=0))
+    return nearest_expressible(asked, target)
+
+
+def test_the_nearest_plan_keeps_the_pins_that_it_can():
+    pins = {"pp": 2, "tp": 2, "vpp": 1, "schedule": "gpipe", "micro_batch_size": 1}
+    said = hint(pins, "megatron-lm")
+    assert "pp 2" in said
+    assert said.endswith("(plan --for megatron-lm, without the pinned schedule)")
+    assert hint({"micro_batch_size": 2, "pp": 2}, "megatron-lm").endswith("(plan --for megatron-lm)")
+
+
+def test_pins_that_have_to_go_are_named():
+    said = hint({"pp": 2, "tp": 2}, "accelerate")
+    assert "pp 1" in said
+    assert said.endswith("(plan --for accelerate, without the pinned pp)")
