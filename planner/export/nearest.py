@@ -17,7 +17,7 @@ _DEGREES = ("tp", "cp", "pp", "dp", "ep", "etp")
 
 
 def nearest_expressible(plan: Plan, target: str) -> str:
-    """The end of a refusal: the fastest plan that the framework takes, near this one and under its pins if there is one.
+    """The end of a refusal: the fastest plan that the framework takes, near this one, under its pins if it can.
 
     Pins that it does not keep are named. Nothing for a launcher, for an answer that cannot be asked again, and where no
     plan is left.

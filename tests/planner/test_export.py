@@ -8,7 +8,7 @@ import yaml
 from click.testing import CliRunner
 
 from conformance.plans import random_plans
-from planner.api import plan
+from planner import api
 from planner.cli import main
 from planner.document import Plan
 from planner.errors import BadRequest
@@ -278,7 +278,7 @@ def test_changes_that_megatron_can_say_are_in_its_file():
 
 def hint(pins, target):
     """What a refused export says of the nearest plan that the target starts."""
-    asked = plan(PlanRequest(model="llama3-8b", gpus=64, pins=pins, top=0))
+    asked = api.plan(PlanRequest(model="llama3-8b", gpus=64, pins=pins, top=0))
     return nearest_expressible(asked, target)
 
 
