@@ -31,6 +31,7 @@ from planner.given import broken_rules, single_row, split_or_given
 from planner.memory_search import leanest
 from planner.nearest import nearest
 from planner.pins import Pin, parse_pins, shown_value
+from planner.reasons import telling
 from planner.recent import recent_space
 from planner.request import DEFAULT_STACK, PlanRequest, Resolved, resolve
 from planner.rules import binding
@@ -259,19 +260,7 @@ def _infeasible(resolved: Resolved, space: Space, outcome: Outcome) -> Plan:
 
 
 def _reasons(found: tuple[Rejection, ...], resolved: Resolved) -> tuple[Rejection, ...]:
-    """Why nothing is left: memory first, then the rules about pinned axes, the last to speak first.
-
-    A rule that spoke early left strategies for later ones to refuse; the last one refused what was left. What a
-    rule refuses along an axis that is free, another value of that axis would have passed; such rules are told where no
-    other is left, those that read a pinned axis, and never that a strategy only repeats another.
-    """
-    pinned = {name for name, value in resolved.request.pins.items() if value is not None}
-    settled = pinned | {"tp", "cp", "pp", "dp"} | (set() if resolved.scenario.model.moe else {"ep", "etp"})
-    rules = {rule.name: set(rule.reads) for rule in binding(resolved.scenario)}
-    known = [r for r in reversed(found) if r.rule in rules and rules[r.rule] <= settled]
-    about = [r for r in known if rules[r.rule] & pinned]
-    touched = [r for r in reversed(found) if r.rule in rules and rules[r.rule] & pinned]
-    return tuple([r for r in found if r.rule == "memory"] + (about or known)) or tuple(touched) or found
+    return telling(found, resolved, binding(resolved.scenario))
 
 
 def predict(request: PlanRequest, layers: Sequence[int] | None = None) -> Plan:

@@ -237,8 +237,20 @@ def _deal_out(lattice: _Lattice, pins: Mapping[str, Pin]) -> None:
         table["micro_batch_size"] = lattice.shared["batch_width"] // table["dp"]
         usual = np.unique(table["micro_batch_size"][table["micro_batch_size"] <= LARGEST_MICRO_BATCH])
         kept &= np.isin(table["micro_batch_size"], wanted.restrict(usual.tolist()) if wanted else usual)
+    if wanted and not kept.any() and len(kept):
+        _note_micro_batch(lattice, wanted)
     lattice.keep(kept)
     lattice.refuse({"micro_batch_size"})
+
+
+def _note_micro_batch(lattice: _Lattice, wanted: Pin) -> None:
+    """No row has the pinned micro-batch on every group: say so, with those that the other pins leave."""
+    own = [table["micro_batch_size"] for table in lattice.own]
+    able = np.unique(own[0][np.all([one == own[0] for one in own], axis=0) & (own[0] <= LARGEST_MICRO_BATCH)]).tolist()
+    batch = lattice.mixed.scenarios[0].global_batch_size
+    near = f"; {around(able, wanted.values[0] if wanted.values else wanted.low)}" if able else ""
+    words = f"micro-batch {shown(wanted)} does not divide the batch of {batch} among the replicas of every group{near}"
+    note(lattice.refusals, Refusal("batch-divides", len(lattice) * lattice.beyond, words))
 
 
 def _with_sharding(lattice: _Lattice, options: Ints, orders: Ints, candidates: int) -> MixedSpace:

@@ -13,15 +13,16 @@ from costmodels.pricing import Quote, row_assignment
 from planner.assemble import prediction_record, provenance_record, request_record
 from planner.branches import MixedSpace, build
 from planner.document import Advice, Plan, Proof, Rejection
-from planner.errors import OutOfTime
+from planner.errors import BadRequest, OutOfTime
 from planner.mixed_explain import alternatives, what_helps, why_not_lines
 from planner.mixed_given import broken_rules, checked_layers, given_row, in_every_order
 from planner.mixed_records import degrees_in_words, mixed_memory, mixed_record, stage_limits
 from planner.mixed_search import MixedIncumbent, MixedOutcome, best_split, given_split, price, search
 from planner.nearest import NEAREST_SECONDS
 from planner.pins import Pin, parse_pins
+from planner.reasons import telling
 from planner.request import Resolved
-from planner.rules import GROUP_RULES, RULES
+from planner.rules import GROUP_RULES, binding
 from planner.trust import trust
 from planner.verify import Verdict, verify_mixed
 
@@ -161,29 +162,40 @@ def _rejections(space: MixedSpace, outcome: MixedOutcome) -> tuple[Rejection, ..
 
 
 def _infeasible(resolved: Resolved, mixed: Mixed, space: MixedSpace, outcome: MixedOutcome, *, reasons: bool) -> Plan:
-    kinds = {rule.name for rule in (*GROUP_RULES, *RULES) if rule.kind != "dominated"}
     found = _rejections(space, outcome)
-    known = tuple(reversed([one for one in found if one.rule in kinds and one.rule != "memory"]))
-    memory = tuple(one for one in found if one.rule == "memory")
     return Plan(
         status="infeasible",
         fits=False,
-        rejected=memory + known or found,
+        rejected=telling(found, resolved, (*GROUP_RULES, *binding(resolved.scenario))),
         nearest=_nearest(resolved, mixed) if reasons else None,
         **_frame(resolved),
     )
 
 
 def _nearest(resolved: Resolved, mixed: Mixed) -> Advice | None:
-    """The same request without its pins."""
+    """The same request without one of its pins, else without all of them."""
     deadline = time.perf_counter() + min(NEAREST_SECONDS, resolved.request.time_limit)
-    if not parse_pins(resolved.request.pins):
+    pins = parse_pins(resolved.request.pins)
+    freed = {name: {other: pins[other] for other in pins if other != name} for name in pins if len(pins) > 1}
+    works = {name: best for name, rest in freed.items() if (best := _best(mixed, rest, deadline))}
+    if works:
+        name = min(works, key=lambda pin: works[pin].iteration)
+        return _described(f"without the pinned {name}", works[name], mixed)
+    best = _best(mixed, {}, deadline) if pins else None
+    return _described("without the pins", best, mixed) if best else None
+
+
+def _best(mixed: Mixed, pins: Mapping[str, Pin], deadline: float) -> MixedIncumbent | None:
+    """The best under some of the pins; None also where these alone make up no strategy."""
+    try:
+        space = build(mixed, pins, one_width=False)
+    except BadRequest:
         return None
-    best = search(build(mixed, {}, one_width=False), mixed, deadline=deadline).best
-    if best is None:
-        return None
-    words = degrees_in_words(best.row, mixed)
-    return Advice(subject="without the pins", text=words, iteration_seconds=best.iteration)
+    return search(space, mixed, deadline=deadline).best
+
+
+def _described(subject: str, best: MixedIncumbent, mixed: Mixed) -> Advice:
+    return Advice(subject=subject, text=degrees_in_words(best.row, mixed), iteration_seconds=best.iteration)
 
 
 def predict_mixed(resolved: Resolved, mixed: Mixed, layers: Sequence[int] | None) -> Plan:

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from costmodels.strategy import SCHEDULE_NAMES
+from planner.api import plan
+from planner.request import PlanRequest
 from planner.rules import GROUP_RULES, RULES, sentence
 from tests.scenarios import ONE_F_ONE_B, toy_scenario
 
@@ -45,3 +47,30 @@ def test_schedules_over_several_groups_are_those_that_work_through_unequal_stage
     (rule,) = (rule for rule in GROUP_RULES if rule.name == "group-schedule")
     turns = {"gpipe", "1f1b", "interleaved-1f1b", "interleaved-groups"}
     assert bool(rule.passes(columns({"schedule": SCHEDULE_NAMES.index(name)}), toy_scenario())[0]) == (name in turns)
+
+
+@pytest.mark.parametrize(
+    ("pins", "rule", "said"),
+    [
+        ({"tp": 8, "cp": 8, "dp": 1, "pp": 2, "micro_batch_size": 3}, "batch-divides", "micro-batch 3 does not divide"),
+        ({"tp": 8, "dp": 8, "micro_batch_size": 128}, "batch-divides", "64 does"),
+        ({"zero_stage": 3, "schedule": "none"}, "schedule", "schedule none does not run"),
+        ({"recompute": "full", "recompute_modules": "layernorm", "dp": 32}, "modules-selective", "only selective has"),
+        ({"zero_stage": 1, "dp": 1, "cp": 1}, "sharding", "stage 0 shards over 1 rank"),
+        ({"rank_order": "tp-cp-ep-pp-dp", "zero_stage": 1}, "group-order", "spreads a node group's ranks"),
+    ],
+)
+def test_the_first_reason_is_about_what_was_pinned(pins, rule, said):
+    asked = PlanRequest(model="llama3-8b", gpus=128, cluster="a100-h100-mixed", pins=pins, reasons=False)
+    answer = plan(asked)
+    assert answer.status == "infeasible"
+    assert answer.rejected[0].rule == rule
+    assert said in answer.rejected[0].example
+    assert not {one.rule for one in answer.rejected} & {one.name for one in RULES if one.kind == "dominated"}
+
+
+def test_the_nearest_that_works_gives_up_one_pin_where_that_is_enough():
+    pins = {"tp": 4, "schedule": "none", "micro_batch_size": 1}
+    answer = plan(PlanRequest(model="llama3-8b", gpus=128, cluster="a100-h100-mixed", pins=pins))
+    assert answer.nearest.subject == "without the pinned schedule"
+    assert "tp 4" in answer.nearest.text
