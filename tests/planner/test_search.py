@@ -21,6 +21,7 @@ from tests.drawn import drawn_scenarios
 from tests.planner.brute_force import (
     brute_force,
     brute_force_by_quote,
+    ends_for,
     every_row,
     seconds_and_bytes,
     slack,
@@ -107,11 +108,33 @@ def test_the_search_finds_uneven_and_partly_recomputed_stages(scenario, tightnes
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(drawn_scenarios(gpus=(2, 4), batches=(2, 4), layers=(2, 3, 4)), TIGHTNESS)
 def test_the_search_finds_what_the_quote_of_every_split_says(scenario, tightness):
-    rows = every_row(scenario, keep=lambda row: row["recompute"] != Recompute.FULL)  # whose splits PARTIAL has too
+    def keep(row):
+        """PARTIAL has the splits of FULL too, but where an end takes a layer's place."""
+        return row["recompute"] != Recompute.FULL or ends_for(scenario, row["vpp"])
+
+    rows = every_row(scenario, keep=keep)
     assume(rows is not None and len(rows) <= 60)
     scenario = tightened(scenario, rows, tightness)
     best, outcome = brute_force_by_quote(rows, scenario), found(scenario)
     assert (outcome.best.iteration if outcome.best else math.inf) == pytest.approx(best, rel=3e-9)
+
+
+@pytest.mark.parametrize("layers", [3, 7])
+@pytest.mark.parametrize("uneven", [False, True])
+def test_an_end_in_a_layer_s_place_and_all_layers_recomputed_are_found_where_nothing_else_fits(layers, uneven):
+    """Rows that no other kind of recomputation stands in for, priced split by split."""
+    stack = toy_stack(ends_as_layers=True, uneven_stages=uneven, schedules=("interleaved-1f1b",))
+    scenario = toy_scenario(gpus=2, batch=4, model=toy_model(num_layers=layers), stack=stack)
+    rows = every_row(scenario, keep=lambda row: row["vpp"] == 2)
+    assert len(rows)
+    whole = rows.take(np.flatnonzero(rows.recompute == Recompute.FULL))
+    scenario = tightened(scenario, rows, 0.0)
+    outcome, best = found(scenario, {"vpp": 2}), brute_force_by_quote(whole, scenario)
+    assert math.isfinite(best)
+    assert outcome.best.row.recompute[0] == Recompute.FULL
+    assert outcome.best.assignment.recomputed.tolist() == outcome.best.assignment.layers.tolist()
+    assert outcome.best.iteration == pytest.approx(best, rel=3e-9)
+    assert outcome.best.iteration == pytest.approx(brute_force_by_quote(rows, scenario), rel=3e-9)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
