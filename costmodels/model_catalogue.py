@@ -12,7 +12,7 @@ from pathlib import Path
 
 from costmodels.model import BadModel, Model, from_shape
 from hardware.errors import BadFile, UnknownName
-from hardware.files import read_text
+from hardware.files import read_text, unique
 
 DIRECTORY = Path(__file__).parent / "models"
 ALIASES = "aliases"
@@ -97,7 +97,7 @@ def _toml(path: Path) -> dict[str, object]:
 
 def _json(path: Path) -> dict[str, object]:
     try:
-        entries: object = json.loads(read_text(path))
+        entries: object = json.loads(read_text(path), object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
         raise BadFile(path, f"not a JSON file: {_first_line(error)}") from None
     if not isinstance(entries, dict):

@@ -71,7 +71,8 @@ def read(path: Path) -> Document:
     """
     text = read_text(path)
     try:
-        document = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
+        json_file = path.suffix.lower() == ".json"
+        document = json.loads(text, object_pairs_hook=unique) if json_file else tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise BadFile(path, f"not TOML: {error}") from None
     except (ValueError, RecursionError) as error:
@@ -80,6 +81,19 @@ def read(path: Path) -> Document:
     if not isinstance(document, dict):
         raise BadFile(path, f"expected a table of fields, got a {type(document).__name__}")
     return document
+
+
+def unique(pairs: list[tuple[str, Any]]) -> Document:
+    """An object of JSON as a dictionary, for ``object_pairs_hook``; TOML has this rule of its own.
+
+    Raises:
+        ValueError: a name stands in it twice, so that one of the values would be lost.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in seen if seen.count(name) > 1)!r:.40} is said twice")
+    return found
 
 
 def part(document: Document, name: str, path: Path) -> Document:

@@ -226,7 +226,12 @@ def provenance_record(resolved: Resolved) -> Provenance:
         f"cluster {resolved.cluster.name}: {', '.join(sorted(set(resolved.cluster.sources.values())))}",
         f"stack {scenario.stack.name}: {scenario.stack.source}",
     )
-    return Provenance(version=VERSION, catalogue_hash=f"{hardware_hash()}-{models_hash()}", sources=sources)
+    return Provenance(version=VERSION, catalogue_hash=catalogue_hashes(), sources=sources)
+
+
+def catalogue_hashes() -> str:
+    """Which facts an answer rests on: machines, then models and stacks."""
+    return f"{hardware_hash()}-{models_hash()}"
 
 
 def peak_bytes(quote: Quote) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -10,10 +11,14 @@ from pydantic import ValidationError
 from costmodels.modules import MODULES
 from costmodels.strategy import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, VOCABULARIES, Recompute
 from hardware.errors import flatten
+from hardware.files import unique
+from planner.assemble import catalogue_hashes
 from planner.document import Plan, Strategy
 from planner.errors import BadRequest
 from planner.request import PlanRequest
+from planner.version import VERSION
 
+SCHEMA: Final = "plan/1"
 LARGEST: Final = 2**40
 """No degree and no batch of a plan is larger."""
 _COUNTS: Final = ("tp", "cp", "cp_near", "pp", "vpp", "dp", "ep", "etp", "micro_batch_size", "num_microbatches",
@@ -26,6 +31,45 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "vocabulary": tuple(VOCABULARIES),
     "recompute": tuple(kind.name.lower() for kind in Recompute),
 }
+
+
+def read(text: str, name: str) -> Plan:
+    """The plan that `plan --format json` wrote.
+
+    Args:
+        text: what a file or a pipe holds.
+        name: what to call it in a refusal.
+
+    Raises:
+        BadRequest: it holds something else, or was changed to what no plan says.
+    """
+    try:
+        document = json.loads(text, parse_constant=no_constant, object_pairs_hook=unique)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"{name}: not an answer of `plan --format json`: not JSON: {error}") from None
+    said = document.get("schema") if isinstance(document, dict) else None
+    if isinstance(said, str) and said.startswith("plan/") and said != SCHEMA:
+        raise BadRequest(f"{name}: its schema is {_short(said)}; version {VERSION} reads {SCHEMA}: ask again with it")
+    try:
+        found = Plan.model_validate_json(text)
+    except ValidationError as error:
+        why = flatten(error) if said == SCHEMA else f"its schema is {said!r:.40}, not {SCHEMA}"
+        raise BadRequest(f"{name}: not an answer of `plan --format json`: {why}") from None
+    return checked(found, name)
+
+
+def no_constant(name: str) -> float:
+    """What JSON calls no number, for ``parse_constant``."""
+    raise ValueError(f"{name} is no number")
+
+
+def made_elsewhere(plan: Plan) -> str | None:
+    """A remark on an answer of another version or another catalogue, whose prices may not be today's."""
+    mine, its = (VERSION, catalogue_hashes()), (plan.provenance.version, plan.provenance.catalogue_hash)
+    if mine == its:
+        return None
+    whose = f"version {_short(its[0])}" if mine[0] != its[0] else "another catalogue or changed figures"
+    return f"made by {whose}; what is priced anew here may differ from what it says"
 
 
 def checked(plan: Plan, name: str) -> Plan:
@@ -83,7 +127,20 @@ def _of_strategy(strategy: Strategy, request: Mapping[str, Any], gpus: int) -> I
         yield f"strategy: recompute_modules: there is no {_short(strange[0])}; there are {', '.join(MODULES)}"
     if not (0 <= strategy.zero_stage <= 3 and 0 <= strategy.sharding_degree <= LARGEST):
         yield f"strategy: ZeRO stage {strategy.zero_stage} over {_short(strategy.sharding_degree)} ranks is none"
+    yield from _of_batch(strategy, request)
     yield from _of_stages(strategy, request, gpus)
+
+
+def _of_batch(strategy: Strategy, request: Mapping[str, Any]) -> Iterator[str]:
+    """The sequences of an iteration, as the request, the strategy and its parts have them."""
+    batch, asked = strategy.global_batch_size, request.get("global_batch_size")
+    if asked is not None and asked != batch:
+        yield f"strategy: global_batch_size is {_short(batch)}, the request's {_short(asked)}"
+    if any(stage.dp or stage.micro_batch_size for stage in strategy.stages):
+        return
+    made = strategy.micro_batch_size * strategy.num_microbatches * strategy.dp
+    if made != batch:
+        yield f"strategy: micro-batches x their size x dp is {_short(made)}, global_batch_size {_short(batch)}"
 
 
 def _of_stages(strategy: Strategy, request: Mapping[str, Any], gpus: int) -> Iterator[str]:

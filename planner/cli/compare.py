@@ -33,18 +33,18 @@ def compare(a: str, b: str, **params: Any) -> None:
     from planner.compare import compare as set_side_by_side
     from planner.report.comparison import print_comparison
 
-    found = set_side_by_side(_side(a), _side(b))
+    found = set_side_by_side(*(_side(one, quiet=params["quiet"]) for one in (a, b)))
     if params["form"] == "json":
         write(found.model_dump_json(by_alias=True, indent=2) + "\n", params["output"])
     else:
         write(shown(lambda console: print_comparison(found, console), params["output"]), params["output"])
 
 
-def _side(given: str) -> Side:
+def _side(given: str, *, quiet: bool) -> Side:
     from pathlib import Path
 
     from planner.compare import side_of_plan, side_of_run
 
     if given == _STDIN or Path(given).expanduser().exists() or given.endswith(".json"):
-        return side_of_plan(answer_in(given), given)
+        return side_of_plan(answer_in(given, quiet=quiet), given)
     return side_of_run(given)

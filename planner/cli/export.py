@@ -46,7 +46,7 @@ def export(_ctx: click.Context, /, answer: str, target: str, **params: Any) -> N
     PLAN is what `plan --format json` wrote, or - for stdin.
     """
     folder = _folder(params["output"])
-    plan = answer_in(answer)
+    plan = answer_in(answer, quiet=params["quiet"])
     made = _exported(plan, target, params["target_version"])
     if folder is None:
         first, *others = made.files

@@ -35,7 +35,7 @@ def replan(result: str, gpus: int, tolerance: str, pick: str, **params: Any) -> 
     check_writable(output)
     from planner.replan import replan as anew
 
-    old = answer_in(result)
+    old = answer_in(result, quiet=params["quiet"])
     with working("searching", quiet=params["quiet"]):
         answer = anew(old, gpus, tolerance=_share(tolerance), **_changes(params))
     chosen = getattr(answer, pick)

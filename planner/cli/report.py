@@ -34,18 +34,18 @@ def report(source: str, study: str | None, **params: Any) -> None:
     check_writable(params["output"])
     from planner.page import page_of
 
-    page = page_of(_shown(source, study))
+    page = page_of(_shown(source, study, quiet=params["quiet"]))
     write(page, params["output"])
     talk(f"{len(page.encode()) / 1e3:,.0f} kB; open it in a browser, it needs no network", params)
 
 
-def _shown(source: str, study: str | None) -> Shown:
+def _shown(source: str, study: str | None, *, quiet: bool) -> Shown:
     from hardware.files import expanded, read_text
     from planner.page import shown_plan, shown_study
     from planner.page.source import study_in
 
     if source == "-":
-        return shown_plan(answer_in(source))
+        return shown_plan(answer_in(source, quiet=quiet))
     path = expanded(source)
     if _is_store(path):
         return _of_store(path, study)
@@ -54,7 +54,7 @@ def _shown(source: str, study: str | None) -> Shown:
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else read_text(path)
     if '"sweep/1"' in text[:200]:
         return shown_study(*study_in(path, text))
-    return shown_plan(answer_in(source))
+    return shown_plan(answer_in(source, quiet=quiet))
 
 
 def _is_store(path: Path) -> bool:

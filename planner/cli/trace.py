@@ -65,7 +65,7 @@ def _read(ctx: click.Context, result: str) -> Plan:
     given = [name for name in (*FIELDS, *PIN_AXES) if _on_the_line(ctx, name)]
     if given:
         raise BadRequest(f"an answer is a question of its own: leave out --{given[0].replace('_', '-')}, or {result}")
-    return answer_in(result)
+    return answer_in(result, quiet=ctx.params["quiet"])
 
 
 def _on_the_line(ctx: click.Context, name: str) -> bool:

@@ -9,7 +9,9 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from hardware.errors import flatten
+from hardware.files import unique
 from planner.errors import BadRequest, MeshwrightError, OutOfTime
+from planner.saved import no_constant
 from planner.service.guard import names_only
 
 Body = dict[str, Any]
@@ -48,17 +50,13 @@ def _parsed(raw: bytes) -> Body:
         BadRequest: it is not JSON, or no table.
     """
     try:
-        body = json.loads(raw, parse_constant=_no_constant)
+        body = json.loads(raw, parse_constant=no_constant, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"the body is not JSON: {error}") from None
     if not isinstance(body, dict):
         raise BadRequest(f"the body: expected an object of fields, got {type(body).__name__}")
     _check_depth(body, _DEEP)
     return body
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number")
 
 
 def _check_depth(value: object, left: int) -> None:

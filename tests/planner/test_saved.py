@@ -24,6 +24,11 @@ SPOILED = {
     "more ranks": (("strategy", "cp"), 64, "the plan is for"),
     "ZeRO 9": (("strategy", "zero_stage"), 9, "ZeRO stage 9"),
     "an unknown module": (("strategy", "recompute_modules"), ["brain"], "there is no brain"),
+    "another batch": (("strategy", "global_batch_size"), 17, "global_batch_size is 17, the request's"),
+    "fewer micro-batches": (("strategy", "num_microbatches"), 77, "micro-batches x their size x dp is"),
+    "no number": (("request", "tokens"), float("nan"), "not JSON: NaN is no number"),
+    "another schema": (("schema",), "plan/2", "its schema is plan/2; version 0.1.0 reads plan/1"),
+    "an unknown field": (("foo",), 1, "foo: there is no such field"),
     "no GPUs": (("request", "gpus"), None, "request: gpus: "),
     "GPUs in words": (("request", "gpus"), "many", "request: gpus: "),
     "no sequence": (("request", "seq_length"), None, "seq_length: required, but missing"),
@@ -88,3 +93,29 @@ def test_an_infeasible_answer_is_read_and_then_said_to_be_one(tmp_path):
     done = CliRunner().invoke(main, ["trace", str(path)])
     assert done.exit_code == 2
     assert done.stderr.count("\n") == 1
+
+
+def test_what_stands_twice_in_an_answer_or_a_request_is_refused(tmp_path):
+    path = tmp_path / "answer.json"
+    path.write_text(PLAN.to_json().replace('"status"', '"status": "infeasible", "status"', 1))
+    done = CliRunner().invoke(main, ["export", str(path), "--to", "slurm"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "'status' is said twice" in done.stderr
+    path.write_text('{"model": "llama3-8b", "gpus": 8, "gpus": 16}')
+    done = CliRunner().invoke(main, ["--config", str(path), "--dry-run"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "'gpus' is said twice" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"), [("version", "0.0.9", "version 0.0.9"), ("catalogue_hash", "0", "another catalogue")]
+)
+def test_an_answer_of_another_version_is_read_and_remarked_on(field, value, said, tmp_path):
+    path = tmp_path / "answer.json"
+    path.write_text(spoiled(("provenance", field), value))
+    done = CliRunner().invoke(main, ["export", str(path), "--to", "slurm"])
+    assert done.exit_code == 0
+    assert f"{path}: made by {said}" in done.stderr
+    assert "made by" not in CliRunner().invoke(main, ["export", str(path), "--to", "slurm", "-q"]).stderr
+    path.write_text(PLAN.to_json())
+    assert "made by" not in CliRunner().invoke(main, ["export", str(path), "--to", "slurm"]).stderr
