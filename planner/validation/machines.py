@@ -139,8 +139,9 @@ def _catalogued(said: str) -> str:
     """
     try:
         name = canonical("accelerator", said)
-    except UnknownName:
-        raise Unpriceable(f"accelerator {said} is not in the catalogue") from None
+    except UnknownName as error:
+        hint = f"; did you mean {' or '.join(error.near)}?" if error.near else ""
+        raise Unpriceable(f"accelerator {said} is not in the catalogue{hint}") from None
     if name not in CLUSTERS and not _clusters_of(name):
         raise Unpriceable(f"no cluster of the catalogue has accelerator {name}")
     return name

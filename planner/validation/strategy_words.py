@@ -45,7 +45,10 @@ def strategy_of(plan: Row, chosen: Stack, notes: list[str], *, experts: bool = F
     if micro is None:
         notes.append("micro-batch size 1 assumed")
         micro = 1
-    batches = max(round(int(plan["global_batch_size"]) / (float(micro) * dp)), 1)
+    batch, each = int(plan["global_batch_size"]), float(micro) * dp
+    batches = max(round(batch / each), 1)
+    if batch % each:
+        notes.append(f"the batch of {batch} is no whole number of micro-batches of {micro} x dp {dp}: the nearest is")
     zero = _zero_stage(plan, chosen, notes, once=batches == 1 or pp > 1)
     recompute = plan.get("recompute") or _usual_recompute(chosen, notes)
     return strategies(
@@ -63,7 +66,7 @@ def strategy_of(plan: Row, chosen: Stack, notes: list[str], *, experts: bool = F
         num_microbatches=batches,
         schedule=_schedule(plan, pp, vpp),
         sequence_parallel=_sequence_parallel(plan, tp, chosen, notes),
-        recompute=int(Recompute[str(recompute).upper()]),
+        recompute=int(_recompute(plan, chosen, notes)),
         rank_order=0,
         vocabulary=int(pp > 1 and chosen.vocabulary == ("spread",)),
     )
@@ -81,6 +84,8 @@ def _zero_stage(plan: Row, chosen: Stack, notes: list[str], *, once: bool) -> An
     if zero is None:
         zero = max(stage for stage in chosen.zero_stages if stage <= 1)
         notes.append(f"ZeRO stage {zero} assumed")
+    if int(zero) not in range(4):
+        raise Unpriceable(f"strategy.zero_stage: there is no stage {zero!r:.40}; 0, 1, 2 and 3 are")
     return zero
 
 
@@ -108,6 +113,15 @@ def _context(plan: Row, cp: int, chosen: Stack, notes: list[str]) -> int:
     if known not in CP_KINDS:
         raise Unpriceable(f"context parallelism of kind {kind} is not priced yet")
     return CP_KINDS.index(known)
+
+
+def _recompute(plan: Row, chosen: Stack, notes: list[str]) -> Recompute:
+    """The stated kind of recomputation, else the stack's usual one."""
+    said = str(plan.get("recompute") or _usual_recompute(chosen, notes)).upper()
+    if said not in Recompute.__members__:
+        known = ", ".join(Recompute.__members__).lower()
+        raise Unpriceable(f"strategy.recompute: {plan['recompute']!r:.40} is unknown; {known} are known")
+    return Recompute[said]
 
 
 def _usual_recompute(chosen: Stack, notes: list[str]) -> str:

@@ -243,6 +243,22 @@ def test_a_file_of_which_nothing_can_be_priced_is_reported_and_refused(tmp_path)
     assert asked(tmp_path / "mine.jsonl", [*unknown, run()]).exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("strategy", "said"),
+    [
+        ({"zero_stage": 7}, "there is no stage 7; 0, 1, 2 and 3 are"),
+        ({"recompute": "sometimes"}, "'sometimes' is unknown; none, selective, full, partial are known"),
+    ],
+)
+def test_a_word_of_a_strategy_that_means_nothing_is_refused_by_its_name(strategy, said):
+    assert said in only(judge_row(run(strategy=strategy)), "iteration_time").reason
+
+
+def test_a_batch_of_no_whole_number_of_micro_batches_is_priced_with_a_note():
+    assert any("batch of 65" in note for note in case(run(strategy={"global_batch_size": 65})).notes)
+    assert not any("batch of" in note for note in case(RUN).notes)
+
+
 def test_a_split_that_nobody_knows_is_said_to_be_ignored(tmp_path):
     rows = [run(id=str(n), split=split) for n, split in enumerate(("Dev", "Dev", "dev", None))]
     done = asked(tmp_path / "mine.jsonl", rows)
