@@ -45,7 +45,10 @@ def model(name_or_path: str) -> Model:
         BadFile: The file is missing, unreadable, or does not describe a model.
     """
     if name_or_path.lower().endswith(SUFFIXES) or "/" in name_or_path or os.sep in name_or_path:
-        return from_file(Path(name_or_path))
+        path = Path(name_or_path)
+        if not name_or_path.lower().endswith(SUFFIXES) and not path.exists():  # a name on a hub
+            raise BadFile(path, "no such file or folder; a model of Hugging Face is given by a copy of its config.json")
+        return from_file(path)
     known = names()
     name = name_or_path.lower()
     if name not in known:

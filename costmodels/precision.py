@@ -145,7 +145,8 @@ def known_precision(name: str) -> str:
     Raises:
         ValueError: there is no such recipe.
     """
-    found = ALIASES.get(name, name)
+    lowered = name.lower()
+    found = ALIASES.get(lowered, lowered)
     if found not in RECIPES:
         raise ValueError(f"{name!r} is unknown; {', '.join(PRECISIONS)} are known")
     return found

@@ -71,7 +71,8 @@ class Count(click.ParamType[int]):
         meant = _meant(text)
         if meant is not None and meant < self.least:
             return f"expected at least {self.least}, got {_short(text)}"
-        hint = "such as 64" if meant is None else f"in plain digits: write {meant}"
+        binary = f" or {meant * 128 // 125}" if meant and text.lower().endswith("k") and meant % 125 == 0 else ""
+        hint = "such as 64" if meant is None else f"in plain digits: write {meant}{binary}"
         return f"expected a whole number {hint}, got {_short(text)}"
 
 

@@ -44,6 +44,8 @@ CASES = {
     "an unknown format": ([*ASK, "--format", "jsn"], "did you mean json"),
     "no batch": ([*ASK, "--global-batch", "0"], "at least 1"),
     "a batch in thousands": ([*ASK, "--global-batch", "2k"], "write 2000"),
+    "a sequence in thousands": ([*ASK, "--seq-len", "8k"], "write 8000 or 8192"),
+    "a model of a hub": (["--model", "Qwen/Qwen2.5-7B", *GPUS], "given by a copy of its config.json"),
     "no sequence": ([*ASK, "--seq-len", "-1"], "at least 1"),
     "a sequence past the positions": ([*ASK, "--seq-len", "1000000"], "at most"),
     "tokens in bytes": ([*ASK, "--tokens", "300GB"], "expected a count"),
