@@ -30,7 +30,7 @@ from costmodels.strategy import AXES, Floats, Ints, Strategies
 
 
 def hop_seconds(rows: Strategies, scenario: Scenario) -> Floats:
-    """Exposed seconds that a stage spends per micro-batch on sends and receives, forward and backward, (N,).
+    """Exposed seconds that a stage with two neighbours spends per micro-batch on sends and receives, both passes, (N,).
 
     Every chunk passes one activation on and one gradient back; with scatter/gather or sequence parallelism
     each tensor rank sends its share [Narayanan21]. ``overlap.pp`` = 1 is a send that stops both stages. Where it

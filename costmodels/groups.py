@@ -211,18 +211,16 @@ def _pairs(count: int) -> list[tuple[int, int]]:
 def _hops(rows: MixedRows, mixed: Mixed, at: Ints) -> Floats:
     """Sends of every stage, (N, P): half of what both its neighbours would ask for.
 
-    A stage sends activations to the next stage and as many gradients to the one before. An interleaved pipeline
-    goes from its last stage back to its first; else the ends have one neighbour, which counts twice, as in a
-    pipeline of equal links.
+    A stage sends activations to the next stage and as many gradients to the one before. An interleaved pipeline of v
+    chunks goes v - 1 times from its last stage back to its first, whose neighbours beyond are one short.
     """
     links, n, last = _links(rows, mixed), _each(rows), rows.pp - 1
     right = np.zeros(at.shape)
     right[:, :-1] = links[n[:, None], at[:, :-1], at[:, 1:]]
-    loops = rows.groups[0].vpp > 1
-    around = links[n, at[n, last], at[:, 0]]
-    right[n, last] = np.where(loops, around, right[n, last - 1])
+    chunks = rows.groups[0].vpp
+    right[n, last] = links[n, at[n, last], at[:, 0]] * (chunks - 1) / chunks
     left = np.roll(right, 1, axis=1)
-    left[:, 0] = np.where(loops, around, right[:, 0])
+    left[:, 0] = right[n, last]
     return (left + right) / 2.0
 
 

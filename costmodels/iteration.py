@@ -30,7 +30,7 @@ from costmodels.modules import module_seconds, picked
 from costmodels.offload import ACTIVATIONS, layer_offload_seconds, step_offload_seconds
 from costmodels.pairing import paired_terms
 from costmodels.passes import Passes
-from costmodels.pieces import copies, ends, joined
+from costmodels.pieces import copies, end_sends, ends, joined
 from costmodels.scenario import Scenario
 from costmodels.schedules import SCHEDULES
 from costmodels.split import even_layers
@@ -269,12 +269,35 @@ class Breakdown:
         return {field.name: float(getattr(self, field.name)[index]) for field in fields(self)}
 
 
+def hops_at(rows: Strategies, seconds: RowSeconds, stages: NDArray[np.int64]) -> Floats:
+    """Seconds per micro-batch that stages spend on sends and receives; both are of shape (N, P)."""
+    outer = (stages == 0) | (stages == rows.pp[:, None] - 1)
+    middle, end = middle_hop(rows, seconds), end_hop(rows, seconds)
+    return np.where(outer, end[:, None], middle[:, None])
+
+
+def middle_hop(rows: Strategies, seconds: RowSeconds) -> Floats:
+    """Seconds per micro-batch that a stage with two neighbours spends on sends and receives, (N,)."""
+    return np.where(rows.pp > 1, seconds.hop, 0.0)
+
+
+def end_hop(rows: Strategies, seconds: RowSeconds) -> Floats:
+    """The same of the first and the last stage, (N,)."""
+    return middle_hop(rows, seconds) * end_sends(rows)
+
+
+def all_sides(rows: Strategies, seconds: RowSeconds) -> Floats:
+    """Seconds per micro-batch that all stages together spend beside layers, embedding and head, (N,)."""
+    hops = (rows.pp - 2.0) * middle_hop(rows, seconds) + 2.0 * end_hop(rows, seconds)
+    return hops + rows.pp * (seconds.host + seconds.spread)
+
+
 def stage_extras(rows: Strategies, seconds: RowSeconds, stages: NDArray[np.int64]) -> Floats:
     """Seconds per micro-batch that stages spend beside their layers; both are of shape (N, P)."""
-    side = np.where(rows.pp > 1, seconds.hop, 0.0) + seconds.host + seconds.spread
+    side = hops_at(rows, seconds, stages) + (seconds.host + seconds.spread)[:, None]
     first, last = ends(rows, stages)
     embedding, head = ((x / copies(rows))[:, None] for x in (seconds.embedding, seconds.head))
-    return side[:, None] + first * embedding + last * head
+    return side + first * embedding + last * head
 
 
 def even_split(rows: Strategies, seconds: RowSeconds, num_layers: int, recomputed: Floats) -> tuple[Floats, Floats]:
@@ -283,24 +306,24 @@ def even_split(rows: Strategies, seconds: RowSeconds, num_layers: int, recompute
     ``recomputed`` is the share of layers that are recomputed. The split is ``split.even_layers``.
     """
     unit = seconds.layer + recomputed * seconds.recompute
-    p = rows.pp
-    side = np.where(p > 1, seconds.hop, 0.0) + seconds.host + seconds.spread
-    total = num_layers * unit + seconds.embedding + seconds.head + p * side
+    total = num_layers * unit + seconds.embedding + seconds.head + all_sides(rows, seconds)
     if seconds.kinds is not None:
         held = contents(rows, seconds.kinds.depth)
         stages = held.total(seconds.kinds.each("layer") + recomputed * seconds.kinds.each("recompute"))
         return (stages + stage_extras(rows, seconds, held.stage)).max(axis=1), total
-    slowest = _slowest_alike(rows, seconds, num_layers, unit, side)
-    return slowest, total
+    return _slowest_alike(rows, seconds, num_layers, unit), total
 
 
-def _slowest_alike(rows: Strategies, seconds: RowSeconds, num_layers: int, unit: Floats, side: Floats) -> Floats:
-    """The slowest stage of an even split of layers that are alike, (N,)."""
+def _slowest_alike(rows: Strategies, seconds: RowSeconds, num_layers: int, unit: Floats) -> Floats:
+    """The slowest stage of an even split of layers that are alike, (N,); of two stages none is a middle one."""
     held = even_layers(num_layers, rows)
     both = held.first * unit + (seconds.embedding + seconds.head) / copies(rows)
     apart = np.maximum(held.first * unit + seconds.embedding, held.last * unit + seconds.head)
     inner = np.where(rows.pp > 1, held.high * unit, 0.0)
-    return np.maximum(np.where(joined(rows), both, apart), inner) + side
+    outer, hop = end_hop(rows, seconds), middle_hop(rows, seconds)
+    beside = np.where(rows.pp > 2, hop, outer)
+    slowest = np.maximum(np.where(joined(rows), both, apart) + outer, inner + beside)
+    return slowest + seconds.host + seconds.spread
 
 
 def fullest_stage(
@@ -315,11 +338,13 @@ def fullest_stage(
     return fullest_window(rows, kinds.depth, kinds.each("layer") + again * kinds.each("recompute"))
 
 
-def at_stage(seconds: RowSeconds, held: Floats, again: Floats) -> RowSeconds:
-    """One row's seconds with the average layer of a stage in place of the model's.
+def at_stage(seconds: RowSeconds, held: Floats, again: Floats, hop: Floats) -> RowSeconds:
+    """One row's seconds with the average layer and the sends of a stage in place of the model's.
 
-    ``held`` and ``again`` are the stage's layers and recomputed layers by kind, shape (K,).
+    ``held`` and ``again`` are the stage's layers and recomputed layers by kind, shape (K,); ``hop`` its sends and
+    receives, shape (1,).
     """
+    seconds = replace(seconds, hop=hop)
     if seconds.kinds is None:
         return seconds
     each, count = seconds.kinds.each, held.sum() or 1.0
@@ -350,10 +375,10 @@ def breakdown(
     layers: Floats,
     recomputed: Floats,
 ) -> Breakdown:
-    """The iteration term by term; ``layers`` and ``recomputed`` are those of the slowest stage, arrays (N,)."""
+    """The iteration term by term; the seconds' ``hop`` and what is given are the slowest stage's, arrays (N,)."""
     m = rows.num_microbatches
     bubble = (total - slowest) * seconds.bubble
-    hops = np.where(rows.pp > 1, seconds.hop, 0.0)
+    hops = middle_hop(rows, seconds)
     again = recomputed * seconds.recompute + layers * seconds.selective
     tp, cp, ep = (layers * part for part in (seconds.layer_tp, seconds.layer_cp, seconds.layer_ep))
     offload = layers * seconds.layer_offload

@@ -43,6 +43,16 @@ def ends(rows: Strategies, stage: NDArray[np.int64]) -> tuple[Bools, Bools]:
     return outer | (twice & last), np.where(fold, outer, last | (twice & outer))
 
 
+def end_sends(rows: Strategies) -> Floats:
+    """What the first and the last stage of a pipeline send and receive over what a middle one does, shape (N,).
+
+    Of the 4 v messages that a micro-batch has to and from a stage of v chunks, forward and backward, the outer two
+    stages lack the two beyond the ends of the model. In a V the stages at its ends and at its turn have one
+    neighbour; so have the outer stages of DualPipe in each direction.
+    """
+    return 1.0 - 0.5 / np.where(folded(rows), 1, rows.vpp)
+
+
 def of_both_ways(pieces: Ints, held: float) -> Floats:
     """Layers that one micro-batch passes on every stage, on average, from those of every piece, shape (pp,)."""
     return (pieces + pieces[::-1]) / 2.0 if held > 1.0 else pieces.astype(np.float64)

@@ -16,6 +16,7 @@ from costmodels.iteration import (
     breakdown,
     compose,
     even_split,
+    hops_at,
     row_seconds,
     stage_extras,
 )
@@ -73,7 +74,7 @@ def quote(rows: Strategies, scenario: Scenario, assignment: Assignment, *, row: 
     passed, again = stage_layers(one, scenario.depth, assignment.layers, assignment.recomputed)
     terms: Breakdown = breakdown(
         one,
-        at_stage(seconds, passed[slow], again[slow]),
+        at_stage(seconds, passed[slow], again[slow], hops_at(one, seconds, np.array([[slow]]))[0]),
         slowest=stages[slow : slow + 1],
         total=np.array([stages.sum()]),
         layers=passed.sum(axis=1)[slow : slow + 1],

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.iteration import RowSeconds, fullest_stage, stage_extras
+from costmodels.iteration import RowSeconds, all_sides, end_hop, fullest_stage, stage_extras
 from costmodels.memory import RowBytes, memory_limit
 from costmodels.pieces import ends, folded, in_flight
 from costmodels.scenario import Scenario
@@ -39,10 +39,10 @@ def chain_lower_bound(
     """
     assert seconds.kinds is not None
     layers = scenario.model.num_layers
-    total = layers * seconds.layer + seconds.embedding + seconds.head + rows.pp * _side(rows, seconds)
+    total = layers * seconds.layer + seconds.embedding + seconds.head + all_sides(rows, seconds)
     total = total + np.where(rows.recompute == Recompute.FULL, layers * seconds.recompute, 0.0)
     fullest = fullest_stage(rows, seconds.layer, seconds.kinds, layers, np.zeros(len(rows)))
-    low = np.maximum(total / rows.pp, fullest + _side(rows, seconds))
+    low = np.maximum(total / rows.pp, fullest + end_hop(rows, seconds) + seconds.host + seconds.spread)
     bound = StageBound(np.zeros(len(rows)), total * (1 - _SLACK), np.zeros(len(rows), dtype=np.bool_))
     for part in _alike(rows, scenario):
         chains = _chains(rows.take(part), seconds.take(part), memory.take(part), scenario, fewest[part])
@@ -59,10 +59,6 @@ def _alike(rows: Strategies, scenario: Scenario) -> Iterator[Ints]:
         same = np.flatnonzero(place.reshape(-1) == index)
         cells = len(same) * int(distinct[0, index]) * scenario.model.num_layers
         yield from np.array_split(same, -(-cells // _CELLS))
-
-
-def _side(rows: Strategies, seconds: RowSeconds) -> Floats:
-    return np.where(rows.pp > 1, seconds.hop, 0.0) + seconds.host + seconds.spread
 
 
 def _lowest(chains: _Chains, low: Floats) -> Floats:

@@ -8,7 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.exchange import share_steps
-from costmodels.iteration import RowSeconds, compose, core_seconds, even_split, fullest_stage, with_step
+from costmodels.iteration import (
+    RowSeconds,
+    all_sides,
+    compose,
+    core_seconds,
+    end_hop,
+    even_split,
+    fullest_stage,
+    with_step,
+)
 from costmodels.memory import RowBytes, even_peaks, host_fits, memory_limit, row_bytes
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Floats, Ints, Recompute, Strategies
@@ -88,10 +97,10 @@ def _priced(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: S
 
 
 def _row_bound(rows: Strategies, seconds: RowSeconds, layers: int) -> Floats:
-    hops = np.where(rows.pp > 1, seconds.hop, 0.0) + seconds.host + seconds.spread
+    least = end_hop(rows, seconds) + seconds.host + seconds.spread
     again = (rows.recompute == Recompute.FULL).astype(np.float64)
     layer = seconds.layer + again * seconds.recompute
-    total = layers * layer + seconds.embedding + seconds.head + rows.pp * hops
+    total = layers * layer + seconds.embedding + seconds.head + all_sides(rows, seconds)
     fullest = fullest_stage(rows, layer, seconds.kinds, layers, again)
-    slowest = np.maximum(fullest + hops, total / rows.pp)
+    slowest = np.maximum(fullest + least, total / rows.pp)
     return compose(rows, seconds, slowest, total)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -49,9 +50,19 @@ def pieces_of(one: Strategies, split: Assignment, scenario: Scenario, schedule: 
             pieces[kind]["compute"][place] += share * whole[0]
             pieces[kind]["compute"] += share * _spread_part(passes, ends, seconds) / v
         pieces[kind]["offload"] = per_chunk[0] * seconds.layer_offload[0] / 2
-        pieces[kind]["p2p"] = np.full((p, v), seconds.hop[0] / (2 * v) if p > 1 else 0.0)
+        pieces[kind]["p2p"] = seconds.hop[0] / (2 * v) * _neighbours(schedule.paths(p, v)[0], (p, v))
         pieces[kind]["host"] = np.full((p, v), seconds.host[0] / (2 * v))
     return pieces
+
+
+def _neighbours(path: Sequence[tuple[int, int]], shape: tuple[int, int]) -> Floats:
+    """Of the two messages of a pass, the share that goes to or comes from another stage, by piece."""
+    share = np.zeros(shape)
+    for one, other in pairwise(path):
+        if one[0] != other[0]:
+            share[one] += 0.5
+            share[other] += 0.5
+    return share
 
 
 def _chunks(held: Ints, one: Strategies, scenario: Scenario) -> Floats:

@@ -84,7 +84,7 @@ def _check(plan: Plan) -> None:
     Raises:
         BadRequest: it would, with the way to a plan that it starts.
     """
-    if not _own(plan):
+    if not _own(plan) or plan.status == "infeasible":
         return
     from planner.export.job import job_of
     from planner.export.rules import broken

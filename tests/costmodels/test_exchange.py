@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -6,9 +8,11 @@ from hypothesis import strategies as st
 from costmodels.blocks import Passes
 from costmodels.buckets import collectives, unhidden_share
 from costmodels.exchange import exposed, hop_seconds, optimizer_seconds, step_traffic
+from costmodels.iteration import even_split, hops_at, row_seconds
 from costmodels.parameters import parameters
+from costmodels.pieces import end_sends
 from costmodels.sizes import embedding_parameters_per_rank, heaviest_stage_parameters, layer_parameters_per_rank
-from costmodels.strategy import strategies
+from costmodels.strategy import SCHEDULE_NAMES, strategies
 from tests.scenarios import toy_device, toy_group, toy_link, toy_model, toy_scenario, toy_stack, toy_tiers
 
 MESSAGE = 2 * 1024 * 1024
@@ -42,6 +46,24 @@ def test_every_chunk_sends_and_tensor_ranks_share_the_message():
     assert hop_seconds(rows, alone)[0] == pytest.approx(2 * whole)
     split = strategies(pp=2, tp=2, sequence_parallel=1, schedule=2)
     assert hop_seconds(split, alone)[0] == pytest.approx(whole)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "vpp", "share"),
+    [("1f1b", 1, 1 / 2), ("interleaved-1f1b", 2, 3 / 4), ("breadth-first", 4, 7 / 8), ("zb-v", 2, 1 / 2),
+     ("dualpipe", 1, 1 / 2), ("dualpipe-v", 2, 1 / 2)],
+)  # fmt: skip
+def test_the_outer_stages_send_nothing_beyond_the_ends_of_the_model(schedule, vpp, share):
+    scenario = toy_scenario(gpus=4, batch=16, model=toy_model(num_layers=16))
+    rows = strategies(pp=4, vpp=vpp, num_microbatches=16, schedule=SCHEDULE_NAMES.index(schedule))
+    assert end_sends(rows) == pytest.approx(share)
+    seconds = row_seconds(rows, scenario)
+    stages = hops_at(rows, seconds, np.arange(4)[None, :])[0]
+    assert stages == pytest.approx(seconds.hop[0] * np.array([share, 1, 1, share]))
+    _, total = even_split(rows, seconds, 16, np.zeros(1))
+    assert total - even_split(rows, replace(seconds, hop=np.zeros(1)), 16, np.zeros(1))[1] == pytest.approx(
+        stages.sum()
+    )
 
 
 def test_plain_data_parallelism_reduces_every_gradient():

@@ -246,7 +246,7 @@ def seconds_and_bytes(rows, scenario, index, seconds, memory):
     if held_times == 2:  # a stage holds a piece of each way, and half of the micro-batches pass it
         layers, again, first, last = ((x + x[..., ::-1]) / 2 for x in (layers, again, first, last))
     extras = first * seconds.embedding[index] + last * seconds.head[index] + seconds.host[index] + seconds.spread[index]
-    extras = extras + (seconds.hop[index] if row["pp"] > 1 else 0.0)
+    extras = extras + seconds.hop[index] * messages(row) / (4 * row["vpp"])
     stages = layers * seconds.layer[index] + again * seconds.recompute[index] + extras
     slowest, total = stages.max(axis=1), stages.sum(axis=1)
     pipeline = row["num_microbatches"] * slowest + (total - slowest) * seconds.bubble[index]
@@ -269,6 +269,18 @@ def seconds_and_bytes(rows, scenario, index, seconds, memory):
     used = used + held_times * (last * memory.logits[index] + first * memory.first_peak[index])
     pipeline = pipeline * (1 + seconds.straggler[index])
     return (pipeline + once) * seconds.upkeep[index], used.max(axis=1)
+
+
+def messages(row):
+    """Activations and gradients that a micro-batch has to and from every stage, counted along its way."""
+    p, v, name = row["pp"], row["vpp"], SCHEDULE_NAMES[row["schedule"]]
+    down = list(range(p))
+    way = down + down[::-1] if name in IN_A_V else down * v
+    counts = np.zeros(p)
+    for one, other in itertools.pairwise(way):
+        if one != other:
+            counts[[one, other]] += 2  # forward and back
+    return counts
 
 
 def slack(stack, tp):

@@ -128,9 +128,9 @@ def best_of_row(mixed, rows, stages, order):
         price, bytes_ = seconds[group], memory[group]
         sides = [between(stage, stage + 1)] if stage < pp - 1 else []
         sides += [between(stage - 1, stage)] if stage else []
-        if len(sides) == 1 and vpp > 1:
-            sides.append(between(0, pp - 1))
-        beside = sum(sides) / len(sides) + price.host[0] + price.spread[0]
+        if len(sides) == 1:
+            sides.append(between(0, pp - 1) * (vpp - 1) / vpp)  # back to the first stage after every chunk but the last
+        beside = sum(sides) / 2 + price.host[0] + price.spread[0]
         beside += (price.embedding[0] if stage == 0 else 0.0) + (price.head[0] if stage == pp - 1 else 0.0)
         n, r = layers[:, stage], again[:, stage]
         times.append(n * price.layer[0] + r * price.recompute[0] + beside)
