@@ -50,7 +50,6 @@ def strategy_of(plan: Row, chosen: Stack, notes: list[str], *, experts: bool = F
     if batch % each:
         notes.append(f"the batch of {batch} is no whole number of micro-batches of {micro} x dp {dp}: the nearest is")
     zero = _zero_stage(plan, chosen, notes, once=batches == 1 or pp > 1)
-    recompute = plan.get("recompute") or _usual_recompute(chosen, notes)
     return strategies(
         tp=tp,
         cp=cp,
