@@ -215,7 +215,7 @@ def _spread(rows: Strategies, scenario: Scenario, outer: _Outer, logits: Floats,
 
     Logits of one micro-batch: a stage makes its gradients of one before it multiplies the next, however long layers
     wait for them. Every stage keeps what its part of the embedding returned for each micro-batch on its way, and of the
-    head the input, in fp32 as it arrives too, and two gradients of it [VocabularyParallelism].
+    head the input, in fp32 as it arrives too, and two gradients of it (GitHub sail-sg/VocabularyParallelism).
     """
     ahead = scenario.stack.vocabulary_in_flight
     sharing = (outer.embedding + outer.head) * (outer.state.total + outer.edges) + logits

@@ -97,9 +97,10 @@ def test_a_run_of_a_catalogue_model_takes_the_switches_that_its_source_leaves_ou
 
 
 def test_cross_entropy_is_megatron_s_own_before_megatron_bridge():
-    assert loss_changes({"stack": {"framework": "NeMo"}}, "nemo") == {"cross_entropy_traffic": NATIVE}
-    assert loss_changes({"stack": {"framework": CONTAINER}}, "nemo") == {}
-    assert loss_changes({"stack": {"framework": "Megatron-Core 0.9"}}, "megatron-core") == {}
+    machine = {"cluster": {"accelerator": "h100-sxm"}}
+    assert loss_changes({"stack": {"framework": "NeMo"}, **machine}, "nemo") == {"cross_entropy_traffic": NATIVE}
+    assert loss_changes({"stack": {"framework": CONTAINER}, **machine}, "nemo") == {}
+    assert loss_changes({"stack": {"framework": "Megatron-Core 0.9"}, **machine}, "megatron-core") == {}
 
 
 @pytest.mark.parametrize(
@@ -112,5 +113,5 @@ def test_cross_entropy_is_megatron_s_own_before_megatron_bridge():
     ],
 )
 def test_recipes_that_compile_their_loss_move_less(framework, source, traffic):
-    row = {"stack": {"framework": framework}, "source": source}
+    row = {"stack": {"framework": framework}, "source": source, "cluster": {"accelerator": "h100-sxm"}}
     assert loss_changes(row, "nemo") == {"cross_entropy_traffic": traffic}

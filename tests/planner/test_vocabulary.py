@@ -38,9 +38,10 @@ def test_layers_given_by_hand_leave_an_end_stage_empty_only_where_that_is_known(
 
 def test_a_large_vocabulary_is_spread_over_the_stages_where_the_stack_can():
     job = JOB | {"stack": "zero-bubble", "cluster": "dgx-a100-80gb"}
-    best = plan(PlanRequest(**job, pins={"pp": 8}))
+    pins = {"pp": 16}
+    best = plan(PlanRequest(**job, pins=pins))
     assert best.strategy.vocabulary == "spread"
-    ends = plan(PlanRequest(**job, pins={"pp": 8, "vocabulary": "ends"}))
+    ends = plan(PlanRequest(**job, pins={**pins, "vocabulary": "ends"}))
     assert best.prediction.iteration_seconds < ends.prediction.iteration_seconds
     _, remarks = megatron_arguments(best.strategy)
     assert any("--enable-vocab-parallel" in remark for remark in remarks)
