@@ -9,7 +9,6 @@ from costmodels.attention import (
     attended_pairs,
     attention_core,
     attention_matmuls,
-    kernel_width,
 )
 from costmodels.blocks import (
     context_parallel,
@@ -20,14 +19,11 @@ from costmodels.blocks import (
     tensor_parallel,
 )
 from costmodels.flops import attention_flops, layer_matmul_weights
-from costmodels.iteration import row_seconds
 from costmodels.launches import small_kernels, tensor_collectives
 from costmodels.layer_kinds import DENSE, Kind
-from costmodels.passes import ffn_matmuls, last_product, region_tokens, tokens_per_rank
-from costmodels.repeats import summing_up
+from costmodels.passes import ffn_matmuls, region_tokens, tokens_per_rank
 from costmodels.sizes import layer_parameters_per_rank, padded_vocabulary_rows
-from costmodels.softmax import WRITTEN_OUT_KERNELS, softmax_traffic, written_out
-from costmodels.strategy import Recompute, strategies
+from costmodels.strategy import strategies
 from tests.drawn import drawn_scenarios
 from tests.scenarios import (
     changed_device,
@@ -117,39 +113,6 @@ def test_rows_that_matrix_units_do_not_take_run_beside_them():
     assert seconds["flash-2", 100] == pytest.approx(1.28 * seconds["flash-2", 96])
 
 
-def test_megatrons_fused_softmax_takes_four_maps_at_a_time_and_no_long_rows():
-    """With 16 heads on 8 ranks a micro-batch of one leaves two maps: more bytes, more launches."""
-    stack = toy_stack(attention=("unfused",), softmax_keys=1024, launch="1 s", kernels_per_layer=0)
-    model = toy_model(num_heads=16)
-    rows = strategies(tp=[8, 8, 4], micro_batch_size=[1, 2, 1])
-    scenario = toy_scenario(model=model, stack=stack)
-    assert written_out(rows, scenario).tolist() == [True, False, False]
-    forward, backward = softmax_traffic(rows, scenario)
-    assert forward.tolist() == [36, 4, 4]
-    assert backward.tolist() == [40, 6, 6]
-    floor = launch_floor(rows, scenario, DENSE)
-    assert floor[0] - floor[1] == WRITTEN_OUT_KERNELS
-    alibi = model.model_copy(update={"position": "alibi"})
-    sloped, _ = softmax_traffic(rows, toy_scenario(model=alibi, stack=stack))
-    assert (sloped - forward).tolist() == [4, 4, 4]
-    long = toy_scenario(model=model.model_copy(update={"seq_length": 2048}), stack=stack)
-    assert written_out(rows, long).all()
-    assert not written_out(rows, toy_scenario(model=model, stack=toy_stack(attention=("unfused",)))).any()
-
-
-def test_heads_between_two_compiled_widths_run_as_the_wider_one():
-    assert [kernel_width("flash-1", d) for d in (64, 80, 96, 256)] == [64, 128, 128, 256]
-    assert [kernel_width("flash-2", d) for d in (64, 80, 100, 128)] == [64, 96, 128, 128]
-    assert kernel_width("cudnn", 80) == 80
-    device = toy_device(bandwidth=1e30)
-    known = {width: toy_model(head_dim=width) for width in (80, 96)}
-    seconds = {
-        width: attention_core(strategies(), toy_scenario(model=model, group=toy_group(device=device))).forward[0]
-        for width, model in known.items()
-    }
-    assert seconds[80] == pytest.approx(seconds[96])
-
-
 def test_branches_apart_are_added_one_by_one_and_reduce_two_gradients():
     model = toy_model().model_copy(update={"parallel_block": True})
     joined, apart = (toy_scenario(model=model, stack=toy_stack(branches_apart=yes)) for yes in (False, True))
@@ -159,17 +122,6 @@ def test_branches_apart_are_added_one_by_one_and_reduce_two_gradients():
     one, two = (tensor_parallel(rows, scenario) for scenario in (joined, apart))
     assert two.forward == pytest.approx(one.forward)
     assert two.backward == pytest.approx(2 * one.backward)
-
-
-def test_copies_around_a_fused_kernel_cost_their_bytes():
-    stack = toy_stack(around_attention=(28, 16))
-    (plain, plain_back), (copied, copied_back) = (
-        stream_traffic(toy_scenario(stack=one)) for one in (toy_stack(), stack)
-    )
-    assert copied[1] - plain[1] == 28 * 1024
-    assert copied_back[1] - plain_back[1] == 16 * 1024
-    unfused = toy_stack(around_attention=(28, 16), attention=("unfused",))
-    assert stream_traffic(toy_scenario(stack=unfused)) == (plain, plain_back)
 
 
 def test_norms_of_pytorch_cost_more_than_fused_ones():
@@ -400,29 +352,6 @@ def test_the_output_head_runs_at_the_tables_rate_whatever_a_stack_loses_in_its_l
     fast, slow = (toy_scenario(stack=toy_stack(kernel_efficiency=e)) for e in (1.0, 0.5))
     assert head_seconds(rows, slow).forward == pytest.approx(head_seconds(rows, fast).forward)
     assert layer_seconds(rows, slow).matmul.forward > 1.5 * layer_seconds(rows, fast).matmul.forward
-
-
-def test_side_by_side_neither_of_the_last_products_nor_their_sum_over_tensor_ranks_is_repeated():
-    rows = strategies(tp=2, recompute=int(Recompute.FULL), sequence_parallel=1)
-    stacks = [toy_stack(lean_recompute=lean) for lean in (False, True)]
-    model = toy_model().model_copy(update={"parallel_block": True})
-    whole, lean = (toy_scenario(model=model, stack=one, group=FAST_MEMORY) for one in stacks)
-    spared = row_seconds(rows, whole).recompute - row_seconds(rows, lean).recompute
-    products = last_product(rows, whole).forward + attention_matmuls(rows, whole, ("output",)).forward
-    assert spared == pytest.approx(products + summing_up(rows, whole))
-    assert 2 * summing_up(rows, whole) == pytest.approx(tensor_parallel(rows, whole).forward)
-
-
-def test_keeping_projections_alone_repeats_the_other_products_but_the_last():
-    rows, scenario = strategies(tp=2), toy_scenario(group=FAST_MEMORY)
-    layer = layer_seconds(rows, scenario)
-    first = ffn_matmuls(rows, scenario).forward - last_product(rows, scenario).forward
-    output = attention_matmuls(rows, scenario, ("output",)).forward
-    stream = layer.stream.forward + layer.attention.forward
-    assert layer.repeated("projections") == pytest.approx(stream + first + output)
-    assert layer.repeated("attention-products") == pytest.approx(stream + first)
-    assert layer.repeated("feed-forward") == pytest.approx(layer.stream.forward + first)
-    assert layer.repeated("products") == pytest.approx(stream)
 
 
 def test_rotary_positions_that_no_compiler_fuses_make_passes_of_their_own_where_the_rest_is_fused():

@@ -19,7 +19,7 @@ from costmodels.experts import (
     grouped,
     masked,
 )
-from costmodels.flops import attention_flops, attention_matmul_weights, moe_layer_matmul_weights
+from costmodels.flops import moe_layer_matmul_weights
 from costmodels.footprint import footprint
 from costmodels.iteration import row_seconds
 from costmodels.memory import even_peaks, row_bytes
@@ -39,7 +39,6 @@ from tests.scenarios import (
     toy_scenario,
     toy_stack,
     with_experts,
-    with_latent_attention,
 )
 
 PEAK, NODE, NETWORK = 100e12, 100e9, 10e9
@@ -385,34 +384,3 @@ def test_an_expert_layer_is_never_faster_than_its_flops_at_peak(scenario, seed):
     assert (layer.compute.backward >= 2 * ideal * (1 - 1e-9)).all()
     assert np.isfinite(layer.ep.forward).all()
     assert (layer.ep.forward >= 0).all()
-
-
-@pytest.mark.parametrize("q_lora_rank", [None, 256])
-@pytest.mark.parametrize("tp", [1, 4])
-def test_latent_attention_takes_two_flops_a_weight_and_token(q_lora_rank, tp):
-    """With sequence parallelism the projections into the latent vectors see a slice of the tokens each."""
-    model = with_latent_attention(toy_model(), q_lora_rank=q_lora_rank)
-    rows = strategies(tp=tp, micro_batch_size=2, sequence_parallel=int(tp > 1))
-    seconds = attention_matmuls(rows, toy_scenario(model=model, group=ARITHMETIC))
-    flops = 2 * attention_matmul_weights(model) * 2 * TOKENS / tp
-    assert seconds.forward == pytest.approx(flops / PEAK)
-    assert seconds.backward == pytest.approx(2 * flops / PEAK)
-
-
-def test_latent_vectors_are_projected_whole_where_the_sequence_is_not_split():
-    model = with_latent_attention(toy_model(), q_lora_rank=256)
-    whole, split = attention_matmuls(
-        strategies(tp=4, sequence_parallel=[0, 1]), toy_scenario(model=model, group=ARITHMETIC)
-    ).forward
-    down = WIDTH * (256 + model.mla.kv_down_width)
-    assert whole - split == pytest.approx(2 * down * TOKENS * 3 / 4 / PEAK)
-
-
-def test_the_core_of_latent_attention_multiplies_wide_keys_and_narrow_values():
-    """Per causal pair and head a query of 192 with its key and a value of 128: two FLOPs each."""
-    model = with_latent_attention(toy_model())
-    seconds = layer_seconds(strategies(), toy_scenario(model=model)).attention
-    flops = 2 * 8 * (192 + 128) * TOKENS**2 / 2
-    assert flops == pytest.approx(attention_flops(model, seq_length=TOKENS, causal=True) / 8 * TOKENS)
-    assert seconds.forward == pytest.approx(flops / PEAK)
-    assert seconds.backward == pytest.approx(2.5 * flops / PEAK)

@@ -6,7 +6,8 @@ from costmodels.attention import attention_matmuls
 from costmodels.blocks import layer_seconds, tensor_parallel
 from costmodels.iteration import row_seconds
 from costmodels.layer_kinds import DENSE
-from costmodels.passes import last_product, linear, tokens_per_rank
+from costmodels.passes import ffn_matmuls, last_product, linear, tokens_per_rank
+from costmodels.repeats import summing_up
 from costmodels.strategy import Recompute, strategies
 from tests.scenarios import toy_device, toy_group, toy_model, toy_scenario, toy_stack, with_experts
 
@@ -84,3 +85,26 @@ def test_of_experts_half_is_repeated():
     layer = layer_seconds(strategies(), scenario)
     assert kinds
     assert layer.second == pytest.approx(layer.matmul.forward / 2.0)
+
+
+def test_side_by_side_neither_of_the_last_products_nor_their_sum_over_tensor_ranks_is_repeated():
+    rows = strategies(tp=2, recompute=int(Recompute.FULL), sequence_parallel=1)
+    stacks = [toy_stack(lean_recompute=lean) for lean in (False, True)]
+    model = toy_model().model_copy(update={"parallel_block": True})
+    whole, lean = (toy_scenario(model=model, stack=one, group=FAST_MEMORY) for one in stacks)
+    left_out = row_seconds(rows, whole).recompute - row_seconds(rows, lean).recompute
+    products = last_product(rows, whole).forward + attention_matmuls(rows, whole, ("output",)).forward
+    assert left_out == pytest.approx(products + summing_up(rows, whole))
+    assert 2 * summing_up(rows, whole) == pytest.approx(tensor_parallel(rows, whole).forward)
+
+
+def test_keeping_projections_alone_repeats_the_other_products_but_the_last():
+    rows, scenario = strategies(tp=2), toy_scenario(group=FAST_MEMORY)
+    layer = layer_seconds(rows, scenario)
+    first = ffn_matmuls(rows, scenario).forward - last_product(rows, scenario).forward
+    output = attention_matmuls(rows, scenario, ("output",)).forward
+    stream = layer.stream.forward + layer.attention.forward
+    assert layer.repeated("projections") == pytest.approx(stream + first + output)
+    assert layer.repeated("attention-products") == pytest.approx(stream + first)
+    assert layer.repeated("feed-forward") == pytest.approx(layer.stream.forward + first)
+    assert layer.repeated("products") == pytest.approx(stream)

@@ -1,0 +1,66 @@
+"""Kernels of attention: where a fused one does not apply, and what is computed and copied around one."""
+
+import pytest
+
+from costmodels.attention import (
+    attention_core,
+    kernel_width,
+)
+from costmodels.blocks import (
+    launch_floor,
+    stream_traffic,
+)
+from costmodels.layer_kinds import DENSE
+from costmodels.softmax import WRITTEN_OUT_KERNELS, softmax_traffic, written_out
+from costmodels.strategy import strategies
+from tests.scenarios import (
+    toy_device,
+    toy_group,
+    toy_model,
+    toy_scenario,
+    toy_stack,
+)
+
+
+def test_megatrons_fused_softmax_takes_four_maps_at_a_time_and_no_long_rows():
+    """With 16 heads on 8 ranks a micro-batch of one leaves two maps: more bytes, more launches."""
+    stack = toy_stack(attention=("unfused",), softmax_keys=1024, launch="1 s", kernels_per_layer=0)
+    model = toy_model(num_heads=16)
+    rows = strategies(tp=[8, 8, 4], micro_batch_size=[1, 2, 1])
+    scenario = toy_scenario(model=model, stack=stack)
+    assert written_out(rows, scenario).tolist() == [True, False, False]
+    forward, backward = softmax_traffic(rows, scenario)
+    assert forward.tolist() == [36, 4, 4]
+    assert backward.tolist() == [40, 6, 6]
+    floor = launch_floor(rows, scenario, DENSE)
+    assert floor[0] - floor[1] == WRITTEN_OUT_KERNELS
+    alibi = model.model_copy(update={"position": "alibi"})
+    sloped, _ = softmax_traffic(rows, toy_scenario(model=alibi, stack=stack))
+    assert (sloped - forward).tolist() == [4, 4, 4]
+    long = toy_scenario(model=model.model_copy(update={"seq_length": 2048}), stack=stack)
+    assert written_out(rows, long).all()
+    assert not written_out(rows, toy_scenario(model=model, stack=toy_stack(attention=("unfused",)))).any()
+
+
+def test_heads_between_two_compiled_widths_run_as_the_wider_one():
+    assert [kernel_width("flash-1", d) for d in (64, 80, 96, 256)] == [64, 128, 128, 256]
+    assert [kernel_width("flash-2", d) for d in (64, 80, 100, 128)] == [64, 96, 128, 128]
+    assert kernel_width("cudnn", 80) == 80
+    device = toy_device(bandwidth=1e30)
+    known = {width: toy_model(head_dim=width) for width in (80, 96)}
+    seconds = {
+        width: attention_core(strategies(), toy_scenario(model=model, group=toy_group(device=device))).forward[0]
+        for width, model in known.items()
+    }
+    assert seconds[80] == pytest.approx(seconds[96])
+
+
+def test_copies_around_a_fused_kernel_cost_their_bytes():
+    stack = toy_stack(around_attention=(28, 16))
+    (plain, plain_back), (copied, copied_back) = (
+        stream_traffic(toy_scenario(stack=one)) for one in (toy_stack(), stack)
+    )
+    assert copied[1] - plain[1] == 28 * 1024
+    assert copied_back[1] - plain_back[1] == 16 * 1024
+    unfused = toy_stack(around_attention=(28, 16), attention=("unfused",))
+    assert stream_traffic(toy_scenario(stack=unfused)) == (plain, plain_back)
