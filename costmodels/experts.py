@@ -18,7 +18,7 @@ from costmodels.beside import overlaps
 from costmodels.collectives import all_to_all_seconds, gather_seconds
 from costmodels.expert_traffic import ACTIVATION, activation_traffic, copied_traffic, traffic
 from costmodels.kernels import WORD, Number, matmul_seconds, stream_seconds
-from costmodels.launches import SCALED_ANEW, UNASKED
+from costmodels.launches import local_kernels
 from costmodels.layer_kinds import EXPERTS, Kind
 from costmodels.model import Experts
 from costmodels.parameters import expert_parameters
@@ -97,15 +97,9 @@ def expert_layer(rows: Strategies, scenario: Scenario) -> ExpertSeconds:
 def small_kernels(rows: Strategies, scenario: Scenario) -> Passes:
     """What it costs the device to begin and to end the kernels that every expert has of its own, beside its products.
 
-    Where scales are found anew, inputs are quantised and scales laid out expert by expert; each kernel has the fixed
-    time of a product, however few its bytes. A fused operation has none of them.
+    Each has the fixed time of a product, however few its bytes. A fused operation has none of them.
     """
-    stack = scenario.stack
-    if stack.fused_experts or scenario.precision not in SCALED_ANEW:
-        return Passes(np.zeros(len(rows)), np.zeros(len(rows)))
-    held = experts_of(scenario).num_experts / rows.ep
-    kernels = held * stack.kernels_per_local_expert * (UNASKED if stack.expert_capacity else 1.0)
-    once = kernels * scenario.rates.head.overhead
+    once = local_kernels(rows, scenario) * scenario.rates.head.overhead
     return Passes(once, 2.0 * once)
 
 

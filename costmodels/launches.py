@@ -13,14 +13,14 @@ from costmodels.softmax import WRITTEN_OUT_KERNELS, written_out
 from costmodels.strategy import Floats, Strategies
 from costmodels.tensor_ranks import exchanging_parts
 
-CAPTURED: Final = {"moe_router": 0.3, "moe_preprocess": 0.2}
-"""Share of the launches of a layer's experts that a captured part of it makes: scores, selection and auxiliary loss;
-counts and indices."""
+CAPTURED: Final = {"moe_router": 0.38, "moe_preprocess": 0.26}
+"""Share of the calls of a layer's experts that a captured part of it makes: scores, selection and auxiliary loss;
+counts and indices. Eight B200 with micro-batches of one take 9.2 and 8.8 ms a layer of Qwen3 30B-A3B with both of them
+captured, behind a plain all-to-all and behind DeepEP (Megatron-Bridge 25.11 and 26.02); set by hand."""
 UNASKED: Final = 0.3
-"""The share of all of them where capacity is fixed, so that the host need not ask how many tokens came, nor cut by
-expert. Eight B200 train Qwen3 30B-A3B with micro-batches of one at 4.5 ms a layer with a capacity and 8.9 without
-(Megatron-Bridge 25.09 and 25.11). The recipe of 25.09 replays whole layers besides (v0.1.0rc4), so that this is known
-of the device's small kernels and guessed of launches; 64 B200 without graphs bound it at 0.8 (Qwen3 235B-A22B)."""
+"""Share of the kernels of every expert's own that stay where its capacity is fixed. Eight B200 train Qwen3 30B-A3B with
+micro-batches of one at 4.5 ms a layer with a capacity and 8.9 without (Megatron-Bridge 25.09 and 25.11), where whole
+layers are replayed."""
 SCALED_ANEW: Final = REDUCED - {"fp8"}
 """Formats whose scales are found and laid out for either operand of every product, one expert after the other; where
 they are known from earlier steps one kernel casts for all. With eight experts a rank, 16 H100 take 9.5 ms a layer in
@@ -29,6 +29,15 @@ fp8 with current or block-wise scaling, and 6.5 where graphs replay all but the 
 
 PRODUCTS: Final = 2.5
 """Kernels of half a layer whose own formulas count their launch and drain: two products and half of attention."""
+
+FUSED: Final = 0.79
+"""Calls of experts behind a dispatcher that permutes by itself, over those behind a plain all-to-all: with DeepEP 256
+GB200 bound by their hosts take DeepSeek-V3 from 540 to 566 TFLOP/s, 1.4 ms a layer [MegatronMoE26]."""
+GROUPED: Final = 0.28
+"""Calls of a router that takes groups first, by sigmoids and biases, beyond a softmax's, over those of all that experts
+call: 23 operations forward and 17 backward, counted in Megatron-Core 0.12 on one rank [Megatron-Functional]."""
+SHARED: Final = 0.1
+"""The same of shared experts: 5 operations and 10."""
 
 CALLS: Final = 5.0
 """Calls of the host for one collective of PyTorch, each like a launch: an event on the stream of the computation, a
@@ -62,21 +71,60 @@ def launch_floor(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     A graph of the whole iteration replays everything; one of parts of the layer leaves the rest to the host
     [MegatronMoE26]. A mixer or a feed-forward network alone launches half of what the two together do.
     """
-    stack, model = scenario.stack, scenario.model
+    stack = scenario.stack
     if stack.cuda_graphs:
         return np.zeros(len(rows))
-    captured = ("mamba" if kind.mixer == "mamba" else "attn") in stack.graphs
-    kernels = np.full(len(rows), 0.0 if captured else stack.kernels_per_layer * kind.parts / 2.0)
-    if model.moe is not None and kind.ffn == "experts" and "moe" not in stack.graphs:
-        each = model.moe.num_experts / rows.ep * stack.kernels_per_local_expert
-        left = 1.0 - sum(CAPTURED.get(part, 0.0) for part in stack.graphs)
-        own = left * stack.kernels_per_expert_layer + each * (scenario.precision in SCALED_ANEW)
-        kernels = kernels + own * (UNASKED if stack.expert_capacity else 1.0)
-    if not captured:
-        kernels = kernels + CALLS * tensor_collectives(rows, scenario, kind)
+    calls = np.zeros(len(rows))
+    if ("mamba" if kind.mixer == "mamba" else "attn") not in stack.graphs:
+        calls = calls + module_calls(rows, scenario, kind) + CALLS * tensor_collectives(rows, scenario, kind)
         if kind.attends and scenario.rates.attention is None:
-            kernels = kernels + WRITTEN_OUT_KERNELS * written_out(rows, scenario)
-    return kernels * stack.launch * stack.combined_launches
+            calls = calls + WRITTEN_OUT_KERNELS * written_out(rows, scenario)
+    if kind.ffn == "experts" and "moe" not in stack.graphs:
+        calls = calls + expert_calls(rows, scenario)
+    return calls * scenario.rates.launch * stack.combined_launches
+
+
+def module_calls(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
+    """Calls of the host, in launches, for the modules of a layer but its experts, shape (N,).
+
+    172 small models of Megatron-LM's functional tests, all bound by their hosts, take 2.9 ms a layer and micro-batch
+    beside a DGX H100's, forward and backward; 3.9 more where attention is latent, 1.7 on context ranks, 1.5 in 8 bits
+    and 3.7 with experts [Megatron-Functional].
+    """
+    stack = scenario.stack
+    half = (stack.kernels_per_layer if stack.calls_per_layer is None else stack.calls_per_layer) / 2.0
+    calls = np.full(len(rows), half * kind.parts)
+    if scenario.precision in REDUCED:
+        calls = calls + stack.calls_to_cast / 2.0 * (kind.parts - (kind.ffn == "experts"))
+    if not kind.attends:
+        return calls
+    if scenario.model.mla is not None:
+        calls = calls + stack.calls_per_latent_attention
+    return calls + stack.calls_per_ring * (rows.cp > 1)
+
+
+def expert_calls(rows: Strategies, scenario: Scenario) -> Floats:
+    """Calls of the host, in launches, for routing, dispatch, experts and combine of a layer, shape (N,)."""
+    stack, moe = scenario.stack, scenario.model.moe
+    if moe is None:
+        return np.zeros(len(rows))
+    share = 1.0 - sum(CAPTURED.get(part, 0.0) for part in stack.graphs)
+    if "moe_router" not in stack.graphs:
+        share += GROUPED * (moe.router_groups > 1) + SHARED * (moe.num_shared_experts > 0)
+    share *= FUSED if stack.dispatch == "once-per-domain" else 1.0
+    return share * stack.kernels_per_expert_layer + local_kernels(rows, scenario)
+
+
+def local_kernels(rows: Strategies, scenario: Scenario) -> Floats:
+    """Kernels that a rank's experts have of their own, each of them, beside their products, shape (N,).
+
+    Where scales are found anew, inputs are quantised and scales laid out expert by expert.
+    """
+    stack, moe = scenario.stack, scenario.model.moe
+    if moe is None or stack.fused_experts or scenario.precision not in SCALED_ANEW:
+        return np.zeros(len(rows))
+    held = moe.num_experts / rows.ep
+    return np.asarray(held * stack.kernels_per_local_expert * (UNASKED if stack.expert_capacity else 1.0))
 
 
 def tensor_collectives(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:

@@ -125,7 +125,7 @@ def _rates(scenario: Scenario) -> Rates:
         bandwidth=accelerator.memory_bandwidth,
         stream=share * memory.fused,
         norm_backward=share * memory.backward,
-        launch=stack.launch,
+        launch=stack.launch * accelerator.host,
     )
 
 

@@ -122,7 +122,7 @@ class Stack(Record):
     along_depth: bool = False
     """8-bit products take both inputs along the depth, also on devices that take them either way [TorchAO]."""
     launch: TimeQuantity = 6e-6
-    """Host time per kernel; the layer is never faster than its launches."""
+    """Host time per kernel beside an x86 host of 2022; the layer is never faster than its launches."""
     blocking_launches: bool = False
     """The host waits for every kernel before it launches the next (CUDA_LAUNCH_BLOCKING=1)."""
     combined_launches: float = Field(1.0, ge=1, le=10)
@@ -130,6 +130,14 @@ class Stack(Record):
     by part to hide the experts' traffic."""
     kernels_per_layer: int = 24
     """Kernels that one layer's forward pass launches."""
+    calls_per_layer: float | None = Field(None, ge=0)
+    """What they and the modules around them cost the host, in launches; as many as kernels where unsaid."""
+    calls_per_latent_attention: float = Field(0.0, ge=0)
+    """The same of latent attention, beyond that of any attention."""
+    calls_per_ring: float = Field(0.0, ge=0)
+    """The same of attention that context ranks share, beyond that of one rank."""
+    calls_to_cast: float = Field(0.0, ge=0)
+    """The same of products in 8 bits or fewer, beyond those in 16."""
     kernels_per_expert_layer: int = 40
     """Kernels that routing, dispatch, experts and combine of one layer launch beside its attention."""
     kernels_per_local_expert: int = 0

@@ -88,6 +88,8 @@ class Accelerator(Record):
     training_rate: Annotated[float, "", Field(ge=0.01, le=1.5)] = 1.0
     """Arithmetic rate in real training runs over the rate that kernel tables promise: clocks, power caps, the
     difference between a benchmark and a step. Calibrated on published runs; 1 where none were seen."""
+    host: Annotated[float, "", Field(ge=0.1, le=10.0)] = 1.0
+    """Time that the host takes for its calls over that of a DGX H100's host (Xeon Platinum 8480C); 1 where unknown."""
     kernels: Kernels
     sources: dict[str, str]
     """Field path (or its prefix) to a source key."""

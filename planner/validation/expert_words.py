@@ -10,6 +10,7 @@ from costmodels.model import Model
 from costmodels.model_catalogue import model as catalogued
 from costmodels.stack import Stack
 from hardware.errors import UnknownName
+from planner.validation.launch_scripts import WHOLE
 
 UNITS: Final = 32 / 148
 """Share of a Blackwell's units that dispatch and combine take from the computation beside them
@@ -55,6 +56,8 @@ def _graphs(words: str, *, listed: bool) -> dict[str, Any]:
     off: dict[str, Any] = {"cuda_graphs": False, "fused_experts": False} if listed else {}
     if "cuda graph" not in words:
         return off
+    if WHOLE in words:
+        return off | {"graphs": ("attn", "moe")}
     if parts := [part for part in ("attn", "mamba", "moe_router", "moe_preprocess") if part in words]:
         return off | {"graphs": tuple(parts)}
     return {"cuda_graphs": True, "fused_experts": "full_iteration" in words}

@@ -36,9 +36,33 @@ OFFLOADED: Final[tuple[tuple[str, str, str, int], ...]] = (
 ``scripts/performance/configs/llama/*_workload_base_configs.py``, the same from v0.2.0 to v0.5.0 [Megatron-Bridge]."""
 
 
+WHOLE: Final = "cuda graphs of whole layers"
+"""Words for graphs that hold all of a layer."""
+REPLAYED: Final[tuple[tuple[str, str, str], ...]] = (
+    (r"performance-summary.*container 25\.09", r"qwen3-30b", r"gb200|b200"),
+    (r"performance-summary.*container 25\.09", r"qwen3-235b", r"gb200"),
+    (r"container 25\.04, dgx-gb200", r"gpt3-175b|llama3-8b|mixtral-8x7b|nemotron4", r"gb200"),
+    (r"dgxc-benchmarking v25\.05, nemotron4", r"nemotron4", r"gb200"),
+)
+"""Source, model and device of runs that replay graphs of whole layers, or of an iteration, and whose tables do not say
+so: ``cuda_graphs: true`` in ``scripts/performance/configs/qwen3`` (v0.1.0rc4) [Megatron-Bridge], the column of that
+name in ``recommended_model_configs/model_configs_gb200.csv`` [NeMo], ``nemotron/launch.sh`` of dgxc-benchmarking."""
+
+
 def as_launched(row: Row) -> Row:
     """The run with what its launch script says; what the run says itself is kept."""
-    return _narrow(_offloading(_deepseek(row)))
+    return _narrow(_offloading(_replaying(_deepseek(row))))
+
+
+def _replaying(row: Row) -> Row:
+    """The run with the graphs that its recipe replays, where its table names none."""
+    source, model = str(row.get("source")).lower(), str(row["model"].get("name")).lower()
+    device, stack = str(row["cluster"].get("accelerator")), row["stack"]
+    known = any(
+        re.search(place, source) and re.match(name, model) and re.fullmatch(devices, device)
+        for place, name, devices in REPLAYED
+    )
+    return {**row, "stack": {**stack, "notes": f"{stack.get('notes') or ''} {WHOLE}"}} if known else row
 
 
 def _narrow(row: Row) -> Row:

@@ -290,10 +290,6 @@ def test_block_scaled_formats_launch_more_for_every_expert_of_the_rank():
     assert floor("mxfp8", strategies(dp=8, ep=8)) - floor() == pytest.approx(3)
 
 
-def test_a_fixed_capacity_spares_the_host_from_asking_how_many_tokens_came():
-    assert floor(expert_capacity=1.0) == pytest.approx(10 + 100 * UNASKED)
-
-
 @given(ep=st.sampled_from([1, 2, 4]), graphs=st.sets(st.sampled_from(["attn", "moe_router", "moe_preprocess", "moe"])))
 def test_no_graph_ever_adds_launches(ep, graphs):
     rows = strategies(dp=4, ep=ep)

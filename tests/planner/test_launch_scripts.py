@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.validation.launch_scripts import as_launched
+from planner.validation.launch_scripts import WHOLE, as_launched
 from planner.validation.loss_words import loss_changes
 
 
@@ -89,3 +89,22 @@ def test_recipes_for_trillium_tile_the_logits_of_gemma_3(model, tokens):
     shape = {"name": model, "seq_length": 32768}
     row = {"source": TRILLIUM, "cluster": {}, "stack": {}, "model": shape, "strategy": {"micro_batch_size": 2}}
     assert loss_changes(row, "maxtext").get("loss_block") == tokens
+
+
+@pytest.mark.parametrize(
+    ("source", "model", "device", "replayed"),
+    [
+        ("Megatron-Bridge docs performance-summary(-archive), container 25.09", "Qwen3-30B-A3B", "b200", True),
+        ("Megatron-Bridge docs performance-summary(-archive), container 25.09", "Qwen3-235B-A22B", "b200", False),
+        ("Megatron-Bridge docs performance-summary(-archive), container 25.11", "Qwen3-30B-A3B", "b200", False),
+        ("NVIDIA dgxc-benchmarking v25.05, nemotron4-340b recipe README", "Nemotron4-340B", "gb200", True),
+        ("NVIDIA dgxc-benchmarking v25.05, nemotron4-340b recipe README", "Nemotron4-340B", "h100-sxm", False),
+    ],
+)
+def test_graphs_that_recipes_replay_without_their_tables_saying_so_are_read_from_the_recipes(
+    source, model, device, replayed
+):
+    row = {
+        "source": source, "cluster": {"accelerator": device}, "stack": {}, "model": {"name": model}, "strategy": {},
+    }  # fmt: skip
+    assert (WHOLE in str(as_launched(row)["stack"].get("notes"))) is replayed
