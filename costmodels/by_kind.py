@@ -52,6 +52,7 @@ class LayerTerms(Windows):
     layer_cp: Floats
     layer_ep: Floats
     layer_alone: Floats
+    layer_launch: Floats
     recompute: Floats
     weight: Floats
     selective: Floats

@@ -61,6 +61,8 @@ class RowSeconds(Windows):
     layer_ep: Floats
     layer_alone: Floats
     """What experts' traffic takes beyond ``layer_ep`` in a micro-batch that has no partner."""
+    layer_launch: Floats
+    """What of a layer waits for the host, in ``forward`` and ``backward`` too."""
     recompute: Floats
     """One recomputed layer's second forward pass, communication included."""
     weight: Floats
@@ -172,6 +174,7 @@ def _layer_terms(kind: Kind, rows: Strategies, block: Strategies, inverse: Ints,
         layer_cp=cp,
         layer_ep=ep,
         layer_alone=alone - ep,
+        layer_launch=sum_passes(layer.launch)[inverse],
         recompute=(layer.compute.forward + layer.communication.forward)[inverse] - spared,
         weight=layer.weight_gradients(scenario.rates.matmul.wgrad_ratio)[inverse],
         selective=selective,
@@ -353,6 +356,7 @@ def at_stage(seconds: RowSeconds, held: Floats, again: Floats, hop: Floats) -> R
         layer_tp=held @ each("layer_tp") / count,
         layer_cp=held @ each("layer_cp") / count,
         layer_ep=held @ each("layer_ep") / count,
+        layer_launch=held @ each("layer_launch") / count,
         selective=held @ each("selective") / count,
         layer_offload=held @ each("layer_offload") / count,
         recompute=again @ each("recompute") / (again.sum() or 1.0),
@@ -381,8 +385,8 @@ def breakdown(
     hops = middle_hop(rows, seconds)
     again = recomputed * seconds.recompute + layers * seconds.selective
     tp, cp, ep = (layers * part for part in (seconds.layer_tp, seconds.layer_cp, seconds.layer_ep))
-    offload = layers * seconds.layer_offload
-    compute = slowest - hops - seconds.host - again - tp - cp - ep - offload
+    offload, waits = layers * seconds.layer_offload, layers * seconds.layer_launch
+    compute = slowest - hops - seconds.host - waits - again - tp - cp - ep - offload
     return Breakdown(
         compute=m * compute,
         recompute=m * again,
@@ -393,7 +397,7 @@ def breakdown(
         bubble=bubble,
         dp=seconds.data_parallel,
         optimizer=seconds.optimizer,
-        host=seconds.overhead + m * seconds.host,
+        host=seconds.overhead + m * (seconds.host + waits),
         straggler=(m * slowest + bubble) * seconds.straggler,
         offload=m * offload + seconds.offload,
     )

@@ -51,7 +51,8 @@ def pieces_of(one: Strategies, split: Assignment, scenario: Scenario, schedule: 
             pieces[kind]["compute"] += share * _spread_part(passes, ends, seconds) / v
         pieces[kind]["offload"] = per_chunk[0] * seconds.layer_offload[0] / 2
         pieces[kind]["p2p"] = seconds.hop[0] / (2 * v) * _neighbours(schedule.paths(p, v)[0], (p, v))
-        pieces[kind]["host"] = np.full((p, v), seconds.host[0] / (2 * v))
+        waits = layer.launch.forward if kind == "F" else layer.launch.backward
+        pieces[kind]["host"] = seconds.host[0] / (2 * v) + per_chunk[0] * waits[0]
     return pieces
 
 
@@ -79,7 +80,7 @@ def _chunks(held: Ints, one: Strategies, scenario: Scenario) -> Floats:
 
 def _forward(layer: LayerSeconds, seconds: RowSeconds, layers: Floats) -> dict[str, Floats]:
     return {
-        "compute": layers * layer.compute.forward[0],
+        "compute": layers * (layer.compute.forward[0] - layer.launch.forward[0]),
         "tp": layers * layer.tp.forward[0],
         "cp": layers * layer.cp.forward[0],
         "ep": layers * seconds.layer_ep[0] / 2,
@@ -90,7 +91,8 @@ def _backward(
     layer: LayerSeconds, seconds: RowSeconds, layers: Floats, again: Floats, *, apart: bool
 ) -> dict[str, Floats]:
     """A recomputed layer's second forward pass comes on top; ``apart`` takes the weight gradients out."""
-    own = layer.compute.backward[0] + seconds.selective[0] - (seconds.weight[0] if apart else 0.0)
+    own = layer.compute.backward[0] - layer.launch.backward[0] + seconds.selective[0]
+    own -= seconds.weight[0] if apart else 0.0
     return {
         "compute": layers * own + again * layer.compute.forward[0],
         "tp": layers * layer.tp.backward[0] + again * layer.tp.forward[0],

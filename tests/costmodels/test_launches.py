@@ -11,6 +11,7 @@ import pytest
 from costmodels.experts import small_kernels
 from costmodels.launches import FUSED, GROUPED, SHARED, UNASKED, launch_floor
 from costmodels.layer_kinds import DENSE, Kind
+from costmodels.pricing import even_assignment, quote
 from costmodels.stack import stack
 from costmodels.strategy import strategies
 from hardware.catalogue import accelerator
@@ -105,3 +106,12 @@ def test_the_stacks_of_megatron_core_and_the_hosts_are_what_its_own_tests_give()
     assert said == pytest.approx({name: counted[name] for name in said}, rel=0.02)
     assert [accelerator(name).host for name in ("gb200", "a100-sxm-80gb")] == pytest.approx(found[-2:], rel=0.01)
     assert np.median(abs(errors)) < 0.05
+
+
+def test_what_devices_wait_for_launches_is_told_as_the_hosts_time():
+    """A quick device: nothing hides the launches, forward one share of them and backward two."""
+    quick = toy_group(device=narrow(toy_device(peak=1e30, bandwidth=1e30)))
+    scenario = toy_scenario(group=quick, gpus=4, stack=toy_stack(**CALLS))
+    layers = scenario.model.num_layers
+    told = quote(ROWS, scenario, even_assignment(layers, 1, 0)).breakdown["host"]
+    assert told == pytest.approx(3 * 0.040 * layers * ROWS.num_microbatches[0], rel=1e-3)
