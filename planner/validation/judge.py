@@ -24,6 +24,7 @@ from hardware.files import PROFILE, expanded, read
 from planner.measured import source
 from planner.trust import interval
 from planner.validation.mapping import Case, case
+from planner.validation.row_fields import unknown_fields
 from planner.validation.rows import (
     CHECK,
     Row,
@@ -148,7 +149,7 @@ def parts_of(profile: str) -> dict[str, Any]:
 
 def judge_row(row: Row, mapping: Callable[[Row], Case] = case) -> list[Verdict]:
     """The verdicts on one run; one with a reason where it cannot be priced."""
-    strange = unknown_split(row)
+    strange = unknown_split(row) + unknown_fields(row)
     make = partial(Verdict, id=str(row.get("id", "?")), group=str(row.get("group", "?")), notes=strange)
     scored = row.get("complete") is not False and not row.get("suspect")
     nothing = partial(make, metric="iteration_time", measured=0.0, predicted=None, error=None, scored=scored)

@@ -6,6 +6,8 @@ import json
 import pytest
 
 from hardware.errors import BadFile
+from planner.validation.judge import shipped
+from planner.validation.row_fields import unknown_fields
 from planner.validation.rows import read_rows
 
 RUN = json.dumps({section: {} for section in ("cluster", "stack", "model", "strategy", "measured")})
@@ -25,3 +27,14 @@ def test_a_file_without_a_run_says_so(tmp_path, content):
     path.write_text(content)
     with pytest.raises(BadFile, match="no runs in it; JSON lines are expected, one run a line"):
         list(read_rows(path))
+
+
+def test_a_field_that_nothing_reads_is_told_with_the_nearest_one_that_is_read():
+    row = json.loads(RUN)
+    row["strategy"] |= {"tp": 2, "micro_batch": 1, "colour": "blue"}
+    told = unknown_fields(row)
+    assert told == ("strategy.micro_batch is not read; did you mean micro_batch_size?", "strategy.colour is not read")
+
+
+def test_all_fields_of_the_published_runs_are_known():
+    assert not {note for path in shipped() for row in read_rows(path) for note in unknown_fields(row)}
