@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,8 @@ from planner.trust import COVERAGE
 from planner.validation.judge import Verdict, coverage, groups, judge, names_of, shipped, summary
 
 METRICS = ("iteration_time", "memory")
+UNREAD = re.compile(r"^split '|^\w+\.\w+ is not read")
+"""Notes on what a run says and nothing reads."""
 LEAST = 4
 """Groups that are named where the interval holds less than it promises."""
 
@@ -204,8 +207,8 @@ def _table(by_file: Mapping[str, list[Verdict]]) -> str:
 
 
 def _strange(verdicts: list[Verdict]) -> list[str]:
-    """What runs say they are for and nobody knows, with how many say so."""
-    told = {(verdict.id, note) for verdict in verdicts for note in verdict.notes if note.startswith("split '")}
+    """What runs say and nobody reads, with how many say so."""
+    told = {(verdict.id, note) for verdict in verdicts for note in verdict.notes if UNREAD.search(note)}
     counts = Counter(note for _, note in told)
     return [f"{note}: {n} run{'s' if n > 1 else ''}" for note, n in sorted(counts.items())]
 
