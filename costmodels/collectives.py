@@ -45,15 +45,22 @@ def all_reduce_seconds(size: Floats, group: Group, tiers: Sequence[Tier]) -> Flo
 
 
 def all_to_all_seconds(
-    size: Floats, group: Group, tiers: Sequence[Tier], *, copies: int = 1, groups: tuple[int, int] = (1, 1)
+    size: Floats,
+    group: Group,
+    tiers: Sequence[Tier],
+    *,
+    copies: int = 1,
+    groups: tuple[int, int] = (1, 1),
+    nearest: float | None = None,
 ) -> Floats:
     """Seconds of one all-to-all where every rank sends ``size`` bytes in all, shape (N,).
 
     ``copies`` is how many ranks each piece goes to, counted in ``size``, where a piece enters a domain once and is
     copied inside, as DeepEP does; ``groups`` (how many, of how many) are the equal parts of the ranks that all
-    copies of a piece go to [DeepSeek24].
+    copies of a piece go to [DeepSeek24]. ``nearest`` is the share of the innermost link's bandwidth that a kernel of
+    its own reaches there, in place of what NCCL does.
     """
-    moving = _bandwidth_seconds(size, group, tiers, passes=1.0, copies=copies, groups=groups)
+    moving = _bandwidth_seconds(size, group, tiers, passes=1.0, copies=copies, groups=groups, nearest=nearest)
     return _ring_latency(group, tiers) + moving
 
 
@@ -97,12 +104,16 @@ def _bandwidth_seconds(
     copies: int = 0,
     groups: tuple[int, int] = (1, 1),
     shared: bool = False,
+    nearest: float | None = None,
 ) -> Floats:
     """``copies``: 0 for rings, else as in an all-to-all; ``shared``: the ranks of a domain share what enters it."""
     slowest = np.zeros(len(group.size))
     for tier, way in _crossed(group, tiers):
         volume = passes * size * (_sent(group, way, copies, groups) if copies else way.ring_share)
         volume = volume / way.inside if shared else volume
+        if nearest is not None and way.tier == 0:
+            slowest = np.maximum(slowest, volume / (nearest * tier.link.bandwidth))
+            continue
         seconds = _link_seconds(volume, tier, way) * tier.oversubscription
         if tier.link.group_bandwidth is not None:  # a group leaves the domain by one card only
             alone = volume * way.inside / (tier.link.efficiency * tier.link.group_bandwidth)

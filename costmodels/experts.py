@@ -5,7 +5,7 @@ split an expert (etp), then hold different experts (ep), and what is left replic
 own tokens; with sequence parallelism those are the tokens of its tensor slice.
 
 [Lepikhin20]: D. Lepikhin et al., "GShard: Scaling Giant Models with Conditional Computation", 2020.
-[HybridEP]: GitHub deepseek-ai/DeepEP, branch hybrid-ep, hybrid_ep_buffer.py.
+[HybridEP]: GitHub deepseek-ai/DeepEP, branch hybrid-ep: hybrid_ep_buffer.py, hybrid_ep_backend.cuh.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from costmodels.parameters import expert_parameters
 from costmodels.passes import Passes, linear, product, quantising, region_tokens, tokens_per_rank
 from costmodels.placement import Group, group_of, split_group
 from costmodels.scenario import Scenario
+from costmodels.stack import Stack
 from costmodels.strategy import Bools, Floats, Ints, Strategies
 from hardware.kernels import GemmFit
 
@@ -33,6 +34,10 @@ SCORES = 40.0
 FUSED_CASTS = 0.5
 """Share of the quantisation that a fused operation leaves: of its two products, and of their gradients, what comes out
 of the one is quantised on its way into the other."""
+HYBRID_REACH = (0.75, 0.68)
+"""Share of NVLink's bandwidth that HybridEP's kernels reach on the way to the experts and back, on 32 units: 664 to 687
+and 580 to 645 GB/s leave a GB200 among 8 to 36 of them, the weights beside the tokens counted; a B200 among 8 has 2 %
+less on 16 units (docs/README_Hybrid-EP.md, kernel only, in 16 bits) [HybridEP]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,31 +252,50 @@ def dispatch(rows: Strategies, scenario: Scenario) -> Passes:
     the next tokens arrive. HybridEP gathers the whole map of tokens to experts first [HybridEP].
     """
     stack, tiers, moe = scenario.stack, scenario.group.tiers, experts_of(scenario)
-    routed = routed_tokens(rows, scenario) * load(rows, scenario) * scenario.model.expert_hidden_size
-    split = Group(rows.etp, ((rows.etp, np.ones_like(rows.etp)),))
+    routed = routed_tokens(rows, scenario) * load(rows, scenario)
+    h, split = float(scenario.model.expert_hidden_size), Group(rows.etp, ((rows.etp, np.ones_like(rows.etp)),))
+    weights, (out, back) = routed_weights(rows, scenario), HYBRID_REACH if hybrid(stack) else (None, None)
 
-    def moved(width: float) -> Floats:
-        """Seconds on the way there, or back, of values of ``width`` bytes."""
+    def moved(width: float, beside: Floats | float, nearest: float | None) -> Floats:
+        """Seconds on the way there, or back, of values of ``width`` bytes and so many bytes beside a token."""
         if stack.dispatch == "allgather":
-            every = width * region_tokens(rows, scenario) * scenario.model.expert_hidden_size * rows.ep
+            every = width * region_tokens(rows, scenario) * h * rows.ep
             across = gather_seconds(every, expert_group(rows), tiers)
         else:
             copies = moe.top_k if stack.dispatch == "once-per-domain" else 1
-            limits = (moe.router_group_top_k, moe.router_groups)
-            across = all_to_all_seconds(width * routed, expert_group(rows), tiers, copies=copies, groups=limits)
-        whole = np.where(rows.etp > 1, gather_seconds(width * routed * rows.etp, split, tiers), 0.0)
+            limits, size = (moe.router_group_top_k, moe.router_groups), routed * (width * h + beside)
+            across = all_to_all_seconds(size, expert_group(rows), tiers, copies=copies, groups=limits, nearest=nearest)
+        whole = np.where(rows.etp > 1, gather_seconds(width * routed * h * rows.etp, split, tiers), 0.0)
         return np.where(rows.ep > 1, across, 0.0) + whole
 
     left = 1.0 if overlaps(stack) else stack.overlap.ep
     reached = left / stack.communication_efficiency
-    once = (moved(stack.dispatch_bytes) + moved(WORD)) * reached
-    return Passes(once + gathered_routes(rows, scenario) * reached, once)
+    ahead = moved(stack.dispatch_bytes, weights, out) + moved(WORD, 0.0, back) + gathered_routes(rows, scenario)
+    after = moved(stack.dispatch_bytes, 0.0, out) + moved(WORD, weights, back)
+    return Passes(ahead * reached, after * reached)
+
+
+def hybrid(stack: Stack) -> bool:
+    """Whether tokens travel by HybridEP."""
+    return stack.gathered_routes and stack.dispatch == "once-per-domain"
+
+
+def routed_weights(rows: Strategies, scenario: Scenario) -> Floats:
+    """Bytes beside every copy of a token on its way there, and of its gradient on its way back, (N,).
+
+    HybridEP sends the weights that the router gave the token in fp32, one for each expert of the domain that it enters,
+    most of them zero (``expert_output_prob``, ``NUM_OF_EXPERTS_PER_RANK * NUM_OF_RANKS_PER_NODE``) [HybridEP].
+    """
+    if not hybrid(scenario.stack):
+        return np.zeros(len(rows))
+    near = expert_group(rows).ranks_within(scenario.group.tiers[0].domain)
+    return 4.0 * experts_of(scenario).num_experts / rows.ep * near
 
 
 def gathered_routes(rows: Strategies, scenario: Scenario) -> Floats:
     """Seconds to gather which experts all tokens of a layer go to, a byte for each of either, (N,) [HybridEP]."""
     stack = scenario.stack
-    if not stack.gathered_routes or stack.dispatch != "once-per-domain":
+    if not hybrid(stack):
         return np.zeros(len(rows))
     size = region_tokens(rows, scenario) * rows.ep * experts_of(scenario).num_experts
     return np.where(rows.ep > 1, gather_seconds(size, expert_group(rows), scenario.group.tiers), 0.0)

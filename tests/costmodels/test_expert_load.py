@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from costmodels.exchange import optimizer_seconds, step_traffic
 from costmodels.expert_traffic import BIAS, CLAMP, PAD, PERMUTE, SORT
 from costmodels.experts import (
+    HYBRID_REACH,
     SCORES,
     activation_seconds,
     dispatch,
     expert_activation_bytes,
     expert_layer,
     expert_streams,
+    gathered_routes,
     grouped,
     load,
     router,
@@ -207,14 +209,31 @@ def test_what_is_sorted_and_padded_behind_a_plain_exchange_is_copied_and_not_gat
 def test_hybridep_gathers_a_byte_per_token_and_expert_before_tokens_travel():
     plain, mapped = (loaded(dispatch="hybridep", gathered_routes=on) for on in (False, True))
     rows = strategies(tp=2, dp=2, ep=4, sequence_parallel=1)
-    routes = all_to_all(TOKENS / 2 * 4 * EXPERTS, 4, NODE)
-    before, after = dispatch(rows, plain), dispatch(rows, mapped)
-    assert after.forward - before.forward == pytest.approx(routes)
-    assert after.backward == pytest.approx(before.backward)
+    assert gathered_routes(rows, mapped) == pytest.approx(all_to_all(TOKENS / 2 * 4 * EXPERTS, 4, NODE))
     alone = strategies(dp=4)
-    assert dispatch(alone, mapped).forward == dispatch(alone, plain).forward == 0.0
+    assert gathered_routes(rows, plain) == gathered_routes(alone, mapped) == 0.0
+    assert dispatch(alone, mapped).forward == 0.0
     every = loaded(dispatch="alltoall", gathered_routes=True)
     assert dispatch(rows, every).forward == pytest.approx(dispatch(rows, loaded(dispatch="alltoall")).forward)
+
+
+def test_hybridep_sends_the_weights_of_all_near_experts_beside_a_token_and_moves_at_a_share_of_its_own():
+    """Four ranks in one node: a token meets 4 (1 - (3 / 4)^k) of them, itself in one of four cases."""
+    there, back = HYBRID_REACH
+    scenario = loaded(dispatch="hybridep", gathered_routes=True)
+    copies, values, weights = TOKENS * 4 * (1 - 0.75**TOP_K) * 3 / 4, 2 * WIDTH, 4 * EXPERTS
+    seconds, routes = dispatch(ROWS, scenario), gathered_routes(ROWS, scenario)
+    ahead = copies / NODE * ((values + weights) / there + values / back)
+    assert seconds.forward == pytest.approx(ahead + routes)
+    assert seconds.backward == pytest.approx(copies / NODE * (values / there + (values + weights) / back))
+
+
+def test_across_nodes_hybridep_sends_the_weights_of_the_experts_that_a_node_holds():
+    rows, scenario = strategies(dp=8, ep=8), experts_on(top_k=8, stack=toy_stack(dispatch="hybridep"))
+    routed = replace(scenario, stack=toy_stack(dispatch="hybridep", gathered_routes=True))
+    nodes = 2 * (1 - 0.5**8)
+    more = TOKENS * nodes / 2 * 4 * EXPERTS / 8 * 4 / NETWORK
+    assert dispatch(rows, routed).backward - dispatch(rows, scenario).backward == pytest.approx(more)
 
 
 def test_every_expert_has_kernels_of_its_own_where_scales_are_found_anew():
