@@ -25,7 +25,7 @@ from planner.frameworks.nanotron_split import stage_layers
 from planner.stage_rows import assignment_of, problem_of
 from planner.stages import solve
 from planner.validation import aleph, redistributed, saving
-from planner.validation.corrections import as_run, as_timed
+from planner.validation.corrections import as_dispatched, as_run, as_timed
 from planner.validation.launch_scripts import as_launched
 from planner.validation.machines import Unpriceable, node_group
 from planner.validation.maxtext_words import as_programmed
@@ -59,7 +59,7 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
         MeshwrightError: the description contradicts itself.
     """
     notes: list[str] = []
-    row = as_timed(as_run(as_programmed(as_launched(row))))
+    row = as_dispatched(as_timed(as_run(as_programmed(as_launched(row)))))
     plan = row["strategy"]
     _check_sizes(row)
     _check_ranks(row)

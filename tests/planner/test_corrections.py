@@ -1,6 +1,6 @@
 """What sources say of their runs, where their own times contradict it."""
 
-from planner.validation.corrections import UNPADDED, as_run, as_timed
+from planner.validation.corrections import UNPADDED, as_dispatched, as_run, as_timed
 from planner.validation.mapping import case
 from tests.planner.measured_run import run
 
@@ -37,6 +37,18 @@ def test_fms_fsdp_recomputes_the_blocks_that_its_own_counts_say():
     }
     other = run(source="a test", strategy={"recompute_detail": "selected whole blocks"})
     assert as_run(other) is other
+
+
+def test_runs_with_and_without_overlap_had_the_dispatcher_that_heads_their_table():
+    source = "Megatron-Bridge skills/ performance study notes (2026), expert-parallel-overlap"
+    silent, named = (
+        run(source=source, stack={"framework": "Megatron-Bridge", "overlap": words})
+        for words in ("EP A2A overlap; CUDA graphs moe_router", "EP A2A overlap; HybridEP 32 SMs")
+    )
+    assert as_dispatched(silent)["stack"]["overlap"].endswith("moe_router; HybridEP")
+    assert as_dispatched(named) is named
+    other = run(source="a test")
+    assert as_dispatched(other) is other
 
 
 def test_products_with_recomputation_would_outrun_the_machine():
