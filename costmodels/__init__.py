@@ -21,4 +21,5 @@ Keys in brackets are spelled out in REFERENCES.md; in short::
     [NarayananBW21] PipeDream-2BW, arXiv 2006.09503      [Dao22] FlashAttention, arXiv 2205.14135
     [Shah24] FlashAttention-3, arXiv 2407.08608          [Chowdhery22] PaLM, arXiv 2204.02311
     [Wu21] Yuan 1.0 and 2.0, arXiv 2110.04725            [FusedSoftmax] Megatron-LM, megatron/model/fused_softmax.py
+    [FSDP1] PyTorch, torch/distributed/fsdp              [MFSDP] Megatron-FSDP, its guide
 """

@@ -17,7 +17,7 @@ from costmodels.passes import Passes, tokens_per_rank
 from costmodels.pieces import by_chunk, joined
 from costmodels.placement import Group, group_of, sharding_groups, strides
 from costmodels.scenario import Scenario
-from costmodels.sharded import GRADIENTS, PARAMETERS, every_micro_batch, exposed, gather_word, requantised
+from costmodels.sharded import GRADIENTS, PARAMETERS, every_micro_batch, exposed, gather_word, requantised, slowed
 from costmodels.sizes import (
     heaviest_experts,
     heaviest_stage,
@@ -83,8 +83,9 @@ def step_traffic(
     gradients, parameters, tied = (seconds[inverse] for seconds in _once_per_step(few, scenario))
     first = unhidden_share(few, scenario, heaviest_stage_parameters(few, scenario))[inverse]
     window = _window(rows, scenario, layer, kinds)
-    backward = _exposed_once(gradients, window.backward, rows, first, stack=stack, hidden=stack.overlap.gradients)
-    forward = _exposed_once(parameters, window.forward, rows, first, stack=stack, hidden=stack.overlap.parameters)
+    slow, way = slowed(group_of(few, "cp", "dp"), scenario)[inverse], stack.overlap
+    backward = _exposed_once(gradients, window.backward, rows, first, stack=stack, slow=slow, hidden=way.gradients)
+    forward = _exposed_once(parameters, window.forward, rows, first, stack=stack, slow=slow, hidden=way.parameters)
     sharded, whole = rows.zero_stage >= GRADIENTS, rows.zero_stage >= PARAMETERS
     sharded = sharded & (whole | (rows.pp == 1)) & np.isin(rows.zero_stage, stack.zero_stages)
     if sharded.any():
@@ -178,7 +179,7 @@ def _experts_once(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]
 
 
 def _exposed_once(
-    seconds: Floats, window: Floats, rows: Strategies, first: Floats, *, stack: Stack, hidden: bool
+    seconds: Floats, window: Floats, rows: Strategies, first: Floats, *, stack: Stack, slow: Floats, hidden: bool
 ) -> Floats:
     """``exposed``, where ``window`` is one micro-batch's pass.
 
@@ -189,9 +190,9 @@ def _exposed_once(
     chunked, interleaved = by_chunk(rows), stack.overlap.chunks & (rows.pp > 1) & (rows.vpp > 1)
     times = np.where(chunked, rows.num_microbatches, np.minimum(rows.pp, rows.num_microbatches))
     behind = window * times * (v - 1.0) / v
-    inner = exposed(seconds * (v - 1.0) / v, behind, first, stack=stack, hidden=hidden)
-    outer = exposed(seconds / v, window / v, first, stack=stack, hidden=hidden)
-    whole = exposed(seconds, window, first, stack=stack, hidden=hidden)
+    inner = exposed(seconds * (v - 1.0) / v, behind, first, slow=slow, hidden=hidden)
+    outer = exposed(seconds / v, window / v, first, slow=slow, hidden=hidden)
+    whole = exposed(seconds, window, first, slow=slow, hidden=hidden)
     return np.where(chunked | interleaved, inner + outer, whole)
 
 

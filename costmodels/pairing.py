@@ -58,7 +58,8 @@ def _beside(layer: LayerTerms, rows: Strategies, stack: Stack) -> tuple[Floats, 
     window = layer.forward_window + layer.backward_window
     hidden = hidden_experts(rows, stack, traffic=layer.layer_ep, window=window)
     share = np.divide(hidden, window, out=np.zeros_like(window), where=window > 0.0)
-    return hidden - slowdown(hidden, stack), Passes(share * layer.forward_window, share * layer.backward_window)
+    left = Passes(share * layer.forward_window, share * layer.backward_window)
+    return hidden - slowdown(hidden, stack.overlap_slowdown), left
 
 
 def hidden_experts(rows: Strategies, stack: Stack, *, traffic: Floats, window: Floats) -> Floats:

@@ -93,12 +93,12 @@ def every_micro_batch(
     """Exposed (backward, forward) seconds an iteration of ZeRO stages 2 and 3, arrays (N,).
 
     At stage 3 every layer is gathered for both passes. A stack that shards fully keeps parameters from the forward to
-    the backward pass at stage 2. What is gathered is copied out of the communication buffer in front of every layer,
-    and gradients are cast and copied into it, on the stream that computes. So are the embedding and the head. Copies of
-    the model that meet once an iteration do so in the last micro-batch. A pipeline that holds what it gathered does so
-    once an iteration, and scatters gradients behind the last micro-batch alone. Under an 8-bit recipe weights that were
-    gathered in 16 bits are quantised next. By chunks, a layer is gathered and its gradients are scattered once for all
-    micro-batches, which that then hides behind. ``layer`` and ``paired`` are as in ``exchange.step_traffic``.
+    the backward pass at stage 2. Copies around the collectives are on the stream that computes (``_copying``), of the
+    embedding and the head too. Copies of the model that meet once an iteration do so in the last micro-batch. A
+    pipeline that holds what it gathered does so once an iteration, and scatters gradients behind the last micro-batch
+    alone. Under an 8-bit recipe weights that were gathered in 16 bits are quantised next. By chunks, a layer is
+    gathered and its gradients are scattered once for all micro-batches, which that then hides behind. ``layer`` and
+    ``paired`` are as in ``exchange.step_traffic``.
     """
     stack, once, whole = scenario.stack, by_chunk(rows), stays_whole(rows, scenario)
     third = (rows.zero_stage >= PARAMETERS) & ~whole
@@ -114,28 +114,42 @@ def every_micro_batch(
     reduced = [part + one.replicas for part, one in zip(back, each, strict=True)]
     gathered = [one.gather for one in each]
     given, taken = hidden(rows, stack)
-    forward = _chain(gathered, ahead, layers, depth=depth, stack=stack, hidden=taken)
-    last = _chain(reduced, after, layers, depth=depth, stack=stack, hidden=given, backward=True)
+    slow = slowed(sharding_groups(rows)[0], scenario)
+    forward = _chain(gathered, ahead, layers, depth=depth, slow=slow, hidden=taken)
+    last = _chain(reduced, after, layers, depth=depth, slow=slow, hidden=given, backward=True)
     first, final = _ends(rows, scenario)
     apart = not stack.root_unit  # else the head travels with the embedding
-    late = _late(final.gather, ahead[-1], stack=stack, hidden=taken & apart)
+    late = _late(final.gather, ahead[-1], slow=slow, hidden=taken & apart)
     forward = forward + first.gather + late
-    scattered = _late(final.scatter, after[-1], stack=stack, hidden=given & apart)
+    scattered = _late(final.scatter, after[-1], slow=slow, hidden=given & apart)
     scattered = scattered + first.scatter
     anew = requantised(rows, scenario) * one_layout(scenario) * copied
     copied = copied + first.copied + final.copied
     last = last + scattered + first.replicas + final.replicas
     backward = last
     if stack.replicas_once:
-        backward = scattered + _chain(back, after, layers, depth=depth, stack=stack, hidden=given, backward=True)
-    known = {"share": scenario.rates.stream, "bandwidth": scenario.rates.bandwidth}
-    out = stream_seconds(traffic=copied * 2.0 * WORD + anew, **known)
-    into = stream_seconds(traffic=copied * (WORD + stack.reduce_bytes), **known)
+        backward = scattered + _chain(back, after, layers, depth=depth, slow=slow, hidden=given, backward=True)
+    out, into = _copying(copied, anew, scenario)
     gathers = times if stack.gathers_per_micro_batch else np.ones(len(rows))
     scatters = np.where(third, gathers, times)
     copying = (into + np.where(third, out, 0.0)) * scatters
     backward = backward * (scatters - 1) + last + copying
     return backward, (forward + out) * gathers
+
+
+def _copying(copied: Floats, anew: Floats, scenario: Scenario) -> tuple[Floats, Floats]:
+    """Seconds to copy so many parameters out of the buffer they arrive in, and their gradients into theirs, (N,).
+
+    ``anew`` is what quantising moves beside the former. The latter casts to the width of the reduction, by a kernel of
+    less bandwidth (``packing``). FSDP2 does both; FSDP1 uses the flat parameter of a unit where it arrives, joins its
+    gradients as they are, and casts them on another stream [FSDP1]; the buffers of Megatron-FSDP are the parameters'
+    own, and the products write gradients into them [MFSDP].
+    """
+    stack, known = scenario.stack, {"share": scenario.rates.stream, "bandwidth": scenario.rates.bandwidth}
+    out = 2.0 * WORD * (stack.state_copies == "both")
+    cast = (WORD + stack.reduce_bytes) / (stack.packing if stack.reduce_bytes != WORD else 1.0)
+    into = {"both": cast, "gradients": 2.0 * WORD, "none": 0.0}[stack.state_copies]
+    return stream_seconds(traffic=copied * out + anew, **known), stream_seconds(traffic=copied * into, **known)
 
 
 def _left(window: Passes, paired: Passes | None, once: Bools) -> Passes:
@@ -224,26 +238,39 @@ def _second(rows: Strategies, scenario: Scenario, near: Group) -> Group:
     return split_group(near, second_shards(rows, scenario))[0]
 
 
-def exposed(seconds: Floats, window: Floats, share: Floats, *, stack: Stack, hidden: bool) -> Floats:
+def exposed(seconds: Floats, window: Floats, share: Floats, *, slow: Floats, hidden: bool) -> Floats:
     """What of a collective lengthens the iteration: all of it, or one bucket's share and what outlasts the window.
 
-    What is hidden slows the computation beside it.
+    What is hidden slows the computation beside it, by ``slow``.
     """
     if not hidden:
         return seconds
     first = share * seconds
     rest = seconds - first
-    return first + np.maximum(rest - window, 0.0) + slowdown(np.minimum(rest, window), stack)
+    return first + np.maximum(rest - window, 0.0) + slowdown(np.minimum(rest, window), slow)
 
 
-def slowdown(hidden: Floats, stack: Stack) -> Floats:
+def slowed(group: Group, scenario: Scenario) -> Floats:
+    """How much computation slows beside a collective of such groups, (N,).
+
+    Within one innermost domain as its link says, where kernels of the library take units and memory from others;
+    elsewhere, or where the stack has them run in a few units, as the stack says.
+    """
+    stack, tier = scenario.stack, scenario.group.tiers[0]
+    usual = np.full(len(group.size), stack.overlap_slowdown)
+    if tier.link.slowdown is None or stack.registered_buffers or stack.overlap_slowdown == 0.0:
+        return usual
+    return np.where(group.ranks_within(tier.domain) < group.size, usual, tier.link.slowdown)
+
+
+def slowdown(hidden: Floats, slow: Floats | float) -> Floats:
     """Seconds by which ``hidden`` seconds of communication hold up the computation they run beside."""
-    return hidden * stack.overlap_slowdown / (1.0 + stack.overlap_slowdown)
+    return hidden * slow / (1.0 + slow)
 
 
-def _late(seconds: Floats, window: Floats, *, stack: Stack, hidden: Bools) -> Floats:
+def _late(seconds: Floats, window: Floats, *, slow: Floats, hidden: Bools) -> Floats:
     """Exposed seconds of one collective, started a layer ahead where it is hidden."""
-    left = np.maximum(seconds - window, 0.0) + slowdown(np.minimum(seconds, window), stack)
+    left = np.maximum(seconds - window, 0.0) + slowdown(np.minimum(seconds, window), slow)
     return np.where(hidden, left, seconds)
 
 
@@ -253,7 +280,7 @@ def _chain(
     layers: Floats,
     *,
     depth: Depth | None,
-    stack: Stack,
+    slow: Floats,
     hidden: Bools,
     backward: bool = False,
 ) -> Floats:
@@ -262,10 +289,10 @@ def _chain(
     Nothing comes before the first. Where layers differ, pairs of neighbours count by their share of the depth.
     """
     if depth is None:
-        return seconds[0] + (layers - 1.0) * _late(seconds[0], windows[0], stack=stack, hidden=hidden)
+        return seconds[0] + (layers - 1.0) * _late(seconds[0], windows[0], slow=slow, hidden=hidden)
     order = depth.layers.tolist()[::-1] if backward else depth.layers.tolist()
     share = (layers - 1.0) / max(len(order) - 1.0, 1.0)
     total = seconds[order[0]]
     for (before, after), times in Counter(pairwise(order)).items():
-        total = total + times * share * _late(seconds[after], windows[before], stack=stack, hidden=hidden)
+        total = total + times * share * _late(seconds[after], windows[before], slow=slow, hidden=hidden)
     return total

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationError
 
+from costmodels.overlap import Overlap
 from costmodels.precision import PRECISIONS
 from hardware.errors import BadFile, UnknownName, flatten
 from hardware.files import part, read
@@ -27,36 +28,6 @@ scaled, in 16 bits; keys and values repeated for every head; the softmax of unfu
 16 bits; rotated queries and keys beside the projection that values are a view of; attention's output by head beside the
 same by token; weights as ZeRO stage 3 gathered them, which PyTorch's own products hold a view of, so that to give them
 up frees nothing (DeepSpeed without ``mem_efficient_linear``)."""
-
-
-class Overlap(Record):
-    """The part of each communication that still lengthens the iteration; 1 = nothing is hidden."""
-
-    tp_forward: float = Field(1.0, ge=0, le=1)
-    """Tensor-parallel collectives of the forward pass."""
-    tp_backward: float = Field(1.0, ge=0, le=1)
-    """Tensor-parallel collectives of the backward pass (most stacks run one behind the weight gradient)."""
-    ep: float = Field(1.0, ge=0, le=1)
-    """Dispatch and combine of experts; beside another micro-batch, the share of the units that they take."""
-    cp: float = Field(0.3, ge=0, le=1)
-    """Context-parallel exchange beyond what attention itself can hide."""
-    cp_collective: float = Field(1.0, ge=0, le=1)
-    """Context-parallel gathers and all-to-alls; nothing is left to compute before they end (Llama 3, section 3.3.2)."""
-    pp: float = Field(1.0, ge=0, le=1)
-    """Sends and receives between pipeline stages; 1 where both stages stop for them."""
-    pp_interleaved: float = Field(1.0, ge=0, le=1)
-    """The same with several chunks per stage, where a framework may post them asynchronously."""
-    pairs: bool = False
-    """Where a schedule runs a forward beside a backward pass (DualPipe), each hides the other's experts' traffic."""
-    gradients: bool = False
-    """Gradient reduction runs behind the backward pass of the last micro-batch."""
-    parameters: bool = False
-    """Parameter gathering runs behind the forward pass of the first micro-batch."""
-    third_stage: bool = False
-    """Both run behind the passes under ZeRO stage 3, whatever is true of lower stages."""
-    chunks: bool = False
-    """Where both are so and stages are interleaved, a chunk's gradients travel while the last micro-batches pass back
-    through the chunks before it, and its parameters while the first ones pass through them [Jiang24, section 3.2]."""
 
 
 class OtherFormat(Record):
@@ -322,6 +293,15 @@ class Stack(Record):
     again (PyTorch until 2.8, unless ``TORCH_NCCL_AVOID_RECORD_STREAMS`` is set)."""
     gather_pool: bool = False
     """What full sharding gathers arrives in buffers of a stream of its own, and is copied out of them (FSDP2)."""
+    state_copies: Literal["both", "gradients", "none"] = "both"
+    """What sharded parameters and gradients are copied on the stream that computes, out of and into the buffers of
+    their collectives: neither where these are the parameters' own; gradients alone, in their own format, where those of
+    one flat parameter are joined and cast elsewhere."""
+    packing: float = Field(1.0, gt=0, le=1)
+    """Bandwidth of the kernel that casts gradients into the buffer of their reduction, over that of a plain copy."""
+    registered_buffers: bool = False
+    """Collectives of sharded states run in a few units, out of buffers that the library was told of (NCCL's user
+    buffers), and slow computation no more than ``overlap_slowdown`` on any link."""
     flat_step: float = Field(0.0, ge=0)
     """Bytes per parameter of its own shard into which a rank's step copies 16-bit gradients, in two tensors that fit no
     block of an activation [DeepSpeed]."""

@@ -163,6 +163,8 @@ class Link(Record):
     single network card. None: every rank brings its share of the cards."""
     point_to_point: Share
     """Share of nominal that a send and receive reach."""
+    slowdown: Annotated[float, "", Field(ge=0.0, le=10.0)] | None = None
+    """How much computation slows beside a collective that stays in one domain; None: not known, as stacks say."""
     source: str
 
     def times(self, factor: float) -> Self:

@@ -39,6 +39,7 @@ _BLANK_LINK: Final[dict[str, Any]] = {
     "point_to_point": 1.0,
     "all_reduce_gain": 1.0,
     "all_to_all_gain": 1.0,
+    "slowdown": None,
     "source": "",
 }
 

@@ -219,7 +219,7 @@ def _hidden(
     if price.kinds is None:
         traffic, window = price.layer_ep[inverse], (price.forward_window + price.backward_window)[inverse]
         beside = hidden_experts(cores, scenario.stack, traffic=traffic, window=window)
-        return None, beside - slowdown(beside, scenario.stack)
+        return None, beside - slowdown(beside, scenario.stack.overlap_slowdown)
     depth = price.kinds.depth
     parts, hidden = paired_terms(price.kinds.take(inverse).parts, cores, scenario.stack)
     return ByKind(depth, parts), np.dot(depth.shares, hidden)

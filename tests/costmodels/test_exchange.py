@@ -18,6 +18,7 @@ from tests.scenarios import toy_device, toy_group, toy_link, toy_model, toy_scen
 MESSAGE = 2 * 1024 * 1024
 """Bytes of one sequence's activations in the toy model: 1024 tokens of width 1024 in two bytes."""
 INSTANT = Passes(np.array([0.0]), np.array([0.0]))
+SLOW = np.array([0.3])
 SECONDS = st.floats(0, 1e3)
 
 
@@ -179,7 +180,7 @@ def test_a_tied_embedding_is_reduced_between_the_first_and_the_last_stage_only()
 def test_what_is_exposed_is_never_more_than_all_and_never_less_than_what_outlasts_the_window(
     seconds, window, share, hidden
 ):
-    part = exposed(np.array([seconds]), np.array([window]), np.array([share]), stack=toy_stack(), hidden=hidden)[0]
+    part = exposed(np.array([seconds]), np.array([window]), np.array([share]), slow=SLOW, hidden=hidden)[0]
     assert max(seconds - window, 0.0) * (1 - 1e-12) - 1e-12 <= part <= seconds * (1 + 1e-12)
 
 
@@ -187,7 +188,7 @@ def test_what_is_exposed_is_never_more_than_all_and_never_less_than_what_outlast
 def test_faster_computation_never_exposes_more_than_it_saves(seconds, window, faster, share):
     faster = min(window, faster)
     before, after = (
-        w + exposed(np.array([seconds]), np.array([w]), np.array([share]), stack=toy_stack(), hidden=True)[0]
+        w + exposed(np.array([seconds]), np.array([w]), np.array([share]), slow=SLOW, hidden=True)[0]
         for w in (window, faster)
     )
     assert after <= before * (1 + 1e-12)

@@ -7,7 +7,8 @@ from costmodels.exchange import hop_seconds, step_traffic
 from costmodels.iteration import core_seconds, row_seconds, with_step
 from costmodels.memory import row_bytes
 from costmodels.passes import Passes
-from costmodels.sharded import every_micro_batch, second_shards
+from costmodels.placement import group_of
+from costmodels.sharded import every_micro_batch, second_shards, slowed
 from costmodels.sizes import (
     embedding_parameters_per_rank,
     head_parameters_per_rank,
@@ -16,7 +17,7 @@ from costmodels.sizes import (
 )
 from costmodels.stack import Overlap, stack
 from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, SHARDING_INSIDE, strategies
-from tests.scenarios import ONE_F_ONE_B, toy_device, toy_group, toy_scenario, toy_stack
+from tests.scenarios import ONE_F_ONE_B, toy_device, toy_group, toy_link, toy_scenario, toy_stack, toy_tiers
 
 INSTANT = Passes(np.zeros(1), np.zeros(1))
 LAYERS, BATCHES = 8, 3
@@ -202,3 +203,55 @@ def test_so_does_what_a_pipeline_gathers_once_and_holds(holds, alike):
     window = Passes(np.ones(1), np.ones(1))
     paired, free = (step_traffic(rows, scenario, window, paired=beside).total for beside in (window, None))
     assert (paired == free) == alike
+
+
+@pytest.mark.parametrize(
+    ("known", "out", "into"),
+    [
+        ({}, 4, 6),
+        ({"packing": 0.5}, 4, 12),
+        ({"packing": 0.5, "reduce_bytes": 2}, 4, 4),
+        ({"state_copies": "gradients"}, 0, 4),
+        ({"state_copies": "none"}, 0, 0),
+    ],
+)
+def test_copies_around_the_collectives_of_one_micro_batch_move_so_many_bytes_a_parameter(known, out, into):
+    """Out for either pass at stage 3; gradients are cast to the width of their reduction, or joined as they are."""
+    rows = strategies(dp=4, zero_stage=3, sharding_degree=4)
+    copying, instant = (
+        toy_scenario(
+            stack=toy_stack(zero_stages=(3,), **{"reduce_bytes": 4} | known),
+            group=toy_group(device=toy_device(bandwidth=bandwidth)),
+        )
+        for bandwidth in (1e12, 1e30)
+    )
+    (backward, forward), (later, first) = (every_micro_batch(rows, one, INSTANT) for one in (copying, instant))
+    moved = whole(rows, copying) / copying.rates.stream / 1e12
+    assert forward - first == pytest.approx(out * moved)
+    assert backward - later == pytest.approx((out + into) * moved)
+
+
+@pytest.mark.parametrize(
+    ("known", "inside", "across"),
+    [({}, 0.35, 0.1), ({"registered_buffers": True}, 0.1, 0.1), ({"overlap_slowdown": 0.0}, 0.0, 0.0)],
+)
+def test_collectives_that_stay_in_a_node_slow_computation_as_their_link_says(known, inside, across):
+    tiers = toy_tiers(node=4, inner=toy_link(slowdown=0.35), outer=toy_link(slowdown=0.9))
+    stack = toy_stack(**{"overlap_slowdown": 0.1} | known)
+    scenario = toy_scenario(stack=stack, group=toy_group(tiers=tiers))
+    assert slowed(group_of(strategies(dp=[4, 8]), "dp"), scenario) == pytest.approx([inside, across])
+
+
+def test_what_is_hidden_within_a_node_costs_more_than_beside_an_unknown_link():
+    rows, window = strategies(dp=4, zero_stage=3, sharding_degree=4), Passes(np.ones(1), np.ones(1))
+    known, plain = (
+        toy_scenario(
+            stack=toy_stack(zero_stages=(3,), reduce_bytes=4, overlap=HIDING),
+            group=toy_group(device=toy_device(bandwidth=1e30), tiers=toy_tiers(inner=toy_link(slowdown=rate))),
+        )
+        for rate in (0.35, None)
+    )
+    layer = layer_parameters_per_rank(rows, known)
+    behind = scattered(8 * (LAYERS - 1) * layer, 4) + scattered(6 * head_parameters_per_rank(rows, known), 4)
+    more = step_traffic(rows, known, window).total - step_traffic(rows, plain, window).total
+    assert more == pytest.approx(behind * (0.35 / 1.35 - 0.126 / 1.126))

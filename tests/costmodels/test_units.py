@@ -15,7 +15,6 @@ from costmodels.offload import cpu_adam_seconds, transfer_seconds
 from costmodels.placement import group_of
 from costmodels.schedules import pipeline_seconds
 from costmodels.strategy import strategies
-from tests.scenarios import toy_stack
 
 UNITS = pint.UnitRegistry(None)
 for name in ("byte", "second", "dollar", "joule"):
@@ -83,7 +82,13 @@ def test_a_step_on_the_host_and_its_transfers_take_seconds(monkeypatch):
 @pytest.mark.parametrize("hidden", [True, False])
 def test_what_stays_exposed_is_seconds(hidden):
     carries(
-        exposed(COUNTS * SECONDS, COUNTS * SECONDS, np.full(len(COUNTS), 0.05), stack=toy_stack(), hidden=hidden),
+        exposed(
+            COUNTS * SECONDS,
+            COUNTS * SECONDS,
+            np.full(len(COUNTS), 0.05),
+            slow=np.full(len(COUNTS), 0.3),
+            hidden=hidden,
+        ),
         SECONDS,
     )
 
@@ -110,6 +115,7 @@ def a_link():
         group_bandwidth=2e11 * BANDWIDTH,
         gain_ranks=4,
         point_to_point=0.8,
+        slowdown=0.3,
     )
 
 
