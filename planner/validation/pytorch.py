@@ -31,6 +31,10 @@ ENDS_LATE_SINCE = "2025-09"
 CUDNN_FIRST_SINCE = "2025-10"
 """scaled_dot_product_attention prefers cuDNN's kernel on Hopper and Blackwell from PyTorch 2.9 on (GitHub
 pytorch/pytorch, pull request 162073); before it was FlashAttention-2, since 2.2."""
+EAGER_KERNELS = 36
+"""Kernels of a layer's forward pass in torchtitan without a compiler (models/llama/model.py, January 2025): 8 for each
+norm, 6 to rotate queries and keys, 2 to repeat keys and values, 7 products, attention, activation, product of branches
+and 2 residuals. Half as many are left once compiled."""
 EAGER = r"\beager\b|no-?compile|compile off"
 
 
@@ -44,10 +48,16 @@ def compiled(row: Row, chosen: Stack) -> dict[str, Any]:
     if re.search(FUSING, said):
         return {"fused_elementwise": True} | rotated(row)
     if re.search(EAGER, said):
-        return {"fused_elementwise": False}
+        return unfused(chosen)
     if chosen.name == "torchtitan":
-        return {"fused_elementwise": row["strategy"].get("precision") in REDUCED} | rotated(row)
+        generated = row["strategy"].get("precision") in REDUCED
+        return ({"fused_elementwise": True} if generated else unfused(chosen)) | rotated(row)
     return {}
+
+
+def unfused(chosen: Stack) -> dict[str, Any]:
+    """Kernels as the model's code writes them; how many is known of torchtitan's."""
+    return {"fused_elementwise": False} | ({"kernels_per_layer": EAGER_KERNELS} if chosen.name == "torchtitan" else {})
 
 
 def rotated(row: Row) -> dict[str, float]:

@@ -36,6 +36,12 @@ def test_torchtitan_fuses_what_it_compiles_and_compiles_reduced_precision_unless
     assert case(row).scenario.stack.fused_elementwise is fused
 
 
+@pytest.mark.parametrize(("overlap", "kernels"), [("eager", 36), ("torch.compile", 18)])
+def test_torchtitan_runs_twice_as_many_kernels_where_nothing_joins_them(overlap, kernels):
+    row = run(stack={"framework": "torchtitan", "overlap": overlap})
+    assert case(row).scenario.stack.kernels_per_layer == kernels
+
+
 @pytest.mark.parametrize(
     ("framework", "overlap"),
     [("PyTorch FSDP1 + torch.compile", None), ("NeMo AutoModel (PyTorch FSDP2)", "TE + fsdp2_prefetch")],
