@@ -62,6 +62,22 @@ def attended_pairs(model: Model, seq_length: float, kind: Kind = DENSE) -> float
     return seq_length * w - w * w / 2.0
 
 
+def computed_pairs(model: Model, seq_length: float, kind: Kind, block: float) -> float:
+    """Pairs of a sequence and head that lie in blocks of ``block`` queries and keys which the mask leaves any pair of.
+
+    A block of queries meets all keys up to its own end, or as many as its own and what the window reaches back
+    (``_splash_attention_forward`` of [splash] skips a block that is masked as a whole, and no less). Exact where the
+    shorter side of a block divides the window.
+    """
+    if not block:
+        return attended_pairs(model, seq_length, kind)
+    side = min(block, seq_length)
+    causal = seq_length * (seq_length + side) / 2.0
+    if kind.mixer != "local" or model.sliding_window is None:
+        return causal
+    return min(causal, seq_length * (side + model.sliding_window))
+
+
 def attention_core(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:
     """Scores, softmax and weighted sum of one layer, without its projections."""
     if scenario.rates.attention is None:
@@ -111,11 +127,11 @@ def _fused_attention(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes
     span = 2.0 * pairs / s
     work = np.maximum(model.num_heads * s * share, 1.0)
     if not (rows.cp > 1).any():
-        return _fused_kernel(scenario, flops, span, work)
+        return _fused_kernel(scenario, kind, flops, span, work)
     steps, gathered = ring_ranks(rows, scenario), gathers(rows)
     calls = np.where(gathered, 2, steps)
-    first = _fused_kernel(scenario, flops / calls, span / steps, np.where(gathered, work / 2.0, work))
-    later = _fused_kernel(scenario, flops / calls, span / steps, work / 2.0)
+    first = _fused_kernel(scenario, kind, flops / calls, span / steps, np.where(gathered, work / 2.0, work))
+    later = _fused_kernel(scenario, kind, flops / calls, span / steps, work / 2.0)
     once = Passes(first.forward + (calls - 1) * later.forward, first.backward + (calls - 1) * later.backward)
     return once + merging(rows, scenario)
 
@@ -134,17 +150,29 @@ def kernel_width(name: str, head_dim: int) -> int:
     return next((width for width in KERNEL_WIDTHS.get(name, ()) if width >= head_dim), head_dim)
 
 
-def _fused_kernel(scenario: Scenario, flops: Floats, span: Number, work: Floats) -> Passes:
+def _fused_kernel(scenario: Scenario, kind: Kind, flops: Floats, span: Number, work: Floats) -> Passes:
     rates, head_dim = scenario.rates, scenario.model.head_dim
     assert rates.attention is not None
-    fit, units = rates.attention, rates.compute_units
+    fit = rates.attention
     width = kernel_width(rates.attention_name, head_dim)
     flops = flops * width / head_dim
-    peak = rates.head_peak * fit.narrow ** log2(fit.full_width / min(width, fit.full_width))
+    known = {
+        "span": span,
+        "rows": work,
+        "fit": fit,
+        "peak": rates.head_peak * fit.narrow ** log2(fit.full_width / min(width, fit.full_width)),
+        "units": rates.compute_units,
+    }
     return Passes(
-        attention_seconds(flops=flops, span=span, rows=work, fit=fit, peak=peak, units=units),
-        attention_backward_seconds(flops=flops, span=span, rows=work, fit=fit, peak=peak, units=units),
+        attention_seconds(flops=flops * _whole(scenario, kind, fit.block), **known),
+        attention_backward_seconds(flops=flops * _whole(scenario, kind, fit.backward_block), **known),
     )
+
+
+def _whole(scenario: Scenario, kind: Kind, block: float) -> float:
+    """Pairs computed over pairs attended."""
+    model, s = scenario.model, float(scenario.seq_length)
+    return computed_pairs(model, s, kind, block) / attended_pairs(model, s, kind)
 
 
 ALIGNED = 8

@@ -60,7 +60,8 @@ class AttentionFit(Record):
     Forward time = F (1 + sequence_half / s)(1 + 128 occupancy compute_units / (b h s))
     / (efficiency P narrow^log2(w / d)) + overhead, with P the dense 16-bit peak, b the batch, h the heads, s the
     sequence, d the width of a head, at most w = ``full_width``.
-    The backward pass counts 2.5 F at efficiency x backward_efficiency_ratio.
+    The backward pass counts 2.5 F at efficiency x backward_efficiency_ratio. Where pairs are computed by whole blocks,
+    F counts these.
     """
 
     efficiency: Share
@@ -77,6 +78,11 @@ class AttentionFit(Record):
     """Rate with heads of 64 over that with heads of 128 (fitted there): half the products for as many exponentials."""
     full_width: Annotated[float, "", Field(ge=8.0, le=1024.0)] = 128.0
     """Width of a head from which the rate grows no further: 128, or the side of a larger systolic array."""
+    block: NonNegative = 0.0
+    """Longer side of the blocks of pairs that the forward pass computes whole, what the mask leaves out of them too;
+    0 where blocks are too small to count."""
+    backward_block: NonNegative = 0.0
+    """The same of the backward pass."""
     error_median: NonNegative | None = None
     """Median absolute error of the forward fit, as a fraction."""
     error_p90: NonNegative | None = None
@@ -138,7 +144,8 @@ class Kernels(Record):
     """By data type: bf16 (fp16 is the same), and where measured fp8, fp8_block and nvfp4."""
     attention: dict[str, AttentionFit]
     """By kernel generation: flash-1, flash-2, flash-3, cudnn; aotriton is what PyTorch itself has on AMD, triton
-    FlashAttention of 2022 written in Triton (``flash_attn_triton``)."""
+    FlashAttention of 2022 written in Triton (``flash_attn_triton``); on TPU splash, with one kernel for the backward
+    pass, and splash-two-pass, with one for queries and one for keys and values."""
     memory_bound: MemoryBoundFit
     grouped: GroupedFit = GroupedFit()
     scan: ScanFit = ScanFit()

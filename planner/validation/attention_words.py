@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from planner.validation.maxtext_words import attention_kernels
+
 UNEQUAL: Final = frozenset({"b200", "b300", "gb200", "gb300"})
 """Devices on which cuDNN before 9.11 has no backward pass for queries of 192 and values of 128 [TE]."""
 ORDERED_BY_FLASH: Final = ("a100", "a800", "b200", "b300", "gb200", "gb300")
@@ -47,6 +49,8 @@ def attention_changes(row: Mapping[str, Any]) -> dict[str, Any]:
         return {"attention": MLPERF[rounds[1]]}
     if _switched_off(row):
         return {"attention": ("flash-2",)}
+    if kernels := attention_kernels(row):
+        return {"attention": kernels}
     mla = row["model"].get("mla") or {}
     if row["cluster"].get("accelerator") not in UNEQUAL or mla.get("qk_nope", 0) + mla.get("qk_rope", 0) <= 128:
         return {}
