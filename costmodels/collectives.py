@@ -173,6 +173,15 @@ def _ring_latency(group: Group, tiers: Sequence[Tier]) -> Floats:
     return seconds + base
 
 
+def host_seconds(group: Group, tiers: Sequence[Tier]) -> Floats:
+    """What one pass around a ring waits for hosts, shape (N,): its latency on the tiers that lead through them."""
+    seconds = np.zeros(len(group.size))
+    for tier, way in _crossed(group, tiers):
+        if tier.link.through_hosts:
+            seconds = seconds + tier.link.step_latency * way.hops + np.where(way.crossed, tier.link.base_latency, 0.0)
+    return seconds
+
+
 def _tree_latency(group: Group, tiers: Sequence[Tier]) -> Floats:
     """Up and down a tree [NCCL-tuning].
 

@@ -13,10 +13,11 @@ from itertools import pairwise
 import numpy as np
 
 from costmodels.by_kind import ByKind, LayerTerms
-from costmodels.collectives import all_reduce_seconds, gather_seconds
+from costmodels.collectives import all_reduce_seconds, gather_seconds, host_seconds
 from costmodels.experts import expert_data_group, expert_parameters_per_rank, kind_expert_parameters
 from costmodels.kernels import WORD, stream_seconds
 from costmodels.layer_kinds import Depth, Kind
+from costmodels.model import Model
 from costmodels.parameters import attention_projections
 from costmodels.passes import Passes
 from costmodels.pieces import by_chunk, copies, joined
@@ -125,7 +126,9 @@ def every_micro_batch(
     scattered = scattered + first.scatter
     anew = requantised(rows, scenario) * one_layout(scenario) * copied
     copied = copied + first.copied + final.copied
-    last = last + scattered + first.replicas + final.replicas
+    sharing, copying_over = (layers * part for part in _host_waits(rows, scenario))
+    forward, scattered = forward + np.where(third, sharing, 0.0), scattered + np.where(third, 2.0, 1.0) * sharing
+    last = last + scattered + first.replicas + final.replicas + copying_over
     backward = last
     if stack.replicas_once:
         backward = scattered + _chain(back, after, layers, depth=depth, slow=slow, hidden=given, backward=True)
@@ -150,6 +153,26 @@ def _copying(copied: Floats, anew: Floats, scenario: Scenario) -> tuple[Floats, 
     cast = (WORD + stack.reduce_bytes) / (stack.packing if stack.reduce_bytes != WORD else 1.0)
     into = {"both": cast, "gradients": 2.0 * WORD, "none": 0.0}[stack.state_copies]
     return stream_seconds(traffic=copied * out + anew, **known), stream_seconds(traffic=copied * into, **known)
+
+
+def _host_waits(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
+    """Seconds a layer that one pass among the ranks of a shard, and adding up over its copies, wait for hosts, (N,).
+
+    A compiler that sees single products has a collective for every weight in the loop over layers, and what a host
+    takes to answer is on its way in each [MaxText].
+    """
+    near, far = sharding_groups(rows)
+    tiers = scenario.group.tiers
+    times = weights_per_layer(scenario.model) if scenario.stack.gathers == "matrix" else 1.0
+    shared = (rows.zero_stage >= GRADIENTS) & (near.size > 1)
+    return np.where(shared, times * host_seconds(near, tiers), 0.0), 2.0 * times * host_seconds(far, tiers)
+
+
+def weights_per_layer(model: Model) -> float:
+    """Weights of a layer as they are gathered one by one, queries, keys and values apart, and norms."""
+    attention = {p.name for p in attention_projections(model)}
+    apart = len(attention) + 2.0 * ("qkv" in attention)
+    return apart + model.ffn_branches + 1.0 + (1.0 if model.parallel_block else model.num_norms)
 
 
 def _left(window: Passes, paired: Passes | None, once: Bools) -> Passes:

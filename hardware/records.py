@@ -165,6 +165,8 @@ class Link(Record):
     """Share of nominal that a send and receive reach."""
     slowdown: Annotated[float, "", Field(ge=0.0, le=10.0)] | None = None
     """How much computation slows beside a collective that stays in one domain; None: not known, as stacks say."""
+    through_hosts: bool = False
+    """Whether collectives pass the memory and the processors of hosts: their latency holds up whatever they serve."""
     source: str
 
     def times(self, factor: float) -> Self:
