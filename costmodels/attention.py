@@ -66,7 +66,7 @@ def computed_pairs(model: Model, seq_length: float, kind: Kind, block: float) ->
     """Pairs of a sequence and head that lie in blocks of ``block`` queries and keys which the mask leaves any pair of.
 
     A block of queries meets all keys up to its own end, or as many as its own and what the window reaches back
-    (``_splash_attention_forward`` of [splash] skips a block that is masked as a whole, and no less). Exact where the
+    (``_splash_attention_forward`` of [Splash] skips a block that is masked as a whole, and no less). Exact where the
     shorter side of a block divides the window.
     """
     if not block:

@@ -178,7 +178,7 @@ class Kernels(Record):
         """The fit of a kernel generation, or of what stands in for it on this accelerator.
 
         Args:
-            kernel: flash-1, flash-2, flash-3, cudnn, aotriton or triton.
+            kernel: flash-1, flash-2, flash-3, cudnn, aotriton, triton, splash or splash-two-pass.
 
         Returns:
             the fit of that generation, else of the nearest one that the accelerator runs.
@@ -204,5 +204,7 @@ _NEAREST_ATTENTION: Final = {
     "cudnn": ("flash-3", "flash-2", "flash-1"),
     "aotriton": ("flash-2",),
     "triton": ("flash-1", "flash-2", "cudnn"),
+    "splash": ("splash-two-pass", "flash-2"),
+    "splash-two-pass": ("splash", "flash-2"),
 }
 """FlashAttention-3 exists for Hopper only; elsewhere the vendor's own kernel or FlashAttention-2 runs."""

@@ -20,7 +20,17 @@ from planner.errors import BadRequest
 from planner.features import FEATURES, turned, value_of
 from planner.written import adapter, checked_value, dimension_of, kinds, multiple, near
 
-ATTENTION: Final = ("unfused", "flash-1", "flash-2", "flash-3", "cudnn", "aotriton", "triton")
+ATTENTION: Final = (
+    "unfused",
+    "flash-1",
+    "flash-2",
+    "flash-3",
+    "cudnn",
+    "aotriton",
+    "triton",
+    "splash",
+    "splash-two-pass",
+)
 ROOTS: Final = ("stack", "model")
 _FIXED: Final = frozenset({"name", "title", "source", "calibration", "bf16", "fp16", "overlap"})
 """What a stack is called and rests on; what is different in a 16-bit format is set by the field that it replaces."""

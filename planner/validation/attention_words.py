@@ -47,9 +47,7 @@ def attention_changes(row: Mapping[str, Any]) -> dict[str, Any]:
     rounds = re.match(r"MLPerf Training v(\d\.\d)", str(row.get("source")))
     if rounds and rounds[1] in MLPERF and "NVIDIA" in str(row.get("source")):
         return {"attention": MLPERF[rounds[1]]}
-    if _switched_off(row):
-        return {"attention": ("flash-2",)}
-    if kernels := attention_kernels(row):
+    if kernels := ("flash-2",) if _switched_off(row) else attention_kernels(row):
         return {"attention": kernels}
     mla = row["model"].get("mla") or {}
     if row["cluster"].get("accelerator") not in UNEQUAL or mla.get("qk_nope", 0) + mla.get("qk_rope", 0) <= 128:

@@ -76,14 +76,14 @@ def kept(row: Row) -> str | None:
     return next((kind for words, kind in POLICIES if re.search(words, said)), None)
 
 
-TWO_PASS: Final = r"gpt3|llama2|405b|gemma3|mixtral"
+UNFUSED: Final = r"gpt3|llama2|405b|gemma3|mixtral"
 """Models of Trillium's recipes that leave ``sa_use_fused_bwd_kernel`` off, as it is by default (``base.yml``)."""
 
 
 def attention_kernels(row: Row) -> tuple[str, ...] | None:
     """Kernels that a recipe of MaxText's asks for; None where it leaves them to the stack."""
     recipe = re.search(r"tpu-recipes training/trillium", str(row.get("source"))) is not None
-    split = recipe and re.search(TWO_PASS, str(row["model"].get("name")).lower()) is not None
+    split = recipe and re.search(UNFUSED, str(row["model"].get("name")).lower()) is not None
     return ("splash-two-pass",) if split else None
 
 

@@ -3,14 +3,16 @@
 import pytest
 
 from costmodels.attention import (
+    attended_pairs,
     attention_core,
+    computed_pairs,
     kernel_width,
 )
 from costmodels.blocks import (
     launch_floor,
     stream_traffic,
 )
-from costmodels.layer_kinds import DENSE
+from costmodels.layer_kinds import DENSE, Kind
 from costmodels.softmax import WRITTEN_OUT_KERNELS, softmax_traffic, written_out
 from costmodels.strategy import strategies
 from tests.scenarios import (
@@ -64,3 +66,34 @@ def test_copies_around_a_fused_kernel_cost_their_bytes():
     assert copied_back[1] - plain_back[1] == 16 * 1024
     unfused = toy_stack(around_attention=(28, 16), attention=("unfused",))
     assert stream_traffic(toy_scenario(stack=unfused)) == (plain, plain_back)
+
+
+def blocks_met(seq_length, block, window):
+    """Pairs in blocks that a causal mask, or a window's, leaves any pair of, block by block."""
+    starts = range(0, seq_length, block)
+    near = [(q, k) for q in starts for k in starts if k <= q and q - (k + block - 1) < window]
+    return len(near) * block**2
+
+
+@pytest.mark.parametrize(("window", "block"), [(None, 256), (None, 4096), (256, 256), (512, 256), (256, 0)])
+def test_a_kernel_by_blocks_computes_whole_what_its_mask_cuts(window, block):
+    model = toy_model().model_copy(update={"sliding_window": window})
+    kind = Kind(mixer="local", ffn="dense") if window else DENSE
+    found = computed_pairs(model, 1024.0, kind, block)
+    if not block:
+        assert found == attended_pairs(model, 1024.0, kind)
+        return
+    met = blocks_met(1024, min(block, 1024), window or 1024)
+    first = (window or 0) * (window + block) / 2 if window else 0  # the first blocks have nothing to look back to
+    assert found - first <= met <= found
+
+
+def test_blocks_cost_the_forward_and_the_backward_pass_what_each_of_them_computes():
+    device = toy_device(bandwidth=1e30)
+    fit = device.kernels.attention["flash-2"].model_copy(update={"block": 1024.0, "backward_block": 512.0})
+    kernels = device.kernels.model_copy(update={"attention": {"flash-2": fit}})
+    whole = device.model_copy(update={"kernels": kernels})
+    plain, cut = (attention_core(strategies(), toy_scenario(group=toy_group(device=one))) for one in (device, whole))
+    s = toy_scenario().seq_length
+    assert cut.forward[0] / plain.forward[0] == pytest.approx(1 + min(1024, s) / s)
+    assert cut.backward[0] / plain.backward[0] == pytest.approx(1 + min(512, s) / s)

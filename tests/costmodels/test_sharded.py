@@ -8,7 +8,7 @@ from costmodels.iteration import core_seconds, row_seconds, with_step
 from costmodels.memory import row_bytes
 from costmodels.passes import Passes
 from costmodels.placement import group_of
-from costmodels.sharded import every_micro_batch, second_shards, slowed
+from costmodels.sharded import every_micro_batch, second_shards, slowed, weights_per_layer
 from costmodels.sizes import (
     embedding_parameters_per_rank,
     head_parameters_per_rank,
@@ -17,7 +17,7 @@ from costmodels.sizes import (
 )
 from costmodels.stack import Overlap, stack
 from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, SHARDING_INSIDE, strategies
-from tests.scenarios import ONE_F_ONE_B, toy_device, toy_group, toy_link, toy_scenario, toy_stack, toy_tiers
+from tests.scenarios import ONE_F_ONE_B, toy_device, toy_group, toy_link, toy_model, toy_scenario, toy_stack, toy_tiers
 
 INSTANT = Passes(np.zeros(1), np.zeros(1))
 LAYERS, BATCHES = 8, 3
@@ -255,3 +255,28 @@ def test_what_is_hidden_within_a_node_costs_more_than_beside_an_unknown_link():
     behind = scattered(8 * (LAYERS - 1) * layer, 4) + scattered(6 * head_parameters_per_rank(rows, known), 4)
     more = step_traffic(rows, known, window).total - step_traffic(rows, plain, window).total
     assert more == pytest.approx(behind * (0.35 / 1.35 - 0.126 / 1.126))
+
+
+def over_hosts(hosts, *, degree, gathers="matrix", **changes):
+    """Exposed (backward, forward) seconds of two nodes with endless windows, whose network takes 0.3 s to go around."""
+    far = toy_link(bandwidth=1e14, base=0.2, step=0.1).model_copy(update={"through_hosts": hosts})
+    group = toy_group(tiers=toy_tiers(inner=toy_link(bandwidth=1e14), outer=far), device=toy_device(bandwidth=1e30))
+    stack = toy_stack(zero_stages=(0, 1, 2, 3), overlap=HIDING, gathers=gathers, **changes)
+    rows = strategies(dp=8, zero_stage=3, sharding_degree=degree, num_microbatches=BATCHES)
+    endless = Passes(np.full(1, 1e6), np.full(1, 1e6))
+    return np.ravel(every_micro_batch(rows, toy_scenario(stack=stack, group=group), endless))
+
+
+@pytest.mark.parametrize(("gathers", "times"), [("matrix", 8), ("layer", 1)])
+def test_what_collectives_wait_for_hosts_is_not_hidden_and_counts_for_every_weight_of_a_compiler(gathers, times):
+    """Copies on two nodes meet once an iteration, there and back; shards over both, in every pass."""
+    meeting = over_hosts(True, degree=4, gathers=gathers, replicas_once=True)
+    hidden = over_hosts(False, degree=4, gathers=gathers, replicas_once=True)
+    assert meeting - hidden == pytest.approx([LAYERS * times * 2 * 0.3, 0.0])
+    sharing, alone = (over_hosts(told, degree=8, gathers=gathers) for told in (True, False))
+    assert sharing - alone == pytest.approx([2 * BATCHES * LAYERS * times * 0.3, BATCHES * LAYERS * times * 0.3])
+
+
+def test_the_weights_of_a_layer_are_counted_as_a_compiler_sees_them():
+    assert weights_per_layer(toy_model(gated_ffn=True)) == 4 + 3 + 2
+    assert weights_per_layer(toy_model().model_copy(update={"parallel_block": True})) == 4 + 2 + 1

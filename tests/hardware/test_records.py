@@ -55,7 +55,7 @@ def test_larger_multiplications_take_longer_and_never_beat_the_peak(name):
 @pytest.mark.parametrize("name", catalogue.names("accelerator"))
 def test_every_machine_has_a_fit_for_whatever_a_stack_may_ask(name):
     device = catalogue.accelerator(name)
-    for kernel in ("flash-1", "flash-2", "flash-3", "cudnn", "aotriton", "triton"):
+    for kernel in ("flash-1", "flash-2", "flash-3", "cudnn", "aotriton", "triton", "splash", "splash-two-pass"):
         assert 0 < device.kernels.attention_fit(kernel).efficiency < 1
     for dtype in ("bf16", "fp16", "fp8", "fp8_block", "mxfp8", "nvfp4"):
         assert 0 < device.kernels.gemm_fit(dtype).efficiency < 1

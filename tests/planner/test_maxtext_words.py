@@ -85,6 +85,15 @@ def test_the_trillium_recipe_of_mixtral_drops_tokens_and_multiplies_with_masks()
     assert not case(row | {"source": "AI-Hypercomputer/tpu-recipes training/v5p"}).scenario.stack.expert_masks
 
 
+@pytest.mark.parametrize(
+    ("name", "kernel"), [("LLAMA3-8B", "splash"), ("GPT3-175B", "splash-two-pass"), ("Gemma3-12B", "splash-two-pass")]
+)
+def test_a_trillium_recipe_attends_backwards_in_one_kernel_only_where_it_asks_for_it(name, kernel):
+    row = tabled("tpu-v6e", name) | {"source": "AI-Hypercomputer/tpu-recipes training/trillium recipe logs"}
+    row["stack"]["attention"] = True
+    assert case(row).scenario.rates.attention_name == kernel
+
+
 def test_alpa_hides_no_collective():
     row = tabled("v100-sxm2-16gb") | {"source": "alpa-projects/alpa"}
     row["stack"]["framework"] = "Alpa (JAX/XLA)"
