@@ -30,6 +30,8 @@ SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
     # XLA on GPUs ran no collective beside computation then (alpa issue 31, jax issue 4666; alpa's pull request 773 of
     # November 2022 is the first to hide messages between stages).
     (r"\balpa\b", {"overlap": Overlap()}),
+    # Pods of PaLM hand each other their gradients once, behind the backward pass [Chowdhery22, section 4].
+    (r"\bpathways\b", {"replicas_once": True}),
     # Its script for ZeRO-3 partitions checkpoints, and moves them to the host unless the run says otherwise.
     (r"deepspeedexamples", {"partitioned_checkpoints": True}),
     # Parameters, gradients and moments are in bf16; gradients are added up whole, in the format that reduces them,

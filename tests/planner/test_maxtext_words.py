@@ -102,6 +102,13 @@ def test_alpa_hides_no_collective():
     assert hidden.tp_forward == hidden.tp_backward == 1.0
 
 
+def test_pods_of_pathways_meet_once_an_iteration():
+    row = tabled("tpu-v4")
+    assert not case(row).scenario.stack.replicas_once
+    row["stack"]["framework"] = "Pathways / T5X (JAX)"
+    assert case(row).scenario.stack.replicas_once
+
+
 def test_a_policy_by_its_name_names_no_modules():
     row = tabled("tpu-v5p", recompute="selective", recompute_detail="core_attn mlp") | {"source": "MaxText tiering.md"}
     found = case(row | {"filled": ["recompute: policy save_dot_except_mlpwi"]})
