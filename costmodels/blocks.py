@@ -25,6 +25,7 @@ from costmodels.ordered import filled
 from costmodels.passes import Passes, ffn_matmuls, last_product, linear, region_tokens, tokens_per_rank, turning_seconds
 from costmodels.placement import group_of
 from costmodels.repeats import second_products, spared
+from costmodels.scales import scale_seconds
 from costmodels.scan import exchange_of_heads, mamba_matmuls, scan
 from costmodels.scenario import Scenario
 from costmodels.sizes import kind_parameters_per_rank, padded_vocabulary_rows
@@ -119,6 +120,7 @@ def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSecon
     matmul, attention, cp, output, unread = experts.matmul, nothing, nothing, nothing, nothing
     stream = layer_streams(rows, scenario, kind) + small_kernels(rows, scenario, kind) + experts.stream
     stream = stream + accumulation(rows, scenario, kind) + filled(rows, scenario, kind)
+    stream = stream + scale_seconds(rows, scenario, kind)
     if kind.ffn == "dense":
         matmul, unread = ffn_matmuls(rows, scenario), last_product(rows, scenario)
     beyond = matmul

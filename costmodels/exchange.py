@@ -224,7 +224,7 @@ def _optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     mine, size = updated_parameters(rows, scenario), size + experts
     mine = mine * (1.0 - share_offloaded(rows, scenario))
     once = 1.0 - requantised(rows, scenario)
-    quantised = once * (mine if stack.fp8_param_gather else size) * scenario.recipe.step_traffic
+    quantised = once * (mine if gather_word(scenario) < WORD else size) * scenario.recipe.step_traffic
     scattered = (rows.zero_stage >= PARAMETERS) | ((rows.zero_stage >= GRADIENTS) & (rows.pp == 1))
     zeroed = np.where(scattered & stack.gradients_sharded, mine, size)
     traffic = mine * step_traffic_bytes(stack) + zeroed * stack.gradient_bytes + quantised

@@ -16,12 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.activations import kept_bytes_of_kind
-from costmodels.blocks import (
-    embedding_seconds,
-    further_token_projection,
-    head_seconds,
-    kind_seconds,
-)
+from costmodels.blocks import embedding_seconds, further_token_projection, head_seconds, kind_seconds
 from costmodels.by_kind import ByKind, LayerTerms, Windows, contents, fullest_window, mean_terms
 from costmodels.exchange import hop_seconds, optimizer_seconds, step_traffic
 from costmodels.goodput import wall_stretch
@@ -31,6 +26,7 @@ from costmodels.offload import ACTIVATIONS, layer_offload_seconds, step_offload_
 from costmodels.pairing import paired_terms
 from costmodels.passes import Passes
 from costmodels.pieces import copies, end_sends, ends, joined
+from costmodels.scales import sharing_seconds
 from costmodels.scenario import Scenario
 from costmodels.schedules import SCHEDULES
 from costmodels.split import even_layers
@@ -76,7 +72,7 @@ class RowSeconds(Windows):
     spread: Floats
     """Vocabulary work of every stage, where it is split over the stages."""
     host: Floats
-    """Host time of one stage."""
+    """Host time of one stage, and what its ranks wait for to share the scales of 8-bit products."""
     data_parallel: Floats
     """Per iteration: exposed gradient and parameter traffic."""
     optimizer: Floats
@@ -137,7 +133,7 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
         head=head * (1.0 - spread),
         spread=(part["embedding"] + head) / rows.pp * spread,
         hop=hop_seconds(rows, scenario),
-        host=nothing + stack.micro_batch_overhead * rows.vpp,
+        host=stack.micro_batch_overhead * rows.vpp + sharing_seconds(rows, scenario),
         data_parallel=nothing,
         optimizer=nothing,
         offload=nothing,

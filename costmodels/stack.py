@@ -272,8 +272,7 @@ class Stack(Record):
     empty_ends: bool = False
     """The first and the last stage may hold the embedding and the head alone, without a layer."""
     ends_as_layers: bool = False
-    """The embedding may take the place of a layer in the first chunk, the head in the last, so that chunks are equal
-    [Megatron]."""
+    """The embedding may take a layer's place in the first chunk, the head in the last, for equal chunks [Megatron]."""
     iteration_overhead: TimeQuantity = 0.0
     """Host time per iteration outside the passes: data, timers, logging, step bookkeeping."""
     micro_batch_overhead: TimeQuantity = 0.0
@@ -316,14 +315,17 @@ class Stack(Record):
     reduced_weight_bytes: float = Field(0.0, ge=0)
     """Extra bytes per parameter for reduced-precision copies of the weights."""
     weight_bytes: int = 2
-    """Bytes per parameter of weights that ZeRO stage 3 shards; 4 where these are the fp32 masters and 16-bit copies are
-    gathered from them (FSDP)."""
+    """Bytes per parameter of weights that ZeRO stage 3 shards; 4 where 16-bit copies of fp32 masters are gathered."""
     fp8_param_gather: bool = False
     """Under an 8-bit recipe weights are kept, and gathered where the recipe allows it, in 8 bits."""
     fused_casts: bool = True
     """NVFP4's rows and turned columns are written by one kernel (Transformer Engine from 2.14 on)."""
     fp8_tensor_gather: bool = False
     """Under an 8-bit recipe tensor ranks gather activations in 8 bits."""
+    scale_kernels: int = Field(0, ge=0)
+    """Small kernels that a module runs in either pass to find its own scales of earlier steps [TE-scales]."""
+    shared_magnitudes: Literal["none", "tensor", "data"] = "none"
+    """Ranks that share a chunk's largest magnitudes behind either pass: of tensors and context, or of data too [TE]."""
     optimizer: Literal["adam", "adam-bf16", "adam-8bit", "lamb", "sgd", "adafactor", "muon"] = "adam"
     """What updates the weights; ``optimizer_bytes`` and ``optimizer_traffic`` are those of Adam."""
     main_params: Literal["fp32", "fp16"] = "fp32"

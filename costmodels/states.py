@@ -35,6 +35,15 @@ class StateBytes:
         return StateBytes(self.weights[rows], self.gradients[rows], self.optimizer[rows])
 
 
+def copies_of_weights(scenario: Scenario) -> float:
+    """Copies that weights kept in 8 bits are in: two where the second one is along columns [TE].
+
+    That is so where products take both inputs along the depth, and where rows and columns have scales of their own, so
+    that what is gathered has 16 bits.
+    """
+    return 2.0 if scenario.along_depth or scenario.recipe.gather_word >= WORD else 1.0
+
+
 def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None) -> StateBytes:
     """Bytes per parameter whose states ``shards`` ranks share (the sharding degree, unless said), arrays (N,).
 
@@ -48,7 +57,7 @@ def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None
     weights, sharded = 4.0 if fp32 else WORD, 4.0 if fp32 else float(stack.weight_bytes)
     if scenario.recipe.reduced:
         narrow = stack.fp8_param_gather and stack.weight_bytes == WORD
-        more = scenario.recipe.word - WORD if narrow else stack.reduced_weight_bytes
+        more = scenario.recipe.word * copies_of_weights(scenario) - WORD if narrow else stack.reduced_weight_bytes
         weights, sharded = weights + more, sharded + more
     kept = kept_bytes(stack, fp32=fp32)
     alone = optimizer_of(stack).moments if stack.weight_bytes > WORD else kept

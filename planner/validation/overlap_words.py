@@ -27,13 +27,15 @@ def overlap_changes(row: Mapping[str, Any], chosen: Stack) -> dict[str, Any]:
     """Fields of the stack that the run's flags settle.
 
     Without an overlap of gradients Megatron-Core has no buckets: all of them travel at once. Without user buffers
-    (``tp_comm_overlap``) tensor ranks hide what Megatron-Core itself hides, behind the weights' gradients.
+    (``tp_comm_overlap``) tensor ranks hide what Megatron-Core itself hides, behind the weights' gradients, and gathers
+    last by their bytes, which are in 8 bits where products take 8 bits.
     """
     flags = row["stack"].get("flags")
     listed = flags if isinstance(flags, Mapping) else {}
     off: dict[str, Any] = {field: False for flag, field in HIDES.items() if listed.get(flag) is False}
-    whole = {"bucket_parameters": 0.0} if "gradients" in off else {}
+    whole: dict[str, Any] = {"bucket_parameters": 0.0} if "gradients" in off else {}
     if listed.get("tp_comm_overlap") is False:
         plain = stack("megatron-core").overlap
         off |= {"tp_forward": plain.tp_forward, "tp_backward": plain.tp_backward}
+        whole["fp8_tensor_gather"] = True
     return {"overlap": chosen.overlap.model_copy(update=off), **whole} if off else {}

@@ -14,6 +14,7 @@ from planner.validation.launch_words import launch_changes
 from planner.validation.loss_words import loss_changes
 from planner.validation.overlap_words import accumulation_changes, overlap_changes
 from planner.validation.pytorch import attended, compiled, repeated, stepped
+from planner.validation.scale_words import scale_changes
 from planner.validation.stack_words import newer_machine, stack_of
 
 Row = Mapping[str, Any]
@@ -72,7 +73,7 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
     elif said is True:
         changes |= attention_changes(row)
     changes |= loss_changes(row, chosen.name) | launch_changes(row) | overlap_changes(row, chosen)
-    changes |= accumulation_changes(row)
+    changes |= accumulation_changes(row) | scale_changes(row)
     changes |= frameworks.changes(row, chosen)
     changes |= saving.states(row, chosen)
     stage = row["strategy"].get("zero_stage")

@@ -155,13 +155,21 @@ def test_gathering_8_bit_weights_halves_the_gather_and_the_weights():
     wide, narrow = (eight_bit("fp8", fp8_param_gather=flag) for flag in (False, True))
     gathered = [step_traffic(ROW, x, layer).parameters for x in (wide, narrow)]
     assert gathered[1] == pytest.approx(gathered[0] / 2)
-    assert [float(state_bytes(ROW, x).weights[0]) for x in (wide, narrow)] == [2.0, 1.0]
+    assert [float(state_bytes(ROW, x).weights[0]) for x in (wide, narrow)] == [2.0, 2.0], "a transposed copy is kept"
+
+
+def test_weights_in_8_bits_are_one_copy_where_products_take_them_either_way():
+    device = toy_device().model_copy(update={"architecture": "Blackwell"})
+    kept = toy_scenario(group=toy_group(device=device), precision="fp8", stack=toy_stack(fp8_param_gather=True))
+    both = toy_scenario(group=toy_group(device=device), precision="mxfp8", stack=toy_stack(fp8_param_gather=True))
+    assert [float(state_bytes(ROW, x).weights[0]) for x in (kept, both)] == [1.0, 2.0]
 
 
 def test_block_scales_of_32_are_gathered_in_16_bits():
     layer = Passes(np.zeros(1), np.zeros(1))
     wide, same = (eight_bit("mxfp8", fp8_param_gather=flag) for flag in (False, True))
     assert step_traffic(ROW, same, layer).parameters == step_traffic(ROW, wide, layer).parameters
+    assert optimizer_seconds(ROW, same) == optimizer_seconds(ROW, wide), "every rank quantises what it gathered"
 
 
 def test_tensor_ranks_that_gather_8_bits_wait_less():
