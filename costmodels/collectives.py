@@ -116,7 +116,7 @@ def _bandwidth_seconds(
             continue
         seconds = _link_seconds(volume, tier, way) * tier.oversubscription
         if tier.link.group_bandwidth is not None:  # a group leaves the domain by one card only
-            alone = volume * way.inside / (tier.link.efficiency * tier.link.group_bandwidth)
+            alone = seconds / tier.oversubscription * way.inside * tier.link.bandwidth / tier.link.group_bandwidth
             seconds = np.maximum(seconds, alone)
         seconds = seconds / tier.link.all_to_all_gain if copies and not shared else seconds
         if passes > 1 and tier.link.gain_ranks:

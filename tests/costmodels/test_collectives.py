@@ -14,6 +14,7 @@ from costmodels.collectives import (
 )
 from costmodels.placement import group_of
 from costmodels.strategy import strategies
+from hardware.catalogue import cluster
 from tests.drawn import drawn_groups
 from tests.scenarios import toy_link, toy_tiers
 
@@ -101,6 +102,21 @@ def test_a_group_that_leaves_a_node_by_one_card_gains_nothing_from_more_ranks_th
     assert all_reduce_seconds(GIGABYTE, tensor_group(8), slow) == pytest.approx(2 * volume / 20e9)
     assert gather_seconds(GIGABYTE, tensor_group(4), slow) == gather_seconds(GIGABYTE, tensor_group(4), toy_tiers())
     assert slow[-1].link.times(2.0) == toy_link(bandwidth=20e9, one_way=40e9)
+
+
+def test_what_one_group_takes_out_of_a_domain_nears_its_peak_like_any_other_transfer():
+    near = {"bandwidth": 10e9, "saturation": 1e8}
+    both = [toy_tiers(outer=toy_link(**near, one_way=one)) for one in (None, 20e9)]
+    shared, alone = (gather_seconds(GIGABYTE, tensor_group(8), tiers) for tiers in both)
+    assert alone == pytest.approx(2 * shared)
+
+
+@pytest.mark.parametrize(("stride", "ranks", "bus"), [(1, 8, 12.5), (2, 4, 8.0), (4, 2, 4.0)])
+def test_groups_that_cross_pcie_sockets_at_once_get_more_of_the_way_than_one_that_crosses_alone(stride, ranks, bus):
+    """Measured over eight A100 behind two sockets: 11.1 to 13.5, 7 to 7.65 and 3.9 to 4 GB/s [simumax]."""
+    size, group = np.array([64e9]), group_of(strategies(tp=stride, dp=ranks), "dp")
+    seconds = gather_seconds(size, group, cluster("a100-80gb-pcie").groups[0].tiers)
+    assert size * (ranks - 1) / ranks / seconds / 1e9 == pytest.approx(bus, rel=0.02)
 
 
 def test_an_all_to_all_crosses_by_every_rank_where_a_ring_crosses_by_one():
