@@ -197,11 +197,15 @@ def _exposed_once(
 
 
 def tied_embedding_seconds(rows: Strategies, scenario: Scenario) -> Floats:
-    """All-reduce of a tied embedding's gradient between the first and the last stage."""
+    """All-reduce of a tied embedding's gradient between the first and the last stage, in the format it is kept in.
+
+    Megatron-LM hands the buffer's own gradient to it; DeepSpeed the weight's, whatever data ranks reduce in
+    (``runtime/pipe/module.py``, ``allreduce_tied_weight_gradients``).
+    """
     model, stack = scenario.model, scenario.stack
     if not model.tied_embeddings:
         return np.zeros(len(rows))
-    size = stack.reduce_bytes * padded_vocabulary_rows(rows, scenario) * model.embedding_width / rows.tp
+    size = stack.gradient_bytes * padded_vocabulary_rows(rows, scenario) * model.embedding_width / rows.tp
     pair = np.minimum(rows.pp, 2)
     ends = Group(pair, ((pair, strides(rows)["pp"] * np.maximum(rows.pp - 1, 1)),))
     return np.where(joined(rows), 0.0, all_reduce_seconds(size, ends, scenario.group.tiers))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from costmodels.blocks import Passes
 from costmodels.buckets import collectives, unhidden_share
-from costmodels.exchange import exposed, hop_seconds, optimizer_seconds, step_traffic
+from costmodels.exchange import exposed, hop_seconds, optimizer_seconds, step_traffic, tied_embedding_seconds
 from costmodels.iteration import even_split, hops_at, row_seconds
 from costmodels.parameters import parameters
 from costmodels.pieces import end_sends
@@ -164,6 +164,15 @@ def test_one_replica_has_no_data_parallel_traffic():
     for zero in (0, 3):
         traffic = step_traffic(strategies(tp=8, zero_stage=zero), toy_scenario(), INSTANT)
         assert traffic.total.tolist() == [0.0]
+
+
+def test_a_tied_embedding_is_reduced_in_the_format_its_gradient_is_kept_in_whatever_data_ranks_reduce_in():
+    tied, rows = toy_model().model_copy(update={"tied_embeddings": True}), strategies(pp=2, dp=2)
+    formats = [{"gradient_bytes": kept, "reduce_bytes": sent} for kept, sent in ((2, 2), (2, 4), (4, 4))]
+    narrow, sent_wide, wide = (
+        tied_embedding_seconds(rows, toy_scenario(model=tied, stack=toy_stack(**each)))[0] for each in formats
+    )
+    assert narrow == sent_wide == pytest.approx(wide / 2)
 
 
 def test_a_tied_embedding_is_reduced_between_the_first_and_the_last_stage_only():
