@@ -65,8 +65,8 @@ class Stack(Record):
     """Branches of a parallel block are added to the residual one after the other, and each sums its input's gradient
     over the tensor ranks, as where each has a norm of its own [GPT-NeoX]."""
     around_attention: tuple[float, float] = (0.0, 0.0)
-    """Bytes that copies of queries, keys, values and output around a fused kernel move per value of the attention's
-    width, forward and backward."""
+    """Bytes that copies of queries, keys, values and output around a fused kernel other than cuDNN's move, forward and
+    backward, per value of queries where keys and values have as many heads."""
     rotary_passes: float = Field(1.0, ge=1, le=10)
     """Traffic of rotary positions over one fused kernel's, where the rest is fused: 5 where they are products of
     complex numbers, which Inductor leaves to PyTorch: a cast to fp32, the product, a cast back."""

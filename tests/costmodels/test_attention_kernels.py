@@ -97,3 +97,15 @@ def test_blocks_cost_the_forward_and_the_backward_pass_what_each_of_them_compute
     s = toy_scenario().seq_length
     assert cut.forward[0] / plain.forward[0] == pytest.approx(1 + min(1024, s) / s)
     assert cut.backward[0] / plain.backward[0] == pytest.approx(1 + min(512, s) / s)
+
+
+def test_fewer_heads_of_keys_and_values_are_less_to_copy_and_cudnns_kernel_wants_no_copy():
+    stack, model = toy_stack(around_attention=(12, 12)), toy_model(num_heads=16, num_query_groups=4)
+    copied = stream_traffic(toy_scenario(model=model, stack=stack))[0][1]
+    plain = stream_traffic(toy_scenario(model=model))[0][1]
+    assert copied - plain == pytest.approx(12 * 1024 * (1 + 2 / 4) / 3)
+    device = toy_device()
+    kernels = device.kernels.model_copy(update={"attention": {"cudnn": device.kernels.attention["flash-2"]}})
+    group = toy_group(device=device.model_copy(update={"kernels": kernels}))
+    fused = stack.model_copy(update={"attention": ("cudnn",)})
+    assert stream_traffic(toy_scenario(model=model, stack=fused, group=group))[0][1] == plain
