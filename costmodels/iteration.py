@@ -133,7 +133,7 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
         head=head * (1.0 - spread),
         spread=(part["embedding"] + head) / rows.pp * spread,
         hop=hop_seconds(rows, scenario),
-        host=stack.micro_batch_overhead * rows.vpp + sharing_seconds(rows, scenario),
+        host=_host_seconds(rows, scenario),
         data_parallel=nothing,
         optimizer=nothing,
         offload=nothing,
@@ -217,11 +217,11 @@ def bubble_share(rows: Strategies, stack: Stack, *, forward: Floats, total: Floa
 def with_step(rows: Strategies, scenario: Scenario, core: RowSeconds) -> RowSeconds:
     """The same, with what depends on the sharding.
 
-    That is data-parallel traffic, the optimizer, what a step moves to the host, and how far stages lie apart where the
-    ranks that share their states lie between them.
+    That is data-parallel traffic, the optimizer, what a step moves to the host, and how far stages and data ranks lie
+    apart where the ranks that share their states lie between them.
     """
     if (rows.rank_order == SHARDING_INSIDE).any():
-        core = replace(core, hop=hop_seconds(rows, scenario))
+        core = replace(core, hop=hop_seconds(rows, scenario), host=_host_seconds(rows, scenario))
     layer = Passes(core.forward, core.backward)
     return replace(
         core,
@@ -230,6 +230,10 @@ def with_step(rows: Strategies, scenario: Scenario, core: RowSeconds) -> RowSeco
         optimizer=optimizer_seconds(rows, scenario),
         offload=step_offload_seconds(rows, scenario, layer),
     )
+
+
+def _host_seconds(rows: Strategies, scenario: Scenario) -> Floats:
+    return scenario.stack.micro_batch_overhead * rows.vpp + sharing_seconds(rows, scenario)
 
 
 def _upkeep(rows: Strategies, scenario: Scenario) -> Floats:

@@ -155,6 +155,8 @@ def _rest(draw):
         "deterministic": draw(some([False, False, True])),
         "iteration_overhead": draw(some(["0 s", "3 ms"])),
         "micro_batch_overhead": draw(some(["0 s", "50 us"])),
+        "scale_kernels": draw(some([0, 10])),
+        "shared_magnitudes": draw(some(["none", "tensor", "data"])),
         "optimizer": draw(some(["adam", "adam", "adam-8bit", "muon"])),
         "loss": draw(some(["plain", "plain", "fused"])),
         "loss_block": draw(some([0, 0, 256])),

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from costmodels.collectives import all_reduce_seconds
+from costmodels.iteration import core_seconds, row_seconds, with_step
 from costmodels.layer_kinds import DENSE, EXPERTS
 from costmodels.placement import group_of
 from costmodels.scales import scale_seconds, sharing_seconds
+from costmodels.strategy import SHARDING_INSIDE
 from tests.costmodels.test_precision import eight_bit
 from tests.scenarios import strategies
 
@@ -46,3 +48,11 @@ def test_one_rank_has_nobody_to_share_with_and_scales_of_the_very_tensor_are_not
 
 def test_sharing_lengthens_an_iteration_by_as_much_for_every_micro_batch():
     assert np.isclose(shared(num_microbatches=8), shared(num_microbatches=64))
+
+
+def test_a_core_priced_before_its_sharding_is_known_waits_as_long_as_the_whole_row():
+    plan = {"tp": 2, "pp": 4, "dp": 16, "zero_stage": 1, "rank_order": SHARDING_INSIDE, "num_microbatches": 8}
+    scenario = eight_bit("fp8", shared_magnitudes="data")
+    core, row = strategies(**plan), strategies(**plan, sharding_degree=4)
+    priced = with_step(row, scenario, core_seconds(core, scenario))
+    assert priced.host == row_seconds(row, scenario).host
