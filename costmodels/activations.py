@@ -154,6 +154,7 @@ def unfused_widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
         * kind.attends
         * (model.position == "rotary")
         * (model.attention_width + model.key_value_width),
+        "projected": scenario.word * kind.attends * (model.num_query_groups == model.num_heads) * 2 * model.value_width,
         "transposed": scenario.word * kind.attends * model.attention_output_width,
     }
     width = 4.0 * ("norm" in keeps) + scenario.word * ("norm-16" in keeps)

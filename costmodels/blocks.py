@@ -208,15 +208,17 @@ def norm_passes(scenario: Scenario) -> tuple[float, float]:
     return NORM_PASSES.get((scenario.model.norm, fused), (1.0, 0.75))
 
 
-def copied_traffic(scenario: Scenario) -> tuple[float, float]:
-    """Bytes per token of copies around a fused attention kernel, forward and backward, split over tensor ranks.
+def copied_traffic(scenario: Scenario, kind: Kind) -> tuple[float, float]:
+    """Bytes per token beyond fused kernels around attention and activation, both ways, split over tensor ranks.
 
     cuDNN's takes queries, keys and values wherever they lie. Fewer heads of keys and values are so much less to copy.
     """
-    strided = scenario.rates.attention is None or scenario.rates.attention_name == "cudnn"
-    forward, backward = (0.0, 0.0) if strided else scenario.stack.around_attention
-    width = (scenario.model.attention_width + 2.0 * scenario.model.key_value_width) / 3.0
-    return forward * width, backward * width
+    stack, model, rates = scenario.stack, scenario.model, scenario.rates
+    copied = kind.attends and rates.attention is not None and rates.attention_name != "cudnn"
+    width = (model.attention_width + 2.0 * model.key_value_width) / 3.0 * copied
+    f = (kind.ffn == "dense") * model.ffn_hidden_size
+    forward, backward = zip(stack.around_attention, stack.around_activation, strict=True)
+    return forward[0] * width + forward[1] * f, backward[0] * width + backward[1] * f
 
 
 def stream_traffic(scenario: Scenario, kind: Kind = DENSE) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -234,7 +236,7 @@ def stream_traffic(scenario: Scenario, kind: Kind = DENSE) -> tuple[tuple[float,
     mask = 1.0 if stack.dropout else 0.0
     apart = 0.0 if fused else 4.0 * model.linear_bias + 5.0 * mask
     turning = kind.attends * rotary_traffic(scenario)
-    there, back = (kind.attends * copied for copied in copied_traffic(scenario))
+    there, back = copied_traffic(scenario, kind)
     split = 0.0 if fused else 4.0
     forward = (
         norms * 4.0 * passes + branches * (6.0 + mask + apart),

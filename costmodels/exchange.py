@@ -13,6 +13,7 @@ from costmodels.experts import expert_data_group
 from costmodels.kernels import WORD
 from costmodels.offload import share_offloaded, updated_parameters
 from costmodels.optimizers import muon_seconds, step_traffic_bytes
+from costmodels.parameters import attention_projections
 from costmodels.passes import Passes, tokens_per_rank
 from costmodels.pieces import by_chunk, joined
 from costmodels.placement import Group, group_of, sharding_groups, strides
@@ -140,11 +141,20 @@ def _once_per_step(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats
         if mine.any():
             found = exchange(rows if mine.all() else rows.take(mine), scenario, size[mine])
             gradients[mine], parameters[mine] = found
-    gradients, parameters = gradients * pace, parameters * pace
+    gradients, parameters = gradients * pace, parameters * pace + _listed(rows, scenario)
     if scenario.model.num_moe_layers:
         apart = _experts_once(rows, scenario)
         gradients, parameters = gradients + apart[0], parameters + apart[1]
     return gradients, parameters, tied_embedding_seconds(rows, scenario)
+
+
+def _listed(rows: Strategies, scenario: Scenario) -> Floats:
+    """Seconds to copy every rank's part of each tensor of a stage out of what was gathered, launch by launch, (N,)."""
+    model, (near, _far) = scenario.model, sharding_groups(rows)
+    tensors = len(attention_projections(model)) + 2 + model.num_norms
+    copies = even_layers(model.num_layers, rows).high * tensors * near.size * scenario.stack.per_shard
+    listed = (rows.zero_stage > 0) & (near.size > 1) & (scenario.stack.parameter_exchange == "listed")
+    return np.where(listed, copies, 0.0)
 
 
 def _unsharded_once(rows: Strategies, scenario: Scenario, size: Floats) -> tuple[Floats, Floats]:

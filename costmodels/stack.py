@@ -22,11 +22,11 @@ CpKind = Literal["p2p", "a2a", "all-gather", "a2a+p2p"]
 RankOrder = Literal["tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "tp-cp-ep-sharding-pp-dp"]
 
 
-Kept = Literal["gate", "norm", "norm-16", "key-values", "softmax", "rotated", "transposed", "gathered"]
+Kept = Literal["gate", "norm", "norm-16", "key-values", "softmax", "rotated", "projected", "transposed", "gathered"]
 """The activated branch of a gated network beside its product; inputs of norms in fp32, or their outputs before they are
 scaled, in 16 bits; keys and values repeated for every head; the softmax of unfused attention in fp32 beside its copy in
-16 bits; rotated queries and keys beside the projection that values are a view of; attention's output by head beside the
-same by token; weights as ZeRO stage 3 gathered them, which PyTorch's own products hold a view of, so that to give them
+16 bits; rotated queries and keys beside the projection that values are a view of, or keys and values beside that which
+queries of as many heads are a view of; attention's output by head beside the same by token; weights as ZeRO stage 3 gathered them, which PyTorch's own products hold a view of, so that to give them
 up frees nothing (DeepSpeed without ``mem_efficient_linear``)."""
 
 
@@ -67,6 +67,8 @@ class Stack(Record):
     around_attention: tuple[float, float] = (0.0, 0.0)
     """Bytes that copies of queries, keys, values and output around a fused kernel other than cuDNN's move, forward and
     backward, per value of queries where keys and values have as many heads."""
+    around_activation: tuple[float, float] = (0.0, 0.0)
+    """What an activation moves beyond one fused kernel, per value of a dense feed-forward network's width, likewise."""
     rotary_passes: float = Field(1.0, ge=1, le=10)
     """Traffic of rotary positions over one fused kernel's, where the rest is fused: 5 where they are products of
     complex numbers, which Inductor leaves to PyTorch: a cast to fp32, the product, a cast back."""
@@ -223,8 +225,9 @@ class Stack(Record):
     """Collectives in which the gradients of one layer travel once per iteration; 0: a few large ones for all layers."""
     gradient_exchange: Literal["scatter", "all-reduce"] = "scatter"
     """How gradients are added up under ZeRO stage 1: each part at its owner, or all of them everywhere."""
-    parameter_exchange: Literal["gather", "broadcast"] = "gather"
-    """How stepped parameters reach the other ranks: gathered, or broadcast by one owner after the other."""
+    parameter_exchange: Literal["gather", "listed", "broadcast"] = "gather"
+    """How stepped parameters reach the other ranks: gathered; gathered into a list of buffers, one a rank, out of which
+    every tensor's part is copied by a kernel of its own; or broadcast by one owner after the other."""
     bf16: OtherFormat | None = None
     """What is different in bf16; None: nothing."""
     fp16: OtherFormat | None = None
@@ -247,6 +250,8 @@ class Stack(Record):
     """Inputs of recomputed layers are split over the tensor ranks, with or without sequence parallelism."""
     gathered_inputs: bool = False
     """What sequence parallelism gathers in front of a product is kept whole for its backward pass."""
+    replica_buckets: int = 0
+    """Bytes per parameter of the buckets that ZeRO stage 0 reduces gradients in, kept beside these (PyTorch's DDP)."""
     gathered_logits: bool = False
     """Every tensor rank gathers the logits of the whole vocabulary for the loss."""
     apart: tuple[Literal["qkv", "gate"], ...] = ()

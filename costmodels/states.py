@@ -64,6 +64,7 @@ def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None
     optimizer = np.where(z >= 3, alone, kept)  # sharded weights in fp32 are their own master
     buffer = float(stack.gradient_bytes + stack.passed_gradient_bytes)
     gradient = max(buffer, weights) if fp32 else buffer
+    buckets = np.where((z == 0) & (rows.dp > 1), stack.replica_buckets, 0.0)
     whole = stays_whole(rows, scenario)
     scattered = ~whole & (z >= GRADIENTS) & stack.gradients_sharded
     left = np.where(rows.offload == EVERYTHING, 0.0, 1.0)
@@ -71,6 +72,6 @@ def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None
     followed = np.where(scattered & stack.gradients_offloaded, stays, 1.0)
     return StateBytes(
         weights=left * np.where(z >= 3, sharded / shard + np.where(whole, scenario.word, 0.0), weights),
-        gradients=left * followed * np.where(scattered, gradient / shard, gradient),
+        gradients=left * followed * np.where(scattered, gradient / shard, gradient + buckets),
         optimizer=np.where(z >= 1, optimizer / shard, optimizer) * stays,
     )

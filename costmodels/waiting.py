@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from costmodels.optimizers import ADAM_MOMENTS
 from costmodels.passes import tokens_per_rank
 from costmodels.scenario import Scenario
 from costmodels.sharded import GRADIENTS
-from costmodels.strategy import Floats, Strategies
+from costmodels.sizes import vocabulary_rows
+from costmodels.strategy import Bools, Floats, Strategies
 
 LAUNCHES_AHEAD = 1024.0
 """Kernels that the host may launch before the device has started the first of them."""
@@ -40,6 +42,25 @@ def flat_bytes(rows: Strategies, scenario: Scenario, parameters: Floats) -> Floa
     shard = np.where(rows.zero_stage > 0, rows.sharding_degree, 1)
     bucket = np.minimum(stack.flat_bucket, stack.gradient_bytes * parameters)
     return stack.flat_step * parameters / shard + np.where(rows.zero_stage > 0, bucket, 0.0)
+
+
+def listed_bytes(rows: Strategies, scenario: Scenario, *, parameters: Floats, optimizer: Floats, last: Bools) -> Floats:
+    """Bytes beyond its peak that the allocator takes to gather ``parameters`` of a rank into a list of buffers, (N,).
+
+    The framework makes a buffer for every rank and one for its own part, and PyTorch gathers into one flat tensor first
+    (``ProcessGroupNCCL.cpp``, ``newLikeFlat``). Either finds room where something as large has been let go: what the
+    first matrix of a layer returned, or, on the ``last`` stage, logits in fp32. Moments, of ``optimizer`` bytes, are
+    made by the first step, in front of the first gather and out of what activations had: the next ones take the
+    buffers' room instead.
+    """
+    model, stack, T = scenario.model, scenario.stack, tokens_per_rank(rows, scenario)
+    logits = 4.0 * T * vocabulary_rows(rows, scenario, "head") * last
+    free = np.maximum(scenario.word * T * np.maximum(model.fc1_width / rows.tp, model.hidden_size), logits)
+    whole = scenario.word * parameters * ((rows.zero_stage > 0) & (stack.parameter_exchange == "listed"))
+    piece = whole / rows.sharding_degree
+    taken = (free < whole) * whole + (free < piece) * (whole + piece)
+    moments = optimizer * ADAM_MOMENTS / stack.optimizer_bytes
+    return np.where(rows.sharding_degree > 1, np.maximum(taken - moments, 0.0), 0.0)
 
 
 def buffer_bytes(rows: Strategies, scenario: Scenario, *, layer: Floats, ends: tuple[Floats, Floats]) -> Floats:

@@ -24,6 +24,7 @@ from hardware.files import PROFILE, expanded, read
 from planner.measured import source
 from planner.trust import interval
 from planner.validation.mapping import Case, case
+from planner.validation.nanotron_words import counted_beyond
 from planner.validation.row_fields import unknown_fields
 from planner.validation.rows import (
     CHECK,
@@ -221,6 +222,7 @@ def _efficiency_seconds(row: Row, mapped: Case) -> float | None:
         definition=name,
         recompute=_RECOMPUTED[int(mapped.rows.recompute[0])],
     )
+    flops += scenario.tokens * counted_beyond(row, scenario.model)
     return efficiency_seconds(row, flops, scenario.group.accelerator.half_rate)
 
 

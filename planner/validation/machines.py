@@ -69,6 +69,7 @@ first that has it."""
 NETWORKS: tuple[tuple[str, str], ...] = (
     (r"omni-?path", "omni-path-100"),
     (r"slingshot", "slingshot-200"),
+    (r"\befa\b.*nccl 2\.18", "efa-400-nccl2.18"),
     (r"\befa\b", "efa-400"),
     (r"^(?!.*(infiniband|roce|rdma)).*(\bethernet\b|\b\d\d gb/s)", "ethernet-tcp"),
     (r"roce.*200gb|200gb.*roce", "roce-200"),

@@ -30,6 +30,7 @@ from planner.validation.launch_scripts import as_launched
 from planner.validation.machines import Unpriceable, node_group
 from planner.validation.maxtext_words import as_programmed
 from planner.validation.model_words import model_of
+from planner.validation.nanotron_words import as_networked, in_table
 from planner.validation.software import stack_for
 from planner.validation.strategy_words import strategy_of
 
@@ -59,7 +60,7 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
         MeshwrightError: the description contradicts itself.
     """
     notes: list[str] = []
-    row = as_dispatched(as_timed(as_run(as_programmed(as_launched(row)))))
+    row = as_networked(as_dispatched(as_timed(as_run(as_programmed(as_launched(row))))))
     plan = row["strategy"]
     _check_sizes(row)
     _check_ranks(row)
@@ -122,7 +123,7 @@ def _assignment(row: Row, scenario: Scenario, rows: Strategies, notes: list[str]
         return row_assignment(rows, layers, counted)
     if scenario.stack.name == "nanotron" and pp > 1 and not scenario.model.moe:
         notes.append("layers per stage by nanotron's rule")
-        return row_assignment(rows, layers, stage_layers(scenario.model, pp))
+        return row_assignment(rows, layers, stage_layers(scenario.model, pp, reached=in_table(row)))
     if scenario.stack.name == "aleph-alpha" and pp > 1:
         notes.append("layers per stage balanced by parameters, as its framework does")
         return row_assignment(rows, layers, aleph.stage_layers(scenario.model, pp))
