@@ -25,9 +25,10 @@ RankOrder = Literal["tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "tp-cp-ep-sharding-pp-dp
 Kept = Literal["gate", "norm", "norm-16", "key-values", "softmax", "rotated", "projected", "transposed", "gathered"]
 """The activated branch of a gated network beside its product; inputs of norms in fp32, or their outputs before they are
 scaled, in 16 bits; keys and values repeated for every head; the softmax of unfused attention in fp32 beside its copy in
-16 bits; rotated queries and keys beside the projection that values are a view of, or keys and values beside that which
-queries of as many heads are a view of; attention's output by head beside the same by token; weights as ZeRO stage 3 gathered them, which PyTorch's own products hold a view of, so that to give them
-up frees nothing (DeepSpeed without ``mem_efficient_linear``)."""
+16 bits; rotated queries and keys beside the projection that values are a view of, or keys and values beside the one of
+queries, of as many heads; attention's output by head beside the same by token; weights as ZeRO stage 3 gathered them,
+which PyTorch's own products hold a view of, so that to give them up frees nothing (DeepSpeed without
+``mem_efficient_linear``)."""
 
 
 class OtherFormat(Record):
@@ -99,8 +100,7 @@ class Stack(Record):
     blocking_launches: bool = False
     """The host waits for every kernel before it launches the next (CUDA_LAUNCH_BLOCKING=1)."""
     combined_launches: float = Field(1.0, ge=1, le=10)
-    """Launches of a layer over those of one that runs by itself, where passes of two micro-batches are interleaved part
-    by part to hide the experts' traffic."""
+    """Launches of a layer over those of one by itself, where two micro-batches interleave to hide experts' traffic."""
     kernels_per_layer: int = 24
     """Kernels that one layer's forward pass launches."""
     calls_per_layer: float | None = Field(None, ge=0)
@@ -122,9 +122,8 @@ class Stack(Record):
     expert_efficiency: float = Field(1.0, gt=0)
     """Share of the tables' rates that the experts' products and streams reach."""
     dispatch: Dispatch = "every-copy"
-    """How tokens reach their experts: every rank gathers all ("allgather"), a token travels once per expert that it
-    goes to ("every-copy", or "alltoall"), or once per domain and is copied inside ("once-per-domain", or "deepep",
-    "hybridep")."""
+    """How tokens reach their experts: every rank gathers all ("allgather"), a token travels once per expert of its own
+    ("every-copy", "alltoall"), or once per domain and is copied inside ("once-per-domain", "deepep", "hybridep")."""
     dispatch_bytes: float = Field(2.0, gt=0, le=4)
     """Bytes of a value on its way to the experts, and of its gradient; what they return has two [DeepSeek24]."""
     gathered_routes: bool = False
@@ -192,8 +191,7 @@ class Stack(Record):
     gathers: Literal["layer", "matrix"] = "layer"
     """What ZeRO stage 3 gathers at once: a layer's parameters, or, under a compiler, those of one product [Xu21]."""
     per_shard: TimeQuantity = 0.0
-    """Host time per rank for every tensor that ZeRO stage 3 gathers or scatters, where its parts are a list of views
-    that are copied one after the other [DeepSpeed]."""
+    """Time per rank for every tensor that ZeRO gathers or scatters in parts copied one after the other [DeepSpeed]."""
     fully_sharded: bool = False
     """ZeRO stage 2 is full sharding that keeps parameters from the forward to the backward pass, once gathered
     (``reshard_after_forward=False`` of FSDP2), in place of gathering them once an iteration."""
@@ -226,8 +224,7 @@ class Stack(Record):
     gradient_exchange: Literal["scatter", "all-reduce"] = "scatter"
     """How gradients are added up under ZeRO stage 1: each part at its owner, or all of them everywhere."""
     parameter_exchange: Literal["gather", "listed", "broadcast"] = "gather"
-    """How stepped parameters reach the other ranks: gathered; gathered into a list of buffers, one a rank, out of which
-    every tensor's part is copied by a kernel of its own; or broadcast by one owner after the other."""
+    """How stepped parameters come back: gathered, or into a list and copied part by part, or broadcast by owners."""
     bf16: OtherFormat | None = None
     """What is different in bf16; None: nothing."""
     fp16: OtherFormat | None = None
@@ -251,7 +248,7 @@ class Stack(Record):
     gathered_inputs: bool = False
     """What sequence parallelism gathers in front of a product is kept whole for its backward pass."""
     replica_buckets: int = 0
-    """Bytes per parameter of the buckets that ZeRO stage 0 reduces gradients in, kept beside these (PyTorch's DDP)."""
+    """Bytes per parameter of the buckets that PyTorch's DDP, at ZeRO stage 0, keeps beside the gradients."""
     gathered_logits: bool = False
     """Every tensor rank gathers the logits of the whole vocabulary for the loss."""
     apart: tuple[Literal["qkv", "gate"], ...] = ()

@@ -32,6 +32,7 @@ FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
         "softmax_keys",
         "fused_norms",
         "around_attention",
+        "around_activation",
         "chunked_windows",
         "dropout",
         "launch",

@@ -57,13 +57,15 @@ def test_heads_between_two_compiled_widths_run_as_the_wider_one():
     assert seconds[80] == pytest.approx(seconds[96])
 
 
-def test_copies_around_a_fused_kernel_cost_their_bytes():
+def test_copies_around_a_fused_kernel_and_an_activation_cost_their_bytes():
     stack = toy_stack(around_attention=(28, 16))
     (plain, plain_back), (copied, copied_back) = (
         stream_traffic(toy_scenario(stack=one)) for one in (toy_stack(), stack)
     )
     assert copied[1] - plain[1] == 28 * 1024
     assert copied_back[1] - plain_back[1] == 16 * 1024
+    wide, wide_back = stream_traffic(toy_scenario(stack=toy_stack(around_activation=(4, 16))))
+    assert (wide[1] - plain[1], wide_back[1] - plain_back[1]) == (4 * 4096, 16 * 4096)
     unfused = toy_stack(around_attention=(28, 16), attention=("unfused",))
     assert stream_traffic(toy_scenario(stack=unfused)) == (plain, plain_back)
 

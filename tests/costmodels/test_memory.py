@@ -35,6 +35,12 @@ def korthikanti(*, s, b, h, a, t):
     return s * b * h * (10 + 24 / t + 5 * a * s / (h * t)), s * b * h / t * (34 + 5 * a * s / h)
 
 
+def test_replicas_reduce_in_buckets_that_stay_beside_their_gradients():
+    rows = strategies(dp=[1, 4, 4], zero_stage=[0, 0, 1], sharding_degree=[1, 1, 4])
+    plain, buckets = (state_bytes(rows, toy_scenario(stack=toy_stack(replica_buckets=n))) for n in (0, 2))
+    assert (buckets.gradients - plain.gradients).tolist() == [0.0, 2.0, 0.0]
+
+
 @pytest.mark.parametrize("tp", [1, 2, 4, 8])
 @pytest.mark.parametrize("micro", [1, 3])
 def test_activations_of_a_gpt_layer_are_those_of_korthikanti_to_the_byte(tp, micro):

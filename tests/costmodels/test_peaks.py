@@ -128,6 +128,14 @@ def test_operations_that_are_not_fused_keep_tensors_of_their_own(kept, width):
     assert layer_activation_bytes(rows, other) - layer_activation_bytes(rows, fused) == pytest.approx(T * width)
 
 
+def test_keys_and_values_stay_beside_the_projection_of_as_many_queries():
+    rows = strategies()
+    for groups, width in ((8, 2 * 2 * H), (2, 0)):
+        model = toy_model(**(GATED | {"num_query_groups": groups}))
+        apart, viewed = (toy_scenario(model=model, stack=toy_stack(keeps=keeps)) for keeps in ((), ("projected",)))
+        assert layer_activation_bytes(rows, viewed) - layer_activation_bytes(rows, apart) == T * width
+
+
 def test_gathered_inputs_are_kept_whole_and_checkpoints_can_be_split():
     rows = strategies(tp=4, sequence_parallel=1)
     again, whole = (toy_scenario(stack=toy_stack(gathered_inputs=yes)) for yes in (False, True))

@@ -57,6 +57,13 @@ def test_a_host_that_lists_the_parts_of_every_weight_takes_its_time_per_rank_wei
     assert sharded(2, per_shard="1 ms")[0].total == pytest.approx(sharded(2)[0].total)
 
 
+def test_parameters_gathered_into_a_list_are_copied_tensor_by_tensor_and_rank_by_rank():
+    listing = {stage: sharded(stage, per_shard="1 ms", parameter_exchange="listed")[0] for stage in (0, 1)}
+    tensors = 2 + 2 + 2  # projections of attention, matrices of the feed-forward network, norms
+    assert listing[1].parameters - sharded(1)[0].parameters == pytest.approx(LAYERS * tensors * 4 * 1e-3)
+    assert listing[0].total == pytest.approx(sharded(0)[0].total)
+
+
 def test_gradients_that_every_rank_adds_up_travel_twice_although_states_are_sharded():
     everywhere, _, rows, scenario = sharded(1, gradient_exchange="all-reduce")
     owners = sharded(1)[0]

@@ -4,8 +4,8 @@ from costmodels.footprint import footprint, readings
 from costmodels.memory import row_bytes
 from costmodels.pricing import even_assignment
 from costmodels.strategy import strategies
-from costmodels.waiting import LAUNCHES_AHEAD, buffer_bytes, flat_bytes, waiting_bytes
-from tests.scenarios import toy_scenario, toy_stack
+from costmodels.waiting import LAUNCHES_AHEAD, buffer_bytes, flat_bytes, listed_bytes, waiting_bytes
+from tests.scenarios import changed_device, toy_scenario, toy_stack
 
 TOKENS, HIDDEN = 1024, 1024
 
@@ -31,6 +31,38 @@ def test_16_bit_gradients_are_copied_flat_by_the_rank_that_steps_them():
     assert flat_bytes(rows, narrow, 1e9).tolist() == [6e9, 1.5e9 + 1e9]
     assert flat_bytes(rows, narrow, 100.0).tolist() == [600.0, 150.0 + 200.0]  # a bucket holds no more than there is
     assert flat_bytes(rows, wide, 100.0).tolist() == [0.0, 0.0]
+
+
+LARGEST = 2 * TOKENS * 4 * HIDDEN
+"""Bytes that the first matrix of a toy layer returns."""
+
+
+def listed(scenario, *, parameters, optimizer=0.0, last=False):
+    rows = strategies(dp=4, zero_stage=[0, 1, 1], sharding_degree=[1, 1, 4])
+    return listed_bytes(rows, scenario, parameters=parameters, optimizer=optimizer, last=last).tolist()
+
+
+def test_a_gather_into_a_list_takes_what_no_block_of_an_activation_has_room_for():
+    listing = toy_scenario(stack=toy_stack(parameter_exchange="listed", optimizer_bytes=12))
+    fits, flat, pieces = 0.5 * LARGEST, 0.75 * LARGEST, 4 * LARGEST
+    assert listed(listing, parameters=fits) == [0.0, 0.0, 0.0]
+    assert listed(listing, parameters=flat) == [0.0, 0.0, 2 * flat]
+    assert listed(listing, parameters=pieces) == [0.0, 0.0, (2 + 2 + 2 / 4) * pieces]  # flat, all ranks' and its own
+    assert listed(listing, parameters=flat, optimizer=12.0) == [0.0, 0.0, 2 * flat - 8.0]  # moments took as much
+    assert listed(listing, parameters=flat, last=True) == [0.0, 0.0, 0.0]  # where logits were
+    assert listed(toy_scenario(), parameters=pieces) == [0.0, 0.0, 0.0]
+
+
+def test_a_gather_that_does_not_fit_leaves_nothing_behind():
+    """The allocator gives back all that is idle, once, and activations share the gather's blocks from then on."""
+    rows, split = strategies(dp=8, zero_stage=1, sharding_degree=8), even_assignment(8, 1, 0)
+    ample = toy_scenario(stack=toy_stack(parameter_exchange="listed"))
+    peak = footprint(rows, row_bytes(rows, ample), ample, row=0, layers=split.layers, recomputed=split.recomputed)
+    assert peak.waiting[0] > 0.0
+    for room, left in ((1.1, peak.waiting[0]), (0.9, 0.0)):
+        tight = changed_device(ample, usable_memory=peak.total[0] + room * peak.waiting[0])
+        again = footprint(rows, row_bytes(rows, tight), tight, row=0, layers=split.layers, recomputed=split.recomputed)
+        assert again.waiting[0] == left
 
 
 def test_gathered_units_pass_a_buffer_as_large_as_the_largest():
