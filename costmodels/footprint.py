@@ -82,7 +82,7 @@ def footprint(
     logits = last * memory.logits[row]
     slack = slack_of(one, scenario) * (weights + gradients + optimizer + activations + logits)
     waiting = np.maximum(flat_bytes(one, scenario, params + experts) - first * memory.first_peak[row], 0.0)
-    waiting = waiting + waiting_bytes(one, scenario, copies(one) * layers / one.vpp)
+    waiting = waiting + waiting_bytes(one, scenario, copies(one) * layers / one.vpp, first=first)
     outer = first * memory.embedding_parameters[row], last * memory.head_parameters[row]
     largest = np.full(pp, memory.layer_parameters[row] + memory.expert_parameters[row])
     waiting = waiting + buffer_bytes(one, scenario, layer=largest, ends=outer)

@@ -286,12 +286,13 @@ class Stack(Record):
     slack: float = Field(0.04, ge=0, le=0.5)
     """What fragments take that the allocator cannot use even where it must, over what it hands out."""
     tensor_slack: float | None = Field(None, ge=0, le=0.5)
-    """The same with tensor parallelism, where the allocator may not reuse what a collective on a stream of its own was
-    given until the host has seen it end (PyTorch without ``TORCH_NCCL_AVOID_RECORD_STREAMS`` [Carilli22]); None: no
-    more. Calibrated."""
+    """The same with tensor parallelism, where what a collective on a stream of its own was given may not be used again
+    until the host has seen it end (``records_streams`` [Carilli22]); None: no more. Calibrated."""
     records_streams: bool = False
     """Blocks that collectives of the tensor ranks were given wait for the host to see these end, before they are used
     again (PyTorch until 2.8, unless ``TORCH_NCCL_AVOID_RECORD_STREAMS`` is set)."""
+    unread_batches: bool = False
+    """The host reads nothing from the device for a batch, so that it launches pass behind pass without waiting."""
     gather_pool: bool = False
     """What full sharding gathers arrives in buffers of a stream of its own, and is copied out of them (FSDP2)."""
     state_copies: Literal["both", "gradients", "none"] = "both"
@@ -304,8 +305,7 @@ class Stack(Record):
     """Collectives of sharded states run in a few units, out of buffers that the library was told of (NCCL's user
     buffers), and slow computation no more than ``overlap_slowdown`` on any link."""
     flat_step: float = Field(0.0, ge=0)
-    """Bytes per parameter of its own shard into which a rank's step copies 16-bit gradients, in two tensors that fit no
-    block of an activation [DeepSpeed]."""
+    """Bytes per parameter of its own shard in two flat copies of 16-bit gradients, which fit no block [DeepSpeed]."""
     flat_bucket: ByteQuantity = 0.0
     """Likewise of the bucket that gradients are copied into for their reduction, from ZeRO stage 1 on."""
     reduce_bucket: ByteQuantity = 0.0

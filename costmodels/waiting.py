@@ -23,13 +23,21 @@ LAUNCHES_AHEAD = 1024.0
 """Kernels that the host may launch before the device has started the first of them."""
 
 
-def waiting_bytes(rows: Strategies, scenario: Scenario, layers: Floats) -> Floats:
-    """Bytes that wait for collectives of the tensor ranks as a forward pass of ``layers`` layers ends, (N,)."""
+def waiting_bytes(rows: Strategies, scenario: Scenario, layers: Floats, *, first: Bools) -> Floats:
+    """Bytes that wait for collectives of the tensor ranks as a forward pass of ``layers`` layers ends, (N,).
+
+    On the ``first`` stage it follows the backward pass of the micro-batch before it, of twice as many kernels and as
+    many sums, which the host has left behind unless it read what the next batch is: Megatron's ``broadcast_data`` reads
+    sizes. Other stages wait for what arrives.
+    """
     stack, model = scenario.stack, scenario.model
     if not stack.records_streams:
         return np.zeros(len(rows))
     sums = 1.0 if model.parallel_block else 2.0
-    ahead = np.minimum(layers, LAUNCHES_AHEAD / stack.kernels_per_layer)
+    reach = LAUNCHES_AHEAD / stack.kernels_per_layer
+    ahead = np.minimum(layers, reach)
+    before = first & (rows.num_microbatches > 1) & stack.unread_batches
+    ahead = ahead + before * np.minimum(layers, (reach - ahead) / 2.0)
     whole = scenario.word * model.hidden_size * tokens_per_rank(rows, scenario)
     return np.where(rows.tp > 1, ahead * sums * whole, 0.0)
 

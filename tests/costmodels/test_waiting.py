@@ -14,12 +14,26 @@ def test_partial_sums_of_every_layer_wait_as_far_as_the_host_is_ahead():
     rows = strategies(tp=[1, 4, 4])
     far, near = (toy_scenario(stack=toy_stack(records_streams=True, kernels_per_layer=n)) for n in (16, 512))
     sums = 2 * 2 * TOKENS * HIDDEN
-    assert waiting_bytes(rows, far, 8.0).tolist() == [0.0, 8.0 * sums, 8.0 * sums]
-    assert waiting_bytes(rows, near, 8.0)[1] == LAUNCHES_AHEAD / 512 * sums
+    assert waiting_bytes(rows, far, 8.0, first=True).tolist() == [0.0, 8.0 * sums, 8.0 * sums]
+    assert waiting_bytes(rows, near, 8.0, first=True)[1] == LAUNCHES_AHEAD / 512 * sums
+
+
+@pytest.mark.parametrize(("kernels", "behind"), [(16, 8.0), (80, 2.4), (512, 0.0)])
+def test_sums_of_the_backward_pass_before_wait_too_where_no_batch_is_asked_for(kernels, behind):
+    sums = 2 * 2 * TOKENS * HIDDEN
+    rows = strategies(tp=4, num_microbatches=[1, 2])
+    asks, unread = (
+        toy_scenario(stack=toy_stack(records_streams=True, unread_batches=yes, kernels_per_layer=kernels))
+        for yes in (False, True)
+    )
+    for first in (True, False):
+        plain = waiting_bytes(rows, asks, 8.0, first=first)
+        more = waiting_bytes(rows, unread, 8.0, first=first) - plain
+        assert more.tolist() == pytest.approx([0.0, first * behind * sums])
 
 
 def test_nothing_waits_where_streams_are_not_recorded():
-    assert waiting_bytes(strategies(tp=4), toy_scenario(), 8.0).tolist() == [0.0]
+    assert waiting_bytes(strategies(tp=4), toy_scenario(), 8.0, first=True).tolist() == [0.0]
 
 
 def test_16_bit_gradients_are_copied_flat_by_the_rank_that_steps_them():
