@@ -115,7 +115,8 @@ def _kept(draw):
         "gradients_offloaded": draw(st.booleans()),
         "reduce_bucket": draw(some(["0 GB", "1 GiB"])),
         "partitioned_checkpoints": draw(st.booleans()),
-        "keeps": draw(some([(), ("gate", "norm", "key-values", "softmax"), ("gathered",)])),
+        "keeps": draw(some([(), ("gate", "norm", "key-values", "softmax"), ("gathered", "projected")])),
+        "replica_buckets": draw(some([0, 2])),
         "empty_ends": draw(st.booleans()),
         "ends_as_layers": draw(st.booleans()),
         "selective": draw(
@@ -173,6 +174,7 @@ def _passes(draw):
         "fused_norms": draw(st.booleans()),
         "branches_apart": draw(st.booleans()),
         "around_attention": draw(some([(0.0, 0.0), (28.0, 16.0)])),
+        "around_activation": draw(some([(0.0, 0.0), (4.0, 16.0)])),
     }
 
 
