@@ -47,13 +47,16 @@ def standing_bytes(rows: Strategies, scenario: Scenario) -> Floats:
 def step_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     """Bytes per parameter that reducing gradients and stepping hold for the moment, (N,).
 
-    Flattened copies of the gradients, and copies in fp32 of 16-bit ones for the master weights, of a rank's own shard.
+    Flattened copies of the gradients, and copies in fp32 of 16-bit ones for the master weights, of a rank's own shard;
+    or, where one collective gathers all new parameters, these in 16 bits, shards and whole, beside the old ones.
     """
     stack = scenario.stack
     masters = stack.optimizer_bytes > ADAM_MOMENTS and scenario.precision != "fp32"
     copied = 4.0 if masters and stack.gradient_bytes < 4 else 0.0
     shard = np.where(rows.zero_stage > 0, rows.sharding_degree, 1)
-    return stack.gradient_bytes * float(stack.flattened_gradients) + copied / shard
+    reduced = stack.gradient_bytes * float(stack.flattened_gradients) + copied / shard
+    gathered = stack.joint_gather & (rows.zero_stage > 0) & (rows.zero_stage < PARAMETERS) & (shard > 1)
+    return np.maximum(reduced, np.where(gathered, scenario.word * (1.0 + 1.0 / shard), 0.0))
 
 
 def _layer_peak(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:

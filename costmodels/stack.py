@@ -243,6 +243,8 @@ class Stack(Record):
     """From ZeRO stage 2 on gradients are scattered in every micro-batch, and not kept whole until the last."""
     flattened_gradients: bool = False
     """Gradients are copied into one flat tensor for their reduction, all at once."""
+    joint_gather: bool = False
+    """New parameters of ZeRO stages 1 and 2 are gathered by one collective, the old ones beside them [Alpa]."""
     partitioned_checkpoints: bool = False
     """Inputs of recomputed layers are split over the tensor ranks, with or without sequence parallelism."""
     gathered_inputs: bool = False

@@ -29,7 +29,8 @@ SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
     (r"llm[- ]?foundry|composer", {"cross_entropy_traffic": 36, "cross_entropy_bytes": 4}),
     # XLA on GPUs ran no collective beside computation then (alpa issue 31, jax issue 4666; alpa's pull request 773 of
     # November 2022 is the first to hide messages between stages).
-    (r"\balpa\b", {"overlap": Overlap()}),
+    # Its compiler joins all gathers of new parameters into one (auto_sharding.py, ``all_gather_threshold`` [Alpa]).
+    (r"\balpa\b", {"overlap": Overlap(), "joint_gather": True}),
     # Pods of PaLM hand each other their gradients once, behind the backward pass [Chowdhery22, section 4].
     (r"\bpathways\b", {"replicas_once": True}),
     # Its script for ZeRO-3 partitions checkpoints, and moves them to the host unless the run says otherwise.
