@@ -15,7 +15,7 @@ from costmodels.parameters import mtp_sets
 from costmodels.pieces import copies, ends, in_flight, of_both_ways
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Ints, Strategies
-from costmodels.waiting import buffer_bytes, flat_bytes, listed_bytes, waiting_bytes
+from costmodels.waiting import buffer_bytes, flat_bytes, idle_bytes, listed_bytes, waiting_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,7 @@ def footprint(
     outer = first * memory.embedding_parameters[row], last * memory.head_parameters[row]
     largest = np.full(pp, memory.layer_parameters[row] + memory.expert_parameters[row])
     waiting = waiting + buffer_bytes(one, scenario, layer=largest, ends=outer)
+    waiting = waiting + last * (one.vocabulary == 0) * idle_bytes(one, scenario)
     reserved = np.full(pp, scenario.stack.reserved)
     needed = (weights + gradients + optimizer + activations + logits) + slack + reserved + waiting
     listed = listed_bytes(one, scenario, parameters=params + experts, optimizer=optimizer, last=last)

@@ -295,6 +295,12 @@ class Stack(Record):
     again (PyTorch until 2.8, unless ``TORCH_NCCL_AVOID_RECORD_STREAMS`` is set)."""
     unread_batches: bool = False
     """The host reads nothing from the device for a batch, so that it launches pass behind pass without waiting."""
+    fixed_segments: bool = False
+    """The allocator takes blocks from the device one by one and never joins them (PyTorch, unless ``expandable_segments``
+    is set), so that logits, larger than any, are put beside what the forward pass of a layer has let go."""
+    idle_logits: bool = False
+    """The block of the logits is let go before their gradients come, which are in fp32 and do not fit it (eager loss of
+    a model in 16 bits)."""
     gather_pool: bool = False
     """What full sharding gathers arrives in buffers of a stream of its own, and is copied out of them (FSDP2)."""
     state_copies: Literal["both", "gradients", "none"] = "both"

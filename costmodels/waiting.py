@@ -13,11 +13,11 @@ from __future__ import annotations
 import numpy as np
 
 from costmodels.optimizers import ADAM_MOMENTS
-from costmodels.passes import tokens_per_rank
+from costmodels.passes import region_tokens, tokens_per_rank
 from costmodels.scenario import Scenario
 from costmodels.sharded import GRADIENTS
 from costmodels.sizes import vocabulary_rows
-from costmodels.strategy import Bools, Floats, Strategies
+from costmodels.strategy import Bools, Floats, Recompute, Strategies
 
 LAUNCHES_AHEAD = 1024.0
 """Kernels that the host may launch before the device has started the first of them."""
@@ -81,3 +81,37 @@ def buffer_bytes(rows: Strategies, scenario: Scenario, *, layer: Floats, ends: t
     outer = embedding + head if scenario.stack.root_unit else np.maximum(embedding, head)
     gathers = scenario.stack.gather_pool & (rows.zero_stage >= GRADIENTS)
     return np.where(gathers, scenario.word * np.maximum(layer, outer), 0.0)
+
+
+def idle_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+    """Bytes of blocks that lie idle beside the logits where the head is, (N,).
+
+    An eager loss in fp32 leaves the block that the model's own logits had. In fixed segments logits are put beside what
+    the last layer's forward pass let go; and since states are made after the first step, in blocks that are idle then,
+    one block of logits is cut, and taken anew, where none is idle anyhow.
+    """
+    stack, T = scenario.stack, tokens_per_rank(rows, scenario)
+    logits = scenario.word * T * vocabulary_rows(rows, scenario, "head")
+    if stack.loss != "plain" or stack.loss_block:
+        return np.zeros(len(rows))
+    idle = logits * stack.idle_logits
+    if not stack.fixed_segments:
+        return idle
+    passed, largest = _let_go(rows, scenario)
+    cut = idle + np.where(logits > largest, passed, 0.0)
+    return np.maximum(cut, logits)
+
+
+def _let_go(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
+    """Bytes that the forward pass of one dense layer makes and does not keep, and its largest block, (N,).
+
+    Gate, its other half and their product, less those that are kept for the backward pass; and under tensor
+    parallelism the whole input and the whole partial sums, unless both travel in pieces beside the products.
+    """
+    stack, model, T = scenario.stack, scenario.model, tokens_per_rank(rows, scenario)
+    inner, outer = T * model.ffn_hidden_size / rows.tp, T * model.hidden_size
+    listed = (rows.recompute == Recompute.SELECTIVE) & (stack.selective == "operators")
+    gone = np.where(rows.recompute >= Recompute.FULL, model.ffn_branches + 1.0, listed * model.ffn_branches)
+    whole = (stack.overlap.tp_forward == 1.0) * (1.0 * (rows.tp > 1) + (region_tokens(rows, scenario) < T))
+    largest = np.maximum(inner, np.where(whole > 0, outer, 0.0))
+    return scenario.word * (gone * inner + whole * outer), scenario.word * largest

@@ -80,15 +80,18 @@ FUSED_CASTS_SINCE = (26, 4)
 """First container whose Transformer Engine has one kernel for NVFP4's rows and turned columns: 2.14, 26.02 had 2.12
 (GitHub NVIDIA/TransformerEngine, pull request 2555; Megatron-Bridge, docs/releases/software-versions.md)."""
 
-EAGER_LOSS: dict[str, Any] = {"cross_entropy_bytes": 14, "keeps": ("gate", "norm", "key-values")}
-"""torchtitan before it compiled the loss: logits in 16 bits, and in fp32 their log-softmax and two gradients; norms and
-gates are PyTorch's own."""
+EAGER_LOSS: dict[str, Any] = {
+    "cross_entropy_bytes": 12,
+    "idle_logits": True,
+    "keeps": ("gate", "norm", "key-values"),
+}
+"""torchtitan before it compiled the loss: in fp32 the logits' log-softmax and two gradients, behind the 16-bit logits,
+which the trainer lets go; norms and gates are PyTorch's own."""
 COMPILED_SINCE = "2025-04"
 """torchtitan compiles its loss from 2 April 2025 on (commit bbb1b616e); from 18 December 2024 it did not, since that
 failed (e8977b007)."""
-EAGER_SPLIT_LOSS = 18
-"""Bytes per logit of the same where ``loss_parallel`` splits it over tensor ranks: beside the 16-bit logits and the
-log-softmax its backward pass writes zeros, the exponential, their sum and the product one after the other, of which
+EAGER_SPLIT_LOSS = 16
+"""Bytes per logit of the same where ``loss_parallel`` splits it over tensor ranks: beside the log-softmax its backward pass writes zeros, the exponential, their sum and the product one after the other, of which
 three stand at a time (torch.distributed.tensor.parallel.loss, ``_nll_loss_and_log_softmax_backward``)."""
 
 

@@ -35,6 +35,9 @@ EAGER_KERNELS = 36
 """Kernels of a layer's forward pass in torchtitan without a compiler (models/llama/model.py, January 2025): 8 for each
 norm, 6 to rotate queries and keys, 2 to repeat keys and values, 7 products, attention, activation, product of branches
 and 2 residuals. Half as many are left once compiled."""
+EXPANDABLE_SINCE = "2024-10"
+"""torchtitan's script for one node sets ``expandable_segments`` from 22 October 2024 on (commit a5e57e4a9); that for
+several (multinode_trainer.slurm) does not, nor has PyTorch them for AMD's devices (c10/hip, as of 2.9)."""
 EAGER = r"\beager\b|no-?compile|compile off"
 
 
@@ -58,6 +61,19 @@ def compiled(row: Row, chosen: Stack) -> dict[str, Any]:
 def unfused(chosen: Stack) -> dict[str, Any]:
     """Kernels as the model's code writes them; how many is known of torchtitan's."""
     return {"fused_elementwise": False} | ({"kernels_per_layer": EAGER_KERNELS} if chosen.name == "torchtitan" else {})
+
+
+def segments(row: Row) -> dict[str, bool]:
+    """Whether the allocator's segments are fixed: torchtitan's on several nodes, on AMD's devices, and before it asked.
+
+    A run that starts ``torchrun`` itself on several nodes, as its reports say, sets no such variable either.
+    """
+    if "torchtitan" not in str(row["stack"].get("framework")).lower():
+        return {}
+    cluster, when = row["cluster"], month(row)
+    several = int(row["strategy"].get("gpus") or 1) > int(cluster.get("gpus_per_node") or 8)
+    amd = str(cluster.get("accelerator")).startswith("mi")
+    return {"fixed_segments": several or amd or (when is not None and when < EXPANDABLE_SINCE)}
 
 
 def rotated(row: Row) -> dict[str, float]:

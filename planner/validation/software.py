@@ -13,7 +13,7 @@ from planner.validation.expert_words import expert_changes
 from planner.validation.launch_words import launch_changes
 from planner.validation.loss_words import loss_changes
 from planner.validation.overlap_words import accumulation_changes, overlap_changes
-from planner.validation.pytorch import attended, compiled, repeated, stepped
+from planner.validation.pytorch import attended, compiled, repeated, segments, stepped
 from planner.validation.scale_words import scale_changes
 from planner.validation.stack_words import newer_machine, stack_of
 
@@ -79,7 +79,7 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
     stage = row["strategy"].get("zero_stage")
     if stage and int(stage) not in chosen.zero_stages:  # a newer version, or a fork, that has it
         changes["zero_stages"] = (*chosen.zero_stages, int(stage))
-    changes |= compiled(row, chosen) | stepped(row, chosen)
+    changes |= compiled(row, chosen) | stepped(row, chosen) | segments(row)
     words = str(row["stack"].get("overlap") or "").lower()
     if "async tp" in words or "fine_grain_interleave" in words:
         left = ROWWISE_TP if saving.precision(row["strategy"], chosen) == "fp8-rowwise" else ASYNC_TP
