@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from costmodels.kernels import WORD
 from costmodels.optimizers import ADAM_MOMENTS
 from costmodels.passes import region_tokens, tokens_per_rank
 from costmodels.scenario import Scenario
@@ -87,8 +88,8 @@ def idle_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     """Bytes of blocks that lie idle beside the logits where the head is, (N,).
 
     An eager loss in fp32 leaves the block that the model's own logits had. In fixed segments logits are put beside what
-    the last layer's forward pass let go; and since states are made after the first step, in blocks that are idle then,
-    one block of logits is cut, and taken anew, where none is idle anyhow.
+    the last layer's forward pass let go; and since the first step makes its states in blocks that are idle then, one of
+    the logits' blocks is cut and taken anew, where the loss has none but these and their gradients'.
     """
     stack, T = scenario.stack, tokens_per_rank(rows, scenario)
     logits = scenario.word * T * vocabulary_rows(rows, scenario, "head")
@@ -98,8 +99,8 @@ def idle_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     if not stack.fixed_segments:
         return idle
     passed, largest = _let_go(rows, scenario)
-    cut = idle + np.where(logits > largest, passed, 0.0)
-    return np.maximum(cut, logits)
+    beside = idle + np.where(logits > largest, passed, 0.0)
+    return np.maximum(beside, logits) if stack.cross_entropy_bytes <= 2 * WORD else beside
 
 
 def _let_go(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
