@@ -55,6 +55,7 @@ def step_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     copied = 4.0 if masters and stack.gradient_bytes < 4 else 0.0
     shard = np.where(rows.zero_stage > 0, rows.sharding_degree, 1)
     reduced = stack.gradient_bytes * float(stack.flattened_gradients) + copied / shard
+    reduced = reduced * (not stack.lingering_gradients)  # the last step's let go as this one's come
     gathered = stack.joint_gather & (rows.zero_stage > 0) & (rows.zero_stage < PARAMETERS) & (shard > 1)
     return np.maximum(reduced, np.where(gathered, scenario.word * (1.0 + 1.0 / shard), 0.0))
 

@@ -215,6 +215,8 @@ class Stack(Record):
     """Bytes per parameter of the gradient buffer that is accumulated and kept."""
     passed_gradient_bytes: int = 0
     """Bytes per parameter of a micro-batch's own gradients that stay beside the buffer until the next backward pass."""
+    lingering_gradients: bool = False
+    """16-bit gradients of a step, and their copies in fp32, are referred to until the next step replaces them."""
     reduce_bytes: int = 4
     """Bytes per parameter on the wire when gradients are reduced."""
     accumulate_traffic: int = 0

@@ -65,6 +65,7 @@ def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None
     buffer = float(stack.gradient_bytes + stack.passed_gradient_bytes)
     gradient = max(buffer, weights) if fp32 else buffer
     buckets = np.where((z == 0) & (rows.dp > 1), stack.replica_buckets, 0.0)
+    gradient = max(buffer, weights) if fp32 else buffer + stack.lingering_gradients * (WORD + 4.0)
     whole = stays_whole(rows, scenario)
     scattered = ~whole & (z >= GRADIENTS) & stack.gradients_sharded
     left = np.where(rows.offload == EVERYTHING, 0.0, 1.0)

@@ -12,12 +12,14 @@ TABLES: tuple[tuple[str, str, str], ...] = (
     (r"pytorch/ao float8nocompile", "", "2025-01"),
     (r"pytorch/ao float8", "h100", "2025-03"),
     (r"pytorch/ao float8", "b200|mi300x", "2025-08"),
+    (r"bigscience experiments/gpt2-meg/", "", "2021-05"),
     (r"llm-foundry.* mode pure", "", "2023-05"),
     (r"llm-foundry.* mode default", "", "2023-10"),
 )
 """Words on the source and its notes, the accelerator, and the month: torchao's tables name the nightly builds that they
 ran with, the prototype's its pull request to torchtitan (778). llm-foundry's tables of DEFAULT mixed precision were
-measured anew with PyTorch 2.1.0 (commit b2a43a147, sweep.sh); those of PURE stayed from early 2023."""
+measured anew with PyTorch 2.1.0 (commit b2a43a147, sweep.sh); those of PURE stayed from early 2023. BigScience's logs
+of Megatron-LM itself are of the end of May 2021, as its notes on them say (experiments/gpt2.md)."""
 MIDDLE = "-06"
 """Where only a year is said."""
 

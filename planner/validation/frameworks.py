@@ -95,6 +95,11 @@ EAGER_SPLIT_LOSS = 16
 three stand at a time (torch.distributed.tensor.parallel.loss, ``_nll_loss_and_log_softmax_backward``)."""
 
 
+LINGERING = ("2021-03", "2021-07")
+"""Megatron-LM's optimizer kept the fp32 copies of gradients until it made the next, and its wrapper, without contiguous
+buffers, a name for the 16-bit ones (``main_grad``), from 8 March (commit b4bc51b1e) to 12 July 2021 (4e64903dc)."""
+
+
 def changes(row: Row, chosen: Stack) -> dict[str, Any]:
     """Fields of the stack that the run's framework, its notes and its source settle."""
     framework, notes = str(row["stack"].get("framework")).lower(), str(row["stack"].get("notes") or "").lower()
@@ -170,6 +175,9 @@ def _megatron(row: Row) -> dict[str, Any]:
     tested = "functional_tests" in source and not row["model"].get("gated_ffn")
     if tested or re.search(DROPPING, source):
         found["dropout"] = True
+    when, framework = month(row), str(row["stack"].get("framework")).lower()
+    if when and framework == "megatron-lm" and LINGERING[0] <= when < LINGERING[1]:
+        found["lingering_gradients"] = row["strategy"].get("precision") == "fp16"
     return found
 
 
