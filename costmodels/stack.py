@@ -298,8 +298,8 @@ class Stack(Record):
     unread_batches: bool = False
     """The host reads nothing from the device for a batch, so that it launches pass behind pass without waiting."""
     fixed_segments: bool = False
-    """The allocator takes blocks from the device one by one and never joins them (PyTorch, unless ``expandable_segments``
-    is set), so that logits, larger than any, are put beside what the forward pass of a layer has let go."""
+    """The allocator never joins what it took from the device block by block (PyTorch, unless ``expandable_segments`` is
+    set), so that logits, larger than any block, are put beside what the forward pass of a layer has let go."""
     idle_logits: bool = False
     """The block of the logits is let go before their gradients come, which are in fp32 and do not fit it (eager loss of
     a model in 16 bits)."""

@@ -111,6 +111,8 @@ def _kept(draw):
         "apart": draw(some([(), ("gate",), ("qkv", "gate")])),
         "norm_gathers": draw(st.booleans()),
         "flattened_gradients": draw(st.booleans()),
+        "joint_gather": draw(st.booleans()),
+        "lingering_gradients": draw(st.booleans()),
         "gradients_sharded": draw(st.booleans()),
         "gradients_offloaded": draw(st.booleans()),
         "reduce_bucket": draw(some(["0 GB", "1 GiB"])),

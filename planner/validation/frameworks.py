@@ -91,8 +91,9 @@ COMPILED_SINCE = "2025-04"
 """torchtitan compiles its loss from 2 April 2025 on (commit bbb1b616e); from 18 December 2024 it did not, since that
 failed (e8977b007)."""
 EAGER_SPLIT_LOSS = 16
-"""Bytes per logit of the same where ``loss_parallel`` splits it over tensor ranks: beside the log-softmax its backward pass writes zeros, the exponential, their sum and the product one after the other, of which
-three stand at a time (torch.distributed.tensor.parallel.loss, ``_nll_loss_and_log_softmax_backward``)."""
+"""Bytes per logit of the same where ``loss_parallel`` splits it over tensor ranks: beside the log-softmax its backward
+pass writes zeros, the exponential, their sum and the product one after the other, of which three stand at a time
+(torch.distributed.tensor.parallel.loss, ``_nll_loss_and_log_softmax_backward``)."""
 
 
 LINGERING = ("2021-03", "2021-07")

@@ -6,6 +6,7 @@ from costmodels.activations import checkpoint_bytes, layer_activation_bytes
 from costmodels.blocks import layer_seconds
 from costmodels.memory import row_bytes
 from costmodels.peaks import WORKSPACES, loss_peak, momentary_bytes, standing_bytes, step_bytes
+from costmodels.states import state_bytes
 from costmodels.strategy import Recompute, strategies
 from tests.scenarios import ONE_F_ONE_B, toy_device, toy_group, toy_model, toy_scenario, toy_stack
 
@@ -143,3 +144,27 @@ def test_gathered_inputs_are_kept_whole_and_checkpoints_can_be_split():
     assert extra == pytest.approx(2 * 2 * H * T * 3 / 4)
     split = toy_scenario(stack=toy_stack(partitioned_checkpoints=True))
     assert checkpoint_bytes(strategies(tp=4), split) == checkpoint_bytes(rows, again) == 2 * H * T / 4
+
+
+def test_new_parameters_that_one_collective_gathers_stand_beside_the_old_ones():
+    rows = strategies(dp=4, zero_stage=[0, 1, 3], sharding_degree=[1, 4, 4])
+    many, one = (toy_scenario(stack=toy_stack(joint_gather=joint)) for joint in (False, True))
+    assert step_bytes(rows, many).tolist() == [0, 0, 0]
+    assert step_bytes(rows, one).tolist() == [0, 2 + 2 / 4, 0]
+
+
+def test_gradients_that_linger_are_let_go_as_the_next_ones_come():
+    rows = strategies()
+    known = {"gradient_bytes": 2, "flattened_gradients": True}
+    gone, stay = (toy_scenario(stack=toy_stack(**known, lingering_gradients=yes)) for yes in (False, True))
+    assert step_bytes(rows, gone).tolist() == [6]
+    assert step_bytes(rows, stay).tolist() == [0]
+    assert state_bytes(rows, stay).gradients - state_bytes(rows, gone).gradients == 6
+
+
+def test_no_layer_is_recomputed_any_more_when_the_embedding_s_gradient_is_made():
+    scenario = toy_scenario(model=toy_model(vocab_size=2**20))
+    known = {"pp": 8, "schedule": ONE_F_ONE_B, "num_microbatches": 8}
+    kept, again = (row_bytes(strategies(**known, recompute=how), scenario) for how in (Recompute.NONE, Recompute.FULL))
+    fewer = kept.stored - again.checkpoint
+    assert again.first_peak - kept.first_peak == pytest.approx(fewer - again.working)

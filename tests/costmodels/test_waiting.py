@@ -3,9 +3,9 @@ import pytest
 from costmodels.footprint import footprint, readings
 from costmodels.memory import row_bytes
 from costmodels.pricing import even_assignment
-from costmodels.strategy import strategies
-from costmodels.waiting import LAUNCHES_AHEAD, buffer_bytes, flat_bytes, listed_bytes, waiting_bytes
-from tests.scenarios import changed_device, toy_scenario, toy_stack
+from costmodels.strategy import Recompute, strategies
+from costmodels.waiting import LAUNCHES_AHEAD, buffer_bytes, flat_bytes, idle_bytes, listed_bytes, waiting_bytes
+from tests.scenarios import changed_device, toy_model, toy_scenario, toy_stack
 
 TOKENS, HIDDEN = 1024, 1024
 
@@ -97,3 +97,36 @@ def test_what_waits_shows_in_readings_and_fails_no_run():
     assert beside[0] - without[0] == pytest.approx(peaks[1].waiting[0])
     assert peaks[1].waiting[0] > 0
     assert peaks[0].total == pytest.approx(peaks[1].total)
+
+
+def test_an_eager_loss_leaves_the_block_of_the_logits_idle():
+    eager, compiled = (toy_scenario(stack=toy_stack(idle_logits=yes)) for yes in (True, False))
+    logits = 2 * TOKENS * eager.model.vocab_size / 4
+    assert idle_bytes(strategies(tp=4), eager) == pytest.approx(logits, rel=0.1)  # the vocabulary is padded
+    assert idle_bytes(strategies(tp=4), compiled) == 0
+    assert idle_bytes(strategies(tp=4), toy_scenario(stack=toy_stack(idle_logits=True, loss_block=128))) == 0
+
+
+def test_logits_are_put_beside_what_a_layer_let_go_unless_segments_grow():
+    rows = strategies(tp=[1, 4, 4], sequence_parallel=[0, 0, 1], recompute=Recompute.FULL)
+    model = toy_model(vocab_size=2**17)
+    fixed, hidden = (
+        toy_scenario(model=model, stack=toy_stack(fixed_segments=True, overlap={"tp_forward": share}))
+        for share in (1.0, 0.5)
+    )
+    inner, outer = 2 * TOKENS * 2 * model.ffn_hidden_size, 2 * TOKENS * HIDDEN  # the product and what it came from
+    assert idle_bytes(rows, fixed).tolist() == [inner, inner / 4 + outer, inner / 4 + 2 * outer]
+    assert idle_bytes(rows, hidden).tolist() == [inner, inner / 4, inner / 4]
+    assert idle_bytes(rows, toy_scenario(model=model)).tolist() == [0, 0, 0]
+    small = toy_scenario(model=toy_model(vocab_size=1024), stack=toy_stack(fixed_segments=True))
+    assert idle_bytes(rows, small)[0] == 0  # such logits fit the blocks
+
+
+def test_a_compiled_loss_takes_a_block_anew_that_the_first_step_cut():
+    model = toy_model(vocab_size=2**17)
+    rows = strategies()
+    plain, compiled = (
+        toy_scenario(model=model, stack=toy_stack(fixed_segments=True, cross_entropy_bytes=n)) for n in (6, 4)
+    )
+    assert idle_bytes(rows, plain) == 0  # all that a layer made is kept
+    assert idle_bytes(rows, compiled) == 2 * TOKENS * 2**17

@@ -9,6 +9,7 @@ from costmodels.strategy import Recompute
 from planner.validation import frameworks, redistributed
 from planner.validation.judge import judge_row, memory_kind, shipped, stage_read
 from planner.validation.mapping import case
+from planner.validation.pytorch import segments
 from planner.validation.rows import read_rows
 from planner.validation.saving import recomputed_layers
 from tests.planner.measured_run import run
@@ -157,7 +158,7 @@ def test_transformers_repeats_keys_and_values_for_all_but_flash_attention(attent
     assert ("key-values" in frameworks.changes(row, stack("deepspeed"))["keeps"]) == copies
 
 
-@pytest.mark.parametrize(("logged", "held"), [("2025-03-04", 14), ("2025-06", None)])
+@pytest.mark.parametrize(("logged", "held"), [("2025-03-04", 12), ("2025-06", None)])
 def test_torchtitan_s_loss_is_eager_until_april_2025(logged, held):
     words = {"framework": "torchtitan", "overlap": "torch.compile"}
     row = run(source=f"a log of {logged}", stack=words, strategy={"tp": 1})
@@ -224,3 +225,32 @@ def test_nvidia_s_benchmark_of_gpt_3_trains_with_dropout(source, dropped):
 def test_containers_before_transformer_engine_2_14_write_nvfp4_in_two_kernels(release, fused):
     words = {"framework": f"Megatron-Bridge (NeMo {release} container)"}
     assert frameworks.changes(run(stack=words), stack("nemo")).get("fused_casts", True) is fused
+
+
+@pytest.mark.parametrize(
+    ("changes", "fixed"),
+    [
+        ({"strategy": {"gpus": 8}, "source": "a log of 2025-03-04"}, False),
+        ({"strategy": {"gpus": 16}, "source": "a log of 2025-03-04"}, True),
+        ({"strategy": {"gpus": 8}, "source": "a log of 2024-09-04"}, True),
+        ({"strategy": {"gpus": 8}, "cluster": {"accelerator": "mi300x", "gpus_per_node": 8}}, True),
+    ],
+)
+def test_torchtitan_lets_segments_grow_on_one_node_of_nvidia_s(changes, fixed):
+    row = run(stack={"framework": "torchtitan"}, **changes)
+    assert segments(row) == {"fixed_segments": fixed}
+    assert segments(run(stack={"framework": "Megatron-LM"})) == {}
+
+
+@pytest.mark.parametrize(
+    ("folder", "framework", "linger"),
+    [("gpt2-meg", "Megatron-LM", True), ("gpt2-meg-ds-3d", "Megatron-LM", None), ("gpt2-meg", "Megatron-Core", None)],
+)
+def test_megatron_lm_of_may_2021_holds_on_to_the_gradients_of_a_step(folder, framework, linger):
+    source = f"bigscience-workshop/bigscience experiments/{folder}/meg_gpt2_base_n4 log"
+    row = run(source=source, stack={"framework": framework}, strategy={"precision": "fp16"})
+    assert frameworks.changes(row, stack("megatron-lm-2020")).get("lingering_gradients") == linger
+
+
+def test_alpa_gathers_all_new_parameters_at_once():
+    assert frameworks.changes(run(stack={"framework": "Alpa (JAX/XLA)"}), stack("maxtext"))["joint_gather"]
