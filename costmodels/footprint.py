@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 
 from costmodels.by_kind import stage_layers
 from costmodels.experts import kind_expert_parameters
+from costmodels.gathered import largest_matrix
 from costmodels.layer_kinds import ahead_kind
 from costmodels.memory import RowBytes, ahead_bytes, slack_of
 from costmodels.parameters import mtp_sets
 from costmodels.pieces import copies, ends, in_flight, of_both_ways
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Ints, Strategies
-from costmodels.waiting import buffer_bytes, flat_bytes, idle_bytes, listed_bytes, waiting_bytes
+from costmodels.waiting import buffer_bytes, flat_bytes, idle_bytes, listed_bytes, scattered_bytes, waiting_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,12 @@ def footprint(
     waiting = np.maximum(flat_bytes(one, scenario, params + experts) - first * memory.first_peak[row], 0.0)
     waiting = waiting + waiting_bytes(one, scenario, copies(one) * layers / one.vpp, first=first)
     outer = first * memory.embedding_parameters[row], last * memory.head_parameters[row]
+    matrix = np.maximum(largest_matrix(one, scenario), np.maximum(*_ends(memory, row, first, last)))
+    peak = first * memory.first_peak[row]
+    waiting = np.maximum(flat_bytes(one, scenario, params + experts, matrix) - peak, 0.0)
+    waiting = waiting + first * (one.vocabulary == 0) * scattered_bytes(one, scenario, peak)
+    waiting = waiting + waiting_bytes(one, scenario, copies(one) * layers / one.vpp)
+    outer = _ends(memory, row, first, last)
     largest = np.full(pp, memory.layer_parameters[row] + memory.expert_parameters[row])
     waiting = waiting + buffer_bytes(one, scenario, layer=largest, ends=outer)
     waiting = waiting + last * (one.vocabulary == 0) * idle_bytes(one, scenario)
@@ -93,6 +100,11 @@ def footprint(
     fits = needed + listed <= scenario.group.accelerator.usable_memory
     waiting = waiting + np.where(fits, listed, 0.0)  # else all is given back once, and activations share what it left
     return Footprint(weights, gradients, optimizer, activations, logits, slack, reserved, waiting)
+
+
+def _ends(memory: RowBytes, row: int, first: Floats, last: Floats) -> tuple[Floats, Floats]:
+    """Parameters of embedding and head on every stage, (pp,) each."""
+    return first * memory.embedding_parameters[row], last * memory.head_parameters[row]
 
 
 def _stage_sums(

@@ -316,6 +316,11 @@ class Stack(Record):
     buffers), and slow computation no more than ``overlap_slowdown`` on any link."""
     flat_step: float = Field(0.0, ge=0)
     """Bytes per parameter of its own shard in two flat copies of 16-bit gradients, which fit no block [DeepSpeed]."""
+    """Bytes per parameter of its own shard into which a rank's step copies 16-bit gradients, in two tensors that fit no
+    block of an activation [DeepSpeed]."""
+    checked_gradients: bool = False
+    """From ZeRO stage 1 on a step looks for overflow in an fp32 copy of every gradient, and takes its norm of one in 64
+    bits, one after the other; the flat copies come after [DeepSpeed]."""
     flat_bucket: ByteQuantity = 0.0
     """Likewise of the bucket that gradients are copied into for their reduction, from ZeRO stage 1 on."""
     reduce_bucket: ByteQuantity = 0.0

@@ -43,14 +43,29 @@ def waiting_bytes(rows: Strategies, scenario: Scenario, layers: Floats, *, first
     return np.where(rows.tp > 1, ahead * sums * whole, 0.0)
 
 
-def flat_bytes(rows: Strategies, scenario: Scenario, parameters: Floats) -> Floats:
-    """Bytes of a stage's flat copies of gradients, of ``parameters`` on a rank, (N,); none where these are in fp32."""
+def flat_bytes(rows: Strategies, scenario: Scenario, parameters: Floats, largest: Floats) -> Floats:
+    """Bytes of a stage's flat copies of gradients, of ``parameters`` on a rank, (N,); none where these are in fp32.
+
+    ``largest`` are the parameters of its largest tensor: where gradients are checked one by one, its copies come first.
+    """
     stack = scenario.stack
     if stack.gradient_bytes > scenario.word or scenario.precision == "fp32":
         return np.zeros(len(rows))
-    shard = np.where(rows.zero_stage > 0, rows.sharding_degree, 1)
+    own = parameters / np.where(rows.zero_stage > 0, rows.sharding_degree, 1)
     bucket = np.minimum(stack.flat_bucket, stack.gradient_bytes * parameters)
-    return stack.flat_step * parameters / shard + np.where(rows.zero_stage > 0, bucket, 0.0)
+    checked = stack.checked_gradients & (rows.zero_stage > 0)
+    step = np.where(checked, _checked_bytes(own, largest), stack.flat_step * own)
+    return step + np.where(rows.zero_stage > 0, bucket, 0.0)
+
+
+def _checked_bytes(own: Floats, largest: Floats) -> Floats:
+    """Bytes of blocks for a step that checks its ``own`` gradients first, (N,).
+
+    Copies of the largest one in 4 and in 8 bytes a value; then all of them flat in 2 and 4, in the same blocks where
+    these are large enough.
+    """
+    one = np.minimum(own, largest)
+    return 12.0 * one + np.where(own > 2.0 * one, 4.0 * own, 0.0) + np.where(own > 4.0 * one, 2.0 * own, 0.0)
 
 
 def listed_bytes(rows: Strategies, scenario: Scenario, *, parameters: Floats, optimizer: Floats, last: Bools) -> Floats:
@@ -116,3 +131,14 @@ def _let_go(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
     whole = (stack.overlap.tp_forward == 1.0) * (1.0 * (rows.tp > 1) + (region_tokens(rows, scenario) < T))
     largest = np.maximum(inner, np.where(whole > 0, outer, 0.0))
     return scenario.word * (gone * inner + whole * outer), scenario.word * largest
+
+
+def scattered_bytes(rows: Strategies, scenario: Scenario, held: Floats) -> Floats:
+    """Bytes of the embedding's dense gradient, in 16 bits, beyond ``held`` ones that the peak has already, (N,).
+
+    In fixed segments it fits no block that activations had, unless these are as large.
+    """
+    stack, model = scenario.stack, scenario.model
+    gradient = scenario.word * vocabulary_rows(rows, scenario, "embedding") * model.embedding_width
+    apart = stack.fixed_segments & (gradient > _let_go(rows, scenario)[1])
+    return np.where(apart, np.maximum(gradient - held, 0.0), 0.0)
