@@ -86,13 +86,15 @@ def footprint(
     waiting = waiting + waiting_bytes(one, scenario, copies(one) * layers / one.vpp, first=first)
     outer = first * memory.embedding_parameters[row], last * memory.head_parameters[row]
     matrix = np.maximum(largest_matrix(one, scenario), np.maximum(*_ends(memory, row, first, last)))
+    largest = np.maximum(largest_matrix(one, scenario), np.maximum(*_ends(memory, row, first, last)))
     peak = first * memory.first_peak[row]
-    waiting = np.maximum(flat_bytes(one, scenario, params + experts, matrix) - peak, 0.0)
-    waiting = waiting + first * (one.vocabulary == 0) * scattered_bytes(one, scenario, peak)
+    scattered = first * (one.vocabulary == 0) * scattered_bytes(one, scenario)
+    flat = flat_bytes(one, scenario, params + experts, largest=largest, scattered=scattered)
+    waiting = np.maximum(flat - peak, 0.0)
     waiting = waiting + waiting_bytes(one, scenario, copies(one) * layers / one.vpp)
     outer = _ends(memory, row, first, last)
-    largest = np.full(pp, memory.layer_parameters[row] + memory.expert_parameters[row])
-    waiting = waiting + buffer_bytes(one, scenario, layer=largest, ends=outer)
+    layer = np.full(pp, memory.layer_parameters[row] + memory.expert_parameters[row])
+    waiting = waiting + buffer_bytes(one, scenario, layer=layer, ends=outer)
     waiting = waiting + last * (one.vocabulary == 0) * idle_bytes(one, scenario)
     reserved = np.full(pp, scenario.stack.reserved)
     needed = (weights + gradients + optimizer + activations + logits) + slack + reserved + waiting

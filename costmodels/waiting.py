@@ -43,29 +43,27 @@ def waiting_bytes(rows: Strategies, scenario: Scenario, layers: Floats, *, first
     return np.where(rows.tp > 1, ahead * sums * whole, 0.0)
 
 
-def flat_bytes(rows: Strategies, scenario: Scenario, parameters: Floats, largest: Floats) -> Floats:
-    """Bytes of a stage's flat copies of gradients, of ``parameters`` on a rank, (N,); none where these are in fp32.
+def flat_bytes(
+    rows: Strategies, scenario: Scenario, parameters: Floats, *, largest: Floats, scattered: Floats | float = 0.0
+) -> Floats:
+    """Bytes of blocks that a stage's gradients want once an iteration, of ``parameters`` on a rank, (N,).
 
-    ``largest`` are the parameters of its largest tensor: where gradients are checked one by one, its copies come first.
+    First ``scattered``, the embedding's dense gradient. Then, where gradients are in 16 bits, the bucket that they are
+    reduced in, whose block waits for the collective; copies of each in 4 and in 8 bytes a value where a step checks
+    them one by one, of which ``largest`` is that of the largest tensor; and all of a rank's own, flat, in 2 and in 4.
+    Of those that come one after the other only one that is larger than all before takes a block of its own.
     """
-    stack = scenario.stack
+    stack, sharded = scenario.stack, rows.zero_stage > 0
     if stack.gradient_bytes > scenario.word or scenario.precision == "fp32":
-        return np.zeros(len(rows))
-    own = parameters / np.where(rows.zero_stage > 0, rows.sharding_degree, 1)
-    bucket = np.minimum(stack.flat_bucket, stack.gradient_bytes * parameters)
-    checked = stack.checked_gradients & (rows.zero_stage > 0)
-    step = np.where(checked, _checked_bytes(own, largest), stack.flat_step * own)
-    return step + np.where(rows.zero_stage > 0, bucket, 0.0)
-
-
-def _checked_bytes(own: Floats, largest: Floats) -> Floats:
-    """Bytes of blocks for a step that checks its ``own`` gradients first, (N,).
-
-    Copies of the largest one in 4 and in 8 bytes a value; then all of them flat in 2 and 4, in the same blocks where
-    these are large enough.
-    """
-    one = np.minimum(own, largest)
-    return 12.0 * one + np.where(own > 2.0 * one, 4.0 * own, 0.0) + np.where(own > 4.0 * one, 2.0 * own, 0.0)
+        return scattered + np.zeros(len(rows))
+    own = parameters / np.where(sharded, rows.sharding_degree, 1)
+    bucket = np.where(sharded, np.minimum(stack.flat_bucket, stack.gradient_bytes * parameters), 0.0)
+    one = np.minimum(own, largest) * (stack.checked_gradients & sharded)
+    total, free = scattered + bucket, scattered + np.zeros(len(rows))
+    for block in (4.0 * one, 8.0 * one):
+        total, free = total + np.where(block > free, block, 0.0), np.maximum(block, free)
+    flat = stack.flat_step * own
+    return total + np.where(one > 0, np.where(free < 4.0 * own, flat, 0.0), flat)
 
 
 def listed_bytes(rows: Strategies, scenario: Scenario, *, parameters: Floats, optimizer: Floats, last: Bools) -> Floats:
@@ -133,12 +131,11 @@ def _let_go(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
     return scenario.word * (gone * inner + whole * outer), scenario.word * largest
 
 
-def scattered_bytes(rows: Strategies, scenario: Scenario, held: Floats) -> Floats:
-    """Bytes of the embedding's dense gradient, in 16 bits, beyond ``held`` ones that the peak has already, (N,).
+def scattered_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+    """Bytes of the block of the embedding's dense gradient, in 16 bits, (N,).
 
     In fixed segments it fits no block that activations had, unless these are as large.
     """
     stack, model = scenario.stack, scenario.model
     gradient = scenario.word * vocabulary_rows(rows, scenario, "embedding") * model.embedding_width
-    apart = stack.fixed_segments & (gradient > _let_go(rows, scenario)[1])
-    return np.where(apart, np.maximum(gradient - held, 0.0), 0.0)
+    return np.where(stack.fixed_segments & (gradient > _let_go(rows, scenario)[1]), gradient, 0.0)
