@@ -216,7 +216,7 @@ class Stack(Record):
     passed_gradient_bytes: int = 0
     """Bytes per parameter of a micro-batch's own gradients that stay beside the buffer until the next backward pass."""
     lingering_gradients: bool = False
-    """16-bit gradients of a step, and their copies in fp32, are referred to until the next step replaces them."""
+    """16-bit gradients of a step, and their copies in fp32, stay until the next step replaces them [Megatron21]."""
     reduce_bytes: int = 4
     """Bytes per parameter on the wire when gradients are reduced."""
     accumulate_traffic: int = 0
@@ -299,7 +299,7 @@ class Stack(Record):
     """The host reads nothing from the device for a batch, so that it launches pass behind pass without waiting."""
     fixed_segments: bool = False
     """The allocator never joins what it took from the device block by block (PyTorch, unless ``expandable_segments`` is
-    set), so that logits, larger than any block, are put beside what the forward pass of a layer has let go."""
+    set), so that logits, larger than any block, are put beside what the forward pass of a layer let go [Segments]."""
     idle_logits: bool = False
     """The block of the logits is let go before their gradients come, which are in fp32 and do not fit it (eager loss of
     a model in 16 bits)."""

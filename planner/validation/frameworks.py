@@ -98,7 +98,8 @@ pass writes zeros, the exponential, their sum and the product one after the othe
 
 LINGERING = ("2021-03", "2021-07")
 """Megatron-LM's optimizer kept the fp32 copies of gradients until it made the next, and its wrapper, without contiguous
-buffers, a name for the 16-bit ones (``main_grad``), from 8 March (commit b4bc51b1e) to 12 July 2021 (4e64903dc)."""
+buffers, a name for the 16-bit ones (``main_grad``), from 8 March (commit b4bc51b1e) to 12 July 2021 (4e64903dc)
+[Megatron21]."""
 
 
 def changes(row: Row, chosen: Stack) -> dict[str, Any]:

@@ -37,7 +37,8 @@ norm, 6 to rotate queries and keys, 2 to repeat keys and values, 7 products, att
 and 2 residuals. Half as many are left once compiled."""
 EXPANDABLE_SINCE = "2024-10"
 """torchtitan's script for one node sets ``expandable_segments`` from 22 October 2024 on (commit a5e57e4a9); that for
-several (multinode_trainer.slurm) does not, nor has PyTorch them for AMD's devices (c10/hip, as of 2.9)."""
+several (multinode_trainer.slurm) does not, nor has PyTorch them for AMD's devices (c10/hip, as of 2.9)
+[Segments]."""
 EAGER = r"\beager\b|no-?compile|compile off"
 
 

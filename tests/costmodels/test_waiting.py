@@ -4,7 +4,15 @@ from costmodels.footprint import footprint, readings
 from costmodels.memory import row_bytes
 from costmodels.pricing import even_assignment
 from costmodels.strategy import Recompute, strategies
-from costmodels.waiting import LAUNCHES_AHEAD, buffer_bytes, flat_bytes, idle_bytes, listed_bytes, waiting_bytes
+from costmodels.waiting import (
+    LAUNCHES_AHEAD,
+    buffer_bytes,
+    flat_bytes,
+    idle_bytes,
+    listed_bytes,
+    scattered_bytes,
+    waiting_bytes,
+)
 from tests.scenarios import changed_device, toy_model, toy_scenario, toy_stack
 
 TOKENS, HIDDEN = 1024, 1024
@@ -42,9 +50,38 @@ def test_16_bit_gradients_are_copied_flat_by_the_rank_that_steps_them():
         toy_scenario(stack=toy_stack(flat_step=6, flat_bucket="1 GB", gradient_bytes=n, optimizer_bytes=12))
         for n in (2, 4)
     )
-    assert flat_bytes(rows, narrow, 1e9).tolist() == [6e9, 1.5e9 + 1e9]
-    assert flat_bytes(rows, narrow, 100.0).tolist() == [600.0, 150.0 + 200.0]  # a bucket holds no more than there is
-    assert flat_bytes(rows, wide, 100.0).tolist() == [0.0, 0.0]
+    assert flat_bytes(rows, narrow, 1e9, largest=1e8).tolist() == [6e9, 1.5e9 + 1e9]
+    # A bucket holds no more than there is.
+    assert flat_bytes(rows, narrow, 100.0, largest=10.0).tolist() == [600.0, 150.0 + 200.0]
+    assert flat_bytes(rows, wide, 100.0, largest=10.0).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("largest", "scattered", "taken"),
+    [
+        (10.0, 0.0, 200.0 + 40.0 + 80.0 + 150.0),  # 25 values of its own, flat in 4 bytes, are more than 10 in 8
+        (20.0, 0.0, 200.0 + 80.0 + 160.0),  # are no more than 20 in 8
+        (50.0, 0.0, 200.0 + 100.0 + 200.0),  # no tensor of its own is larger than all of them
+        (20.0, 100.0, 100.0 + 200.0 + 160.0),  # the embedding's gradient had a block for the copy in 4
+        (20.0, 300.0, 300.0 + 200.0),
+    ],
+)
+def test_copies_of_gradients_that_a_step_checks_take_new_blocks_where_none_is_as_large(largest, scattered, taken):
+    rows = strategies(dp=4, zero_stage=1, sharding_degree=4)
+    known = {"flat_step": 6, "flat_bucket": "1 GB", "gradient_bytes": 2, "checked_gradients": True}
+    scenario = toy_scenario(stack=toy_stack(**known))
+    assert flat_bytes(rows, scenario, 100.0, largest=largest, scattered=scattered) == taken
+
+
+def test_the_embedding_s_gradient_fits_no_block_of_fixed_segments():
+    rows = strategies(tp=[1, 4])
+    grow, fixed = (
+        toy_scenario(model=toy_model(vocab_size=2**17), stack=toy_stack(fixed_segments=yes)) for yes in (False, True)
+    )
+    assert scattered_bytes(rows, grow).tolist() == [0, 0]
+    assert scattered_bytes(rows, fixed).tolist() == [2 * 2**17 * HIDDEN, 2 * 2**17 * HIDDEN / 4]
+    small = toy_scenario(model=toy_model(vocab_size=1024), stack=toy_stack(fixed_segments=True))
+    assert scattered_bytes(rows, small)[0] == 0
 
 
 LARGEST = 2 * TOKENS * 4 * HIDDEN
