@@ -15,7 +15,7 @@ from costmodels.memory import RowBytes, ahead_bytes, slack_of
 from costmodels.parameters import mtp_sets
 from costmodels.pieces import copies, ends, in_flight, of_both_ways
 from costmodels.scenario import Scenario
-from costmodels.strategy import Floats, Ints, Strategies
+from costmodels.strategy import Bools, Floats, Ints, Strategies
 from costmodels.waiting import buffer_bytes, flat_bytes, idle_bytes, listed_bytes, scattered_bytes, waiting_bytes
 
 
@@ -104,7 +104,7 @@ def footprint(
     return Footprint(weights, gradients, optimizer, activations, logits, slack, reserved, waiting)
 
 
-def _ends(memory: RowBytes, row: int, first: Floats, last: Floats) -> tuple[Floats, Floats]:
+def _ends(memory: RowBytes, row: int, first: Bools, last: Bools) -> tuple[Floats, Floats]:
     """Parameters of embedding and head on every stage, (pp,) each."""
     return first * memory.embedding_parameters[row], last * memory.head_parameters[row]
 

@@ -146,7 +146,6 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
     logits = np.maximum(loss_peak(rows, scenario) - moment, 0.0)  # what the last layer needs comes after the head
     working = _working(rows, scenario, stored)
     turns = np.where(_back_at_once(rows), np.minimum(working, logits * (1.0 - rows.vocabulary)), 0.0)
-    passed = moment + np.where(rows.recompute == Recompute.FULL, working - np.where(joined(rows), turns, 0.0), 0.0)
     at_ends = 1.0 - rows.vocabulary
     return RowBytes(
         state=outer.state,
@@ -162,7 +161,7 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
         turns=turns,
         embedding_activation=_embedding_activation(rows, scenario),
         first_peak=at_ends
-        * (_first_peak(rows, scenario, passed, stored) + outer.gathered * outer.embedding * scenario.stack.root_unit),
+        * (_first_peak(rows, scenario, moment, stored) + outer.gathered * outer.embedding * scenario.stack.root_unit),
         logits=(logits + outer.gathered * outer.head) * at_ends,
         ahead=ahead_bytes(rows, scenario, expert_state.total),
         passing=moment + standing + passing,
@@ -266,13 +265,14 @@ def _even_kept(rows: Strategies, scenario: Scenario, stored: Floats) -> Floats:
     return copies(rows) * even_layers(scenario.model.num_layers, rows).high * kept
 
 
-def _first_peak(rows: Strategies, scenario: Scenario, passed: Floats, stored: Floats) -> Floats:
+def _first_peak(rows: Strategies, scenario: Scenario, moment: Floats, stored: Floats) -> Floats:
     """Bytes by which later moments of the first stage exceed the backward pass's beginning, under the even split, (N,).
 
     The embedding's gradient, dense and in 16 bits, when all that the stage had kept of its micro-batch is let go; the
     optimizer's step, when nothing is kept. Of what GPipe keeps no more is set against it than 1F1B would keep, so that
     GPipe, which keeps more, needs as much under every split: an uneven or recomputed one may keep less than the even.
-    ``passed`` are what a layer's backward pass and a recomputed layer take for the moment, gone by then.
+    A recomputed layer, gone by then too, is not set against it: a search over how many layers are recomputed compares
+    rows that recompute all with rows that recompute some.
     """
     one = _even_kept(rows, scenario, stored)
     embedding = embedding_parameters_per_rank(rows, scenario)
@@ -283,7 +283,7 @@ def _first_peak(rows: Strategies, scenario: Scenario, passed: Floats, stored: Fl
     step = step_bytes(rows, scenario) * parameters - held * one
     step = np.where(joined(rows), step - loss_peak(rows, scenario), step)
     gradient = scenario.word * vocabulary_rows(rows, scenario, "embedding") * scenario.model.embedding_width
-    return np.maximum(np.maximum(gradient - one / rows.vpp, step) - passed, 0.0)
+    return np.maximum(np.maximum(gradient - one / rows.vpp, step) - moment, 0.0)
 
 
 def _most(rows: Strategies, scenario: Scenario, of: Callable[[Strategies, Scenario, Kind], Floats]) -> Floats:

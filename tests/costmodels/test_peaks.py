@@ -160,11 +160,3 @@ def test_gradients_that_linger_are_let_go_as_the_next_ones_come():
     assert step_bytes(rows, gone).tolist() == [6]
     assert step_bytes(rows, stay).tolist() == [0]
     assert state_bytes(rows, stay).gradients - state_bytes(rows, gone).gradients == 6
-
-
-def test_no_layer_is_recomputed_any_more_when_the_embedding_s_gradient_is_made():
-    scenario = toy_scenario(model=toy_model(vocab_size=2**20))
-    known = {"pp": 8, "schedule": ONE_F_ONE_B, "num_microbatches": 8}
-    kept, again = (row_bytes(strategies(**known, recompute=how), scenario) for how in (Recompute.NONE, Recompute.FULL))
-    fewer = kept.stored - again.checkpoint
-    assert again.first_peak - kept.first_peak == pytest.approx(fewer - again.working)
