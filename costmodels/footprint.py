@@ -82,16 +82,12 @@ def footprint(
     optimizer = optimizer + edges * memory.edges[row]
     logits = last * memory.logits[row]
     slack = slack_of(one, scenario) * (weights + gradients + optimizer + activations + logits)
-    waiting = np.maximum(flat_bytes(one, scenario, params + experts) - first * memory.first_peak[row], 0.0)
-    waiting = waiting + waiting_bytes(one, scenario, copies(one) * layers / one.vpp, first=first)
-    outer = first * memory.embedding_parameters[row], last * memory.head_parameters[row]
-    matrix = np.maximum(largest_matrix(one, scenario), np.maximum(*_ends(memory, row, first, last)))
     largest = np.maximum(largest_matrix(one, scenario), np.maximum(*_ends(memory, row, first, last)))
     peak = first * memory.first_peak[row]
     scattered = first * (one.vocabulary == 0) * scattered_bytes(one, scenario)
     flat = flat_bytes(one, scenario, params + experts, largest=largest, scattered=scattered)
     waiting = np.maximum(flat - peak, 0.0)
-    waiting = waiting + waiting_bytes(one, scenario, copies(one) * layers / one.vpp)
+    waiting = waiting + waiting_bytes(one, scenario, copies(one) * layers / one.vpp, first=first)
     outer = _ends(memory, row, first, last)
     layer = np.full(pp, memory.layer_parameters[row] + memory.expert_parameters[row])
     waiting = waiting + buffer_bytes(one, scenario, layer=layer, ends=outer)

@@ -301,8 +301,7 @@ class Stack(Record):
     """The allocator never joins what it took from the device block by block (PyTorch, unless ``expandable_segments`` is
     set), so that logits, larger than any block, are put beside what the forward pass of a layer let go [Segments]."""
     idle_logits: bool = False
-    """The block of the logits is let go before their gradients come, which are in fp32 and do not fit it (eager loss of
-    a model in 16 bits)."""
+    """The logits' block is let go before their gradients come, in fp32, which do not fit it (eager loss in 16 bits)."""
     gather_pool: bool = False
     """What full sharding gathers arrives in buffers of a stream of its own, and is copied out of them (FSDP2)."""
     state_copies: Literal["both", "gradients", "none"] = "both"
@@ -312,12 +311,9 @@ class Stack(Record):
     packing: float = Field(1.0, gt=0, le=1)
     """Bandwidth of the kernel that casts gradients into the buffer of their reduction, over that of a plain copy."""
     registered_buffers: bool = False
-    """Collectives of sharded states run in a few units, out of buffers that the library was told of (NCCL's user
-    buffers), and slow computation no more than ``overlap_slowdown`` on any link."""
+    """Collectives of sharded states run in a few units, out of NCCL's user buffers, and slow no computation more."""
     flat_step: float = Field(0.0, ge=0)
     """Bytes per parameter of its own shard in two flat copies of 16-bit gradients, which fit no block [DeepSpeed]."""
-    """Bytes per parameter of its own shard into which a rank's step copies 16-bit gradients, in two tensors that fit no
-    block of an activation [DeepSpeed]."""
     checked_gradients: bool = False
     """From ZeRO stage 1 on a step looks for overflow in an fp32 copy of every gradient, and takes its norm of one in 64
     bits, one after the other; the flat copies come after [DeepSpeed]."""

@@ -63,7 +63,6 @@ def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None
     alone = optimizer_of(stack).moments if stack.weight_bytes > WORD else kept
     optimizer = np.where(z >= 3, alone, kept)  # sharded weights in fp32 are their own master
     buffer = float(stack.gradient_bytes + stack.passed_gradient_bytes)
-    gradient = max(buffer, weights) if fp32 else buffer
     buckets = np.where((z == 0) & (rows.dp > 1), stack.replica_buckets, 0.0)
     gradient = max(buffer, weights) if fp32 else buffer + stack.lingering_gradients * (WORD + 4.0)
     whole = stays_whole(rows, scenario)
