@@ -140,6 +140,8 @@ def _kinds(scenario, tp, cp):
             continue
         if kind == "a2a+p2p" and not 1 < _near(scenario, tp, cp) < cp:
             continue
+        if "p2p" in kind and model.sliding_window is not None:
+            continue
         kinds.append(CP_KINDS.index(kind))
     return kinds
 
