@@ -36,8 +36,8 @@ def exposed_beside(traffic: Passes, *, layer: Passes, experts: Passes, stack: St
     around = Passes(layer.forward - experts.forward, layer.backward - experts.backward)
     ahead = _behind(traffic.backward, around.forward, experts.forward)
     after = _behind(traffic.forward, around.backward, experts.backward)
-    spared = 1.0 - stack.overlap.ep
-    return Passes(traffic.forward - spared * after, traffic.backward - spared * ahead), Passes(ahead, after)
+    freed = 1.0 - stack.overlap.ep
+    return Passes(traffic.forward - freed * after, traffic.backward - freed * ahead), Passes(ahead, after)
 
 
 def _behind(traffic: Floats, around: Floats, experts: Floats) -> Floats:

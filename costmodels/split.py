@@ -90,9 +90,9 @@ def _even_layers(num_layers: int, rows: Strategies) -> EvenSplit:
     groups = np.maximum(rows.pp / held, 1.0).astype(np.int64)
     low, longer = slices // groups * step / held, slices % groups
     high = low + step * (longer > 0) / held
-    spared = groups - longer
-    first: Floats = np.where(spared >= np.where(joined(rows), 1, 2), low, high) - embedding
-    last: Floats = np.where((spared >= 1) & ~(folded(rows) & (rows.pp > 1)), low, high) - head
+    shorter = groups - longer
+    first: Floats = np.where(shorter >= np.where(joined(rows), 1, 2), low, high) - embedding
+    last: Floats = np.where((shorter >= 1) & ~(folded(rows) & (rows.pp > 1)), low, high) - head
     last = np.where(held > 1, first, last)
     inner = (head == 0) | (rows.pp > 2)
     return EvenSplit(
