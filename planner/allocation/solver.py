@@ -16,7 +16,7 @@ from costmodels.strategy import Floats, Ints
 
 RESOLUTION: Final = 10**12
 """Whole steps between the best and the worst sum of an aim in the solver's numbers: it is proved to that."""
-_SOLVER: Final = {"num_workers": 1, "random_seed": 0}
+_SOLVER: Final = {"num_workers": 1, "random_seed": 0, "catch_sigint_signal": False}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,8 @@ import os
 import signal
 import sys
 import traceback
+from _thread import interrupt_main
+from threading import Timer
 from types import FrameType, TracebackType
 from typing import Final, Self
 
@@ -17,6 +19,8 @@ BAD_REQUEST: Final = 2
 INFEASIBLE: Final = 3
 OUT_OF_TIME: Final = 4
 INTERRUPTED: Final = 130
+_AGAIN: Final = 0.01
+"""Seconds until an interrupt that was lost comes again, by when the object whose end lost it is gone."""
 
 
 class Ending:
@@ -31,12 +35,14 @@ class Ending:
 
     def __enter__(self) -> Self:
         self._before = signal.signal(signal.SIGTERM, _interrupt)  # schedulers send it first
+        self._ignored, sys.unraisablehook = sys.unraisablehook, self._unraisable
         return self
 
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         signal.signal(signal.SIGTERM, self._before)
+        sys.unraisablehook = self._ignored
         if error is None or isinstance(error, SystemExit):
             return
         code, message = verdict(error)
@@ -45,6 +51,15 @@ class Ending:
         if message:
             say(message)
         sys.exit(code)
+
+    def _unraisable(self, ignored: "sys.UnraisableHookArgs") -> None:
+        """Interrupt again where Python drops an interrupt, as it does with all that an object's end raises."""
+        if not issubclass(ignored.exc_type, KeyboardInterrupt):
+            self._ignored(ignored)
+            return
+        again = Timer(_AGAIN, interrupt_main)
+        again.daemon = True
+        again.start()
 
 
 def verdict(error: BaseException) -> tuple[int, str]:

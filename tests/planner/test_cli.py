@@ -299,6 +299,21 @@ def test_signals_end_with_130_and_one_line(sent):
     assert (process.returncode, out, err) == (130, "", "plan: interrupted\n")
 
 
+def test_an_interrupt_that_the_end_of_an_object_drops_comes_again(monkeypatch):
+    class Ended:
+        def __del__(self):
+            raise KeyboardInterrupt
+
+    def plan(_request):
+        Ended()
+        time.sleep(1)
+        raise AssertionError
+
+    monkeypatch.setattr(planner.api, "plan", plan)
+    done = run(*ASK)
+    assert (done.exit_code, done.stdout, done.stderr) == (130, "", "plan: interrupted\n")
+
+
 def test_python_dash_m_is_the_same_command():
     done = subprocess.run([sys.executable, "-m", "planner", "--version"], capture_output=True, text=True, check=False)
     assert done.returncode == 0
