@@ -75,7 +75,8 @@ def test_the_stack_that_made_the_runs_is_found_from_the_shipped_one(tmp_path):
         assert constant.after == pytest.approx(value, rel=0.03), name
         assert constant.standard_error is not None
     assert max(abs(one.after) for one in answer.runs) < 0.01
-    assert min(abs(one.before) for one in answer.runs) > 0.05
+    # The 96 thin layers wait for the host whatever their kernels do: these runs are right from the start.
+    assert np.median([abs(one.before) for one in answer.runs]) > 0.2
     assert max(abs(one.left_out) for one in answer.runs) < 0.01
 
 
