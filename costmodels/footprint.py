@@ -15,7 +15,7 @@ from costmodels.memory import RowBytes, ahead_bytes, slack_of
 from costmodels.parameters import mtp_sets
 from costmodels.pieces import copies, ends, in_flight, of_both_ways
 from costmodels.scenario import Scenario
-from costmodels.strategy import Bools, Floats, Ints, Strategies
+from costmodels.strategy import Floats, Ints, Strategies
 from costmodels.waiting import buffer_bytes, flat_bytes, idle_bytes, listed_bytes, scattered_bytes, waiting_bytes
 
 
@@ -78,17 +78,16 @@ def footprint(
     weights = params * state.weights[row] + experts * expert_state.weights[row] + whole
     gradients = params * state.gradients[row] + experts * expert_state.gradients[row]
     optimizer = params * state.optimizer[row] + experts * expert_state.optimizer[row]
-    edges = first * memory.embedding_parameters[row] + last * memory.head_parameters[row]
-    optimizer = optimizer + edges * memory.edges[row]
+    outer = first * memory.embedding_parameters[row], last * memory.head_parameters[row]
+    optimizer = optimizer + (outer[0] + outer[1]) * memory.edges[row]
     logits = last * memory.logits[row]
     slack = slack_of(one, scenario) * (weights + gradients + optimizer + activations + logits)
-    largest = np.maximum(largest_matrix(one, scenario), np.maximum(*_ends(memory, row, first, last)))
+    largest = np.maximum(largest_matrix(one, scenario), np.maximum(*outer))
     peak = first * memory.first_peak[row]
     scattered = first * (one.vocabulary == 0) * scattered_bytes(one, scenario)
     flat = flat_bytes(one, scenario, params + experts, largest=largest, scattered=scattered)
     waiting = np.maximum(flat - peak, 0.0)
     waiting = waiting + waiting_bytes(one, scenario, copies(one) * layers / one.vpp, first=first)
-    outer = _ends(memory, row, first, last)
     layer = np.full(pp, memory.layer_parameters[row] + memory.expert_parameters[row])
     waiting = waiting + buffer_bytes(one, scenario, layer=layer, ends=outer)
     waiting = waiting + last * (one.vocabulary == 0) * idle_bytes(one, scenario)
@@ -98,11 +97,6 @@ def footprint(
     fits = needed + listed <= scenario.group.accelerator.usable_memory
     waiting = waiting + np.where(fits, listed, 0.0)  # else all is given back once, and activations share what it left
     return Footprint(weights, gradients, optimizer, activations, logits, slack, reserved, waiting)
-
-
-def _ends(memory: RowBytes, row: int, first: Bools, last: Bools) -> tuple[Floats, Floats]:
-    """Parameters of embedding and head on every stage, (pp,) each."""
-    return first * memory.embedding_parameters[row], last * memory.head_parameters[row]
 
 
 def _stage_sums(
