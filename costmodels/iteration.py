@@ -133,7 +133,7 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
         head=head * (1.0 - spread),
         spread=(part["embedding"] + head) / rows.pp * spread,
         hop=hop_seconds(rows, scenario),
-        host=_host_seconds(rows, scenario),
+        host=_beside_passes(rows, scenario),
         data_parallel=nothing,
         optimizer=nothing,
         offload=nothing,
@@ -221,7 +221,7 @@ def with_step(rows: Strategies, scenario: Scenario, core: RowSeconds) -> RowSeco
     apart where the ranks that share their states lie between them.
     """
     if (rows.rank_order == SHARDING_INSIDE).any():
-        core = replace(core, hop=hop_seconds(rows, scenario), host=_host_seconds(rows, scenario))
+        core = replace(core, hop=hop_seconds(rows, scenario), host=_beside_passes(rows, scenario))
     layer = Passes(core.forward, core.backward)
     return replace(
         core,
@@ -232,7 +232,7 @@ def with_step(rows: Strategies, scenario: Scenario, core: RowSeconds) -> RowSeco
     )
 
 
-def _host_seconds(rows: Strategies, scenario: Scenario) -> Floats:
+def _beside_passes(rows: Strategies, scenario: Scenario) -> Floats:
     return scenario.stack.micro_batch_overhead * rows.vpp + sharing_seconds(rows, scenario)
 
 
