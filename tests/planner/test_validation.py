@@ -393,14 +393,3 @@ def test_what_a_run_held_when_it_failed_is_told_but_not_scored():
     row = run(measured={"memory": 40.0, "memory_kind": "peak GB per GPU", "oom": True})
     scored = {verdict.metric: verdict.scored for verdict in judge_row(row)}
     assert scored == {"iteration_time": True, "memory": False, "fits": True}
-
-
-@pytest.mark.parametrize(
-    ("framework", "said", "etp"), [("Megatron-Core", None, 2), ("Megatron-Core", 1, 1), ("MindFormers", None, 1)]
-)
-def test_megatron_splits_experts_over_its_tensor_ranks_unless_a_run_says_otherwise(framework, said, etp):
-    experts = {"kind": "moe", "experts": 8, "top_k": 2, "expert_ffn": 4096}
-    row = run(stack={"framework": framework}, model=experts, strategy={"tp": 2, "ep": 2, "etp": said, "dp": 4, "pp": 2})
-    mapped = case(row)
-    assert mapped.rows.etp.tolist() == [etp]
-    assert any("experts split" in note for note in mapped.notes) == (said is None and etp == 2)

@@ -238,3 +238,14 @@ def test_mindspore_keeps_gradients_whole_that_several_micro_batches_add_up(seque
     plan = {"gpus": 16, "tp": 1, "pp": 1, "vpp": 1, "dp": 16, "sharding_degree": 16, "global_batch_size": sequences}
     row = run(stack={"framework": "MindFormers (MindSpore graph)"}, strategy=plan | {"schedule": "none"})
     assert case(row).rows.zero_stage[0] == stage
+
+
+@pytest.mark.parametrize(
+    ("framework", "said", "etp"), [("Megatron-Core", None, 2), ("Megatron-Core", 1, 1), ("MindFormers", None, 1)]
+)
+def test_megatron_splits_experts_over_its_tensor_ranks_unless_a_run_says_otherwise(framework, said, etp):
+    experts = {"kind": "moe", "experts": 8, "top_k": 2, "expert_ffn": 4096}
+    row = run(stack={"framework": framework}, model=experts, strategy={"tp": 2, "ep": 2, "etp": said, "dp": 4, "pp": 2})
+    mapped = case(row)
+    assert mapped.rows.etp.tolist() == [etp]
+    assert any("experts split" in note for note in mapped.notes) == (said is None and etp == 2)
