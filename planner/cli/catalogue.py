@@ -123,6 +123,7 @@ def validate(
     FILE holds runs as JSON lines, or is a split of the shipped ones: fit, dev or check. None means all three.
     """
     check_writable(output)
+    from planner.sweep.cores import usable
     from planner.validation.report import bottom, check_priced, compared, rank, written
 
     if ranking and floor:
@@ -130,8 +131,8 @@ def validate(
     if (ranking or floor) and profile is not None:
         raise BadRequest(f"--{'ranking' if ranking else 'floor'} judges the shipped constants; leave out --profile")
     if ranking or floor:
-        write((rank if ranking else bottom)(files, form=form).rstrip("\n") + "\n", output)
+        write((rank if ranking else bottom)(files, form=form, workers=usable()).rstrip("\n") + "\n", output)
         return
-    by_file = compared(files, profile=profile)
+    by_file = compared(files, profile=profile, workers=usable())
     write(written(by_file, form=form).rstrip("\n") + "\n", output)
     check_priced(by_file)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
 from costmodels.model import Model
+from costmodels.model_catalogue import aliases, names
 from costmodels.model_catalogue import model as catalogued
 from costmodels.stack import Stack
-from hardware.errors import UnknownName
 from planner.validation.launch_scripts import WHOLE
 
 UNITS: Final = 32 / 148
@@ -78,11 +79,14 @@ def _load(row: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
 
 def as_catalogued(model: Model, shape: Mapping[str, Any]) -> Model:
     """The model with the switches that the run leaves out, where a catalogue model has its name and its sizes."""
-    try:
-        known = catalogued(str(shape.get("name") or ""))
-    except UnknownName:
-        return model
-    if any(getattr(known, size) != getattr(model, size) for size in SAME_SHAPE):
+    known = by_name(str(shape.get("name") or "").lower())
+    if known is None or any(getattr(known, size) != getattr(model, size) for size in SAME_SHAPE):
         return model
     unsaid = [field for field in LEFT_OUT if field not in shape and "linear_bias" not in shape]
     return model.model_copy(update={field: getattr(known, field) for field in unsaid})
+
+
+@cache
+def by_name(name: str) -> Model | None:
+    """The catalogue's model of that name, if there is one; a corpus asks for the same few again and again."""
+    return catalogued(name) if name in names() or name in aliases() else None

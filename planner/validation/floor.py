@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from planner.measured import source
+from planner.validation.corpus import of_each
 from planner.validation.judge import Verdict, judge_row, names_of, shipped
 from planner.validation.rows import Row, read_rows
 
@@ -82,15 +83,16 @@ class Floor(NamedTuple):
     """This model's, times the one constant of this group that suits it best."""
 
 
-def judged(paths: Iterable[Path]) -> list[Judged]:
+def judged(paths: Iterable[Path], *, workers: int = 1) -> list[Judged]:
     """Every scored time and memory figure of the files."""
     files = list(paths)
     names = names_of(files) | {path: path.name.removesuffix(".jsonl.gz") for path in shipped()}
+    rows = [(names[path], row) for path in files for row in read_rows(path)]
+    told = of_each([row for _, row in rows], judge_row, workers=workers)
     return [
-        Judged(row, verdict, names[path])
-        for path in files
-        for row in read_rows(path)
-        for verdict in judge_row(row)
+        Judged(row, verdict, name)
+        for (name, row), verdicts in zip(rows, told, strict=True)
+        for verdict in verdicts
         if verdict.scored and verdict.error is not None
     ]
 
@@ -230,9 +232,9 @@ def floors(runs: Iterable[Judged]) -> dict[tuple[str, str], dict[str, Floor]]:
     }
 
 
-def report(paths: Iterable[Path], *, form: str = "table") -> str:
+def report(paths: Iterable[Path], *, form: str = "table", workers: int = 1) -> str:
     """All floors of the files as a table or as JSON."""
-    runs = judged(paths)
+    runs = judged(paths, workers=workers)
     by_part = floors(runs)
     between = releases(run for run in runs if run.verdict.metric == "iteration_time")
     if form == "json":

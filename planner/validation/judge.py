@@ -16,13 +16,14 @@ import numpy as np
 from costmodels.flops import Recompute as Repeated
 from costmodels.flops import flops_per_iteration
 from costmodels.footprint import Footprint, readings
-from costmodels.pricing import quote
+from costmodels.pricing import iteration_seconds, stage_bytes
 from costmodels.stack import stack as find_stack
 from hardware.catalogue import cluster as find_cluster
 from hardware.errors import BadFile, MeshwrightError
 from hardware.files import PROFILE, expanded, read
 from planner.measured import source
 from planner.trust import interval
+from planner.validation.corpus import of_each
 from planner.validation.mapping import Case, case
 from planner.validation.nanotron_words import counted_beyond
 from planner.validation.row_fields import unknown_fields
@@ -124,14 +125,16 @@ def names_of(paths: Iterable[Path]) -> dict[Path, str]:
     return {path: path.name if counts[path.name] == 1 else str(path) for path in found}
 
 
-def judge(paths: Iterable[Path], profile: str | None = None) -> list[Verdict]:
-    """Every quantity of every run of the files, in order; on the cluster and the stack of a profile if one is named.
+def judge(paths: Iterable[Path], profile: str | None = None, *, workers: int = 1) -> list[list[Verdict]]:
+    """Every quantity of every run of each file, in order; on the cluster and the stack of a profile if one is named.
 
     Raises:
         BadFile: a file or the profile cannot be read.
     """
     mapped = case if profile is None else partial(case, **parts_of(profile))
-    return [verdict for path in paths for row in read_rows(path) for verdict in judge_row(row, mapped)]
+    files = [list(read_rows(path)) for path in paths]
+    told = iter(of_each([row for rows in files for row in rows], partial(judge_row, mapping=mapped), workers=workers))
+    return [[verdict for _ in rows for verdict in next(told)] for rows in files]
 
 
 def parts_of(profile: str) -> dict[str, Any]:
@@ -244,13 +247,13 @@ def stage_read(row: Row) -> slice:
 
 
 def _predicted(mapped: Case, row: Row) -> Mapping[str, float | bool]:
-    priced = quote(mapped.rows, mapped.scenario, mapped.assignment)
+    known = (mapped.rows, mapped.scenario, mapped.assignment)
+    footprint: Footprint = stage_bytes(*known)
     usable = mapped.scenario.group.accelerator.usable_memory
-    footprint: Footprint = priced.footprint
     cached, shown = readings(footprint, mapped.scenario)
     quantity = {"allocated": footprint.allocated, "cached": cached, "shown": shown}[memory_kind(row)[1]]
     return {
-        "iteration_time": priced.iteration,
+        "iteration_time": iteration_seconds(*known),
         "memory": float(np.max(quantity[stage_read(row)])),
         "fits": bool(np.max(footprint.total) <= usable),
     }

@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from costmodels.model import Model
-from costmodels.model_catalogue import aliases, names
-from costmodels.model_catalogue import model as catalogue_model
 from costmodels.parameters import from_run
-from planner.validation.expert_words import as_catalogued
+from planner.validation.expert_words import as_catalogued, by_name
 from planner.validation.machines import Unpriceable
 
 Row = Mapping[str, Any]
@@ -54,11 +52,8 @@ def _named(shape: Row) -> Model | None:
     A size alone ("70B") is no name: sources mean models of their own by it.
     """
     name = re.sub(r"[\s_]+", "-", str(shape.get("name") or "").lower()).removeprefix("nvidia-")
-    known = aliases().get(name, name)
-    if known not in names() or re.fullmatch(r"[\d.]+[bm]", name):
-        return None
-    found = catalogue_model(known)
-    return found if shape.get("num_layers") in (None, found.num_layers) else None
+    found = None if re.fullmatch(r"[\d.]+[bm]", name) else by_name(name)
+    return found if found and shape.get("num_layers") in (None, found.num_layers) else None
 
 
 def as_described(model: Model, shape: Mapping[str, Any], notes: list[str]) -> Model:

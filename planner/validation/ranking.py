@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from planner.validation.corpus import of_each
 from planner.validation.judge import judge_row
 from planner.validation.rows import Row, read_rows
 
@@ -65,16 +66,16 @@ class Timed(NamedTuple):
     name: str
 
 
-def sweeps(paths: Iterable[Path]) -> list[Sweep]:
+def sweeps(paths: Iterable[Path], *, workers: int = 1) -> list[Sweep]:
     """Every sweep of four or more measured strategies: same source, accelerator, model, sequence, GPUs and precision.
 
     Times are per token, since batches may differ. What was measured again counts once, with the median of its times.
     """
     cells: dict[Cell, dict[str, list[Timed]]] = defaultdict(lambda: defaultdict(list))
-    for path in paths:
-        for row in read_rows(path):
-            if (found := _times(row)) is not None:
-                cells[cell_of(row)][_alike(row)].append(found)
+    rows = [row for path in paths for row in read_rows(path)]
+    for row, found in zip(rows, of_each(rows, _times, workers=workers), strict=True):
+        if found is not None:
+            cells[cell_of(row)][_alike(row)].append(found)
     noises = _noises(cells)
     ordered = sorted(cells.items(), key=str)
     return [_judged(cell, alike, noises) for cell, alike in ordered if len(alike) >= SMALLEST]

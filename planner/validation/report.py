@@ -21,31 +21,32 @@ LEAST = 4
 """Groups that are named where the interval holds less than it promises."""
 
 
-def validate(files: Sequence[str] = (), *, form: str = "table", profile: str | None = None) -> str:
+def validate(files: Sequence[str] = (), *, form: str = "table", profile: str | None = None, workers: int = 1) -> str:
     """The report on the given files, or on the shipped runs, as a table or as JSON.
 
     Args:
         files: files of runs; none are the shipped ones.
         form: "table" or "json".
         profile: a file with the cluster and the stack that the runs were on; None takes each run's own words.
+        workers: processes to price the runs in; see `corpus.of_each`.
 
     Raises:
         BadFile: a file that cannot be read.
     """
-    return written(compared(files, profile=profile), form=form)
+    return written(compared(files, profile=profile, workers=workers), form=form)
 
 
 Compared = Mapping[str, list[Verdict]]
 """The verdicts on every file, by its name."""
 
 
-def compared(files: Sequence[str] = (), *, profile: str | None = None) -> Compared:
-    """The verdicts behind ``validate``, by file.
+def compared(files: Sequence[str] = (), *, profile: str | None = None, workers: int = 1) -> Compared:
+    """The verdicts behind ``validate``, by file; in so many processes.
 
     Raises:
         BadFile: a file that cannot be read.
     """
-    return _by_file(_paths(files), profile)
+    return _by_file(_paths(files), profile, workers)
 
 
 def written(by_file: Compared, *, form: str = "table") -> str:
@@ -67,7 +68,7 @@ def check_priced(by_file: Compared) -> None:
     raise BadRequest(f"{', '.join(by_file)}: no measured figure could be priced; {told}: {reason}")
 
 
-def rank(files: Sequence[str] = (), *, form: str = "table") -> str:
+def rank(files: Sequence[str] = (), *, form: str = "table", workers: int = 1) -> str:
     """How well the model chooses among measured strategies: the report of ``ranking`` on the same files.
 
     Raises:
@@ -75,10 +76,10 @@ def rank(files: Sequence[str] = (), *, form: str = "table") -> str:
     """
     from planner.validation.ranking import report, sweeps
 
-    return report(sweeps(_paths(files)), form=form)
+    return report(sweeps(_paths(files), workers=workers), form=form)
 
 
-def bottom(files: Sequence[str] = (), *, form: str = "table") -> str:
+def bottom(files: Sequence[str] = (), *, form: str = "table", workers: int = 1) -> str:
     """What the measurements leave to any model: the report of ``floor`` on the same files.
 
     Raises:
@@ -86,15 +87,15 @@ def bottom(files: Sequence[str] = (), *, form: str = "table") -> str:
     """
     from planner.validation.floor import report
 
-    return report(_paths(files), form=form)
+    return report(_paths(files), form=form, workers=workers)
 
 
-def _by_file(paths: Sequence[Path], profile: str | None) -> dict[str, list[Verdict]]:
+def _by_file(paths: Sequence[Path], profile: str | None, workers: int) -> dict[str, list[Verdict]]:
     """The verdicts on every file, by its name, or its whole path where several have that name."""
     names = names_of(paths)
     found: dict[str, list[Verdict]] = {}
-    for path in paths:
-        found.setdefault(names[path], []).extend(judge([path], profile))
+    for path, verdicts in zip(paths, judge(paths, profile, workers=workers), strict=True):
+        found.setdefault(names[path], []).extend(verdicts)
     return found
 
 

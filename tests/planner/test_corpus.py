@@ -1,0 +1,49 @@
+"""The verdicts on many runs are the same in one process and in several."""
+
+import json
+import os
+
+import pytest
+
+from hardware.errors import MeshwrightError
+from planner.validation.corpus import TOGETHER, WORTH, of_each
+from planner.validation.judge import judge
+
+
+def process_of(row):
+    return row["number"], os.getpid()
+
+
+def refuse(row):
+    raise MeshwrightError(f"run {row['number']} is refused")
+
+
+ROWS = [{"number": number} for number in range(WORTH + TOGETHER // 2)]
+
+
+def test_several_processes_tell_of_every_run_in_order():
+    told = of_each(ROWS, process_of, workers=2)
+    assert [number for number, _ in told] == list(range(len(ROWS)))
+    assert os.getpid() not in {process for _, process in told}
+
+
+def test_few_runs_start_no_further_process():
+    assert {process for _, process in of_each(ROWS[: WORTH - 1], process_of, workers=2)} == {os.getpid()}
+
+
+def test_what_goes_wrong_in_another_process_is_told_as_in_this_one():
+    with pytest.raises(MeshwrightError, match="run 0 is refused"):
+        of_each(ROWS, refuse, workers=2)
+
+
+def test_verdicts_are_the_same_however_many_processes_judge(tmp_path, monkeypatch):
+    from planner.validation import corpus
+    from planner.validation.judge import shipped
+    from planner.validation.rows import read_rows
+
+    monkeypatch.setattr(corpus, "WORTH", 20)
+    rows = [row for path in shipped() for row in list(read_rows(path))[:20]]
+    halves = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    for path, part in zip(halves, (rows[:25], rows[25:]), strict=True):
+        path.write_text("".join(json.dumps(row) + "\n" for row in part), encoding="utf-8")
+    assert judge(halves, workers=2) == judge(halves, workers=1)
