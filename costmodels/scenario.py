@@ -16,6 +16,10 @@ from hardware.records import NodeGroup
 
 REDUCED = frozenset(name for name, recipe in RECIPES.items() if recipe.reduced)
 """Precisions in which only the layers' matrix products run reduced; attention and head stay in bf16."""
+UNBOUND = 1.42
+"""Time of the host's calls where a process may run on any processor, over that on those beside its device: seven of
+Megatron-LM's functional tests on DGX H100, the same image on two machines (``benchmarks/host_binding.py``); assumed for
+all hosts."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +129,7 @@ def _rates(scenario: Scenario) -> Rates:
         bandwidth=accelerator.memory_bandwidth,
         stream=share * memory.fused,
         norm_backward=share * memory.backward,
-        launch=stack.launch * accelerator.host,
+        launch=stack.launch * accelerator.host * (1.0 if stack.bound_processes else UNBOUND),
     )
 
 

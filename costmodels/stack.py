@@ -99,6 +99,8 @@ class Stack(Record):
     """Host time per kernel beside an x86 host of 2022; the layer is never faster than its launches."""
     blocking_launches: bool = False
     """The host waits for every kernel before it launches the next (CUDA_LAUNCH_BLOCKING=1)."""
+    bound_processes: bool = True
+    """Each process runs on the processors beside its device: bound there by its launcher, or by NCCL before 2.30."""
     combined_launches: float = Field(1.0, ge=1, le=10)
     """Launches of a layer over those of one by itself, where two micro-batches interleave to hide experts' traffic."""
     kernels_per_layer: int = 24

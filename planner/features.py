@@ -37,6 +37,7 @@ FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
         "dropout",
         "launch",
         "blocking_launches",
+        "bound_processes",
         "deterministic",
         "kernels_per_layer",
         "cuda_graphs",

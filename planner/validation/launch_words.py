@@ -1,7 +1,11 @@
-"""Whether the host of a measured run waited for every kernel (CUDA_LAUNCH_BLOCKING=1): said, or known of its source."""
+"""How the host of a measured run launches kernels, said or known of its source.
+
+Whether it waits for each of them (CUDA_LAUNCH_BLOCKING=1), and whether it runs beside its device.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -10,10 +14,25 @@ Row = Mapping[str, Any]
 HANGS_FROM: Final = 320
 """Devices from which BLOOM's trials always hung without: all on 320 and 384 waited, as the training run did
 [tr11-176B-ml, "dealing with JZ hanging on the large model"]."""
+FREED: Final = r"megatron-bridge 600d069"
+"""Framework of runs with NCCL 2.30 (PyTorch's image 26.06) whose launcher is not known to bind processes: studies of
+August 2026 beside Megatron-Bridge's code, whose performance recipes do (``scripts/performance/utils/executors.py``).
+NCCL before 2.30 left a process on the processors beside its device [Megatron-Bridge, release 0.5.1, known issues]."""
+MISBOUND: Final = r"dgxc-benchmarking v25\.0[57]\b"
+"""Releases that start NeMo at 7a8f1cc and 00b778e (``setup.sh``, ``metadata.yaml``): ``scripts/performance`` binds there
+by the number of the rank on its node, but has it put in for by the batch script, once for all ranks, so that all share
+the first processors (pull request 13914 of June 2025 puts it into quotes; 00b778e has it not yet) [dgxc-bench]."""
 
 
 def launch_changes(row: Row) -> dict[str, bool]:
     """What the run's notes, or its source and size, settle of how kernels are launched."""
+    freed = re.search(FREED, str(row["stack"].get("framework")).lower())
+    misbound = re.search(MISBOUND, str(row.get("source")))
+    unbound = freed or misbound or "processes unbound" in str(row["stack"].get("notes"))
+    return _blocking(row) | ({"bound_processes": False} if unbound else {})
+
+
+def _blocking(row: Row) -> dict[str, bool]:
     said = "launches blocking" in str(row["stack"].get("notes"))
     trial = "tr11-176B-ml/chronicles-prequel" in str(row.get("source"))
     hung = trial and int(row["strategy"].get("gpus") or 0) >= HANGS_FROM
