@@ -70,6 +70,10 @@ PLAIN_LINEAR = r"mem_efficient_linear=false|flagperf.*(llama2_7b|chatglm3_6b)-de
 NATIVE_GROUPS = ("v2", "v3", "v4")
 """Attention kernels that Transformers gives keys and values as they are; it repeats them for all others (repeat_kv)."""
 
+APART = r"megatron(-lm)?[- ]v1\.1\.5"
+"""Megatron-LM in DeepSpeedExamples, whose fused kernels for bias and GELU, bias and dropout, and softmax are off unless
+asked for (megatron/arguments.py), which its own scripts, BigScience's and AMP's do not."""
+
 UNFUSED_NORM = r"use_fused_rms_norm[ =:]*(off|false)"
 """PaddleNLP's switch of its one fused element-wise kernel of 2023, off unless asked for."""
 
@@ -118,6 +122,8 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
     found |= _loop(row, framework, found.get("keeps", chosen.keeps))
     if re.search(UNFUSED_NORM, notes):
         found["fused_elementwise"] = False
+    if re.search(APART, framework):
+        found |= {"fused_elementwise": False, "fused_softmax": False}
     if "kernel set" in notes:
         fused = "rms kernel" in notes
         found |= {"fused_elementwise": fused, "fused_softmax": not notes.endswith("torch")}
