@@ -1,7 +1,7 @@
 """What does it cost a host that processes are not bound to the processors beside their device?
 
 NCCL before 2.30 left a process on those processors once it had set up a communicator; from 2.30 on a launcher has to
-bind it [Megatron-Bridge, release 0.5.1, known issues]. ``host_binding.csv`` holds iteration times of Megatron-LM's
+bind it [Megatron-Bridge-0.5.1]. ``host_binding.csv`` holds iteration times of Megatron-LM's
 functional tests (tests/functional_tests/test_cases, golden_values_*.json, medians over the steps) before its image went
 from 26.02 to 26.04, which brought that NCCL (``before``, 14 to 17 April 2026), and after it: where pull requests are
 tested (``runners``, 7 May 2026, 5fe3f06), and on the cluster of nightly tests (``cluster``, 8 to 29 May 2026). Models

@@ -16,6 +16,8 @@ INTERLACED = 0.5
 """Further micro-batches per stage where a vocabulary is spread over the stages by tensor parallelism, which all of them
 wait for: half as many again as without [Yeung24, section 6]."""
 
+NOTHING_FUSED = {"fused_elementwise": False, "fused_softmax": False}
+
 SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
     # Its layers (opt_model.py) leave dropout out. Logits in fp32 become their softmax in place.
     (r"sailor", {"dropout": False, "cross_entropy_bytes": 6}),
@@ -34,7 +36,11 @@ SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
     # Pods of PaLM hand each other their gradients once, behind the backward pass [Chowdhery22, section 4].
     (r"\bpathways\b", {"replicas_once": True}),
     # Its script for ZeRO-3 partitions checkpoints, and moves them to the host unless the run says otherwise.
+    # The fused kernels of its Megatron-LM are off unless asked for (megatron/arguments.py), which neither its own scripts
+    # do nor BigScience's and AMP's.
+    (r"deepspeedexamples.*v1\.1\.5", {"partitioned_checkpoints": True} | NOTHING_FUSED),
     (r"deepspeedexamples", {"partitioned_checkpoints": True}),
+    (r"megatron v1\.1\.5", NOTHING_FUSED),
     # Parameters, gradients and moments are in bf16; gradients are added up whole, in the format that reduces them,
     # until the last micro-batch, on one rank too, which it wraps like any other; logits are whole on every tensor rank,
     # the loss is in bf16; its profile of April 2026 shows cuDNN's attention on H200 (benchmarks/profiling)
@@ -69,10 +75,6 @@ PLAIN_LINEAR = r"mem_efficient_linear=false|flagperf.*(llama2_7b|chatglm3_6b)-de
 
 NATIVE_GROUPS = ("v2", "v3", "v4")
 """Attention kernels that Transformers gives keys and values as they are; it repeats them for all others (repeat_kv)."""
-
-APART = r"megatron(-lm)?[- ]v1\.1\.5"
-"""Megatron-LM in DeepSpeedExamples, whose fused kernels for bias and GELU, bias and dropout, and softmax are off unless
-asked for (megatron/arguments.py), which its own scripts, BigScience's and AMP's do not."""
 
 UNFUSED_NORM = r"use_fused_rms_norm[ =:]*(off|false)"
 """PaddleNLP's switch of its one fused element-wise kernel of 2023, off unless asked for."""
@@ -122,8 +124,6 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
     found |= _loop(row, framework, found.get("keeps", chosen.keeps))
     if re.search(UNFUSED_NORM, notes):
         found["fused_elementwise"] = False
-    if re.search(APART, framework):
-        found |= {"fused_elementwise": False, "fused_softmax": False}
     if "kernel set" in notes:
         fused = "rms kernel" in notes
         found |= {"fused_elementwise": fused, "fused_softmax": not notes.endswith("torch")}

@@ -17,11 +17,11 @@ HANGS_FROM: Final = 320
 FREED: Final = r"megatron-bridge 600d069"
 """Framework of runs with NCCL 2.30 (PyTorch's image 26.06) whose launcher is not known to bind processes: studies of
 August 2026 beside Megatron-Bridge's code, whose performance recipes do (``scripts/performance/utils/executors.py``).
-NCCL before 2.30 left a process on the processors beside its device [Megatron-Bridge, release 0.5.1, known issues]."""
+NCCL before 2.30 left a process on the processors beside its device [Megatron-Bridge-0.5.1]."""
 MISBOUND: Final = r"dgxc-benchmarking v25\.0[57]\b"
-"""Releases that start NeMo at 7a8f1cc and 00b778e (``setup.sh``, ``metadata.yaml``): ``scripts/performance`` binds there
-by the number of the rank on its node, but has it put in for by the batch script, once for all ranks, so that all share
-the first processors (pull request 13914 of June 2025 puts it into quotes; 00b778e has it not yet) [dgxc-bench]."""
+"""Releases that start NeMo at 7a8f1cc and 00b778e (``setup.sh``, ``metadata.yaml``): ``scripts/performance`` binds by
+the number of the rank on its node, but there the batch script puts it in, once for all ranks, so that all share the
+first processors (until pull request 13914 of June 2025; 00b778e has it not yet) [NeMo-13914]."""
 
 
 def launch_changes(row: Row) -> dict[str, bool]:

@@ -12,6 +12,7 @@ from costmodels.experts import small_kernels
 from costmodels.launches import FUSED, GROUPED, SHARED, UNASKED, launch_floor
 from costmodels.layer_kinds import DENSE, Kind
 from costmodels.pricing import even_assignment, quote
+from costmodels.scenario import UNBOUND
 from costmodels.stack import stack
 from costmodels.strategy import strategies
 from hardware.catalogue import accelerator
@@ -106,6 +107,20 @@ def test_the_stacks_of_megatron_core_and_the_hosts_are_what_its_own_tests_give()
     assert said == pytest.approx({name: counted[name] for name in said}, rel=0.02)
     assert [accelerator(name).host for name in ("gb200", "a100-sxm-80gb")] == pytest.approx(found[-2:], rel=0.01)
     assert np.median(abs(errors)) < 0.05
+
+
+def test_a_process_that_nothing_binds_takes_as_much_longer_as_the_tests_say():
+    home = runpy.run_path(str(BENCHMARKS / "host_binding.py"))
+    with (BENCHMARKS / "host_binding.csv").open(encoding="utf-8") as file:
+        (found,) = home["ratios"](list(csv.DictReader(file)), "runners", "cluster")
+    assert found[0] == "dgx-h100"
+    assert np.median(found[1]) == pytest.approx(UNBOUND, abs=0.01)
+    assert max(found[1]) / min(found[1]) < 1.1
+    bound, free = (
+        launch_floor(ROWS, toy_scenario(gpus=4, stack=toy_stack(**CALLS, bound_processes=bound)), DENSE)
+        for bound in (True, False)
+    )
+    assert free == pytest.approx(UNBOUND * bound)
 
 
 def test_what_devices_wait_for_launches_is_told_as_the_hosts_time():

@@ -21,3 +21,19 @@ PREQUEL = 'bigscience-workshop/bigscience train/tr11-176B-ml/chronicles-prequel.
 def test_bloom_trials_wait_where_they_would_hang_and_where_they_say_so(source, gpus, notes, blocking):
     row = {"source": source, "strategy": {"gpus": gpus}, "stack": {"notes": notes}}
     assert launch_changes(row) == ({"blocking_launches": True} if blocking else {})
+
+
+@pytest.mark.parametrize(
+    ("source", "framework", "notes", "bound"),
+    [
+        ("Megatron-Bridge skills/ performance study notes (2026)", "Megatron-Bridge 600d069", None, False),
+        ("Megatron-Bridge docs performance-summary", "Megatron-Bridge (NeMo 26.06 container)", None, True),
+        ("NVIDIA dgxc-benchmarking v25.05, deepseek-v3 recipe README", "NeMo 2.0", None, False),
+        ("NVIDIA dgxc-benchmarking v25.04, llama3.1 recipe README", "NeMo 2.0", None, True),
+        ("a run of mine", "Megatron-Core", "processes unbound", False),
+        ("a run of mine", "Megatron-Core", None, True),
+    ],
+)
+def test_processes_are_bound_unless_the_run_says_otherwise_or_is_known_not_to_be(source, framework, notes, bound):
+    row = {"source": source, "strategy": {"gpus": 8}, "stack": {"framework": framework, "notes": notes}}
+    assert launch_changes(row) == ({} if bound else {"bound_processes": False})

@@ -19,6 +19,19 @@ def test_gradients_said_to_be_reduced_in_fp32_cost_twice_the_traffic():
     assert wide.scenario.stack.reduce_bytes == 2 * plain.scenario.stack.reduce_bytes == 4
 
 
+@pytest.mark.parametrize(
+    ("framework", "fused"),
+    [
+        ("DeepSpeed 3D (Megatron v1.1.5)", False),
+        ("DeepSpeedExamples Megatron v1.1.5 ZeRO-3", False),
+        ("Megatron-DeepSpeed 3D (June-July 2021 branch)", True),
+    ],
+)
+def test_deepspeeds_examples_run_without_the_fused_kernels_that_they_have(framework, fused):
+    stack = case(run(stack={"framework": framework})).scenario.stack
+    assert (stack.fused_elementwise, stack.fused_softmax) == (fused, fused)
+
+
 def test_sums_of_gradients_are_fp32_where_a_framework_adds_up_bf16_so():
     said = {"framework": "Megatron-DeepSpeed"}
     at = {p: case(run(stack=said, strategy={"precision": p})).scenario.stack for p in ("fp16", "bf16")}
