@@ -36,8 +36,8 @@ SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
     # Pods of PaLM hand each other their gradients once, behind the backward pass [Chowdhery22, section 4].
     (r"\bpathways\b", {"replicas_once": True}),
     # Its script for ZeRO-3 partitions checkpoints, and moves them to the host unless the run says otherwise.
-    # The fused kernels of its Megatron-LM are off unless asked for (megatron/arguments.py), which neither its own scripts
-    # do nor BigScience's and AMP's.
+    # The fused kernels of its Megatron-LM are off unless asked for (megatron/arguments.py), which no script of its own,
+    # of BigScience or of AMP does.
     (r"deepspeedexamples.*v1\.1\.5", {"partitioned_checkpoints": True} | NOTHING_FUSED),
     (r"deepspeedexamples", {"partitioned_checkpoints": True}),
     (r"megatron v1\.1\.5", NOTHING_FUSED),
