@@ -61,7 +61,7 @@ def agree(outcome, best):
         assert outcome.lower_bound == pytest.approx(best, rel=3e-9)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=16, deadline=None, suppress_health_check=list(HealthCheck))
 @given(drawn_scenarios(gpus=(2, 4), batches=(2, 4), layers=(2, 3, 4), models=drawn_expert_models), TIGHTNESS)
 def test_the_search_over_expert_ranks_finds_what_the_quote_of_every_split_says(scenario, tightness):
     rows = expert_rows(scenario)

@@ -71,7 +71,7 @@ def test_the_search_finds_what_trying_everything_finds(scenario, tightness, any_
     agree(found(scenario, {"sharding_degree": "1.."} if any_degree else {}), brute_force(rows, scenario))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(drawn_scenarios(gpus=(8, 16), batches=(16, 24), layers=(4, 6, 8)), TIGHTNESS)
 def test_the_search_finds_the_same_on_larger_machines(scenario, tightness):
     rows = every_row(scenario, keep=lambda row: row["micro_batch_size"] in {1, 2} and row["rank_order"] == 0)
@@ -105,7 +105,7 @@ def test_the_search_finds_uneven_and_partly_recomputed_stages(scenario, tightnes
     agree(found(scenario, pins), brute_force(rows, scenario))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(drawn_scenarios(gpus=(2, 4), batches=(2, 4), layers=(2, 3, 4)), TIGHTNESS)
 def test_the_search_finds_what_the_quote_of_every_split_says(scenario, tightness):
     def keep(row):

@@ -125,7 +125,7 @@ def test_a_share_that_is_none_is_refused(text):
 
 
 def run(*arguments):
-    ask = ("--model", "22b", "--gpus", "64", "--global-batch", "128")
+    ask = ("--model", "llama3-8b", "--gpus", "16", "--global-batch", "32")
     return CliRunner().invoke(main, [*ask, *arguments], env={"COLUMNS": "80", "NO_COLOR": "1"})
 
 
