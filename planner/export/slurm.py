@@ -8,7 +8,7 @@ from typing import Final
 from planner.export import shell
 from planner.export.job import Export, Job
 from planner.export.placement import locality
-from planner.export.torchrun import beside, launch_words, program_words
+from planner.export.torchrun import BINDING, beside, launch_words, program_words
 
 FILE: Final = "job.sbatch"
 _BLOCKS: Final = "24.05"
@@ -39,7 +39,7 @@ def _script(job: Job, version: str, program: Export) -> str:
         f'srun --distribution=arbitrary --ntasks={job.node_count} bash -c "{words} $command"',
     ]
     head = ["#!/usr/bin/env bash", *_directives(job, version)]
-    about = [*shell.header(f"Slurm {version}"), *shell.remarks(program.remarks)]
+    about = [*shell.header(f"Slurm {version}"), *shell.remarks((*program.remarks, BINDING))]
     body = ["set -euo pipefail", *shell.exports(program.environment)]
     return shell.text(head, about, body, placed, started)
 

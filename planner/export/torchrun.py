@@ -10,6 +10,11 @@ from planner.export.job import Export, Job
 
 FILE: Final = "torchrun.sh"
 PORT: Final = 29500
+BINDING: Final = (
+    "times are of processes on the processors beside their GPUs; NCCL kept them there before 2.30, "
+    "torchrun's --numa-binding node does where numactl is installed"
+)
+"""Left to whoever knows the image, for without numactl torchrun fails with that option [Megatron-Bridge-0.5.1]."""
 
 
 def torchrun(job: Job, version: str, program: Export) -> Export:
@@ -19,7 +24,9 @@ def torchrun(job: Job, version: str, program: Export) -> Export:
     """
     lines = [
         *shell.header(f"torchrun, PyTorch {version}"),
-        *shell.remarks((*program.remarks, "NODE_RANK and MASTER_ADDR are the node's; further arguments are passed on")),
+        *shell.remarks(
+            (*program.remarks, "NODE_RANK and MASTER_ADDR are the node's; further arguments are passed on", BINDING)
+        ),
     ]
     words = launch_words(job, rank='"${NODE_RANK:-0}"', address='"${MASTER_ADDR:-127.0.0.1}"')
     body = ["set -euo pipefail", *shell.exports(program.environment)]

@@ -87,6 +87,13 @@ def test_a_plan_from_stdin_goes_to_a_folder_once(saved, tmp_path):
     assert script.read_text() == before
 
 
+@pytest.mark.parametrize(("name", "file"), [("torchrun", "torchrun.sh"), ("slurm", "job.sbatch")])
+def test_a_launch_script_says_where_its_processes_are_priced(name, file):
+    text = export(PLANS["megatron-lm"][0], name).files[file]
+    assert any(line.startswith("#") and "--numa-binding node" in line for line in text.splitlines())
+    assert subprocess.run(["bash", "-n"], input=text, text=True, check=False).returncode == 0
+
+
 def test_what_a_target_lacks_is_refused_with_what_it_takes(saved):
     plan = next(plan for plan in PLANS["megatron-lm"] if plan.strategy.pp > 1)
     saved.write_text(plan.to_json())
