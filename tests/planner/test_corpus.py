@@ -7,7 +7,8 @@ import pytest
 
 from hardware.errors import MeshwrightError
 from planner.validation.corpus import TOGETHER, WORTH, of_each
-from planner.validation.judge import judge
+from planner.validation.judge import judge, judge_row
+from tests.planner.measured_run import run
 
 
 def process_of(row):
@@ -47,3 +48,10 @@ def test_verdicts_are_the_same_however_many_processes_judge(tmp_path, monkeypatc
     for path, part in zip(halves, (rows[:25], rows[25:]), strict=True):
         path.write_text("".join(json.dumps(row) + "\n" for row in part), encoding="utf-8")
     assert judge(halves, workers=2) == judge(halves, workers=1)
+
+
+@pytest.mark.parametrize("name", ["meta-llama/Llama-3-8B", "a/b.toml", "", "70b"])
+def test_a_name_that_the_catalogue_does_not_hold_is_a_name_like_any_other(name):
+    """One with a slash is a name on a hub, and no file to look for."""
+    named = run(model={"name": name})
+    assert all(verdict.predicted is not None for verdict in judge_row(named))
