@@ -18,8 +18,8 @@ REDUCED = frozenset(name for name, recipe in RECIPES.items() if recipe.reduced)
 """Precisions in which only the layers' matrix products run reduced; attention and head stay in bf16."""
 UNBOUND = 1.42
 """Time of the host's calls where a process may run on any processor, over that on those beside its device: seven of
-Megatron-LM's functional tests on DGX H100, the same image on two machines (``benchmarks/host_binding.py``); assumed for
-all hosts."""
+Megatron-LM's functional tests on DGX H100, recorded twice with one image and taken to differ in that
+(``benchmarks/host_binding.py``); assumed for all hosts."""
 
 
 @dataclass(frozen=True)
