@@ -1,15 +1,11 @@
-"""What a measured run says of its experts: dispatcher, overlap, CUDA graphs, load, capacity; and of its biases."""
+"""What a measured run says of its experts: dispatcher, overlap, CUDA graphs, load, capacity."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, Final
 
-from costmodels.model import Model
-from costmodels.model_catalogue import aliases, names
-from costmodels.model_catalogue import model as catalogued
 from costmodels.stack import Stack
 from planner.validation.launch_scripts import WHOLE
 
@@ -20,8 +16,6 @@ COMBINED: Final = 1.45
 """Launches of a layer that runs beside another micro-batch's over those of one that does not: its parts go through
 autograd one by one, weight gradients apart. 256 B200 train Qwen3 235B-A22B in mxfp8 at 21.4 ms a layer with the
 overlap and 14.8 without, both with graphs of the router, both bound by the host [Together26]."""
-SAME_SHAPE: Final = ("num_layers", "hidden_size", "num_heads", "ffn_hidden_size")
-LEFT_OUT: Final = ("qkv_bias", "output_bias", "ffn_bias", "clamped_activation", "attention_sinks")
 
 
 def expert_changes(row: Mapping[str, Any], chosen: Stack) -> dict[str, Any]:
@@ -75,18 +69,3 @@ def _load(row: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
     if flags.get("moe_pad_expert_input_to_capacity") and flags.get("moe_capacity_factor"):
         changes["expert_capacity"] = float(flags["moe_capacity_factor"])
     return changes
-
-
-def as_catalogued(model: Model, shape: Mapping[str, Any]) -> Model:
-    """The model with the switches that the run leaves out, where a catalogue model has its name and its sizes."""
-    known = by_name(str(shape.get("name") or "").lower())
-    if known is None or any(getattr(known, size) != getattr(model, size) for size in SAME_SHAPE):
-        return model
-    unsaid = [field for field in LEFT_OUT if field not in shape and "linear_bias" not in shape]
-    return model.model_copy(update={field: getattr(known, field) for field in unsaid})
-
-
-@cache
-def by_name(name: str) -> Model | None:
-    """The catalogue's model of that name, if there is one; a corpus asks for the same few again and again."""
-    return catalogued(name) if name in names() or name in aliases() else None

@@ -17,6 +17,7 @@ INTERLACED = 0.5
 wait for: half as many again as without [Yeung24, section 6]."""
 
 NOTHING_FUSED = {"fused_elementwise": False, "fused_softmax": False}
+"""Bias, GELU, dropout and softmax in kernels of their own, as Megatron-LM 1.1.5 runs unless asked (decision 132)."""
 
 SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
     # Its layers (opt_model.py) leave dropout out. Logits in fp32 become their softmax in place.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
 from costmodels.model import Model
+from costmodels.model_catalogue import aliases, names
+from costmodels.model_catalogue import model as catalogued
 from costmodels.parameters import from_run
-from planner.validation.expert_words import as_catalogued, by_name
 from planner.validation.machines import Unpriceable
 
 Row = Mapping[str, Any]
@@ -19,6 +21,8 @@ about so many (arXiv 2402.15627, table 2)."""
 SENTENCEPIECE = 32_000
 """Tokens of the tokenizer that the scripts of sail-sg's fork download, as in its authors' later paper [Yeung24]; the
 stated parameters of their models agree."""
+SAME_SHAPE: Final = ("num_layers", "hidden_size", "num_heads", "ffn_hidden_size")
+LEFT_OUT: Final = ("qkv_bias", "output_bias", "ffn_bias", "clamped_activation", "attention_sinks")
 
 
 def model_of(row: Row, notes: list[str]) -> Model:
@@ -71,3 +75,18 @@ def as_described(model: Model, shape: Mapping[str, Any], notes: list[str]) -> Mo
     if (width := re.search(r"head dimension (\d+)", said)) and shape.get("head_dim") is None:
         changes["head_dim"] = int(width[1])
     return Model.model_validate(model.model_dump() | changes) if changes else model
+
+
+def as_catalogued(model: Model, shape: Mapping[str, Any]) -> Model:
+    """The model with the switches that the run leaves out, where a catalogue model has its name and its sizes."""
+    known = by_name(str(shape.get("name") or "").lower())
+    if known is None or any(getattr(known, size) != getattr(model, size) for size in SAME_SHAPE):
+        return model
+    unsaid = [field for field in LEFT_OUT if field not in shape and "linear_bias" not in shape]
+    return model.model_copy(update={field: getattr(known, field) for field in unsaid})
+
+
+@cache
+def by_name(name: str) -> Model | None:
+    """The catalogue's model of that name, if there is one; a corpus asks for the same few again and again."""
+    return catalogued(name) if name in names() or name in aliases() else None
