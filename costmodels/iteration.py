@@ -371,13 +371,7 @@ def compose(rows: Strategies, seconds: RowSeconds, slowest: Floats, total: Float
 
 
 def breakdown(
-    rows: Strategies,
-    seconds: RowSeconds,
-    *,
-    slowest: Floats,
-    total: Floats,
-    layers: Floats,
-    recomputed: Floats,
+    rows: Strategies, seconds: RowSeconds, *, slowest: Floats, total: Floats, layers: Floats, recomputed: Floats
 ) -> Breakdown:
     """The iteration term by term; the seconds' ``hop`` and what is given are the slowest stage's, arrays (N,)."""
     m = rows.num_microbatches

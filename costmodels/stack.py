@@ -17,11 +17,8 @@ from hardware.units import ByteQuantity, TimeQuantity
 
 _HOME = Path(__file__).parent / "stacks"
 
-
 CpKind = Literal["p2p", "a2a", "all-gather", "a2a+p2p"]
 RankOrder = Literal["tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "tp-cp-ep-sharding-pp-dp"]
-
-
 Kept = Literal["gate", "norm", "norm-16", "key-values", "softmax", "rotated", "projected", "transposed", "gathered"]
 """The activated branch of a gated network beside its product; inputs of norms in fp32, or their outputs before they are
 scaled, in 16 bits; keys and values repeated for every head; the softmax of unfused attention in fp32 beside its copy in
