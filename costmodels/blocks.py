@@ -31,6 +31,7 @@ from costmodels.scenario import Scenario
 from costmodels.sizes import kind_parameters_per_rank, padded_vocabulary_rows
 from costmodels.strategy import Floats, Strategies
 from costmodels.tensor_ranks import exchanging_parts, input_reductions, logit_gather, logits_seen
+from costmodels.user_buffers import left_open, served
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,10 +283,14 @@ def tensor_parallel(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) ->
     alone = np.where(split, 0.0 if stack.norm_gathers else half, whole)
     backward = backward + input_reductions(kind, scenario) * alone
     active = (rows.tp > 1) / stack.communication_efficiency
-    return Passes(
-        forward * active * stack.overlap.tp_forward,
-        backward * active * stack.overlap.tp_backward,
-    )
+    shares = Passes(forward * stack.overlap.tp_forward, backward * stack.overlap.tp_backward)
+    if parts := served(scenario, kind):
+        counted = sum((left_open(rows, scenario, part) for part in parts[1:]), left_open(rows, scenario, parts[0]))
+        counted = counted + (1.0 - len(parts) / max(pairs, len(parts))) * shares
+        shares = Passes(
+            np.where(split, counted.forward, shares.forward), np.where(split, counted.backward, shares.backward)
+        )
+    return Passes(shares.forward * active, shares.backward * active)
 
 
 def embedding_seconds(rows: Strategies, scenario: Scenario) -> Passes:

@@ -14,6 +14,9 @@ class Overlap(Record):
     """Tensor-parallel collectives of the forward pass."""
     tp_backward: float = Field(1.0, ge=0, le=1)
     """Tensor-parallel collectives of the backward pass (most stacks run one behind the weight gradient)."""
+    rings: bool = False
+    """Transformer Engine's user buffers exchange what products in 8 bits take and return in rings, which is counted
+    piece by piece (``costmodels.user_buffers``); the two shares are of all other traffic then."""
     ep: float = Field(1.0, ge=0, le=1)
     """Dispatch and combine of experts; beside another micro-batch, the share of the units that they take."""
     cp: float = Field(0.3, ge=0, le=1)

@@ -9,7 +9,7 @@ from costmodels.stack import Stack
 
 FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
     "attention kernel": ("attention",),
-    "tensor-parallel overlap": ("overlap.tp_forward", "overlap.tp_backward", "communication_units"),
+    "tensor-parallel overlap": ("overlap.tp_forward", "overlap.tp_backward", "overlap.rings", "communication_units"),
     "pipeline overlap": ("overlap.pp", "overlap.pp_interleaved"),
     "data-parallel overlap": (
         "overlap.gradients",

@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,9 @@ SHRUNK = 0.75
 """Power of the fitted expert efficiency that is kept: measured runs with experts are few and of few recipes. From
 half-way to here the bias of both splits comes closer to nothing; the whole fit does worse on the dev split."""
 RATE = Knob("training_rate", 1.0, 0.15, 0.5, 1.2)
+Loss = Literal["cauchy", "soft_l1"]
+STEP = 1e-3
+"""Of a constant, to tell a slope by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +95,25 @@ def error(sample: Sample, scenario: Scenario) -> float:
 
 
 def fit(
-    mine: Sequence[Sample], knobs: Sequence[Knob], start: NDArray[np.float64], apply: Callable[..., Scenario]
+    mine: Sequence[Sample],
+    knobs: Sequence[Knob],
+    start: NDArray[np.float64],
+    apply: Callable[..., Scenario],
+    loss: Loss = "cauchy",
 ) -> NDArray[np.float64]:
-    """The knobs' values that bring the samples' errors down, with the prior."""
+    """The knobs' values that bring the samples' errors down, with the prior.
 
-    def residuals(values: NDArray[np.float64]) -> list[float]:
-        return [s.weight * error(s, apply(s.case.scenario, values)) for s in mine]
-
-    return solve(residuals, knobs, start)
+    Errors are followed along their slopes at ``start``: logarithms of times are all but straight in these constants,
+    and the next round starts where this one ends.
+    """
+    here = np.array([error(s, apply(s.case.scenario, start)) for s in mine])
+    slopes = np.empty((len(mine), len(knobs)))
+    for column, knob in enumerate(knobs):
+        step = STEP if start[column] + STEP <= knob.high else -STEP
+        moved = start + step * (np.arange(len(knobs)) == column)
+        slopes[:, column] = ([error(s, apply(s.case.scenario, moved)) for s in mine] - here) / step
+    weights = np.array([s.weight for s in mine])
+    return solve(lambda values: weights * (here + slopes @ (values - start)), knobs, start, loss=loss)
 
 
 def calibrate(chosen: list[Sample], rounds: int) -> tuple[dict[str, list[float]], dict[str, float]]:
@@ -108,22 +123,36 @@ def calibrate(chosen: list[Sample], rounds: int) -> tuple[dict[str, list[float]]
     """
     stacks = {s.case.scenario.stack.name: [k.neutral for k in STACK_KNOBS] for s in chosen}
     rates = {s.case.scenario.group.accelerator.name: RATE.neutral for s in chosen}
-    for _ in range(rounds):
+    alone = alone_on_machines(chosen)
+    for turn in range(rounds):
+        loss: Loss = "cauchy" if turn else "soft_l1"  # convex, until every constant is near where it belongs
         for name, rate in list(rates.items()):
             mine = [s for s in chosen if s.case.scenario.group.accelerator.name == name]
 
             def with_both(scenario: Scenario, tried: NDArray[np.float64]) -> Scenario:
                 return with_rate(with_stack(scenario, np.array(stacks[scenario.stack.name])), float(tried[0]))
 
-            rates[name] = float(fit(mine, (RATE,), np.array([rate]), with_both)[0])
+            rates[name] = float(fit(mine, (RATE,), np.array([rate]), with_both, loss)[0])
         for name, values in list(stacks.items()):
             mine = [s for s in chosen if s.case.scenario.stack.name == name]
+            first = 1 if name in alone else 0
 
             def with_tried(scenario: Scenario, tried: NDArray[np.float64]) -> Scenario:
-                return with_rate(with_stack(scenario, tried), rates[scenario.group.accelerator.name])
+                all_of_them = np.concatenate([stacks[scenario.stack.name][: len(STACK_KNOBS) - len(tried)], tried])
+                return with_rate(with_stack(scenario, all_of_them), rates[scenario.group.accelerator.name])
 
-            stacks[name] = [float(v) for v in fit(mine, STACK_KNOBS, np.array(values), with_tried)]
+            found = fit(mine, STACK_KNOBS[first:], np.array(values[first:]), with_tried, loss)
+            stacks[name] = [*values[:first], *(float(v) for v in found)]
     return stacks, rates
+
+
+def alone_on_machines(chosen: Iterable[Sample]) -> set[str]:
+    """Stacks that run on machines of their own, whose kernels nothing tells from the machines'."""
+    users: dict[str, set[str]] = defaultdict(set)
+    for s in chosen:
+        users[s.case.scenario.group.accelerator.name].add(s.case.scenario.stack.name)
+    shared = {name for names in users.values() if len(names) > 1 for name in names}
+    return {name for names in users.values() for name in names} - shared
 
 
 def with_stack(scenario: Scenario, values: NDArray[np.float64]) -> Scenario:

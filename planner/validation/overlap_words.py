@@ -11,6 +11,16 @@ from costmodels.stack import Stack, stack
 HIDES = {"overlap_grad_reduce": "gradients", "overlap_param_gather": "parameters"}
 """Megatron-Core's flags, and what the stack calls what they hide."""
 
+RINGS = (
+    r"megatron-bridge docs performance|dgxc-benchmarking v25\.(0[4-9]|1\d)"
+    r"|performance summary, container 25\.(0[4-9]|1\d)|mlperf training v(4\.1|5\.\d)"
+)
+"""Sources whose recipes exchange in rings what products in 8 bits return, for models of ``WIDTHS`` that are pretrained:
+``userbuffers_fp8_*`` of NeMo (recipes/tp_overlap_configs) and Megatron-Bridge (training/comm_overlap.py, v0.2.0 to
+v0.5.0), conf/tp_overlap of MLPerf's results. Earlier ones pipeline them, as Transformer Engine does where nobody says
+(``initialize_ub``)."""
+WIDTHS = (8192, 12288, 16384)
+"""Of Llama 3 70B and 405B and of GPT-3 175B."""
 
 ADDED = 10
 """Bytes per parameter where a product writes its gradient in 16 bits, which is then read and added to one in 32."""
@@ -38,4 +48,12 @@ def overlap_changes(row: Mapping[str, Any], chosen: Stack) -> dict[str, Any]:
         plain = stack("megatron-core").overlap
         off |= {"tp_forward": plain.tp_forward, "tp_backward": plain.tp_backward}
         whole["fp8_tensor_gather"] = True
+    elif _in_rings(row):
+        off["rings"] = True
     return {"overlap": chosen.overlap.model_copy(update=off), **whole} if off else {}
+
+
+def _in_rings(row: Mapping[str, Any]) -> bool:
+    model = row.get("model") or {}
+    dense = model.get("kind") == "dense" and model.get("hidden_size") in WIDTHS
+    return dense and row.get("task") == "pretrain" and re.search(RINGS, str(row.get("source")).lower()) is not None

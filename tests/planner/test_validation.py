@@ -12,7 +12,6 @@ from costmodels.pricing import quote
 from costmodels.strategy import CP_KINDS, SCHEDULE_NAMES, Recompute
 from planner.cli import main
 from planner.trust import interval
-from planner.validation.calibrate import EXPERTS, STACK_KNOBS, Sample, calibrate, calibrate_experts, with_experts
 from planner.validation.calibrate_memory import caches
 from planner.validation.judge import groups, judge_row, memory_kind, summary
 from planner.validation.machines import Unpriceable, lane_bandwidth
@@ -271,43 +270,6 @@ def test_a_misspelt_field_is_told_with_how_many_runs_have_it(tmp_path):
     rows = [run(id=str(n), strategy={"micro_batch": 1}) for n in range(2)]
     done = asked(tmp_path / "mine.jsonl", rows)
     assert "strategy.micro_batch is not read; did you mean micro_batch_size?: 2 runs" in done.stdout
-
-
-def test_calibration_finds_the_machine_that_made_the_runs():
-    """Runs that the model itself made on a machine a fifth slower, where no host binds them, are explained by it."""
-    samples = []
-    for layers, micro in ((12, 1), (24, 2), (48, 4)):
-        mapped = case(run(model={"num_layers": layers}, strategy={"micro_batch_size": micro, "recompute": "none"}))
-        neutral: dict[str, object] = {knob.field: knob.neutral for knob in STACK_KNOBS} | {"cuda_graphs": True}
-        scenario = mapped.scenario
-        scenario = type(scenario)(
-            scenario.model, scenario.group, scenario.stack.model_copy(update=neutral), scenario.gpus,
-            scenario.seq_length, scenario.global_batch_size, scenario.precision,
-        )  # fmt: skip
-        slow = scenario.group.accelerator.model_copy(update={"training_rate": 0.8})
-        made = type(scenario)(
-            scenario.model, scenario.group.model_copy(update={"accelerator": slow}), scenario.stack, scenario.gpus,
-            scenario.seq_length, scenario.global_batch_size, scenario.precision,
-        )  # fmt: skip
-        seconds = quote(mapped.rows, made, mapped.assignment).iteration
-        samples.append(Sample("made", type(mapped)(scenario, mapped.rows, mapped.assignment, ()), seconds, 1.0))
-    _, rates = calibrate(samples, rounds=1)
-    assert rates["a100-sxm-80gb"] == pytest.approx(0.8, rel=0.05)
-
-
-def test_three_quarters_of_the_expert_efficiency_are_kept():
-    experts = {"num_experts": 8, "top_k": 2, "expert_ffn_hidden_size": 8192, "num_shared_experts": 0}
-    shape = {"kind": "moe", "moe": experts}
-    mapped = case(run(model=shape, strategy={"ep": 2, "recompute": "none"}))
-    assert mapped.scenario.model.moe is not None
-    slower = quote(mapped.rows, with_experts(mapped.scenario, 0.64), mapped.assignment).iteration
-    stack = mapped.scenario.stack
-    known = {stack.name: [float(getattr(stack, knob.field)) for knob in STACK_KNOBS]}
-    ((name, (value, left)),) = calibrate_experts([Sample("made", mapped, slower, 1.0)], known, {}).items()
-    assert name == stack.name
-    assert value == pytest.approx(0.64**0.75, rel=0.01)
-    assert left.bias < 0
-    assert EXPERTS.low < value < EXPERTS.high
 
 
 def test_the_cache_is_fitted_on_devices_and_needs_enough_of_them(tmp_path):
