@@ -160,7 +160,7 @@ def _fused_kernel(scenario: Scenario, kind: Kind, flops: Floats, span: Number, w
         "span": span,
         "rows": work,
         "fit": fit,
-        "peak": rates.head_peak * fit.narrow ** log2(fit.full_width / min(width, fit.full_width)),
+        "peak": rates.attention_peak * fit.narrow ** log2(fit.full_width / min(width, fit.full_width)),
         "units": rates.compute_units,
     }
     return Passes(

@@ -95,6 +95,8 @@ class Rates:
     plain_peak: float
     attention: AttentionFit | None
     attention_name: str
+    attention_peak: float
+    """Of fused attention, which keeps in training what its tables say (decision 135): no rate that products lose."""
     compute_units: float
     bandwidth: float
     stream: float
@@ -109,21 +111,22 @@ def _rates(scenario: Scenario) -> Rates:
     if sixteen == "bf16" and "bf16" not in accelerator.peak:
         sixteen = "fp16"
     name, attention = _attention(scenario)
-    speed, share = stack.kernel_efficiency * accelerator.training_rate, stack.elementwise_efficiency
     left = max(1.0 - stack.communication_units / accelerator.compute_units, 0.0)
-    speed *= left
-    memory = kernels.memory_bound
-    matrix = left if scenario.precision == "fp32" else speed  # the rest is calibrated on matrix units, limited by heat
-    tables = left if scenario.precision == "fp32" else left * accelerator.training_rate
+    share, memory = stack.elementwise_efficiency, kernels.memory_bound
+    # Both rates are calibrated on matrix units, which products in fp32 do not run on.
+    own, trained = (1.0, 1.0) if scenario.precision == "fp32" else (stack.kernel_efficiency, accelerator.training_rate)
+    matrix = left * own * trained
     return Rates(
         matmul=_matmul_fit(scenario),
         matmul_peak=scenario.peak_rate * scenario.recipe.rate * matrix,
         head=_matmul_fit(scenario) if sixteen == "fp32" else kernels.gemm_fit(sixteen),
         head_peak=accelerator.peak_rate(sixteen) * matrix,
-        vocabulary_peak=accelerator.peak_rate(sixteen) * tables,
+        vocabulary_peak=accelerator.peak_rate(sixteen) * left * trained,
         plain=_slower_fit(scenario) if "fp32" in accelerator.peak else kernels.gemm_fit(sixteen),
-        plain_peak=accelerator.peak_rate("fp32" if "fp32" in accelerator.peak else sixteen) * speed,
+        plain_peak=accelerator.peak_rate("fp32" if "fp32" in accelerator.peak else sixteen)
+        * (left * stack.kernel_efficiency * accelerator.training_rate),
         attention=attention,
+        attention_peak=accelerator.peak_rate(sixteen) * left * own,
         attention_name=name,
         compute_units=float(accelerator.compute_units - stack.communication_units),
         bandwidth=accelerator.memory_bandwidth,

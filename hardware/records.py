@@ -86,8 +86,9 @@ class Accelerator(Record):
     scale_up: str = ""
     """Catalogue name of the link that joins the devices of a node unless the cluster says otherwise."""
     training_rate: Annotated[float, "", Field(ge=0.01, le=1.5)] = 1.0
-    """Arithmetic rate in real training runs over the rate that kernel tables promise: clocks, power caps, the
-    difference between a benchmark and a step. Calibrated on published runs; 1 where none were seen."""
+    """Rate of products in real training runs over the rate that kernel tables promise: clocks, power caps, the
+    difference between a benchmark and a step. Fused attention keeps its tables' rate. Calibrated on published runs;
+    1 where none were seen."""
     host: Annotated[float, "", Field(ge=0.1, le=10.0)] = 1.0
     """Time that the host takes for its calls over that of a DGX H100's host (Xeon Platinum 8480C); 1 where unknown."""
     kernels: Kernels

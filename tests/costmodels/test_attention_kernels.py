@@ -57,6 +57,21 @@ def test_heads_between_two_compiled_widths_run_as_the_wider_one():
     assert seconds[80] == pytest.approx(seconds[96])
 
 
+def test_fused_attention_loses_what_a_stack_s_kernels_lose_and_nothing_of_what_products_lose_in_training():
+    rows = strategies()
+    device = toy_device()
+
+    def seconds(rate: float, own: float, kernels: tuple[str, ...]) -> float:
+        slower = device.model_copy(update={"training_rate": rate})
+        stack = toy_stack(attention=kernels, kernel_efficiency=own)
+        return float(attention_core(rows, toy_scenario(group=toy_group(device=slower), stack=stack)).forward[0])
+
+    fused, unfused = ("flash-2",), ("unfused",)
+    assert seconds(0.5, 1.0, fused) == seconds(1.0, 1.0, fused)
+    assert seconds(1.0, 0.5, fused) == pytest.approx(2.0 * seconds(1.0, 1.0, fused), rel=0.05)
+    assert seconds(0.5, 1.0, unfused) > 1.1 * seconds(1.0, 1.0, unfused)
+
+
 def test_copies_around_a_fused_kernel_and_an_activation_cost_their_bytes():
     stack = toy_stack(around_attention=(28, 16))
     (plain, plain_back), (copied, copied_back) = (

@@ -2,6 +2,7 @@
 
 import pytest
 
+from hardware.catalogue import accelerator
 from planner import PlanRequest, plan, predict
 
 
@@ -12,7 +13,8 @@ def test_long_sequences_are_shared_by_ranks_whose_all_to_alls_stay_in_a_node(gpu
     assert answer.status == "optimal"
     assert answer.strategy.cp > 1
     assert answer.strategy.tp * answer.strategy.cp_near <= 8
-    assert 0.5 < answer.prediction.mfu < 0.8  # of full attention, of which half is computed
+    half = accelerator("h100-sxm").kernels.attention["cudnn"].efficiency  # of full attention half is computed
+    assert 0.5 < answer.prediction.mfu < 2.0 * half
 
 
 def test_four_times_the_tokens_take_four_times_the_attention_of_each():

@@ -169,11 +169,11 @@ def test_kempnerforge_attends_with_cudnn_on_hopper_as_its_profile_shows():
 
 
 @pytest.mark.parametrize("name", ["a100-sxm-80gb", "h100-sxm"])
-def test_triton_s_flash_attention_gains_forward_alone(name):
+def test_triton_s_flash_attention_gains_above_all_in_its_forward_pass(name):
     cuda, triton = (accelerator(name).kernels.attention[kernel] for kernel in ("flash-1", "triton"))
     assert triton.efficiency > 1.5 * cuda.efficiency
     rates = [fit.efficiency * fit.backward_efficiency_ratio for fit in (cuda, triton)]
-    assert rates[1] == pytest.approx(rates[0], rel=0.01)
+    assert 1.0 < rates[1] / rates[0] < 1.05
 
 
 def test_plain_pytorch_attends_with_cudnn_on_blackwell():
