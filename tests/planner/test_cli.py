@@ -310,7 +310,11 @@ def test_an_interrupt_that_the_end_of_an_object_drops_comes_again(monkeypatch):
         raise AssertionError
 
     monkeypatch.setattr(planner.api, "plan", plan)
-    done = run(*ASK)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    try:
+        done = run(*ASK)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert (done.exit_code, done.stdout, done.stderr) == (130, "", "plan: interrupted\n")
 
 
