@@ -285,8 +285,8 @@ def tensor_parallel(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) ->
     active = (rows.tp > 1) / stack.communication_efficiency
     shares = Passes(forward * stack.overlap.tp_forward, backward * stack.overlap.tp_backward)
     if parts := served(scenario, kind):
-        counted = sum((left_open(rows, scenario, part) for part in parts[1:]), left_open(rows, scenario, parts[0]))
-        counted = counted + (1.0 - len(parts) / max(pairs, len(parts))) * shares
+        others = 1.0 - len(parts) / max(pairs, len(parts))
+        counted = left_open(rows, scenario, parts) + others * shares
         shares = Passes(
             np.where(split, counted.forward, shares.forward), np.where(split, counted.backward, shares.backward)
         )

@@ -21,24 +21,32 @@ from costmodels.strategy import Floats, Strategies
 
 UNITS = {"attention": (4, 24), "dense": (2, 4)}
 """Compute units of the backward pass's gather and scatter at the entrance of a part (``num_sm`` of ``qkv_dgrad`` and
-``qkv_wgrad``, ``fc1_dgrad`` and ``fc1_wgrad`` in Megatron-Bridge's training/comm_overlap.py)."""
+``qkv_wgrad``, ``fc1_dgrad`` and ``fc1_wgrad`` in Megatron-Bridge's training/comm_overlap.py): of Llama 3 70B on H100,
+taken for all; GPT-3 has 4 for the 24, others differ by 2 to 8."""
+MOST = 0.5
+"""Share of a device's units that a collective takes at the most: recipes are of GPUs with 132 units and more."""
 
 
 def served(scenario: Scenario, kind: Kind) -> tuple[str, ...]:
     """The parts of a layer whose traffic is counted here: attention, and a dense feed-forward network.
 
     Recipes in 16 bits, and earlier ones in 8, pipeline their scatters in compute units of their own; these keep the
-    shares of their stack.
+    shares of their stack. User buffers carry no NVFP4 (``fill_userbuffers_buffer_for_all_gather`` [TE]).
     """
     model = scenario.model
-    rings = scenario.stack.overlap.rings and scenario.recipe.reduced
+    rings = scenario.stack.overlap.rings and scenario.recipe.reduced and scenario.recipe.arithmetic != "nvfp4"
     if not rings or model.parallel_block or not kind.attends or model.mla is not None:
         return ()
     return ("attention", "dense") if kind.ffn == "dense" else ("attention",)
 
 
-def left_open(rows: Strategies, scenario: Scenario, part: str) -> Passes:
-    """Exposed seconds of a part of a layer under sequence parallelism, (N,)."""
+def left_open(rows: Strategies, scenario: Scenario, parts: tuple[str, ...]) -> Passes:
+    """Exposed seconds of parts of a layer under sequence parallelism, (N,)."""
+    nothing = Passes(np.zeros(len(rows)), np.zeros(len(rows)))
+    return sum((_part(rows, scenario, part) for part in parts), nothing)
+
+
+def _part(rows: Strategies, scenario: Scenario, part: str) -> Passes:
     tokens, h = tokens_per_rank(rows, scenario), float(scenario.model.hidden_size)
     group, tiers = group_of(rows, "tp"), scenario.group.tiers
     size = WORD * tokens * h
@@ -63,9 +71,9 @@ def in_ring(moving: Floats, product: Floats, ranks: Floats) -> Floats:
 
 def beside(moving: Floats, product: Floats, units: int, scenario: Scenario) -> Floats:
     """What a collective in so many units adds to the product beside it, which the others multiply meanwhile."""
-    slow = units / (scenario.group.accelerator.compute_units - units)
-    longer = product * (1.0 + slow)
-    return np.maximum(moving - longer, 0.0) + np.minimum(moving, longer) * slow / (1.0 + slow)
+    taken = min(units / scenario.group.accelerator.compute_units, MOST)
+    longer = product / (1.0 - taken)
+    return np.maximum(moving - longer, 0.0) + np.minimum(moving, longer) * taken
 
 
 def _widths(rows: Strategies, scenario: Scenario, part: str) -> tuple[Floats, Floats]:

@@ -16,9 +16,9 @@ RINGS = (
     r"|performance summary, container 25\.(0[4-9]|1\d)|mlperf training v(4\.1|5\.\d)"
 )
 """Sources whose recipes exchange in rings what products in 8 bits return, for models of ``WIDTHS`` that are pretrained:
-``userbuffers_fp8_*`` of NeMo (recipes/tp_overlap_configs) and Megatron-Bridge (training/comm_overlap.py, v0.2.0 to
-v0.5.0), conf/tp_overlap of MLPerf's results. Earlier ones pipeline them, as Transformer Engine does where nobody says
-(``initialize_ub``)."""
+``userbuffers_fp8_*`` of NeMo (recipes/tp_overlap_configs) and Megatron-Bridge (training/comm_overlap.py, read at
+v0.1.0rc4 to v0.5.0), conf/tp_overlap of MLPerf's results. Earlier ones pipeline them, as Transformer Engine does where
+nobody says (``initialize_ub``)."""
 WIDTHS = (8192, 12288, 16384)
 """Of Llama 3 70B and 405B and of GPT-3 175B."""
 
@@ -44,7 +44,7 @@ def overlap_changes(row: Mapping[str, Any], chosen: Stack) -> dict[str, Any]:
     listed = flags if isinstance(flags, Mapping) else {}
     off: dict[str, Any] = {field: False for flag, field in HIDES.items() if listed.get(flag) is False}
     whole: dict[str, Any] = {"bucket_parameters": 0.0} if "gradients" in off else {}
-    if listed.get("tp_comm_overlap") is False:
+    if listed.get("tp_comm_overlap") is False or _without_buffers(row):
         plain = stack("megatron-core").overlap
         off |= {"tp_forward": plain.tp_forward, "tp_backward": plain.tp_backward}
         whole["fp8_tensor_gather"] = True
@@ -57,3 +57,9 @@ def _in_rings(row: Mapping[str, Any]) -> bool:
     model = row.get("model") or {}
     dense = model.get("kind") == "dense" and model.get("hidden_size") in WIDTHS
     return dense and row.get("task") == "pretrain" and re.search(RINGS, str(row.get("source")).lower()) is not None
+
+
+def _without_buffers(row: Mapping[str, Any]) -> bool:
+    """Megatron-Bridge's recipes in NVFP4 set ``tp_comm_overlap = False`` (configs/llama, v0.3.0 to v0.5.0)."""
+    bridge = "megatron-bridge" in str(row["stack"].get("framework")).lower()
+    return bridge and row["strategy"].get("precision") == "nvfp4"

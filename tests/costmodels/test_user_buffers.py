@@ -12,7 +12,7 @@ from costmodels.passes import Passes
 from costmodels.strategy import strategies
 from costmodels.user_buffers import beside, in_ring, served
 from hardware.catalogue import accelerator
-from tests.scenarios import toy_group, toy_model, toy_scenario, toy_stack
+from tests.scenarios import changed_device, toy_group, toy_model, toy_scenario, toy_stack
 
 TIMES = st.floats(0.01, 10.0)
 SEQUENCE = {"sequence_parallel": 1}
@@ -53,7 +53,7 @@ def test_a_ring_leaves_what_pieces_in_turn_leave(ranks, piece, message):
     assert left == pytest.approx(scattered(ranks, piece, message) - ranks * piece, abs=1e-9)
 
 
-@given(TIMES, TIMES, st.integers(0, 90))
+@given(TIMES, TIMES, st.integers(0, 50))
 def test_a_collective_beside_a_product_takes_its_units_as_long_as_it_runs(moving, product, units):
     """While it runs the product goes on at the rate of the units left; what is left of either comes behind."""
     scenario = toy_scenario()
@@ -84,6 +84,20 @@ def test_one_rank_exchanges_nothing_and_rings_leave_less_than_all_where_products
     )
     assert rings.forward[0] < 0.5 * none.forward[0]
     assert rings.backward[0] < 0.25 * none.backward[0]
+
+
+def test_a_device_of_few_units_keeps_half_of_them_for_its_product():
+    few, half = (changed_device(toy_scenario(), compute_units=units) for units in (2, 48))
+    times = np.array([1.0]), np.array([2.0])
+    assert beside(*times, 24, few)[0] == beside(*times, 24, half)[0] == pytest.approx(0.5)
+
+
+def test_user_buffers_carry_no_nvfp4():
+    group = toy_group(device=accelerator("gb200"))
+    stack = toy_stack(overlap=Overlap(rings=True))
+    known = {precision: toy_scenario(group=group, stack=stack, precision=precision) for precision in ("mxfp8", "nvfp4")}
+    assert served(known["mxfp8"], DENSE) == ("attention", "dense")
+    assert served(known["nvfp4"], DENSE) == ()
 
 
 def test_routed_experts_and_branches_side_by_side_are_not_served():

@@ -44,3 +44,45 @@ def test_tensor_ranks_without_user_buffers_hide_what_megatron_core_hides_by_itse
     assert changed.tp_forward > stack("nemo").overlap.tp_forward
     assert changed.gradients is stack("nemo").overlap.gradients
     assert overlap_changes(run(tp_comm_overlap=True), stack("nemo")) == {}
+
+
+BRIDGE = {
+    "source": "Megatron-Bridge docs performance-summary(-archive), container 26.04",
+    "stack": {"framework": "Megatron-Bridge (NeMo 26.04 container)"},
+    "model": {"kind": "dense", "hidden_size": 8192},
+    "strategy": {"precision": "mxfp8"},
+    "task": "pretrain",
+}
+
+
+def rings(**changes):
+    changed = overlap_changes(BRIDGE | changes, stack("nemo"))
+    return changed["overlap"].rings if changed else False
+
+
+def test_rings_are_of_recipes_that_were_read():
+    assert rings()
+    assert rings(source="NVIDIA dgxc-benchmarking v25.04, llama3.1-70b recipe README")
+    assert rings(
+        source="MLPerf Training v4.1 results repo, NVIDIA/results", model={"kind": "dense", "hidden_size": 12288}
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"source": "NVIDIA dgxc-benchmarking v25.02, llama3.1-70b recipe README"},
+        {"source": "MLPerf Training v4.0 results repo, NVIDIA/results"},
+        {"model": {"kind": "dense", "hidden_size": 6144}},
+        {"model": {"kind": "moe", "hidden_size": 8192}},
+        {"task": "sft"},
+        {"strategy": {"precision": "nvfp4"}},
+    ],
+)
+def test_rings_are_of_no_other(other):
+    assert not rings(**other)
+
+
+def test_recipes_in_nvfp4_turn_user_buffers_off():
+    hidden = overlap_changes(BRIDGE | {"strategy": {"precision": "nvfp4"}}, stack("nemo"))["overlap"]
+    assert (hidden.tp_forward, hidden.tp_backward) == (1.0, 0.5)

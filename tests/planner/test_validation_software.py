@@ -173,7 +173,7 @@ def test_triton_s_flash_attention_gains_above_all_in_its_forward_pass(name):
     cuda, triton = (accelerator(name).kernels.attention[kernel] for kernel in ("flash-1", "triton"))
     assert triton.efficiency > 1.5 * cuda.efficiency
     rates = [fit.efficiency * fit.backward_efficiency_ratio for fit in (cuda, triton)]
-    assert 1.0 < rates[1] / rates[0] < 1.05
+    assert rates[1] == pytest.approx(1.034 * rates[0], rel=0.015)  # told on A100 under its rate of 1.034, within 1.5 %
 
 
 def test_plain_pytorch_attends_with_cudnn_on_blackwell():
