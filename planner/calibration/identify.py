@@ -86,7 +86,7 @@ def settle(residuals: Callable[[Floats], Floats], knobs: Sequence[Knob], *, nois
             tried[list(free)] = values
             return residuals(tried)
 
-        values = solve(some, mine, prior[free], prior=noise, loss="soft_l1", scale=noise)
+        values = solve(some, mine, prior[free], prior=noise, scale=noise)
         weighed = _weighed(some, mine, values, noise)
         worst = _undetermined(weighed, np.array([k.spread for k in mine]))
         if not worst:

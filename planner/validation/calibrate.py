@@ -1,11 +1,11 @@
 """Fit the few constants of stacks and accelerators on measured runs.
 
-    python -m planner.validation.calibrate RUNS.jsonl... [--rounds 8] [--without GROUP...]
+    python -m planner.validation.calibrate RUNS.jsonl... [--rounds 4] [--without GROUP...]
 
 Few constants a stack (speed of matrix and memory-bound kernels and of collectives, spread between nodes, host
-time per iteration) and one an accelerator (its rate in training), in alternation, by robust least squares on
-the logarithm of the iteration time. Every source group weighs the same whatever its number of runs, and every
-constant is drawn towards its neutral value, so that what the data do not speak about stays where it was.
+time per iteration) and one an accelerator (its rate in training), together, by robust least squares on the
+logarithm of the iteration time. Every source group weighs the same whatever its number of runs, and every constant
+is drawn towards its neutral value, so that what the data do not speak about stays where it was.
 Prints the constants and the errors; ``--write`` puts them into the catalogue.
 """
 
@@ -15,10 +15,10 @@ import argparse
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,8 @@ SHRUNK = 0.75
 """Power of the fitted expert efficiency that is kept: measured runs with experts are few and of few recipes. From
 half-way to here the bias of both splits comes closer to nothing; the whole fit does worse on the dev split."""
 RATE = Knob("training_rate", 1.0, 0.15, 0.5, 1.2)
-Loss = Literal["cauchy", "soft_l1"]
+KNOBS = (replace(STACK_KNOBS[0], spread=0.1), *STACK_KNOBS[1:])
+"""Of a stack: all call the same libraries, so that what stacks on a machine have in common is the machine's."""
 STEP = 1e-3
 """Of a constant, to tell a slope by."""
 
@@ -94,56 +95,57 @@ def error(sample: Sample, scenario: Scenario) -> float:
     return log_error(sample.case, scenario, sample.measured)
 
 
-def fit(
-    mine: Sequence[Sample],
-    knobs: Sequence[Knob],
-    start: NDArray[np.float64],
-    apply: Callable[..., Scenario],
-    loss: Loss = "cauchy",
-) -> NDArray[np.float64]:
-    """The knobs' values that bring the samples' errors down, with the prior.
-
-    Errors are followed along their slopes at ``start``: logarithms of times are all but straight in these constants,
-    and the next round starts where this one ends.
-    """
-    here = np.array([error(s, apply(s.case.scenario, start)) for s in mine])
-    slopes = np.empty((len(mine), len(knobs)))
-    for column, knob in enumerate(knobs):
-        step = STEP if start[column] + STEP <= knob.high else -STEP
-        moved = start + step * (np.arange(len(knobs)) == column)
-        slopes[:, column] = ([error(s, apply(s.case.scenario, moved)) for s in mine] - here) / step
-    weights = np.array([s.weight for s in mine])
-    return solve(lambda values: weights * (here + slopes @ (values - start)), knobs, start, loss=loss)
-
-
 def calibrate(chosen: list[Sample], rounds: int) -> tuple[dict[str, list[float]], dict[str, float]]:
-    """Alternate between accelerators and stacks; returns both tables of constants.
+    """Tables of the stacks' and of the accelerators' constants that bring the errors down, with the prior.
 
-    Accelerators come first: what all stacks on a machine have in common is the machine's.
+    Errors are followed along their slopes: logarithms of times are all but straight in these constants, and the next
+    round starts where this one ends.
     """
-    stacks = {s.case.scenario.stack.name: [k.neutral for k in STACK_KNOBS] for s in chosen}
-    rates = {s.case.scenario.group.accelerator.name: RATE.neutral for s in chosen}
+    layout = _layout(chosen)
+    knobs = [knob for _, knob in layout]
+    weights, values = np.array([s.weight**2 for s in chosen]), np.array([knob.neutral for knob in knobs])
+    for _ in range(rounds):
+        here, slopes = _straightened(chosen, layout, values)
+        values = solve(partial(_along, here - slopes @ values, slopes), knobs, values, weights=weights)
+    found = {(owner, knob.field): float(v) for (owner, knob), v in zip(layout, values, strict=True)}
+    names = {s.case.scenario.stack.name for s in chosen}
+    stacks = {name: [found.get((name, k.field), k.neutral) for k in STACK_KNOBS] for name in names}
+    return stacks, {owner: value for (owner, field), value in found.items() if field == RATE.field}
+
+
+def _along(base: NDArray[np.float64], slopes: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return base + slopes @ values
+
+
+def _layout(chosen: Sequence[Sample]) -> list[tuple[str, Knob]]:
+    """What is fitted: a rate for every accelerator and the constants of every stack; no two are called alike."""
+    stacks = {s.case.scenario.stack.name for s in chosen}
     alone = alone_on_machines(chosen)
-    for turn in range(rounds):
-        loss: Loss = "cauchy" if turn else "soft_l1"  # convex, until every constant is near where it belongs
-        for name, rate in list(rates.items()):
-            mine = [s for s in chosen if s.case.scenario.group.accelerator.name == name]
+    rates = [(name, RATE) for name in sorted({s.case.scenario.group.accelerator.name for s in chosen})]
+    return rates + [(name, knob) for name in sorted(stacks) for knob in KNOBS[1 if name in alone else 0 :]]
 
-            def with_both(scenario: Scenario, tried: NDArray[np.float64]) -> Scenario:
-                return with_rate(with_stack(scenario, np.array(stacks[scenario.stack.name])), float(tried[0]))
 
-            rates[name] = float(fit(mine, (RATE,), np.array([rate]), with_both, loss)[0])
-        for name, values in list(stacks.items()):
-            mine = [s for s in chosen if s.case.scenario.stack.name == name]
-            first = 1 if name in alone else 0
+def _straightened(
+    chosen: Sequence[Sample], layout: Sequence[tuple[str, Knob]], values: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Errors (N,) at the constants' values, and their slopes (N, K)."""
+    here, slopes = np.empty(len(chosen)), np.zeros((len(chosen), len(layout)))
+    for row, s in enumerate(chosen):
+        here[row] = error(s, _with(s.case.scenario, layout, values))
+        owners = {s.case.scenario.stack.name, s.case.scenario.group.accelerator.name}
+        for column, (owner, knob) in enumerate(layout):
+            if owner in owners:
+                step = STEP if values[column] + STEP <= knob.high else -STEP
+                moved = values + step * (np.arange(len(layout)) == column)
+                slopes[row, column] = (error(s, _with(s.case.scenario, layout, moved)) - here[row]) / step
+    return here, slopes
 
-            def with_tried(scenario: Scenario, tried: NDArray[np.float64]) -> Scenario:
-                all_of_them = np.concatenate([stacks[scenario.stack.name][: len(STACK_KNOBS) - len(tried)], tried])
-                return with_rate(with_stack(scenario, all_of_them), rates[scenario.group.accelerator.name])
 
-            found = fit(mine, STACK_KNOBS[first:], np.array(values[first:]), with_tried, loss)
-            stacks[name] = [*values[:first], *(float(v) for v in found)]
-    return stacks, rates
+def _with(scenario: Scenario, layout: Sequence[tuple[str, Knob]], values: NDArray[np.float64]) -> Scenario:
+    mine = {(owner, knob.field): v for (owner, knob), v in zip(layout, values, strict=True)}
+    name = scenario.stack.name
+    constants = np.array([mine.get((name, knob.field), knob.neutral) for knob in STACK_KNOBS])
+    return with_rate(with_stack(scenario, constants), float(mine[scenario.group.accelerator.name, RATE.field]))
 
 
 def alone_on_machines(chosen: Iterable[Sample]) -> set[str]:
@@ -299,7 +301,7 @@ def main() -> None:
     """Command line: files in, constants out."""
     parser = argparse.ArgumentParser(description="Fit stacks and accelerators on measured runs.")
     parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--without", nargs="*", default=list(LEFT_OUT), help="groups to leave out")
     parser.add_argument("--write", action="store_true", help="put the constants into the catalogue")
     given = parser.parse_args()
