@@ -12,12 +12,12 @@ What of it is not met, and why no model can meet all of it at once:
   what an iteration costs once. The ladder between them has 2.55 s of steps that act on every micro-batch (parallel
   block, window, tensor overlap, operators) and 0.5 s of steps that act once (data overlap, data pipeline), with 0.54 s
   of pipeline overlap, which acts on every one too. So its parts contradict its rows by 0.3 to 0.9 s.
-- Ours of Megatron-LM is 0.196 m + 0.84 s if its attention is FlashAttention, which its commit (285068c8) had just
-  merged: a is met, and c lacks 1.4 s at every size. Without, it is 0.219 m + 0.87 s: c lacks as much, and a has 22 ms
+- Ours of Megatron-LM is 0.199 m + 0.90 s if its attention is FlashAttention, which its commit (285068c8) had just
+  merged: a is met, and c lacks 1.3 s at every size. Without, it is 0.219 m + 0.97 s: c lacks as much, and a has 22 ms
   too many, which makes up for it in most rows. The paper does not say what its c is made of. NVIDIA's own runs have
   half of it at most: 8 replicas of 530B cost 1.31 s an iteration more than one, 0.62 of it traffic at a card's rate.
 - 530B on 2,240 GPUs: 43.1 s here, and 39.15 s by NVIDIA (Korthikanti et al., arXiv 2205.05198, section 6.3) for the
-  same layers, layout, batch and accelerator, with selective recomputation and fewer heads. Ours, 39.4 s, is that one.
+  same layers, layout, batch and accelerator, with selective recomputation and fewer heads. Ours, 39.7 s, is that one.
 - MegaScale's own rows from 3,072 GPUs on are 5 to 11 % above its line, Megatron-LM's 0 to 6 %, not in the order of
   size. Slow machines would do it (0.5 % of all, a tenth slower, so that one is in most jobs of 3,072), but other
   published runs of 64 to 1,452 nodes have no such step, and the paper says that they were taken out.
