@@ -36,7 +36,7 @@ class Run(NamedTuple):
     error: float
     """Predicted over measured, minus one."""
     miss: float
-    """Logarithm of measured over predicted, with constants that rest on this source alone put back to neutral."""
+    """Logarithm of measured over predicted, with constants fitted to the runs of all other sources."""
 
     @property
     def source(self) -> str:

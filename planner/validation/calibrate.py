@@ -50,6 +50,8 @@ WAITING = ("fsdp", "torchtitan")
 DEVICES = 0.015
 """Their neutral straggler: how much devices of one kind differ [Sinha22]. Series of one model in LLM Foundry take 2.4,
 3.8 and 4.4 % longer than priced without it on 2, 4 and 8 nodes than on one (medians of eight, 125M to 30B)."""
+Layout = Sequence[tuple[str, Knob]]
+"""Whose constants are fitted, and which, in the order of their values."""
 STEP = 1e-3
 """Of a constant, to tell a slope by."""
 
@@ -106,23 +108,29 @@ def calibrate(chosen: list[Sample], rounds: int) -> tuple[dict[str, list[float]]
     Errors are followed along their slopes: logarithms of times are all but straight in these constants, and the next
     round starts where this one ends.
     """
-    layout = _layout(chosen)
+    layout = layout_of(chosen)
     knobs = [knob for _, knob in layout]
     weights, values = np.array([s.weight**2 for s in chosen]), np.array([knob.neutral for knob in knobs])
     for _ in range(rounds):
-        here, slopes = _straightened(chosen, layout, values)
-        values = solve(partial(_along, here - slopes @ values, slopes), knobs, values, weights=weights)
+        here, slopes = straightened(chosen, layout, values)
+        values = solve(partial(along, here - slopes @ values, slopes), knobs, values, weights=weights)
+    return tables(layout, values)
+
+
+def tables(layout: Layout, values: NDArray[np.float64]) -> tuple[dict[str, list[float]], dict[str, float]]:
+    """The constants by stack, in the order of ``STACK_KNOBS``, and by accelerator."""
     found = {(owner, knob.field): float(v) for (owner, knob), v in zip(layout, values, strict=True)}
-    names = {s.case.scenario.stack.name for s in chosen}
-    stacks = {name: [found.get((name, k.field), k.neutral) for k in STACK_KNOBS] for name in names}
-    return stacks, {owner: value for (owner, field), value in found.items() if field == RATE.field}
+    rates = {owner: value for (owner, field), value in found.items() if field == RATE.field}
+    names = {owner for owner, _ in found} - rates.keys()
+    return {name: [found.get((name, k.field), k.neutral) for k in STACK_KNOBS] for name in names}, rates
 
 
-def _along(base: NDArray[np.float64], slopes: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+def along(base: NDArray[np.float64], slopes: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Errors (N,) at the constants' values, as far as their slopes (N, K) tell."""
     return base + slopes @ values
 
 
-def _layout(chosen: Sequence[Sample]) -> list[tuple[str, Knob]]:
+def layout_of(chosen: Sequence[Sample]) -> Layout:
     """What is fitted: a rate for every accelerator and the constants of every stack; no two are called alike."""
     stacks = {s.case.scenario.stack.name for s in chosen}
     alone = alone_on_machines(chosen)
@@ -134,8 +142,8 @@ def _neutral(name: str, knob: Knob) -> Knob:
     return replace(knob, neutral=DEVICES) if knob.field == "straggler" and name in WAITING else knob
 
 
-def _straightened(
-    chosen: Sequence[Sample], layout: Sequence[tuple[str, Knob]], values: NDArray[np.float64]
+def straightened(
+    chosen: Sequence[Sample], layout: Layout, values: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Errors (N,) at the constants' values, and their slopes (N, K)."""
     here, slopes = np.empty(len(chosen)), np.zeros((len(chosen), len(layout)))
@@ -150,7 +158,7 @@ def _straightened(
     return here, slopes
 
 
-def _with(scenario: Scenario, layout: Sequence[tuple[str, Knob]], values: NDArray[np.float64]) -> Scenario:
+def _with(scenario: Scenario, layout: Layout, values: NDArray[np.float64]) -> Scenario:
     mine = {(owner, knob.field): v for (owner, knob), v in zip(layout, values, strict=True)}
     name = scenario.stack.name
     constants = np.array([mine.get((name, knob.field), knob.neutral) for knob in STACK_KNOBS])

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 from collections import defaultdict
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,16 +15,15 @@ from numpy.typing import NDArray
 
 from costmodels.flops import utilization
 from costmodels.pricing import quote
-from costmodels.scenario import Scenario
 from costmodels.strategy import Floats
 from hardware.errors import MeshwrightError
 from planner.assemble import counted_flops
 from planner.likeness import EXTENTS, NAMES, SIZES, SWITCHES, distance, traits
 from planner.measured import Figures, Measured, Run, from_rows, source
 from planner.trust import COVERAGE, expected_miss
-from planner.validation.calibrate import LEFT_OUT, RATE, with_experts, with_rate, with_stack
-from planner.validation.fitting import STACK_KNOBS
+from planner.validation.calibrate import LEFT_OUT, samples
 from planner.validation.judge import learnt_from, seconds_of
+from planner.validation.left_out import Constants, without_each
 from planner.validation.mapping import Case, case
 from planner.validation.ranking import SMALLEST, Cell, cell_of
 from planner.validation.rows import Row, read_rows
@@ -83,42 +82,24 @@ def thinned(runs: Sequence[Priced]) -> list[Priced]:
     return [run for key in sorted(groups) for run in groups[key][:: math.ceil(len(groups[key]) / MOST)]]
 
 
-def lone_sources(runs: Iterable[Priced]) -> dict[str, str]:
-    """Stacks, stacks' experts and accelerators whose calibrated constants rest on one source alone, and which."""
-    speak: dict[str, set[str]] = defaultdict(set)
-    for run in runs:
-        if run.split == "fit" and run.group not in LEFT_OUT:
-            for name in _constants(run.case.scenario):
-                speak[name].add(source(run.group))
-    return {name: next(iter(sources)) for name, sources in speak.items() if len(sources) == 1}
-
-
-def _constants(scenario: Scenario) -> tuple[str, ...]:
-    """What is fitted on such a run: models with experts speak of these alone."""
-    stack, device = scenario.stack.name, scenario.group.accelerator.name
-    return (f"experts of {stack}",) if scenario.model.moe else (f"stack {stack}", f"accelerator {device}")
-
-
-def miss(run: Priced, lone: dict[str, str]) -> float:
+def miss(run: Priced, without: Mapping[str, Constants]) -> float:
     """Logarithm of measured over predicted, as if the run's source had not been there to fit constants on.
 
-    Constants that rest on this source alone are put back to neutral; those that others speak about too are left.
+    Args:
+        run: a measured run with its price.
+        without: by source, the constants without it.
     """
-    scenario, mine = run.case.scenario, source(run.group)
-    stack, device = scenario.stack.name, scenario.group.accelerator.name
-    if lone.get(f"stack {stack}") == mine:
-        scenario = with_stack(scenario, np.array([knob.neutral for knob in STACK_KNOBS]))
-    if lone.get(f"accelerator {device}") == mine:
-        scenario = with_rate(scenario, RATE.neutral)
-    if scenario.model.moe and lone.get(f"experts of {stack}") == mine:
-        scenario = with_experts(scenario, 1.0)
-    return math.log(run.measured / quote(run.case.rows, scenario, run.case.assignment).iteration)
+    absent = without.get(source(run.group))
+    if absent is None:
+        return math.log(run.measured / run.predicted)
+    return math.log(run.measured / quote(run.case.rows, absent.on(run.case.scenario), run.case.assignment).iteration)
 
 
 def table(runs: Sequence[Priced]) -> list[dict[str, str]]:
     """The rows of ``measured.csv``."""
-    lone = lone_sources(runs)
-    return [_record(run, miss(run, lone)) for run in thinned(runs)]
+    fitted = [path for path in learnt_from() if path.name.startswith("fit.")]
+    without = without_each(samples(fitted, LEFT_OUT))
+    return [_record(run, miss(run, without)) for run in thinned(runs)]
 
 
 def _record(run: Priced, missed: float) -> dict[str, str]:

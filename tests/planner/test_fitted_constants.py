@@ -1,10 +1,12 @@
 """The constants of stacks and accelerators, fitted on runs that the model itself made."""
 
+import math
 from dataclasses import replace
 
 import pytest
 
 from costmodels.pricing import quote
+from hardware.catalogue import accelerator
 from planner.validation.calibrate import (
     EXPERTS,
     STACK_KNOBS,
@@ -13,31 +15,44 @@ from planner.validation.calibrate import (
     calibrate,
     calibrate_experts,
     with_experts,
+    with_rate,
 )
+from planner.validation.left_out import without_each
 from planner.validation.mapping import case
 from tests.planner.measured_run import run
 
 
-def test_calibration_finds_the_machine_that_made_the_runs():
-    """Runs that the model itself made on a machine a fifth slower, where no host binds them, are explained by it."""
+def made_at(rate, group="made"):
+    """Runs that the model itself made where the accelerator trains at that rate, and no host binds them."""
     samples = []
     for layers, micro in ((12, 1), (24, 2), (48, 4)):
         mapped = case(run(model={"num_layers": layers}, strategy={"micro_batch_size": micro, "recompute": "none"}))
         neutral: dict[str, object] = {knob.field: knob.neutral for knob in STACK_KNOBS} | {"cuda_graphs": True}
-        scenario = mapped.scenario
-        scenario = type(scenario)(
-            scenario.model, scenario.group, scenario.stack.model_copy(update=neutral), scenario.gpus,
-            scenario.seq_length, scenario.global_batch_size, scenario.precision,
-        )  # fmt: skip
-        slow = scenario.group.accelerator.model_copy(update={"training_rate": 0.8})
-        made = type(scenario)(
-            scenario.model, scenario.group.model_copy(update={"accelerator": slow}), scenario.stack, scenario.gpus,
-            scenario.seq_length, scenario.global_batch_size, scenario.precision,
-        )  # fmt: skip
-        seconds = quote(mapped.rows, made, mapped.assignment).iteration
-        samples.append(Sample("made", type(mapped)(scenario, mapped.rows, mapped.assignment, ()), seconds, 1.0))
-    _, rates = calibrate(samples, rounds=1)
-    assert rates["a100-sxm-80gb"] == pytest.approx(0.8, rel=0.05)
+        stack = mapped.scenario.stack.model_copy(update=neutral)
+        scenario = replace(mapped.scenario, stack=stack)
+        seconds = quote(mapped.rows, with_rate(scenario, rate), mapped.assignment).iteration
+        samples.append(Sample(group, replace(mapped, scenario=scenario), seconds, 1.0 / math.sqrt(3)))
+    return samples
+
+
+def test_calibration_finds_the_machine_that_made_the_runs():
+    """A fifth slower: the runs are explained by the machine."""
+    _, rates = calibrate(made_at(0.8), rounds=2)
+    assert rates["a100-sxm-80gb"] == pytest.approx(0.8, rel=0.03)
+
+
+def test_without_a_source_the_constants_are_those_of_the_others():
+    """Two sources, a tenth below and above the shipped rate: each is judged by what the other one draws."""
+    shipped = accelerator("a100-sxm-80gb").training_rate
+    slow, fast = 0.9 * shipped, 1.1 * shipped
+    without = without_each([*made_at(slow, "slow-2021"), *made_at(fast, "fast")])
+    assert without["slow"].rates["a100-sxm-80gb"] == pytest.approx(fast, rel=0.03)
+    assert without["fast"].rates["a100-sxm-80gb"] == pytest.approx(slow, rel=0.03)
+
+
+def test_what_a_source_alone_speaks_of_is_neutral_without_it():
+    without = without_each(made_at(0.8))
+    assert without["made"].rates["a100-sxm-80gb"] == pytest.approx(1.0, abs=0.01)
 
 
 def test_a_stack_alone_on_its_machines_leaves_their_speed_to_them():

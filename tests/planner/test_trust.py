@@ -3,7 +3,6 @@
 import csv
 import json
 from collections import defaultdict
-from dataclasses import replace
 from statistics import fmean
 
 import numpy as np
@@ -19,6 +18,7 @@ from planner.measured import TABLE, figures, from_rows, measured, source
 from planner.request import resolve
 from planner.trust import COVERAGE, FAR, NOTHING, expected_miss, interval, outside, trust
 from planner.validation import residuals
+from planner.validation.left_out import Constants
 from planner.validation.report import validate
 
 SMALL = ("korthikanti-2022", "fms-fsdp", "mlperf-train-3.0", "mlperf-train-4.1", "megatron-bridge-25.09", "alpa-v100")
@@ -211,22 +211,15 @@ def test_the_table_holds_what_the_model_predicts_today():
     assert not stale, "run python scripts/refresh_measured.py"
 
 
-def test_constants_that_rest_on_a_source_alone_are_set_aside_when_it_is_judged():
-    runs = residuals.priced_runs({"korthikanti-2022", "mlperf-train-3.0"})
-    mine = next(run for run in runs if run.group == "korthikanti-2022")
-    stack = f"stack {mine.case.scenario.stack.name}"
+def test_a_run_is_judged_by_constants_that_its_source_was_not_fitted_with():
+    mine = residuals.priced_runs({"korthikanti-2022"})[0]
+    device = mine.case.scenario.group.accelerator
+    slower = Constants({}, {device.name: 0.5 * device.training_rate}, {})
     as_priced = np.log(mine.measured / mine.predicted)
     assert residuals.miss(mine, {}) == pytest.approx(as_priced)
-    assert residuals.miss(mine, {stack: "korthikanti"}) != pytest.approx(as_priced)
-    assert residuals.miss(mine, {stack: "somebody else"}) == pytest.approx(as_priced)
-
-
-def test_one_source_alone_is_told_from_two():
-    runs = residuals.priced_runs({"korthikanti-2022"})
-    lone = residuals.lone_sources(runs)
-    assert set(lone.values()) == {"korthikanti"}
-    twice = residuals.lone_sources([*runs, *(replace(run, group="another") for run in runs)])
-    assert twice == {}
+    assert residuals.miss(mine, {"somebody else": slower}) == pytest.approx(as_priced)
+    assert residuals.miss(mine, {"korthikanti": slower}) < as_priced - 0.3
+    assert slower.on(slower.on(mine.case.scenario)) == slower.on(mine.case.scenario)
 
 
 @given(
