@@ -9,7 +9,7 @@ import nox
 
 nox.options.error_on_missing_interpreters = True
 PYTEST = ("python", "-m", "pytest", "-c", "conformance/pytest.ini", "--rootdir", ".")
-COMMON = ("pytest>=8.2", "pyyaml>=6.0")
+COMMON = ("pytest>=8.2", "pytest-timeout>=2.3", "pyyaml>=6.0")
 
 
 @nox.session(python="3.11")
