@@ -28,6 +28,7 @@ from hardware.catalogue import accelerator
 from hardware.errors import MeshwrightError
 from planner.validation.fitting import EXPERTS, MOST_ROWS, STACK_KNOBS, Knob, log_error, solve, with_constants
 from planner.validation.judge import seconds_of
+from planner.validation.launch_words import unmended
 from planner.validation.mapping import Case, case
 from planner.validation.rows import Row, held_back, read_rows
 
@@ -69,7 +70,8 @@ class Sample:
 def samples(paths: Iterable[Path], without: Iterable[str] = ()) -> list[Sample]:
     """The complete runs that can be priced, thinned to ``MOST_ROWS`` a group, groups of equal weight.
 
-    Groups in ``without`` are left out: those whose source warns that its times are not reproducible.
+    Groups in ``without`` are left out: those whose source warns that its times are not reproducible. So are runs on a
+    machine that was not in order yet.
     """
     groups: dict[str, list[tuple[Case, float]]] = defaultdict(list)
     for path in paths:
@@ -84,7 +86,7 @@ def samples(paths: Iterable[Path], without: Iterable[str] = ()) -> list[Sample]:
 
 
 def _usable(row: Row) -> tuple[Case, float] | None:
-    if not row.get("complete") or row.get("suspect") or held_back(row):
+    if not row.get("complete") or row.get("suspect") or held_back(row) or unmended(row):
         return None
     try:
         found = case(row)

@@ -2,9 +2,10 @@
 
 import pytest
 
-from planner.validation.launch_words import launch_changes
+from planner.validation.launch_words import launch_changes, unmended
 
-PREQUEL = 'bigscience-workshop/bigscience train/tr11-176B-ml/chronicles-prequel.md, section "Best TFLOPs"'
+CHRONICLE = "bigscience-workshop/bigscience train/tr11-176B-ml/chronicles-prequel.md, section"
+PREQUEL = f'{CHRONICLE} "Another round of NHEADS"'
 
 
 @pytest.mark.parametrize(
@@ -37,3 +38,20 @@ def test_bloom_trials_wait_where_they_would_hang_and_where_they_say_so(source, g
 def test_processes_are_bound_unless_the_run_says_otherwise_or_is_known_not_to_be(source, framework, notes, bound):
     row = {"source": source, "strategy": {"gpus": 8}, "stack": {"framework": framework, "notes": notes}}
     assert launch_changes(row) == ({} if bound else {"bound_processes": False})
+
+
+@pytest.mark.parametrize(
+    ("source", "notes", "early"),
+    [
+        (f'{CHRONICLE} "Best TFLOPs"', "second iteration only", True),
+        (f"{CHRONICLE} on CUDA_LAUNCH_BLOCKING", None, True),
+        (f'{CHRONICLE} "NHEADs comparison"', "dated 02-24", True),
+        (f'{CHRONICLE} "48 node contenders"', "column prints another batch; dated 02-21", True),
+        (f'{CHRONICLE} "GBS Variations"', "dated 02-25", False),
+        ("another log", "dated 02-24", False),
+    ],
+)
+def test_bloom_trials_before_their_machine_was_set_right_ran_unbound_and_are_not_fitted_to(source, notes, early):
+    row = {"source": source, "strategy": {"gpus": 8}, "stack": {"notes": None}, "notes": notes}
+    assert unmended(row) is early
+    assert launch_changes(row) == ({"bound_processes": False} if early else {})
