@@ -64,7 +64,7 @@ def _combinations(scenario, any_degree):
             for vpp, schedule in _schedules(scenario, pp, dp, micro):
                 places = (0, 1) if pp > 1 and "spread" in scenario.stack.vocabulary else (0,)
                 choices = itertools.product(
-                    (0, 1), _recomputations(scenario), _orders(scenario), _kinds(scenario, tp, cp), places
+                    (0, 1), recomputations(scenario), _orders(scenario), _kinds(scenario, tp, cp), places
                 )
                 early = _early(scenario, schedule, pp)
                 for split, (again, modules), order, kind, place in choices:
@@ -95,7 +95,7 @@ def _combinations(scenario, any_degree):
                         }
 
 
-def _recomputations(scenario):
+def recomputations(scenario):
     """Kinds of recomputation with the modules that they name: cheap outputs, and these with the experts."""
     model, known = scenario.model, scenario.stack.recompute_modules
     some = {"layernorm"} | ({"moe_act"} if model.moe else set()) | ({"mla_up_proj"} if model.mla else set())

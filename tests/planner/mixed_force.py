@@ -11,7 +11,7 @@ from costmodels.iteration import row_seconds
 from costmodels.memory import row_bytes
 from costmodels.schedules import SCHEDULES
 from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
-from tests.planner.brute_force import every_split, factors_of, slack
+from tests.planner.brute_force import every_split, factors_of, recomputations, slack
 
 ON_GROUPS = ("gpipe", "1f1b", "interleaved-1f1b", "interleaved-groups")
 
@@ -70,7 +70,7 @@ def every_row(mixed, *, one_width):
                 if not stack.uneven_stages and model.num_layers % (pp * vpp):
                     continue
                 for schedule in schedules(stack, pp, m, vpp):
-                    for split, again in itertools.product((0, 1), Recompute):
+                    for split, (again, modules) in itertools.product((0, 1), recomputations(parts[0])):
                         if split and (
                             min(tp for tp, _, _ in chosen) == 1
                             or not stack.sequence_parallel
@@ -91,6 +91,7 @@ def every_row(mixed, *, one_width):
                                     num_microbatches=m,
                                     sequence_parallel=split,
                                     recompute=int(again),
+                                    recompute_modules=modules,
                                     zero_stage=zero,
                                     sharding_degree=degree,
                                 )
