@@ -64,7 +64,7 @@ def _combinations(scenario, any_degree):
             for vpp, schedule in _schedules(scenario, pp, dp, micro):
                 places = (0, 1) if pp > 1 and "spread" in scenario.stack.vocabulary else (0,)
                 choices = itertools.product(
-                    (0, 1), recomputations(scenario), _orders(scenario), _kinds(scenario, tp, cp), places
+                    (0, 1), recomputations(scenario), _orders(scenario), context_kinds(scenario, tp, cp), places
                 )
                 early = _early(scenario, schedule, pp)
                 for split, (again, modules), order, kind, place in choices:
@@ -127,7 +127,7 @@ def _takes_part(degree, cp, dp):
     return 1 < math.gcd(beyond, dp) < dp
 
 
-def _kinds(scenario, tp, cp):
+def context_kinds(scenario, tp, cp):
     """How context ranks may exchange, those that repeat another kind included but for a mixture that is none."""
     model, stack = scenario.model, scenario.stack
     if cp == 1:

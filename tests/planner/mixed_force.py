@@ -11,7 +11,7 @@ from costmodels.iteration import row_seconds
 from costmodels.memory import row_bytes
 from costmodels.schedules import SCHEDULES
 from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
-from tests.planner.brute_force import every_split, factors_of, recomputations, slack
+from tests.planner.brute_force import context_kinds, every_split, factors_of, recomputations, slack
 
 ON_GROUPS = ("gpipe", "1f1b", "interleaved-1f1b", "interleaved-groups")
 
@@ -70,7 +70,10 @@ def every_row(mixed, *, one_width):
                 if not stack.uneven_stages and model.num_layers % (pp * vpp):
                     continue
                 for schedule in schedules(stack, pp, m, vpp):
-                    for split, (again, modules) in itertools.product((0, 1), recomputations(parts[0])):
+                    each = [context_kinds(one, tp, cp) for one, (tp, cp, _) in zip(parts, chosen, strict=True)]
+                    kinds = set(each[0]).intersection(*each)
+                    choices = itertools.product((0, 1), recomputations(parts[0]), kinds)
+                    for split, (again, modules), kind in choices:
                         if split and (
                             min(tp for tp, _, _ in chosen) == 1
                             or not stack.sequence_parallel
@@ -83,6 +86,7 @@ def every_row(mixed, *, one_width):
                                 strategies(
                                     tp=tp,
                                     cp=cp,
+                                    cp_kind=kind,
                                     dp=dp,
                                     pp=pp,
                                     vpp=vpp,
