@@ -70,9 +70,7 @@ def every_row(mixed, *, one_width):
                 if not stack.uneven_stages and model.num_layers % (pp * vpp):
                     continue
                 for schedule in schedules(stack, pp, m, vpp):
-                    each = [context_kinds(one, tp, cp) for one, (tp, cp, _) in zip(parts, chosen, strict=True)]
-                    kinds = set(each[0]).intersection(*each)
-                    choices = itertools.product((0, 1), recomputations(parts[0]), kinds)
+                    choices = itertools.product((0, 1), recomputations(parts[0]), shared_kinds(parts, chosen))
                     for split, (again, modules), kind in choices:
                         if split and (
                             min(tp for tp, _, _ in chosen) == 1
@@ -103,6 +101,12 @@ def every_row(mixed, *, one_width):
                             ]
                             for order in itertools.permutations(range(len(parts))):
                                 yield rows, stages, order
+
+
+def shared_kinds(parts, chosen):
+    """How context ranks may exchange in every group."""
+    each = [set(context_kinds(one, tp, cp)) for one, (tp, cp, _) in zip(parts, chosen, strict=True)]
+    return set.intersection(*each)
 
 
 def link(mixed, rows, one, other):

@@ -100,3 +100,12 @@ def test_packing_sorts_runs_and_gives_the_same_bytes_whatever_the_order(tmp_path
 def test_the_shipped_file_is_what_packing_makes():
     assert gzip.decompress(FILE.read_bytes()) == gzip.decompress(packed(rows(FILE)))
     assert [(row["group"], row["id"]) for row in rows(FILE)] == sorted((r["group"], r["id"]) for r in rows(FILE))
+
+
+def test_fitting_passes_runs_of_a_machine_over_that_was_not_in_order(tmp_path):
+    log = 'bigscience-workshop/bigscience train/tr11-176B-ml/chronicles-prequel.md, section "48 node contenders"'
+    dates = ("02-21", "02-25", "02-26")
+    lines = [json.dumps(run(id=date, split="fit", source=log, notes=f"dated {date}")) for date in dates]
+    file = tmp_path / "runs.jsonl"
+    file.write_text("\n".join(lines))
+    assert len(samples([file])) == 2
