@@ -8,7 +8,12 @@ import numpy as np
 
 from costmodels.buckets import collectives, unhidden_share
 from costmodels.by_kind import ByKind, LayerTerms
-from costmodels.collectives import all_reduce_seconds, broadcast_seconds, gather_seconds, send_seconds
+from costmodels.collectives import (
+    all_reduce_seconds,
+    broadcast_seconds,
+    gather_seconds,
+    send_seconds,
+)
 from costmodels.experts import expert_data_group
 from costmodels.kernels import WORD
 from costmodels.offload import share_offloaded, updated_parameters
@@ -18,6 +23,7 @@ from costmodels.passes import Passes, tokens_per_rank
 from costmodels.pieces import by_chunk, joined
 from costmodels.placement import Group, group_of, sharding_groups, strides
 from costmodels.scenario import Scenario
+from costmodels.schedules import SCHEDULES
 from costmodels.sharded import GRADIENTS, PARAMETERS, every_micro_batch, exposed, gather_word, requantised, slowed
 from costmodels.sizes import (
     heaviest_experts,
@@ -27,24 +33,35 @@ from costmodels.sizes import (
 )
 from costmodels.split import even_layers
 from costmodels.stack import Stack
-from costmodels.strategy import AXES, Floats, Ints, Strategies
+from costmodels.strategy import AXES, SCHEDULE_NAMES, Floats, Ints, Strategies
 
 
 def hop_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     """Exposed seconds that a stage with two neighbours spends per micro-batch on sends and receives, both passes, (N,).
 
     Every chunk passes one activation on and one gradient back; with scatter/gather or sequence parallelism
-    each tensor rank sends its share [Narayanan21]. ``overlap.pp`` = 1 is a send that stops both stages. Where it
-    delays the receiver alone, the event simulation shows about 0.9 of it in 1F1B, which has no slack, and 0.1 to 0.4
-    in schedules that have some (``tests/costmodels/test_interleaving.py``).
+    each tensor rank sends its share [Narayanan21]. ``overlap.pp`` = 1 is a send that stops both stages, and a pipeline
+    is as slow as its slowest hop. Where sends delay their receivers alone, an iteration waits for some of them
+    (``Schedule.waits``).
     """
     stack = scenario.stack
     size = WORD * tokens_per_rank(rows, scenario) * scenario.model.hidden_size
     split = (rows.sequence_parallel > 0) | stack.scatter_gather
     size = np.where(split, size / rows.tp, size)
     one = send_seconds(size, strides(rows)["pp"].astype(np.float64), rows.pp.astype(np.float64), scenario.group.tiers)
-    exposed = np.where(rows.vpp > 1, stack.overlap.pp_interleaved, stack.overlap.pp)
+    exposed = np.where(rows.vpp > 1, stack.overlap.pp_interleaved, stack.overlap.pp) * waited_sends(rows)
     return 2.0 * rows.vpp * one * exposed / stack.communication_efficiency
+
+
+def waited_sends(rows: Strategies) -> Floats:
+    """Share of a stage's sends and receives that its schedule waits for, (N,)."""
+    share = np.ones(len(rows))
+    for code, name in enumerate(SCHEDULE_NAMES):
+        mine = (rows.schedule == code) & (rows.pp > 1)
+        if mine.any() and SCHEDULES[name].sends_beside:
+            waited = SCHEDULES[name].waited(np.maximum(rows.pp, 2), rows.num_microbatches, rows.vpp)
+            share = np.where(mine, waited, share)
+    return share
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from costmodels import bubbles, interleaving, zero_bubble
+from costmodels import bubbles, interleaving, sends, zero_bubble
 from costmodels import schedule_limits as limits
 from costmodels.slots import Path, Slot, alternate, both_ways, folded, looped
 from hardware.errors import MeshwrightError
@@ -53,6 +53,7 @@ class Schedule:
         pairs: ``(p, m, v)`` to how many forward passes run beside a backward pass of the other direction, so that
             each hides its traffic behind the other's computation, on the stage with the fewest of them; in units of
             one micro-batch through the whole stage.
+        waits: ``(p, m, v)`` to how many micro-batches' sends and receives of a stage an iteration waits for.
     """
 
     name: str
@@ -67,6 +68,20 @@ class Schedule:
     parameters_held: float = 1.0
     splits_backward: bool = False
     pairs: Callable[[ArrayLike, ArrayLike, ArrayLike], Floats] = limits.no_pairs
+    waits: sends.Waits = sends.all_of_them
+
+    def waited(self, p: ArrayLike, m: ArrayLike, v: ArrayLike) -> Floats:
+        """Share of a stage's sends and receives that the price of a micro-batch has.
+
+        What ``waits`` counts, over the micro-batches that the price counts: m, and those that fill the idle time.
+        """
+        third = 1.0 / 3.0
+        return self.waits(p, m, v) / (np.asarray(m) + self.drain(p, m, v, third, third, third))
+
+    @property
+    def sends_beside(self) -> bool:
+        """Whether sends stop no computation and delay their receivers alone."""
+        return self.waits is not sends.all_of_them
 
     def bubble_passes(self, p: ArrayLike, v: ArrayLike) -> Floats:
         """Idle time of a stage per iteration, for equal stages and three passes of the same time.
@@ -220,6 +235,7 @@ SCHEDULES: dict[str, Schedule] = {
         requires="two stages or more, one chunk per stage and at least p micro-batches",
         source="P. Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241: ZB-H1",
         splits_backward=True,
+        waits=sends.zb_1p,
     ),
     "zb-2p": Schedule(
         name="zb-2p",
@@ -231,6 +247,7 @@ SCHEDULES: dict[str, Schedule] = {
         requires="two stages or more, one chunk per stage and at least 2 p - 1 micro-batches",
         source="P. Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241: ZB-H2",
         splits_backward=True,
+        waits=sends.zb_2p,
     ),
     "zb-v": Schedule(
         name="zb-v",
@@ -243,6 +260,7 @@ SCHEDULES: dict[str, Schedule] = {
         source="P. Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241: ZB-V",
         paths=folded,
         splits_backward=True,
+        waits=sends.zb_v,
     ),
     "v-half": Schedule(
         name="v-half",
@@ -255,6 +273,7 @@ SCHEDULES: dict[str, Schedule] = {
         source="P. Qi et al., Pipeline Parallelism with Controllable Memory, arXiv 2405.15362",
         paths=folded,
         splits_backward=True,
+        waits=sends.v_half,
     ),
     "v-min": Schedule(
         name="v-min",
@@ -267,6 +286,7 @@ SCHEDULES: dict[str, Schedule] = {
         source="P. Qi et al., Pipeline Parallelism with Controllable Memory, arXiv 2405.15362",
         paths=folded,
         splits_backward=True,
+        waits=sends.v_min,
     ),
     "dualpipe": Schedule(
         name="dualpipe",
@@ -325,6 +345,7 @@ SCHEDULES: dict[str, Schedule] = {
         requires="two stages or more, two chunks or more, and a multiple of p micro-batches, at least 2 p",
         source="PyTorch's ScheduleInterleavedZeroBubble, after arXiv 2401.10241: ZB-H1",
         splits_backward=True,
+        waits=sends.interleaved_zb,
     ),
 }
 """Every pipeline schedule by its name."""
