@@ -19,12 +19,12 @@ from scipy.optimize import least_squares
 
 HOSTS = ("dgx-h100", "gb200", "dgx-a100")
 """The first is the measure of the others."""
-PARTS = ("tp", "cp", "latent", "experts", "deterministic", "fp8", "overlapped")
-AGAIN = 0.4
-"""Share of a layer that full recomputation repeats."""
+PARTS = ("tp", "cp", "latent", "experts", "deterministic", "fp8", "overlapped", "full_recompute")
 ROBUST = 0.05
 LAUNCH = 6e-6
 """Of the stacks: a call of a forward pass is three with its backward pass."""
+FORWARD = 3
+"""So that a layer that is recomputed whole is a third longer, and by what its checkpoint costs."""
 
 
 def parts(test: dict[str, str]) -> list[float]:
@@ -33,7 +33,7 @@ def parts(test: dict[str, str]) -> list[float]:
     layers = (many + (stages - 1) / chunks) * float(test["layers"]) / stages
     has = [float(test[name]) > (1 if name in {"tp", "cp"} else 0) for name in PARTS]
     hops = (many * chunks + stages - 1) * (stages > 1)
-    return [1.0, layers * (1 + AGAIN * float(test["full_recompute"])), *(layers * on for on in has), hops]
+    return [1.0, layers * (1 + float(test["full_recompute"]) / FORWARD), *(layers * on for on in has), hops]
 
 
 def fit(tests: list[dict[str, str]]) -> tuple[np.ndarray, np.ndarray]:

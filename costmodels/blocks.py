@@ -43,6 +43,8 @@ class LayerSeconds:
     stream: Passes
     launch: Passes
     """What the host adds where launching takes longer than running and exchanging keys and values."""
+    ahead: Passes
+    """How long the device runs behind its host in either pass; negative where it waits."""
     tp: Passes
     cp: Passes
     ep: Passes
@@ -148,6 +150,7 @@ def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSecon
         attention=attention,
         stream=stream,
         launch=exposed_launches(floor, busy, scenario),
+        ahead=busy + -1.0 * Passes(floor, 2.0 * floor),
         tp=tp,
         cp=cp,
         ep=ep,
@@ -256,7 +259,8 @@ def rotary_traffic(scenario: Scenario) -> float:
     model, stack = scenario.model, scenario.stack
     if model.position != "rotary":
         return 0.0
-    passes = stack.rotary_passes if stack.fused_elementwise else UNFUSED_ROTARY
+    fused = stack.fused_elementwise and (stack.scaled_rotary or not model.rotary_scaled)
+    passes = stack.rotary_passes if fused else UNFUSED_ROTARY
     return 4.0 * (model.attention_width + model.key_value_width) * passes
 
 

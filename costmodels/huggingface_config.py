@@ -198,6 +198,15 @@ def partial_rotary(config: Config, *, default: float) -> float:
     return config.fraction("partial_rotary_factor", default=newer)
 
 
+def rotary_scaled(config: Config) -> bool:
+    """Whether sines and cosines get a factor: YaRN's, unless two of them cancel (DeepSeek), and LongRoPE's."""
+    for field in ("rope_parameters", "rope_scaling"):
+        entry = config.inner(field)
+        if (entry.get("rope_type") or entry.get("type")) in ("yarn", "longrope"):
+            return entry.get("mscale") is None or entry.get("mscale") != entry.get("mscale_all_dim")
+    return False
+
+
 def rotary_decoder(config: Config) -> Fields:
     """Sizes of a decoder with rotary positions, under the names that most families share."""
     hidden_size, num_heads = config.count("hidden_size"), config.count("num_attention_heads")
@@ -213,6 +222,7 @@ def rotary_decoder(config: Config) -> Fields:
         "ffn_hidden_size": config.count("intermediate_size"),
         "position": "rotary",
         "rotary_fraction": partial_rotary(config, default=1.0),
+        "rotary_scaled": rotary_scaled(config),
         "seq_length": min(config.count("max_position_embeddings"), LONGEST_DEFAULT_SEQUENCE),
     }
 

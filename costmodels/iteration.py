@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from costmodels.activations import kept_bytes_of_kind
 from costmodels.blocks import embedding_seconds, further_token_projection, head_seconds, kind_seconds
 from costmodels.by_kind import ByKind, LayerTerms, Windows, contents, fullest_window, mean_terms
+from costmodels.checkpoints import checkpoint_seconds, selective_seconds
 from costmodels.exchange import hop_seconds, optimizer_seconds, step_traffic
 from costmodels.goodput import wall_stretch
 from costmodels.layer_kinds import Kind, ahead_kind
-from costmodels.modules import module_seconds, picked
 from costmodels.offload import ACTIVATIONS, layer_offload_seconds, step_offload_seconds
 from costmodels.pairing import paired_terms
 from costmodels.passes import Passes
@@ -151,13 +151,9 @@ def _layer_terms(kind: Kind, rows: Strategies, block: Strategies, inverse: Ints,
     forward = (layer.compute.forward + layer.cp.forward)[inverse]
     backward = (layer.compute.backward + layer.cp.backward)[inverse]
     tp, cp, ep, alone = (sum_passes(passes)[inverse] for passes in (layer.tp, layer.cp, layer.ep, layer.ep_alone))
-    repeated = layer.repeated(scenario.stack.selective, attends=not scenario.keeps_attention)[inverse]
-    spared = layer.spared[inverse] / rows.recompute_num_layers * float(scenario.stack.lean_recompute)
-    selective = np.where(rows.recompute == Recompute.SELECTIVE, repeated, 0.0)
-    if rows.recompute_modules.any():
-        modules = module_seconds(block, scenario, layer, kind)
-        named = picked(rows.recompute_modules, {name: values[inverse] for name, values in modules.items()})
-        selective = np.where(rows.recompute_modules > 0, named, selective)
+    spared = layer.spared[inverse] * float(scenario.stack.lean_recompute)
+    at_ends = (checkpoint_seconds(scenario, layer)[inverse] - spared) / rows.recompute_num_layers
+    selective = selective_seconds(rows, block, inverse, scenario, layer, kind)
     offloaded = np.zeros(len(rows))
     if (rows.offload == ACTIVATIONS).any():
         kept = kept_bytes_of_kind(rows, scenario, kind)
@@ -171,7 +167,7 @@ def _layer_terms(kind: Kind, rows: Strategies, block: Strategies, inverse: Ints,
         layer_ep=ep,
         layer_alone=alone - ep,
         layer_launch=sum_passes(layer.launch)[inverse],
-        recompute=(layer.compute.forward + layer.communication.forward)[inverse] - spared,
+        recompute=(layer.compute.forward + layer.communication.forward)[inverse] + at_ends,
         weight=layer.weight_gradients(scenario.rates.matmul.wgrad_ratio)[inverse],
         selective=selective,
         layer_offload=offloaded,

@@ -10,6 +10,7 @@ from costmodels.layer_kinds import Kind
 from costmodels.passes import Passes
 from costmodels.scenario import REDUCED, Scenario
 from costmodels.softmax import WRITTEN_OUT_KERNELS, written_out
+from costmodels.stack import Stack
 from costmodels.strategy import Floats, Strategies
 from costmodels.tensor_ranks import exchanging_parts
 
@@ -26,6 +27,10 @@ SCALED_ANEW: Final = REDUCED - {"fp8"}
 they are known from earlier steps one kernel casts for all. With eight experts a rank, 16 H100 take 9.5 ms a layer in
 fp8 with current or block-wise scaling, and 6.5 where graphs replay all but the experts (Megatron-Bridge, releases from
 26.04 on and skills/nemo-mbridge-perf-cuda-graphs)."""
+
+BIASED: Final = 2.5
+"""Kernels of every expert for the bias of its second product, which the router's weight scales, each pass: a product
+and a sum; backward a cast, two products and two sums (``TEGroupedMLP._apply_bias`` of [Megatron-Core])."""
 
 PRODUCTS: Final = 2.5
 """Kernels of half a layer whose own formulas count their launch and drain: two products and half of attention."""
@@ -92,8 +97,7 @@ def module_calls(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     and 3.7 with experts [Megatron-Functional].
     """
     stack = scenario.stack
-    half = (stack.kernels_per_layer if stack.calls_per_layer is None else stack.calls_per_layer) / 2.0
-    calls = np.full(len(rows), half * kind.parts)
+    calls = np.full(len(rows), half_calls(stack) * kind.parts)
     if scenario.precision in REDUCED:
         calls = calls + stack.calls_to_cast / 2.0 * (kind.parts - (kind.ffn == "experts"))
     if not kind.attends:
@@ -101,6 +105,11 @@ def module_calls(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     if scenario.model.mla is not None:
         calls = calls + stack.calls_per_latent_attention
     return calls + stack.calls_per_ring * (rows.cp > 1)
+
+
+def half_calls(stack: Stack) -> float:
+    """Calls of the host for half of a layer, attention or a dense network, in launches."""
+    return (stack.kernels_per_layer if stack.calls_per_layer is None else stack.calls_per_layer) / 2.0
 
 
 def expert_calls(rows: Strategies, scenario: Scenario) -> Floats:
@@ -121,10 +130,12 @@ def local_kernels(rows: Strategies, scenario: Scenario) -> Floats:
     Where scales are found anew, inputs are quantised and scales laid out expert by expert.
     """
     stack, moe = scenario.stack, scenario.model.moe
-    if moe is None or stack.fused_experts or scenario.precision not in SCALED_ANEW:
+    if moe is None or stack.fused_experts:
         return np.zeros(len(rows))
-    held = moe.num_experts / rows.ep
-    return np.asarray(held * stack.kernels_per_local_expert * (UNASKED if stack.expert_capacity else 1.0))
+    each = BIASED if scenario.model.ffn_bias else 0.0
+    if scenario.precision in SCALED_ANEW:
+        each += stack.kernels_per_local_expert * (UNASKED if stack.expert_capacity else 1.0)
+    return np.asarray(each * moe.num_experts / rows.ep)
 
 
 def tensor_collectives(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:

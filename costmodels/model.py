@@ -59,6 +59,7 @@ class Model(Record):
         max_positions: Rows of the learned position table; 0 without such a table.
         position: How positions enter.
         rotary_fraction: Share of each head that is rotated.
+        rotary_scaled: Sines and cosines have a factor, as YaRN's have for longer sequences (GPT-OSS).
         tied_embeddings: The output head shares the embedding's weights.
         norm: Kind of normalisation.
         norm_weight: The norms have a learned scale.
@@ -112,6 +113,7 @@ class Model(Record):
     max_positions: CountOrZero = 0
     position: Position = "rotary"
     rotary_fraction: Fraction = 1.0
+    rotary_scaled: Switch = False
     tied_embeddings: Switch = False
     norm: Norm = "layernorm"
     norm_weight: Switch = True

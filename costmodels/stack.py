@@ -70,6 +70,9 @@ class Stack(Record):
     rotary_passes: float = Field(1.0, ge=1, le=10)
     """Traffic of rotary positions over one fused kernel's, where the rest is fused: 5 where they are products of
     complex numbers, which Inductor leaves to PyTorch: a cast to fp32, the product, a cast back."""
+    scaled_rotary: bool = True
+    """The fused kernel of rotary positions also takes angles whose sines and cosines have a factor (YaRN), which are
+    written out otherwise."""
     fused_softmax: bool = True
     """Scale, mask and softmax run as one kernel where attention is unfused."""
     softmax_keys: int = Field(0, ge=0)

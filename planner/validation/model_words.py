@@ -22,7 +22,7 @@ SENTENCEPIECE = 32_000
 """Tokens of the tokenizer that the scripts of sail-sg's fork download, as in its authors' later paper [Yeung24]; the
 stated parameters of their models agree."""
 SAME_SHAPE: Final = ("num_layers", "hidden_size", "num_heads", "ffn_hidden_size")
-LEFT_OUT: Final = ("qkv_bias", "output_bias", "ffn_bias", "clamped_activation", "attention_sinks")
+LEFT_OUT: Final = ("rotary_scaled", "qkv_bias", "output_bias", "ffn_bias", "clamped_activation", "attention_sinks")
 
 
 def model_of(row: Row, notes: list[str]) -> Model:

@@ -11,6 +11,7 @@ from costmodels.attention import (
     attention_matmuls,
 )
 from costmodels.blocks import (
+    UNFUSED_ROTARY,
     context_parallel,
     head_seconds,
     launch_floor,
@@ -352,6 +353,21 @@ def test_the_output_head_runs_at_the_tables_rate_whatever_a_stack_loses_in_its_l
     fast, slow = (toy_scenario(stack=toy_stack(kernel_efficiency=e)) for e in (1.0, 0.5))
     assert head_seconds(rows, slow).forward == pytest.approx(head_seconds(rows, fast).forward)
     assert layer_seconds(rows, slow).matmul.forward > 1.5 * layer_seconds(rows, fast).matmul.forward
+
+
+def test_rotary_positions_with_a_factor_are_written_out_where_the_fused_kernel_knows_none():
+    plain = toy_model().model_copy(update={"position": "rotary"})
+    scaled = plain.model_copy(update={"rotary_scaled": True})
+
+    def moved(model, **stack):
+        return stream_traffic(toy_scenario(model=model, stack=toy_stack(fused_elementwise=True, **stack)))
+
+    once, apart = moved(plain, scaled_rotary=False), moved(scaled, scaled_rotary=False)
+    width = plain.attention_width + plain.key_value_width
+    for one, other in zip(once, apart, strict=True):
+        assert other[1] - one[1] == pytest.approx((UNFUSED_ROTARY - 1) * 4 * width)
+        assert other[0] == one[0]
+    assert moved(scaled) == once
 
 
 def test_rotary_positions_that_no_compiler_fuses_make_passes_of_their_own_where_the_rest_is_fused():

@@ -26,7 +26,7 @@ from costmodels.experts import (
 )
 from costmodels.footprint import footprint
 from costmodels.iteration import row_seconds
-from costmodels.launches import CAPTURED, SCALED_ANEW, UNASKED, launch_floor
+from costmodels.launches import BIASED, CAPTURED, SCALED_ANEW, UNASKED, launch_floor
 from costmodels.layer_kinds import Kind
 from costmodels.memory import row_bytes
 from costmodels.passes import Passes
@@ -241,7 +241,8 @@ def test_every_expert_has_kernels_of_its_own_where_scales_are_found_anew():
 
     def seconds(precision, rows=ROWS, **stack):
         device = toy_device(overhead=late).model_copy(update={"peak": {"bf16": PEAK, "fp8": 2 * PEAK, "fp4": 4 * PEAK}})
-        scenario = toy_scenario(model=with_experts(toy_model()), gpus=4, group=toy_group(device=device))
+        model = with_experts(toy_model()).model_copy(update={"ffn_bias": False})
+        scenario = toy_scenario(model=model, gpus=4, group=toy_group(device=device))
         scenario = replace(scenario, precision=precision)
         return small_kernels(rows, replace(scenario, stack=toy_stack(kernels_per_local_expert=7, **stack)))
 
@@ -251,6 +252,20 @@ def test_every_expert_has_kernels_of_its_own_where_scales_are_found_anew():
     assert seconds("mxfp8", strategies(dp=4, ep=2)).forward == pytest.approx(4 * 7 * late)
     assert seconds("mxfp8", expert_capacity=1.0).forward == pytest.approx(UNASKED * anew.forward)
     assert seconds("mxfp8", fused_experts=True).forward == 0.0
+
+
+def test_every_expert_adds_its_bias_in_kernels_of_its_own_unless_all_is_fused():
+    late, plain = 1e-5, with_experts(toy_model()).model_copy(update={"ffn_bias": False})
+    biased = plain.model_copy(update={"ffn_bias": True})
+
+    def seconds(model, rows=ROWS, **stack):
+        group = toy_group(device=toy_device(overhead=late))
+        return small_kernels(rows, toy_scenario(model=model, gpus=4, group=group, stack=toy_stack(**stack)))
+
+    added = seconds(biased)
+    assert (added.forward, added.backward) == (pytest.approx(2 * BIASED * late), pytest.approx(2 * 2 * BIASED * late))
+    assert seconds(biased, strategies(dp=4, ep=2)).forward == pytest.approx(4 * BIASED * late)
+    assert seconds(plain).forward == seconds(biased, fused_experts=True).forward == 0.0
 
 
 def test_biases_and_clamps_of_experts_are_passes_of_their_own_unless_all_is_fused():

@@ -111,6 +111,23 @@ def test_groups_that_limit_a_router_are_read_unless_it_ignores_them():
     assert (greedy.router_groups, greedy.router_group_top_k) == (1, 1)
 
 
+@pytest.mark.parametrize(
+    ("scaling", "scaled"),
+    [
+        (None, False),
+        ({"rope_type": "default"}, False),
+        ({"rope_type": "llama3", "factor": 8.0}, False),
+        ({"rope_type": "yarn", "factor": 32.0}, True),
+        ({"type": "yarn", "factor": 40, "mscale": 1.0, "mscale_all_dim": 1.0}, False),
+        ({"type": "yarn", "factor": 40, "mscale": 1.0, "mscale_all_dim": 0.7}, True),
+        ({"type": "longrope", "factor": 4.0}, True),
+    ],
+)
+@pytest.mark.parametrize("field", ["rope_scaling", "rope_parameters"])
+def test_a_factor_on_sines_and_cosines_is_read(scaling, scaled, field):
+    assert from_config(small("gpt_oss", **GPT_OSS, **{field: scaling})).rotary_scaled is scaled
+
+
 def test_local_layers_of_gpt_oss_and_llama_4_are_read():
     oss = from_config(small("gpt_oss", **GPT_OSS, sliding_window=32))
     assert (oss.sliding_window, oss.sliding_window_every, oss.attention_sinks) == (32, 2, True)

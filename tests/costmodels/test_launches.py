@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from costmodels.checkpoints import CHECKPOINT
 from costmodels.experts import small_kernels
 from costmodels.launches import FUSED, GROUPED, SHARED, UNASKED, launch_floor
 from costmodels.layer_kinds import DENSE, Kind
@@ -44,6 +45,11 @@ def narrow(device):
     return device.model_copy(update={"peak": device.peak | {"fp8": 2e14, "fp4": 4e14}})
 
 
+def unbiased(model):
+    """The model without biases in its feed-forward networks, which every expert would add in kernels of its own."""
+    return model.model_copy(update={"ffn_bias": False})
+
+
 def calls(kind=DENSE, rows=ROWS, *, model=None, host=1.0, precision="bf16", **changes):
     """Launches of a forward pass by the stack above, changed."""
     device = narrow(toy_device()).model_copy(update={"host": host})
@@ -70,9 +76,9 @@ def test_a_slower_host_takes_longer_for_every_call():
 
 def test_a_router_of_groups_and_shared_experts_call_more_and_a_dispatcher_that_permutes_less():
     experts = Kind("global", "experts")
-    plain = with_experts(toy_model())
+    plain = unbiased(with_experts(toy_model()))
     grouped = plain.model_copy(update={"moe": plain.moe.model_copy(update={"router_groups": 2})})
-    shared = with_experts(toy_model(), num_shared_experts=1, shared_expert_ffn_hidden_size=128)
+    shared = unbiased(with_experts(toy_model(), num_shared_experts=1, shared_expert_ffn_hidden_size=128))
     base = calls(experts, model=plain)
     assert base == pytest.approx(40 + 100)
     assert calls(experts, model=grouped) - base == pytest.approx(100 * GROUPED)
@@ -82,7 +88,7 @@ def test_a_router_of_groups_and_shared_experts_call_more_and_a_dispatcher_that_p
 
 def test_a_fixed_capacity_spares_the_host_what_it_spares_the_device():
     fixed = {"kernels_per_local_expert": 7, "expert_capacity": 1.0}
-    experts, model = Kind("global", "experts"), with_experts(toy_model())
+    experts, model = Kind("global", "experts"), unbiased(with_experts(toy_model()))
     more = calls(experts, model=model, precision="mxfp8", **fixed) - calls(experts, model=model, precision="fp8")
     assert more == pytest.approx(8 * 7 * UNASKED)
     group = toy_group(device=narrow(toy_device(overhead=1e-6)))
@@ -105,6 +111,7 @@ def test_the_stacks_of_megatron_core_and_the_hosts_are_what_its_own_tests_give()
         "experts": core.kernels_per_expert_layer,
     }
     assert said == pytest.approx({name: counted[name] for name in said}, rel=0.02)
+    assert counted["full_recompute"] * 3 == pytest.approx(CHECKPOINT * core.calls_per_layer, rel=0.03)
     assert [accelerator(name).host for name in ("gb200", "a100-sxm-80gb")] == pytest.approx(found[-2:], rel=0.01)
     assert np.median(abs(errors)) < 0.05
 
