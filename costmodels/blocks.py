@@ -230,7 +230,8 @@ def stream_traffic(scenario: Scenario, kind: Kind = DENSE) -> tuple[tuple[float,
 
     A norm reads and writes (4h bytes), a fused bias-dropout-residual reads two and writes one (6h, plus the
     mask), rotary reads and writes queries and keys, a gated activation reads two branches and writes one.
-    Backward, a norm reads two and writes one at its own, lower share of the bandwidth.
+    Backward, a norm reads two and writes one at its own, lower share of the bandwidth. Norms of queries and keys do
+    the same over the tensor ranks.
     """
     model, stack, rates = scenario.model, scenario.stack, scenario.rates
     h, f, fused = float(model.hidden_size), (kind.ffn == "dense") * model.ffn_hidden_size, stack.fused_elementwise
@@ -240,16 +241,17 @@ def stream_traffic(scenario: Scenario, kind: Kind = DENSE) -> tuple[tuple[float,
     mask = 1.0 if stack.dropout else 0.0
     apart = 0.0 if fused else 4.0 * model.linear_bias + 5.0 * mask
     turning = kind.attends * rotary_traffic(scenario)
+    inner = kind.attends * (model.qk_norm != "none") * (model.attention_width + model.key_value_width)
     there, back = copied_traffic(scenario, kind)
     split = 0.0 if fused else 4.0
     forward = (
         norms * 4.0 * passes + branches * (6.0 + mask + apart),
-        turning + there + f * ((6.0 if model.gated_ffn else 4.0) + split),
+        turning + there + inner * 4.0 * passes + f * ((6.0 if model.gated_ffn else 4.0) + split),
     )
-    slow = rates.stream / rates.norm_backward
+    slow = max(rates.stream / rates.norm_backward, returned)
     backward = (
-        norms * 6.0 * max(slow, returned) + branches * (4.0 + 4.0 * mask),
-        turning + back + f * ((10.0 + 2.0 * split) if model.gated_ffn else (6.0 + split)),
+        norms * 6.0 * slow + branches * (4.0 + 4.0 * mask),
+        turning + back + inner * 6.0 * slow + f * ((10.0 + 2.0 * split) if model.gated_ffn else (6.0 + split)),
     )
     return forward, backward
 

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from costmodels.layer_kinds import Kind
+from costmodels.model import Model
 from costmodels.passes import Passes
 from costmodels.scenario import REDUCED, Scenario
 from costmodels.softmax import WRITTEN_OUT_KERNELS, written_out
@@ -119,9 +120,18 @@ def expert_calls(rows: Strategies, scenario: Scenario) -> Floats:
         return np.zeros(len(rows))
     share = 1.0 - sum(CAPTURED.get(part, 0.0) for part in stack.graphs)
     if "moe_router" not in stack.graphs:
-        share += GROUPED * (moe.router_groups > 1) + SHARED * (moe.num_shared_experts > 0)
+        share += GROUPED * _by_groups(scenario.model) + SHARED * (moe.num_shared_experts > 0)
     share *= FUSED if stack.dispatch == "once-per-domain" else 1.0
     return share * stack.kernels_per_expert_layer + local_kernels(rows, scenario)
+
+
+def _by_groups(model: Model) -> bool:
+    """Whether the router takes groups first; one of all experts too, as configurations of DeepSeek-V3's kind have it.
+
+    Those steer a bias of the router; a learned one is of models whose experts have biases (GPT-OSS).
+    """
+    moe = model.moe
+    return moe is not None and (moe.router_groups > 1 or (moe.router_bias and not model.ffn_bias))
 
 
 def local_kernels(rows: Strategies, scenario: Scenario) -> Floats:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
-from costmodels.model import Model
+from costmodels.model import Experts, Model
 from costmodels.model_catalogue import aliases, names
 from costmodels.model_catalogue import model as catalogued
 from costmodels.parameters import from_run
@@ -22,6 +22,19 @@ SENTENCEPIECE = 32_000
 """Tokens of the tokenizer that the scripts of sail-sg's fork download, as in its authors' later paper [Yeung24]; the
 stated parameters of their models agree."""
 SAME_SHAPE: Final = ("num_layers", "hidden_size", "num_heads", "ffn_hidden_size")
+ROUTING: Final = ("router_bias", "router_groups", "router_group_top_k", "shared_expert_gate")
+"""Of the catalogue alone: what a row may note of its groups does not say how many of them a token goes to."""
+SAID_AS: Final = {
+    "qk_norm": "qk_layernorm",
+    "num_norms": "num_norms",
+    "activation": "activation",
+    "position": "position",
+    "rotary_fraction": "position",
+    "norm": "norm",
+    "norm_bias": "norm",
+    "tied_embeddings": "tied_embeddings",
+}
+"""What a model is, and the word of a row that would say so."""
 LEFT_OUT: Final = ("rotary_scaled", "qkv_bias", "output_bias", "ffn_bias", "clamped_activation", "attention_sinks")
 
 
@@ -31,7 +44,8 @@ def model_of(row: Row, notes: list[str]) -> Model:
     hybrid = "mamba" in str(shape.get("kind")) and shape.get("mamba") is None
     unsaid = [field for field in ("num_layers", "hidden_size", "num_heads") if shape.get(field) is None]
     if not hybrid and not unsaid:
-        return as_described(as_catalogued(from_run(shape), shape), shape, notes)
+        sizes = {field: value for field, value in shape.items() if field not in ROUTING}
+        return as_described(as_catalogued(from_run(sizes), shape), shape, notes)
     found = _named(shape)
     if found is None:
         reason = f"the model's {unsaid[0]} is not stated" if unsaid else "the model's Mamba-2 mixers are not stated"
@@ -83,7 +97,15 @@ def as_catalogued(model: Model, shape: Mapping[str, Any]) -> Model:
     if known is None or any(getattr(known, size) != getattr(model, size) for size in SAME_SHAPE):
         return model
     unsaid = [field for field in LEFT_OUT if field not in shape and "linear_bias" not in shape]
-    return model.model_copy(update={field: getattr(known, field) for field in unsaid})
+    unsaid += [field for field, word in SAID_AS.items() if shape.get(word) is None]
+    changes: dict[str, Any] = {field: getattr(known, field) for field in unsaid}
+    if model.moe is not None and known.moe is not None and _routed_alike(model.moe, known.moe):
+        changes["moe"] = model.moe.model_copy(update={field: getattr(known.moe, field) for field in ROUTING})
+    return model.model_copy(update=changes)
+
+
+def _routed_alike(one: Experts, other: Experts) -> bool:
+    return (one.num_experts, one.top_k) == (other.num_experts, other.top_k)
 
 
 @cache

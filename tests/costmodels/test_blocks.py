@@ -355,6 +355,19 @@ def test_the_output_head_runs_at_the_tables_rate_whatever_a_stack_loses_in_its_l
     assert layer_seconds(rows, slow).matmul.forward > 1.5 * layer_seconds(rows, fast).matmul.forward
 
 
+def test_norms_of_queries_and_keys_are_read_and_written_like_others():
+    plain = toy_model()
+    normed = plain.model_copy(update={"qk_norm": "head"})
+    scenario = toy_scenario(model=plain)
+    slow = scenario.rates.stream / scenario.rates.norm_backward
+    width = plain.attention_width + plain.key_value_width
+    once, more = (stream_traffic(toy_scenario(model=model)) for model in (plain, normed))
+    assert [other[1] - one[1] for one, other in zip(once, more, strict=True)] == pytest.approx(
+        [4 * width, 6 * width * max(slow, 1.0)]
+    )
+    assert [other[0] for other in more] == [one[0] for one in once]
+
+
 def test_rotary_positions_with_a_factor_are_written_out_where_the_fused_kernel_knows_none():
     plain = toy_model().model_copy(update={"position": "rotary"})
     scaled = plain.model_copy(update={"rotary_scaled": True})

@@ -82,6 +82,8 @@ def test_a_router_of_groups_and_shared_experts_call_more_and_a_dispatcher_that_p
     base = calls(experts, model=plain)
     assert base == pytest.approx(40 + 100)
     assert calls(experts, model=grouped) - base == pytest.approx(100 * GROUPED)
+    steered = plain.model_copy(update={"moe": plain.moe.model_copy(update={"router_bias": True})})
+    assert calls(experts, model=steered) == calls(experts, model=grouped)
     assert calls(experts, model=shared) - base == pytest.approx(100 * SHARED)
     assert calls(experts, model=plain, dispatch="once-per-domain") == pytest.approx(40 + 100 * FUSED)
 

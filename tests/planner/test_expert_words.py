@@ -96,6 +96,62 @@ def test_a_run_of_a_catalogue_model_takes_the_switches_that_its_source_leaves_ou
     assert not other.scenario.model.clamped_activation
 
 
+def test_a_run_of_a_catalogue_model_routes_as_that_does():
+    shape = {
+        "name": "DeepSeek-V3-671B",
+        "kind": "moe",
+        "num_layers": 61,
+        "hidden_size": 7168,
+        "num_heads": 128,
+        "num_query_groups": 128,
+        "ffn_hidden_size": 18432,
+        "gated_ffn": True,
+        "vocab_size": 129280,
+        "seq_length": 4096,
+        "experts": 256,
+        "top_k": 8,
+        "expert_ffn": 2048,
+        "shared_experts": 1,
+        "dense_layers": 3,
+        "mla": {"q_lora": 1536, "kv_lora": 512, "qk_nope": 128, "qk_rope": 64, "v": 128},
+    }
+
+    def routed(**changes):
+        return case(run(model=shape | changes, strategy={"gpus": 16, "ep": 4})).scenario.model.moe
+
+    moe = routed()
+    assert (moe.router_groups, moe.router_group_top_k, moe.router_bias) == (8, 4, True)
+    assert routed(router_groups=8) == moe
+    fewer = routed(top_k=6)
+    assert (fewer.router_groups, fewer.router_bias) == (1, False)
+
+
+def test_norms_positions_and_activation_come_from_the_catalogue_unless_they_are_said():
+    shape = {
+        "name": "Qwen3-30B-A3B",
+        "kind": "moe",
+        "num_layers": 48,
+        "hidden_size": 2048,
+        "num_heads": 32,
+        "num_query_groups": 4,
+        "head_dim": 128,
+        "ffn_hidden_size": 6144,
+        "gated_ffn": True,
+        "vocab_size": 151936,
+        "seq_length": 4096,
+        "experts": 128,
+        "top_k": 8,
+        "expert_ffn": 768,
+    }
+
+    def model(**changes):
+        return case(run(model=shape | changes, strategy={"gpus": 16, "ep": 4})).scenario.model
+
+    assert model().qk_norm == "head"
+    assert model(qk_layernorm=False).qk_norm == "none"
+    assert model(name="somebody-else").qk_norm == "none"
+
+
 def test_cross_entropy_is_megatron_s_own_before_megatron_bridge():
     machine = {"cluster": {"accelerator": "h100-sxm"}}
     assert loss_changes({"stack": {"framework": "NeMo"}, **machine}, "nemo") == {"cross_entropy_traffic": NATIVE}
