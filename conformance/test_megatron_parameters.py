@@ -24,7 +24,8 @@ __all__ = ["hopper"]
 
 PLANS = random_plans(
     "megatron-lm", 60, seed=3, precisions=("bf16",),
-    models=("llama3-8b", "llama3-70b", "qwen2.5-7b", "mistral-7b", "mixtral-8x7b", "qwen3-30b-a3b", "gpt3-13b"),
+    models=("llama3-8b", "llama3-70b", "qwen2.5-7b", "mistral-7b", "mixtral-8x7b", "qwen3-30b-a3b", "gpt3-13b",
+            "gpt-oss-20b"),
 )  # fmt: skip
 
 

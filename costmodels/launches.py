@@ -126,12 +126,8 @@ def expert_calls(rows: Strategies, scenario: Scenario) -> Floats:
 
 
 def _by_groups(model: Model) -> bool:
-    """Whether the router takes groups first; one of all experts too, as configurations of DeepSeek-V3's kind have it.
-
-    Those steer a bias of the router; a learned one is of models whose experts have biases (GPT-OSS).
-    """
-    moe = model.moe
-    return moe is not None and (moe.router_groups > 1 or (moe.router_bias and not model.ffn_bias))
+    """Whether the router takes groups first; one of all experts too, as DeepSeek-V3's kin are configured."""
+    return model.moe is not None and (model.moe.router_groups > 1 or model.router_steered)
 
 
 def local_kernels(rows: Strategies, scenario: Scenario) -> Floats:

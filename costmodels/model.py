@@ -234,6 +234,14 @@ class Model(Record):
         return self.layer_pattern.count("*") if self.layer_pattern else self.num_layers
 
     @property
+    def router_steered(self) -> bool:
+        """Whether a bias of the router is moved to balance the load, without a gradient (DeepSeek-V3).
+
+        A learned one belongs to models whose experts have biases too (GPT-OSS).
+        """
+        return self.moe is not None and self.moe.router_bias and not self.ffn_bias
+
+    @property
     def expert_hidden_size(self) -> int:
         """Width of the tokens that routed experts read and write."""
         latent = None if self.moe is None else self.moe.latent_size

@@ -13,6 +13,9 @@ _ACTIVATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "swiglu": ("--swiglu",),
     "squared_relu": ("--squared-relu",),
 }
+_CLAMPED: Final = ("--quick-geglu", "--glu-linear-offset", "1.0", "--activation-func-clamp-value", "7.0")
+"""GPT-OSS's: x sigmoid(1.702 x) times a linear branch plus one, both clamped at seven (its config's `swiglu_limit`)."""
+_STEERED: Final = ("--moe-router-score-function", "sigmoid", "--moe-router-enable-expert-bias")
 _POSITIONS: Final[Mapping[str, str]] = {"rotary": "rope", "learned": "learned_absolute", "none": "none"}
 _NORMS: Final[Mapping[str, str]] = {"rmsnorm": "RMSNorm", "layernorm": "LayerNorm"}
 
@@ -28,6 +31,7 @@ def model_arguments(model: Model, *, seq_length: int) -> tuple[list[str], tuple[
         *_attention(model),
         *_feed_forward(model),
         *(_experts(model, model.moe) if model.moe else ()),
+        *(_STEERED if model.router_steered else ()),
         *(_latent(model.mla) if model.mla else ()),
         *(_mamba(model.mamba) if model.mamba else ()),
         *(("--mtp-num-layers", str(model.mtp_layers)) if model.mtp_layers and not model.layer_pattern else ()),
@@ -65,7 +69,7 @@ def _attention(model: Model) -> Iterator[str]:
 
 def _feed_forward(model: Model) -> Iterator[str]:
     yield from ("--normalization", _NORMS[model.norm])
-    yield from _ACTIVATIONS.get(model.activation, ())
+    yield from _CLAMPED if model.clamped_activation else _ACTIVATIONS.get(model.activation, ())
     if not (model.output_bias or model.ffn_bias):
         yield "--disable-bias-linear"
         yield from ("--add-qkv-bias",) if model.qkv_bias and model.mla is None else ()
@@ -79,8 +83,6 @@ def _experts(model: Model, moe: Experts) -> Iterator[str]:
     if moe.num_shared_experts:
         yield from ("--moe-shared-expert-intermediate-size", str(moe.shared_expert_ffn_hidden_size))
         yield from ("--moe-shared-expert-gate",) if moe.shared_expert_gate else ()
-    if moe.router_bias:
-        yield from ("--moe-router-score-function", "sigmoid", "--moe-router-enable-expert-bias")
     if moe.router_groups > 1:
         yield from ("--moe-router-num-groups", str(moe.router_groups))
         yield from ("--moe-router-group-topk", str(moe.router_group_top_k))
@@ -108,6 +110,7 @@ def _lacks(model: Model) -> Iterator[str]:
     yield from (f"activation {model.activation}",) if model.activation not in _ACTIVATIONS else ()
     yield from (f"positions of kind {model.position}",) if model.position not in _POSITIONS else ()
     lacks = {
+        "factor on rotary positions (YaRN) outside latent attention": model.rotary_scaled and model.mla is None,
         "block whose two halves run in parallel": model.parallel_block,
         "norms behind a block": model.num_norms > 2,
         "norm behind the embedding": model.embedding_norm,

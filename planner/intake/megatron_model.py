@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from planner.errors import BadRequest
 
-_ACTIVATIONS: Final = {"swiglu": "swiglu", "squared-relu": "squared_relu"}
+_ACTIVATIONS: Final = {"swiglu": "swiglu", "quick-geglu": "swiglu", "squared-relu": "squared_relu"}
 _BLOCK: Final = re.compile(r"\[([01])\]\*(\d+)")
 
 
@@ -39,6 +39,8 @@ def model_fields(at: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         "qkv_bias": bias or "add-qkv-bias" in at,
         "output_bias": bias,
         "ffn_bias": bias,
+        "clamped_activation": "activation-func-clamp-value" in at,
+        "attention_sinks": _text(at, "softmax-type") == "learnable",
         "qk_norm": "head" if "qk-layernorm" in at and "multi-latent-attention" not in at else "none",
     }
     if fields["position"] == "learned":
@@ -47,7 +49,9 @@ def model_fields(at: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         fields["head_dim"] = _count(at, "kv-channels")
     if "mtp-num-layers" in at:
         fields["mtp_layers"] = _count(at, "mtp-num-layers")
-    return fields | _experts(at, fields["num_layers"]) | _latent(at)
+    if "rotary-percent" in at:
+        fields["rotary_fraction"] = _share(at, "rotary-percent")
+    return fields | _window(at) | _experts(at, fields["num_layers"], bias=bias) | _latent(at)
 
 
 def _vocabulary(at: Mapping[str, Sequence[str]]) -> int:
@@ -55,7 +59,18 @@ def _vocabulary(at: Mapping[str, Sequence[str]]) -> int:
     return _count(at, "vocab-size", 50256) + (_text(at, "tokenizer-type") == "NullTokenizer")
 
 
-def _experts(at: Mapping[str, Sequence[str]], layers: int) -> dict[str, Any]:
+def _window(at: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Tokens that a local layer attends to, the current one beside those on its left, and which layers are global."""
+    if "window-size" not in at:
+        return {}
+    left = re.search(r"\d+", "".join(at["window-size"]))
+    if left is None:
+        raise BadRequest(f"--window-size: expected two numbers such as 127,0, got {_text(at, 'window-size')!r:.40}")
+    every = {"sliding_window_every": _count(at, "window-attn-skip-freq")} if "window-attn-skip-freq" in at else {}
+    return {"sliding_window": int(left[0]) + 1, **every}
+
+
+def _experts(at: Mapping[str, Sequence[str]], layers: int, *, bias: bool) -> dict[str, Any]:
     if "num-experts" not in at:
         return {}
     shared = _count(at, "moe-shared-expert-intermediate-size", 0)
@@ -70,7 +85,8 @@ def _experts(at: Mapping[str, Sequence[str]], layers: int) -> dict[str, Any]:
         "shared_expert_ffn_hidden_size": shared,
         "shared_expert_gate": "moe-shared-expert-gate" in at,
         "dense_layers": pattern.count(0),
-        "router_bias": "moe-router-enable-expert-bias" in at,
+        # Megatron-LM's router has a learned bias where its linear layers have one.
+        "router_bias": bias or "moe-router-enable-expert-bias" in at,
         "router_groups": _count(at, "moe-router-num-groups", 1),
         "router_group_top_k": _count(at, "moe-router-group-topk", 1),
     }
@@ -94,6 +110,13 @@ def _latent(at: Mapping[str, Sequence[str]]) -> dict[str, Any]:
 
 def _text(at: Mapping[str, Sequence[str]], name: str, default: str = "") -> str:
     return at[name][0] if at.get(name) else default
+
+
+def _share(at: Mapping[str, Sequence[str]], name: str) -> float:
+    text = _text(at, name)
+    if not re.fullmatch(r"0?\.\d+|1(\.0*)?", text):
+        raise BadRequest(f"--{name}: expected a share up to 1, got {text!r:.40}")
+    return float(text)
 
 
 def _count(at: Mapping[str, Sequence[str]], name: str, default: int | None = None) -> int:

@@ -258,6 +258,23 @@ def test_fleet_s_degrees_make_up_the_world_and_agree_with_the_training_arguments
     }
 
 
+@pytest.mark.parametrize(
+    ("name", "has", "lacks"),
+    [
+        ("deepseek-v3", ("--moe-router-enable-expert-bias", "sigmoid", "--swiglu"), "--quick-geglu"),
+        ("gpt-oss-20b", ("--quick-geglu", "learnable"), "--moe-router-score-function"),
+        ("mixtral-8x7b", ("--swiglu", "--disable-bias-linear"), "--moe-router-score-function"),
+    ],
+)
+def test_megatron_s_router_and_activation_are_the_models(name, has, lacks):
+    (plan,) = random_plans("megatron-lm", 1, seed=3, models=(name,), precisions=("bf16",))
+    exported = export(plan, "megatron-lm")
+    words = exported.files["megatron-args.sh"].split()
+    assert set(has) <= set(words)
+    assert lacks not in words
+    assert ("(YaRN)" in words) == (name == "gpt-oss-20b"), "what the arguments cannot say is said"
+
+
 def changed(plan, **changes):
     """The plan as if it had been made under ``--set`` of these paths, dots for double underscores."""
     made = {path.replace("__", "."): value for path, value in changes.items()}

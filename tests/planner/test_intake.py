@@ -78,6 +78,26 @@ def test_the_model_of_the_arguments_costs_what_the_catalogues_does(name):
     assert (read.moe is None) == (known.moe is None)
 
 
+def test_what_gpt_oss_alone_does_is_read_back():
+    (plan,) = random_plans("megatron-lm", 1, seed=1, models=("gpt-oss-20b",), precisions=("bf16",))
+    read = model_of(megatron_job(export(plan, "megatron-lm").files["megatron-args.sh"]).fields["model"])
+    alone = (
+        "moe", "sliding_window", "sliding_window_every", "attention_sinks", "activation", "clamped_activation",
+        "qkv_bias", "ffn_bias",
+    )  # fmt: skip
+    known = model("gpt-oss-20b")
+    for field in alone:
+        assert getattr(read, field) == getattr(known, field), field
+
+
+def test_a_share_that_is_none_is_refused():
+    sizes = "--num-layers 2 --hidden-size 8 --num-attention-heads 2 --seq-length 8 --position-embedding-type rope"
+    assert megatron_job(f"{sizes} --rotary-percent 0.5").fields["model"]["rotary_fraction"] == 0.5
+    for wrong in ("--rotary-percent 2", "--rotary-percent half", "--window-size all"):
+        with pytest.raises(BadRequest, match=wrong.split()[0]):
+            megatron_job(f"{sizes} {wrong}")
+
+
 @pytest.mark.parametrize(
     ("layout", "pp", "layers"),
     [
