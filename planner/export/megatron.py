@@ -43,7 +43,9 @@ def megatron(job: Job, version: str) -> Export:
     environment = dict(_environment(job))
     remarks = (*about, *beside, *_in_turn(job))
     lines = [*shell.header(f"Megatron-LM, Megatron-Core {version}"), *shell.remarks(remarks)]
-    how = [f'# source {FILE}; torchrun ... {script} "${{MEGATRON_ARGS[@]}}" --data-path ... --lr ...']
+    # A plan knows no base: it costs nothing. Megatron-LM's own is 10000, which few models of today have.
+    base = " --rotary-base ..." if job.model.position == "rotary" else ""
+    how = [f'# source {FILE}; torchrun ... {script} "${{MEGATRON_ARGS[@]}}" --data-path ... --lr ...{base}']
     arguments = shell.array("MEGATRON_ARGS", [*sizes, *words, *more])
     return Export(
         files={FILE: shell.text([*lines, *how], shell.exports(environment), arguments)},

@@ -111,6 +111,7 @@ def _lacks(model: Model) -> Iterator[str]:
     yield from (f"positions of kind {model.position}",) if model.position not in _POSITIONS else ()
     lacks = {
         "factor on rotary positions (YaRN) outside latent attention": model.rotary_scaled and model.mla is None,
+        "norm of queries and keys over all heads together": model.qk_norm == "full",
         "block whose two halves run in parallel": model.parallel_block,
         "norms behind a block": model.num_norms > 2,
         "norm behind the embedding": model.embedding_norm,

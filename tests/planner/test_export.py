@@ -272,7 +272,17 @@ def test_megatron_s_router_and_activation_are_the_models(name, has, lacks):
     words = exported.files["megatron-args.sh"].split()
     assert set(has) <= set(words)
     assert lacks not in words
-    assert ("(YaRN)" in words) == (name == "gpt-oss-20b"), "what the arguments cannot say is said"
+    assert "--rotary-base ..." in exported.files["megatron-args.sh"], "what only the user knows is asked for"
+
+
+@pytest.mark.parametrize(
+    ("name", "lack"), [("gpt-oss-20b", "(YaRN)"), ("olmo2-7b", "over all heads together"), ("mixtral-8x7b", None)]
+)
+def test_what_megatron_s_arguments_cannot_say_of_a_model_is_said(name, lack):
+    (plan,) = random_plans("megatron-lm", 1, seed=3, models=(name,), precisions=("bf16",))
+    remarks = " ".join(export(plan, "megatron-lm").remarks)
+    assert ("the model is not whole" in remarks) == (lack is not None)
+    assert (lack or "") in remarks
 
 
 def changed(plan, **changes):
