@@ -8,12 +8,7 @@ import numpy as np
 
 from costmodels.buckets import collectives, unhidden_share
 from costmodels.by_kind import ByKind, LayerTerms
-from costmodels.collectives import (
-    all_reduce_seconds,
-    broadcast_seconds,
-    gather_seconds,
-    send_seconds,
-)
+from costmodels.collectives import all_reduce_seconds, broadcast_seconds, gather_seconds, send_seconds
 from costmodels.experts import expert_data_group
 from costmodels.kernels import WORD
 from costmodels.offload import share_offloaded, updated_parameters

@@ -68,18 +68,15 @@ class Stack(Record):
     around_activation: tuple[float, float] = (0.0, 0.0)
     """What an activation moves beyond one fused kernel, per value of a dense feed-forward network's width, likewise."""
     rotary_passes: float = Field(1.0, ge=1, le=10)
-    """Traffic of rotary positions over one fused kernel's, where the rest is fused: 5 where they are products of
-    complex numbers, which Inductor leaves to PyTorch: a cast to fp32, the product, a cast back."""
+    """Traffic of rotary positions over one fused kernel's; 5 as complex products, which Inductor leaves to PyTorch."""
     scaled_rotary: bool = True
-    """The fused kernel of rotary positions also takes angles whose sines and cosines have a factor (YaRN), which are
-    written out otherwise."""
+    """That kernel also takes sines and cosines with a factor (YaRN); otherwise these are written out."""
     fused_softmax: bool = True
     """Scale, mask and softmax run as one kernel where attention is unfused."""
     softmax_keys: int = Field(0, ge=0)
     """Longest rows that this kernel takes, four attention maps at a time [FusedSoftmax]; 0: it takes all."""
     chunked_windows: bool = False
-    """Unfused attention multiplies the chunks that a sliding window reaches into, not all pairs under a mask
-    [Beltagy20]."""
+    """Unfused attention multiplies the chunks that a window reaches into, not all pairs under a mask [Beltagy20]."""
     dropout: bool = False
     """Attention and residual dropout are on (2019-2022 recipes)."""
     deterministic: bool = False

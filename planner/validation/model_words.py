@@ -21,7 +21,7 @@ about so many (arXiv 2402.15627, table 2)."""
 SENTENCEPIECE = 32_000
 """Tokens of the tokenizer that the scripts of sail-sg's fork download, as in its authors' later paper [Yeung24]; the
 stated parameters of their models agree."""
-SAME_SHAPE: Final = ("num_layers", "hidden_size", "num_heads", "ffn_hidden_size")
+SAME_SHAPE: Final = ("num_layers", "hidden_size", "num_heads", "ffn_hidden_size", "gated_ffn")
 ROUTING: Final = ("router_bias", "router_groups", "router_group_top_k", "shared_expert_gate")
 """Of the catalogue alone: what a row may note of its groups does not say how many of them a token goes to."""
 SAID_AS: Final = {
@@ -99,6 +99,8 @@ def as_catalogued(model: Model, shape: Mapping[str, Any]) -> Model:
     unsaid = [field for field in LEFT_OUT if field not in shape and "linear_bias" not in shape]
     unsaid += [field for field, word in SAID_AS.items() if shape.get(word) is None]
     changes: dict[str, Any] = {field: getattr(known, field) for field in unsaid}
+    if changes.get("position", model.position) != model.position:
+        changes["max_positions"] = known.max_positions
     if model.moe is not None and known.moe is not None and _routed_alike(model.moe, known.moe):
         changes["moe"] = model.moe.model_copy(update={field: getattr(known.moe, field) for field in ROUTING})
     return model.model_copy(update=changes)

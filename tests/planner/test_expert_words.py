@@ -2,6 +2,8 @@
 
 import pytest
 
+from costmodels.model import Model
+from costmodels.model_catalogue import model as catalogued
 from costmodels.stack import stack
 from planner.validation.expert_words import COMBINED, UNITS, expert_changes
 from planner.validation.loss_words import COMPILED, NATIVE, loss_changes
@@ -126,7 +128,7 @@ def test_a_run_of_a_catalogue_model_routes_as_that_does():
     assert (fewer.router_groups, fewer.router_bias) == (1, False)
 
 
-def test_norms_positions_and_activation_come_from_the_catalogue_unless_they_are_said():
+def test_norms_of_queries_and_keys_come_from_the_catalogue_unless_they_are_said():
     shape = {
         "name": "Qwen3-30B-A3B",
         "kind": "moe",
@@ -150,6 +152,34 @@ def test_norms_positions_and_activation_come_from_the_catalogue_unless_they_are_
     assert model().qk_norm == "head"
     assert model(qk_layernorm=False).qk_norm == "none"
     assert model(name="somebody-else").qk_norm == "none"
+
+
+def test_positions_and_activation_come_from_the_catalogue_and_make_a_whole_model():
+    shape = {
+        "name": "Nemotron4-15B",
+        "kind": "dense",
+        "num_layers": 32,
+        "hidden_size": 6144,
+        "num_heads": 48,
+        "num_query_groups": 8,
+        "ffn_hidden_size": 24576,
+        "gated_ffn": False,
+        "vocab_size": 256000,
+        "seq_length": 4096,
+        "tied_embeddings": None,
+        "position": None,
+    }
+
+    def model(**changes):
+        return case(run(model=shape | changes, strategy={"gpus": 16})).scenario.model
+
+    found, known = model(), catalogued("nemotron4-15b")
+    for field in ("position", "rotary_fraction", "max_positions", "activation", "norm"):
+        assert getattr(found, field) == getattr(known, field), field
+    assert Model.model_validate(found.model_dump()) == found
+    assert model(position="learned").max_positions == 4096
+    assert model(activation="gelu").activation == "gelu"
+    assert model(gated_ffn=True).activation == "swiglu", "another model under the name"
 
 
 def test_cross_entropy_is_megatron_s_own_before_megatron_bridge():
