@@ -69,7 +69,11 @@ def _attention(model: Model) -> Iterator[str]:
 
 def _feed_forward(model: Model) -> Iterator[str]:
     yield from ("--normalization", _NORMS[model.norm])
-    yield from _CLAMPED if model.clamped_activation else _ACTIVATIONS.get(model.activation, ())
+    yield from (
+        _CLAMPED
+        if model.clamped_activation and model.activation == "swiglu"
+        else _ACTIVATIONS.get(model.activation, ())
+    )
     if not (model.output_bias or model.ffn_bias):
         yield "--disable-bias-linear"
         yield from ("--add-qkv-bias",) if model.qkv_bias and model.mla is None else ()
@@ -111,6 +115,7 @@ def _lacks(model: Model) -> Iterator[str]:
     yield from (f"positions of kind {model.position}",) if model.position not in _POSITIONS else ()
     lacks = {
         "factor on rotary positions (YaRN) outside latent attention": model.rotary_scaled and model.mla is None,
+        "clamps of an activation other than SwiGLU": model.clamped_activation and model.activation != "swiglu",
         "norm of queries and keys over all heads together": model.qk_norm == "full",
         "block whose two halves run in parallel": model.parallel_block,
         "norms behind a block": model.num_norms > 2,

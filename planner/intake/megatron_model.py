@@ -34,12 +34,13 @@ def model_fields(at: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         "vocab_size": _vocabulary(at),
         "seq_length": _count(at, "seq-length"),
         "position": {"rope": "rotary", "yarn": "rotary", "none": "none"}.get(rotary, "learned"),
+        "rotary_scaled": rotary == "yarn",
         "norm": "rmsnorm" if _text(at, "normalization") == "RMSNorm" else "layernorm",
         "tied_embeddings": "untie-embeddings-and-output-weights" not in at,
         "qkv_bias": bias or "add-qkv-bias" in at,
         "output_bias": bias,
         "ffn_bias": bias,
-        "clamped_activation": "activation-func-clamp-value" in at,
+        "clamped_activation": "quick-geglu" in at and "activation-func-clamp-value" in at,
         "attention_sinks": _text(at, "softmax-type") == "learnable",
         "qk_norm": "head" if "qk-layernorm" in at and "multi-latent-attention" not in at else "none",
     }
@@ -60,12 +61,17 @@ def _vocabulary(at: Mapping[str, Sequence[str]]) -> int:
 
 
 def _window(at: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Tokens that a local layer attends to, the current one beside those on its left, and which layers are global."""
+    """Tokens that a local layer attends to, the current one beside those on its left, and which layers are global.
+
+    -1 is all of them, no window.
+    """
     if "window-size" not in at:
         return {}
-    left = re.search(r"\d+", "".join(at["window-size"]))
-    if left is None:
+    left = re.search(r"-?\d+", "".join(at["window-size"]))
+    if left is None or int(left[0]) < -1:
         raise BadRequest(f"--window-size: expected two numbers such as 127,0, got {_text(at, 'window-size')!r:.40}")
+    if int(left[0]) == -1:
+        return {}
     every = {"sliding_window_every": _count(at, "window-attn-skip-freq")} if "window-attn-skip-freq" in at else {}
     return {"sliding_window": int(left[0]) + 1, **every}
 

@@ -90,12 +90,32 @@ def test_what_gpt_oss_alone_does_is_read_back():
         assert getattr(read, field) == getattr(known, field), field
 
 
-def test_a_share_that_is_none_is_refused():
-    sizes = "--num-layers 2 --hidden-size 8 --num-attention-heads 2 --seq-length 8 --position-embedding-type rope"
-    assert megatron_job(f"{sizes} --rotary-percent 0.5").fields["model"]["rotary_fraction"] == 0.5
-    for wrong in ("--rotary-percent 2", "--rotary-percent half", "--window-size all"):
-        with pytest.raises(BadRequest, match=wrong.split()[0]):
-            megatron_job(f"{sizes} {wrong}")
+SIZES = "--num-layers 2 --hidden-size 8 --num-attention-heads 2 --seq-length 8 --position-embedding-type rope"
+
+
+@pytest.mark.parametrize(
+    ("words", "fields"),
+    [
+        ("--rotary-percent 0.5", {"rotary_fraction": 0.5}),
+        ("--window-size 127,0", {"sliding_window": 128}),
+        ("--window-size '(127, 0)' --window-attn-skip-freq 2", {"sliding_window": 128, "sliding_window_every": 2}),
+        ("--window-size=-1,0", {}),
+        ("--position-embedding-type yarn", {"position": "rotary", "rotary_scaled": True}),
+        ("--quick-geglu", {"activation": "swiglu", "clamped_activation": False}),
+    ],
+)
+def test_switches_of_a_model_are_read(words, fields):
+    read = megatron_job(f"{SIZES} {words}").fields["model"]
+    assert fields.items() <= read.items()
+    assert ("sliding_window" in read) == ("sliding_window" in fields)
+
+
+@pytest.mark.parametrize(
+    "wrong", ["--rotary-percent 2", "--rotary-percent half", "--window-size all", "--window-size=-7,0"]
+)
+def test_a_share_or_a_window_that_is_none_is_refused(wrong):
+    with pytest.raises(BadRequest, match="--rotary-percent" if "rotary" in wrong else "--window-size"):
+        megatron_job(f"{SIZES} {wrong}")
 
 
 @pytest.mark.parametrize(
