@@ -7,6 +7,7 @@ import numpy as np
 from costmodels.attention import attention_kept
 from costmodels.context import repeated_bytes
 from costmodels.experts import expert_activation_bytes, kind_expert_parameters
+from costmodels.frozen import reads_input
 from costmodels.layer_kinds import Kind
 from costmodels.modules import before_activation, module_bytes, picked
 from costmodels.passes import region_tokens, tokens_per_rank
@@ -66,6 +67,9 @@ def kind_activation_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> F
 def _product_inputs(scenario: Scenario, kind: Kind) -> float:
     """Bytes per token of the inputs of a layer's branches, as they were multiplied."""
     branches = 1.0 if scenario.model.parallel_block else float(kind.parts)
+    if scenario.frozen:  # what adapters read, in 16 bits
+        read = [reads_input(scenario, kind, name) for name in ("linear_qkv", "linear_fc1")]
+        return min(branches, float(sum(read))) * scenario.word * float(scenario.model.hidden_size)
     return branches * scenario.recipe.word * float(scenario.model.hidden_size)
 
 
@@ -73,11 +77,12 @@ def _widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
     """Bytes per token that a layer keeps with nothing recomputed: of the whole width, and split over tensor ranks."""
     model, saved = scenario.model, scenario.recipe.word
     h, dense = float(model.hidden_size), float(kind.ffn == "dense")
+    last = saved if not scenario.frozen else scenario.word * reads_input(scenario, kind, "linear_fc2")
     mask = 1.0 if scenario.stack.dropout else 0.0
     norms = model.num_norms if kind.parts > 1 else 1
     whole = norms * scenario.word * h + _product_inputs(scenario, kind) + kind.parts * mask * h
     attention = kind.attends * scenario.word * (model.qkv_width + model.attention_output_width)
-    inner = attention + dense * (before_activation(scenario) * model.fc1_width + saved * model.ffn_hidden_size)
+    inner = attention + dense * (before_activation(scenario) * model.fc1_width + last * model.ffn_hidden_size)
     if kind.mixer == "mamba":
         inner += mamba_kept_width(scenario, saved)
     if kind.attends and model.mla is not None:

@@ -17,6 +17,7 @@ from costmodels.beside import exposed_beside, overlaps
 from costmodels.collectives import all_reduce_seconds, gather_seconds
 from costmodels.context import context_parallel
 from costmodels.experts import ExpertSeconds, expert_layer, kind_expert_parameters
+from costmodels.frozen import adapter_seconds, trained_share
 from costmodels.kernels import WORD, stream_seconds
 from costmodels.launches import exposed_launches, launch_floor, small_kernels
 from costmodels.layer_kinds import DENSE, Kind
@@ -123,7 +124,7 @@ def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSecon
     matmul, attention, cp, output, unread = experts.matmul, nothing, nothing, nothing, nothing
     stream = layer_streams(rows, scenario, kind) + small_kernels(rows, scenario, kind) + experts.stream
     stream = stream + accumulation(rows, scenario, kind) + filled(rows, scenario, kind)
-    stream = stream + scale_seconds(rows, scenario, kind)
+    stream = stream + scale_seconds(rows, scenario, kind) + adapter_seconds(rows, scenario, kind)
     if kind.ffn == "dense":
         matmul, unread = ffn_matmuls(rows, scenario), last_product(rows, scenario)
     beyond = matmul
@@ -175,7 +176,7 @@ def accumulation(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Pa
 def added_up(size: Floats, scenario: Scenario) -> Passes:
     """Seconds of a backward pass to add ``size`` gradients to their buffer."""
     seconds = stream_seconds(
-        traffic=scenario.stack.accumulate_traffic * size,
+        traffic=scenario.stack.accumulate_traffic * size * trained_share(scenario),
         share=scenario.rates.stream,
         bandwidth=scenario.rates.bandwidth,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from costmodels.adapters import Adapters
 from costmodels.stack import Stack
 
 GRADIENT_WORD = {"fp32": 4, "bf16": 2}
@@ -19,11 +20,13 @@ def chosen(
     loss: Literal["plain", "fused"] | None = None,
     loss_block: int | None = None,
     offload_fraction: float | None = None,
+    adapters: str | None = None,
 ) -> Stack:
     """The stack with what is said; what is None stays as the stack has it.
 
     ``main_grads`` is the format that gradients are added up, kept and reduced in, ``main_params`` that of the master
-    weights (Megatron-Core's precision-aware optimizer); ``loss_block`` in tokens.
+    weights (Megatron-Core's precision-aware optimizer); ``loss_block`` in tokens; ``adapters`` as ``Adapters.read``
+    takes them.
     """
     changes: dict[str, Any] = {
         "optimizer": optimizer,
@@ -32,6 +35,7 @@ def chosen(
         "loss": loss,
         "loss_block": loss_block,
         "offload_fraction": offload_fraction,
+        "adapters": None if adapters is None else Adapters.read(adapters),
     }
     if main_grads is not None:
         changes |= dict.fromkeys(("gradient_bytes", "reduce_bytes"), GRADIENT_WORD[main_grads])

@@ -10,6 +10,7 @@ from costmodels.buckets import collectives, unhidden_share
 from costmodels.by_kind import ByKind, LayerTerms
 from costmodels.collectives import all_reduce_seconds, broadcast_seconds, gather_seconds, send_seconds
 from costmodels.experts import expert_data_group
+from costmodels.frozen import trained_share
 from costmodels.kernels import WORD
 from costmodels.offload import share_offloaded, updated_parameters
 from costmodels.optimizers import muon_seconds, step_traffic_bytes
@@ -145,7 +146,7 @@ def _window(rows: Strategies, scenario: Scenario, layer: Passes, kinds: ByKind[L
 
 def _once_per_step(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats, Floats]:
     """Seconds of reducing gradients, gathering parameters and reducing a tied embedding, once an iteration."""
-    size = heaviest_stage_parameters(rows, scenario)
+    size = heaviest_stage_parameters(rows, scenario) * trained_share(scenario)
     pieces = collectives(rows, scenario, size)
     pace, size = pieces / scenario.stack.communication_efficiency, size / pieces
     gradients, parameters = np.zeros(len(rows)), np.zeros(len(rows))
@@ -191,7 +192,7 @@ def _sharded_once(rows: Strategies, scenario: Scenario, size: Floats) -> tuple[F
 def _experts_once(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
     """The same for routed experts, over the ranks that hold the same ones."""
     stack, tiers, group = scenario.stack, scenario.group.tiers, expert_data_group(rows)
-    size = heaviest_experts(rows, scenario)
+    size = heaviest_experts(rows, scenario) * trained_share(scenario)
     word = gather_word(scenario)
     pace = (group.size > 1) / stack.communication_efficiency
     whole = all_reduce_seconds(stack.reduce_bytes * size, group, tiers)
@@ -225,7 +226,7 @@ def tied_embedding_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     (``runtime/pipe/module.py``, ``allreduce_tied_weight_gradients``).
     """
     model, stack = scenario.model, scenario.stack
-    if not model.tied_embeddings:
+    if not model.tied_embeddings or scenario.frozen:
         return np.zeros(len(rows))
     size = stack.gradient_bytes * padded_vocabulary_rows(rows, scenario) * model.embedding_width / rows.tp
     pair = np.minimum(rows.pp, 2)
@@ -245,12 +246,12 @@ def optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
 
 def _optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     stack, rates = scenario.stack, scenario.rates
-    size = heaviest_stage_parameters(rows, scenario)
-    experts = heaviest_experts(rows, scenario)
-    mine, size = updated_parameters(rows, scenario), size + experts
+    size = heaviest_stage_parameters(rows, scenario) + heaviest_experts(rows, scenario)
+    mine, size = updated_parameters(rows, scenario), size * trained_share(scenario)
     mine = mine * (1.0 - share_offloaded(rows, scenario))
     once = 1.0 - requantised(rows, scenario)
-    quantised = once * (mine if gather_word(scenario) < WORD else size) * scenario.recipe.step_traffic
+    changed = 0.0 if scenario.frozen else scenario.recipe.step_traffic
+    quantised = once * (mine if gather_word(scenario) < WORD else size) * changed
     scattered = (rows.zero_stage >= PARAMETERS) | ((rows.zero_stage >= GRADIENTS) & (rows.pp == 1))
     zeroed = np.where(scattered & stack.gradients_sharded, mine, size)
     traffic = mine * step_traffic_bytes(stack) + zeroed * stack.gradient_bytes + quantised

@@ -112,7 +112,8 @@ def router(tokens: Floats, scenario: Scenario) -> Passes:
     """A score per token and expert; never in reduced precision, scores kept in fp32 [MegatronMoE26]."""
     model, rates = scenario.model, scenario.rates
     scores = float(experts_of(scenario).num_experts)
-    gate = product(tokens, scores, float(model.hidden_size), rates.head, rates.head_peak, rates.bandwidth)
+    h, frozen = float(model.hidden_size), scenario.frozen
+    gate = product(tokens, scores, h, rates.head, rates.head_peak, rates.bandwidth, frozen=frozen)
     seconds = stream_seconds(traffic=SCORES * tokens * scores, share=rates.stream, bandwidth=rates.bandwidth)
     return gate + Passes(seconds, seconds)
 
@@ -193,6 +194,7 @@ def _grouped(tokens: Floats, groups: Floats, n: Number, k: Number, scenario: Sce
     data = matmul_seconds(m=rows, n=k, k=n, fit=plain, peak=peak / lost, bandwidth=bandwidth)
     weight = matmul_seconds(m=n, n=k, k=rows, fit=plain, peak=peak / lost, bandwidth=bandwidth)
     summed = np.maximum(weight * rates.matmul.wgrad_ratio, _accumulation(rows, n, k, plain, scenario))
+    summed = 0.0 * summed if scenario.frozen else summed
     casts = (FUSED_CASTS if scenario.stack.fused_experts else 1.0) * quantising(rows, n, k, scenario)
     return Passes(groups * (forward + casts.forward), groups * (data + summed + casts.backward))
 
@@ -322,11 +324,12 @@ def expert_activation_bytes(
 
     The dispatched tokens, both sides of the activation, and the shared experts' like a dense network's.
     ``saved`` is bytes per value of what enters a product; where the activation is ``repeated`` its output is not kept
-    and its input is as narrow.
+    and its input is as narrow. Of frozen experts only what enters the activation is kept.
     """
     model, moe = scenario.model, experts_of(scenario)
     arrived = arrived_tokens(rows, scenario)
     f = moe.expert_ffn_hidden_size / rows.etp
+    saved = 0.0 if scenario.frozen else saved
     each = np.where(repeated, saved * model.ffn_branches, scenario.word * model.ffn_branches + saved)
     shared = moe.shared_expert_ffn_hidden_size / rows.tp * tokens_per_rank(rows, scenario)
     return arrived * (saved * model.expert_hidden_size + each * f) + shared * each

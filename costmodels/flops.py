@@ -301,6 +301,11 @@ def flops_per_token(
     return function(model, seq_length, recompute)
 
 
+def frozen_flops(model: Model) -> float:
+    """FLOP per token of all weights' gradients: what a run with frozen weights leaves out."""
+    return 2.0 * (layers_matmul_weights(model) + logit_matmul_weights(model))
+
+
 def flops_per_iteration(
     model: Model,
     *,

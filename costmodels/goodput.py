@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.experts import expert_shards
+from costmodels.frozen import trained_share
 from costmodels.optimizers import kept_bytes
 from costmodels.parameters import parameters
 from costmodels.scenario import Scenario
@@ -62,7 +63,7 @@ def startup_seconds(gpus: int, kind: Startup) -> float:
 
 def checkpoint_bytes(scenario: Scenario) -> float:
     """Weights in 16 bits, master weights and the optimizer's moments of the whole model."""
-    return parameters(scenario.model) * (2.0 + kept_bytes(scenario.stack))
+    return parameters(scenario.model) * trained_share(scenario) * (2.0 + kept_bytes(scenario.stack))
 
 
 def stall_seconds(rows: Strategies, scenario: Scenario, stability: Stability) -> Floats:
@@ -78,7 +79,7 @@ def stall_seconds(rows: Strategies, scenario: Scenario, stability: Stability) ->
     among = np.where(rows.zero_stage >= 1, expert_shards(rows), 1.0)
     kept = kept_bytes(scenario.stack)
     held = dense * (2.0 + kept / sharded) + experts * (2.0 + kept / among)
-    return held / _host_link(scenario.group)
+    return held * trained_share(scenario) / _host_link(scenario.group)
 
 
 def _host_link(group: NodeGroup) -> float:

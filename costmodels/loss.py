@@ -47,14 +47,14 @@ def loss_seconds(tokens: Floats, rows: Floats, scenario: Scenario, *, seen: Floa
     block = block_tokens(tokens, rows, scenario)
     count = tokens / block
     peak = rates.vocabulary_peak * np.where(rows % 2.0 == 1.0, ODD, 1.0)
-    once = product(block, rows, h, rates.head, peak, rates.bandwidth)
+    once = product(block, rows, h, rates.head, peak, rates.bandwidth, frozen=scenario.frozen)
     logit = Passes(count * once.forward, count * once.backward)
     per_logit = FUSED_TRAFFIC if stack.loss == "fused" else stack.cross_entropy_traffic
     per_logit = per_logit + stack.deterministic * FILLED_LOGIT
     read = rows if seen is None else seen
     loss = stream_seconds(traffic=tokens * read * per_logit, share=1.0, bandwidth=rates.bandwidth)
     if stack.loss == "fused":
-        added = np.maximum(count - 1.0, 0.0) * rows * h * 2.0 * WORD
+        added = 0.0 if scenario.frozen else np.maximum(count - 1.0, 0.0) * rows * h * 2.0 * WORD
         return Passes(
             logit.forward + loss + stream_seconds(traffic=added, share=1.0, bandwidth=rates.bandwidth), logit.backward
         )
@@ -66,5 +66,6 @@ def logit_bytes(tokens: Floats, rows: Floats, scenario: Scenario) -> Floats:
     """Bytes held at the loss on one rank, (N,); the fused loss keeps its weight's gradient for the backward pass."""
     block = block_tokens(tokens, rows, scenario)
     if scenario.stack.loss == "fused":
-        return scenario.word * rows * (block + scenario.model.hidden_size)
+        gradient = 0.0 if scenario.frozen else scenario.model.hidden_size
+        return scenario.word * rows * (block + gradient)
     return block * rows * (scenario.stack.cross_entropy_bytes + scenario.word - WORD)

@@ -283,6 +283,7 @@ def _first_peak(rows: Strategies, scenario: Scenario, moment: Floats, stored: Fl
     step = step_bytes(rows, scenario) * parameters - held * one
     step = np.where(joined(rows), step - loss_peak(rows, scenario), step)
     gradient = scenario.word * vocabulary_rows(rows, scenario, "embedding") * scenario.model.embedding_width
+    gradient = gradient * (not scenario.frozen)
     return np.maximum(np.maximum(gradient - one / rows.vpp, step) - moment, 0.0)
 
 

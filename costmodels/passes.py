@@ -45,7 +45,8 @@ def region_tokens(rows: Strategies, scenario: Scenario) -> Floats:
 
 def linear(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
     """One product of a layer in the precision of the layers: T tokens, n outputs, k inputs."""
-    plain = product(T, n, k, scenario.rates.matmul, scenario.rates.matmul_peak, scenario.rates.bandwidth)
+    rates = scenario.rates
+    plain = product(T, n, k, rates.matmul, rates.matmul_peak, rates.bandwidth, frozen=scenario.frozen)
     return plain + _quantised(T, n, k, scenario)
 
 
@@ -62,7 +63,7 @@ def linears(T: Floats, widths: Sequence[Number], k: Number, scenario: Scenario, 
     adding = stream_seconds(traffic=moved, share=rates.stream, bandwidth=rates.bandwidth)
     total = Passes(np.zeros_like(adding), adding)
     for n in widths:
-        total = total + product(T, n, k, rates.matmul, rates.matmul_peak, rates.bandwidth)
+        total = total + product(T, n, k, rates.matmul, rates.matmul_peak, rates.bandwidth, frozen=scenario.frozen)
     shared = not scenario.recipe.by_layer and stack.fused_elementwise
     for n in (sum(widths[1:], widths[0]),) if shared else widths:
         total = total + _quantised(T, n, k, scenario)
@@ -91,22 +92,32 @@ def last_product(rows: Strategies, scenario: Scenario) -> Passes:
 def quantising(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
     """Passes that quantise a product's input, its output's gradient and its weights, and scale what products return.
 
-    Those that write columns out of rows take longer for their bytes, by the stack's ``transposing``.
+    Those that write columns out of rows take longer for their bytes, by the stack's ``transposing``; without weight
+    gradients nobody reads columns.
     """
     recipe, rates = scenario.recipe, scenario.rates
     known = {"share": rates.stream, "bandwidth": rates.bandwidth}
     columns = recipe.columns * scenario.along_depth
     each = recipe.input_traffic + columns + recipe.transposed * (1.0 / scenario.stack.transposing - 1.0)
+    if scenario.frozen:
+        each = recipe.rows_traffic
     forward = T * k * each + np.broadcast_to(n * k * recipe.weight_traffic, T.shape)
-    backward = T * n * each + recipe.rescaled * (T * k + n * k)
+    backward = T * n * each + recipe.rescaled * (T * k + (0.0 if scenario.frozen else n * k))
     return Passes(stream_seconds(traffic=forward, **known), stream_seconds(traffic=backward, **known))
 
 
-def product(T: Floats, n: Number, k: Number, fit: GemmFit, peak: Number, bandwidth: float) -> Passes:
-    """y[T,n] = x[T,k] W: forward, data gradient with n and k exchanged, weight gradient with depth T."""
+def product(
+    T: Floats, n: Number, k: Number, fit: GemmFit, peak: Number, bandwidth: float, *, frozen: bool = False
+) -> Passes:
+    """y[T,n] = x[T,k] W: forward, data gradient with n and k exchanged, weight gradient with depth T.
+
+    A ``frozen`` weight has no gradient.
+    """
     n, k = np.broadcast_to(n, T.shape), np.broadcast_to(k, T.shape)
     forward = matmul_seconds(m=T, n=n, k=k, fit=fit, peak=peak, bandwidth=bandwidth)
     data = matmul_seconds(m=T, n=k, k=n, fit=fit, peak=peak, bandwidth=bandwidth)
+    if frozen:
+        return Passes(forward, data)
     weight = matmul_seconds(m=n, n=k, k=T, fit=fit, peak=peak, bandwidth=bandwidth) * fit.wgrad_ratio
     return Passes(forward, data + weight)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from costmodels.attention import attention_kept
 from costmodels.experts import arrived_tokens, experts_of
+from costmodels.frozen import reads_input, trained_share
 from costmodels.layer_kinds import Kind
 from costmodels.loss import logit_bytes
 from costmodels.modules import before_activation
@@ -57,7 +58,8 @@ def step_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     reduced = stack.gradient_bytes * float(stack.flattened_gradients) + copied / shard
     reduced = reduced * (not stack.lingering_gradients)  # the last step's let go as this one's come
     gathered = stack.joint_gather & (rows.zero_stage > 0) & (rows.zero_stage < PARAMETERS) & (shard > 1)
-    return np.maximum(reduced, np.where(gathered, scenario.word * (1.0 + 1.0 / shard), 0.0))
+    held = np.maximum(reduced, np.where(gathered, scenario.word * (1.0 + 1.0 / shard), 0.0))
+    return held * trained_share(scenario)
 
 
 def _layer_peak(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
@@ -69,19 +71,19 @@ def _layer_peak(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     h = float(scenario.model.hidden_size)
     arriving = scenario.word * h * region
     if kind.ffn == "dense":
-        wide, read, let_go = _dense_ffn(rows, scenario)
+        wide, read, let_go = _dense_ffn(rows, scenario, kind)
         first = scenario.model.fc1_width * h / t
     elif kind.ffn == "experts":
-        wide, read, let_go = _expert_ffn(rows, scenario)
+        wide, read, let_go = _expert_ffn(rows, scenario, kind)
         first = np.zeros(len(rows))
     else:
         wide, read, let_go, first = (np.zeros(len(rows)) for _ in range(4))
     inputs = (
         scenario.word * h * np.where(region < T, 2.0 * T, T)
     )  # sequence parallelism gathers the input, and its gradient
-    wgrad = 0.0 if scenario.stack.idle_gradients else scenario.word * first
+    wgrad = 0.0 if scenario.stack.idle_gradients or scenario.frozen else scenario.word * first
     moments = [
-        arriving + wide + read - read * scenario.recipe.word / scenario.word,
+        arriving + wide + read - _kept_of(read, scenario, kind),
         arriving + wide + inputs + wgrad - let_go,
     ]
     if kind.attends and scenario.rates.attention is None:
@@ -89,22 +91,29 @@ def _layer_peak(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     return np.asarray(np.max(moments, axis=0))
 
 
-def _dense_ffn(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats, Floats]:
+def _kept_of(read: Floats, scenario: Scenario, kind: Kind) -> Floats:
+    """Bytes of what leaves the activation, ``read`` in the width of activations, that were kept of it, (N,)."""
+    if scenario.frozen:
+        return read * float(reads_input(scenario, kind, "linear_fc2"))
+    return read * scenario.recipe.word / scenario.word
+
+
+def _dense_ffn(rows: Strategies, scenario: Scenario, kind: Kind) -> tuple[Floats, Floats, Floats]:
     """Gradients of the activation's input and of its output, and what both had kept, (N,)."""
     T, model = tokens_per_rank(rows, scenario) / rows.tp, scenario.model
     wide, read = scenario.word * T * model.fc1_width, scenario.word * T * model.ffn_hidden_size
     kept = before_activation(scenario) * T * model.fc1_width
-    return wide, read, kept + read * scenario.recipe.word / scenario.word
+    return wide, read, kept + _kept_of(read, scenario, kind)
 
 
-def _expert_ffn(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats, Floats]:
+def _expert_ffn(rows: Strategies, scenario: Scenario, kind: Kind) -> tuple[Floats, Floats, Floats]:
     """The same of the rank's experts, whose gradient arrives once per expert that a token went to."""
     moe, model = experts_of(scenario), scenario.model
     arrived = arrived_tokens(rows, scenario)
     read = scenario.word * arrived * moe.expert_ffn_hidden_size / rows.etp
     wide = read * model.ffn_branches
     came = scenario.word * arrived * model.expert_hidden_size
-    return wide + came, read, wide + read * scenario.recipe.word / scenario.word
+    return wide + came, read, wide + _kept_of(read, scenario, kind)
 
 
 def _scores(rows: Strategies, scenario: Scenario) -> Floats:
@@ -129,7 +138,7 @@ def _idle_gradients(rows: Strategies, scenario: Scenario) -> Floats:
     Transformer Engine keeps one for each shape and never writes it [TE].
     """
     model, kinds = scenario.model, scenario.depth.kinds
-    if not scenario.stack.idle_gradients:
+    if not scenario.stack.idle_gradients or scenario.frozen:
         return np.zeros(len(rows))
     split = sum(p.weights for p in attention_projections(model) if p.sharded)
     whole = sum(p.weights for p in attention_projections(model) if not p.sharded)
@@ -155,6 +164,7 @@ def loss_peak(rows: Strategies, scenario: Scenario) -> Floats:
     held = logit_bytes(T, seen, scenario)
     if scenario.stack.loss == "plain" and not scenario.stack.loss_block:
         gathered = np.where((rows.sequence_parallel > 0) & (t > 1), 2.0, 1.0)
-        held = np.maximum(held, scenario.word * (T * vocabulary + vocabulary * h + gathered * T * h))
+        weights = 0.0 if scenario.frozen else vocabulary * h
+        held = np.maximum(held, scenario.word * (T * vocabulary + weights + gathered * T * h))
     region = region_tokens(rows, scenario)
     return held + 2.0 * scenario.word * h * region + scenario.stack.gathered_inputs * scenario.word * h * (T - region)

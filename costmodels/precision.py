@@ -24,6 +24,8 @@ class Recipe:
     """Bytes of one value of a product's input, as it is kept for the backward pass."""
     input_traffic: float = 0.0
     """Bytes moved per value of a product's input, and of its output's gradient, to quantise it."""
+    rows_traffic: float = 0.0
+    """Of them, those for the one product that reads rows, where no weight has a gradient."""
     columns: float = 0.0
     """Further bytes where products take 8-bit values along the depth only."""
     casts: int = 0
@@ -74,13 +76,24 @@ RECIPES: dict[str, Recipe] = {
     "fp16": Recipe("fp16", "fp16"),
     "bf16": Recipe("bf16", "bf16"),
     # One scale per tensor, known from earlier steps; weights are quantised once an iteration and kept.
-    "fp8": Recipe("fp8", "fp8", 1.0, input_traffic=ROWS, columns=1.0, casts=1, step_traffic=CAST, gather_word=1.0),
+    "fp8": Recipe(
+        "fp8",
+        "fp8",
+        1.0,
+        input_traffic=ROWS,
+        rows_traffic=ROWS,
+        columns=1.0,
+        casts=1,
+        step_traffic=CAST,
+        gather_word=1.0,
+    ),
     # One scale per tensor of this very tensor: it is read once more for it, and the scale computed.
     "fp8-current": Recipe(
         "fp8",
         "fp8",
         1.0,
         input_traffic=AMAX + ROWS,
+        rows_traffic=AMAX + ROWS,
         columns=1.0,
         casts=3,
         step_traffic=AMAX + CAST,
@@ -88,13 +101,23 @@ RECIPES: dict[str, Recipe] = {
         gather_word=1.0,
     ),
     # One scale per 1 x 128 values of inputs and 128 x 128 weights, found in the kernel that casts.
-    "fp8-block": Recipe("fp8", "fp8_block", 1.0, input_traffic=CAST, casts=1, step_traffic=CAST, gather_word=1.0),
+    "fp8-block": Recipe(
+        "fp8",
+        "fp8_block",
+        1.0,
+        input_traffic=CAST,
+        rows_traffic=ROWS,
+        casts=1,
+        step_traffic=CAST,
+        gather_word=1.0,
+    ),
     # One scale per row and per column, weights anew for every micro-batch [TorchAO].
     "fp8-rowwise": Recipe(
         "fp8",
         "fp8",
         1.0,
         input_traffic=ROWS + COLUMN,
+        rows_traffic=ROWS,
         casts=2,
         weight_traffic=ROWS + 2.0 + COLUMN,
         transposed=COLUMN,
@@ -109,13 +132,25 @@ RECIPES: dict[str, Recipe] = {
         "int8",
         1.0,
         input_traffic=2.0 * (AMAX + ROWS),
+        rows_traffic=AMAX + ROWS,
         casts=2,
         weight_traffic=2.0 * (AMAX + ROWS),
     ),
     # One scale per 32 values; gathered in 16 bits, since rows and columns have scales of their own.
-    "mxfp8": Recipe("mxfp8", "mxfp8", 1.0, input_traffic=BLOCKS, casts=1, step_traffic=BLOCKS),
+    "mxfp8": Recipe(
+        "mxfp8", "mxfp8", 1.0, input_traffic=BLOCKS, rows_traffic=ROWS + 3.0 / 32.0, casts=1, step_traffic=BLOCKS
+    ),
     # One scale per 16 values and one per tensor.
-    "nvfp4": Recipe("nvfp4", "nvfp4", 1.0, input_traffic=HADAMARD, casts=2, apart=2.0, step_traffic=AMAX + ROWS),
+    "nvfp4": Recipe(
+        "nvfp4",
+        "nvfp4",
+        1.0,
+        input_traffic=HADAMARD,
+        rows_traffic=HADAMARD - 0.5,
+        casts=2,
+        apart=2.0,
+        step_traffic=AMAX + ROWS,
+    ),
 }
 """By name. NVFP4's inputs are kept for the backward pass in 8 bits, like those of the others."""
 

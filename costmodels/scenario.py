@@ -45,6 +45,11 @@ class Scenario:
         return apart or RECIPES[self.precision]
 
     @property
+    def frozen(self) -> bool:
+        """Whether weights stay as they are, and adapters beside them train."""
+        return self.stack.adapters is not None
+
+    @property
     def word(self) -> float:
         """Bytes of an activation, and of its gradient, outside the products that run in fewer bits."""
         return max(self.recipe.word, WORD)

@@ -15,6 +15,7 @@ import numpy as np
 from costmodels.by_kind import ByKind, LayerTerms
 from costmodels.collectives import all_reduce_seconds, gather_seconds, host_seconds
 from costmodels.experts import expert_data_group, expert_parameters_per_rank, kind_expert_parameters
+from costmodels.frozen import trained_share
 from costmodels.kernels import WORD, stream_seconds
 from costmodels.layer_kinds import Depth, Kind
 from costmodels.model import Model
@@ -152,7 +153,8 @@ def _copying(copied: Floats, anew: Floats, scenario: Scenario) -> tuple[Floats, 
     out = 2.0 * WORD * (stack.state_copies == "both")
     cast = (WORD + stack.reduce_bytes) / (stack.packing if stack.reduce_bytes != WORD else 1.0)
     into = {"both": cast, "gradients": 2.0 * WORD, "none": 0.0}[stack.state_copies]
-    return stream_seconds(traffic=copied * out + anew, **known), stream_seconds(traffic=copied * into, **known)
+    given = copied * into * trained_share(scenario)
+    return stream_seconds(traffic=copied * out + anew, **known), stream_seconds(traffic=given, **known)
 
 
 def _host_waits(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
@@ -194,10 +196,11 @@ def _layer(rows: Strategies, scenario: Scenario, kind: Kind | None = None) -> _L
     near, far = sharding_groups(rows)
     word, size, experts = gather_word(scenario), *_sizes(rows, scenario, kind)
     shared = (near.size > 1) * pace
-    gather, scatter = (gather_seconds(w * size, near, tiers) * shared for w in (word, stack.reduce_bytes))
+    reduced = stack.reduce_bytes * trained_share(scenario)
+    gather, scatter = (gather_seconds(w * size, near, tiers) * shared for w in (word, reduced))
     listed = _listed(rows, scenario, near)
-    gather, scatter = gather + listed, scatter + listed
-    shard = stack.reduce_bytes * size / rows.sharding_degree
+    gather, scatter = gather + listed, scatter + listed * (not scenario.frozen)
+    shard = reduced * size / rows.sharding_degree
     replicas = all_reduce_seconds(shard, far, tiers) * (far.size > 1) * pace
     again = gather
     if stack.second_shard:
@@ -205,8 +208,8 @@ def _layer(rows: Strategies, scenario: Scenario, kind: Kind | None = None) -> _L
     same = expert_data_group(rows)
     if scenario.model.num_moe_layers:
         alike = (same.size > 1) * pace
-        whole, reduced = (gather_seconds(w * experts, same, tiers) * alike for w in (word, stack.reduce_bytes))
-        gather, again, scatter = gather + whole, again + whole, scatter + reduced
+        whole, given = (gather_seconds(w * experts, same, tiers) * alike for w in (word, reduced))
+        gather, again, scatter = gather + whole, again + whole, scatter + given
     copied = np.where(near.size > 1, size, 0.0) + np.where(same.size > 1, experts, 0.0)
     return _Layer(gather, again, scatter, replicas, copied)
 
@@ -229,8 +232,9 @@ def _whole(rows: Strategies, scenario: Scenario, size: Floats) -> _Layer:
     near, far = sharding_groups(rows)
     pace = 1.0 / stack.communication_efficiency
     shared = (near.size > 1) * (size > 0) * pace
-    gather, scatter = (gather_seconds(w * size, near, tiers) * shared for w in (WORD, stack.reduce_bytes))
-    shard = stack.reduce_bytes * size / rows.sharding_degree
+    reduced = stack.reduce_bytes * trained_share(scenario)
+    gather, scatter = (gather_seconds(w * size, near, tiers) * shared for w in (WORD, reduced))
+    shard = reduced * size / rows.sharding_degree
     replicas = all_reduce_seconds(shard, far, tiers) * (far.size > 1) * (size > 0) * pace
     return _Layer(gather, gather, scatter, replicas, np.where(near.size > 1, size, 0.0))
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationError
 
+from costmodels.adapters import Adapters
 from costmodels.overlap import Overlap
 from costmodels.precision import PRECISIONS
 from hardware.errors import BadFile, UnknownName, flatten
@@ -260,8 +261,7 @@ class Stack(Record):
     split_projections: tuple[Literal["qkv", "gate"], ...] = ()
     """Products of one input that are layers of their own, whether or not their traffic is too (``apart``)."""
     norm_gathers: bool = False
-    """With sequence parallelism the norm gathers its output, so that all products behind it share one gather, and one
-    scatter of their gradient."""
+    """Under sequence parallelism the norm gathers its output once for all products behind it; likewise backward."""
     idle_gradients: bool = False
     """Products add gradients to the framework's own buffer, and a gradient of each shape of weight is kept beside."""
     loss_block: int = 0
@@ -319,11 +319,9 @@ class Stack(Record):
     flat_bucket: ByteQuantity = 0.0
     """Likewise of the bucket that gradients are copied into for their reduction, from ZeRO stage 1 on."""
     reduce_bucket: ByteQuantity = 0.0
-    """The buffer that gradients are copied into for their reduction, held through the backward pass from ZeRO stage 1
-    on; two of them where they travel behind it, below stage 3 [DeepSpeed]."""
+    """Likewise, held through the backward pass; two of them where gradients travel behind it, below stage 3."""
     cache: float = Field(0.04, ge=0, le=0.5)
-    """What the allocator has taken at its peak beyond what it hands out, where the device has room; most of it is given
-    back before an allocation fails. Calibrated."""
+    """What the allocator takes at its peak beyond what it hands out, where there is room; calibrated."""
     reduced_weight_bytes: float = Field(0.0, ge=0)
     """Extra bytes per parameter for reduced-precision copies of the weights."""
     weight_bytes: int = 2
@@ -342,6 +340,8 @@ class Stack(Record):
     """What updates the weights; ``optimizer_bytes`` and ``optimizer_traffic`` are those of Adam."""
     main_params: Literal["fp32", "fp16"] = "fp32"
     """Format of the master weights."""
+    adapters: Adapters | None = None
+    """What trains beside frozen weights; None: all weights."""
     recompute_groups: bool = False
     """Layers that are recomputed can share one stored input, several at a time (Megatron's uniform method)."""
     recompute_modules: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.frozen import trained_share
 from costmodels.kernels import WORD
 from costmodels.offload import EVERYTHING, share_offloaded
 from costmodels.optimizers import kept_bytes, optimizer_of
@@ -49,7 +50,8 @@ def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None
 
     ZeRO 1 shards the optimizer, 2 the gradients too, 3 the weights too [Rajbhandari20], beside which a pipeline may
     hold them whole. Where a pipeline holds every
-    parameter twice, the two copies are replicas of each other and share what is sharded.
+    parameter twice, the two copies are replicas of each other and share what is sharded. Beside frozen weights lie
+    adapters and their states, counted by their share, as if they were spread over all parameters alike.
     """
     stack, z = scenario.stack, rows.zero_stage
     shard = (rows.sharding_degree if shards is None else shards) * copies(rows)
@@ -67,11 +69,11 @@ def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None
     gradient = max(buffer, weights) if fp32 else buffer + stack.lingering_gradients * (WORD + 4.0)
     whole = stays_whole(rows, scenario)
     scattered = ~whole & (z >= GRADIENTS) & stack.gradients_sharded
-    left = np.where(rows.offload == EVERYTHING, 0.0, 1.0)
+    left, trained = np.where(rows.offload == EVERYTHING, 0.0, 1.0), trained_share(scenario)
     stays = 1.0 - share_offloaded(rows, scenario)
     followed = np.where(scattered & stack.gradients_offloaded, stays, 1.0)
     return StateBytes(
         weights=left * np.where(z >= 3, sharded / shard + np.where(whole, scenario.word, 0.0), weights),
-        gradients=left * followed * np.where(scattered, gradient / shard, gradient + buckets),
-        optimizer=np.where(z >= 1, optimizer / shard, optimizer) * stays,
+        gradients=trained * left * followed * np.where(scattered, gradient / shard, gradient + buckets),
+        optimizer=trained * (np.where(z >= 1, optimizer / shard, optimizer) * stays + scenario.frozen * weights),
     )

@@ -11,7 +11,7 @@ import numpy as np
 from costmodels import training
 from costmodels.catalogue import catalogue_hash as models_hash
 from costmodels.context import ulysses_ranks
-from costmodels.flops import flops_per_token, module_flops, recomputed_flops, utilization
+from costmodels.flops import flops_per_token, frozen_flops, module_flops, recomputed_flops, utilization
 from costmodels.goodput import upkeep
 from costmodels.modules import module_names
 from costmodels.parameters import parameters
@@ -123,8 +123,12 @@ def mean_peak(resolved: Resolved) -> float:
 
 
 def counted_flops(scenario: Scenario) -> float:
-    """FLOP per token that count as useful: full attention, but within a sliding window where there is one."""
-    return flops_per_token(scenario.model, seq_length=scenario.seq_length, definition="model-window")
+    """FLOP per token that count as useful: full attention, but within a sliding window where there is one.
+
+    Gradients of frozen weights, which nobody computes, count as little as their adapters, which are narrow.
+    """
+    every = flops_per_token(scenario.model, seq_length=scenario.seq_length, definition="model-window")
+    return every - frozen_flops(scenario.model) if scenario.frozen else every
 
 
 def _repeated_flops(scenario: Scenario, row: Strategies, assignment: Assignment) -> float:
@@ -164,6 +168,7 @@ def request_record(resolved: Resolved) -> dict[str, Any]:
         "tokens": resolved.tokens,
         "precision": scenario.precision,
         **choices_of(asked),
+        **({} if scenario.stack.adapters is None else {"adapters": str(scenario.stack.adapters)}),
         **({"changes": _made(asked.changes, scenario)} if asked.changes else {}),
         "objective": asked.objective,
         **({} if resolved.stability is None else {"stability": resolved.stability.model_dump(exclude_unset=True)}),

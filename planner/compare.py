@@ -10,10 +10,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from costmodels.flops import flops_per_token, utilization
+from costmodels.flops import utilization
 from costmodels.pricing import Assignment, Quote, quote
 from costmodels.scenario import Scenario
 from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, Recompute, Strategies
+from planner.assemble import counted_flops
 from planner.document import Plan
 from planner.errors import BadRequest
 from planner.features import FEATURES, features, turned, value_of
@@ -94,7 +95,7 @@ class Side:
     def mfu(self, seconds: float) -> float:
         """Useful FLOP over those of the peak in that time; sliding windows counted as they are."""
         s = self.scenario
-        flops = flops_per_token(s.model, seq_length=s.seq_length, definition="model-window") * s.tokens
+        flops = counted_flops(s) * s.tokens
         return utilization(flops=flops, seconds=seconds, gpus=s.gpus, peak=s.peak_rate)
 
 

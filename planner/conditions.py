@@ -305,6 +305,18 @@ def host_steps(c: Columns, x: Scenario) -> Mask:
     return (c["offload"] < OPTIMIZER) | (x.stack.optimizer in HOST_OPTIMIZERS)
 
 
+def states_to_offload(c: Columns, x: Scenario) -> Mask:
+    return (c["offload"] < OPTIMIZER) | (not x.frozen)
+
+
+def weights_to_fill(c: Columns, x: Scenario) -> Mask:
+    return ~np.isin(c["schedule"], [SCHEDULE_NAMES.index(name) for name in FILLING]) | (not x.frozen)
+
+
+def modules_alike(c: Columns, x: Scenario) -> Mask:
+    return (c["recompute_modules"] == 0) | (not x.frozen)
+
+
 def parameters_sharded(c: Columns, _x: Scenario) -> Mask:
     return (c["offload"] != EVERYTHING) | (c["zero_stage"] == 3)
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from costmodels.adapters import OF_ATTENTION, Adapters
 from costmodels.choices import chosen
 from costmodels.groups import Mixed
 from costmodels.model import Model
@@ -76,6 +77,9 @@ class PlanRequest(BaseModel):
     """Tokens whose logits exist at once."""
     offload_fraction: Annotated[float, Field(gt=0, le=1)] | None = None
     """Share of the optimizer states that is offloaded where they are."""
+    adapters: str | None = None
+    """Rank of low-rank adapters that train beside frozen weights, and the modules that have them: "16" or
+    "16:linear_qkv,linear_proj"."""
     changes: Mapping[str, Any] = Field(default_factory=dict)
     """Single fields of the stack and the model by path, such as ``stack.overlap.pp``; also whole features of a stack,
     as another one has them. Tables may be nested."""
@@ -125,6 +129,14 @@ class PlanRequest(BaseModel):
     @classmethod
     def _known_precision(cls, value: str) -> str:
         return known_precision(value)
+
+    @field_validator("adapters", mode="before")
+    @classmethod
+    def _adapters(cls, value: object) -> object:
+        if value is None or isinstance(value, bool):
+            return value
+        _ = Adapters.read(str(value))
+        return str(value)
 
     @field_validator("framework")
     @classmethod
@@ -184,7 +196,7 @@ def resolve(request: PlanRequest) -> Resolved:
     stack = chosen(changed_stack(stack.at(request.precision), request.changes), **choices)
     base = request.cluster if isinstance(request.cluster, Cluster) else find_cluster(request.cluster)
     cluster = base if base.gpus == request.gpus else base.with_gpus(request.gpus)
-    stack = _with_experts(stack, model, request)
+    stack = _with_adapters(_with_experts(stack, model, request), model, request)
     seq_length = request.seq_length or model.seq_length
     _check_positions(model, seq_length)
     batch = request.global_batch_size or usual_batch(request.gpus, seq_length)
@@ -259,6 +271,23 @@ def _with_experts(stack: Stack, model: Model, request: PlanRequest) -> Stack:
     return stack.model_copy(update=said | ({"expert_capacity": None} if "expert_imbalance" in said else {}))
 
 
+def _with_adapters(stack: Stack, model: Model, request: PlanRequest) -> Stack:
+    """The stack with the adapters that the model has where no module is named: none are priced on routed experts.
+
+    Raises:
+        BadRequest: adapters on the network of a model whose networks are experts.
+    """
+    asked = stack.adapters
+    if asked is None or model.moe is None or set(asked.modules) <= set(OF_ATTENTION):
+        return stack
+    if ":" in str(request.adapters):
+        usual = Adapters(rank=asked.rank, modules=OF_ATTENTION)
+        raise BadRequest(
+            f"adapters {request.adapters}: none are priced on experts, which {model.name} has; {usual} works"
+        )
+    return stack.model_copy(update={"adapters": Adapters(rank=asked.rank, modules=OF_ATTENTION)})
+
+
 CHOICES: tuple[str, ...] = (
     "optimizer",
     "main_grads",
@@ -267,6 +296,7 @@ CHOICES: tuple[str, ...] = (
     "loss",
     "loss_block",
     "offload_fraction",
+    "adapters",
 )
 """Fields that change the stack; unset ones leave it alone."""
 
@@ -339,4 +369,6 @@ def _defaults(request: PlanRequest, scenario: Scenario, tokens: int) -> tuple[st
         lines.append(f"{count} training tokens ({whose})")
     if "precision" not in said:
         lines.append(f"precision {request.precision}")
+    if scenario.stack.adapters and ":" not in str(request.adapters):
+        lines.append(f"adapters on {', '.join(scenario.stack.adapters.modules)}")
     return tuple(lines)

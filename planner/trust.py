@@ -33,6 +33,9 @@ DOUBLING = 1.0
 TELLING = 0.25
 """What a trait must add to the distance of the nearest run to be named."""
 
+ADAPTED = "adapters against none"
+"""What no scored run trains."""
+
 WORDS = {
     "tp": "tensor parallelism",
     "cp": "context parallelism",
@@ -99,7 +102,7 @@ def trust(scenario: Scenario, row: Strategies, *, mixture: bool = False) -> Trus
     order = np.argsort(away, kind="stable")
     groups = np.array([table.runs[i].group for i in order])
     first = order[np.sort(np.unique(groups, return_index=True)[1])[:SHOWN]]
-    far = _beyond(mine, table)
+    far = _beyond(mine, table) + (ADAPTED,) * scenario.frozen
     return Trust(
         nearest=tuple(_comparable(table, int(i), float(away[i])) for i in first),
         region=found.region,

@@ -161,6 +161,7 @@ def _rest(draw):
         "scale_kernels": draw(some([0, 10])),
         "shared_magnitudes": draw(some(["none", "tensor", "data"])),
         "optimizer": draw(some(["adam", "adam", "adam-8bit", "muon"])),
+        "adapters": draw(some([None, None, None, {"rank": 8}, {"rank": 64, "modules": ["linear_qkv"]}])),
         "loss": draw(some(["plain", "plain", "fused"])),
         "loss_block": draw(some([0, 0, 256])),
         "weight_bytes": draw(some([2, 4])),

@@ -39,6 +39,7 @@ FIELDS: Final = (
     "loss",
     "loss_block",
     "offload_fraction",
+    "adapters",
     "changes",
     "stability",
     "reasons",

@@ -179,6 +179,14 @@ saver_options: Final = (
     option("--loss", heading=_Q, metavar="NAME", help="plain, or fused with the head's product."),
     option("--loss-block", heading=_Q, type=Count(), metavar="TOKENS", help="Tokens whose logits exist at once."),
     option("--offload-fraction", heading=_Q, metavar="SHARE", help="Share of the optimizer states to offload."),
+    option(
+        "--adapters",
+        "--lora",
+        "adapters",
+        heading=_Q,
+        metavar="RANK[:MODULES]",
+        help="Train adapters beside frozen weights; of linear_qkv,linear_proj,linear_fc1,linear_fc2, all unless said.",
+    ),
 )
 
 question_options = stacked(

@@ -51,7 +51,8 @@ def bridge(job: Job, version: str) -> Export:
     lacks = (*unsaid(job.strategy, experts=job.model.moe is not None), *savers_unsaid(job.strategy, job.plan.request))
     refuse("megatron-bridge cannot start this plan:", ((True, lack) for lack in lacks))
     words = [f"{name}={_value(value)}" for name, value in overrides(job).items()]
-    remarks = ("the recipe brings model and data; give its dataset the same sequence length",)
+    remarks: tuple[str, ...] = ("the recipe brings model and data; give its dataset the same sequence length",)
+    remarks += ("adapters want a recipe that has some: --mode lora",) * bool(job.adapters)
     lines = [*shell.header(f"Megatron-Bridge {version}"), *shell.remarks(remarks)]
     text = shell.text(lines, shell.array("BRIDGE_OVERRIDES", words))
     return Export(files={FILE: text}, program=("run_recipe.py", *words), remarks=remarks)
@@ -75,8 +76,15 @@ def overrides(job: Job) -> dict[str, Any]:
         | {"train.micro_batch_size": strategy.micro_batch_size, "train.global_batch_size": strategy.global_batch_size}
         | {f"ddp.{name}": value for name, value in data.items()}
         | ({"dist.use_tp_pp_dp_mapping": True} if "use_tp_pp_dp_mapping" in at else {})
+        | _adapters(job)
         | precision
     )
+
+
+def _adapters(job: Job) -> dict[str, Any]:
+    """Fields of ``megatron.bridge.peft.lora.LoRA``."""
+    found = job.adapters
+    return {"peft.dim": found.rank, "peft.target_modules": list(found.modules)} if found else {}
 
 
 def _as_fields(job: Job) -> dict[str, Any]:

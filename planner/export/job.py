@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from costmodels.adapters import Adapters
 from costmodels.model import Model
 from planner.document import Plan, Strategy
 from planner.errors import BadRequest
@@ -85,6 +86,12 @@ class Job:
     def optimizer(self) -> str:
         """What updates the weights."""
         return str(self.plan.request.get("optimizer") or "adam")
+
+    @property
+    def adapters(self) -> Adapters | None:
+        """What trains beside frozen weights."""
+        said = self.plan.request.get("adapters")
+        return Adapters.read(str(said)) if said else None
 
     @property
     def name(self) -> str:

@@ -34,6 +34,7 @@ def _facts(job: Job) -> Facts:
         optimizer=job.optimizer,
         offload_fraction=float(job.asked("offload_fraction") or 1.0),
         loss_block=int(job.asked("loss_block") or 0),
+        adapters=str(job.asked("adapters") or ""),
         gpus_per_node=job.gpus_per_node,
     )
 
@@ -46,6 +47,7 @@ def _said(rule: FrameworkRule, row: dict[str, Any], facts: Facts) -> str:
         optimizer=facts.optimizer,
         offload_fraction=f"{facts.offload_fraction:g}",
         loss_block=facts.loss_block,
+        adapters=facts.adapters,
         num_layers=model.num_layers,
         num_heads=model.num_heads,
         num_query_groups=model.num_query_groups,

@@ -139,8 +139,10 @@ def _framework(job: Job) -> str | None:
 
 
 def _with_changes(made: Export, job: Job, name: str) -> Export:
-    """The export, with a remark on what ``--set`` changed and its files leave as it is."""
-    return replace(made, remarks=(*made.remarks, *uncarried(job.plan.request, name)))
+    """The export, with remarks on adapters and on what ``--set`` changed, which its files leave to the reader."""
+    adapters = job.adapters if name != "megatron-bridge" else None
+    beside = (f"the plan trains adapters {adapters} beside frozen weights; add them in the script",) if adapters else ()
+    return replace(made, remarks=(*made.remarks, *beside, *uncarried(job.plan.request, name)))
 
 
 def _program(job: Job) -> Export:

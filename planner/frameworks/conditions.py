@@ -32,6 +32,8 @@ class Facts:
     optimizer: str = "adam"
     offload_fraction: float = 1.0
     loss_block: int = 0
+    adapters: str = ""
+    """Beside frozen weights; none where all weights train."""
     gpus_per_node: int = 8
 
 
@@ -46,6 +48,7 @@ def facts_of(scenario: Scenario) -> Facts:
         optimizer=stack.optimizer,
         offload_fraction=stack.offload_fraction,
         loss_block=stack.loss_block,
+        adapters=str(stack.adapters or ""),
         gpus_per_node=scenario.group.gpus_per_node,
     )
 
@@ -91,6 +94,10 @@ def not_offloaded_in_part(c: Columns, x: Facts) -> Mask:
 
 def whole_loss(c: Columns, x: Facts) -> Mask:
     return (c["tp"] > 0) & (x.loss_block == 0)
+
+
+def all_weights(c: Columns, x: Facts) -> Mask:
+    return (c["tp"] > 0) & (not x.adapters)
 
 
 def mapped_experts_alike(c: Columns, x: Facts) -> Mask:

@@ -42,6 +42,13 @@ RULES: Final = (
         models.delayed_once,
     ),
     FrameworkRule(
+        "maxtext-adapters",
+        ("tp",),
+        "no adapters {adapters} beside frozen weights; megatron-bridge trains them",
+        "maxtext.configs: adapters are loaded, to be served",
+        when.all_weights,
+    ),
+    FrameworkRule(
         "maxtext-model",
         ("tp",),
         "no model {model}, nor one of its shape",

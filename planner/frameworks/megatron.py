@@ -87,3 +87,14 @@ RULES: Final = (
         when.expert_copies,
     ),
 )
+
+ALONE: Final = (
+    FrameworkRule(
+        "megatron-adapters",
+        ("tp",),
+        "no adapters {adapters} beside frozen weights; megatron-bridge trains them",
+        "megatron.training.arguments has none",
+        when.all_weights,
+    ),
+)
+"""What Megatron-Bridge, which is built on it, does not lack."""

@@ -126,4 +126,11 @@ RULES: Final = (
         "nanotron.parallel.tensor_parallel.functional: sharded_cross_entropy",
         when.whole_loss,
     ),
+    FrameworkRule(
+        "nanotron-adapters",
+        ("tp",),
+        "no adapters {adapters} beside frozen weights; megatron-bridge trains them",
+        "nanotron.config has none",
+        when.all_weights,
+    ),
 )

@@ -13,7 +13,7 @@ _PREFERS_PARTS: Final = ("full-recompute",)
 """What is dominated only where layers can be recomputed one by one."""
 
 FRAMEWORKS: Final[Mapping[str, Framework]] = {
-    "megatron-lm": Framework("megatron-core", megatron.RULES, "alike"),
+    "megatron-lm": Framework("megatron-core", (*megatron.RULES, *megatron.ALONE), "alike"),
     "megatron-bridge": Framework("nemo", (*bridge.RULES, *megatron.RULES), "alike"),
     "deepspeed": Framework("deepspeed", deepspeed.RULES, "whole", _PREFERS_PARTS),
     "torchtitan": Framework("torchtitan", torchtitan.RULES, "whole", _PREFERS_PARTS),

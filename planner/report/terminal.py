@@ -146,6 +146,7 @@ def _model_facts(request: Mapping[str, Any]) -> list[str]:
         f"{sizes['num_layers']} layers" if "num_layers" in sizes else "",
         f"seq {request['seq_length']}" if request.get("seq_length") else "",
         f"batch {request['global_batch_size']}" if request.get("global_batch_size") else "",
+        f"adapters {request['adapters']}" if request.get("adapters") else "",
         str(request.get("precision") or ""),
         f"{counted(request['tokens'])} tokens" if request.get("tokens") else "",
     ]

@@ -25,6 +25,7 @@ from planner.frameworks.nanotron_split import stage_layers
 from planner.stage_rows import assignment_of, problem_of
 from planner.stages import solve
 from planner.validation import aleph, redistributed, saving
+from planner.validation.adapter_words import adapters_of
 from planner.validation.corrections import as_dispatched, as_run, as_timed
 from planner.validation.launch_scripts import as_launched
 from planner.validation.machines import Unpriceable, node_group
@@ -66,6 +67,8 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
     _check_ranks(row)
     model = model_of(row, notes)
     chosen, group = stack_for(row, notes, software), node_group(row, notes, machines)
+    if adapters := adapters_of(row, model, notes):
+        chosen = chosen.model_copy(update={"adapters": adapters})
     scenario = Scenario(
         model=model,
         group=group,
@@ -79,8 +82,6 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
     if rows.offload[0] and not saving.described_for(scenario, rows):
         raise Unpriceable(f"offload {OFFLOADS[rows.offload[0]]}: the hosts of {scenario.group.name} are not described")
     assignment = _assignment(row, scenario, rows, notes)
-    if row.get("task") == "lora":
-        notes.append("priced as full training: that frozen weights get no gradients is not counted")
     again = saving.recomputed_layers(plan, [int(n) for n in assignment.layers])
     if again is not None:
         rows = replace(rows, recompute=np.array([int(Recompute.PARTIAL)]))

@@ -24,7 +24,7 @@ _SAID: Final = {
     tied_embeddings top_k vocab_size
     """,
     "strategy": """
-    cp cp_kind dp ep etp expert_dp global_batch_size gpus layers_per_stage micro_batch_size num_microbatches
+    adapters cp cp_kind dp ep etp expert_dp global_batch_size gpus layers_per_stage micro_batch_size num_microbatches
     offload pp precision precision_note recompute recompute_detail schedule sequence_parallel
     sharding_degree sharding_note tokens_per_iteration tp vpp zero_stage
     """,

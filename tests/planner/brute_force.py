@@ -101,6 +101,7 @@ def recomputations(scenario):
     some = {"layernorm"} | ({"moe_act"} if model.moe else set()) | ({"mla_up_proj"} if model.mla else set())
     whole = some | ({"moe"} if model.moe else set())
     named = {module_mask(names & set(known)) for names in (some, whole)} - {0}
+    named = named if scenario.stack.adapters is None else ()
     return [(again, 0) for again in Recompute] + [(Recompute.SELECTIVE, modules) for modules in sorted(named)]
 
 
@@ -173,7 +174,8 @@ def _schedules(scenario, pp, dp, micro):
         batches = scenario.global_batch_size // dp // micro
         names = ("none",) if pp == 1 else IN_LOOPS if vpp > 1 else STRAIGHT
         for name in (*names, *(IN_A_V if vpp == 2 and pp > 1 and not missing else ())):
-            if name in stack.schedules and SCHEDULES[name].allowed(pp, batches, vpp):
+            split = SCHEDULES[name].splits_backward and stack.adapters
+            if name in stack.schedules and SCHEDULES[name].allowed(pp, batches, vpp) and not split:
                 yield vpp, SCHEDULE_NAMES.index(name)
 
 

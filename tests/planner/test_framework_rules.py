@@ -29,6 +29,7 @@ EXPERTS = toy_scenario(model=with_experts(toy_model()))
 BIASED = toy_scenario(model=with_experts(toy_model()).model_copy(update={"ffn_bias": True}))
 MLP, NORMS = module_mask(["mlp"]), module_mask(["layernorm"])
 FP4 = changed_device(toy_scenario(precision="nvfp4"), peak=NARROW)
+ADAPTED = toy_scenario(stack=toy_stack(adapters={"rank": 8}))
 BLOCKS = toy_scenario(stack=toy_stack(loss_block=512))
 HALF = toy_scenario(stack=toy_stack(offload_fraction=0.5))
 NONE, F1B, GPIPE, LOOP, ZBV, DUAL = map(
@@ -53,6 +54,7 @@ PAIRS = {
     "megatron-optimizer": (PLAIN, {}, LAMB),
     "megatron-precision": (PLAIN, {}, ROWS),
     "megatron-loss": (PLAIN, {}, BLOCKS),
+    "megatron-adapters": (PLAIN, {}, ADAPTED),
     "megatron-mapping": (PLAIN, {"tp": 2, "pp": 2, "rank_order": 1}, {"cp": 2, "pp": 2, "rank_order": 1}),
     "megatron-delayed-recompute": (DELAYED, {"recompute_modules": MLP}, {"recompute_modules": NORMS}),
     "megatron-expert-bias": (BIASED, {"etp": 1}, {"etp": 2}),
@@ -166,10 +168,12 @@ PAIRS = {
     "nanotron-optimizer": (PLAIN, {}, LAMB),
     "nanotron-precision": (PLAIN, {}, FP4),
     "nanotron-loss": (PLAIN, {}, BLOCKS),
+    "nanotron-adapters": (PLAIN, {}, ADAPTED),
     "maxtext-schedule": (LLAMA, {"schedule": GPIPE}, {"schedule": F1B}),
     "maxtext-layers": (LLAMA, {"pp": 2}, {"pp": 3}),
     "maxtext-rounds": (LLAMA, {"pp": 4, "dp": 2}, {"pp": 4, "dp": 8}),
     "maxtext-delayed": (DELAYED, {"dp": 16}, {"dp": 8}),
+    "maxtext-adapters": (LLAMA, {}, ADAPTED),
     "maxtext-model": (LLAMA, {}, EXPERTS),
     "maxtext-query-groups": (GROUPS, {"tp": 4}, {"tp": 8}),
     "maxtext-zero": (LLAMA, {"dp": 4, "zero_stage": 1, "sharding_degree": 4}, {"dp": 4, "zero_stage": 2}),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from costmodels.adapters import Adapters
 from costmodels.modules import module_mask
 from costmodels.offload import ACTIVATIONS, EVERYTHING, OPTIMIZER
 from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, SHARDING_INSIDE, Recompute, strategies
@@ -42,6 +43,7 @@ ZERO = toy_scenario(stack=toy_stack(zero_stages=(0, 1, 2, 3)))
 NAMED_MODULES = toy_scenario(stack=toy_stack(recompute_modules=("layernorm", "moe")))
 LAYERNORM = module_mask(["layernorm"])
 HOSTED = toy_scenario(stack=toy_stack(offloads=("activations", "optimizer")))
+ADAPTED = toy_scenario(stack=toy_stack(adapters=Adapters(rank=8)))
 UNHOSTED = toy_scenario(group=toy_group().model_copy(update={"host_link": None}))
 
 PAIRS = {
@@ -170,6 +172,9 @@ PAIRS = {
         {"offload": ACTIVATIONS},
         {"offload": OPTIMIZER},
     ),
+    "adapters-offload": (ADAPTED, {"offload": ACTIVATIONS}, {"offload": OPTIMIZER}),
+    "adapters-schedule": (ADAPTED, {"schedule": INTERLEAVED}, {"schedule": SCHEDULE_NAMES.index("zb-1p")}),
+    "adapters-modules": (ADAPTED, {"recompute_modules": 0}, {"recompute_modules": 1}),
     "offload-parameters": (
         ZERO,
         {"zero_stage": 3, "offload": EVERYTHING},

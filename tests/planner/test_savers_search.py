@@ -43,7 +43,8 @@ def offloaded_rows(scenario, limit):
     for row in () if plain is None else map(plain.row, range(len(plain))):
         for code in range(len(OFFLOADS)):
             layered = code != ACTIVATIONS or row["recompute"] != Recompute.PARTIAL
-            if layered and (code != EVERYTHING or row["zero_stage"] == 3):
+            stays = code < OPTIMIZER or scenario.stack.adapters is None
+            if stays and layered and (code != EVERYTHING or row["zero_stage"] == 3):
                 found.append(row | {"offload": code})
     assume(0 < len(found) <= limit)
     return strategies(**{axis: [row[axis] for row in found] for axis in found[0]})
