@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from hardware.kernels import Record
 
@@ -20,6 +20,12 @@ class Adapters(Record):
     rank: Annotated[int, Field(ge=1, le=8192)]
     """Columns of A and rows of B."""
     modules: Annotated[tuple[Adapted, ...], Field(min_length=1)] = ADAPTED
+
+    @model_validator(mode="before")
+    @classmethod
+    def _words(cls, given: object) -> object:
+        """Words in a stack's file, or in ``--set stack.adapters=16``."""
+        return dict(cls.read(str(given))) if isinstance(given, str | int) else given
 
     @classmethod
     def read(cls, text: str, usual: tuple[Adapted, ...] = ADAPTED) -> Self:

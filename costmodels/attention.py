@@ -59,6 +59,9 @@ def attended_pairs(model: Model, seq_length: float, kind: Kind = DENSE) -> float
     if kind.mixer != "local" or model.sliding_window is None or model.sliding_window >= seq_length:
         return seq_length * seq_length / 2.0
     w = float(model.sliding_window)
+    if model.chunked_attention:
+        whole, rest = divmod(seq_length, w)
+        return (whole * w * w + rest * rest) / 2.0
     return seq_length * w - w * w / 2.0
 
 
@@ -75,6 +78,8 @@ def computed_pairs(model: Model, seq_length: float, kind: Kind, block: float) ->
     causal = seq_length * (seq_length + side) / 2.0
     if kind.mixer != "local" or model.sliding_window is None:
         return causal
+    if model.chunked_attention:
+        return min(causal, seq_length * (side + model.sliding_window) / 2.0)
     return min(causal, seq_length * (side + model.sliding_window))
 
 

@@ -17,7 +17,7 @@ from costmodels.beside import exposed_beside, overlaps
 from costmodels.collectives import all_reduce_seconds, gather_seconds
 from costmodels.context import context_parallel
 from costmodels.experts import ExpertSeconds, expert_layer, kind_expert_parameters
-from costmodels.frozen import adapter_seconds, trained_share
+from costmodels.frozen import adapter_seconds, trained_experts, trained_share
 from costmodels.kernels import WORD, stream_seconds
 from costmodels.launches import exposed_launches, launch_floor, small_kernels
 from costmodels.layer_kinds import DENSE, Kind
@@ -99,6 +99,11 @@ class LayerSeconds:
         """Exposed tensor-, context- and expert-parallel seconds."""
         return self.tp + self.cp + self.ep
 
+    @property
+    def alone(self) -> Passes:
+        """The same of a pass that no other micro-batch's runs beside, such as one that is repeated."""
+        return self.tp + self.cp + self.ep_alone
+
 
 def layer_seconds(rows: Strategies, scenario: Scenario) -> LayerSeconds:
     """Seconds of an average layer for each of N strategies: every kind of layer by its share of the depth."""
@@ -169,14 +174,14 @@ def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSecon
 
 def accumulation(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:
     """Adding the gradients of one layer to the buffer, where no product does it."""
-    size = kind_parameters_per_rank(rows, scenario, kind) + kind_expert_parameters(rows, scenario, kind)
-    return added_up(size, scenario)
+    size = kind_parameters_per_rank(rows, scenario, kind) * trained_share(scenario)
+    return added_up(size + kind_expert_parameters(rows, scenario, kind) * trained_experts(scenario), scenario)
 
 
 def added_up(size: Floats, scenario: Scenario) -> Passes:
     """Seconds of a backward pass to add ``size`` gradients to their buffer."""
     seconds = stream_seconds(
-        traffic=scenario.stack.accumulate_traffic * size * trained_share(scenario),
+        traffic=scenario.stack.accumulate_traffic * size,
         share=scenario.rates.stream,
         bandwidth=scenario.rates.bandwidth,
     )
@@ -315,6 +320,8 @@ def embedding_seconds(rows: Strategies, scenario: Scenario) -> Passes:
         all_reduce_seconds(size, group, scenario.group.tiers),
     )
     shared = np.where(rows.tp > 1, reduce, 0.0) * scenario.stack.overlap.tp_forward
+    if scenario.frozen:
+        return Passes(forward + shared, np.zeros(len(rows)))
     passes = Passes(forward + shared, forward + np.where(rows.sequence_parallel > 0, shared, 0.0))
     return passes + added_up(padded_vocabulary_rows(rows, scenario) * model.embedding_width / rows.tp, scenario)
 
@@ -338,7 +345,8 @@ def head_seconds(rows: Strategies, scenario: Scenario) -> Passes:
     gathered = gathered + np.where(t > 1, logit_gather(rows, T * vocabulary * t, scenario), 0.0)
     returned = np.where(rows.sequence_parallel > 0, half, 2.0 * half) * stack.overlap.tp_backward
     passes = loss + Passes(gathered + small, returned)
-    return (1.0 + model.mtp_layers) * passes + added_up(vocabulary * model.hidden_size, scenario)
+    weights = vocabulary * model.hidden_size * (not scenario.frozen)
+    return (1.0 + model.mtp_layers) * passes + added_up(weights, scenario)
 
 
 def further_token_projection(rows: Strategies, scenario: Scenario) -> Passes:

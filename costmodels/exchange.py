@@ -10,7 +10,7 @@ from costmodels.buckets import collectives, unhidden_share
 from costmodels.by_kind import ByKind, LayerTerms
 from costmodels.collectives import all_reduce_seconds, broadcast_seconds, gather_seconds, send_seconds
 from costmodels.experts import expert_data_group
-from costmodels.frozen import trained_share
+from costmodels.frozen import trained_experts, trained_share
 from costmodels.kernels import WORD
 from costmodels.offload import share_offloaded, updated_parameters
 from costmodels.optimizers import muon_seconds, step_traffic_bytes
@@ -192,7 +192,7 @@ def _sharded_once(rows: Strategies, scenario: Scenario, size: Floats) -> tuple[F
 def _experts_once(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
     """The same for routed experts, over the ranks that hold the same ones."""
     stack, tiers, group = scenario.stack, scenario.group.tiers, expert_data_group(rows)
-    size = heaviest_experts(rows, scenario) * trained_share(scenario)
+    size = heaviest_experts(rows, scenario) * trained_experts(scenario)
     word = gather_word(scenario)
     pace = (group.size > 1) / stack.communication_efficiency
     whole = all_reduce_seconds(stack.reduce_bytes * size, group, tiers)
@@ -246,8 +246,9 @@ def optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
 
 def _optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     stack, rates = scenario.stack, scenario.rates
-    size = heaviest_stage_parameters(rows, scenario) + heaviest_experts(rows, scenario)
-    mine, size = updated_parameters(rows, scenario), size * trained_share(scenario)
+    size = heaviest_stage_parameters(rows, scenario) * trained_share(scenario)
+    size = size + heaviest_experts(rows, scenario) * trained_experts(scenario)
+    mine = updated_parameters(rows, scenario)
     mine = mine * (1.0 - share_offloaded(rows, scenario))
     once = 1.0 - requantised(rows, scenario)
     changed = 0.0 if scenario.frozen else scenario.recipe.step_traffic

@@ -105,7 +105,8 @@ def attended_tokens(model: Model, *, seq_length: int, causal: bool = False, wind
     """Tokens that one token attends to, summed over all layers and averaged over the sequence.
 
     A global layer counts S, or S/2 when `causal`. A local layer with window w <= S counts w, or
-    w - w^2 / 2S when `causal` (the first tokens have fewer predecessors), which meets S/2 at w = S.
+    w - w^2 / 2S when `causal` (the first tokens have fewer predecessors), which meets S/2 at w = S; one that
+    attends in chunks of w, w or w/2.
     Multi-token-prediction layers are global.
 
     Args:
@@ -119,6 +120,9 @@ def attended_tokens(model: Model, *, seq_length: int, causal: bool = False, wind
         return (model.num_attention_layers + model.mtp_layers) * every_layer
     window = min(model.sliding_window, seq_length)
     local = window - window**2 / (2 * seq_length) if causal else float(window)
+    if model.chunked_attention:
+        whole, rest = divmod(seq_length, window)
+        local = (whole * window**2 + rest**2) / seq_length / (2 if causal else 1)
     global_layers = model.num_global_layers
     return (global_layers + model.mtp_layers) * every_layer + (model.num_attention_layers - global_layers) * local
 

@@ -13,7 +13,7 @@ from costmodels.adapters import OF_ATTENTION, Adapted
 from costmodels.kernels import WORD, stream_seconds
 from costmodels.layer_kinds import Kind, layer_kinds
 from costmodels.model import Model
-from costmodels.parameters import attention_projections, parameters
+from costmodels.parameters import attention_projections, expert_parameters, mtp_sets, parameters
 from costmodels.passes import Passes, product, tokens_per_rank
 from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies
@@ -56,8 +56,26 @@ def adapter_parameters(scenario: Scenario) -> float:
 
 
 def trained_share(scenario: Scenario) -> float:
-    """Values that train over the model's parameters: 1 unless weights are frozen."""
-    return 1.0 if scenario.stack.adapters is None else adapter_parameters(scenario) / parameters(scenario.model)
+    """Values that train over the model's parameters without routed experts and routers: 1 unless weights are frozen.
+
+    Adapters are counted as if they were spread over these parameters alike.
+    """
+    if scenario.stack.adapters is None:
+        return 1.0
+    model, moe = scenario.model, scenario.model.moe
+    each = expert_parameters(model) + model.hidden_size
+    routed = (model.num_moe_layers + mtp_sets(model)) * moe.num_experts * each if moe else 0
+    return adapter_parameters(scenario) / (parameters(model) - routed)
+
+
+def trained_experts(scenario: Scenario) -> float:
+    """Share of the parameters of routed experts that train, which have no adapters."""
+    return 0.0 if scenario.frozen else 1.0
+
+
+def trained_parameters(scenario: Scenario) -> float:
+    """Values of the whole model that train."""
+    return adapter_parameters(scenario) if scenario.frozen else float(parameters(scenario.model))
 
 
 def reads_input(scenario: Scenario, kind: Kind, module: Adapted) -> bool:

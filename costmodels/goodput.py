@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.experts import expert_shards
-from costmodels.frozen import trained_share
+from costmodels.frozen import trained_experts, trained_parameters, trained_share
 from costmodels.optimizers import kept_bytes
-from costmodels.parameters import parameters
 from costmodels.scenario import Scenario
 from costmodels.sizes import heaviest_experts, heaviest_stage_parameters
 from costmodels.stability import SPARE_RISK, STARTUP, STARTUP_GPUS, Stability, Startup
@@ -63,7 +62,7 @@ def startup_seconds(gpus: int, kind: Startup) -> float:
 
 def checkpoint_bytes(scenario: Scenario) -> float:
     """Weights in 16 bits, master weights and the optimizer's moments of the whole model."""
-    return parameters(scenario.model) * trained_share(scenario) * (2.0 + kept_bytes(scenario.stack))
+    return trained_parameters(scenario) * (2.0 + kept_bytes(scenario.stack))
 
 
 def stall_seconds(rows: Strategies, scenario: Scenario, stability: Stability) -> Floats:
@@ -74,12 +73,13 @@ def stall_seconds(rows: Strategies, scenario: Scenario, stability: Stability) ->
     """
     if stability.checkpoint == "sync":
         return np.full(len(rows), checkpoint_bytes(scenario) / storage_rate(scenario, stability))
-    dense, experts = heaviest_stage_parameters(rows, scenario), heaviest_experts(rows, scenario)
+    dense = heaviest_stage_parameters(rows, scenario) * trained_share(scenario)
+    experts = heaviest_experts(rows, scenario) * trained_experts(scenario)
     sharded = np.where(rows.zero_stage >= 1, rows.sharding_degree, 1.0)
     among = np.where(rows.zero_stage >= 1, expert_shards(rows), 1.0)
     kept = kept_bytes(scenario.stack)
     held = dense * (2.0 + kept / sharded) + experts * (2.0 + kept / among)
-    return held * trained_share(scenario) / _host_link(scenario.group)
+    return held / _host_link(scenario.group)
 
 
 def _host_link(group: NodeGroup) -> float:

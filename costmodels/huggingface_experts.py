@@ -200,6 +200,7 @@ def _llama4(config: Config) -> Fields:
         # Its norm on queries and keys has no weights.
         "ffn_hidden_size": config.count("intermediate_size_mlp", default=2 * width),
         **window(config, every=config.count("no_rope_layer_interval", default=4), field="attention_chunk_size"),
+        "chunked_attention": True,
         "moe": moe,
     }
 

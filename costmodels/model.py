@@ -77,6 +77,7 @@ class Model(Record):
         parallel_block: Attention and feed-forward read the same input and are summed together.
         sliding_window: Tokens a local layer attends to, including the current one; None is full attention.
         sliding_window_every: Every n-th layer attends globally; None applies the window to all layers.
+        chunked_attention: Windows do not slide: one begins where the one before ends (Llama 4).
         attention_sinks: One learned logit per head joins the softmax (GPT-OSS).
         localized_filtering: Two causal convolutions before queries and keys (Yuan 2.0 [Wu21]).
         embedding_size: Width of a factorised embedding, projected to and from `hidden_size`; None is
@@ -130,6 +131,7 @@ class Model(Record):
     parallel_block: Switch = False
     sliding_window: Count | None = None
     sliding_window_every: Count | None = None
+    chunked_attention: Switch = False
     attention_sinks: Switch = False
     localized_filtering: Switch = False
     embedding_size: Count | None = None

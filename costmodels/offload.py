@@ -11,7 +11,7 @@ from math import inf
 import numpy as np
 
 from costmodels.experts import expert_shards
-from costmodels.frozen import trained_share
+from costmodels.frozen import trained_experts, trained_share
 from costmodels.kernels import WORD, Number
 from costmodels.optimizers import kept_bytes
 from costmodels.passes import Passes
@@ -74,7 +74,7 @@ def activations_away(rows: Strategies, scenario: Scenario) -> Floats:
 def updated_parameters(rows: Strategies, scenario: Scenario) -> Floats:
     """Parameters whose states one rank of the heaviest stage keeps, experts included, (N,)."""
     size = heaviest_stage_parameters(rows, scenario) * trained_share(scenario)
-    experts = heaviest_experts(rows, scenario) * trained_share(scenario)
+    experts = heaviest_experts(rows, scenario) * trained_experts(scenario)
     sharded, twice = rows.zero_stage > 0, copies(rows)
     shares = np.where(sharded, rows.sharding_degree * twice, 1.0)
     if scenario.model.moe is None:

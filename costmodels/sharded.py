@@ -15,7 +15,7 @@ import numpy as np
 from costmodels.by_kind import ByKind, LayerTerms
 from costmodels.collectives import all_reduce_seconds, gather_seconds, host_seconds
 from costmodels.experts import expert_data_group, expert_parameters_per_rank, kind_expert_parameters
-from costmodels.frozen import trained_share
+from costmodels.frozen import trained_experts, trained_share
 from costmodels.kernels import WORD, stream_seconds
 from costmodels.layer_kinds import Depth, Kind
 from costmodels.model import Model
@@ -208,8 +208,8 @@ def _layer(rows: Strategies, scenario: Scenario, kind: Kind | None = None) -> _L
     same = expert_data_group(rows)
     if scenario.model.num_moe_layers:
         alike = (same.size > 1) * pace
-        whole, given = (gather_seconds(w * experts, same, tiers) * alike for w in (word, reduced))
-        gather, again, scatter = gather + whole, again + whole, scatter + given
+        whole, given = (gather_seconds(w * experts, same, tiers) * alike for w in (word, stack.reduce_bytes))
+        gather, again, scatter = gather + whole, again + whole, scatter + given * trained_experts(scenario)
     copied = np.where(near.size > 1, size, 0.0) + np.where(same.size > 1, experts, 0.0)
     return _Layer(gather, again, scatter, replicas, copied)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.frozen import trained_share
+from costmodels.frozen import trained_experts, trained_share
 from costmodels.kernels import WORD
 from costmodels.offload import EVERYTHING, share_offloaded
 from costmodels.optimizers import kept_bytes, optimizer_of
@@ -46,12 +46,12 @@ def copies_of_weights(scenario: Scenario) -> float:
 
 
 def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None) -> StateBytes:
-    """Bytes per parameter whose states ``shards`` ranks share (the sharding degree, unless said), arrays (N,).
+    """Bytes per parameter whose states the sharding degree's ranks share, or those of experts ``shards``, arrays (N,).
 
     ZeRO 1 shards the optimizer, 2 the gradients too, 3 the weights too [Rajbhandari20], beside which a pipeline may
     hold them whole. Where a pipeline holds every
     parameter twice, the two copies are replicas of each other and share what is sharded. Beside frozen weights lie
-    adapters and their states, counted by their share, as if they were spread over all parameters alike.
+    adapters and their states, by ``trained_share``.
     """
     stack, z = scenario.stack, rows.zero_stage
     shard = (rows.sharding_degree if shards is None else shards) * copies(rows)
@@ -69,7 +69,8 @@ def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None
     gradient = max(buffer, weights) if fp32 else buffer + stack.lingering_gradients * (WORD + 4.0)
     whole = stays_whole(rows, scenario)
     scattered = ~whole & (z >= GRADIENTS) & stack.gradients_sharded
-    left, trained = np.where(rows.offload == EVERYTHING, 0.0, 1.0), trained_share(scenario)
+    left = np.where(rows.offload == EVERYTHING, 0.0, 1.0)
+    trained = trained_share(scenario) if shards is None else trained_experts(scenario)
     stays = 1.0 - share_offloaded(rows, scenario)
     followed = np.where(scattered & stack.gradients_offloaded, stays, 1.0)
     return StateBytes(

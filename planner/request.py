@@ -312,6 +312,8 @@ def choices_of(request: PlanRequest) -> dict[str, Any]:
     said = {name: value for name in CHOICES if (value := getattr(request, name)) is not None}
     if "main_grads" in said and {"stack.gradient_bytes", "stack.reduce_bytes"} & set(request.changes):
         raise BadRequest("main_grads says stack.gradient_bytes and stack.reduce_bytes too; give one of them")
+    if any(path.startswith("stack.adapters") for path in request.changes):
+        raise BadRequest("stack.adapters is asked for as adapters, such as --adapters 16:linear_qkv")
     if twice := [name for name in said if f"stack.{name}" in request.changes]:
         raise BadRequest(f"{twice[0]} and stack.{twice[0]} say the same thing twice; give one of them")
     return said
@@ -369,6 +371,6 @@ def _defaults(request: PlanRequest, scenario: Scenario, tokens: int) -> tuple[st
         lines.append(f"{count} training tokens ({whose})")
     if "precision" not in said:
         lines.append(f"precision {request.precision}")
-    if scenario.stack.adapters and ":" not in str(request.adapters):
+    if scenario.stack.adapters and request.adapters and ":" not in request.adapters:
         lines.append(f"adapters on {', '.join(scenario.stack.adapters.modules)}")
     return tuple(lines)

@@ -223,9 +223,8 @@ def _random_row(scenario, chance):
     if not room:
         return None
     vpp = int(chance.choice(room)) if pp > 1 else 1
-    runs = [
-        name for name in stack.schedules if (pp == 1) == (name == "none") and SCHEDULES[name].allowed(pp, batches, vpp)
-    ]
+    known = [name for name in stack.schedules if not (stack.adapters and SCHEDULES[name].splits_backward)]
+    runs = [name for name in known if (pp == 1) == (name == "none") and SCHEDULES[name].allowed(pp, batches, vpp)]
     if not runs:
         return None
     if not stack.uneven_stages and model.num_layers % (pp * vpp):

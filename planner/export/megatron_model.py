@@ -60,7 +60,7 @@ def _attention(model: Model) -> Iterator[str]:
     if model.mla is None and model.head_dim * model.num_heads != model.hidden_size:
         yield from ("--kv-channels", str(model.head_dim))
     yield from () if model.qk_norm == "none" and model.mla is None else ("--qk-layernorm",)
-    if model.sliding_window is not None:
+    if model.sliding_window is not None and not model.chunked_attention:
         yield from ("--window-size", f"{model.sliding_window - 1},0")
         every = model.sliding_window_every
         yield from ("--window-attn-skip-freq", str(every)) if every else ()
@@ -117,6 +117,7 @@ def _lacks(model: Model) -> Iterator[str]:
         "factor on rotary positions (YaRN) outside latent attention": model.rotary_scaled and model.mla is None,
         "clamps of an activation other than SwiGLU": model.clamped_activation and model.activation != "swiglu",
         "norm of queries and keys over all heads together": model.qk_norm == "full",
+        "attention in chunks": model.chunked_attention and model.sliding_window is not None,
         "block whose two halves run in parallel": model.parallel_block,
         "norms behind a block": model.num_norms > 2,
         "norm behind the embedding": model.embedding_norm,

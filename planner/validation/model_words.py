@@ -35,7 +35,15 @@ SAID_AS: Final = {
     "tied_embeddings": "tied_embeddings",
 }
 """What a model is, and the word of a row that would say so."""
-LEFT_OUT: Final = ("rotary_scaled", "qkv_bias", "output_bias", "ffn_bias", "clamped_activation", "attention_sinks")
+LEFT_OUT: Final = (
+    "rotary_scaled",
+    "chunked_attention",
+    "qkv_bias",
+    "output_bias",
+    "ffn_bias",
+    "clamped_activation",
+    "attention_sinks",
+)
 
 
 def model_of(row: Row, notes: list[str]) -> Model:

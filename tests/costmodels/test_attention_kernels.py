@@ -105,6 +105,12 @@ def test_a_kernel_by_blocks_computes_whole_what_its_mask_cuts(window, block):
     assert found - first <= met <= found
 
 
+def test_a_kernel_by_blocks_computes_the_chunks_and_half_a_block_more_for_every_query():
+    model = toy_model().model_copy(update={"sliding_window": 512, "chunked_attention": True})
+    found = computed_pairs(model, 1024.0, Kind(mixer="local", ffn="dense"), 256)
+    assert found == 2 * (256**2 + 2 * 256**2)  # two chunks of two blocks: one on the diagonal, then two
+
+
 def test_blocks_cost_the_forward_and_the_backward_pass_what_each_of_them_computes():
     device = toy_device(bandwidth=1e30)
     fit = device.kernels.attention["flash-2"].model_copy(update={"block": 1024.0, "backward_block": 512.0})

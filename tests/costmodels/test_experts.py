@@ -381,6 +381,6 @@ def test_an_expert_layer_is_never_faster_than_its_flops_at_peak(scenario, seed):
     ideal = share * 2 * weights * tokens / scenario.group.accelerator.peak_rate("bf16")
     layer = layer_seconds(rows, scenario)
     assert (layer.compute.forward >= ideal * (1 - 1e-9)).all()
-    assert (layer.compute.backward >= 2 * ideal * (1 - 1e-9)).all()
+    assert (layer.compute.backward >= (1 if scenario.frozen else 2) * ideal * (1 - 1e-9)).all()
     assert np.isfinite(layer.ep.forward).all()
     assert (layer.ep.forward >= 0).all()

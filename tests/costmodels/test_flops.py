@@ -133,6 +133,17 @@ def test_causal_attention_with_a_window_matches_counting_pairs():
     assert average == pytest.approx(pairs / length, abs=0.5)
 
 
+@pytest.mark.parametrize("length", [37, 74, 200, 30])
+@pytest.mark.parametrize("causal", [True, False])
+def test_attention_in_chunks_matches_counting_pairs(length, causal):
+    """Every token attends to those of its own chunk, or to those before it there."""
+    chunks = [min(37, length - start) for start in range(0, length, 37)]
+    pairs = sum(n * (n + 1) / 2 if causal else n * n for n in chunks)
+    model = windowed(37).model_copy(update={"chunked_attention": True})
+    average = flops.attended_tokens(model, seq_length=length, causal=causal) / model.num_layers
+    assert average == pytest.approx(pairs / length, abs=0.5)
+
+
 def test_full_attention_is_the_default_definition_whatever_the_window():
     assert flops.flops_per_token(windowed(64), seq_length=1024) == flops.flops_per_token(
         windowed(None), seq_length=1024

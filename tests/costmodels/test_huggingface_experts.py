@@ -132,7 +132,7 @@ def test_local_layers_of_gpt_oss_and_llama_4_are_read():
     oss = from_config(small("gpt_oss", **GPT_OSS, sliding_window=32))
     assert (oss.sliding_window, oss.sliding_window_every, oss.attention_sinks) == (32, 2, True)
     llama = from_config(small("llama4_text", **LLAMA4, attention_chunk_size=64))
-    assert (llama.sliding_window, llama.sliding_window_every) == (64, 4)
+    assert (llama.sliding_window, llama.sliding_window_every, llama.chunked_attention) == (64, 4, True)
     kinds = ["chunked_attention", "full_attention"] * 2
     assert (
         from_config(small("llama4_text", **LLAMA4, attention_chunk_size=64, layer_types=kinds)).num_global_layers == 2

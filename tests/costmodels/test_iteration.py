@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from costmodels.flops import flops_per_token, utilization
+from costmodels.flops import flops_per_token, frozen_flops, utilization
 from costmodels.iteration import FILLING
 from costmodels.pricing import Assignment, even_assignment, price, quote, row_assignment
 from costmodels.schedules import SCHEDULES
@@ -56,6 +56,7 @@ def test_an_iteration_takes_longer_than_its_flops_at_peak(scenario, seed):
     rows = random_rows(scenario, 20, seed)
     peak = scenario.group.accelerator.peak_rate("bf16")
     causal = flops_per_token(scenario.model, seq_length=scenario.seq_length, definition="model-causal")
+    causal -= frozen_flops(scenario.model) * scenario.frozen
     seconds = price(rows, scenario).iteration
     assert (seconds > causal * scenario.tokens / scenario.gpus / peak).all()
     mfu = utilization(flops=causal * scenario.tokens, seconds=seconds, gpus=scenario.gpus, peak=peak)

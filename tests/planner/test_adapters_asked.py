@@ -11,6 +11,7 @@ from costmodels.adapters import Adapters
 from costmodels.flops import flops_per_token, frozen_flops
 from costmodels.model_catalogue import model
 from costmodels.pricing import quote
+from costmodels.stack import stack
 from hardware.errors import MeshwrightError
 from planner import PlanRequest, plan, predict, why_not
 from planner.cli import main
@@ -60,6 +61,17 @@ def test_the_answer_says_its_adapters_and_asks_the_same_again():
     again = predict(changed(adapters=answer.request["adapters"], pins={"pp": 4, "tp": 2}))
     assert again.prediction.iteration_seconds == answer.prediction.iteration_seconds
     assert any("adapters against none" in warning for warning in answer.warnings)
+
+
+def test_adapters_are_asked_for_in_one_way_and_a_stacks_file_may_have_some():
+    with pytest.raises(BadRequest, match=r"stack\.adapters is asked for as adapters, such as --adapters 16:linear_qkv"):
+        plan(changed(adapters=None, changes={"stack.adapters": 16}))
+    tuned = stack("nemo").model_copy(update={"adapters": Adapters.read("16:linear_qkv"), "name": "tuned"})
+    pins = {"pp": 4, "tp": 2}
+    asked, held = changed(stack="nemo", pins=pins), changed(adapters=None, stack=tuned, pins=pins)
+    assert predict(held).prediction.iteration_seconds == predict(asked).prediction.iteration_seconds
+    assert predict(held).request["adapters"] == "16:linear_qkv"
+    assert type(tuned).model_validate(tuned.model_dump() | {"adapters": "16:linear_qkv"}) == tuned
 
 
 def test_a_model_of_experts_has_adapters_in_attention():
