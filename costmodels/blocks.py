@@ -146,11 +146,11 @@ def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSecon
         stream = stream + scan(rows, scenario)
     tp = tensor_parallel(rows, scenario, kind)
     apart = matmul + attention + stream + tp + cp
-    ep, paired = experts.ep, nothing
-    if overlaps(scenario.stack):
-        free = apart + -1.0 * experts.hidden
+    ep, paired, floor = experts.ep, nothing, launch_floor(rows, scenario, kind)
+    if overlaps(scenario.stack):  # traffic goes on while a pass waits for its host
+        free = apart + exposed_launches(floor, apart, scenario) + -1.0 * experts.hidden
         ep, paired = exposed_beside(ep, layer=free, experts=experts.between, stack=scenario.stack)
-    floor, busy = launch_floor(rows, scenario, kind), apart + ep
+    busy = apart + ep
     return LayerSeconds(
         matmul=matmul,
         attention=attention,

@@ -16,7 +16,7 @@ from costmodels.stack import Stack
 from costmodels.strategy import Floats, Strategies
 from costmodels.tensor_ranks import exchanging_parts
 
-CAPTURED: Final = {"moe_router": 0.38, "moe_preprocess": 0.26}
+CAPTURED: Final = {"moe_router": 0.43, "moe_preprocess": 0.30}
 """Share of the calls of a layer's experts that a captured part of it makes: scores, selection and auxiliary loss;
 counts and indices. Eight B200 with micro-batches of one take 9.2 and 8.8 ms a layer of Qwen3 30B-A3B with both of them
 captured, behind a plain all-to-all and behind DeepEP (Megatron-Bridge 25.11 and 26.02); set by hand."""
@@ -45,6 +45,10 @@ GROUPED: Final = 0.28
 call: 23 operations forward and 17 backward, counted in Megatron-Core 0.12 on one rank [Megatron-Functional]."""
 SHARED: Final = 0.1
 """The same of shared experts: 5 operations and 10."""
+
+NORM: Final = 10.0
+"""Calls of the host for one norm of queries, or of keys, a module of its own: Transformer Engine's take 90 to 100 us each
+beside Grace (GitHub NVIDIA/TransformerEngine, issue 2053)."""
 
 CALLS: Final = 5.0
 """Calls of the host for one collective of PyTorch, each like a launch: an event on the stream of the computation, a
@@ -104,6 +108,7 @@ def module_calls(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
         calls = calls + stack.calls_to_cast / 2.0 * (kind.parts - (kind.ffn == "experts"))
     if not kind.attends:
         return calls
+    calls = calls + 2.0 * (scenario.model.qk_norm != "none") * (1.0 if stack.calls_per_layer is None else NORM)
     if scenario.model.mla is not None:
         calls = calls + stack.calls_per_latent_attention
     return calls + stack.calls_per_ring * (rows.cp > 1)
