@@ -47,8 +47,8 @@ SHARED: Final = 0.1
 """The same of shared experts: 5 operations and 10."""
 
 NORM: Final = 10.0
-"""Calls of the host for one norm of queries, or of keys, a module of its own: Transformer Engine's take 90 to 100 us each
-beside Grace (GitHub NVIDIA/TransformerEngine, issue 2053)."""
+"""Calls of the host for one norm of queries, or of keys, a module of its own: Transformer Engine's take 90 to 100 us
+each beside Grace (GitHub NVIDIA/TransformerEngine, issue 2053)."""
 
 CALLS: Final = 5.0
 """Calls of the host for one collective of PyTorch, each like a launch: an event on the stream of the computation, a
