@@ -19,7 +19,6 @@ FIELDS = {
     "ddp": {field.name for field in dataclasses.fields(DistributedDataParallelConfig)},
     "train": {"micro_batch_size", "global_batch_size"},
     "dist": {"use_tp_pp_dp_mapping"},
-    "peft": {"dim", "target_modules"},
 }
 
 

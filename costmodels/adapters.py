@@ -24,7 +24,7 @@ class Adapters(Record):
     @model_validator(mode="before")
     @classmethod
     def _words(cls, given: object) -> object:
-        """Words in a stack's file, or in ``--set stack.adapters=16``."""
+        """Words in a stack's file."""
         return dict(cls.read(str(given))) if isinstance(given, str | int) else given
 
     @classmethod

@@ -89,6 +89,8 @@ def _check(plan: Plan) -> None:
     from planner.export.job import job_of
     from planner.export.rules import broken
 
+    if plan.request.get("adapters"):
+        raise BadRequest("no arguments: megatron-lm trains no adapters; plan export --to megatron-bridge writes them")
     for lack in broken(job_of(plan), "megatron-lm"):
         raise BadRequest(
             f"no arguments, since megatron-lm cannot start this plan: {lack}; the same question with "

@@ -141,12 +141,11 @@ def _listed(parts: Sequence[str], sign: str) -> list[str]:
 def _model_facts(request: Mapping[str, Any]) -> list[str]:
     model = request.get("model")
     sizes = model if isinstance(model, Mapping) else {}
+    asked = {"seq": "seq_length", "batch": "global_batch_size", "adapters": "adapters"}
     return [
         f"{counted(sizes['parameters'])} parameters" if "parameters" in sizes else "",
         f"{sizes['num_layers']} layers" if "num_layers" in sizes else "",
-        f"seq {request['seq_length']}" if request.get("seq_length") else "",
-        f"batch {request['global_batch_size']}" if request.get("global_batch_size") else "",
-        f"adapters {request['adapters']}" if request.get("adapters") else "",
+        *(f"{word} {request[name]}" for word, name in asked.items() if request.get(name)),
         str(request.get("precision") or ""),
         f"{counted(request['tokens'])} tokens" if request.get("tokens") else "",
     ]

@@ -17,8 +17,9 @@ USUAL: Final = (
     (r"automodel", "8"),
     (r"nemo|bridge", "32:linear_qkv"),
 )
-"""What sources train that do not say: MLPerf's rules; NeMo's performance recipes (``nemo/collections/llm/recipes``,
-``performance_mode``), with its default rank; its AutoModel's, all products whose names end in ``proj``."""
+"""What sources train that do not say: MLPerf's rules; performance recipes of NeMo (``nemo/collections/llm/recipes``,
+``performance_mode``) and of Megatron-Bridge (``perf_recipes``, ``peft.target_modules``), with their default rank; NeMo
+AutoModel's, all products whose names end in ``proj``."""
 OTHERS: Final = "16"
 
 

@@ -105,6 +105,16 @@ def test_a_kernel_by_blocks_computes_whole_what_its_mask_cuts(window, block):
     assert found - first <= met <= found
 
 
+def test_attention_in_chunks_leaves_out_half_of_what_a_window_as_wide_reads():
+    sliding = toy_model().model_copy(update={"sliding_window": 256})
+    chunked = sliding.model_copy(update={"chunked_attention": True})
+    near = Kind("local", "dense")
+    assert attended_pairs(chunked, 1024.0, near) == 4 * 256**2 / 2
+    assert attended_pairs(chunked, 1000.0, near) == 3 * 256**2 / 2 + 232**2 / 2
+    assert attended_pairs(chunked, 1 << 20, near) == pytest.approx(attended_pairs(sliding, 1 << 20, near) / 2, rel=1e-3)
+    assert attended_pairs(chunked, 256.0, near) == attended_pairs(sliding, 256.0, near) == 256**2 / 2
+
+
 def test_a_kernel_by_blocks_computes_the_chunks_and_half_a_block_more_for_every_query():
     model = toy_model().model_copy(update={"sliding_window": 512, "chunked_attention": True})
     found = computed_pairs(model, 1024.0, Kind(mixer="local", ffn="dense"), 256)

@@ -100,16 +100,6 @@ def test_a_sliding_window_leaves_pairs_out():
     assert attended_pairs(local.model_copy(update={"sliding_window": 4096}), 1024.0, near) == everything
 
 
-def test_attention_in_chunks_leaves_out_half_of_what_a_window_as_wide_reads():
-    sliding = toy_model().model_copy(update={"sliding_window": 256})
-    chunked = sliding.model_copy(update={"chunked_attention": True})
-    near = Kind("local", "dense")
-    assert attended_pairs(chunked, 1024.0, near) == 4 * 256**2 / 2
-    assert attended_pairs(chunked, 1000.0, near) == 3 * 256**2 / 2 + 232**2 / 2
-    assert attended_pairs(chunked, 1 << 20, near) == pytest.approx(attended_pairs(sliding, 1 << 20, near) / 2, rel=1e-3)
-    assert attended_pairs(chunked, 256.0, near) == attended_pairs(sliding, 256.0, near) == 256**2 / 2
-
-
 def test_rows_that_matrix_units_do_not_take_run_beside_them():
     """A head of 96 is a multiple of 8 values, one of 100 is not; a fused kernel has it as one of 128."""
     seconds = {}

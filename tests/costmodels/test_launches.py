@@ -10,7 +10,7 @@ import pytest
 
 from costmodels.checkpoints import CHECKPOINT
 from costmodels.experts import small_kernels
-from costmodels.launches import FUSED, GROUPED, SHARED, UNASKED, launch_floor
+from costmodels.launches import FUSED, GROUPED, NORM, SHARED, UNASKED, launch_floor
 from costmodels.layer_kinds import DENSE, Kind
 from costmodels.pricing import even_assignment, quote
 from costmodels.scenario import UNBOUND
@@ -68,6 +68,14 @@ def test_latent_attention_rings_and_casts_are_calls_of_their_own():
     assert calls(model=with_latent_attention(toy_model())) == pytest.approx(40 + 50)
     assert calls(rows=strategies(cp=4)) == pytest.approx(40 + 20)
     assert calls(precision="fp8") == pytest.approx(40 + 16)
+
+
+def test_norms_of_queries_and_keys_are_modules_where_calls_are_counted_by_modules_and_kernels_elsewhere():
+    normed = toy_model().model_copy(update={"qk_norm": "head"})
+    assert calls(model=normed) == pytest.approx(40 + 2 * NORM)
+    assert calls(model=normed, calls_per_layer=None) == pytest.approx(10 + 2)
+    assert calls(Kind("mamba", "dense"), model=normed) == calls(Kind("mamba", "dense"))
+    assert calls(model=normed, graphs=("attn",)) == calls(graphs=("attn",))
 
 
 def test_a_slower_host_takes_longer_for_every_call():

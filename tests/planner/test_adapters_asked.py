@@ -18,6 +18,7 @@ from planner.cli import main
 from planner.errors import BadRequest
 from planner.export.job import Inexpressible
 from planner.export.targets import export
+from planner.report.launch import launch
 from planner.validation.judge import HOME, seconds_of
 from planner.validation.machines import Unpriceable
 from planner.validation.mapping import case
@@ -106,6 +107,13 @@ def test_megatron_bridge_is_told_rank_and_modules():
     made = export(plan(NEMO), "megatron-bridge")
     assert {"peft.dim=16", "peft.target_modules=[linear_qkv]"} <= set(made.program)
     assert any("--mode lora" in remark for remark in made.remarks)
+
+
+def test_arguments_of_megatron_lm_name_the_export_that_writes_adapters():
+    with pytest.raises(
+        BadRequest, match="megatron-lm trains no adapters; plan export --to megatron-bridge writes them"
+    ):
+        launch(plan(NEMO), plan(NEMO).strategy)
 
 
 def test_frameworks_that_train_whole_models_refuse_adapters_and_others_are_told_to_add_them():
