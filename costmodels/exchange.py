@@ -17,7 +17,7 @@ from costmodels.optimizers import muon_seconds, step_traffic_bytes
 from costmodels.parameters import attention_projections
 from costmodels.passes import Passes, tokens_per_rank
 from costmodels.pieces import by_chunk, joined
-from costmodels.placement import Group, group_of, sharding_groups, strides
+from costmodels.placement import ends_of, group_of, sharding_groups, strides
 from costmodels.scenario import Scenario
 from costmodels.schedules import SCHEDULES
 from costmodels.sharded import GRADIENTS, PARAMETERS, every_micro_batch, exposed, gather_word, requantised, slowed
@@ -229,8 +229,7 @@ def tied_embedding_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     if not model.tied_embeddings or scenario.frozen:
         return np.zeros(len(rows))
     size = stack.gradient_bytes * padded_vocabulary_rows(rows, scenario) * model.embedding_width / rows.tp
-    pair = np.minimum(rows.pp, 2)
-    ends = Group(pair, ((pair, strides(rows)["pp"] * np.maximum(rows.pp - 1, 1)),))
+    ends = ends_of(group_of(rows, "pp"))
     return np.where(joined(rows), 0.0, all_reduce_seconds(size, ends, scenario.group.tiers))
 
 

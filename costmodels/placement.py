@@ -88,6 +88,21 @@ class Group:
                 inside = within
 
 
+@dataclass(frozen=True, slots=True)
+class Ends(Group):
+    """The first and the last rank of groups of one part, in one domain only where all between them are."""
+
+    def ranks_within(self, domain: int) -> Ints:
+        """Both ranks of a group that lies in one domain of that many GPUs, else 1, shape (N,)."""
+        whole = Group(np.prod([size for size, _stride in self.parts], axis=0), self.parts)
+        return np.where(whole.ranks_within(domain) < whole.size, 1, self.size)
+
+
+def ends_of(group: Group) -> Group:
+    """The first and the last rank of each group; groups of one rank stay as they are."""
+    return Ends(np.minimum(group.size, 2), group.parts)
+
+
 def strides(rows: Strategies) -> dict[str, Ints]:
     """Distance in ranks between neighbours of each dimension under each row's rank order, arrays (N,).
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodels.experts import expert_data_group, expert_group
-from costmodels.placement import crosses, group_of, split_group, strides
+from costmodels.placement import crosses, ends_of, group_of, split_group, strides
 from costmodels.strategy import RANK_ORDERS, SHARDING_INSIDE, strategies
 
 DIMENSIONS = ("tp", "cp", "pp", "dp")
@@ -165,3 +165,22 @@ def test_the_order_makes_no_difference_without_a_pipeline_or_without_data_parall
             for domain in (1, 2, 4, 8, 16, 0):
                 mine, usual = group_of(row, *names), group_of(plain, *names)
                 assert mine.ranks_within(domain) == usual.ranks_within(domain)
+
+
+@given(POWERS, POWERS, POWERS, st.sampled_from([1, 2, 4, 8]), ORDERS, st.sampled_from([1, 2, 4, 8, 16, 32]))
+def test_the_ends_of_a_pipeline_share_a_domain_where_counting_finds_them_together(tp, cp, dp, pp, order, domain):
+    degrees = {"tp": tp, "cp": cp, "pp": pp, "dp": dp}
+    found = most_within([[p[0], p[-1]] for p in ranks_of_groups(degrees, order, {"pp"}) if pp > 1] or [[0]], domain)
+    assert {
+        int(n) for n in ends_of(group_of(strategies(**degrees, rank_order=order), "pp")).ranks_within(domain)
+    } == found
+
+
+@given(POWERS, POWERS, st.sampled_from([3, 5, 6, 7, 12]), ORDERS, st.sampled_from([4, 6, 8, 12]))
+def test_ends_of_a_pipeline_of_any_length_are_together_only_where_those_of_every_pipeline_are(
+    tp, dp, pp, order, domain
+):
+    degrees = {"tp": tp, "cp": 1, "pp": pp, "dp": dp}
+    pipelines = ranks_of_groups(degrees, order, {"pp"})
+    said = int(ends_of(group_of(strategies(**degrees, rank_order=order), "pp")).ranks_within(domain)[0])
+    assert said == 1 or all(pipeline[0] // domain == pipeline[-1] // domain for pipeline in pipelines)
