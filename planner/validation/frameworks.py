@@ -177,12 +177,12 @@ def _megatron(row: Row) -> dict[str, Any]:
 
     NVIDIA's benchmark of GPT-3 says so too, up to v25.04 (``nemo_megatron/*/gpt3_175b_hydra.yaml`` [dgxc-bench]);
     FlagPerf's scripts for Llama 3 and Mixtral leave it so (training/benchmarks/llama3_8B/megatron/pretrain_llama3.sh,
-    commit 8f45ae0, and their like).
+    commit 8f45ae0, and their like). Llama and its kin drop nothing elsewhere, whatever a stack's models of 2020 did
+    (``examples_deepspeed/pretrain_llama2_distributed.sh`` of GitHub microsoft/Megatron-DeepSpeed).
     """
-    found: dict[str, Any] = {}
-    source = str(row.get("source"))
-    tested = "functional_tests" in source and not row["model"].get("gated_ffn")
-    if tested or re.search(DROPPING, source):
+    source, gated = str(row.get("source")), bool(row["model"].get("gated_ffn"))
+    found: dict[str, Any] = {"dropout": False} if gated else {}
+    if ("functional_tests" in source and not gated) or re.search(DROPPING, source):
         found["dropout"] = True
     when, framework = month(row), str(row["stack"].get("framework")).lower()
     if when and framework == "megatron-lm" and LINGERING[0] <= when < LINGERING[1]:

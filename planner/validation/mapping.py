@@ -26,7 +26,7 @@ from planner.stage_rows import assignment_of, problem_of
 from planner.stages import solve
 from planner.validation import aleph, redistributed, saving
 from planner.validation.adapter_words import adapters_of
-from planner.validation.corrections import as_dispatched, as_run, as_timed
+from planner.validation.corrections import as_configured, as_dispatched, as_run, as_timed
 from planner.validation.launch_scripts import as_launched
 from planner.validation.machines import Unpriceable, node_group
 from planner.validation.maxtext_words import as_programmed
@@ -61,7 +61,7 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
         MeshwrightError: the description contradicts itself.
     """
     notes: list[str] = []
-    row = as_networked(as_dispatched(as_timed(as_run(as_programmed(as_launched(row))))))
+    row = as_networked(as_configured(as_dispatched(as_timed(as_run(as_programmed(as_launched(row)))))))
     plan = row["strategy"]
     _check_sizes(row)
     _check_ranks(row)
