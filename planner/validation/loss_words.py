@@ -12,6 +12,9 @@ NATIVE: Final = 57
 """Bytes a logit of Megatron-Core's own cross-entropy, which NVIDIA's recipes ran until Megatron-Bridge chose
 Transformer Engine's (``cross_entropy_fusion_impl = "te"``)."""
 
+FUSED: Final = 12
+"""The same of Transformer Engine's, as the stack ``nemo`` has it."""
+
 COMPILED: Final = 38
 """The same where ``cross_entropy_loss_fusion`` compiles it (fused_cross_entropy.py): to fp32 and the largest, 6 bytes;
 less that, its exponential and the sum, 8; divided by it, 8; the gradient, 10: at 0.85 of the bandwidth as others.
@@ -60,7 +63,10 @@ def _copied(row: Mapping[str, Any], stack: str) -> bool:
 
 
 def _traffic(row: Mapping[str, Any], stack: str) -> dict[str, Any]:
-    """Bytes that NVIDIA's stacks of before Megatron-Bridge move per logit."""
+    """Bytes per logit of the kernel that the run's flags name, and of NVIDIA's stacks of before Megatron-Bridge."""
+    flags = row["stack"].get("flags") or {}
+    if str(flags.get("cross_entropy_fusion")).startswith("te"):
+        return {"cross_entropy_traffic": FUSED}
     framework, source = (str(words).lower() for words in (row["stack"].get("framework"), row.get("source")))
     if not stack.startswith("nemo") or "megatron-bridge" in framework:
         return {}
