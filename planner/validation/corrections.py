@@ -68,7 +68,7 @@ def as_configured(row: Row) -> Row:
     """The run with what its own configuration says, and the row leaves out.
 
     Megatron-LM's functional tests that are measured for speed have ``--untie-embeddings-and-output-weights``, all of
-    them (tests/functional_tests/test_cases/\*/\*/model_config.yaml, August 2026).
+    them (the ``model_config.yaml`` of each under tests/functional_tests/test_cases, August 2026).
     """
     model = row["model"]
     if "functional_tests" not in str(row.get("source")) or model.get("tied_embeddings") is not None:

@@ -6,6 +6,7 @@ from costmodels.attention import (
     attended_pairs,
     attention_core,
     computed_pairs,
+    dropped,
     kernel_width,
 )
 from costmodels.blocks import (
@@ -15,6 +16,7 @@ from costmodels.blocks import (
 from costmodels.layer_kinds import DENSE, Kind
 from costmodels.softmax import WRITTEN_OUT_KERNELS, softmax_traffic, written_out
 from costmodels.strategy import strategies
+from hardware.catalogue import accelerator
 from tests.scenarios import (
     toy_device,
     toy_group,
@@ -142,3 +144,26 @@ def test_fewer_heads_of_keys_and_values_are_less_to_copy_and_cudnns_kernel_wants
     group = toy_group(device=device.model_copy(update={"kernels": kernels}))
     fused = stack.model_copy(update={"attention": ("cudnn",)})
     assert stream_traffic(toy_scenario(model=model, stack=fused, group=group))[0][1] == plain
+
+
+@pytest.mark.parametrize(("name", "measured"), [("b300", 34.5e-6), ("gb200", 33e-6), ("h200-sxm", 20e-6)])
+def test_dropout_inside_fused_attention_costs_about_what_was_measured(name, measured):
+    """4 x 1,024 tokens, 16 heads of 128, both passes (TransformerEngine, issue 3312; B300: 24 and 45 us)."""
+    model = toy_model(hidden_size=2048, num_heads=16, seq_length=1024)
+    group, rows = toy_group(device=accelerator(name)), strategies(micro_batch_size=4)
+    dropping, keeping = (
+        attention_core(rows, toy_scenario(model=model, group=group, stack=toy_stack(dropout=drop)))
+        for drop in (True, False)
+    )
+    further = dropping.forward - keeping.forward, dropping.backward - keeping.backward
+    assert further[0] == pytest.approx(further[1])
+    assert sum(further) == pytest.approx(measured, rel=0.6)
+
+
+def test_numbers_for_dropout_are_drawn_by_the_ranks_that_hold_the_pairs_and_on_nvidia_s_devices_only():
+    device = toy_device().model_copy(update={"vendor": "NVIDIA"})
+    rows = strategies(tp=[1, 2, 1], cp=[1, 1, 2], micro_batch_size=[1, 1, 4])
+    scenario = toy_scenario(group=toy_group(device=device), stack=toy_stack(dropout=True))
+    once = dropped(rows, scenario, DENSE)
+    assert (once.forward / once.forward[0]).tolist() == [1.0, 0.5, 2.0]
+    assert not dropped(rows, toy_scenario(stack=toy_stack(dropout=True)), DENSE).forward.any()

@@ -1,6 +1,6 @@
 """What sources say of their runs, where their own times contradict it."""
 
-from planner.validation.corrections import UNPADDED, as_dispatched, as_run, as_timed
+from planner.validation.corrections import UNPADDED, as_configured, as_dispatched, as_run, as_timed
 from planner.validation.mapping import case
 from tests.planner.measured_run import run
 
@@ -49,6 +49,16 @@ def test_runs_with_and_without_overlap_had_the_dispatcher_that_heads_their_table
     assert as_dispatched(named) is named
     other = run(source="a test")
     assert as_dispatched(other) is other
+
+
+def test_megatron_lm_s_speed_tests_hold_two_embeddings_by_their_configuration():
+    tested = run(source="Megatron-LM tests/functional_tests gpt/gpt3_7b_tp1_pp4_memory_speed golden values")
+    tested["model"].pop("tied_embeddings", None)
+    assert as_configured(tested)["model"]["tied_embeddings"] is False
+    said = {**tested, "model": tested["model"] | {"tied_embeddings": True}}
+    assert as_configured(said) is said
+    other = run(source="a test")
+    assert as_configured(other) is other
 
 
 def test_products_with_recomputation_would_outrun_the_machine():

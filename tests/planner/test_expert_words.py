@@ -6,7 +6,7 @@ from costmodels.model import Model
 from costmodels.model_catalogue import model as catalogued
 from costmodels.stack import stack
 from planner.validation.expert_words import COMBINED, UNITS, expert_changes
-from planner.validation.loss_words import COMPILED, NATIVE, loss_changes
+from planner.validation.loss_words import COMPILED, FUSED, NATIVE, loss_changes
 from planner.validation.mapping import case
 from tests.planner.measured_run import run
 
@@ -201,3 +201,12 @@ def test_cross_entropy_is_megatron_s_own_before_megatron_bridge():
 def test_recipes_that_compile_their_loss_move_less(framework, source, traffic):
     row = {"stack": {"framework": framework}, "source": source, "cluster": {"accelerator": "h100-sxm"}}
     assert loss_changes(row, "nemo") == {"cross_entropy_traffic": traffic}
+
+
+def test_a_flag_names_the_cross_entropy_of_a_run():
+    def traffic(kind):
+        row = {"stack": {"framework": "Megatron-LM core 0.14", "flags": {"cross_entropy_fusion": kind}}}
+        return loss_changes(row | {"cluster": {"accelerator": "b200"}}, "megatron-core").get("cross_entropy_traffic")
+
+    assert traffic("te") == stack("nemo").cross_entropy_traffic == FUSED
+    assert traffic("none") is None

@@ -220,6 +220,20 @@ def test_nvidia_s_benchmark_of_gpt_3_trains_with_dropout(source, dropped):
 
 
 @pytest.mark.parametrize(
+    ("gated", "source", "dropped"),
+    [
+        (True, "a page", False),
+        (False, "a page", True),
+        (True, "FlagPerf training/benchmarks/llama3_8B-megatron", True),
+    ],
+)
+def test_llama_and_its_kin_drop_nothing_unless_their_script_does(gated, source, dropped):
+    chosen = stack("megatron-deepspeed")
+    found = frameworks.changes(run(model={"gated_ffn": gated}, source=source), chosen)
+    assert found.get("dropout", chosen.dropout) is dropped
+
+
+@pytest.mark.parametrize(
     ("release", "fused"), [("26.02.01", False), ("25.11", False), ("26.04", True), ("26.08", True)]
 )
 def test_containers_before_transformer_engine_2_14_write_nvfp4_in_two_kernels(release, fused):
