@@ -20,7 +20,7 @@ from costmodels.strategy import Floats, Strategies
 DRAWN = 62e-12
 """Seconds in which one compute unit draws the random number of a query-key pair. Forward and backward together, 33.6
 million pairs take 24 and 45 us more with dropout on B300, under FlashAttention-2 and cuDNN, 33 on GB200 and 20 on H200
-(GitHub NVIDIA/TransformerEngine, issue 3312 and pull request 3313): 124 ps a unit and pair, by the logarithms' mean."""
+[TE-dropout]: 124 ps a unit and pair, by the logarithms' mean."""
 
 
 def up_projections(rows: Strategies, scenario: Scenario) -> Passes:
