@@ -34,7 +34,9 @@ class Adapters(Record):
         Raises:
             ValueError: in one sentence.
         """
-        rank, _, names = text.partition(":")
+        rank, named, names = text.partition(":")
+        if named and not names.strip(" ,"):
+            raise ValueError(f"no module behind the colon of {text!r:.40}; {', '.join(ADAPTED)} have adapters")
         modules = [name.strip() for name in names.split(",") if name.strip()] or list(usual)
         try:
             number = int(rank)

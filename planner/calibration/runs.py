@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -17,9 +19,10 @@ from planner.calibration.identify import Fit, settle
 from planner.calibration.records import Run
 from planner.calibration.summary import FEWEST_LEFT_OUT, constants, errors, source, told, warnings
 from planner.validation.fitting import EXPERTS, MOST_ROWS, STACK_KNOBS, Floats, Knob, log_error, with_constants
-from planner.validation.judge import seconds_of
+from planner.validation.judge import UNREADABLE, seconds_of
 from planner.validation.mapping import Case, case
-from planner.validation.rows import wrong_value
+from planner.validation.row_values import wrong_value
+from planner.validation.rows import CHECK, held_back
 
 NOISE: Final = 0.07
 """Spread of one source's runs around its own bias: the median over the 29 sources of the fit split with six or more."""
@@ -73,7 +76,7 @@ def priced(runs: Sequence[Run], cluster: Cluster, stack: Stack) -> tuple[list[Me
         except MeshwrightError as error:
             notes.append(f"{run.file}, run {run.id}: not used: {error}")
         except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
-            notes.append(f"{run.file}, run {run.id}: not used: the row contradicts itself ({error!r})")
+            notes.append(f"{run.file}, run {run.id}: not used: {UNREADABLE} ({error!r:.120})")
     return found, notes
 
 
@@ -86,6 +89,8 @@ def _measured(run: Run, cluster: Cluster, stack: Stack) -> Measured:
         raise _Unusable("marked as suspect")
     if run.row.get("complete") is False:
         raise _Unusable("marked as incomplete")
+    if held_back(run.row):
+        raise _Unusable(f"of the split {CHECK!r}, which nothing is learnt from")
     if wrong := wrong_value(run.row):
         raise _Unusable(wrong)
     with np.errstate(all="ignore"):  # what a wrong row makes is looked at below
@@ -136,7 +141,7 @@ def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack
         tuple(constants(fit, "stack.", said)),
         _run_errors(found, used, started, knobs, fit),
         (missed,),
-        tuple(warnings(fit, "stack.", "these runs", _HINTS) + _no_better(missed)),
+        tuple(warnings(fit, "stack.", "these runs", _HINTS) + _no_better(missed) + _apart(used)),
     )
 
 
@@ -154,6 +159,26 @@ def _no_better(missed: Errors) -> list[str]:
         return []
     sizes = f"a median of {100 * left:.1f} %, before the fit {100 * missed.median_before:.1f} %"
     return [f"runs that the fit does not see err by {sizes}: the profile may not help on others; more runs would tell"]
+
+
+APART: Final = 1.2
+"""Longest over shortest time of runs of one configuration from which on these are called contradictory."""
+
+
+def _apart(found: Sequence[Measured]) -> list[str]:
+    """A warning for every configuration whose runs contradict each other."""
+    alike: defaultdict[str, list[Measured]] = defaultdict(list)
+    for one in found:
+        said = {section: one.run.row.get(section) for section in ("cluster", "stack", "model", "strategy")}
+        alike[json.dumps(said, sort_keys=True, default=str)].append(one)
+    told = []
+    for same in alike.values():
+        ordered = sorted(same, key=lambda one: one.seconds)
+        short, long = ordered[0], ordered[-1]
+        if long.seconds > APART * short.seconds:
+            times = f"{short.seconds:.4g} s ({short.run.id}) and {long.seconds:.4g} s ({long.run.id})"
+            told.append(f"runs of one configuration took {times}: the constants lie between; leave out the wrong one")
+    return told
 
 
 def _miss(one: Measured, knobs: Sequence[Knob], values: Floats) -> float:

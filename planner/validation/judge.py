@@ -27,6 +27,7 @@ from planner.validation.corpus import of_each
 from planner.validation.mapping import Case, case
 from planner.validation.nanotron_words import counted_beyond
 from planner.validation.row_fields import unknown_fields
+from planner.validation.row_values import wrong_value
 from planner.validation.rows import (
     CHECK,
     Row,
@@ -35,7 +36,6 @@ from planner.validation.rows import (
     measured_seconds,
     read_rows,
     unknown_split,
-    wrong_value,
 )
 
 HOME = Path(__file__).parent / "runs"
@@ -53,6 +53,9 @@ MEMORY_KINDS: tuple[tuple[str, float, str], ...] = (
     (r"gib|not stated|as printed|xla", 2.0**30, "allocated"),
 )
 """First match of a row's words on its memory figure: bytes of one unit, and which of our quantities it is."""
+
+UNREADABLE = "a value is missing or is not of its kind"
+"""What is said of a row that no rule refused and nothing could be made of."""
 
 RESERVED = r"^torchtitan"
 """Frameworks that log ``max_reserved`` of PyTorch's allocator as their memory [torchtitan]."""
@@ -154,7 +157,7 @@ def parts_of(profile: str) -> dict[str, Any]:
 def judge_row(row: Row, mapping: Callable[[Row], Case] = case) -> list[Verdict]:
     """The verdicts on one run; one with a reason where it cannot be priced."""
     strange = unknown_split(row) + unknown_fields(row)
-    make = partial(Verdict, id=str(row.get("id", "?")), group=str(row.get("group", "?")), notes=strange)
+    make = partial(Verdict, id=_printable(row.get("id", "?")), group=_printable(row.get("group", "?")), notes=strange)
     scored = row.get("complete") is not False and not row.get("suspect")
     nothing = partial(make, metric="iteration_time", measured=0.0, predicted=None, error=None, scored=scored)
     if wrong := wrong_value(row):
@@ -164,7 +167,7 @@ def judge_row(row: Row, mapping: Callable[[Row], Case] = case) -> list[Verdict]:
         measured = dict(_measured(row, mapped))
         predicted = _predicted(mapped, row)
     except (MeshwrightError, ValueError, TypeError, KeyError, ArithmeticError) as error:
-        reason = str(error) if isinstance(error, MeshwrightError) else f"the row contradicts itself ({error!r})"
+        reason = str(error) if isinstance(error, MeshwrightError) else f"{UNREADABLE} ({error!r:.120})"
         found = dict(_measured(row)) or {"iteration_time": 0.0}
         refused = partial(make, predicted=None, error=None, reason=reason, scored=scored)
         return [refused(metric=m, measured=v) for m, v in found.items()]
@@ -183,6 +186,11 @@ def judge_row(row: Row, mapping: Callable[[Row], Case] = case) -> list[Verdict]:
         )
         for m, v in measured.items()
     ]
+
+
+def _printable(said: object) -> str:
+    """A name on one line of a terminal, whatever codes it holds."""
+    return "".join(sign if sign.isprintable() else "?" for sign in str(said))
 
 
 def _derived(row: Row, metric: str) -> tuple[str, ...]:

@@ -17,6 +17,13 @@ from planner.validation.variants import accelerator_name, as_run
 Row = Mapping[str, Any]
 
 
+SCALE = {"M": 1e6, "G": 1e9, "T": 1e12}
+FASTEST_CARD = 200e9
+"""Bytes/s of 1.6 Tb/s: what is more is of a node, whose cards are not counted."""
+WITHIN = re.compile(r"\b(none|single|ici|inside|torus|nvlink|not (stated|detailed))\b|^\W*$", re.IGNORECASE)
+"""Words on a network that name no bandwidth because there is none, or none that is told."""
+
+
 class Unpriceable(MeshwrightError):
     """A measured run that cannot be priced; the message says what is missing."""
 
@@ -122,10 +129,14 @@ def machines(row: Row, notes: list[str]) -> Cluster:
         group = _with_accelerator(group, find_accelerator(name))
     group = group.model_copy(update={"accelerator": as_run(row, group.accelerator)})
     words = str(said.get("inter_node") or "")
-    size = said.get("gpus_per_node") or group.gpus_per_node
-    lane = lane_bandwidth(words, max(size, group.gpus_per_node))
+    size = int(said.get("gpus_per_node") or group.gpus_per_node)
+    if size != group.gpus_per_node:
+        notes.append(f"nodes of {size} joined as the {group.gpus_per_node} of {like.name} are assumed")
+        group = _with_nodes_of(group, size)
+    lane = lane_bandwidth(words, size)
     if lane is None:
-        notes.append(f"network of {like.name} assumed")
+        unread = f", of which {words!r:.60} names no bandwidth" if words and not WITHIN.search(words) else ""
+        notes.append(f"network of {like.name} assumed{unread}")
     else:
         outer = [_carrying(tier, words, lane) for tier in group.tiers[1:]]
         group = group.model_copy(update={"tiers": (group.tiers[0], *outer)})
@@ -155,6 +166,17 @@ def _clusters_of(accelerator: str) -> tuple[str, ...]:
     return tuple(name for name, groups in whole if len(groups) == 1 and groups[0].accelerator.name == accelerator)
 
 
+def _with_nodes_of(group: NodeGroup, size: int) -> NodeGroup:
+    """The nodes with that many devices; a domain of several nodes, as of NVL72, stays as it is."""
+    inner, *outer = group.tiers
+    if inner.domain == group.gpus_per_node and size > 1:
+        inner = inner.model_copy(update={"domain": size})
+        outer = [tier for tier in outer if not tier.domain or tier.domain > size]
+    elif size == 1 and inner.domain == group.gpus_per_node:
+        return group.model_copy(update={"gpus_per_node": 1, "tiers": tuple(outer)})
+    return group.model_copy(update={"gpus_per_node": size, "tiers": (inner, *outer)})
+
+
 def _with_accelerator(group: NodeGroup, device: Accelerator) -> NodeGroup:
     """The nodes with other devices in them, joined by the links of these where they have their own kind."""
     inner, *outer = group.tiers
@@ -165,7 +187,7 @@ def _with_accelerator(group: NodeGroup, device: Accelerator) -> NodeGroup:
 
 def _same_kind(given: Cluster, row: Row) -> Cluster:
     said, has = row["cluster"].get("accelerator"), given.accelerator.name
-    if said != has:
+    if has not in (said, _catalogued(str(said))):
         raise Unpriceable(f"the run was on {said}, the cluster given is of {has}")
     return given
 
@@ -201,11 +223,10 @@ def _link(name: str) -> Link:
 
 def lane_bandwidth(text: str, gpus_per_node: int) -> float | None:
     """Network bytes/s per GPU out of words such as "8x HDR 200Gb/s" or "800 Gb/s per node"; None if unsaid."""
-    found = re.search(r"(?:(\d+)\s*x\s*)?(?:[A-Za-z-]+\s+)?(\d+)\s*Gb[EP/]", text)
+    found = re.search(r"(?:(\d+)\s*x\s*)?(?:[A-Za-z-]+\s+)?(\d+(?:\.\d+)?)\s*([MGT])(b(?:it)?|B)(?:ps\b|[EP/])", text)
     if not found:
         return None
-    cards = int(found.group(1) or 1)
-    total = cards * float(found.group(2)) * 1e9 / 8
-    if cards == 1 and "per node" not in text and "Ethernet" not in text:
-        return total
-    return total / gpus_per_node
+    cards, bits = int(found.group(1) or 1), 8.0 if found.group(4) == "B" else 1.0
+    total = cards * float(found.group(2)) * SCALE[found.group(3)] * bits / 8
+    of_a_node = cards > 1 or "per node" in text or "Ethernet" in text or total > FASTEST_CARD
+    return total / gpus_per_node if of_a_node else total

@@ -16,6 +16,7 @@ import numpy as np
 
 from costmodels.iteration import row_seconds
 from costmodels.memory import row_bytes
+from costmodels.model import Model
 from costmodels.pricing import Assignment, row_assignment
 from costmodels.scenario import Scenario
 from costmodels.stack import Stack
@@ -79,6 +80,8 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
         precision=saving.precision(plan, chosen, "bf16" if "bf16" in group.accelerator.peak else "fp16"),
     )
     rows = saving.with_savers(strategy_of(plan, chosen, notes, experts=model.moe is not None), row, model)
+    if not row.get("suspect"):
+        _check_layout(rows, model)
     if rows.offload[0] and not saving.described_for(scenario, rows):
         raise Unpriceable(f"offload {OFFLOADS[rows.offload[0]]}: the hosts of {scenario.group.name} are not described")
     assignment = _assignment(row, scenario, rows, notes)
@@ -113,12 +116,37 @@ def _check_ranks(row: Row) -> None:
         raise Unpriceable(f"strategy: {degrees} are {ranks} ranks, which do not make up {gpus} gpus")
 
 
+def _check_layout(rows: Strategies, model: Model) -> None:
+    """Refuse what no framework can lay out: experts and ranks that do not share each other, stages without a layer."""
+    tp, cp, pp, vpp, dp, ep, etp = (
+        int(getattr(rows, name)[0]) for name in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp")
+    )
+    experts, ranks = model.moe.num_experts if model.moe else 0, tp * cp * dp
+    slices = model.num_layers + model.mtp_layers + 2  # embedding and head may count as layers
+    if ep > 1 and not experts:
+        raise Unpriceable(f"strategy.ep: {ep} expert ranks, and {model.name} has no experts")
+    if experts % ep:
+        raise Unpriceable(f"strategy.ep: {ep} ranks do not share {experts} experts; {math.gcd(experts, ep)} would")
+    if ranks % (ep * etp):
+        raise Unpriceable(
+            f"strategy: ep {ep} x etp {etp} do not divide the {ranks} ranks of tp {tp} x cp {cp} x dp {dp}"
+        )
+    if pp * vpp > slices:
+        raise Unpriceable(f"strategy: pp {pp} x vpp {vpp} pieces of {model.num_layers} layers; at most {slices} work")
+    if tp > model.num_heads:
+        raise Unpriceable(f"strategy.tp: {tp} ranks share {model.num_heads} heads; at most {model.num_heads} work")
+
+
 def _assignment(row: Row, scenario: Scenario, rows: Strategies, notes: list[str]) -> Assignment:
     """The stated layers per stage, a balanced split where the source says so, else an even one."""
     pp, layers = int(rows.pp[0]), scenario.model.num_layers
     said = row["strategy"].get("layers_per_stage")
     if said and len(said) == pp and sum(said) == layers:
         return row_assignment(rows, layers, [int(n) for n in said])
+    if said:
+        notes.append(
+            f"layers_per_stage {said!r:.60} do not make {layers} layers on {pp} stages: an even split is priced"
+        )
     if (counted := _with_ends(row, pp, layers)) is not None:
         notes.append("layers per stage by the notes, which count embedding and head")
         return row_assignment(rows, layers, counted)

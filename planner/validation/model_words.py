@@ -57,10 +57,18 @@ def model_of(row: Row, notes: list[str]) -> Model:
     found = _named(shape)
     if found is None:
         reason = f"the model's {unsaid[0]} is not stated" if unsaid else "the model's Mamba-2 mixers are not stated"
-        raise Unpriceable(f"{reason}, and no model of the catalogue is called {shape.get('name')!r}")
+        raise Unpriceable(f"{reason}, and {_not_found(shape)}")
     notes.append(f"sizes of the catalogue's {found.name}, by its name")
     said = {field: shape[field] for field in ("seq_length", "mtp_layers") if shape.get(field) is not None}
     return found.model_copy(update=said)
+
+
+def _not_found(shape: Row) -> str:
+    """Why the name of a model is none of the catalogue's: it is not there, or has other layers."""
+    known = by_name(re.sub(r"[\s_]+", "-", str(shape.get("name") or "").lower()).removeprefix("nvidia-"))
+    if known is None:
+        return f"no model of the catalogue is called {shape.get('name')!r}"
+    return f"the catalogue's {known.name} has {known.num_layers} layers, not {shape.get('num_layers')}"
 
 
 def _unsaid_by_forks(row: Row, notes: list[str]) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from planner.validation.judge import Verdict, coverage, groups, judge, names_of,
 METRICS = ("iteration_time", "memory")
 UNREAD = re.compile(r"^split '|^\w+\.\w+ is not read")
 """Notes on what a run says and nothing reads."""
+FEW = 100
+"""Runs up to which the table says what was assumed of them."""
 LEAST = 4
 """Groups that are named where the interval holds less than it promises."""
 
@@ -204,7 +206,29 @@ def _table(by_file: Mapping[str, list[Verdict]]) -> str:
     lines += [*_split_lines(by_file), *_coverage_lines(by_file)]
     fits = _fits(verdicts)
     lines.append("Fits: " + ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in fits.items()))
-    return "\n".join([*lines, *_reasons(verdicts)])
+    return "\n".join([*lines, *_assumed(verdicts), *_repeated(by_file), *_reasons(verdicts)])
+
+
+def _assumed(verdicts: list[Verdict]) -> list[str]:
+    """What runs leave out and was assumed, with how many leave it out; nothing of many runs, which the JSON tells."""
+    runs = {verdict.id for verdict in verdicts}
+    told = {(verdict.id, note) for verdict in verdicts for note in verdict.notes if not UNREAD.search(note)}
+    if len(runs) > FEW or not told:
+        return []
+    counts = Counter(note for _, note in told)
+    shown = [f"{n:6d}  {note}" for note, n in sorted(counts.items(), key=lambda found: (-found[1], found[0]))]
+    return ["", f"Assumed of {len(runs)} run{'s' if len(runs) > 1 else ''}:", *shown]
+
+
+def _repeated(by_file: Mapping[str, list[Verdict]]) -> list[str]:
+    """Names that several runs of one file have, so that nobody can tell which is which."""
+    lines = []
+    for name, found in by_file.items():
+        twice = [key for key, n in Counter((v.id, v.metric) for v in found).items() if n > 1]
+        ids = sorted({key for key, _metric in twice})
+        if ids:
+            lines.append(f"{name}: several runs are called {', '.join(ids[:LEAST])}")
+    return lines
 
 
 def _strange(verdicts: list[Verdict]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -69,6 +68,8 @@ def _row(path: Path, number: int, line: str) -> Row:
         row = json.loads(line)
     except (json.JSONDecodeError, RecursionError) as error:
         raise BadFile(path, f"line {number} is not JSON: {error}") from None
+    except ValueError:  # Python reads no whole numbers of more than 4,300 digits
+        raise BadFile(path, f"line {number} has a whole number too long to be read") from None
     return row_of(path, f"line {number}", row)
 
 
@@ -96,23 +97,6 @@ def unknown_split(row: Row) -> tuple[str, ...]:
 def held_back(row: Row) -> bool:
     """Whether nothing may be learnt from a run."""
     return row.get("split") == CHECK
-
-
-_COUNTS = ("gpus", "tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch_size", "global_batch_size")
-_FIGURES = ("iteration_time_s", "tokens_per_s_per_gpu", "tokens_per_s", "samples_per_s", "samples_per_s_per_gpu",
-            "tflops_per_gpu", "mfu", "mfu_peak_tflops", "memory")  # fmt: skip
-
-
-def wrong_value(row: Row) -> str:
-    """What is no number of its kind among a run's degrees and figures, in words; "" where all are or are not said."""
-    for section, names, kinds in (("strategy", _COUNTS, int), ("measured", _FIGURES, (int, float))):
-        for name in names:
-            value = row[section].get(name)
-            right = isinstance(value, kinds) and not isinstance(value, bool) and 0 < value < math.inf
-            if value is not None and not right:
-                wanted = "a whole number from 1" if kinds is int else "a number above 0"
-                return f"{section}.{name}: expected {wanted}, got {value!r:.40}"
-    return ""
 
 
 def measured_seconds(row: Row) -> float | None:

@@ -48,7 +48,10 @@ def strategy_of(plan: Row, chosen: Stack, notes: list[str], *, experts: bool = F
     batch, each = int(plan["global_batch_size"]), float(micro) * dp
     batches = max(round(batch / each), 1)
     if batch % each:
-        notes.append(f"the batch of {batch} is no whole number of micro-batches of {micro} x dp {dp}: the nearest is")
+        whole = f"a batch of {batch} is no whole number of micro-batches of {micro} x dp {dp}"
+        if batch < each:
+            raise Unpriceable(f"strategy: {whole}; {each:g} would be one")
+        notes.append(f"{whole}: {batches * each:g} is priced")
     zero = _zero_stage(plan, chosen, notes, once=batches == 1 or pp > 1)
     return strategies(
         tp=tp,

@@ -52,6 +52,7 @@ def test_adapters_are_read_from_words_and_written_as_such(text, read):
         ("", "expected a rank"),
         ("0", "rank 0; 1 to 8192 works"),
         ("9000:linear_qkv", "rank 9000"),
+        ("16: ,", "no module behind the colon of '16: ,'"),
         ("16:q_proj", "no module 'q_proj'; linear_qkv, linear_proj, linear_fc1, linear_fc2 have adapters"),
     ],
 )

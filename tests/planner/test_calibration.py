@@ -170,6 +170,7 @@ def test_a_calibration_goes_through_json():
         ([{}], {"cluster": "a100-h100-mixed"}, "one node group at a time"),
         ([{"measured": {"iteration_time_s": None}}], {}, "no iteration time, throughput or utilisation"),
         ([{"suspect": "yes"}], {}, "marked as suspect"),
+        ([{"split": "check"}], {}, "of the split 'check', which nothing is learnt from"),
         ([{"strategy": {"gpus": "many"}}], {}, "strategy.gpus: expected a whole number from 1, got 'many'"),
     ],
 )
@@ -184,6 +185,25 @@ def test_a_run_that_cannot_be_used_is_told_and_the_others_are_fitted(tmp_path):
     )
     assert [one.id for one in answer.runs] == ["good"]
     assert sum("run bad: not used" in note for note in answer.notes) == 1
+
+
+def test_runs_of_one_configuration_that_contradict_each_other_are_named(tmp_path):
+    times = {"a": 2.0, "b": 2.3, "c": 2.5}
+    found = {}
+    for ids in ("ab", "abc"):
+        same = [run(id=one, measured={"iteration_time_s": times[one]}) for one in ids]
+        answer = calibrate([written(tmp_path / "runs.jsonl", same)])
+        found[ids] = [warning for warning in answer.warnings if warning.startswith("runs of one configuration")]
+    assert found["ab"] == []
+    assert found["abc"][0].startswith("runs of one configuration took 2 s (a) and 2.5 s (c)")
+
+
+def test_an_accelerator_may_be_said_by_a_short_name(tmp_path):
+    short = run(cluster={"accelerator": "a100", "gpus_per_node": 8})
+    long = run(cluster={"accelerator": "a100-sxm-80gb", "gpus_per_node": 8})
+    told = [calibrate([written(tmp_path / "runs.jsonl", [one])]) for one in (short, long)]
+    assert [len(answer.runs) for answer in told] == [1, 1]
+    assert told[0].runs[0].measured_seconds == told[1].runs[0].measured_seconds
 
 
 def plan(*arguments, **how):

@@ -1,0 +1,105 @@
+"""Values that no run can have, machines of other sizes, and layouts that no framework makes."""
+
+import json
+
+import pytest
+
+from planner.validation.judge import judge_row, shipped
+from planner.validation.machines import machines
+from planner.validation.report import FEW, validate
+from planner.validation.row_values import wrong_value
+from planner.validation.rows import read_rows
+from tests.planner.measured_run import run
+
+
+@pytest.mark.parametrize(
+    ("section", "values", "told"),
+    [
+        ("stack", {"flags": "--use-flash-attn"}, "stack.flags: expected a table of names and values"),
+        (
+            "measured",
+            {"iteration_time_s": 10**400},
+            "expected a number above 0, 1e-09 to 1e+18, got a number of 1329 bits",
+        ),
+        ("measured", {"mfu": 40}, "measured.mfu: expected a share of the peak, such as 0.4, got 40"),
+        ("measured", {"memory": 70e9}, "measured.memory: expected GB of one device"),
+        ("measured", {"oom": "no"}, "measured.oom: expected true, false or null, got 'no'"),
+        ("strategy", {"sequence_parallel": "off"}, "strategy.sequence_parallel: expected true, false or null"),
+        ("strategy", {"sharding_degree": "x"}, "strategy.sharding_degree: expected a whole number from 1, got 'x'"),
+        ("strategy", {"global_batch_size": 10**400}, "expected a whole number from 1 to 1,000,000,000"),
+        ("cluster", {"gpus_per_node": "8"}, "cluster.gpus_per_node: expected a whole number from 1, got '8'"),
+        ("cluster", {"accelerator": None}, "cluster.accelerator: expected a name such as h100-sxm, got None"),
+    ],
+)
+def test_a_value_of_another_kind_is_named_with_what_was_wanted(section, values, told):
+    assert told in wrong_value(run(**{section: values}))
+
+
+def test_whether_a_run_is_complete_is_no_word():
+    assert wrong_value(run(complete="no")) == "complete: expected true, false or null, got 'no'"
+
+
+def test_no_shipped_run_has_a_wrong_value():
+    rows = [row for path in shipped() for row in read_rows(path)]
+    assert len(rows) > 4000
+    assert not [row["id"] for row in rows if wrong_value(row)]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "model", "told"),
+    [
+        ({"ep": 2}, {}, "2 expert ranks, and "),
+        ({"ep": 3, "gpus": 24, "dp": 3, "tp": 8}, {"name": "mixtral-8x7b"}, "3 ranks do not share 8 experts; 1 would"),
+        ({"ep": 8, "etp": 16}, {"name": "mixtral-8x7b"}, "ep 8 x etp 16 do not divide the"),
+        (
+            {"pp": 64, "vpp": 1, "tp": 1, "dp": 1, "gpus": 64},
+            {"name": "llama3-8b"},
+            "pp 64 x vpp 1 pieces of 32 layers; at most 34",
+        ),
+        ({"tp": 64, "dp": 1, "pp": 1, "gpus": 64}, {"name": "llama3-8b"}, "64 ranks share 32 heads; at most 32 work"),
+        ({"global_batch_size": 1}, {}, "a batch of 1 is no whole number of micro-batches of"),
+    ],
+)
+def test_a_layout_that_no_framework_makes_is_not_priced(strategy, model, told):
+    row = run(strategy={"dp": 8, "tp": 1, "pp": 1, "gpus": 8, "micro_batch_size": 1} | strategy)
+    if model:
+        row["model"] = {"seq_length": 2048} | model
+    assert told in judge_row(row)[0].reason
+
+
+def group(**cluster):
+    notes = []
+    return machines(run(cluster={"accelerator": "h100-sxm"} | cluster), notes).groups[0], notes
+
+
+def test_nodes_have_the_size_that_is_said():
+    small, notes = group(gpus_per_node=4)
+    usual, _ = group(gpus_per_node=8)
+    alone, _ = group(gpus_per_node=1)
+    assert (small.gpus_per_node, small.tiers[0].domain) == (4, 4)
+    assert notes[0] == "nodes of 4 joined as the 8 of dgx-h100 are assumed"
+    assert small.tiers[0].link == usual.tiers[0].link
+    assert [tier.name for tier in alone.tiers] == [tier.name for tier in usual.tiers[1:]]
+    assert group(gpus_per_node=512)[0].tiers[0].domain == 512
+    rack, said = group(accelerator="gb200", gpus_per_node=4)
+    assert rack.tiers[0].domain == 72
+    assert not [note for note in said if "joined" in note]
+
+
+def test_words_on_a_network_that_say_no_bandwidth_are_named():
+    for words, unread in (("foo", True), ("RoCE RDMA", True), ("none (single node)", False), ("", False)):
+        _, notes = group(gpus_per_node=8, inter_node=words)
+        assert notes == [f"network of dgx-h100 assumed{f', of which {words!r} names no bandwidth' if unread else ''}"]
+
+
+def test_the_table_of_a_few_runs_says_what_was_assumed_and_which_names_are_double(tmp_path):
+    one = run(id="twice", group="a\x1b[31mb\nc")
+    (tmp_path / "runs.jsonl").write_text("\n".join(json.dumps(row) for row in (one, one)), encoding="utf-8")
+    table = validate([str(tmp_path / "runs.jsonl")])
+    assert "Assumed of 1 run:" in table
+    assert "runs.jsonl: several runs are called twice" in table
+    assert "a?[31mb?c" in table
+    assert "\x1b" not in table
+    many = [one | {"id": f"run {n}"} for n in range(FEW + 1)]
+    (tmp_path / "runs.jsonl").write_text("\n".join(json.dumps(row) for row in many), encoding="utf-8")
+    assert "Assumed of" not in validate([str(tmp_path / "runs.jsonl")])
