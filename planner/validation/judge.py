@@ -31,6 +31,7 @@ from planner.validation.row_values import wrong_value
 from planner.validation.rows import (
     CHECK,
     Row,
+    contradicting,
     convention,
     efficiency_seconds,
     measured_seconds,
@@ -180,7 +181,7 @@ def judge_row(row: Row, mapping: Callable[[Row], Case] = case) -> list[Verdict]:
             measured=v,
             predicted=predicted[m],
             error=_error(predicted[m], v),
-            notes=mapped.notes + _derived(row, m) + strange,
+            notes=mapped.notes + _derived(row, m) + contradicting(row) + strange,
             scored=scored and not (m == "memory" and failed),
             within=_within(mapped, str(row.get("group")), predicted[m], v) if m == "iteration_time" else None,
         )

@@ -70,6 +70,9 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
     chosen, group = stack_for(row, notes, software), node_group(row, notes, machines)
     if adapters := adapters_of(row, model, notes):
         chosen = chosen.model_copy(update={"adapters": adapters})
+    usual = "bf16" if "bf16" in group.accelerator.peak else "fp16"
+    if plan.get("precision") is None:
+        notes.append(f"precision {usual} assumed")
     scenario = Scenario(
         model=model,
         group=group,
@@ -77,7 +80,7 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
         gpus=int(_need(plan, "gpus")),
         seq_length=model.seq_length,
         global_batch_size=int(_need(plan, "global_batch_size")),
-        precision=saving.precision(plan, chosen, "bf16" if "bf16" in group.accelerator.peak else "fp16"),
+        precision=saving.precision(plan, chosen, usual),
     )
     rows = saving.with_savers(strategy_of(plan, chosen, notes, experts=model.moe is not None), row, model)
     if not row.get("suspect"):

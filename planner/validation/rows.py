@@ -101,19 +101,37 @@ def held_back(row: Row) -> bool:
 
 def measured_seconds(row: Row) -> float | None:
     """Seconds per iteration as measured, or out of a throughput; None where nothing of the kind is said."""
+    return next((seconds for _, seconds in _times(row)), None)
+
+
+def _times(row: Row) -> Iterator[tuple[str, float]]:
+    """Seconds per iteration by each figure that tells them, the first the one that counts."""
     said, plan = row["measured"], row["strategy"]
     if said.get("iteration_time_s"):
-        return float(said["iteration_time_s"])
+        yield "iteration_time_s", float(said["iteration_time_s"])
     batch, gpus, seq = plan.get("global_batch_size"), plan.get("gpus"), row["model"].get("seq_length")
     if not batch or not gpus:
-        return None
-    rates = (
-        (said.get("tokens_per_s_per_gpu"), (seq or 0) * batch / gpus),
-        (said.get("tokens_per_s"), (seq or 0) * batch),
-        (said.get("samples_per_s"), batch),
-        (said.get("samples_per_s_per_gpu"), batch / gpus),
-    )
-    return next((float(amount) / float(rate) for rate, amount in rates if rate and amount), None)
+        return
+    amounts = {
+        "tokens_per_s_per_gpu": (seq or 0) * batch / gpus,
+        "tokens_per_s": (seq or 0) * batch,
+        "samples_per_s": batch,
+        "samples_per_s_per_gpu": batch / gpus,
+    }
+    yield from ((name, float(n) / float(said[name])) for name, n in amounts.items() if said.get(name) and n)
+
+
+AGREEING = 1.1
+"""Longest over shortest time by the figures of one run up to which they say the same."""
+
+
+def contradicting(row: Row) -> tuple[str, ...]:
+    """A note where two figures of a run tell two times."""
+    first, *others = [*_times(row)] or [("", 1.0)]
+    apart = [one for one in others if not 1.0 / AGREEING <= one[1] / first[1] <= AGREEING]
+    if not apart:
+        return ()
+    return (f"{first[0]} counts, by which an iteration takes {first[1]:.4g} s; by {apart[0][0]} {apart[0][1]:.4g} s",)
 
 
 CONVENTIONS: tuple[tuple[str, str], ...] = (

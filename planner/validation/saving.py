@@ -50,6 +50,7 @@ fp32, and both shard the fp32 weights."""
 OFFLOADED: tuple[tuple[str, int], ...] = (
     (r"optimizer\+params", EVERYTHING),
     (r"optimizer", OPTIMIZER),
+    (r"activation|layers", ACTIVATIONS),
     (r"offloaded|checkpoints kept on cpu|checkpoint-in-cpu y", ACTIVATIONS),
 )
 """First match of the words on offloading, on recomputation or of the notes."""
@@ -120,13 +121,16 @@ def _modules(plan: Row, model: Model) -> int:
 
 def _offload(row: Row) -> int:
     plan = row["strategy"]
-    said = str(plan.get("offload") or "none").lower()
+    said = str(plan.get("offload") or "none").lower()  # false counts as none
     more = f"{plan.get('recompute_detail')} {row['stack'].get('notes')}".lower()
     if said == "none":
         usual = "deepspeedexamples" in str(row["stack"].get("framework")).lower() and plan.get("zero_stage") == 3
         kept = re.search(r"checkpoint-in-cpu (n\b|removed)", more)
         return ACTIVATIONS if re.search(OFFLOADED[-1][0], more) or (usual and not kept) else 0
-    return next((code for words, code in OFFLOADED if re.search(words, said)), ACTIVATIONS)
+    found = next((code for words, code in OFFLOADED if re.search(words, said)), None)
+    if found is None:
+        raise BadRequest(f"strategy.offload: {said!r:.40}; none, activations, optimizer and optimizer+params are known")
+    return found
 
 
 def described_for(scenario: Scenario, rows: Strategies) -> bool:

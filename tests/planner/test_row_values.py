@@ -8,7 +8,7 @@ from planner.validation.judge import judge_row, shipped
 from planner.validation.machines import machines
 from planner.validation.report import FEW, validate
 from planner.validation.row_values import wrong_value
-from planner.validation.rows import read_rows
+from planner.validation.rows import contradicting, read_rows
 from tests.planner.measured_run import run
 
 
@@ -103,3 +103,26 @@ def test_the_table_of_a_few_runs_says_what_was_assumed_and_which_names_are_doubl
     many = [one | {"id": f"run {n}"} for n in range(FEW + 1)]
     (tmp_path / "runs.jsonl").write_text("\n".join(json.dumps(row) for row in many), encoding="utf-8")
     assert "Assumed of" not in validate([str(tmp_path / "runs.jsonl")])
+
+
+def test_figures_of_a_run_that_tell_two_times_are_told_with_the_one_that_counts():
+    said = {"iteration_time_s": 2.0, "tokens_per_s": None, "samples_per_s": None}
+    row = run(measured=said)
+    batch = row["strategy"]["global_batch_size"]
+    assert contradicting(row) == ()
+    assert contradicting(run(measured=said | {"samples_per_s": batch / 2.1})) == ()
+    told = contradicting(run(measured=said | {"samples_per_s": batch / 4.0}))
+    assert told == ("iteration_time_s counts, by which an iteration takes 2 s; by samples_per_s 4 s",)
+    verdict = judge_row(run(measured=said | {"samples_per_s": batch / 4.0}))[0]
+    assert told[0] in verdict.notes
+    assert verdict.measured == 2.0
+
+
+@pytest.mark.parametrize(("words", "told"), [("foo", "strategy.offload: 'foo'; none, activations"), (True, "'true'")])
+def test_words_that_name_nothing_to_offload_are_refused(words, told):
+    assert told in judge_row(run(strategy={"offload": words}))[0].reason
+
+
+def test_a_precision_that_nobody_says_is_noted():
+    assert "precision bf16 assumed" in judge_row(run(strategy={"precision": None}))[0].notes
+    assert not [note for note in judge_row(run(strategy={"precision": "bf16"}))[0].notes if "precision" in note]
