@@ -37,7 +37,9 @@ def read_rows(path: Path) -> Iterator[Row]:
         raise BadFile(path, "no such file") from None
     except IsADirectoryError:
         raise BadFile(path, "a folder, where a file of JSON lines is expected") from None
-    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError):
+    except gzip.BadGzipFile:
+        raise BadFile(path, "not packed by gzip, as its name says; a file of JSON lines is expected") from None
+    except (UnicodeDecodeError, EOFError):
         raise BadFile(path, "not text; a file of JSON lines is expected") from None
     except OSError as error:
         raise BadFile(path, error.strerror or "cannot be read") from None

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from hardware.errors import BadFile
 from planner.validation.judge import judge_row, shipped
 from planner.validation.machines import machines
 from planner.validation.report import FEW, validate
@@ -126,3 +127,10 @@ def test_words_that_name_nothing_to_offload_are_refused(words, told):
 def test_a_precision_that_nobody_says_is_noted():
     assert "precision bf16 assumed" in judge_row(run(strategy={"precision": None}))[0].notes
     assert not [note for note in judge_row(run(strategy={"precision": "bf16"}))[0].notes if "precision" in note]
+
+
+def test_plain_text_under_the_name_of_a_packed_file_is_told_as_such(tmp_path):
+    path = tmp_path / "runs.jsonl.gz"
+    path.write_text(json.dumps(run()), encoding="utf-8")
+    with pytest.raises(BadFile, match="not packed by gzip, as its name says"):
+        list(read_rows(path))
