@@ -118,7 +118,7 @@ def test_a_policy_by_its_name_names_no_modules():
 
 
 def test_slices_meet_over_the_network_outside_the_torus():
-    row = tabled("tpu-v5p", gpus=512, dp=512)
+    row = tabled("tpu-v5p", gpus=512, dp=512, global_batch_size=1024)
     row["stack"]["notes"] = "FSDP over 256 shards per slice, plain data parallel across 2 slice(s)"
     assert case(row).scenario.group.tiers[0].domain == 256
     row["stack"]["notes"] = "FSDP over 512 shards"
