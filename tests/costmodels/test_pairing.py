@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from costmodels.beside import exposed_beside, overlaps
 from costmodels.blocks import kind_seconds
+from costmodels.launches import exposed_launches, launch_floor
 from costmodels.layer_kinds import EXPERTS
 from costmodels.pairing import alone_share, further_axes
 from costmodels.passes import Passes
@@ -81,10 +82,11 @@ def test_only_a_stack_that_overlaps_micro_batches_prices_layers_by_their_number(
 
 @settings(max_examples=60, deadline=None)
 @given(drawn_scenarios(gpus=(4, 8, 16), models=drawn_expert_models), st.integers(0, 2**32 - 1))
-def test_no_second_of_a_layer_hides_traffic_of_its_own_experts_and_of_another_micro_batch(scenario, seed):
+def test_no_second_of_a_layer_or_of_its_wait_hides_its_own_experts_traffic_and_another_micro_batchs(scenario, seed):
     rows = random_rows(scenario, 10, seed)
     layer = kind_seconds(rows, scenario, EXPERTS)
     busy = layer.compute + layer.tp + layer.cp
+    busy = busy + exposed_launches(launch_floor(rows, scenario, EXPERTS), busy, scenario)  # it goes on meanwhile
     taken = layer.hidden_ep + layer.paired
     assert (taken.forward <= busy.forward * (1 + 1e-12)).all()
     assert (taken.backward <= busy.backward * (1 + 1e-12)).all()
