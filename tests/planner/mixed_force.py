@@ -26,7 +26,7 @@ def layouts(scenario):
             gpus % (tp * cp * dp) == 0
             and all(width % tp == 0 for width in widths)
             and (groups % tp == 0 or tp % groups == 0)
-            and (cp == 1 or (scenario.seq_length % (2 * cp) == 0 and scenario.rates.attention is not None))
+            and (cp == 1 or scenario.seq_length % (2 * cp) == 0)
         ):
             yield tp, cp, dp
 
