@@ -12,6 +12,8 @@ from planner.validation.machines import Unpriceable
 
 Row = Mapping[str, Any]
 
+TASKS: Final = ("pretrain", "sft", "lora", None)
+
 USUAL: Final = (
     (r"mlperf|mlcommons", "16:linear_qkv,linear_proj"),
     (r"automodel", "8"),
@@ -31,8 +33,10 @@ def adapters_of(row: Row, model: Model, notes: list[str]) -> Adapters | None:
     Raises:
         Unpriceable: words that say none.
     """
-    said = row["strategy"].get("adapters")
-    if said is None and row.get("task") != "lora":
+    said, task = row["strategy"].get("adapters"), row.get("task")
+    if task not in TASKS:
+        notes.append(f"task {task!r:.40} is none of {', '.join(filter(None, TASKS))}; training of all weights assumed")
+    if said is None and task != "lora":
         return None
     words = str(said) if said is not None else _usual(row)
     try:

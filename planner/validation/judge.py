@@ -80,7 +80,10 @@ _RECOMPUTED: tuple[Repeated, ...] = ("none", "selective", "full", "full")
 
 @dataclass(frozen=True)
 class Verdict:
-    """One measured quantity of one run beside its prediction; ``reason`` where it could not be priced."""
+    """One measured quantity of one run beside its prediction; ``reason`` where it could not be priced.
+
+    ``measured`` is 0.0 where no time could be read.
+    """
 
     id: str
     group: str
@@ -101,7 +104,7 @@ class Verdict:
             "id": self.id,
             "group": self.group,
             "metric": self.metric,
-            "measured": self.measured,
+            "measured": self.measured if isinstance(self.measured, bool) else self.measured or None,
             "predicted": self.predicted,
             "error": self.error,
         }

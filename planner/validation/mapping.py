@@ -33,7 +33,7 @@ from planner.validation.machines import Unpriceable, node_group
 from planner.validation.maxtext_words import as_programmed
 from planner.validation.model_words import model_of
 from planner.validation.nanotron_words import as_networked, in_table
-from planner.validation.software import stack_for
+from planner.validation.software import as_attending, stack_for
 from planner.validation.strategy_words import strategy_of
 
 Row = Mapping[str, Any]
@@ -63,6 +63,7 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
     """
     notes: list[str] = []
     row = as_networked(as_configured(as_dispatched(as_timed(as_run(as_programmed(as_launched(row)))))))
+    row = as_attending(row, notes)
     plan = row["strategy"]
     _check_sizes(row)
     _check_ranks(row)

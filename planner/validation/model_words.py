@@ -35,6 +35,8 @@ SAID_AS: Final = {
     "tied_embeddings": "tied_embeddings",
 }
 """What a model is, and the word of a row that would say so."""
+ASSUMED: Final = ("ffn_hidden_size", "gated_ffn", "vocab_size")
+"""Sizes that a run may leave out, and that usual ones stand for then."""
 LEFT_OUT: Final = (
     "rotary_scaled",
     "chunked_attention",
@@ -53,7 +55,9 @@ def model_of(row: Row, notes: list[str]) -> Model:
     unsaid = [field for field in ("num_layers", "hidden_size", "num_heads") if shape.get(field) is None]
     if not hybrid and not unsaid:
         sizes = {field: value for field, value in shape.items() if field not in ROUTING}
-        return as_described(as_catalogued(from_run(sizes), shape), shape, notes)
+        model = as_catalogued(from_run(sizes), shape)
+        notes += [f"{name} {_plain(getattr(model, name))} assumed" for name in ASSUMED if shape.get(name) is None]
+        return as_described(model, shape, notes)
     found = _named(shape)
     if found is None:
         reason = f"the model's {unsaid[0]} is not stated" if unsaid else "the model's Mamba-2 mixers are not stated"
@@ -61,6 +65,11 @@ def model_of(row: Row, notes: list[str]) -> Model:
     notes.append(f"sizes of the catalogue's {found.name}, by its name")
     said = {field: shape[field] for field in ("seq_length", "mtp_layers") if shape.get(field) is not None}
     return found.model_copy(update=said)
+
+
+def _plain(value: object) -> str:
+    """As a run would say it."""
+    return str(value).lower()
 
 
 def _not_found(shape: Row) -> str:

@@ -26,11 +26,18 @@ KERNELS: dict[Any, tuple[str, ...]] = {
     "v2": ("flash-2", "flash-1"),
     "v3": ("flash-3", "cudnn", "flash-2"),
     "v4": ("cudnn", "flash-3", "flash-2"),
+    "cudnn": ("cudnn", "flash-2"),
 }
 """The run's attention field to kernels in order of preference; True leaves the stack's own choice.
 
 Nobody's tables have FlashAttention-4: cuDNN's kernel is its nearest on Blackwell, within a third [Zadouri26].
 """
+
+WORDS: dict[str, bool] = {
+    "eager": False, "math": False, "none": False, "unfused": False,
+    "flash": True, "flash-attn": True, "flash-attention": True, "fused": True, "sdpa": True,
+}  # fmt: skip
+"""What others call attention without and with a kernel of its own."""
 
 FUSED: dict[str, Any] = {"attention": KERNELS["v2"], "blackwell_attention": ("cudnn", "flash-2")}
 """What True means, and no word on a newer machine, where the stack is of before there was any fused attention: PyTorch
@@ -54,19 +61,24 @@ def stack_for(row: Row, notes: list[str], given: Stack | None) -> Stack:
     return _adjusted(given.at(str(row["strategy"].get("precision") or "bf16")), row)
 
 
-def _kernels(said: object) -> tuple[str, ...] | None:
-    """Kernels that the run's attention field names: by a word of ``KERNELS``, or another way to write a release."""
+def as_attending(row: Row, notes: list[str]) -> Row:
+    """The run with its attention in words of ``KERNELS`` or a switch, however its source writes them."""
+    said = row["stack"].get("attention")
     if isinstance(said, bool) or said is None or said in KERNELS:
-        return KERNELS.get(said)
-    release = re.match(r"(?:v|fa|flash[-_ ]?attention|flash)[-_ ]?v?([1-4])\b", str(said).lower())
-    return KERNELS[f"v{release[1]}"] if release else KERNELS.get(said)
+        return row
+    name = re.sub(r"[_ ]+", "-", str(said).lower())
+    release = re.match(r"(?:v|fa|flash-?attn|flash-?attention|flash)-?v?([1-4])\b", name)
+    known = f"v{release[1]}" if release else name if name in KERNELS else WORDS.get(name)
+    if known is None:
+        notes.append(f"attention {said!r:.40} names no kernel that is known; the stack's own assumed")
+    return {**row, "stack": {**row["stack"], "attention": known}}
 
 
 def _adjusted(chosen: Stack, row: Row) -> Stack:
     """The stack with what this run says of its own kernels and overlap."""
     changes: dict[str, Any] = dict(attended(row, chosen))
     said = row["stack"].get("attention")
-    if (kernels := _kernels(said)) is not None:
+    if (kernels := KERNELS.get(said)) is not None:
         changes |= {"attention": kernels, "blackwell_attention": ()}
     elif chosen.attention == KERNELS[False] and (said is True or newer_machine(row)):
         changes |= FUSED

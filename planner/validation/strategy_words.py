@@ -140,11 +140,9 @@ def _sharding(plan: Row, zero: int, ranks: int) -> int:
 
 
 def _schedule(plan: Row, pp: int, vpp: int) -> int:
-    if pp == 1:
-        return 0
     name = plan.get("schedule") or "1f1b"
     if name in ("none", "1f1b", "interleaved-1f1b"):
         name = "interleaved-1f1b" if vpp > 1 else "1f1b"
     if name not in SCHEDULE_NAMES:
         raise Unpriceable(f"schedule {name} is not priced yet")
-    return SCHEDULE_NAMES.index(name)
+    return SCHEDULE_NAMES.index(name) if pp > 1 else 0

@@ -7,6 +7,7 @@ import pytest
 from hardware.errors import BadFile
 from planner.validation.judge import judge_row, shipped
 from planner.validation.machines import machines
+from planner.validation.mapping import case
 from planner.validation.report import FEW, validate
 from planner.validation.row_values import wrong_value
 from planner.validation.rows import contradicting, read_rows
@@ -134,3 +135,41 @@ def test_plain_text_under_the_name_of_a_packed_file_is_told_as_such(tmp_path):
     path.write_text(json.dumps(run()), encoding="utf-8")
     with pytest.raises(BadFile, match="not packed by gzip, as its name says"):
         list(read_rows(path))
+
+
+@pytest.mark.parametrize(
+    ("said", "release"),
+    [("flash_attention_2", "v2"), ("FlashAttention-3", "v3"), ("FA 1", "v1"), ("eager", False), ("SDPA", True)],
+)
+def test_attention_in_the_words_of_other_frameworks_is_the_kernel_that_they_mean(said, release):
+    theirs, ours = (case(run(stack={"attention": word})) for word in (said, release))
+    assert theirs.scenario.stack.attention == ours.scenario.stack.attention
+    assert theirs.notes == ours.notes
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"stack": {"attention": "magic"}}, "attention 'magic' names no kernel that is known; the stack's own assumed"),
+        ({"task": "dpo"}, "task 'dpo' is none of pretrain, sft, lora; training of all weights assumed"),
+        ({"model": {"gated_ffn": None}}, "gated_ffn false assumed"),
+        ({"model": {"vocab_size": None}}, "vocab_size 51200 assumed"),
+        ({"model": {"ffn_hidden_size": None}}, "ffn_hidden_size 8192 assumed"),
+    ],
+)
+def test_what_is_not_said_or_not_understood_is_noted_with_what_stands_for_it(changes, told):
+    assert told in case(run(**changes)).notes
+    assert told not in case(run()).notes
+
+
+def test_a_schedule_that_nobody_knows_is_refused_on_one_stage_too():
+    told = judge_row(run(strategy={"pp": 1, "dp": 2, "gpus": 2, "tp": 1, "schedule": "zigzag"}))[0].reason
+    assert told == "schedule zigzag is not priced yet"
+
+
+def test_a_time_that_was_not_measured_is_none():
+    verdict = judge_row(run(measured={"iteration_time_s": None}))[0]
+    assert verdict.reason == "nothing measured"
+    assert verdict.document()["measured"] is None
+    failed = judge_row(run(measured={"iteration_time_s": None, "oom": True}))[0]
+    assert failed.document()["measured"] is False
