@@ -38,6 +38,8 @@ FILLING = tuple(name for name, schedule in SCHEDULES.items() if schedule.splits_
 
 BLOCK_AXES = ("tp", "cp", "cp_kind", "micro_batch_size", "sequence_parallel", "ep", "etp")
 """All that the cost of a layer, the embedding and the head depends on."""
+LAYER_AXES = (*BLOCK_AXES, "recompute", "recompute_modules", "recompute_num_layers", "offload")
+"""The same with what a layer makes again or copies, beside ``costmodels.pairing.further_axes``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from costmodels.groups import Mixed, MixedBytes, MixedRows, MixedSeconds, mixed_bytes, mixed_seconds
-from costmodels.iteration import BLOCK_AXES, RowSeconds, compose, core_seconds
+from costmodels.iteration import LAYER_AXES, RowSeconds, compose, core_seconds
 from costmodels.pairing import further_axes
 from costmodels.pricing import Assignment, row_assignment
 from costmodels.split import slice_layers
@@ -133,7 +133,7 @@ def core_bound(cores: MixedRows, mixed: Mixed) -> Floats:
 def _block(cores: MixedRows, mixed: Mixed, group: int) -> tuple[Floats, RowSeconds]:
     """Seconds of a layer on one group, (C,), and the parts of its price."""
     rows = cores.groups[group]
-    block, inverse = rows.distinct(*BLOCK_AXES, "recompute", *further_axes(mixed.scenarios[group].stack))
+    block, inverse = rows.distinct(*LAYER_AXES, *further_axes(mixed.scenarios[group].stack))
     price = core_seconds(block, mixed.scenarios[group]).take(inverse)
     return price.layer + np.where(rows.recompute == Recompute.FULL, price.recompute, 0.0), price
 

@@ -17,7 +17,7 @@ import numpy as np
 from costmodels.beside import overlaps
 from costmodels.by_kind import ByKind, LayerTerms
 from costmodels.iteration import (
-    BLOCK_AXES,
+    LAYER_AXES,
     RowSeconds,
     bubble_share,
     compose,
@@ -185,8 +185,7 @@ def core_bound(cores: Strategies, scenario: Scenario) -> Floats:
     The slowest stage holds at least the mean of all work, and at least ceil(L / p) layers; sends, data-parallel
     traffic and the optimizer are left out. Shape (C,).
     """
-    axes = (*BLOCK_AXES, "recompute", "recompute_modules", "offload", *further_axes(scenario.stack))
-    block, inverse = cores.distinct(*axes)
+    block, inverse = cores.distinct(*LAYER_AXES, *further_axes(scenario.stack))
     price = core_seconds(replace(block, schedule=np.zeros_like(block.schedule)), scenario)
     ends = (price.embedding + price.head + price.spread * block.pp)[inverse]
     kinds, saved = _hidden(cores, price, inverse, scenario)

@@ -105,6 +105,16 @@ def test_bounds_are_below_what_they_bound_and_the_quote_is_what_the_search_says(
 
 
 @QUICK
+@given(drawn_mixed(counts=((4, 4), (8, 4)), layers=(4, 6, 8), batches=(8,)), st.data())
+def test_the_bound_of_a_core_does_not_depend_on_the_cores_beside_it(mixed, data):
+    cores = build(mixed, {}, one_width=False).cores
+    assume(len(cores))
+    together = core_bound(cores, mixed)
+    for core in data.draw(st.lists(st.integers(0, len(cores) - 1), min_size=1, max_size=12)):
+        assert core_bound(cores.take(np.array([core])), mixed)[0] == pytest.approx(together[core], rel=1e-9)
+
+
+@QUICK
 @given(drawn_groups(), drawn_stacks(), drawn_models(layers=(4, 6, 8)), st.data())
 def test_two_equal_groups_are_one_cluster_of_their_joint_size(group, stack, model, data):
     """Equal where the layout is pinned; free, a mixed cluster may also give its halves different degrees."""

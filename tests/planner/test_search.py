@@ -2,6 +2,7 @@
 
 import math
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -166,6 +167,18 @@ def test_no_row_of_a_core_is_faster_than_its_bound(scenario):
     assert (priced.bound <= priced.even * slack).all()
     tight, feasible = stage_bounds(priced.rows, priced.seconds, priced.memory, scenario)
     assert (priced.bound[feasible] <= tight[feasible] * slack).all()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(drawn_scenarios(gpus=(2, 4, 8, 16), batches=(8, 16), layers=(2, 3, 4, 6, 8)), st.booleans(), st.data())
+def test_the_bound_of_a_core_does_not_depend_on_the_cores_beside_it(scenario, grouped, data):
+    stack = scenario.stack.model_copy(update={"recompute_groups": grouped})
+    scenario = replace(scenario, stack=stack)
+    cores = build(scenario, parse_pins({"recompute_num_layers": "1,2,3,4"} if grouped else {})).cores
+    assume(len(cores))
+    together = core_bound(cores, scenario)
+    for core in data.draw(st.lists(st.integers(0, len(cores) - 1), min_size=1, max_size=12)):
+        assert core_bound(cores.take(np.array([core])), scenario)[0] == pytest.approx(together[core], rel=1e-9)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
