@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from difflib import get_close_matches
+from typing import Any, Final
+
+LIKE: Final = 0.85
+"""How alike two names are of which one may be meant by the other (``difflib``)."""
 
 
 @dataclass(frozen=True)
@@ -34,3 +39,40 @@ def tables(document: Mapping[str, Any], *names: str) -> Iterator[Mapping[str, An
     for name in names:
         found = document.get(name)
         yield found if isinstance(found, Mapping) else {}
+
+
+class Asked(dict[str, Any]):
+    """Values by name, and which names were asked for, whether they are there or not."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        """Of a file's values."""
+        super().__init__(values)
+        self.names: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """As of any mapping."""
+        self.names.add(name)
+        return super().get(name, default)
+
+    def __contains__(self, name: object) -> bool:
+        self.names.add(str(name))
+        return super().__contains__(name)
+
+    def __getitem__(self, name: str) -> Any:
+        self.names.add(name)
+        return super().__getitem__(name)
+
+    def unread(self, harmless: str, *, told: Iterable[str] = (), prefix: str = "") -> tuple[str, ...]:
+        """A remark for every name that was not asked for and resembles one that was, and one for all the others.
+
+        Args:
+            harmless: pattern of names that change no price.
+            told: names that have a remark already.
+            prefix: what stands in front of a name where it is shown.
+        """
+        left = [name for name in self if name not in self.names and name not in set(told)]
+        left = [name for name in left if not re.fullmatch(harmless, name)]
+        near = {name: get_close_matches(name, self.names, 1, LIKE) for name in left}
+        remarks = [f"{prefix}{name} is not read; {prefix}{close[0]} is" for name, close in near.items() if close]
+        others = [f"{prefix}{name}" for name, close in near.items() if not close]
+        return (*remarks, *([f"not read, and without effect on the price: {', '.join(others)}"] if others else ()))

@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.intake.given import Given, said
+from planner.intake.given import Asked, Given, said
 from planner.intake.megatron_layout import layout_depth, layout_layers
 from planner.intake.megatron_model import model_fields
 
@@ -18,8 +18,18 @@ Options = Mapping[str, Sequence[str]]
 
 _PARTS: Final = re.compile(r"\\\n")
 _PRICED_OTHERWISE: Final = ("tp-comm-overlap", "overlap-moe-expert-parallel-comm", "cuda-graph-impl", "cpu-offloading",
-                            "delay-wgrad-compute", "use-torch-fsdp2")  # fmt: skip
+                            "delay-wgrad-compute", "use-torch-fsdp2", "moe-token-dispatcher-type")  # fmt: skip
 """Arguments that change the speed and that no pin says; the stack's own habits are priced."""
+_OVERLAPS: Final = ("overlap-grad-reduce", "overlap-param-gather")
+_HARMLESS: Final = (
+    r"(lr|min-lr|log|save|load|eval|train|test|valid|adam|init-method|tokenizer|data|dataset|tensorboard|wandb|master|rdzv"
+    r"|node|local|ckpt|exit|no-load|no-save|distributed-t|distributed-b|weight-decay|clip-grad|seed|split|num-workers"
+    r"|merge|vocab-f|make-vocab|mock|timing|profile|finetune|override|use-checkpoint|auto-detect|attention-dropout"
+    r"|hidden-dropout|norm-epsilon|rotary-base|beta|sgd|loss-scale|initial-loss|hysteresis|manual-gc|standalone|max-restarts"
+    r"|no-create|per-split|moe-aux|moe-z|moe-router-(load|score|dtype|pre|topk-s|bias)|moe-token-d|rampup|result|tee)\b.*"
+    r"|use-mcore-models|max-position-embeddings|moe-grouped-gemm|transformer-impl|no-masked-softmax-fusion|position-embedding-type|export-.*|.*-port|.*-timeout.*"
+)
+"""Options of the run around the model: rates, files, logs. They change no price."""
 _MOMENTS: Final = {"bf16": "adam-bf16", "fp8": "adam-8bit"}
 _NARROW: Final = {"delayed": "fp8", "tensorwise": "fp8-current", "blockwise": "fp8-block", "mxfp8": "mxfp8"}
 
@@ -30,7 +40,7 @@ def megatron_job(text: str) -> Given:
     Raises:
         BadRequest: no argument of Megatron-LM is there, or a value is not what it should be.
     """
-    at = options(text)
+    at = Asked(options(text))
     if not {"tensor-model-parallel-size", "num-layers", "micro-batch-size"} & set(at):
         raise BadRequest("no arguments of Megatron-LM in it, such as --tensor-model-parallel-size 8")
     layers = _stage_layers(at)
@@ -43,9 +53,10 @@ def megatron_job(text: str) -> Given:
         precision=_precision(at),
         **_savers(at),
     )
-    unread = [f"--{name} is not priced from the arguments" for name in _PRICED_OTHERWISE if name in at]
+    otherwise = [f"--{name} is not priced from the arguments" for name in _PRICED_OTHERWISE if name in at]
+    otherwise += [f"--{name} is not given; the stack's overlap is priced" for name in _OVERLAPS if name not in at]
     pins, more = _pins(at, vpp)
-    return Given(fields, pins, layers, (*unread, *more))
+    return Given(fields, pins, layers, (*otherwise, *more, *at.unread(_HARMLESS, prefix="--")))
 
 
 def options(text: str) -> dict[str, list[str]]:
@@ -88,6 +99,8 @@ def _gpus(at: Options) -> int | None:
 
 
 def _precision(at: Options) -> str:
+    if "bf16" in at and "fp16" in at:
+        raise BadRequest("--bf16 and --fp16 exclude each other; leave one of them out")
     if "fp4-format" in at:
         return "nvfp4"
     if "fp8-format" in at or "fp8" in at:
@@ -111,21 +124,43 @@ def _savers(at: Options) -> dict[str, Any]:
 
 
 def _stage_layers(at: Options) -> tuple[int, ...] | None:
-    """Layers of every stage where they are not simply even."""
+    """Layers of every stage; None where the arguments do not say how many there are."""
     pp = number(at, "pipeline-model-parallel-size", 1) or 1
     if layout := _word(at, "pipeline-model-parallel-layout"):
         return layout_layers(layout, pp)
     first = number(at, "decoder-first-pipeline-num-layers")
     last = number(at, "decoder-last-pipeline-num-layers")
     total = number(at, "num-layers")
-    if total is None or (first is None and last is None):
+    if total is None:
         return None
+    if first is None and last is None:
+        return _even_layers(at, total, pp)
     inner = pp - (first is not None) - (last is not None)
     left = total - (first or 0) - (last or 0)
     if (inner and left % inner) or (not inner and left):
         raise BadRequest(f"{left} layers do not split over the {inner} other stages")
     middle = (left // inner,) * inner if inner else ()
     return (*(() if first is None else (first,)), *middle, *(() if last is None else (last,)))
+
+
+def _even_layers(at: Options, total: int, pp: int) -> tuple[int, ...]:
+    """As many layers on every stage; the embedding and the head stand for one each where the arguments say so.
+
+    Raises:
+        BadRequest: the stages do not divide them.
+    """
+    before, behind = (int(f"account-for-{end}-in-pipeline-split" in at) for end in ("embedding", "loss"))
+    each, left = divmod(total + before + behind, pp)
+    if left:
+        near = [n for n in (total - left, total + pp - left) if n > 0]
+        raise BadRequest(
+            f"--num-layers {total} do not divide over {pp} stages; {' or '.join(map(str, near))} would, or "
+            "--decoder-last-pipeline-num-layers"
+        )
+    held = [each] * pp
+    held[0] -= before
+    held[-1] -= behind
+    return tuple(held)
 
 
 def _chunks(at: Options) -> int:

@@ -52,7 +52,7 @@ def model_fields(at: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         fields["mtp_layers"] = _count(at, "mtp-num-layers")
     if "rotary-percent" in at:
         fields["rotary_fraction"] = _share(at, "rotary-percent")
-    return fields | _window(at) | _experts(at, fields["num_layers"], bias=bias) | _latent(at)
+    return fields | _window(at) | _experts(at, fields, bias=bias) | _latent(at)
 
 
 def _vocabulary(at: Mapping[str, Sequence[str]]) -> int:
@@ -76,17 +76,17 @@ def _window(at: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     return {"sliding_window": int(left[0]) + 1, **every}
 
 
-def _experts(at: Mapping[str, Sequence[str]], layers: int, *, bias: bool) -> dict[str, Any]:
+def _experts(at: Mapping[str, Sequence[str]], fields: Mapping[str, Any], *, bias: bool) -> dict[str, Any]:
     if "num-experts" not in at:
         return {}
     shared = _count(at, "moe-shared-expert-intermediate-size", 0)
     pattern = [int(bit) for bit, count in _BLOCK.findall(_text(at, "moe-layer-freq")) for _ in range(int(count))]
-    if pattern and (len(pattern) != layers or sorted(pattern) != pattern):
+    if pattern and (len(pattern) != fields["num_layers"] or sorted(pattern) != pattern):
         raise BadRequest("--moe-layer-freq: only dense layers in front of the others are read")
     moe: dict[str, Any] = {
         "num_experts": _count(at, "num-experts"),
         "top_k": _count(at, "moe-router-topk", 2),
-        "expert_ffn_hidden_size": _count(at, "moe-ffn-hidden-size", _count(at, "ffn-hidden-size", 0)),
+        "expert_ffn_hidden_size": _count(at, "moe-ffn-hidden-size", fields["ffn_hidden_size"]),
         "num_shared_experts": int(shared > 0),
         "shared_expert_ffn_hidden_size": shared,
         "shared_expert_gate": "moe-shared-expert-gate" in at,

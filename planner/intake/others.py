@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from planner.errors import BadRequest
 from planner.export.torchtitan_words import PARAMETERS, SCHEDULES
-from planner.intake.given import Given, said, tables
+from planner.intake.given import Asked, Given, said, tables
 
 _MODELS: Final = {
     ("llama3", "8B"): "llama3-8b",
@@ -17,6 +17,23 @@ _MODELS: Final = {
 }
 _ROTATIONS: Final = {"allgather": "all-gather", "alltoall": "p2p"}
 _SHARDED: Final = 2
+_OFFLOADED: Final = ("offload_optimizer", "offload_param")
+_PLACES: Final = ("cpu", "none", None)
+_HARMLESS: Final = (
+    r"optimizer|scheduler|gradient_clipping|steps_per_print|wall_clock_breakdown|tensorboard|wandb|csv_monitor|comet|"
+    r"flops_profiler|comms_logger|zero_allow_untested_optimizer|dump_state|memory_breakdown|checkpoint|aio|"
+    r"prescale_gradients|gradient_predivide_factor|data_types|zero_force_ds_cpu_optimizer|elasticity|train_.*|bf16|fp16|data_parallel_size"
+)
+"""Keys of DeepSpeed that change no price, or stand beside what is read."""
+_OF_RUN: Final = (
+    r"dataset.*|max_norm|steps|gc_.*|deterministic|seed|debug.*|data_parallel_replicate_degree|disable_loss_parallel"
+)
+"""Keys of torchtitan's ``training`` and ``parallelism`` that change no price."""
+_OVERLAPPED: Final = (
+    r".*bucket_size|.*bucket_elements|overlap_comm|contiguous_gradients|reduce_scatter|allgather_partitions|stage3_.*|"
+    r"sub_group_size|round_robin_gradients|offload_.*|ignore_unused_parameters|elastic_checkpoint"
+)
+"""Keys of its ``zero_optimization`` that are priced as the stack has them."""
 
 
 def deepspeed_job(document: Mapping[str, Any]) -> Given:
@@ -27,8 +44,11 @@ def deepspeed_job(document: Mapping[str, Any]) -> Given:
     """
     if not {"zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu"} & set(document):
         raise BadRequest("no key of DeepSpeed in it, such as zero_optimization")
-    zero, tensor, bf16, fp16 = tables(document, "zero_optimization", "tensor_parallel", "bf16", "fp16")
-    host, parameters = (table.get("device") == "cpu" for table in tables(zero, "offload_optimizer", "offload_param"))
+    document = Asked(document)
+    zero, tensor, bf16, fp16 = map(Asked, tables(document, "zero_optimization", "tensor_parallel", "bf16", "fp16"))
+    host, parameters = (
+        _on_host(name, table) for name, table in zip(_OFFLOADED, tables(zero, *_OFFLOADED), strict=True)
+    )
     precision = "bf16" if bf16.get("enabled") else "fp16" if fp16.get("enabled") else "fp32"
     fields = said(
         global_batch_size=_whole(document, "train_batch_size"),
@@ -45,7 +65,17 @@ def deepspeed_job(document: Mapping[str, Any]) -> Given:
         offload="optimizer+parameters" if parameters else "optimizer" if host else "none",
     )
     steps = _whole(document, "gradient_accumulation_steps")
-    return Given(fields, pins | ({"steps": steps} if steps and "global_batch_size" not in fields else {}))
+    pins |= {"steps": steps} if steps and "global_batch_size" not in fields else {}
+    remarks = (*document.unread(_HARMLESS), *zero.unread(_OVERLAPPED, prefix="zero_optimization."))
+    return Given(fields, pins, remarks=remarks)
+
+
+def _on_host(name: str, table: Mapping[str, Any]) -> bool:
+    """Whether states are kept in the hosts' memory."""
+    place = table.get("device")
+    if place not in _PLACES:
+        raise BadRequest(f"zero_optimization.{name}.device: {place!r:.40} is not priced; cpu and none are")
+    return place == "cpu"
 
 
 def _whole(document: Mapping[str, Any], name: str) -> int | None:
@@ -61,11 +91,13 @@ def torchtitan_job(document: Mapping[str, Any]) -> Given:
     """
     if not {"parallelism", "training"} & set(document):
         raise BadRequest("no table of torchtitan in it, such as [parallelism]")
-    model, training, parallel, again = tables(document, "model", "training", "parallelism", "activation_checkpoint")
+    names = ("model", "training", "parallelism", "activation_checkpoint")
+    model, training, parallel, again = map(Asked, tables(document, *names))
     pp, local = parallel.get("pipeline_parallel_degree", 1), training.get("local_batch_size", 8)
     cp, shard = parallel.get("context_parallel_degree", 1), parallel.get("data_parallel_shard_degree", -1)
     schedule = str(parallel.get("pipeline_parallel_schedule", "1F1B")).lower()
     ours = next((name for name, theirs in SCHEDULES.items() if theirs.lower() == schedule), schedule)
+    ep, etp = (parallel.get(f"expert{name}_parallel_degree", 1) for name in ("", "_tensor"))
     parts = parallel.get("module_fqns_per_model_part")
     kept = parallel.get("fsdp_reshard_after_forward", "default")
     sharded = shard != 1 or cp > 1
@@ -75,7 +107,8 @@ def torchtitan_job(document: Mapping[str, Any]) -> Given:
         cp=cp,
         pp=pp,
         vpp=len(parts) // pp if parts and pp > 1 else None,
-        ep=parallel.get("expert_parallel_degree", 1),
+        ep=ep,
+        etp=etp if ep > 1 else 1,
         micro_batch_size=parallel.get("pipeline_parallel_microbatch_size", 1) if pp > 1 else local,
         schedule=ours if pp > 1 else "none",
         cp_kind=_ROTATIONS.get(parallel.get("context_parallel_rotate_method", "allgather")) if cp > 1 else None,
@@ -91,7 +124,9 @@ def torchtitan_job(document: Mapping[str, Any]) -> Given:
         seq_length=training.get("seq_len"),
         precision="fp32" if training.get("mixed_precision_param") == "float32" else "bf16",
     )
-    return Given(fields, pins, _layers(parts, pp) if parts and ours not in {"zb-v", "dualpipe-v"} else None)
+    layers = _layers(parts, pp) if parts and ours not in {"zb-v", "dualpipe-v"} else None
+    found = zip((training, parallel), names[1:], strict=False)
+    return Given(fields, pins, layers, sum((table.unread(_OF_RUN, prefix=f"{name}.") for table, name in found), ()))
 
 
 def _layers(parts: list[list[str]], pp: int) -> tuple[int, ...]:

@@ -210,3 +210,64 @@ def test_a_file_of_something_else_is_refused_in_a_line(form, text, tmp_path):
     done = run("--from", form, str(path), "--model", "llama3-8b", "--gpus", "8")
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
+
+
+WORDS = (
+    "pretrain_gpt.py --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 2048 --bf16 "
+    "--max-position-embeddings 2048 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 4 --lr 1e-4 "
+)
+
+
+def test_stages_hold_equal_layers_where_nothing_else_is_said():
+    assert megatron_job(WORDS).layers == (6, 6, 6, 6)
+    ends = "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split"
+    assert megatron_job(WORDS.replace("24", "26") + ends).layers == (6, 7, 7, 6)
+    with pytest.raises(BadRequest, match="--num-layers 25 do not divide over 4 stages; 24 or 28 would"):
+        megatron_job(WORDS.replace("24", "25"))
+
+
+@pytest.mark.parametrize(
+    ("more", "remark"),
+    [
+        ("--expert-model-paralel-size 2", "--expert-model-paralel-size is not read; --expert-model-parallel-size is"),
+        ("--foo-bar 3 --baz", "not read, and without effect on the price: --foo-bar, --baz"),
+        ("", "--overlap-grad-reduce is not given; the stack's overlap is priced"),
+    ],
+)
+def test_arguments_that_are_not_read_are_named(more, remark):
+    assert remark in megatron_job(WORDS + more).remarks
+
+
+def test_arguments_around_the_model_need_no_remark():
+    overlaps = "--overlap-grad-reduce --overlap-param-gather"
+    assert (
+        megatron_job(f"{WORDS} --train-iters 10 --save /x --log-interval 1 --weight-decay 0.1 {overlaps}").remarks == ()
+    )
+
+
+def test_experts_are_as_wide_as_the_dense_layers_unless_said():
+    assert megatron_job(WORDS + "--num-experts 8").fields["model"]["moe"]["expert_ffn_hidden_size"] == 4096
+
+
+def test_two_precisions_at_once_are_refused():
+    with pytest.raises(BadRequest, match="--bf16 and --fp16 exclude each other"):
+        megatron_job(WORDS + "--fp16")
+
+
+def test_keys_that_are_not_read_are_named():
+    zero = {"stage": 2, "stge": 3, "overlap_comm": True}
+    job = deepspeed_job({"zero_optimization": zero, "foo": 1, "gradient_clipping": 1.0})
+    assert job.remarks == (
+        "not read, and without effect on the price: foo",
+        "zero_optimization.stge is not read; zero_optimization.stage is",
+    )
+    parallel = {"tensor_paralel_degree": 2, "data_parallel_replicate_degree": 2}
+    assert torchtitan_job({"parallelism": parallel}).remarks == (
+        "parallelism.tensor_paralel_degree is not read; parallelism.tensor_parallel_degree is",
+    )
+
+
+def test_states_on_disks_are_not_priced():
+    zero = {"stage": 3, "offload_optimizer": {"device": "nvme"}}
+    with pytest.raises(BadRequest, match=r"offload_optimizer\.device: 'nvme' is not priced"):
+        deepspeed_job({"zero_optimization": zero})
