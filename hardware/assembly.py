@@ -176,8 +176,10 @@ def _tiers(group: Document, device: Accelerator) -> tuple[Document, ...]:
     if any("link" in tier for tier in outer):
         return tuple(_tier(tier) for tier in outer)
     tiers = [*_scale_up(group, device), *(_tier(tier) for tier in outer)]
-    if not outer and (group.get("nodes") != 1 or not tiers):
+    if not outer and group.get("nodes") != 1:
         raise ValueError(_without_network(group))
+    if not tiers:  # a single device, which sends to nobody
+        tiers = [_tier({"name": "node", "like": device.scale_up or _DEFAULT_NETWORK})]
     tiers[-1]["domain"] = 0
     return tuple(tiers)
 

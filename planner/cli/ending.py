@@ -116,8 +116,12 @@ def _usage(error: click.ClickException) -> str:
         case click.NoSuchOption():
             near = f"; did you mean {' or '.join(error.possibilities)}?" if error.possibilities else hint
             return f"no such option {error.option_name}{near}"
-        case click.MissingParameter(param=click.Argument() as param, ctx=click.Context() as ctx):
-            return f"{ctx.command_path} needs {param.metavar or param.human_readable_name}"
+        case click.MissingParameter(param=click.Parameter() as param, ctx=click.Context() as ctx):
+            name = f"{param.opts[0]} " if isinstance(param, click.Option) else ""
+            return f"{ctx.command_path} needs {name}{param.metavar or param.human_readable_name}"
+        case click.exceptions.NoArgsIsHelpError(ctx=click.Context(command=click.Group() as group) as ctx):
+            near = f"{', '.join(group.commands)} (`{ctx.command_path} --help` explains them)"
+            return f"{ctx.command_path} needs more words, such as one of {near}"
         case click.BadParameter(param=click.Parameter() as param):
             name = param.opts[0] if isinstance(param, click.Option) else param.name
             return f"{name}: {error.message}"

@@ -13,6 +13,7 @@ from planner.cli.complete import complete
 
 _DIGITS: Final = re.compile(r"\+?[0-9]+")
 _LOOSE: Final = re.compile(r"([+-]?[0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)([kmbgt]?)", re.IGNORECASE)
+_THOUSANDS: Final = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?[a-z]?", re.IGNORECASE)
 _SUFFIXES: Final = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 _MOST_DIGITS: Final = 15
 _LONGEST_TEXT: Final = 4096
@@ -78,7 +79,10 @@ class Count(click.ParamType[int]):
 
 def _meant(text: str) -> int | None:
     """The whole number that "12k", "1e3", "12,288" or "１２" stand for, if there is one."""
-    match = _LOOSE.fullmatch(re.sub(r"[,_'\s]", "", unicodedata.normalize("NFKC", text)))
+    plain = unicodedata.normalize("NFKC", text)
+    if "," in plain and not _THOUSANDS.fullmatch(plain.strip()):
+        return None  # a list, not a number in groups of three digits
+    match = _LOOSE.fullmatch(re.sub(r"[,_'\s]", "", plain))
     if match is None or len(text) > 2 * _MOST_DIGITS:
         return None
     number = float(match[1]) * _SUFFIXES[match[2].lower()]
@@ -125,7 +129,31 @@ class Option(click.Option):
 
 
 class Command(click.Command):
-    """A command whose help groups the options under their headings."""
+    """A command whose help groups the options under their headings, and that takes each option once."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse, but refuse an option with two values, of which one would be lost."""
+        self._refuse_twice(ctx, args)
+        return super().parse_args(ctx, args)
+
+    def _refuse_twice(self, ctx: click.Context, args: list[str]) -> None:
+        single = [p for p in self.get_params(ctx) if isinstance(p, click.Option) and not (p.multiple or p.count)]
+        by_name = {name: param for param in single for name in (*param.opts, *param.secondary_opts)}
+        said: dict[str | None, tuple[str, str]] = {}
+        for place, word in enumerate(args[: args.index("--")] if "--" in args else args):
+            name, _, value = word.partition("=")
+            param = by_name.get(name)
+            if param is None:
+                continue
+            if not (value or param.is_flag):
+                value = "".join(args[place + 1 : place + 2])
+            value = str(name in param.opts) if param.is_flag else value
+            before, other = said.setdefault(param.name, (name, value))
+            if value != other:
+                both = (
+                    f"{before} and {name}" if param.is_flag else f"{before} {_short(other)} and {name} {_short(value)}"
+                )
+                raise click.UsageError(f"{both} are given; leave one of them out", ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write one section per heading, in order of first appearance."""

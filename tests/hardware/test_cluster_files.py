@@ -76,6 +76,12 @@ def test_a_single_node_without_a_network_is_no_larger_domain(tmp_path):
         single.with_gpus(64)
 
 
+def test_a_single_device_needs_no_network(tmp_path):
+    alone = loaded(tmp_path, HEAD.replace("gpus_per_node = 8", "gpus_per_node = 1") + "nodes = 1\n")
+    assert alone.with_gpus(1).gpus == 1
+    assert [tier.domain for tier in alone.groups[0].tiers] == [0]
+
+
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [

@@ -21,6 +21,18 @@ CASES = {
     "gpus in words": ([*MODEL, "--gpus", "many"], "got 'many'"),
     "empty gpus": ([*MODEL, "--gpus", ""], "empty"),
     "unicode digits": ([*MODEL, "--gpus", "\uff16\uff14"], "write 64"),
+    "a list of gpus": ([*MODEL, "--gpus", "8,16"], "--gpus: expected a whole number such as 64, got '8,16'"),
+    "two numbers of gpus": ([*ASK, "--gpus", "16"], "--gpus '64' and --gpus '16' are given; leave one of them out"),
+    "a pin by two names": (
+        [*ASK, "--tp", "2", "--tensor-model-parallel-size", "4"],
+        "--tp '2' and --tensor-model-parallel-size '4' are given",
+    ),
+    "a switch on and off": (
+        [*ASK, "--sequence-parallel", "--no-sequence-parallel"],
+        "--sequence-parallel and --no-sequence-parallel are given",
+    ),
+    "a plan for nobody": (["export", "plan.json"], "plan export needs --to "),
+    "a sweep of nothing": (["sweep"], "plan sweep needs more words, such as one of run, status, merge"),
     "underscores": ([*MODEL, "--gpus", "12_288"], "write 12288"),
     "hexadecimal": ([*MODEL, "--gpus", "0x40"], "got '0x40'"),
     "more gpus than there are": ([*MODEL, "--gpus", "99999999999"], "16777216"),

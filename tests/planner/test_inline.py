@@ -34,7 +34,7 @@ def chosen(document):
     "args",
     [
         ["--model", "llama2-7b", *QUICK, "--tp", "1,2", "--tokens", "1B"],
-        ["--model", "gpt2-124m", *QUICK, "--gpus", "4", "--cluster", "dgx-a100", "--stack", "fsdp"],
+        ["--model", "gpt2-124m", *QUICK[2:], "--gpus", "4", "--cluster", "dgx-a100", "--stack", "fsdp"],
         ["--model", "mixtral", *QUICK, "--objective", "cost", "--seq-len", "1024"],
     ],
     ids=["pinned", "part of a node", "experts"],
