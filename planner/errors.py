@@ -19,5 +19,9 @@ class BadRequest(MeshwrightError, ValueError):
     """A request that cannot be planned: the message says what, the numbers and the nearest that works."""
 
 
+class NothingFits(BadRequest):
+    """No strategy fits the machines, where a question about the best one was asked."""
+
+
 class OutOfTime(MeshwrightError):
     """The time limit passed before any feasible plan was found."""

@@ -22,7 +22,7 @@ from costmodels.strategy import Strategies, strategies
 from planner.api import aim
 from planner.assemble import provenance_record, strategy_record
 from planner.document import Provenance, Strategy
-from planner.errors import BadRequest, OutOfTime
+from planner.errors import BadRequest, NothingFits, OutOfTime
 from planner.given import broken_rules
 from planner.levers import levers_of
 from planner.nearest import with_gpus
@@ -95,7 +95,7 @@ def best_of(request: PlanRequest) -> tuple[Resolved, Space, Incumbent]:
     space = recent_space(resolved.scenario, parse_pins(request.pins))
     found = search(space, aim(resolved), deadline=time.perf_counter() + request.time_limit)
     if found.best is None and found.proved:
-        raise BadRequest("nothing fits; `plan` says why and what comes nearest")
+        raise NothingFits("nothing fits; `plan` says why and what comes nearest")
     if found.best is None:
         raise OutOfTime(f"no plan within {request.time_limit:g} s")
     return resolved, space, found.best

@@ -15,7 +15,7 @@ from planner.api import aim
 from planner.assemble import strategy_record
 from planner.branches import MixedSpace
 from planner.document import Strategy
-from planner.errors import BadRequest, OutOfTime
+from planner.errors import NothingFits, OutOfTime
 from planner.levers import uncertain_of
 from planner.mixed import space_that_fits
 from planner.mixed_explain import promising as promising_branches
@@ -79,14 +79,14 @@ def on_groups(resolved: Resolved, mixed: Mixed) -> Question[Mixed, MixedIncumben
     """The question on several node groups.
 
     Raises:
-        BadRequest: nothing fits.
+        NothingFits: no strategy does.
         OutOfTime: no strategy was found in time.
     """
     until = time.perf_counter() + resolved.request.time_limit
     space, outcome, _ = space_that_fits(mixed, parse_pins(resolved.request.pins), until)
     if outcome.best is None:
         if outcome.proved:
-            raise BadRequest("nothing fits; `plan` says why and what comes nearest")
+            raise NothingFits("nothing fits; `plan` says why and what comes nearest")
         raise OutOfTime(f"no plan within {resolved.request.time_limit:g} s")
     return Question(
         mixed,

@@ -234,7 +234,10 @@ question_options = stacked(
     option("--seq-len", "--seq-length", "seq_length", heading=_Q, type=Count(), help="Tokens per sequence."),
     option("--tokens", heading=_Q, metavar="QUANTITY", help="Training tokens, such as 300B."),
     option(
-        "--precision", heading=_Q, metavar="NAME", help="fp32, fp16, bf16, fp8, fp8-current, fp8-block, mxfp8, nvfp4."
+        "--precision",
+        heading=_Q,
+        metavar="NAME",
+        help="fp32, fp16, bf16, fp8, fp8-current, fp8-block, fp8-rowwise, int8, mxfp8, nvfp4.",
     ),
     option("--objective", heading=_Q, metavar="NAME", help="time, mfu, cost, tokens-per-gpu-hour, memory or goodput."),
     option(

@@ -54,8 +54,7 @@ def solve(ctx: click.Context, /, **params: Any) -> None:
     instead, asked = wanted(params), _asked(ctx)
     if asked is None:
         return
-    if instead:
-        deliver(asked.request, params)
+    if instead and deliver(asked.request, params):
         return
     from planner.api import plan
 

@@ -191,7 +191,8 @@ def _deliver(study: Study, store: str, params: dict[str, Any]) -> None:
 def _conclude(done: Progress, store: str, params: dict[str, Any]) -> None:
     """What is left to say: failed points, and the exit code that defects or nothing but failures deserve."""
     if done.failed:
-        talk(f"{done.failed:,} points failed; `plan sweep status` names them, --retry-failed asks again", params)
+        failed = f"{done.failed:,} point{'s' * (done.failed > 1)} failed"
+        talk(f"{failed}; `plan sweep status` names them, --retry-failed asks again", params)
     talk(f"{done.done:,} points answered, {done.answered:,} of them now; the answers are in {store}", params)
     if done.defects:
         sys.exit(UNEXPECTED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from planner.cli.answer import shown, working, write
-from planner.errors import BadRequest
+from planner.errors import BadRequest, NothingFits
 
 if TYPE_CHECKING:
     from planner.request import PlanRequest
@@ -25,8 +25,16 @@ def wanted(params: dict[str, Any]) -> bool:
     return bool(asked)
 
 
-def deliver(request: PlanRequest, params: dict[str, Any]) -> None:
-    """Answer it and write the answer."""
+def deliver(request: PlanRequest, params: dict[str, Any]) -> bool:
+    """Answer it and write the answer; False where nothing fits, which a plan says with its reasons."""
+    try:
+        _answer(request, params)
+    except NothingFits:
+        return False
+    return True
+
+
+def _answer(request: PlanRequest, params: dict[str, Any]) -> None:
     from planner.report.robust import print_robust
     from planner.report.sensitivity import print_sensitivity
     from planner.robust import robust, share_of

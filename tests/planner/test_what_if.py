@@ -125,7 +125,7 @@ def test_a_share_that_is_none_is_refused(text):
 
 
 def run(*arguments):
-    ask = ("--model", "llama3-8b", "--gpus", "16", "--global-batch", "32")
+    ask = ["--model", "llama3-8b", "--global-batch", "32", *(() if "--gpus" in arguments else ("--gpus", "16"))]
     return CliRunner().invoke(main, [*ask, *arguments], env={"COLUMNS": "80", "NO_COLOR": "1"})
 
 
@@ -209,3 +209,11 @@ def test_no_regret_is_told_where_nothing_fits_several_node_groups():
     asked = MIXED.model_copy(update={"model": "llama3.1-405b", "pins": {"tp": "1", "pp": "2"}})
     with pytest.raises(BadRequest, match="nothing fits"):
         robust(asked, 0.2)
+
+
+@pytest.mark.parametrize("question", [["--what-if"], ["--robust", "20%"]])
+def test_where_nothing_fits_the_command_says_why_and_what_comes_nearest(question):
+    done = CliRunner().invoke(main, ["--model", "llama3-70b", "--gpus", "8", "--offload", "none", *question])
+    assert done.exit_code == 3
+    assert "Nearest that works" in done.stdout
+    assert done.stderr.count("\n") == 1
