@@ -24,7 +24,7 @@ accelerators, and of a table ``count``, the number of tables like it.
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from hardware import files
 from hardware.errors import BadFile, flatten
@@ -51,12 +51,19 @@ class Table(Record):
     rows: Annotated[CountQuantity, within("1", "1000T", "count")]
     width: Size
     """Values of a row."""
-    hotness: Annotated[float, Field(gt=0.0, le=1e6)] = 1.0
+    hotness: Annotated[float, Field(strict=True, gt=0.0, le=1e6)] = 1.0
     """Rows of it that one example looks up."""
-    skew: Annotated[float, Field(ge=0.0, le=3.0)] = 0.0
+    skew: Annotated[float, Field(strict=True, ge=0.0, le=3.0)] = 0.0
     """Exponent s of the popularity of rows, p(i) ~ i^-s; 0: all alike."""
     count: Annotated[int, Field(strict=True, gt=0, le=10_000)] = 1
     """Tables like this one."""
+
+    @field_validator("rows")
+    @classmethod
+    def _whole(cls, rows: Count) -> Count:
+        if rows % 1.0:
+            raise ValueError(f"expected a whole number, got {rows:g}")
+        return rows
 
     @property
     def parameters(self) -> Count:

@@ -366,13 +366,13 @@ class Stack(Record):
 
 
 def stack(name: str) -> Stack:
-    """A stack by catalogue name, or from a user's TOML file.
+    """A stack by catalogue name, or from a user's TOML or JSON file.
 
     Raises:
         UnknownName: no such stack, with the nearest names.
         BadFile: the file cannot be read, or a field is wrong.
     """
-    if name.endswith(".toml") or "/" in name:
+    if name.endswith((".toml", ".json")) or "/" in name:
         return _from_file(Path(name))
     lowered = name.strip().lower()
     if lowered not in stack_names():

@@ -373,4 +373,7 @@ def _defaults(request: PlanRequest, scenario: Scenario, tokens: int) -> tuple[st
         lines.append(f"precision {request.precision}")
     if scenario.stack.adapters and request.adapters and ":" not in request.adapters:
         lines.append(f"adapters on {', '.join(scenario.stack.adapters.modules)}")
+    capacity = scenario.stack.expert_capacity
+    if scenario.model.moe and capacity is not None and capacity < 1.0:
+        lines.append(f"experts drop {1.0 - capacity:.0%} of the tokens or more, and MFU counts these too")
     return tuple(lines)

@@ -197,4 +197,6 @@ def _refusal(answer: Plan) -> str:
     refused = sorted(answer.rejected, key=lambda one: one.rule != "memory")
     reason = refused[0].example if refused else "nothing fits"
     near = f"; nearest: {answer.nearest.subject}: {answer.nearest.text}" if answer.nearest else ""
+    if not answer.nearest and answer.strategy:
+        near = "; `plan` in place of `plan predict` finds what comes nearest"
     return f"infeasible: {reason}{near}"

@@ -124,4 +124,7 @@ def _nodes(text: str | None) -> dict[str, int] | None:
     for part, match in found:
         if match is None:
             raise BadRequest(f"--nodes: expected group=count pairs such as cpu=0,gpu=4, got {part!r:.60}")
+    names = [match[1] for _, match in found if match is not None]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise BadRequest(f"--nodes: {twice} is given twice; leave one of them out")
     return {match[1]: int(match[2]) for _, match in found if match is not None}

@@ -124,8 +124,11 @@ def _megatron(plan: Plan, strategy: Strategy, precision: str) -> Arguments:
 
 
 def _nearby(plan: Plan, strategy: Strategy) -> tuple[str, ...]:
-    """The way to a plan that the arguments say to the letter, where they only come near this one."""
-    if not (_own(plan) and unsaid(strategy)):
+    """The way to a plan that the arguments say to the letter, where they only come near this one.
+
+    There is none over several node groups, which no framework's own rules are searched on.
+    """
+    if not (_own(plan) and unsaid(strategy)) or len({stage.group for stage in strategy.stages}) > 1:
         return ()
     return ("--for megatron-lm searches only what these arguments can say",)
 

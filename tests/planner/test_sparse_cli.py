@@ -87,6 +87,7 @@ def test_what_binds_is_told():
         ((*ASK, "--max-cost", "50"), "--max-cost: expected a price such as '2.95 $/h', got '50'"),
         ((*ASK, "--mode", "eager"), "--mode: there is no 'eager': there are any, sync, async, geo"),
         ((*ASK, "--nodes", "cpu"), "--nodes: expected group=count pairs such as cpu=0,gpu=4, got 'cpu'"),
+        ((*ASK, "--nodes", "cpu=1,cpu=2"), "--nodes: cpu is given twice; leave one of them out"),
         ((*ASK, "--nodes", "gpu=4"), "nodes: fleet-cpu has no group 'gpu'; it has cpu"),
         ((*ASK, "--nodes", "cpu=400"), "nodes: fleet-cpu has 100 cpu; 400 were asked for"),
         ((*ASK, "--nodes", "cpu=0"), "nodes: no group of fleet-cpu is left"),
