@@ -304,13 +304,14 @@ def _quote(plan: Plan, strategy: Strategy, prediction: Prediction, width: int) -
     kind = f" ({strategy.cp_kind})" if strategy.cp > 1 else ""
     degrees = [f"TP {strategy.tp}", f"CP {strategy.cp}{kind}", f"PP {strategy.pp}", f"VPP {strategy.vpp}"]
     telling = [f"{degree}," for degree in degrees if not degree.endswith(" 1")]
+    replicas = [f"DP {strategy.dp}"] if strategy.ep == 1 else [f"DP {strategy.dp},", f"EP {strategy.ep}"]
     figures = [
         f"{seconds(prediction.iteration_seconds)} per iteration",
         f"{percent(prediction.mfu)} MFU",
         days(prediction.training_days),
         *_proved(plan),
     ]
-    said = [f"{subject}:", *telling, f"DP {strategy.dp}:", *_listed(figures, ",")]
+    said = [f"{subject}:", *telling, *replicas[:-1], f"{replicas[-1]}:", *_listed(figures, ",")]
     return Text(flow(said, width=width - 1, indent=0, gap=" ") + ".", style="bold")
 
 

@@ -5,10 +5,11 @@ import subprocess
 import pytest
 from rich.console import Console
 
-from planner.api import WhyNot
+from planner.api import WhyNot, predict
 from planner.report.bars import alike, bar, counted, days, flow, plain, scaled, seconds, significant
 from planner.report.formats import written
 from planner.report.terminal import render, render_why_not
+from planner.request import PlanRequest
 from tests.planner.fake_plan import fake_plan, infeasible_plan, request, stage, strategy
 
 WIDTHS = (40, 60, 80, 89, 90, 100, 120, 200)
@@ -319,3 +320,8 @@ def test_an_efficiency_says_which_attention_it_counts(window, said):
     model = fake_plan().request["model"] | {"sliding_window": window}
     asked = fake_plan().request | {"model": model}
     assert f"MFU of model FLOPs, {said}" in screen(fake_plan().model_copy(update={"request": asked}))
+
+
+def test_the_headline_names_the_ranks_that_share_experts():
+    found = predict(PlanRequest(model="mixtral-8x7b", gpus=64, pins={"tp": "2", "ep": "8"}))
+    assert "mixtral-8x7b on 64 GPUs: TP 2, DP 32, EP 8: " in " ".join(screen(found).split())
