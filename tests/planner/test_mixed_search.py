@@ -72,7 +72,7 @@ def found(mixed, pins=None, *, one_width=True, seconds=60.0):
     return search(space, mixed, deadline=time.perf_counter() + seconds)
 
 
-@QUICK
+@settings(QUICK, max_examples=40)
 @given(drawn_mixed(), st.floats(0.1, 1.5), st.booleans())
 def test_the_search_finds_what_trying_everything_finds(mixed, share, one_width):
     mixed = tightened(mixed, share)

@@ -55,7 +55,7 @@ def agree(outcome, best):
     assert outcome.lower_bound == pytest.approx(best.iteration, rel=3e-9)
 
 
-MANY = settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=700, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @MANY
