@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final
@@ -62,17 +62,15 @@ class Asked(dict[str, Any]):
         self.names.add(name)
         return super().__getitem__(name)
 
-    def unread(self, harmless: str, *, told: Iterable[str] = (), prefix: str = "") -> tuple[str, ...]:
+    def unread(self, harmless: str, *, prefix: str = "") -> tuple[str, ...]:
         """A remark for every name that was not asked for and resembles one that was, and one for all the others.
 
         Args:
-            harmless: pattern of names that change no price.
-            told: names that have a remark already.
+            harmless: pattern of names that change no price and need no remark.
             prefix: what stands in front of a name where it is shown.
         """
-        left = [name for name in self if name not in self.names and name not in set(told)]
-        left = [name for name in left if not re.fullmatch(harmless, name)]
-        near = {name: get_close_matches(name, self.names, 1, LIKE) for name in left}
-        remarks = [f"{prefix}{name} is not read; {prefix}{close[0]} is" for name, close in near.items() if close]
-        others = [f"{prefix}{name}" for name, close in near.items() if not close]
-        return (*remarks, *([f"not read, and without effect on the price: {', '.join(others)}"] if others else ()))
+        near = {name: get_close_matches(name, self.names, 1, LIKE) for name in self if name not in self.names}
+        slips = [f"{prefix}{name} is not read; {prefix}{close[0]} is" for name, close in near.items() if close]
+        others = [name for name, close in near.items() if not (close or re.fullmatch(harmless, name))]
+        told = ", ".join(f"{prefix}{name}" for name in others)
+        return (*slips, *([f"not read, and without effect on the price: {told}"] if told else ()))

@@ -22,16 +22,16 @@ _PLACES: Final = ("cpu", "none", None)
 _HARMLESS: Final = (
     r"optimizer|scheduler|gradient_clipping|steps_per_print|wall_clock_breakdown|tensorboard|wandb|csv_monitor|comet|"
     r"flops_profiler|comms_logger|zero_allow_untested_optimizer|dump_state|memory_breakdown|checkpoint|aio|"
-    r"prescale_gradients|gradient_predivide_factor|data_types|zero_force_ds_cpu_optimizer|elasticity|train_.*|bf16|fp16|data_parallel_size"
+    r"prescale_gradients|gradient_predivide_factor|data_types|zero_force_ds_cpu_optimizer|elasticity|data_parallel_size"
 )
-"""Keys of DeepSpeed that change no price, or stand beside what is read."""
+"""Keys of DeepSpeed that change no price."""
 _OF_RUN: Final = (
     r"dataset.*|max_norm|steps|gc_.*|deterministic|seed|debug.*|data_parallel_replicate_degree|disable_loss_parallel"
 )
 """Keys of torchtitan's ``training`` and ``parallelism`` that change no price."""
 _OVERLAPPED: Final = (
     r".*bucket_size|.*bucket_elements|overlap_comm|contiguous_gradients|reduce_scatter|allgather_partitions|stage3_.*|"
-    r"sub_group_size|round_robin_gradients|offload_.*|ignore_unused_parameters|elastic_checkpoint"
+    r"sub_group_size|round_robin_gradients|ignore_unused_parameters|elastic_checkpoint"
 )
 """Keys of its ``zero_optimization`` that are priced as the stack has them."""
 

@@ -230,6 +230,10 @@ def test_stages_hold_equal_layers_where_nothing_else_is_said():
     ("more", "remark"),
     [
         ("--expert-model-paralel-size 2", "--expert-model-paralel-size is not read; --expert-model-parallel-size is"),
+        (
+            "--data-paralel-sharding-strategy x --use-megatron-fsdp",
+            "--data-paralel-sharding-strategy is not read; --data-parallel-sharding-strategy is",
+        ),
         ("--foo-bar 3 --baz", "not read, and without effect on the price: --foo-bar, --baz"),
         ("", "--overlap-grad-reduce is not given; the stack's overlap is priced"),
     ],
@@ -256,8 +260,9 @@ def test_two_precisions_at_once_are_refused():
 
 def test_keys_that_are_not_read_are_named():
     zero = {"stage": 2, "stge": 3, "overlap_comm": True}
-    job = deepspeed_job({"zero_optimization": zero, "foo": 1, "gradient_clipping": 1.0})
+    job = deepspeed_job({"zero_optimization": zero, "foo": 1, "gradient_clipping": 1.0, "train_batch_sise": 8})
     assert job.remarks == (
+        "train_batch_sise is not read; train_batch_size is",
         "not read, and without effect on the price: foo",
         "zero_optimization.stge is not read; zero_optimization.stage is",
     )
