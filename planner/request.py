@@ -375,5 +375,5 @@ def _defaults(request: PlanRequest, scenario: Scenario, tokens: int) -> tuple[st
         lines.append(f"adapters on {', '.join(scenario.stack.adapters.modules)}")
     capacity = scenario.stack.expert_capacity
     if scenario.model.moe and capacity is not None and capacity < 1.0:
-        lines.append(f"experts drop {1.0 - capacity:.0%} of the tokens or more, and MFU counts these too")
+        lines.append(f"experts drop {1.0 - capacity:.0%} or more of what is sent to them, and MFU counts it too")
     return tuple(lines)

@@ -225,12 +225,9 @@ def size(
 
 def _sizes(request: PlanRequest, days: float | None, until: float) -> tuple[Sizes, Resolved]:
     first = _resolved(request)
-    group = first.scenario.group
-    each = group.gpus_per_node
+    each = first.scenario.group.gpus_per_node
     if request.gpus < each:
-        raise BadRequest(
-            f"size counts whole nodes; a node of {group.name} has {each} GPUs, more than --gpus {request.gpus}"
-        )
+        raise BadRequest(f"size counts whole nodes; a node has {each} GPUs, more than --gpus {request.gpus}")
     most = min(request.gpus // each, first.machines.groups[0].nodes or request.gpus // each)
     flops = counted_flops(first.scenario) * first.tokens
     least = math.ceil(flops / (first.scenario.peak_rate * days * DAY) / each) if days else 1

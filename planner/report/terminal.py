@@ -302,16 +302,15 @@ def _quote(plan: Plan, strategy: Strategy, prediction: Prediction, width: int) -
     gpus = plan.request.get("gpus", strategy.tp * strategy.cp * strategy.pp * strategy.dp)
     subject = f"{_name(plan.request.get('model'))} on {_many(gpus, 'GPU')}"
     kind = f" ({strategy.cp_kind})" if strategy.cp > 1 else ""
-    degrees = [f"TP {strategy.tp}", f"CP {strategy.cp}{kind}", f"PP {strategy.pp}", f"VPP {strategy.vpp}"]
-    telling = [f"{degree}," for degree in degrees if not degree.endswith(" 1")]
-    replicas = [f"DP {strategy.dp}"] if strategy.ep == 1 else [f"DP {strategy.dp},", f"EP {strategy.ep}"]
+    named = {"TP": strategy.tp, "CP": f"{strategy.cp}{kind}", "PP": strategy.pp, "VPP": strategy.vpp, "EP": strategy.ep}
+    telling = [f"{name} {degree}," for name, degree in named.items() if str(degree) != "1"]
     figures = [
         f"{seconds(prediction.iteration_seconds)} per iteration",
         f"{percent(prediction.mfu)} MFU",
         days(prediction.training_days),
         *_proved(plan),
     ]
-    said = [f"{subject}:", *telling, *replicas[:-1], f"{replicas[-1]}:", *_listed(figures, ",")]
+    said = [f"{subject}:", *telling, f"DP {strategy.dp}:", *_listed(figures, ",")]
     return Text(flow(said, width=width - 1, indent=0, gap=" ") + ".", style="bold")
 
 

@@ -324,4 +324,4 @@ def test_an_efficiency_says_which_attention_it_counts(window, said):
 
 def test_the_headline_names_the_ranks_that_share_experts():
     found = predict(PlanRequest(model="mixtral-8x7b", gpus=64, pins={"tp": "2", "ep": "8"}))
-    assert "mixtral-8x7b on 64 GPUs: TP 2, DP 32, EP 8: " in " ".join(screen(found).split())
+    assert "mixtral-8x7b on 64 GPUs: TP 2, EP 8, DP 32: " in " ".join(screen(found).split())
