@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,9 @@ from planner.assemble import (
 from planner.document import Plan, Proof, Rejection, Strategy
 from planner.errors import BadRequest, OutOfTime
 from planner.given import broken_rules, single_row, split_or_given
+from planner.idle_pins import Lattice, idle_pins
 from planner.memory_search import leanest
-from planner.nearest import nearest
+from planner.nearest import enough_gpus, nearest
 from planner.pins import Pin, parse_pins, shown_value
 from planner.reasons import telling
 from planner.recent import recent_space
@@ -194,19 +196,20 @@ def _found(resolved: Resolved, space: Space, outcome: Outcome, started: float) -
     best = choice.taken
     priced = quote(best.row, scenario, best.assignment)
     settled = _settled(resolved, space, outcome, choice, priced, started=started, largest=LARGEST_SIMULATION)
-    found = trust(scenario, best.row)
-    settled |= {"warnings": (*settled["warnings"], *outside(found)), "trust": found}
+    found, pins = trust(scenario, best.row), parse_pins(resolved.request.pins)
+    idle = idle_pins(resolved, pins, space, Lattice(partial(build, scenario), binding(scenario)))
+    settled |= {"warnings": (*settled["warnings"], *outside(found), *idle), "trust": found}
     settled["rejected"] = _rejections(space, outcome, scenario)
     if not resolved.request.reasons:
         return Plan(**settled)
     patience = time.perf_counter() + EXPLAINED_WITHIN
-    pins = parse_pins(resolved.request.pins)
     tried = explain.challenges(space, scenario, best, outcome.pool, deadline=patience)
+    helps = explain.what_helps(space, scenario, best, priced, pins=pins, deadline=patience)
     return Plan(
         alternatives=explain.alternatives(outcome, tried, resolved, settled["strategy"], resolved.request.top),
         better_validated=better_validated(outcome, best, scenario) if _by_time(resolved) else None,
         why_not=explain.why_not_lines(tried, space, scenario, priced),
-        what_helps=explain.what_helps(space, scenario, best, priced, pins=pins, deadline=patience),
+        what_helps=(*enough_gpus(resolved, priced.iteration, patience), *helps),
         closest_run=explain.closest_run(scenario),
         **settled,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,12 @@ from planner.assemble import prediction_record, provenance_record, request_recor
 from planner.branches import MixedSpace, build
 from planner.document import Advice, Plan, Proof, Rejection
 from planner.errors import BadRequest, OutOfTime
+from planner.idle_pins import Lattice, idle_pins
 from planner.mixed_explain import alternatives, what_helps, why_not_lines
 from planner.mixed_given import broken_rules, checked_layers, given_row, in_every_order
 from planner.mixed_records import degrees_in_words, mixed_memory, mixed_record, stage_limits
 from planner.mixed_search import MixedIncumbent, MixedOutcome, best_split, given_split, price, search
-from planner.nearest import NEAREST_SECONDS
+from planner.nearest import NEAREST_SECONDS, without
 from planner.pins import Pin, parse_pins
 from planner.reasons import telling
 from planner.request import Resolved
@@ -85,10 +87,12 @@ def _found(
             "why_not": why_not_lines(space, mixed, best),
             "what_helps": what_helps(resolved, mixed, best, priced, one_width=one_width),
         }
+    lattice = Lattice(partial(build, mixed, one_width=one_width), (*GROUP_RULES, *binding(resolved.scenario)))
+    idle = idle_pins(resolved, parse_pins(resolved.request.pins), space, lattice)
     return Plan(
         status="optimal" if outcome.proved else "feasible",
         **why,
-        warnings=(*_widths(best.row), *_warnings(priced, mixed, best.row, resolved)),
+        warnings=(*_widths(best.row), *_warnings(priced, mixed, best.row, resolved), *idle),
         rejected=_rejections(space, outcome),
         proof=proof,
         **_priced(resolved, mixed, best, priced),
@@ -180,9 +184,9 @@ def _nearest(resolved: Resolved, mixed: Mixed) -> Advice | None:
     works = {name: best for name, rest in freed.items() if (best := _best(mixed, rest, deadline))}
     if works:
         name = min(works, key=lambda pin: works[pin].iteration)
-        return _described(f"without the pinned {name}", works[name], mixed)
+        return _described(without([name]), works[name], mixed)
     best = _best(mixed, {}, deadline) if pins else None
-    return _described("without the pins", best, mixed) if best else None
+    return _described(without(pins), best, mixed) if best else None
 
 
 def _best(mixed: Mixed, pins: Mapping[str, Pin], deadline: float) -> MixedIncumbent | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from costmodels.scenario import Scenario
 from hardware.records import BadNodeCount
 from planner.document import Advice
+from planner.errors import BadRequest
 from planner.pins import Pin, parse_pins
 from planner.request import Resolved
 from planner.search import Incumbent, search
@@ -18,6 +19,9 @@ NEAREST_SECONDS = 10.0
 """How long it is looked for, unless the request gives less time."""
 HALVINGS = 4
 """Times that the gap between too few GPUs and enough of them is halved."""
+
+WORTH_IT = 0.1
+"""Share of the time that twice the GPUs must save to be worth them."""
 
 
 def nearest(resolved: Resolved) -> Advice | None:
@@ -34,9 +38,15 @@ def _fewer_pins(resolved: Resolved, deadline: float) -> Advice | None:
         works = {name: best for name, best in found.items() if best}
         if works:
             name = min(works, key=lambda pin: works[pin].iteration)
-            return _described(f"without the pinned {name}", works[name])
+            return _described(without([name]), works[name])
     best = _best(resolved.scenario, {}, deadline) if pins else None
-    return _described("without the pins", best) if best else None
+    return _described(without(pins), best) if best else None
+
+
+def without(pins: Iterable[str]) -> str:
+    """What the nearest request leaves out: "without the pinned tp, cp and pp"."""
+    *others, last = pins
+    return f"without the pinned {', '.join(others)} and {last}" if others else f"without the pinned {last}"
 
 
 def _described(subject: str, best: Incumbent) -> Advice:
@@ -80,6 +90,28 @@ def _between(resolved: Resolved, few: int, enough: int, best: Incumbent, deadlin
         else:
             few = middle
     return enough, best
+
+
+def enough_gpus(resolved: Resolved, now: float, deadline: float) -> tuple[Advice, ...]:
+    """The fewest GPUs, by halving, that need little longer than ``now`` seconds; none where all of them are worth it.
+
+    Asked only where a replica of one GPU has no sequence of its own: elsewhere half the GPUs take twice as long.
+    """
+    scenario, pins = resolved.scenario, parse_pins(resolved.request.pins)
+    few, best = scenario.gpus, None
+    while few > scenario.global_batch_size and few % 2 == 0 and (fewer := with_gpus(resolved, few // 2)):
+        try:
+            found = search(build(fewer, pins), fewer, deadline=deadline).best
+        except BadRequest:
+            break
+        if found is None or found.iteration > (1.0 + WORTH_IT) * now:
+            break
+        few, best = few // 2, found
+    if best is None:
+        return ()
+    change, share = best.iteration / now - 1.0, few / scenario.gpus
+    text = f"{change:+.1%} of the time, {1.0 - share * (1.0 + change):.0%} fewer GPU hours"
+    return (Advice(subject=f"{few} GPUs", text=text, iteration_seconds=best.iteration),)
 
 
 def with_gpus(resolved: Resolved, gpus: int) -> Scenario | None:

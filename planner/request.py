@@ -373,6 +373,9 @@ def _defaults(request: PlanRequest, scenario: Scenario, tokens: int) -> tuple[st
         lines.append(f"precision {request.precision}")
     if scenario.stack.adapters and request.adapters and ":" not in request.adapters:
         lines.append(f"adapters on {', '.join(scenario.stack.adapters.modules)}")
+    if request.offload_fraction is not None and request.pins.get("offload") in (None, "", "none", "activations"):
+        share = f"offload fraction {request.offload_fraction:g}"
+        lines.append(f"{share} changes nothing: the optimizer stays on the devices (--offload optimizer moves it)")
     capacity = scenario.stack.expert_capacity
     if scenario.model.moe and capacity is not None and capacity < 1.0:
         lines.append(f"experts drop {1.0 - capacity:.0%} or more of what is sent to them, and MFU counts it too")

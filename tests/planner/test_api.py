@@ -100,7 +100,7 @@ def test_pins_that_no_rule_admits_are_answered_not_raised():
     answer = plan(request(pins={"micro_batch_size": 1024}))
     assert answer.status == "infeasible"
     assert [r.rule for r in answer.rejected] == ["batch-divides"]
-    assert answer.nearest.subject == "without the pins"
+    assert answer.nearest.subject == "without the pinned micro_batch_size"
 
 
 def test_a_refusal_names_the_rule_about_the_pins_before_any_about_what_only_repeats():

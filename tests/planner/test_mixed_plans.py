@@ -210,7 +210,7 @@ def test_what_no_group_can_hold_is_infeasible_with_reasons_and_the_nearest_that_
     pinned = plan(request(pins={"rank_order": "tp-cp-ep-pp-dp"}))
     assert pinned.status == "infeasible"
     assert pinned.rejected[0].rule == "group-order"
-    assert pinned.nearest.subject == "without the pins"
+    assert pinned.nearest.subject == "without the pinned rank_order"
 
 
 def test_a_group_without_a_number_of_nodes_is_asked_for_it():
