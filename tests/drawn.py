@@ -19,173 +19,176 @@ from tests.scenarios import (
 )
 
 
+def picks(draw):
+    """A choice for every call, all of them decided by one drawn string, a byte each.
+
+    Drawn one by one, the sixty switches of a stack take longer than what is tested with them.
+    """
+    left = iter(draw(st.binary(min_size=96, max_size=96)))
+    return lambda *options: options[next(left) % len(options)]
+
+
 @st.composite
 def drawn_groups(draw):
     """Machines with two or three tiers, from slow to fast, with and without latency and saturation."""
-    numbers = st.sampled_from
-    node = draw(numbers([2, 4, 8]))
+    pick = picks(draw)
+    node = pick(2, 4, 8)
 
     def link(low, high):
         return toy_link(
             bandwidth=draw(st.floats(low, high)),
-            base=draw(numbers([0.0, 1e-5, 1e-4])),
-            step=draw(numbers([0.0, 1e-6, 1e-5])),
-            saturation=draw(numbers([0.0, 1e5, 1e7])),
-            penalty=draw(numbers([0.0, 0.5])),
-            gain=draw(numbers([1.0, 1.5])),
-            gain_ranks=draw(numbers([0, 4])),
+            base=pick(0.0, 1e-5, 1e-4),
+            step=pick(0.0, 1e-6, 1e-5),
+            saturation=pick(0.0, 1e5, 1e7),
+            penalty=pick(0.0, 0.5),
+            gain=pick(1.0, 1.5),
+            gain_ranks=pick(0, 4),
         )
 
     tiers = [Tier(name="node", domain=node, link=link(5e10, 1e12))]
-    if draw(st.booleans()):
+    if pick(False, True):
         tiers.append(Tier(name="leaf", domain=2 * node, link=link(1e10, 1e11)))
-    tiers.append(Tier(name="net", domain=0, link=link(1e9, 5e10), oversubscription=draw(numbers([1.0, 2.0]))))
+    tiers.append(Tier(name="net", domain=0, link=link(1e9, 5e10), oversubscription=pick(1.0, 2.0)))
     device = toy_device(
         peak=draw(st.floats(1e13, 1e15)),
         bandwidth=draw(st.floats(3e11, 5e12)),
-        overhead=draw(numbers([0.0, 3e-6])),
-        k_half=draw(numbers([0.0, 100.0])),
-        occupancy=draw(numbers([0.0, 1.0])),
-        rows_half=draw(numbers([0.0, 50.0])),
-        group=draw(numbers(["0 s", "1 us"])),
+        overhead=pick(0.0, 3e-6),
+        k_half=pick(0.0, 100.0),
+        occupancy=pick(0.0, 1.0),
+        rows_half=pick(0.0, 50.0),
+        group=pick("0 s", "1 us"),
     )
     return toy_group(node=node, device=device, tiers=tuple(tiers))
 
 
-def _kernels(draw):
+def _kernels(pick):
     """Kernels, launches and what overlaps."""
-    some = st.sampled_from
-    hidden = draw(st.booleans())
+    hidden = pick(False, True)
     return {
-        "attention": draw(some([("flash-2",), ("unfused",)])),
-        "dropout": draw(st.booleans()),
-        "fused_elementwise": draw(st.booleans()),
-        "launch": draw(some(["0 s", "6 us"])),
-        "cuda_graphs": draw(st.booleans()),
-        "scatter_gather": draw(st.booleans()),
+        "attention": pick(("flash-2",), ("unfused",)),
+        "dropout": pick(False, True),
+        "fused_elementwise": pick(False, True),
+        "launch": pick("0 s", "6 us"),
+        "cuda_graphs": pick(False, True),
+        "scatter_gather": pick(False, True),
         "overlap": Overlap(
-            tp_forward=draw(some([0.3, 1.0])),
-            tp_backward=draw(some([0.5, 1.0])),
-            cp=draw(some([0.0, 0.3, 1.0])),
-            cp_collective=draw(some([0.5, 1.0])),
-            ep=draw(some([0.4, 1.0])),
-            pp=draw(some([0.2, 1.0])),
-            pairs=draw(st.booleans()),
+            tp_forward=pick(0.3, 1.0),
+            tp_backward=pick(0.5, 1.0),
+            cp=pick(0.0, 0.3, 1.0),
+            cp_collective=pick(0.5, 1.0),
+            ep=pick(0.4, 1.0),
+            pp=pick(0.2, 1.0),
+            pairs=pick(False, True),
             gradients=hidden,
             parameters=hidden,
-            third_stage=draw(st.booleans()),
-            chunks=draw(st.booleans()),
+            third_stage=pick(False, True),
+            chunks=pick(False, True),
         ),
     }
 
 
-def _sharding(draw):
+def _sharding(pick):
     """How states and ranks are laid out."""
-    some = st.sampled_from
     return {
-        "bucket_parameters": draw(some([0.0, 1e6])),
-        "bucket_per_rank": draw(some([0.0, 1e6])),
-        "zero_stages": draw(some([(0,), (0, 1), (0, 1, 2, 3)])),
-        "cp_kinds": draw(some([("p2p",), ("all-gather",), CP_KINDS])),
-        "repeats_key_values": draw(st.booleans()),
-        "rank_orders": draw(some([RANK_ORDERS[:2], RANK_ORDERS])),
-        "fully_sharded": draw(st.booleans()),
-        "second_shard": draw(st.booleans()),
-        "replicas_once": draw(st.booleans()),
-        "uneven_stages": draw(st.booleans()),
-        "root_unit": draw(st.booleans()),
-        "pipeline_holds": draw(st.booleans()),
-        "gathers_per_micro_batch": draw(st.booleans()),
+        "bucket_parameters": pick(0.0, 1e6),
+        "bucket_per_rank": pick(0.0, 1e6),
+        "zero_stages": pick((0,), (0, 1), (0, 1, 2, 3)),
+        "cp_kinds": pick(("p2p",), ("all-gather",), CP_KINDS),
+        "repeats_key_values": pick(False, True),
+        "rank_orders": pick(RANK_ORDERS[:2], RANK_ORDERS),
+        "fully_sharded": pick(False, True),
+        "second_shard": pick(False, True),
+        "replicas_once": pick(False, True),
+        "uneven_stages": pick(False, True),
+        "root_unit": pick(False, True),
+        "pipeline_holds": pick(False, True),
+        "gathers_per_micro_batch": pick(False, True),
     }
 
 
-def _kept(draw):
+def _kept(pick):
     """What vocabularies, ends and recomputation keep."""
-    some = st.sampled_from
     return {
-        "vocabulary": draw(some([("ends",), ("ends", "spread")])),
-        "vocabulary_in_flight": draw(some([0.0, 1.0, 2.0])),
-        "idle_gradients": draw(st.booleans()),
-        "gathered_logits": draw(st.booleans()),
-        "gathered_inputs": draw(st.booleans()),
-        "apart": draw(some([(), ("gate",), ("qkv", "gate")])),
-        "norm_gathers": draw(st.booleans()),
-        "flattened_gradients": draw(st.booleans()),
-        "joint_gather": draw(st.booleans()),
-        "lingering_gradients": draw(st.booleans()),
-        "gradients_sharded": draw(st.booleans()),
-        "gradients_offloaded": draw(st.booleans()),
-        "reduce_bucket": draw(some(["0 GB", "1 GiB"])),
-        "partitioned_checkpoints": draw(st.booleans()),
-        "keeps": draw(some([(), ("gate", "norm", "key-values", "softmax"), ("gathered", "projected")])),
-        "replica_buckets": draw(some([0, 2])),
-        "empty_ends": draw(st.booleans()),
-        "ends_as_layers": draw(st.booleans()),
-        "selective": draw(
-            some(["attention", "operators", "products", "projections", "attention-products", "feed-forward"])
-        ),
-        "lean_recompute": draw(st.booleans()),
+        "vocabulary": pick(("ends",), ("ends", "spread")),
+        "vocabulary_in_flight": pick(0.0, 1.0, 2.0),
+        "idle_gradients": pick(False, True),
+        "gathered_logits": pick(False, True),
+        "gathered_inputs": pick(False, True),
+        "apart": pick((), ("gate",), ("qkv", "gate")),
+        "norm_gathers": pick(False, True),
+        "flattened_gradients": pick(False, True),
+        "joint_gather": pick(False, True),
+        "lingering_gradients": pick(False, True),
+        "gradients_sharded": pick(False, True),
+        "gradients_offloaded": pick(False, True),
+        "reduce_bucket": pick("0 GB", "1 GiB"),
+        "partitioned_checkpoints": pick(False, True),
+        "keeps": pick((), ("gate", "norm", "key-values", "softmax"), ("gathered", "projected")),
+        "replica_buckets": pick(0, 2),
+        "empty_ends": pick(False, True),
+        "ends_as_layers": pick(False, True),
+        "selective": pick("attention", "operators", "products", "projections", "attention-products", "feed-forward"),
+        "lean_recompute": pick(False, True),
     }
 
 
-def _experts(draw):
+def _experts(pick):
     """Experts and schedules."""
-    some = st.sampled_from
+    more = [pick(*SCHEDULE_NAMES[4:]) for _ in range(3)]
     return {
-        "expert_imbalance": draw(some([1.0, 1.2])),
-        "expert_capacity": draw(some([None, None, 0.8, 1.25])),
-        "expert_masks": draw(st.booleans()),
-        "dispatch": draw(some(["allgather", "every-copy", "once-per-domain"])),
-        "dispatch_bytes": draw(some([1.0, 2.0])),
-        "gathered_routes": draw(st.booleans()),
-        "shared_expert_overlap": draw(st.booleans()),
-        "fused_experts": draw(st.booleans()),
-        "kernels_per_local_expert": draw(some([0, 14])),
-        "graphs": draw(some([(), ("attn",), ("moe_router", "moe_preprocess")])),
-        "schedules": (*SCHEDULE_NAMES[:4], *draw(st.lists(some(SCHEDULE_NAMES[4:]), max_size=3, unique=True))),
+        "expert_imbalance": pick(1.0, 1.2),
+        "expert_capacity": pick(None, None, 0.8, 1.25),
+        "expert_masks": pick(False, True),
+        "dispatch": pick("allgather", "every-copy", "once-per-domain"),
+        "dispatch_bytes": pick(1.0, 2.0),
+        "gathered_routes": pick(False, True),
+        "shared_expert_overlap": pick(False, True),
+        "fused_experts": pick(False, True),
+        "kernels_per_local_expert": pick(0, 14),
+        "graphs": pick((), ("attn",), ("moe_router", "moe_preprocess")),
+        "schedules": (*SCHEDULE_NAMES[:4], *dict.fromkeys(more[: pick(0, 1, 2, 3)])),
     }
 
 
-def _rest(draw):
+def _rest(pick):
     """What is added to every iteration, and the formats of states."""
-    some = st.sampled_from
     return {
-        "sharded_stages": draw(st.booleans()),
-        "slack": draw(some([0.0, 0.05])),
-        "tensor_slack": draw(some([None, 0.2])),
-        "straggler": draw(some([0.0, 0.02])),
-        "blocking_launches": draw(some([False, False, True])),
-        "deterministic": draw(some([False, False, True])),
-        "iteration_overhead": draw(some(["0 s", "3 ms"])),
-        "micro_batch_overhead": draw(some(["0 s", "50 us"])),
-        "scale_kernels": draw(some([0, 10])),
-        "shared_magnitudes": draw(some(["none", "tensor", "data"])),
-        "optimizer": draw(some(["adam", "adam", "adam-8bit", "muon"])),
-        "adapters": draw(some([None, None, None, {"rank": 8}, {"rank": 64, "modules": ["linear_qkv"]}])),
-        "loss": draw(some(["plain", "plain", "fused"])),
-        "loss_block": draw(some([0, 0, 256])),
-        "weight_bytes": draw(some([2, 4])),
-        "recompute_modules": draw(some([(), (), MODULES])),
+        "sharded_stages": pick(False, True),
+        "slack": pick(0.0, 0.05),
+        "tensor_slack": pick(None, 0.2),
+        "straggler": pick(0.0, 0.02),
+        "blocking_launches": pick(False, False, True),
+        "deterministic": pick(False, False, True),
+        "iteration_overhead": pick("0 s", "3 ms"),
+        "micro_batch_overhead": pick("0 s", "50 us"),
+        "scale_kernels": pick(0, 10),
+        "shared_magnitudes": pick("none", "tensor", "data"),
+        "optimizer": pick("adam", "adam", "adam-8bit", "muon"),
+        "adapters": pick(None, None, None, {"rank": 8}, {"rank": 64, "modules": ["linear_qkv"]}),
+        "loss": pick("plain", "plain", "fused"),
+        "loss_block": pick(0, 0, 256),
+        "weight_bytes": pick(2, 4),
+        "recompute_modules": pick((), (), MODULES),
     }
 
 
-def _passes(draw):
+def _passes(pick):
     """What passes beside products move."""
-    some = st.sampled_from
     return {
-        "softmax_keys": draw(some([0, 512, 4096])),
-        "fused_norms": draw(st.booleans()),
-        "branches_apart": draw(st.booleans()),
-        "around_attention": draw(some([(0.0, 0.0), (28.0, 16.0)])),
-        "around_activation": draw(some([(0.0, 0.0), (4.0, 16.0)])),
+        "softmax_keys": pick(0, 512, 4096),
+        "fused_norms": pick(False, True),
+        "branches_apart": pick(False, True),
+        "around_attention": pick((0.0, 0.0), (28.0, 16.0)),
+        "around_activation": pick((0.0, 0.0), (4.0, 16.0)),
     }
 
 
 @st.composite
 def drawn_stacks(draw):
     """Stacks with every switch that changes a formula."""
+    pick = picks(draw)
     parts = (_kernels, _sharding, _kept, _experts, _rest, _passes)
-    return toy_stack(**{name: value for part in parts for name, value in part(draw).items()})
+    return toy_stack(**{name: value for part in parts for name, value in part(pick).items()})
 
 
 @st.composite

@@ -34,12 +34,14 @@ def factors_of(number):
     return [d for d in range(1, number + 1) if number % d == 0]
 
 
-def every_row(scenario, *, any_degree=False, keep=lambda _row: True, together=(1,)):
+def every_row(scenario, *, any_degree=False, keep=lambda _row: True, together=(1,), most=None):
     """All valid strategies but for memory, as rows; None where there are none.
 
-    ``together`` are the numbers of layers that may be recomputed from one stored input.
+    ``together`` are the numbers of layers that may be recomputed from one stored input. A caller that has no use for
+    more than ``most`` rows gets one more than these, no matter how many there are.
     """
-    rows = [row for row in _recomputing(scenario, any_degree, together) if keep(row)]
+    kept = (row for row in _recomputing(scenario, any_degree, together) if keep(row))
+    rows = list(itertools.islice(kept, None if most is None else most + 1))
     return strategies(**{axis: [row[axis] for row in rows] for axis in rows[0]}) if rows else None
 
 

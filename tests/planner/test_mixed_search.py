@@ -3,6 +3,7 @@
 import math
 import time
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -76,7 +77,7 @@ def found(mixed, pins=None, *, one_width=True, seconds=60.0):
 @given(drawn_mixed(), st.floats(0.1, 1.5), st.booleans())
 def test_the_search_finds_what_trying_everything_finds(mixed, share, one_width):
     mixed = tightened(mixed, share)
-    assume(sum(1 for _ in every_row(mixed, one_width=one_width)) <= 150)
+    assume(sum(1 for _ in islice(every_row(mixed, one_width=one_width), 151)) <= 150)
     outcome, best = found(mixed, one_width=one_width), brute_force(mixed, one_width=one_width)
     assert outcome.proved
     assert (outcome.best is None) == (best == math.inf)

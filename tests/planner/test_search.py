@@ -65,7 +65,7 @@ MANY = settings(max_examples=700, deadline=None, suppress_health_check=list(Heal
     st.booleans(),
 )
 def test_the_search_finds_what_trying_everything_finds(scenario, tightness, any_degree):
-    rows = every_row(scenario, any_degree=any_degree)
+    rows = every_row(scenario, any_degree=any_degree, most=250)
     assume(rows is None or len(rows) <= 250)
     if rows is not None:
         scenario = tightened(scenario, rows, tightness)
@@ -75,7 +75,7 @@ def test_the_search_finds_what_trying_everything_finds(scenario, tightness, any_
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(drawn_scenarios(gpus=(8, 16), batches=(16, 24), layers=(4, 6, 8)), TIGHTNESS)
 def test_the_search_finds_the_same_on_larger_machines(scenario, tightness):
-    rows = every_row(scenario, keep=lambda row: row["micro_batch_size"] in {1, 2} and row["rank_order"] == 0)
+    rows = every_row(scenario, keep=lambda row: row["micro_batch_size"] in {1, 2} and row["rank_order"] == 0, most=1500)
     assume(rows is not None and len(rows) <= 1500)
     scenario = tightened(scenario, rows, tightness)
     pins = {"micro_batch_size": "1,2", "rank_order": "tp-cp-ep-dp-pp"}
@@ -99,7 +99,7 @@ def test_the_search_finds_uneven_and_partly_recomputed_stages(scenario, tightnes
     def keep(row):
         return row["pp"] == pp and row["micro_batch_size"] == 1 and row["zero_stage"] < 2 and row["rank_order"] == 0
 
-    rows = every_row(scenario, keep=keep)
+    rows = every_row(scenario, keep=keep, most=400)
     assume(rows is not None and len(rows) <= 400)
     scenario = tightened(scenario, rows, tightness)
     pins = {"pp": pp, "micro_batch_size": 1, "zero_stage": "..1", "rank_order": "tp-cp-ep-dp-pp"}
@@ -113,7 +113,7 @@ def test_the_search_finds_what_the_quote_of_every_split_says(scenario, tightness
         """PARTIAL has the splits of FULL too, but where an end takes a layer's place."""
         return row["recompute"] != Recompute.FULL or ends_for(scenario, row["vpp"])
 
-    rows = every_row(scenario, keep=keep)
+    rows = every_row(scenario, keep=keep, most=60)
     assume(rows is not None and len(rows) <= 60)
     scenario = tightened(scenario, rows, tightness)
     best, outcome = brute_force_by_quote(rows, scenario), found(scenario)
@@ -141,7 +141,7 @@ def test_an_end_in_a_layer_s_place_and_all_layers_recomputed_are_found_where_not
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(drawn_scenarios(gpus=(2, 4, 8), batches=(4, 8), layers=(2, 3, 4, 6)), TIGHTNESS)
 def test_the_winner_s_quote_is_the_time_that_the_search_reports_and_it_fits(scenario, tightness):
-    rows = every_row(scenario)
+    rows = every_row(scenario, most=2000)
     assume(rows is not None and len(rows) <= 2000)
     scenario = tightened(scenario, rows, tightness)
     outcome = found(scenario)
