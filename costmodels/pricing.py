@@ -68,7 +68,13 @@ class Quote:
 def quote(rows: Strategies, scenario: Scenario, assignment: Assignment, *, row: int = 0) -> Quote:
     """Price one row of ``rows`` under an explicit assignment."""
     one = rows.take(np.array([row]))
-    seconds, memory = row_seconds(one, scenario), row_bytes(one, scenario)
+    return quote_of(one, row_seconds(one, scenario), row_bytes(one, scenario), scenario, assignment)
+
+
+def quote_of(
+    one: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario, assignment: Assignment
+) -> Quote:
+    """The ``quote`` of a single row whose terms are known: for many assignments of one row."""
     stages = stage_seconds(one, seconds, assignment)
     slow = int(np.argmax(stages))
     passed, again = stage_layers(one, scenario.depth, assignment.layers, assignment.recomputed)

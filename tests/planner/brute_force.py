@@ -13,7 +13,7 @@ import numpy as np
 from costmodels.iteration import row_seconds
 from costmodels.memory import row_bytes
 from costmodels.modules import module_mask
-from costmodels.pricing import Assignment, quote
+from costmodels.pricing import Assignment, quote_of
 from costmodels.schedules import SCHEDULES
 from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, Recompute, strategies
 
@@ -317,8 +317,10 @@ def brute_force_by_quote(rows, scenario):
     """The least iteration, every split of every row priced by ``quote``; infinite where nothing fits."""
     limit, best = scenario.group.accelerator.usable_memory, math.inf
     for index in range(0 if rows is None else len(rows)):
+        one = rows.take(np.array([index]))
+        seconds, memory = row_seconds(one, scenario), row_bytes(one, scenario)
         for layers, again in zip(*splits_of(rows.row(index), scenario), strict=True):
-            priced = quote(rows, scenario, Assignment(layers, again), row=index)
+            priced = quote_of(one, seconds, memory, scenario, Assignment(layers, again))
             if priced.footprint.total.max() <= limit:
                 best = min(best, priced.iteration)
     return best

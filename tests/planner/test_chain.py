@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from costmodels.iteration import row_seconds
 from costmodels.memory import memory_limit, row_bytes
-from costmodels.pricing import Assignment, quote, stage_seconds
+from costmodels.pricing import Assignment, quote, quote_of, stage_seconds
 from costmodels.schedules import pipeline_seconds
 from costmodels.split import end_places
 from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
@@ -245,7 +245,8 @@ def test_a_row_s_bounds_never_exceed_its_best_split_where_layers_differ(scenario
     for index in chance.sample(range(len(priced.rows)), min(6, len(priced.rows))):
         one = priced.take(np.array([index]))
         splits = splits_of(one.rows.row(0), scenario)
-        quotes = [quote(one.rows, scenario, Assignment(n, r)) for n, r in zip(*splits, strict=True)]
+        terms = one.rows, row_seconds(one.rows, scenario), row_bytes(one.rows, scenario), scenario
+        quotes = [quote_of(*terms, Assignment(n, r)) for n, r in zip(*splits, strict=True)]
         usable = scenario.group.accelerator.usable_memory
         fitting = [each.iteration for each in quotes if each.footprint.total.max() <= usable]
         solution = solve(problem_of(one.rows, one.seconds, one.memory, scenario))
