@@ -38,6 +38,10 @@ WORDS: dict[str, bool] = {
     "flash": True, "flash-attn": True, "flash-attention": True, "fused": True, "sdpa": True,
 }  # fmt: skip
 """What others call attention without and with a kernel of its own."""
+WRITTEN_OUT = (
+    r"\b(unfused|eager|math) attention\b|\battention (is |was )?(not fused|unfused)\b|\b(no|without) flash[ -]?att"
+)
+"""How notes say that no kernel of its own attends, where the field only knows that there is attention."""
 
 FUSED: dict[str, Any] = {"attention": KERNELS["v2"], "blackwell_attention": ("cudnn", "flash-2")}
 """What True means, and no word on a newer machine, where the stack is of before there was any fused attention: PyTorch
@@ -64,6 +68,9 @@ def stack_for(row: Row, notes: list[str], given: Stack | None) -> Stack:
 def as_attending(row: Row, notes: list[str]) -> Row:
     """The run with its attention in words of ``KERNELS`` or a switch, however its source writes them."""
     said = row["stack"].get("attention")
+    told = f"{row['stack'].get('notes')} {row.get('notes')}".lower()
+    if said in (True, None) and re.search(WRITTEN_OUT, told):
+        return {**row, "stack": {**row["stack"], "attention": False}}
     if isinstance(said, bool) or said is None or said in KERNELS:
         return row
     name = re.sub(r"[_ ]+", "-", str(said).lower())

@@ -262,3 +262,22 @@ def test_megatron_splits_experts_over_its_tensor_ranks_unless_a_run_says_otherwi
     mapped = case(row)
     assert mapped.rows.etp.tolist() == [etp]
     assert any("experts split" in note for note in mapped.notes) == (said is None and etp == 2)
+
+
+@pytest.mark.parametrize(
+    ("attention", "notes", "written_out"),
+    [
+        (True, "unfused attention; tiny model", True),
+        (None, "eager attention", True),
+        (True, "without flash attention", True),
+        (True, "Attention was not fused", True),
+        ("v2", "unfused attention in the first table", False),
+        (True, "unfused optimizer", False),
+        (True, None, False),
+    ],
+)
+def test_notes_say_that_attention_is_written_out_where_the_field_only_says_that_there_is_some(
+    attention, notes, written_out
+):
+    said = run(stack={"framework": "Megatron-Core", "attention": attention}, notes=notes)
+    assert (case(said).scenario.stack.attention == ("unfused",)) is written_out
