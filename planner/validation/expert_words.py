@@ -64,8 +64,9 @@ def _load(row: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     if re.search(r"force-balanced|forced load balance|balanced fake gate", notes):
         changes["expert_imbalance"] = 1.0
-    if re.search(r"(^|; *)tokendrop", notes):
-        changes["expert_capacity"] = 1.0
+    factor = re.search(r"capacity factor (?:of )?(\d+(?:\.\d+)?)", notes)
+    if factor or re.search(r"(^|; *)token[- ]?drop", notes):
+        changes["expert_capacity"] = float(factor[1]) if factor else 1.0
     if flags.get("moe_pad_expert_input_to_capacity") and flags.get("moe_capacity_factor"):
         changes["expert_capacity"] = float(flags["moe_capacity_factor"])
     return changes

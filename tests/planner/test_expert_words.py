@@ -210,3 +210,17 @@ def test_a_flag_names_the_cross_entropy_of_a_run():
 
     assert traffic("te") == stack("nemo").cross_entropy_traffic == FUSED
     assert traffic("none") is None
+
+
+@pytest.mark.parametrize(
+    ("notes", "capacity"),
+    [
+        ("token dropping, capacity factor 1", 1.0),
+        ("token-drop; capacity factor of 1.25", 1.25),
+        ("force-balanced (see tokendrop/dropless in model note); tokendrop", 1.0),
+        ("force-balanced (see tokendrop/dropless in model note); dropless", None),
+        ("dropless tokens", None),
+    ],
+)
+def test_tokens_beyond_a_capacity_are_dropped_where_notes_name_it(notes, capacity):
+    assert said(notes=notes).get("expert_capacity") == capacity
