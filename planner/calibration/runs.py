@@ -128,8 +128,12 @@ def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack
     used = found[:: max(1, math.ceil(len(found) / MOST_ROWS))]
     knobs = knobs_of(stack, experts=any(one.case.scenario.model.moe for one in used))
 
+    asked = [_asked(one) for one in used]
+    apart = dict(zip(asked, used, strict=True))  # a configuration that was run again is priced once
+
     def residuals(values: Floats) -> Floats:
-        return np.array([_miss(one, knobs, values) for one in used])
+        predicted = {which: _miss(one, knobs, values) + math.log(one.seconds) for which, one in apart.items()}
+        return np.array([predicted[which] - math.log(one.seconds) for which, one in zip(asked, used, strict=True)])
 
     fit = settle(residuals, knobs, noise=NOISE)
     started = np.array([log_error(one.case, one.case.scenario, one.seconds) for one in before])
@@ -179,6 +183,12 @@ def _apart(found: Sequence[Measured]) -> list[str]:
             times = f"{short.seconds:.4g} s ({short.run.id}) and {long.seconds:.4g} s ({long.run.id})"
             told.append(f"runs of one configuration took {times}: the constants lie between; leave out the wrong one")
     return told
+
+
+def _asked(one: Measured) -> str:
+    """All that the price of a run can depend on: its row but for its name and what was measured."""
+    said = {name: value for name, value in one.run.row.items() if name not in {"id", "measured"}}
+    return json.dumps(said, sort_keys=True, default=str)
 
 
 def _miss(one: Measured, knobs: Sequence[Knob], values: Floats) -> float:
