@@ -15,7 +15,7 @@ from costmodels.moving import Layout, Move, move
 from costmodels.pricing import Assignment, quote, row_assignment
 from costmodels.scenario import Scenario
 from costmodels.stability import Stability
-from costmodels.strategy import Strategies
+from costmodels.strategy import AXES, Strategies
 from hardware.units import format_quantity
 from planner.api import beside, choice_of
 from planner.assemble import (
@@ -29,7 +29,7 @@ from planner.assemble import (
 from planner.document import Plan
 from planner.errors import BadRequest, OutOfTime
 from planner.pins import Pin, parse_pins, shown_value
-from planner.request import PlanRequest, Resolved, resolve
+from planner.request import LARGEST_GPUS, PlanRequest, Resolved, resolve
 from planner.reread import row_of, split_of
 from planner.search import Incumbent, Outcome, search
 from planner.space import Space, build, divisors
@@ -143,6 +143,8 @@ def replan(old: Plan, gpus: int, *, tolerance: float = 0.05, **changes: Any) -> 
         BadRequest: the answer has no strategy, or runs on several node groups.
         OutOfTime: no plan was found in time.
     """
+    if not 0 < gpus <= LARGEST_GPUS:
+        raise BadRequest(f"gpus: 1 to {LARGEST_GPUS} can be planned for, got {gpus}")
     before, layout, was = _old(old, changes)
     kept = {axis: value for axis, value in before.request.pins.items() if axis not in LEAVING}
     request = before.request.model_copy(update={**changes, "gpus": gpus, "pins": kept, "top": 0})
@@ -311,20 +313,17 @@ def _choice(pair: tuple[Candidate, Move], layout: Layout, gpus: int, fastest: Ca
 def _moved(found: Move, layout: Layout, there: Candidate) -> Moved:
     same = [int(getattr(layout.row, a)[0]) == int(getattr(there.row, a)[0]) for a in ("tp", "pp", "vpp", "ep", "etp")]
     stays = all(same) and layout.split.layers.tolist() == there.split.layers.tolist()
-    numbers = {
-        name: getattr(found, name)
-        for name in (
-            "weight_bytes",
-            "state_bytes",
-            "most_bytes",
-            "lost_bytes",
-            "fabric_seconds",
-            "checkpoint_seconds",
-            "restart_seconds",
-            "seconds",
-        )
-    }
+    numbers = {name: getattr(found, name) for name in Moved.model_fields if name not in {"only_regroups", "statement"}}
+    if stays and _same(layout, there):
+        stopped = dict.fromkeys(("restart_seconds", "seconds"), 0.0)
+        return Moved(only_regroups=True, statement="nothing changes: the job can go on as it runs", **numbers | stopped)
     return Moved(only_regroups=stays, statement=_in_words(found, stays=stays), **numbers)
+
+
+def _same(layout: Layout, there: Candidate) -> bool:
+    """Whether the candidate is what runs now."""
+    axes = all(int(getattr(layout.row, axis)[0]) == int(getattr(there.row, axis)[0]) for axis in AXES)
+    return axes and layout.split.recomputed.tolist() == there.split.recomputed.tolist()
 
 
 def _in_words(found: Move, *, stays: bool) -> str:

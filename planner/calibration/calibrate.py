@@ -20,7 +20,9 @@ from planner.calibration.start import starting_cluster, starting_stack
 from planner.errors import BadRequest
 
 
-def calibrate(files: Sequence[str | Path], *, cluster: str | None = None, stack: str | None = None) -> Calibration:
+def calibrate(
+    files: str | Path | Sequence[str | Path], *, cluster: str | None = None, stack: str | None = None
+) -> Calibration:
     """Fit a cluster and a stack to one's own measurements.
 
     Args:
@@ -36,6 +38,7 @@ def calibrate(files: Sequence[str | Path], *, cluster: str | None = None, stack:
     """
     if not files:
         raise BadRequest("nothing to calibrate on; give files of runs, nccl-tests output or timed products")
+    files = [files] if isinstance(files, (str, Path)) else files
     evidence = gather(files)
     notes = list(evidence.notes)
     started, software = starting_cluster(evidence, cluster, notes), starting_stack(evidence, stack, notes)

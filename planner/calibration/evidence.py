@@ -35,7 +35,8 @@ def _read(path: Path, found: Evidence) -> None:
         found.runs += [_run(path, row) for row in read_rows(path)]
         return
     text = read_text(path)
-    if text.lstrip()[:1] in {"{", "["}:
+    first = text.lstrip()[:1]
+    if first == "{" or (first == "[" and not NCCL.search(text)):  # a log may begin with the tag of a rank, [1,0]
         found.runs += [_run(path, row) for row in _rows(path, text)]
     elif NCCL.search(text):
         logs, notes = read_logs(path, text)

@@ -112,29 +112,35 @@ def _used(log: Log, group: NodeGroup) -> list[Transfer]:
 
 def transfer_seconds(log: Log, size: Floats, tiers: Sequence[Tier], group: NodeGroup) -> Floats:
     """Seconds of a test's collective at each of its sizes (N,) over those tiers."""
-    ones = np.ones(len(size), dtype=np.int64)
-    ranks = _group_of(log, group, ones)
+    tiers, ranks = _in_use(tiers, group, log), _group_of(log, np.ones(len(size), dtype=np.int64))
     match log.operation:
         case "all_reduce":
             return all_reduce_seconds(size, ranks, tiers)
         case "alltoall":
             return all_to_all_seconds(size, ranks, tiers)
         case "sendrecv":
-            step = group.gpus_per_node if log.ranks_per_node == 1 else 1
-            return send_seconds(size, np.full(len(size), float(step)), np.full(len(size), float(log.ranks)), tiers)
+            return send_seconds(size, np.ones(len(size)), np.full(len(size), float(log.ranks)), tiers)
         case _:
             return gather_seconds(size, ranks, tiers)
 
 
-def _group_of(log: Log, group: NodeGroup, ones: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Group:
-    near, far = (log.ranks_per_node * ones, ones), (log.nodes * ones, group.gpus_per_node * ones)
+def _in_use(tiers: Sequence[Tier], group: NodeGroup, log: Log) -> tuple[Tier, ...]:
+    """The tiers of nodes that had no devices but those of the test, so that seven ranks of eight are in one node."""
+    whole, used = group.gpus_per_node, log.ranks_per_node
+    domains = [tier.domain // whole * used if tier.domain >= whole else min(tier.domain, used) for tier in tiers]
+    return tuple(tier.model_copy(update={"domain": each}) for tier, each in zip(tiers, domains, strict=True))
+
+
+def _group_of(log: Log, ones: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Group:
+    """The ranks of a test, numbered over the devices in use."""
+    near, far = (log.ranks_per_node * ones, ones), (log.nodes * ones, log.ranks_per_node * ones)
     return Group(size=log.ranks * ones, parts=tuple(part for part in (near, far) if part[0][0] > 1))
 
 
 def _outermost(log: Log, group: NodeGroup) -> int:
     """The outermost tier that a test reaches."""
-    ranks, inside, reached = _group_of(log, group, np.ones(1, dtype=np.int64)), 1, 0
-    for place, tier in enumerate(_filled(log, group)):
+    ranks, inside, reached = _group_of(log, np.ones(1, dtype=np.int64)), 1, 0
+    for place, tier in enumerate(_in_use(_filled(log, group), group, log)):
         within = int(ranks.ranks_within(tier.domain)[0])
         if within > inside:
             inside, reached = within, place

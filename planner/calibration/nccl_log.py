@@ -83,11 +83,13 @@ def _blocks(text: str) -> list[_Block]:
             named = found[1]
         if _HEADER.search(line) and (blocks[-1].rows or blocks[-1].ended):
             blocks.append(_Block(number))
-        _take(blocks[-1], line, number)
-        if blocks[-1].name is None and not blocks[-1].ended:
-            blocks[-1].name = named
-        if blocks[-1].ended:
-            named = None
+        block = blocks[-1]
+        before = block.ended
+        _take(block, line, number)
+        if block.name is None and not block.ended and not block.rows:
+            block.name = named
+        if block.ended and not before:
+            named = None  # what is named from here on is the next test
     return blocks
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodels.stack import Stack
 from hardware.errors import MeshwrightError
@@ -19,7 +21,7 @@ from planner.calibration.identify import Fit, settle
 from planner.calibration.records import Run
 from planner.calibration.summary import FEWEST_LEFT_OUT, constants, errors, source, told, warnings
 from planner.validation.fitting import EXPERTS, MOST_ROWS, STACK_KNOBS, Floats, Knob, log_error, with_constants
-from planner.validation.judge import UNREADABLE, seconds_of
+from planner.validation.judge import UNREADABLE, seconds_of, strange
 from planner.validation.mapping import Case, case
 from planner.validation.row_values import wrong_value
 from planner.validation.rows import CHECK, held_back
@@ -68,16 +70,24 @@ class Runs:
 
 
 def priced(runs: Sequence[Run], cluster: Cluster, stack: Stack) -> tuple[list[Measured], list[str]]:
-    """The runs on that cluster and stack with their times, and one note for each that cannot be used."""
+    """The runs on that cluster and stack with their times, and what cannot be used or is not read of them."""
     found, notes = [], []
+    odd: defaultdict[str, list[Run]] = defaultdict(list)
     for run in runs:
         try:
-            found.append(_measured(run, cluster, stack))
+            found.append(one := _measured(run, cluster, stack))
+            for note in strange(run.row, one.case):
+                odd[note].append(run)
         except MeshwrightError as error:
             notes.append(f"{run.file}, run {run.id}: not used: {error}")
         except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
             notes.append(f"{run.file}, run {run.id}: not used: {UNREADABLE} ({error!r:.120})")
-    return found, notes
+    return found, notes + [_told(note, among) for note, among in odd.items()]
+
+
+def _told(note: str, among: Sequence[Run]) -> str:
+    more = f" and {len(among) - 1} more" if len(among) > 1 else ""
+    return f"{among[0].file}, run {among[0].id}{more}: {note}"
 
 
 class _Unusable(MeshwrightError):
@@ -91,6 +101,8 @@ def _measured(run: Run, cluster: Cluster, stack: Stack) -> Measured:
         raise _Unusable("marked as incomplete")
     if held_back(run.row):
         raise _Unusable(f"of the split {CHECK!r}, which nothing is learnt from")
+    if run.row["measured"].get("oom"):
+        raise _Unusable("it ran out of memory")
     if wrong := wrong_value(run.row):
         raise _Unusable(wrong)
     with np.errstate(all="ignore"):  # what a wrong row makes is looked at below
@@ -120,12 +132,13 @@ def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack
     """The stack with the constants that the runs can tell.
 
     Args:
-        found: the runs on the cluster whose links and products are fitted already; at most ``MOST_ROWS``, evenly
-            chosen, are fitted.
+        found: the runs on the cluster whose links and products are fitted already; those of at most ``MOST_ROWS``
+            configurations, drawn at random, are fitted.
         before: the same runs on the cluster that everything started from.
         stack: where its constants start.
     """
-    used = found[:: max(1, math.ceil(len(found) / MOST_ROWS))]
+    drawn = _drawn(found)
+    used = [one for one, taken in zip(found, drawn, strict=True) if taken]
     knobs = knobs_of(stack, experts=any(one.case.scenario.model.moe for one in used))
 
     asked = [_asked(one) for one in used]
@@ -137,7 +150,7 @@ def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack
 
     fit = settle(residuals, knobs, noise=NOISE)
     started = np.array([log_error(one.case, one.case.scenario, one.seconds) for one in before])
-    fit = replace(fit, before=started[:: max(1, math.ceil(len(found) / MOST_ROWS))])
+    fit = replace(fit, before=started[drawn])
     said = source([one.run.file for one in used], len(used), "runs" if len(used) > 1 else "run", fit)
     missed = errors("runs", fit)
     return Runs(
@@ -145,8 +158,28 @@ def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack
         tuple(constants(fit, "stack.", said)),
         _run_errors(found, used, started, knobs, fit),
         (missed,),
-        tuple(warnings(fit, "stack.", "these runs", _HINTS) + _no_better(missed) + _apart(used)),
+        tuple(warnings(fit, "stack.", "these runs", _HINTS) + _no_better(missed) + _apart(found) + _left(found, used)),
     )
+
+
+def _drawn(found: Sequence[Measured]) -> NDArray[np.bool_]:
+    """Which runs are fitted, (N,): all of as many configurations as are affordable, the same at every call.
+
+    Every so-many-th run would do for no study that repeats a pattern.
+    """
+    asked = [_asked(one) for one in found]
+    known = list(dict.fromkeys(asked))
+    taken = set(known if len(known) <= MOST_ROWS else random.Random(0).sample(known, MOST_ROWS))  # noqa: S311
+    return np.array([which in taken for which in asked])
+
+
+def _left(found: Sequence[Measured], used: Sequence[Measured]) -> list[str]:
+    """A warning where some runs were not fitted."""
+    if len(used) == len(found):
+        return []
+    return [
+        f"{len(used)} of {len(found)} runs were fitted, of {MOST_ROWS} configurations drawn at random; all are listed"
+    ]
 
 
 def _sourced(source: str) -> str:

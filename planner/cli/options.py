@@ -10,6 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from planner.cli.complete import complete
+from planner.cli.inputs import keep_inputs
 
 _DIGITS: Final = re.compile(r"\+?[0-9]+")
 _LOOSE: Final = re.compile(r"([+-]?[0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)([kmbgt]?)", re.IGNORECASE)
@@ -132,9 +133,11 @@ class Command(click.Command):
     """A command whose help groups the options under their headings, and that takes each option once."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse, but refuse an option with two values, of which one would be lost."""
+        """Parse, but refuse an option with two values and an answer over an input, of which one would be lost."""
         self._refuse_twice(ctx, args)
-        return super().parse_args(ctx, args)
+        rest = super().parse_args(ctx, args)
+        keep_inputs(ctx)
+        return rest
 
     def _refuse_twice(self, ctx: click.Context, args: list[str]) -> None:
         single = [p for p in self.get_params(ctx) if isinstance(p, click.Option) and not (p.multiple or p.count)]

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from planner.cli.answer import check_writable, shown, talk, working, write
 from planner.cli.answer_files import answer_in
 from planner.cli.ask import seconds_in
 from planner.cli.ending import INFEASIBLE
 from planner.cli.options import Command, Count, Text, Word, option, output_options
-from planner.errors import BadRequest
+from planner.errors import BadRequest, MeshwrightError
+
+if TYPE_CHECKING:
+    from planner.document import Plan
 
 
 @click.command("replan", cls=Command, short_help="Plan a running job anew when nodes fail or join.")
@@ -36,6 +41,7 @@ def replan(result: str, gpus: int, tolerance: str, pick: str, **params: Any) -> 
     from planner.replan import replan as anew
 
     old = answer_in(result, quiet=params["quiet"])
+    _named_once(old, params)
     with working("searching", quiet=params["quiet"]):
         answer = anew(old, gpus, tolerance=_share(tolerance), **_changes(params))
     chosen = getattr(answer, pick)
@@ -55,6 +61,30 @@ def replan(result: str, gpus: int, tolerance: str, pick: str, **params: Any) -> 
     if answer.status == "infeasible":
         talk(f"infeasible: {answer.statement}", params)
         sys.exit(INFEASIBLE)
+
+
+def _named_once(old: Plan, params: dict[str, Any]) -> None:
+    """The answer's own cluster and stack stand; others would price anew what runs, on machines that it does not use."""
+    from costmodels.stack import stack as find_stack
+    from hardware.catalogue import cluster as find_cluster
+
+    for name, find in (("cluster", find_cluster), ("stack", find_stack)):
+        given, said = params[name], old.request.get(name)
+        said = said.get("name") if isinstance(said, dict) else said
+        if given is None or not isinstance(said, str) or not _known(find, said):
+            continue
+        source = click.get_current_context().get_parameter_source(name)
+        if given != said and source is ParameterSource.COMMANDLINE:
+            raise BadRequest(f"--{name} {given}: the answer names {said}; leave it out, `plan` answers for another one")
+        params[name] = None
+
+
+def _known(find: Callable[[str], object], name: str) -> bool:
+    try:
+        find(name)
+    except MeshwrightError:
+        return False
+    return True
 
 
 def _changes(params: dict[str, Any]) -> dict[str, Any]:

@@ -160,8 +160,9 @@ def parts_of(profile: str) -> dict[str, Any]:
 
 def judge_row(row: Row, mapping: Callable[[Row], Case] = case) -> list[Verdict]:
     """The verdicts on one run; one with a reason where it cannot be priced."""
-    strange = unknown_split(row) + unknown_fields(row)
-    make = partial(Verdict, id=_printable(row.get("id", "?")), group=_printable(row.get("group", "?")), notes=strange)
+    make = partial(
+        Verdict, id=_printable(row.get("id", "?")), group=_printable(row.get("group", "?")), notes=strange(row)
+    )
     scored = row.get("complete") is not False and not row.get("suspect")
     nothing = partial(make, metric="iteration_time", measured=0.0, predicted=None, error=None, scored=scored)
     if wrong := wrong_value(row):
@@ -184,7 +185,7 @@ def judge_row(row: Row, mapping: Callable[[Row], Case] = case) -> list[Verdict]:
             measured=v,
             predicted=predicted[m],
             error=_error(predicted[m], v),
-            notes=mapped.notes + _derived(row, m) + contradicting(row) + strange,
+            notes=mapped.notes + _derived(row, m) + strange(row, mapped),
             scored=scored and not (m == "memory" and failed),
             within=_within(mapped, str(row.get("group")), predicted[m], v) if m == "iteration_time" else None,
         )
@@ -222,7 +223,21 @@ def _measured(row: Row, mapped: Case | None = None) -> Iterator[tuple[str, float
 
 def seconds_of(row: Row, mapped: Case | None) -> float | None:
     """Seconds per iteration as measured, or out of a throughput, or, once mapped, out of a utilisation."""
-    return measured_seconds(row) or (_efficiency_seconds(row, mapped) if mapped else None)
+    if mapped is None:
+        return measured_seconds(row)
+    return measured_seconds(_sized(row, mapped)) or _efficiency_seconds(row, mapped)
+
+
+def _sized(row: Row, mapped: Case) -> Row:
+    """The run with the sequence length that it was priced at, where it leaves that to its model."""
+    model = row["model"]
+    return row if model.get("seq_length") else {**row, "model": {**model, "seq_length": mapped.scenario.seq_length}}
+
+
+def strange(row: Row, mapped: Case | None = None) -> tuple[str, ...]:
+    """What of a run is not read, or says two things."""
+    unread = unknown_split(row) + unknown_fields(row)
+    return unread if mapped is None else contradicting(_sized(row, mapped)) + unread
 
 
 def _efficiency_seconds(row: Row, mapped: Case) -> float | None:

@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from costmodels.collectives import all_reduce_seconds
 from costmodels.kernels import matmul_seconds
+from costmodels.placement import Group
 from hardware.catalogue import cluster as find_cluster
 from hardware.errors import MeshwrightError
 from planner import calibrate
@@ -104,3 +106,27 @@ def test_a_log_of_another_machine_is_refused_by_its_line():
         MeshwrightError, match=r"all_reduce_1_node.log: line 1: measured on NVIDIA A100-SXM4-40GB, cluster"
     ):
         calibrate(LOGS, cluster="dgx-h100")
+
+
+@pytest.mark.parametrize("each", [2, 3, 5, 6, 7, 8])
+def test_any_number_of_ranks_on_one_host_speak_of_its_node(each):
+    cluster = find_cluster("dgx-h100")
+    found = fit_links(made_by(with_links(cluster, 0, efficiency=0.6), [("all_gather", 1, each)]), cluster)
+    assert {one.name.split(".")[1] for one in found.constants} == {"node"}
+    assert max(abs(one.median_after) for one in found.errors) < 0.02
+
+
+def test_some_ranks_of_two_hosts_speak_of_the_switch_between_them():
+    cluster = find_cluster("dgx-h100")
+    found = fit_links(made_by(cluster, [("all_reduce", 2, 6)]), cluster)
+    assert {one.name.split(".")[1] for one in found.constants} == {"leaf"}
+
+
+def test_ranks_that_fill_their_nodes_take_as_long_as_a_group_of_the_cluster():
+    group, size = find_cluster("dgx-h100").groups[0], np.array([1e6, 1e9])
+    test = Log("made.log", 1, "all_reduce", "", 4, 8, ())
+    ones = np.ones(2, dtype=np.int64)
+    whole = Group(size=32 * ones, parts=((32 * ones, ones),))
+    assert transfer_seconds(test, size, group.tiers, group) == pytest.approx(
+        all_reduce_seconds(size, whole, group.tiers)
+    )

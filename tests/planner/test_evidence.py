@@ -86,6 +86,20 @@ def test_several_tests_in_one_file_are_told_apart():
     assert [one.operation for one in read(text)[0]] == ["all_gather", "all_reduce"]
 
 
+@pytest.mark.parametrize("between", ["", "#\n# Collective test concluded: all_gather_perf\n#\n"])
+@pytest.mark.parametrize("start", ["# Collective test starting: {}_perf\n", "$ mpirun -np 8 ./build/{}_perf -b 1M\n"])
+@pytest.mark.parametrize(("first", "second"), [("all_gather", "alltoall"), ("alltoall", "all_gather")])
+def test_a_name_is_that_of_the_test_below_it(first, second, start, between):
+    one, other = (start.format(name) + log(sizes(7 / 8, redop="none")) for name in (first, second))
+    assert [each.operation for each in read(one + between + other)[0]] == [first, second]
+
+
+def test_a_log_of_tagged_ranks_is_no_json(tmp_path):
+    path = tmp_path / "all_reduce.log"
+    path.write_text("".join(f"[1,0]<stdout>:{line}\n" for line in log(sizes(14 / 8)).splitlines()))
+    assert [one.operation for one in gather([path]).logs] == ["all_reduce"]
+
+
 @pytest.mark.parametrize(
     "tag", ["[1,0]<stdout>:", "[1,0]<stdout> ", "[0] ", "0: ", "worker-1: ", "2025-02-12T10:11:12Z "]
 )

@@ -178,6 +178,26 @@ def test_the_same_devices_keep_the_plan(old):
     found = replan(old, 64)
     assert found.nearest.moved.only_regroups
     assert found.nearest.moved.weight_bytes == found.nearest.moved.state_bytes == 0
+    assert found.nearest.moved.seconds == 0
+    assert found.nearest.moved.statement == "nothing changes: the job can go on as it runs"
+
+
+@pytest.mark.parametrize("gpus", [0, 2**24 + 1])
+def test_so_many_devices_as_no_plan_has_are_refused(old, gpus):
+    with pytest.raises(BadRequest, match=f"1 to 16777216 can be planned for, got {gpus}"):
+        replan(old, gpus)
+
+
+def test_the_answer_s_own_cluster_stands(old, tmp_path):
+    path = tmp_path / "old.json"
+    path.write_text(old.to_json())
+    ask = ["replan", str(path), "--gpus", "56", "--format", "json"]
+    plain = json.loads(CliRunner().invoke(main, ask).stdout)
+    by_environment = CliRunner().invoke(main, ask, env={"PLAN_CLUSTER": "dgx-a100-80gb"})
+    assert json.loads(by_environment.stdout)["fastest"]["plan"]["request"] == plain["fastest"]["plan"]["request"]
+    refused = CliRunner().invoke(main, [*ask, "--cluster", "dgx-v100"])
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+    assert "the answer names" in refused.stderr
 
 
 def test_pins_stay_but_those_of_the_number_of_replicas():
