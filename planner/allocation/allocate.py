@@ -14,7 +14,7 @@ from hardware.catalogue import catalogue_hash as hardware_hash
 from planner.allocation.curves import Curves, curves
 from planner.allocation.document import Allocation, GroupUse
 from planner.allocation.explain import Division, job_answers
-from planner.allocation.options import Option, options_of, pace
+from planner.allocation.options import Option, dollars, options_of, pace
 from planner.allocation.queue import Goal, Job, Queue
 from planner.allocation.solver import Choice, Options, solve
 from planner.errors import BadRequest, OutOfTime
@@ -73,14 +73,8 @@ def _weighted_finish(job: Job, mine: list[Option], _period: float) -> list[float
 
 def _cost(_job: Job, mine: list[Option], _period: float) -> list[float]:
     """Dollars until a job is trained, devices idle while it moves; one that waits takes its cheapest place later."""
-    placed = [_dollars(option) for option in mine if option.point]
-    return [_dollars(option) if option.point else min(placed, default=0.0) for option in mine]
-
-
-def _dollars(option: Option) -> float:
-    assert option.point is not None
-    at = option.point
-    return (at.dollars or 0.0) * (1.0 + option.lost / at.seconds)
+    placed = [dollars(option) or 0.0 for option in mine if option.point]
+    return [(dollars(option) or 0.0) if option.point else min(placed, default=0.0) for option in mine]
 
 
 def _fairness(job: Job, mine: list[Option], period: float) -> list[float]:

@@ -12,7 +12,7 @@ import numpy as np
 from costmodels.strategy import Ints
 from planner.allocation.curves import Curves, Point
 from planner.allocation.document import CurvePoint, JobAnswer, Placed
-from planner.allocation.options import Option
+from planner.allocation.options import Option, dollars
 from planner.allocation.queue import Job, Queue
 from planner.allocation.solver import Options, solve
 from planner.document import Strategy
@@ -87,7 +87,7 @@ def _placed(option: Option) -> Placed | None:
         tokens_per_second=point.tokens_per_second,
         model_flops_per_second=point.flops,
         finish_seconds=option.finish,
-        cost_dollars=point.dollars,
+        cost_dollars=dollars(option),
         strategy=point.strategy,
     )
 

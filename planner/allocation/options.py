@@ -47,5 +47,15 @@ def _placed(job: Job, point: Point) -> Option:
 
 
 def pace(option: Option, period: float) -> float:
-    """Useful FLOP/s over the period, what moving loses taken off."""
+    """Useful FLOP/s, what moving loses of the period taken off.
+
+    A job that ends within the period counts as if it went on: to count its end would leave devices idle that could
+    bring it forward.
+    """
     return option.point.flops * max(1.0 - option.lost / period, 0.0) if option.point else 0.0
+
+
+def dollars(option: Option) -> float | None:
+    """Rent until the job is trained, devices idle while it moves; None where nobody says what they cost."""
+    point = option.point
+    return None if point is None or point.dollars is None else point.dollars * (1.0 + option.lost / point.seconds)

@@ -17,7 +17,7 @@ from hardware.records import BadNodeCount, Cluster, NodeGroup, Tier
 from planner.calibration.document import Constant, Errors
 from planner.calibration.identify import Fit, settle
 from planner.calibration.records import Log, Transfer
-from planner.calibration.summary import constants, errors, exponential, source, told, warnings
+from planner.calibration.summary import check_units, constants, errors, exponential, source, told, warnings
 from planner.validation.fitting import Floats, Knob
 
 NOISE: Final = 0.1
@@ -72,11 +72,14 @@ def fit_links(logs: Sequence[Log], cluster: Cluster) -> Links:
         found = [transfer_seconds(log, size, tried, group) for log, size in zip(logs, sizes, strict=True)]
         return np.asarray(np.log(np.concatenate(found) / measured))
 
+    ends = list(accumulate(len(size) for size in sizes))
+    parts = [slice(end - len(size), end) for end, size in zip(ends, sizes, strict=True)]
+    started = residuals(np.array([knob.neutral for knob in knobs]))
+    for log, part in zip(logs, parts, strict=True):
+        check_units(log.file, log.line, started[part])
     fit = settle(residuals, knobs, noise=NOISE)
     said = source([log.file for log in logs], len(measured), "sizes", fit)
     changed, notes = _spread(_kept(group.tiers, fit), group.tiers, set(tiers.values()), said)
-    ends = list(accumulate(len(size) for size in sizes))
-    parts = [slice(end - len(size), end) for end, size in zip(ends, sizes, strict=True)]
     left = sum(len(log.transfers) for log in logs) - len(measured)
     if left:
         notes.append(f"{left} sizes below {SMALLEST // 1024} KiB were not used: protocols, not links, make their time")

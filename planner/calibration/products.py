@@ -16,7 +16,7 @@ from hardware.records import Accelerator, UnsupportedDtype
 from planner.calibration.document import Constant, Errors
 from planner.calibration.identify import Fit, settle
 from planner.calibration.records import Product
-from planner.calibration.summary import constants, errors, exponential, source, told, warnings
+from planner.calibration.summary import check_units, constants, errors, exponential, source, told, warnings
 from planner.validation.fitting import Floats, Knob
 
 NOISE: Final = 0.05
@@ -84,6 +84,7 @@ def _fit(mine: Sequence[Product], accelerator: Accelerator, dtype: str) -> Fit:
         seconds = matmul_seconds(m=m, n=n, k=k, fit=tried, peak=peak, bandwidth=accelerator.memory_bandwidth)
         return np.asarray(np.log(seconds / measured))
 
+    check_units(mine[0].file, mine[0].line, residuals(np.array([knob.neutral for knob in knobs])))
     return settle(residuals, knobs, noise=NOISE)
 
 

@@ -19,7 +19,7 @@ from hardware.records import Cluster
 from planner.calibration.document import Constant, Errors, RunError
 from planner.calibration.identify import Fit, settle
 from planner.calibration.records import Run
-from planner.calibration.summary import FEWEST_LEFT_OUT, constants, errors, source, told, warnings
+from planner.calibration.summary import FARTHEST, FEWEST_LEFT_OUT, constants, errors, source, told, warnings
 from planner.validation.fitting import EXPERTS, MOST_ROWS, STACK_KNOBS, Floats, Knob, log_error, with_constants
 from planner.validation.judge import UNREADABLE, seconds_of, strange
 from planner.validation.mapping import Case, case
@@ -28,8 +28,6 @@ from planner.validation.rows import CHECK, held_back
 
 NOISE: Final = 0.07
 """Spread of one source's runs around its own bias: the median over the 29 sources of the fit split with six or more."""
-_FARTHEST: Final = math.log(30.0)
-"""Miss beyond which a run is not the one that its row describes."""
 _BOUNDS: Final = {
     "kernel_efficiency": (0.05, 1.5),
     "elementwise_efficiency": (0.05, 1.5),
@@ -111,7 +109,7 @@ def _measured(run: Run, cluster: Cluster, stack: Stack) -> Measured:
         if seconds is None or not 0.0 < seconds < math.inf:
             raise _Unusable("no iteration time, throughput or utilisation is said")
         residual = log_error(mapped, mapped.scenario, seconds)
-    if not abs(residual) < _FARTHEST:
+    if not abs(residual) < FARTHEST:
         raise _Unusable(
             f"predicted to take {math.exp(min(residual, 700.0)):.3g} times as long as measured; look at its units"
         )

@@ -7,12 +7,27 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from hardware.errors import BadFile
 from planner.calibration.document import Constant, Errors
 from planner.calibration.identify import Fit, Found
 from planner.validation.fitting import Floats
 
 FEWEST_LEFT_OUT = 3
 """Points below which leaving one out leaves nothing to fit."""
+FARTHEST = math.log(30.0)
+"""Miss beyond which what was measured is not what it is said to be."""
+
+
+def check_units(file: str, line: int, before: Floats) -> None:
+    """Refuse points that are as far from their first prediction as no machine is.
+
+    Raises:
+        BadFile: half of them or more are; ``before`` is log of predicted over measured, (N,).
+    """
+    middle = float(np.median(before))
+    if abs(middle) > FARTHEST:
+        times = f"{math.exp(min(middle, 700.0)):.3g} times as long as measured"
+        raise BadFile(file, f"line {line}: predicted to take {times}; look at its units")
 
 
 def errors(what: str, fit: Fit, part: slice = slice(None)) -> Errors:

@@ -169,6 +169,16 @@ def test_a_running_job_stays_where_moving_costs_more_than_it_brings():
     assert "moving loses 60 s" in moves.because
 
 
+def test_the_cost_of_a_job_that_moves_has_the_rent_of_its_move():
+    must = LARGER | {"running": {"group": "old", "gpus": 16}, "groups": ["new"]}
+    found = [allocate(queue_of(queue(must | {"migration": time}, objective="cost"))) for time in ("1 h", "3 h")]
+    one, three = (each.jobs[0].placed for each in found)
+    assert one.strategy == three.strategy
+    rent = one.cost_dollars / one.finish_seconds
+    assert three.cost_dollars - one.cost_dollars == pytest.approx(7200 * rent)
+    assert [each.value for each in found] == pytest.approx([one.cost_dollars, three.cost_dollars])
+
+
 def test_a_deadline_outweighs_every_priority():
     lazy = allocate(queue_of(_rivals(None)))
     assert lazy.jobs[1].placed is None

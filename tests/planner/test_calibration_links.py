@@ -130,3 +130,18 @@ def test_ranks_that_fill_their_nodes_take_as_long_as_a_group_of_the_cluster():
     assert transfer_seconds(test, size, group.tiers, group) == pytest.approx(
         all_reduce_seconds(size, whole, group.tiers)
     )
+
+
+@pytest.mark.parametrize("times", [1000.0, 0.001])
+def test_tests_and_products_in_other_units_are_refused(tmp_path, times):
+    cluster = find_cluster("dgx-h100")
+    (test,) = made_by(cluster, [("all_reduce", 1, 8)])
+    wrong = replace(test, transfers=tuple(replace(one, seconds=times * one.seconds) for one in test.transfers))
+    with pytest.raises(MeshwrightError, match=r"line 1: predicted to take .* as measured; look at its units"):
+        fit_links([test, wrong], cluster)
+    table = tmp_path / "products.csv"
+    table.write_text(
+        "m,n,k,dtype,time_us\n" + "".join(f"8192,8192,{k},bf16,{times * 1.7 * k / 8:.3f}\n" for k in (4096, 8192))
+    )
+    with pytest.raises(MeshwrightError, match=r"line 2: predicted to take .* as measured; look at its units"):
+        calibrate([table], cluster="dgx-h100")
