@@ -210,7 +210,7 @@ def resolve(request: PlanRequest) -> Resolved:
     if len(base.groups) == 1:
         return Resolved(request, scenario, cluster, base, tokens, defaults, _stability(request))
     if cluster.gpus != base.gpus:
-        defaults += (_taken(cluster, base),)
+        defaults += (taken_of(cluster, base),)
     mixed = _mixed(request, scenario, cluster)
     return Resolved(request, scenario, cluster, base, tokens, defaults, _stability(request), mixed)
 
@@ -229,7 +229,7 @@ def _stack_name(request: PlanRequest) -> str:
     return FRAMEWORKS[request.framework].stack
 
 
-def _taken(cluster: Cluster, base: Cluster) -> str:
+def taken_of(cluster: Cluster, base: Cluster) -> str:
     """Which GPUs of a mixed cluster a request for fewer gets."""
     names = " + ".join(f"{group.gpus} {group.name}" for group in cluster.groups)
     return f"the fastest {cluster.gpus} of {base.gpus} GPUs: {names}"

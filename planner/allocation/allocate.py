@@ -173,7 +173,7 @@ def _frame(queue: Queue, known: Curves) -> dict[str, Any]:
 
 def _assumed(queue: Queue) -> tuple[str, ...]:
     """What nobody said."""
-    lines = []
+    lines = [queue.taken] if queue.taken else []
     if any(job.question.global_batch_size is None for job in queue.jobs):
         lines.append("global batch 4 Mi tokens where a job does not say, on every placement the same")
     if any(job.question.tokens is None for job in queue.jobs):

@@ -37,7 +37,7 @@ from hardware.records import Cluster
 from hardware.units import TimeQuantity, parse_quantity, within
 from planner.errors import BadFile, BadRequest
 from planner.inline import cluster_of, named_or
-from planner.request import LARGEST_GPUS, PlanRequest
+from planner.request import LARGEST_GPUS, PlanRequest, taken_of
 
 _R = TypeVar("_R", bound=BaseModel)
 
@@ -105,6 +105,8 @@ class Queue(_Part):
     objective: Goal = "throughput"
     period: Wait = 86400.0
     time_limit: Wait = 120.0
+    taken: str = ""
+    """Which GPUs of several node groups there are, where fewer are asked for than these have."""
 
 
 def queue_in(path: str, over: Mapping[str, Any] | None = None) -> Queue:
@@ -128,7 +130,7 @@ def queue_of(document: Mapping[str, Any]) -> Queue:
         BadRequest: an unknown field, a wrong value, or values that contradict each other.
     """
     _known(document, TOP, "")
-    cluster = _cluster(document)
+    cluster, taken = _cluster(document)
     tables = document.get("jobs", ())
     if not isinstance(tables, list | tuple) or not tables:
         raise BadRequest("jobs: expected at least one [[jobs]] table with a name and a model")
@@ -136,13 +138,13 @@ def queue_of(document: Mapping[str, Any]) -> Queue:
     rest = {name: document[name] for name in ("objective", "period") if name in document}
     if "time_limit" in document:
         rest["time_limit"] = document["time_limit"]
-    queue = _checked(Queue, {"cluster": cluster, "jobs": jobs, **rest}, "")
+    queue = _checked(Queue, {"cluster": cluster, "taken": taken, "jobs": jobs, **rest}, "")
     _agree(queue)
     return queue
 
 
-def _cluster(document: Mapping[str, Any]) -> Cluster:
-    """The machines, every group with its number of nodes."""
+def _cluster(document: Mapping[str, Any]) -> tuple[Cluster, str]:
+    """The machines, every group with its number of nodes, and which of several groups' were taken."""
     if "cluster" not in document:
         raise BadRequest("cluster: required, but missing; a name such as 'dgx-h100' with gpus = 512, or a table")
     count = document.get("gpus")
@@ -150,13 +152,13 @@ def _cluster(document: Mapping[str, Any]) -> Cluster:
         raise BadRequest(f"gpus: expected a whole number such as 512, got {count!r:.40}")
     try:
         given = named_or(Cluster, document["cluster"], cluster_of)
-        found = find_cluster(given) if isinstance(given, str) else given
-        found = found if count is None else found.with_gpus(count)
+        base = find_cluster(given) if isinstance(given, str) else given
+        found = base if count is None else base.with_gpus(count)
     except (MeshwrightError, ValueError) as error:
         raise BadRequest(f"cluster: {error}") from None
     if found.gpus is None:
         raise BadRequest(f"gpus: {found.name} leaves the number of nodes open; say how many, such as gpus = 512")
-    return found
+    return found, taken_of(found, base) if len(base.groups) > 1 and found.gpus != base.gpus else ""
 
 
 def _job(table: object, place: int) -> Job:

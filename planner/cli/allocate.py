@@ -7,6 +7,7 @@ import sys
 import click
 
 from planner.cli.answer import check_writable, shown, talk, working, write
+from planner.cli.ask import seconds_in
 from planner.cli.ending import INFEASIBLE
 from planner.cli.options import Command, Count, Text, Word, option, output_options
 
@@ -39,7 +40,8 @@ def allocate(
     from planner.allocation.allocate import allocate as divide
     from planner.allocation.queue import queue_in
 
-    over = {"objective": objective, "time_limit": time_limit}
+    seconds = None if time_limit is None else f"{seconds_in('--time-limit', time_limit)} s"
+    over = {"objective": objective, "time_limit": seconds}
     asked = queue_in(queue, {name: value for name, value in over.items() if value is not None})
     with working("searching", quiet=quiet):
         answer = divide(asked, workers=workers)

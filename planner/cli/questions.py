@@ -79,7 +79,7 @@ def solve(ctx: click.Context, /, **params: Any) -> None:
     "--layers-per-stage",
     heading=PINS_HEADING,
     metavar="N,N,...",
-    help="Layers of each pipeline stage (default: as even as possible).",
+    help="Layers of each pipeline stage (default: the split that a search takes).",
 )
 @output_options(*FORMATS)
 @dry_run_option

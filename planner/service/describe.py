@@ -27,7 +27,9 @@ class Endpoint:
     answer: type[BaseModel]
 
 
-CATALOGUES: Final = ("models", "clusters", "accelerators", "links", "stacks", "rules", "schedules")
+CATALOGUES: Final = (
+    "models", "clusters", "accelerators", "links", "servers", "stacks", "rules", "schedules", "exporters",
+)  # fmt: skip
 ERROR: Final = {
     "type": "object",
     "required": ["schema", "error"],

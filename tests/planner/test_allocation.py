@@ -179,6 +179,21 @@ def test_the_cost_of_a_job_that_moves_has_the_rent_of_its_move():
     assert [each.value for each in found] == pytest.approx([one.cost_dollars, three.cost_dollars])
 
 
+def test_gpus_that_leave_a_node_group_out_are_said():
+    found = allocate(queue_of(queue(SMALL, gpus=16)))
+    assert found.assumed[0] == "the fastest 16 of 48 GPUs: 16 new"
+    assert not allocate(queue_of(queue(SMALL, gpus=48))).assumed[0].startswith("the fastest")
+
+
+@pytest.mark.parametrize("limit", ["60", "60s", "1 min"])
+def test_a_time_limit_is_read_as_a_plan_reads_it(tmp_path, limit):
+    path = tmp_path / "queue.json"
+    path.write_text(json.dumps(queue(SMALL)))
+    assert CliRunner().invoke(main, ["allocate", str(path), "--time-limit", limit]).exit_code == 0
+    wrong = CliRunner().invoke(main, ["allocate", str(path), "--time-limit", "soon"])
+    assert (wrong.exit_code, "--time-limit" in wrong.stderr, str(path) in wrong.stderr) == (2, True, False)
+
+
 def test_a_deadline_outweighs_every_priority():
     lazy = allocate(queue_of(_rivals(None)))
     assert lazy.jobs[1].placed is None

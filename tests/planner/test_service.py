@@ -81,6 +81,8 @@ def test_every_question_is_answered(served):
     assert served.ask("allocate", queue).json()["jobs"][0]["placed"]["gpus"] == 16
     assert served.ask("replan", {"plan": found, "gpus": 16}).json()["nearest"]["gpus"] == 16
     assert {"gpt3-175b"} <= {row["name"] for row in served.client.get("/v1/models").json()}
+    assert {"megatron-lm"} <= {row["name"] for row in served.client.get("/v1/exporters").json()}
+    assert {"fleet-cpu"} <= {row["name"] for row in served.client.get("/v1/servers").json()}
 
 
 def test_infeasible_is_an_answer(served):
