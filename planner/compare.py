@@ -46,7 +46,7 @@ class Step(BaseModel):
     """After this change."""
     mfu: float
     saved_seconds: float
-    """Against the step before; where the batch changes, of an iteration of that step's size."""
+    """Against the step before; where the batch changes, for as many tokens as that step's."""
 
 
 class Compared(BaseModel):

@@ -25,6 +25,8 @@ def print_comparison(found: Comparison, console: Console) -> None:
     ):
         if table.row_count:
             console.print("", Text(heading, style="bold"), Padding(table, (0, 0, 0, 2)), sep="\n")
+    if any(step.change == "batch" for step in found.steps):
+        console.print("  what another batch saves is for as many tokens as the batch before it", overflow="fold")
     if not found.steps:
         console.print("", "A and B are the same.", sep="\n")
 

@@ -1,14 +1,17 @@
 """Two plans, or a plan and a published run, term by term."""
 
 import json
+from io import StringIO
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from planner import PlanRequest, plan, predict
 from planner.cli.app import main
 from planner.compare import compare, side_of_plan, side_of_run
 from planner.errors import BadRequest
+from planner.report.comparison import print_comparison
 
 MEGATRON, MEGASCALE = (f"megascale-175b-{name}-12288g-gbs6144" for name in ("megatron-lm", "megascale"))
 LLAMA = {"model": "llama3-8b", "gpus": 64, "global_batch_size": 256}
@@ -53,6 +56,9 @@ def test_a_larger_batch_saves_per_sequence():
     before, after = small.quote().iteration, large.quote().iteration
     assert step.saved_seconds == pytest.approx(before - after / 4)
     assert step.saved_seconds > 0
+    console = Console(width=100, record=True, file=StringIO())
+    print_comparison(compare(small, large), console)
+    assert "for as many tokens as the batch before it" in console.export_text()
 
 
 def test_nothing_differs_between_a_plan_and_itself():
