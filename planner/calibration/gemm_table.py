@@ -11,6 +11,7 @@ from typing import Final
 
 from hardware.errors import BadFile
 from planner.calibration.records import Product
+from planner.validation.rows import AGREEING
 
 TIMES: Final[Mapping[str, float]] = {"time_us": 1e-6, "time_ms": 1e-3, "time_s": 1.0, "time_ns": 1e-9}
 """Column of a time to seconds."""
@@ -43,7 +44,7 @@ def read_products(path: Path, text: str) -> list[Product]:
     lines = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if _says(line)]
     first, header = lines[0]
     separator = max(",;\t", key=header.count)
-    columns = [name.strip().lower() for name in header.split(separator)]
+    columns = [name.strip().lower() for name in next(csv.reader([header], delimiter=separator))]
     _check(path, first, columns)
     products = []
     for number, line in lines[1:]:
@@ -94,13 +95,16 @@ def _size(path: Path, line: int, name: str, text: str) -> int:
 
 def _seconds(path: Path, line: int, cells: Mapping[str, str], flops: float) -> float:
     """The time as stated, a time before a rate."""
-    for name, unit in TIMES.items():
-        if cells.get(name):
-            return _positive(path, line, name, cells[name]) * unit
-    for name, unit in RATES.items():
-        if cells.get(name):
-            return flops / (_positive(path, line, name, cells[name]) * unit)
-    raise BadFile(path, f"line {line}: neither a time nor a rate is said")
+    said = {name: _positive(path, line, name, cells[name]) for name in (*TIMES, *RATES) if cells.get(name)}
+    if not said:
+        raise BadFile(path, f"line {line}: neither a time nor a rate is said")
+    told = {name: v * TIMES[name] if name in TIMES else flops / (v * RATES[name]) for name, v in said.items()}
+    first, seconds = next(iter(told.items()))
+    for name, other in told.items():
+        if not 1.0 / AGREEING <= other / seconds <= AGREEING:
+            both = f"{first} {cells[first]} is {seconds:.3g} s, {name} {cells[name]} {other:.3g} s"
+            raise BadFile(path, f"line {line}: {both}; leave out the wrong column")
+    return seconds
 
 
 def _positive(path: Path, line: int, name: str, text: str) -> float:

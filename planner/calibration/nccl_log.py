@@ -62,12 +62,14 @@ def read_logs(path: Path, text: str) -> tuple[list[Log], list[str]]:
     Raises:
         BadFile: no test in it, or one whose ranks or collective cannot be told.
     """
-    blocks = [block for block in _blocks(text) if block.rows or block.cut or block.ranks]
+    blocks = [block for block in _blocks(text) if block.rows or block.cut or block.ranks or block.wrong]
     notes: list[str] = []
     logs = []
     for block in blocks:
         if not block.rows:
-            raise BadFile(path, f"line {block.line}: a test of nccl-tests without a single complete size")
+            wrong = f"of whose {block.wrong} sizes all came out wrong (#wrong)"
+            said = wrong if block.wrong else "without a single complete size"
+            raise BadFile(path, f"line {block.line}: a test of nccl-tests {said}")
         logs.append(_log(path, block, notes))
     if not logs:
         raise BadFile(path, "a header of nccl-tests, and no sizes below it")

@@ -250,3 +250,20 @@ def test_whatever_a_file_holds_the_answer_is_evidence_or_one_line(tmp_path_facto
     except BadFile:
         return
     assert found.runs or found.logs or found.products
+
+
+def test_a_time_and_a_rate_of_one_product_have_to_agree():
+    def product(rate):
+        return read_products(
+            Path("gemm.csv"), f'"m","n","k","dtype","time_us","tflops"\n1000,1000,1000,bf16,10,{rate}\n'
+        )
+
+    assert product(200)[0].seconds == pytest.approx(1e-5)
+    assert product(190)[0].seconds == pytest.approx(1e-5)
+    with pytest.raises(BadFile, match=r"line 2: time_us 10 is 1e-05 s, tflops 2 0.001 s; leave out the wrong column"):
+        product(2)
+
+
+def test_a_test_that_went_wrong_throughout_is_no_short_one():
+    with pytest.raises(BadFile, match=r"of whose 4 sizes all came out wrong"):
+        read(log(sizes(14 / 8, wrong="3")))
