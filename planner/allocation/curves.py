@@ -130,6 +130,8 @@ def curves(queue: Queue, *, deadline: float, workers: int = 1) -> Curves:
         )
         for questions in asked
     ]
+    for job, questions in zip(queue.jobs, asked, strict=True):
+        _check_pins(job, [found[_key(question)] for _, question in questions])
     late = sum(1 for answer in found.values() if answer == LATE)
     return Curves(tuple(points), late, len(distinct) - late, time.perf_counter() - started)
 
@@ -144,6 +146,13 @@ def question_of(job: Job, cluster: Cluster, at: Placement) -> tuple[Placement, P
     return at, question
 
 
+def _check_pins(job: Job, answers: Sequence[Point | str]) -> None:
+    """Refuse pins that go with no placement at all."""
+    refused = [one.removeprefix(REFUSED) for one in answers if isinstance(one, str) and one.startswith(REFUSED)]
+    if len(refused) == len(answers):
+        raise BadRequest(f"job {job.name}: {refused[-1]}")
+
+
 def _key(question: PlanRequest) -> str:
     """Equal for questions that have one best strategy: how long to train does not matter to it."""
     return question.model_dump_json(exclude={"tokens", "time_limit"})
@@ -151,6 +160,8 @@ def _key(question: PlanRequest) -> str:
 
 LATE: Final = "late"
 NOTHING: Final = "nothing fits"
+REFUSED: Final = "refused: "
+"""Begins what a placement answers that the job's pins do not go with."""
 
 
 def _searched(questions: Sequence[PlanRequest], deadline: float, workers: int) -> Iterable[Point | str]:
@@ -173,7 +184,10 @@ def best_point(question: PlanRequest, seconds: float) -> Point | str:
     resolved = resolve(question)
     scenario = resolved.scenario
     deadline = time.perf_counter() + min(seconds, LONGEST_SEARCH)
-    space = build(scenario, parse_pins(question.pins))
+    try:
+        space = build(scenario, parse_pins(question.pins))
+    except BadRequest as error:  # pins that so many GPUs cannot make up; more may
+        return f"{REFUSED}{error}"
     outcome = search(space, scenario, deadline=deadline, beside=beside(resolved))
     if outcome.best is None:
         return NOTHING if outcome.proved else LATE

@@ -21,7 +21,7 @@ def render(answer: Calibration, console: Console) -> None:
         _heading(console, "Runs: predicted / measured - 1")
         print_rows([_run(one) for one in answer.runs], console)
     _heading(console, "Errors: predicted / measured - 1")
-    print_rows([_errors(one) for one in answer.errors], console)
+    print_rows([_errors(one) for one in answer.errors], console, named=False)
     for heading, lines in (("Warnings", answer.warnings), ("Assumed or left aside", answer.notes)):
         if lines:
             _heading(console, heading)

@@ -1,8 +1,9 @@
 """Catalogue entries as tables."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Protocol
+from typing import Final, Protocol
 
 from rich.console import Console
 from rich.measure import Measurement
@@ -24,14 +25,19 @@ class Fact(Protocol):
     def source(self) -> str: ...  # noqa: D102 - who says so
 
 
-def print_rows(rows: Sequence[Mapping[str, str]], console: Console) -> None:
-    """Rows of one shape, a column per field; long texts fold."""
+def print_rows(rows: Sequence[Mapping[str, str]], console: Console, *, named: bool = True) -> None:
+    """Rows of one shape, a column per field; long texts fold, figures do not, nor the first column where it names."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for place, column in enumerate(rows[0] if rows else ()):
-        table.add_column(column.replace("_", " "), overflow="fold", no_wrap=place == 0)
+        figures = all(_FIGURE.fullmatch(row[column]) for row in rows)
+        table.add_column(column.replace("_", " "), overflow="fold", no_wrap=figures or (named and place == 0))
     for row in rows:
         table.add_row(*(said(value, console) for value in row.values()))
     console.print(table)
+
+
+_FIGURE: Final = re.compile(r"[+-]?[0-9]*(\.[0-9]+)?%?")
+"""A number, or nothing."""
 
 
 def print_figures(heading: str, facts: Iterable[Fact], console: Console) -> None:

@@ -179,6 +179,14 @@ def test_the_cost_of_a_job_that_moves_has_the_rent_of_its_move():
     assert [each.value for each in found] == pytest.approx([one.cost_dollars, three.cost_dollars])
 
 
+def test_pins_that_few_gpus_cannot_make_up_leave_the_other_placements():
+    found = allocate(queue_of(queue(SMALL | {"pins": {"pp": 4, "tp": 4}})))
+    assert found.jobs[0].placed.strategy.pp == 4
+    assert {point.gpus for point in found.jobs[0].curve} == {16, 32}
+    with pytest.raises(BadRequest, match=r"^job j1: tp 3 does not divide 32 GPUs; 2 and 4 do"):
+        allocate(queue_of(queue(SMALL, SMALL | {"pins": {"tp": 3}})))
+
+
 def test_gpus_that_leave_a_node_group_out_are_said():
     found = allocate(queue_of(queue(SMALL, gpus=16)))
     assert found.assumed[0] == "the fastest 16 of 48 GPUs: 16 new"

@@ -7,9 +7,7 @@ from click.testing import CliRunner
 
 from planner.cli import main
 
-STUDY = """[question]
-model = "llama3-8b"
-[axes]
+STUDY = """model = "llama3-8b"
 gpus = [8]
 """
 
@@ -45,6 +43,11 @@ def test_an_answer_over_an_input_is_refused_and_the_input_kept(folder, command, 
     assert "would write over" in done.stderr
     assert (folder / kept).read_bytes() == before
     assert not (folder / "new.sqlite").exists()
+
+
+def test_a_study_is_answered_where_nothing_is_lost(folder):
+    assert run("sweep", "study.toml", "-o", "new.sqlite", "--results", "out.csv", "--format", "csv").exit_code == 0
+    assert (folder / "out.csv").exists()
 
 
 def test_an_answer_over_an_older_answer_is_written(folder):

@@ -8,6 +8,7 @@ from rich.console import Console
 from planner.api import WhyNot, predict
 from planner.report.bars import alike, bar, counted, days, flow, plain, scaled, seconds, significant
 from planner.report.formats import written
+from planner.report.tables import print_rows
 from planner.report.terminal import render, render_why_not
 from planner.request import PlanRequest
 from tests.planner.fake_plan import fake_plan, infeasible_plan, request, stage, strategy
@@ -325,3 +326,11 @@ def test_an_efficiency_says_which_attention_it_counts(window, said):
 def test_the_headline_names_the_ranks_that_share_experts():
     found = predict(PlanRequest(model="mixtral-8x7b", gpus=64, pins={"tp": "2", "ep": "8"}))
     assert "mixtral-8x7b on 64 GPUs: TP 2, EP 8, DP 32: " in " ".join(screen(found).split())
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_figures_of_a_table_stay_in_one_piece(named):
+    console = Console(width=44, record=True, file=io.StringIO())
+    long = "all_gather on 1 x 8, a log of a long name.log"
+    print_rows([{"note": "short", "what": long, "bias before": "-16.7%", "points": "17"}], console, named=named)
+    assert {"-16.7%", "17", "short"} <= set(console.export_text().split())
