@@ -34,7 +34,8 @@ class Lattice:
 def idle_pins(resolved: Resolved, pins: Mapping[str, Pin], space: Space | MixedSpace, lattice: Lattice) -> list[str]:
     """A line for every value of a list that no strategy takes, with the rule that stands against it."""
     lines = []
-    for axis, pin in pins.items():
+    listed = {axis: pin for axis, pin in pins.items() if str(resolved.request.pins[axis]).strip().lower() != "any"}
+    for axis, pin in listed.items():
         taken = set(_values(space, axis).tolist())
         idle = [value for value in pin.values if value not in taken] if len(pin.values) > 1 else []
         for value in idle[:MOST_NAMED]:

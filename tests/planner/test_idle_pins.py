@@ -34,7 +34,7 @@ def test_a_value_of_a_list_that_no_strategy_takes_is_named_with_the_reason(pins,
 
 
 def test_values_that_are_taken_ranges_and_single_values_are_not_named():
-    for pins in ({}, {"tp": "1,2"}, {"tp": "..3"}, {"tp": 2}, {"zero_stage": "0,1"}):
+    for pins in ({}, {"tp": "1,2"}, {"tp": "..3"}, {"tp": 2}, {"zero_stage": "0,1"}, {"offload": "any"}):
         assert not idle(ask(pins=pins))
 
 
