@@ -17,7 +17,7 @@ from hardware.kernels import Record
 from hardware.units import ByteQuantity, TimeQuantity
 
 _HOME = Path(__file__).parent / "stacks"
-
+LARGEST_CAPACITY = 1000.0
 CpKind = Literal["p2p", "a2a", "all-gather", "a2a+p2p"]
 RankOrder = Literal["tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "tp-cp-ep-sharding-pp-dp"]
 Kept = Literal["gate", "norm", "norm-16", "key-values", "softmax", "rotated", "projected", "transposed", "gathered"]
@@ -133,7 +133,7 @@ class Stack(Record):
     """Shared experts run while routed tokens travel."""
     expert_imbalance: float = Field(1.05, ge=1)
     """Tokens of the busiest expert rank over the mean."""
-    expert_capacity: float | None = Field(None, gt=0, le=1000)
+    expert_capacity: float | None = Field(None, gt=0, le=LARGEST_CAPACITY)
     """Tokens that every expert computes over the mean, more dropped and fewer padded; None drops none."""
     expert_masks: bool = False
     """Tokens reach their places in front of the experts, and come back, by products of a sequence's tokens with a mask

@@ -17,7 +17,7 @@ from costmodels.optimizers import OptimizerName
 from costmodels.precision import known_precision
 from costmodels.scenario import REDUCED, Scenario
 from costmodels.stability import Stability
-from costmodels.stack import Stack
+from costmodels.stack import LARGEST_CAPACITY, Stack
 from costmodels.stack import stack as find_stack
 from hardware.catalogue import cluster as find_cluster
 from hardware.records import Cluster
@@ -61,7 +61,7 @@ class PlanRequest(BaseModel):
     pins: Mapping[str, Any] = Field(default_factory=dict)
     memory_margin: Annotated[float, Field(ge=0, le=0.9)] = 0.0
     """Share of the usable memory that is left alone."""
-    expert_capacity: Annotated[float, Field(gt=0, le=1000)] | None = None
+    expert_capacity: Annotated[float, Field(gt=0, le=LARGEST_CAPACITY)] | None = None
     """Tokens that every expert computes over the mean, more dropped and fewer padded; None as the stack does."""
     expert_imbalance: Annotated[float, Field(ge=1, le=1000)] | None = None
     """Tokens of the busiest expert rank over the mean; None as the stack does."""

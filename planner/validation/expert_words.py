@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from costmodels.stack import Stack
+from costmodels.stack import LARGEST_CAPACITY, Stack
+from planner.errors import BadRequest
 from planner.validation.launch_scripts import WHOLE
 
 UNITS: Final = 32 / 148
@@ -66,7 +67,14 @@ def _load(row: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
         changes["expert_imbalance"] = 1.0
     factor = re.search(r"capacity factor (?:of )?(\d+(?:\.\d+)?)", notes)
     if factor or re.search(r"(^|; *)token[- ]?drop", notes):
-        changes["expert_capacity"] = float(factor[1]) if factor else 1.0
+        changes["expert_capacity"] = _capacity(factor[1]) if factor else 1.0
     if flags.get("moe_pad_expert_input_to_capacity") and flags.get("moe_capacity_factor"):
-        changes["expert_capacity"] = float(flags["moe_capacity_factor"])
+        changes["expert_capacity"] = _capacity(flags["moe_capacity_factor"])
     return changes
+
+
+def _capacity(said: Any) -> float:
+    factor = float(said)
+    if not 0.0 < factor <= LARGEST_CAPACITY:
+        raise BadRequest(f"capacity factor {said}: expected above 0 and at most {LARGEST_CAPACITY:g}")
+    return factor

@@ -5,6 +5,7 @@ import pytest
 from costmodels.model import Model
 from costmodels.model_catalogue import model as catalogued
 from costmodels.stack import stack
+from planner.errors import BadRequest
 from planner.validation.expert_words import COMBINED, UNITS, expert_changes
 from planner.validation.loss_words import COMPILED, FUSED, NATIVE, loss_changes
 from planner.validation.mapping import case
@@ -224,3 +225,11 @@ def test_a_flag_names_the_cross_entropy_of_a_run():
 )
 def test_tokens_beyond_a_capacity_are_dropped_where_notes_name_it(notes, capacity):
     assert said(notes=notes).get("expert_capacity") == capacity
+
+
+@pytest.mark.parametrize("factor", ["0", "0.0", "99999"])
+def test_a_capacity_that_no_stack_has_is_refused_not_priced(factor):
+    with pytest.raises(BadRequest, match=r"capacity factor .*: expected above 0 and at most 1000"):
+        said(notes=f"capacity factor {factor}")
+    with pytest.raises(BadRequest, match="expected above 0"):
+        said(flags={"moe_capacity_factor": -1.0, "moe_pad_expert_input_to_capacity": True})
