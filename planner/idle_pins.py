@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.branches import MixedSpace
 from planner.document import Rejection
 from planner.errors import BadRequest
 from planner.pins import Pin, shown_value
@@ -17,6 +16,9 @@ from planner.reasons import telling
 from planner.request import Resolved
 from planner.rule import Rule
 from planner.space import Refusal, Space
+
+if TYPE_CHECKING:
+    from planner.branches import MixedSpace
 
 _SHARDING = ("zero_stage", "sharding_degree")
 MOST_NAMED = 3

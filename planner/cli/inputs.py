@@ -11,7 +11,7 @@ WRITTEN: Final = ("output", "results")
 
 
 def keep_inputs(ctx: click.Context) -> None:
-    """Refuse an answer that would be written over what the same command reads.
+    """Refuse an answer that would be written over what the same command reads; "-" is stdout.
 
     Raises:
         click.UsageError: the two are one file.
@@ -19,6 +19,8 @@ def keep_inputs(ctx: click.Context) -> None:
     params: dict[str | None, click.Parameter] = {param.name: param for param in ctx.command.get_params(ctx)}
     for name in WRITTEN:
         target = ctx.params.get(name)
+        if target == "-":  # as for a file that is read: the stream
+            ctx.params[name] = target = None
         if not isinstance(target, str):
             continue
         for other, text in _texts(ctx, params, name):

@@ -60,3 +60,9 @@ def test_a_file_of_the_name_of_a_model_is_no_input(folder):
     for _ in range(2):
         assert run("--model", "llama3-8b", "--gpus", "8", "--no-reasons", "-o", "llama3-8b").exit_code == 0
     assert (folder / "llama3-8b").exists()
+
+
+def test_a_dash_is_stdout(folder):
+    for command in (["trace", "plan.json"], ["list", "models"]):
+        assert run(*command, "-o", "-").stdout == run(*command).stdout
+    assert not (folder / "-").exists()
