@@ -27,17 +27,28 @@ class Fact(Protocol):
 
 def print_rows(rows: Sequence[Mapping[str, str]], console: Console, *, named: bool = True) -> None:
     """Rows of one shape, a column per field; long texts fold, figures do not, nor the first column where it names."""
+    columns = {name.replace("_", " "): [row[name] for row in rows] for name in (rows[0] if rows else ())}
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for place, column in enumerate(rows[0] if rows else ()):
-        figures = all(_FIGURE.fullmatch(row[column]) for row in rows)
-        table.add_column(column.replace("_", " "), overflow="fold", no_wrap=figures or (named and place == 0))
+    for column, whole in zip(columns, _whole(columns, console.width, named=named), strict=True):
+        table.add_column(column, overflow="fold", no_wrap=whole)
     for row in rows:
         table.add_row(*(said(value, console) for value in row.values()))
     console.print(table)
 
 
-_FIGURE: Final = re.compile(r"[+-]?[0-9]*(\.[0-9]+)?%?")
-"""A number, or nothing."""
+def _whole(columns: Mapping[str, Sequence[str]], width: int, *, named: bool) -> list[bool]:
+    """Which columns stay in one piece: figures too where there is room, since what cannot fold would be cut off."""
+    first = [named and place == 0 for place in range(len(columns))]
+    both = [one or all(map(_FIGURE.fullmatch, cells)) for one, cells in zip(first, columns.values(), strict=True)]
+    widths = [max(map(len, (name, *cells))) for name, cells in columns.items()]
+    needed = sum(2 + (wide if whole else _NARROWEST) for wide, whole in zip(widths, both, strict=True))
+    return both if needed <= width else first
+
+
+_NARROWEST: Final = 12
+"""Characters that a column of texts can be read in."""
+_FIGURE: Final = re.compile(r"(± )?[+-]?[0-9,]*(\.[0-9]+)?(e[+-]?[0-9]+)?( ?(%|[A-Za-z/]{1,5}))?|as before")
+"""A number with its unit, or nothing."""
 
 
 def print_figures(heading: str, facts: Iterable[Fact], console: Console) -> None:

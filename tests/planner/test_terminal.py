@@ -328,9 +328,21 @@ def test_the_headline_names_the_ranks_that_share_experts():
     assert "mixtral-8x7b on 64 GPUs: TP 2, EP 8, DP 32: " in " ".join(screen(found).split())
 
 
-@pytest.mark.parametrize("named", [True, False])
-def test_figures_of_a_table_stay_in_one_piece(named):
-    console = Console(width=44, record=True, file=io.StringIO())
+def rows_printed(width, named):
+    console = Console(width=width, record=True, file=io.StringIO())
     long = "all_gather on 1 x 8, a log of a long name.log"
-    print_rows([{"note": "short", "what": long, "bias before": "-16.7%", "points": "17"}], console, named=named)
-    assert {"-16.7%", "17", "short"} <= set(console.export_text().split())
+    print_rows([{"note": "short", "what": long, "bias before": "-16.7%", "took": "7.03 ms"}], console, named=named)
+    return console.export_text()
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("width", [60, 80])
+def test_figures_of_a_table_stay_in_one_piece_where_there_is_room(width, named):
+    lines = rows_printed(width, named).splitlines()
+    assert any("-16.7%" in line and "7.03 ms" in line for line in lines)
+
+
+@pytest.mark.parametrize("width", [24, 30, 40, 60])
+def test_no_sign_of_a_table_is_cut_off(width):
+    shown = "".join(rows_printed(width, named=False).split())
+    assert sorted(shown) == sorted("".join(rows_printed(400, named=False).split()))
