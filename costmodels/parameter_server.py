@@ -81,6 +81,7 @@ def device_seconds(scenario: SparseScenario, layer: Dense, group: ServerGroup) -
     assert device is not None
     half, precision = device.half_rate, scenario.model.precision
     peak = half if precision == "bf16" else device.peak.get(precision, device.peak.get("fp32", half))
+    peak *= device.clock(precision)
     i, o = layer.inputs, layer.outputs
     fit = device.kernels.gemm["bf16"]
     m, n, k = np.array([(b, o, i), (b, i, o), (i, o, b)], dtype=float).T

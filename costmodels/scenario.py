@@ -128,18 +128,19 @@ def _rates(scenario: Scenario) -> Rates:
     share, memory = stack.elementwise_efficiency, kernels.memory_bound
     # Both rates are calibrated on matrix units, which products in fp32 do not run on.
     own, trained = (1.0, 1.0) if scenario.precision == "fp32" else (stack.kernel_efficiency, accelerator.training_rate)
-    matrix = left * own * trained
+    clock = accelerator.clock(sixteen)
+    matrix = left * own * trained * clock
     return Rates(
         matmul=_matmul_fit(scenario),
         matmul_peak=peak * scenario.recipe.rate * matrix,
         head=_matmul_fit(scenario) if sixteen == "fp32" else kernels.gemm_fit(sixteen),
         head_peak=accelerator.peak_rate(sixteen) * matrix,
-        vocabulary_peak=accelerator.peak_rate(sixteen) * left * trained,
+        vocabulary_peak=accelerator.peak_rate(sixteen) * left * trained * clock,
         plain=_slower_fit(scenario) if "fp32" in accelerator.peak else kernels.gemm_fit(sixteen),
         plain_peak=accelerator.peak_rate("fp32" if "fp32" in accelerator.peak else sixteen)
         * (left * stack.kernel_efficiency * accelerator.training_rate),
         attention=attention,
-        attention_peak=accelerator.peak_rate(sixteen) * left * own,
+        attention_peak=accelerator.peak_rate(sixteen) * left * own * clock,
         attention_name=name,
         compute_units=float(accelerator.compute_units - stack.communication_units),
         bandwidth=accelerator.memory_bandwidth,

@@ -58,7 +58,7 @@ def totals(*, cluster: Cluster, gpus: int, iteration: float, tokens: int, tokens
             energy(
                 gpus=count,
                 seconds=seconds,
-                device=group.accelerator.power,
+                device=group.accelerator.drawn,
                 node_share=group.node_power_overhead / group.gpus_per_node,
             )
             for group, count in zip(cluster.groups, each, strict=True)

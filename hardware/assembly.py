@@ -11,9 +11,10 @@ from typing import Any, Final
 from hardware.files import Document, entry
 from hardware.records import Accelerator, Cluster, Link, NodeGroup
 
-_NOT_INHERITED: Final = ("name", "title", "price", "like", "sources", "usable_memory")
+_NOT_INHERITED: Final = ("name", "title", "price", "like", "sources", "usable_memory", "power_limit")
 _GROUP_FIELDS: Final = (
     "accelerator",
+    "power_limit",
     "gpus_per_node",
     "nodes",
     "scale_up",
@@ -149,19 +150,20 @@ def _check_joined(cluster: Cluster, tables: list[Document]) -> None:
 
 def _group(given: Document, position: int) -> NodeGroup:
     _known(given, (*_GROUP_FIELDS, "name"))
-    device = _device(given.get("accelerator"))
-    table = {key: value for key, value in given.items() if key not in ("scale_up", "network", "tiers")}
+    device = _device(given.get("accelerator"), {k: v for k, v in given.items() if k == "power_limit"})
+    table = {k: v for k, v in given.items() if k not in ("scale_up", "network", "tiers", "power_limit")}
     table["accelerator"] = device
     table.setdefault("name", device.name if position == 0 else f"{device.name}-{position + 1}")
     table["tiers"] = _tiers(given, device)
     return NodeGroup.model_validate(table)
 
 
-def _device(given: object) -> Accelerator:
+def _device(given: object, limit: Document) -> Accelerator:
+    """The accelerator of a group, held to the power that the group says."""
     if isinstance(given, str):
-        return accelerator_record(entry("accelerator", given))
+        return accelerator_record(entry("accelerator", given) | limit)
     if isinstance(given, dict):
-        return accelerator_record(given)
+        return accelerator_record(given | limit)
     if given is None:
         raise ValueError("accelerator: required, but missing; a name such as 'h100-sxm', or a table")
     raise ValueError(f"accelerator: expected a name such as 'h100-sxm' or a table, got {given!r}")

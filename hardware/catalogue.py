@@ -12,11 +12,11 @@ A cluster of one's own is a TOML (or JSON) file of about ten lines; ``examples/m
     latency = "5 us"                # optional: time of one hop, as every further field of a link
     like = "ib-ndr400"              # optional: whose measured efficiency to assume
 
-Optional fields: ``title``, ``host_memory``, ``host_link``, ``host_bandwidth``, ``node_power_overhead``, ``price``
-("2.95 $/h" per GPU), ``[scale_up]`` for the links inside the node (``like``, ``bandwidth``, ``domain`` where
-it is larger than the node), and instead of ``[network]`` several ``[[tiers]]``, inner to outer, each with
-``name``, ``domain`` (GPUs below one switch of the tier, 0 for the last), ``bandwidth`` and, if it is more
-than 1, ``oversubscription``.
+Optional fields: ``title``, ``power_limit`` ("500 W", to which every device is held), ``host_memory``, ``host_link``,
+``host_bandwidth``, ``node_power_overhead``, ``price`` ("2.95 $/h" per GPU), ``[scale_up]`` for the links inside the
+node (``like``, ``bandwidth``, ``domain`` where it is larger than the node), and instead of ``[network]`` several
+``[[tiers]]``, inner to outer, each with ``name``, ``domain`` (GPUs below one switch of the tier, 0 for the last),
+``bandwidth`` and, if it is more than 1, ``oversubscription``.
 
 A machine that the catalogue does not hold is a table; what it leaves out is as in ``like``. ::
 

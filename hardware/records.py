@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from hardware.errors import MeshwrightError
 from hardware.filling import filled, neighbours
 from hardware.kernels import Kernels, Label, Overhead, Record, Share
+from hardware.power import clock, limit_error
 from hardware.units import (
     BandwidthQuantity,
     ByteQuantity,
@@ -79,7 +80,13 @@ class Accelerator(Record):
     compute_units: Units
     """Streaming multiprocessors, compute units or matrix cores: how many tiles run at once."""
     power: Power
-    """Rated power of the device."""
+    """Rated power of the device, or of a module that it shares with a host."""
+    power_limit: Power | None = None
+    """Most that it is allowed of it; None: all."""
+    host_power: Power = 0.0
+    """What the host of a module takes first."""
+    kernel_power: Power | None = None
+    """Power of the device within which the tables of its kernels were measured; None: the rated one."""
     price: Price | None = None
     """Rent of one device on demand."""
     failure: Failure | None = None
@@ -119,12 +126,29 @@ class Accelerator(Record):
         """Dense peak of 16-bit multiplication, FLOP/s: bf16, or fp16 on devices older than bf16."""
         return max(self.peak_rate(dtype) for dtype in ("bf16", "fp16") if dtype in self.peak)
 
+    @property
+    def sustained_rate(self) -> float:
+        """The same within the power that it is left."""
+        return self.half_rate * self.clock("bf16")
+
+    @property
+    def drawn(self) -> float:
+        """Power under load: what is allowed, W."""
+        return self.power if self.power_limit is None else self.power_limit
+
+    def clock(self, dtype: str) -> float:
+        """Rate of products and attention by its power over that of kernels' tables; vector units are not held."""
+        full, left = self.kernel_power or self.power, self.drawn - self.host_power
+        return 1.0 if dtype == "fp32" or left >= full else clock(left / full, self.architecture)
+
     @model_validator(mode="after")
-    def _multiplies_in_16_bit(self) -> Self:
+    def _agrees_with_itself(self) -> Self:
         if not {"bf16", "fp16"} & self.peak.keys():
             raise ValueError(f"peak needs bf16 or fp16, got {sorted(self.peak)}")
         if unknown := self.peak.keys() - set(DTYPE_PEAK.values()):
             raise ValueError(f"peak knows {sorted(set(DTYPE_PEAK.values()))}, got {sorted(unknown)}")
+        if wrong := limit_error(self.name, limit=self.drawn, power=self.power):
+            raise ValueError(wrong)
         return self
 
 
@@ -327,7 +351,7 @@ def _fastest_first(cluster: Cluster, n: int) -> dict[str, object]:
     if not 0 < n <= (cluster.gpus or 0):
         most = cluster.gpus
         raise BadNodeCount(f"{cluster.name} has {has} = {most} GPUs; {n} were asked for; at most {most} works")
-    fastest = sorted(cluster.groups, key=lambda group: -group.accelerator.half_rate)
+    fastest = sorted(cluster.groups, key=lambda group: -group.accelerator.sustained_rate)
     counts = filled(sizes := [(group.gpus_per_node, group.nodes or 0) for group in fastest], n)
     if counts is None:
         nodes = " and ".join(f"{group.gpus_per_node} {group.name}" for group in cluster.groups)

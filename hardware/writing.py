@@ -42,18 +42,19 @@ def cluster_document(cluster: Cluster) -> Document:
 
 
 def _group(group: NodeGroup) -> Document:
-    table = _plain(group)
-    table["accelerator"] = _device(group.accelerator)
-    return table
+    return _plain(group) | _device(group.accelerator)
 
 
-def _device(device: Accelerator) -> str | Document:
-    """The name of an accelerator that the catalogue holds as it is, else all of it."""
+def _device(device: Accelerator) -> Document:
+    """The name of an accelerator that the catalogue holds and the power that it is held to, else all of it."""
     try:
         known = accelerator_record(entry("accelerator", device.name))
     except UnknownName:
         known = None
-    return device.name if known == device else _plain(device)
+    if known != device.model_copy(update={"power_limit": None}):
+        return {"accelerator": _plain(device)}
+    limit = {} if device.power_limit is None else {"power_limit": _plain(device)["power_limit"]}
+    return {"accelerator": device.name} | limit
 
 
 def _plain(record: Any) -> Document:

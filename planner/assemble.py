@@ -23,7 +23,7 @@ from hardware.catalogue import cluster as find_cluster
 from hardware.errors import MeshwrightError
 from hardware.records import Cluster, NodeGroup
 from hardware.units import exact_quantity
-from hardware.writing import cluster_document
+from hardware.writing import cluster_document, short_quantity
 from planner.document import Goodput, Prediction, Provenance, Stage, StageMemory, Strategy
 from planner.request import Resolved, choices_of
 from planner.trust import interval
@@ -207,8 +207,10 @@ def _own_file(machines: Cluster) -> dict[str, Any]:
 
 
 def _group_record(group: NodeGroup) -> dict[str, Any]:
+    limit = group.accelerator.power_limit
     return {
         "accelerator": group.accelerator.name,
+        **({} if limit is None else {"power_limit": short_quantity(exact_quantity(limit, "power"))}),
         "gpus_per_node": group.gpus_per_node,
         "nodes": group.nodes,
         "tiers": [

@@ -89,9 +89,13 @@ def _short_groups(table: Table) -> list[Table] | None:
     """The node groups of a cluster that an answer tells of in short; None where the table is another one."""
     if set(table) == {"name", "groups"}:
         groups = [one for one in table["groups"] if isinstance(one, Mapping)]
-        short = all(set(one) == _SHORT_CLUSTER and _in_short(one["tiers"]) for one in groups)
+        short = all(_is_short(one) for one in groups)
         return groups if groups and short else None
-    return [table] if set(table) == _SHORT_CLUSTER and _in_short(table["tiers"]) else None
+    return [table] if _is_short(table) else None
+
+
+def _is_short(table: Table) -> bool:
+    return set(table) - {"power_limit"} == _SHORT_CLUSTER and _in_short(table["tiers"])
 
 
 def _in_short(tiers: object) -> bool:
@@ -100,9 +104,11 @@ def _in_short(tiers: object) -> bool:
 
 def _shape(table: Table) -> tuple[object, ...]:
     tiers = [(tier["name"], tier["gpus"], parse_quantity(tier["bandwidth"], "bandwidth")) for tier in table["tiers"]]
-    return table["accelerator"], table["gpus_per_node"], table["nodes"], tiers
+    limit = table.get("power_limit")
+    held = None if limit is None else parse_quantity(limit, "power")
+    return table["accelerator"], held, table["gpus_per_node"], table["nodes"], tiers
 
 
 def _described(group: NodeGroup) -> tuple[object, ...]:
     tiers = [(tier.name, tier.domain, tier.link.bandwidth) for tier in group.tiers]
-    return group.accelerator.name, group.gpus_per_node, group.nodes, tiers
+    return group.accelerator.name, group.accelerator.power_limit, group.gpus_per_node, group.nodes, tiers

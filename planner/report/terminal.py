@@ -164,7 +164,8 @@ def _cluster_facts(request: Mapping[str, Any]) -> list[str]:
 
 def _machines(group: Mapping[str, Any]) -> str:
     nodes, each = group.get("nodes"), group.get("gpus_per_node")
-    return f"{many(nodes, 'node')} x {each} {group.get('accelerator', 'GPUs')}" if nodes and each else ""
+    held = f" within {group['power_limit']}" if "power_limit" in group else ""
+    return f"{many(nodes, 'node')} x {each} {group.get('accelerator', 'GPUs')}{held}" if nodes and each else ""
 
 
 def _proof(status: str, proof: Proof) -> Text:

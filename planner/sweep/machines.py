@@ -14,6 +14,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from hardware.catalogue import cluster as find_cluster
+from hardware.power import limit_error
 from hardware.records import Accelerator, Cluster, Link, NodeGroup, Tier
 from planner.errors import BadRequest
 from planner.written import adapter, checked_value, dimension_of, multiple, near
@@ -25,6 +26,8 @@ _ALIASES: Final = {"latency": "step_latency", "hbm": "memory", "hbm_bandwidth": 
 _FIXED: Final = {"name", "title", "vendor", "source", "sources", "kernels", "tiers", "accelerator", "scale_up", "link"}
 _FIXED_GROUP: Final = {"nodes", "gpus_per_node"}
 """What a request says by its number of GPUs."""
+_BEFORE: Final = {(NodeGroup, "price"): "rent", (Accelerator, "power_limit"): "drawn"}
+"""What a multiple of a field is a multiple of, where the field itself may be absent."""
 
 
 def changed_cluster(name: str | Cluster, changes: Changes) -> Cluster:
@@ -93,6 +96,10 @@ def _set_device(device: Accelerator, field: str, value: Any, path: str) -> Accel
     if field not in Accelerator.model_fields or field in _FIXED | {"peak", "year", "architecture", "training_rate"}:
         raise BadRequest(f"{path}: {near(field, _settable(Accelerator) | _settable(NodeGroup))}")
     changes = {field: _value(device, field, value, path)}
+    if field == "power_limit":
+        if wrong := limit_error(device.name, limit=changes[field], power=device.power):
+            raise BadRequest(f"{path}: {wrong}")
+        return device if changes[field] == device.drawn else device.model_copy(update=changes)
     if field == "memory":  # what the driver keeps stays the same share
         changes["usable_memory"] = device.usable_memory / device.memory * changes[field]
     return device.model_copy(update=changes)
@@ -136,7 +143,7 @@ def _changed_tier(tier: Tier, field: str, value: Any, path: str) -> Tier:
 
 def _value(record: BaseModel, field: str, value: Any, path: str) -> Any:
     """The value of a field as its record has it: in SI units, within the record's bounds."""
-    before = record.rent if isinstance(record, NodeGroup) and field == "price" else getattr(record, field)
+    before = getattr(record, _BEFORE.get((type(record), field), field))
     wanted = multiple(before, value, dimension_of(type(record), field), path)
     return checked_value(adapter(type(record), field), wanted, path)
 

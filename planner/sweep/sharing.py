@@ -24,7 +24,7 @@ OUTCOMES: Final = 64
 BESIDE: Final = 1.0 + 1e-6
 """Beside the width of a tie: no runners-up are wanted but those that may be taken."""
 
-_BLANK_MONEY: Final[dict[str, Any]] = {"power": 0.0, "price": None}
+_BLANK_MONEY: Final[dict[str, Any]] = {"power_limit": None, "host_power": 0.0, "kernel_power": None, "price": None}
 
 
 @dataclass
@@ -58,6 +58,7 @@ def _searched(resolved: Resolved, space: Space, lean: bool, deadline: float) -> 
 
 def _without_money(scenario: Scenario) -> Scenario:
     group = scenario.group
-    device: Accelerator = group.accelerator.model_copy(update=_BLANK_MONEY)
+    whole: Accelerator = group.accelerator
+    device = whole.model_copy(update=_BLANK_MONEY | {"power": whole.clock("bf16")})  # all that a search sees of power
     changes = {"accelerator": device, "price": None, "node_power_overhead": 0.0}
     return replace(scenario, group=group.model_copy(update=changes))

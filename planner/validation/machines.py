@@ -12,7 +12,7 @@ from hardware.catalogue import cluster, names
 from hardware.errors import MeshwrightError, UnknownName
 from hardware.files import canonical, entry
 from hardware.records import Accelerator, BadNodeCount, Cluster, Link, NodeGroup, Tier
-from planner.validation.variants import VARIANTS, accelerator_name, as_run
+from planner.validation.variants import VARIANTS, accelerator_name, as_run, place
 
 Row = Mapping[str, Any]
 
@@ -59,8 +59,6 @@ CLUSTERS: dict[str, str] = {
     "ascend-910b1": "atlas900-a2-podc",
     "ascend-910a": "atlas800",
     "gh200": "gh200-slingshot",
-    "gh200-660w": "gh200-slingshot",
-    "gh200-680w": "jupiter",
     "gaudi2": "gaudi2-8x",
     "gaudi3": "gaudi3-8x",
     "trainium1": "trn1",
@@ -125,9 +123,10 @@ def machines(row: Row, notes: list[str]) -> Cluster:
     """
     said = row["cluster"]
     name = _catalogued(accelerator_name(row))
-    like = _machines(name, said.get("gpus_per_node"))
+    known = place(row)
+    like = _machines(name, said.get("gpus_per_node")) if known is None else cluster(known)
     group = like.groups[0]
-    if group.accelerator.name != name:
+    if known is None:
         group = _with_accelerator(group, find_accelerator(name))
     group = group.model_copy(update={"accelerator": as_run(row, group.accelerator)})
     words = str(said.get("inter_node") or "")

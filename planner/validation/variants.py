@@ -6,14 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from hardware.power import LEAST
 from hardware.records import Accelerator
 
 Row = Mapping[str, Any]
 
 VARIANTS: tuple[tuple[str, str, str], ...] = (
     ("h100-sxm", r"pytorch/(ao|torchtitan)\b", "h100-sxm-96gb-hbm2e"),
-    ("gh200", r"\b(alps|clariden|daint)\b", "gh200-660w"),
-    ("gh200", r"\b(jupiter|jedi)\b", "gh200-680w"),
     ("ascend-910b", r"900 a2 podc?\b", "ascend-910b1"),
 )
 """Accelerator, words on the source or on the accelerator, and the entry of the catalogue that they mean.
@@ -39,26 +38,17 @@ LIMITED = 0.75
 """Share of the full power of a device that is called power limited: 750 of B200's 1000 W, where torchao measures and
 GitHub pytorch/helion's benchmarks set the limit (pull requests 3566 and 347)."""
 
-CLOCK = 0.6
-"""Exponent of a device's power that its rate of arithmetic follows: a third if voltage followed the clock all the way,
-one if it were fixed. Large bf16 products run at 797.5 TFLOP/s on H100 SXM, 132 units within 700 W, and at 495.9 on H100
-PCIe, 114 within 350 W: 0.72 of the rate of a unit with 0.58 of its power (GitHub zzc0721/torch-performance-test-data,
-issues 79 and 95)."""
-
-SHARED: dict[str, tuple[float, float]] = {"gh200": (700.0, 100.0)}
-"""Modules within whose power a host is too: what their GPU's tables, H100's, were measured within, and what the host
-takes first, assumed, of the 50 to 300 W that it can be held to on Alps [alps_power]."""
-
-BLACKWELL_CLOCK = 1.05
-"""The same of Blackwell: 617 TFLOP/s within 500 W, where 1400 W give 1600 to 2174 (GB300; GitHub
-facebookexperimental/triton, pull request 2023), and 1021 within 750 W for a product that runs at 0.9 of 1521 within
-1000 W (B200; its pull request 3648)."""
+PLACES: tuple[tuple[str, str, str], ...] = (
+    ("gh200", r"\b(alps|clariden|daint)\b", "gh200-slingshot"),
+    ("gh200", r"\b(jupiter|jedi)\b", "jupiter"),
+)
+"""Accelerator, words on the source or on the accelerator, and the cluster of the catalogue that they name, which says
+to how much power it holds its devices."""
 
 
 def accelerator_name(row: Row) -> str:
     """The catalogue's name of the accelerator, by what the source says of it and of itself."""
-    said = row["cluster"]
-    words = f"{row.get('source')} {said.get('accelerator_note')}".lower()
+    said, words = row["cluster"], _words(row)
     name = str(said["accelerator"])
     devices, memory, die = DIES.get(name, (0, 0.0, ""))
     if die and (said.get("gpus_per_node") == devices or float(said.get("memory_gb") or 2.0 * memory) <= memory):
@@ -66,17 +56,25 @@ def accelerator_name(row: Row) -> str:
     return next((variant for one, found, variant in VARIANTS if one == name and re.search(found, words)), name)
 
 
+def _words(row: Row) -> str:
+    return f"{row.get('source')} {row['cluster'].get('accelerator_note')}".lower()
+
+
+def place(row: Row) -> str | None:
+    """The cluster of the catalogue that the source names; None if it names none."""
+    name = accelerator_name(row)
+    return next((found for one, words, found in PLACES if one == name and re.search(words, _words(row))), None)
+
+
 def as_run(row: Row, accelerator: Accelerator) -> Accelerator:
-    """The accelerator within the power that its note allows it, and as fast as the source measured its products.
+    """The accelerator held to the power that its note allows it, and as fast as the source measured its products.
 
     What memory bounds keeps its speed. Peaks are lowered, since a training rate is what all runs on a kind share.
     """
-    said = str(row["cluster"].get("accelerator_note") or "").lower()
-    rate = min(allowed_rate(said, accelerator) * source_rate(str(row.get("source")).lower(), accelerator), 1.0)
-    peaks = _with_tf32(row, accelerator.peak)
-    if rate == 1.0 and peaks is accelerator.peak:
-        return accelerator
-    return accelerator.model_copy(update={"peak": {name: rate * peak for name, peak in peaks.items()}})
+    limit = allowed_power(str(row["cluster"].get("accelerator_note") or "").lower(), accelerator)
+    rate = source_rate(str(row.get("source")).lower(), accelerator)
+    peaks = {name: rate * peak for name, peak in _with_tf32(row, accelerator.peak).items()}
+    return accelerator.model_copy(update={"power_limit": limit or accelerator.power_limit, "peak": peaks})
 
 
 def _with_tf32(row: Row, peaks: dict[str, float]) -> dict[str, float]:
@@ -91,11 +89,10 @@ def source_rate(source: str, accelerator: Accelerator) -> float:
     return next((rate for name, words, rate in SLOWED if name == accelerator.name and re.search(words, source)), 1.0)
 
 
-def allowed_rate(note: str, accelerator: Accelerator) -> float:
-    """Rate of arithmetic within the power that the note allows, over that within all of it."""
+def allowed_power(note: str, accelerator: Accelerator) -> float | None:
+    """Power that the note allows, W; None where it says nothing, or nothing that would hold the device."""
     watts = re.search(r"(\d{2,4})\s*w\b", note)
-    full, host = SHARED.get(accelerator.name, (accelerator.power, 0.0))
-    share = (float(watts.group(1)) - host) / full if watts else 1.0
-    share = LIMITED if not watts and re.search(r"power[ -]limited", note) else share
-    exponent = BLACKWELL_CLOCK if accelerator.architecture.startswith("Blackwell") else CLOCK
-    return float(min(share, 1.0) ** exponent)
+    if watts is None and not re.search(r"power[ -]limited", note):
+        return None
+    limit = float(watts[1]) if watts else LIMITED * accelerator.power
+    return limit if LEAST * accelerator.power <= limit < accelerator.power else None

@@ -71,8 +71,6 @@ def test_a_fit_stands_in_only_for_a_type_that_was_not_measured():
     assert kernels.gemm_fit("nvfp4") is kernels.gemm["nvfp4"]
     assert kernels.gemm_fit("fp16") is kernels.gemm["bf16"]
     assert kernels.attention_fit("flash-3") is kernels.attention["cudnn"]
-    alps = catalogue.accelerator("gh200-660w").kernels
-    assert alps.gemm_fit("fp32") is alps.gemm["fp32"]
 
 
 def test_an_unsupported_number_format_names_the_supported_ones():

@@ -6,6 +6,7 @@ import pytest
 
 from hardware.catalogue import cluster
 from planner import PlanRequest, plan
+from planner.errors import BadRequest
 from planner.pins import parse_pins
 from planner.recent import recent_space, shape_of
 from planner.request import resolve
@@ -45,6 +46,29 @@ def test_memory_takes_the_usable_memory_with_it():
 def test_a_price_is_the_one_that_is_paid(path):
     assert changed(path, "3 $/h").rent == pytest.approx(3 / 3600)
     assert changed(path, "2x").rent == pytest.approx(2 * cluster("dgx-h100").groups[0].rent)
+
+
+def test_devices_are_held_to_a_quantity_or_to_a_share_of_what_they_draw():
+    h100, alps = (cluster(name).accelerator for name in ("dgx-h100", "gh200-slingshot"))
+    assert changed("power_limit", "500 W").accelerator == h100.model_copy(update={"power_limit": 500.0})
+    assert changed("power_limit", "0.8x", "gh200-slingshot").accelerator.drawn == pytest.approx(0.8 * 660)
+    assert changed("power_limit", "1x", "gh200-slingshot").accelerator == alps
+    with pytest.raises(BadRequest, match=r"cluster.power_limit: h100-sxm is rated for 700 W"):
+        changed("power_limit", "2x")
+
+
+def test_less_power_takes_longer_and_never_shares_a_search_with_more():
+    shared = Shared()
+    points = [
+        {"model": "22b", "gpus": 16, "cluster": "dgx-h100"} | limit
+        for limit in ({}, {"cluster.power_limit": "500 W"}, {"cluster.power_limit": "0.5x"})
+    ]
+    full, less, half = (document_of(plan_of(Task(0, "", "search", point), shared))["prediction"] for point in points)
+    assert full["iteration_seconds"] < less["iteration_seconds"] < half["iteration_seconds"]
+    watts = [one["energy_megawatt_hours"] / one["training_days"] for one in (full, less, half)]
+    node = cluster("dgx-h100").groups[0].node_power_overhead / 8
+    assert watts == pytest.approx([watts[0] * (limit + node) / (700 + node) for limit in (700, 500, 350)])
+    assert len(shared.outcomes) == 3
 
 
 def test_a_changed_cluster_says_so_and_an_unchanged_one_does_not():

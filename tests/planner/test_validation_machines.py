@@ -4,8 +4,8 @@ import pytest
 
 from hardware.catalogue import accelerator
 from hardware.files import entry
+from hardware.power import BLACKWELL_CLOCK, CLOCK
 from planner.validation.machines import Unpriceable, machines, node_group
-from planner.validation.variants import BLACKWELL_CLOCK
 
 
 @pytest.mark.parametrize(
@@ -53,44 +53,34 @@ def test_less_power_slows_arithmetic_by_less_and_memory_not_at_all(note, share):
         node_group({"cluster": {"accelerator": "b200", "accelerator_note": said}, "strategy": {}}, []).accelerator
         for said in ("", note)
     )
-    assert found.peak == pytest.approx({name: share**BLACKWELL_CLOCK * peak for name, peak in full.peak.items()})
+    assert (found.clock("bf16"), found.peak) == (share**BLACKWELL_CLOCK, full.peak)
     assert found.training_rate == full.training_rate
     assert found.memory_bandwidth == full.memory_bandwidth
 
 
 @pytest.mark.parametrize(
-    ("note", "expected", "cluster"),
+    ("note", "limit", "cluster"),
     [
-        ("GH200 (Hopper, 96GB HBM3), CSCS Alps Clariden", "gh200-660w", "gh200-slingshot"),
-        ("GH200, JUPITER", "gh200-680w", "jupiter"),
-        ("GH200", "gh200", "gh200-slingshot"),
+        ("GH200 (Hopper, 96GB HBM3), CSCS Alps Clariden", 660.0, "gh200-slingshot"),
+        ("GH200, JUPITER", 680.0, "jupiter"),
+        ("GH200", None, "gh200-slingshot"),
+        ("GH200 (624 W), Alps", 624.0, "gh200-slingshot"),
+        ("GH200 (12 W)", None, "gh200-slingshot"),
     ],
 )
-def test_machines_that_hold_both_chips_of_a_module_to_less_power_are_known_by_name(note, expected, cluster):
+def test_machines_that_hold_both_chips_of_a_module_to_less_power_are_known_by_name(note, limit, cluster):
     row = {"cluster": {"accelerator": "gh200", "accelerator_note": note, "gpus_per_node": 4}, "strategy": {}}
     found = machines(row, [])
-    assert (found.groups[0].accelerator.name, found.name) == (expected, cluster)
+    assert (found.groups[0].accelerator.power_limit, found.name) == (limit, cluster)
 
 
 def test_a_host_takes_its_part_of_the_power_of_a_module_first():
-    """What is left of 660 W is what the entry of Alps has; 800 W leave H100's 700."""
+    """800 W leave the 700 within which H100's tables were measured."""
     said = [
         node_group({"cluster": {"accelerator": "gh200", "accelerator_note": f"GH200 {watts} W"}, "strategy": {}}, [])
         for watts in (660, 800, 1000)
     ]
-    peaks = [group.accelerator.peak["bf16"] for group in said]
-    full, alps = accelerator("gh200"), accelerator("gh200-660w").kernels
-    sustained = full.kernels.gemm_fit("bf16").sustained
-    assert peaks[0] / full.peak["bf16"] == pytest.approx(alps.gemm_fit("bf16").sustained / sustained, rel=2e-3)
-    assert peaks[1] == peaks[2] == full.peak["bf16"]
-
-
-def test_products_on_vector_units_are_not_held_by_power():
-    alps, full = (accelerator(name).kernels for name in ("gh200-660w", "gh200"))
-    fits = [
-        kernels.gemm_fit("fp32").model_dump(exclude={"source", "error_median", "error_p90"}) for kernels in (alps, full)
-    ]
-    assert fits[0] == fits[1]
+    assert [group.accelerator.clock("bf16") for group in said] == [(560 / 700) ** CLOCK, 1.0, 1.0]
 
 
 @pytest.mark.parametrize(
