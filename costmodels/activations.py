@@ -6,7 +6,7 @@ import numpy as np
 
 from costmodels.attention import attention_kept
 from costmodels.context import repeated_bytes
-from costmodels.experts import expert_activation_bytes, kind_expert_parameters
+from costmodels.experts import exchanged_bytes, expert_activation_bytes, kind_expert_parameters
 from costmodels.frozen import reads_input
 from costmodels.layer_kinds import Kind
 from costmodels.modules import before_activation, module_bytes, picked
@@ -19,14 +19,14 @@ from costmodels.strategy import Bools, Floats, Recompute, Strategies
 
 _KEPT_OF_EXPERTS = {
     "attention": 1.0,
-    "operators": 0.5,
     "projections": 0.0,
     "attention-products": 0.0,
     "feed-forward": 0.0,
     "products": 1.0,
     "up-projections": 1.0,
 }
-"""Share of the experts' activations that each kind of selective recomputation keeps."""
+"""Share of the experts' activations that each kind of selective recomputation keeps; a list of operators keeps what
+exchanges return."""
 
 
 def layer_activation_bytes(rows: Strategies, scenario: Scenario) -> Floats:
@@ -59,9 +59,11 @@ def kind_activation_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> F
     kept = kept - kind_module_bytes(rows, scenario, kind) + _gathered_weights(rows, scenario, kind)
     if kind.ffn != "experts":
         return kept
-    share = np.where(selective, _KEPT_OF_EXPERTS[stack.selective], 1.0)
     repeated = selective & (stack.selective == "up-projections")
-    return kept + share * expert_activation_bytes(rows, scenario, scenario.recipe.word, repeated=repeated)
+    whole = expert_activation_bytes(rows, scenario, scenario.recipe.word, repeated=repeated)
+    if stack.selective == "operators":
+        return kept + np.where(selective, exchanged_bytes(rows, scenario), whole)
+    return kept + np.where(selective, _KEPT_OF_EXPERTS[stack.selective], 1.0) * whole
 
 
 def _product_inputs(scenario: Scenario, kind: Kind) -> float:
@@ -139,9 +141,12 @@ def _without_up_projections(scenario: Scenario, kind: Kind) -> float:
 
 
 def _scores(selective: Bools, scenario: Scenario, kind: Kind) -> Floats | float:
-    """Bytes per token of what the attention core keeps, split over tensor ranks."""
+    """Bytes per token of what the attention core keeps, split over tensor ranks.
+
+    Products without weights, and their softmax, are what every policy but two repeats.
+    """
     scores = kind.attends * attention_kept(scenario, kind)
-    repeated = scenario.stack.selective == "attention" and scenario.rates.attention is None
+    repeated = scenario.stack.selective not in {"operators", "up-projections"} and scenario.rates.attention is None
     repeated |= scenario.stack.selective == "operators" and not scenario.keeps_attention
     return np.where(selective, 0.0, scores) if repeated else scores
 

@@ -68,7 +68,7 @@ class LayerSeconds:
     spared: Floats
     """Forward seconds that full recomputation leaves out where it ends there."""
     second: Floats
-    """Forward seconds of every second product."""
+    """Forward seconds of the products that a list of operators does not keep."""
 
     def weight_gradients(self, ratio: float) -> Floats:
         """Seconds of the weight gradients, which take ``ratio`` of the time of the data gradients."""
@@ -79,10 +79,13 @@ class LayerSeconds:
         """Everything but communication."""
         return self.matmul + self.attention + self.stream + self.launch
 
-    def repeated(self, selective: str, *, attends: bool = False) -> Floats:
-        """Forward seconds that selective recomputation repeats, by the stack's kind of it, attention or not."""
+    def repeated(self, selective: str, *, attends: bool = False, exchanges: bool = False) -> Floats:
+        """Forward seconds that selective recomputation repeats, by the stack's kind of it.
+
+        A list of operators repeats what it lacks: what ``attends``, the ``exchanges`` of tokens.
+        """
         if selective == "operators":  # scatters are kept, gathers run again
-            again = self.attention.forward if attends else 0.0
+            again = self.attention.forward * attends + self.ep_alone.forward * exchanges
             return self.stream.forward + self.second + self.tp.forward / 2.0 + again
         if selective == "up-projections":
             return self.stream.forward + self.up_projections.forward

@@ -45,7 +45,10 @@ def selective_seconds(
         layer: seconds of the layer without recomputation.
         kind: of the layer.
     """
-    repeated = layer.repeated(scenario.stack.selective, attends=not scenario.keeps_attention)
+    stack = scenario.stack
+    repeated = layer.repeated(
+        stack.selective, attends=not scenario.keeps_attention, exchanges=not stack.saves_exchanges
+    )
     if scenario.stack.selective == "attention":
         host = module_host_seconds(block, scenario, kind).get("core_attn", 0.0)
         repeated = _longer(repeated, host, layer.ahead.backward, scenario)

@@ -335,6 +335,19 @@ def expert_activation_bytes(
     return arrived * (saved * model.expert_hidden_size + each * f) + shared * each
 
 
+def exchanged_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+    """Bytes that the two exchanges of one layer's tokens return, and every second product of its shared experts, (N,).
+
+    That is what a list of operators keeps of experts, exchanges if it names them: grouped products are in none
+    [torchtitan].
+    """
+    model, moe = scenario.model, experts_of(scenario)
+    named = (rows.ep > 1) & scenario.stack.saves_exchanges
+    values = (arrived_tokens(rows, scenario) + routed_tokens(rows, scenario)) * named
+    shared = moe.shared_expert_ffn_hidden_size / rows.tp * tokens_per_rank(rows, scenario)
+    return scenario.word * (values * model.expert_hidden_size + shared)
+
+
 def expert_shards(rows: Strategies) -> Ints:
     """Ranks over which the states of one expert are sharded where the dense states are, shape (N,)."""
     return np.where(rows.zero_stage > 0, expert_data_group(rows).size, 1)

@@ -6,6 +6,7 @@ import numpy as np
 
 from costmodels.attention import attention_matmuls
 from costmodels.collectives import all_reduce_seconds, gather_seconds
+from costmodels.experts import grouped
 from costmodels.kernels import WORD, stream_seconds
 from costmodels.layer_kinds import Kind
 from costmodels.passes import (
@@ -50,12 +51,16 @@ def summing_up(rows: Strategies, scenario: Scenario) -> Floats:
 
 
 def second_products(rows: Strategies, scenario: Scenario, kind: Kind, matmul: Passes) -> Floats:
-    """Forward seconds of every second product of a layer, in the order in which it runs them, shape (N,).
+    """Forward seconds of the products of a layer that a list of operators does not keep, shape (N,).
 
-    Of queries, keys, values, output, gate, up and down: keys, output and up; down where there is no gate. Half of all
-    where a layer has others.
+    Every second one, in the order in which it runs them: of queries, keys, values, output, gate, up and down these are
+    keys, output and up; down where there is no gate. Half of all where a layer has others. Grouped products of experts
+    are in no list (``_grouped_mm`` [torchtitan]); no gradient reads what the last of them returns.
     """
     model, T, t = scenario.model, tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
+    if kind.ffn == "experts" and scenario.stack.selective == "operators":
+        each = grouped(rows, scenario).forward
+        return (matmul.forward - each) / 2.0 + each * model.ffn_branches / (model.ffn_branches + 1.0)
     if not kind.attends or model.mla is not None or kind.ffn != "dense":
         return matmul.forward / 2.0
     h = float(model.hidden_size)

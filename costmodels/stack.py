@@ -156,6 +156,8 @@ class Stack(Record):
     [DeepSeek24, sections 3.2.3 and 3.3.3]."""
     saves_cudnn: bool = True
     """Per-operator recomputation keeps what cuDNN's attention returns; a list of operators that lacks it repeats it."""
+    saves_exchanges: bool = True
+    """It keeps what exchanges of tokens with experts return; a list of operators that lacks them repeats them."""
     lean_recompute: bool = False
     """Full recomputation leaves out what no gradient reads, as compilers do, and PyTorch's checkpoints since 2.1, which
     end once all is there that was kept (``early_stop``): the last product of a dense layer, both last ones of a

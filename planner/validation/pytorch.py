@@ -12,7 +12,7 @@ from planner.validation.dated import month
 
 Row = Mapping[str, Any]
 
-FUSING = r"torch\.compile|\bte\b|transformer engine|\bliger\b"
+FUSING = r"(?<!no )(?<!without )torch\.compile|\bte\b|transformer engine|\bliger\b"
 """Words for kernels that are generated or written fused."""
 MANY_PASSES = 92
 """Bytes per parameter that PyTorch's multi-tensor AdamW moves, a kernel an operation: decay 8, first moment 12, second
@@ -23,6 +23,8 @@ UNITS_SINCE = "2025-08"
 """It shards embedding and head in units of their own from 28 July 2025 on (commit 83e694105)."""
 CUDNN_SINCE = "2025-12"
 """Its list of operators that recomputation keeps has cuDNN's attention from 1 December 2025 on (commit b39377f9f)."""
+EXCHANGES_SINCE = "2025-09"
+"""That list has all-to-alls from 6 September 2025 on (commit c4e229115)."""
 ENDS_EARLY_SINCE = "2023-10"
 """Checkpoints that are not re-entrant end once all is there that was kept from PyTorch 2.1 on (GitHub pytorch/pytorch,
 pull request 96866)."""
@@ -39,7 +41,9 @@ EXPANDABLE_SINCE = "2024-10"
 """torchtitan's script for one node sets ``expandable_segments`` from 22 October 2024 on (commit a5e57e4a9); that for
 several (multinode_trainer.slurm) does not, nor has PyTorch them for AMD's devices (c10/hip, as of 2.9)
 [Segments]."""
-EAGER = r"\beager\b|no-?compile|compile off"
+EAGER = r"\beager\b|no-?compile|compile off|(no|without) torch\.compile"
+EAGER_NOTES = r"(^|[;,(] ?)eager\b(?! attention)"
+"""The same in notes, which speak of more than the framework."""
 
 
 def compiled(row: Row, chosen: Stack) -> dict[str, Any]:
@@ -51,7 +55,7 @@ def compiled(row: Row, chosen: Stack) -> dict[str, Any]:
     said = f"{row['stack'].get('framework')} {row['stack'].get('overlap')}".lower()
     if re.search(FUSING, said):
         return {"fused_elementwise": True} | rotated(row)
-    if re.search(EAGER, said):
+    if re.search(EAGER, said) or re.search(EAGER_NOTES, str(row["stack"].get("notes")).lower()):
         return unfused(chosen)
     if chosen.name == "torchtitan":
         generated = row["strategy"].get("precision") in REDUCED
@@ -88,7 +92,8 @@ def stepped(row: Row, chosen: Stack) -> dict[str, Any]:
     if chosen.name != "torchtitan" or when is None:
         return {}
     older: dict[str, Any] = {"optimizer_traffic": MANY_PASSES} if when < STEPPED_AT_ONCE_SINCE else {}
-    return older | {"root_unit": when < UNITS_SINCE, "saves_cudnn": when >= CUDNN_SINCE}
+    lists = {"saves_cudnn": when >= CUDNN_SINCE, "saves_exchanges": when >= EXCHANGES_SINCE}
+    return older | {"root_unit": when < UNITS_SINCE} | lists
 
 
 def attended(row: Row, chosen: Stack) -> dict[str, tuple[str, ...]]:

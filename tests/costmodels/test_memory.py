@@ -318,6 +318,16 @@ def test_keeping_what_products_return_keeps_the_input_and_their_outputs():
     assert per_token == 2.0 * (2 * model.hidden_size + model.qkv_width + model.fc1_width) + 4.0 * model.num_heads
 
 
+@pytest.mark.parametrize("kind", ["attention", "products", "projections", "attention-products", "feed-forward"])
+def test_a_policy_that_keeps_products_with_weights_keeps_no_scores(kind):
+    rows = strategies(recompute=Recompute.SELECTIVE)
+    written, fused = (
+        toy_scenario(stack=toy_stack(selective=kind, attention=(name,))) for name in ("unfused", "flash-2")
+    )
+    more = layer_activation_bytes(rows, written) - layer_activation_bytes(rows, fused)
+    assert more[0] <= 0
+
+
 def test_the_more_of_attention_a_policy_keeps_the_more_memory_it_takes():
     rows, kinds = strategies(recompute=Recompute.SELECTIVE), ("projections", "attention-products", "feed-forward")
     stacks = [toy_stack(selective=kind, attention=("flash-2",)) for kind in kinds]

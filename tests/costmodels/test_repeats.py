@@ -2,8 +2,10 @@
 
 import pytest
 
+from costmodels.activations import layer_activation_bytes
 from costmodels.attention import attention_matmuls
 from costmodels.blocks import layer_seconds, tensor_parallel
+from costmodels.experts import arrived_tokens, grouped, routed_tokens
 from costmodels.iteration import row_seconds
 from costmodels.layer_kinds import DENSE
 from costmodels.passes import ffn_matmuls, last_product, linear, tokens_per_rank
@@ -79,12 +81,31 @@ def test_without_a_gate_the_second_product_of_the_network_is_repeated():
     assert keys_and_output == pytest.approx(attention_matmuls(rows, scenario).forward / 2.0, rel=0.01)
 
 
-def test_of_experts_half_is_repeated():
-    scenario = toy_scenario(model=with_experts(toy_model()))
-    kinds = [kind for kind in scenario.depth.kinds if kind != DENSE]
-    layer = layer_seconds(strategies(), scenario)
-    assert kinds
-    assert layer.second == pytest.approx(layer.matmul.forward / 2.0)
+def test_no_list_of_operators_keeps_grouped_products_of_which_the_last_is_read_by_none():
+    listed = toy_stack(selective="operators")
+    scenario = toy_scenario(model=with_experts(toy_model()), stack=listed)
+    assert [kind for kind in scenario.depth.kinds if kind != DENSE]
+    rows = strategies()
+    layer, of_experts = layer_seconds(rows, scenario), grouped(rows, scenario).forward
+    read = scenario.model.ffn_branches / (scenario.model.ffn_branches + 1)
+    assert layer.second == pytest.approx((layer.matmul.forward - of_experts) / 2.0 + read * of_experts)
+
+
+def test_a_list_without_exchanges_repeats_them_and_keeps_nothing_of_them():
+    rows = strategies(ep=4, dp=4, recompute=int(Recompute.SELECTIVE))
+    model = with_experts(toy_model())
+    named, lacking = (
+        toy_scenario(model=model, stack=toy_stack(selective="operators", saves_exchanges=yes)) for yes in (True, False)
+    )
+    layer = layer_seconds(rows, named)
+    more = row_seconds(rows, lacking).selective - row_seconds(rows, named).selective
+    assert layer.repeated("operators", exchanges=True) - layer.repeated("operators") == pytest.approx(
+        layer.ep_alone.forward
+    )
+    assert more > 0
+    kept = layer_activation_bytes(rows, named) - layer_activation_bytes(rows, lacking)
+    exchanged = routed_tokens(rows, named) + arrived_tokens(rows, named)
+    assert kept == pytest.approx(2.0 * model.hidden_size * exchanged)
 
 
 def test_side_by_side_neither_of_the_last_products_nor_their_sum_over_tensor_ranks_is_repeated():

@@ -140,3 +140,10 @@ def test_errors_survive_the_copy_protocol_that_pickling_uses():
         again = copy.copy(error)
         assert isinstance(again, MeshwrightError)
         assert str(again) == str(error)
+
+
+@pytest.mark.parametrize("name", ["tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "trainium1", "trainium2"])
+def test_heads_of_half_a_systolic_array_run_at_little_more_than_half_the_rate(name):
+    fit = catalogue.accelerator(name).kernels.attention_fit("flash-2")
+    assert 0.5 <= fit.narrow <= 0.6
+    assert fit.full_width == (256 if name == "tpu-v6e" else 128)
