@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -39,6 +39,23 @@ LARGEST_BATCH = 2**28
 LARGEST_SEQUENCE = 2**24
 
 
+def _told(form: Mapping[str, Any]) -> Any:
+    """A field that its JSON Schema says to take one form more, which validators turn into the record."""
+
+    def extended(schema: dict[str, Any]) -> None:
+        known = schema.pop("anyOf", None) or [{"type": schema.pop("type")}]
+        schema["anyOf"] = [*known, dict(form)]
+
+    return Field(json_schema_extra=extended)
+
+
+def _table(of: str) -> Any:
+    return _told({"type": "object", "description": f"As the file of a {of}, or as an answer's request states it."})
+
+
+_PERCENT: Final = _told({"type": "string", "pattern": r"^\s*[0-9.]+%?\s*$"})
+
+
 class PlanRequest(BaseModel):
     """A planning question. Unset fields are filled by `resolve`, which says what it filled.
 
@@ -47,10 +64,10 @@ class PlanRequest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    model: str | Model
+    model: Annotated[str | Model, _table("model")]
     gpus: Annotated[int, Field(gt=0, le=LARGEST_GPUS)]
-    cluster: str | Cluster = DEFAULT_CLUSTER
-    stack: str | Stack = DEFAULT_STACK
+    cluster: Annotated[str | Cluster, _table("cluster")] = DEFAULT_CLUSTER
+    stack: Annotated[str | Stack, _table("stack")] = DEFAULT_STACK
     global_batch_size: Annotated[int, Field(gt=0, le=LARGEST_BATCH)] | None = None
     seq_length: Annotated[int, Field(gt=0, le=LARGEST_SEQUENCE)] | None = None
     tokens: Annotated[int, Field(gt=0)] | None = None
@@ -59,7 +76,7 @@ class PlanRequest(BaseModel):
     framework: str | None = None
     """Only what this framework accepts is proposed; the name of its exporter."""
     pins: Mapping[str, Any] = Field(default_factory=dict)
-    memory_margin: Annotated[float, Field(ge=0, le=0.9)] = 0.0
+    memory_margin: Annotated[float, Field(ge=0, le=0.9), _PERCENT] = 0.0
     """Share of the usable memory that is left alone."""
     expert_capacity: Annotated[float, Field(gt=0, le=LARGEST_CAPACITY)] | None = None
     """Tokens that every expert computes over the mean, more dropped and fewer padded; None as the stack does."""

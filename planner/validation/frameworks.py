@@ -30,6 +30,8 @@ SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
     # Its loss is FlashAttention's, eight bytes a logit; two metrics of every micro-batch cast the logits to fp32, read
     # them and write their log-softmax, fourteen bytes each [llm-foundry].
     (r"llm[- ]?foundry|composer", {"cross_entropy_traffic": 36, "cross_entropy_bytes": 4}),
+    # Its classifier reads the logits twice and writes their gradients over them (llmc/fused_classifier.cuh) [llm.c].
+    (r"\bllm\.c\b", {"cross_entropy_traffic": 6, "cross_entropy_bytes": 2}),
     # XLA on GPUs ran no collective beside computation then (alpa issue 31, jax issue 4666; alpa's pull request 773 of
     # November 2022 is the first to hide messages between stages).
     # Its compiler joins all gathers of new parameters into one (auto_sharding.py, ``all_gather_threshold`` [Alpa]).

@@ -28,17 +28,20 @@ COPIED_SINCE, COPIED_UNTIL = "2022-09", "2024-06"
 COPIED_RELEASES: Final = r"core[_ ]v?0\.[2-7]\b|\bnemo (23|24\.0[1-5])\b|megatron-lm-2404"
 """Releases in between, as frameworks name them."""
 
+IN_BLOCKS: Final = r"\bliger\b|\bchunked[ _-](nll|loss|cross)|\bloss in \w+ (chunk|block)s|\bcut[ _-]cross[ _-]ent"
+"""Words for logits that are made, judged and let go block by block."""
+
 TILED: Final = {"gemma3-12b": 16}
 """Blocks that the recipes for Trillium cut the tokens of a loss into, by model: ``num_vocab_tiling`` of MaxText's
 benchmarks/maxtext_trillium_model_configs.py (tag tpu-recipes-v0.1.5)."""
 
 
 def loss_changes(row: Mapping[str, Any], stack: str) -> dict[str, Any]:
-    """Liger's loss, fused with the head's product [Liger]; that of NVIDIA's stacks of before Megatron-Bridge.
+    """A loss by blocks of tokens, fused with the head's product [Liger]; that of NVIDIA's before Megatron-Bridge.
 
     And what Megatron-Core's own holds, by its release or the month of the run.
     """
-    if re.search(r"\bliger\b", f"{row['stack']}".lower()):
+    if re.search(IN_BLOCKS, f"{row['stack']}".lower()):
         return {"loss": "fused"}
     copied = {"cross_entropy_bytes": COPIED} if _copied(row, stack) else {}
     return copied | _tiled(row) | _traffic(row, stack)

@@ -37,16 +37,24 @@ NARROW_GATHER = r"(fp8|f8|float8) all-gather"
 ask for. torchao's tables name it where it was on: the first form of their rows for H100 had it off, at 0.93 of the rate
 (GitHub pytorch/ao, pull request 1793)."""
 
+_AND_STATES = r"(weights|parameters)(, gradients)? and (adamw? )?(states|moments)"
+NARROW = rf"(bf|fp)16 {_AND_STATES}|{_AND_STATES} in (bf|fp)16"
+"""Words for weights, gradients and moments that are all of 16 bits."""
+
 STATES: tuple[tuple[str, dict[str, Any]], ...] = (
-    (r"bf16 weights and states", {"optimizer": "adam-bf16", "optimizer_bytes": 8, "gradient_bytes": 2}),
-    (r"fp32 (parameters|weights)", {"weight_bytes": 4}),
+    (
+        rf"(bf|fp)16 {NARROW}|{NARROW} in (bf|fp)16",
+        {"optimizer": "adam-bf16", "optimizer_bytes": 8, "gradient_bytes": 2},
+    ),
+    (r"fp32 (parameters|weights)|(parameters|weights) in fp32", {"weight_bytes": 4}),
+    (r"\bmuon\b", {"optimizer": "muon"}),
     (r"16-bit gradient accumulation", {"gradient_bytes": 2, "passed_gradient_bytes": 0}),
     (r"fp32 gradient all-reduce", {"reduce_bytes": 4}),
     (r"fsdp mixed-precision mode pure", {"weight_bytes": 4, "reduce_bytes": 2}),
     (r"fsdp mixed-precision mode default", {"weight_bytes": 4, "reduce_bytes": 4}),
 )
-"""Words on precision, or notes on the stack, to the formats of states; Composer's PURE reduces in 16 bits, DEFAULT in
-fp32, and both shard the fp32 weights."""
+"""Words on precision, or notes on the stack, to the formats of states and the optimizer; Composer's PURE reduces in 16
+bits, DEFAULT in fp32, and both shard the fp32 weights."""
 
 OFFLOADED: tuple[tuple[str, int], ...] = (
     (r"optimizer\+params", EVERYTHING),

@@ -18,6 +18,7 @@ STACKS: tuple[tuple[str, str], ...] = (
     (r"gpt-?neox", "gpt-neox"),
     (r"megatron-?deepspeed|deepspeedexamples|deepspeed 3d|bigscience", "megatron-deepspeed"),
     (r"^(?!.*(deepspeed|megatron|torchtitan|fsdp2)).*fsdp", "fsdp"),
+    (r"^(?!.*(deepspeed|megatron|\bnemo\b)).*(fsdp2|fully_shard)", "torchtitan"),
     (r"without model parallelism|hf transformers|deepspeed", "deepspeed"),
     (r"sail-sg", "vocabulary-parallel"),
     (r"^megatron-lm\b.*\bnemo\b.*container", "megatron-lm"),

@@ -33,6 +33,11 @@ FOLDS = "megatron"
 flag. NeMo's recipes set it themselves."""
 
 
+SHARDS_BF16 = r"^(deepspeed|megatron-deepspeed|gpt-neox)$"
+"""Stacks whose optimizer for bf16 splits its states over data ranks at any stage (``BF16_Optimizer``, in DeepSpeed
+since 2022): LUMI's logs of stage 0 hold less the more data ranks there are [LUMI-scaling]."""
+
+
 def strategy_of(plan: Row, chosen: Stack, notes: list[str], *, experts: bool = False) -> Strategies:
     """The strategy as described, a row of its own; what the run leaves open is what its stack usually does."""
     tp, cp, pp, vpp, ep = (int(plan.get(name) or 1) for name in ("tp", "cp", "pp", "vpp", "ep"))
@@ -86,6 +91,9 @@ def _zero_stage(plan: Row, chosen: Stack, notes: list[str], *, once: bool) -> An
     if zero is None:
         zero = max(stage for stage in chosen.zero_stages if stage <= 1)
         notes.append(f"ZeRO stage {zero} assumed")
+    if zero == 0 and re.search(SHARDS_BF16, chosen.name) and plan.get("precision") == "bf16":
+        notes.append("ZeRO stage 1: DeepSpeed shards the states of a bf16 optimizer at stage 0 too")
+        return 1
     if int(zero) not in range(4):
         raise Unpriceable(f"strategy.zero_stage: there is no stage {zero!r:.40}; 0, 1, 2 and 3 are")
     return zero

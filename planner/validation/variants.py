@@ -12,13 +12,14 @@ from hardware.records import Accelerator
 Row = Mapping[str, Any]
 
 VARIANTS: tuple[tuple[str, str, str], ...] = (
-    ("h100-sxm", r"pytorch/(ao|torchtitan)\b", "h100-sxm-96gb-hbm2e"),
+    ("h100-sxm", r"pytorch/(ao|torchtitan)\b(?!.*\b(pull request|issue)\b)", "h100-sxm-96gb-hbm2e"),
     ("ascend-910b", r"900 a2 podc?\b", "ascend-910b1"),
 )
 """Accelerator, words on the source or on the accelerator, and the entry of the catalogue that they mean.
 
-PyTorch's developers measure on Meta's own H100, with HBM2e and limited to 500 W: torchao's roofline counts 2.4 TB/s for
-"NVIDIA H100", and a card of which 35.56 GiB are 37.43 % has 95 GiB [TorchAO].
+PyTorch's developers measure on Meta's own H100, with HBM2e and limited to 500 W (who asks them for a change may have
+others): torchao's roofline counts 2.4 TB/s for "NVIDIA H100", and a card of which 35.56 GiB are 37.43 % has 95 GiB
+[TorchAO].
 """
 
 DIES: dict[str, tuple[int, float, str]] = {

@@ -91,6 +91,19 @@ def test_every_accelerator_of_the_catalogue_has_machines_also_by_a_short_name(sa
     assert machines({"cluster": {"accelerator": said}, "strategy": {}}, []).name == cluster
 
 
+@pytest.mark.parametrize(
+    ("source", "card"),
+    [
+        ("pytorch/torchtitan docs/performance.md", "h100-sxm-96gb-hbm2e"),
+        ("pytorch/ao float8 tables", "h100-sxm-96gb-hbm2e"),
+        ("pytorch/torchtitan pull request 2107", "h100-sxm"),
+    ],
+)
+def test_pytorchs_own_tables_are_of_its_own_cards_and_what_others_report_is_not(source, card):
+    row = {"cluster": {"accelerator": "h100-sxm"}, "strategy": {}, "source": source}
+    assert node_group(row, []).accelerator.name == card
+
+
 def test_a_card_without_a_switch_is_joined_by_its_own_link():
     inner = node_group({"cluster": {"accelerator": "h100-pcie"}, "strategy": {}}, []).tiers[0].link
     assert inner.bandwidth == 64e9

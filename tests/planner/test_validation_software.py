@@ -40,12 +40,24 @@ def test_sums_of_gradients_are_fp32_where_a_framework_adds_up_bf16_so():
 
 @pytest.mark.parametrize(
     ("overlap", "precision", "fused"),
-    [("torch.compile", "bf16", True), (None, "bf16", False), ("eager", "fp8", False), (None, "fp8", True)],
+    [
+        ("torch.compile", "bf16", True),
+        ("no torch.compile", "fp8", False),
+        (None, "bf16", False),
+        ("eager", "fp8", False),
+        (None, "fp8", True),
+    ],
 )
 def test_torchtitan_fuses_what_it_compiles_and_compiles_reduced_precision_unless_said_otherwise(
     overlap, precision, fused
 ):
     row = run(stack={"framework": "torchtitan", "overlap": overlap}, strategy={"precision": precision})
+    assert case(row).scenario.stack.fused_elementwise is fused
+
+
+@pytest.mark.parametrize(("notes", "fused"), [("torch 2.5; eager", False), ("eager attention, torch 2.5", True)])
+def test_notes_say_that_a_run_is_eager_unless_they_speak_of_its_attention(notes, fused):
+    row = run(stack={"framework": "torchtitan", "notes": notes}, strategy={"precision": "fp8"})
     assert case(row).scenario.stack.fused_elementwise is fused
 
 
@@ -183,6 +195,40 @@ def test_plain_pytorch_attends_with_cudnn_on_blackwell():
         for machine in ("b200", "h100-sxm")
     }
     assert kernels == {"b200": "cudnn", "h100-sxm": "flash-2"}
+
+
+@pytest.mark.parametrize("notes", ["chunked_nll loss", "loss in eight chunks", "cut cross-entropy"])
+def test_a_loss_by_blocks_of_tokens_never_holds_all_logits(notes):
+    assert case(run(stack={"framework": "torchtune", "notes": notes})).scenario.stack.loss == "fused"
+
+
+@pytest.mark.parametrize(
+    ("words", "changed"),
+    [
+        ("bf16 weights and states", ("adam-bf16", 8)),
+        ("fp16 weights, gradients and AdamW states, no master copy", ("adam-bf16", 8)),
+        ("parameters, gradients and Adam moments in bf16", ("adam-bf16", 8)),
+        ("Muon for the layers", ("muon", 12)),
+        ("bf16", ("adam", 12)),
+    ],
+)
+def test_words_on_states_name_the_optimizer_and_its_bytes(words, changed):
+    stack = case(run(stack={"framework": "torchtune"}, strategy={"precision_note": words})).scenario.stack
+    assert (stack.optimizer, stack.optimizer_bytes) == changed
+
+
+@pytest.mark.parametrize(
+    ("framework", "precision", "stage"),
+    [("Megatron-DeepSpeed", "bf16", 1), ("Megatron-DeepSpeed", "fp16", 0), ("Megatron-LM", "bf16", 0)],
+)
+def test_deepspeed_shards_the_states_of_bf16_at_any_stage(framework, precision, stage):
+    row = run(stack={"framework": framework}, strategy={"precision": precision, "zero_stage": 0})
+    assert case(row).rows.zero_stage[0] == stage
+
+
+def test_llm_c_writes_gradients_over_its_logits():
+    stack = case(run(stack={"framework": "llm.c (C/CUDA)"})).scenario.stack
+    assert (stack.cross_entropy_traffic, stack.cross_entropy_bytes) == (6, 2)
 
 
 def test_ligers_kernels_fuse_the_loss_and_what_transformers_write_out():

@@ -32,6 +32,8 @@ def row(framework, accelerator="a100-sxm-80gb", attention=True, **plan):
         ("OLMo (PyTorch FSDP)", "fsdp"),
         ("OLMo-core", "torchtitan"),
         ("torchtune", "torchtitan"),
+        ("TRL SFTTrainer (HF Transformers, PyTorch FSDP2)", "torchtitan"),
+        ("HF Transformers + DeepSpeed, as FSDP2 would", "deepspeed"),
         ("SimpleFSDP / FSDP2", "torchtitan"),
         ("Levanter (JAX)", "maxtext"),
         ("Pathways / T5X (JAX)", "maxtext"),
