@@ -36,7 +36,7 @@ def copied_traffic(scenario: Scenario, *, arrived: Floats, held: Floats) -> Floa
     ``multi_padding_kernel``; v2.6 to v2.9), and gather nothing. Arguments as of ``traffic``.
     """
     stack = scenario.stack
-    if stack.fused_experts or stack.expert_capacity or stack.dispatch != "every-copy":
+    if scenario.fused_experts or stack.expert_capacity or stack.dispatch != "every-copy":
         return np.zeros_like(arrived)
     moved = SORT * (held > 1) + (PAD if scenario.recipe.reduced else 0.0)
     return np.asarray(arrived * moved * float(scenario.model.expert_hidden_size))
@@ -49,7 +49,7 @@ def _scattered_again(scenario: Scenario, held: Floats) -> Floats:
     to be as slow as gathering.
     """
     stack = scenario.stack
-    apart = stack.fused_experts or stack.expert_capacity is not None
+    apart = scenario.fused_experts or stack.expert_capacity is not None
     return np.asarray((held > 1) * (SORT * (apart and stack.dispatch == "every-copy")), dtype=np.float64)
 
 
@@ -62,12 +62,11 @@ def traffic(scenario: Scenario, *, arrived: Floats, inner: Floats, held: Floats)
         inner: inner width of one expert on a rank.
         held: experts of a rank.
     """
-    model, stack = scenario.model, scenario.stack
-    h = float(model.expert_hidden_size)
+    model, h = scenario.model, float(scenario.model.expert_hidden_size)
     forward, backward = ACTIVATION[model.gated_ffn]
     permuted = (PERMUTE + _scattered_again(scenario, held)) * h
     once, again = permuted + forward * inner, permuted + backward * inner
-    if stack.fused_experts:
+    if scenario.fused_experts:
         return arrived * once, arrived * again
     if model.ffn_bias:
         once, again = once + BIAS[0] * h, again + BIAS[1] * h
@@ -78,6 +77,6 @@ def traffic(scenario: Scenario, *, arrived: Floats, inner: Floats, held: Floats)
 
 def activation_traffic(scenario: Scenario, *, arrived: Floats, inner: Floats) -> Floats:
     """Bytes of the activation alone in the forward pass, (N,); arguments as of ``traffic``."""
-    model, stack = scenario.model, scenario.stack
-    clamped = CLAMP[0] if model.clamped_activation and not stack.fused_experts else 0.0
+    model = scenario.model
+    clamped = CLAMP[0] if model.clamped_activation and not scenario.fused_experts else 0.0
     return arrived * inner * (ACTIVATION[model.gated_ffn][0] + clamped)

@@ -195,7 +195,7 @@ def _grouped(tokens: Floats, groups: Floats, n: Number, k: Number, scenario: Sce
     weight = matmul_seconds(m=n, n=k, k=rows, fit=plain, peak=peak / lost, bandwidth=bandwidth)
     summed = np.maximum(weight * rates.matmul.wgrad_ratio, _accumulation(rows, n, k, plain, scenario))
     summed = 0.0 * summed if scenario.frozen else summed
-    casts = (FUSED_CASTS if scenario.stack.fused_experts else 1.0) * quantising(rows, n, k, scenario)
+    casts = (FUSED_CASTS if scenario.fused_experts else 1.0) * quantising(rows, n, k, scenario)
     return Passes(groups * (forward + casts.forward), groups * (data + summed + casts.backward))
 
 

@@ -102,7 +102,7 @@ def _deepseek(config: Config, *, router_bias: bool) -> Fields:
     if config.count("moe_layer_freq", default=1) != 1:
         raise config.wrong("moe_layer_freq", "1")
     latent = {field: config.count(field) for field in LATENT_FIELDS}
-    queries = None if config.get("q_lora_rank") is None else config.count("q_lora_rank")
+    queries = None if config.get("q_lora_rank") in (None, 0) else config.count("q_lora_rank")
     rotated, width = latent["qk_rope_head_dim"], latent["qk_rope_head_dim"] + latent["qk_nope_head_dim"]
     # Files state no head width, or that of a part of it.
     whole = replace(config, entries={**config.entries, "head_dim": width})

@@ -142,7 +142,7 @@ def local_kernels(rows: Strategies, scenario: Scenario) -> Floats:
     Where scales are found anew, inputs are quantised and scales laid out expert by expert.
     """
     stack, moe = scenario.stack, scenario.model.moe
-    if moe is None or stack.fused_experts:
+    if moe is None or scenario.fused_experts:
         return np.zeros(len(rows))
     each = BIASED if scenario.model.ffn_bias else 0.0
     if scenario.precision in SCALED_ANEW:

@@ -113,6 +113,8 @@ def _spell_out_latent(fields: dict[str, object]) -> None:
     if not isinstance(table, Mapping):
         return
     mla = {LATENT_SPELLINGS.get(key, key): _whole(value) for key, value in table.items()}
+    if mla.get("q_lora_rank") == 0:  # as some files say that queries are not compressed
+        mla["q_lora_rank"] = None
     fields["mla"] = mla
     unrotated, rotated = mla.get("qk_nope_head_dim"), mla.get("qk_rope_head_dim")
     if isinstance(unrotated, int) and isinstance(rotated, int):

@@ -60,6 +60,11 @@ class Scenario:
         return self.stack.along_depth or not self.group.accelerator.architecture.startswith("Blackwell")
 
     @property
+    def fused_experts(self) -> bool:
+        """Whether experts run as one operation: Transformer Engine has it for these formats alone [TE]."""
+        return self.stack.fused_experts and self.recipe.fit in {"mxfp8", "nvfp4"}
+
+    @property
     def keeps_attention(self) -> bool:
         """Whether per-operator recomputation keeps what the attention kernel returns."""
         return self.stack.saves_cudnn or self.rates.attention_name != "cudnn"

@@ -30,12 +30,16 @@ which PyTorch's own products hold a view of, so that to give them up frees nothi
 
 
 class OtherFormat(Record):
-    """What a framework does otherwise in one 16-bit format; gradients in bf16 are too coarse to be added up."""
+    """What a framework does otherwise in one 16-bit format, as in ``Stack``; what is absent is as ever.
 
-    gradient_bytes: int
-    reduce_bytes: int
-    accumulate_traffic: int
-    passed_gradient_bytes: int = 0
+    Gradients in bf16 are too coarse to be added up; products of fewer bits have operations that 16 bits have not.
+    """
+
+    gradient_bytes: int | None = None
+    reduce_bytes: int | None = None
+    accumulate_traffic: int | None = None
+    passed_gradient_bytes: int | None = None
+    expert_efficiency: Annotated[float, Field(gt=0)] | None = None
 
 
 DISPATCHERS = {"alltoall": "every-copy", "deepep": "once-per-domain", "hybridep": "once-per-domain"}
@@ -364,7 +368,7 @@ class Stack(Record):
     def at(self, precision: str) -> Self:
         """The stack as it is where it trains in that precision."""
         other = {"bf16": self.bf16, "fp16": self.fp16}.get(precision)
-        return self if other is None else self.model_copy(update=dict(other))
+        return self if other is None else self.model_copy(update=other.model_dump(exclude_none=True))
 
 
 def stack(name: str) -> Stack:

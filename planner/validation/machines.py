@@ -139,8 +139,9 @@ def machines(row: Row, notes: list[str]) -> Cluster:
         unread = f", of which {words!r:.60} names no bandwidth" if words and not WITHIN.search(words) else ""
         notes.append(f"network of {like.name} assumed{unread}")
     else:
-        outer = [_carrying(tier, words, lane) for tier in group.tiers[1:]]
-        group = group.model_copy(update={"tiers": (group.tiers[0], *outer)})
+        inner = [tier for tier in group.tiers[1:] if 0 < tier.domain <= group.gpus_per_node]  # dies of other packages
+        outer = [_carrying(tier, words, lane) for tier in group.tiers[1 + len(inner) :]]
+        group = group.model_copy(update={"tiers": (group.tiers[0], *inner, *outer)})
     return like.model_copy(update={"groups": (group,)})
 
 

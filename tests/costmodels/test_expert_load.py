@@ -258,14 +258,16 @@ def test_every_expert_adds_its_bias_in_kernels_of_its_own_unless_all_is_fused():
     late, plain = 1e-5, with_experts(toy_model()).model_copy(update={"ffn_bias": False})
     biased = plain.model_copy(update={"ffn_bias": True})
 
-    def seconds(model, rows=ROWS, **stack):
-        group = toy_group(device=toy_device(overhead=late))
-        return small_kernels(rows, toy_scenario(model=model, gpus=4, group=group, stack=toy_stack(**stack)))
+    def seconds(model, rows=ROWS, precision="bf16", **stack):
+        device = toy_device(overhead=late).model_copy(update={"peak": {"bf16": PEAK, "fp8": 2 * PEAK, "fp4": 4 * PEAK}})
+        scenario = toy_scenario(model=model, gpus=4, group=toy_group(device=device), stack=toy_stack(**stack))
+        return small_kernels(rows, replace(scenario, precision=precision))
 
     added = seconds(biased)
     assert (added.forward, added.backward) == (pytest.approx(2 * BIASED * late), pytest.approx(2 * 2 * BIASED * late))
     assert seconds(biased, strategies(dp=4, ep=2)).forward == pytest.approx(4 * BIASED * late)
-    assert seconds(plain).forward == seconds(biased, fused_experts=True).forward == 0.0
+    assert seconds(plain).forward == seconds(biased, precision="mxfp8", fused_experts=True).forward == 0.0
+    assert seconds(biased, fused_experts=True).forward == added.forward  # there is no such operation in 16 bits
 
 
 def test_biases_and_clamps_of_experts_are_passes_of_their_own_unless_all_is_fused():
@@ -274,7 +276,12 @@ def test_biases_and_clamps_of_experts_are_passes_of_their_own_unless_all_is_fuse
     more, less = traffic_of(on_toys(biased)), traffic_of(on_toys(plain.model_copy(update={"ffn_bias": False})))
     assert more[0] - less[0] == pytest.approx(BIAS[0] * WIDTH + CLAMP[0] * INNER)
     assert more[1] - less[1] == pytest.approx(BIAS[1] * WIDTH + CLAMP[1] * INNER)
-    assert traffic_of(on_toys(biased, fused_experts=True)) == pytest.approx(less)
+    assert traffic_of(on_toys(biased, fused_experts=True)) == pytest.approx(more)
+    fused, bare = (
+        traffic_of(on_toys(model, "mxfp8", fused_experts=True))
+        for model in (biased, plain.model_copy(update={"ffn_bias": False}))
+    )
+    assert fused == pytest.approx(bare)
 
 
 def test_few_rows_an_expert_wait_for_the_buffer_that_weight_gradients_are_added_to():

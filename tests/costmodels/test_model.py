@@ -98,6 +98,7 @@ def test_the_latents_of_a_measured_run_are_understood_in_both_spellings():
     assert (short.attention_width, short.key_value_width, short.value_width) == (96, 96, 48)
     assert (short.attention_output_width, short.qkv_width) == (48, 240)
     assert from_shape(SHAPE | {"mla": MLA}).mla.q_down_width == 0
+    assert from_shape(SHAPE | {"mla": MLA | {"q_lora": 0}}) == from_shape(SHAPE | {"mla": MLA})
 
 
 def test_ordinary_attention_has_keys_as_wide_as_values():

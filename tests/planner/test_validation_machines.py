@@ -2,7 +2,7 @@
 
 import pytest
 
-from hardware.catalogue import accelerator
+from hardware.catalogue import accelerator, cluster
 from hardware.files import entry
 from hardware.power import BLACKWELL_CLOCK, CLOCK
 from planner.validation.machines import Unpriceable, machines, node_group
@@ -89,6 +89,15 @@ def test_a_host_takes_its_part_of_the_power_of_a_module_first():
 )
 def test_every_accelerator_of_the_catalogue_has_machines_also_by_a_short_name(said, cluster):
     assert machines({"cluster": {"accelerator": said}, "strategy": {}}, []).name == cluster
+
+
+def test_the_rate_of_a_network_is_not_that_of_the_links_between_packages_of_a_node():
+    said = {"accelerator": "mi250x-gcd", "inter_node": "4x Slingshot 200Gb/s per node", "gpus_per_node": 8}
+    found = node_group({"cluster": said, "strategy": {}}, [])
+    usual = cluster("mi250x-frontier-gcd").groups[0]
+    inside = [tier.link.bandwidth for tier in usual.tiers if 0 < tier.domain <= 8]
+    assert [tier.link.bandwidth for tier in found.tiers] == [*inside, 100e9 / 8]
+    assert len(inside) > 1
 
 
 @pytest.mark.parametrize(
