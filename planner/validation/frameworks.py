@@ -19,6 +19,14 @@ wait for: half as many again as without [Yeung24, section 6]."""
 NOTHING_FUSED = {"fused_elementwise": False, "fused_softmax": False}
 """Bias, GELU, dropout and softmax in kernels of their own, as Megatron-LM 1.1.5 runs unless asked (decision 132)."""
 
+OF_TRANSFORMERS = r"^(?!.*(liger|transformer engine)).*(transformers|hugging ?face)"
+"""Frameworks that train Transformers' models as they are."""
+RETURNED_WIDE, RETURNED_NARROW = 16, 14
+"""Bytes held per logit by the loss of such a model as the softmax's gradient is made: the logits that its forward pass
+returns, in fp32, or in 16 bits from release 4.45 on, and in fp32 the log-softmax, its gradient and theirs
+(LlamaForCausalLM.forward; ForCausalLMLoss)."""
+NARROW_SINCE = "2024-10"
+
 SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
     # Its layers (opt_model.py) leave dropout out. Logits in fp32 become their softmax in place.
     (r"sailor", {"dropout": False, "cross_entropy_bytes": 6}),
@@ -26,7 +34,7 @@ SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
     (r"sail-sg", {"idle_gradients": False, "dropout": True}),
     # Its models write RMSNorm out in fp32, and the gate's activation before the product (modeling_llama.py), unless
     # Liger's kernels replace them.
-    (r"^(?!.*(liger|transformer engine)).*(transformers|hugging ?face)", {"keeps": ("gate", "norm")}),
+    (OF_TRANSFORMERS, {"keeps": ("gate", "norm")}),
     # Its loss is FlashAttention's, eight bytes a logit; two metrics of every micro-batch cast the logits to fp32, read
     # them and write their log-softmax, fourteen bytes each [llm-foundry].
     (r"llm[- ]?foundry|composer", {"cross_entropy_traffic": 36, "cross_entropy_bytes": 4}),
@@ -120,6 +128,7 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
         if int(row["strategy"].get("tp") or 1) > 1:
             found["cross_entropy_bytes"] = EAGER_SPLIT_LOSS
     found |= next((fields for words, fields in SEMANTICS if re.search(words, framework)), {})
+    found |= _returned(row, framework)
     if "kempnerforge" in framework and int(row["strategy"].get("pp") or 1) > 1:
         found["whole_vocabulary"] = ("embedding", "head")  # its pipelines split no sequences
     if chosen.name == "maxtext":
@@ -139,6 +148,17 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
     if "over all stages" in notes or "over stages" in notes:
         found |= _spread(notes, int(row["strategy"].get("pp") or 1))
     return found | _megatron(row)
+
+
+def _returned(row: Row, framework: str) -> dict[str, Any]:
+    """What the loss of Transformers' own models holds of logits, where no compiler or pipeline makes it anew.
+
+    Llama and its kin take logits in fp32; GPT-2 and its do not.
+    """
+    own = re.search(OF_TRANSFORMERS, framework) and "torch.compile" not in framework
+    if not own or not row["model"].get("gated_ffn") or int(row["strategy"].get("pp") or 1) > 1:
+        return {}
+    return {"cross_entropy_bytes": RETURNED_NARROW if (month(row) or "") >= NARROW_SINCE else RETURNED_WIDE}
 
 
 def _loop(row: Row, framework: str, keeps: tuple[Kept, ...]) -> dict[str, Any]:

@@ -334,3 +334,22 @@ def test_notes_say_that_attention_is_written_out_where_the_field_only_says_that_
 ):
     said = run(stack={"framework": "Megatron-Core", "attention": attention}, notes=notes)
     assert (case(said).scenario.stack.attention == ("unfused",)) is written_out
+
+
+@pytest.mark.parametrize(
+    ("changes", "held"),
+    [
+        ({}, 16),
+        ({"source": "a run of 2025-03"}, 14),
+        ({"model": {"gated_ffn": False}}, 14),
+        ({"framework": "HF Transformers + DeepSpeed, Liger"}, 14),
+        ({"framework": "HF Accelerate, torch.compile"}, 6),
+        ({"strategy": {"pp": 2, "dp": 4}}, 14),
+    ],
+)
+def test_llama_in_transformers_hands_its_logits_back_in_fp32_until_late_2024(changes, held):
+    known = {"framework": changes.pop("framework", "HF Transformers + DeepSpeed"), "attention": "v2"}
+    model = {"gated_ffn": True} | changes.pop("model", {})
+    plan = {"pp": 1, "vpp": 1, "dp": 8, "schedule": "none"} | changes.pop("strategy", {})
+    row = run(**({"source": "a run of 2023"} | changes), stack=known, model=model, strategy=plan)
+    assert case(row).scenario.stack.cross_entropy_bytes == held
