@@ -23,9 +23,9 @@ OF_TRANSFORMERS = r"^(?!.*(liger|transformer engine)).*(transformers|hugging ?fa
 """Frameworks that train Transformers' models as they are."""
 RETURNED_WIDE, RETURNED_NARROW = 16, 14
 """Bytes held per logit by the loss of such a model as the softmax's gradient is made: the logits that its forward pass
-returns, in fp32, or in 16 bits from release 4.45 on, and in fp32 the log-softmax, its gradient and theirs
-(LlamaForCausalLM.forward; ForCausalLMLoss)."""
-NARROW_SINCE = "2024-10"
+returns, in fp32, or in 16 bits from release 4.46 on, and in fp32 the log-softmax, its gradient and theirs
+[Transformers]."""
+NARROW_SINCE = "2024-11"
 
 SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
     # Its layers (opt_model.py) leave dropout out. Logits in fp32 become their softmax in place.
