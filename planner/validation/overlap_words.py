@@ -36,21 +36,28 @@ def accumulation_changes(row: Mapping[str, Any]) -> dict[str, Any]:
 def overlap_changes(row: Mapping[str, Any], chosen: Stack) -> dict[str, Any]:
     """Fields of the stack that the run's flags settle.
 
-    Without an overlap of gradients Megatron-Core has no buckets: all of them travel at once. Without user buffers
+    A bucket is as large as they say. Without an overlap of gradients Megatron-Core has no buckets: all of them travel at once. Without user buffers
     (``tp_comm_overlap``) tensor ranks hide what Megatron-Core itself hides, behind the weights' gradients, and gathers
     last by their bytes, which are in 8 bits where products take 8 bits.
     """
     flags = row["stack"].get("flags")
     listed = flags if isinstance(flags, Mapping) else {}
     off: dict[str, Any] = {field: False for flag, field in HIDES.items() if listed.get(flag) is False}
-    whole: dict[str, Any] = {"bucket_parameters": 0.0} if "gradients" in off else {}
+    whole: dict[str, Any] = {"bucket_parameters": 0.0} if "gradients" in off else _bucket(listed)
     if listed.get("tp_comm_overlap") is False or _without_buffers(row):
         plain = stack("megatron-core").overlap
         off |= {"tp_forward": plain.tp_forward, "tp_backward": plain.tp_backward}
         whole["fp8_tensor_gather"] = True
     elif _in_rings(row):
         off["rings"] = True
-    return {"overlap": chosen.overlap.model_copy(update=off), **whole} if off else {}
+    return ({"overlap": chosen.overlap.model_copy(update=off)} if off else {}) | whole
+
+
+def _bucket(flags: Mapping[str, Any]) -> dict[str, float]:
+    """Parameters of one bucket, as Megatron-Core's --ddp-bucket-size and NeMo's ``bucket_size`` count them."""
+    size = flags.get("bucket_size", flags.get("ddp_bucket_size"))
+    said = isinstance(size, int | float) and not isinstance(size, bool) and size > 0
+    return {"bucket_parameters": float(size)} if said else {}
 
 
 def _in_rings(row: Mapping[str, Any]) -> bool:

@@ -86,3 +86,11 @@ def test_rings_are_of_no_other(other):
 def test_recipes_in_nvfp4_turn_user_buffers_off():
     hidden = overlap_changes(BRIDGE | {"strategy": {"precision": "nvfp4"}}, stack("nemo"))["overlap"]
     assert (hidden.tp_forward, hidden.tp_backward) == (1.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("flags", "held"),
+    [({"bucket_size": 768000000}, 768e6), ({"ddp_bucket_size": 40000000}, 40e6), ({"bucket_size": True}, None)],
+)
+def test_a_bucket_is_as_large_as_the_flags_say(flags, held):
+    assert overlap_changes(run(**flags), stack("nemo")).get("bucket_parameters") == held
