@@ -105,7 +105,8 @@ def _left_by(selective: Bools, scenario: Scenario, kind: Kind) -> tuple[Floats |
             listed = _listed(scenario, kind)
             return np.where(selective, listed[0], whole), np.where(selective, listed[1], inner)
         returned = 0.0 if scenario.keeps_attention else kind.attends * scenario.word * model.attention_output_width
-        return np.where(selective, whole / 2.0, whole), np.where(selective, inner / 2.0 - returned, inner)
+        left = max(whole / 2.0, scenario.word * model.hidden_size)  # what goes in is kept, whatever is frozen
+        return np.where(selective, left, whole), np.where(selective, inner / 2.0 - returned, inner)
     if stack.selective == "up-projections":
         left = whole - _product_inputs(scenario, kind)
         return np.where(selective, left, whole), np.where(selective, _without_up_projections(scenario, kind), inner)

@@ -54,6 +54,7 @@ class LayerTerms(Windows):
     layer_alone: Floats
     layer_launch: Floats
     recompute: Floats
+    checkpointing: Floats
     weight: Floats
     selective: Floats
     layer_offload: Floats

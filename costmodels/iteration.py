@@ -62,7 +62,9 @@ class RowSeconds(Windows):
     layer_launch: Floats
     """What of a layer waits for the host, in ``forward`` and ``backward`` too."""
     recompute: Floats
-    """One recomputed layer's second forward pass, communication included."""
+    """One recomputed layer's second forward pass, communication included, and ``checkpointing``."""
+    checkpointing: Floats
+    """What begins and ends a checkpoint, less what a pass that ends early leaves out; no part of a first pass."""
     weight: Floats
     """One layer's weight gradients, included in ``layer``."""
     selective: Floats
@@ -129,6 +131,7 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
     spread = rows.vocabulary.astype(np.float64)
     nodes = max(scenario.gpus / scenario.group.gpus_per_node, 1.0)
     total = mean.layer + np.where(rows.recompute >= Recompute.FULL, mean.recompute, 0.0)
+    forward = mean.recompute - mean.checkpointing - saved / 2.0
     return RowSeconds(
         **{field.name: getattr(mean, field.name) for field in fields(mean)},
         embedding=part["embedding"] * (1.0 - spread),
@@ -140,7 +143,7 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
         optimizer=nothing,
         offload=nothing,
         overhead=nothing + stack.iteration_overhead,
-        bubble=bubble_share(rows, stack, forward=mean.recompute - saved / 2.0, total=total, weight=mean.weight),
+        bubble=bubble_share(rows, stack, forward=forward, total=total, weight=mean.weight),
         straggler=nothing + straggler_share(stack, nodes),
         upkeep=nothing + 1.0,
         kinds=None if depth.uniform else ByKind(depth, terms),
@@ -170,6 +173,7 @@ def _layer_terms(kind: Kind, rows: Strategies, block: Strategies, inverse: Ints,
         layer_alone=alone - ep,
         layer_launch=sum_passes(layer.launch)[inverse],
         recompute=(layer.compute.forward + layer.alone.forward)[inverse] + at_ends,
+        checkpointing=at_ends,
         weight=layer.weight_gradients(0.0 if scenario.frozen else scenario.rates.matmul.wgrad_ratio)[inverse],
         selective=selective,
         layer_offload=offloaded,

@@ -198,7 +198,7 @@ def core_bound(cores: Strategies, scenario: Scenario) -> Floats:
     share = bubble_share(
         cores,
         scenario.stack,
-        forward=price.recompute[inverse] - saved / 2.0,
+        forward=(price.recompute - price.checkpointing)[inverse] - saved / 2.0,
         total=layer + np.where(cores.recompute == Recompute.PARTIAL, price.recompute[inverse], 0.0),
         weight=price.weight[inverse],
     )

@@ -129,6 +129,8 @@ def _kept(pick):
         "ends_as_layers": pick(False, True),
         "selective": pick("attention", "operators", "products", "projections", "attention-products", "feed-forward"),
         "lean_recompute": pick(False, True),
+        "saves_cudnn": pick(False, True),
+        "saves_exchanges": pick(False, True),
     }
 
 
