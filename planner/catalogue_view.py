@@ -21,7 +21,7 @@ from hardware import files
 from hardware.catalogue import source_texts
 from hardware.errors import MeshwrightError, UnknownName
 from planner.errors import BadRequest
-from planner.export.targets import TARGETS
+from planner.export.targets import SHORT, TARGETS
 from planner.frameworks.table import FRAMEWORKS
 from planner.rules import GROUP_RULES, RULES
 
@@ -145,7 +145,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         Kind(
             "exporters",
             lambda: tuple(TARGETS),
-            _nobody,
+            lambda: SHORT,
             _exporter,
             ("name", "kind", "title", "versions", "checked"),
         ),

@@ -19,6 +19,10 @@ class BadRequest(MeshwrightError, ValueError):
     """A request that cannot be planned: the message says what, the numbers and the nearest that works."""
 
 
+class UnfilledPins(BadRequest):
+    """Pinned degrees that so many devices cannot make up, as other numbers may."""
+
+
 class NothingFits(BadRequest):
     """No strategy fits the machines, where a question about the best one was asked."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -27,7 +27,7 @@ from planner.assemble import (
     strategy_record,
 )
 from planner.document import Plan
-from planner.errors import BadRequest, OutOfTime
+from planner.errors import BadRequest, OutOfTime, UnfilledPins
 from planner.pins import Pin, parse_pins, shown_value
 from planner.request import LARGEST_GPUS, PlanRequest, Resolved, resolve
 from planner.reread import row_of, split_of
@@ -151,7 +151,7 @@ def replan(old: Plan, gpus: int, *, tolerance: float = 0.05, **changes: Any) -> 
     batch = request.global_batch_size or before.scenario.global_batch_size
     request = request.model_copy(update={"global_batch_size": batch})
     started = time.perf_counter()
-    searches = [_searched(one, started + request.time_limit) for one in _questions(request, before, layout)]
+    searches = _searches(_questions(request, before, layout), started + request.time_limit)
     best = min((s for s in searches if s.outcome.best), key=_seconds, default=None)
     if best is None:
         return _nothing(before, was, searches, gpus, tolerance)
@@ -218,6 +218,23 @@ def _smooth(number: int) -> bool:
     return number == 1
 
 
+def _searches(questions: Iterable[PlanRequest], deadline: float) -> list[_Search]:
+    """The search of every number of devices that the pins can make up.
+
+    Raises:
+        UnfilledPins: they make up none of them, in the words of the first.
+    """
+    found, refused = [], []
+    for one in questions:
+        try:
+            found.append(_searched(one, deadline))
+        except UnfilledPins as error:
+            refused.append(error)
+    if not found:
+        raise refused[0]
+    return found
+
+
 def _searched(request: PlanRequest, deadline: float) -> _Search:
     resolved = resolve(request)
     space = build(resolved.scenario, parse_pins(request.pins))
@@ -250,7 +267,10 @@ def _near(found: _Search, layout: Layout, deadline: float) -> Iterator[Candidate
         if scenario.gpus % math.prod(old[axis] for axis in axes if axis in ("tp", "cp", "pp")):
             continue
         pins = parse_pins(found.resolved.request.pins) | _pins(axes, old)
-        outcome = search(build(scenario, pins), scenario, deadline=deadline)
+        try:
+            outcome = search(build(scenario, pins), scenario, deadline=deadline)
+        except UnfilledPins:
+            continue
         if outcome.best is None:
             continue
         yield _candidate(found, outcome.best)

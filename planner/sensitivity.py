@@ -22,7 +22,7 @@ from costmodels.strategy import Strategies, strategies
 from planner.api import aim
 from planner.assemble import provenance_record, strategy_record
 from planner.document import Provenance, Strategy
-from planner.errors import BadRequest, NothingFits, OutOfTime
+from planner.errors import BadRequest, NothingFits, OutOfTime, UnfilledPins
 from planner.given import broken_rules
 from planner.levers import levers_of
 from planner.nearest import with_gpus
@@ -213,8 +213,11 @@ def quoted(rows: Strategies, changed: Scenario, best: Incumbent) -> float | None
 def _elsewhere(
     factor: float, changed: Scenario, now: Scenario, pins: dict[str, Pin], until: float, kept: float | None
 ) -> Turned:
-    """A lever on the question itself: another lattice."""
-    found = search(recent_space(changed, pins), changed, deadline=until)
+    """A lever on the question itself: another lattice, where the pins leave one."""
+    try:
+        found = search(recent_space(changed, pins), changed, deadline=until)
+    except UnfilledPins:
+        return Turned(factor=factor, seconds=None, kept_seconds=None, strategy=None)
     known, scale = found.best if found.proved else None, now.tokens / changed.tokens
     return Turned(
         factor=factor,

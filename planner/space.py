@@ -32,7 +32,7 @@ from costmodels.strategy import (
     strategies,
 )
 from planner.conditions import FOLDED, LOOPED, REPEATS
-from planner.errors import BadRequest
+from planner.errors import BadRequest, UnfilledPins
 from planner.pins import Pin
 from planner.rules import Rule, active, sentence
 from planner.written import many
@@ -205,14 +205,14 @@ def _layouts(gpus: int, pins: Mapping[str, Pin]) -> dict[str, Ints]:
         if not len(options[name]):
             asked = ", ".join(map(str, wanted[:4])) or "the range"
             near = around(whole, wanted[0] if wanted else 1)
-            raise BadRequest(f"{name} {asked} does not divide {many(gpus, 'GPU')}; {near}")
+            raise UnfilledPins(f"{name} {asked} does not divide {many(gpus, 'GPU')}; {near}")
     columns = {"tp": options["tp"], "dp": gpus // options["tp"]}
     for name in ("cp", "pp"):
         columns = _divide(columns, name, options[name])
     kept = np.isin(columns["dp"], options["dp"])
     if not kept.any():
         pinned = ", ".join(f"{name} {shown(pins[name])}" for name in _LAYOUT if name in pins)
-        raise BadRequest(f"{pinned} cannot make up {many(gpus, 'GPU')}: tp x cp x pp x dp must equal {gpus}")
+        raise UnfilledPins(f"{pinned} cannot make up {many(gpus, 'GPU')}: tp x cp x pp x dp must equal {gpus}")
     return {name: column[kept] for name, column in columns.items()}
 
 

@@ -81,11 +81,12 @@ def _exported(plan: Plan, target: str, version: str | None) -> Export:
     from planner.export.job import Inexpressible
     from planner.export.nearest import nearest_expressible
     from planner.export.targets import export as to
+    from planner.export.targets import target as known
 
     try:
         return to(plan, target, version=version)
     except Inexpressible as error:
-        raise BadRequest(f"{error}{nearest_expressible(plan, target)}") from None
+        raise BadRequest(f"{error}{nearest_expressible(plan, known(target).name)}") from None
 
 
 def _write_all(made: Export, folder: Path, params: dict[str, Any]) -> None:

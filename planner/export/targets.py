@@ -97,16 +97,21 @@ _FRAMEWORKS: Final[Mapping[str, str]] = {
 """The target that a stack of the catalogue is launched with."""
 
 
+SHORT: Final[Mapping[str, str]] = {"megatron": "megatron-lm", "nemo": "megatron-bridge", "kubernetes": "jobset"}
+"""Other names of targets: of NeMo's recipes for language models, and of what Kubernetes has for jobs of many nodes."""
+
+
 def target(name: str) -> Target:
-    """A target by name.
+    """A target by name, or by a short one.
 
     Raises:
         UnknownName: there is none, with the nearest names.
     """
     lowered = name.strip().lower()
-    if lowered not in TARGETS:
-        raise UnknownName("exporter", name, TARGETS)
-    return TARGETS[lowered]
+    known = SHORT.get(lowered, lowered)
+    if known not in TARGETS:
+        raise UnknownName("exporter", name, (*TARGETS, *SHORT))
+    return TARGETS[known]
 
 
 def export(plan: Plan, name: str, *, version: str | None = None) -> Export:

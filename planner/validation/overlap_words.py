@@ -36,9 +36,9 @@ def accumulation_changes(row: Mapping[str, Any]) -> dict[str, Any]:
 def overlap_changes(row: Mapping[str, Any], chosen: Stack) -> dict[str, Any]:
     """Fields of the stack that the run's flags settle.
 
-    A bucket is as large as they say. Without an overlap of gradients Megatron-Core has no buckets: all of them travel at once. Without user buffers
-    (``tp_comm_overlap``) tensor ranks hide what Megatron-Core itself hides, behind the weights' gradients, and gathers
-    last by their bytes, which are in 8 bits where products take 8 bits.
+    A bucket is as large as they say. Without an overlap of gradients Megatron-Core has no buckets: all of them travel
+    at once. Without user buffers (``tp_comm_overlap``) tensor ranks hide what Megatron-Core itself hides, behind the
+    weights' gradients, and gathers last by their bytes, which are in 8 bits where products take 8 bits.
     """
     flags = row["stack"].get("flags")
     listed = flags if isinstance(flags, Mapping) else {}

@@ -20,7 +20,7 @@ from planner.export.job import Inexpressible, job_of
 from planner.export.megatron_stack import stack_arguments
 from planner.export.nearest import nearest_expressible
 from planner.export.placement import locality
-from planner.export.targets import TARGETS, export
+from planner.export.targets import TARGETS, export, target
 from planner.export.yaml_text import yaml_text
 from planner.frameworks.table import FRAMEWORKS
 from planner.request import PlanRequest
@@ -143,7 +143,7 @@ def test_what_a_target_lacks_is_refused_with_what_it_takes(saved):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--to", "megatron"), "did you mean megatron-bridge or megatron-lm"),
+        (("--to", "megatron-l"), "did you mean megatron-lm"),
         (("--to", "slurm", "--target-version", "9"), "22.05 and 24.05"),
         (("--to", "slurm", "-o", "/nowhere/at/all"), "there is no folder /nowhere/at"),
     ],
@@ -364,3 +364,11 @@ def test_pins_that_have_to_go_are_named():
     said = hint({"pp": 2, "tp": 2}, "accelerate")
     assert "pp 1" in said
     assert said.endswith("(plan --for accelerate, without the pinned pp)")
+
+
+def test_targets_have_the_short_names_that_people_use():
+    assert {name: target(name).name for name in ("megatron", "NeMo", "kubernetes")} == {
+        "megatron": "megatron-lm",
+        "NeMo": "megatron-bridge",
+        "kubernetes": "jobset",
+    }

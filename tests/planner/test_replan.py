@@ -205,6 +205,16 @@ def test_pins_stay_but_those_of_the_number_of_replicas():
     assert replan(plan(asked), 48).fastest.plan.strategy.tp == 2
 
 
+def test_numbers_that_the_pins_cannot_make_up_are_left_out():
+    pinned = plan(PlanRequest(model=MODEL, gpus=32, global_batch_size=64, pins={"tp": 4, "pp": 4}, reasons=False))
+    for gpus in (16, 24, 48):  # the second is searched on 16 of its devices alone
+        found = replan(pinned, gpus)
+        assert found.fastest.plan.strategy.tp * found.fastest.plan.strategy.pp == 16
+        assert all(count % 16 == 0 for count in found.counts)
+    with pytest.raises(BadRequest, match="cannot make up"):
+        replan(pinned, 8)
+
+
 def test_answers_that_cannot_be_planned_anew_are_refused():
     with pytest.raises(BadRequest, match="infeasible and has no strategy"):
         replan(plan(PlanRequest(model="llama3.1-405b", gpus=8, pins={"offload": "none"})), 16)

@@ -217,3 +217,11 @@ def test_where_nothing_fits_the_command_says_why_and_what_comes_nearest(question
     assert done.exit_code == 3
     assert "Nearest that works" in done.stdout
     assert done.stderr.count("\n") == 1
+
+
+def test_a_lever_that_the_pins_leave_no_room_for_is_left_open():
+    asked = ASK.model_copy(update={"pins": {"tp": 8, "pp": 8}})
+    found = sensitivity(asked)
+    gpus = next(one for one in found.levers if one.lever == "GPUs")
+    assert (gpus.less.seconds, gpus.elasticity) == (None, None)
+    assert gpus.more.seconds < found.iteration_seconds
