@@ -330,8 +330,8 @@ def changed(plan, **changes):
 def test_changes_that_a_launch_file_cannot_say_are_named():
     plan = changed(PLANS["megatron-lm"][0], stack__selective="projections", model__sliding_window=1024)
     assert "stack.selective=projections, which" in export(plan, "megatron-lm").remarks[-1]
-    for target in ("megatron-bridge", "slurm"):
-        assert "stack.selective=projections" in export(plan, target).remarks[-1]
+    for other in ("megatron-bridge", "slurm"):
+        assert "stack.selective=projections" in export(plan, other).remarks[-1]
     assert "model.sliding_window=1024" in export(plan, "megatron-bridge").remarks[-1]
     assert not any("priced with" in remark for remark in export(PLANS["megatron-lm"][0], "megatron-lm").remarks)
 
