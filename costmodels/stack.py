@@ -30,10 +30,7 @@ which PyTorch's own products hold a view of, so that to give them up frees nothi
 
 
 class OtherFormat(Record):
-    """What a framework does otherwise in one 16-bit format, as in ``Stack``; what is absent is as ever.
-
-    Gradients in bf16 are too coarse to be added up; products of fewer bits have operations that 16 bits have not.
-    """
+    """What a framework does otherwise in one 16-bit format, fields as in ``Stack``; what is absent is as ever."""
 
     gradient_bytes: int | None = None
     reduce_bytes: int | None = None
@@ -161,7 +158,7 @@ class Stack(Record):
     saves_cudnn: bool = True
     """Per-operator recomputation keeps what cuDNN's attention returns; a list of operators that lacks it repeats it."""
     saves_exchanges: bool = True
-    """It keeps what exchanges of tokens with experts return; a list of operators that lacks them repeats them."""
+    """The same of exchanges of tokens with experts."""
     lean_recompute: bool = False
     """Full recomputation leaves out what no gradient reads, as compilers do, and PyTorch's checkpoints since 2.1, which
     end once all is there that was kept (``early_stop``): the last product of a dense layer, both last ones of a

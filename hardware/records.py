@@ -86,7 +86,7 @@ class Accelerator(Record):
     host_power: Power = 0.0
     """What the host of a module takes first."""
     kernel_power: Power | None = None
-    """Power of the device within which the tables of its kernels were measured; None: the rated one."""
+    """Power within which the tables of its kernels were measured; None: the rated one."""
     price: Price | None = None
     """Rent of one device on demand."""
     failure: Failure | None = None
@@ -128,7 +128,7 @@ class Accelerator(Record):
 
     @property
     def sustained_rate(self) -> float:
-        """The same within the power that it is left."""
+        """The same within its power."""
         return self.half_rate * self.clock("bf16")
 
     @property
@@ -141,13 +141,17 @@ class Accelerator(Record):
         full, left = self.kernel_power or self.power, self.drawn - self.host_power
         return 1.0 if dtype == "fp32" or left >= full else clock(left / full, self.architecture)
 
+    def wrong_limit(self, limit: float) -> str | None:
+        """What is wrong with holding it to ``limit`` W; None if nothing."""
+        return limit_error(self.name, limit=limit, power=self.power, host=self.host_power, full=self.kernel_power)
+
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
         if not {"bf16", "fp16"} & self.peak.keys():
             raise ValueError(f"peak needs bf16 or fp16, got {sorted(self.peak)}")
         if unknown := self.peak.keys() - set(DTYPE_PEAK.values()):
             raise ValueError(f"peak knows {sorted(set(DTYPE_PEAK.values()))}, got {sorted(unknown)}")
-        if wrong := limit_error(self.name, limit=self.drawn, power=self.power):
+        if wrong := self.wrong_limit(self.drawn):
             raise ValueError(wrong)
         return self
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from costmodels.model import Model, checked, from_shape
 from costmodels.stack import Stack
@@ -42,6 +42,21 @@ def named_or(record: type[_R], value: object, build: Callable[[Table], _R | str]
         raise ValueError(flatten(error)) from None
     except MeshwrightError as error:
         raise ValueError(str(error)) from None
+
+
+def also(form: Mapping[str, Any]) -> Any:
+    """A field that its JSON Schema says to take one form more, which validators turn into the record."""
+
+    def extended(schema: dict[str, Any]) -> None:
+        known = schema.pop("anyOf", None) or [{"type": schema.pop("type")}]
+        schema["anyOf"] = [*known, dict(form)]
+
+    return Field(json_schema_extra=extended)
+
+
+def table_of(of: str) -> Any:
+    """A field that takes the table of a model, a cluster or a stack too."""
+    return also({"type": "object", "description": f"As the file of a {of}, or as an answer's request states it."})
 
 
 def model_of(table: Table) -> Model:

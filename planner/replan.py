@@ -26,6 +26,7 @@ from planner.assemble import (
     request_record,
     strategy_record,
 )
+from planner.counts import good_counts
 from planner.document import Plan
 from planner.errors import BadRequest, OutOfTime, UnfilledPins
 from planner.pins import Pin, parse_pins, shown_value
@@ -44,7 +45,6 @@ LEAVING: Final = ("dp", "sharding_degree")
 """Axes whose pins do not outlive the number of devices."""
 BESIDE: Final = 32
 """Runners-up of each search that are weighed."""
-_SMOOTH: Final = (2, 3, 5, 7, 11, 13)
 
 
 class Moved(BaseModel):
@@ -198,24 +198,6 @@ def _questions(request: PlanRequest, before: Resolved, layout: Layout) -> Iterat
     counts = [request.gpus, *good_counts(request.gpus, batch, node)[: COUNTS - 1], *fitting[-1:]]
     for count in dict.fromkeys(counts):
         yield request.model_copy(update={"gpus": count})
-
-
-def good_counts(gpus: int, batch: int, node: int) -> list[int]:
-    """Whole nodes below ``gpus`` that are a divisor of the batch times a product of small primes, largest first.
-
-    At least half of ``gpus``: less would waste more than any strategy gains.
-    """
-    replicas = np.array(divisors(batch), dtype=np.int64)
-    widths = [width for width in range(1, min(gpus, 4096) + 1) if _smooth(width)]
-    most = [int(replicas[replicas <= gpus // width].max()) * width for width in widths]
-    return sorted({n for n in most if n % node == 0 and gpus / 2 <= n < gpus}, reverse=True)
-
-
-def _smooth(number: int) -> bool:
-    for prime in _SMOOTH:
-        while number % prime == 0:
-            number //= prime
-    return number == 1
 
 
 def _searches(questions: Iterable[PlanRequest], deadline: float) -> list[_Search]:

@@ -24,7 +24,7 @@ from hardware.records import Cluster
 from planner.axes import PIN_AXES
 from planner.changes import changed_model, changed_stack, flat, known_path
 from planner.errors import BadRequest
-from planner.inline import cluster_of, model_of, named_or, stack_of
+from planner.inline import also, cluster_of, model_of, named_or, stack_of, table_of
 
 Objective = Literal["time", "mfu", "cost", "tokens-per-gpu-hour", "memory", "goodput"]
 
@@ -39,21 +39,7 @@ LARGEST_BATCH = 2**28
 LARGEST_SEQUENCE = 2**24
 
 
-def _told(form: Mapping[str, Any]) -> Any:
-    """A field that its JSON Schema says to take one form more, which validators turn into the record."""
-
-    def extended(schema: dict[str, Any]) -> None:
-        known = schema.pop("anyOf", None) or [{"type": schema.pop("type")}]
-        schema["anyOf"] = [*known, dict(form)]
-
-    return Field(json_schema_extra=extended)
-
-
-def _table(of: str) -> Any:
-    return _told({"type": "object", "description": f"As the file of a {of}, or as an answer's request states it."})
-
-
-_PERCENT: Final = _told({"type": "string", "pattern": r"^\s*[0-9.]+%?\s*$"})
+_PERCENT: Final = also({"type": "string", "pattern": r"^\s*[0-9.]+%?\s*$"})
 
 
 class PlanRequest(BaseModel):
@@ -64,10 +50,10 @@ class PlanRequest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    model: Annotated[str | Model, _table("model")]
+    model: Annotated[str | Model, table_of("model")]
     gpus: Annotated[int, Field(gt=0, le=LARGEST_GPUS)]
-    cluster: Annotated[str | Cluster, _table("cluster")] = DEFAULT_CLUSTER
-    stack: Annotated[str | Stack, _table("stack")] = DEFAULT_STACK
+    cluster: Annotated[str | Cluster, table_of("cluster")] = DEFAULT_CLUSTER
+    stack: Annotated[str | Stack, table_of("stack")] = DEFAULT_STACK
     global_batch_size: Annotated[int, Field(gt=0, le=LARGEST_BATCH)] | None = None
     seq_length: Annotated[int, Field(gt=0, le=LARGEST_SEQUENCE)] | None = None
     tokens: Annotated[int, Field(gt=0)] | None = None

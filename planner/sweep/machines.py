@@ -14,7 +14,6 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from hardware.catalogue import cluster as find_cluster
-from hardware.power import limit_error
 from hardware.records import Accelerator, Cluster, Link, NodeGroup, Tier
 from planner.errors import BadRequest
 from planner.written import adapter, checked_value, dimension_of, multiple, near
@@ -23,7 +22,9 @@ Changes = tuple[tuple[str, Any], ...]
 """Paths and their values, as the study writes them."""
 
 _ALIASES: Final = {"latency": "step_latency", "hbm": "memory", "hbm_bandwidth": "memory_bandwidth"}
-_FIXED: Final = {"name", "title", "vendor", "source", "sources", "kernels", "tiers", "accelerator", "scale_up", "link"}
+_FIXED: Final = frozenset(
+    "name title vendor source sources kernels tiers accelerator scale_up link host_power kernel_power".split()
+)
 _FIXED_GROUP: Final = {"nodes", "gpus_per_node"}
 """What a request says by its number of GPUs."""
 _BEFORE: Final = {(NodeGroup, "price"): "rent", (Accelerator, "power_limit"): "drawn"}
@@ -97,7 +98,7 @@ def _set_device(device: Accelerator, field: str, value: Any, path: str) -> Accel
         raise BadRequest(f"{path}: {near(field, _settable(Accelerator) | _settable(NodeGroup))}")
     changes = {field: _value(device, field, value, path)}
     if field == "power_limit":
-        if wrong := limit_error(device.name, limit=changes[field], power=device.power):
+        if wrong := device.wrong_limit(changes[field]):
             raise BadRequest(f"{path}: {wrong}")
         return device if changes[field] == device.drawn else device.model_copy(update=changes)
     if field == "memory":  # what the driver keeps stays the same share

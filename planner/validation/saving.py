@@ -42,10 +42,7 @@ NARROW = rf"(bf|fp)16 {_AND_STATES}|{_AND_STATES} in (bf|fp)16"
 """Words for weights, gradients and moments that are all of 16 bits."""
 
 STATES: tuple[tuple[str, dict[str, Any]], ...] = (
-    (
-        rf"(bf|fp)16 {NARROW}|{NARROW} in (bf|fp)16",
-        {"optimizer": "adam-bf16", "optimizer_bytes": 8, "gradient_bytes": 2},
-    ),
+    (NARROW, {"optimizer": "adam-bf16", "optimizer_bytes": 8, "gradient_bytes": 2}),
     (r"fp32 (parameters|weights)|(parameters|weights) in fp32", {"weight_bytes": 4}),
     (r"\bmuon\b", {"optimizer": "muon"}),
     (r"16-bit gradient accumulation", {"gradient_bytes": 2, "passed_gradient_bytes": 0}),

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from hardware.power import LEAST
 from hardware.records import Accelerator
 
 Row = Mapping[str, Any]
@@ -96,4 +95,4 @@ def allowed_power(note: str, accelerator: Accelerator) -> float | None:
     if watts is None and not re.search(r"power[ -]limited", note):
         return None
     limit = float(watts[1]) if watts else LIMITED * accelerator.power
-    return limit if LEAST * accelerator.power <= limit < accelerator.power else None
+    return None if limit == accelerator.power or accelerator.wrong_limit(limit) else limit

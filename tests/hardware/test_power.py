@@ -24,8 +24,8 @@ def held(name, watts):
 
 def test_two_cards_of_one_die_differ_by_their_power_as_was_measured():
     """H100 PCIe multiplies at 495.9 TFLOP/s with 114 units within 350 W, H100 SXM at 797.5 with 132 within 700."""
-    assert held("h100-sxm", 350.0).clock("bf16") == pytest.approx((495.9 / 114) / (797.5 / 132), rel=0.09)
-    assert held("h100-sxm", 350.0).clock("bf16") == (350.0 / 700.0) ** CLOCK
+    each = (350.0 / 114) / (700.0 / 132)
+    assert held("h100-sxm", each * 700.0).clock("bf16") == pytest.approx((495.9 / 114) / (797.5 / 132), rel=0.002)
 
 
 def test_blackwell_loses_more_than_hopper():
@@ -74,3 +74,11 @@ def test_a_limit_that_holds_nothing_or_too_much_is_refused(tmp_path, limit, said
     path.write_text(CAPPED.format(limit=limit), encoding="utf-8")
     with pytest.raises(BadFile, match=re.escape(said)):
         catalogue.cluster(path)
+
+
+@pytest.mark.parametrize("host", ["500 W", "900 W"])
+def test_a_host_that_leaves_its_device_too_little_is_refused(tmp_path, host):
+    path = tmp_path / "gpu.toml"
+    path.write_text(f'name = "mine"\nlike = "h100-sxm"\nhost_power = "{host}"\n', encoding="utf-8")
+    with pytest.raises(BadFile, match="nothing is known of mine within a power_limit of 700"):
+        catalogue.accelerator(path)

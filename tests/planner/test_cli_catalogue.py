@@ -92,3 +92,12 @@ def test_a_list_goes_to_a_file(tmp_path):
     target = tmp_path / "models.json"
     assert run("list", "models", "--format", "json", "-o", str(target)).stdout == ""
     assert any(entry["name"] == "gpt3-175b" for entry in json.loads(target.read_text()))
+
+
+def test_the_schema_of_a_request_takes_the_tables_that_requests_take():
+    fields = json.loads(run("schema", "request").stdout)["properties"]
+    for name in ("model", "cluster", "stack"):
+        forms = fields[name]["anyOf"]
+        assert {form.get("type") for form in forms} >= {"string", "object"}
+        assert any("$ref" in form for form in forms)
+    assert [form["type"] for form in fields["memory_margin"]["anyOf"]] == ["number", "string"]

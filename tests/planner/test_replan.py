@@ -16,8 +16,9 @@ from costmodels.stability import Stability
 from costmodels.strategy import SCHEDULE_NAMES, strategies
 from planner import PlanRequest, plan
 from planner.cli import main
+from planner.counts import good_counts
 from planner.errors import BadRequest
-from planner.replan import good_counts, replan
+from planner.replan import replan
 from planner.request import resolve
 
 MODEL = "gpt3-1.3b"
