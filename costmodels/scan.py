@@ -55,7 +55,7 @@ def _turning(rows: Strategies, scenario: Scenario) -> Floats:
 def _per_token(kernels: Sequence[ScanKernel], scenario: Scenario) -> float:
     """Seconds per token of kernels that run one after the other."""
     rates, device = scenario.rates, scenario.group.accelerator
-    speed = device.kernels.scan.efficiency * device.sustained_rate
+    speed = device.kernels.scan.efficiency * device.half_rate * device.clock("bf16")
     known = {"share": rates.stream, "bandwidth": rates.bandwidth}
     return float(sum(np.maximum(stream_seconds(traffic=k.traffic, **known), k.flops / speed) for k in kernels))
 

@@ -127,11 +127,6 @@ class Accelerator(Record):
         return max(self.peak_rate(dtype) for dtype in ("bf16", "fp16") if dtype in self.peak)
 
     @property
-    def sustained_rate(self) -> float:
-        """The same within its power."""
-        return self.half_rate * self.clock("bf16")
-
-    @property
     def drawn(self) -> float:
         """Power under load: what is allowed, W."""
         return self.power if self.power_limit is None else self.power_limit
@@ -355,7 +350,7 @@ def _fastest_first(cluster: Cluster, n: int) -> dict[str, object]:
     if not 0 < n <= (cluster.gpus or 0):
         most = cluster.gpus
         raise BadNodeCount(f"{cluster.name} has {has} = {most} GPUs; {n} were asked for; at most {most} works")
-    fastest = sorted(cluster.groups, key=lambda group: -group.accelerator.sustained_rate)
+    fastest = sorted(cluster.groups, key=lambda group: -group.accelerator.half_rate * group.accelerator.clock("bf16"))
     counts = filled(sizes := [(group.gpus_per_node, group.nodes or 0) for group in fastest], n)
     if counts is None:
         nodes = " and ".join(f"{group.gpus_per_node} {group.name}" for group in cluster.groups)
