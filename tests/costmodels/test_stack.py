@@ -61,3 +61,8 @@ def test_a_stack_is_frozen():
 def test_a_stack_survives_its_own_document():
     for name in stack_names():
         assert Stack.model_validate_json(stack(name).model_dump_json()) == stack(name)
+
+
+def test_experts_in_16_bits_run_as_they_did_before_the_operation_that_16_bits_do_not_have():
+    assert stack("nemo-26.06").at("bf16").expert_efficiency == stack("nemo").expert_efficiency
+    assert stack("nemo-26.06").at("mxfp8").expert_efficiency > stack("nemo").expert_efficiency
