@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from costmodels.memory import host_fits, host_need, memory_limit
-from costmodels.offload import described, host_room
+from costmodels.offload import host_room
 from costmodels.pricing import Quote, quote
 from costmodels.scenario import Scenario
 from costmodels.strategy import Recompute, Strategies
@@ -27,7 +27,7 @@ from planner.assemble import (
     strategy_record,
 )
 from planner.document import Plan, Proof, Rejection, Strategy
-from planner.errors import BadRequest, OutOfTime
+from planner.errors import OutOfTime
 from planner.given import broken_rules, single_row, split_or_given
 from planner.idle_pins import Lattice, idle_pins
 from planner.memory_search import leanest
@@ -39,6 +39,7 @@ from planner.request import DEFAULT_STACK, PlanRequest, Resolved, resolve
 from planner.rules import binding
 from planner.search import BESIDE, Outcome, search
 from planner.space import Space, build
+from planner.sparing import offloaded, said_so
 from planner.ties import CLOSE, NEARLY_FULL, Choice, better_validated, choose, width
 from planner.trust import outside, trust
 from planner.validation.stack_words import COMPILED
@@ -82,44 +83,6 @@ def aim(resolved: Resolved) -> Scenario:
     """What the search prices: with interruptions and checkpoints where goodput is wanted."""
     wanted = resolved.request.objective == "goodput"
     return replace(resolved.scenario, stability=resolved.stability) if wanted else resolved.scenario
-
-
-def offloaded(request: PlanRequest, resolved: Resolved) -> PlanRequest | None:
-    """The request with what saves memory at a price allowed, where it was not spoken of; nothing fits without it.
-
-    Layers that are recomputed together first, which costs no time beyond full recomputation, then offloading.
-    """
-    stack = resolved.scenario.stack
-    ways = {
-        "recompute_num_layers": ("2..", stack.recompute_groups),
-        "offload": ("any", bool(stack.offloads) and described(resolved.scenario)),
-    }
-    for axis, (values, can) in ways.items():
-        if can and not request.pins.get(axis):
-            wider = request.model_copy(update={"pins": {**request.pins, axis: values}})
-            if _fits(wider, resolved):
-                return wider
-    return None
-
-
-def _fits(request: PlanRequest, resolved: Resolved) -> bool:
-    """Whether a search under the request's pins finds a plan."""
-    try:
-        space = build(resolved.scenario, parse_pins(request.pins))
-    except BadRequest:  # layers of a prime number, or a range that leaves nothing
-        return False
-    deadline = time.perf_counter() + request.time_limit
-    return search(space, resolved.scenario, deadline=deadline).best is not None
-
-
-def said_so(found: Plan) -> Plan:
-    """The plan with the remark that what saves memory was not asked for."""
-    if found.strategy is None:
-        return found
-    together = found.strategy.recompute_num_layers
-    what = f"offload {found.strategy.offload}" if together == 1 else f"{together} layers recomputed together"
-    remark = f"{what} (nothing fits without)"
-    return found.model_copy(update={"defaults": (*found.defaults, remark)})
 
 
 def conclude(resolved: Resolved, space: Space, outcome: Outcome, started: float) -> Plan:

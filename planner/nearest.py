@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from costmodels.scenario import Scenario
@@ -14,6 +14,7 @@ from planner.pins import Pin, parse_pins
 from planner.request import Resolved
 from planner.search import Incumbent, search
 from planner.space import around, build, divisors
+from planner.sparing import best_of, spared
 from planner.written import many
 
 NEAREST_SECONDS = 10.0
@@ -26,21 +27,25 @@ WORTH_IT = 0.1
 
 
 def nearest(resolved: Resolved) -> Advice | None:
-    """The same request without one of its pins, else without all of them, else on more GPUs."""
+    """The same request without one of its pins, else without all of them, else on more GPUs, with and without them.
+
+    As in a plan itself, what saves memory at a price is allowed where nothing fits without it.
+    """
     deadline = time.perf_counter() + min(NEAREST_SECONDS, resolved.request.time_limit)
-    return _fewer_pins(resolved, deadline) or _more_gpus(resolved, deadline)
-
-
-def _fewer_pins(resolved: Resolved, deadline: float) -> Advice | None:
     pins = parse_pins(resolved.request.pins)
+    found = _fewer_pins(resolved.scenario, pins, deadline) or _more_gpus(resolved, pins, deadline)
+    return found or (_more_gpus(resolved, {}, deadline) if pins else None)
+
+
+def _fewer_pins(scenario: Scenario, pins: Mapping[str, Pin], deadline: float) -> Advice | None:
     if len(pins) > 1:
         freed = {name: {other: pins[other] for other in pins if other != name} for name in pins}
-        found = {name: _best(resolved.scenario, rest, deadline) for name, rest in freed.items()}
+        found = {name: best_of(scenario, rest, deadline) for name, rest in freed.items()}
         works = {name: best for name, best in found.items() if best}
         if works:
             name = min(works, key=lambda pin: works[pin].iteration)
             return _described(without([name]), works[name])
-    best = _best(resolved.scenario, {}, deadline) if pins else None
+    best = best_of(scenario, {}, deadline) if pins else None
     return _described(without(pins), best) if best else None
 
 
@@ -53,21 +58,23 @@ def without(pins: Iterable[str]) -> str:
 def _described(subject: str, best: Incumbent) -> Advice:
     at = best.row.row(0)
     words = " ".join(f"{name} {at[name]}" for name in ("tp", "cp", "pp", "dp"))
-    return Advice(subject=subject, text=words, iteration_seconds=best.iteration)
+    return Advice(subject=subject, text=_and_spared(words, best), iteration_seconds=best.iteration)
 
 
-def _best(scenario: Scenario, pins: dict[str, Pin], deadline: float) -> Incumbent | None:
-    return search(build(scenario, pins), scenario, deadline=deadline).best
+def _and_spared(words: str, best: Incumbent) -> str:
+    saved = spared(best.row)
+    return f"{words}, {saved}" if saved else words
 
 
-def _more_gpus(resolved: Resolved, deadline: float) -> Advice | None:
-    """The least number of GPUs found that fits: doubling first, then halving what lies between."""
-    few = resolved.scenario.gpus
+def _more_gpus(resolved: Resolved, pins: Mapping[str, Pin], deadline: float) -> Advice | None:
+    """The least number of GPUs found that fits under the pins: doubling first, then halving what lies between."""
+    few, asked = resolved.scenario.gpus, parse_pins(resolved.request.pins)
     for larger in _doubled(resolved):
-        if best := _best(larger, {}, deadline):
-            gpus, best = _between(resolved, few, larger.gpus, best, deadline)
-            text = f"the same request fits, with the same batch (--global-batch {larger.global_batch_size})"
-            return Advice(subject=many(gpus, "GPU"), text=text, iteration_seconds=best.iteration)
+        if best := best_of(larger, pins, deadline):
+            gpus, best = _between(resolved, few, larger.gpus, best, pins, deadline)
+            freed = "" if len(pins) == len(asked) else f" {without(asked)}"
+            text = f"the same request{freed} fits, with the same batch (--global-batch {larger.global_batch_size})"
+            return Advice(subject=many(gpus, "GPU"), text=_and_spared(text, best), iteration_seconds=best.iteration)
         few = larger.gpus
     return None
 
@@ -79,14 +86,16 @@ def _doubled(resolved: Resolved) -> Iterator[Scenario]:
             yield larger
 
 
-def _between(resolved: Resolved, few: int, enough: int, best: Incumbent, deadline: float) -> tuple[int, Incumbent]:
+def _between(
+    resolved: Resolved, few: int, enough: int, best: Incumbent, pins: Mapping[str, Pin], deadline: float
+) -> tuple[int, Incumbent]:
     step = max(resolved.scenario.group.gpus_per_node, 1)
     for _ in range(HALVINGS):
         middle = (few + enough) // 2 // step * step
         if not few < middle < enough:
             break
         scenario = with_gpus(resolved, middle)
-        if scenario and (found := _best(scenario, {}, deadline)):
+        if scenario and (found := best_of(scenario, pins, deadline)):
             enough, best = middle, found
         else:
             few = middle

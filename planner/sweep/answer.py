@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from planner.api import conclude, offloaded, predict, said_so
+from planner.api import conclude, predict
 from planner.document import Plan
 from planner.errors import MeshwrightError
 from planner.mixed import plan_mixed
 from planner.pins import parse_pins
 from planner.recent import recent_space
 from planner.request import PlanRequest, resolve
+from planner.sparing import offloaded, said_so
 from planner.sweep.fields import LAYERS
 from planner.sweep.question import request_of
 from planner.sweep.sharing import Shared

@@ -146,11 +146,34 @@ def test_the_pin_that_stands_in_the_way_is_named():
 
 def test_the_nearest_number_of_gpus_lies_between_two_doublings():
     pins = {"offload": "none"}
-    answer = plan(PlanRequest(model="llama3-70b", cluster="dgx-h100", gpus=8, pins=pins))
+    answer = plan(PlanRequest(model="175b", cluster="dgx-h100", gpus=8, pins=pins))
     gpus = int(answer.nearest.subject.split()[0])
     assert gpus % 8 == 0
-    assert plan(PlanRequest(model="llama3-70b", cluster="dgx-h100", gpus=gpus, pins=pins)).status == "optimal"
-    assert plan(PlanRequest(model="llama3-70b", cluster="dgx-h100", gpus=gpus - 8, pins=pins)).status == "infeasible"
+    assert plan(PlanRequest(model="175b", cluster="dgx-h100", gpus=gpus, pins=pins)).status == "optimal"
+    assert plan(PlanRequest(model="175b", cluster="dgx-h100", gpus=gpus - 8, pins=pins)).status == "infeasible"
+
+
+def test_the_nearest_number_of_gpus_counts_on_what_a_plan_would_offload():
+    asked = {"model": "175b", "cluster": "dgx-h100"}
+    advice = plan(PlanRequest(**asked, gpus=8)).nearest
+    gpus = int(advice.subject.split()[0])
+    enough = plan(PlanRequest(**asked, gpus=gpus))
+    assert enough.strategy.offload in advice.text.split()
+    assert enough.strategy.offload != "none"
+    assert enough.prediction.iteration_seconds == pytest.approx(advice.iteration_seconds, rel=0.01)
+    assert plan(PlanRequest(**asked, gpus=gpus - 8)).status == "infeasible"
+
+
+def test_the_nearest_number_of_gpus_keeps_the_pins_where_it_can():
+    asked = {"model": "175b", "cluster": "dgx-h100", "pins": {"tp": 4, "dp": 2, "offload": "none"}}
+    advice = plan(PlanRequest(**asked, gpus=8)).nearest
+    assert "without" not in advice.text
+    assert plan(PlanRequest(**asked, gpus=int(advice.subject.split()[0]))).status == "optimal"
+
+
+def test_the_nearest_number_of_gpus_drops_pins_that_never_fit_and_says_so():
+    advice = plan(PlanRequest(model="175b", cluster="dgx-h100", gpus=8, pins={"tp": 8, "pp": 1})).nearest
+    assert "without the pinned tp and pp" in advice.text
 
 
 def test_a_batch_with_few_divisors_is_told_of_one_with_more():
