@@ -16,6 +16,7 @@ from costmodels.passes import Passes, linear, linears, region_tokens, tokens_per
 from costmodels.scenario import Scenario
 from costmodels.softmax import softmax_traffic
 from costmodels.strategy import Floats, Strategies
+from hardware.kernels import AttentionFit
 
 DRAWN = 62e-12
 """Seconds in which one compute unit draws the random number of a query-key pair. Forward and backward together, 33.6
@@ -186,10 +187,21 @@ def _fused_kernel(scenario: Scenario, kind: Kind, flops: Floats, span: Number, w
         "peak": rates.attention_peak * fit.narrow ** log2(fit.full_width / min(width, fit.full_width)),
         "units": rates.compute_units,
     }
+    there, back = _narrower_formats(scenario, fit)
+    back = back if scenario.model.head_dim == scenario.model.v_head_dim else back / fit.unequal
     return Passes(
-        attention_seconds(flops=flops * _whole(scenario, kind, fit.block), **known),
-        attention_backward_seconds(flops=flops * _whole(scenario, kind, fit.backward_block), **known),
+        attention_seconds(flops=flops * _whole(scenario, kind, fit.block) * there, **known),
+        attention_backward_seconds(flops=flops * _whole(scenario, kind, fit.backward_block) * back, **known),
     )
+
+
+def _narrower_formats(scenario: Scenario, fit: AttentionFit) -> tuple[float, float]:
+    """Time of either pass in the format that attention runs in, over that in 16 bits."""
+    if not scenario.attends_in_8_bits:
+        return 1.0, 1.0
+    widths = "" if scenario.model.head_dim == scenario.model.v_head_dim else "-unequal"
+    whole = fit.in_8_bits.get(f"fp8{widths}", fit.in_8_bits["fp8"])
+    return fit.in_8_bits.get(f"{scenario.recipe.fit}{widths}", whole)
 
 
 def _whole(scenario: Scenario, kind: Kind, block: float) -> float:

@@ -225,13 +225,18 @@ def copied_traffic(scenario: Scenario, kind: Kind) -> tuple[float, float]:
     """Bytes per token beyond fused kernels around attention and activation, both ways, split over tensor ranks.
 
     cuDNN's takes queries, keys and values wherever they lie. Fewer heads of keys and values are so much less to copy.
+    What it multiplies in 8 bits is read in 16 and written in 8 before: these three, and the gradient of the output.
     """
     stack, model, rates = scenario.stack, scenario.model, scenario.rates
     copied = kind.attends and rates.attention is not None and rates.attention_name != "cudnn"
     width = (model.attention_width + 2.0 * model.key_value_width) / 3.0 * copied
     f = (kind.ffn == "dense") * model.ffn_hidden_size
     forward, backward = zip(stack.around_attention, stack.around_activation, strict=True)
-    return forward[0] * width + forward[1] * f, backward[0] * width + backward[1] * f
+    cast = 3.0 * kind.attends * scenario.attends_in_8_bits
+    return (
+        forward[0] * width + forward[1] * f + cast * model.qkv_width,
+        backward[0] * width + backward[1] * f + cast * model.attention_output_width,
+    )
 
 
 def stream_traffic(scenario: Scenario, kind: Kind = DENSE) -> tuple[tuple[float, float], tuple[float, float]]:

@@ -65,6 +65,12 @@ class Scenario:
         return self.stack.fused_experts and self.recipe.fit in {"mxfp8", "nvfp4"}
 
     @property
+    def attends_in_8_bits(self) -> bool:
+        """Whether queries, keys and values are multiplied in 8 bits, as cuDNN alone does in training."""
+        fit = self.rates.attention
+        return self.stack.fp8_attention and self.precision in REDUCED and fit is not None and "fp8" in fit.in_8_bits
+
+    @property
     def keeps_attention(self) -> bool:
         """Whether per-operator recomputation keeps what the attention kernel returns."""
         return self.stack.saves_cudnn or self.rates.attention_name != "cudnn"
@@ -183,5 +189,10 @@ def _attention(scenario: Scenario) -> tuple[str, AttentionFit | None]:
         if name == "unfused":
             return name, None
         if name in known:
-            return name, known[name]
+            later = f"{name}{RECENT}" if stack.recent_cudnn else name
+            return name, known.get(later, known[name])
     return "unfused", None
+
+
+RECENT = "-9.18"
+"""What the fit of a kernel of January 2026 or later is called beyond the kernel."""

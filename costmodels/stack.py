@@ -57,6 +57,10 @@ class Stack(Record):
     """Attention kernels in order of preference; the first that the accelerator has is used."""
     blackwell_attention: tuple[str, ...] = ()
     """The same on Blackwell, where it differs."""
+    recent_cudnn: bool = True
+    """Its attention is that of cuDNN 9.18 (January 2026) or later, where that was measured; else of releases before."""
+    fp8_attention: bool = False
+    """Under 8-bit recipes cuDNN attends in 8 bits too (Megatron-Core's ``fp8_dot_product_attention``)."""
     fused_elementwise: bool = True
     """Bias, dropout, residual and activation run as one kernel each."""
     fused_norms: bool = True

@@ -71,8 +71,8 @@ class AttentionFit(Record):
     Forward time = F (1 + sequence_half / s)(1 + 128 occupancy compute_units / (b h s))
     / (efficiency P narrow^log2(w / d)) + overhead, with P the dense 16-bit peak, b the batch, h the heads, s the
     sequence, d the width of a head, at most w = ``full_width``.
-    The backward pass counts 2.5 F at efficiency x backward_efficiency_ratio. Where pairs are computed by whole blocks,
-    F counts these.
+    The backward pass counts 2.5 F at efficiency x backward_efficiency_ratio, and at ``unequal`` of that where queries
+    are wider than values. Where pairs are computed by whole blocks, F counts these.
     """
 
     efficiency: Share
@@ -85,6 +85,11 @@ class AttentionFit(Record):
     """Launch and drain time of one call."""
     backward_efficiency_ratio: Share
     """Arithmetic rate of the backward pass over that of the forward pass."""
+    unequal: Share = 1.0
+    """Rate of the backward pass with queries of 192 and values of 128 over that with both of 128, per FLOP of F."""
+    in_8_bits: dict[str, tuple[Share, Share]] = {}
+    """Time of the forward and of the backward kernel in 8 bits over that in 16, the casts aside: fp8, mxfp8, and with
+    queries wider than values fp8-unequal, mxfp8-unequal."""
     narrow: Share = 1.0
     """Rate with heads of 64 over that with heads of 128 (fitted there): half the products for as many exponentials."""
     full_width: Annotated[float, "", Field(ge=8.0, le=1024.0)] = 128.0
@@ -154,9 +159,9 @@ class Kernels(Record):
     gemm: dict[str, GemmFit]
     """By data type: bf16 (fp16 is the same), and where measured fp8, fp8_block and nvfp4."""
     attention: dict[str, AttentionFit]
-    """By kernel generation: flash-1, flash-2, flash-3, cudnn; aotriton is what PyTorch itself has on AMD, triton
-    FlashAttention of 2022 written in Triton (``flash_attn_triton``); on TPU splash, with one kernel for the backward
-    pass, and splash-two-pass, with one for queries and one for keys and values."""
+    """By kernel generation: flash-1, flash-2, flash-3, cudnn, since January 2026 cudnn-9.18; aotriton is what PyTorch
+    itself has on AMD, triton FlashAttention of 2022 written in Triton (``flash_attn_triton``); on TPU splash, with one
+    kernel for the backward pass, and splash-two-pass, with one for queries and one for keys and values."""
     memory_bound: MemoryBoundFit
     grouped: GroupedFit = GroupedFit()
     scan: ScanFit = ScanFit()
@@ -213,6 +218,7 @@ _NEAREST_ATTENTION: Final = {
     "flash-2": ("flash-1", "cudnn"),
     "flash-3": ("cudnn", "flash-2", "flash-1"),
     "cudnn": ("flash-3", "flash-2", "flash-1"),
+    "cudnn-9.18": ("cudnn", "flash-3", "flash-2", "flash-1"),
     "aotriton": ("flash-2",),
     "triton": ("flash-1", "flash-2", "cudnn"),
     "splash": ("splash-two-pass", "flash-2"),

@@ -8,7 +8,7 @@ from typing import Any, Final
 from costmodels.stack import Stack
 
 FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
-    "attention kernel": ("attention",),
+    "attention kernel": ("attention", "recent_cudnn", "fp8_attention"),
     "tensor-parallel overlap": ("overlap.tp_forward", "overlap.tp_backward", "overlap.rings", "communication_units"),
     "pipeline overlap": ("overlap.pp", "overlap.pp_interleaved"),
     "data-parallel overlap": (

@@ -23,6 +23,7 @@ from tests.scenarios import (
     toy_model,
     toy_scenario,
     toy_stack,
+    with_latent_attention,
 )
 
 
@@ -167,3 +168,104 @@ def test_numbers_for_dropout_are_drawn_by_the_ranks_that_hold_the_pairs_and_on_n
     once = dropped(rows, scenario, DENSE)
     assert (once.forward / once.forward[0]).tolist() == [1.0, 0.5, 2.0]
     assert not dropped(rows, toy_scenario(stack=toy_stack(dropout=True)), DENSE).forward.any()
+
+
+@pytest.mark.parametrize(
+    ("name", "heads", "s", "forward", "backward"),
+    [
+        ("gb200", 64, 4096, 0.206e-3, 0.607e-3),
+        ("gb200", 64, 8192, 0.688e-3, 2.097e-3),
+        ("gb300", 64, 4096, 0.164e-3, 0.575e-3),
+        ("gb300", 64, 8192, 0.583e-3, 1.985e-3),
+        ("h200-sxm", 64, 4096, 0.465e-3, 1.450e-3),
+        ("h200-sxm", 64, 8192, 1.708e-3, 5.083e-3),
+    ],
+)
+def test_attention_takes_the_time_that_cudnn_9_19_was_measured_with(name, heads, s, forward, backward):
+    once = published(name, heads, s, toy_stack(attention=("cudnn",)))
+    assert once.forward[0] == pytest.approx(forward, rel=0.06)
+    assert once.backward[0] == pytest.approx(backward, rel=0.06)
+
+
+@pytest.mark.parametrize(
+    ("name", "s", "forward", "backward"),
+    [
+        ("b200", 4096, 0.482e-3, 1.650e-3),
+        ("b200", 8192, 1.589e-3, 5.526e-3),
+        ("gb300", 4096, 0.380e-3, 1.459e-3),
+        ("gb300", 8192, 1.281e-3, 4.778e-3),
+    ],
+)
+def test_attention_before_2026_takes_the_time_that_cudnn_9_13_was_measured_with(name, s, forward, backward):
+    once = published(name, 128, s, toy_stack(attention=("cudnn",), recent_cudnn=False))
+    assert once.forward[0] == pytest.approx(forward, rel=0.08)
+    assert once.backward[0] == pytest.approx(backward, rel=0.08)
+
+
+def test_a_device_whose_later_cudnn_was_not_measured_attends_with_the_one_that_was():
+    device = toy_device()
+    only = device.kernels.model_copy(update={"attention": {"cudnn": device.kernels.attention["flash-2"]}})
+    group = toy_group(device=device.model_copy(update={"kernels": only}))
+    for recent in (True, False):
+        rates = toy_scenario(group=group, stack=toy_stack(attention=("cudnn",), recent_cudnn=recent)).rates
+        assert (rates.attention_name, rates.attention) == ("cudnn", only.attention["cudnn"])
+
+
+@pytest.mark.parametrize(
+    ("name", "forward", "backward"), [("gb200", 3.470e-3, 11.984e-3), ("gb300", 3.013e-3, 11.074e-3)]
+)
+def test_wide_queries_slow_the_backward_pass_as_measured(name, forward, backward):
+    """DeepSeek-V3's heads, 2 x 8,192 tokens, cuDNN 9.22."""
+    once = latent(name, toy_stack(attention=("cudnn",)))
+    assert once.forward[0] == pytest.approx(forward, rel=0.06)
+    assert once.backward[0] == pytest.approx(backward, rel=0.06)
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "forward", "backward"),
+    [
+        ("gb200", "fp8", 0.661, 0.609),
+        ("gb200", "mxfp8", 0.714, 0.798),
+        ("gb300", "fp8", 0.583, 0.559),
+        ("gb300", "mxfp8", 0.645, 0.725),
+    ],
+)
+def test_attention_in_8_bits_takes_the_measured_share_of_the_time_with_wide_queries(name, precision, forward, backward):
+    """DeepSeek-V3's heads, 2 x 8,192 tokens, cuDNN 9.22."""
+    wide = latent(name, toy_stack(attention=("cudnn",)), precision)
+    narrow = latent(name, toy_stack(attention=("cudnn",), fp8_attention=True), precision)
+    assert narrow.forward[0] / wide.forward[0] == pytest.approx(forward, rel=0.06)
+    assert narrow.backward[0] / wide.backward[0] == pytest.approx(backward, rel=0.06)
+
+
+def test_attention_stays_in_16_bits_without_an_8_bit_recipe_or_a_kernel_that_was_measured_in_8():
+    asked = {"attention": ("cudnn",), "fp8_attention": True}
+    group = toy_group(device=accelerator("gb200"))
+    assert toy_scenario(group=group, stack=toy_stack(**asked), precision="fp8").attends_in_8_bits
+    assert not toy_scenario(group=group, stack=toy_stack(**asked), precision="bf16").attends_in_8_bits
+    flash = toy_stack(attention=("flash-2",), fp8_attention=True)
+    assert not toy_scenario(group=group, stack=flash, precision="fp8").attends_in_8_bits
+
+
+def test_what_attention_reads_in_8_bits_is_cast_first():
+    group, model = toy_group(device=accelerator("gb200")), toy_model(num_heads=16, num_query_groups=4)
+    wide, narrow = (
+        stream_traffic(toy_scenario(model=model, group=group, stack=stack, precision="fp8"))
+        for stack in (toy_stack(attention=("cudnn",), fp8_attention=in_8_bits) for in_8_bits in (False, True))
+    )
+    assert narrow[0][1] - wide[0][1] == pytest.approx(3 * (1024 + 2 * 256))
+    assert narrow[1][1] - wide[1][1] == pytest.approx(3 * 1024)
+
+
+def published(name: str, heads: int, s: int, stack):
+    """Attention as measured: one sequence, heads of 128, those of keys and values eight at most."""
+    model = toy_model(hidden_size=heads * 128, num_heads=heads, num_query_groups=8, seq_length=s)
+    scenario = toy_scenario(model=model, group=toy_group(device=accelerator(name)), stack=stack)
+    return attention_core(strategies(), scenario)
+
+
+def latent(name: str, stack, precision: str = "bf16"):
+    """Attention with 128 heads, queries of 192 and values of 128, on two sequences of 8,192 tokens."""
+    model = with_latent_attention(toy_model(hidden_size=128 * 128, num_heads=128, seq_length=8192))
+    scenario = toy_scenario(model=model, group=toy_group(device=accelerator(name)), stack=stack, precision=precision)
+    return attention_core(strategies(micro_batch_size=2), scenario)
