@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from hardware.errors import check_fields
 from hardware.kernels import Record
 from hardware.units import BandwidthQuantity, FailureQuantity, TimeQuantity, within
 
@@ -52,3 +54,10 @@ class Stability(Record):
     """Share of nodes that are slow."""
     straggler_slowdown: float = Field(default=0.1, ge=0.0, le=10.0)
     """How much slower such a node is: a tenth [Jiang24 5.1]."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fields(cls, given: Any) -> Any:
+        if isinstance(given, Mapping):
+            check_fields(given, tuple(cls.model_fields))
+        return given

@@ -4,10 +4,9 @@ Files leave out what another entry already says (``like``); here the gaps are fi
 is marked as assumed, so that nobody takes a borrowed figure for a measured one.
 """
 
-import difflib
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
+from hardware.errors import check_fields
 from hardware.files import Document, entry
 from hardware.records import Accelerator, Cluster, Link, NodeGroup
 
@@ -114,7 +113,7 @@ def cluster_record(document: Document) -> Cluster:
         ValueError: an unknown field, a group without a network, or two forms of one.
     """
     mixed = "groups" in document
-    _known(document, (*_TOP_FIELDS, "groups", "between") if mixed else (*_TOP_FIELDS, *_GROUP_FIELDS))
+    check_fields(document, (*_TOP_FIELDS, "groups", "between") if mixed else (*_TOP_FIELDS, *_GROUP_FIELDS))
     top = {key: value for key, value in document.items() if key in _TOP_FIELDS}
     groups = document["groups"] if mixed else [{k: v for k, v in document.items() if k not in _TOP_FIELDS}]
     tables = _tables(groups, "groups")
@@ -149,7 +148,7 @@ def _check_joined(cluster: Cluster, tables: list[Document]) -> None:
 
 
 def _group(given: Document, position: int) -> NodeGroup:
-    _known(given, (*_GROUP_FIELDS, "name"))
+    check_fields(given, (*_GROUP_FIELDS, "name"))
     device = _device(given.get("accelerator"), {k: v for k, v in given.items() if k == "power_limit"})
     table = {k: v for k, v in given.items() if k not in ("scale_up", "network", "tiers", "power_limit")}
     table["accelerator"] = device
@@ -219,15 +218,6 @@ def _tier(table: Document) -> Document:
         source = f"assumed like {like} but for {', '.join(sorted(flat))}: {link.source}"
         link = link.model_copy(update={"source": source})
     return {"name": "network", "domain": 0, "link": link} | tier
-
-
-def _known(table: Mapping[str, Any], fields: tuple[str, ...]) -> None:
-    """Unknown fields are refused before anything else, with the nearest known one."""
-    for key in table:
-        if key not in fields:
-            near = difflib.get_close_matches(key, fields, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(fields)}"
-            raise ValueError(f"{key}: there is no such field; {hint}")
 
 
 def _table(value: object, where: str) -> Document:

@@ -12,7 +12,7 @@ nearest thing that works. ::
 """
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +73,19 @@ def _rebuild(kind: type[MeshwrightError], args: tuple[Any, ...], state: Mapping[
     error.args = args
     error.__dict__.update(state)
     return error
+
+
+def check_fields(table: Mapping[str, Any], fields: Collection[str]) -> None:
+    """Refuse an unknown field before anything else, with the nearest known one, or all where none is near.
+
+    Raises:
+        ValueError: what pydantic's validators and the readers of files pass on.
+    """
+    for key in table:
+        if key not in fields:
+            near = difflib.get_close_matches(str(key), fields, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(fields)}"
+            raise ValueError(f"{key!s:.40}: there is no such field; {hint}")
 
 
 def flatten(error: "ValidationError") -> str:

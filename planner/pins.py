@@ -26,6 +26,8 @@ NAMED: Mapping[str, tuple[str, ...]] = {
     "offload": OFFLOADS,
 }
 """Axes whose values are names; the code of a value is its place."""
+_WIDER: Mapping[str, tuple[str, ...]] = {"offload": ("any",)}
+"""Words that stand for all values of an axis of which nothing but the first is tried unasked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +58,19 @@ def parse_pins(pins: Mapping[str, Any]) -> dict[str, Pin]:
 def _parse(axis: str, given: Any) -> Pin:
     if axis == "recompute_modules":
         return Pin(axis, (_modules(given),))
-    if axis == "offload" and str(given).strip().lower() == "any":
-        return Pin(axis, tuple(range(len(OFFLOADS))))
     if isinstance(given, str) and (found := _RANGE.match(given.strip())) and axis not in NAMED:
         return _range(axis, given, found)
     parts = given.split(",") if isinstance(given, str) else given if isinstance(given, (list, tuple)) else [given]
+    if _every(axis, parts):
+        return Pin(axis, tuple(range(len(NAMED[axis]))))
     values = tuple(dict.fromkeys(_value(axis, part) for part in parts))
     if not values:
         raise BadRequest(f"{axis}: no value given; write one such as 8, several as 4,8 or a range as ..8")
     return Pin(axis, values)
+
+
+def _every(axis: str, parts: Iterable[Any]) -> bool:
+    return any(str(part).strip().lower() in _WIDER.get(axis, ()) for part in parts)
 
 
 def _range(axis: str, given: str, found: re.Match[str]) -> Pin:
@@ -98,7 +104,7 @@ def _modules(given: Any) -> int:
     try:
         return 0 if names in ([], ["none"]) else module_mask(names)
     except ValueError as error:
-        raise BadRequest(f"recompute_modules: {error}") from None
+        raise BadRequest(f"recompute_modules: {error}, or none alone") from None
 
 
 def shown_value(axis: str, value: int) -> str:
@@ -115,5 +121,5 @@ def _named(axis: str, text: str) -> int:
     if axis == "schedule":
         text = ALIASES.get(text, text)
     if text not in names:
-        raise BadRequest(f"{axis}: {text!r} is unknown; {', '.join(names)} are known")
+        raise BadRequest(f"{axis}: {text!r} is unknown; {', '.join((*names, *_WIDER.get(axis, ())))} are known")
     return names.index(text)

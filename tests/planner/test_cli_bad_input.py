@@ -79,6 +79,8 @@ CASES = {
     "a pin of thousands of digits": ([*ASK, "--tp", "9" * 5000], "5000 characters"),
     "a stage of ZeRO that is not": ([*ASK, "--zero", "4"], "zero_stage"),
     "an unknown schedule": ([*ASK, "--schedule", "2f2b"], "1f1b"),
+    "an unknown offload": ([*ASK, "--offload", "disk"], "activations, optimizer, optimizer+parameters, any are known"),
+    "an unknown module": ([*ASK, "--recompute-modules", "none,mlp"], "shared_experts, or none alone"),
     "an unknown order": ([*ASK, "--rank-order", "pp-tp"], "rank_order"),
     "chunks said twice": (
         [*ASK, "--pp", "4", "--vpp", "2", "--num-layers-per-virtual-pipeline-stage", "2"],

@@ -85,7 +85,8 @@ def test_stability_is_read_from_pairs_or_a_file(tmp_path):
     [
         (["--goodput", "--objective", "time"], "differ"),
         (["--stability", "detect"], "detect"),
-        (["--stability", "detekt=1 min"], "detekt"),
+        (["--stability", "detekt=1 min"], "stability: detekt: there is no such field; did you mean detect?"),
+        (["--stability", "foo=1"], "there are failure, detect, restart, startup, checkpoint, storage,"),
         (["--stability", "detect=1"], "unit"),
         (["--stability", "spare_nodes=many"], "spare_nodes"),
         (["--stability", "detect=1 min,=3"], "name=value"),
