@@ -33,11 +33,11 @@ from planner.idle_pins import Lattice, idle_pins
 from planner.memory_search import leanest
 from planner.nearest import enough_gpus, nearest
 from planner.pins import Pin, parse_pins, shown_value
-from planner.reasons import telling
 from planner.recent import recent_space
 from planner.request import DEFAULT_STACK, PlanRequest, Resolved, resolve
 from planner.rules import binding
 from planner.search import BESIDE, Outcome, search
+from planner.shortage import rejections, why_nothing
 from planner.space import Space, build
 from planner.sparing import offloaded, said_so
 from planner.ties import CLOSE, NEARLY_FULL, Choice, better_validated, choose, width
@@ -96,7 +96,7 @@ def conclude(resolved: Resolved, space: Space, outcome: Outcome, started: float)
     if outcome.best is None and not outcome.proved:
         raise OutOfTime(f"no plan within {resolved.request.time_limit:g} s; {outcome.priced} strategies were priced")
     if outcome.best is None:
-        refused = _reasons(_rejections(space, outcome, resolved.scenario), resolved)
+        refused = why_nothing(resolved, space, outcome)
         return Plan(status="infeasible", fits=False, rejected=refused, **_frame(resolved))
     choice = choice_of(resolved, outcome)
     priced = quote(choice.taken.row, resolved.scenario, choice.taken.assignment)
@@ -162,7 +162,7 @@ def _found(resolved: Resolved, space: Space, outcome: Outcome, started: float) -
     found, pins = trust(scenario, best.row), parse_pins(resolved.request.pins)
     idle = idle_pins(resolved, pins, space, Lattice(partial(build, scenario), binding(scenario)))
     settled |= {"warnings": (*settled["warnings"], *outside(found), *idle), "trust": found}
-    settled["rejected"] = _rejections(space, outcome, scenario)
+    settled["rejected"] = rejections(space, outcome, scenario)
     if not resolved.request.reasons:
         return Plan(**settled)
     patience = time.perf_counter() + EXPLAINED_WITHIN
@@ -205,28 +205,16 @@ def _proof(
     )
 
 
-def _rejections(space: Space, outcome: Outcome, scenario: Scenario) -> tuple[Rejection, ...]:
-    rows = [Rejection(rule=r.rule, count=r.count, example=r.example) for r in space.refusals]
-    if outcome.memory_refused:
-        example = explain.memory_example(outcome, scenario)
-        rows.append(Rejection(rule="memory", count=outcome.memory_refused, example=example))
-    return tuple(rows)
-
-
 def _infeasible(resolved: Resolved, space: Space, outcome: Outcome) -> Plan:
     return Plan(
         status="infeasible",
         request=request_record(resolved),
         defaults=resolved.defaults,
         fits=False,
-        rejected=_reasons(_rejections(space, outcome, resolved.scenario), resolved),
+        rejected=why_nothing(resolved, space, outcome),
         nearest=nearest(resolved),
         provenance=provenance_record(resolved),
     )
-
-
-def _reasons(found: tuple[Rejection, ...], resolved: Resolved) -> tuple[Rejection, ...]:
-    return telling(found, resolved, binding(resolved.scenario))
 
 
 def predict(request: PlanRequest, layers: Sequence[int] | None = None) -> Plan:

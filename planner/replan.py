@@ -33,8 +33,10 @@ from planner.pins import Pin, parse_pins, shown_value
 from planner.request import LARGEST_GPUS, PlanRequest, Resolved, resolve
 from planner.reread import row_of, split_of
 from planner.search import Incumbent, Outcome, search
+from planner.shortage import and_nearest, shortage
 from planner.space import Space, build, divisors
 from planner.verify import verify
+from planner.written import many
 
 COUNTS: Final = 6
 """Numbers of devices that are tried, the one asked for and further ones below it."""
@@ -370,11 +372,14 @@ def _statement(*, proved: bool, same: bool, tolerance: float, number: int) -> st
 
 
 def _nothing(before: Resolved, was: float, searches: list[_Search], gpus: int, tolerance: float) -> Replan:
+    most = searches[0]
     if not all(found.outcome.proved for found in searches):
-        raise OutOfTime("no plan within the time limit; give --time-limit more")
+        raise OutOfTime(f"no plan within {most.resolved.request.time_limit:g} s; give --time-limit more")
     counts = tuple(found.resolved.scenario.gpus for found in searches)
-    batch = searches[0].resolved.scenario.global_batch_size
-    said = f"nothing fits on {', '.join(f'{n:,}' for n in counts)} GPUs with a global batch of {batch}"
+    batch = most.resolved.scenario.global_batch_size
+    *others, last = counts
+    on = "".join(f"{count:,}, " for count in others) + many(last, "GPU")
+    why = shortage(most.resolved, most.space, most.outcome) + and_nearest(most.resolved)
     return Replan(
         status="infeasible",
         old_gpus=before.scenario.gpus,
@@ -385,7 +390,7 @@ def _nothing(before: Resolved, was: float, searches: list[_Search], gpus: int, t
         counts=counts,
         fastest=None,
         nearest=None,
-        statement=said,
+        statement=f"nothing fits on {on} with a global batch of {batch}: {why}",
     )
 
 

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from costmodels.catalogue import catalogue_hash as models_hash
 from hardware.catalogue import catalogue_hash as hardware_hash
-from planner.allocation.curves import Curves, curves
+from planner.allocation.curves import Curves, Refused, curves, largest, question_at
 from planner.allocation.document import Allocation, GroupUse
 from planner.allocation.explain import Division, job_answers
 from planner.allocation.options import Option, dollars, options_of, pace
 from planner.allocation.queue import Goal, Job, Queue
 from planner.allocation.solver import Choice, Options, solve
 from planner.errors import BadRequest, OutOfTime
+from planner.request import resolve
+from planner.shortage import and_nearest
 from planner.version import VERSION
+from planner.written import many
 
 SHARE_OF_CURVES: Final = 0.8
 """Of the time limit, when the last search for a placement begins."""
+TRIED: Final = 5
+"""Jobs, the least important first, of which it is tried whether the others fit without them."""
 
 
 def allocate(queue: Queue, *, workers: int = 1) -> Allocation:
@@ -43,14 +48,14 @@ def allocate(queue: Queue, *, workers: int = 1) -> Allocation:
     known = curves(queue, deadline=started + SHARE_OF_CURVES * queue.time_limit, workers=workers)
     if known.unpriced and not any(known.points):
         raise OutOfTime(f"no placement within {queue.time_limit:g} s; give --time-limit more")
-    choices = [options_of(job, points, queue.period) for job, points in zip(queue.jobs, known.points, strict=True)]
+    choices = _choices(queue, known)
     solving = time.perf_counter()
-    if stuck := [job.name for job, mine in zip(queue.jobs, choices, strict=True) if not mine]:
-        return _nothing(queue, known, f"{stuck[0]} may not wait, and no strategy of its fits anywhere")
+    if stuck := [place for place, mine in enumerate(choices) if not mine]:
+        return _nothing(queue, known, lambda: _fits_nowhere(queue, queue.jobs[stuck[0]], known.refused[stuck[0]]))
     table = _table(queue, choices)
     found = solve(table, deadline=max(started + queue.time_limit, solving + 1.0))
     if found is None:
-        return _nothing(queue, known, _too_many(queue, choices))
+        return _nothing(queue, known, lambda: _too_many(queue, known, choices))
     flat = tuple(option for mine in choices for option in mine)
     division = Division(queue, table, flat, found.options)
     return _answer(division, known, found, time.perf_counter() - solving)
@@ -113,18 +118,43 @@ def _table(queue: Queue, choices: list[list[Option]]) -> Options:
     )
 
 
-def _too_many(queue: Queue, choices: list[list[Option]]) -> str:
-    """Why the jobs that may not wait do not fit together."""
-    firm = [
-        (job.name, min(option.point.at.gpus for option in mine if option.point))
-        for job, mine in zip(queue.jobs, choices, strict=True)
-        if not job.may_wait
-    ]
-    needed = " + ".join(f"{gpus:,} for {name}" for name, gpus in firm)
-    return (
-        f"jobs that may not wait need at least {needed} = {sum(g for _, g in firm):,} GPUs together, "
-        f"of {queue.cluster.gpus:,} in whole nodes; let one wait or give it smaller counts"
-    )
+def _choices(queue: Queue, known: Curves) -> list[list[Option]]:
+    return [options_of(job, points, queue.period) for job, points in zip(queue.jobs, known.points, strict=True)]
+
+
+def _fits_nowhere(queue: Queue, job: Job, refused: Sequence[Refused]) -> str:
+    """What the largest placement of a job that may not wait is short of, and how many devices would do."""
+    groups = tuple(group.model_copy(update={"nodes": None}) for group in queue.cluster.groups)
+    question = question_at(job, queue.cluster.model_copy(update={"groups": groups}), largest(refused).at)
+    near = and_nearest(resolve(question.model_copy(update={"time_limit": queue.time_limit})))
+    fits = f"{job.name} may not wait and fits on none of its {many(len(refused), 'placement')}"
+    return f"{fits}: {largest(refused).in_words()}{near or '; let it wait'}"
+
+
+def _too_many(queue: Queue, known: Curves, choices: list[list[Option]]) -> str:
+    """Why the jobs that may not wait do not fit together, and which of them could."""
+    firm = [(job, mine) for job, mine in zip(queue.jobs, choices, strict=True) if not job.may_wait]
+    needed = " + ".join(f"{_least(mine)} for {job.name}" for job, mine in firm)
+    there = " + ".join(f"{group.gpus:,} {group.name}" for group in queue.cluster.groups)
+    least = sorted((job for job, _ in reversed(firm)), key=lambda job: job.priority)[:TRIED]
+    works = (f"nearest that works: {job.name} waits" for job in least if _fits_without(queue, known, job))
+    near = next(works, "let several wait or give them smaller counts")
+    return f"jobs that may not wait need at least {needed}, of {there} GPUs in whole nodes; {near}"
+
+
+def _least(mine: Sequence[Option]) -> str:
+    """The fewest devices of every group on which a job fits."""
+    fewest: dict[str, int] = {}
+    for at in (option.point.at for option in mine if option.point):
+        fewest[at.group] = min(at.gpus, fewest.get(at.group, at.gpus))
+    return " or ".join(f"{gpus:,} {group}" for group, gpus in fewest.items())
+
+
+def _fits_without(queue: Queue, known: Curves, waiting: Job) -> bool:
+    """Whether the others fit where this job waits."""
+    jobs = tuple(job.model_copy(update={"may_wait": True}) if job is waiting else job for job in queue.jobs)
+    less = queue.model_copy(update={"jobs": jobs})
+    return solve(_table(less, _choices(less, known)), deadline=time.perf_counter() + 1.0) is not None
 
 
 def _answer(division: Division, known: Curves, found: Choice, seconds: float) -> Allocation:
@@ -186,7 +216,11 @@ def _assumed(queue: Queue) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _nothing(queue: Queue, known: Curves, reason: str) -> Allocation:
+def _nothing(queue: Queue, known: Curves, reason: Callable[[], str]) -> Allocation:
+    if known.unpriced:  # what was not looked at might fit
+        raise OutOfTime(
+            f"{many(known.unpriced, 'placement')} not priced within {queue.time_limit:g} s; give --time-limit more"
+        )
     groups = tuple(GroupUse(name=g.name, gpus=g.gpus or 0, used=0) for g in queue.cluster.groups)
     frame = _frame(queue, known)
     return Allocation(
@@ -194,7 +228,7 @@ def _nothing(queue: Queue, known: Curves, reason: str) -> Allocation:
         value=None,
         bound=None,
         gap=None,
-        statement=reason,
+        statement=reason(),
         jobs=(),
         groups=groups,
         solve_seconds=0.0,

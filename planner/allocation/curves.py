@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -21,6 +21,7 @@ from planner.errors import BadRequest, MeshwrightError
 from planner.pins import parse_pins
 from planner.request import PlanRequest, Resolved, resolve, usual_batch
 from planner.search import search
+from planner.shortage import shortage
 from planner.space import build
 
 LONGEST_SEARCH: Final = 60.0
@@ -55,10 +56,29 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """A placement that no strategy of a job fits, and what is short there."""
+
+    at: Placement
+    why: str
+
+    def in_words(self) -> str:
+        """Where, and what is short."""
+        return f"on {self.at.gpus:,} {self.at.group} {self.why}"
+
+
+def largest(refused: Sequence[Refused]) -> Refused:
+    """The placement that comes nearest to holding a job."""
+    return max(refused, key=lambda one: one.at.gpus)
+
+
+@dataclass(frozen=True, slots=True)
 class Curves:
     """The points of every job, in the order of the queue, and what was not looked at in time."""
 
     points: tuple[tuple[Point, ...], ...]
+    refused: tuple[tuple[Refused, ...], ...]
+    """Placements of every job that none of its strategies fits."""
     unpriced: int
     searches: int
     seconds: float
@@ -133,7 +153,8 @@ def curves(queue: Queue, *, deadline: float, workers: int = 1) -> Curves:
     for job, questions in zip(queue.jobs, asked, strict=True):
         _check_pins(job, [found[_key(question)] for _, question in questions])
     late = sum(1 for answer in found.values() if answer == LATE)
-    return Curves(tuple(points), late, len(distinct) - late, time.perf_counter() - started)
+    refused = [tuple(_refused([(at, found[_key(question)]) for at, question in questions])) for questions in asked]
+    return Curves(tuple(points), tuple(refused), late, len(distinct) - late, time.perf_counter() - started)
 
 
 def question_of(job: Job, cluster: Cluster, at: Placement) -> tuple[Placement, PlanRequest]:
@@ -144,6 +165,12 @@ def question_of(job: Job, cluster: Cluster, at: Placement) -> tuple[Placement, P
     except MeshwrightError as error:
         raise BadRequest(f"job {job.name}: {error}") from None
     return at, question
+
+
+def _refused(answers: Iterable[tuple[Placement, Point | str]]) -> Iterator[Refused]:
+    for at, answer in answers:
+        if isinstance(answer, str) and answer != LATE:
+            yield Refused(at, answer.removeprefix(NOTHING).removeprefix(REFUSED))
 
 
 def _check_pins(job: Job, answers: Sequence[Point | str]) -> None:
@@ -159,7 +186,8 @@ def _key(question: PlanRequest) -> str:
 
 
 LATE: Final = "late"
-NOTHING: Final = "nothing fits"
+NOTHING: Final = "nothing fits: "
+"""Begins what a placement answers that no strategy fits."""
 REFUSED: Final = "refused: "
 """Begins what a placement answers that the job's pins do not go with."""
 
@@ -190,7 +218,7 @@ def best_point(question: PlanRequest, seconds: float) -> Point | str:
         return f"{REFUSED}{error}"
     outcome = search(space, scenario, deadline=deadline, beside=beside(resolved))
     if outcome.best is None:
-        return NOTHING if outcome.proved else LATE
+        return f"{NOTHING}{shortage(resolved, space, outcome)}" if outcome.proved else LATE
     best, group = choice_of(resolved, outcome).taken, scenario.group
     return Point(
         at=Placement(group.name, scenario.gpus, group.nodes or 1),

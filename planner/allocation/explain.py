@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from costmodels.strategy import Ints
-from planner.allocation.curves import Curves, Point
+from planner.allocation.curves import Curves, Point, Refused, largest
 from planner.allocation.document import CurvePoint, JobAnswer, Placed
 from planner.allocation.options import Option, dollars
 from planner.allocation.queue import Job, Queue
@@ -44,15 +44,15 @@ def job_answers(division: Division, known: Curves) -> tuple[JobAnswer, ...]:
     deadline = time.perf_counter() + EXPLAINED_WITHIN
     jobs = division.queue.jobs
     more = {job: _with_more(division, job, deadline) for job in sorted(range(len(jobs)), key=_by_priority(jobs))}
-    return tuple(_job_answer(division, job, known.points[job], more[job]) for job in range(len(jobs)))
+    return tuple(_job_answer(division, job, known, more[job]) for job in range(len(jobs)))
 
 
 def _by_priority(jobs: tuple[Job, ...]) -> Callable[[int], float]:
     return lambda job: -jobs[job].priority
 
 
-def _job_answer(division: Division, place: int, points: tuple[Point, ...], more: str | None) -> JobAnswer:
-    job, option = division.queue.jobs[place], division.of(place)
+def _job_answer(division: Division, place: int, known: Curves, more: str | None) -> JobAnswer:
+    job, option, points = division.queue.jobs[place], division.of(place), known.points[place]
     return JobAnswer(
         name=job.name,
         priority=job.priority,
@@ -60,7 +60,7 @@ def _job_answer(division: Division, place: int, points: tuple[Point, ...], more:
         change=_change(job, option),
         move_seconds=option.lost if option.point else 0.0,
         late=option.late,
-        because=_because(division, place, points),
+        because=_because(division, place, points) if points else _nowhere(known.refused[place]),
         with_more=more,
         curve=tuple(
             CurvePoint(
@@ -110,8 +110,6 @@ def _change(job: Job, option: Option) -> str:
 
 def _because(division: Division, place: int, points: tuple[Point, ...]) -> str:
     job, option = division.queue.jobs[place], division.of(place)
-    if not points:
-        return "no strategy fits in memory on any placement that it allows"
     if option.point is None:
         fewest = min(points, key=lambda point: point.at.gpus)
         verb = "stops" if job.running else "waits"
@@ -122,6 +120,12 @@ def _because(division: Division, place: int, points: tuple[Point, ...]) -> str:
     if job.running is not None and option.lost:
         reasons.append(f"moving loses {minutes(option.lost)}")
     return "; ".join(reasons)
+
+
+def _nowhere(refused: tuple[Refused, ...]) -> str:
+    if not refused:
+        return "none of its placements was priced in time"
+    return f"no strategy fits on any placement that it allows: {largest(refused).in_words()}"
 
 
 def _among(point: Point, points: tuple[Point, ...]) -> str:

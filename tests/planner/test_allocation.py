@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import time
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import PlanRequest, plan
+from planner.allocation import curves
 from planner.allocation.allocate import allocate
 from planner.allocation.curves import best_point, placements
 from planner.allocation.options import Option, options_of
@@ -222,13 +224,36 @@ def test_jobs_that_may_not_wait_and_do_not_fit_are_infeasible():
     only = {"gpus": [32], "groups": ["new"], "may_wait": False}
     found = allocate(queue_of(queue(SMALL | only, LARGER | only)))
     assert found.status == "infeasible"
-    assert found.statement.startswith("jobs that may not wait need at least 32 for j0 + 32 for j1 = 64 GPUs together")
+    needed = (
+        "jobs that may not wait need at least 32 new for j0 + 32 new for j1, of 16 old + 32 new GPUs in whole nodes"
+    )
+    assert found.statement == f"{needed}; nearest that works: j1 waits"
+
+
+def test_a_job_that_may_not_wait_and_fits_nowhere_is_told_what_is_short_and_how_many_devices_would_do():
+    huge = {"model": "llama3.1-405b", "groups": ["new"], "may_wait": False}
+    found = allocate(queue_of(queue(huge)))
+    assert found.status == "infeasible"
+    short, near = found.statement.split("; nearest that works: ")
+    assert re.search(r"^j0 .* none of its 3 placements: on 32 new tp .* needs [\d.]+ GiB per GPU, [\d.]+ GiB av", short)
+    enough = MIXED["groups"][1] | {"nodes": int(near.removesuffix(" GPUs")) // 8}
+    assert allocate(queue_of(queue(huge, cluster=MIXED | {"groups": [enough]}))).jobs[0].placed
+
+
+def test_placements_that_were_not_priced_in_time_prove_nothing(monkeypatch):
+    later = iter([None, "late"])
+    real = curves.best_point
+    monkeypatch.setattr(curves, "best_point", lambda *given: next(later) or real(*given))
+    stuck = LARGER | {"gpus": [32], "groups": ["new"], "may_wait": False}
+    with pytest.raises(OutOfTime, match="1 placement not priced within 120 s"):
+        allocate(queue_of(queue(SMALL | {"gpus": [8], "groups": ["new"]}, stuck)))
 
 
 def test_a_job_that_fits_nowhere_waits_and_says_so():
     found = allocate(queue_of(queue({"model": "llama3.1-405b", "tokens": "1B"}, SMALL)))
     assert found.jobs[0].placed is None
-    assert found.jobs[0].because == "no strategy fits in memory on any placement that it allows"
+    assert found.jobs[0].because.startswith("no strategy fits on any placement that it allows: on 32 new tp ")
+    assert "GiB per GPU" in found.jobs[0].because
     assert found.jobs[1].placed is not None
 
 
@@ -310,7 +335,10 @@ def test_the_command_answers_and_ends_as_documented(tmp_path):
     path.write_text(json.dumps(queue({"model": "llama3.1-405b", "may_wait": False})))
     refused = CliRunner().invoke(main, ["allocate", str(path)])
     assert refused.exit_code == 3
-    assert refused.stderr == "plan: infeasible: j0 may not wait, and no strategy of its fits anywhere\n"
+    assert refused.stderr.startswith(
+        "plan: infeasible: j0 may not wait and fits on none of its 5 placements: on 32 new"
+    )
+    assert refused.stderr.count("\n") == 1
     path.write_text(json.dumps(queue(SMALL, period=1)))
     wrong = CliRunner().invoke(main, ["allocate", str(path)])
     assert wrong.exit_code == 2

@@ -216,6 +216,16 @@ def test_numbers_that_the_pins_cannot_make_up_are_left_out():
         replan(pinned, 8)
 
 
+def test_too_few_devices_are_told_with_what_is_short_and_how_many_would_do():
+    runs = plan(PlanRequest(model="22b", gpus=64, global_batch_size=64, reasons=False))
+    found = replan(runs, 1)
+    assert found.status == "infeasible"
+    short, near = found.statement.split("; nearest that works: ")
+    assert short.startswith("nothing fits on 1 GPU with a global batch of 64: tp 1 cp 1 pp 1 dp 1 ZeRO-0 needs ")
+    assert short.endswith(" GiB available")
+    assert replan(runs, int(near.removesuffix(" GPUs"))).fastest
+
+
 def test_answers_that_cannot_be_planned_anew_are_refused():
     with pytest.raises(BadRequest, match="infeasible and has no strategy"):
         replan(plan(PlanRequest(model="llama3.1-405b", gpus=8, pins={"offload": "none"})), 16)

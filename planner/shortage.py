@@ -1,0 +1,39 @@
+"""What is short where nothing fits: every refusal of a search, and one line for answers that have no room for more."""
+
+from __future__ import annotations
+
+from costmodels.scenario import Scenario
+from planner.document import Rejection
+from planner.explain import memory_example
+from planner.nearest import nearest
+from planner.reasons import telling
+from planner.request import Resolved
+from planner.rules import binding
+from planner.search import Outcome
+from planner.space import Space
+
+
+def rejections(space: Space, outcome: Outcome, scenario: Scenario) -> tuple[Rejection, ...]:
+    """What the rules and memory refused, in the order in which they spoke."""
+    rows = [Rejection(rule=r.rule, count=r.count, example=r.example) for r in space.refusals]
+    if outcome.memory_refused:
+        example = memory_example(outcome, scenario)
+        rows.append(Rejection(rule="memory", count=outcome.memory_refused, example=example))
+    return tuple(rows)
+
+
+def why_nothing(resolved: Resolved, space: Space, outcome: Outcome) -> tuple[Rejection, ...]:
+    """The refusals that say why nothing is left, memory first."""
+    return telling(rejections(space, outcome, resolved.scenario), resolved, binding(resolved.scenario))
+
+
+def shortage(resolved: Resolved, space: Space, outcome: Outcome) -> str:
+    """The first of them in words, with its numbers."""
+    found = why_nothing(resolved, space, outcome)
+    return found[0].example if found else "no strategy is left"
+
+
+def and_nearest(resolved: Resolved) -> str:
+    """The end of a sentence that says what is short: the nearest request that works, "" where none was found."""
+    near = nearest(resolved)
+    return f"; nearest that works: {near.subject}" if near else ""
