@@ -25,7 +25,6 @@ from planner.export.targets import SHORT, TARGETS
 from planner.frameworks.table import FRAMEWORKS
 from planner.rules import GROUP_RULES, RULES
 
-Row = dict[str, str]
 EVERY_RULE: Final = (
     *RULES,
     *GROUP_RULES,
@@ -44,8 +43,14 @@ class Figure:
     """One fact of an entry: where it stands in the record, what it is and who says so."""
 
     field: str
-    value: str
+    value: Any
+    """A number, a switch, text, which quantities are with their unit, or a list of these; as the file states it."""
     source: str
+
+    @property
+    def text(self) -> str:
+        """The value as people read it."""
+        return _text(self.value)
 
 
 @dataclass(frozen=True)
@@ -153,20 +158,37 @@ KINDS: Final[Mapping[str, Kind]] = {
 }
 
 
-def rows(kind: str) -> list[Row]:
-    """Every entry of a kind with the fields that its list shows."""
-    chosen = KINDS[kind]
-    return [_row(chosen, chosen.entry(name)) for name in chosen.names()]
+def rows(kind: str) -> list[dict[str, Any]]:
+    """Every entry of a kind with the fields that its list shows, as the files state them.
+
+    Where the node groups of a cluster say different things there is a list, and None where nobody says anything.
+    """
+    return [{column: _stated(entry, column) for column in KINDS[kind].columns} for entry in _entries(kind)]
 
 
-def _row(kind: Kind, entry: Mapping[str, Any]) -> Row:
-    return {column: _text(entry.get(column, _of_groups(entry, column))) for column in kind.columns}
+def lines(kind: str) -> list[dict[str, str]]:
+    """The same as people read it."""
+    return [{column: _line(entry, column) for column in KINDS[kind].columns} for entry in _entries(kind)]
 
 
-def _of_groups(entry: Mapping[str, Any], column: str) -> str:
+def _entries(kind: str) -> Iterator[Mapping[str, Any]]:
+    return map(KINDS[kind].entry, KINDS[kind].names())
+
+
+def _stated(entry: Mapping[str, Any], column: str) -> Any:
+    if column in entry:
+        return entry[column]
+    said = _of_groups(entry, column)
+    return said if len(said) > 1 else said[0] if said else None
+
+
+def _line(entry: Mapping[str, Any], column: str) -> str:
+    return _text(entry[column]) if column in entry else " + ".join(map(_text, _of_groups(entry, column)))
+
+
+def _of_groups(entry: Mapping[str, Any], column: str) -> list[Any]:
     """What the node groups of a mixed cluster say where the cluster itself does not."""
-    said = dict.fromkeys(_text(group[column]) for group in entry.get("groups", ()) if column in group)
-    return " + ".join(said)
+    return list(dict.fromkeys(group[column] for group in entry.get("groups", ()) if column in group))
 
 
 def find(name: str, kinds: tuple[str, ...] = tuple(KINDS)) -> tuple[Kind, str]:
@@ -221,7 +243,7 @@ def shorts(kind: Kind, name: str) -> list[str]:
     return sorted(alias for alias, full in kind.aliases().items() if full == name)
 
 
-def _leaves(value: Any, path: str, source: str) -> Iterator[tuple[str, str, str]]:
+def _leaves(value: Any, path: str, source: str) -> Iterator[tuple[str, Any, str]]:
     """(path, value, source of the table it stands in); a table's own source covers what is below it."""
     if isinstance(value, Mapping):
         inner = str(value.get("source", source)) if path else source
@@ -232,7 +254,7 @@ def _leaves(value: Any, path: str, source: str) -> Iterator[tuple[str, str, str]
         for place, below in enumerate(value):
             yield from _leaves(below, f"{path}[{place}]", source)
     else:
-        yield path, _text(value), source
+        yield path, value, source
 
 
 def _longest(path: str, sources: Mapping[str, str]) -> str:

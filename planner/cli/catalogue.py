@@ -22,17 +22,19 @@ _KINDS = ("models", "clusters", "accelerators", "links", "servers", "stacks", "r
 @click.argument("kind", type=Word(_KINDS), metavar="|".join(_KINDS))
 @output_options("table", "json")
 def list_(kind: str, form: str, output: str | None, **_talk: bool) -> None:
-    """List the entries of one kind."""
-    check_writable(output)
-    from planner.catalogue_view import rows
+    """List the entries of one kind.
 
-    entries = rows(kind)
+    As JSON, what is stated as a number is one; quantities are text with their unit, as in the files.
+    """
+    check_writable(output)
+    from planner.catalogue_view import lines, rows
+
     if form == "json":
-        write(json.dumps(entries, indent=2, ensure_ascii=False) + "\n", output)
+        write(json.dumps(rows(kind), indent=2, ensure_ascii=False) + "\n", output)
         return
     from planner.report.tables import print_rows
 
-    write(shown(lambda console: print_rows(entries, console), output), output)
+    write(shown(lambda console: print_rows(lines(kind), console), output), output)
 
 
 @click.command("show", cls=Command, short_help="One entry, every figure with its source.")

@@ -20,7 +20,7 @@ class Fact(Protocol):
     @property
     def field(self) -> str: ...  # noqa: D102 - where it stands
     @property
-    def value(self) -> str: ...  # noqa: D102 - what it is
+    def text(self) -> str: ...  # noqa: D102 - what it is
     @property
     def source(self) -> str: ...  # noqa: D102 - who says so
 
@@ -79,7 +79,7 @@ def print_figures(heading: str, facts: Iterable[Fact], console: Console) -> None
         table.add_column(min_width=28, overflow="fold")
         table.add_column(overflow="fold")
         for fact in group:
-            table.add_row(said(fact.field, console), said(fact.value, console))
+            table.add_row(said(fact.field, console), said(fact.text, console))
         console.print(Padding(table, (0, 0, 0, 2)))
 
 

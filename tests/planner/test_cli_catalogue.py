@@ -20,6 +20,24 @@ def test_every_kind_is_listed_whole(kind):
     assert all(value for entry in entries for name, value in entry.items() if name in {"name", "title", "sentence"})
 
 
+def test_lists_hold_numbers_as_numbers_and_quantities_with_their_unit():
+    def listed(kind, name):
+        return next(
+            entry for entry in json.loads(run("list", kind, "--format", "json").stdout) if entry["name"] == name
+        )
+
+    assert [listed("models", "gpt3-175b")[field] for field in ("num_layers", "seq_length")] == [96, 2048]
+    assert listed("clusters", "a100-h100-mixed")["gpus_per_node"] == 8
+    assert listed("clusters", "a100-h100-mixed")["accelerator"] == ["a100-sxm-80gb", "h100-sxm"]
+    device = listed("accelerators", "h100-sxm")
+    assert (device["year"], device["memory_bandwidth"]) == (2022, "3.35 TB/s")
+    servers = listed("servers", "heterps"), listed("servers", "fleet-cpu")
+    assert [one["nodes"] for one in servers] == [[100, 16], 100]
+    assert servers[1]["accelerator"] is None
+    shown = json.loads(run("show", "gpt3-175b", "--format", "json").stdout)["figures"]
+    assert next(one["value"] for one in shown if one["field"] == "num_layers") == 96
+
+
 @pytest.mark.parametrize("kind", view.KINDS)
 def test_the_table_names_every_entry(kind):
     shown = run("list", kind.removesuffix("s")).stdout
