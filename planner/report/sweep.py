@@ -2,51 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
 
 from planner.report.bars import significant
+from planner.report.tables import print_wide, widths
 from planner.sweep.answers import Result
 from planner.sweep.study import Study
 from planner.sweep.table import row
 
 SHOWN = 40
 """Rows of a table; the rest is counted."""
-_WIDEST = 400
-"""Characters of a line: a narrow terminal folds lines, not columns."""
+_FIGURES = ("seconds", "MFU", "days", "cost", "GiB", "speedup")
+_SPARED = ("days", "cost", "GiB", "MFU", "speedup")
+"""What a narrow terminal leaves out, the first first: the tokens, or another figure, tell it."""
 _DEGREES = ("tp", "cp", "pp", "vpp", "dp", "ep")
 
 
 def print_results(found: Iterable[Result], study: Study, console: Console) -> None:
     """The first rows as a table, and how many more there are."""
     some, more = _parted(found)
-    axes = [axis.field.removeprefix("pins.") for axis in study.axes]
-    if study.scenarios and "scenario" not in axes:
-        axes.append("scenario")
-    compared = any(result.speedup is not None for result in some)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for axis in axes:
-        table.add_column(axis.removeprefix("cluster.").replace(".", " "), overflow="fold")
-    table.add_column("plan", overflow="fold")
-    for name in ("seconds", "MFU", "days", "cost", "GiB", *(["speedup"] if compared else [])):
-        table.add_column(name, justify="right", no_wrap=True)
-    for result in some:
-        values = row(result, study)
-        head = ["" if values[axis] is None else str(values[axis]) for axis in axes]
-        table.add_row(*head, *(_plan(result, values, compared=compared) or [result.status]))
-    natural = Measurement.get(console, console.options.update(max_width=_WIDEST), table).maximum
-    console.print(table, width=max(natural, 1), crop=False, no_wrap=True, soft_wrap=True)
+    _print_table(_columns(some, study), console)
     for status in ("failed", "infeasible"):
         first = next((result for result in some if result.status == status), None)
         if first is not None:
             console.print(f"{_named(first)}: {status}: {_why(first)}", overflow="fold", markup=False)
     if more:
         console.print(f"and {more:,} more rows; --format csv, json or parquet has them all")
+
+
+def _columns(some: Sequence[Result], study: Study) -> dict[str, list[str]]:
+    """The cells of every column, by its heading: the axes, the plan, its figures."""
+    axes = [axis.field.removeprefix("pins.") for axis in study.axes]
+    if study.scenarios and "scenario" not in axes:
+        axes.append("scenario")
+    figures = _FIGURES if any(result.speedup is not None for result in some) else _FIGURES[:-1]
+    headings = [*(axis.removeprefix("cluster.").replace(".", " ") for axis in axes), "plan", *figures]
+    values = [row(result, study) for result in some]
+    rows = [
+        [*("" if one[axis] is None else str(one[axis]) for axis in axes), *(_plan(result, one) or [result.status])]
+        for result, one in zip(some, values, strict=True)
+    ]
+    return {
+        heading: [cells[place] if place < len(cells) else "" for cells in rows]
+        for place, heading in enumerate(headings)
+    }
+
+
+def _print_table(columns: Mapping[str, Sequence[str]], console: Console) -> None:
+    kept, wide, gap = _fitted(columns, console.width)
+    print_wide(_table(kept, wide, gap=gap), console)
+    if gone := [name for name in columns if name not in kept]:
+        console.print(f"without {', '.join(gone)}, for which there is no room; --format csv has them", overflow="fold")
+
+
+def _fitted(
+    columns: Mapping[str, Sequence[str]], width: int
+) -> tuple[Mapping[str, Sequence[str]], Sequence[int | None], int]:
+    """Columns that fit, their widths and the gap between them: words stay whole, figures leave until they do."""
+    natural, kept = [None] * len(columns), dict(columns)
+    if sum(2 + _longest(name, cells) for name, cells in columns.items()) - 2 <= width:
+        return columns, natural, 2
+    for name in ("", *_SPARED):
+        kept.pop(name, None)
+        wide = widths(kept, [one in _FIGURES for one in kept], width, gap=1)
+        if None not in wide:
+            return kept, wide, 1
+    return columns, natural, 2  # the names alone are too long: the terminal folds lines
+
+
+def _longest(name: str, cells: Sequence[str]) -> int:
+    return max(map(len, (name, *cells)))
+
+
+def _table(columns: Mapping[str, Sequence[str]], wide: Sequence[int | None], *, gap: int) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
+    for name, width in zip(columns, wide, strict=True):
+        figure = name in _FIGURES
+        table.add_column(name, justify="right" if figure else "left", no_wrap=figure, overflow="fold", width=width)
+    for cells in zip(*columns.values(), strict=True):
+        table.add_row(*cells)
+    return table
 
 
 def _parted(found: Iterable[Result]) -> tuple[list[Result], int]:
@@ -63,7 +103,7 @@ def _why(result: Result) -> str:
     return result.error or next((one["example"] for one in result.document.get("rejected", ())), "nothing fits")
 
 
-def _plan(result: Result, values: Mapping[str, Any], *, compared: bool) -> list[str]:
+def _plan(result: Result, values: Mapping[str, Any]) -> list[str]:
     if values["iteration_seconds"] is None or result.status == "infeasible":
         return []
     strategy, cost = result.document["strategy"], values["cost_dollars"]
@@ -75,4 +115,4 @@ def _plan(result: Result, values: Mapping[str, Any], *, compared: bool) -> list[
         "" if cost is None else f"${cost:,.0f}",
     ]
     cells.append(f"{values['peak_memory_bytes'] / 2**30:.1f}")
-    return cells + (["" if values["speedup"] is None else f"{values['speedup']:.2f}x"] if compared else [])
+    return [*cells, "" if values["speedup"] is None else f"{values['speedup']:.2f}x"]

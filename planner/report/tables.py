@@ -30,7 +30,7 @@ def print_rows(rows: Sequence[Mapping[str, str]], console: Console, *, named: bo
     columns = {name.replace("_", " "): [row[name] for row in rows] for name in (rows[0] if rows else ())}
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     whole = _whole(columns, console.width, named=named)
-    for column, kept, wide in zip(columns, whole, _widths(columns, whole, console.width), strict=True):
+    for column, kept, wide in zip(columns, whole, widths(columns, whole, console.width), strict=True):
         table.add_column(column, overflow="fold", no_wrap=kept, width=wide)
     for row in rows:
         table.add_row(*(said(value, console) for value in row.values()))
@@ -46,15 +46,24 @@ def _whole(columns: Mapping[str, Sequence[str]], width: int, *, named: bool) -> 
     return both if needed <= width else first
 
 
-def _widths(columns: Mapping[str, Sequence[str]], whole: Sequence[bool], width: int) -> list[int | None]:
-    """Characters of every column: the widest fold first, and no word breaks; None where words have to."""
+def widths(
+    columns: Mapping[str, Sequence[str]], whole: Sequence[bool], width: int, *, gap: int = 2
+) -> list[int | None]:
+    """Characters of every column: the widest fold first, and no word breaks; None where words have to.
+
+    Args:
+        columns: their cells, by heading.
+        whole: which of them do not fold.
+        width: of the screen.
+        gap: between two of them.
+    """
     texts = [(name, *cells) for name, cells in columns.items()]
     wide = [max(map(len, text)) for text in texts]
     least = [
         size if kept else max(map(len, " ".join(text).split()))
         for size, kept, text in zip(wide, whole, texts, strict=True)
     ]
-    room = width - 2 * len(wide)
+    room = width - gap * len(wide)
     if sum(least) > room:
         return [None] * len(wide)
     while sum(wide) > room:

@@ -67,6 +67,22 @@ def test_a_table_shows_every_axis_and_why_points_failed(answered):
     assert (path.parent / "t.txt").read_text() == shown
 
 
+NAMES = {"cluster": ["a100-roce-1600g", "dgx-a100-80gb"], "stack": ["megatron-core", "megatron-lm-2022"]}
+
+
+@pytest.mark.parametrize(("width", "gone"), [(60, "MFU days cost GiB"), (72, "days cost"), (80, "days"), (90, "")])
+def test_a_narrow_table_breaks_no_word_and_says_what_it_leaves_out(tmp_path, width, gone):
+    axes = "".join(f"{name} = {values}\n" for name, values in NAMES.items())
+    path = written(tmp_path, f'model = "gpt3-125m"\ngpus = [8, 16]\n{axes}[baseline]\ngpus = 8\n')
+    ask = ["sweep", str(path), "-o", str(tmp_path / "runs.sqlite"), "--workers", "1", "-q"]
+    wide, narrow = (CliRunner().invoke(main, ask, env={"COLUMNS": str(n)}).stdout.splitlines() for n in (200, width))
+    assert max(map(len, narrow)) <= width
+    assert narrow[0].split() == [name for name in wide[0].split() if name not in gone.split()]
+    assert {name for values in NAMES.values() for name in values} <= set(" ".join(narrow).split())
+    told = f"without {', '.join(gone.split())}, for which there is no room; --format csv has them"
+    assert (told in " ".join(narrow)) == bool(gone)
+
+
 @pytest.mark.skipif(find_spec("pyarrow") is not None, reason="tests/extras reads the file")
 def test_parquet_without_pyarrow_says_what_to_install(answered):
     path, store = answered
