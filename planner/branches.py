@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +22,7 @@ from costmodels.groups import Mixed, MixedRows
 from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, Bools, Ints, Strategies, strategies
 from planner.conditions import REPEATS
-from planner.errors import BadRequest
+from planner.errors import BadRequest, OutOfTime
 from planner.pins import Pin
 from planner.rules import GROUP_RULES, Rule, active, sentence
 from planner.space import LARGEST_MICRO_BATCH, Refusal, around, axes_of, divisors, sharding_degrees, shown
@@ -94,6 +95,7 @@ class _Lattice:
     own: list[Table]
     beyond: int
     """Lattice points on axes not yet laid out that one row stands for."""
+    deadline: float = math.inf
     refusals: list[Refusal] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -117,6 +119,7 @@ class _Lattice:
 
     def refuse(self, new: set[str]) -> None:
         """Apply the rules that the new columns complete, group by group."""
+        self.check_time()
         known = set(self.columns(0))
         alive = np.ones(len(self), dtype=bool)
         for rule in self.rules:
@@ -126,6 +129,12 @@ class _Lattice:
                     self._note(rule, failed, g)
                     alive &= ~failed
         self.keep(alive)
+
+    def check_time(self) -> None:
+        """Raises: OutOfTime: the deadline has passed; half a lattice proves nothing."""
+        if time.perf_counter() > self.deadline:
+            said = f"no plan in time: {len(self):,} layouts were looked at and none was priced"
+            raise OutOfTime(f"{said}; give --time-limit more")
 
     def _note(self, rule: Rule, failed: Bools, group: int) -> None:
         if failed.any():
@@ -143,16 +152,18 @@ def note(refusals: list[Refusal], new: Refusal) -> None:
     refusals.append(new)
 
 
-def build(mixed: Mixed, pins: Mapping[str, Pin], *, one_width: bool = True) -> MixedSpace:
+def build(mixed: Mixed, pins: Mapping[str, Pin], *, one_width: bool = True, deadline: float = math.inf) -> MixedSpace:
     """Lay out the lattice under the pins and apply every rule but memory.
 
     Args:
         mixed: the groups with all their GPUs.
         pins: tp, dp and micro-batch restrict every group, pp the whole pipeline.
         one_width: whether every stage has as many ranks.
+        deadline: by ``time.perf_counter``.
 
     Raises:
         BadRequest: pinned degrees that cannot make up the GPUs of the groups.
+        OutOfTime: it takes longer than that.
     """
     lead = mixed.scenarios[0]
     axes = axes_of(lead, {name: pin for name, pin in pins.items() if name != "micro_batch_size"})
@@ -160,6 +171,7 @@ def build(mixed: Mixed, pins: Mapping[str, Pin], *, one_width: bool = True) -> M
     orders = np.array(list(itertools.permutations(range(len(mixed.scenarios)))))
     beyond = len(widths) * math.prod(len(axes[name]) for name in _SHARED) * len(axes["sharding"]) * len(orders)
     lattice = _laid_out(mixed, pins, _rules(lead, pins, one_width=one_width), beyond)
+    lattice.deadline = deadline
     candidates = len(lattice) * beyond
     lattice.refuse({"tp", "cp", "dp", "pp", "ranks", "widest"})
     lattice.expand("batch_width", widths)
@@ -260,6 +272,7 @@ def _with_sharding(lattice: _Lattice, options: Ints, orders: Ints, candidates: i
     allowed = np.ones(zero.shape[:2], dtype=bool)
     for rule in lattice.rules:
         if set(rule.reads) & _SHARDING:
+            lattice.check_time()
             for g, scenario in enumerate(scenarios):
                 wide = {name: column[:, None] for name, column in lattice.columns(g).items()}
                 wide |= {"zero_stage": zero[:, :, g], "sharding_degree": shards[:, :, g]}

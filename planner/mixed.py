@@ -16,7 +16,7 @@ from planner.branches import MixedSpace, build
 from planner.document import Advice, Plan, Proof, Rejection
 from planner.errors import BadRequest, OutOfTime
 from planner.idle_pins import Lattice, idle_pins
-from planner.mixed_explain import alternatives, what_helps, why_not_lines
+from planner.mixed_explain import EXPLAINED_WITHIN, alternatives, what_helps, why_not_lines
 from planner.mixed_given import broken_rules, checked_layers, given_row, in_every_order
 from planner.mixed_records import degrees_in_words, mixed_memory, mixed_record, stage_limits
 from planner.mixed_search import MixedIncumbent, MixedOutcome, best_split, given_split, price, search
@@ -56,11 +56,11 @@ def space_that_fits(mixed: Mixed, pins: Mapping[str, Pin], deadline: float) -> t
 
     The last says whether it is of one width and something fits.
     """
-    space = build(mixed, pins)
+    space = build(mixed, pins, deadline=deadline)
     outcome = search(space, mixed, deadline=deadline)
     if outcome.best is not None or not outcome.proved:
         return space, outcome, outcome.best is not None
-    wider = build(mixed, pins, one_width=False)
+    wider = build(mixed, pins, one_width=False, deadline=deadline)
     found = search(wider, mixed, deadline=deadline)
     return (wider, found, False) if found.best or not found.proved else (space, outcome, False)
 
@@ -82,10 +82,11 @@ def _found(
     proof = _proof(space, outcome, verdict, started, one_width=one_width)
     why: dict[str, Any] = {}
     if reasons:
+        until = time.perf_counter() + min(EXPLAINED_WITHIN, resolved.request.time_limit)
         why = {
-            "alternatives": alternatives(outcome, resolved, mixed, resolved.request.top),
-            "why_not": why_not_lines(space, mixed, best),
-            "what_helps": what_helps(resolved, mixed, best, priced, one_width=one_width),
+            "alternatives": alternatives(outcome, resolved, mixed, until),
+            "why_not": why_not_lines(space, mixed, best, until),
+            "what_helps": what_helps(resolved, mixed, best, priced, until=until, one_width=one_width),
         }
     lattice = Lattice(partial(build, mixed, one_width=one_width), (*GROUP_RULES, *binding(resolved.scenario)))
     idle = idle_pins(resolved, parse_pins(resolved.request.pins), space, lattice)

@@ -18,6 +18,7 @@ from planner import mixed_search
 from planner.assemble import counted_flops, mean_peak
 from planner.branches import MixedSpace, build
 from planner.document import Advice, Alternative
+from planner.errors import OutOfTime
 from planner.explain import NOTABLE, gained, told_seconds
 from planner.measured import figures
 from planner.mixed_records import degrees_in_words, mixed_record
@@ -29,12 +30,19 @@ from planner.space import build as build_one
 
 PATIENCE = 3.0
 """Seconds that each kind of reasons may take beside the plan; what is not proved by then is left out."""
+EXPLAINED_WITHIN = 9.0
+"""Seconds that all kinds may take, and no longer than the search was given."""
 
 
-def alternatives(outcome: MixedOutcome, resolved: Resolved, mixed: Mixed, top: int) -> tuple[Alternative, ...]:
+def _patience(until: float) -> float:
+    """When one kind of reasons ends, by ``time.perf_counter``, where all of them end at ``until``."""
+    return min(time.perf_counter() + PATIENCE, until)
+
+
+def alternatives(outcome: MixedOutcome, resolved: Resolved, mixed: Mixed, until: float) -> tuple[Alternative, ...]:
     """The best branches that differ in layout from the winner and each other, each under its best split."""
     assert outcome.best is not None
-    deadline, seen = time.perf_counter() + PATIENCE, {_layout(outcome.best.row)}
+    deadline, seen, top = _patience(until), {_layout(outcome.best.row)}, resolved.request.top
     found: list[MixedIncumbent] = []
     for bound, one in promising(outcome):
         times = sorted(other.iteration for other in found)
@@ -87,9 +95,9 @@ def in_words(order: list[int], mixed: Mixed) -> str:
     return " before ".join(mixed.scenarios[group].group.name for group in order)
 
 
-def why_not_lines(space: MixedSpace, mixed: Mixed, best: MixedIncumbent) -> tuple[Advice, ...]:
+def why_not_lines(space: MixedSpace, mixed: Mixed, best: MixedIncumbent, until: float) -> tuple[Advice, ...]:
     """The best with one layout, in another order, on one group alone: each searched as the best was."""
-    deadline = time.perf_counter() + PATIENCE
+    deadline = _patience(until)
     alone = [_alone(one, best.iteration, deadline) for one in mixed.scenarios]
     others = [order for order in space.orders if (order != best.row.order[0]).any()]
     lines = [_other_order(replace(space, orders=order[None, :]), mixed, best.iteration, deadline) for order in others]
@@ -143,14 +151,14 @@ def _alone(scenario: Scenario, now: float, deadline: float) -> Advice | None:
 
 
 def what_helps(
-    resolved: Resolved, mixed: Mixed, best: MixedIncumbent, priced: Quote, *, one_width: bool
+    resolved: Resolved, mixed: Mixed, best: MixedIncumbent, priced: Quote, *, until: float, one_width: bool
 ) -> tuple[Advice, ...]:
     """What the same strategy would gain from better links, and another from stages of different widths."""
     lines = [
         gained("links between groups 2x", _requoted(_faster_between(mixed), best), priced.iteration),
         gained("networks 2x", _requoted(_faster_networks(mixed), best), priced.iteration),
     ]
-    if one_width and (wider := _other_widths(resolved, mixed)) and wider.iteration < priced.iteration:
+    if one_width and (wider := _other_widths(resolved, mixed, until)) and wider.iteration < priced.iteration:
         line = gained("stages of other widths", wider.iteration, priced.iteration)
         lines.append(line.model_copy(update={"text": f"{line.text}: {degrees_in_words(wider.row, mixed)}"}))
     return tuple(sorted(lines, key=lambda line: line.iteration_seconds or np.inf))
@@ -160,10 +168,13 @@ def _requoted(mixed: Mixed, best: MixedIncumbent) -> float:
     return mixed_quote(best.row, mixed, best.assignment).iteration
 
 
-def _other_widths(resolved: Resolved, mixed: Mixed) -> MixedIncumbent | None:
+def _other_widths(resolved: Resolved, mixed: Mixed, until: float) -> MixedIncumbent | None:
     """The best where node groups may give their stages different numbers of ranks."""
-    space = build(mixed, parse_pins(resolved.request.pins), one_width=False)
-    return mixed_search.search(space, mixed, deadline=time.perf_counter() + PATIENCE).best
+    try:
+        space = build(mixed, parse_pins(resolved.request.pins), one_width=False, deadline=until)
+    except OutOfTime:
+        return None
+    return mixed_search.search(space, mixed, deadline=_patience(until)).best
 
 
 def _faster_between(mixed: Mixed) -> Mixed:

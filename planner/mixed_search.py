@@ -32,6 +32,10 @@ FIRST = 256
 """Cores of the first chunk; each chunk doubles, so that a good incumbent is found before much is priced."""
 CHUNK = 2048
 """Cores that are priced at a time at most."""
+BOUNDED = 2**17
+"""Cores that are bounded between two looks at the clock."""
+GRACE = 0.5
+"""Seconds beyond the deadline in which a plan is still looked for where there is none."""
 KEPT = 256
 """Best branches of a chunk that are remembered for alternatives."""
 
@@ -95,7 +99,10 @@ def search(space: MixedSpace, mixed: Mixed, *, deadline: float, among: Ints | No
     cores = np.arange(len(space.cores)) if among is None else among
     if not len(cores):
         return outcome
-    optimistic = core_bound(space.cores, mixed)
+    optimistic = _bounds(space.cores, mixed, deadline)
+    if optimistic is None:
+        outcome.proved, outcome.lower_bound = False, 0.0
+        return outcome
     order = cores[np.argsort(optimistic[cores], kind="stable")]
     start, size = 0, FIRST
     while start < len(order) and optimistic[order[start]] < outcome.ceiling:
@@ -108,6 +115,16 @@ def search(space: MixedSpace, mixed: Mixed, *, deadline: float, among: Ints | No
     if outcome.best and outcome.proved:
         outcome.lower_bound = outcome.best.iteration
     return outcome
+
+
+def _bounds(cores: MixedRows, mixed: Mixed, deadline: float) -> Floats | None:
+    """``core_bound`` of all cores, None where the deadline passes before."""
+    found = []
+    for start in range(0, len(cores), BOUNDED):
+        if time.perf_counter() > deadline:
+            return None
+        found.append(core_bound(cores.take(np.arange(start, min(start + BOUNDED, len(cores)))), mixed))
+    return np.concatenate(found)
 
 
 def core_bound(cores: MixedRows, mixed: Mixed) -> Floats:
@@ -214,7 +231,7 @@ def _settle(outcome: MixedOutcome, branches: Branches, mixed: Mixed, deadline: f
         bound = float(branches.bound[i])
         if not bound < outcome.ceiling:
             return
-        if time.perf_counter() > deadline and outcome.best is not None:
+        if time.perf_counter() > deadline + (0.0 if outcome.best else GRACE):
             outcome.proved, outcome.lower_bound = False, min(outcome.lower_bound, bound)
             return
         _try(outcome, branches.take(np.array([i])), mixed, deadline)

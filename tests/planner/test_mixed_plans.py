@@ -1,6 +1,7 @@
 """What a person gets who asks about a cluster of several node groups."""
 
 import json
+import math
 import time
 from dataclasses import replace
 from io import StringIO
@@ -10,13 +11,16 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from costmodels.groups import mixed_quote
 from hardware.catalogue import cluster as find_cluster
 from hardware.records import BadNodeCount, Cluster
 from planner.api import plan, predict, why_not
 from planner.branches import build
 from planner.document import Plan
-from planner.errors import BadRequest
+from planner.errors import BadRequest, OutOfTime
 from planner.mixed import plan_mixed
+from planner.mixed_explain import alternatives, what_helps, why_not_lines
+from planner.mixed_search import search
 from planner.report.formats import written
 from planner.report.terminal import render
 from planner.request import PlanRequest, resolve
@@ -173,6 +177,52 @@ def test_other_orders_and_one_group_alone_are_compared():
     assert not times or times[0] >= found.prediction.iteration_seconds * (1 - 1e-9)
 
 
+def test_reasons_take_no_longer_than_the_search_was_given(monkeypatch):
+    ends = []
+
+    def told(*_given, until, **_more):
+        ends.append(until - time.perf_counter())
+        return ()
+
+    monkeypatch.setattr("planner.mixed.what_helps", told)
+    for limit in (5.0, 60.0):
+        plan(request(time_limit=limit))
+    assert ends[0] <= 5.0 < ends[1] <= 9.0
+
+
+def test_reasons_that_have_no_time_left_are_left_out():
+    resolved = resolve(request())
+    mixed = resolved.mixed
+    space = build(mixed, {})
+    outcome = search(space, mixed, deadline=math.inf)
+    best = outcome.best
+    assert why_not_lines(space, mixed, best, math.inf)
+    priced = mixed_quote(best.row, mixed, best.assignment)
+    assert not alternatives(outcome, resolved, mixed, 0.0)
+    assert not why_not_lines(space, mixed, best, 0.0)
+    helped = what_helps(resolved, mixed, best, priced, until=0.0, one_width=True)
+    assert {line.subject for line in helped} == {"links between groups 2x", "networks 2x"}
+
+
+def test_a_lattice_that_is_not_laid_out_in_time_proves_nothing():
+    mixed = resolve(request()).mixed
+    with pytest.raises(OutOfTime, match="layouts were looked at and none was priced; give --time-limit more"):
+        build(mixed, {}, deadline=time.perf_counter())
+    impossible = request(cluster=cluster(memory=1e6), time_limit=1e-9)
+    with pytest.raises(OutOfTime):
+        plan(impossible)
+    late = search(build(mixed, {}), mixed, deadline=0.0)
+    assert (late.best, late.proved, late.lower_bound) == (None, False, 0.0)
+
+
+def test_what_a_search_finds_does_not_depend_on_how_many_cores_are_bounded_at_a_time(monkeypatch):
+    mixed = resolve(request()).mixed
+    whole = search(build(mixed, {}), mixed, deadline=math.inf)
+    monkeypatch.setattr("planner.mixed_search.BOUNDED", 7)
+    parts = search(build(mixed, {}), mixed, deadline=math.inf)
+    assert (parts.best.iteration, parts.proved) == (whole.best.iteration, True)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -224,8 +274,8 @@ def test_widths_differ_only_where_no_plan_of_one_width_fits(monkeypatch):
     asked = request()
     resolved = resolve(asked)
 
-    def crippled(mixed, pins, *, one_width=True):
-        space = build(mixed, pins, one_width=one_width)
+    def crippled(mixed, pins, *, one_width=True, deadline):
+        space = build(mixed, pins, one_width=one_width, deadline=deadline)
         return replace(space, allowed=np.zeros_like(space.allowed)) if one_width else space
 
     monkeypatch.setattr("planner.mixed.build", crippled)
