@@ -19,6 +19,8 @@ UNREAD = re.compile(r"^split '|^\w+\.\w+ is not read")
 """Notes on what a run says and nothing reads."""
 FEW = 100
 """Runs up to which the table says what was assumed of them."""
+MOST_REASONS = 20
+"""Reasons that a table gives; the rest is counted."""
 LEAST = 4
 """Groups that are named where the interval holds less than it promises."""
 
@@ -245,9 +247,15 @@ def _reasons(verdicts: list[Verdict]) -> list[str]:
     left += _strange(verdicts)
     if not reasons:
         return left
+    first, rest = reasons.most_common()[:MOST_REASONS], reasons.most_common()[MOST_REASONS:]
     return [
         *left,
         "",
         f"Not priced: {sum(reasons.values())} of {len(verdicts):,} measured figures",
-        *(f"{n:6d}  {why}" for why, n in reasons.most_common(20)),
+        *(f"{n:6d}  {why}" for why, n in first),
+        *(
+            [f"{sum(n for _, n in rest):6d}  for {len(rest)} further reasons, which --format json tells"]
+            if rest
+            else []
+        ),
     ]

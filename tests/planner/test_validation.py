@@ -249,6 +249,15 @@ def test_a_file_of_which_nothing_can_be_priced_is_reported_and_refused(tmp_path)
     assert asked(tmp_path / "mine.jsonl", [*unknown, run()]).exit_code == 0
 
 
+def test_reasons_that_a_table_has_no_room_for_are_counted(tmp_path):
+    unknown = [run(id=str(n), cluster={"accelerator": f"abacus-{n}"}) for n in range(23)]
+    shown = asked(tmp_path / "mine.jsonl", unknown).stdout.splitlines()
+    assert sum("abacus" in line for line in shown) == 20
+    assert shown[-1] == "     6  for 3 further reasons, which --format json tells"
+    told = json.loads(asked(tmp_path / "mine.jsonl", unknown, "--format", "json").stdout)["rows"]
+    assert len({row["reason"] for row in told}) == 23
+
+
 @pytest.mark.parametrize(
     ("strategy", "said"),
     [
