@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -26,9 +27,9 @@ def nearest_expressible(plan: Plan, target: str) -> str:
         return ""
     deadline = time.perf_counter() + SECONDS
     for several in _ladder(plan.request.get("pins", {}), plan.strategy):
-        found = [one for pins in several if (one := _found(plan, target, pins, deadline))]
+        found = [(pins, one) for pins in several if (one := _found(plan, target, pins, deadline))]
         if found:
-            return _told(min(found, key=lambda one: one[1]), plan, target)
+            return _told(*min(found, key=lambda pair: _seconds(pair[1])), plan, target)
     return f"; no plan of this job is left under --for {target}" if time.perf_counter() < deadline else ""
 
 
@@ -42,8 +43,8 @@ def _ladder(asked: Mapping[str, Any], strategy: Strategy) -> Iterator[list[Mappi
     yield [{}]
 
 
-def _found(plan: Plan, target: str, pins: Mapping[str, Any], deadline: float) -> tuple[Strategy, float] | None:
-    """The fastest plan that the framework takes under these pins, and its seconds."""
+def _found(plan: Plan, target: str, pins: Mapping[str, Any], deadline: float) -> Plan | None:
+    """The fastest plan that the framework takes under these pins, on its own stack."""
     from planner.api import plan as ask
     from planner.errors import MeshwrightError
     from planner.request import PlanRequest
@@ -57,15 +58,24 @@ def _found(plan: Plan, target: str, pins: Mapping[str, Any], deadline: float) ->
         found = ask(PlanRequest(**fields))
     except (MeshwrightError, ValueError):
         return None
-    return (found.strategy, found.prediction.iteration_seconds) if found.strategy and found.prediction else None
+    return found if found.strategy and found.prediction else None
 
 
-def _told(found: tuple[Strategy, float], plan: Plan, target: str) -> str:
-    strategy, seconds = found
-    said = " ".join(f"{name} {getattr(strategy, name)}" for name in _DEGREES[:4])
-    gone = _given_up(plan.request.get("pins", {}), strategy)
+def _seconds(found: Plan) -> float:
+    return found.prediction.iteration_seconds if found.prediction else math.inf
+
+
+def _told(pins: Mapping[str, Any], found: Plan, plan: Plan, target: str) -> str:
+    """The plan, and the question that has it for an answer: other degrees may be faster, but are less near."""
+    assert found.strategy is not None
+    degrees = _DEGREES if found.request["model"].get("moe") else _DEGREES[:4]
+    said = " ".join(f"{name} {getattr(found.strategy, name)}" for name in degrees)
+    kept = " with these degrees pinned" if set(_DEGREES) <= set(pins) else ""
+    gone = _given_up(plan.request.get("pins", {}), found.strategy)
     without = f", without the pinned {', '.join(gone)}" if gone else ""
-    return f"; nearest: {said} in {seconds:.4g} s (plan --for {target}{without})"
+    stack = found.request["stack"]
+    on = "" if stack == plan.request.get("stack") else f" on stack {stack}"
+    return f"; nearest: {said} in {_seconds(found):.4g} s{on} (plan --for {target}{kept}{without})"
 
 
 def _given_up(pins: Mapping[str, Any], strategy: Strategy) -> list[str]:
