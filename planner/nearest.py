@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from costmodels.scenario import Scenario
@@ -26,18 +26,22 @@ WORTH_IT = 0.1
 """Share of the time that twice the GPUs must save to be worth them."""
 
 
-def nearest(resolved: Resolved) -> Advice | None:
+Find = Callable[[Scenario, Mapping[str, Pin], float], Incumbent | None]
+"""The fastest strategy under some pins by a deadline."""
+
+
+def nearest(resolved: Resolved, best_of: Find = best_of) -> Advice | None:
     """The same request without one of its pins, else without all of them, else on more GPUs, with and without them.
 
-    As in a plan itself, what saves memory at a price is allowed where nothing fits without it.
+    As in a plan itself, what saves memory at a price is allowed where nothing fits without it, but for ``plain_best``.
     """
     deadline = time.perf_counter() + min(NEAREST_SECONDS, resolved.request.time_limit)
     pins = parse_pins(resolved.request.pins)
-    found = _fewer_pins(resolved.scenario, pins, deadline) or _more_gpus(resolved, pins, deadline)
-    return found or (_more_gpus(resolved, {}, deadline) if pins else None)
+    found = _fewer_pins(resolved.scenario, pins, deadline, best_of) or _more_gpus(resolved, pins, deadline, best_of)
+    return found or (_more_gpus(resolved, {}, deadline, best_of) if pins else None)
 
 
-def _fewer_pins(scenario: Scenario, pins: Mapping[str, Pin], deadline: float) -> Advice | None:
+def _fewer_pins(scenario: Scenario, pins: Mapping[str, Pin], deadline: float, best_of: Find) -> Advice | None:
     if len(pins) > 1:
         freed = {name: {other: pins[other] for other in pins if other != name} for name in pins}
         found = {name: best_of(scenario, rest, deadline) for name, rest in freed.items()}
@@ -66,12 +70,12 @@ def _and_spared(words: str, best: Incumbent) -> str:
     return f"{words}, {saved}" if saved else words
 
 
-def _more_gpus(resolved: Resolved, pins: Mapping[str, Pin], deadline: float) -> Advice | None:
+def _more_gpus(resolved: Resolved, pins: Mapping[str, Pin], deadline: float, best_of: Find) -> Advice | None:
     """The least number of GPUs found that fits under the pins: doubling first, then halving what lies between."""
     few, asked = resolved.scenario.gpus, parse_pins(resolved.request.pins)
     for larger in _doubled(resolved):
         if best := best_of(larger, pins, deadline):
-            gpus, best = _between(resolved, few, larger.gpus, best, pins, deadline)
+            gpus, best = _between(resolved, (few, larger.gpus), best, lambda at: best_of(at, pins, deadline))
             freed = "" if len(pins) == len(asked) else f" {without(asked)}"
             text = f"the same request{freed} fits, with the same batch (--global-batch {larger.global_batch_size})"
             return Advice(subject=many(gpus, "GPU"), text=_and_spared(text, best), iteration_seconds=best.iteration)
@@ -87,15 +91,16 @@ def _doubled(resolved: Resolved) -> Iterator[Scenario]:
 
 
 def _between(
-    resolved: Resolved, few: int, enough: int, best: Incumbent, pins: Mapping[str, Pin], deadline: float
+    resolved: Resolved, ends: tuple[int, int], best: Incumbent, find: Callable[[Scenario], Incumbent | None]
 ) -> tuple[int, Incumbent]:
+    few, enough = ends
     step = max(resolved.scenario.group.gpus_per_node, 1)
     for _ in range(HALVINGS):
         middle = (few + enough) // 2 // step * step
         if not few < middle < enough:
             break
         scenario = with_gpus(resolved, middle)
-        if scenario and (found := best_of(scenario, pins, deadline)):
+        if scenario and (found := find(scenario)):
             enough, best = middle, found
         else:
             few = middle

@@ -11,6 +11,7 @@ from planner.request import Resolved
 from planner.rules import binding
 from planner.search import Outcome
 from planner.space import Space
+from planner.sparing import plain_best
 
 
 def rejections(space: Space, outcome: Outcome, scenario: Scenario) -> tuple[Rejection, ...]:
@@ -34,6 +35,9 @@ def shortage(resolved: Resolved, space: Space, outcome: Outcome) -> str:
 
 
 def and_nearest(resolved: Resolved) -> str:
-    """The end of a sentence that says what is short: the nearest request that works, "" where none was found."""
-    near = nearest(resolved)
+    """The end of a sentence that says what is short: the nearest request that works, "" where none was found.
+
+    For answers that offload nothing by themselves.
+    """
+    near = nearest(resolved, plain_best)
     return f"; nearest that works: {near.subject}" if near else ""

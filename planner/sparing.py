@@ -33,20 +33,21 @@ def offloaded(request: PlanRequest, resolved: Resolved) -> PlanRequest | None:
     for axis, values in ways(request.pins, resolved.scenario):
         pins = {**request.pins, axis: values}
         deadline = time.perf_counter() + request.time_limit
-        if _found(resolved.scenario, parse_pins(pins), deadline):
+        if plain_best(resolved.scenario, parse_pins(pins), deadline):
             return request.model_copy(update={"pins": pins})
     return None
 
 
 def best_of(scenario: Scenario, pins: Mapping[str, Pin], deadline: float) -> Incumbent | None:
     """The fastest that fits, by one of these ways where nothing fits without."""
-    best = _found(scenario, pins, deadline)
+    best = plain_best(scenario, pins, deadline)
     for axis, values in ways(pins, scenario):
-        best = best or _found(scenario, {**pins, **parse_pins({axis: values})}, deadline)
+        best = best or plain_best(scenario, {**pins, **parse_pins({axis: values})}, deadline)
     return best
 
 
-def _found(scenario: Scenario, pins: Mapping[str, Pin], deadline: float) -> Incumbent | None:
+def plain_best(scenario: Scenario, pins: Mapping[str, Pin], deadline: float) -> Incumbent | None:
+    """The fastest that fits as asked; None also where the pins make up no strategy."""
     try:
         space = build(scenario, dict(pins))
     except BadRequest:  # pins that make up no strategy, layers of a prime number, a range that leaves nothing
