@@ -2,7 +2,8 @@
 
 A commit holds whole answers and is on the disk when it returns (rollback journal, ``synchronous = EXTRA``), so that a
 process may die at any moment. One process writes at a time: it holds a lock on a file beside the store, which the
-system takes back from a process that dies. Readers need no lock.
+system takes back from a process that dies. Readers need no lock, but the right to write: whoever opens a store after
+a process died in a commit rolls that commit back.
 """
 
 from __future__ import annotations
@@ -160,7 +161,7 @@ class Store:
     def take_over(self, part: Path) -> int:
         """Copy the answers of another store that are missing here; how many there were."""
         with _said(part):
-            self._connection.execute("ATTACH ? AS part", (f"{part.resolve().as_uri()}?mode=ro",))
+            self._connection.execute("ATTACH ? AS part", (_address(part, "rw"),))
         try:
             with _said(part):
                 _check(self._connection, part, "part.")
@@ -194,13 +195,16 @@ def merge(parts: Sequence[str | Path], path: str | Path) -> int:
         return sum(store.take_over(Path(part)) for part in parts)
 
 
+def _address(path: Path, mode: str) -> str:
+    """How SQLite is told of a file; "rw" reads where nothing can be written, "ro" would refuse a commit cut off."""
+    return f"{path.resolve().as_uri()}?mode={mode}"
+
+
 def _connected(path: Path, *, writing: bool) -> sqlite3.Connection:
-    mode = "rwc" if writing else "ro"
-    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode={mode}", uri=True, timeout=PATIENCE)
+    connection = sqlite3.connect(_address(path, "rwc" if writing else "rw"), uri=True, timeout=PATIENCE)
     try:
-        if writing:
-            connection.execute("PRAGMA journal_mode = DELETE")
-            connection.execute("PRAGMA synchronous = EXTRA")
+        connection.execute("PRAGMA journal_mode = DELETE" if writing else "PRAGMA query_only = ON")
+        connection.execute("PRAGMA synchronous = EXTRA")
         if writing and not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             connection.executescript(
                 f"BEGIN; PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {SCHEMA}; {_TABLES} COMMIT;"
@@ -216,6 +220,8 @@ def _check(connection: sqlite3.Connection, path: Path, database: str) -> None:
     """Refuse a database that is not this program's, or of a later version."""
     whose = connection.execute(f"PRAGMA {database}application_id").fetchone()[0]
     version = connection.execute(f"PRAGMA {database}user_version").fetchone()[0]
+    if not whose and not connection.execute(f"SELECT count(*) FROM {database}sqlite_master").fetchone()[0]:  # noqa: S608 - a constant
+        raise BadFile(path, "an empty file, which `plan sweep` would make a store of")
     if whose != APPLICATION:
         raise BadFile(path, "an SQLite file of something else; name another store")
     if version != SCHEMA:
@@ -228,9 +234,19 @@ def _said(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
-        hint = "; what was finished is kept, free some space and run it again" if full else ""
-        raise BadFile(path, f"{error}{hint}") from None
+        raise BadFile(path, _reason(path, error)) from None
+
+
+def _reason(path: Path, error: sqlite3.Error) -> str:
+    """What SQLite says, and what helps where that is known."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return f"{error}; what was finished is kept, free some space and run it again"
+    left = [name for name in (f"{path.name}-journal", f"{path.name}-wal") if path.with_name(name).exists()]
+    if left and code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+        said = "a process died while it wrote, and nothing can be mended in this folder"
+        return f"{said}; copy {path.name} and {left[0]} to one that can be written"
+    return str(error)
 
 
 def _locked(path: Path) -> IO[str]:
