@@ -15,7 +15,7 @@ from costmodels.model import Model, checked, from_shape
 from costmodels.stack import Stack
 from hardware.assembly import cluster_record
 from hardware.catalogue import cluster as find_cluster
-from hardware.errors import MeshwrightError, UnknownName, flatten
+from hardware.errors import BadQuantity, MeshwrightError, UnknownName, flatten
 from hardware.records import Cluster, NodeGroup
 from hardware.units import parse_quantity
 
@@ -52,6 +52,24 @@ def also(form: Mapping[str, Any]) -> Any:
         schema["anyOf"] = [*known, dict(form)]
 
     return Field(json_schema_extra=extended)
+
+
+WRITTEN: Final = also({"type": "string", "examples": ["300B"]})
+"""A count that may be written as people write it."""
+
+
+def counted(value: Any) -> Any:
+    """A whole number out of text such as "300B"; all else as it is.
+
+    Raises:
+        ValueError: text that is no count.
+    """
+    if not isinstance(value, str):
+        return value
+    try:
+        return round(parse_quantity(value, "count"))
+    except BadQuantity as error:
+        raise ValueError(str(error)) from None
 
 
 def table_of(of: str) -> Any:

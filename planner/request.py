@@ -24,7 +24,7 @@ from hardware.records import Cluster
 from planner.axes import PIN_AXES
 from planner.changes import changed_model, changed_stack, flat, known_path
 from planner.errors import BadRequest
-from planner.inline import also, cluster_of, model_of, named_or, stack_of, table_of
+from planner.inline import WRITTEN, also, cluster_of, counted, model_of, named_or, stack_of, table_of
 
 Objective = Literal["time", "mfu", "cost", "tokens-per-gpu-hour", "memory", "goodput"]
 
@@ -56,7 +56,7 @@ class PlanRequest(BaseModel):
     stack: Annotated[str | Stack, table_of("stack")] = DEFAULT_STACK
     global_batch_size: Annotated[int, Field(gt=0, le=LARGEST_BATCH)] | None = None
     seq_length: Annotated[int, Field(gt=0, le=LARGEST_SEQUENCE)] | None = None
-    tokens: Annotated[int, Field(gt=0)] | None = None
+    tokens: Annotated[int, Field(gt=0, lt=10**18), WRITTEN] | None = None
     precision: str = "bf16"
     objective: Objective = "time"
     framework: str | None = None
@@ -118,6 +118,8 @@ class PlanRequest(BaseModel):
         if isinstance(value, bool):
             raise ValueError(f"expected a number such as 64, got {str(value).lower()}")  # noqa: TRY004 - pydantic's
         return value
+
+    _tokens = field_validator("tokens", mode="before")(counted)
 
     @field_validator("memory_margin", mode="before")
     @classmethod

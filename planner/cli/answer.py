@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -52,15 +54,25 @@ def _to_stdout(text: str) -> None:
     stream: TextIO | None = sys.stdout
     if stream is None:
         _give_up("stdout is closed")
-    encoding = stream.encoding or "utf-8"
     try:
-        stream.write(text.encode(encoding, "replace").decode(encoding))
+        stream.write(_encodable(text, stream.encoding or "utf-8"))
         stream.flush()
     except BrokenPipeError:
         let_go_of_stdout()
     except OSError as error:
         let_go_of_stdout()
         _give_up(error.strerror or "stdout fails")
+
+
+def _encodable(text: str, encoding: str) -> str:
+    """The text in what the stream can write: JSON loses nothing, for its strings have escapes."""
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        if text.startswith(("{", "[")):
+            return re.sub("[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], text)
+        return text.encode(encoding, "replace").decode(encoding)
+    return text
 
 
 def _give_up(reason: str) -> NoReturn:

@@ -34,6 +34,8 @@ class Ending:
         self._verbose = verbose
 
     def __enter__(self) -> Self:
+        if sys.stderr is None:  # closed before the start
+            let_go_of_stderr()
         self._before = signal.signal(signal.SIGTERM, _interrupt)  # schedulers send it first
         self._ignored, sys.unraisablehook = sys.unraisablehook, self._unraisable
         return self
@@ -91,10 +93,13 @@ def _bad_request(error: BaseException) -> str:
 
 
 def say(message: str) -> None:
-    """One line of talk on stderr."""
+    """One line of talk on stderr; where that takes nothing, the answer and the exit code must do."""
     line = " ".join(message.split())
     printable = "".join(char if char.isprintable() else "?" for char in line)
-    click.echo(f"plan: {printable}", err=True)
+    try:
+        click.echo(f"plan: {printable}", err=True)
+    except OSError:
+        let_go_of_stderr()
 
 
 def let_go_of_stdout() -> None:
@@ -103,6 +108,14 @@ def let_go_of_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):
         sys.stdout = None  # Python's own value for a stream that is not there
+
+
+def let_go_of_stderr() -> None:
+    """Talk to nobody where stderr is closed or full, also when the interpreter flushes at the end."""
+    nobody = os.open(os.devnull, os.O_WRONLY)
+    if nobody != 2:
+        os.dup2(nobody, 2)
+    sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115 - it lives as long as the process
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:

@@ -1,0 +1,40 @@
+"""Answers where a stream is closed, full or knows few letters."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from planner import PlanRequest
+from tests.planner.test_cli import ASK, FAKE, python
+
+CODE = FAKE.format(body="lambda request: fake_plan()")
+
+
+def shell(line):
+    return subprocess.run(["bash", "-c", line], stdout=subprocess.PIPE, text=True, check=False)
+
+
+@pytest.mark.parametrize("talk", ["2>&-", "2>/dev/full"])
+def test_an_answer_and_an_exit_code_need_nobody_who_listens_to_talk(talk):
+    said = shell(f"\"{sys.executable}\" -c '{CODE}' {' '.join(ASK)} {talk}")
+    assert (said.returncode, said.stdout) == (0, python(CODE, *ASK).stdout)
+    assert shell(f'"{sys.executable}" -m planner --model nope --gpus 8 {talk}').returncode == 2
+
+
+def test_json_keeps_every_letter_where_stdout_is_ascii(tmp_path):
+    path = tmp_path / "model.toml"
+    text = Path("examples/my-model.toml").read_text(encoding="utf-8")
+    path.write_text(text.replace('name = "', 'name = "Größe-', 1), encoding="utf-8")
+    asked = [sys.executable, "-m", "planner", "--model", str(path), "--gpus", "8", "--format", "json"]
+    done = subprocess.run(asked, capture_output=True, env=os.environ | {"PYTHONIOENCODING": "ascii"}, check=True)
+    assert "Größe-" in json.dumps(json.loads(done.stdout.decode("ascii")), ensure_ascii=False)
+
+
+def test_tokens_are_written_alike_everywhere():
+    assert PlanRequest(model="7b", gpus=8, tokens="300B").tokens == 300_000_000_000
+    with pytest.raises(ValueError, match="expected a count such as '175B', got '300 GB'"):
+        PlanRequest(model="7b", gpus=8, tokens="300 GB")
