@@ -295,9 +295,20 @@ def report_experts(experts: dict[str, tuple[float, Errors]]) -> str:
 
 
 def write_experts(experts: dict[str, tuple[float, Errors]]) -> None:
-    """Put them into the catalogue files."""
+    """Put them into the catalogue files, and into those that say of some format that it is as another stack's."""
     for name, (value, _) in experts.items():
         set_fields(STACKS / f"{name}.toml", {EXPERTS.field: f"{value:.3f}"})
+    for path in sorted(STACKS.glob("*.toml")):
+        path.write_text(in_step(path.read_text(encoding="utf-8"), experts), encoding="utf-8")
+
+
+def in_step(text: str, experts: Mapping[str, tuple[float, Errors]]) -> str:
+    """The text of a stack's file with every efficiency beside which stands "as" and a fitted stack's name as fitted."""
+
+    def fitted(found: re.Match[str]) -> str:
+        return f"{found[1]}{experts[found[3]][0]:.3f}{found[2]}" if found[3] in experts else found[0]
+
+    return re.sub(rf"^({EXPERTS.field} = )[\d.]+(  # as ([\w.-]+).*)$", fitted, text, flags=re.MULTILINE)
 
 
 def _written(knob: Knob, value: float) -> str:

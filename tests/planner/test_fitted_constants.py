@@ -10,10 +10,12 @@ from hardware.catalogue import accelerator
 from planner.validation.calibrate import (
     EXPERTS,
     STACK_KNOBS,
+    Errors,
     Sample,
     alone_on_machines,
     calibrate,
     calibrate_experts,
+    in_step,
     with_experts,
     with_rate,
 )
@@ -81,3 +83,14 @@ def test_three_quarters_of_the_expert_efficiency_are_kept():
     assert value == pytest.approx(0.64**0.75, rel=0.01)
     assert left.bias < 0
     assert EXPERTS.low < value < EXPERTS.high
+
+
+def test_an_efficiency_that_is_another_stacks_is_fitted_with_it():
+    text = """expert_efficiency = 1.083
+[bf16]
+expert_efficiency = 0.962  # as nemo: for the others alone
+[fp16]
+expert_efficiency = 0.9  # as torchtitan
+"""
+    told = in_step(text, {"nemo": (0.95, Errors(3, 0.0, 0.0, 0.0))})
+    assert told == text.replace("0.962", "0.950")
