@@ -33,12 +33,14 @@ class UnknownName(MeshwrightError):
         kind: what was looked up, singular ("cluster").
         name: what was asked for.
         known: every name that exists.
+        plain: the name without the words that say nothing, by which the nearest are found; the name itself if empty.
     """
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], plain: str = "") -> None:
         self.kind, self.name = kind, name
-        close = difflib.get_close_matches(name.lower(), sorted(known), n=3, cutoff=0.5)
-        longer = [other for other in sorted(known) if name and other.startswith(name.lower())]
+        asked, every = plain or name.lower(), sorted(known)
+        close = difflib.get_close_matches(asked, every, n=3, cutoff=0.5)
+        longer = [other for other in every if asked and other.startswith(asked)]
         self.near = list(dict.fromkeys((*longer, *close)))[:3]
         hint = f"did you mean {' or '.join(self.near)}? " if self.near else ""
         super().__init__(f"unknown {kind} {name!r}: {hint}`plan list {kind}s` shows all")

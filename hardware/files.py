@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from hardware.errors import BadFile, UnknownName
+from hardware.spelling import meant, plain
+from hardware.units import parse_quantity
 
 Kind = Literal["accelerator", "cluster", "link", "server"]
 Document = dict[str, Any]
@@ -20,6 +22,7 @@ PROFILE: Final = "profile/1"
 """What the field ``schema`` of a file says that holds a cluster and a stack, each as a table."""
 LARGEST: Final = 16 * 2**20
 """Bytes of the largest file that is read: a description that is longer is none."""
+KINDS: Final[tuple[Kind, ...]] = ("accelerator", "cluster", "link", "server")
 _LONGEST_NAME: Final = 100
 _FOLDERS: Final[dict[Kind, str]] = {
     "accelerator": "accelerators",
@@ -43,7 +46,7 @@ def aliases(kind: Kind) -> dict[str, str]:
 
 
 def canonical(kind: Kind, name: str) -> str:
-    """The catalogue name behind a name or alias, in any case.
+    """The catalogue name behind a name or alias, in any case, or however else it is spelled (``hardware.spelling``).
 
     Raises:
         UnknownName: there is no such entry; the message lists the nearest names.
@@ -55,7 +58,20 @@ def canonical(kind: Kind, name: str) -> str:
     short = aliases(kind)
     if lowered in short:
         return short[lowered]
-    raise UnknownName(kind, name, [*names(kind), *short])
+    found = otherwise(kind, lowered) if possible else None
+    if found is None:
+        raise UnknownName(kind, name, [*names(kind), *short], plain(lowered))
+    return found
+
+
+def otherwise(kind: Kind, name: str) -> str | None:
+    """The catalogue name behind a name that is spelled otherwise; None if it is none, or could be several."""
+    return meant(name, {entry: entry for entry in names(kind)} | aliases(kind), lambda entry: _memory(kind, entry))
+
+
+def _memory(kind: Kind, name: str) -> int | None:
+    """GiB of an accelerator, as it is called by."""
+    return round(parse_quantity(entry(kind, name)["memory"], "bytes") / 2**30) if kind == "accelerator" else None
 
 
 def entry(kind: Kind, name: str) -> Document:

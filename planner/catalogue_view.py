@@ -20,6 +20,7 @@ from costmodels.stack import stack_names
 from hardware import files
 from hardware.catalogue import source_texts
 from hardware.errors import MeshwrightError, UnknownName
+from hardware.spelling import spelled
 from planner.errors import BadRequest
 from planner.export.targets import SHORT, TARGETS
 from planner.frameworks.table import FRAMEWORKS
@@ -202,7 +203,7 @@ def find(name: str, kinds: tuple[str, ...] = tuple(KINDS)) -> tuple[Kind, str]:
     exact = [(KINDS[kind], lowered) for kind in kinds if lowered in KINDS[kind].names()]
     known = [(kind, kind.aliases()) for kind in (KINDS[name] for name in kinds)]
     short = [(kind, aliases[lowered]) for kind, aliases in known if lowered in aliases]
-    found = exact or short
+    found = exact or short or _otherwise(name, kinds)
     if not found:
         everything = [entry for kind in kinds for entry in (*KINDS[kind].names(), *KINDS[kind].aliases())]
         raise _unknown(name, kinds, everything)
@@ -210,6 +211,14 @@ def find(name: str, kinds: tuple[str, ...] = tuple(KINDS)) -> tuple[Kind, str]:
         ways = " or ".join(f"`plan show {full} --kind {kind.name}`" for kind, full in found)
         raise BadRequest(f"{name!r} names several things: {ways}")
     return found[0]
+
+
+def _otherwise(name: str, kinds: tuple[str, ...]) -> list[tuple[Kind, str]]:
+    """Kinds and full names of machines whose names are spelled otherwise, full names before short ones."""
+    machines: dict[str, files.Kind] = {f"{kind}s": kind for kind in files.KINDS}
+    tried = [(KINDS[kind], files.otherwise(machines[kind], name)) for kind in kinds if kind in machines]
+    found = [(kind, full) for kind, full in tried if full is not None]
+    return [(kind, full) for kind, full in found if spelled(full).stem == spelled(name).stem] or found
 
 
 def _unknown(name: str, kinds: tuple[str, ...], known: list[str]) -> MeshwrightError:

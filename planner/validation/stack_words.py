@@ -56,7 +56,7 @@ FUSED_SINCE = 2023
 LONGEST = 4096
 """Keys that these releases' softmax takes at most; longer runs that say nothing have FlashAttention [FusedSoftmax]."""
 
-BEFORE_CORE = ("v100", "t4", "a100", "a800")
+BEFORE_CORE = ("v100", "t4", "a100", "a800", "p100", "titan-rtx", "rtx2080ti")
 """Machines that frameworks ran on before attention was fused, and Megatron-LM before it was built on Megatron-Core."""
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
+from hardware.errors import UnknownName
+from hardware.files import canonical
 from hardware.records import Accelerator
 
 Row = Mapping[str, Any]
@@ -24,6 +27,9 @@ others): torchao's roofline counts 2.4 TB/s for "NVIDIA H100", and a card of whi
 DIES: dict[str, tuple[int, float, str]] = {
     "mi250x": (8, 64.0, "mi250x-gcd"),
     "trainium1": (32, 16.0, "trainium1-core"),
+    "mi250": (8, 64.0, "mi250-gcd"),
+    "max-1550": (12, 64.0, "max-1550-stack"),
+    "ascend-910c": (16, 64.0, "ascend-910c-die"),
 }
 """Packages whose parts drivers show as devices: how many such devices a node has, their memory in GB, and the entry of
 one of them. Runs on MI250X mostly count dies, and AWS's own figures count NeuronCores, two to a chip."""
@@ -47,13 +53,21 @@ to how much power it holds its devices."""
 
 
 def accelerator_name(row: Row) -> str:
-    """The catalogue's name of the accelerator, by what the source says of it and of itself."""
+    """The catalogue's name of the accelerator, by what the source says of it and of itself; as said if it has none."""
     said, words = row["cluster"], _words(row)
-    name = str(said["accelerator"])
+    name = _catalogued(str(said["accelerator"]))
     devices, memory, die = DIES.get(name, (0, 0.0, ""))
     if die and (said.get("gpus_per_node") == devices or float(said.get("memory_gb") or 2.0 * memory) <= memory):
         return die
     return next((variant for one, found, variant in VARIANTS if one == name and re.search(found, words)), name)
+
+
+@cache
+def _catalogued(said: str) -> str:
+    try:
+        return canonical("accelerator", said)
+    except UnknownName:
+        return said
 
 
 def _words(row: Row) -> str:

@@ -2,10 +2,11 @@
 
 import pytest
 
-from hardware.catalogue import accelerator, cluster
+from hardware.catalogue import accelerator, cluster, names
 from hardware.files import entry
 from hardware.power import BLACKWELL_CLOCK, CLOCK
-from planner.validation.machines import Unpriceable, machines, node_group
+from planner.validation.machines import CLUSTERS, Unpriceable, machines, node_group
+from planner.validation.stack_words import kin
 
 
 @pytest.mark.parametrize(
@@ -154,3 +155,45 @@ def test_a_source_whose_products_were_measured_slow_is_slow(source, share):
     row = {"source": source, "cluster": {"accelerator": "b200"}, "strategy": {}}
     found = node_group(row, []).accelerator
     assert found.peak["bf16"] == pytest.approx(share * accelerator("b200").peak["bf16"])
+
+
+@pytest.mark.parametrize("name", names("accelerator"))
+def test_every_accelerator_stands_in_nodes_that_are_joined_by_links_of_its_own(name):
+    group = machines({"cluster": {"accelerator": name}, "strategy": {}}, []).groups[0]
+    assert group.accelerator.name == name
+    assert group.gpus_per_node >= 1
+    assert group.tiers[-1].domain == 0
+
+
+def test_clusters_stand_for_accelerators_of_the_catalogue_and_exist():
+    assert set(CLUSTERS) <= set(names("accelerator"))
+    assert set(CLUSTERS.values()) <= set(names("cluster"))
+
+
+@pytest.mark.parametrize(
+    ("said", "device", "cluster"),
+    [
+        ("NVIDIA A10G", "a10g", "aws-g5"),
+        ("RTX 3090 Ti", "rtx3090-ti", "rtx3090-8x"),
+        ("h20-96gb", "h20", "dgx-h20"),
+        ("ironwood", "tpu-v7x", "tpu-v7x-pod"),
+        ("Ascend 910C", "ascend-910c", "cloudmatrix384"),
+    ],
+)
+def test_a_run_may_spell_its_accelerator_otherwise(said, device, cluster):
+    found = machines({"cluster": {"accelerator": said}, "strategy": {}}, [])
+    assert (found.groups[0].accelerator.name, found.name) == (device, cluster)
+
+
+@pytest.mark.parametrize(
+    ("said", "devices", "die"),
+    [("MI250", 8, "mi250-gcd"), ("pvc", 12, "max-1550-stack"), ("ascend910c", 16, "ascend-910c-die")],
+)
+def test_dies_of_packages_that_are_spelled_otherwise_are_told_by_their_number(said, devices, die):
+    row = {"cluster": {"accelerator": said, "gpus_per_node": devices}, "strategy": {}}
+    assert node_group(row, []).accelerator.name == die
+
+
+def test_a_short_name_of_a_compiled_machine_runs_what_its_compiler_makes():
+    row = {"cluster": {"accelerator": "trn2"}, "stack": {}, "strategy": {"gpus": 16}, "model": {}}
+    assert kin(row) == "maxtext"
