@@ -26,6 +26,14 @@ class MeshwrightError(Exception):
     """Root of every error that the planner raises on purpose."""
 
 
+def nearest(asked: str, known: Iterable[str]) -> list[str]:
+    """The three names at most that are like one in lower case: first those that go on where it ends."""
+    every = sorted(set(known))
+    close = difflib.get_close_matches(asked, every, n=3, cutoff=0.5)
+    longer = [other for other in every if asked and other.startswith(asked)]
+    return list(dict.fromkeys((*longer, *close)))[:3]
+
+
 class UnknownName(MeshwrightError):
     """A name that the catalogue does not hold.
 
@@ -38,10 +46,7 @@ class UnknownName(MeshwrightError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str], plain: str = "") -> None:
         self.kind, self.name = kind, name
-        asked, every = plain or name.lower(), sorted(known)
-        close = difflib.get_close_matches(asked, every, n=3, cutoff=0.5)
-        longer = [other for other in every if asked and other.startswith(asked)]
-        self.near = list(dict.fromkeys((*longer, *close)))[:3]
+        self.near = nearest(plain or name.lower(), known)
         hint = f"did you mean {' or '.join(self.near)}? " if self.near else ""
         super().__init__(f"unknown {kind} {name!r}: {hint}`plan list {kind}s` shows all")
 

@@ -48,6 +48,8 @@ def aliases(kind: Kind) -> dict[str, str]:
 def canonical(kind: Kind, name: str) -> str:
     """The catalogue name behind a name or alias, in any case, or however else it is spelled (``hardware.spelling``).
 
+    A cluster may be called by its accelerator, as a driver names it, where one bears a name of the accelerator.
+
     Raises:
         UnknownName: there is no such entry; the message lists the nearest names.
     """
@@ -58,7 +60,7 @@ def canonical(kind: Kind, name: str) -> str:
     short = aliases(kind)
     if lowered in short:
         return short[lowered]
-    found = otherwise(kind, lowered) if possible else None
+    found = (otherwise(kind, lowered) or _of_accelerator(kind, lowered)) if possible else None
     if found is None:
         raise UnknownName(kind, name, [*names(kind), *short], plain(lowered))
     return found
@@ -67,6 +69,17 @@ def canonical(kind: Kind, name: str) -> str:
 def otherwise(kind: Kind, name: str) -> str | None:
     """The catalogue name behind a name that is spelled otherwise; None if it is none, or could be several."""
     return meant(name, {entry: entry for entry in names(kind)} | aliases(kind), lambda entry: _memory(kind, entry))
+
+
+def _of_accelerator(kind: Kind, name: str) -> str | None:
+    """The one cluster that is called by a name of the accelerator which this is a name of; None for other kinds."""
+    if kind != "cluster":
+        return None
+    short = aliases("accelerator")
+    device = short.get(name) or otherwise("accelerator", name)
+    clusters = aliases("cluster")
+    found = {clusters[one] for one in (device, *short) if one in clusters and short.get(one, one) == device}
+    return found.pop() if len(found) == 1 else None
 
 
 def _memory(kind: Kind, name: str) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -19,8 +18,8 @@ from costmodels.stack import stack as stack_of
 from costmodels.stack import stack_names
 from hardware import files
 from hardware.catalogue import source_texts
-from hardware.errors import MeshwrightError, UnknownName
-from hardware.spelling import spelled
+from hardware.errors import MeshwrightError, UnknownName, nearest
+from hardware.spelling import plain, spelled
 from planner.errors import BadRequest
 from planner.export.targets import SHORT, TARGETS
 from planner.frameworks.table import FRAMEWORKS
@@ -223,8 +222,8 @@ def _otherwise(name: str, kinds: tuple[str, ...]) -> list[tuple[Kind, str]]:
 
 def _unknown(name: str, kinds: tuple[str, ...], known: list[str]) -> MeshwrightError:
     if len(kinds) == 1:
-        return UnknownName(kinds[0].removesuffix("s"), name, known)
-    near = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
+        return UnknownName(kinds[0].removesuffix("s"), name, known, plain(name))
+    near = nearest(plain(name) or name.lower(), known)
     hint = f"did you mean {' or '.join(near)}?" if near else f"`plan list` shows {', '.join(kinds)}"
     return BadRequest(f"the catalogue has no {name!r}: {hint}")
 

@@ -5,7 +5,7 @@ from itertools import combinations
 import pytest
 
 from hardware import catalogue, files
-from hardware.errors import UnknownName
+from hardware.errors import UnknownName, nearest
 from hardware.files import canonical
 from hardware.spelling import meant, spelled
 
@@ -124,3 +124,34 @@ def test_a_name_with_its_own_memory_is_the_same_entry_and_with_another_is_none(n
         assert canonical("accelerator", f"{name} {size} GB") == name
         with pytest.raises(UnknownName):
             canonical("accelerator", f"{name} {size + 1000} GB")
+
+
+@pytest.mark.parametrize(
+    ("asked", "known", "near"),
+    [
+        ("h20", ["h200-sxm", "h20", "gh200", "h20"], ["h20", "h200-sxm", "gh200"]),
+        ("rtx-4080", ["rtx4090", "rtx3090", "rtx4090", "t4"], ["rtx4090", "rtx3090"]),
+        ("", ["a", "b"], []),
+    ],
+)
+def test_the_nearest_names_come_once_and_longer_ones_first(asked, known, near):
+    assert nearest(asked, known) == near
+
+
+@pytest.mark.parametrize(
+    ("said", "cluster"),
+    [
+        ("NVIDIA H100 80GB HBM3", "dgx-h100"),
+        ("NVIDIA A100-SXM4-80GB", "dgx-a100-80gb"),
+        ("NVIDIA A100-SXM4-40GB", "dgx-a100-40gb"),
+        ("Tesla V100-SXM2-32GB", "v100-dgx1-edr"),
+        ("NVIDIA GeForce RTX 3090", "rtx3090-8x"),
+    ],
+)
+def test_a_cluster_is_found_by_what_its_driver_calls_the_accelerator(said, cluster):
+    assert canonical("cluster", said) == cluster
+
+
+def test_no_cluster_stands_for_an_accelerator_that_none_is_called_by():
+    with pytest.raises(UnknownName):
+        canonical("cluster", "H100 PCIe")
