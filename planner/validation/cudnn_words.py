@@ -19,16 +19,38 @@ IN_8_BITS: Final = re.compile(
 )
 """How sources say that attention multiplies in 8 bits too: Megatron-Core's settings, Transformer Engine's words."""
 
+RECIPES: Final = (26, 6)
+"""First container whose MXFP8 recipes with experts set ``fp8_dot_product_attention`` on Blackwell, and whose
+Transformer Engine has it for MXFP8 (scripts/performance/configs of 0.5.0 and 0.5.1 [Megatron-Bridge]; pull request 2719
+[TE])."""
+WITHOUT: Final = ((r"gpt-oss", r"b200|b300"), (r"deepseek-v3", r"gb200"))
+"""Models and accelerators whose recipes there do not."""
+
 
 def cudnn_changes(row: Mapping[str, Any]) -> dict[str, bool]:
     """Whether cuDNN's attention is that of January 2026 or later, and in 8 bits where the run says so."""
     told = f"{row['stack']} {row['strategy'].get('precision_note')} {row.get('notes')}"
-    fp8 = {"fp8_attention": True} if IN_8_BITS.search(told) else {}
+    fp8 = {"fp8_attention": True} if IN_8_BITS.search(told) or _by_recipe(row) else {}
     return {"recent_cudnn": _recent(row)} | fp8
 
 
 def _recent(row: Mapping[str, Any]) -> bool:
+    said = _container(row)
+    return said >= RELEASED if said else (month(row) or "") >= SINCE
+
+
+def _container(row: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Year and month of the run's container, if its framework or its source names one."""
     said = CONTAINER.search(f"{row['stack'].get('framework')} {row.get('source')}")
-    if said:
-        return (int(said[1]), int(said[2])) >= RELEASED
-    return (month(row) or "") >= SINCE
+    return (int(said[1]), int(said[2])) if said else None
+
+
+def _by_recipe(row: Mapping[str, Any]) -> bool:
+    """Whether the run is of a performance recipe of Megatron-Bridge that attends in 8 bits."""
+    framework, model = str(row["stack"].get("framework")).lower(), row.get("model") or {}
+    if "megatron-bridge" not in framework or (_container(row) or (0, 0)) < RECIPES:
+        return False
+    if row["strategy"].get("precision") != "mxfp8" or not model.get("experts"):
+        return False
+    name, device = str(model.get("name")).lower(), str(row["cluster"].get("accelerator"))
+    return not any(re.match(m, name) and re.fullmatch(d, device) for m, d in WITHOUT)

@@ -39,3 +39,30 @@ def test_without_a_container_the_month_of_the_run_decides_and_without_either_it_
 def test_attention_in_8_bits_is_read_from_the_words_of_frameworks(said):
     assert cudnn_changes(run("NeMo 25.09", notes=said))["fp8_attention"]
     assert "fp8_attention" not in cudnn_changes(run("NeMo 25.09", notes="attention in bf16 under fp8"))
+
+
+def recipe(release: str, model: str, device: str, **fields) -> dict:
+    """A run of Megatron-Bridge's performance recipes."""
+    row = run(f"Megatron-Bridge (NeMo {release} container)", model={"name": model, "experts": 128})
+    return row | {"cluster": {"accelerator": device}, "strategy": {"precision": "mxfp8"}} | fields
+
+
+@pytest.mark.parametrize("release", ["26.06", "26.06.01", "26.08"])
+def test_recipes_with_experts_in_mxfp8_attend_in_8_bits_since_june_2026(release):
+    assert cudnn_changes(recipe(release, "Qwen3-30B-A3B", "gb200"))["fp8_attention"]
+    assert cudnn_changes(recipe(release, "GPT-OSS-120B", "gb300"))["fp8_attention"]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        recipe("26.04", "Qwen3-30B-A3B", "gb200"),
+        recipe("26.06", "GPT-OSS-120B", "b300"),
+        recipe("26.06", "DeepSeek-V3", "gb200"),
+        recipe("26.06", "Llama3-70B", "gb200") | {"model": {"name": "Llama3-70B"}},
+        recipe("26.06", "Qwen3-30B-A3B", "h100", strategy={"precision": "fp8"}),
+        recipe("26.06", "Qwen3-30B-A3B", "gb200", stack={"framework": "NeMo AutoModel (NeMo 26.06 container)"}),
+    ],
+)
+def test_other_releases_models_formats_and_frameworks_do_not(row):
+    assert "fp8_attention" not in cudnn_changes(row)
