@@ -144,14 +144,15 @@ def find(rows: list[dict[str, str]], runs: Sequence[Priced]) -> Figures:
     away = _all_distances(fit)
     other = fit.sources[:, None] != fit.sources
     scores = fit.misses / np.array([_expected(fit, away[i], other[i], usual) for i in range(len(fit.runs))])
-    low, high = shortest(scores, weights(fit))
+    taught = np.array([run.group not in LEFT_OUT for run in fit.runs])
+    low, high = tails(scores[taught], weights(fit.sources[taught]))
     nearest = np.where(other, away, np.inf).min(axis=1)
     gaps = paired_gaps(runs)
     return Figures(
         low=min(low, 0.0),
         high=max(high, 0.0),
         usual=usual,
-        region=weighted_quantile(nearest, weights(fit), WITHIN),
+        region=weighted_quantile(nearest, weights([run.group for run in fit.runs]), WITHIN),
         tie=tie_width(*gaps),
         curse=curse(runs),
     )
@@ -172,9 +173,13 @@ def usual_miss(known: Measured) -> float:
     return float(np.median([np.mean(abs(known.misses[known.sources == name])) for name in np.unique(known.sources)]))
 
 
-def weights(known: Measured) -> Floats:
-    """Every group the same, as coverage is judged, and in it every run; they sum to 1."""
-    _, place, runs = np.unique([run.group for run in known.runs], return_inverse=True, return_counts=True)
+def weights(names: Sequence[str] | NDArray[Any]) -> Floats:
+    """Every name the same, and of it every run: a weight for each run, which sum to 1.
+
+    Args:
+        names: group or source of every run.
+    """
+    _, place, runs = np.unique(names, return_inverse=True, return_counts=True)
     weight: Floats = 1.0 / (len(runs) * runs[place])
     return weight
 
@@ -186,16 +191,10 @@ def weighted_quantile(values: Floats, weight: Floats, share: float) -> float:
     return float(values[order][min(int(np.searchsorted(reached, share - 1e-12)), len(values) - 1)])
 
 
-def shortest(scores: Floats, weight: Floats) -> tuple[float, float]:
-    """The shortest interval that holds ``COVERAGE`` of the weight: the tails need not be alike."""
-    order = np.argsort(scores, kind="stable")
-    sorted_, reached = scores[order], np.cumsum(weight[order]) / weight.sum()
-    before = reached - weight[order] / weight.sum()
-    ends = np.searchsorted(reached, before + COVERAGE - 1e-12)
-    whole = ends < len(scores)
-    length = np.where(whole, sorted_[np.minimum(ends, len(scores) - 1)] - sorted_, np.inf)
-    best = int(np.argmin(length))
-    return float(sorted_[best]), float(sorted_[ends[best]])
+def tails(scores: Floats, weight: Floats) -> tuple[float, float]:
+    """The ends beyond which either tail has half of what ``COVERAGE`` leaves out."""
+    beyond = (1.0 - COVERAGE) / 2.0
+    return weighted_quantile(scores, weight, beyond), weighted_quantile(scores, weight, 1.0 - beyond)
 
 
 def sweeps(runs: Iterable[Priced], split: str = "fit") -> dict[Cell, list[tuple[float, float]]]:
