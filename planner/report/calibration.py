@@ -8,7 +8,7 @@ from rich.table import Table
 from planner.calibration.document import Calibration, Constant, Errors, RunError
 from planner.report.tables import print_rows, said
 
-_TIMES = ("latency", "overhead")
+_TIMES = ("latency", "overhead", "launch")
 
 
 def render(answer: Calibration, console: Console) -> None:

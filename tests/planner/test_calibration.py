@@ -80,6 +80,18 @@ def test_the_stack_that_made_the_runs_is_found_from_the_shipped_one(tmp_path):
     assert max(abs(one.left_out) for one in answer.runs) < 0.01
 
 
+def test_a_slow_host_is_told_by_the_runs_that_wait_for_it(tmp_path):
+    shipped = case(run()).scenario.stack.launch
+    answer = calibrate([written(tmp_path / "runs.jsonl", rows(copies=2, launch=1.6 * shipped))])
+    host = by_name(answer)["stack.launch"]
+    assert host.before == pytest.approx(shipped)
+    assert host.after == pytest.approx(1.6 * shipped, rel=0.05)
+    assert by_name(answer)["stack.kernel_efficiency"].after == pytest.approx(
+        by_name(answer)["stack.kernel_efficiency"].before, rel=0.02
+    )
+    assert max(abs(one.after) for one in answer.runs) < 0.02
+
+
 def test_what_runs_cannot_tell_stays_as_it_was_with_a_warning_each(tmp_path):
     answer = calibrate([written(tmp_path / "runs.jsonl", rows(SHAPES[:1], copies=2, kernel_efficiency=0.7))])
     found = by_name(answer)
