@@ -45,8 +45,6 @@ STACK_KNOBS = (
     Knob("straggler", 0.0, 0.01, 0.0, 0.04),
     Knob("iteration_overhead", 0.0, 0.02, 0.0, 0.2),
 )
-LAUNCH = Knob("launch", 6e-6, 1.5e-6, 1e-6, 6e-5)
-"""Of a person's own hosts alone: those of the catalogue were measured (``Accelerator.host``), between 1 and 1.56."""
 EXPERTS = Knob("expert_efficiency", 1.0, 0.15, 0.3, 1.2)
 """Fitted last, on models with experts, which the other constants are not fitted on."""
 
