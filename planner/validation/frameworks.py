@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from costmodels.stack import Kept, Overlap, Stack
+from costmodels.stack import Overlap, Stack
+from costmodels.stack_fields import Kept
 from planner.validation.dated import month
 from planner.validation.maxtext_words import expert_fields, kept
 
