@@ -10,6 +10,7 @@ own tokens; with sequence parallelism those are the tokens of its tensor slice.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -176,27 +177,49 @@ def grouped(rows: Strategies, scenario: Scenario) -> Passes:
     groups = np.maximum(moe.num_experts / rows.ep, 1.0)
     h, f = float(model.expert_hidden_size), moe.expert_ffn_hidden_size / rows.etp
     first = _grouped(arrived, groups, f * model.ffn_branches, h, scenario)
-    return first + _grouped(arrived, groups, h, f, scenario)
+    second = _grouped(arrived, groups, h, f, scenario)
+    return first + second + Passes(np.zeros(len(rows)), _slowed_bias_gradients(arrived, groups, f, scenario))
 
 
 def _grouped(tokens: Floats, groups: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
     """Forward, data gradient and weight gradient of ``groups`` products of tokens / groups rows each."""
-    rates = scenario.rates
-    fit = scenario.group.accelerator.kernels.grouped
     rows = tokens / groups
-    reached = scenario.stack.expert_efficiency
-    plain = rates.matmul.model_copy(
-        update={"overhead": fit.group_overhead, "memory_efficiency": fit.memory_efficiency, "area_half": 0.0}
-    )
-    peak, bandwidth = rates.matmul_peak * reached, rates.bandwidth * reached
-    lost = 1.0 + fit.rows_half / rows
-    forward = matmul_seconds(m=rows, n=n, k=k, fit=plain, peak=peak / lost, bandwidth=bandwidth)
-    data = matmul_seconds(m=rows, n=k, k=n, fit=plain, peak=peak / lost, bandwidth=bandwidth)
-    weight = matmul_seconds(m=n, n=k, k=rows, fit=plain, peak=peak / lost, bandwidth=bandwidth)
-    summed = np.maximum(weight * rates.matmul.wgrad_ratio, _accumulation(rows, n, k, plain, scenario))
+    fit, seconds = _of_one_expert(rows, scenario)
+    forward, data, weight = seconds(rows, n, k), seconds(rows, k, n), seconds(n, k, rows)
+    summed = np.maximum(weight * scenario.rates.matmul.wgrad_ratio, _accumulation(rows, n, k, fit, scenario))
     summed = 0.0 * summed if scenario.frozen else summed
     casts = (FUSED_CASTS if scenario.fused_experts else 1.0) * quantising(rows, n, k, scenario)
     return Passes(groups * (forward + casts.forward), groups * (data + summed + casts.backward))
+
+
+def _of_one_expert(rows: Floats, scenario: Scenario) -> tuple[GemmFit, Callable[[Number, Number, Number], Floats]]:
+    """The rates of grouped products, and the seconds of one of (m, n, k) by an expert with so many rows."""
+    rates, reached = scenario.rates, scenario.stack.expert_efficiency
+    fit = scenario.group.accelerator.kernels.grouped
+    plain = rates.matmul.model_copy(
+        update={"overhead": fit.group_overhead, "memory_efficiency": fit.memory_efficiency, "area_half": 0.0}
+    )
+    peak, bandwidth = rates.matmul_peak * reached / (1.0 + fit.rows_half / rows), rates.bandwidth * reached
+
+    def seconds(m: Number, n: Number, k: Number) -> Floats:
+        return matmul_seconds(m=m, n=n, k=k, fit=plain, peak=peak, bandwidth=bandwidth)
+
+    return plain, seconds
+
+
+def _slowed_bias_gradients(tokens: Floats, groups: Floats, inner: Floats, scenario: Scenario) -> Floats:
+    """Seconds that the kernel of the activation's gradient takes beyond its usual time, for it sums gradients of biases.
+
+    That kernel is the second product's data gradient with the activation's gradient behind it (``grouped_gemm_dglu``).
+    """
+    model, extra = scenario.model, scenario.stack.bias_gradient_slowdown - 1.0
+    if not (extra and scenario.fused_experts and model.ffn_bias) or scenario.frozen:
+        return np.zeros_like(tokens)
+    rows = tokens / groups
+    product = groups * _of_one_expert(rows, scenario)[1](rows, inner, float(model.expert_hidden_size))
+    moved = ACTIVATION[model.gated_ffn][1] * tokens * inner
+    activation = stream_seconds(traffic=moved, share=_routed_share(scenario), bandwidth=scenario.rates.bandwidth)
+    return extra * (product + activation)
 
 
 def _accumulation(rows: Floats, n: Number, k: Number, fit: GemmFit, scenario: Scenario) -> Floats:

@@ -100,6 +100,9 @@ class Stack(Record):
     """Parts of a layer that are captured in CUDA graphs, in Megatron-Core's words; the host launches the rest."""
     fused_experts: bool = False
     """Grouped products, their biases, activation and quantisation run as one operation."""
+    bias_gradient_slowdown: float = Field(1.0, ge=1, le=20)
+    """Time of that operation's kernel for the activation's gradient, where experts have biases whose gradients it sums
+    on its way, over the same where its compiler keeps them in registers."""
     expert_efficiency: float = Field(1.0, gt=0)
     """Share of the tables' rates that the experts' products and streams reach."""
     dispatch: Dispatch = "every-copy"

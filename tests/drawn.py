@@ -146,6 +146,7 @@ def _experts(pick):
         "gathered_routes": pick(False, True),
         "shared_expert_overlap": pick(False, True),
         "fused_experts": pick(False, True),
+        "bias_gradient_slowdown": pick(1.0, 1.0, 9.0),
         "kernels_per_local_expert": pick(0, 14),
         "graphs": pick((), ("attn",), ("moe_router", "moe_preprocess")),
         "schedules": (*SCHEDULE_NAMES[:4], *dict.fromkeys(more[: pick(0, 1, 2, 3)])),

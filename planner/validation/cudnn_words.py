@@ -1,4 +1,4 @@
-"""Which release of cuDNN attends in a measured run, and in how many bits."""
+"""Which release of cuDNN, and of its kernels in Python, a measured run has."""
 
 from __future__ import annotations
 
@@ -26,12 +26,20 @@ Transformer Engine has it for MXFP8 (scripts/performance/configs of 0.5.0 and 0.
 WITHOUT: Final = ((r"gpt-oss", r"b200|b300"), (r"deepseek-v3", r"gb200"))
 """Models and accelerators whose recipes there do not."""
 
+SPILLING: Final = re.compile(r"\bnemo[ -]26\.06\.01\b|\bcudnn[ -_]?frontend\W{0,3}v?1\.2[45]\b", re.IGNORECASE)
+"""Where biases' gradients spill: cudnn-frontend 1.24 and 1.25 under CUTLASS DSL 4.5, in NeMo 26.06.01 alone, as the
+notes of Megatron-Bridge 0.5.1 tell [cudnn-dbias]."""
+SPILLED: Final = 1362.768 / 155.632
+"""``grouped_gemm_dglu`` with gradients of biases before and after that was mended, microseconds; without them it took
+139 either way (pull request 322 [cudnn-dbias])."""
 
-def cudnn_changes(row: Mapping[str, Any]) -> dict[str, bool]:
-    """Whether cuDNN's attention is that of January 2026 or later, and in 8 bits where the run says so."""
+
+def cudnn_changes(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Whether cuDNN's attention is that of January 2026 or later, in 8 bits where the run says so, and what spills."""
     told = f"{row['stack']} {row['strategy'].get('precision_note')} {row.get('notes')}"
     fp8 = {"fp8_attention": True} if IN_8_BITS.search(told) or _by_recipe(row) else {}
-    return {"recent_cudnn": _recent(row)} | fp8
+    spilled = {"bias_gradient_slowdown": SPILLED} if SPILLING.search(_software(row)) else {}
+    return {"recent_cudnn": _recent(row)} | fp8 | spilled
 
 
 def _recent(row: Mapping[str, Any]) -> bool:
@@ -41,8 +49,12 @@ def _recent(row: Mapping[str, Any]) -> bool:
 
 def _container(row: Mapping[str, Any]) -> tuple[int, int] | None:
     """Year and month of the run's container, if its framework or its source names one."""
-    said = CONTAINER.search(f"{row['stack'].get('framework')} {row.get('source')}")
+    said = CONTAINER.search(_software(row))
     return (int(said[1]), int(said[2])) if said else None
+
+
+def _software(row: Mapping[str, Any]) -> str:
+    return f"{row['stack'].get('framework')} {row.get('source')}"
 
 
 def _by_recipe(row: Mapping[str, Any]) -> bool:

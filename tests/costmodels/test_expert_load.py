@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from costmodels.adapters import Adapters
 from costmodels.exchange import optimizer_seconds, step_traffic
 from costmodels.expert_traffic import BIAS, CLAMP, PAD, PERMUTE, SORT
 from costmodels.experts import (
@@ -282,6 +283,22 @@ def test_biases_and_clamps_of_experts_are_passes_of_their_own_unless_all_is_fuse
         for model in (biased, plain.model_copy(update={"ffn_bias": False}))
     )
     assert fused == pytest.approx(bare)
+
+
+def test_gradients_of_biases_that_spill_slow_the_kernel_they_are_summed_in_and_no_other():
+    """Kernel: rows * inner * width multiplications at 200 TFLOP/s, and 10 bytes a gated value at 1 TB/s."""
+    biased = with_experts(toy_model(gated_ffn=True)).model_copy(update={"ffn_bias": True})
+
+    def slowed(model=biased, precision="mxfp8", fused_experts=True, **stack):
+        on = [on_toys(model, precision, fused_experts=fused_experts, bias_gradient_slowdown=s, **stack) for s in (1, 9)]
+        usual, spilling = (grouped(ROWS, scenario) for scenario in on)
+        assert spilling.forward == usual.forward
+        return float(spilling.backward[0] - usual.backward[0])
+
+    arrived = TOKENS * TOP_K
+    assert slowed() == pytest.approx(8 * (2 * arrived * INNER * WIDTH / (2 * PEAK) + 10 * INNER * arrived / MEMORY))
+    assert slowed(biased.model_copy(update={"ffn_bias": False})) == 0.0
+    assert slowed(precision="bf16") == slowed(fused_experts=False) == slowed(adapters=Adapters(rank=8)) == 0.0
 
 
 def test_few_rows_an_expert_wait_for_the_buffer_that_weight_gradients_are_added_to():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.validation.cudnn_words import cudnn_changes
+from planner.validation.cudnn_words import SPILLED, cudnn_changes
 
 
 def run(framework: str, source: str = "", **fields) -> dict:
@@ -66,3 +66,18 @@ def test_recipes_with_experts_in_mxfp8_attend_in_8_bits_since_june_2026(release)
 )
 def test_other_releases_models_formats_and_frameworks_do_not(row):
     assert "fp8_attention" not in cudnn_changes(row)
+
+
+@pytest.mark.parametrize(
+    "framework", ["Megatron-Bridge (NeMo 26.06.01 container)", "Megatron-LM, cudnn-frontend v1.25.0"]
+)
+def test_gradients_of_biases_spill_in_the_one_release_whose_notes_say_so(framework):
+    assert cudnn_changes(run(framework))["bias_gradient_slowdown"] == SPILLED
+
+
+@pytest.mark.parametrize(
+    "framework",
+    ["Megatron-Bridge (NeMo 26.06 container)", "Megatron-Bridge (NeMo 26.08 container)", "cudnn-frontend 1.26.0"],
+)
+def test_the_releases_before_and_after_it_sum_them_in_registers(framework):
+    assert "bias_gradient_slowdown" not in cudnn_changes(run(framework))
