@@ -208,7 +208,7 @@ def _of_one_expert(rows: Floats, scenario: Scenario) -> tuple[GemmFit, Callable[
 
 
 def _slowed_bias_gradients(tokens: Floats, groups: Floats, inner: Floats, scenario: Scenario) -> Floats:
-    """Seconds that the kernel of the activation's gradient takes beyond its usual time, for it sums gradients of biases.
+    """Seconds that the kernel of the activation's gradient takes beyond its usual time, as it sums gradients of biases.
 
     That kernel is the second product's data gradient with the activation's gradient behind it (``grouped_gemm_dglu``).
     """
