@@ -22,18 +22,19 @@ from costmodels.strategy import Floats, Ints, Strategies
 
 
 class Windows:
-    """The computation of a layer that hides traffic, pass by pass, of whatever holds its four terms."""
+    """The computation of a layer that hides traffic, pass by pass, of whatever holds its five terms."""
 
     __slots__ = ()
     forward_window: Floats
     backward_window: Floats
+    repeated_window: Floats
     paired_forward: Floats
     paired_backward: Floats
 
     @property
     def window(self) -> Passes:
         """The computation of one layer that data-parallel traffic can hide behind."""
-        return Passes(self.forward_window, self.backward_window)
+        return Passes(self.forward_window, self.backward_window + self.repeated_window)
 
     @property
     def paired(self) -> Passes:
@@ -60,6 +61,7 @@ class LayerTerms(Windows):
     layer_offload: Floats
     forward_window: Floats
     backward_window: Floats
+    repeated_window: Floats
     paired_forward: Floats
     paired_backward: Floats
 

@@ -141,7 +141,9 @@ def _window(rows: Strategies, scenario: Scenario, layer: Passes, kinds: ByKind[L
         low = even_layers(scenario.model.num_layers, rows).low
         return Passes(low * layer.forward, low * layer.backward)
     held = heaviest_stage(rows, scenario).held
-    return Passes(*(np.einsum("nk,kn->n", held, kinds.each(name)) for name in ("forward_window", "backward_window")))
+    windows = [part.window for part in kinds.parts]
+    each = (np.array([getattr(window, way) for window in windows]) for way in ("forward", "backward"))
+    return Passes(*(np.einsum("nk,kn->n", held, window) for window in each))
 
 
 def _once_per_step(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats, Floats]:

@@ -90,6 +90,8 @@ class RowSeconds(Windows):
     forward_window: Floats
     """What of ``forward`` hides no traffic of the layer's own experts: data-parallel traffic can hide behind it."""
     backward_window: Floats
+    repeated_window: Floats
+    """Computation that the backward pass of every layer begins with where all layers are recomputed: likewise."""
     paired_forward: Floats
     """Computation of the forward pass that another micro-batch's exchanges of experts run beside, on average."""
     paired_backward: Floats
@@ -179,6 +181,7 @@ def _layer_terms(kind: Kind, rows: Strategies, block: Strategies, inverse: Ints,
         layer_offload=offloaded,
         forward_window=forward - layer.hidden_ep.forward[inverse],
         backward_window=backward - layer.hidden_ep.backward[inverse],
+        repeated_window=np.where(rows.recompute == Recompute.FULL, layer.compute.forward[inverse] - spared, 0.0),
         paired_forward=layer.paired.forward[inverse],
         paired_backward=layer.paired.backward[inverse],
     )

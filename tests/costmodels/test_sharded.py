@@ -16,12 +16,17 @@ from costmodels.sizes import (
     layer_parameters_per_rank,
 )
 from costmodels.stack import Overlap, stack
-from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, SHARDING_INSIDE, strategies
+from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, SHARDING_INSIDE, Recompute, strategies
 from tests.scenarios import ONE_F_ONE_B, toy_device, toy_group, toy_link, toy_model, toy_scenario, toy_stack, toy_tiers
 
 INSTANT = Passes(np.zeros(1), np.zeros(1))
 LAYERS, BATCHES = 8, 3
 HIDING = Overlap(gradients=True, parameters=True)
+LAYOUT = {
+    1: {"sharding_degree": 4, "num_microbatches": BATCHES},
+    2: {"sharding_degree": 2, "num_microbatches": BATCHES, "schedule": ONE_F_ONE_B},
+}
+"""By the number of stages of four devices."""
 
 
 def sharded(stage, *, gpus=4, degree=None, **changes):
@@ -180,6 +185,24 @@ def test_stage_3_may_hide_what_lower_stages_do_not():
 def test_deepspeed_hides_traffic_at_stage_3_alone():
     known = stack("deepspeed").overlap
     assert (known.gradients, known.parameters, known.third_stage) == (False, False, True)
+
+
+@pytest.mark.parametrize(("stage", "pp"), [(3, 1), (1, 2)])
+def test_what_every_backward_pass_computes_again_hides_traffic_too(stage, pp):
+    """A network so slow that nothing is hidden whole: each second of computation more hides a second of traffic.
+
+    At stage 3 that of all layers but the one that nothing comes before, and of the head; else of the last micro-batch.
+    """
+    slow = toy_group(device=toy_device(bandwidth=1e30), tiers=toy_tiers(inner=toy_link(bandwidth=1e6)))
+    stack = toy_stack(zero_stages=(0, 1, 2, 3), overlap=HIDING, overlap_slowdown=0.0, bucket_exposed=0.0)
+    scenario = toy_scenario(stack=stack, group=slow)
+    plain, again, partly = (
+        row_seconds(strategies(pp=pp, dp=4 // pp, **LAYOUT[pp], zero_stage=stage, recompute=kind), scenario)
+        for kind in (Recompute.NONE, Recompute.FULL, Recompute.PARTIAL)
+    )
+    hidden, repeated = plain.data_parallel - again.data_parallel, again.recompute
+    assert hidden == pytest.approx(repeated * (BATCHES * LAYERS if stage == 3 else LAYERS / pp))
+    assert partly.data_parallel == plain.data_parallel  # how many layers is not settled yet
 
 
 def test_what_hides_the_experts_of_another_micro_batch_hides_none_of_what_travels_in_every_one():
