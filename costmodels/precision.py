@@ -9,6 +9,7 @@ on every device [TE].
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 
@@ -166,10 +167,18 @@ ALIASES: dict[str, str] = {
     "fp8-tensorwise": "fp8-current",
     "fp8-current-scaling": "fp8-current",
     "fp8-blockwise": "fp8-block",
-    "fp8_block": "fp8-block",
+    "fp8-hybrid": "fp8",
+    "fp8-e4m3": "fp8",
+    "fp8-ds": "fp8",
+    "fp8-cs": "fp8-current",
+    "fp8-sc": "fp8-block",
+    "fp8-mx": "mxfp8",
     "fp4": "nvfp4",
+    "float32": "fp32",
+    **dict.fromkeys(("float16", "half", "amp-fp16", "fp16-mixed"), "fp16"),
+    **dict.fromkeys(("bfloat16", "amp-bf16", "bf16-mixed"), "bf16"),
 }
-"""Other names of the same recipes."""
+"""Other names of the same recipes: Megatron-Bridge's of 8 bits, PyTorch's, Lightning's and Composer's of 16."""
 
 PRECISIONS: tuple[str, ...] = tuple(RECIPES)
 
@@ -180,7 +189,7 @@ def known_precision(name: str) -> str:
     Raises:
         ValueError: there is no such recipe.
     """
-    lowered = name.lower()
+    lowered = re.sub(r"[\s_]+", "-", name.strip().lower())
     found = ALIASES.get(lowered, lowered)
     if found not in RECIPES:
         raise ValueError(f"{name!r} is unknown; {', '.join(PRECISIONS)} are known")

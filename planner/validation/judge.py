@@ -45,12 +45,13 @@ MEMORY_KINDS: tuple[tuple[str, float, str], ...] = (
     (r"max_memory_allocated", 2.0**30, "allocated"),
     (r"max_(memory_)?reserved", 2.0**30, "cached"),
     (r"largest total", 1e9, "shown"),  # bytes in its files [Sailor]
-    (r"nvidia-smi|real use", 2.0**30, "shown"),
+    (r"nvidia-smi|real use|\b(rocm|amd|npu|hl|xpu)-smi|driver", 2.0**30, "shown"),
     (r"converted to gb|converted from gib|decimal gb|converted to 1e9", 1e9, "allocated"),
     (r"peak gb|max post-optimizer|rank-0|per-gpu", 1e9, "allocated"),
     (r"unit mb is read as mib", 1e9, "allocated"),
     (r"gb or gib not stated", 1e9, "allocated"),  # the zero-bubble fork counts in millions of bytes throughout
     (r"reserved or allocated not stated", 2.0**30, "cached"),
+    (r"^(?!.*not stated).*reserved", 2.0**30, "cached"),
     (r"gib|not stated|as printed|xla", 2.0**30, "allocated"),
 )
 """First match of a row's words on its memory figure: bytes of one unit, and which of our quantities it is."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from hardware.catalogue import accelerator as find_accelerator
 from hardware.catalogue import cluster, names
 from hardware.errors import MeshwrightError, UnknownName
 from hardware.files import canonical, entry
 from hardware.records import Accelerator, BadNodeCount, Cluster, Link, NodeGroup, Tier
-from planner.validation.variants import VARIANTS, accelerator_name, as_run, place
+from planner.validation.variants import VARIANTS, accelerator_name, as_run, place, with_memory
 
 Row = Mapping[str, Any]
 
@@ -150,7 +150,7 @@ def machines(row: Row, notes: list[str]) -> Cluster:
     group = like.groups[0]
     if known is None:
         group = _with_accelerator(group, find_accelerator(name))
-    group = group.model_copy(update={"accelerator": as_run(row, group.accelerator)})
+    group = group.model_copy(update={"accelerator": with_memory(row, as_run(row, group.accelerator), notes)})
     words = str(said.get("inter_node") or "")
     size = int(said.get("gpus_per_node") or group.gpus_per_node)
     if size != group.gpus_per_node:
@@ -246,15 +246,37 @@ def _link(name: str) -> Link:
     return Link.model_validate(entry("link", name))
 
 
+RATE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([MGT])(?:(b(?:it)?|B)(?:ps\b|[EP/])|E?\b)")
+"""A bandwidth: number, scale, and bits or bytes; "200G" and "400GE" are of Ethernet, in bits."""
+GENERATION: Final = re.compile(r"\b(QDR|FDR|EDR|HDR|NDR|XDR)(\d{2,3})?\b")
+"""Of InfiniBand, by which a card is called; what comes behind are its Gb/s, where it has not all lanes (HDR100)."""
+GENERATIONS: Final = {"QDR": 32, "FDR": 56, "EDR": 100, "HDR": 200, "NDR": 400, "XDR": 800}
+"""Gb/s of four lanes."""
+CARDS: Final = re.compile(r"\b(\d+)\s*x\s*(?=[A-Za-z\d])|\s[x\u00d7](\d+)\b")
+OF_A_NODE: Final = re.compile(
+    r"\bper (node|host|server|machine|instance)\b|\bethernet\b|\befa\b|\btcp\b|\bgbe\b|\bsingle\b", re.IGNORECASE
+)
+
+
 def lane_bandwidth(text: str, gpus_per_node: int) -> float | None:
-    """Network bytes/s per GPU out of words such as "8x HDR 200Gb/s" or "800 Gb/s per node"; None if unsaid."""
-    found = re.search(
-        r"(?:(\d+)\s*x\s*)?(?:[A-Za-z-]+\s+){0,3}(\d+(?:\.\d+)?)\s*([MGT])(b(?:it)?|B)(?:ps\b|[EP/])", text
-    )
-    if not found:
+    """Network bytes/s per GPU out of words such as "8x HDR 200Gb/s" or "800 Gb/s per node"; None if unsaid.
+
+    Amazon's adapters are told by the node. What its words do not count is of a GPU, unless it is more than one card's.
+    """
+    text = re.sub(r"(\d),(\d{3})\b", r"\1\2", text)
+    counted, rate = CARDS.search(text), _rate(text)
+    if rate is None:
         return None
-    cards, bits = int(found.group(1) or 1), 8.0 if found.group(4) == "B" else 1.0
-    total = cards * float(found.group(2)) * SCALE[found.group(3)] * bits / 8
-    counted = found.group(1) is not None and (cards > 1 or "per GPU" not in text)
-    of_a_node = counted or "per node" in text or "Ethernet" in text or total > FASTEST_CARD
-    return total / gpus_per_node if of_a_node else total
+    cards = int(counted[1] or counted[2]) if counted else 1
+    each = counted is not None and (cards > 1 or "per GPU" not in text)
+    of_a_node = each or OF_A_NODE.search(text) or cards * rate >= FASTEST_CARD
+    return cards * rate / gpus_per_node if of_a_node and "per two GPUs" not in text else cards * rate
+
+
+def _rate(text: str) -> float | None:
+    """Bytes/s of one card, by its number or the generation of its network."""
+    if found := RATE.search(text):
+        return float(found[1]) * SCALE[found[2]] * (1.0 if found[3] == "B" else 0.125)
+    if named := GENERATION.search(text):
+        return float(named[2] or GENERATIONS[named[1]]) * SCALE["G"] / 8.0
+    return None

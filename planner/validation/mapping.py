@@ -20,8 +20,8 @@ from costmodels.model import Model
 from costmodels.pricing import Assignment, row_assignment
 from costmodels.scenario import Scenario
 from costmodels.stack import Stack
-from costmodels.strategy import OFFLOADS, Recompute, Strategies
-from hardware.records import Cluster
+from costmodels.strategy import Recompute, Strategies
+from hardware.records import Accelerator, Cluster
 from planner.frameworks.nanotron_split import stage_layers
 from planner.stage_rows import assignment_of, problem_of
 from planner.stages import solve
@@ -63,7 +63,7 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
     """
     notes: list[str] = []
     row = as_networked(as_configured(as_dispatched(as_timed(as_run(as_programmed(as_launched(row)))))))
-    row = as_attending(row, notes)
+    row = saving.as_spelled(as_attending(row, notes))
     plan = row["strategy"]
     _check_sizes(row)
     _check_ranks(row)
@@ -81,19 +81,27 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
         gpus=int(_need(plan, "gpus")),
         seq_length=model.seq_length,
         global_batch_size=int(_need(plan, "global_batch_size")),
-        precision=saving.precision(plan, chosen, usual),
+        precision=_multiplied(saving.precision(plan, chosen, usual), group.accelerator, notes),
     )
     rows = saving.with_savers(strategy_of(plan, chosen, notes, experts=model.moe is not None), row, model)
     if not row.get("suspect"):
         _check_layout(rows, model)
-    if rows.offload[0] and not saving.described_for(scenario, rows):
-        raise Unpriceable(f"offload {OFFLOADS[rows.offload[0]]}: the hosts of {scenario.group.name} are not described")
+    if rows.offload[0]:
+        scenario = replace(scenario, group=saving.with_hosts(scenario.group, notes))
     assignment = _assignment(row, scenario, rows, notes)
     again = saving.recomputed_layers(plan, [int(n) for n in assignment.layers])
     if again is not None:
         rows = replace(rows, recompute=np.array([int(Recompute.PARTIAL)]))
         assignment = replace(assignment, recomputed=np.array(again))
     return Case(scenario, rows, assignment, tuple(notes))
+
+
+def _multiplied(precision: str, device: Accelerator, notes: list[str]) -> str:
+    """The format that products have: matrix units which know no fp32 or fp16 take bf16, as XLA has them do."""
+    if precision in {"fp32", "fp16"} - device.peak.keys() and "bf16" in device.peak:
+        notes.append(f"products in bf16 in place of {precision}, which {device.name} does not multiply in")
+        return "bf16"
+    return precision
 
 
 DEEPEST = 10_000

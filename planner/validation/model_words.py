@@ -12,6 +12,7 @@ from costmodels.model_catalogue import aliases, names
 from costmodels.model_catalogue import model as catalogued
 from costmodels.parameters import from_run
 from planner.validation.machines import Unpriceable
+from planner.validation.shape_words import as_worded
 
 Row = Mapping[str, Any]
 
@@ -37,6 +38,8 @@ SAID_AS: Final = {
 """What a model is, and the word of a row that would say so."""
 ASSUMED: Final = ("ffn_hidden_size", "gated_ffn", "vocab_size")
 """Sizes that a run may leave out, and that usual ones stand for then."""
+NAMED: Final = ("ffn_hidden_size", "gated_ffn", "vocab_size", "num_query_groups", "head_dim")
+"""Sizes that its name tells, where a run leaves them out."""
 LEFT_OUT: Final = (
     "rotary_scaled",
     "chunked_attention",
@@ -54,6 +57,7 @@ def model_of(row: Row, notes: list[str]) -> Model:
     hybrid = "mamba" in str(shape.get("kind")) and shape.get("mamba") is None
     unsaid = [field for field in ("num_layers", "hidden_size", "num_heads") if shape.get(field) is None]
     if not hybrid and not unsaid:
+        shape = _with_named_sizes(shape, notes)
         sizes = {field: value for field, value in shape.items() if field not in ROUTING}
         model = as_catalogued(from_run(sizes), shape)
         notes += [f"{name} {_plain(getattr(model, name))} assumed" for name in ASSUMED if shape.get(name) is None]
@@ -67,6 +71,22 @@ def model_of(row: Row, notes: list[str]) -> Model:
     return found.model_copy(update=said)
 
 
+def _with_named_sizes(shape: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+    """The sizes that a run leaves out, where the catalogue's model of that name has its depth, width and heads."""
+    known = by_name(_plain_name(shape))
+    unsaid = [field for field in NAMED if shape.get(field) is None]
+    if known is None or not unsaid or any(shape[field] != getattr(known, field) for field in SAME_SHAPE[:3]):
+        return shape
+    found = {field: getattr(known, field) for field in unsaid}
+    told = ", ".join(f"{field} {_plain(value)}" for field, value in found.items())
+    notes.append(f"{told}: of the catalogue's {known.name}, by its name")
+    return shape | found
+
+
+def _plain_name(shape: Mapping[str, Any]) -> str:
+    return re.sub(r"[\s_]+", "-", str(shape.get("name") or "").lower()).removeprefix("nvidia-")
+
+
 def _plain(value: object) -> str:
     """As a run would say it."""
     return str(value).lower()
@@ -74,7 +94,7 @@ def _plain(value: object) -> str:
 
 def _not_found(shape: Row) -> str:
     """Why the name of a model is none of the catalogue's: it is not there, or has other layers."""
-    known = by_name(re.sub(r"[\s_]+", "-", str(shape.get("name") or "").lower()).removeprefix("nvidia-"))
+    known = by_name(_plain_name(shape))
     if known is None:
         return f"no model of the catalogue is called {shape.get('name')!r}"
     return f"the catalogue's {known.name} has {known.num_layers} layers, not {shape.get('num_layers')}"
@@ -82,7 +102,7 @@ def _not_found(shape: Row) -> str:
 
 def _unsaid_by_forks(row: Row, notes: list[str]) -> dict[str, Any]:
     """The model as described, with what scripts of a known repository say where its paper does not."""
-    shape = dict(row["model"])
+    shape = as_worded(row["model"])
     if "sail-sg" in str(row["stack"].get("framework")) and shape.get("vocab_size") is None:
         shape |= {"vocab_size": SENTENCEPIECE, "tied_embeddings": bool(shape.get("tied_embeddings"))}
         notes.append(f"vocabulary of {SENTENCEPIECE} tokens, untied, as the fork's scripts have it")
@@ -94,7 +114,7 @@ def _named(shape: Row) -> Model | None:
 
     A size alone ("70B") is no name: sources mean models of their own by it.
     """
-    name = re.sub(r"[\s_]+", "-", str(shape.get("name") or "").lower()).removeprefix("nvidia-")
+    name = _plain_name(shape)
     found = None if re.fullmatch(r"[\d.]+[bm]", name) else by_name(name)
     return found if found and shape.get("num_layers") in (None, found.num_layers) else None
 

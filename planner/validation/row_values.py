@@ -10,13 +10,12 @@ Row = Mapping[str, Any]
 COUNTS: Final = {
     "cluster": ("gpus_per_node",),
     "strategy": (
-        "gpus", "tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch_size", "global_batch_size", "sharding_degree",
-        "num_microbatches",
+        "gpus", "tp", "cp", "pp", "vpp", "dp", "ep", "etp", "global_batch_size", "sharding_degree", "num_microbatches",
     ),
 }  # fmt: skip
 FIGURES: Final = (
     "iteration_time_s", "tokens_per_s_per_gpu", "tokens_per_s", "samples_per_s", "samples_per_s_per_gpu",
-    "tflops_per_gpu", "mfu", "mfu_peak_tflops", "memory",
+    "tflops_per_gpu", "mfu", "hfu", "mfu_peak_tflops", "memory",
 )  # fmt: skip
 SWITCHES: Final = {
     "strategy": ("sequence_parallel",),
@@ -26,7 +25,8 @@ SWITCHES: Final = {
 MOST_COUNTED: Final = 10**9
 LEAST, MOST = 1e-9, 1e18
 """Figures beyond which a value is a slip in whatever unit it is."""
-HIGHEST: Final = {"mfu": (2.0, "a share of the peak, such as 0.4"), "memory": (1e5, "GB of one device, such as 61.2")}
+SHARE: Final = (2.0, "a share of the peak, such as 0.4")
+HIGHEST: Final = {"mfu": SHARE, "hfu": SHARE, "memory": (1e5, "GB of one device, such as 61.2")}
 """Figures with a unit of their own, the highest that one of them can be, and what is wanted; utilisation of 8-bit
 products is counted over 1 by the peak of 16-bit ones."""
 
@@ -53,6 +53,9 @@ def _wrong_counts(row: Row) -> Iterator[str]:
             value = row[section].get(name)
             if not _counts(value):
                 yield _expected(section, name, row, f"{least} to {MOST_COUNTED:,}" if _above(value, 1) else least)
+    micro = row["strategy"].get("micro_batch_size")  # a part of a sequence where context ranks share one
+    if not (_counts(micro) or (_number(micro) and 1.0 / MOST_COUNTED < micro <= MOST_COUNTED)):
+        yield _expected("strategy", "micro_batch_size", row, "a number of sequences above 0")
 
 
 def _wrong_figures(row: Row) -> Iterator[str]:
@@ -94,7 +97,8 @@ def _above(value: Any, least: int) -> bool:
 
 
 def _counts(value: Any) -> bool:
-    return value is None or (_number(value) and isinstance(value, int) and 1 <= value <= MOST_COUNTED)
+    """Whether it is a whole number from 1, however it is written: 64.0 is one too."""
+    return value is None or (_number(value) and 1 <= value <= MOST_COUNTED and float(value).is_integer())
 
 
 def _measures(value: Any) -> bool:

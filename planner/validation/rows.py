@@ -139,19 +139,22 @@ def contradicting(row: Row) -> tuple[str, ...]:
 CONVENTIONS: tuple[tuple[str, str], ...] = (
     (r"stated \"up to\"|unknown|whole application|framework counter", ""),
     (r"8\*n", "8N"),
-    (r"\(6\*n\*tokens\)", "6N"),
-    (r"hardware|with-recompute|with recompute", "hardware"),
+    (r"\(6\*n\*tokens\)|^6 ?\*? ?n ?\*? ?d$", "6N"),
+    (r"hardware|with-recompute|with recompute|profiler", "hardware"),
     (r"causal_attention$", "model-causal"),
-    (r"model|without recompute", "model"),
+    (r"model|without recompute|megatron|palm|nanogpt|12 ?\* ?l|6 ?\*? ?n ?\*? ?d", "model"),
 )
 """First match of a stated FLOP convention names a definition of ``costmodels.flops``; none where it cannot be told."""
 
 
 def convention(row: Row) -> str:
-    """The FLOP definition behind a row's TFLOP/s or MFU; "" where it cannot be told. A plain MFU counts "model"."""
+    """The FLOP definition of a row's TFLOP/s, MFU or HFU; "" where it cannot be told. A plain MFU counts "model"."""
     if (known := counted(row)) is not None:
         return known
-    said = row["measured"].get("flops_convention")
+    measured = row["measured"]
+    said = measured.get("flops_convention")
+    if said is None and measured.get("hfu") and not (measured.get("mfu") or measured.get("tflops_per_gpu")):
+        return "hardware"
     words = "model" if said is None else str(said).lower().replace("noncausal_attention", "full_attention")
     return next((name for pattern, name in CONVENTIONS if re.search(pattern, words)), "")
 
@@ -168,7 +171,7 @@ def efficiency_seconds(row: Row, flops: float, peak: float) -> float | None:
     if not gpus or not convention(row):
         return None
     rate = 1e12 * float(said.get("tflops_per_gpu") or 0)
-    if not rate and said.get("mfu"):
+    if not rate and (share := said.get("mfu") or said.get("hfu")):
         stated = said.get("mfu_peak_tflops")
-        rate = float(said["mfu"]) * (1e12 * float(stated) if stated else peak)
+        rate = float(share) * (1e12 * float(stated) if stated else peak)
     return flops / (gpus * rate) if rate else None

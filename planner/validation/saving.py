@@ -14,9 +14,10 @@ from costmodels.model import Model
 from costmodels.modules import MODULES, module_mask, modules_of
 from costmodels.offload import ACTIVATIONS, EVERYTHING, OPTIMIZER
 from costmodels.precision import RECIPES, known_precision
-from costmodels.scenario import Scenario
 from costmodels.stack import Stack
 from costmodels.strategy import Recompute, Strategies
+from hardware.catalogue import cluster
+from hardware.records import NodeGroup
 from planner.errors import BadRequest
 
 Row = Mapping[str, Any]
@@ -54,12 +55,25 @@ STATES: tuple[tuple[str, dict[str, Any]], ...] = (
 bits, DEFAULT in fp32, and both shard the fp32 weights."""
 
 OFFLOADED: tuple[tuple[str, int], ...] = (
-    (r"optimizer\+params", EVERYTHING),
-    (r"optimizer", OPTIMIZER),
-    (r"activation|layers", ACTIVATIONS),
+    (r"param|infinity", EVERYTHING),
+    (r"optimizer|zero-?offload|cpu-?adam|^cpu$", OPTIMIZER),
+    (r"activation|layers|remat", ACTIVATIONS),
     (r"offloaded|checkpoints kept on cpu|checkpoint-in-cpu y", ACTIVATIONS),
 )
 """First match of the words on offloading, on recomputation or of the notes."""
+
+
+HOSTS = "dgx-a100-80gb"
+"""Cluster whose hosts stand for those of whom the catalogue knows too little: two sockets and PCI Express 4."""
+
+
+def as_spelled(row: Row) -> Row:
+    """The run with its precision under its own name, if that is known; what is not is refused where it is priced."""
+    said = row["strategy"].get("precision")
+    try:
+        return {**row, "strategy": {**row["strategy"], "precision": known_precision(said)}} if said else row
+    except (ValueError, AttributeError):
+        return row
 
 
 def precision(plan: Row, chosen: Stack, usual: str = "bf16") -> str:
@@ -114,6 +128,10 @@ def recomputed_layers(plan: Row, layers: list[int]) -> list[int] | None:
         return [count // 2 for count in layers]
     if found := re.search(r"full recompute of (\d+) layers per stage", said):
         return [min(int(found[1]), count) for count in layers]
+    if found := re.search(r"\bblock\W+(\d+) layers|num[_-]layers\W+(\d+)\W+block\b", said):
+        return [min(int(found[1] or found[2]), count) for count in layers]  # --recompute-method block, of every stage
+    if found := re.search(r"\b(\d+) of (\d+) layers\b", said):
+        return [round(min(int(found[1]) / max(int(found[2]), 1), 1.0) * count) for count in layers]
     if found := re.search(r"full recompute of layers per stage \[([\d, ]+)\]", said):
         each = [int(number) for number in found[1].split(",")]
         return [min(pair) for pair in zip(each, layers, strict=True)] if len(each) == len(layers) else None
@@ -138,6 +156,7 @@ def _modules(plan: Row, model: Model) -> int:
 def _offload(row: Row) -> int:
     plan = row["strategy"]
     said = str(plan.get("offload") or "none").lower()  # false counts as none
+    said = "none" if re.fullmatch(r"no|off|false|disabled|n/?a|0", said) else said
     more = f"{plan.get('recompute_detail')} {row['stack'].get('notes')}".lower()
     if said == "none":
         usual = "deepspeedexamples" in str(row["stack"].get("framework")).lower() and plan.get("zero_stage") == 3
@@ -149,7 +168,10 @@ def _offload(row: Row) -> int:
     return found
 
 
-def described_for(scenario: Scenario, rows: Strategies) -> bool:
-    """Whether the hosts are described as far as pricing needs it: their link, and for states their memory's speed."""
-    group = scenario.group
-    return group.host_link is not None and (rows.offload[0] == ACTIVATIONS or group.host_bandwidth is not None)
+def with_hosts(group: NodeGroup, notes: list[str]) -> NodeGroup:
+    """The nodes with what the catalogue does not know of their hosts as of ``HOSTS``."""
+    missing = [field for field in ("host_link", "host_bandwidth") if getattr(group, field) is None]
+    if missing:
+        notes.append(f"hosts of {HOSTS} assumed: {' and '.join(field.replace('_', ' ') for field in missing)}")
+    usual = cluster(HOSTS).groups[0]
+    return group.model_copy(update={field: getattr(usual, field) for field in missing})

@@ -13,17 +13,13 @@ from planner.validation.machines import Unpriceable
 Row = Mapping[str, Any]
 
 
-CONTEXT_WORDS: dict[str, str] = {
-    "ring": "p2p",
-    "zigzag": "p2p",
-    "ulysses": "a2a",
-    "all-to-all": "a2a",
-    "alltoall": "a2a",
-    "allgather": "all-gather",
-    "hierarchical": "a2a+p2p",
-    "usp": "a2a+p2p",
-}
-"""Papers' names of the kinds of context parallelism to those of ``costmodels.strategy.CP_KINDS``: ring attention
+CONTEXT_WORDS: tuple[tuple[str, str], ...] = (
+    (r"hierarchical|usp|hybrid|(ring|p2p).*ulysses|ulysses.*(ring|p2p)", "a2a+p2p"),
+    (r"ulysses|all-?to-?all|a2a", "a2a"),
+    (r"all-?gather|llama-?3", "all-gather"),
+    (r"ring|zig-?zag|striped|p2p|megatron-cp", "p2p"),
+)
+"""First match of papers' and programs' words gives a kind of ``costmodels.strategy.CP_KINDS``: ring attention
 [Liu23], Ulysses [Jacobs23], the gather of Llama 3 and the two together [Fang24]."""
 
 
@@ -89,7 +85,7 @@ def _zero_stage(plan: Row, chosen: Stack, notes: list[str], *, once: bool) -> An
         notes.append("ZeRO stage 2: whole graphs free gradients as they reduce them")
         return 2
     if zero is None:
-        zero = max(stage for stage in chosen.zero_stages if stage <= 1)
+        zero = _usual_stage(plan, chosen)
         notes.append(f"ZeRO stage {zero} assumed")
     if zero == 0 and re.search(SHARDS_BF16, chosen.name) and plan.get("precision") == "bf16":
         notes.append("ZeRO stage 1: DeepSpeed shards the states of a bf16 optimizer at stage 0 too")
@@ -97,6 +93,20 @@ def _zero_stage(plan: Row, chosen: Stack, notes: list[str], *, once: bool) -> An
     if int(zero) not in range(4):
         raise Unpriceable(f"strategy.zero_stage: there is no stage {zero!r:.40}; 0, 1, 2 and 3 are")
     return zero
+
+
+SHARDS_FULLY = r"^(fsdp|torchtitan)$"
+"""Stacks that shard parameters unless they are asked not to."""
+
+
+def _usual_stage(plan: Row, chosen: Stack) -> int:
+    """The stage that a run's words on sharding name, else what its stack usually does."""
+    said = str(plan.get("sharding_note") or "").lower()
+    if named := re.search(r"(?:zero|stage)[ -]?([0-3])\b", said):
+        return int(named[1])
+    if re.search(r"fsdp|hsdp|fully[ -]sharded|full_shard", said) or re.search(SHARDS_FULLY, chosen.name):
+        return max(chosen.zero_stages)
+    return max(stage for stage in chosen.zero_stages if stage <= 1)
 
 
 def _sequence_parallel(plan: Row, tp: int, chosen: Stack, notes: list[str]) -> int:
@@ -118,16 +128,26 @@ def _context(plan: Row, cp: int, chosen: Stack, notes: list[str]) -> int:
     if kind is None:
         kind = chosen.cp_kinds[0]
         notes.append(f"context parallelism of kind {kind} assumed")
-    said = re.sub(r"[\s_]+", "-", str(kind).lower()).removesuffix("-attention")
-    known = CONTEXT_WORDS.get(said, said)
+    said = re.sub(r"[\s_]+", "-", str(kind).lower())
+    known = said if said in CP_KINDS else next((name for words, name in CONTEXT_WORDS if re.search(words, said)), said)
     if known not in CP_KINDS:
         raise Unpriceable(f"context parallelism of kind {kind} is not priced yet")
     return CP_KINDS.index(known)
 
 
+RECOMPUTE_WORDS: tuple[tuple[str, str], ...] = (
+    (r"false|no|off|0|n/?a", "none"),
+    (r"true|yes|on|uniform|full.*|remat|(gradient|activation)[ _-]checkpointing", "full"),
+    (r"selective.*|core[ _-]?att(n|ention)|attention", "selective"),
+)
+"""What programs call none of it, all layers, and the cores of attention."""
+
+
 def _recompute(plan: Row, chosen: Stack, notes: list[str]) -> Recompute:
     """The stated kind of recomputation, else the stack's usual one."""
-    said = str(plan.get("recompute") or _usual_recompute(chosen, notes)).upper()
+    said = plan.get("recompute")
+    said = str(_usual_recompute(chosen, notes) if said in (None, "") else said).lower()
+    said = next((ours for words, ours in RECOMPUTE_WORDS if re.fullmatch(words, said)), said).upper()
     if said not in Recompute.__members__:
         known = ", ".join(Recompute.__members__).lower()
         raise Unpriceable(f"strategy.recompute: {plan['recompute']!r:.40} is unknown; {known} are known")
@@ -147,10 +167,23 @@ def _sharding(plan: Row, zero: int, ranks: int) -> int:
     return degree if degree > 1 and ranks % degree == 0 else ranks
 
 
+SCHEDULE_WORDS: tuple[tuple[str, str], ...] = (
+    (r"inter-?leaved", "interleaved-1f1b"),
+    (r"afab|f-?then-?b|all-forward", "gpipe"),
+    (r"^1f1b|pipedream-?flush|dapple", "1f1b"),
+    (r"zb-?h1|zero-?bubble-h1", "zb-1p"),
+    (r"zb-?h2|zero-?bubble-h2", "zb-2p"),
+    (r"zb-?v", "zb-v"),
+)
+"""First match of what programs call a schedule gives ours, where a run's word is none of them."""
+
+
 def _schedule(plan: Row, pp: int, vpp: int) -> int:
-    name = plan.get("schedule") or "1f1b"
+    said = re.sub(r"[\s_]+", "-", str(plan.get("schedule") or "1f1b").lower())
+    known = (*SCHEDULE_NAMES, "none")
+    name = said if said in known else next((ours for word, ours in SCHEDULE_WORDS if re.search(word, said)), said)
     if name in ("none", "1f1b", "interleaved-1f1b"):
         name = "interleaved-1f1b" if vpp > 1 else "1f1b"
     if name not in SCHEDULE_NAMES:
-        raise Unpriceable(f"schedule {name} is not priced yet")
+        raise Unpriceable(f"schedule {plan.get('schedule')} is not priced yet")
     return SCHEDULE_NAMES.index(name) if pp > 1 else 0

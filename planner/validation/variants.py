@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from hardware.catalogue import names
 from hardware.errors import UnknownName
 from hardware.files import canonical
 from hardware.records import Accelerator
@@ -44,6 +45,9 @@ LIMITED = 0.75
 """Share of the full power of a device that is called power limited: 750 of B200's 1000 W, where torchao measures and
 GitHub pytorch/helion's benchmarks set the limit (pull requests 3566 and 347)."""
 
+RESIZED = 1.12
+"""Sizes of memory that are further apart are not one size in GB and in GiB, or with and without what is reserved."""
+
 PLACES: tuple[tuple[str, str, str], ...] = (
     ("gh200", r"\b(alps|clariden|daint)\b", "gh200-slingshot"),
     ("gh200", r"\b(jupiter|jedi)\b", "jupiter"),
@@ -55,7 +59,7 @@ to how much power it holds its devices."""
 def accelerator_name(row: Row) -> str:
     """The catalogue's name of the accelerator, by what the source says of it and of itself; as said if it has none."""
     said, words = row["cluster"], _words(row)
-    name = _catalogued(str(said["accelerator"]))
+    name = _of_size(_catalogued(str(said["accelerator"])), said.get("memory_gb"))
     devices, memory, die = DIES.get(name, (0, 0.0, ""))
     if die and (said.get("gpus_per_node") == devices or float(said.get("memory_gb") or 2.0 * memory) <= memory):
         return die
@@ -68,6 +72,17 @@ def _catalogued(said: str) -> str:
         return canonical("accelerator", said)
     except UnknownName:
         return said
+
+
+def _of_size(name: str, memory: Any) -> str:
+    """The entry with as many GB as the run says, where the name leaves that open or stands for another size."""
+    if not memory:
+        return name
+    sized = f"{round(float(memory))}gb"
+    for other in (re.sub(r"\d+gb$", sized, name), f"{name}-{sized}"):
+        if (found := _catalogued(other)) != other or found in names("accelerator"):
+            return found
+    return name
 
 
 def _words(row: Row) -> str:
@@ -96,6 +111,17 @@ def _with_tf32(row: Row, peaks: dict[str, float]) -> dict[str, float]:
     said = str(row["strategy"].get("precision_note") or "").lower()
     through = row["strategy"].get("precision") == "fp32" and re.search(r"\b(by|in|with|through|allow_?) ?tf32\b", said)
     return peaks | {"fp32": peaks["tf32"]} if through and "tf32" in peaks else peaks
+
+
+def with_memory(row: Row, device: Accelerator, notes: list[str]) -> Accelerator:
+    """The device with as much memory as the run says, where the catalogue knows it with another size alone."""
+    said, known = float(row["cluster"].get("memory_gb") or 0.0), device.memory / 2.0**30
+    changed = device.name in {variant for _, _, variant in VARIANTS}
+    if not said or changed or 1.0 / RESIZED <= said / known <= RESIZED:
+        return device
+    notes.append(f"{device.name} with {said:g} GB in place of {known:.0f}")
+    sizes = ("memory", "usable_memory")
+    return device.model_copy(update={field: said / known * getattr(device, field) for field in sizes})
 
 
 def source_rate(source: str, accelerator: Accelerator) -> float:

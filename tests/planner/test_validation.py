@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from costmodels.flops import model_flops
+from costmodels.flops import flops_per_iteration, model_flops
 from costmodels.model_catalogue import model as catalogue_model
 from costmodels.pricing import quote
 from costmodels.strategy import CP_KINDS, SCHEDULE_NAMES, Recompute
@@ -103,6 +103,16 @@ def test_a_framework_is_priced_as_the_stack_of_its_name_and_release(framework, s
         ("3.2 Tb/s per node", 50e9),
         ("3200 Gb/s", 50e9),
         ("50 GB/s", 50e9),
+        ("8x400G RoCE", 50e9),
+        ("RoCE 8x200GE", 25e9),
+        ("InfiniBand NDR400 x8", 50e9),
+        ("8x HDR100", 12.5e9),
+        ("1.6 Tb/s", 25e9),
+        ("EFAv2 3,200 Gbps", 50e9),
+        ("400 Gbps EFA", 6.25e9),
+        ("100 Gb/s per host", 12.5e9 / 8),
+        ("10 GbE", 1.25e9 / 8),
+        ("single HDR 200Gb/s NIC", 25e9 / 8),
         ("InfiniBand (not detailed)", None),
     ],
 )
@@ -126,7 +136,10 @@ def test_a_run_that_cannot_be_priced_says_why_and_is_not_counted():
         ({"measured": {"iteration_time_s": -1}}, "measured.iteration_time_s: expected a number above 0, got -1"),
         ({"measured": {"tokens_per_s": True}}, "measured.tokens_per_s: expected a number above 0, got True"),
         ({"strategy": {"tp": "eight"}}, "strategy.tp: expected a whole number from 1, got 'eight'"),
-        ({"strategy": {"micro_batch_size": 0}}, "strategy.micro_batch_size: expected a whole number from 1, got 0"),
+        (
+            {"strategy": {"micro_batch_size": 0}},
+            "strategy.micro_batch_size: expected a number of sequences above 0, got 0",
+        ),
         ({"strategy": {"precision": "int3"}}, "strategy.precision: 'int3' is unknown; fp32, fp16"),
     ],
 )
@@ -311,6 +324,10 @@ def test_the_cache_is_fitted_on_devices_and_needs_enough_of_them(tmp_path):
         ("hardware (8*N*tokens, counts recompute)", "8N"),
         ("megatron-formula-with-recompute", "hardware"),
         ("Megatron paper formula without recompute", "model"),
+        ("Megatron-LM throughput log", "model"),
+        ("6ND", "6N"),
+        ("6*N*D + 12*l*h*s", "model"),
+        ("DeepSpeed flops profiler", "hardware"),
         ('stated "up to"; convention not given', ""),
         ("unknown", ""),
     ],
@@ -324,12 +341,15 @@ def test_a_utilisation_of_a_known_convention_is_a_time():
     mapped = case(RUN)
     scenario = mapped.scenario
     flops = scenario.tokens * model_flops(scenario.model, seq_length=scenario.seq_length)
+    batch = {"global_batch_size": scenario.global_batch_size, "seq_length": scenario.seq_length}
+    computed = flops_per_iteration(scenario.model, **batch, definition="hardware", recompute="full")
     tflops = flops / (seconds * scenario.gpus) / 1e12
     blank = {"iteration_time_s": None}
     for measured in (
         {"tflops_per_gpu": tflops, "flops_convention": "model"},
         {"mfu": tflops / 500.0, "mfu_peak_tflops": 500.0},
         {"mfu": tflops * 1e12 / scenario.group.accelerator.half_rate},
+        {"hfu": tflops * 1e12 / scenario.group.accelerator.half_rate * computed / flops},  # all layers are repeated
     ):
         verdict = only(judge_row(run(measured={**blank, **measured})), "iteration_time")
         assert verdict.measured == pytest.approx(seconds, rel=1e-9)
