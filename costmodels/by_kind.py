@@ -34,6 +34,11 @@ class Windows:
     @property
     def window(self) -> Passes:
         """The computation of one layer that data-parallel traffic can hide behind."""
+        return Passes(self.forward_window, self.backward_window)
+
+    @property
+    def repeating_window(self) -> Passes:
+        """The same of what travels in every micro-batch, which hides behind what its backward pass repeats too."""
         return Passes(self.forward_window, self.backward_window + self.repeated_window)
 
     @property

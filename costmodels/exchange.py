@@ -80,6 +80,7 @@ def step_traffic(
     layer: Passes,
     kinds: ByKind[LayerTerms] | None = None,
     paired: Passes | None = None,
+    repeated: Floats | float = 0.0,
 ) -> StepTraffic:
     """Exposed data-parallel seconds of one iteration, for the stage with the most parameters.
 
@@ -91,6 +92,7 @@ def step_traffic(
     ``layer`` is the computation of one layer for one micro-batch that hides no traffic of the layer's own; where layers
     differ, ``kinds`` has that of each kind. What of it hides that of another micro-batch's experts, ``paired``, hides
     none of what travels in every micro-batch; the last backward and the first forward pass have no such partner.
+    That hides behind the ``repeated`` seconds that a layer's backward pass computes again as well.
     """
     stack = scenario.stack
     few, inverse = _alike(rows)
@@ -103,7 +105,8 @@ def step_traffic(
     sharded, whole = rows.zero_stage >= GRADIENTS, rows.zero_stage >= PARAMETERS
     sharded = sharded & (whole | (rows.pp == 1)) & np.isin(rows.zero_stage, stack.zero_stages)
     if sharded.any():
-        always = every_micro_batch(rows, scenario, layer, kinds, paired)
+        longer = Passes(layer.forward, layer.backward + repeated)
+        always = every_micro_batch(rows, scenario, longer, kinds, paired)
         backward = np.where(sharded, always[0], backward)
         forward = np.where(sharded & (whole | stack.fully_sharded), always[1], forward)
     return StepTraffic(backward, forward, tied=tied)
@@ -141,9 +144,7 @@ def _window(rows: Strategies, scenario: Scenario, layer: Passes, kinds: ByKind[L
         low = even_layers(scenario.model.num_layers, rows).low
         return Passes(low * layer.forward, low * layer.backward)
     held = heaviest_stage(rows, scenario).held
-    windows = [part.window for part in kinds.parts]
-    each = (np.array([getattr(window, way) for window in windows]) for way in ("forward", "backward"))
-    return Passes(*(np.einsum("nk,kn->n", held, window) for window in each))
+    return Passes(*(np.einsum("nk,kn->n", held, kinds.each(name)) for name in ("forward_window", "backward_window")))
 
 
 def _once_per_step(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats, Floats]:

@@ -183,7 +183,7 @@ def _once(rows: MixedRows, mixed: Mixed, cores: list[RowSeconds]) -> tuple[Float
     traffic, optimizer = [], []
     for group, one, core in zip(rows.groups, mixed.scenarios, cores, strict=True):
         alike = replace(group, pp=np.clip(np.rint(core.layer * pace).astype(np.int64), 2, most))
-        step = step_traffic(alike, one, core.window, paired=core.paired)
+        step = step_traffic(alike, one, core.window, paired=core.paired, repeated=core.repeated_window)
         traffic.append(step.gradients + step.parameters)
         optimizer.append(optimizer_seconds(alike, one))
     return np.stack(traffic, axis=1), np.stack(optimizer, axis=1)

@@ -26,10 +26,13 @@ from costmodels.huggingface_config import (
     upper_window,
     window,
 )
-from costmodels.huggingface_experts import EXPERT_ADAPTERS, text_part
+from costmodels.huggingface_experts import EXPERT_ADAPTERS, left_out, text_part
 from costmodels.huggingface_hybrid import HYBRID_ADAPTERS
 from costmodels.model import Model, checked
 from costmodels.model_parts import BadModel, Position
+
+CONFIGURATION = "Hugging Face configuration"
+"""Source of such models; what the file describes beside them follows."""
 
 
 def from_config(config: Mapping[str, object], *, name: str = "", seq_length: int | None = None) -> Model:
@@ -48,6 +51,7 @@ def from_config(config: Mapping[str, object], *, name: str = "", seq_length: int
         UnsupportedFamily: The family is not in `ADAPTERS`.
         BadModel: A field is missing, of the wrong type, or contradicts another one. One line.
     """
+    without = left_out(config)
     config = text_part(config)
     family = model_type(config, ADAPTERS)
     if family not in ADAPTERS:
@@ -62,7 +66,7 @@ def from_config(config: Mapping[str, object], *, name: str = "", seq_length: int
         "name": label,
         "title": label,
         "family": family,
-        "source": "Hugging Face configuration",
+        "source": f"{CONFIGURATION}{without and f' without its {without}'}",
         "vocab_size": vocab_size,
         **described,
     }

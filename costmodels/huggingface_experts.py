@@ -14,18 +14,27 @@ from costmodels.huggingface_config import (
 )
 from costmodels.model_parts import BadModel
 
-# Families whose configuration holds the decoder beside a vision tower.
-TEXT_PARTS = {"llama4": "llama4_text"}
+# Families whose configuration holds the decoder beside a vision tower, where that does not name its own family.
+TEXT_PARTS = {"llama4": "llama4_text", "gemma3": "gemma3_text"}
 
 LATENT_FIELDS = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
 
 
 def text_part(config: Mapping[str, object]) -> Mapping[str, object]:
     """The decoder's own configuration, where the file describes a vision tower too; else the file."""
-    family, inner = TEXT_PARTS.get(str(config.get("model_type"))), config.get("text_config")
-    if family is None or not isinstance(inner, Mapping):
+    inner = config.get("text_config")
+    if not isinstance(inner, Mapping):
         return config
-    return {**inner, "model_type": family}
+    family = TEXT_PARTS.get(str(config.get("model_type"))) or inner.get("model_type")
+    return {**inner, "model_type": family} if family else config
+
+
+def left_out(config: Mapping[str, object]) -> str:
+    """What of a configuration is no part of the model that it makes: a tower for pictures, layers that look ahead."""
+    tower = "vision tower" if isinstance(config.get("text_config"), Mapping) else ""
+    ahead = text_part(config).get("num_nextn_predict_layers")
+    layers = f"layers that predict further tokens (--set model.mtp_layers={ahead})" if ahead else ""
+    return " and ".join(filter(None, (tower, layers)))
 
 
 def _routed(config: Config, *, experts: str, width: str, top_k: int | None, **more: object) -> Fields:

@@ -91,7 +91,8 @@ class RowSeconds(Windows):
     """What of ``forward`` hides no traffic of the layer's own experts: data-parallel traffic can hide behind it."""
     backward_window: Floats
     repeated_window: Floats
-    """Computation that the backward pass of every layer begins with where all layers are recomputed: likewise."""
+    """Computation that the backward pass of every layer begins with where all layers are recomputed: what travels in
+    every micro-batch can hide behind it."""
     paired_forward: Floats
     """Computation of the forward pass that another micro-batch's exchanges of experts run beside, on average."""
     paired_backward: Floats
@@ -231,7 +232,7 @@ def with_step(rows: Strategies, scenario: Scenario, core: RowSeconds) -> RowSeco
     return replace(
         core,
         upkeep=_upkeep(rows, scenario),
-        data_parallel=step_traffic(rows, scenario, core.window, core.kinds, core.paired).total,
+        data_parallel=step_traffic(rows, scenario, core.window, core.kinds, core.paired, core.repeated_window).total,
         optimizer=optimizer_seconds(rows, scenario),
         offload=step_offload_seconds(rows, scenario, layer),
     )

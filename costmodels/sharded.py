@@ -107,7 +107,7 @@ def every_micro_batch(
     times, behind = np.where(once | whole, 1, rows.num_microbatches), np.where(once, rows.num_microbatches, 1)
     depth = scenario.depth if kinds is not None else None
     each = [_layer(rows, scenario, kind) for kind in (depth.kinds if depth else (None,))]
-    pairs = [(one.window, one.paired) for one in kinds.parts] if kinds else [(layer, paired)]
+    pairs = [(one.repeating_window, one.paired) for one in kinds.parts] if kinds else [(layer, paired)]
     windows = [_left(window, beside, whole) for window, beside in pairs]
     ahead, after = [behind * part.forward for part in windows], [behind * part.backward for part in windows]
     layers = copies(rows) * even_layers(scenario.model.num_layers, rows).high

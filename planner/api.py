@@ -26,7 +26,7 @@ from planner.assemble import (
     request_record,
     strategy_record,
 )
-from planner.document import Plan, Proof, Rejection, Strategy
+from planner.document import Plan, Prediction, Proof, Rejection, Strategy
 from planner.errors import OutOfTime
 from planner.given import broken_rules, single_row, split_or_given
 from planner.idle_pins import Lattice, idle_pins
@@ -47,6 +47,8 @@ from planner.verify import LARGEST_SIMULATION, Verdict, verify
 
 EXPLAINED_WITHIN = 2.0
 """Seconds that the reasons may take beside the plan."""
+HIGH = 0.85
+"""Utilisation beyond which a device does less than is counted."""
 
 
 def plan(request: PlanRequest) -> Plan:
@@ -146,7 +148,7 @@ def _settled(
         "goodput": goodput_record(resolved, best.row, predicted),
         "breakdown_seconds": priced.breakdown,
         "memory_bytes": memory_records(priced, scenario),
-        "warnings": _warnings(priced, resolved),
+        "warnings": (*_warnings(priced, resolved), *_counted(predicted, resolved)),
         "proof": proof,
         **_frame(resolved),
     }
@@ -257,7 +259,7 @@ def predict(request: PlanRequest, layers: Sequence[int] | None = None) -> Plan:
         goodput=goodput_record(resolved, row, predicted),
         breakdown_seconds=priced.breakdown,
         memory_bytes=memory_records(priced, scenario),
-        warnings=(*_warnings(priced, resolved), *outside(found)) if fits else (),
+        warnings=(*_warnings(priced, resolved), *_counted(predicted, resolved), *outside(found)) if fits else (),
         rejected=() if fits else (refused,),
         closest_run=explain.closest_run(scenario),
         trust=found,
@@ -274,6 +276,17 @@ def _warnings(priced: Quote, resolved: Resolved) -> tuple[str, ...]:
         found.append(f"stage {stage} fills {share:.1%} of the usable memory; leave room with --memory-margin 10%")
     if device.name.startswith(COMPILED) and resolved.scenario.stack.name == DEFAULT_STACK:
         found.append(f"{DEFAULT_STACK} makes no programs for {device.name}, XLA does; --stack maxtext plans for it")
+    return tuple(found)
+
+
+def _counted(predicted: Prediction, resolved: Resolved) -> tuple[str, ...]:
+    """What of the figures needs a word: utilisation beyond the peak, and costs that nobody knows."""
+    found = []
+    if max(predicted.mfu, predicted.hfu) > HIGH:
+        found.append("MFU and HFU count causal attention whole, half of which is computed: long sequences pass 100 %")
+    if resolved.request.objective == "cost" and predicted.cost_dollars is None:
+        name = resolved.cluster.name
+        found.append(f"{name} has no price, so that the cheapest is the fastest; give it price = '2 $/h'")
     return tuple(found)
 
 

@@ -252,6 +252,16 @@ def selective_saves(c: Columns, x: Scenario) -> Mask:
 
 
 def recomputes_no_more(c: Columns, x: Scenario) -> Mask:
+    return _partly_as_well(c, x) | (max(x.stack.zero_stages) >= SHARDED_GRADIENTS)
+
+
+def recomputes_to_hide(c: Columns, x: Scenario) -> Mask:
+    """Whether traffic in every micro-batch may hide behind what is computed again of every layer."""
+    return _partly_as_well(c, x) | (c["zero_stage"] >= SHARDED_GRADIENTS)
+
+
+def _partly_as_well(c: Columns, x: Scenario) -> Mask:
+    """Not where layers could be recomputed one by one."""
     alone = (c["offload"] == ACTIVATIONS) | (x.model.num_layers % c["vpp"] > 0)  # goes without PARTIAL
     return (c["recompute"] != Recompute.FULL) | alone | (c["recompute_num_layers"] > 1)
 

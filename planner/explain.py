@@ -12,6 +12,7 @@ import numpy as np
 
 from costmodels.flops import utilization
 from costmodels.memory import memory_limit
+from costmodels.offload import described
 from costmodels.parameters import parameters
 from costmodels.pricing import Quote, iteration_seconds, quote, stage_bytes
 from costmodels.scenario import Scenario
@@ -220,7 +221,10 @@ def memory_example(outcome: Outcome, scenario: Scenario) -> str:
     at = row.row(0)
     limit = scenario.group.accelerator.usable_memory
     name = f"tp {at['tp']} cp {at['cp']} pp {at['pp']} dp {at['dp']} ZeRO-{at['zero_stage']}"
-    return f"{name} needs {_gib(needed)} per GPU, {_gib(limit)} available"
+    told = f"{name} needs {_gib(needed)} per GPU, {_gib(limit)} available"
+    if scenario.stack.offloads and not described(scenario):
+        told += "; nothing can be offloaded: the cluster says no host_memory, host_link or host_bandwidth"
+    return told
 
 
 def what_helps(
@@ -305,13 +309,24 @@ def _other_machine(device: Accelerator, run: Landmark) -> float:
     return 3.0 if run.family.startswith(f"{device.vendor} ") else 5.0
 
 
+WITHOUT = " (nothing fits without)"
+"""End of the remark that something that saves memory was not asked for."""
+
+
 def verdict(pinned: Plan, best: Plan, terms: dict[str, tuple[float, float]]) -> str:
     """One sentence that answers "why not"."""
-    if pinned.prediction is None:
+    if pinned.prediction is None or not pinned.fits:
         reasons = "; ".join(r.example for r in pinned.rejected[:2])
         return f"it cannot run: {reasons}"
     if best.prediction is None:
         return "nothing else runs either"
+    spared = next((said.removesuffix(WITHOUT) for said in pinned.defaults if said.endswith(WITHOUT)), "")
+    return (f"it fits only with {spared}: " if spared else "") + _compared(pinned, best, terms)
+
+
+def _compared(pinned: Plan, best: Plan, terms: dict[str, tuple[float, float]]) -> str:
+    assert pinned.prediction is not None
+    assert best.prediction is not None
     mine, theirs = pinned.prediction.iteration_seconds, best.prediction.iteration_seconds
     if mine <= theirs * (1 + NOTABLE):
         return f"nothing speaks against it: {told_seconds(mine)}, the best takes {told_seconds(theirs)}"

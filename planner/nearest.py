@@ -31,14 +31,15 @@ Find = Callable[[Scenario, Mapping[str, Pin], float], Incumbent | None]
 
 
 def nearest(resolved: Resolved, best_of: Find = best_of) -> Advice | None:
-    """The same request without one of its pins, else without all of them, else on more GPUs, with and without them.
+    """The same request without one of its pins, or all, else on more GPUs, with and without them, else on fewer.
 
     As in a plan itself, what saves memory at a price is allowed where nothing fits without it, but for ``plain_best``.
     """
     deadline = time.perf_counter() + min(NEAREST_SECONDS, resolved.request.time_limit)
     pins = parse_pins(resolved.request.pins)
     found = _fewer_pins(resolved.scenario, pins, deadline, best_of) or _more_gpus(resolved, pins, deadline, best_of)
-    return found or (_more_gpus(resolved, {}, deadline, best_of) if pins else None)
+    found = found or (_more_gpus(resolved, {}, deadline, best_of) if pins else None)
+    return found or _fewer_gpus(resolved, pins, deadline, best_of)
 
 
 def _fewer_pins(scenario: Scenario, pins: Mapping[str, Pin], deadline: float, best_of: Find) -> Advice | None:
@@ -83,6 +84,24 @@ def _more_gpus(resolved: Resolved, pins: Mapping[str, Pin], deadline: float, bes
     return None
 
 
+def _fewer_gpus(resolved: Resolved, pins: Mapping[str, Pin], deadline: float, best_of: Find) -> Advice | None:
+    """The most GPUs below, of rounder counts, that the batch can be divided among."""
+    for count in _below(resolved.scenario.gpus):
+        scenario = None if time.perf_counter() > deadline else with_gpus(resolved, count)
+        if scenario and (found := best_of(scenario, pins, deadline)):
+            text = _and_spared("the same request fits, with the same batch", found)
+            return Advice(subject=many(count, "GPU"), text=text, iteration_seconds=found.iteration)
+    return None
+
+
+def _below(count: int) -> Iterator[int]:
+    """Rounder counts and halves, the most first."""
+    while count > 1:
+        yield from reversed(_rounder(count))
+        count //= 2
+        yield count
+
+
 def _doubled(resolved: Resolved) -> Iterator[Scenario]:
     """The same question on 2, 4, ... 64 times the GPUs, in whole nodes."""
     for times in (2, 4, 8, 16, 32, 64):
@@ -108,25 +127,48 @@ def _between(
 
 
 def enough_gpus(resolved: Resolved, now: float, deadline: float) -> tuple[Advice, ...]:
-    """The fewest GPUs, by halving, that need little longer than ``now`` seconds; none where all of them are worth it.
+    """Fewer GPUs that need little longer than ``now`` seconds, and fewer that need less; none where all are worth it.
 
-    Asked only where a replica of one GPU has no sequence of its own: elsewhere half the GPUs take twice as long.
+    The former by halving, where a replica of one GPU has no sequence of its own: elsewhere half the GPUs take twice as
+    long. The latter are rounder counts, where GPUs and batch do not divide each other.
     """
-    scenario, pins = resolved.scenario, parse_pins(resolved.request.pins)
-    few, best = scenario.gpus, None
-    while few > scenario.global_batch_size and few % 2 == 0 and (fewer := with_gpus(resolved, few // 2)):
-        try:
-            found = search(build(fewer, pins), fewer, deadline=deadline).best
-        except BadRequest:
-            break
+    scenario = resolved.scenario
+    few, batch, best = scenario.gpus, scenario.global_batch_size, None
+    lines = []
+    if few % batch and batch % few:
+        tried = {count: _on(resolved, count, deadline) for count in _rounder(few)}
+        faster = {count: found for count, found in tried.items() if found and found.iteration < now}
+        if faster:
+            count = min(faster, key=lambda count: faster[count].iteration)
+            lines.append(_fewer(scenario, count, faster[count], now))
+    while few > batch and few % 2 == 0:
+        found = _on(resolved, few // 2, deadline)
         if found is None or found.iteration > (1.0 + WORTH_IT) * now:
             break
         few, best = few // 2, found
-    if best is None:
-        return ()
-    change, share = best.iteration / now - 1.0, few / scenario.gpus
+    return (*lines, *([_fewer(scenario, few, best, now)] if best else []))
+
+
+def _fewer(scenario: Scenario, count: int, found: Incumbent, now: float) -> Advice:
+    change, share = found.iteration / now - 1.0, count / scenario.gpus
     text = f"{change:+.1%} of the time, {1.0 - share * (1.0 + change):.0%} fewer GPU hours"
-    return (Advice(subject=many(few, "GPU"), text=text, iteration_seconds=best.iteration),)
+    return Advice(subject=many(count, "GPU"), text=text, iteration_seconds=found.iteration)
+
+
+def _on(resolved: Resolved, gpus: int, deadline: float) -> Incumbent | None:
+    """The fastest of the same question on so many GPUs; None where there is none, or no such cluster."""
+    scenario = with_gpus(resolved, gpus)
+    try:
+        space = build(scenario, parse_pins(resolved.request.pins)) if scenario else None
+    except BadRequest:
+        return None
+    return search(space, scenario, deadline=deadline).best if space and scenario else None
+
+
+def _rounder(count: int) -> list[int]:
+    """Smaller counts that one, two and three more powers of two divide, above half of it."""
+    lowest = count & -count
+    return sorted({below for more in (2, 4, 8) if (below := count // (lowest * more) * lowest * more) > count // 2})
 
 
 def with_gpus(resolved: Resolved, gpus: int) -> Scenario | None:

@@ -368,6 +368,12 @@ def _check_positions(model: Model, seq_length: int) -> None:
         )
 
 
+def _beside_the_model(scenario: Scenario) -> list[str]:
+    """What the file of a model describes that is no part of it."""
+    _, described, beside = scenario.model.source.partition(" without its ")
+    return [f"without the {beside}"] if described and not scenario.model.mtp_layers else []
+
+
 def _defaults(request: PlanRequest, scenario: Scenario, tokens: int) -> tuple[str, ...]:
     said = request.model_fields_set
     lines = []
@@ -377,6 +383,7 @@ def _defaults(request: PlanRequest, scenario: Scenario, tokens: int) -> tuple[st
         lines.append(f"stack {_stack_name(request)}" + (f" (for {request.framework})" if request.framework else ""))
     if request.global_batch_size is None:
         lines.append(f"global batch {scenario.global_batch_size} sequences (1024 tokens per GPU, at least 4 Mi)")
+    lines += _beside_the_model(scenario)
     if request.seq_length is None:
         lines.append(f"sequence length {scenario.seq_length} ({whose_length(scenario.model)})")
     if request.tokens is None:

@@ -330,11 +330,11 @@ def _dearest(sizes: Sizes, limits: Limits, found: int) -> None:
 
 
 def _neighbour(sizes: Sizes, answer: Option, days: float) -> Neighbour | None:
-    """The smallest size found for another deadline, between the round sizes around the answer."""
+    """The smallest size found for another deadline, of all that were searched; None where it is the answer itself."""
     limit = Limits(days, None)
-    found = sizes.first(limit.met, min(sizes.least, answer.nodes))
-    option = None if found is None else sizes.at(found)
-    if option is None:
+    sizes.first(limit.met, min(sizes.least, answer.nodes))
+    option = _least([one for one in sizes.options() if limit.met(one)], lambda one: one.nodes)
+    if option is None or option.nodes == answer.nodes:
         return None
     priced = option.cost_dollars is not None and answer.cost_dollars is not None
     extra = (option.cost_dollars or 0.0) - (answer.cost_dollars or 0.0) if priced else None

@@ -10,6 +10,7 @@ from costmodels.scenario import Scenario
 from costmodels.strategy import OFFLOADS, Strategies
 from planner.document import Plan
 from planner.errors import BadRequest
+from planner.explain import WITHOUT
 from planner.pins import Pin, parse_pins
 from planner.request import PlanRequest, Resolved
 from planner.search import Incumbent, search
@@ -59,7 +60,7 @@ def said_so(found: Plan) -> Plan:
     """The plan with the remark that what saves memory was not asked for."""
     if found.strategy is None:
         return found
-    remark = f"{_words(found.strategy.recompute_num_layers, found.strategy.offload)} (nothing fits without)"
+    remark = f"{_words(found.strategy.recompute_num_layers, found.strategy.offload)}{WITHOUT}"
     return found.model_copy(update={"defaults": (*found.defaults, remark)})
 
 

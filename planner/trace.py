@@ -180,7 +180,7 @@ def _args(event: Event) -> dict[str, Any]:
 def _tail(stage: int, start: float, row: Strategies, priced: Quote, scenario: Scenario) -> Iterator[dict[str, Any]]:
     """What happens once, behind the pipeline: the slowest node, gradients, the optimizer, parameters, the host."""
     seconds = priced.seconds
-    traffic = step_traffic(row, scenario, seconds.window, seconds.kinds, seconds.paired)
+    traffic = step_traffic(row, scenario, seconds.window, seconds.kinds, seconds.paired, seconds.repeated_window)
     steps: tuple[tuple[str, str, Floats], ...] = (
         ("host", "wait for the slowest node", start * seconds.straggler),
         ("dp", "reduce gradients", traffic.gradients + traffic.tied),

@@ -137,9 +137,11 @@ def _rehearse(study: Study, params: dict[str, Any]) -> None:
         write(json.dumps(document, indent=2, default=str) + "\n", params["results"])
         return
     sizes = " x ".join(f"{len(factor[0].values)} {'+'.join(a.field for a in factor)}" for factor in study.factors)
+    sizes = sizes or "one question, nothing varies"
     left_out = f", {study.product - count:,} filtered out" if count < study.product else ""
     lines = [f"{study.name}: {count:,} points ({sizes}{left_out})\n"]
-    lines += [f"  {', '.join(f'{k} {v}' for k, v in point.axes.items())}\n" for point in shown_points]
+    told = (", ".join(f"{k} {v}" for k, v in point.axes.items()) for point in shown_points)
+    lines += [f"  {point}\n" for point in told if point]
     write("".join([*lines, "  ...\n" if count > len(shown_points) else ""]), params["results"])
 
 
@@ -147,17 +149,21 @@ def _run(study: Study, store: str, params: dict[str, Any]) -> Progress:
     from planner.cli.live import following
     from planner.sweep import run as start
 
-    with following(quiet=params["quiet"]) as watch:
-        return start(
-            study,
-            store,
-            engine=params["engine"],
-            workers=params["workers"],
-            address=params["address"],
-            shard=_shard(params["shard"]),
-            retry_failed=params["retry_failed"],
-            watch=watch,
-        )
+    try:
+        with following(quiet=params["quiet"]) as watch:
+            return start(
+                study,
+                store,
+                engine=params["engine"],
+                workers=params["workers"],
+                address=params["address"],
+                shard=_shard(params["shard"]),
+                retry_failed=params["retry_failed"],
+                watch=watch,
+            )
+    except KeyboardInterrupt:
+        talk(f"what was answered is in {store}; the same command goes on from there", params)
+        raise
 
 
 def _shard(text: str | None) -> tuple[int, int]:
@@ -192,7 +198,7 @@ def _conclude(done: Progress, store: str, params: dict[str, Any]) -> None:
     """What is left to say: failed points, and the exit code that defects or nothing but failures deserve."""
     if done.failed:
         failed = f"{done.failed:,} point{'s' * (done.failed > 1)} failed"
-        talk(f"{failed}; `plan sweep status` names them, --retry-failed asks again", params)
+        talk(f"{failed}; `plan sweep status` names them, --retry-failed asks again once the cause is mended", params)
     talk(f"{done.done:,} points answered, {done.answered:,} of them now; the answers are in {store}", params)
     if done.defects:
         sys.exit(UNEXPECTED)

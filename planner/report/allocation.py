@@ -35,7 +35,7 @@ def _value(found: Allocation) -> str:
         return "infeasible"
     match found.objective:
         case "throughput":
-            return f"{scaled(found.value)}FLOP/s x priority"
+            return f"{scaled(found.value)}{'' if found.value else ' '}FLOP/s x priority"
         case "weighted-finish":
             return f"{found.value / _DAY:,.1f} days x priority"
         case "cost":

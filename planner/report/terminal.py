@@ -261,10 +261,13 @@ def _advice(title: str, advice: Iterable[Advice]) -> Iterator[RenderableType]:
 
 
 def _refusal(plan: Plan) -> Iterator[RenderableType]:
-    yield from ("", Text("Nothing fits this request.", style="bold red"))
+    alone = plan.strategy is not None  # priced as asked; what speaks against it follows its price
+    said = "This strategy does not fit." if alone else "Nothing fits this request."
+    yield from ("", Text(said, style="bold red"))
     if plan.rejected:
         yield from ("", _title("Refused by"), _indented(_refused(plan.rejected)))
-    yield from _advice("Why not", plan.why_not)
+    if not alone:
+        yield from _advice("Why not", plan.why_not)
     yield from _advice("Nearest that works", [plan.nearest] if plan.nearest else [])
 
 

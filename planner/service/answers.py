@@ -70,10 +70,29 @@ def _check_depth(value: object, left: int) -> None:
 def _fields(body: Mapping[str, Any], seconds: float) -> Body:
     """The fields of a question, its time limit cut to what the service gives."""
     names_only(body)
+    _known_fields(body)
     limit = body.get("time_limit", seconds)
     if isinstance(limit, int | float) and not isinstance(limit, bool):
         limit = min(limit, seconds)
     return {"top": 5, **body, "time_limit": limit}
+
+
+def _known_fields(body: Mapping[str, Any]) -> None:
+    """Refuse fields that a request has not, with the one that may be meant: an axis, or what a study calls it."""
+    from planner.request import PlanRequest
+    from planner.sweep.fields import field_of, unknown_field
+
+    unknown = sorted(set(body) - set(PlanRequest.model_fields))
+    if not unknown:
+        return
+    name = unknown[0]
+    meant = field_of(name) or ""
+    if meant.startswith("pins."):
+        axis = meant.removeprefix("pins.")
+        raise BadRequest(f'there is no field {name!r}; it belongs under pins: "pins": {{"{axis}": ...}}')
+    if meant in PlanRequest.model_fields:
+        raise BadRequest(f"there is no field {name!r}; did you mean {meant}?")
+    raise BadRequest(unknown_field(name))
 
 
 def _plan(body: Body, seconds: float) -> str:

@@ -100,7 +100,15 @@ def test_every_adapter_is_tested_by_an_instance():
 def test_the_text_part_of_a_vision_model_is_read():
     text = small("llama4_text", **LLAMA4)
     whole = {"model_type": "llama4", "text_config": text, "vision_config": {"hidden_size": 7}}
-    assert from_config(whole) == from_config(text)
+    read = from_config(whole)
+    assert read.source == "Hugging Face configuration without its vision tower"
+    assert read == from_config(text).model_copy(update={"source": read.source})
+
+
+def test_layers_that_look_ahead_are_left_out_and_named():
+    read = from_config(small("deepseek_v3", **V3, num_nextn_predict_layers=1))
+    assert read.mtp_layers == 0
+    assert read.source.endswith("without its layers that predict further tokens (--set model.mtp_layers=1)")
 
 
 def test_groups_that_limit_a_router_are_read_unless_it_ignores_them():

@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
+from hardware.catalogue import cluster
+from hardware.records import NodeGroup
 from planner import PlanRequest, plan, predict, why_not
+from planner.beside import beside_the_best
 
 LLAMA = {"model": "llama3-8b", "cluster": "dgx-h100", "gpus": 8}
 TIGHT = {"model": "llama3-70b", "cluster": "dgx-h100", "gpus": 64}
@@ -177,6 +180,52 @@ def test_the_nearest_number_of_gpus_keeps_the_pins_where_it_can():
 def test_the_nearest_number_of_gpus_drops_pins_that_never_fit_and_says_so():
     advice = plan(PlanRequest(model="175b", cluster="dgx-h100", gpus=8, pins={"tp": 8, "pp": 1})).nearest
     assert "without the pinned tp and pp" in advice.text
+
+
+def test_more_gpus_than_the_batch_can_be_divided_among_are_told_how_many_can():
+    asked = {"model": "llama3-8b", "cluster": "dgx-h100", "global_batch_size": 512, "pins": {"tp": 1, "pp": 1, "cp": 1}}
+    refused = plan(PlanRequest(**asked, gpus=520))
+    assert refused.nearest.subject == "512 GPUs"
+    enough = plan(PlanRequest(**asked, gpus=512))
+    assert enough.prediction.iteration_seconds == pytest.approx(refused.nearest.iteration_seconds)
+
+
+def test_a_rounder_number_of_gpus_that_is_faster_is_told():
+    asked = {"model": "llama3-70b", "cluster": "dgx-h100", "global_batch_size": 512}
+    odd = plan(PlanRequest(**asked, gpus=1056))
+    lines = {line.subject: line for line in odd.what_helps}
+    fewer = plan(PlanRequest(**asked, gpus=1024))
+    assert fewer.prediction.iteration_seconds < odd.prediction.iteration_seconds
+    assert lines["1,024 GPUs"].iteration_seconds == pytest.approx(fewer.prediction.iteration_seconds)
+    assert not any("GPUs" in line.subject for line in fewer.what_helps)
+
+
+def test_why_not_says_what_a_strategy_needs_to_fit():
+    pins = {"tp": 1, "pp": 1, "cp": 1, "micro_batch_size": 1, "recompute": "none", "zero_stage": 1}
+    answer = why_not(PlanRequest(**LLAMA, pins=pins))
+    assert answer.verdict.startswith("it fits only with offload activations: it takes")
+
+
+def test_a_configuration_that_does_not_fit_is_told_so_beside_the_best():
+    given = PlanRequest(**LLAMA, pins={"tp": 1})
+    beside = beside_the_best(predict(given), given)
+    assert [line.text for line in beside.why_not] == ["it cannot run: stage 0 needs 102.5 GiB, 79.1 GiB available"]
+
+
+def test_utilisation_beyond_the_peak_and_a_cost_that_nobody_knows_are_told():
+    long = plan(PlanRequest(model="llama3-8b", gpus=128, seq_length=10_000_000, global_batch_size=1))
+    assert long.prediction.hfu > 1.0
+    assert any("count causal attention whole" in warning for warning in long.warnings)
+    cheap = plan(PlanRequest(model="llama3-8b", gpus=64, cluster="dgx-h800", objective="cost"))
+    assert any("dgx-h800 has no price" in warning for warning in cheap.warnings)
+    assert not any("price" in warning or "causal" in warning for warning in ask(objective="cost").warnings)
+
+
+def test_a_cluster_without_hosts_says_why_nothing_is_offloaded():
+    bare = NodeGroup.model_validate(cluster("rtx4090-8x").groups[0].model_dump() | {"host_bandwidth": None})
+    refused = plan(PlanRequest(model="llama3-70b", gpus=8, cluster={"name": "mine", "groups": [bare.model_dump()]}))
+    assert refused.status == "infeasible"
+    assert any("says no host_memory, host_link or host_bandwidth" in one.example for one in refused.rejected)
 
 
 def test_a_batch_with_few_divisors_is_told_of_one_with_more():

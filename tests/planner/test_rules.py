@@ -145,6 +145,11 @@ PAIRS = {
     ),
     "stack-recompute-groups": (EVEN, {"recompute_num_layers": 1}, {"recompute_num_layers": 2}),
     "full-recompute": (EVEN, {"recompute": Recompute.PARTIAL}, {"recompute": Recompute.FULL}),
+    "full-recompute-hides": (
+        EVEN,
+        {"zero_stage": 2, "sharding_degree": 4, "recompute": Recompute.FULL},
+        {"zero_stage": 1, "sharding_degree": 4, "recompute": Recompute.FULL},
+    ),
     "selective": (EVEN, {"recompute": Recompute.FULL}, {"recompute": Recompute.SELECTIVE}),
     "rank-order": (EVEN, {"pp": 2, "dp": 2, "rank_order": 1}, {"pp": 2, "dp": 1, "rank_order": 1}),
     "sharding": (EVEN, {"zero_stage": 1, "sharding_degree": 4}, {"zero_stage": 1, "sharding_degree": 1}),

@@ -44,12 +44,21 @@ def test_an_option_is_what_plan_says_of_that_size(met):
 
 def test_neighbours_and_days_stand_beside_the_answer(met):
     assert {option.nodes - met.answer.nodes for option in met.neighbours} == {-1, 1}
-    assert met.day_later.option.days <= 7.0
     assert met.day_sooner.option.days <= 5.0
-    for other in (met.day_later, met.day_sooner):
-        assert other.extra_dollars == pytest.approx(other.option.cost_dollars - met.answer.cost_dollars)
+    assert met.day_sooner.option.nodes > met.answer.nodes
+    extra = met.day_sooner.option.cost_dollars - met.answer.cost_dollars
+    assert met.day_sooner.extra_dollars == pytest.approx(extra)
     assert met.cheapest.cost_dollars <= met.answer.cost_dollars
     assert met.fastest.days <= met.answer.days
+
+
+def test_a_day_more_is_told_where_it_takes_fewer_nodes_and_not_where_it_takes_as_many(met):
+    assert met.day_later is None
+    fewer = plan(ASK.model_copy(update={"gpus": met.answer.gpus - 8, "top": 0})).prediction
+    late = size(ASK, days=fewer.training_days - 0.5)
+    assert late.answer.nodes == met.answer.nodes
+    assert late.day_later.option.nodes == met.answer.nodes - 1
+    assert late.day_later.option.days == fewer.training_days
 
 
 def option(nodes, days, cost=1.0):

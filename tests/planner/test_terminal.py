@@ -256,7 +256,9 @@ def test_an_infeasible_plan_gives_reasons_by_rule_with_counts_and_the_nearest():
 def test_a_priced_strategy_that_does_not_fit_is_no_launch():
     refused = [{"rule": "memory", "count": 1, "example": "stage 0 needs 90 GiB"}]
     text = screen(fake_plan(status="infeasible", fits=False, proof=None, rejected=refused))
-    assert "does not fit" in text
+    assert "This strategy does not fit." in text
+    assert "Nothing fits" not in text
+    assert text.count("Why not") == 1
     assert "stage 0 needs 90 GiB" in text
     assert "--tensor-model-parallel-size" not in text
 
