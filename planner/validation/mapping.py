@@ -97,11 +97,15 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
 
 
 def _multiplied(precision: str, device: Accelerator, notes: list[str]) -> str:
-    """The format that products have: matrix units which know no fp32 or fp16 take bf16, as XLA has them do."""
-    if precision in {"fp32", "fp16"} - device.peak.keys() and "bf16" in device.peak:
-        notes.append(f"products in bf16 in place of {precision}, which {device.name} does not multiply in")
-        return "bf16"
-    return precision
+    """The format that products have: matrix units which know no fp32 or fp16 take bf16, as XLA has them do.
+
+    Those from before bf16 take fp16, which a source that says bf16 of them can only mean.
+    """
+    other = "fp16" if precision == "bf16" else "bf16"
+    if precision not in {"fp32", "fp16", "bf16"} - device.peak.keys() or other not in device.peak:
+        return precision
+    notes.append(f"products in {other} in place of {precision}, which {device.name} does not multiply in")
+    return other
 
 
 DEEPEST = 10_000
