@@ -95,6 +95,8 @@ def _plain(value: object) -> str:
 def _not_found(shape: Row) -> str:
     """Why the name of a model is none of the catalogue's: it is not there, or has other layers."""
     known = by_name(_plain_name(shape))
+    if not shape.get("name"):
+        return "neither is its name"
     if known is None:
         return f"no model of the catalogue is called {shape.get('name')!r}"
     return f"the catalogue's {known.name} has {known.num_layers} layers, not {shape.get('num_layers')}"

@@ -28,7 +28,7 @@ def read_rows(path: Path) -> Iterator[Row]:
     """The runs of one file.
 
     Raises:
-        BadFile: missing, empty, not text, a line that is not JSON or lacks a section; the message names the line.
+        BadFile: missing, empty, not text, a line that is not JSON or has no section; the message names the line.
     """
     try:
         with _opened(path) as lines:
@@ -76,17 +76,20 @@ def _row(path: Path, number: int, line: str) -> Row:
 
 
 def row_of(path: Path, where: str, row: object) -> Row:
-    """A parsed run, once it is seen to be one.
+    """A parsed run, once it is seen to be one; of a section left out nothing is stated.
 
     Raises:
-        BadFile: it is no object, or a section is missing; the message begins with ``where`` it stands.
+        BadFile: it is no object, has no section or one that is none; the message begins with ``where`` it stands.
     """
     if not isinstance(row, dict):
         raise BadFile(path, f"{where}: expected an object, got {type(row).__name__}")
-    for section in _SECTIONS:
-        if not isinstance(row.get(section), dict):
-            raise BadFile(path, f"{where}: section {section!r} is missing or not an object")
-    return row
+    said = {section: row[section] for section in _SECTIONS if row.get(section) is not None}
+    for section, fields in said.items():
+        if not isinstance(fields, dict):
+            raise BadFile(path, f"{where}: section {section!r} is not an object")
+    if not said:
+        raise BadFile(path, f"{where}: no run, which has sections {', '.join(_SECTIONS)}")
+    return row | {section: said.get(section, {}) for section in _SECTIONS}
 
 
 def unknown_split(row: Row) -> tuple[str, ...]:

@@ -62,7 +62,8 @@ def stack_for(row: Row, notes: list[str], given: Stack | None) -> Stack:
     if given is None:
         name = stack_of(row)
         given = stack(name)
-        notes.append(f"stack {name} for framework {row['stack'].get('framework')!r}")
+        said = row["stack"].get("framework")
+        notes.append(f"stack {name} for framework {said!r}" if said else f"stack {name}, no framework being stated")
     return _adjusted(given.at(str(row["strategy"].get("precision") or "bf16")), row)
 
 

@@ -173,3 +173,28 @@ def test_a_time_that_was_not_measured_is_none():
     assert verdict.document()["measured"] is None
     failed = judge_row(run(measured={"iteration_time_s": None, "oom": True}))[0]
     assert failed.document()["measured"] is False
+
+
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [
+        ("cluster", "cluster.accelerator: expected a name"),
+        ("model", "num_layers is not stated, and neither is its name"),
+        ("strategy", "gpus is not stated"),
+        ("measured", "nothing measured"),
+    ],
+)
+def test_a_section_that_a_run_leaves_out_costs_no_other_run_its_price(tmp_path, section, told):
+    whole = run(measured={"iteration_time_s": 1.0})
+    path = tmp_path / "runs.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in (whole, whole | {section: None})))
+    first, second = (judge_row(row)[0] for row in read_rows(path))
+    assert first.predicted is not None
+    assert told in second.reason
+
+
+def test_a_line_with_no_section_of_a_run_is_refused(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    path.write_text('{"id": "a"}')
+    with pytest.raises(BadFile, match=r"line 1: no run, which has sections cluster, stack"):
+        list(read_rows(path))
