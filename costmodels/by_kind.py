@@ -185,12 +185,16 @@ def stage_layers(one: Strategies, depth: Depth, layers: Ints, recomputed: Ints) 
 def fullest_window(rows: Strategies, depth: Depth, each: Floats) -> Floats:
     """Least that a stage with the most slices can sum to, (K, N) to (N,): some stage of any split has so many."""
     some, place = rows.distinct("pp", "vpp", "schedule")
-    ways = zip(some.pp.tolist(), some.vpp.tolist(), folded(some).tolist(), strict=True)
-    found = [depth.lightest(pp, vpp, folded=back) for pp, vpp, back in ways]
-    width = max((len(each) for each in found), default=1)
-    held = np.array([_padded(each, width) for each in found], dtype=np.float64)
-    held = held.reshape(-1, width, len(depth.kinds))
-    mirrored = copies(some) > 1
-    average = even_layers(len(depth.layers), some).high[:, None] * np.array(depth.shares)
-    held[mirrored] = average[mirrored][:, None, :]
-    return np.asarray(np.einsum("ndk,kn->nd", held[place], each).min(axis=1))
+    order = np.argsort(place, kind="stable")
+    ends = np.bincount(place, minlength=len(some)).cumsum()
+    found = np.empty(len(rows))
+    for way, part in zip(range(len(some)), np.split(order, ends[:-1]), strict=False):
+        found[part] = (_windows(some.take(np.array([way])), depth) @ each[:, part]).min(axis=0)
+    return found
+
+
+def _windows(one: Strategies, depth: Depth) -> Floats:
+    """Layers by kind of the stages of one row that may be the lightest with the most slices, (D, K)."""
+    if (copies(one) > 1).all():
+        return even_layers(len(depth.layers), one).high[:, None] * np.array(depth.shares)
+    return np.asarray(depth.lightest(int(one.pp[0]), int(one.vpp[0]), folded=bool(folded(one)[0])), dtype=np.float64)

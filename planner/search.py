@@ -15,21 +15,21 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from costmodels.beside import overlaps
-from costmodels.by_kind import ByKind, LayerTerms
+from costmodels.by_kind import LayerTerms, fullest_window
 from costmodels.iteration import (
     LAYER_AXES,
     RowSeconds,
     bubble_share,
     compose,
     core_seconds,
-    fullest_stage,
     row_seconds,
 )
 from costmodels.memory import RowBytes, even_peaks, memory_limit, row_bytes, slack_of
-from costmodels.pairing import further_axes, hidden_experts, paired_terms
+from costmodels.pairing import further_axes, hidden_experts
 from costmodels.pricing import Assignment, row_assignment
 from costmodels.scenario import Scenario
 from costmodels.sharded import slowdown
+from costmodels.split import even_layers
 from costmodels.strategy import Floats, Ints, Recompute, Strategies
 from planner.priced import Priced, pairs, price_pairs
 from planner.space import Space
@@ -188,13 +188,13 @@ def core_bound(cores: Strategies, scenario: Scenario) -> Floats:
     block, inverse = cores.distinct(*LAYER_AXES, *further_axes(scenario.stack))
     price = core_seconds(replace(block, schedule=np.zeros_like(block.schedule)), scenario)
     ends = (price.embedding + price.head + price.spread * block.pp)[inverse]
-    kinds, saved = _hidden(cores, price, inverse, scenario)
+    each, saved = _hidden(cores, price, inverse, scenario)
     ends = ends - scenario.model.mtp_layers * saved
     layer = price.layer[inverse] - saved + np.where(cores.recompute == Recompute.FULL, price.recompute[inverse], 0.0)
     layers = scenario.model.num_layers
     total = layers * layer + ends
-    again = (cores.recompute == Recompute.FULL).astype(np.float64)
-    slowest = np.maximum(fullest_stage(cores, layer, kinds, layers, again), total / cores.pp)
+    fullest = even_layers(layers, cores).some * layer if each is None else fullest_window(cores, scenario.depth, each)
+    slowest = np.maximum(fullest, total / cores.pp)
     share = bubble_share(
         cores,
         scenario.stack,
@@ -206,22 +206,27 @@ def core_bound(cores: Strategies, scenario: Scenario) -> Floats:
     return pipeline * (1.0 + price.straggler[0]) + price.overhead[0]
 
 
-def _hidden(
-    cores: Strategies, price: RowSeconds, inverse: Ints, scenario: Scenario
-) -> tuple[ByKind[LayerTerms] | None, Floats]:
-    """Layers by kind, where they differ, less what their experts' traffic hides, and that of an average layer.
+def _hidden(cores: Strategies, price: RowSeconds, inverse: Ints, scenario: Scenario) -> tuple[Floats | None, Floats]:
+    """Seconds of layers by kind, (K, C), where they differ, and what an average layer's experts' traffic hides, (C,).
 
-    What does not depend on the schedule was hidden in ``price`` already.
+    The former are less what theirs hides. What does not depend on the schedule was hidden in ``price`` already.
     """
-    if overlaps(scenario.stack):
-        return price.kinds and price.kinds.take(inverse), np.zeros(len(cores))
     if price.kinds is None:
-        traffic, window = price.layer_ep[inverse], (price.forward_window + price.backward_window)[inverse]
-        beside = hidden_experts(cores, scenario.stack, traffic=traffic, window=window)
-        return None, beside - slowdown(beside, scenario.stack.overlap_slowdown)
-    depth = price.kinds.depth
-    parts, hidden = paired_terms(price.kinds.take(inverse).parts, cores, scenario.stack)
-    return ByKind(depth, parts), np.dot(depth.shares, hidden)
+        found = np.zeros(len(cores)) if overlaps(scenario.stack) else _hidden_traffic(cores, price, inverse, scenario)
+        return None, found
+    again = cores.recompute == Recompute.FULL
+    each = np.array([kind.layer[inverse] + again * kind.recompute[inverse] for kind in price.kinds.parts])
+    if overlaps(scenario.stack):
+        return each, np.zeros(len(cores))
+    hidden = np.array([_hidden_traffic(cores, kind, inverse, scenario) for kind in price.kinds.parts])
+    return each - hidden, np.dot(price.kinds.depth.shares, hidden)
+
+
+def _hidden_traffic(cores: Strategies, layer: RowSeconds | LayerTerms, inverse: Ints, scenario: Scenario) -> Floats:
+    """Seconds of experts' traffic that another pass hides, less what it slows that down, (C,)."""
+    traffic, window = layer.layer_ep, layer.forward_window + layer.backward_window
+    beside = hidden_experts(cores, scenario.stack, traffic=traffic[inverse], window=window[inverse])
+    return beside - slowdown(beside, scenario.stack.overlap_slowdown)
 
 
 def _price_fitting(outcome: Outcome, space: Space, cores: Ints, scenario: Scenario) -> Priced | None:
