@@ -132,7 +132,8 @@ def validate(
 ) -> None:
     """Compare predictions with measured runs: error per row, per group and in all.
 
-    FILE holds runs as JSON lines, or is a split of the shipped ones: fit, dev or check. None means all three.
+    FILE holds runs as JSON lines (- for stdin), or is a split of the shipped ones: fit, dev or check. None means all
+    three.
     """
     check_writable(output)
     from planner.sweep.cores import usable

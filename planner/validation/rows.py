@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -21,11 +23,14 @@ CHECK = "check"
 SPLITS = ("fit", "dev", CHECK)
 """What a run may be for, where that is said."""
 
+STDIN = Path("-")
+"""What stands for the rows that come in by a pipe, which can be read once."""
+
 _SECTIONS = ("cluster", "stack", "model", "strategy", "measured")
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """The runs of one file.
+    """The runs of one file, or of stdin where the path is "-".
 
     Raises:
         BadFile: missing, empty, not text, a line that is not JSON or has no section; the message names the line.
@@ -45,8 +50,10 @@ def read_rows(path: Path) -> Iterator[Row]:
         raise BadFile(path, error.strerror or "cannot be read") from None
 
 
-def _opened(path: Path) -> TextIO:
-    """The text of a file, unpacked, without the byte order mark that some editors put first."""
+def _opened(path: Path) -> AbstractContextManager[TextIO]:
+    """The text of a file, unpacked, without the mark of byte order of some editors; of "-" stdin, which stays open."""
+    if path == STDIN:
+        return nullcontext(sys.stdin)
     if path.suffix == ".gz":
         return cast("TextIO", gzip.open(path, "rt", encoding="utf-8-sig"))
     return path.open(encoding="utf-8-sig")

@@ -391,3 +391,10 @@ def test_what_a_run_held_when_it_failed_is_told_but_not_scored():
     row = run(measured={"memory": 40.0, "memory_kind": "peak GB per GPU", "oom": True})
     scored = {verdict.metric: verdict.scored for verdict in judge_row(row)}
     assert scored == {"iteration_time": True, "memory": False, "fits": True}
+
+
+def test_runs_are_read_from_a_pipe():
+    rows = "\n".join(json.dumps(row) for row in (run(id="a"), run(id="b")))
+    done = CliRunner().invoke(main, ["validate", "-", "--format", "json"], input=rows)
+    assert {row["id"] for row in json.loads(done.stdout)["rows"]} == {"a", "b"}
+    assert "-: no runs in it" in CliRunner().invoke(main, ["validate", "-"], input="").stderr
