@@ -28,7 +28,13 @@ from costmodels.passes import Passes
 from costmodels.pricing import even_assignment, price, quote, row_assignment
 from costmodels.sizes import layer_parameters_per_rank
 from costmodels.strategy import strategies
-from tests.costmodels.test_iteration import FILLED, IMPROVEMENTS, random_assignment
+from tests.costmodels.test_iteration import (
+    FILLED,
+    IMPROVEMENTS,
+    assert_no_slower,
+    hides_all_it_could,
+    random_assignment,
+)
 from tests.drawn import drawn_expert_models, drawn_scenarios
 from tests.scenarios import (
     ONE_F_ONE_B,
@@ -367,8 +373,9 @@ def test_more_expert_ranks_never_hold_more_weights(scenario, seed):
 def test_a_better_machine_never_trains_experts_slower(improvement, scenario, seed, factor):
     rows = random_rows(scenario, 20, seed)
     rows = rows.take(~np.isin(rows.schedule, FILLED))  # their bubble grows where weight gradients shrink
-    before, after = price(rows, scenario).iteration, price(rows, improvement(scenario, factor)).iteration
-    assert (after <= before * (1 + 1e-9)).all()
+    before, after = price(rows, scenario), price(rows, improvement(scenario, factor))
+    # Traffic hides behind the stage with the most parameters, which need not be the slowest.
+    assert_no_slower(before, after, hides_all_it_could(rows, scenario) & (rows.pp == 1))
 
 
 @settings(max_examples=60, deadline=None)

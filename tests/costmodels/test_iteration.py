@@ -97,8 +97,23 @@ IMPROVEMENTS = {
 def test_a_better_machine_is_never_slower(improvement, scenario, seed, factor):
     rows = random_rows(scenario, 25, seed)
     rows = rows.take(~np.isin(rows.schedule, FILLED))
-    before, after = price(rows, scenario).iteration, price(rows, improvement(scenario, factor)).iteration
-    assert (after <= before * (1 + 1e-9)).all()
+    before, after = price(rows, scenario), price(rows, improvement(scenario, factor))
+    assert_no_slower(before, after, hides_all_it_could(rows, scenario))
+
+
+def hides_all_it_could(rows, scenario):
+    """Rows whose traffic of a step hides behind all that the last micro-batch takes.
+
+    None hides behind a repeated pass, which a faster device makes wait for its host for longer (DESIGN, decision 167).
+    """
+    return (rows.recompute == Recompute.NONE) | (scenario.stack.launch == 0.0)
+
+
+def assert_no_slower(before, after, whole):
+    """No row passes and sends more slowly; none of the ``whole`` ones with the traffic of the step either."""
+    beside = (prices.iteration - prices.seconds.data_parallel for prices in (after, before))
+    assert (next(beside) <= next(beside) * (1 + 1e-9)).all()
+    assert (after.iteration <= before.iteration * (1 + 1e-9))[whole].all()
 
 
 @settings(max_examples=60, deadline=None)
