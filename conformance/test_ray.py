@@ -14,7 +14,7 @@ from planner.export.targets import export
 
 FRAMEWORKS = ("megatron-lm", "torchtitan", "deepspeed", "accelerate")
 PLANS = [plan for name in FRAMEWORKS for plan in random_plans(name, 55, seed=23, precisions=("bf16",))]
-NODES = 4
+NODES = next(nodes for nodes in (4, 3, 2) if any(plan.request["cluster"]["nodes"] == nodes for plan in PLANS))
 
 
 @pytest.fixture(scope="module")

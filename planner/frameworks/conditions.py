@@ -167,6 +167,12 @@ def whole_layers(c: Columns, _x: Facts) -> Mask:
     return (c["recompute"] != Recompute.PARTIAL) & (c["recompute_modules"] == 0)
 
 
+def nothing_repeated_in_pairs(c: Columns, _x: Facts) -> Mask:
+    """A pass beside another one's exchanges of tokens with experts repeats nothing."""
+    pairs = (c["schedule"] == NAMED["schedule"].index("dualpipe-v")) & (c["ep"] > 1)
+    return ~pairs | (c["recompute"] == Recompute.NONE)
+
+
 def all_or_nothing(c: Columns, _x: Facts) -> Mask:
     none, full = Recompute.NONE, Recompute.FULL
     return ((c["recompute"] == none) | (c["recompute"] == full)) & (c["recompute_modules"] == 0)

@@ -35,6 +35,13 @@ RULES: Final = (
         models.whole_rounds,
     ),
     FrameworkRule(
+        "maxtext-tokens",
+        ("tp", "cp", "pp", "dp", "micro_batch_size"),
+        "no share of tokens per device that is not whole: {micro_batch_size} sequences over {tp} x {cp} x {pp} ranks",
+        f"{_CONFIG}.per_device_batch_size",
+        models.whole_tokens,
+    ),
+    FrameworkRule(
         "maxtext-delayed",
         ("pp", "dp", "micro_batch_size"),
         "no accumulation of micro-batches of {micro_batch_size} under delayed scaling; fp8-current works",

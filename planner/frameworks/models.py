@@ -58,6 +58,13 @@ def whole_rounds(c: Columns, x: Facts) -> Mask:
     return (c["pp"] == 1) | (batches % c["pp"] == 0)
 
 
+def whole_tokens(c: Columns, x: Facts) -> Mask:
+    """Each device has a whole number of tokens of what passes at once, in MaxText's own floating point."""
+    batches = x.global_batch_size // (c["micro_batch_size"] * c["dp"])
+    together = c["micro_batch_size"] * c["dp"] * np.where(c["pp"] > 1, batches, 1)
+    return together / (c["tp"] * c["cp"] * c["pp"] * c["dp"]) * x.seq_length % 1.0 == 0.0
+
+
 def delayed_once(c: Columns, x: Facts) -> Mask:
     """Maxima of earlier steps go with one pass a step, or with those of a pipeline."""
     batches = x.global_batch_size // (c["micro_batch_size"] * c["dp"])

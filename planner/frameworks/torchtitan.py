@@ -86,6 +86,13 @@ RULES: Final = (
         when.whole_layers,
     ),
     FrameworkRule(
+        "torchtitan-paired-recompute",
+        ("ep", "schedule", "recompute"),
+        "no recomputation {recompute} with {ep} expert ranks under {schedule}; none works",
+        "torchtitan.distributed.dual_pipe_v: get_dual_pipe_v_flag, of 0.2",
+        when.nothing_repeated_in_pairs,
+    ),
+    FrameworkRule(
         "torchtitan-order",
         ("rank_order",),
         "no rank order {rank_order}",

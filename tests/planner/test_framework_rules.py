@@ -32,8 +32,8 @@ FP4 = changed_device(toy_scenario(precision="nvfp4"), peak=NARROW)
 ADAPTED = toy_scenario(stack=toy_stack(adapters={"rank": 8}))
 BLOCKS = toy_scenario(stack=toy_stack(loss_block=512))
 HALF = toy_scenario(stack=toy_stack(offload_fraction=0.5))
-NONE, F1B, GPIPE, LOOP, ZBV, DUAL = map(
-    SCHEDULE_NAMES.index, ("none", "1f1b", "gpipe", "interleaved-1f1b", "zb-v", "dualpipe")
+NONE, F1B, GPIPE, LOOP, ZBV, DUAL, PAIRS_V = map(
+    SCHEDULE_NAMES.index, ("none", "1f1b", "gpipe", "interleaved-1f1b", "zb-v", "dualpipe", "dualpipe-v")
 )
 A2A, GATHER, BOTH = map(CP_KINDS.index, ("a2a", "all-gather", "a2a+p2p"))
 OPTIMIZER, EVERYTHING, ACTIVATIONS = map(OFFLOADS.index, ("optimizer", "optimizer+parameters", "activations"))
@@ -100,6 +100,11 @@ PAIRS = {
     "torchtitan-query-groups": (GROUPS, {"tp": 4}, {"tp": 8}),
     "torchtitan-recompute-groups": (PLAIN, {"recompute_num_layers": 1}, {"recompute_num_layers": 2}),
     "torchtitan-recompute": (PLAIN, {"recompute": SELECTIVE}, {"recompute": PARTIAL}),
+    "torchtitan-paired-recompute": (
+        EXPERTS,
+        {"ep": 2, "schedule": ZBV, "recompute": FULL},
+        {"ep": 2, "schedule": PAIRS_V, "recompute": FULL},
+    ),
     "torchtitan-order": (PLAIN, *ORDER),
     "torchtitan-vocabulary": (PLAIN, *SPREAD),
     "torchtitan-offload": (PLAIN, {"offload": EVERYTHING}, {"offload": OPTIMIZER}),
@@ -172,6 +177,7 @@ PAIRS = {
     "maxtext-schedule": (LLAMA, {"schedule": GPIPE}, {"schedule": F1B}),
     "maxtext-layers": (LLAMA, {"pp": 2}, {"pp": 3}),
     "maxtext-rounds": (LLAMA, {"pp": 4, "dp": 2}, {"pp": 4, "dp": 8}),
+    "maxtext-tokens": (LLAMA, {"tp": 2, "cp": 2}, {"tp": 3}),
     "maxtext-delayed": (DELAYED, {"dp": 16}, {"dp": 8}),
     "maxtext-adapters": (LLAMA, {}, ADAPTED),
     "maxtext-model": (LLAMA, {}, EXPERTS),
