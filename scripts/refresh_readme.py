@@ -148,13 +148,14 @@ def covered(split: str) -> dict[str, Any]:
 def ranking() -> str:
     """How well the model chooses among the strategies of measured sweeps."""
     lines = [
-        "| sweeps of four or more strategies | sources | sweeps | mean regret | rank correlation |",
-        "|---|--:|--:|--:|--:|",
+        "| sweeps of four or more strategies | sources | sweeps | mean regret | floor | rank correlation | ceiling |",
+        "|---|--:|--:|--:|--:|--:|--:|",
     ]
     for split in SPLITS:
         found = json.loads(printed("validate", split, "--ranking", "--format", "json"))
         total, sources = found["summary"], len(found["groups"])
-        figures = f"{total['mean_regret']:.1%} | {total['rank_correlation']:.2f}"
+        regret = f"{total['mean_regret']:.1%} | {total['regret_floor']:.1%}"
+        figures = f"{regret} | {total['rank_correlation']:.2f} | {total['ceiling']:.2f}"
         lines.append(f"| {split} | {sources} | {total['sweeps']} | {figures} |")
     return "\n".join(lines)
 

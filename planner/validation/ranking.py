@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from costmodels.strategy import Floats
 from planner.validation.corpus import of_each
 from planner.validation.judge import judge_row
 from planner.validation.rows import Row, read_rows
@@ -23,7 +24,7 @@ USUAL_NOISE = 0.02
 """Relative standard deviation of a run that was measured again, where its source measured none twice: the median over
 the shipped sources that did."""
 DRAWS = 400
-"""Noisy copies of a sweep that its ceiling is the mean of."""
+"""Noisy copies of a sweep that its ceiling and its floor are the means of."""
 
 
 class Cell(NamedTuple):
@@ -56,6 +57,8 @@ class Sweep:
     """The row measured fastest."""
     ceiling: float
     """The rank correlation that measuring again would reach: what noise leaves to any model."""
+    floor: float
+    """The regret that a model which knows these times has on average once they are measured again."""
 
 
 class Timed(NamedTuple):
@@ -133,7 +136,8 @@ def _judged(cell: Cell, alike: dict[str, list[Timed]], noises: dict[str, float])
     level = len(set(predicted)) == 1 or len(set(measured)) == 1
     correlation = 0.0 if level else float(spearmanr(predicted, measured).statistic)
     regret, noise = chosen.measured / best.measured - 1.0, noises.get(cell.group, USUAL_NOISE)
-    return Sweep(cell, len(runs), regret, correlation, chosen.name, best.name, ceiling(measured, noise))
+    within = {"ceiling": ceiling(measured, noise), "floor": floor(measured, noise)}
+    return Sweep(cell, len(runs), regret, correlation, chosen.name, best.name, **within)
 
 
 def _middle(again: list[Timed]) -> Timed:
@@ -147,10 +151,28 @@ def ceiling(measured: Sequence[float], noise: float) -> float:
         measured: times of a sweep, in any unit.
         noise: relative standard deviation of one measurement.
     """
-    logs, random = np.log(np.asarray(measured)), np.random.default_rng(0)
-    again = logs + noise * random.standard_normal((DRAWS, len(logs)))
+    logs, again = _measured_again(measured, noise)
     ranks, once = (np.argsort(np.argsort(x, axis=-1), axis=-1) - (len(logs) - 1) / 2.0 for x in (again, logs))
     return float(np.mean(ranks @ once) / np.sum(once**2))
+
+
+def floor(measured: Sequence[float], noise: float) -> float:
+    """Mean regret of who takes the fastest of measured times, once all of them are measured again.
+
+    True times lie closer together than measured ones, which noise has spread: among them the regret is greater still.
+
+    Args:
+        measured: times of a sweep, in any unit.
+        noise: relative standard deviation of one measurement.
+    """
+    logs, again = _measured_again(measured, noise)
+    return float(np.mean(np.expm1(again[:, np.argmin(logs)] - again.min(axis=1))))
+
+
+def _measured_again(measured: Sequence[float], noise: float) -> tuple[Floats, Floats]:
+    """Logarithms of the times (N,), and of ``DRAWS`` further measurements of them (DRAWS, N)."""
+    logs, random = np.log(np.asarray(measured)), np.random.default_rng(0)
+    return logs, logs + noise * random.standard_normal((DRAWS, len(logs)))
 
 
 def by_group(found: Iterable[Sweep]) -> dict[str, dict[str, float]]:
@@ -165,6 +187,7 @@ def by_group(found: Iterable[Sweep]) -> dict[str, dict[str, float]]:
             "worst_regret": max(s.regret for s in group),
             "rank_correlation": statistics.fmean(s.correlation for s in group),
             "ceiling": statistics.fmean(s.ceiling for s in group),
+            "regret_floor": statistics.fmean(s.floor for s in group),
         }
         for name, group in sorted(mine.items())
     }
@@ -179,6 +202,7 @@ def overall(groups: dict[str, dict[str, float]]) -> dict[str, float]:
         "mean_regret": statistics.fmean(group["mean_regret"] for group in groups.values()),
         "rank_correlation": statistics.fmean(group["rank_correlation"] for group in groups.values()),
         "ceiling": statistics.fmean(group["ceiling"] for group in groups.values()),
+        "regret_floor": statistics.fmean(group["regret_floor"] for group in groups.values()),
     }
 
 
@@ -194,6 +218,7 @@ def report(found: list[Sweep], *, form: str = "table") -> str:
                 "regret": sweep.regret,
                 "rank_correlation": sweep.correlation,
                 "ceiling": sweep.ceiling,
+                "regret_floor": sweep.floor,
                 "chosen": sweep.chosen,
                 "best": sweep.best,
             }
@@ -208,19 +233,24 @@ def report(found: list[Sweep], *, form: str = "table") -> str:
         return json.dumps(told, indent=1)
     if not found:
         return f"No sweep: none of the runs differ from {SMALLEST - 1} others in nothing but their strategy"
-    head = f"{'group':30s}{'sweeps':>8s}{'regret':>9s}{'worst':>9s}{'rank correlation':>18s}{'ceiling':>9s}"
-    lines = [
-        f"{name:30s}{g['sweeps']:8d}{g['mean_regret']:9.1%}{g['worst_regret']:9.1%}{g['rank_correlation']:18.2f}"
-        f"{g['ceiling']:9.2f}"
-        for name, g in groups.items()
-    ]
-    last = f"{'mean over groups':30s}{total['sweeps']:8d}{total['mean_regret']:9.1%}{'':9s}"
-    legend = (
-        "Regret: how much longer the strategy predicted fastest took than the fastest of its sweep. Ceiling: the rank "
-        "correlation of the measurements with themselves, measured again with their source's noise."
+    head = (
+        f"{'group':30s}{'sweeps':>8s}{'regret':>9s}{'floor':>9s}{'worst':>9s}{'rank correlation':>18s}{'ceiling':>9s}"
     )
-    whole = f"{last}{total['rank_correlation']:18.2f}{total['ceiling']:9.2f}"
-    return "\n".join([head, *lines, whole, *_further(groups), "", legend])
+    legend = (
+        "Regret: how much longer the strategy predicted fastest took than the fastest of its sweep. Floor and "
+        "ceiling: the mean regret and rank correlation of a model that knows the measurements, once they are measured "
+        "again with their source's noise."
+    )
+    lines = [_line(name, group) for name, group in groups.items()]
+    return "\n".join([head, *lines, _line("mean over groups", total), *_further(groups), "", legend])
+
+
+def _line(name: str, figures: dict[str, float]) -> str:
+    worst = f"{figures['worst_regret']:.1%}" if "worst_regret" in figures else ""
+    return (
+        f"{name:30s}{figures['sweeps']:8d}{figures['mean_regret']:9.1%}{figures['regret_floor']:9.1%}{worst:>9s}"
+        f"{figures['rank_correlation']:18.2f}{figures['ceiling']:9.2f}"
+    )
 
 
 def without_left_out(groups: dict[str, dict[str, float]]) -> dict[str, float]:
@@ -234,6 +264,4 @@ def _further(groups: dict[str, dict[str, float]]) -> list[str]:
     rest = without_left_out(groups)
     if rest["sweeps"] in {0, overall(groups)["sweeps"]}:
         return []
-    name = "without those left out of fits"
-    figures = f"{rest['mean_regret']:9.1%}{'':9s}{rest['rank_correlation']:18.2f}{rest['ceiling']:9.2f}"
-    return [f"{name:30s}{rest['sweeps']:8d}{figures}"]
+    return [_line("without those left out of fits", rest)]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from planner.validation.judge import judge_row
-from planner.validation.ranking import ceiling, sweeps, without_left_out
+from planner.validation.ranking import ceiling, floor, sweeps, without_left_out
 from planner.validation.report import rank
 from tests.planner.measured_run import only, run
 
@@ -73,6 +73,18 @@ def test_noise_lowers_the_ceiling_of_near_times_alone():
     assert ceiling([1.0, 1.001, 1.002, 1.003], 0.02) < 0.3
 
 
+def test_noise_leaves_a_regret_where_times_are_near_alone():
+    assert floor([1.0, 2.0, 4.0, 8.0], 0.02) == 0.0
+    assert floor([1.0, 1.0, 1.0, 1.0], 0.0) == 0.0
+    near, nearer = floor([1.0, 1.1], 0.2), floor([1.0, 1.001], 0.2)
+    assert 0.0 < near < nearer
+
+
+def test_of_two_equal_strategies_the_regret_left_is_half_of_what_two_measurements_differ_by():
+    sigma = 0.01
+    assert floor([1.0, 1.0], sigma) == pytest.approx(sigma / np.sqrt(np.pi), rel=0.15)
+
+
 def test_three_strategies_are_no_sweep(tmp_path):
     path = tmp_path / "few.jsonl"
     path.write_text("\n".join(json.dumps(row) for row in swept([1.0, 2.0, 3.0, 4.0])[:3]))
@@ -86,12 +98,13 @@ def test_the_ranking_of_a_file_is_told_as_a_table_and_as_json(tmp_path):
     told = json.loads(rank([str(path)], form="json"))
     assert told["summary"]["sweeps"] == 1
     assert told["sweeps"][0]["best"] == "tp1"
+    assert told["groups"]["made-up"]["regret_floor"] == told["sweeps"][0]["regret_floor"] >= 0.0
     assert "made-up" in rank([str(path)])
     assert "left out" not in rank([str(path)])
 
 
 def test_sources_that_fits_leave_out_are_out_of_the_second_mean():
-    figures = {"sweeps": 1, "mean_regret": 0.0, "rank_correlation": 1.0, "ceiling": 1.0}
+    figures = {"sweeps": 1, "mean_regret": 0.0, "rank_correlation": 1.0, "ceiling": 1.0, "regret_floor": 0.0}
     groups = {"quiet": figures, "bigscience-v100": {**figures, "mean_regret": 0.7}}
     assert without_left_out(groups)["mean_regret"] == 0.0
     assert without_left_out(groups)["sweeps"] == 1
