@@ -28,13 +28,14 @@ from planner.stages import solve
 from planner.validation import aleph, redistributed, saving
 from planner.validation.adapter_words import adapters_of
 from planner.validation.corrections import as_configured, as_dispatched, as_run, as_timed
+from planner.validation.flag_words import as_flagged
 from planner.validation.launch_scripts import as_launched
 from planner.validation.machines import Unpriceable, node_group
 from planner.validation.maxtext_words import as_programmed
 from planner.validation.model_words import model_of
 from planner.validation.nanotron_words import as_networked, in_table
 from planner.validation.software import as_attending, stack_for
-from planner.validation.strategy_words import strategy_of
+from planner.validation.strategy_words import as_ranked, strategy_of
 
 Row = Mapping[str, Any]
 
@@ -62,8 +63,8 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
         MeshwrightError: the description contradicts itself.
     """
     notes: list[str] = []
-    row = as_networked(as_configured(as_dispatched(as_timed(as_run(as_programmed(as_launched(row)))))))
-    row = saving.as_spelled(as_attending(row, notes))
+    row = as_networked(as_configured(as_dispatched(as_timed(as_run(as_programmed(as_launched(as_flagged(row))))))))
+    row = as_ranked(saving.as_spelled(as_attending(row, notes)), notes)
     plan = row["strategy"]
     _check_sizes(row)
     _check_ranks(row)
@@ -83,7 +84,9 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
         global_batch_size=int(_need(plan, "global_batch_size")),
         precision=_multiplied(saving.precision(plan, chosen, usual), group.accelerator, notes),
     )
-    rows = saving.with_savers(strategy_of(plan, chosen, notes, experts=model.moe is not None), row, model)
+    node = group.gpus_per_node
+    rows = strategy_of(plan, chosen, notes, experts=model.moe is not None, node=node)
+    rows = saving.with_savers(rows, row, model, notes)
     if not row.get("suspect"):
         _check_layout(rows, model)
     if rows.offload[0]:
@@ -156,7 +159,7 @@ def _check_layout(rows: Strategies, model: Model) -> None:
 def _assignment(row: Row, scenario: Scenario, rows: Strategies, notes: list[str]) -> Assignment:
     """The stated layers per stage, a balanced split where the source says so, else an even one."""
     pp, layers = int(rows.pp[0]), scenario.model.num_layers
-    said = row["strategy"].get("layers_per_stage")
+    said = _of_stages(row["strategy"].get("layers_per_stage"), pp, int(rows.vpp[0]))
     if said and len(said) == pp and sum(said) == layers:
         return row_assignment(rows, layers, [int(n) for n in said])
     if said:
@@ -177,6 +180,15 @@ def _assignment(row: Row, scenario: Scenario, rows: Strategies, notes: list[str]
         last = int(_balanced(scenario, rows).layers[-1])
         return row_assignment(rows, layers, redistributed.stage_layers(layers, pp, last))
     return row_assignment(rows, layers)
+
+
+def _of_stages(said: Any, pp: int, vpp: int) -> Any:
+    """Layers of every stage, where chunks are listed: in the order of the model, or stage by stage."""
+    if not isinstance(said, list) or vpp == 1:
+        return said
+    if len(said) == pp and all(isinstance(chunks, list) for chunks in said):
+        return [sum(chunks) for chunks in said]
+    return [sum(said[stage::pp]) for stage in range(pp)] if len(said) == pp * vpp else said
 
 
 def _with_ends(row: Row, pp: int, layers: int) -> list[int] | None:

@@ -12,6 +12,7 @@ from costmodels.model_catalogue import aliases, names
 from costmodels.model_catalogue import model as catalogued
 from costmodels.parameters import from_run
 from planner.validation.machines import Unpriceable
+from planner.validation.row_fields import FIELDS
 from planner.validation.shape_words import as_worded
 
 Row = Mapping[str, Any]
@@ -36,7 +37,7 @@ SAID_AS: Final = {
     "tied_embeddings": "tied_embeddings",
 }
 """What a model is, and the word of a row that would say so."""
-ASSUMED: Final = ("ffn_hidden_size", "gated_ffn", "vocab_size")
+ASSUMED: Final = ("ffn_hidden_size", "gated_ffn", "vocab_size", "num_query_groups")
 """Sizes that a run may leave out, and that usual ones stand for then."""
 NAMED: Final = ("ffn_hidden_size", "gated_ffn", "vocab_size", "num_query_groups", "head_dim")
 """Sizes that its name tells, where a run leaves them out."""
@@ -104,7 +105,12 @@ def _not_found(shape: Row) -> str:
 
 def _unsaid_by_forks(row: Row, notes: list[str]) -> dict[str, Any]:
     """The model as described, with what scripts of a known repository say where its paper does not."""
-    shape = as_worded(row["model"])
+    shape = as_worded({name: value for name, value in row["model"].items() if name in FIELDS["model"]})
+    if shape.get("sliding_window_pattern"):
+        notes.append(f"a window in every layer: {shape.pop('sliding_window_pattern')!r:.40} names no other pattern")
+    if shape.get("vocab_size") is None and shape.get("padded_vocab_size"):
+        shape["vocab_size"] = shape["padded_vocab_size"]
+        notes.append(f"vocabulary {shape['vocab_size']}, as padded")
     if "sail-sg" in str(row["stack"].get("framework")) and shape.get("vocab_size") is None:
         shape |= {"vocab_size": SENTENCEPIECE, "tied_embeddings": bool(shape.get("tied_embeddings"))}
         notes.append(f"vocabulary of {SENTENCEPIECE} tokens, untied, as the fork's scripts have it")
@@ -129,8 +135,10 @@ def as_described(model: Model, shape: Mapping[str, Any], notes: list[str]) -> Mo
         changes["parallel_block"] = True
         notes.append("attention and MLP of a layer side by side, by the notes")
     if "sliding" in said and model.sliding_window is None and model.seq_length > WINDOW:
-        changes["sliding_window"] = WINDOW
-        notes.append(f"sliding window of {WINDOW} tokens assumed")
+        stated = re.search(r"sliding[- ]window\w* (?:of |= ?)?(\d[\d,]{2,})", said)
+        tokens = int(stated[1].replace(",", "")) if stated else WINDOW
+        changes["sliding_window"] = tokens if tokens < model.seq_length else None
+        notes.append(f"sliding window of {tokens} tokens{', by the notes' if stated else ' assumed'}")
     if str(shape.get("name")).startswith("OPT-") and not model.gated_ffn:
         changes["activation"] = "relu"  # of every model of that name (arXiv 2205.01068, section 2.1)
     if (width := re.search(r"head dimension (\d+)", said)) and shape.get("head_dim") is None:

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Final
 
+from costmodels.model import Model
+from costmodels.model_shape import EXPERT_SPELLINGS
+
 Row = Mapping[str, Any]
 
 _SAID: Final = {
@@ -36,8 +39,11 @@ _SAID: Final = {
     throughput_tflops_per_gpu_reported tokens_per_s tokens_per_s_per_gpu training_days training_tokens_b
     """,
 }
-FIELDS: Final[Mapping[str, frozenset[str]]] = {name: frozenset(text.split()) for name, text in _SAID.items()}
-"""By section: what is read, and what published runs note besides."""
+_FILES: Final = {"model": frozenset(Model.model_fields) | frozenset(EXPERT_SPELLINGS)}
+FIELDS: Final[Mapping[str, frozenset[str]]] = {
+    name: frozenset(text.split()) | _FILES.get(name, frozenset()) for name, text in _SAID.items()
+}
+"""By section: what is read, what published runs note besides, and of a model what files of models say."""
 
 
 def unknown_fields(row: Row) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ def _wrong(row: Row) -> Iterator[str]:
     yield from _wrong_switches(row)
     if not isinstance(row["cluster"].get("accelerator"), str):
         yield _expected("cluster", "accelerator", row, "a name such as h100-sxm")
-    if not isinstance(row["stack"].get("flags") or {}, Mapping):
+    if not isinstance(row["stack"].get("flags") or {}, Mapping | list | str):
         yield _expected("stack", "flags", row, "a table of names and values")
 
 

@@ -55,12 +55,25 @@ STATES: tuple[tuple[str, dict[str, Any]], ...] = (
 bits, DEFAULT in fp32, and both shard the fp32 weights."""
 
 OFFLOADED: tuple[tuple[str, int], ...] = (
-    (r"param|infinity", EVERYTHING),
-    (r"optimizer|zero-?offload|cpu-?adam|^cpu$", OPTIMIZER),
+    (r"param|infinity|weights|model states|gemini|fsdp|all states|everything", EVERYTHING),
+    (r"optimizer|zero-?offload|cpu-?adam|cpu[ _-]?offload|^cpu$|nvme|ssd|disk", OPTIMIZER),
     (r"activation|layers|remat", ACTIVATIONS),
     (r"offloaded|checkpoints kept on cpu|checkpoint-in-cpu y", ACTIVATIONS),
 )
 """First match of the words on offloading, on recomputation or of the notes."""
+DISKS = r"nvme|ssd|disk"
+
+FORMATS: tuple[tuple[str, str], ...] = (
+    (r"mx-?fp8", "mxfp8"),
+    (r"nv-?fp4|^fp4", "nvfp4"),
+    (r"fp8|float8|e4m3|hfp8", "fp8"),
+    (r"nf4|int4|4[ -]?bit|qlora|bf16|bfloat16", "bf16"),
+    (r"fp16|float16|half", "fp16"),
+    (r"tf32|fp32|float32|single", "fp32"),
+)
+"""First match of words on precision that are no name; frozen weights of 4 bits are multiplied in 16."""
+UNSAID = r"mixed([ _-]precision)?|amp|auto(cast)?|unknown"
+"""Words that leave a precision open."""
 
 
 HOSTS = "dgx-a100-80gb"
@@ -68,12 +81,28 @@ HOSTS = "dgx-a100-80gb"
 
 
 def as_spelled(row: Row) -> Row:
-    """The run with its precision under its own name, if that is known; what is not is refused where it is priced."""
-    said = row["strategy"].get("precision")
+    """The run with its precision and ZeRO stage under their own names; what has none is refused where it is priced."""
+    plan = row["strategy"]
+    said, stage = (
+        plan.get("precision"),
+        re.fullmatch(r"zero[ -]?(?:stage[ -]?)?([0-3])", str(plan.get("zero_stage")).lower()),
+    )
+    if stage:
+        plan = {**plan, "zero_stage": int(stage[1])}
+    if not isinstance(said, str) or not said:
+        return {**row, "strategy": plan}
     try:
-        return {**row, "strategy": {**row["strategy"], "precision": known_precision(said)}} if said else row
-    except (ValueError, AttributeError):
-        return row
+        return {**row, "strategy": {**plan, "precision": known_precision(said)}}
+    except ValueError:
+        noted = f"{plan.get('precision_note') or ''} {said}".strip()
+        return {**row, "strategy": {**plan, "precision": _format(said.lower()), "precision_note": noted}}
+
+
+def _format(said: str) -> str | None:
+    """What the words on a precision name; as they are where nothing is known of them, None where they leave it open."""
+    if re.fullmatch(UNSAID, said):
+        return None
+    return next((name for words, name in FORMATS if re.search(words, said)), said)
 
 
 def precision(plan: Row, chosen: Stack, usual: str = "bf16") -> str:
@@ -124,36 +153,49 @@ def reduction(row: Row) -> dict[str, Any]:
 def recomputed_layers(plan: Row, layers: list[int]) -> list[int] | None:
     """How many layers of each stage are recomputed whole, where the run says that some are; None where it does not."""
     said = str(plan.get("recompute_detail") or "").lower()
-    if re.search(r"every (second|other) layer", said):
-        return [count // 2 for count in layers]
-    if found := re.search(r"full recompute of (\d+) layers per stage", said):
-        return [min(int(found[1]), count) for count in layers]
-    if found := re.search(r"\bblock\W+(\d+) layers|num[_-]layers\W+(\d+)\W+block\b", said):
-        return [min(int(found[1] or found[2]), count) for count in layers]  # --recompute-method block, of every stage
-    if found := re.search(r"\b(\d+) of (\d+) layers\b", said):
-        return [round(min(int(found[1]) / max(int(found[2]), 1), 1.0) * count) for count in layers]
     if found := re.search(r"full recompute of layers per stage \[([\d, ]+)\]", said):
         each = [int(number) for number in found[1].split(",")]
         return [min(pair) for pair in zip(each, layers, strict=True)] if len(each) == len(layers) else None
-    return None
+    if found := next((one for words in OF_EVERY_STAGE if (one := re.search(words, said))), None):
+        return [min(int(found[1]), count) for count in layers]
+    share = _share(said, sum(layers))
+    return None if share is None else [int(share * count + 0.5 - 1e-9) for count in layers]
 
 
-def with_savers(rows: Strategies, row: Row, model: Model) -> Strategies:
+OF_EVERY_STAGE = (
+    r"full recompute of (\d+) layers per stage",
+    r"\bblock\W+(\d+)(?: layers|$)",
+    r"num[_-]layers\W+(\d+)\W+block\b",
+)
+"""Words for so many layers of every stage: Megatron's --recompute-method block counts by stages."""
+
+
+def _share(said: str, depth: int) -> float | None:
+    """Share of all layers that the words have recomputed; None where they speak of none."""
+    if re.search(r"every (second|other|2nd) layer", said):
+        return 0.5
+    some = re.search(r"\b(\d+)(?: of |/)(\d+) layers\b", said) or re.search(r"\b(?:first|last) (\d+)( )layers\b", said)
+    if some is None:
+        return None
+    return min(int(some[1]) / max(int(some[2]) if some[2].strip() else depth, 1), 1.0)
+
+
+def with_savers(rows: Strategies, row: Row, model: Model, notes: list[str]) -> Strategies:
     """The row with the modules that it recomputes and with what it offloads."""
     modules = _modules(row["strategy"], model) if rows.recompute[0] == Recompute.SELECTIVE else 0
-    return replace(rows, recompute_modules=np.array([modules]), offload=np.array([_offload(row)]))
+    return replace(rows, recompute_modules=np.array([modules]), offload=np.array([_offload(row, notes)]))
 
 
 def _modules(plan: Row, model: Model) -> int:
     """The modules named, as far as the model has them; 0 where other things are said."""
     said = str(plan.get("recompute_detail") or "").lower().removeprefix("modules:")
-    names = [name for name in re.split(r"[,\s]+", said) if name]
+    names = [name for name in re.split(r"[,+\s]+", said) if name]
     if not names or set(names) - set(MODULES):
         return 0
     return module_mask(set(names) & set(modules_of(model)))
 
 
-def _offload(row: Row) -> int:
+def _offload(row: Row, notes: list[str]) -> int:
     plan = row["strategy"]
     said = str(plan.get("offload") or "none").lower()  # false counts as none
     said = "none" if re.fullmatch(r"no|off|false|disabled|n/?a|0", said) else said
@@ -163,6 +205,8 @@ def _offload(row: Row) -> int:
         kept = re.search(r"checkpoint-in-cpu (n\b|removed)", more)
         return ACTIVATIONS if re.search(OFFLOADED[-1][0], more) or (usual and not kept) else 0
     found = next((code for words, code in OFFLOADED if re.search(words, said)), None)
+    if re.search(DISKS, said):
+        notes.append("offloading to disks is priced as to the host's memory, which is faster")
     if found is None:
         raise BadRequest(f"strategy.offload: {said!r:.40}; none, activations, optimizer and optimizer+params are known")
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -14,13 +15,17 @@ Row = Mapping[str, Any]
 
 
 CONTEXT_WORDS: tuple[tuple[str, str], ...] = (
-    (r"hierarchical|usp|hybrid|(ring|p2p).*ulysses|ulysses.*(ring|p2p)", "a2a+p2p"),
-    (r"ulysses|all-?to-?all|a2a", "a2a"),
+    (r"hierarchical|usp|hybrid|2d|(ring|p2p).*(ulysses|head)|(ulysses|head).*(ring|p2p)", "a2a+p2p"),
+    (r"ulysses|all-?to-?all|a2a|head", "a2a"),
     (r"all-?gather|llama-?3", "all-gather"),
-    (r"ring|zig-?zag|striped|p2p|megatron-cp", "p2p"),
+    (r"ring|zig-?zag|striped|p2p|megatron-cp|burst|dist-?flash|loong", "p2p"),
 )
 """First match of papers' and programs' words gives a kind of ``costmodels.strategy.CP_KINDS``: ring attention
 [Liu23], Ulysses [Jacobs23], the gather of Llama 3 and the two together [Fang24]."""
+
+
+UNSAID_KIND = r"te|transformer-engine|context-parallel(ism)?|cp|yes|true"
+"""Words that say no more of context parallelism than that there is some."""
 
 
 FOLDS = "megatron"
@@ -34,8 +39,30 @@ SHARDS_BF16 = r"^(deepspeed|megatron-deepspeed|gpt-neox)$"
 since 2022): LUMI's logs of stage 0 hold less the more data ranks there are [LUMI-scaling]."""
 
 
-def strategy_of(plan: Row, chosen: Stack, notes: list[str], *, experts: bool = False) -> Strategies:
-    """The strategy as described, a row of its own; what the run leaves open is what its stack usually does."""
+def as_ranked(row: Row, notes: list[str]) -> Row:
+    """The run with the tensor or the pipeline degree that it alone leaves out, as the others make up its GPUs."""
+    plan = row["strategy"]
+    unsaid = [name for name in ("tp", "pp") if plan.get(name) is None]
+    if len(unsaid) != 1 or not plan.get("dp") or not plan.get("gpus"):
+        return row
+    rest = math.prod(int(plan.get(name) or 1) for name in ("tp", "cp", "pp", "dp"))
+    degree, left = divmod(int(plan["gpus"]), rest)
+    if left or degree <= 1:
+        return row
+    notes.append(f"{unsaid[0]} {degree}, which makes up {plan['gpus']} gpus with the other degrees")
+    return {**row, "strategy": {**plan, unsaid[0]: degree}}
+
+
+def strategy_of(plan: Row, chosen: Stack, notes: list[str], *, experts: bool = False, node: int = 8) -> Strategies:
+    """The strategy as described, a row of its own; what the run leaves open is what its stack usually does.
+
+    Args:
+        plan: the run's words on it.
+        chosen: its stack.
+        notes: what is assumed goes here.
+        experts: whether its model has them.
+        node: GPUs of a node.
+    """
     tp, cp, pp, vpp, ep = (int(plan.get(name) or 1) for name in ("tp", "cp", "pp", "vpp", "ep"))
     dp = int(plan.get("dp") or int(plan["gpus"]) // (tp * cp * pp))
     etp = int(plan.get("etp") or 1)
@@ -64,7 +91,7 @@ def strategy_of(plan: Row, chosen: Stack, notes: list[str], *, experts: bool = F
         ep=ep,
         etp=etp,
         zero_stage=zero,
-        sharding_degree=_sharding(plan, int(zero), dp * cp),
+        sharding_degree=_sharding(plan, int(zero), dp * cp, node, notes),
         micro_batch_size=micro,
         num_microbatches=batches,
         schedule=_schedule(plan, pp, vpp),
@@ -130,6 +157,9 @@ def _context(plan: Row, cp: int, chosen: Stack, notes: list[str]) -> int:
         notes.append(f"context parallelism of kind {kind} assumed")
     said = re.sub(r"[\s_]+", "-", str(kind).lower())
     known = said if said in CP_KINDS else next((name for words, name in CONTEXT_WORDS if re.search(words, said)), said)
+    if re.fullmatch(UNSAID_KIND, said):
+        known = chosen.cp_kinds[0]
+        notes.append(f"context parallelism of kind {known} assumed")
     if known not in CP_KINDS:
         raise Unpriceable(f"context parallelism of kind {kind} is not priced yet")
     return CP_KINDS.index(known)
@@ -137,8 +167,8 @@ def _context(plan: Row, cp: int, chosen: Stack, notes: list[str]) -> int:
 
 RECOMPUTE_WORDS: tuple[tuple[str, str], ...] = (
     (r"false|no|off|0|n/?a", "none"),
-    (r"true|yes|on|uniform|full.*|remat|(gradient|activation)[ _-]checkpointing", "full"),
-    (r"selective.*|core[ _-]?att(n|ention)|attention", "selective"),
+    (r"selective.*|core[ _-]?att(n|ention)|attention|sac|minimal|partial|op", "selective"),
+    (r"true|yes|on|uniform|full.*|remat.*|block|ac|(gradient|activation)[ _-]checkpointing", "full"),
 )
 """What programs call none of it, all layers, and the cores of attention."""
 
@@ -160,10 +190,21 @@ def _usual_recompute(chosen: Stack, notes: list[str]) -> str:
     return usual
 
 
-def _sharding(plan: Row, zero: int, ranks: int) -> int:
+HYBRID = r"hsdp|hybrid[ _-]shard"
+WITHIN_NODES = r"shard\w* (with)?in (a|one|each|every|the) node"
+"""Words for states that ranks of one node share, and nodes repeat."""
+
+
+def _sharding(plan: Row, zero: int, ranks: int, node: int, notes: list[str]) -> int:
     if zero == 0:
         return 1
-    degree = int(plan.get("sharding_degree") or ranks)
+    degree, said = int(plan.get("sharding_degree") or 0), str(plan.get("sharding_note") or "").lower()
+    if not degree and ranks % node == 0 and re.search(WITHIN_NODES, said):
+        notes.append(f"states sharded over the {node} GPUs of a node, by the words")
+        return node
+    if not degree and re.search(HYBRID, said):
+        notes.append(f"states sharded over all {ranks} ranks assumed")
+    degree = degree or ranks
     return degree if degree > 1 and ranks % degree == 0 else ranks
 
 
@@ -174,6 +215,11 @@ SCHEDULE_WORDS: tuple[tuple[str, str], ...] = (
     (r"zb-?h1|zero-?bubble-h1", "zb-1p"),
     (r"zb-?h2|zero-?bubble-h2", "zb-2p"),
     (r"zb-?v", "zb-v"),
+    (r"zero-?bubble", "zb-1p"),
+    (r"dual-?pipe-?v", "dualpipe-v"),
+    (r"breadth|bfs", "breadth-first"),
+    (r"virtual|loop", "interleaved-1f1b"),
+    (r"no-pipe|n/a", "none"),
 )
 """First match of what programs call a schedule gives ours, where a run's word is none of them."""
 

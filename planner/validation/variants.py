@@ -106,10 +106,14 @@ def as_run(row: Row, accelerator: Accelerator) -> Accelerator:
     return accelerator.model_copy(update={"power_limit": limit or accelerator.power_limit, "peak": peaks})
 
 
+NO_TF32 = r"\b(no|without|disabled?|off)\W+(use of )?tf32\b|tf32 (use |is )?(not|off|disabled|unknown)"
+"""Words against it, where a note on a run in fp32 speaks of TF32."""
+
+
 def _with_tf32(row: Row, peaks: dict[str, float]) -> dict[str, float]:
     """The peaks, where products of a run in fp32 are said to go through TF32 at the rate of that."""
     said = str(row["strategy"].get("precision_note") or "").lower()
-    through = row["strategy"].get("precision") == "fp32" and re.search(r"\b(by|in|with|through|allow_?) ?tf32\b", said)
+    through = row["strategy"].get("precision") == "fp32" and "tf32" in said and not re.search(NO_TF32, said)
     return peaks | {"fp32": peaks["tf32"]} if through and "tf32" in peaks else peaks
 
 

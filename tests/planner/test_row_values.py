@@ -17,7 +17,7 @@ from tests.planner.measured_run import run
 @pytest.mark.parametrize(
     ("section", "values", "told"),
     [
-        ("stack", {"flags": "--use-flash-attn"}, "stack.flags: expected a table of names and values"),
+        ("stack", {"flags": 7}, "stack.flags: expected a table of names and values"),
         (
             "measured",
             {"iteration_time_s": 10**400},

@@ -1,0 +1,169 @@
+"""Runs in the words of other writers take as long as in the project's own."""
+
+import pytest
+
+from planner.validation.flag_words import table
+from planner.validation.judge import judge_row
+from planner.validation.mapping import case
+from planner.validation.shape_words import full_layer_every
+from tests.planner.measured_run import only, run
+
+
+def verdict(**changes):
+    return only(judge_row(run(**changes)), "iteration_time")
+
+
+@pytest.mark.parametrize("field", ["rope_theta", "active_params_b", "dropout", "tokenizer"])
+def test_a_field_of_a_model_that_nothing_reads_costs_a_run_no_price(field):
+    found = verdict(model={field: 7})
+    assert found.predicted == verdict().predicted
+    assert any(f"model.{field} is not read" in note for note in found.notes)
+
+
+def test_a_padded_vocabulary_stands_for_one_that_is_unsaid():
+    model = case(run(model={"vocab_size": None, "padded_vocab_size": 50304})).scenario.model
+    assert model.vocab_size == 50304
+
+
+@pytest.mark.parametrize(
+    ("pattern", "every"),
+    [
+        ("5 local : 1 global", 6), ("5:1", 6), (6, 6), ("every 4 layers", 4), ("LLLLLG", 6), ("alternating", 2),
+        (["sliding_attention", "full_attention"], 2), ("GL", None), ("some", None),
+    ],
+)  # fmt: skip
+def test_a_pattern_of_windows_tells_every_how_many_layers_one_sees_all(pattern, every):
+    assert full_layer_every(pattern) == every
+
+
+def test_a_pattern_that_is_not_understood_is_told():
+    model = {"sliding_window": 1024, "sliding_window_pattern": "some"}
+    assert "a window in every layer: 'some' names no other pattern" in verdict(model=model).notes
+
+
+def test_the_notes_give_a_window_its_width():
+    model = {"seq_length": 8192, "position": "rope", "notes": "sliding window of 4,096 tokens"}
+    assert case(run(model=model)).scenario.model.sliding_window == 4096
+
+
+def test_key_and_value_heads_that_are_unsaid_are_told():
+    assert "num_query_groups 16 assumed" in verdict(model={"num_query_groups": None}).notes
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (["--use-distributed-optimizer", "--ddp-bucket-size 40000000"],
+         {"use_distributed_optimizer": True, "ddp_bucket_size": 4e7}),
+        (["grad_reduce_dtype=bf16", "tp_comm_overlap: False"],
+         {"grad_reduce_dtype": "bf16", "tp_comm_overlap": False}),
+        (["--no-overlap-grad-reduce"], {"overlap_grad_reduce": False}),
+    ],
+)  # fmt: skip
+def test_a_list_of_flags_is_a_table(flags, named):
+    assert table(flags) == named
+
+
+def test_a_line_of_flags_counts_as_a_table_of_them_does():
+    line, told = "--no-overlap-grad-reduce --use-distributed-optimizer", {"overlap_grad_reduce": False}
+    assert verdict(stack={"flags": line}).predicted == verdict(stack={"flags": told}).predicted
+    assert verdict(stack={"flags": line}).predicted > verdict().predicted
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("fp8 delayed scaling", "fp8"), ("fp8 (blockwise)", "fp8-block"), ("mixed", "bf16"), ("bf16 mixed", "bf16"),
+        ("nf4", "bf16"), ("MXFP8", "mxfp8"), ("AMP", "bf16"),
+    ],
+)  # fmt: skip
+def test_a_precision_in_a_writers_words(words, name):
+    row = run(cluster={"accelerator": "b200"}, strategy={"precision": words})
+    assert case(row).scenario.precision == name
+
+
+@pytest.mark.parametrize("note", ["TF32", "fp32 (TF32 tensor cores)", "tf32 matmul"])
+def test_products_in_fp32_go_through_tf32_where_the_note_speaks_of_it(note):
+    plain = verdict(strategy={"precision": "fp32"}).predicted
+    assert verdict(strategy={"precision": "fp32", "precision_note": note}).predicted < plain
+    assert verdict(strategy={"precision": "tf32"}).predicted < plain
+    for against in ("no TF32", "TF32 use not stated", "TF32 disabled"):
+        assert verdict(strategy={"precision": "fp32", "precision_note": against}).predicted == plain
+
+
+@pytest.mark.parametrize(
+    ("words", "ours"),
+    [("CPU offload", "optimizer"), ("cpu_offload", "optimizer"), ("fsdp cpu_offload", "optimizer+params"),
+     ("model states", "optimizer+params"), ("NVMe", "optimizer")],
+)  # fmt: skip
+def test_what_is_offloaded_in_a_writers_words(words, ours):
+    plan = {"pp": 1, "vpp": 1, "dp": 8, "schedule": "none", "sharding_degree": 8, "zero_stage": 3}
+    stack = {"framework": "DeepSpeed"}
+    said, known = (verdict(stack=stack, strategy={**plan, "offload": word}) for word in (words, ours))
+    assert said.predicted == known.predicted
+    assert any("disks" in note for note in said.notes) == (words == "NVMe")
+
+
+@pytest.mark.parametrize(
+    ("detail", "same"),
+    [
+        ("12/24 layers", "12 of 24 layers"), ("first 12 layers", "12 of 24 layers"),
+        ("every 2nd layer", "12 of 24 layers"), ("block 3", "block, 3 layers"),
+    ],
+)  # fmt: skip
+def test_so_many_layers_are_recomputed_however_it_is_put(detail, same):
+    said, known = (verdict(strategy={"recompute_detail": words}).predicted for words in (detail, same))
+    assert said == known < verdict().predicted
+
+
+def test_modules_may_be_joined_by_a_plus():
+    said, known = (
+        verdict(strategy={"recompute": "selective", "recompute_detail": words}).predicted
+        for words in ("core_attn+mlp", "core_attn, mlp")
+    )
+    assert said == known
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [("head-parallel", "a2a"), ("DISTFLASHATTN", "p2p"), ("2D-Attention (Double-Ring + head parallel)", "a2a+p2p"),
+     ("TE", None), ("context parallel", None)],
+)  # fmt: skip
+def test_context_parallelism_in_a_writers_words(words, kind):
+    plan = {"cp": 2, "dp": 2, "sharding_degree": 4, "micro_batch_size": 1}
+    said, known = (verdict(strategy={**plan, "cp_kind": name}) for name in (words, kind))
+    assert said.predicted == known.predicted
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "vpp"),
+    [("DualPipeV", "dualpipe-v", 1), ("zero-bubble", "zb-1p", 1), ("virtual pipeline", "interleaved-1f1b", 2),
+     ("looped bfs", "breadth-first", 2)],
+)  # fmt: skip
+def test_a_schedule_in_a_writers_words(words, name, vpp):
+    said, known = (verdict(strategy={"schedule": word, "vpp": vpp}).predicted for word in (words, name))
+    assert said == known
+
+
+def test_states_shared_in_a_node_are_of_its_gpus():
+    plan = {"tp": 1, "pp": 1, "vpp": 1, "dp": 16, "schedule": "none", "zero_stage": 3, "sharding_degree": None}
+    said = case(run(strategy={**plan, "sharding_note": "HSDP: sharded within a node"}))
+    assert said.rows.sharding_degree[0] == 8
+    bare = case(run(strategy={**plan, "sharding_note": "hsdp"}))
+    assert bare.rows.sharding_degree[0] == 16
+    assert "states sharded over all 16 ranks assumed" in bare.notes
+
+
+def test_a_stage_may_be_named_as_zero_is():
+    assert case(run(strategy={"zero_stage": "ZeRO-1"})).rows.zero_stage[0] == 1
+
+
+def test_the_degree_that_alone_is_unsaid_makes_up_the_gpus():
+    found = case(run(strategy={"tp": None}))
+    assert found.rows.tp[0] == 2
+    assert "tp 2, which makes up 16 gpus with the other degrees" in found.notes
+
+
+@pytest.mark.parametrize("said", [[5, 6, 7, 6], [[5, 7], [6, 6]]])
+def test_layers_of_chunks_add_up_to_those_of_stages(said):
+    assert case(run(strategy={"layers_per_stage": said})).assignment.layers.tolist() == [12, 12]
