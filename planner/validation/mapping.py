@@ -179,6 +179,9 @@ def _assignment(row: Row, scenario: Scenario, rows: Strategies, notes: list[str]
         notes.append("layers of the last stage by the stage solver, the others as the fork has them")
         last = int(_balanced(scenario, rows).layers[-1])
         return row_assignment(rows, layers, redistributed.stage_layers(layers, pp, last))
+    if scenario.model.mtp_layers and pp > 1 and not said:
+        notes.append("layers per stage balanced beside the layer that predicts further tokens, assumed")
+        return row_assignment(rows, layers, [int(n) for n in _balanced(scenario, rows).layers])
     return row_assignment(rows, layers)
 
 

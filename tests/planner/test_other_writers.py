@@ -167,3 +167,13 @@ def test_the_degree_that_alone_is_unsaid_makes_up_the_gpus():
 @pytest.mark.parametrize("said", [[5, 6, 7, 6], [[5, 7], [6, 6]]])
 def test_layers_of_chunks_add_up_to_those_of_stages(said):
     assert case(run(strategy={"layers_per_stage": said})).assignment.layers.tolist() == [12, 12]
+
+
+def test_stages_are_balanced_beside_a_layer_that_predicts_further_tokens():
+    plan = {"vpp": 1, "schedule": "1f1b"}
+    found = case(run(model={"mtp_layers": 1}, strategy=plan))
+    first, last = found.assignment.layers
+    assert first > last
+    assert "layers per stage balanced beside the layer that predicts further tokens, assumed" in found.notes
+    said = case(run(model={"mtp_layers": 1}, strategy={**plan, "layers_per_stage": [12, 12]}))
+    assert said.assignment.layers.tolist() == [12, 12]
