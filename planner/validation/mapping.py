@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -166,23 +166,30 @@ def _assignment(row: Row, scenario: Scenario, rows: Strategies, notes: list[str]
         notes.append(
             f"layers_per_stage {said!r:.60} do not make {layers} layers on {pp} stages: an even split is priced"
         )
-    if (counted := _with_ends(row, pp, layers)) is not None:
-        notes.append("layers per stage by the notes, which count embedding and head")
-        return row_assignment(rows, layers, counted)
-    if scenario.stack.name == "nanotron" and pp > 1 and not scenario.model.moe:
-        notes.append("layers per stage by nanotron's rule")
-        return row_assignment(rows, layers, stage_layers(scenario.model, pp, reached=in_table(row)))
-    if scenario.stack.name == "aleph-alpha" and pp > 1:
-        notes.append("layers per stage balanced by parameters, as its framework does")
-        return row_assignment(rows, layers, aleph.stage_layers(scenario.model, pp))
-    if "redistributed" in str(row["stack"].get("notes")) and pp > 1:
-        notes.append("layers of the last stage by the stage solver, the others as the fork has them")
-        last = int(_balanced(scenario, rows).layers[-1])
-        return row_assignment(rows, layers, redistributed.stage_layers(layers, pp, last))
-    if scenario.model.mtp_layers and pp > 1 and not said:
-        notes.append("layers per stage balanced beside the layer that predicts further tokens, assumed")
-        return row_assignment(rows, layers, [int(n) for n in _balanced(scenario, rows).layers])
-    return row_assignment(rows, layers)
+    counted = _by_rule(row, scenario, rows, notes, evenly=bool(said)) if pp > 1 else None
+    return row_assignment(rows, layers, counted) if counted else row_assignment(rows, layers)
+
+
+def _by_rule(row: Row, scenario: Scenario, rows: Strategies, notes: list[str], *, evenly: bool) -> Sequence[int] | None:
+    """Layers of several stages by a rule of the run's notes, its framework or its fork; None for an even split."""
+    model, pp = scenario.model, int(rows.pp[0])
+    counted: Sequence[int] | None = _with_ends(row, pp, model.num_layers)
+    if counted is not None:
+        rule = "by the notes, which count embedding and head"
+    elif scenario.stack.name == "nanotron" and not model.moe:
+        counted, rule = stage_layers(model, pp, reached=in_table(row)), "by nanotron's rule"
+    elif scenario.stack.name == "aleph-alpha":
+        counted, rule = aleph.stage_layers(model, pp), "balanced by parameters, as its framework does"
+    elif "redistributed" in str(row["stack"].get("notes")):
+        counted = redistributed.stage_layers(model.num_layers, pp, int(_balanced(scenario, rows).layers[-1]))
+        rule = "of the last stage by the stage solver, the others as the fork has them"
+    elif model.mtp_layers and not evenly:
+        counted = [int(n) for n in _balanced(scenario, rows).layers]
+        rule = "balanced beside the layer that predicts further tokens, assumed"
+    else:
+        return None
+    notes.append(f"layers per stage {rule}")
+    return counted
 
 
 def _of_stages(said: Any, pp: int, vpp: int) -> Any:
