@@ -23,6 +23,8 @@ USUAL: Final = (
 ``performance_mode``) and of Megatron-Bridge (``perf_recipes``, ``peft.target_modules``), with their default rank; NeMo
 AutoModel's, all products whose names end in ``proj``."""
 OTHERS: Final = "16"
+QUANTISED: Final = r"\bq-?lora\b|\bnf4\b|\b4[ -]?bit (base|frozen|weights)|bitsandbytes"
+"""Words for frozen weights of 4 bits."""
 
 
 def adapters_of(row: Row, model: Model, notes: list[str]) -> Adapters | None:
@@ -34,6 +36,11 @@ def adapters_of(row: Row, model: Model, notes: list[str]) -> Adapters | None:
         Unpriceable: words that say none.
     """
     said, task = row["strategy"].get("adapters"), row.get("task")
+    words = (
+        f"{task} {row['strategy'].get('precision_note')} {row['stack'].get('framework')} {row['stack'].get('notes')}"
+    )
+    quantised = re.search(QUANTISED, words.lower()) is not None
+    task = "lora" if quantised else task
     if task not in TASKS:
         notes.append(f"task {task!r:.40} is none of {', '.join(filter(None, TASKS))}; training of all weights assumed")
     if said is None and task != "lora":
@@ -45,6 +52,8 @@ def adapters_of(row: Row, model: Model, notes: list[str]) -> Adapters | None:
         raise Unpriceable(f"strategy.adapters: {error}") from None
     if model.moe and not set(found.modules) <= set(OF_ATTENTION):
         raise Unpriceable(f"strategy.adapters {found}: none are priced on experts, which {model.name} has")
+    if quantised:
+        notes.append("frozen weights of 4 bits are priced in 16: less memory is taken than predicted, and more time")
     if said is None:
         notes.append(f"adapters {found}: the run trains some and does not say which")
     return found

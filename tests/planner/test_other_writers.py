@@ -177,3 +177,12 @@ def test_stages_are_balanced_beside_a_layer_that_predicts_further_tokens():
     assert "layers per stage balanced beside the layer that predicts further tokens, assumed" in found.notes
     said = case(run(model={"mtp_layers": 1}, strategy={**plan, "layers_per_stage": [12, 12]}))
     assert said.assignment.layers.tolist() == [12, 12]
+
+
+@pytest.mark.parametrize(
+    "words", [{"task": "qlora"}, {"task": "lora", "strategy": {"precision_note": "NF4 base weights"}}]
+)
+def test_frozen_weights_of_four_bits_are_priced_as_adapters_and_told(words):
+    found = verdict(**words)
+    assert found.predicted == verdict(task="lora").predicted
+    assert any("frozen weights of 4 bits are priced in 16" in note for note in found.notes)
