@@ -148,25 +148,62 @@ def machines(row: Row, notes: list[str]) -> Cluster:
     said = row["cluster"]
     name = _catalogued(accelerator_name(row))
     known = place(row)
-    like = _machines(name, said.get("gpus_per_node")) if known is None else cluster(known)
+    like = _machines(name, row) if known is None else cluster(known)
     group = like.groups[0]
     if known is None:
         group = _with_accelerator(group, find_accelerator(name))
     group = group.model_copy(update={"accelerator": with_memory(row, as_run(row, group.accelerator), notes)})
-    words = str(said.get("inter_node") or "")
-    size = int(said.get("gpus_per_node") or group.gpus_per_node)
+    group = _in_racks(group, row, notes)
+    size = _node_size(group, int(said.get("gpus_per_node") or group.gpus_per_node), notes)
+    group = _networked(group, like, row, size, notes)
     if size != group.gpus_per_node:
         notes.append(f"nodes of {size} joined as the {group.gpus_per_node} of {like.name} are assumed")
         group = _with_nodes_of(group, size)
+    return like.model_copy(update={"groups": (group,)})
+
+
+def _node_size(group: NodeGroup, said: int, notes: list[str]) -> int:
+    """Devices of a node; who says as many as a domain of several nodes has, as the 72 of NVL72, counts its devices."""
+    if said != group.tiers[0].domain or said <= group.gpus_per_node:
+        return said
+    notes.append(f"the {said} said of a node are one domain of nodes of {group.gpus_per_node}")
+    return group.gpus_per_node
+
+
+def _in_racks(group: NodeGroup, row: Row, notes: list[str]) -> NodeGroup:
+    """The nodes in NVLink domains of the size that the words on them name, where their own span several nodes."""
+    size, (inner, *outer) = _rack(row), group.tiers
+    if inner.domain <= group.gpus_per_node or inner.link.axes or not group.gpus_per_node <= size != inner.domain:
+        return group
+    notes.append(f"NVLink domains of {size} joined as those of {inner.domain} are assumed")
+    return group.model_copy(update={"tiers": (inner.model_copy(update={"domain": size}), *outer)})
+
+
+def _rack(row: Row) -> int:
+    """Devices of the NVLink domain that the words on the machines name, as NVL36 does; 0 where they name none."""
+    words = " ".join(str(row["cluster"].get(key)) for key in ("accelerator", "accelerator_note", "intra_node"))
+    found = re.search(r"\bnvl-?(\d+)\b", words, re.IGNORECASE)
+    return int(found[1]) if found else 0
+
+
+def _networked(group: NodeGroup, like: Cluster, row: Row, size: int, notes: list[str]) -> NodeGroup:
+    """The nodes with the network that is said between them, or with their own and a note."""
+    words = str(row["cluster"].get("inter_node") or "")
     lane = lane_bandwidth(words, size)
     if lane is None:
         unread = f", of which {words!r:.60} names no bandwidth" if words and not WITHIN.search(words) else ""
         notes.append(f"network of {like.name} assumed{unread}")
-    else:
-        inner = [tier for tier in group.tiers[1:] if 0 < tier.domain <= group.gpus_per_node]  # dies of other packages
-        outer = [_carrying(tier, words, lane) for tier in group.tiers[1 + len(inner) :]]
-        group = group.model_copy(update={"tiers": (group.tiers[0], *inner, *outer)})
-    return like.model_copy(update={"groups": (group,)})
+        return group
+    inside = _inside(group)
+    outer = [_carrying(tier, words, lane) for tier in group.tiers[inside:]]
+    return group.model_copy(update={"tiers": (*group.tiers[:inside], *outer)})
+
+
+def _inside(group: NodeGroup) -> int:
+    """How many tiers join devices below the network: those of a node, or the domain of several nodes."""
+    first, *others = group.tiers
+    within = sum(0 < tier.domain <= group.gpus_per_node for tier in others)  # dies of other packages, other sockets
+    return 1 + within if first.domain else 0
 
 
 def _catalogued(said: str) -> str:
@@ -193,14 +230,18 @@ def _clusters_of(accelerator: str) -> tuple[str, ...]:
 
 
 def _with_nodes_of(group: NodeGroup, size: int) -> NodeGroup:
-    """The nodes with that many devices; a domain of several nodes, as of NVL72, stays as it is."""
-    inner, *outer = group.tiers
-    if inner.domain == group.gpus_per_node and size > 1:
-        inner = inner.model_copy(update={"domain": size})
-        outer = [tier for tier in outer if not tier.domain or tier.domain > size]
-    elif size == 1 and inner.domain == group.gpus_per_node:
-        return group.model_copy(update={"gpus_per_node": 1, "tiers": tuple(outer)})
-    return group.model_copy(update={"gpus_per_node": size, "tiers": (inner, *outer)})
+    """The nodes with that many devices; a domain of several nodes, as of NVL72, stays as it is.
+
+    Smaller domains in a node, as of NVLink pairs, stay too. The tier that joins what is left of a node is the first
+    that holds so many devices, or the widest of a node; a node of one has none.
+    """
+    tiers = group.tiers
+    if tiers[0].domain <= group.gpus_per_node:
+        local, outer = tiers[: _inside(group)], tiers[_inside(group) :]
+        kept = [tier for tier in local[:-1] if tier.domain < size]
+        joins = [local[len(kept)].model_copy(update={"domain": size})] if size > 1 and local else []
+        tiers = (*kept, *joins, *(tier for tier in outer if not tier.domain or tier.domain > size))
+    return group.model_copy(update={"gpus_per_node": size, "tiers": tiers})
 
 
 def _with_accelerator(group: NodeGroup, device: Accelerator) -> NodeGroup:
@@ -219,19 +260,25 @@ def _same_kind(given: Cluster, row: Row) -> Cluster:
     return given
 
 
-def _machines(accelerator: str, node: int | None) -> Cluster:
-    """The cluster that stands for an accelerator, or the first other with nodes of the size that is said."""
-    known = _clusters_of(accelerator)
+def _machines(accelerator: str, row: Row) -> Cluster:
+    """The cluster that stands for an accelerator, or the first other with nodes or racks of the size that is said.
+
+    Nodes that share a domain with others are no one's but whose words name it: a node of one GH200 may stand alone.
+    """
+    known, node = _clusters_of(accelerator), row["cluster"].get("gpus_per_node")
     usual = cluster(CLUSTERS.get(accelerator) or known[0])
     if node is None or usual.groups[0].gpus_per_node == node:
         return usual
-    return next((c for c in map(cluster, known) if c.groups[0].gpus_per_node == node), usual)
+    others = [(one, one.groups[0]) for one in map(cluster, known)]
+    racks = (one for one, group in others if group.gpus_per_node < group.tiers[0].domain in (_rack(row), node))
+    alone = (one for one, group in others if group.gpus_per_node == node >= group.tiers[0].domain)
+    return next(racks, None) or next(alone, usual)
 
 
 def _filled(machines: Cluster, gpus: int) -> Cluster:
     """The machines as a job of that size uses them; as they are where it does not fill whole nodes."""
     try:
-        return machines.with_gpus(gpus) if gpus >= machines.groups[0].gpus_per_node else machines
+        return machines.with_gpus(gpus)
     except BadNodeCount:
         return machines
 
