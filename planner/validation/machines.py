@@ -5,23 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
 from hardware.catalogue import accelerator as find_accelerator
 from hardware.catalogue import cluster, names
 from hardware.errors import MeshwrightError, UnknownName
 from hardware.files import canonical, entry
 from hardware.records import Accelerator, BadNodeCount, Cluster, Link, NodeGroup, Tier
+from planner.validation.network_words import WITHIN, assumed, lane_bandwidth, link_name
 from planner.validation.variants import VARIANTS, accelerator_name, as_run, place, with_memory
 
 Row = Mapping[str, Any]
-
-
-SCALE = {"M": 1e6, "G": 1e9, "T": 1e12}
-FASTEST_CARD = 200e9
-"""Bytes/s of 1.6 Tb/s: what is more is of a node, whose cards are not counted."""
-WITHIN = re.compile(r"\b(none|single|ici|inside|torus|nvlink|not (stated|detailed))\b|^\W*$", re.IGNORECASE)
-"""Words on a network that name no bandwidth because there is none, or none that is told."""
 
 
 class Unpriceable(MeshwrightError):
@@ -96,20 +90,6 @@ CLUSTERS: dict[str, str] = {
 }
 """The catalogue cluster whose node, links and tiers stand for an accelerator where a source names none; of others the
 first that has it."""
-
-NETWORKS: tuple[tuple[str, str], ...] = (
-    (r"omni-?path", "omni-path-100"),
-    (r"slingshot", "slingshot-200"),
-    (r"\befa\b.*nccl 2\.18", "efa-400-nccl2.18"),
-    (r"\befa\b", "efa-400"),
-    (r"^(?!.*(infiniband|roce|rdma)).*(\bethernet\b|\b\d\d gb/s)", "ethernet-tcp"),
-    (r"roce.*200gb|200gb.*roce", "roce-200"),
-    (r"roce", "roce-400"),
-)
-"""First match of a run's words on its network names the link whose efficiency and latency it has.
-
-Ethernet without remote memory access, and any network under 100 Gb/s that is not named, carries TCP.
-"""
 
 
 def node_group(row: Row, notes: list[str], given: Cluster | None = None) -> NodeGroup:
@@ -189,13 +169,15 @@ def _rack(row: Row) -> int:
 def _networked(group: NodeGroup, like: Cluster, row: Row, size: int, notes: list[str]) -> NodeGroup:
     """The nodes with the network that is said between them, or with their own and a note."""
     words = str(row["cluster"].get("inter_node") or "")
-    lane = lane_bandwidth(words, size)
+    fastest = _card(group)
+    lane = lane_bandwidth(words, size, fastest)
     if lane is None:
         unread = f", of which {words!r:.60} names no bandwidth" if words and not WITHIN.search(words) else ""
         notes.append(f"network of {like.name} assumed{unread}")
         return group
+    notes.extend(filter(None, [assumed(words, size, fastest)]))
     inside = _inside(group)
-    outer = [_carrying(tier, words, lane) for tier in group.tiers[inside:]]
+    outer = [_carrying(tier, link_name(words, group.accelerator.name), lane) for tier in group.tiers[inside:]]
     return group.model_copy(update={"tiers": (*group.tiers[:inside], *outer)})
 
 
@@ -283,49 +265,18 @@ def _filled(machines: Cluster, gpus: int) -> Cluster:
         return machines
 
 
-def _carrying(tier: Tier, words: str, lane: float) -> Tier:
+def _card(group: NodeGroup) -> float:
+    """Bytes/s of one network card of the nodes; 0 where it is not known how many there are."""
+    outer = group.tiers[_inside(group) :]
+    return outer[0].link.bandwidth * group.gpus_per_node / outer[0].lanes if outer and outer[0].lanes else 0.0
+
+
+def _carrying(tier: Tier, link: str | None, lane: float) -> Tier:
     """A tier of the network with the bandwidth that is said, and the link that the words name."""
-    kind = next((name for pattern, name in NETWORKS if re.search(pattern, words.lower())), None)
-    base = tier.link if kind is None else _link(kind)
+    base = tier.link if link is None else _link(link)
     return tier.model_copy(update={"link": base.model_copy(update={"bandwidth": lane})})
 
 
 @cache
 def _link(name: str) -> Link:
     return Link.model_validate(entry("link", name))
-
-
-RATE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([MGT])(?:(b(?:it)?|B)(?:ps\b|[EP/])|E?\b)")
-"""A bandwidth: number, scale, and bits or bytes; "200G" and "400GE" are of Ethernet, in bits."""
-GENERATION: Final = re.compile(r"\b(QDR|FDR|EDR|HDR|NDR|XDR)(\d{2,3})?\b")
-"""Of InfiniBand, by which a card is called; what comes behind are its Gb/s, where it has not all lanes (HDR100)."""
-GENERATIONS: Final = {"QDR": 32, "FDR": 56, "EDR": 100, "HDR": 200, "NDR": 400, "XDR": 800}
-"""Gb/s of four lanes."""
-CARDS: Final = re.compile(r"\b(\d+)\s*x\s*(?=[A-Za-z\d])|\s[x\u00d7](\d+)\b")
-OF_A_NODE: Final = re.compile(
-    r"\bper (node|host|server|machine|instance)\b|\bethernet\b|\befa\b|\btcp\b|\bgbe\b|\bsingle\b", re.IGNORECASE
-)
-
-
-def lane_bandwidth(text: str, gpus_per_node: int) -> float | None:
-    """Network bytes/s per GPU out of words such as "8x HDR 200Gb/s" or "800 Gb/s per node"; None if unsaid.
-
-    Amazon's adapters are told by the node. What its words do not count is of a GPU, unless it is more than one card's.
-    """
-    text = re.sub(r"(\d),(\d{3})\b", r"\1\2", text)
-    counted, rate = CARDS.search(text), _rate(text)
-    if rate is None:
-        return None
-    cards = int(counted[1] or counted[2]) if counted else 1
-    each = counted is not None and (cards > 1 or "per GPU" not in text)
-    of_a_node = each or OF_A_NODE.search(text) or cards * rate >= FASTEST_CARD
-    return cards * rate / gpus_per_node if of_a_node and "per two GPUs" not in text else cards * rate
-
-
-def _rate(text: str) -> float | None:
-    """Bytes/s of one card, by its number or the generation of its network."""
-    if found := RATE.search(text):
-        return float(found[1]) * SCALE[found[2]] * (1.0 if found[3] == "B" else 0.125)
-    if named := GENERATION.search(text):
-        return float(named[2] or GENERATIONS[named[1]]) * SCALE["G"] / 8.0
-    return None

@@ -14,8 +14,9 @@ from planner.cli import main
 from planner.trust import interval
 from planner.validation.calibrate_memory import caches
 from planner.validation.judge import groups, judge_row, memory_kind, summary
-from planner.validation.machines import Unpriceable, lane_bandwidth
+from planner.validation.machines import Unpriceable
 from planner.validation.mapping import case
+from planner.validation.network_words import lane_bandwidth
 from planner.validation.report import validate
 from planner.validation.rows import convention
 from tests.planner.measured_run import RUN, only, run
