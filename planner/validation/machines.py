@@ -13,7 +13,17 @@ from hardware.errors import MeshwrightError, UnknownName
 from hardware.files import canonical, entry
 from hardware.records import Accelerator, BadNodeCount, Cluster, Link, NodeGroup, Tier
 from planner.validation.network_words import WITHIN, assumed, lane_bandwidth, link_name
-from planner.validation.variants import VARIANTS, accelerator_name, as_run, place, with_memory
+from planner.validation.variants import (
+    VARIANTS,
+    accelerator_name,
+    as_run,
+    catalogued,
+    halved,
+    naming,
+    of_cores,
+    place,
+    with_memory,
+)
 
 Row = Mapping[str, Any]
 
@@ -132,6 +142,10 @@ def machines(row: Row, notes: list[str]) -> Cluster:
     group = like.groups[0]
     if known is None:
         group = _with_accelerator(group, find_accelerator(name))
+    notes.extend(naming(row))
+    if of_cores(row, name):
+        notes.append(f"devices of {name} are cores, two to a chip, each with half of its arithmetic, memory and links")
+        group = halved(group)
     group = group.model_copy(update={"accelerator": with_memory(row, as_run(row, group.accelerator), notes)})
     group = _in_racks(group, row, notes)
     size = _node_size(group, int(said.get("gpus_per_node") or group.gpus_per_node), notes)
@@ -195,7 +209,7 @@ def _catalogued(said: str) -> str:
         Unpriceable: it has none, or no cluster stands for it.
     """
     try:
-        name = canonical("accelerator", said)
+        name = canonical("accelerator", catalogued(said))
     except UnknownName as error:
         hint = f"; did you mean {' or '.join(error.near)}?" if error.near else ""
         raise Unpriceable(f"accelerator {said} is not in the catalogue{hint}") from None

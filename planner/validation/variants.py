@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from hardware.catalogue import names
 from hardware.errors import UnknownName
 from hardware.files import canonical
-from hardware.records import Accelerator
+from hardware.records import Accelerator, NodeGroup
+from hardware.spelling import plain, spelled
 
 Row = Mapping[str, Any]
 
@@ -34,6 +35,21 @@ DIES: dict[str, tuple[int, float, str]] = {
 }
 """Packages whose parts drivers show as devices: how many such devices a node has, their memory in GB, and the entry of
 one of them. Runs on MI250X mostly count dies, and AWS's own figures count NeuronCores, two to a chip."""
+CORES: Final[dict[str, tuple[int, float]]] = {"tpu-v2": (8, 8.0), "tpu-v3": (8, 16.0), "tpu-v4": (8, 16.0)}
+"""Chips of two cores that programs may show as devices: how many such devices a host of four chips has, and the memory
+of one in GB; each has half of what its chip has [Austin25]. Who says no memory means cores by their number."""
+NEAR: Final[dict[str, tuple[str, str, float]]] = {
+    "ascend-910": ("ascend-910a", "the first of its name", 32.0),
+    "ascend-910-64gb": ("ascend-910b", "which has as much memory", 64.0),
+    "ascend-910b2": ("ascend-910b1", "which has as many cores", 64.0),
+    "ascend-910b4": ("ascend-910b", "which has as many cores", 32.0),
+    "a800-pcie": ("a100-pcie-80gb", "which trains alike but for NVLink bridges", 80.0),
+    "h800-pcie": ("h100-pcie", "which trains alike but for NVLink bridges", 80.0),
+    "gh200-nvl2": ("gh200", "of which it joins two", 144.0),
+    "trn2-ultra": ("trainium2", "of which it joins 64, in place of the 16 of a node", 96.0),
+}
+"""Accelerators that the catalogue holds under the name of their nearest kin, why, and their own memory in GB
+(recalled)."""
 SLOWED: tuple[tuple[str, str, float], ...] = (("b200", r"\bsimumax\b", 0.82),)
 """Accelerator, words on the source, and the rate of arithmetic over that of others of its kind.
 
@@ -59,11 +75,70 @@ to how much power it holds its devices."""
 def accelerator_name(row: Row) -> str:
     """The catalogue's name of the accelerator, by what the source says of it and of itself; as said if it has none."""
     said, words = row["cluster"], _words(row)
-    name = _of_size(_catalogued(str(said["accelerator"])), said.get("memory_gb"))
+    name = _of_size(catalogued(str(said["accelerator"]), memory_said(row)), memory_said(row))
     devices, memory, die = DIES.get(name, (0, 0.0, ""))
-    if die and (said.get("gpus_per_node") == devices or float(said.get("memory_gb") or 2.0 * memory) <= memory):
+    if die and (said.get("gpus_per_node") == devices or (memory_said(row) or 2.0 * memory) <= memory):
         return die
     return next((variant for one, found, variant in VARIANTS if one == name and re.search(found, words)), name)
+
+
+def catalogued(said: str, memory: float = 0.0) -> str:
+    """The catalogue's name of an accelerator by what it is called, also with a size of memory that no entry has."""
+    own = _catalogued(said)
+    if own in names("accelerator"):
+        return own
+    near = _near(said, memory)
+    name = near[0] if near else _catalogued(plain(said))
+    return name if name in names("accelerator") else said
+
+
+def naming(row: Row) -> list[str]:
+    """What is assumed where the catalogue has the accelerator under the name of its kin."""
+    said = str(row["cluster"]["accelerator"])
+    near = _near(said, memory_said(row))
+    return [f"{said} taken for {near[0]}, {near[1]}"] if near else []
+
+
+def memory_said(row: Row) -> float:
+    """GB of memory that a run says, by the name of its accelerator where it says them nowhere else; 0 if nowhere."""
+    said = str(row["cluster"]["accelerator"])
+    if memory := row["cluster"].get("memory_gb"):
+        return float(memory)
+    near = _near(said)
+    known = _catalogued(said) in names("accelerator")
+    return 0.0 if known else float(_size(said) or (near[2] if near else 0.0))
+
+
+def _near(said: str, memory: float = 0.0) -> tuple[str, str, float] | None:
+    """The kin of an accelerator that the catalogue does not hold, why, and the memory of what is said."""
+    if _catalogued(said) in names("accelerator"):
+        return None
+    bare = plain(said)
+    return NEAR.get(f"{bare}-{_size(said) or round(memory)}gb") or NEAR.get(bare)
+
+
+def _size(said: str) -> int:
+    """GB of memory in a name; 0 where it has none."""
+    return spelled(said).size or 0
+
+
+def of_cores(row: Row, accelerator: str) -> bool:
+    """Whether the devices of a run are cores, two of which make a chip of the catalogue."""
+    devices, memory = CORES.get(accelerator, (0, 0.0))
+    said = memory_said(row)
+    return 0.0 < said <= memory * RESIZED if said else row["cluster"].get("gpus_per_node") == devices > 0
+
+
+def halved(group: NodeGroup) -> NodeGroup:
+    """The nodes with the two cores of every chip as devices, which share its links as they share its memory."""
+    chip = group.accelerator
+    fields = ("memory", "usable_memory", "memory_bandwidth", "power", "price", "failure")
+    half = {field: getattr(chip, field) / 2.0 for field in fields if getattr(chip, field) is not None}
+    peaks = {dtype: peak / 2.0 for dtype, peak in chip.peak.items()}
+    core = chip.model_copy(update={**half, "peak": peaks, "compute_units": max(1, chip.compute_units // 2)})
+    tiers = [tier.model_copy(update={"domain": 2 * tier.domain, "link": tier.link.times(0.5)}) for tier in group.tiers]
+    size = 2 * group.gpus_per_node
+    return group.model_copy(update={"accelerator": core, "gpus_per_node": size, "tiers": tuple(tiers)})
 
 
 @cache
@@ -119,7 +194,7 @@ def _with_tf32(row: Row, peaks: dict[str, float]) -> dict[str, float]:
 
 def with_memory(row: Row, device: Accelerator, notes: list[str]) -> Accelerator:
     """The device with as much memory as the run says, where the catalogue knows it with another size alone."""
-    said, known = float(row["cluster"].get("memory_gb") or 0.0), device.memory / 2.0**30
+    said, known = memory_said(row), device.memory / 2.0**30
     changed = device.name in {variant for _, _, variant in VARIANTS}
     if not said or changed or 1.0 / RESIZED <= said / known <= RESIZED:
         return device

@@ -1,0 +1,96 @@
+"""What a measured run calls its accelerator, and the entry of the catalogue and the share of it that this means."""
+
+import pytest
+
+from hardware.catalogue import accelerator
+from planner.validation.machines import Unpriceable, machines
+
+
+def found(name, **said):
+    notes = []
+    return machines({"cluster": {"accelerator": name} | said, "strategy": {}}, notes).groups[0], notes
+
+
+@pytest.mark.parametrize(
+    ("said", "entry", "gib"),
+    [
+        ("h20-141gb", "h20", 141),
+        ("gh200-144gb", "gh200", 144),
+        ("h100-sxm-96gb", "h100-sxm", 96),
+        ("h100-sxm-64gb", "h100-sxm", 64),
+        ("a800-sxm-40gb", "a800-sxm-80gb", 40),
+    ],
+)
+def test_a_size_of_memory_in_a_name_that_no_entry_has_changes_the_memory_and_is_told(said, entry, gib):
+    group, notes = found(said)
+    assert (group.accelerator.name, group.accelerator.memory) == (entry, pytest.approx(gib * 2**30))
+    assert any(f"{entry} with {gib} GB" in note for note in notes)
+    assert found(said, memory_gb=gib)[0] == group
+
+
+def test_a_size_in_a_name_that_agrees_with_the_entry_changes_nothing():
+    group, notes = found("b200-sxm-192gb")
+    assert group.accelerator == accelerator("b200")
+    assert not any("in place of" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("said", "entry"),
+    [
+        ("trainium", "trainium1"),
+        ("trn1.32xlarge", "trainium1"),
+        ("tpu-v5litepod", "tpu-v5e"),
+        ("rtx-titan", "titan-rtx"),
+        ("ascend-910b3", "ascend-910b"),
+        ("gb200-nvl36", "gb200"),
+    ],
+)
+def test_another_name_of_the_same_part_is_that_part(said, entry):
+    group, notes = found(said)
+    assert group.accelerator == accelerator(entry)
+    assert not any("taken for" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("said", "memory", "entry", "gib"),
+    [
+        ("ascend-910", None, "ascend-910a", 32),
+        ("Ascend 910", 64, "ascend-910b", 64),
+        ("ascend-910b2", 64, "ascend-910b1", 64),
+        ("ascend-910b4", None, "ascend-910b", 32),
+        ("a800-pcie-80gb", 80, "a100-pcie-80gb", 80),
+        ("h800-pcie", None, "h100-pcie", 80),
+        ("gh200-nvl2", None, "gh200", 144),
+        ("trn2-ultra", None, "trainium2", 96),
+    ],
+)
+def test_a_part_that_the_catalogue_lacks_is_its_nearest_kin_and_that_is_told(said, memory, entry, gib):
+    group, notes = found(said, memory_gb=memory)
+    assert (group.accelerator.name, group.accelerator.memory) == (entry, pytest.approx(gib * 2**30))
+    assert any(f"{said} taken for {entry}" in note for note in notes)
+
+
+@pytest.mark.parametrize("said", ["mi300a", "gaudi", "rtx-titan-141gb-x"])
+def test_a_part_without_kin_is_refused(said):
+    with pytest.raises(Unpriceable, match=said):
+        found(said)
+
+
+@pytest.mark.parametrize(("name", "core"), [("tpu-v2", 8), ("tpu-v3", 16), ("tpu-v4", 16)])
+@pytest.mark.parametrize("by", ["memory", "number"])
+def test_cores_of_a_tpu_have_half_of_a_chip(name, core, by):
+    chips, _ = found(name)
+    cores, notes = found(name, **({"memory_gb": core} if by == "memory" else {"gpus_per_node": 8}))
+    assert cores.accelerator.half_rate == chips.accelerator.half_rate / 2
+    assert cores.accelerator.memory == pytest.approx(chips.accelerator.memory / 2)
+    assert cores.gpus_per_node == 2 * chips.gpus_per_node == 8
+    assert cores.tiers[0].domain == 2 * chips.tiers[0].domain
+    assert cores.tiers[-1].link.bandwidth == chips.tiers[-1].link.bandwidth / 2
+    assert any("two to a chip" in note for note in notes)
+
+
+@pytest.mark.parametrize(("name", "memory"), [("tpu-v2", 16), ("tpu-v3", 32), ("tpu-v4", 32)])
+def test_chips_of_a_tpu_are_chips_however_many_a_host_has(name, memory):
+    group, notes = found(name, memory_gb=memory, gpus_per_node=8)
+    assert group.accelerator == accelerator(name)
+    assert not any("two to a chip" in note for note in notes)
