@@ -139,14 +139,8 @@ def machines(row: Row, notes: list[str]) -> Cluster:
     name = _catalogued(accelerator_name(row))
     known = place(row)
     like = _machines(name, row) if known is None else cluster(known)
-    group = like.groups[0]
-    if known is None:
-        group = _with_accelerator(group, find_accelerator(name))
-    notes.extend(naming(row))
-    if of_cores(row, name):
-        notes.append(f"devices of {name} are cores, two to a chip, each with half of its arithmetic, memory and links")
-        group = halved(group)
-    group = group.model_copy(update={"accelerator": with_memory(row, as_run(row, group.accelerator), notes)})
+    group = like.groups[0] if known else _with_accelerator(like.groups[0], find_accelerator(name))
+    group = _devices_as_said(group, row, notes)
     group = _in_racks(group, row, notes)
     size = _node_size(group, int(said.get("gpus_per_node") or group.gpus_per_node), notes)
     group = _networked(group, like, row, size, notes)
@@ -154,6 +148,16 @@ def machines(row: Row, notes: list[str]) -> Cluster:
         notes.append(f"nodes of {size} joined as the {group.gpus_per_node} of {like.name} are assumed")
         group = _with_nodes_of(group, size)
     return like.model_copy(update={"groups": (group,)})
+
+
+def _devices_as_said(group: NodeGroup, row: Row, notes: list[str]) -> NodeGroup:
+    """The nodes with devices as the run has them: by their kin, as cores, with other memory, held to less power."""
+    notes.extend(naming(row))
+    name = group.accelerator.name
+    if of_cores(row, name):
+        notes.append(f"devices of {name} are cores, two to a chip, each with half of its arithmetic, memory and links")
+        group = halved(group)
+    return group.model_copy(update={"accelerator": with_memory(row, as_run(row, group.accelerator), notes)})
 
 
 def _node_size(group: NodeGroup, said: int, notes: list[str]) -> int:
