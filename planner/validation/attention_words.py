@@ -1,4 +1,4 @@
-"""What the release of a measured run decides of its attention, where no word of the run does."""
+"""What a measured run's words on its attention mean, and what its release decides of it where they do not."""
 
 from __future__ import annotations
 
@@ -32,6 +32,51 @@ we've tested it more", up to pull request 422 of 29 August 2024): those of NVIDI
 OWN: Final = r"kwai/megatron-kwai|flagperf training/nvidia/llama3_\d+b-megatron"
 """Sources that say so of their own code: Kwai's fork calls flash-attn itself, and Transformer Engine 1.1 beside it
 takes it wherever it can (``dispatch_flash_attn.py``); FlagPerf's README lists it [Megatron-Kwai]."""
+
+UNSAID: Final = (
+    r"\??|n/?a|null|unknown|default|auto|unspecified|not-(stated|said|known|given)|(causal-)?(m[hq]a|gqa|mla)"
+)
+"""Words that say nothing of kernels, among them those on the heads."""
+WRITTEN_OUT: Final = (
+    r"\b(unfused|non-?fused|eager|naive|math|baddbmm)\b|\b(no|not|non|without)-(flash|fused|sdpa)"
+    r"|\bfused-(\w+-)*softmax|\b(off|disabled|false)\b"
+)
+"""How sources call attention that is a product, a softmax, even one in one kernel, and a product."""
+RELEASE: Final = r"(?:^v?|\b(?:fa|flash-?(?:attn|attention)?)-?\(?v?)([1-4])(?!\d)"
+"""A release of FlashAttention: FA2, flash_attn 2.5, FlashAttention-3, or no more than its number."""
+KERNEL: Final = (
+    r"flash|fused|fusion|sdpa|scaled-dot-product|xformers|mem(ory)?-eff|triton|transformer-?engine|\bte\b|splash|cutlass"
+    r"|^(true|yes|on|enabled)$"
+)
+"""How they call a kernel of its own without saying which."""
+PLAIN: Final = r"\b(no|off|none|false|disabled|vanilla|standard|plain|0|softmax)\b"
+"""What says that there is none, where no kernel is named beside it."""
+
+
+def kernel_named(said: object) -> bool | str | None:
+    """What a run's own words on its attention mean: a release, a kernel, one of its own or none; None: not said.
+
+    Every other word is taken for the name of some kernel: nobody names what PyTorch does by itself.
+    """
+    name = _spelled(said)
+    if re.fullmatch(UNSAID, name):
+        return None
+    if re.search(WRITTEN_OUT, name):
+        return False
+    if "cudnn" in name:
+        return "cudnn"
+    if release := re.search(RELEASE, name):
+        return f"v{release[1]}"
+    return bool(re.search(KERNEL, name)) or not re.search(PLAIN, name)
+
+
+def assumed(said: object) -> bool:
+    """Whether words on attention are taken for a kernel only because they deny none."""
+    return kernel_named(said) is True and not re.search(KERNEL, _spelled(said))
+
+
+def _spelled(said: object) -> str:
+    return re.sub(r"[_ ]+", "-", str(said).strip().lower())
 
 
 def attention_changes(row: Mapping[str, Any]) -> dict[str, Any]:

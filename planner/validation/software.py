@@ -8,7 +8,7 @@ from typing import Any
 
 from costmodels.stack import Stack, stack
 from planner.validation import frameworks, saving
-from planner.validation.attention_words import attention_changes
+from planner.validation.attention_words import assumed, attention_changes, kernel_named
 from planner.validation.cudnn_words import cudnn_changes
 from planner.validation.expert_words import expert_changes
 from planner.validation.launch_words import launch_changes
@@ -34,11 +34,6 @@ KERNELS: dict[Any, tuple[str, ...]] = {
 FlashAttention-4 takes cuDNN's time on Blackwell, within 4 % either way of 9.27 (``cudnn_frontend_sdpa``).
 """
 
-WORDS: dict[str, bool] = {
-    "eager": False, "math": False, "none": False, "unfused": False,
-    "flash": True, "flash-attn": True, "flash-attention": True, "fused": True, "sdpa": True,
-}  # fmt: skip
-"""What others call attention without and with a kernel of its own."""
 WRITTEN_OUT = (
     r"\b(unfused|eager|math) attention\b|\battention (is |was )?(not fused|unfused)\b|\b(no|without) flash[ -]?att"
 )
@@ -73,13 +68,13 @@ def as_attending(row: Row, notes: list[str]) -> Row:
     told = f"{row['stack'].get('notes')} {row.get('notes')}".lower()
     if said in (True, None) and re.search(WRITTEN_OUT, told):
         return {**row, "stack": {**row["stack"], "attention": False}}
-    if isinstance(said, bool) or said is None or said in KERNELS:
+    if isinstance(said, bool) or said is None or (isinstance(said, str) and said in KERNELS):
         return row
-    name = re.sub(r"[_ ]+", "-", str(said).lower())
-    release = re.match(r"(?:v|fa|flash-?attn|flash-?attention|flash)-?v?([1-4])\b", name)
-    known = f"v{release[1]}" if release else name if name in KERNELS else WORDS.get(name)
+    known = kernel_named(said)
     if known is None:
-        notes.append(f"attention {said!r:.40} names no kernel that is known; the stack's own assumed")
+        notes.append(f"attention {said!r:.40} names no kernel; what is usual assumed")
+    elif assumed(said):
+        notes.append(f"attention {said!r:.40} names no kernel that is known; one that is fused assumed")
     return {**row, "stack": {**row["stack"], "attention": known}}
 
 

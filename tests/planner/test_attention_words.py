@@ -1,8 +1,10 @@
-"""Which kernels of latent attention a measured run's release had."""
+"""What a measured run's words on its attention mean, and which kernels its release had."""
 
 import pytest
 
-from planner.validation.attention_words import attention_changes
+from planner.validation.attention_words import assumed, attention_changes, kernel_named
+from planner.validation.mapping import case
+from tests.planner.measured_run import run
 
 LATENT = {"q_lora": 1536, "kv_lora": 512, "qk_nope": 128, "qk_rope": 64, "v": 128}
 
@@ -101,3 +103,38 @@ def test_rounds_of_mlperf_ran_the_attention_of_their_time(source, expected):
 def test_a_run_that_repeats_itself_to_the_bit_has_cudnn_s_attention_on_hopper_alone(accelerator, changes):
     words = {"framework": "Megatron-Core", "source": "a test", "mla": None, "notes": "deterministic mode; one node"}
     assert said(accelerator=accelerator, **words) == {"deterministic": True} | changes
+
+
+@pytest.mark.parametrize(
+    ("words", "kernel"),
+    [
+        ("FlashAttention xformers TE|SDPA (flash)|triton|Transformer Engine|memory-efficient|on", True),
+        ("flash_attn 2.5.6|FlashAttention-2|Flash Attention (v2)|fa2|2|2.0", "v2"),
+        ("1|FlashAttention v1|flash1", "v1"),
+        ("cuDNN fused|TE (cuDNN)", "cudnn"),
+        ("no|off|naive|vanilla|standard attention|math|SDPA (math)|flash attention: off|without flash|unfused", False),
+        ("fused softmax|Megatron fused scaled masked softmax|not fused|0|None", False),
+        ("unknown|not stated|n/a|default|GQA", None),
+    ],
+)
+def test_words_on_attention_name_a_release_a_kernel_or_none(words, kernel):
+    assert [kernel_named(word) for word in words.split("|")] == [kernel] * len(words.split("|"))
+
+
+def test_the_number_of_a_release_of_flash_attention_need_not_be_a_word():
+    assert [kernel_named(number) for number in (0, 1, 2, 3)] == [False, "v1", "v2", "v3"]
+
+
+def test_a_word_that_denies_no_kernel_names_some_kernel_and_the_row_says_so():
+    assert (kernel_named("ring-a-ding"), assumed("ring-a-ding")) == (True, True)
+    assert not assumed("xformers")
+    mapped = case(run(stack={"framework": "Megatron-LM", "attention": "ring-a-ding"}))
+    assert mapped.scenario.stack.name == "megatron-core"
+    assert "attention 'ring-a-ding' names no kernel that is known; one that is fused assumed" in mapped.notes
+
+
+@pytest.mark.parametrize(
+    ("said", "stack"), [("xformers", "megatron-core"), (1, "megatron-core"), (0, "megatron-lm-2022")]
+)
+def test_a_framework_is_dated_by_what_its_words_on_attention_mean(said, stack):
+    assert case(run(stack={"framework": "Megatron-LM", "attention": said})).scenario.stack.name == stack

@@ -150,7 +150,10 @@ def test_attention_in_the_words_of_other_frameworks_is_the_kernel_that_they_mean
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"stack": {"attention": "magic"}}, "attention 'magic' names no kernel that is known; the stack's own assumed"),
+        (
+            {"stack": {"attention": "magic"}},
+            "attention 'magic' names no kernel that is known; one that is fused assumed",
+        ),
         ({"task": "dpo"}, "task 'dpo' is none of pretrain, sft, lora; training of all weights assumed"),
         ({"model": {"gated_ffn": None}}, "gated_ffn false assumed"),
         ({"model": {"vocab_size": None}}, "vocab_size 51200 assumed"),
