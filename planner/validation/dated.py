@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 Row = Mapping[str, Any]
 
@@ -22,6 +22,21 @@ measured anew with PyTorch 2.1.0 (commit b2a43a147, sweep.sh); those of PURE sta
 of Megatron-LM itself are of the end of May 2021, as its notes on them say (experiments/gpt2.md)."""
 MIDDLE = "-06"
 """Where only a year is said."""
+
+MEASURED: Final = r"\b(?:measured|measurements?|re-?run|re-?ran|dated|benchmarked|timed)\b[^\d,;]{0,20}(20[12]\d)"
+"""How a source says when it measured, beside the years of what it cites."""
+
+
+def years(words: str) -> list[int]:
+    """The years in some words: of a range such as 2021-2023 the first, of a conference SC21 its own."""
+    said = re.sub(r"\bSC([12]\d)\b", r"20\1", words)
+    return [int(year) for year in re.findall(r"(?<!\d)(20[12]\d)(?:-20[12]\d)?", said)]
+
+
+def dated(row: Row) -> int | None:
+    """The year that the framework's own words give it, or else the run its measurement; None where neither does."""
+    own = years(str(row["stack"].get("framework")))
+    return max(own or [int(year) for year in re.findall(MEASURED, str(row.get("source")).lower())], default=None)
 
 
 def month(row: Row) -> str | None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from planner.validation.dated import dated, years
 from planner.validation.variants import accelerator_name
 
 Row = Mapping[str, Any]
@@ -16,16 +17,18 @@ STACKS: tuple[tuple[str, str], ...] = (
     (r"hai-?llm", "deepseek"),
     (r"automodel", "torchtitan"),
     (r"gpt-?neox", "gpt-neox"),
-    (r"megatron-?deepspeed|deepspeedexamples|deepspeed 3d|bigscience", "megatron-deepspeed"),
+    (r"megatron(-lm)? ?(-|/|\+|&|and|with|) ?deepspeed|deepspeed ?(/|\+|&|and|with) ?megatron", "megatron-deepspeed"),
+    (r"deepspeedexamples|deepspeed 3d|bigscience", "megatron-deepspeed"),
     (r"^(?!.*(deepspeed|megatron|torchtitan|fsdp2)).*fsdp", "fsdp"),
     (r"^(?!.*(deepspeed|megatron|\bnemo\b)).*(fsdp2|fully_shard)", "torchtitan"),
     (r"without model parallelism|hf transformers|deepspeed", "deepspeed"),
     (r"sail-sg", "vocabulary-parallel"),
     (r"^megatron-lm\b.*\bnemo\b.*container", "megatron-lm"),
     (r"nemo (26\.(0[6-9]|1\d)|2[7-9]\.)", "nemo-26.06"),
-    (r"nemo megatron|bignlp|nemo 2[0-2]\.", "megatron-lm-2022"),
-    (r"megatron-bridge|\bnemo\b|mlperf container", "nemo"),
-    (r"megatron[- ]core|mcore|core 0\.|megatron-lm v0|modellink|mindspeed|ascendspeed|primus", "megatron-core"),
+    (r"nemo[- ]megatron(?!.*20(2[3-9]|[3-9]\d))|bignlp|nemo 2[0-2]\.", "megatron-lm-2022"),
+    (r"megatron-bridge|\bnemo\b|mlperf (training )?(v?\d[.\d]* )?container", "nemo"),
+    (r"megatron[- ]core|mcore|core[ _-][rv]?0\.|megatron-lm v0|modellink|mindspeed|ascendspeed", "megatron-core"),
+    (r"megatron-swift|megatron-patch|megatron-fsdp|^(?!.*(titan|maxtext|jax)).*primus", "megatron-core"),
     (r"mindformers|mindspore", "mindformers"),
     (r"nanotron|picotron", "nanotron"),
     (r"aleph alpha", "aleph-alpha"),
@@ -40,12 +43,23 @@ STACKS: tuple[tuple[str, str], ...] = (
 )
 """First match of the framework's words (lower case) names the stack; ``megatron-lm`` is then dated."""
 
+FIRST, LAST = 2020, 2022
+"""Releases of Megatron-LM that are told apart by their year; on V100 a run without a date is of the first."""
+
+CORE_SINCE = 2023
+"""Year from whose middle on Megatron-LM is built on Megatron-Core, whatever attention it runs."""
+BEFORE_MIDDLE = r"\b(jan|feb|mar|apr|may)[a-z]* 2023|2023-0[1-5]|\bv[1-3]\.\d"
+"""Words on a framework of before that: its month or its release."""
+
 COMPILED = ("tpu", "trainium")
 """Machines that XLA alone, or a compiler behind its interface, makes programs for, whatever the framework is called."""
 
 BEFORE_ASYNC = r"bigscience|deepspeedexamples|deepspeed 3d|largescale|v1\.1\.5"
 """Words on the framework or the source of Megatron-DeepSpeed's code of 2020 and 2021: BigScience's fork of it stayed
 with that, GLM-130B's LargeScale is a fork of the fork."""
+
+REPLICATED = r"^(?!.*deepspeed).*(\bddp\b|data[- ]?parallel|\bpeft\b)"
+"""Words on loops around Transformers' models that leave every device a whole one, where no ZeRO stage is said."""
 
 LISTED = 2021
 """Last year whose releases of DeepSpeed gathered into lists of tensors; later ones gather into one [DeepSpeed]."""
@@ -68,6 +82,8 @@ def stack_of(row: Row) -> str:
     name = next((stack_name for pattern, stack_name in STACKS if re.search(pattern, words)), None) or kin(row)
     if name == "vocabulary-parallel" and row["stack"].get("attention") is None:
         name = "zero-bubble"  # the fork's first form, of 2023, before fused attention
+    if name == "deepspeed" and re.search(REPLICATED, words) and not row["strategy"].get("zero_stage"):
+        name = "fsdp"  # PyTorch's data parallelism, which no stage of DeepSpeed's stands for
     if name == "deepspeed" and year(row) <= LISTED:
         return f"deepspeed-{LISTED}"
     if name == "megatron-deepspeed" and (year(row) <= LISTED or re.search(BEFORE_ASYNC, _said(row))):
@@ -97,7 +113,10 @@ def kin(row: Row) -> str:
 def _dated(row: Row) -> str:
     """Megatron-LM of the run's time, built on Megatron-Core where attention or the machine says so."""
     said, newer = row["stack"].get("attention"), newer_machine(row)
-    named = "megatron" in str(row["stack"].get("framework")).lower()
+    framework = str(row["stack"].get("framework")).lower()
+    named = "megatron" in framework
+    if named and (dated(row) or 0) >= CORE_SINCE and not re.search(BEFORE_MIDDLE, framework):
+        return "megatron-core"
     if said is None:
         newer |= int((row.get("model") or {}).get("seq_length") or 0) > LONGEST
     if said is None and not named:
@@ -113,18 +132,11 @@ def newer_machine(row: Row) -> bool:
 
 
 def year(row: Row) -> int:
-    """The release of Megatron-LM, and of what is dated like it, by accelerator and source: 2020 to 2022."""
-    first = min(years(row), default=2022)
-    if row["cluster"]["accelerator"].startswith("v100") or first <= 2020:
-        return 2020
-    return 2021 if first == 2021 or "SC21" in str(row.get("source")) else 2022
+    """The release of Megatron-LM, and of what is dated like it, by framework, source and accelerator: 2020 to 2022."""
+    oldest = row["cluster"]["accelerator"].startswith("v100")
+    return min(max(source_year(row, FIRST if oldest else LAST), FIRST), LAST)
 
 
-def source_year(row: Row) -> int:
-    """The earliest year that a run's source names; one of after fused attention where it names none."""
-    return min(years(row), default=FUSED_SINCE)
-
-
-def years(row: Row) -> list[int]:
-    """The years that a run's source and framework name."""
-    return [int(y) for y in re.findall(r"20[12]\d", f"{row.get('source')} {row['stack'].get('framework')}")]
+def source_year(row: Row, otherwise: int = FUSED_SINCE) -> int:
+    """The year of a run: its framework's, its measurement's, or the latest that its source names, if any does."""
+    return dated(row) or max(years(str(row.get("source"))), default=otherwise)

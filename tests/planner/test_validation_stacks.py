@@ -52,6 +52,19 @@ def row(framework, accelerator="a100-sxm-80gb", attention=True, **plan):
         ("picotron", "nanotron"),
         ("nanoGPT", "generic"),
         ("Colossal-AI (Gemini)", "generic"),
+        ("HF Transformers (DDP)", "fsdp"),
+        ("HF Transformers + PEFT", "fsdp"),
+        ("HF Transformers + PEFT + DeepSpeed ZeRO-2", "deepspeed"),
+        ("Megatron-LM + DeepSpeed (2024)", "megatron-deepspeed"),
+        ("Megatron/DeepSpeed (2021)", "megatron-deepspeed-2021"),
+        ("NeMo-Megatron (2022)", "megatron-lm-2022"),
+        ("NeMo-Megatron (2024)", "nemo"),
+        ("Primus-TorchTitan", "torchtitan"),
+        ("Primus-MaxText", "maxtext"),
+        ("NVIDIA MLPerf v3.1 container", "nemo"),
+        ("Megatron-LM core_r0.7.0", "megatron-core"),
+        ("Pai-Megatron-Patch", "megatron-core"),
+        ("Megatron-SWIFT 2025", "megatron-core"),
         (None, "generic"),
     ],
 )
@@ -92,6 +105,45 @@ def test_an_unknown_framework_is_priced_like_its_kin(accelerator, attention, pla
 @pytest.mark.parametrize(("source", "stack"), [("of 2021", "megatron-lm-2021"), ("of 2024", "megatron-core")])
 def test_runs_of_before_fused_attention_that_say_nothing_of_it_had_none(source, stack):
     assert stack_of({**row("in-house", attention=None, tp=8), "source": source}) == stack
+
+
+@pytest.mark.parametrize(
+    ("framework", "attention", "stack"),
+    [
+        ("Megatron-LM (2024)", None, "megatron-core"),
+        ("Megatron-LM (2023)", False, "megatron-core"),
+        ("Pretraining on Megatron-LM, 2025", None, "megatron-core"),
+        ("Megatron-LM (March 2023)", False, "megatron-lm-2022"),
+        ("Megatron-LM v2.4 (rebuilt 2024)", False, "megatron-lm-2022"),
+        ("Megatron-LM (2022)", None, "megatron-lm-2022"),
+        ("Megatron-LM (April 2021)", False, "megatron-lm-2021"),
+    ],
+)
+@pytest.mark.parametrize("accelerator", ["a100-sxm-80gb", "v100-sxm2-32gb"])
+def test_a_framework_is_of_the_year_that_its_name_says_whatever_it_runs_on(accelerator, framework, attention, stack):
+    assert stack_of(row(framework, accelerator, attention)) == stack
+
+
+@pytest.mark.parametrize(
+    ("framework", "source", "stack"),
+    [
+        ("DeepSpeed ZeRO-3", "measured 2024, GPT-3 shape of Brown et al. 2020", "deepspeed"),
+        ("DeepSpeed ZeRO-3", "GPT-3 shape of Brown et al. 2020, in a report of 2024", "deepspeed"),
+        ("DeepSpeed ZeRO-3 (2021)", "measured 2024", "deepspeed-2021"),
+        ("Megatron-LM", "SC21 artifact", "megatron-lm-2021"),
+        ("Megatron-LM", "SC21 artifact, rerun in May 2024", "megatron-core"),
+        ("Megatron-LM", "README (GPT-3 example, 2021-2023)", "megatron-lm-2021"),
+        ("Megatron-LM", "a paper of 2024", "megatron-lm-2022"),
+    ],
+)
+def test_a_run_is_of_when_it_was_measured_and_not_of_what_its_source_cites(framework, source, stack):
+    assert stack_of({**row(framework, attention=False, zero_stage=3), "source": source}) == stack
+
+
+def test_the_age_of_the_accelerator_dates_only_a_run_that_nothing_else_does():
+    old = row("Megatron-LM", "v100-sxm2-32gb", attention=False)
+    assert stack_of(old) == "megatron-lm-2020"
+    assert stack_of({**old, "source": "a report of 2022"}) == "megatron-lm-2022"
 
 
 def test_sequences_that_no_fused_softmax_takes_had_fused_attention():
