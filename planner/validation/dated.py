@@ -36,7 +36,12 @@ def years(words: str) -> list[int]:
 def dated(row: Row) -> int | None:
     """The year that the framework's own words give it, or else the run its measurement; None where neither does."""
     own = years(str(row["stack"].get("framework")))
-    return max(own or [int(year) for year in re.findall(MEASURED, str(row.get("source")).lower())], default=None)
+    return max(own) if own else _measured(row)
+
+
+def _measured(row: Row) -> int | None:
+    found = re.findall(MEASURED, str(row.get("source")).lower())
+    return max(map(int, found), default=None)
 
 
 def month(row: Row) -> str | None:
@@ -48,7 +53,9 @@ def month(row: Row) -> str | None:
         return known
     said = f"{source} {row['stack'].get('framework')}"
     whole = re.findall(r"\b(20[12]\d)[-./]?(0[1-9]|1[0-2])\b", said.replace("_", " "))
-    years = re.findall(r"20[12]\d", said)
+    named = re.findall(r"20[12]\d", said)
+    if (when := _measured(row)) is not None:  # what else the source cites is older, or no date of the run
+        whole, named = [found for found in whole if found[0] == str(when)], [str(when)]
     if whole:
         return min("-".join(found) for found in whole)
-    return min(years) + MIDDLE if years else None
+    return min(named) + MIDDLE if named else None

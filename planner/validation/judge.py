@@ -45,7 +45,7 @@ MEMORY_KINDS: tuple[tuple[str, float, str], ...] = (
     (r"max_memory_allocated", 2.0**30, "allocated"),
     (r"max_(memory_)?reserved", 2.0**30, "cached"),
     (r"largest total", 1e9, "shown"),  # bytes in its files [Sailor]
-    (r"nvidia-smi|real use|\b(rocm|amd|npu|hl|xpu)-smi|driver", 2.0**30, "shown"),
+    (r"nvidia[-_ ]smi|nvml|dcgm|real use|\b(rocm|amd|npu|hl|xpu)-smi|driver", 2.0**30, "shown"),
     (r"converted to gb|converted from gib|decimal gb|converted to 1e9", 1e9, "allocated"),
     (r"peak gb|max post-optimizer|rank-0|per-gpu", 1e9, "allocated"),
     (r"unit mb is read as mib", 1e9, "allocated"),
@@ -55,6 +55,12 @@ MEMORY_KINDS: tuple[tuple[str, float, str], ...] = (
     (r"gib|not stated|as printed|xla", 2.0**30, "allocated"),
 )
 """First match of a row's words on its memory figure: bytes of one unit, and which of our quantities it is."""
+
+MEBIBYTES = r"^(?!.*(read as|converted))((?!\bgi?b\b).)*\b(mi?b|mega ?bytes?|mebi ?bytes?)\b"
+"""Words on a figure that is neither in GB nor in GiB: tools that say MB count in 2^20 bytes all the same."""
+
+SHARES = ((r"%|\bper ?cent\b|\bpercentage\b", 0.01), (r"\b(fraction|share) of\b", 1.0))
+"""Words on a figure that is a share of the device's memory, and its unit."""
 
 UNREADABLE = "a value is missing or is not of its kind"
 """What is said of a row that no rule refused and nothing could be made of."""
@@ -178,7 +184,7 @@ def judge_row(row: Row, mapping: Callable[[Row], Case] = case) -> list[Verdict]:
         refused = partial(make, predicted=None, error=None, reason=reason, scored=scored)
         return [refused(metric=m, measured=v) for m, v in found.items()]
     if not measured:
-        return [nothing(reason="nothing measured")]
+        return [nothing(reason=_unmeasured(row))]
     failed = bool(row["measured"].get("oom"))  # what it held when it failed is no peak
     return [
         make(
@@ -200,10 +206,20 @@ def _printable(said: object) -> str:
 
 
 def _derived(row: Row, metric: str) -> tuple[str, ...]:
-    """A note where the measured time stands on a FLOP convention."""
+    """A note where the measured time stands on a FLOP convention, or memory on a unit that is not as written."""
+    if metric == "memory" and _share(row):
+        return (f"memory is a share of the device's {row['cluster']['memory_gb']} GiB",)
+    if metric == "memory" and re.search(MEBIBYTES, _memory_words(row)):
+        return ("memory read in MiB",)
     if metric != "iteration_time" or measured_seconds(row):
         return ()
     return (f"time derived from the stated efficiency, FLOP convention {convention(row)!r}",)
+
+
+def _unmeasured(row: Row) -> str:
+    """Why nothing of a run is compared: days of a whole training hold stops and restarts."""
+    days = row["measured"].get("training_days") is not None
+    return "nothing measured but the days of a whole training, which hold its stops" if days else "nothing measured"
 
 
 def _within(mapped: Case, group: str, predicted: float, measured: float) -> bool:
@@ -216,8 +232,8 @@ def _measured(row: Row, mapped: Case | None = None) -> Iterator[tuple[str, float
     seconds = seconds_of(row, mapped)
     if seconds:
         yield "iteration_time", seconds
-    if row["measured"].get("memory") is not None:
-        yield "memory", float(row["measured"]["memory"]) * memory_kind(row)[0]
+    if row["measured"].get("memory") is not None and (unit := memory_kind(row)[0]):
+        yield "memory", float(row["measured"]["memory"]) * unit
     if row["measured"].get("oom") is not None or seconds:
         yield "fits", not row["measured"].get("oom", False)
 
@@ -238,6 +254,8 @@ def _sized(row: Row, mapped: Case) -> Row:
 def strange(row: Row, mapped: Case | None = None) -> tuple[str, ...]:
     """What of a run is not read, or says two things."""
     unread = unknown_split(row) + unknown_fields(row)
+    if row["measured"].get("memory") is not None and _share(row) == 0.0:
+        unread += ("memory is a share of a device whose memory_gb is not stated, and is not read",)
     return unread if mapped is None else contradicting(_sized(row, mapped)) + unread
 
 
@@ -258,14 +276,30 @@ def _efficiency_seconds(row: Row, mapped: Case) -> float | None:
 
 
 def memory_kind(row: Row) -> tuple[float, str]:
-    """Bytes of one unit of the row's memory figure, and which quantity: "allocated", "cached" or "shown"."""
-    words = str(row["measured"].get("memory_kind") or "").lower()
-    unit, name = next(((u, n) for pattern, u, n in MEMORY_KINDS if re.search(pattern, words)), (1e9, "allocated"))
+    """Bytes of one unit of the row's memory figure, and which quantity: "allocated", "cached" or "shown".
+
+    The unit is 0.0 where it is a share of a device of unknown size.
+    """
+    words = _memory_words(row)
+    share = _share(row)
+    usual = (1e9, "allocated") if share is None else (1e9, "shown")
+    unit, name = next(((u, n) for pattern, u, n in MEMORY_KINDS if re.search(pattern, words)), usual)
     framework = str(row.get("stack", {}).get("framework")).lower()
     unit = 2.0**30 if re.search(BINARY, framework) else unit
+    unit = 2.0**20 if re.search(MEBIBYTES, words) else unit
     reserved = bool(re.search(RESERVED, framework)) and "allocated" not in words
     reserved |= bool(re.search(RESERVED_SOURCE, str(row.get("source"))))
-    return unit, "cached" if reserved else name
+    return unit if share is None else share, "cached" if reserved and share is None else name
+
+
+def _memory_words(row: Row) -> str:
+    return str(row["measured"].get("memory_kind") or "").lower()
+
+
+def _share(row: Row) -> float | None:
+    """Bytes of one unit of a memory figure that is a share of the device, whose drivers count GiB; else None."""
+    unit = next((u for pattern, u in SHARES if re.search(pattern, _memory_words(row))), None)
+    return None if unit is None else unit * 2.0**30 * float(row.get("cluster", {}).get("memory_gb") or 0)
 
 
 def stage_read(row: Row) -> slice:

@@ -148,13 +148,17 @@ def contradicting(row: Row) -> tuple[str, ...]:
 
 CONVENTIONS: tuple[tuple[str, str], ...] = (
     (r"stated \"up to\"|unknown|whole application|framework counter", ""),
-    (r"8\*n", "8N"),
-    (r"\(6\*n\*tokens\)|^6 ?\*? ?n ?\*? ?d$", "6N"),
-    (r"hardware|with-recompute|with recompute|profiler", "hardware"),
-    (r"causal_attention$", "model-causal"),
-    (r"model|without recompute|megatron|palm|nanogpt|12 ?\* ?l|6 ?\*? ?n ?\*? ?d", "model"),
+    (r"\b8 ?\*? ?nd?\b", "8N"),
+    (r"\(6\*n\*tokens\)|\b6 ?\*? ?n ?\*? ?d?\b.*(without|no|not|excluding) attention", "6N"),
+    (r"hardware|with-recompute|with recompute|profiler|\bhfu\b", "hardware"),
+    (r"^(?!.*(causal or not|not halved)).*(causal|halved)", "model-causal"),
+    (r"^(?!.*(attention|12|palm|megatron)).*\b6 ?\*? ?n( ?\*? ?(d|t|tokens))?\b", "6N"),
+    (r"model|without recompute|megatron|palm|nanogpt|12 ?\*? ?l|6 ?\*? ?n( ?\*? ?d|\b.*attention)|\bmfu\b", "model"),
 )
 """First match of a stated FLOP convention names a definition of ``costmodels.flops``; none where it cannot be told."""
+
+NOT_CAUSAL = r"(non|not|un)[-_ ]?causal"
+"""How attention is said to be counted in full."""
 
 
 def convention(row: Row) -> str:
@@ -165,7 +169,7 @@ def convention(row: Row) -> str:
     said = measured.get("flops_convention")
     if said is None and measured.get("hfu") and not (measured.get("mfu") or measured.get("tflops_per_gpu")):
         return "hardware"
-    words = "model" if said is None else str(said).lower().replace("noncausal_attention", "full_attention")
+    words = "model" if said is None else re.sub(NOT_CAUSAL, "full", str(said).lower())
     return next((name for pattern, name in CONVENTIONS if re.search(pattern, words)), "")
 
 

@@ -22,6 +22,8 @@ def row(source, accelerator="h100-sxm"):
         ("pytorch/ao float8 and mx training benchmark tables", "mi300x", "2025-08"),
         ("pytorch/ao float8nocompile comparison table", "h100-sxm", "2025-01"),
         ("a report", "b200", None),
+        ("measured 2024, GPT-3 shape of 2020-05", "h100-sxm", "2024-06"),
+        ("the model of 2020, rerun on 2024-03-12", "h100-sxm", "2024-03"),
     ],
 )
 def test_a_source_says_the_month_of_its_runs_or_none(source, accelerator, when):

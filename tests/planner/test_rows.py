@@ -1,4 +1,4 @@
-"""Files of measured runs."""
+"""Files of measured runs, and what their figures count."""
 
 import gzip
 import json
@@ -8,7 +8,8 @@ import pytest
 from hardware.errors import BadFile
 from planner.validation.judge import shipped
 from planner.validation.row_fields import unknown_fields
-from planner.validation.rows import read_rows
+from planner.validation.rows import convention, read_rows
+from tests.planner.measured_run import run
 
 RUN = json.dumps({section: {} for section in ("cluster", "stack", "model", "strategy", "measured")})
 
@@ -38,3 +39,36 @@ def test_a_field_that_nothing_reads_is_told_with_the_nearest_one_that_is_read():
 
 def test_all_fields_of_the_published_runs_are_known():
     assert not {note for path in shipped() for row in read_rows(path) for note in unknown_fields(row)}
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        (None, "model"),
+        ("model (6N plus attention)", "model"),
+        ("model_noncausal_attention", "model"),
+        ("model_causal_attention", "model-causal"),
+        ("model (6*N*tokens)", "6N"),
+        ("hardware (8*N*tokens, counts recompute)", "8N"),
+        ("megatron-formula-with-recompute", "hardware"),
+        ("Megatron paper formula without recompute", "model"),
+        ("Megatron-LM throughput log", "model"),
+        ("6N", "6N"),
+        ("6ND", "6N"),
+        ("6N without attention", "6N"),
+        ("6N plus attention", "model"),
+        ("8N", "8N"),
+        ("8ND", "8N"),
+        ("MFU", "model"),
+        ("HFU", "hardware"),
+        ("model, causal attention", "model-causal"),
+        ("model, non-causal attention (MaxText)", "model"),
+        ("model (attention not halved)", "model"),
+        ("6*N*D + 12*l*h*s", "model"),
+        ("DeepSpeed flops profiler", "hardware"),
+        ('stated "up to"; convention not given', ""),
+        ("unknown", ""),
+    ],
+)
+def test_what_a_source_counts_as_flop_names_a_definition(said, name):
+    assert convention(run(measured={"flops_convention": said})) == name

@@ -18,7 +18,6 @@ from planner.validation.machines import Unpriceable
 from planner.validation.mapping import case
 from planner.validation.network_words import lane_bandwidth
 from planner.validation.report import validate
-from planner.validation.rows import convention
 from tests.planner.measured_run import RUN, only, run
 
 
@@ -312,29 +311,6 @@ def test_the_cache_is_fitted_on_devices_and_needs_enough_of_them(tmp_path):
     assert caches([path]) == {"megatron-core": (pytest.approx(0.25), 10)}
     path.write_text("\n".join(map(json.dumps, rows[:9])))
     assert caches([path]) == {}
-
-
-@pytest.mark.parametrize(
-    ("said", "name"),
-    [
-        (None, "model"),
-        ("model (6N plus attention)", "model"),
-        ("model_noncausal_attention", "model"),
-        ("model_causal_attention", "model-causal"),
-        ("model (6*N*tokens)", "6N"),
-        ("hardware (8*N*tokens, counts recompute)", "8N"),
-        ("megatron-formula-with-recompute", "hardware"),
-        ("Megatron paper formula without recompute", "model"),
-        ("Megatron-LM throughput log", "model"),
-        ("6ND", "6N"),
-        ("6*N*D + 12*l*h*s", "model"),
-        ("DeepSpeed flops profiler", "hardware"),
-        ('stated "up to"; convention not given', ""),
-        ("unknown", ""),
-    ],
-)
-def test_what_a_source_counts_as_flop_names_a_definition(said, name):
-    assert convention(run(measured={"flops_convention": said})) == name
 
 
 def test_a_utilisation_of_a_known_convention_is_a_time():

@@ -12,7 +12,7 @@ from planner.validation.mapping import case
 from planner.validation.pytorch import segments
 from planner.validation.rows import read_rows
 from planner.validation.saving import recomputed_layers
-from tests.planner.measured_run import run
+from tests.planner.measured_run import only, run
 
 
 def errors(group):
@@ -41,10 +41,43 @@ def test_allocator_peaks_of_pipelines_come_out_within_four_percent(group):
         ("as plotted (reserved or allocated not stated), GB", (2.0**30, "cached")),
         ("whole GB as printed (GB or GiB not stated)", (1e9, "allocated")),
         ("largest total GPU memory over ranks", (1e9, "shown")),
+        ("NVML, GB", (2.0**30, "shown")),
+        ("dcgm peak", (2.0**30, "shown")),
+        ("MiB, nvidia-smi", (2.0**20, "shown")),
+        ("MB, max allocated", (2.0**20, "allocated")),
+        ("GiB (converted from MiB)", (2.0**30, "allocated")),
+        ("95th percentile, GiB", (2.0**30, "allocated")),
     ],
 )
 def test_words_on_a_memory_figure_say_what_it_is(words, kind):
     assert memory_kind({"measured": {"memory": 1.0, "memory_kind": words}}) == kind
+
+
+def test_a_percentage_is_a_share_of_the_device_s_memory_as_its_driver_shows_it():
+    row = run(cluster={"memory_gb": 80}, measured={"memory": 50.0, "memory_kind": "percent, DCGM"})
+    verdict = only(judge_row(row), "memory")
+    assert memory_kind(row) == (0.8 * 2.0**30, "shown")
+    assert verdict.measured == 40.0 * 2.0**30
+    assert "memory is a share of the device's 80 GiB" in verdict.notes
+
+
+def test_a_percentage_of_a_device_of_unknown_size_is_not_read_and_the_row_says_so():
+    verdicts = judge_row(run(measured={"memory": 50.0, "memory_kind": "%"}))
+    assert "memory" not in {verdict.metric for verdict in verdicts}
+    assert any("memory_gb is not stated" in note for note in verdicts[0].notes)
+
+
+def test_a_figure_in_mib_is_read_as_such_and_the_row_says_so():
+    verdict = only(judge_row(run(measured={"memory": 21000.0, "memory_kind": "MiB, nvidia-smi"})), "memory")
+    assert verdict.measured == 21000.0 * 2.0**20
+    assert "memory read in MiB" in verdict.notes
+
+
+def test_days_of_a_whole_training_are_no_time_per_iteration_and_the_row_says_why():
+    said = {"iteration_time_s": None, "training_days": 21.0}
+    assert [verdict.reason for verdict in judge_row(run(measured=said))] == [
+        "nothing measured but the days of a whole training, which hold its stops"
+    ]
 
 
 def test_the_logs_of_one_artifact_are_read_for_what_was_reserved():
