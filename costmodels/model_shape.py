@@ -1,5 +1,6 @@
 """Descriptions of models as people and measured runs write them, completed to the fields of a `Model`."""
 
+import re
 from collections.abc import Mapping
 
 from costmodels.model_parts import GATED_ACTIVATIONS, BadModel, Position
@@ -33,6 +34,12 @@ EXPERT_SPELLINGS = {
     "moe_every": "moe_every",
     "moe_latent": "latent_size",
 }
+EVERY = (
+    (r"^(\d+)\s*:\s*1$|^(\d+) (?:local|sliding)", 1),
+    (r"^(\d+)$", 0),
+    (r"^(?:every |1 in )(\d+)", 0),
+)
+"""Words for windows in all layers but every n-th, and what their number lacks of n."""
 HYBRID_KINDS = {"dense-hybrid-mamba2": False, "moe-hybrid-mamba2": True}
 """Kinds of model with Mamba-2 mixers, and whether they have experts."""
 LATENT_SPELLINGS = {
@@ -48,10 +55,11 @@ def complete(shape: Mapping[str, object], *, label: str) -> dict[str, object]:
     """All fields of the model that `shape` describes, the unsaid filled; see `costmodels.model.from_shape`.
 
     Raises:
-        BadModel: A size is missing or of the wrong type, or `kind` is not "dense" or "moe". One line.
+        BadModel: A size is missing or of the wrong type, `kind` is not "dense" or "moe", or a pattern of windows is
+            none that is known. One line.
     """
     said = {key: value for key, value in shape.items() if value is not None and key not in REMARKS}
-    fields = _spelled_out(said) | {"name": label}
+    fields = _spelled_out(said, label) | {"name": label}
     _check_kind(shape.get("kind"), fields, label)
     return _usual(fields, label)
 
@@ -70,7 +78,7 @@ def _check_kind(kind: object, fields: Mapping[str, object], label: str) -> None:
     raise BadModel(f"model {label!r} is of kind {kind!r}; known are dense, moe, {', '.join(HYBRID_KINDS)}")
 
 
-def _spelled_out(said: Mapping[str, object]) -> dict[str, object]:
+def _spelled_out(said: Mapping[str, object], label: str) -> dict[str, object]:
     fields = dict(said)
     position = fields.get("position")
     if isinstance(position, str):
@@ -83,15 +91,45 @@ def _spelled_out(said: Mapping[str, object]) -> dict[str, object]:
         # Latent attention always norms its latent vectors, and has no other norm on queries and keys.
         heads = fields.pop("qk_layernorm") is True and "mla" not in fields
         fields["qk_norm"] = "head" if heads else "none"
-    pattern = fields.pop("sliding_window_pattern", None)
-    if isinstance(pattern, str) and pattern.split()[0].isdigit():
-        fields.setdefault("sliding_window_every", int(pattern.split()[0]) + 1)
+    if (pattern := fields.pop("sliding_window_pattern", None)) is not None:
+        fields.setdefault("sliding_window_every", _every(pattern, label))
     _spell_out_experts(fields)
     _spell_out_latent(fields)
     layers = fields.get("layer_pattern")
     if isinstance(layers, str) and layers:
         fields.setdefault("num_layers", len(layers))
     return fields
+
+
+def _every(pattern: object, label: str) -> int:
+    if (every := full_layer_every(pattern)) is None:
+        known = '6, "5:1", "5 local : 1 global" or "LLLLLG"'
+        raise BadModel(f"model {label!r}: sliding_window_pattern: expected such as {known}, got {pattern!r:.40}")
+    return every
+
+
+def full_layer_every(pattern: object) -> int | None:
+    """Every how many layers one sees the whole sequence: of "5:1", "5 local : 1 global", a list or "LLLLLG", 6 or 2.
+
+    None where the pattern does not tell, is not regular, or begins with a layer that sees all.
+    """
+    if isinstance(pattern, list):
+        return _period([str(kind).lower() for kind in pattern])
+    said = str(pattern).lower().strip()
+    if re.fullmatch(r"[lsgf]+", said):
+        return _period(list(said))
+    if re.search(r"alternat|every (other|second)", said):
+        return 2
+    found = ((re.search(words, said), lacks) for words, lacks in EVERY)
+    return next((int(next(n for n in one.groups() if n)) + lacks for one, lacks in found if one), None)
+
+
+def _period(kinds: list[str]) -> int | None:
+    """Every how many kinds one is "global" or "full", where that is regular."""
+    whole = [kind.startswith(("g", "f")) for kind in kinds]
+    every = whole.index(True) + 1 if True in whole else 0
+    regular = all(one == (place % every == 0) for place, one in enumerate(whole, start=1)) if every > 1 else False
+    return every if regular else None
 
 
 def _spell_out_experts(fields: dict[str, object]) -> None:

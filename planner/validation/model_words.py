@@ -10,6 +10,7 @@ from typing import Any, Final
 from costmodels.model import Experts, Model
 from costmodels.model_catalogue import aliases, names
 from costmodels.model_catalogue import model as catalogued
+from costmodels.model_shape import full_layer_every
 from costmodels.parameters import from_run
 from planner.validation.machines import Unpriceable
 from planner.validation.row_fields import FIELDS
@@ -106,7 +107,7 @@ def _not_found(shape: Row) -> str:
 def _unsaid_by_forks(row: Row, notes: list[str]) -> dict[str, Any]:
     """The model as described, with what scripts of a known repository say where its paper does not."""
     shape = as_worded({name: value for name, value in row["model"].items() if name in FIELDS["model"]})
-    if shape.get("sliding_window_pattern"):
+    if (pattern := shape.get("sliding_window_pattern")) is not None and full_layer_every(pattern) is None:
         notes.append(f"a window in every layer: {shape.pop('sliding_window_pattern')!r:.40} names no other pattern")
     if shape.get("vocab_size") is None and shape.get("padded_vocab_size"):
         shape["vocab_size"] = shape["padded_vocab_size"]

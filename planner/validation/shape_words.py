@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, cast
+from collections.abc import Mapping
+from typing import Any, Final
 
 POSITIONS: Final = (
     (r"nope|none|sinusoid|relative", "none"),
@@ -25,12 +25,6 @@ ACTIVATIONS: Final = (
 )
 GATES: Final = {"gelu": "geglu", "silu": "swiglu", "relu": "reglu"}
 """Of a network that is said to be gated, and named by the branch that is activated."""
-EVERY: Final = (
-    (r"^(\d+)\s*:\s*1$|^(\d+) (?:local|sliding)", 1),
-    (r"^(\d+)$", 0),
-    (r"^(?:every |1 in )(\d+)", 0),
-)
-"""Words for windows in all layers but every n-th, and what their number lacks of n."""
 
 
 def as_worded(shape: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,28 +35,9 @@ def as_worded(shape: Mapping[str, Any]) -> dict[str, Any]:
     for field, names in (("position", POSITIONS), ("norm", NORMS), ("activation", ACTIVATIONS)):
         if isinstance(word := fields.get(field), str):
             fields[field] = next((name for words, name in names if re.search(words, word.lower())), word)
-    if "sliding_window_pattern" in fields and (every := full_layer_every(fields["sliding_window_pattern"])):
-        del fields["sliding_window_pattern"]
-        fields.setdefault("sliding_window_every", every)
     if fields.get("gated_ffn") is True:
         fields["activation"] = GATES.get(str(fields.get("activation")), fields.get("activation"))
     return fields
-
-
-def full_layer_every(pattern: object) -> int | None:
-    """Every how many layers one sees the whole sequence: of "5:1" or "5 local : 1 global", 6, a list or "LLLLLG".
-
-    None where the pattern does not tell, or its first layer is the whole one.
-    """
-    if isinstance(pattern, list) or re.fullmatch(r"[LSlsGFgf]+", str(pattern)):
-        kinds = [str(kind).lower()[:1] for kind in cast("Iterable[object]", pattern)]
-        whole = next((place for place, kind in enumerate(kinds, start=1) if kind in "gf"), None)
-        return whole if whole and whole > 1 else None
-    said = str(pattern).lower().strip()
-    if re.search(r"alternat|every (other|second)", said):
-        return 2
-    found = ((re.search(words, said), lacks) for words, lacks in EVERY)
-    return next((int(next(n for n in one.groups() if n)) + lacks for one, lacks in found if one), None)
 
 
 def _whole(value: Any) -> Any:

@@ -185,3 +185,8 @@ def test_contradictions_and_strangers_are_one_line(changes, message):
 def test_a_model_is_frozen():
     with pytest.raises(ValidationError, match="frozen"):
         from_shape(SHAPE).num_layers = 5
+
+
+def test_a_pattern_of_windows_that_nobody_knows_is_refused_with_one_that_is():
+    with pytest.raises(BadModel, match=r"sliding_window_pattern: expected such as 6, .* got 'GLLL'"):
+        from_shape({**SHAPE, "sliding_window": 64, "sliding_window_pattern": "GLLL"}, name="odd")
