@@ -23,7 +23,7 @@ USUAL: Final = (
 ``performance_mode``) and of Megatron-Bridge (``perf_recipes``, ``peft.target_modules``), with their default rank; NeMo
 AutoModel's, all products whose names end in ``proj``."""
 OTHERS: Final = "16"
-QUANTISED: Final = r"\bq-?lora\b|\bnf4\b|\b4[ -]?bit (base|frozen|weights)|bitsandbytes"
+QUANTISED: Final = r"\bq-?lora\b|\bnf4\b|\b4[ -]?bit (base|frozen|weights)"
 """Words for frozen weights of 4 bits."""
 
 

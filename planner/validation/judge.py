@@ -59,8 +59,9 @@ MEMORY_KINDS: tuple[tuple[str, float, str], ...] = (
 MEBIBYTES = r"^(?!.*(read as|converted))((?!\bgi?b\b).)*\b(mi?b|mega ?bytes?|mebi ?bytes?)\b"
 """Words on a figure that is neither in GB nor in GiB: tools that say MB count in 2^20 bytes all the same."""
 
-SHARES = ((r"%|\bper ?cent\b|\bpercentage\b", 0.01), (r"\b(fraction|share) of\b", 1.0))
-"""Words on a figure that is a share of the device's memory, and its unit."""
+_NO_BYTES = r"^(?!.*\bgi?b\b)"
+SHARES = ((rf"{_NO_BYTES}.*(%|\bper ?cent\b|\bpercentage\b)", 0.01), (rf"{_NO_BYTES}.*\b(fraction|share) of\b", 1.0))
+"""Words on a figure that is a share of the device's memory and in no bytes, and its unit."""
 
 UNREADABLE = "a value is missing or is not of its kind"
 """What is said of a row that no rule refused and nothing could be made of."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -55,9 +57,10 @@ STATES: tuple[tuple[str, dict[str, Any]], ...] = (
 bits, DEFAULT in fp32, and both shard the fp32 weights."""
 
 OFFLOADED: tuple[tuple[str, int], ...] = (
-    (r"param|infinity|weights|model states|gemini|fsdp|all states|everything", EVERYTHING),
-    (r"optimizer|zero-?offload|cpu-?adam|cpu[ _-]?offload|^cpu$|nvme|ssd|disk", OPTIMIZER),
+    (r"param|infinity|(?<!master )weights|model states|gemini|fsdp cpu|all states|everything", EVERYTHING),
+    (r"optimizer|zero-?offload|cpu-?adam|^cpu$", OPTIMIZER),
     (r"activation|layers|remat", ACTIVATIONS),
+    (r"cpu[ _-]?offload(ing)?\b|nvme|ssd|disk", OPTIMIZER),
     (r"offloaded|checkpoints kept on cpu|checkpoint-in-cpu y", ACTIVATIONS),
 )
 """First match of the words on offloading, on recomputation or of the notes."""
@@ -83,12 +86,9 @@ HOSTS = "dgx-a100-80gb"
 def as_spelled(row: Row) -> Row:
     """The run with its precision and ZeRO stage under their own names; what has none is refused where it is priced."""
     plan = row["strategy"]
-    said, stage = (
-        plan.get("precision"),
-        re.fullmatch(r"zero[ -]?(?:stage[ -]?)?([0-3])", str(plan.get("zero_stage")).lower()),
-    )
-    if stage:
+    if stage := re.fullmatch(r"zero[ -]?(?:stage[ -]?)?([0-3])", str(plan.get("zero_stage")).lower()):
         plan = {**plan, "zero_stage": int(stage[1])}
+    said = plan.get("precision")
     if not isinstance(said, str) or not said:
         return {**row, "strategy": plan}
     try:
@@ -158,8 +158,10 @@ def recomputed_layers(plan: Row, layers: list[int]) -> list[int] | None:
         return [min(pair) for pair in zip(each, layers, strict=True)] if len(each) == len(layers) else None
     if found := next((one for words in OF_EVERY_STAGE if (one := re.search(words, said))), None):
         return [min(int(found[1]), count) for count in layers]
-    share = _share(said, sum(layers))
-    return None if share is None else [int(share * count + 0.5 - 1e-9) for count in layers]
+    if found := re.search(r"\b(first|last) (\d+) layers\b", said):
+        return _at_one_end(layers, int(found[2]), last=found[1] == "last")
+    share = _share(said)
+    return None if share is None else [math.ceil(share * count - 0.5) for count in layers]  # halves are left out
 
 
 OF_EVERY_STAGE = (
@@ -170,14 +172,20 @@ OF_EVERY_STAGE = (
 """Words for so many layers of every stage: Megatron's --recompute-method block counts by stages."""
 
 
-def _share(said: str, depth: int) -> float | None:
+def _at_one_end(layers: list[int], some: int, *, last: bool) -> list[int]:
+    """So many of the model's first or last layers, by the stages that hold them."""
+    ends = list(itertools.accumulate(reversed(layers) if last else layers))
+    taken = [min(end, some) for end in ends]
+    each = [high - low for low, high in itertools.pairwise([0, *taken])]
+    return each[::-1] if last else each
+
+
+def _share(said: str) -> float | None:
     """Share of all layers that the words have recomputed; None where they speak of none."""
     if re.search(r"every (second|other|2nd) layer", said):
         return 0.5
-    some = re.search(r"\b(\d+)(?: of |/)(\d+) layers\b", said) or re.search(r"\b(?:first|last) (\d+)( )layers\b", said)
-    if some is None:
-        return None
-    return min(int(some[1]) / max(int(some[2]) if some[2].strip() else depth, 1), 1.0)
+    some = re.search(r"\b(\d+)(?: of |/)(\d+) layers\b", said)
+    return min(int(some[1]) / max(int(some[2]), 1), 1.0) if some else None
 
 
 def with_savers(rows: Strategies, row: Row, model: Model, notes: list[str]) -> Strategies:

@@ -15,10 +15,11 @@ Row = Mapping[str, Any]
 
 
 CONTEXT_WORDS: tuple[tuple[str, str], ...] = (
-    (r"hierarchical|usp|hybrid|2d|(ring|p2p).*(ulysses|head)|(ulysses|head).*(ring|p2p)", "a2a+p2p"),
-    (r"ulysses|all-?to-?all|a2a|head", "a2a"),
+    (r"hierarchical|usp|hybrid|2d-att|loong", "a2a+p2p"),
+    (r"(ring|p2p).*(ulysses|head-?parallel)|(ulysses|head-?parallel).*(ring|p2p)", "a2a+p2p"),
+    (r"ulysses|all-?to-?all|a2a|head-?parallel", "a2a"),
     (r"all-?gather|llama-?3", "all-gather"),
-    (r"ring|zig-?zag|striped|p2p|megatron-cp|burst|dist-?flash|loong", "p2p"),
+    (r"ring|zig-?zag|striped|p2p|megatron-cp|burst|dist-?flash", "p2p"),
 )
 """First match of papers' and programs' words gives a kind of ``costmodels.strategy.CP_KINDS``: ring attention
 [Liu23], Ulysses [Jacobs23], the gather of Llama 3 and the two together [Fang24]."""
@@ -91,7 +92,7 @@ def strategy_of(plan: Row, chosen: Stack, notes: list[str], *, experts: bool = F
         ep=ep,
         etp=etp,
         zero_stage=zero,
-        sharding_degree=_sharding(plan, int(zero), dp * cp, node, notes),
+        sharding_degree=_sharding(plan, int(zero), dp * cp, max(node // tp, 1), notes),
         micro_batch_size=micro,
         num_microbatches=batches,
         schedule=_schedule(plan, pp, vpp),
@@ -200,7 +201,7 @@ def _sharding(plan: Row, zero: int, ranks: int, node: int, notes: list[str]) -> 
         return 1
     degree, said = int(plan.get("sharding_degree") or 0), str(plan.get("sharding_note") or "").lower()
     if not degree and ranks % node == 0 and re.search(WITHIN_NODES, said):
-        notes.append(f"states sharded over the {node} GPUs of a node, by the words")
+        notes.append(f"states sharded over the {node} ranks of a node, by the words")
         return node
     if not degree and re.search(HYBRID, said):
         notes.append(f"states sharded over all {ranks} ranks assumed")

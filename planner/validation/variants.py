@@ -181,7 +181,7 @@ def as_run(row: Row, accelerator: Accelerator) -> Accelerator:
     return accelerator.model_copy(update={"power_limit": limit or accelerator.power_limit, "peak": peaks})
 
 
-NO_TF32 = r"\b(no|without|disabled?|off)\W+(use of )?tf32\b|tf32 (use |is )?(not|off|disabled|unknown)"
+NO_TF32 = r"\b(no|without|disabled?|off)\W+(use of )?tf32\b|tf32\W*(use |is )?(not|off|disabled|unknown|false|no|0)\b"
 """Words against it, where a note on a run in fp32 speaks of TF32."""
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from costmodels.model_shape import full_layer_every
 from planner.validation.flag_words import table
 from planner.validation.judge import judge_row
 from planner.validation.mapping import case
-from planner.validation.shape_words import full_layer_every
 from tests.planner.measured_run import only, run
 
 
@@ -29,7 +29,7 @@ def test_a_padded_vocabulary_stands_for_one_that_is_unsaid():
     ("pattern", "every"),
     [
         ("5 local : 1 global", 6), ("5:1", 6), (6, 6), ("every 4 layers", 4), ("LLLLLG", 6), ("alternating", 2),
-        (["sliding_attention", "full_attention"], 2), ("GL", None), ("some", None),
+        (["sliding_attention", "full_attention"], 2), ("GL", None), ("LGLLG", None), ([""], None), ("some", None),
     ],
 )  # fmt: skip
 def test_a_pattern_of_windows_tells_every_how_many_layers_one_sees_all(pattern, every):
@@ -87,14 +87,15 @@ def test_products_in_fp32_go_through_tf32_where_the_note_speaks_of_it(note):
     plain = verdict(strategy={"precision": "fp32"}).predicted
     assert verdict(strategy={"precision": "fp32", "precision_note": note}).predicted < plain
     assert verdict(strategy={"precision": "tf32"}).predicted < plain
-    for against in ("no TF32", "TF32 use not stated", "TF32 disabled"):
+    for against in ("no TF32", "TF32 use not stated", "TF32 disabled", "allow_tf32=False"):
         assert verdict(strategy={"precision": "fp32", "precision_note": against}).predicted == plain
 
 
 @pytest.mark.parametrize(
     ("words", "ours"),
     [("CPU offload", "optimizer"), ("cpu_offload", "optimizer"), ("fsdp cpu_offload", "optimizer+params"),
-     ("model states", "optimizer+params"), ("NVMe", "optimizer")],
+     ("model states", "optimizer+params"), ("NVMe", "optimizer"), ("activation CPU offload", "activations"),
+     ("optimizer and master weights", "optimizer"), ("fsdp activation offloading", "activations")],
 )  # fmt: skip
 def test_what_is_offloaded_in_a_writers_words(words, ours):
     plan = {"pp": 1, "vpp": 1, "dp": 8, "schedule": "none", "sharding_degree": 8, "zero_stage": 3}
@@ -107,7 +108,8 @@ def test_what_is_offloaded_in_a_writers_words(words, ours):
 @pytest.mark.parametrize(
     ("detail", "same"),
     [
-        ("12/24 layers", "12 of 24 layers"), ("first 12 layers", "12 of 24 layers"),
+        ("12/24 layers", "12 of 24 layers"), ("first 12 layers", "full recompute of layers per stage [12, 0]"),
+        ("last 5 layers", "full recompute of layers per stage [0, 5]"),
         ("every 2nd layer", "12 of 24 layers"), ("block 3", "block, 3 layers"),
     ],
 )  # fmt: skip
@@ -127,6 +129,7 @@ def test_modules_may_be_joined_by_a_plus():
 @pytest.mark.parametrize(
     ("words", "kind"),
     [("head-parallel", "a2a"), ("DISTFLASHATTN", "p2p"), ("2D-Attention (Double-Ring + head parallel)", "a2a+p2p"),
+     ("multi-head ring attention", "p2p"), ("LoongTrain", "a2a+p2p"),
      ("TE", None), ("context parallel", None)],
 )  # fmt: skip
 def test_context_parallelism_in_a_writers_words(words, kind):
@@ -149,6 +152,8 @@ def test_states_shared_in_a_node_are_of_its_gpus():
     plan = {"tp": 1, "pp": 1, "vpp": 1, "dp": 16, "schedule": "none", "zero_stage": 3, "sharding_degree": None}
     said = case(run(strategy={**plan, "sharding_note": "HSDP: sharded within a node"}))
     assert said.rows.sharding_degree[0] == 8
+    split = {"tp": 2, "dp": 8, "sharding_note": "HSDP: sharded within a node"}
+    assert case(run(strategy={**plan, **split})).rows.sharding_degree[0] == 4
     bare = case(run(strategy={**plan, "sharding_note": "hsdp"}))
     assert bare.rows.sharding_degree[0] == 16
     assert "states sharded over all 16 ranks assumed" in bare.notes
@@ -156,6 +161,17 @@ def test_states_shared_in_a_node_are_of_its_gpus():
 
 def test_a_stage_may_be_named_as_zero_is():
     assert case(run(strategy={"zero_stage": "ZeRO-1"})).rows.zero_stage[0] == 1
+
+
+def test_adam_in_8_bits_trains_all_weights():
+    assert verdict(stack={"notes": "bitsandbytes 8-bit AdamW"}).predicted == verdict().predicted
+
+
+def test_a_share_beside_a_figure_in_bytes_is_no_unit_of_it():
+    percent = run(measured={"memory": 50.0, "memory_kind": "per cent of the device"}, cluster={"memory_gb": 80})
+    beside = run(measured={"memory": 40.0, "memory_kind": "GB, 50 % of the device"}, cluster={"memory_gb": 80})
+    assert only(judge_row(percent), "memory").measured == 40.0 * 2**30
+    assert only(judge_row(beside), "memory").measured == 40.0e9
 
 
 def test_the_degree_that_alone_is_unsaid_makes_up_the_gpus():
