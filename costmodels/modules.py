@@ -27,10 +27,8 @@ from costmodels.layer_kinds import Kind
 from costmodels.model import Model
 from costmodels.passes import ffn_matmuls, region_tokens, tokens_per_rank
 from costmodels.scenario import Scenario
-from costmodels.strategy import Floats, Ints, Strategies
+from costmodels.strategy import MODULES, Floats, Ints, Strategies
 
-MODULES = ("core_attn", "mlp", "layernorm", "moe", "moe_act", "mla_up_proj", "shared_experts")
-"""By Megatron-Core's names (``--recompute-modules``)."""
 INSIDE = {"moe": ("moe_act", "shared_experts")}
 """Modules that are part of another; named beside it they add nothing."""
 

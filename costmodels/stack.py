@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationError
 
 from costmodels.adapters import Adapters
 from costmodels.overlap import Overlap
 from costmodels.precision import PRECISIONS
-from costmodels.stack_fields import Dispatch, Kept, OtherFormat
+from costmodels.stack_fields import (
+    AttentionKernels,
+    Count,
+    Dispatch,
+    Kept,
+    Offloads,
+    OtherFormat,
+    RecomputeModules,
+    Schedules,
+    ZeroStages,
+)
 from hardware.errors import BadFile, UnknownName, flatten
 from hardware.files import part, read
 from hardware.kernels import Label, Record
@@ -29,9 +39,9 @@ class Stack(Record):
     name: Label
     title: Label
     source: str
-    attention: tuple[str, ...] = ("unfused",)
+    attention: Annotated[AttentionKernels, Field(min_length=1)] = ("unfused",)
     """Attention kernels in order of preference; the first that the accelerator has is used."""
-    blackwell_attention: tuple[str, ...] = ()
+    blackwell_attention: AttentionKernels = ()
     """The same on Blackwell, where it differs."""
     recent_cudnn: bool = True
     """Its attention is that of cuDNN 9.18 (January 2026) or later, where that was measured; else of releases before."""
@@ -82,7 +92,7 @@ class Stack(Record):
     """Each process runs on the processors beside its device: bound there by its launcher, or by NCCL before 2.30."""
     combined_launches: float = Field(1.0, ge=1, le=10)
     """Launches of a layer over those of one by itself, where two micro-batches interleave to hide experts' traffic."""
-    kernels_per_layer: int = 24
+    kernels_per_layer: Count = 24
     """Kernels that one layer's forward pass launches."""
     calls_per_layer: float | None = Field(None, ge=0)
     """What they and the modules around them cost the host, in launches; as many as kernels where unsaid."""
@@ -92,9 +102,9 @@ class Stack(Record):
     """The same of attention that context ranks share, beyond that of one rank."""
     calls_to_cast: float = Field(0.0, ge=0)
     """The same of products in 8 bits or fewer, beyond those in 16."""
-    kernels_per_expert_layer: int = 40
+    kernels_per_expert_layer: Count = 40
     """Kernels that routing, dispatch, experts and combine of one layer launch beside its attention."""
-    kernels_per_local_expert: int = 0
+    kernels_per_local_expert: Count = 0
     """Further ones for each expert of the rank, in formats whose scales are found anew."""
     graphs: tuple[Literal["attn", "mamba", "moe_router", "moe_preprocess", "moe"], ...] = ()
     """Parts of a layer that are captured in CUDA graphs, in Megatron-Core's words; the host launches the rest."""
@@ -159,18 +169,18 @@ class Stack(Record):
     """Achieved over table speed of collectives inside a training step."""
     scatter_gather: bool = True
     """Pipeline messages are split over the tensor ranks and gathered on arrival."""
-    zero_stages: tuple[int, ...] = (0, 1)
-    schedules: tuple[str, ...] = ("none", "gpipe", "1f1b", "interleaved-1f1b")
+    zero_stages: ZeroStages = (0, 1)
+    schedules: Schedules = ("none", "gpipe", "1f1b", "interleaved-1f1b")
     post_validation: bool = False
     """Stages step their optimizer without waiting for a global norm, which is checked afterwards [Qi23]."""
     uneven_stages: bool = False
     """Stages may hold different numbers of layers."""
     sequence_parallel: bool = True
-    cp_kinds: tuple[CpKind, ...] = ("p2p",)
+    cp_kinds: Annotated[tuple[CpKind, ...], Field(min_length=1)] = ("p2p",)
     """Forms of context parallelism, the usual one first."""
     repeats_key_values: bool = False
     """All-to-alls between tokens and heads repeat keys and values where there are more ranks than heads of them."""
-    rank_orders: tuple[RankOrder, ...] = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
+    rank_orders: Annotated[tuple[RankOrder, ...], Field(min_length=1)] = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
     """Orders of ranks that a launcher can ask for, the usual one first."""
     gathers_per_micro_batch: bool = True
     """Under ZeRO stage 3 parameters are gathered again for every micro-batch."""
@@ -197,17 +207,17 @@ class Stack(Record):
     replicas_once: bool = False
     """From ZeRO stage 2 on, shards of gradients are reduced over copies of the model once an iteration [Zhang22],
     not in every micro-batch."""
-    gradient_bytes: int = 4
+    gradient_bytes: Count = 4
     """Bytes per parameter of the gradient buffer that is accumulated and kept."""
-    passed_gradient_bytes: int = 0
+    passed_gradient_bytes: Count = 0
     """Bytes per parameter of a micro-batch's own gradients that stay beside the buffer until the next backward pass."""
     lingering_gradients: bool = False
     """16-bit gradients of a step, and their copies in fp32, stay until the next step replaces them [Megatron21]."""
-    reduce_bytes: int = 4
+    reduce_bytes: Count = 4
     """Bytes per parameter on the wire when gradients are reduced."""
-    accumulate_traffic: int = 0
+    accumulate_traffic: Count = 0
     """Bytes moved per parameter and micro-batch to add its gradient to the buffer; 0 where the product itself does."""
-    collectives_per_layer: int = 0
+    collectives_per_layer: Count = 0
     """Collectives in which the gradients of one layer travel once per iteration; 0: a few large ones for all layers."""
     gradient_exchange: Literal["scatter", "all-reduce"] = "scatter"
     """How gradients are added up under ZeRO stage 1: each part at its owner, or all of them everywhere."""
@@ -217,13 +227,13 @@ class Stack(Record):
     """What is different in bf16; None: nothing."""
     fp16: OtherFormat | None = None
     """What is different in fp16, in which gradients can be added up as they are; None: nothing."""
-    optimizer_bytes: int = 12
+    optimizer_bytes: Count = 12
     """Bytes per parameter of master weights and moments."""
-    optimizer_traffic: int = 38
+    optimizer_traffic: Count = 38
     """Bytes moved per parameter by clip, step and cast."""
-    cross_entropy_traffic: int = 66
+    cross_entropy_traffic: Count = 66
     """Bytes moved per logit, forward and backward."""
-    cross_entropy_bytes: int = 6
+    cross_entropy_bytes: Count = 6
     """Bytes held per logit at the loss: the logit in 16 bits, and in fp32 what becomes its softmax in place."""
     keeps: tuple[Kept, ...] = ()
     """Tensors that a layer keeps for its backward pass beyond those of fused operations."""
@@ -237,7 +247,7 @@ class Stack(Record):
     """Inputs of recomputed layers are split over the tensor ranks, with or without sequence parallelism."""
     gathered_inputs: bool = False
     """What sequence parallelism gathers in front of a product is kept whole for its backward pass."""
-    replica_buckets: int = 0
+    replica_buckets: Count = 0
     """Bytes per parameter of the buckets that PyTorch's DDP, at ZeRO stage 0, keeps beside the gradients."""
     gathered_logits: bool = False
     """Every tensor rank gathers the logits of the whole vocabulary for the loss."""
@@ -250,12 +260,12 @@ class Stack(Record):
     """Under sequence parallelism the norm gathers its output once for all products behind it; likewise backward."""
     idle_gradients: bool = False
     """Products add gradients to the framework's own buffer, and a gradient of each shape of weight is kept beside."""
-    loss_block: int = 0
+    loss_block: int = Field(0, ge=0, le=2**31)
     """Tokens whose logits exist at once (block-wise cross-entropy); 0 = all, or with the fused loss its own choice."""
     loss: Literal["plain", "fused"] = "plain"
     """Cross-entropy of stored logits, which a block-wise one multiplies again in the backward pass; or fused with the
     head's product, block by block, so that logits become gradients before the next block is multiplied [Liger]."""
-    vocabulary: tuple[Literal["ends", "spread"], ...] = ("ends",)
+    vocabulary: Annotated[tuple[Literal["ends", "spread"], ...], Field(min_length=1)] = ("ends",)
     """Where embedding and head can be: at the ends of the model, or split over all stages [Yeung24]."""
     vocabulary_in_flight: float = Field(1.0, ge=0)
     """Further micro-batches that stages hold for a vocabulary that is spread over them: one for every time that they
@@ -310,7 +320,7 @@ class Stack(Record):
     """What the allocator takes at its peak beyond what it hands out, where there is room; calibrated."""
     reduced_weight_bytes: float = Field(0.0, ge=0)
     """Extra bytes per parameter for reduced-precision copies of the weights."""
-    weight_bytes: int = 2
+    weight_bytes: Count = 2
     """Bytes per parameter of weights that ZeRO stage 3 shards; 4 where 16-bit copies of fp32 masters are gathered."""
     fp8_param_gather: bool = False
     """Under an 8-bit recipe weights are kept, and gathered where the recipe allows it, in 8 bits."""
@@ -330,10 +340,10 @@ class Stack(Record):
     """What trains beside frozen weights; None: all weights."""
     recompute_groups: bool = False
     """Layers that are recomputed can share one stored input, several at a time (Megatron's uniform method)."""
-    recompute_modules: tuple[str, ...] = ()
-    """Modules that selective recomputation can name, of ``costmodels.modules.MODULES``."""
-    offloads: tuple[str, ...] = ()
-    """What can be moved to the memory of the host, of ``costmodels.offload.OFFLOADS``."""
+    recompute_modules: RecomputeModules = ()
+    """Modules that selective recomputation can name, of ``costmodels.strategy.MODULES``."""
+    offloads: Offloads = ()
+    """What can be moved to the memory of the host, of ``costmodels.strategy.OFFLOADS``."""
     gradients_offloaded: bool = False
     """Gradients that are scattered follow offloaded optimizer states to the host as they are made [Ren21]."""
     host_gradient_traffic: float = Field(4.0, ge=4, le=40)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Callable, Collection
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
+from costmodels.strategy import MODULES, OFFLOADS, SCHEDULE_NAMES
+from hardware.errors import no_such
 from hardware.kernels import Record
 
 Kept = Literal["gate", "norm", "norm-16", "key-values", "softmax", "rotated", "projected", "transposed", "gathered"]
@@ -17,13 +20,17 @@ which PyTorch's own products hold a view of, so that to give them up frees nothi
 ``mem_efficient_linear``)."""
 
 
+Count = Annotated[int, Field(ge=0, le=10**6)]
+"""Bytes per value, kernels of a layer and the like."""
+
+
 class OtherFormat(Record):
     """What a framework does otherwise in one 16-bit format, fields as in ``Stack``; what is absent is as ever."""
 
-    gradient_bytes: int | None = None
-    reduce_bytes: int | None = None
-    accumulate_traffic: int | None = None
-    passed_gradient_bytes: int | None = None
+    gradient_bytes: Count | None = None
+    reduce_bytes: Count | None = None
+    accumulate_traffic: Count | None = None
+    passed_gradient_bytes: Count | None = None
     expert_efficiency: Annotated[float, Field(gt=0)] | None = None
 
 
@@ -33,3 +40,26 @@ Dispatch = Annotated[
     Literal["allgather", "every-copy", "once-per-domain"],
     BeforeValidator(lambda given: DISPATCHERS.get(given, given) if isinstance(given, str) else given),
 ]
+
+ATTENTION_KERNELS = (
+    *("unfused", "flash-1", "flash-2", "flash-3", "cudnn", "aotriton", "triton", "splash", "splash-two-pass"),
+)
+ZERO_STAGES = range(4)
+
+
+def _among(known: Collection[Any]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    """Refuses a list with what is not known in it."""
+
+    def check(given: tuple[Any, ...]) -> tuple[Any, ...]:
+        if unknown := [one for one in given if one not in known]:
+            raise ValueError(no_such(str(unknown[0]), [str(one) for one in known]))
+        return given
+
+    return check
+
+
+AttentionKernels = Annotated[tuple[str, ...], AfterValidator(_among(ATTENTION_KERNELS))]
+ZeroStages = Annotated[tuple[int, ...], Field(min_length=1), AfterValidator(_among(ZERO_STAGES))]
+Schedules = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_among(SCHEDULE_NAMES))]
+RecomputeModules = Annotated[tuple[str, ...], AfterValidator(_among(MODULES))]
+Offloads = Annotated[tuple[str, ...], AfterValidator(_among(OFFLOADS))]

@@ -36,6 +36,9 @@ SCHEDULE_NAMES = (
 )
 """Pipeline schedules by their code in the ``schedule`` column."""
 
+MODULES = ("core_attn", "mlp", "layernorm", "moe", "moe_act", "mla_up_proj", "shared_experts")
+"""What selective recomputation can name, by Megatron-Core's names (``--recompute-modules``)."""
+
 OFFLOADS = ("none", "activations", "optimizer", "optimizer+parameters")
 """What lives in the memory of the host, by its code in the ``offload`` column."""
 

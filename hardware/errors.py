@@ -82,6 +82,13 @@ def _rebuild(kind: type[MeshwrightError], args: tuple[Any, ...], state: Mapping[
     return error
 
 
+def no_such(name: str, known: Collection[str]) -> str:
+    """What to say about a name that is none of those known."""
+    close = difflib.get_close_matches(name, sorted(known), n=1)
+    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(sorted(known))}"
+    return f"there is no {name!r}; {hint}"
+
+
 def check_fields(table: Mapping[str, Any], fields: Collection[str]) -> None:
     """Refuse an unknown field before anything else, with the nearest known one, or all where none is near.
 
@@ -120,10 +127,15 @@ def _finding(finding: Mapping[str, Any]) -> str:
         return f"{where}: required, but missing"
     message = message.removeprefix("Value error, ")
     # Our own sentences about a whole table, or those that show the value, need it not a second time.
-    told = kind == "value_error" and (isinstance(given, Mapping) or _short(given) in message)
+    told = kind == "value_error" and (isinstance(given, Mapping) or any(part in message for part in _parts(given)))
     if "got " in message or told:
         return f"{where}: {message}"
     return f"{where}: {message[:1].lower()}{message[1:]}, got {_short(given)}"
+
+
+def _parts(given: object) -> list[str]:
+    """The value as it is shown, and likewise what a list holds."""
+    return [_short(given), *(map(_short, given) if isinstance(given, list | tuple) else ())]
 
 
 def _short(value: object) -> str:

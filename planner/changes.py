@@ -8,42 +8,21 @@ is there: "2x". Several are made in the order in which they are given.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from costmodels.model import Model, checked
-from costmodels.modules import MODULES
 from costmodels.stack import Overlap, Stack
 from costmodels.stack import stack as find_stack
-from costmodels.strategy import OFFLOADS, SCHEDULE_NAMES
+from hardware.errors import no_such
 from planner.errors import BadRequest
 from planner.features import FEATURES, turned, value_of
-from planner.written import adapter, checked_value, dimension_of, kinds, multiple, near
+from planner.written import adapter, checked_value, dimension_of, kinds, multiple
 
-ATTENTION: Final = (
-    "unfused",
-    "flash-1",
-    "flash-2",
-    "flash-3",
-    "cudnn",
-    "aotriton",
-    "triton",
-    "splash",
-    "splash-two-pass",
-)
 ROOTS: Final = ("stack", "model")
 _FIXED: Final = frozenset({"name", "title", "source", "calibration", "bf16", "fp16", "overlap"})
 """What a stack is called and rests on; what is different in a 16-bit format is set by the field that it replaces."""
 _FIXED_MODEL: Final = frozenset({"name", "title", "family", "source", "reach", "tokens", "published_parameters"})
-_LISTS: Final[Mapping[str, Collection[Any]]] = {
-    "attention": ATTENTION,
-    "blackwell_attention": ATTENTION,
-    "zero_stages": range(4),
-    "schedules": SCHEDULE_NAMES,
-    "recompute_modules": tuple(MODULES),
-    "offloads": OFFLOADS,
-}
-"""What can stand in a list of a stack."""
 _WORDS: Final = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False, "none": None}
 
 
@@ -76,7 +55,7 @@ def known_path(path: str) -> str:
         raise BadRequest(f"{path!r:.60}: expected stack. or model. and a field, such as stack.overlap.pp")
     known = settable() if root == "stack" else set(Model.model_fields) - _FIXED_MODEL
     if name not in known:
-        raise BadRequest(f"{path}: {near(name, known)}")
+        raise BadRequest(f"{path}: {no_such(name, known)}")
     return path
 
 
@@ -112,8 +91,6 @@ def _with_field(stack: Stack, name: str, value: Any, path: str) -> Stack:
     before = value_of(stack, name)
     wanted = multiple(before, _typed(record, inner, value), dimension_of(record, inner), path)
     after = checked_value(adapter(record, inner), wanted, path)
-    if unknown := [word for word in after if word not in _LISTS[inner]] if inner in _LISTS else []:
-        raise BadRequest(f"{path}: {near(str(unknown[0]), _LISTS[inner])}")
     if outer:
         return stack.model_copy(update={"overlap": stack.overlap.model_copy(update={inner: after})})
     return stack.model_copy(update={inner: after})

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from costmodels.modules import MODULES
-from costmodels.strategy import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, VOCABULARIES, Recompute
+from costmodels.strategy import CP_KINDS, MODULES, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, VOCABULARIES, Recompute
 from hardware.errors import flatten
 from hardware.files import unique
 from planner.assemble import catalogue_hashes

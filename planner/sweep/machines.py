@@ -14,9 +14,10 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from hardware.catalogue import cluster as find_cluster
+from hardware.errors import no_such
 from hardware.records import Accelerator, Cluster, Link, NodeGroup, Tier
 from planner.errors import BadRequest
-from planner.written import adapter, checked_value, dimension_of, multiple, near
+from planner.written import adapter, checked_value, dimension_of, multiple
 
 Changes = tuple[tuple[str, Any], ...]
 """Paths and their values, as the study writes them."""
@@ -94,7 +95,7 @@ def _set_field(group: NodeGroup, field: str, value: Any) -> NodeGroup:
 
 def _set_device(device: Accelerator, field: str, value: Any, path: str) -> Accelerator:
     if field not in Accelerator.model_fields or field in _FIXED | {"peak", "year", "architecture", "training_rate"}:
-        raise BadRequest(f"{path}: {near(field, _settable(Accelerator) | _settable(NodeGroup))}")
+        raise BadRequest(f"{path}: {no_such(field, _settable(Accelerator) | _settable(NodeGroup))}")
     changes = {field: _value(device, field, value, path)}
     if field == "power_limit":
         if wrong := device.wrong_limit(changes[field]):
@@ -116,7 +117,7 @@ def _set_tier(group: NodeGroup, name: str, field: str, value: Any, path: str) ->
     names = [tier.name for tier in group.tiers]
     chosen = _places(group, name)
     if not chosen:
-        raise BadRequest(f"{path}: {near(name, {*names, 'fabric', 'scale_up', 'accelerator'})}")
+        raise BadRequest(f"{path}: {no_such(name, {*names, 'fabric', 'scale_up', 'accelerator'})}")
     tiers = (
         _changed_tier(tier, field, value, path) if place in chosen else tier for place, tier in enumerate(group.tiers)
     )
@@ -137,7 +138,7 @@ def _changed_tier(tier: Tier, field: str, value: Any, path: str) -> Tier:
     if field == "oversubscription":
         return tier.model_copy(update={field: _value(tier, field, value, path)})
     if field not in Link.model_fields or field in _FIXED:
-        raise BadRequest(f"{path}: {near(field, _settable(Link) | {'oversubscription'})}")
+        raise BadRequest(f"{path}: {no_such(field, _settable(Link) | {'oversubscription'})}")
     return tier.model_copy(update={"link": tier.link.model_copy(update={field: _value(tier.link, field, value, path)})})
 
 

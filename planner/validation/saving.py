@@ -13,11 +13,11 @@ import numpy as np
 
 from costmodels.choices import GRADIENT_WORD
 from costmodels.model import Model
-from costmodels.modules import MODULES, module_mask, modules_of
+from costmodels.modules import module_mask, modules_of
 from costmodels.offload import ACTIVATIONS, EVERYTHING, OPTIMIZER
 from costmodels.precision import RECIPES, known_precision
 from costmodels.stack import Stack
-from costmodels.strategy import Recompute, Strategies
+from costmodels.strategy import MODULES, Recompute, Strategies
 from hardware.catalogue import cluster
 from hardware.records import NodeGroup
 from planner.errors import BadRequest

@@ -1,3 +1,6 @@
+import json
+import re
+
 import pytest
 from pydantic import ValidationError
 
@@ -7,6 +10,7 @@ from hardware.errors import BadFile, UnknownName
 from hardware.kernels import _NEAREST_ATTENTION
 
 ATTENTION = {"unfused", *_NEAREST_ATTENTION}
+MINE = {"name": "mine", "title": "Mine", "source": "measured"}
 
 
 @pytest.mark.parametrize("name", stack_names())
@@ -66,3 +70,34 @@ def test_a_stack_survives_its_own_document():
 def test_experts_in_16_bits_run_as_they_did_before_the_operation_that_16_bits_do_not_have():
     assert stack("nemo-26.06").at("bf16").expert_efficiency == stack("nemo").expert_efficiency
     assert stack("nemo-26.06").at("mxfp8").expert_efficiency > stack("nemo").expert_efficiency
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("attention", ["flash3"], "there is no 'flash3'; did you mean flash-3?"),
+        ("blackwell_attention", ["cudn"], "did you mean cudnn?"),
+        ("attention", [], "at least 1 item"),
+        ("zero_stages", [7], "there is no '7'; there are 0, 1, 2, 3"),
+        ("zero_stages", [], "at least 1 item"),
+        ("schedules", ["1f1bb"], "did you mean 1f1b?"),
+        ("schedules", [], "at least 1 item"),
+        ("recompute_modules", ["mlpp"], "did you mean mlp?"),
+        ("offloads", ["optimizers"], "did you mean optimizer?"),
+        ("cp_kinds", [], "at least 1 item"),
+        ("rank_orders", [], "at least 1 item"),
+        ("gradient_bytes", -4, "greater than or equal to 0"),
+    ],
+)
+def test_a_stack_file_with_a_word_that_means_nothing_is_refused_by_its_field(tmp_path, field, value, said):
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(MINE | {field: value}))
+    with pytest.raises(BadFile, match=re.escape(said)) as caught:
+        stack(str(path))
+    assert f"{field}: " in str(caught.value)
+
+
+@pytest.mark.parametrize("name", stack_names())
+def test_a_stack_written_in_short_reads_as_the_same_stack(name):
+    written = json.loads(json.dumps(stack(name).model_dump(mode="json", exclude_defaults=True)))
+    assert Stack.model_validate(written) == stack(name)
