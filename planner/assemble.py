@@ -17,6 +17,8 @@ from costmodels.modules import module_names
 from costmodels.parameters import parameters
 from costmodels.pricing import Assignment, Quote
 from costmodels.scenario import Scenario
+from costmodels.stack import Stack
+from costmodels.stack import stack as find_stack
 from costmodels.strategy import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, VOCABULARIES, Recompute, Strategies
 from hardware.catalogue import catalogue_hash as hardware_hash
 from hardware.catalogue import cluster as find_cluster
@@ -161,7 +163,7 @@ def request_record(resolved: Resolved) -> dict[str, Any]:
     return {
         "model": model,
         "cluster": _cluster_record(resolved.cluster) | _own_file(resolved.machines),
-        "stack": scenario.stack.name,
+        "stack": _stack_record(resolved.software),
         "gpus": scenario.gpus,
         "global_batch_size": scenario.global_batch_size,
         "seq_length": scenario.seq_length,
@@ -204,6 +206,15 @@ def _own_file(machines: Cluster) -> dict[str, Any]:
     except MeshwrightError:
         held = False
     return {} if held else {"file": cluster_document(machines)}
+
+
+def _stack_record(software: Stack) -> str | dict[str, Any]:
+    """The name of a stack of the catalogue, else its table, so that the answer alone asks the question again."""
+    try:
+        held = find_stack(software.name) == software
+    except MeshwrightError:
+        held = False
+    return software.name if held else software.model_dump(mode="json", exclude_defaults=True)
 
 
 def _group_record(group: NodeGroup) -> dict[str, Any]:

@@ -179,6 +179,8 @@ class Resolved:
     cluster: Cluster
     machines: Cluster
     """The cluster as it was named, before the number of GPUs."""
+    software: Stack
+    """The stack as it was named, before the precision, the changes and the choices."""
     tokens: int
     defaults: tuple[str, ...]
     stability: Stability | None = None
@@ -196,9 +198,9 @@ def resolve(request: PlanRequest) -> Resolved:
     """
     model = request.model if isinstance(request.model, Model) else find_model(request.model, request.seq_length)
     model = changed_model(model, request.changes)
-    stack = request.stack if isinstance(request.stack, Stack) else find_stack(_stack_name(request))
+    software = request.stack if isinstance(request.stack, Stack) else find_stack(_stack_name(request))
     choices = choices_of(request)
-    stack = chosen(changed_stack(stack.at(request.precision), request.changes), **choices)
+    stack = chosen(changed_stack(software.at(request.precision), request.changes), **choices)
     base = request.cluster if isinstance(request.cluster, Cluster) else find_cluster(request.cluster)
     cluster = base if base.gpus == request.gpus else base.with_gpus(request.gpus)
     stack = _with_adapters(_with_experts(stack, model, request), model, request)
@@ -212,12 +214,10 @@ def resolve(request: PlanRequest) -> Resolved:
     scenario = Scenario(model, cluster.groups[0], stack, *sizes, framework=asked)
     _ = scenario.rates
     defaults = _defaults(request, scenario, tokens)
-    if len(base.groups) == 1:
-        return Resolved(request, scenario, cluster, base, tokens, defaults, _stability(request))
-    if cluster.gpus != base.gpus:
+    mixed = _mixed(request, scenario, cluster) if len(base.groups) > 1 else None
+    if len(base.groups) > 1 and cluster.gpus != base.gpus:
         defaults += (taken_of(cluster, base),)
-    mixed = _mixed(request, scenario, cluster)
-    return Resolved(request, scenario, cluster, base, tokens, defaults, _stability(request), mixed)
+    return Resolved(request, scenario, cluster, base, software, tokens, defaults, _stability(request), mixed)
 
 
 def _stability(request: PlanRequest) -> Stability | None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Collection
+from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, Final
 
@@ -19,6 +18,11 @@ _MULTIPLE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*x|x\s*(\d+(?:\.\d+)?)")
 def many(count: int, thing: str) -> str:
     """So many things: "1 layer", "12,288 GPUs"."""
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def named(given: object) -> str:
+    """What a request calls its model, its cluster or its stack, whether by name or in a table."""
+    return str(given.get("name", "custom")) if isinstance(given, Mapping) else str(given or "custom")
 
 
 def multiple(before: Any, value: Any, dimension: str | None, path: str = "") -> Any:
@@ -67,13 +71,3 @@ def adapter(record: type[BaseModel], field: str) -> TypeAdapter[Any]:
     info = record.model_fields[field]
     kind: Any = info.annotation
     return TypeAdapter(Annotated[kind, *info.metadata] if info.metadata else kind)
-
-
-def near(name: str, known: Collection[str]) -> str:
-    """What to say about a name that is none of those known."""
-    close = difflib.get_close_matches(name, sorted(known), n=1)
-    return (
-        f"there is no {name!r}; " + f"did you mean {close[0]}?"
-        if close
-        else f"there is no {name!r}; there are {', '.join(sorted(known))}"
-    )

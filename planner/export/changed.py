@@ -8,6 +8,7 @@ from typing import Any, Final
 from costmodels.model import Model
 from costmodels.stack import Stack, stack, stack_names
 from planner.changes import changed_stack, written
+from planner.inline import stack_of
 
 _MODEL: Final = tuple(f"model.{name}" for name in Model.model_fields)
 _CARRIED: Final[Mapping[str, tuple[str, ...]]] = {
@@ -31,13 +32,9 @@ def assumed_stack(request: Mapping[str, Any]) -> Stack | None:
         request: the resolved request of an answer.
     """
     given, changes = request.get("stack"), request.get("changes") or {}
-    name = given.get("name") if isinstance(given, Mapping) else given
-    if isinstance(name, str) and name in stack_names():
-        return changed_stack(stack(name), changes)
-    if not isinstance(given, Mapping):
-        return None
-    known = set(Stack.model_fields)
-    return changed_stack(Stack.model_validate({k: v for k, v in given.items() if k in known}), changes)
+    if isinstance(given, Mapping):
+        return changed_stack(stack_of(given), changes)
+    return changed_stack(stack(given), changes) if given in stack_names() else None
 
 
 def dispatch_of(request: Mapping[str, Any]) -> str:

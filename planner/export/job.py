@@ -11,6 +11,7 @@ from costmodels.model import Model
 from planner.document import Plan, Strategy
 from planner.errors import BadRequest
 from planner.inline import model_of
+from planner.written import named
 
 LARGEST_NAME: Final = 63 - len("-node-99999999-9-abcde")
 """Characters of a job's name: Kubernetes takes 63, and schedulers number the nodes and make every pod's name unique."""
@@ -144,8 +145,7 @@ def job_of(plan: Plan) -> Job:
     model, cluster, stack = (plan.request.get(name) for name in ("model", "cluster", "stack"))
     if not isinstance(model, Mapping) or not isinstance(cluster, Mapping):
         raise BadRequest("the answer does not hold its model and its cluster; ask `plan --format json` again")
-    named = stack.get("name", "custom") if isinstance(stack, Mapping) else stack or "custom"
-    return Job(plan, plan.strategy, model_of(model), _nodes(cluster, plan.strategy), str(named))
+    return Job(plan, plan.strategy, model_of(model), _nodes(cluster, plan.strategy), named(stack))
 
 
 def _nodes(cluster: Mapping[str, Any], strategy: Strategy) -> tuple[Nodes, ...]:

@@ -11,6 +11,7 @@ from planner.document import Plan, Strategy
 from planner.frameworks.table import FRAMEWORKS
 from planner.pins import parse_pins
 from planner.reread import row_of
+from planner.written import named
 
 SECONDS = 10.0
 """How long it is looked for, all in all."""
@@ -74,7 +75,7 @@ def _told(pins: Mapping[str, Any], found: Plan, plan: Plan, target: str) -> str:
     gone = _given_up(plan.request.get("pins", {}), found.strategy)
     without = f", without the pinned {', '.join(gone)}" if gone else ""
     stack = found.request["stack"]
-    on = "" if stack == plan.request.get("stack") else f" on stack {stack}"
+    on = "" if stack == plan.request.get("stack") else f" on stack {named(stack)}"
     return f"; nearest: {said} in {_seconds(found):.4g} s{on} (plan --for {target}{kept}{without})"
 
 

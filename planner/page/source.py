@@ -14,7 +14,7 @@ from planner.errors import BadRequest
 from planner.measured import measured
 from planner.page.one_plan import breakdowns, memory_of, runners_up, timeline_of
 from planner.sweep.answers import Result
-from planner.written import many
+from planner.written import many, named
 
 LARGEST_PAGE: Final = 20_000
 """Points that one page holds: about 10 MB, which a browser still sorts and filters at once."""
@@ -89,7 +89,7 @@ def shown_study(found: Iterable[Result], name: str, axes: Sequence[str] | None =
 def shown_plan(plan: Plan) -> Shown:
     """A page over one plan and its runners-up."""
     request = plan.request
-    title = f"{_named(request['model'])} on {many(request['gpus'], 'GPU')} of {_named(request['cluster'])}"
+    title = f"{named(request['model'])} on {many(request['gpus'], 'GPU')} of {named(request['cluster'])}"
     if plan.strategy is None or plan.prediction is None:
         refused = tuple(f"{one.rule}: {one.example}" for one in plan.rejected)
         point = _point(Result(0, {"plan": "asked"}, plan.status, {"request": request}, "; ".join(refused)[:500], None))
@@ -154,11 +154,7 @@ def _job(request: Mapping[str, Any]) -> str:
     if not request:
         return ""
     tokens = request.get("tokens")
-    return f"{_named(request['model'])}, {tokens / 1e9:,.6g} B tokens" if tokens else _named(request["model"])
-
-
-def _named(record: Any) -> str:
-    return str(record["name"]) if isinstance(record, Mapping) else str(record)
+    return f"{named(request['model'])}, {tokens / 1e9:,.6g} B tokens" if tokens else named(request["model"])
 
 
 def _plain(value: Any) -> Any:
@@ -176,10 +172,10 @@ def _with_axes(results: list[Result]) -> tuple[list[Result], list[str]]:
         if len(_values(told, name)) > 1 and not any(_follows(told, name, axis) for axis in axes if name not in _MAIN):
             axes.append(name)
     order = sorted(range(len(results)), key=lambda i: [_rank(told[i].get(name)) for name in axes])
-    named = [
+    points = [
         Result(place, {name: told[i].get(name) for name in axes}, *_rest(results[i])) for place, i in enumerate(order)
     ]
-    return named, [name.removeprefix("pins.") for name in axes]
+    return points, [name.removeprefix("pins.") for name in axes]
 
 
 def _values(told: Sequence[Mapping[str, Any]], *names: str) -> set[str]:

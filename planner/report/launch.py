@@ -15,6 +15,7 @@ from planner.export.megatron_savers import saver_arguments
 from planner.export.megatron_stack import stack_arguments
 from planner.export.megatron_words import Arguments, megatron_arguments, unsaid
 from planner.export.torchtitan_words import torchtitan_arguments
+from planner.written import named
 
 _FORKS: Final[Mapping[str, str]] = {
     "megatron-core": "",
@@ -69,7 +70,7 @@ def launch(plan: Plan, strategy: Strategy) -> Launch:
             "launcher arguments give every stage the same degrees, and this plan's differ between node groups; "
             "--format json holds them stage by stage"
         )
-    stack, precision = _name(plan.request.get("stack")), str(plan.request.get("precision") or "bf16")
+    stack, precision = named(plan.request.get("stack")), str(plan.request.get("precision") or "bf16")
     _check(plan)
     if stack == "torchtitan":
         words, remarks = torchtitan_arguments(strategy, precision=precision)
@@ -135,19 +136,19 @@ def _nearby(plan: Plan, strategy: Strategy) -> tuple[str, ...]:
 
 def _own(plan: Plan) -> bool:
     """The stack's parser is today's Megatron-LM's."""
-    return _name(plan.request.get("stack")) in {"megatron-core", "nemo", "nemo-26.06"}
+    return named(plan.request.get("stack")) in {"megatron-core", "nemo", "nemo-26.06"}
 
 
 def elsewhere(plan: Plan) -> str | None:
     """How the stack is launched, where its own arguments cannot be written here."""
-    stack = _name(plan.request.get("stack"))
+    stack = named(plan.request.get("stack"))
     if stack in _FORKS or stack == "torchtitan":
         return None
     return _OTHERS.get(stack, f"how stack {stack} is launched is not known here")
 
 
 def _whose(plan: Plan) -> tuple[str, ...]:
-    stack = _name(plan.request.get("stack"))
+    stack = named(plan.request.get("stack"))
     if other := elsewhere(plan):
         return (f"these are arguments of Megatron-LM, not of stack {stack}: {other}",)
     return (f"these are arguments of Megatron-LM; {_FORKS[stack]}",) if _FORKS[stack] else ()
@@ -158,10 +159,6 @@ def _unsaid(plan: Plan) -> tuple[str, ...]:
     paths = [path for path in plan.request.get("changes", ()) if path.startswith("stack.")]
     left = [path for path in paths if not (_own(plan) and carries("megatron-lm", path))]
     return (f"what was set of the stack is not among them: {', '.join(left)}",) if left else ()
-
-
-def _name(stack: object) -> str:
-    return str(stack.get("name", "custom")) if isinstance(stack, Mapping) else str(stack or "custom")
 
 
 def block(words: Sequence[str], width: int) -> list[str]:

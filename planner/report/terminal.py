@@ -14,9 +14,9 @@ from rich.text import Text
 from planner.changes import written
 from planner.document import Advice, Plan, Prediction, Proof, Rejection, Strategy, Trust
 from planner.errors import BadRequest
+from planner.report.asked import machine_facts, model_facts
 from planner.report.bars import (
     alike,
-    counted,
     days,
     dollars,
     flow,
@@ -38,7 +38,7 @@ from planner.report.panels import (
     time_panel,
 )
 from planner.report.upkeep import goodput_lines
-from planner.written import many
+from planner.written import many, named
 
 if TYPE_CHECKING:
     from planner.api import WhyNot
@@ -122,8 +122,8 @@ def _where(found: Trust) -> str:
 
 
 def _header(plan: Plan, width: int) -> Iterator[Text]:
-    yield _line(_name(plan.request.get("model")), _model_facts(plan.request), width)
-    yield _line(_name(plan.request.get("cluster")), _cluster_facts(plan.request), width)
+    yield _line(named(plan.request.get("model")), model_facts(plan.request), width)
+    yield _line(named(plan.request.get("cluster")), machine_facts(plan.request), width)
     if changes := plan.request.get("changes"):
         said = _listed([f"{path} = {written(value)}" for path, value in changes.items()], ";")
         yield Text(flow(["set:", *said], width=width, indent=0, gap=" "))
@@ -137,35 +137,6 @@ def _header(plan: Plan, width: int) -> Iterator[Text]:
 
 def _listed(parts: Sequence[str], sign: str) -> list[str]:
     return [f"{part}{sign}" for part in parts[:-1]] + list(parts[-1:])
-
-
-def _model_facts(request: Mapping[str, Any]) -> list[str]:
-    model = request.get("model")
-    sizes = model if isinstance(model, Mapping) else {}
-    asked = {"seq": "seq_length", "batch": "global_batch_size", "adapters": "adapters"}
-    return [
-        f"{counted(sizes['parameters'])} parameters" if "parameters" in sizes else "",
-        many(sizes["num_layers"], "layer") if "num_layers" in sizes else "",
-        *(f"{word} {request[name]}" for word, name in asked.items() if request.get(name)),
-        str(request.get("precision") or ""),
-        f"{counted(request['tokens'])} tokens" if request.get("tokens") else "",
-    ]
-
-
-def _cluster_facts(request: Mapping[str, Any]) -> list[str]:
-    cluster = request.get("cluster")
-    machines = cluster if isinstance(cluster, Mapping) else {}
-    return [
-        " + ".join(filter(None, map(_machines, machines.get("groups", [machines])))),
-        many(request["gpus"], "GPU") if "gpus" in request else "",
-        f"stack {_name(request.get('stack'))}",
-    ]
-
-
-def _machines(group: Mapping[str, Any]) -> str:
-    nodes, each = group.get("nodes"), group.get("gpus_per_node")
-    held = f" within {group['power_limit']}" if "power_limit" in group else ""
-    return f"{many(nodes, 'node')} x {each} {group.get('accelerator', 'GPUs')}{held}" if nodes and each else ""
 
 
 def _proof(status: str, proof: Proof) -> Text:
@@ -305,10 +276,16 @@ def _comment(remark: str, width: int) -> str:
 
 def _quote(plan: Plan, strategy: Strategy, prediction: Prediction, width: int) -> Text:
     gpus = plan.request.get("gpus", strategy.tp * strategy.cp * strategy.pp * strategy.dp)
-    subject = f"{_name(plan.request.get('model'))} on {many(gpus, 'GPU')}"
+    subject = f"{named(plan.request.get('model'))} on {many(gpus, 'GPU')}"
     kind = f" ({strategy.cp_kind})" if strategy.cp > 1 else ""
-    named = {"TP": strategy.tp, "CP": f"{strategy.cp}{kind}", "PP": strategy.pp, "VPP": strategy.vpp, "EP": strategy.ep}
-    telling = [f"{name} {degree}," for name, degree in named.items() if str(degree) != "1"]
+    degrees = {
+        "TP": strategy.tp,
+        "CP": f"{strategy.cp}{kind}",
+        "PP": strategy.pp,
+        "VPP": strategy.vpp,
+        "EP": strategy.ep,
+    }
+    telling = [f"{name} {degree}," for name, degree in degrees.items() if str(degree) != "1"]
     figures = [
         f"{seconds(prediction.iteration_seconds)} per iteration",
         f"{percent(prediction.mfu)} MFU",
@@ -372,10 +349,6 @@ def _printable(document: _Document, console: Console) -> _Document:
 
 def _speaks_utf(console: Console) -> bool:
     return console.encoding.lower().startswith("utf")
-
-
-def _name(value: Any) -> str:
-    return str(value.get("name", "custom")) if isinstance(value, Mapping) else str(value or "custom")
 
 
 def _line(name: str, facts: Iterable[str], width: int) -> Text:

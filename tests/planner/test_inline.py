@@ -9,9 +9,14 @@ from pydantic import ValidationError
 from costmodels.model import from_shape
 from costmodels.model_catalogue import model
 from costmodels.parameters import parameters
+from costmodels.stack import stack
 from hardware.catalogue import cluster
 from hardware.records import BadNodeCount
+from planner.api import plan
 from planner.cli import main
+from planner.compare import side_of_plan
+from planner.document import Plan
+from planner.replan import replan
 from planner.request import PlanRequest, resolve
 
 NODE = {"name": "mine", "accelerator": "h100-sxm", "gpus_per_node": 8}
@@ -119,3 +124,43 @@ def test_the_worst_network_that_is_plausible_is_planned_without_a_warning(tmp_pa
     path.write_text(json.dumps(NODE | {"network": worst}))
     answer = answered("--model", "llama2-7b", *QUICK, "--cluster", str(path))
     assert 0 < answer["prediction"]["iteration_seconds"] < 1e9
+
+
+@pytest.fixture
+def slow_kernels(tmp_path):
+    """A file with the usual stack's name whose products take longer."""
+    path = tmp_path / "mine.json"
+    usual = stack("megatron-core").model_dump(mode="json", exclude_defaults=True)
+    path.write_text(json.dumps(usual | {"kernel_efficiency": 0.5}))
+    return path
+
+
+def test_an_answer_on_a_stack_of_ones_own_is_asked_again_from_itself_alone(tmp_path, slow_kernels):
+    first = answered("--model", "llama2-7b", *QUICK, "--stack", str(slow_kernels), "--set", "stack.overlap.pp=0.5")
+    path = tmp_path / "answer.json"
+    path.write_text(json.dumps(first))
+    slow_kernels.unlink()
+    again = answered("--config", str(path), "--top", "0", "--format", "json")
+    assert chosen(again) == chosen(first)
+    assert first["request"]["stack"]["kernel_efficiency"] == 0.5
+
+
+def test_a_plan_on_a_stack_of_ones_own_is_compared_and_planned_anew_on_it(slow_kernels):
+    mine, usual = (
+        plan(PlanRequest(model="llama2-7b", gpus=16, stack=it, top=0)) for it in (str(slow_kernels), "megatron-core")
+    )
+    side = side_of_plan(Plan.model_validate_json(mine.to_json()), "mine")
+    assert side.quote().iteration == pytest.approx(mine.prediction.iteration_seconds)
+    assert side.quote().iteration > 1.2 * usual.prediction.iteration_seconds
+    assert replan(mine, 16).fastest.iteration_seconds == pytest.approx(mine.prediction.iteration_seconds)
+
+
+def test_an_answer_on_a_catalogue_stack_names_it(tmp_path):
+    path = tmp_path / "copy.json"
+    path.write_text(json.dumps(stack("fsdp").model_dump(mode="json", exclude_defaults=True)))
+    assert answered("--model", "llama2-7b", *QUICK, "--stack", str(path))["request"]["stack"] == "fsdp"
+
+
+def test_the_screen_says_that_the_stack_is_ones_own(slow_kernels):
+    done = CliRunner().invoke(main, ["--model", "llama2-7b", "--gpus", "16", "--stack", str(slow_kernels)])
+    assert "stack megatron-core, as you gave it" in done.stdout
