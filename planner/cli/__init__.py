@@ -3,6 +3,12 @@
 stdout carries the answer, stderr the talk. Nothing heavier than click is imported before a command needs it.
 """
 
-from planner.cli.app import main
+import sys
+
+try:
+    from planner.cli.app import main
+except KeyboardInterrupt:  # before there is anything to end
+    sys.stderr.write("plan: interrupted\n")
+    sys.exit(130)
 
 __all__ = ["main"]

@@ -11,15 +11,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from planner.cli.ending import UNEXPECTED, let_go_of_stdout, say
+from planner.cli.ending import UNEXPECTED, say
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _FILE_WIDTH = 100
+_UNKNOWN_WIDTH = 80
+_NARROWEST, _WIDEST = 20, 1000
 
 
 def check_writable(output: str | None) -> None:
@@ -53,15 +55,10 @@ def write(text: str, output: str | None) -> None:
 def _to_stdout(text: str) -> None:
     stream: TextIO | None = sys.stdout
     if stream is None:
-        _give_up("stdout is closed")
-    try:
-        stream.write(_encodable(text, stream.encoding or "utf-8"))
-        stream.flush()
-    except BrokenPipeError:
-        let_go_of_stdout()
-    except OSError as error:
-        let_go_of_stdout()
-        _give_up(error.strerror or "stdout fails")
+        say("the answer cannot be written: stdout is closed")
+        sys.exit(UNEXPECTED)
+    stream.write(_encodable(text, stream.encoding or "utf-8"))
+    stream.flush()
 
 
 def _encodable(text: str, encoding: str) -> str:
@@ -73,11 +70,6 @@ def _encodable(text: str, encoding: str) -> str:
             return re.sub("[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], text)
         return text.encode(encoding, "replace").decode(encoding)
     return text
-
-
-def _give_up(reason: str) -> NoReturn:
-    say(f"the answer cannot be written: {reason}")
-    sys.exit(UNEXPECTED)
 
 
 def _to_file(text: str, path: Path) -> None:
@@ -111,6 +103,8 @@ def shown(draw: Callable[[Console], None], output: str | None) -> str:
         stream = _Sheet(getattr(sys.stdout, "encoding", None) or "utf-8")
         terminal = sys.stdout is not None and sys.stdout.isatty()
         console = Console(file=stream, force_terminal=terminal or None, highlight=False, legacy_windows=False)
+        # A width of 0 is how consoles and COLUMNS say that they know none.
+        console.width = min(max(console.width or _UNKNOWN_WIDTH, _NARROWEST), _WIDEST)
     else:
         stream = _Sheet("utf-8")
         console = Console(file=stream, width=_FILE_WIDTH, force_terminal=False, highlight=False)

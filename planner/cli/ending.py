@@ -1,5 +1,6 @@
 """How a command ends: one line on stderr and an exit code, whatever happened."""
 
+import errno
 import os
 import signal
 import sys
@@ -19,6 +20,8 @@ BAD_REQUEST: Final = 2
 INFEASIBLE: Final = 3
 OUT_OF_TIME: Final = 4
 INTERRUPTED: Final = 130
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
+"""What a stream says that takes no more."""
 _AGAIN: Final = 0.01
 """Seconds until an interrupt that was lost comes again, by when the object whose end lost it is gone."""
 
@@ -70,9 +73,12 @@ def verdict(error: BaseException) -> tuple[int, str]:
         return error.exit_code, ""
     if isinstance(error, KeyboardInterrupt | click.Abort):
         return INTERRUPTED, "interrupted"
-    if isinstance(error, BrokenPipeError):
+    if isinstance(error, BrokenPipeError):  # a reader who has left is nobody's error
         let_go_of_stdout()
         return OK, ""
+    if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
+        let_go_of_stdout()
+        return UNEXPECTED, f"the answer cannot be written: {error.strerror}"
     if reason := _bad_request(error):
         return OUT_OF_TIME if isinstance(error, OutOfTime) else BAD_REQUEST, reason
     told = str(error) or "no message"

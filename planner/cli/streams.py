@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from planner.cli.ending import let_go_of_stdout
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -17,17 +16,14 @@ if TYPE_CHECKING:
 
 
 def text_to(pieces: Iterable[str], place: str | None) -> None:
-    """Pieces of text to a file, all of them or none, or to stdout; a reader who has left is nobody's error."""
+    """Pieces of text to a file, all of them or none, or to stdout."""
     if place is not None:
         with _replacing(Path(place).expanduser()) as stream:
             stream.writelines(piece.encode() for piece in pieces)
         return
-    try:
-        for piece in pieces:
-            sys.stdout.write(piece)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        let_go_of_stdout()
+    for piece in pieces:
+        sys.stdout.write(piece)
+    sys.stdout.flush()
 
 
 def parquet_to(found: Iterable[Result], study: Study, place: str | None) -> None:

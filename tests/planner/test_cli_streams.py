@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from planner import PlanRequest
+from planner.cli import main
 from tests.planner.test_cli import ASK, FAKE, python
 
 CODE = FAKE.format(body="lambda request: fake_plan()")
@@ -32,6 +34,39 @@ def test_json_keeps_every_letter_where_stdout_is_ascii(tmp_path):
     asked = [sys.executable, "-m", "planner", "--model", str(path), "--gpus", "8", "--format", "json"]
     done = subprocess.run(asked, capture_output=True, env=os.environ | {"PYTHONIOENCODING": "ascii"}, check=True)
     assert "Größe-" in json.dumps(json.loads(done.stdout.decode("ascii")), ensure_ascii=False)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--version"], ["--help"], ["list", "stacks"], ["sweep", "examples/sweep.toml", "--format", "csv", "--quiet"]],
+    ids=lambda words: words[0],
+)
+def test_every_command_tells_of_a_full_disk_in_one_line(words):
+    line = f'"{sys.executable}" -m planner {" ".join(words)} 2>&1 >/dev/full'
+    done = shell(line)
+    assert (done.returncode, done.stdout) == (1, "plan: the answer cannot be written: No space left on device\n")
+
+
+@pytest.mark.parametrize(("columns", "width"), [("0", 80), ("1", 20), ("99999999999", 1000), ("60", 60)])
+def test_the_screen_has_a_width_that_can_be_read_whatever_columns_says(columns, width):
+    def rows(columns):
+        return CliRunner().invoke(main, ["list", "clusters"], env={"COLUMNS": columns}).stdout.splitlines()
+
+    assert rows(columns) == rows(str(width))
+    assert any(rows(columns))
+
+
+def test_an_interrupt_before_anything_is_loaded_is_one_line():
+    code = """
+import sys
+class Interrupting:
+    def find_spec(self, name, *rest):
+        if name == "click": raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupting())
+import planner.cli
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "plan: interrupted\n")
 
 
 def test_tokens_are_written_alike_everywhere():
