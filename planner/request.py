@@ -78,7 +78,7 @@ class PlanRequest(BaseModel):
     loss: Literal["plain", "fused"] | None = None
     loss_block: Annotated[int, Field(gt=0, le=2**31)] | None = None
     """Tokens whose logits exist at once."""
-    offload_fraction: Annotated[float, Field(gt=0, le=1)] | None = None
+    offload_fraction: Annotated[float, Field(gt=0, le=1), _PERCENT] | None = None
     """Share of the optimizer states that is offloaded where they are."""
     adapters: str | None = None
     """Rank of low-rank adapters that train beside frozen weights, and the modules that have them: "16" or
@@ -121,9 +121,11 @@ class PlanRequest(BaseModel):
 
     _tokens = field_validator("tokens", mode="before")(counted)
 
-    @field_validator("memory_margin", mode="before")
+    @field_validator("memory_margin", "offload_fraction", mode="before")
     @classmethod
     def _share(cls, value: object) -> object:
+        if value is None:
+            return None
         text = str(value).strip()
         try:
             return float(text[:-1]) / 100.0 if text.endswith("%") else float(text)

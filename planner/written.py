@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from hardware.errors import flatten
 from planner.errors import BadRequest
+
+if TYPE_CHECKING:
+    from planner.document import Strategy
 
 _MULTIPLE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*x|x\s*(\d+(?:\.\d+)?)")
 
@@ -23,6 +26,15 @@ def many(count: int, thing: str) -> str:
 def named(given: object) -> str:
     """What a request calls its model, its cluster or its stack, whether by name or in a table."""
     return str(given.get("name", "custom")) if isinstance(given, Mapping) else str(given or "custom")
+
+
+def savings(strategy: Strategy) -> list[str]:
+    """What a strategy does for memory that only a lack of it explains, in words."""
+    together = strategy.recompute_num_layers
+    return [
+        *([f"{together} layers recomputed together"] if together > 1 else []),
+        *([f"offload {strategy.offload}"] if strategy.offload != "none" else []),
+    ]
 
 
 def multiple(before: Any, value: Any, dimension: str | None, path: str = "") -> Any:

@@ -16,6 +16,7 @@ from planner.allocation.options import Option, dollars
 from planner.allocation.queue import Job, Queue
 from planner.allocation.solver import Options, solve
 from planner.document import Strategy
+from planner.written import savings
 
 EXPLAINED_WITHIN: Final = 2.0
 """Seconds that the reasons of all jobs may take together."""
@@ -93,10 +94,10 @@ def _placed(option: Option) -> Placed | None:
 
 
 def in_words(strategy: Strategy) -> str:
-    """The degrees of a strategy that are not 1."""
+    """The degrees of a strategy that are not 1, and what it does for memory."""
     names = ("tp", "cp", "pp", "vpp", "dp", "ep")
     said = [f"{name.upper()} {getattr(strategy, name)}" for name in names if getattr(strategy, name) > 1]
-    return ", ".join(said) or "one GPU"
+    return ", ".join([*(said or ["one GPU"]), *savings(strategy)])
 
 
 def _change(job: Job, option: Option) -> str:

@@ -65,7 +65,7 @@ def _days(text: str | None) -> float | None:
     except BadQuantity:
         raise BadRequest(f"--deadline: expected a time such as 30d or 720h, got {text!r:.40}") from None
     if not 0.0 < days < 1e5:
-        raise BadRequest(f"--deadline: expected a time such as 30d, got {text!r:.40}")
+        raise BadRequest(f"--deadline: expected a time of less than 100,000 days such as 30d, got {text!r:.40}")
     return days
 
 

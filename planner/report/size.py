@@ -9,7 +9,7 @@ from rich.text import Text
 from planner.report.bars import counted, days, dollars, percent, seconds
 from planner.report.tables import print_wide
 from planner.size import Neighbour, Option, Size
-from planner.written import many
+from planner.written import many, savings
 
 
 def print_size(found: Size, console: Console) -> None:
@@ -63,7 +63,7 @@ def _table(rows: list[tuple[str, Option]]) -> Table:
 def _words(option: Option) -> str:
     s = option.strategy
     words = [f"{name} {value}" for name, value in (("TP", s.tp), ("CP", s.cp), ("PP", s.pp), ("EP", s.ep)) if value > 1]
-    return " ".join([*words, f"DP {s.dp}"])
+    return " ".join([*words, f"DP {s.dp}", *savings(s)])
 
 
 def _told(option: Option) -> str:

@@ -108,7 +108,8 @@ def _plan(result: Result, values: Mapping[str, Any]) -> list[str]:
         return []
     strategy, cost = result.document["strategy"], values["cost_dollars"]
     words = [f"{name}{strategy[name]}" for name in _DEGREES if strategy[name] > 1]
-    cells = [" ".join([*words, f"mb{strategy['micro_batch_size']}"]), f"{values['iteration_seconds']:.3g}"]
+    words += [f"mb{strategy['micro_batch_size']}", *_savings(strategy)]
+    cells = [" ".join(words), f"{values['iteration_seconds']:.3g}"]
     cells += [
         f"{values['mfu']:.1%}",
         significant(values["training_days"]),
@@ -116,3 +117,9 @@ def _plan(result: Result, values: Mapping[str, Any]) -> list[str]:
     ]
     cells.append(f"{values['peak_memory_bytes'] / 2**30:.1f}")
     return [*cells, "" if values["speedup"] is None else f"{values['speedup']:.2f}x"]
+
+
+def _savings(strategy: Mapping[str, Any]) -> list[str]:
+    """What it does for memory, in one word each; stores of earlier versions do not know of it."""
+    together, offload = strategy.get("recompute_num_layers", 1), strategy.get("offload", "none")
+    return [*([f"by{together}"] if together > 1 else []), *([f"offload-{offload}"] if offload != "none" else [])]

@@ -164,3 +164,12 @@ def test_an_answer_on_a_catalogue_stack_names_it(tmp_path):
 def test_the_screen_says_that_the_stack_is_ones_own(slow_kernels):
     done = CliRunner().invoke(main, ["--model", "llama2-7b", "--gpus", "16", "--stack", str(slow_kernels)])
     assert "stack megatron-core, as you gave it" in done.stdout
+
+
+@pytest.mark.parametrize("field", ["memory_margin", "offload_fraction"])
+def test_a_share_is_written_as_a_number_or_in_per_cent(field):
+    read = [getattr(PlanRequest(model="22b", gpus=8, **{field: share}), field) for share in ("50%", "0.5", 0.5)]
+    assert read == [0.5, 0.5, 0.5]
+    for strange in ("150%", True, "half", [1]):
+        with pytest.raises(ValidationError, match=field):
+            PlanRequest(model="22b", gpus=8, **{field: strange})
