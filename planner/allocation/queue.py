@@ -37,6 +37,7 @@ from hardware.records import Cluster
 from hardware.units import TimeQuantity, parse_quantity, within
 from planner.errors import BadFile, BadRequest
 from planner.inline import cluster_of, named_or
+from planner.paths import led
 from planner.request import LARGEST_GPUS, PlanRequest, taken_of
 
 _R = TypeVar("_R", bound=BaseModel)
@@ -116,7 +117,7 @@ def queue_in(path: str, over: Mapping[str, Any] | None = None) -> Queue:
         BadFile: it cannot be read.
         BadRequest: what it says is wrong, with the nearest that works.
     """
-    document = read(expanded(path))
+    document = led(read(expanded(path)), expanded(path))
     try:
         return queue_of(document | dict(over or {}))
     except BadRequest as error:

@@ -122,23 +122,24 @@ def _spell_profile(ctx: click.Context, given: dict[str, Any], origins: dict[str,
     profile = ctx.params.get("profile")
     if profile is None:
         return
-    from planner.validation.judge import parts_of
+    from planner.paths import profiled
 
-    parts = parts_of(profile)
-    for name, part in (("cluster", "machines"), ("stack", "software")):
-        if part in parts and ctx.get_parameter_source(name) != ParameterSource.COMMANDLINE:
-            given[name], origins[name] = profile, "--profile"
+    for name, file in profiled({"profile": profile}).items():
+        if ctx.get_parameter_source(name) != ParameterSource.COMMANDLINE:
+            given[name], origins[name] = file, "--profile"
 
 
 def _configured(path: str) -> dict[str, Any]:
     from hardware.files import expanded, read
+    from planner.paths import led, profiled
 
     try:
-        document = read(expanded(path))
+        document = led(read(expanded(path)), expanded(path))
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"{path}: {error}") from None
     if document.get("schema") == "plan/1" and isinstance(document.get("request"), dict):
         document = document["request"]  # an answer, asked again
+    document = profiled(document)
     pins = document.pop("pins", {})
     if not isinstance(pins, Mapping):
         raise BadRequest(f"{path}: pins must be a table such as [pins] tp = 8, got {pins!r}")

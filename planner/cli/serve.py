@@ -47,7 +47,7 @@ def serve(
 
         from planner.service.app import create_app
     except ImportError:
-        raise BadRequest("plan serve needs FastAPI and uvicorn: pip install 'meshwright[serve]'") from None
+        raise BadRequest("plan serve needs FastAPI and uvicorn: pip install fastapi uvicorn") from None
     settings = Settings(
         workers=workers,
         waiting=waiting,

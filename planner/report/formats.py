@@ -32,9 +32,7 @@ def _yaml(plan: Plan) -> Written:
     try:
         import yaml
     except ImportError:
-        raise BadRequest(
-            "--format yaml needs PyYAML: pip install 'meshwright[yaml]'; --format json works without"
-        ) from None
+        raise BadRequest("--format yaml needs PyYAML: pip install pyyaml; --format json works without") from None
     text: str = yaml.safe_dump(json.loads(plan.to_json()), sort_keys=False, allow_unicode=True, width=110)
     return text, ()
 

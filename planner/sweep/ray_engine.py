@@ -51,9 +51,7 @@ def _imported() -> Any:
     try:
         import ray
     except ImportError:
-        raise BadRequest(
-            "--engine ray needs Ray: pip install 'meshwright[ray]'; --engine local works without"
-        ) from None
+        raise BadRequest("--engine ray needs Ray: pip install ray; --engine local works without") from None
     return ray
 
 

@@ -32,6 +32,7 @@ from typing import Any, Final
 
 from hardware.files import expanded, read, read_text
 from planner.errors import BadFile, BadRequest
+from planner.paths import led, profiled
 from planner.sweep.check import check
 from planner.sweep.fields import field_of, read_value, unknown_field
 from planner.sweep.filters import read_filter
@@ -59,7 +60,7 @@ def read_study(path: str | Path) -> Study:
     place = expanded(path)
     document = _yaml(place) if place.suffix.lower() in {".yaml", ".yml"} else read(place)
     try:
-        return study_of(document, name=place.stem)
+        return study_of(profiled(led(document, place)), name=place.stem)
     except BadRequest as error:
         raise BadRequest(f"{path}: {error}") from None
 
@@ -68,9 +69,7 @@ def _yaml(path: Path) -> dict[str, Any]:
     try:
         import yaml
     except ImportError:
-        raise BadRequest(
-            f"{path} needs PyYAML: pip install 'meshwright[yaml]'; TOML and JSON work without it"
-        ) from None
+        raise BadRequest(f"{path} needs PyYAML: pip install pyyaml; TOML and JSON work without it") from None
     try:
         document = yaml.safe_load(read_text(path))
     except (yaml.YAMLError, RecursionError, ValueError) as error:

@@ -98,9 +98,7 @@ def write_parquet(found: Iterable[Result], study: Study, path: Path) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
-        raise BadRequest(
-            "--format parquet needs pyarrow: pip install 'meshwright[parquet]'; csv works without"
-        ) from None
+        raise BadRequest("--format parquet needs pyarrow: pip install pyarrow; csv works without") from None
     schema = pa.schema([(name, _type(name, study, pa)) for name in columns(study)])
     rows = (_texted(row(result, study), schema, pa) for result in found)
     with pq.ParquetWriter(path, schema) as writer:
