@@ -75,6 +75,8 @@ def read_value(field: str, value: Any) -> Any:
         return _pin(field, value)
     if isinstance(value, dict) and field not in {"model", "cluster", "stack", "stability", "changes"}:
         raise BadRequest(f"{field}: expected one value, got a table")
+    if isinstance(value, list) and field.startswith("cluster."):
+        raise BadRequest(f"{field}: expected one value for each point, got the list {value!r:.40}")
     return value
 
 

@@ -107,6 +107,10 @@ BAD = {
         BASE | {"cluster": {"fabric": {"bandwidth": {"from": "1 GB/s", "to": "8 Gb/s", "times": 2}}}},
         "use one unit",
     ),
+    "a list among bandwidths": (
+        BASE | {"cluster": {"fabric": {"bandwidth": ["1x", []]}}},
+        "cluster.fabric.bandwidth: expected one value for each point, got the list []",
+    ),
     "a billion points": (
         {"model": "22b", "gpus": {"from": 8, "to": 8000, "step": 8}, "seq_len": {"from": 1, "to": 1000, "step": 1}}
         | {"global_batch": {"from": 1, "to": 1000, "step": 1}},
