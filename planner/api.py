@@ -244,7 +244,7 @@ def predict(request: PlanRequest, layers: Sequence[int] | None = None) -> Plan:
     }
     if broken:
         return Plan(status="infeasible", fits=False, rejected=broken, **base)
-    split = split_or_given(scenario, row, layers, request.time_limit)
+    split = split_or_given(scenario, row, layers, request.time_limit, lean=request.objective == "memory")
     priced = quote(row, scenario, split)
     predicted = prediction_record(resolved, priced.iteration, row, split)
     on_host = bool(host_fits(row, scenario)[0])

@@ -27,9 +27,9 @@ from planner.measured import figures
 from planner.pins import Pin
 from planner.priced import Priced
 from planner.request import Resolved
-from planner.search import Incumbent, Outcome, promising, search
+from planner.search import Outcome, promising, search
 from planner.space import LARGEST_MICRO_BATCH, Space, build, divisors
-from planner.splits import best_split
+from planner.splits import Incumbent, best_split
 
 ALTERNATIVES_SECONDS = 1.0
 """How long runners-up are looked for."""

@@ -13,6 +13,7 @@ from costmodels.strategy import AXES, CP_KINDS, SCHEDULE_NAMES, VOCABULARIES, Re
 from planner.conditions import FOLDED
 from planner.document import Rejection
 from planner.errors import BadRequest
+from planner.memory_search import leanest_split
 from planner.nearest import nearest_divisor, nearest_multiple
 from planner.pins import Pin
 from planner.rules import binding, sentence
@@ -95,8 +96,13 @@ def broken_rules(row: Strategies, scenario: Scenario) -> tuple[Rejection, ...]:
     return tuple(Rejection(rule=r.name, count=1, example=sentence(r, row.row(0), scenario)) for r in failing)
 
 
-def split_or_given(scenario: Scenario, row: Strategies, layers: Sequence[int] | None, seconds: float) -> Assignment:
-    """The layers given, else the split that a search would choose, else, where none fits, the even one."""
+def split_or_given(
+    scenario: Scenario, row: Strategies, layers: Sequence[int] | None, seconds: float, *, lean: bool = False
+) -> Assignment:
+    """The layers given, else the split that a search would choose, else, where none fits, the even one.
+
+    ``lean`` is a search for the least memory.
+    """
     pp, total = int(row.pp[0]), scenario.model.num_layers
     if layers is not None:
         if len(layers) != pp:
@@ -112,7 +118,7 @@ def split_or_given(scenario: Scenario, row: Strategies, layers: Sequence[int] | 
         if len(set(layers)) > 1 and not scenario.stack.uneven_stages:
             raise BadRequest(f"stack {scenario.stack.name} needs even stages; {total // pp} layers each would be")
         return given_split(row, scenario, layers)
-    solved = best_split(row, scenario, deadline=time.perf_counter() + seconds)
+    solved = (leanest_split if lean else best_split)(row, scenario, deadline=time.perf_counter() + seconds)
     cut = own_cut(scenario)
     return solved.assignment if solved else row_assignment(row, total, cut(scenario.model, pp) if cut else None)
 

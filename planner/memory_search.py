@@ -7,14 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 
+from costmodels.iteration import row_seconds
 from costmodels.memory import memory_limit
 from costmodels.pieces import copies
 from costmodels.scenario import Scenario
+from costmodels.strategy import Strategies
 from planner.lean_split import lean_bounds, lean_peaks
-from planner.priced import Priced, price_cores
+from planner.priced import Priced, price_cores, price_rows
 from planner.search import CHUNK, Outcome, remember
 from planner.space import Space
-from planner.splits import best_split
+from planner.splits import Incumbent, best_split
 from planner.stage_rows import stage_problems
 
 ROUNDING = 1e-9
@@ -33,13 +35,23 @@ def leanest(space: Space, scenario: Scenario, *, deadline: float) -> Outcome:
             outcome.proved = False
             break
         chunk = np.arange(start, min(start + CHUNK, len(space.cores)))
-        priced = price_cores(space, chunk, scenario)
-        remember(outcome, priced, scenario, lean=True)
-        if scenario.stack.uneven_stages and scenario.depth.uniform:
-            _unevenly(outcome, priced, scenario, deadline)
+        _look_at(outcome, price_cores(space, chunk, scenario), scenario, deadline)
     if outcome.best:
         outcome.lower_bound = outcome.best.iteration
     return outcome
+
+
+def leanest_split(row: Strategies, scenario: Scenario, *, deadline: float) -> Incumbent | None:
+    """One row under the split that `leanest` takes for it; None where none fits."""
+    outcome = Outcome()
+    _look_at(outcome, price_rows(row, row_seconds(row, scenario), scenario), scenario, deadline)
+    return outcome.best
+
+
+def _look_at(outcome: Outcome, priced: Priced, scenario: Scenario, deadline: float) -> None:
+    remember(outcome, priced, scenario, lean=True)
+    if scenario.stack.uneven_stages and scenario.depth.uniform:
+        _unevenly(outcome, priced, scenario, deadline)
 
 
 def _unevenly(outcome: Outcome, priced: Priced, scenario: Scenario, deadline: float) -> None:

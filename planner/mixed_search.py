@@ -21,7 +21,7 @@ from costmodels.pricing import Assignment, row_assignment
 from costmodels.split import slice_layers
 from costmodels.strategy import Bools, Floats, Ints, Recompute
 from planner.branches import MixedSpace
-from planner.search import TOLERANCE
+from planner.splits import TOLERANCE
 from planner.stage_bounds import RECOMPUTE_MODES, StageRows, stage_lower_bound
 from planner.stage_problem import StageProblem
 from planner.stage_rows import MODES, ROUNDING, fewest_layers

@@ -12,9 +12,10 @@ from planner.document import Advice
 from planner.errors import BadRequest
 from planner.pins import Pin, parse_pins
 from planner.request import Resolved
-from planner.search import Incumbent, search
+from planner.search import search
 from planner.space import around, build, divisors
 from planner.sparing import best_of, spared
+from planner.splits import Incumbent
 from planner.written import many
 
 NEAREST_SECONDS = 10.0

@@ -32,9 +32,10 @@ from planner.errors import BadRequest, OutOfTime, UnfilledPins
 from planner.pins import Pin, parse_pins, shown_value
 from planner.request import LARGEST_GPUS, PlanRequest, Resolved, resolve
 from planner.reread import row_of, split_of
-from planner.search import Incumbent, Outcome, search
+from planner.search import Outcome, search
 from planner.shortage import and_nearest, shortage
 from planner.space import Space, build, divisors
+from planner.splits import Incumbent
 from planner.verify import verify
 from planner.written import many
 

@@ -24,7 +24,7 @@ from planner.assemble import provenance_record
 from planner.document import Provenance, Strategy
 from planner.errors import BadRequest
 from planner.request import PlanRequest, Resolved, resolve
-from planner.search import TOLERANCE
+from planner.splits import TOLERANCE
 from planner.ties import CLOSE
 from planner.uncertain import Found, Machines, Question, on_groups, on_one_group
 

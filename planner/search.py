@@ -20,9 +20,7 @@ from costmodels.iteration import (
     LAYER_AXES,
     RowSeconds,
     bubble_share,
-    compose,
     core_seconds,
-    row_seconds,
 )
 from costmodels.memory import RowBytes, even_peaks, memory_limit, row_bytes, slack_of
 from costmodels.pairing import further_axes, hidden_experts
@@ -33,15 +31,14 @@ from costmodels.split import even_layers
 from costmodels.strategy import Floats, Ints, Recompute, Strategies
 from planner.priced import Priced, pairs, price_pairs
 from planner.space import Space
+from planner.splits import TOLERANCE, Incumbent, best_split
 from planner.stage_rows import (
     ROOM,
     assignment_of,
     least_peaks,
     own_cut,
     problem_of,
-    slices_of,
     stage_bounds,
-    whole_pipeline,
 )
 from planner.stages import solve
 
@@ -55,25 +52,12 @@ LEFT_OVER = 0.05
 """Share of a chunk that may be left over for it to take as well: a few cores take nearly as long as many."""
 BESIDE = 1.02
 """Cores whose bounds are this near to the incumbent are priced if their chunk is, to be shown as runners-up."""
-TOLERANCE = 1e-9
-"""Relative difference below which two times are one."""
 KEPT_BOUNDS = 4
 """Scenarios whose bounds of the same cores are remembered."""
 KEPT = 4096
 """Best rows of a chunk that are remembered for alternatives and explanations."""
 PROMISING = 512
 """Rows that are bounded exactly when runners-up are looked for."""
-
-
-@dataclass(frozen=True)
-class Incumbent:
-    """The best strategy so far: one row, its stages and its seconds per iteration."""
-
-    row: Strategies
-    assignment: Assignment
-    iteration: float
-    peak: float = np.inf
-    """Bytes allocated on the worst stage of an even split; not known of others."""
 
 
 @dataclass
@@ -341,22 +325,15 @@ def _settle(outcome: Outcome, pending: list[Priced], scenario: Scenario, deadlin
 
 
 def _confirm(outcome: Outcome, scenario: Scenario, deadline: float) -> None:
-    """Let the stage solver speak on the winner too: the bound said that no split of its layers is faster."""
+    """Let the stage solver speak on the winner too: the bound said that no split of its layers is faster.
+
+    The winner takes the split that its row alone has, whatever was found before it: ``predict`` splits no other way.
+    """
     assert outcome.best is not None
-    row = outcome.best.row
-    seconds, memory = row_seconds(row, scenario), row_bytes(row, scenario)
-    left = max(deadline - time.perf_counter(), 0.05)
-    solution = solve(
-        problem_of(row, seconds, memory, scenario),
-        hint=slices_of(outcome.best.assignment, row, scenario),
-        time_limit=left,
-    )
+    found = best_split(outcome.best.row, scenario, deadline=deadline)
     outcome.solves += 1
-    if not solution.layers:
-        return
-    value = compose(row, seconds, *whole_pipeline(solution, row))[0]
-    if value < outcome.best.iteration:
-        outcome.best = Incumbent(row, assignment_of(solution, row, scenario), float(value), outcome.best.peak)
+    if found and found.iteration <= outcome.best.iteration * (1 + TOLERANCE):
+        outcome.best = replace(found, iteration=min(found.iteration, outcome.best.iteration))
 
 
 def _ceiling(outcome: Outcome) -> float:

@@ -29,8 +29,9 @@ from planner.nearest import with_gpus
 from planner.pins import Pin, parse_pins
 from planner.recent import recent_space
 from planner.request import PlanRequest, Resolved, resolve
-from planner.search import Incumbent, search
+from planner.search import search
 from planner.space import Space
+from planner.splits import Incumbent
 
 FACTOR: Final = 1.25
 """How far a lever is turned, over and times."""

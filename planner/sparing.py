@@ -13,8 +13,9 @@ from planner.errors import BadRequest
 from planner.explain import WITHOUT
 from planner.pins import Pin, parse_pins
 from planner.request import PlanRequest, Resolved
-from planner.search import Incumbent, search
+from planner.search import search
 from planner.space import build
+from planner.splits import Incumbent
 
 
 def ways(pins: Mapping[str, object], scenario: Scenario) -> Iterator[tuple[str, str]]:

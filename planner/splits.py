@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,28 +14,55 @@ from costmodels.pricing import Assignment, row_assignment
 from costmodels.scenario import Scenario
 from costmodels.split import slice_layers
 from costmodels.strategy import Recompute, Strategies
-from planner.search import Incumbent
+from planner.priced import Priced, price_rows
 from planner.stage_rows import assignment_of, fewest_recomputed, problem_of, slices_of, whole_pipeline
 from planner.stages import solve
+
+TOLERANCE = 1e-9
+"""Relative difference below which two times are one."""
+
+
+@dataclass(frozen=True)
+class Incumbent:
+    """The best strategy so far: one row, its stages and its seconds per iteration."""
+
+    row: Strategies
+    assignment: Assignment
+    iteration: float
+    peak: float = np.inf
+    """Bytes allocated on the worst stage of an even split; not known of others."""
 
 
 def best_split(
     row: Strategies, scenario: Scenario, *, deadline: float, allocated: float | None = None
 ) -> Incumbent | None:
-    """One row under its fastest split that fits, by the same stage problem as in the search; None where none fits.
+    """One row under its fastest split that fits, as the search and ``predict`` take it; None where none fits.
 
+    Of equally fast splits it is the even one, which spares the stages that hold the ends: it needs the least memory.
     ``allocated`` bytes are the most that a stage may have, where that is less than the device's.
     """
-    seconds, memory = row_seconds(row, scenario), row_bytes(row, scenario)
-    left = max(deadline - time.perf_counter(), 0.05)
-    problem = problem_of(row, seconds, memory, scenario)
+    priced = price_rows(row, row_seconds(row, scenario), scenario)
+    problem = problem_of(row, priced.seconds, priced.memory, scenario)
     if allocated is not None:
         problem = replace(problem, memory_limit=allocated)
-    solution = solve(problem, time_limit=left)
+    split = row_assignment(row, scenario.model.num_layers)
+    even = _even(priced, split, allocated)
+    hint = slices_of(split, row, scenario)
+    solution = solve(problem, hint=hint, time_limit=max(deadline - time.perf_counter(), 0.05))
     if not solution.layers:
+        return even
+    value = float(compose(row, priced.seconds, *whole_pipeline(solution, row))[0])
+    if even and value >= even.iteration * (1 - TOLERANCE):
+        return even
+    return Incumbent(row, assignment_of(solution, row, scenario), value)
+
+
+def _even(priced: Priced, split: Assignment, allocated: float | None) -> Incumbent | None:
+    """One row under its even split, None where that does not fit or the framework divides the layers itself."""
+    value, peak = float(priced.even[0]), float(priced.peak[0])
+    if not priced.fits[0] or not np.isfinite(value) or (allocated is not None and peak > allocated):
         return None
-    value = compose(row, seconds, *whole_pipeline(solution, row))[0]
-    return Incumbent(row, assignment_of(solution, row, scenario), float(value))
+    return Incumbent(priced.rows, split, value, peak)
 
 
 def given_split(row: Strategies, scenario: Scenario, layers: Sequence[int]) -> Assignment:

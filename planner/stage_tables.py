@@ -149,13 +149,13 @@ def split_of(problem: StageProblem, table: StageTable, layers: Ints) -> Split:
 
 
 def incumbent(problem: StageProblem, table: StageTable, hint: Sequence[int] | None) -> Split:
-    """The best of three: a fill with the fastest slowest stage, one without that care, and the hint."""
-    slowest = floors(problem, table)[0]
-    splits = [_filled(problem, within(problem, table, cap)) for cap in (slowest, math.inf)]
+    """The best of three, of equals the first: the hint, a fill with the fastest slowest stage, one without that."""
+    slowest, splits = floors(problem, table)[0], []
     if hint is not None and len(hint) == problem.num_stages and sum(hint) == problem.num_layers:
         layers = np.asarray(hint, dtype=np.int64)
         if np.all((table.fewest <= layers) & (layers <= table.most)):
             splits.append(split_of(problem, table, layers))
+    splits += [_filled(problem, within(problem, table, cap)) for cap in (slowest, math.inf)]
     return min(splits, key=lambda split: (objective(problem, split), split.recomputed))
 
 

@@ -23,8 +23,8 @@ from planner.document import Advice
 from planner.likeness import PLAIN, distance, traits
 from planner.measured import figures, measured
 from planner.priced import Priced
-from planner.search import TOLERANCE, Incumbent, Outcome
-from planner.splits import best_split
+from planner.search import Outcome
+from planner.splits import TOLERANCE, Incumbent, best_split
 
 Ties = Literal["fastest", "close", "validated"]
 

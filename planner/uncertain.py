@@ -23,10 +23,10 @@ from planner.mixed_records import mixed_record
 from planner.mixed_search import MixedIncumbent
 from planner.pins import parse_pins
 from planner.request import PlanRequest, Resolved
-from planner.search import Incumbent, promising, search
+from planner.search import promising, search
 from planner.sensitivity import best_of
 from planner.space import Space
-from planner.splits import best_split
+from planner.splits import Incumbent, best_split
 
 BESIDE = 16
 """Best rows of the middle that are candidates beside the best of every scenario."""

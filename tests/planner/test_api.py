@@ -55,6 +55,34 @@ def test_a_prediction_of_the_plan_s_strategy_is_the_plan_s_prediction():
     assert again.memory_bytes == best.memory_bytes
 
 
+@pytest.mark.parametrize(
+    ("model", "gpus", "objective", "pins"),
+    [
+        ("llama-33b", 64, "time", {"pp": 8, "vpp": 2}),
+        ("llama-33b", 64, "time", {"pp": 8, "vpp": 2, "recompute": "partial"}),
+        ("llama3-8b", 64, "time", {"pp": 6, "vpp": 1}),
+        ("gpt3-175b", 128, "memory", {"pp": 8, "vpp": 1}),
+        ("nemotron-h-8b", 64, "memory", {"pp": 4, "vpp": 2}),
+    ],
+)
+def test_a_prediction_without_layers_splits_them_as_the_search_does(model, gpus, objective, pins):
+    asked = {"model": model, "gpus": gpus * 3 if pins["pp"] == 6 else gpus, "objective": objective, "reasons": False}
+    best = plan(PlanRequest(**asked, pins=pins))
+    batch = best.strategy.global_batch_size
+    again = predict(PlanRequest(**asked, global_batch_size=batch, pins=pins_of(best.strategy)))
+    assert again.strategy.stages == best.strategy.stages
+
+
+def test_of_equally_fast_splits_the_even_one_is_taken_which_spares_the_stages_of_the_ends():
+    asked = PlanRequest(model="llama-33b", gpus=64, global_batch_size=256, pins={"pp": 8, "vpp": 2})
+    found = predict(asked)
+    held = [stage.layers for stage in found.strategy.stages]
+    assert held == [6, 8, 8, 8, 8, 8, 8, 6]
+    other = predict(asked, layers=sorted(held)[::-1])
+    assert other.prediction.iteration_seconds == pytest.approx(found.prediction.iteration_seconds)
+    assert max(one.total for one in other.memory_bytes) > max(one.total for one in found.memory_bytes)
+
+
 def test_planning_with_everything_pinned_is_predicting():
     pins = {"tp": 2, "pp": 2, "cp": 1, "vpp": 1, "micro_batch_size": 2, "zero_stage": 1, "sharding_degree": 2}
     pins |= {"recompute": "none", "schedule": "1f1b", "sequence_parallel": "true", "rank_order": "tp-cp-ep-dp-pp"}
