@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from costmodels.blocks import LayerSeconds, embedding_seconds, head_seconds, layer_seconds
+from costmodels.blocks import LayerSeconds, embedding_seconds, head_seconds, kind_seconds, layer_seconds
+from costmodels.by_kind import LayerTerms, stage_layers
 from costmodels.iteration import RowSeconds, row_seconds
 from costmodels.passes import Passes
+from costmodels.pieces import copies
 from costmodels.pricing import Assignment
 from costmodels.scenario import Scenario
 from costmodels.schedules import Schedule
@@ -25,19 +27,29 @@ Pieces = Mapping[str, Mapping[str, Floats]]
 """Seconds by kind of pass and by stream, arrays (p, v): pieces by their place on the schedule's first path."""
 
 
+class _Part(NamedTuple):
+    """The layers of one kind: their passes, what an iteration reads of them, and how many are where, (p, v)."""
+
+    passes: LayerSeconds
+    terms: LayerTerms | RowSeconds
+    held: Floats
+    again: Floats
+
+
 def pieces_of(one: Strategies, split: Assignment, scenario: Scenario, schedule: Schedule) -> Pieces:
     """Seconds of every pass of every piece of one row's model; together they are the stages' seconds.
 
-    Layers are spread evenly over a stage's chunks, but for those whose places the ends take. The embedding is part of
-    the first piece, the head and layers that predict further tokens of the last, both as computation.
+    A stage's layers, of each kind, are spread evenly over its chunks, but for those whose places the ends take. The
+    embedding is part of the first piece, the head and layers that predict further tokens of the last, both as
+    computation.
     """
     p, v = int(one.pp[0]), int(one.vpp[0])
-    seconds, layer = row_seconds(one, scenario), layer_seconds(one, scenario)
-    per_chunk = [_chunks(held, one, scenario) for held in (split.layers, split.recomputed)]
+    seconds, apart = row_seconds(one, scenario), schedule.splits_backward
+    parts = _parts(one, split, scenario, seconds)
     pieces = {
-        "F": _forward(layer, seconds, per_chunk[0]),
-        "B": _backward(layer, seconds, per_chunk[0], per_chunk[1], apart=schedule.splits_backward),
-        "W": {"compute": per_chunk[0] * seconds.weight[0] if schedule.splits_backward else np.zeros((p, v))},
+        "F": _summed(_forward(part) for part in parts),
+        "B": _summed(_backward(part, apart=apart) for part in parts),
+        "W": {"compute": sum((part.held * part.terms.weight[0] for part in parts if apart), np.zeros((p, v)))},
     }
     first, last = schedule.paths(p, v)[0][0], schedule.paths(p, v)[0][-1]
     ends = (
@@ -49,11 +61,33 @@ def pieces_of(one: Strategies, split: Assignment, scenario: Scenario, schedule: 
             share = _share(passes, kind)
             pieces[kind]["compute"][place] += share * whole[0]
             pieces[kind]["compute"] += share * _spread_part(passes, ends, seconds) / v
-        pieces[kind]["offload"] = per_chunk[0] * seconds.layer_offload[0] / 2
         pieces[kind]["p2p"] = seconds.hop[0] / (2 * v) * _neighbours(schedule.paths(p, v)[0], (p, v))
-        waits = layer.launch.forward if kind == "F" else layer.launch.backward
-        pieces[kind]["host"] = seconds.host[0] / (2 * v) + per_chunk[0] * waits[0]
+        pieces[kind]["host"] += seconds.host[0] / (2 * v)
     return pieces
+
+
+def _parts(one: Strategies, split: Assignment, scenario: Scenario, seconds: RowSeconds) -> list[_Part]:
+    """The layers kind by kind, average ones where stages mirror each other, as they are priced."""
+    held, again = (_chunks(layers, one, scenario) for layers in (split.layers, split.recomputed))
+    if seconds.kinds is None or copies(one)[0] > 1:
+        return [_Part(layer_seconds(one, scenario), seconds, held, again)]
+    shares = held / np.maximum(held.sum(axis=1, keepdims=True), 1.0)
+    by_kind = (layers.T[:, :, None] * shares for layers in stage_layers(one, seconds.kinds.depth, *_of(split)))
+    each = zip(seconds.kinds.depth.kinds, seconds.kinds.parts, *by_kind, strict=True)
+    return [_Part(kind_seconds(one, scenario, kind), terms, *counts) for kind, terms, *counts in each]
+
+
+def _of(split: Assignment) -> tuple[Ints, Ints]:
+    return split.layers, split.recomputed
+
+
+def _summed(parts: Iterable[Mapping[str, Floats]]) -> dict[str, Floats]:
+    """Stream by stream."""
+    total: dict[str, Floats] = {}
+    for part in parts:
+        for stream, seconds in part.items():
+            total[stream] = total[stream] + seconds if stream in total else seconds
+    return total
 
 
 def _neighbours(path: Sequence[tuple[int, int]], shape: tuple[int, int]) -> Floats:
@@ -78,26 +112,30 @@ def _chunks(held: Ints, one: Strategies, scenario: Scenario) -> Floats:
     return chunks
 
 
-def _forward(layer: LayerSeconds, seconds: RowSeconds, layers: Floats) -> dict[str, Floats]:
+def _forward(part: _Part) -> dict[str, Floats]:
+    layer, terms, held = part.passes, part.terms, part.held
     return {
-        "compute": layers * (layer.compute.forward[0] - layer.launch.forward[0]),
-        "tp": layers * layer.tp.forward[0],
-        "cp": layers * layer.cp.forward[0],
-        "ep": layers * seconds.layer_ep[0] / 2,
+        "compute": held * (layer.compute.forward[0] - layer.launch.forward[0]),
+        "tp": held * layer.tp.forward[0],
+        "cp": held * layer.cp.forward[0],
+        "ep": held * terms.layer_ep[0] / 2,
+        "offload": held * terms.layer_offload[0] / 2,
+        "host": held * layer.launch.forward[0],
     }
 
 
-def _backward(
-    layer: LayerSeconds, seconds: RowSeconds, layers: Floats, again: Floats, *, apart: bool
-) -> dict[str, Floats]:
+def _backward(part: _Part, *, apart: bool) -> dict[str, Floats]:
     """A recomputed layer's second forward pass comes on top; ``apart`` takes the weight gradients out."""
-    own = layer.compute.backward[0] - layer.launch.backward[0] + seconds.selective[0]
-    own -= seconds.weight[0] if apart else 0.0
+    layer, terms, held, again = part
+    own = layer.compute.backward[0] - layer.launch.backward[0] + terms.selective[0]
+    own -= terms.weight[0] if apart else 0.0
     return {
-        "compute": layers * own + again * layer.compute.forward[0],
-        "tp": layers * layer.tp.backward[0] + again * layer.tp.forward[0],
-        "cp": layers * layer.cp.backward[0] + again * layer.cp.forward[0],
-        "ep": layers * seconds.layer_ep[0] / 2 + again * layer.ep.forward[0],
+        "compute": held * own + again * (terms.recompute[0] - layer.alone.forward[0]),
+        "tp": held * layer.tp.backward[0] + again * layer.tp.forward[0],
+        "cp": held * layer.cp.backward[0] + again * layer.cp.forward[0],
+        "ep": held * terms.layer_ep[0] / 2 + again * layer.ep_alone.forward[0],
+        "offload": held * terms.layer_offload[0] / 2,
+        "host": held * layer.launch.backward[0],
     }
 
 

@@ -131,6 +131,64 @@ def test_what_is_offloaded_named_or_exchanged_is_drawn_as_it_is_priced(pins):
     assert made.span == pytest.approx(told.prediction.iteration_seconds, rel=0.05)
 
 
+def busy_and_quoted(told):
+    """Seconds of every stage's passes, drawn and priced."""
+    scenario = resolve(PlanRequest(**told.request)).scenario
+    priced, made = quote(row_of(told.strategy), scenario, split_of(told.strategy)), trace(told)
+    busy = np.zeros(told.strategy.pp)
+    for event in drawn(made)[0]:
+        if "micro-batch" in event["args"]:
+            busy[event["pid"]] += event["dur"] / 1e6
+    return busy, made.drawn * priced.stage_seconds
+
+
+UNLIKE = {"gpus": 64, "global_batch_size": 256, "seq_length": 4096}
+
+
+@pytest.mark.parametrize("model", ["nemotron-h-8b", "nemotron-3-nano-30b-a3b", "deepseek-v2-lite", "gpt-oss-20b"])
+@pytest.mark.parametrize(
+    "pins",
+    [
+        {"pp": 4, "vpp": 1},
+        {"pp": 2, "vpp": 2},
+        {"pp": 4, "recompute": "full"},
+        {"pp": 4, "recompute": "partial"},
+    ],
+)
+def test_layers_that_differ_are_drawn_on_the_stages_that_hold_them(model, pins):
+    told = predict(PlanRequest(model=model, **UNLIKE, pins={"ep": 8} | pins if "nemotron-h" not in model else pins))
+    np.testing.assert_allclose(*busy_and_quoted(told), rtol=1e-9)
+
+
+@pytest.mark.parametrize("stack", ["fsdp", "torchtitan"])
+def test_a_recomputed_layer_is_drawn_as_long_as_it_is_priced(stack):
+    pins = {"recompute": "full"} | ({"pp": 2} if stack == "torchtitan" else {"zero_stage": 3})
+    told = predict(PlanRequest(model="llama3-8b", stack=stack, **UNLIKE, pins=pins))
+    np.testing.assert_allclose(*busy_and_quoted(told), rtol=1e-9)
+
+
+@pytest.mark.parametrize("model", ["nemotron-h-8b", "nemotron-3-nano-30b-a3b", "nemotron-h-47b"])
+def test_a_hybrid_s_trace_is_as_long_as_the_simulation_in_the_plan_s_proof(model):
+    told = plan(PlanRequest(model=model, **UNLIKE, reasons=False, top=0, pins={"pp": 4, "vpp": 1}))
+    made, proof = trace(told), told.proof
+    assert made.drawn == made.planned
+    simulated = (
+        told.prediction.iteration_seconds - proof.closed_form_pipeline_seconds + proof.simulated_pipeline_seconds
+    )
+    assert made.span == pytest.approx(simulated, rel=1e-3)
+
+
+def test_the_command_says_that_the_ends_lengthen_their_chunks(tmp_path):
+    saved = tmp_path / "answer.json"
+    asked = PlanRequest(model="nemotron-3-nano-30b-a3b", **UNLIKE, pins={"pp": 2, "vpp": 2, "ep": 8})
+    saved.write_text(predict(asked).to_json())
+    ran = CliRunner().invoke(main, ["trace", str(saved), "-o", str(tmp_path / "trace.json")])
+    assert "the embedding and the head lengthen their chunks" in ran.stderr
+    saved.write_text(answer("1f1b").to_json())
+    ran = CliRunner().invoke(main, ["trace", str(saved), "-o", str(tmp_path / "trace.json")])
+    assert "chunks" not in ran.stderr
+
+
 def test_a_plan_over_several_node_groups_is_not_drawn():
     job = {"model": "llama3-8b", "cluster": "a100-h100-mixed", "gpus": 128, "global_batch_size": 64}
     told = predict(PlanRequest(**job, pins={"tp": 8}))
