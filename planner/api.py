@@ -27,8 +27,8 @@ from planner.assemble import (
     strategy_record,
 )
 from planner.document import Plan, Prediction, Proof, Rejection, Strategy
-from planner.errors import OutOfTime
-from planner.given import broken_rules, single_row, split_or_given
+from planner.errors import BadRequest, OutOfTime
+from planner.given import broken_rules, single_row, split_or_given, with_recomputed
 from planner.idle_pins import Lattice, idle_pins
 from planner.memory_search import leanest
 from planner.nearest import enough_gpus, nearest
@@ -219,18 +219,21 @@ def _infeasible(resolved: Resolved, space: Space, outcome: Outcome) -> Plan:
     )
 
 
-def predict(request: PlanRequest, layers: Sequence[int] | None = None) -> Plan:
+def predict(request: PlanRequest, layers: Sequence[int] | None = None, recomputed: Sequence[int] | None = None) -> Plan:
     """Price one given strategy, without search; unpinned axes take their plainest value.
 
-    ``layers`` gives the layers of every stage; without them the stages are split as in a search. A strategy that
-    breaks a rule or does not fit in memory comes back with status ``infeasible`` and the reasons, in the second case
-    with its prediction.
+    ``layers`` gives the layers of every stage; without them the stages are split as in a search. ``recomputed`` gives
+    how many of them each stage recomputes, the first ones, where recomputation is partial; without it as few as fit. A
+    strategy that breaks a rule or does not fit in memory comes back with status ``infeasible`` and the reasons, in the
+    second case with its prediction.
 
     Raises:
         BadRequest: an axis with several values, or degrees that do not make up the GPUs.
     """
     resolved = resolve(request)
     if resolved.mixed:
+        if recomputed is not None:
+            raise BadRequest("recomputed layers are given for stages of one node group, not of several together")
         from planner.mixed import predict_mixed
 
         return predict_mixed(resolved, resolved.mixed, layers)
@@ -245,6 +248,7 @@ def predict(request: PlanRequest, layers: Sequence[int] | None = None) -> Plan:
     if broken:
         return Plan(status="infeasible", fits=False, rejected=broken, **base)
     split = split_or_given(scenario, row, layers, request.time_limit, lean=request.objective == "memory")
+    split = with_recomputed(row, split, recomputed)
     priced = quote(row, scenario, split)
     predicted = prediction_record(resolved, priced.iteration, row, split)
     on_host = bool(host_fits(row, scenario)[0])

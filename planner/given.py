@@ -123,6 +123,24 @@ def split_or_given(
     return solved.assignment if solved else row_assignment(row, total, cut(scenario.model, pp) if cut else None)
 
 
+def with_recomputed(row: Strategies, split: Assignment, recomputed: Sequence[int] | None) -> Assignment:
+    """The same layers, of which each stage recomputes the number given.
+
+    Raises:
+        BadRequest: recomputation that is not partial, or more layers than a stage holds.
+    """
+    if recomputed is None:
+        return split
+    if row.recompute[0] != Recompute.PARTIAL:
+        kind = Recompute(int(row.recompute[0])).name.lower()
+        raise BadRequest(f"recomputed layers are given, recompute is {kind}; partial takes them")
+    if len(recomputed) != len(split.layers):
+        raise BadRequest(f"{len(recomputed)} stages are given recomputed layers, pp is {len(split.layers)}")
+    if odd := [pair for pair in zip(recomputed, split.layers.tolist(), strict=True) if not 0 <= pair[0] <= pair[1]]:
+        raise BadRequest(f"a stage of {many(odd[0][1], 'layer')} cannot recompute {odd[0][0]}")
+    return Assignment(split.layers, np.asarray(recomputed, dtype=np.int64))
+
+
 def _check_groups(row: Strategies, layers: Sequence[int]) -> None:
     """Refuse stages that layers which are recomputed together do not divide."""
     together, vpp = int(row.recompute_num_layers[0]), int(row.vpp[0])

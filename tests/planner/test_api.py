@@ -205,6 +205,29 @@ def test_layers_that_a_plan_could_not_choose_are_no_feasible_prediction(stack, p
     assert answer.status == "infeasible"
 
 
+def test_recomputed_layers_are_priced_as_given():
+    pins = {"pp": 2, "tp": 4, "recompute": "partial"}
+    answer = predict(request(pins=pins), layers=[5, 3], recomputed=[4, 1])
+    assert [(stage.layers, stage.recompute_layers) for stage in answer.strategy.stages] == [(5, 4), (3, 1)]
+    fewer = predict(request(pins=pins), layers=[5, 3], recomputed=[3, 1])
+    assert fewer.prediction.iteration_seconds < answer.prediction.iteration_seconds
+    assert fewer.memory_bytes[0].activations > answer.memory_bytes[0].activations
+
+
+@pytest.mark.parametrize(
+    ("recompute", "recomputed", "said"),
+    [
+        ("partial", [6, 1], "a stage of 5 layers cannot recompute 6"),
+        ("partial", [-1, 1], "a stage of 5 layers cannot recompute -1"),
+        ("partial", [1], "1 stages are given recomputed layers, pp is 2"),
+        ("full", [1, 1], "recomputed layers are given, recompute is full; partial takes them"),
+    ],
+)
+def test_recomputed_layers_that_no_stage_has_are_refused(recompute, recomputed, said):
+    with pytest.raises(BadRequest, match=said):
+        predict(request(pins={"pp": 2, "tp": 4, "recompute": recompute}), layers=[5, 3], recomputed=recomputed)
+
+
 def test_uneven_layers_are_priced_as_given():
     answer = predict(request(pins={"pp": 2, "tp": 4}), layers=[5, 3])
     assert [stage.layers for stage in answer.strategy.stages] == [5, 3]
