@@ -93,11 +93,11 @@ def _wants_goodput(given: dict[str, Any], origins: dict[str, str]) -> None:
 
 def _below(imported: Given, source: str, given: dict[str, Any], origins: dict[str, str]) -> None:
     """Put what another program's file says below the options."""
-    from planner.intake.table import settled
+    from planner.intake.settled import settled
 
     fields = dict(imported.fields) | {name: value for name, value in given.items() if not name.startswith("pins.")}
     pins = dict(imported.pins) | {name: given[f"pins.{name}"] for name in _axes(given)}
-    fields, pins = settled(fields, pins)
+    fields, pins = settled(fields, pins, asked=given)
     for name, value in (fields | {f"pins.{axis}": value for axis, value in pins.items()}).items():
         if name not in given:
             given[name], origins[name] = value, source

@@ -93,7 +93,10 @@ def predict(ctx: click.Context, /, **params: Any) -> None:
         return
     from planner.api import predict as price
 
-    answer = price(asked.request, layers=layers or (imported.layers if imported else None))
+    given = imported.layers if imported and not layers else layers
+    as_said = imported is not None and asked.request.pins.get("recompute") == "partial"
+    more = {"recomputed": imported.recomputed} if imported and as_said else {}
+    answer = price(asked.request, layers=given, **more)
     if imported:
         from planner.beside import beside_the_best
 
@@ -118,7 +121,8 @@ def _imported(params: dict[str, Any]) -> Given | None:
     from hardware.files import expanded
     from planner.intake.table import given
 
-    return given(params["source"], expanded(params["file"]))
+    known = [name for name, value in params.items() if value is not None]
+    return given(params["source"], expanded(params["file"]), known=known)
 
 
 @click.command("why-not", cls=Command, short_help="Rules and numbers against a strategy.")

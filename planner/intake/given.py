@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final
@@ -20,25 +20,20 @@ class Given:
         fields: of ``PlanRequest``; what the file leaves open is absent.
         pins: the strategy, by axis.
         layers: of every stage, where the file says.
-        remarks: what was not read, or cannot be.
+        recomputed: of these, the first so many, where the file says it and recomputation is partial.
+        remarks: what was assumed, was not read, or cannot be.
     """
 
     fields: Mapping[str, Any] = field(default_factory=dict)
     pins: Mapping[str, Any] = field(default_factory=dict)
     layers: tuple[int, ...] | None = None
+    recomputed: tuple[int, ...] | None = None
     remarks: tuple[str, ...] = ()
 
 
 def said(**values: Any) -> dict[str, Any]:
     """The values that are said: neither None nor empty."""
     return {name: value for name, value in values.items() if value is not None and value != ""}
-
-
-def tables(document: Mapping[str, Any], *names: str) -> Iterator[Mapping[str, Any]]:
-    """Tables of a document by name, empty where absent or something else."""
-    for name in names:
-        found = document.get(name)
-        yield found if isinstance(found, Mapping) else {}
 
 
 class Asked(dict[str, Any]):

@@ -2,41 +2,58 @@
 
 from __future__ import annotations
 
-import re
-import shlex
-from collections.abc import Mapping, Sequence
-from itertools import takewhile
 from typing import Any, Final
 
 from planner.errors import BadRequest
 from planner.intake.given import Asked, Given, said
-from planner.intake.megatron_hybrid import hybrid_layers, hybrid_pattern
-from planner.intake.megatron_layout import layout_depth, layout_layers
-from planner.intake.megatron_model import model_fields
+from planner.intake.megatron_hybrid import hybrid_pattern
+from planner.intake.megatron_layout import Pipeline, pipeline_of
+from planner.intake.megatron_model import assumed_fields, model_fields
+from planner.intake.megatron_recompute import recomputation
+from planner.intake.megatron_words import (
+    CP_KINDS,
+    FP8_RECIPES,
+    OPTIMIZERS,
+    SHARDED,
+    Options,
+    check_words,
+    count,
+    number,
+    options,
+    word,
+)
 
-Options = Mapping[str, Sequence[str]]
-"""Values by option, without dashes in front."""
-
-_PARTS: Final = re.compile(r"\\\n")
-_PRICED_OTHERWISE: Final = ("tp-comm-overlap", "overlap-moe-expert-parallel-comm", "cuda-graph-impl", "cpu-offloading",
-                            "delay-wgrad-compute", "use-torch-fsdp2", "moe-token-dispatcher-type")  # fmt: skip
-"""Arguments that change the speed and that no pin says; the stack's own habits are priced."""
+_PRICED_OTHERWISE: Final = (
+    "tp-comm-overlap", "overlap-moe-expert-parallel-comm", "cuda-graph-impl", "enable-cuda-graph",
+    "external-cuda-graph", "cpu-offloading", "delay-wgrad-compute", "use-torch-fsdp2", "moe-token-dispatcher-type",
+    "moe-enable-deepep", "moe-shared-expert-overlap", "distribute-saved-activations", "fp32-residual-connection",
+    "deterministic-mode", "no-gradient-accumulation-fusion", "no-masked-softmax-fusion", "no-bias-gelu-fusion",
+    "no-bias-swiglu-fusion", "no-bias-dropout-fusion", "no-rope-fusion", "no-persist-layer-norm",
+    "no-overlap-p2p-communication", "overlap-param-gather-with-optimizer-step", "rampup-batch-size",
+    "step-batch-size-schedule", "outer-dp-sharding-strategy", "heterogeneous-layers-config-path",
+    "encoder-num-layers", "experimental-attention-variant", "num-layers-at-start-in-bf16",
+    "num-layers-at-end-in-bf16",
+)  # fmt: skip
+"""Arguments that change the speed or the memory and that no pin says; the stack's own habits are priced."""
 _OVERLAPS: Final = ("overlap-grad-reduce", "overlap-param-gather")
 _HARMLESS: Final = (
     r"(lr|min-lr|log|save|load|eval|train|test|valid|adam|init-method|tokenizer|data|tensorboard|wandb|master|rdzv|node|local"
     r"|ckpt|exit|no-load|no-save|distributed-t|distributed-b|weight-decay|clip-grad|seed|split|num-workers|merge|vocab-f"
     r"|make-vocab|mock|timing|profile|finetune|override|use-checkpoint|auto-detect|norm-epsilon|rotary-base|loss-scale"
-    r"|initial-loss|hysteresis|manual-gc|standalone|max-restarts|no-create|per-split|moe-aux|moe-z|rampup|result|tee)\b.*"
+    r"|initial-loss|hysteresis|manual-gc|standalone|max-restarts|no-create|per-split|moe-aux|moe-z|result|tee)\b.*"
     r"|use-mcore-models|max-position-embeddings|moe-grouped-gemm|export-.*|.*-port|.*-timeout.*"
-    r"|moe-router-(load|score|dtype|pre|topk-s|bias).*"
+    r"|moe-router-(load|score|dtype|pre|topk-s|bias).*|accumulate-allreduce-grads-in-fp32|use-precision-aware-optimizer"
 )
 """Options of the run around the model: rates, files, logs. They change no price."""
-_MOMENTS: Final = {"bf16": "adam-bf16", "fp8": "adam-8bit"}
-_NARROW: Final = {"delayed": "fp8", "tensorwise": "fp8-current", "blockwise": "fp8-block", "mxfp8": "mxfp8"}
+_MOMENTS: Final = {"fp16": "adam-bf16", "bf16": "adam-bf16", "fp8": "adam-8bit"}
 
 
-def megatron_job(text: str) -> Given:
+def megatron_job(text: str, *, model_known: bool = False) -> Given:
     """The job that arguments of ``pretrain_gpt.py`` describe, as of Megatron-Core 0.17.
+
+    Args:
+        text: a command line, or a script with one.
+        model_known: the model is said elsewhere, and the arguments need not describe one.
 
     Raises:
         BadRequest: no argument of Megatron-LM is there, or a value is not what it should be.
@@ -44,53 +61,39 @@ def megatron_job(text: str) -> Given:
     at = Asked(options(text))
     if not {"tensor-model-parallel-size", "num-layers", "micro-batch-size"} & set(at):
         raise BadRequest("no arguments of Megatron-LM in it, such as --tensor-model-parallel-size 8")
-    layers = _stage_layers(at)
-    vpp = _chunks(at)
+    check_words(at)
+    pipeline = pipeline_of(at)
+    described = not model_known and ("num-layers" in at or bool(hybrid_pattern(at)))
     fields = said(
-        model=model_fields(at) if "num-layers" in at or hybrid_pattern(at) else None,
+        model=model_fields(at) if described else None,
         gpus=_gpus(at),
         global_batch_size=number(at, "global-batch-size"),
         seq_length=number(at, "seq-length"),
         precision=_precision(at),
         **_savers(at),
     )
-    otherwise = [f"--{name} is not priced from the arguments" for name in _PRICED_OTHERWISE if name in at]
-    otherwise += [f"--{name} is not given; the stack's overlap is priced" for name in _OVERLAPS if name not in at]
-    pins, more = _pins(at, vpp)
-    return Given(fields, pins, layers, (*otherwise, *more, *at.unread(_HARMLESS, prefix="--")))
+    again = recomputation(at, pipeline)
+    pins = _pins(at, pipeline) | again.pins
+    remarks = (*_otherwise(at), *(assumed_fields(at) if described else ()), *_assumed(at), *again.remarks)
+    unread = at.unread(_HARMLESS, prefix="--")
+    return Given(fields, pins, pipeline.layers, again.layers, (*remarks, *unread))
 
 
-def options(text: str) -> dict[str, list[str]]:
-    """Every option of a command line or script with its values; the last one said counts."""
-    try:
-        words = shlex.split(_PARTS.sub(" ", text), comments=True)
-    except ValueError as error:
-        raise BadRequest(f"not a command line: {error}") from None
-    found: dict[str, list[str]] = {}
-    for place, word in enumerate(words):
-        if word.startswith("--"):
-            name, _, value = word[2:].partition("=")
-            after = takewhile(lambda one: not one.startswith("--") and one != ")", words[place + 1 :])
-            found[name.replace("_", "-")] = [value] if value else list(after)
-    return found
+def _otherwise(at: Options) -> list[str]:
+    """What is said and not priced, or not said and priced."""
+    told = [f"--{name} is not priced from the arguments" for name in _PRICED_OTHERWISE if name in at]
+    told += [f"--{name} is not given; the stack's overlap is priced" for name in _OVERLAPS if name not in at]
+    one, other = (word(at, name, "fp32") for name in ("exp-avg-dtype", "exp-avg-sq-dtype"))
+    if one != other:
+        told.append(f"--exp-avg-sq-dtype {other} is priced as --exp-avg-dtype {one}: both moments have one format")
+    return told
 
 
-def number(at: Options, name: str, default: int | None = None) -> int | None:
-    """An option's whole number.
-
-    Raises:
-        BadRequest: it is something else.
-    """
-    if name not in at:
-        return default
-    text = at[name][0] if at[name] else ""
-    if not text.isdecimal():
-        raise BadRequest(f"--{name}: expected a whole number, got {text!r:.40}")
-    return int(text)
-
-
-def _word(at: Options, name: str, default: str = "") -> str:
-    return at[name][0] if at.get(name) else default
+def _assumed(at: Options) -> list[str]:
+    """What Megatron-LM fills in, or demands, and is taken so."""
+    batch = "--global-batch-size is not given; one micro-batch for every data-parallel rank, as Megatron-LM takes it"
+    micro = "--micro-batch-size is not given, which Megatron-LM needs; 1 is priced"
+    return [text for name, text in (("global-batch-size", batch), ("micro-batch-size", micro)) if name not in at]
 
 
 def _gpus(at: Options) -> int | None:
@@ -102,132 +105,72 @@ def _gpus(at: Options) -> int | None:
 def _precision(at: Options) -> str:
     if "bf16" in at and "fp16" in at:
         raise BadRequest("--bf16 and --fp16 exclude each other; leave one of them out")
+    narrow = "fp8-format" in at or "fp8" in at
     if "fp4-format" in at:
+        if narrow:
+            raise BadRequest("--fp4-format and --fp8-format exclude each other; leave one of them out")
         return "nvfp4"
-    if "fp8-format" in at or "fp8" in at:
-        return _NARROW.get(_word(at, "fp8-recipe", "delayed"), "fp8")
+    if narrow:
+        return FP8_RECIPES[word(at, "fp8-recipe", "delayed")]
     return next((name for name in ("bf16", "fp16") if name in at), "fp32")
 
 
 def _savers(at: Options) -> dict[str, Any]:
-    optimizer = {"sgd": "sgd", "dist_muon": "muon", "muon": "muon"}.get(_word(at, "optimizer"))
-    moments = _MOMENTS.get(_word(at, "exp-avg-dtype"))
-    share = _word(at, "optimizer-offload-fraction")
+    moments = _MOMENTS.get(word(at, "exp-avg-dtype"))
+    share = word(at, "optimizer-offload-fraction")
+    narrow = "grad-reduce-in-bf16" in at or word(at, "main-grads-dtype") == "bf16"
     return said(
-        optimizer=optimizer or moments,
-        main_grads="bf16" if "grad-reduce-in-bf16" in at else None,
-        main_params=_word(at, "main-params-dtype") or None,
+        optimizer=OPTIMIZERS[word(at, "optimizer", "adam")] or moments,
+        main_grads="bf16" if narrow else None,
+        main_params=word(at, "main-params-dtype") or None,
         fp8_param_gather=True if "fp8-param-gather" in at else None,
-        loss="fused" if _word(at, "cross-entropy-fusion-impl") == "linear" else None,
+        loss="fused" if word(at, "cross-entropy-fusion-impl") == "linear" else None,
         offload_fraction=share or None,
-        expert_capacity=_word(at, "moe-expert-capacity-factor") or None,
+        expert_capacity=word(at, "moe-expert-capacity-factor") or None,
     )
 
 
-def _stage_layers(at: Options) -> tuple[int, ...] | None:
-    """Layers of every stage; None where the arguments do not say how many there are."""
-    pp = number(at, "pipeline-model-parallel-size", 1) or 1
-    if layout := _word(at, "pipeline-model-parallel-layout"):
-        return layout_layers(layout, pp)
-    if stages := hybrid_layers(at, pp):
-        return stages[0]
-    first = number(at, "decoder-first-pipeline-num-layers")
-    last = number(at, "decoder-last-pipeline-num-layers")
-    total = number(at, "num-layers", len(hybrid_pattern(at)) or None)
-    if total is None:
-        return None
-    if first is None and last is None:
-        return _even_layers(at, total, pp)
-    inner = pp - (first is not None) - (last is not None)
-    left = total - (first or 0) - (last or 0)
-    if (inner and left % inner) or (not inner and left):
-        raise BadRequest(f"{left} layers do not split over the {inner} other stages")
-    middle = (left // inner,) * inner if inner else ()
-    return (*(() if first is None else (first,)), *middle, *(() if last is None else (last,)))
-
-
-def _even_layers(at: Options, total: int, pp: int) -> tuple[int, ...]:
-    """As many layers on every stage; the embedding and the head stand for one each where the arguments say so.
-
-    Raises:
-        BadRequest: the stages do not divide them.
-    """
-    before, behind = (int(f"account-for-{end}-in-pipeline-split" in at) for end in ("embedding", "loss"))
-    each, left = divmod(total + before + behind, pp)
-    if left:
-        near = [n for n in (total - left, total + pp - left) if n > 0]
-        raise BadRequest(
-            f"--num-layers {total} do not divide over {pp} stages; {' or '.join(map(str, near))} would, or "
-            "--decoder-last-pipeline-num-layers"
-        )
-    held = [each] * pp
-    held[0] -= before
-    held[-1] -= behind
-    return tuple(held)
-
-
-def _chunks(at: Options) -> int:
-    """Chunks of every stage, by whichever of the three ways they are said."""
-    pp = number(at, "pipeline-model-parallel-size", 1) or 1
-    if layout := _word(at, "pipeline-model-parallel-layout"):
-        return layout_depth(layout, pp)
-    if stages := hybrid_layers(at, pp):
-        return stages[1]
-    if each := number(at, "num-virtual-stages-per-pipeline-rank"):
-        return each
-    per_chunk, total = number(at, "num-layers-per-virtual-pipeline-stage"), number(at, "num-layers")
-    return total // (pp * per_chunk) if per_chunk and total else 1
-
-
-def _pins(at: Options, vpp: int) -> tuple[dict[str, Any], tuple[str, ...]]:
-    tp, pp = (number(at, f"{name}-model-parallel-size", 1) or 1 for name in ("tensor", "pipeline"))
-    cp = number(at, "context-parallel-size", 1) or 1
-    again, remarks = _recompute(at, vpp, pp)
+def _pins(at: Options, pipeline: Pipeline) -> dict[str, Any]:
+    tp, cp = count(at, "tensor-model-parallel-size"), count(at, "context-parallel-size")
+    pp, vpp = pipeline.pp, pipeline.vpp
     grouped = "microbatch-group-size-per-virtual-pipeline-stage" in at
     schedule = "none" if pp == 1 else "1f1b" if vpp == 1 else "interleaved-groups" if grouped else "interleaved-1f1b"
-    experts = "num-experts" in at
-    pins = said(
+    copies = count(at, "num-distributed-optimizer-instances")
+    return said(
         tp=tp,
         cp=cp,
         pp=pp,
         vpp=vpp,
-        ep=number(at, "expert-model-parallel-size", 1),
-        etp=number(at, "expert-tensor-parallel-size", tp) if experts else 1,
-        micro_batch_size=number(at, "micro-batch-size", 1),
-        cp_kind=_word(at, "cp-comm-type", "p2p").replace("_", "-"),
+        dp=number(at, "data-parallel-size"),
+        ep=count(at, "expert-model-parallel-size"),
+        etp=count(at, "expert-tensor-parallel-size", tp) if "num-experts" in at else 1,
+        micro_batch_size=count(at, "micro-batch-size"),
+        steps=None if "global-batch-size" in at else 1,
+        copies=copies if copies > 1 else None,
+        cp_kind=_kind(at),
         schedule=schedule,
         sequence_parallel=str("sequence-parallel" in at and tp > 1).lower(),
         rank_order="tp-cp-ep-pp-dp" if "use-tp-pp-dp-mapping" in at and pp > 1 else "tp-cp-ep-dp-pp",
         offload=_offload(at),
         zero_stage=_zero(at),
     )
-    copies = number(at, "num-distributed-optimizer-instances", 1) or 1
-    return {**pins, **again, **({"copies": copies} if copies > 1 else {})}, remarks
+
+
+def _kind(at: Options) -> str:
+    kinds = at.get("cp-comm-type") or ["p2p"]
+    if len(set(kinds)) > 1:
+        raise BadRequest(f"--cp-comm-type: {' '.join(kinds)!r:.40} is not priced; one kind for all layers is")
+    return CP_KINDS[kinds[0]]
 
 
 def _offload(at: Options) -> str:
-    if "optimizer-cpu-offload" in at:
-        return "optimizer"
-    return "activations" if "fine-grained-activation-offloading" in at else "none"
+    states, activations = "optimizer-cpu-offload" in at, "fine-grained-activation-offloading" in at
+    if states and activations:
+        raise BadRequest("--optimizer-cpu-offload and --fine-grained-activation-offloading are not priced together")
+    return "optimizer" if states else "activations" if activations else "none"
 
 
 def _zero(at: Options) -> int:
-    sharded = {"optim": 1, "optim_grads": 2, "optim_grads_params": 3}
-    if "use-megatron-fsdp" in at:
-        return sharded.get(_word(at, "data-parallel-sharding-strategy", "no_shard"), 0)
+    if "use-megatron-fsdp" in at or "use-custom-fsdp" in at:
+        return SHARDED[word(at, "data-parallel-sharding-strategy", "no_shard")]
     return int("use-distributed-optimizer" in at)
-
-
-def _recompute(at: Options, vpp: int, pp: int) -> tuple[dict[str, Any], tuple[str, ...]]:
-    kind = _word(at, "recompute-granularity")
-    if kind == "selective":
-        modules = ",".join(at.get("recompute-modules", ()))
-        return {"recompute": "selective", **said(recompute_modules=modules)}, ()
-    if kind != "full":
-        return {"recompute": "none"}, ()
-    first, total = number(at, "recompute-num-layers", 1) or 1, number(at, "num-layers", 0) or 0
-    block = _word(at, "recompute-method") == "block"
-    if not block or first * vpp * pp >= total:
-        return {"recompute": "full"} | ({} if block or first == 1 else {"recompute_num_layers": first}), ()
-    words = f"{first} layers of every chunk are recomputed; priced is the least number that fits"
-    return {"recompute": "partial"}, (words,)

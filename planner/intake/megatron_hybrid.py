@@ -13,13 +13,19 @@ _OPTIONS: Final = ("hybrid-layer-pattern", "hybrid-override-pattern")
 """The present option and the one of before, which has no bars."""
 
 
+def hybrid_option(at: Mapping[str, Sequence[str]]) -> str:
+    """The option that has the pattern, "" where there is none."""
+    return next((option for option in _OPTIONS if option in at), "")
+
+
 def hybrid_chunks(at: Mapping[str, Sequence[str]]) -> list[str]:
     """Letters of chunk after chunk, those of stages within one another chunk-major; none where no pattern is given.
 
     Raises:
         BadRequest: a letter that is not known.
     """
-    name, text = next(((option, "".join(at[option])) for option in _OPTIONS if option in at), ("", ""))
+    name = hybrid_option(at)
+    text = "".join(at.get(name, ()))
     chunks = text.partition("/")[0].split("|") if text else []
     if wrong := set("".join(chunks)) - set(LETTERS):
         raise BadRequest(f"--{name}: {min(wrong)!r} is none of {', '.join(LETTERS)}")
@@ -33,18 +39,4 @@ def hybrid_pattern(at: Mapping[str, Sequence[str]]) -> str:
 
 def hybrid_predictions(at: Mapping[str, Sequence[str]]) -> int:
     """Modules that predict further tokens, each behind a slash."""
-    return next(("".join(at[option]).count("/") for option in _OPTIONS if option in at), 0)
-
-
-def hybrid_layers(at: Mapping[str, Sequence[str]], pp: int) -> tuple[tuple[int, ...], int] | None:
-    """Layers of every stage and chunks of each; None where the pattern does not say where stages end.
-
-    Raises:
-        BadRequest: the chunks are no multiple of the stages.
-    """
-    chunks = hybrid_chunks(at)
-    if len(chunks) < 2:
-        return None
-    if len(chunks) % pp:
-        raise BadRequest(f"--hybrid-layer-pattern has {len(chunks)} chunks for {pp} stages")
-    return tuple(sum(map(len, chunks[stage::pp])) for stage in range(pp)), len(chunks) // pp
+    return "".join(at.get(hybrid_option(at), ())).count("/")
