@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from planner.calibration.document import Calibration
     from planner.document import Plan
     from planner.errors import BadFile, BadQuantity, BadRequest, MeshwrightError, OutOfTime, UnknownName
-    from planner.replan import Replan, replan
+    from planner.replan_document import Replan
+    from planner.replanning import replan
     from planner.request import PlanRequest
     from planner.sparse import plan_sparse
     from planner.sparse_document import SparsePlan
@@ -32,7 +33,7 @@ _HOMES = {
     "Plan": "planner.document",
     "PlanRequest": "planner.request",
     "Queue": "planner.allocation.queue",
-    "Replan": "planner.replan",
+    "Replan": "planner.replan_document",
     "SparsePlan": "planner.sparse_document",
     "UnknownName": "planner.errors",
     "WhyNot": "planner.api",
@@ -42,7 +43,7 @@ _HOMES = {
     "plan_sparse": "planner.sparse",
     "predict": "planner.api",
     "queue_of": "planner.allocation.queue",
-    "replan": "planner.replan",
+    "replan": "planner.replanning",
     "why_not": "planner.api",
 }
 

@@ -38,7 +38,7 @@ def replan(result: str, gpus: int, tolerance: str, pick: str, **params: Any) -> 
     """
     output = params["output"]
     check_writable(output)
-    from planner.replan import replan as anew
+    from planner.replanning import replan as anew
 
     old = answer_in(result, quiet=params["quiet"])
     _named_once(old, params)

@@ -135,7 +135,7 @@ def _allocate(body: Body, seconds: float) -> str:
 
 def _replan(body: Body, seconds: float) -> str:
     from planner.document import Plan
-    from planner.replan import replan
+    from planner.replanning import replan
     from planner.saved import checked
 
     old, gpus, share = body.get("plan"), body.get("gpus"), body.get("tolerance", 0.05)

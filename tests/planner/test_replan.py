@@ -18,7 +18,7 @@ from planner import PlanRequest, plan
 from planner.cli import main
 from planner.counts import good_counts
 from planner.errors import BadRequest
-from planner.replan import replan
+from planner.replanning import replan
 from planner.request import resolve
 
 MODEL = "gpt3-1.3b"

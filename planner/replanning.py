@@ -6,10 +6,9 @@ import math
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
 
 from costmodels.moving import Layout, Move, move
 from costmodels.pricing import Assignment, quote, row_assignment
@@ -30,6 +29,7 @@ from planner.counts import good_counts
 from planner.document import Plan
 from planner.errors import BadRequest, OutOfTime, UnfilledPins
 from planner.pins import Pin, parse_pins, shown_value
+from planner.replan_document import Choice, Moved, Replan
 from planner.request import LARGEST_GPUS, PlanRequest, Resolved, resolve
 from planner.reread import row_of, split_of
 from planner.search import Outcome, search
@@ -48,64 +48,6 @@ LEAVING: Final = ("dp", "sharding_degree")
 """Axes whose pins do not outlive the number of devices."""
 BESIDE: Final = 32
 """Runners-up of each search that are weighed."""
-
-
-class Moved(BaseModel):
-    """What a plan moves against the old one."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    only_regroups: bool
-    """Tensor slices, stages and their layers stay: replicas leave or join."""
-    weight_bytes: float
-    state_bytes: float
-    most_bytes: float
-    """That one device receives."""
-    lost_bytes: float
-    """Optimizer states whose only copy was on lost devices; where there are any, all is read from the checkpoint."""
-    fabric_seconds: float
-    checkpoint_seconds: float
-    restart_seconds: float
-    seconds: float
-    """From the end of training under the old plan to its begin under the new one."""
-    statement: str
-
-
-class Choice(BaseModel):
-    """A plan for the new number of devices."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    gpus: int
-    idle_gpus: int
-    iteration_seconds: float
-    slower: float
-    """Share over the fastest choice."""
-    moved: Moved
-    plan: Plan
-
-
-class Replan(BaseModel):
-    """Schema ``replan/1``: the fastest plan, and the one of those nearly as fast that moves least."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
-    schema_: Literal["replan/1"] = Field("replan/1", alias="schema")
-    status: Literal["optimal", "feasible", "infeasible"]
-    old_gpus: int
-    old_iteration_seconds: float
-    gpus: int
-    global_batch_size: int
-    tolerance: float
-    counts: tuple[int, ...]
-    """Numbers of devices that were searched."""
-    fastest: Choice | None
-    nearest: Choice | None
-    statement: str
-
-    def to_json(self, *, indent: int | None = 2) -> str:
-        """The document as JSON."""
-        return self.model_dump_json(by_alias=True, indent=indent)
 
 
 @dataclass(frozen=True, slots=True)
