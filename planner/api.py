@@ -17,6 +17,7 @@ from costmodels.pricing import Quote, quote
 from costmodels.scenario import Scenario
 from costmodels.strategy import Recompute, Strategies
 from planner import explain
+from planner.arguments import counts, of_type
 from planner.assemble import (
     goodput_record,
     memory_records,
@@ -59,7 +60,7 @@ def plan(request: PlanRequest) -> Plan:
         OutOfTime: the time limit passed before any plan was found.
     """
     started = time.perf_counter()
-    resolved = resolve(request)
+    resolved = resolve(_question(request))
     if resolved.mixed:
         from planner.mixed import plan_mixed
 
@@ -73,6 +74,10 @@ def plan(request: PlanRequest) -> Plan:
         moved = offloaded(request, resolved)
         return said_so(plan(moved)) if moved else _infeasible(resolved, space, outcome)
     return _found(resolved, space, outcome, started)
+
+
+def _question(request: PlanRequest) -> PlanRequest:
+    return of_type(request, PlanRequest, of="the question", such_as="PlanRequest(model='llama3-8b', gpus=64)")
 
 
 def _searched(resolved: Resolved, space: Space, deadline: float) -> Outcome:
@@ -230,7 +235,8 @@ def predict(request: PlanRequest, layers: Sequence[int] | None = None, recompute
     Raises:
         BadRequest: an axis with several values, or degrees that do not make up the GPUs.
     """
-    resolved = resolve(request)
+    resolved = resolve(_question(request))
+    layers, recomputed = counts("layers", layers), counts("recomputed", recomputed)
     if resolved.mixed:
         if recomputed is not None:
             raise BadRequest("recomputed layers are given for stages of one node group, not of several together")
@@ -328,7 +334,7 @@ def why_not(request: PlanRequest) -> WhyNot:
 
     What the pins leave free is chosen as well as it can be, so that the comparison is fair.
     """
-    pinned = plan(request)
+    pinned = plan(_question(request))
     best = plan(request.model_copy(update={"pins": {}}))
     mine = pinned.prediction.iteration_seconds if pinned.prediction else None
     theirs = best.prediction.iteration_seconds if best.prediction else None

@@ -89,7 +89,7 @@ def _with_field(stack: Stack, name: str, value: Any, path: str) -> Stack:
     outer, _, inner = name.rpartition(".")
     record = Overlap if outer else Stack
     before = value_of(stack, name)
-    wanted = multiple(before, _typed(record, inner, value), dimension_of(record, inner), path)
+    wanted = multiple(before, _typed(record, inner, value, path), dimension_of(record, inner), path)
     after = checked_value(adapter(record, inner), wanted, path)
     if outer:
         return stack.model_copy(update={"overlap": stack.overlap.model_copy(update={inner: after})})
@@ -105,7 +105,8 @@ def changed_model(model: Model, changes: Mapping[str, Any]) -> Model:
     said = {path.partition(".")[2]: value for path, value in changes.items() if path.startswith("model.")}
     if not said:
         return model
-    fields = {name: multiple(getattr(model, name), _typed(Model, name, value), None) for name, value in said.items()}
+    typed = {name: _typed(Model, name, value, f"model.{name}") for name, value in said.items()}
+    fields = {name: multiple(getattr(model, name), value, None) for name, value in typed.items()}
     return checked(model.model_dump() | {name: _whole(value) for name, value in fields.items()}, label=model.name)
 
 
@@ -121,11 +122,14 @@ def written(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def _typed(record: Any, field: str, value: Any) -> Any:
-    """What text on a command line stands for; values of other kinds as they are."""
+def _typed(record: Any, field: str, value: Any, path: str) -> Any:
+    """What text on a command line stands for; values of other kinds as they are, true and false where they belong."""
+    allowed = {kind.get("type") for kind in kinds(record, field)}
+    if isinstance(value, bool) and not {"boolean", None} & allowed:
+        wanted = " or ".join(sorted(kind for kind in allowed if kind))
+        raise BadRequest(f"{path}: expected {wanted}, got {str(value).lower()}")
     if not isinstance(value, str):
         return value
-    allowed = {kind.get("type") for kind in kinds(record, field)}
     text = value.strip()
     if "array" in allowed:
         return [part.strip() for part in text.split(",")]

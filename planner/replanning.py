@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from pydantic import ValidationError
 
 from costmodels.moving import Layout, Move, move
 from costmodels.pricing import Assignment, quote, row_assignment
 from costmodels.scenario import Scenario
 from costmodels.stability import Stability
 from costmodels.strategy import AXES, Strategies
+from hardware.errors import flatten
 from hardware.units import format_quantity
 from planner.api import beside, choice_of
+from planner.arguments import of_type, share, whole_number
 from planner.assemble import (
     goodput_record,
     memory_records,
@@ -72,7 +75,7 @@ class _Search:
         return choice_of(self.resolved, self.outcome).taken
 
 
-def replan(old: Plan, gpus: int, *, tolerance: float = 0.05, **changes: Any) -> Replan:
+def replan(old: Plan, gpus: int, *, tolerance: float | str = 0.05, **changes: Any) -> Replan:
     """Plan the same job anew for more or fewer devices, with the same global batch.
 
     Where that many devices divide the batch badly, the largest numbers below them that do not are searched too, and
@@ -81,18 +84,19 @@ def replan(old: Plan, gpus: int, *, tolerance: float = 0.05, **changes: Any) -> 
     Args:
         old: the answer that runs now.
         gpus: devices that there are now.
-        tolerance: how much slower than the fastest the plan that moves least may be.
+        tolerance: how much slower than the fastest the plan that moves least may be, a share such as 0.05 or "5%".
         changes: fields of the question that are to differ, such as ``cluster`` or ``global_batch_size``.
 
     Raises:
-        BadRequest: the answer has no strategy, or runs on several node groups.
+        BadRequest: the answer has no strategy, or runs on several node groups; or an argument is not what it should be.
         OutOfTime: no plan was found in time.
     """
-    if not 0 < gpus <= LARGEST_GPUS:
-        raise BadRequest(f"gpus: 1 to {LARGEST_GPUS} can be planned for, got {gpus}")
+    old = of_type(old, Plan, of="the answer", such_as="what plan returns")
+    gpus, tolerance = whole_number("gpus", gpus, LARGEST_GPUS), share("tolerance", tolerance)
     before, layout, was = _old(old, changes)
-    kept = {axis: value for axis, value in before.request.pins.items() if axis not in LEAVING}
-    request = before.request.model_copy(update={**changes, "gpus": gpus, "pins": kept, "top": 0})
+    asked = _changed(before.request, changes)
+    kept = {axis: value for axis, value in asked.pins.items() if axis not in LEAVING}
+    request = asked.model_copy(update={"gpus": gpus, "pins": kept, "top": 0})
     batch = request.global_batch_size or before.scenario.global_batch_size
     request = request.model_copy(update={"global_batch_size": batch})
     started = time.perf_counter()
@@ -126,12 +130,24 @@ def _old(old: Plan, changes: dict[str, Any]) -> tuple[Resolved, Layout, float]:
         raise BadRequest(f"the answer is {old.status} and has no strategy to start from")
     named = {name: changes[name] for name in ("cluster", "stack") if name in changes}
     question = old.request | {str(name): value for name, value in named.items()}
-    before = resolve(PlanRequest(**question))
+    before = resolve(_checked(question))
     if before.mixed:
         names = " and ".join(scenario.group.name for scenario in before.mixed.scenarios)
         said = f"plans over several node groups ({names}) cannot be planned anew; `plan` with --gpus answers afresh"
         raise BadRequest(said)
     return before, Layout(row_of(old.strategy), split_of(old.strategy)), old.prediction.iteration_seconds
+
+
+def _changed(request: PlanRequest, changes: dict[str, Any]) -> PlanRequest:
+    """The question with some of its fields given anew."""
+    return _checked({name: getattr(request, name) for name in request.model_fields_set} | changes)
+
+
+def _checked(fields: Mapping[str, Any]) -> PlanRequest:
+    try:
+        return PlanRequest(**fields)
+    except ValidationError as error:
+        raise BadRequest(flatten(error)) from None
 
 
 def _questions(request: PlanRequest, before: Resolved, layout: Layout) -> Iterator[PlanRequest]:

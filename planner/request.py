@@ -21,10 +21,10 @@ from costmodels.stack import LARGEST_CAPACITY, Stack
 from costmodels.stack import stack as find_stack
 from hardware.catalogue import cluster as find_cluster
 from hardware.records import Cluster
+from planner import inline
 from planner.axes import PIN_AXES
 from planner.changes import changed_model, changed_stack, flat, known_path
 from planner.errors import BadRequest
-from planner.inline import WRITTEN, also, cluster_of, counted, model_of, named_or, stack_of, table_of
 
 Objective = Literal["time", "mfu", "cost", "tokens-per-gpu-hour", "memory", "goodput"]
 
@@ -39,7 +39,12 @@ LARGEST_BATCH = 2**28
 LARGEST_SEQUENCE = 2**24
 
 
-_PERCENT: Final = also({"type": "string", "pattern": r"^\s*[0-9.]+%?\s*$"})
+_NUMBERS: Final = ("gpus", "global_batch_size", "seq_length", "tokens", "top", "time_limit", "loss_block",
+                   "expert_capacity", "expert_imbalance", "offload_fraction")  # fmt: skip
+"""Fields that are numbers, of which Python would take True for 1."""
+_TIME: Final = inline.also({"type": "string", "examples": ["30s"]})
+_PAIRS: Final = inline.also({"type": "string", "examples": ["detect=5 min,spare_nodes=8"]})
+_PERCENT: Final = inline.also({"type": "string", "pattern": r"^\s*[0-9.]+%?\s*$"})
 
 
 class PlanRequest(BaseModel):
@@ -50,13 +55,13 @@ class PlanRequest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    model: Annotated[str | Model, table_of("model")]
+    model: Annotated[str | Model, inline.table_of("model")]
     gpus: Annotated[int, Field(gt=0, le=LARGEST_GPUS)]
-    cluster: Annotated[str | Cluster, table_of("cluster")] = DEFAULT_CLUSTER
-    stack: Annotated[str | Stack, table_of("stack")] = DEFAULT_STACK
+    cluster: Annotated[str | Cluster, inline.table_of("cluster")] = DEFAULT_CLUSTER
+    stack: Annotated[str | Stack, inline.table_of("stack")] = DEFAULT_STACK
     global_batch_size: Annotated[int, Field(gt=0, le=LARGEST_BATCH)] | None = None
     seq_length: Annotated[int, Field(gt=0, le=LARGEST_SEQUENCE)] | None = None
-    tokens: Annotated[int, Field(gt=0, lt=10**18), WRITTEN] | None = None
+    tokens: Annotated[int, Field(gt=0, lt=10**18), inline.WRITTEN] | None = None
     precision: str = "bf16"
     objective: Objective = "time"
     framework: str | None = None
@@ -86,7 +91,7 @@ class PlanRequest(BaseModel):
     changes: Mapping[str, Any] = Field(default_factory=dict)
     """Single fields of the stack and the model by path, such as ``stack.overlap.pp``; also whole features of a stack,
     as another one has them. Tables may be nested."""
-    stability: Stability | None = None
+    stability: Annotated[Stability | None, _PAIRS] = None
     """Interruptions and checkpoints; with it, or with the objective goodput, the plan says what they cost."""
     reasons: bool = True
     """Whether the answer says what else would nearly do, why not something else and what would help; without them it
@@ -95,42 +100,34 @@ class PlanRequest(BaseModel):
     """How far from the fastest strategy a better-validated one may be to be taken: not at all, 0.1 %, or as far as
     measured sweeps cannot tell them apart."""
     top: Annotated[int, Field(ge=0, le=1000)] = 5
-    time_limit: Annotated[float, Field(gt=0)] = 60.0
+    time_limit: Annotated[float, Field(gt=0, lt=inline.LONGEST), _TIME] = 60.0
 
     @field_validator("model", mode="before")
     @classmethod
     def _model(cls, value: object) -> object:
-        return named_or(Model, value, model_of)
+        return inline.named_or(Model, value, inline.model_of)
 
     @field_validator("cluster", mode="before")
     @classmethod
     def _cluster(cls, value: object) -> object:
-        return named_or(Cluster, value, cluster_of)
+        return inline.named_or(Cluster, value, inline.cluster_of)
 
     @field_validator("stack", mode="before")
     @classmethod
     def _stack(cls, value: object) -> object:
-        return named_or(Stack, value, stack_of)
+        return inline.named_or(Stack, value, inline.stack_of)
 
-    @field_validator("gpus", "global_batch_size", "seq_length", "tokens", "top", "time_limit", mode="before")
+    @field_validator(*_NUMBERS, mode="before")
     @classmethod
     def _number(cls, value: object) -> object:
         if isinstance(value, bool):
             raise ValueError(f"expected a number such as 64, got {str(value).lower()}")  # noqa: TRY004 - pydantic's
         return value
 
-    _tokens = field_validator("tokens", mode="before")(counted)
-
-    @field_validator("memory_margin", "offload_fraction", mode="before")
-    @classmethod
-    def _share(cls, value: object) -> object:
-        if value is None:
-            return None
-        text = str(value).strip()
-        try:
-            return float(text[:-1]) / 100.0 if text.endswith("%") else float(text)
-        except ValueError:
-            raise ValueError(f"expected a share such as 10% or 0.1, got {text!r:.40}") from None
+    _tokens = field_validator("tokens", mode="before")(inline.counted)
+    _seconds = field_validator("time_limit", mode="before")(inline.seconds_written)
+    _share = field_validator("memory_margin", "offload_fraction", mode="before")(inline.share_written)
+    _interruptions = field_validator("stability", mode="before")(inline.stability_written)
 
     @field_validator("precision")
     @classmethod

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from pydantic import ValidationError
 
 from costmodels.catalogue import catalogue_hash as runtime_hash
 from costmodels.parameter_server import SparseScenario
@@ -19,7 +20,9 @@ from costmodels.server_runtime import runtime
 from costmodels.sparse_load import MODES, RESOURCES, TIERS, Mode
 from costmodels.sparse_model import SparseModel, sparse_model
 from hardware.catalogue import catalogue_hash as hardware_hash
+from hardware.errors import flatten
 from hardware.servers import SparseCluster, sparse_cluster
+from planner.arguments import file_name, quantity
 from planner.errors import BadRequest, OutOfTime
 from planner.sparse_document import (
     Alternative,
@@ -46,51 +49,60 @@ def plan_sparse(
     model: SparseModel | str | Path,
     cluster: SparseCluster | str | Path,
     *,
-    min_throughput: float | None = None,
-    max_cost_per_hour: float | None = None,
+    min_throughput: float | str | None = None,
+    max_cost_per_hour: float | str | None = None,
     mode: Mode | None = None,
     max_staleness: int | None = None,
     nodes: Mapping[str, int] | None = None,
-    time_limit: float = 60.0,
+    time_limit: float | str = 60.0,
 ) -> SparsePlan:
     """The cheapest plan that reaches a throughput, or the fastest that a rent buys.
 
     Args:
         model: a sparse model, or the path of its file.
         cluster: machines, their name in the catalogue (`plan list servers`), or the path of their file.
-        min_throughput: examples per second to reach; the cheapest plan that does is returned.
-        max_cost_per_hour: dollars per hour to keep to; alone it asks for the fastest plan.
+        min_throughput: examples per second to reach, or text such as "2M"; the cheapest plan that does is returned.
+        max_cost_per_hour: dollars per hour to keep to, or text such as "50 $/h"; alone it asks for the fastest plan.
         mode: "sync", "async" or "geo"; None takes the best of them.
         max_staleness: steps of other workers between a worker's pull and its push, at most.
         nodes: nodes of some groups, at most; 0 leaves a group out.
-        time_limit: seconds.
+        time_limit: seconds, also as text such as "2 min".
 
     Returns:
         A plan, or one of status "infeasible" with the reason and the nearest request that works.
 
     Raises:
         BadFile, UnknownName: the model or the machines cannot be read.
-        BadRequest: neither a throughput nor a rent is given, or an unknown group is named.
+        BadRequest: neither a throughput nor a rent is given, an unknown group is named, or an argument is not what it
+            should be.
         OutOfTime: time ran out before any plan was found.
     """
     if min_throughput is None and max_cost_per_hour is None:
         raise BadRequest("give --min-throughput, such as 2M examples per second, or --max-cost, such as '50 $/h'")
-    machines = cluster if isinstance(cluster, SparseCluster) else sparse_cluster(cluster)
-    request = SparseRequest(
-        model=model if isinstance(model, SparseModel) else sparse_model(model),
-        cluster=machines if nodes is None else _with_nodes(machines, nodes),
-        min_throughput=min_throughput,
-        max_cost_per_hour=max_cost_per_hour,
-        mode=mode,
-        max_staleness=max_staleness,
-        time_limit=time_limit,
-    )
+    machines = cluster if isinstance(cluster, SparseCluster) else sparse_cluster(file_name("cluster", cluster))
+    rent = quantity("max_cost_per_hour", max_cost_per_hour, "price")
+    try:
+        request = SparseRequest(
+            model=model if isinstance(model, SparseModel) else sparse_model(file_name("model", model)),
+            cluster=machines if nodes is None else _with_nodes(machines, nodes),
+            min_throughput=quantity("min_throughput", min_throughput, "count"),
+            max_cost_per_hour=rent * HOUR if isinstance(max_cost_per_hour, str) and rent is not None else rent,
+            mode=mode,
+            max_staleness=max_staleness,
+            time_limit=quantity("time_limit", time_limit, "time"),
+        )
+    except ValidationError as error:
+        raise BadRequest(flatten(error)) from None
     return answered(request)
 
 
-def _with_nodes(cluster: SparseCluster, nodes: Mapping[str, int]) -> SparseCluster:
+def _with_nodes(cluster: SparseCluster, nodes: Any) -> SparseCluster:
+    if not isinstance(nodes, Mapping):
+        raise BadRequest(f"nodes: expected groups and numbers such as {{'cpu': 10}}, got {nodes!r:.60}")
     known = [group.name for group in cluster.groups]
     for name, count in nodes.items():
+        if isinstance(count, bool) or not isinstance(count, int):
+            raise BadRequest(f"nodes: expected so many {name} as a whole number such as 10, got {count!r:.40}")
         if name not in known:
             raise BadRequest(f"nodes: {cluster.name} has no group {name!r}; it has {', '.join(known)}")
         most = cluster.groups[known.index(name)].nodes

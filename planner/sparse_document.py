@@ -28,7 +28,7 @@ class SparseRequest(_Part):
     """Dollars per hour."""
     mode: Mode | None = None
     """None: whichever is cheapest (or fastest)."""
-    max_staleness: int | None = Field(default=None, ge=0, le=10**12)
+    max_staleness: int | None = Field(default=None, ge=0, le=10**12, strict=True)
     """Steps of other workers between a worker's pull and its push, at most."""
     time_limit: float = Field(default=60.0, gt=0.0, le=1e9)
     """Seconds."""

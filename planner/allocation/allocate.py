@@ -17,6 +17,7 @@ from planner.allocation.explain import Division, job_answers
 from planner.allocation.options import Option, dollars, options_of, pace
 from planner.allocation.queue import Goal, Job, Queue
 from planner.allocation.solver import Choice, Options, solve
+from planner.arguments import of_type, whole_number
 from planner.errors import BadRequest, OutOfTime
 from planner.request import resolve
 from planner.shortage import and_nearest
@@ -25,6 +26,7 @@ from planner.written import many
 
 SHARE_OF_CURVES: Final = 0.8
 """Of the time limit, when the last search for a placement begins."""
+MOST_WORKERS: Final = 4096
 TRIED: Final = 5
 """Jobs, the least important first, of which it is tried whether the others fit without them."""
 
@@ -44,6 +46,8 @@ def allocate(queue: Queue, *, workers: int = 1) -> Allocation:
         OutOfTime: the time limit passed before any placement was priced.
     """
     started = time.perf_counter()
+    queue = of_type(queue, Queue, of="the queue", such_as="queue_of(...) makes of a table")
+    workers = whole_number("workers", workers, MOST_WORKERS)
     _priced(queue)
     known = curves(queue, deadline=started + SHARE_OF_CURVES * queue.time_limit, workers=workers)
     if known.unpriced and not any(known.points):

@@ -130,6 +130,8 @@ def queue_of(document: Mapping[str, Any]) -> Queue:
     Raises:
         BadRequest: an unknown field, a wrong value, or values that contradict each other.
     """
+    if not isinstance(document, Mapping):
+        raise BadRequest(f"the queue: expected a table with a cluster and jobs, got {document!r:.60}")
     _known(document, TOP, "")
     cluster, taken = _cluster(document)
     tables = document.get("jobs", ())

@@ -9,6 +9,7 @@ from costmodels.stack import Stack
 from hardware.catalogue import cluster as find_cluster
 from hardware.catalogue import names
 from hardware.records import Accelerator, Cluster
+from planner.arguments import file_names, name_or_path
 from planner.calibration.document import Calibration
 from planner.calibration.evidence import gather
 from planner.calibration.links import Links, fit_links
@@ -21,7 +22,10 @@ from planner.errors import BadRequest
 
 
 def calibrate(
-    files: str | Path | Sequence[str | Path], *, cluster: str | None = None, stack: str | None = None
+    files: str | Path | Sequence[str | Path],
+    *,
+    cluster: str | Path | None = None,
+    stack: str | Path | None = None,
 ) -> Calibration:
     """Fit a cluster and a stack to one's own measurements.
 
@@ -38,10 +42,11 @@ def calibrate(
     """
     if not files:
         raise BadRequest("nothing to calibrate on; give files of runs, nccl-tests output or timed products")
-    files = [files] if isinstance(files, (str, Path)) else files
-    evidence = gather(files)
+    files = [files] if isinstance(files, str | Path) else files
+    evidence = gather(file_names("files", files))
     notes = list(evidence.notes)
-    started, software = starting_cluster(evidence, cluster, notes), starting_stack(evidence, stack, notes)
+    started = starting_cluster(evidence, name_or_path(cluster), notes)
+    software = starting_stack(evidence, name_or_path(stack), notes)
     machines, parts = _machines(evidence, started, notes)
     machines = _named(machines)
     if evidence.runs and software is not None:

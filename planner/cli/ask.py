@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -46,7 +46,6 @@ FIELDS: Final = (
     "top",
     "time_limit",
 )
-_PLAIN_SECONDS: Final = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -231,32 +230,14 @@ def _changes(given: tuple[str, ...]) -> dict[str, str]:
     return changes
 
 
-def _stability(text: str) -> dict[str, Any]:
+def _stability(text: str) -> Any:
     """A file, or name=value pairs with commas between them."""
-    if "=" not in text:
-        from hardware.files import expanded, read
+    from planner.inline import stability_written
 
-        try:
-            document = read(expanded(text))
-        except (ValueError, RecursionError) as error:
-            raise BadRequest(f"stability: {text}: {error}") from None
-        inner = document.get("stability", document)
-        return dict(inner) if isinstance(inner, Mapping) else {"stability": inner}
-    pairs = [pair.partition("=") for pair in text.split(",")]
-    for name, sign, value in pairs:
-        if not (name.strip() and sign and value.strip()):
-            hint = "such as detect=5 min,spare_nodes=8"
-            raise BadRequest(f"stability: expected name=value, got {name + sign + value!r:.40}; {hint}")
-    return {name.strip(): _number(value.strip()) for name, _, value in pairs}
-
-
-def _number(text: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+    try:
+        return stability_written(text if "=" in text else Path(text))
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"stability: {error}") from None
 
 
 def _whole(name: str, text: str) -> int:
@@ -272,10 +253,12 @@ def seconds_in(name: str, text: str) -> float:
     Raises:
         BadRequest: no such time, or none that makes sense.
     """
-    seconds = float(text) if _PLAIN_SECONDS.fullmatch(text) else _quantity(name, text, "time")
-    if not 0.0 < seconds < 1e9:
-        raise BadRequest(f"{name}: expected a time such as 30s or 2min, got {text!r}")
-    return seconds
+    from planner.inline import seconds_written
+
+    try:
+        return float(seconds_written(text))
+    except ValueError as error:
+        raise BadRequest(f"{name}: {error}") from None
 
 
 def _quantity(name: str, text: str, dimension: Any) -> float:

@@ -38,12 +38,13 @@ def replan(result: str, gpus: int, tolerance: str, pick: str, **params: Any) -> 
     """
     output = params["output"]
     check_writable(output)
+    from planner.arguments import share
     from planner.replanning import replan as anew
 
     old = answer_in(result, quiet=params["quiet"])
     _named_once(old, params)
     with working("searching", quiet=params["quiet"]):
-        answer = anew(old, gpus, tolerance=_share(tolerance), **_changes(params))
+        answer = anew(old, gpus, tolerance=share("--tolerance", tolerance), **_changes(params))
     chosen = getattr(answer, pick)
     if params["form"] == "json":
         write(answer.to_json() + "\n", output)
@@ -94,14 +95,3 @@ def _changes(params: dict[str, Any]) -> dict[str, Any]:
     if params["time_limit"] is not None:
         changes["time_limit"] = seconds_in("time_limit", params["time_limit"])
     return changes
-
-
-def _share(text: str) -> float:
-    percent = text.endswith("%")
-    try:
-        share = float(text.removesuffix("%")) / (100.0 if percent else 1.0)
-    except ValueError:
-        share = -1.0
-    if not 0.0 <= share <= 1.0:
-        raise BadRequest(f"--tolerance: expected a share such as 5% or 0.05, got {text!r:.40}")
-    return share

@@ -1,13 +1,44 @@
-"""The Python interface."""
+"""The Python interface takes the command line's words, and says what is wrong in one line of its own error."""
 
 import importlib.util
+import math
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from pydantic import ValidationError
 
 import planner
+from hardware.errors import flatten
+from planner import (
+    MeshwrightError,
+    PlanRequest,
+    allocate,
+    calibrate,
+    plan,
+    plan_sparse,
+    predict,
+    queue_of,
+    why_not,
+)
+from planner import replan as anew
+from tests.scenarios import toy_cluster, toy_model, toy_stack
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture(scope="module")
+def old():
+    return predict(PlanRequest(model="llama2-7b", gpus=16, global_batch_size=64, pins={"tp": 2}))
+
+
+def refusal(call, *arguments, **named):
+    with pytest.raises(MeshwrightError) as refused:
+        call(*arguments, **named)
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
 
 
 @pytest.mark.parametrize("name", planner.__all__)
@@ -26,3 +57,151 @@ def test_no_public_name_is_also_a_module_s(name):
 )
 def test_a_function_is_imported_as_one_whatever_was_imported_before(line):
     subprocess.run([sys.executable, "-c", line], check=True, cwd=Path(__file__).parents[2])
+
+
+@pytest.mark.parametrize("tolerance", [-1, -0.01, 1.5, math.nan, math.inf, True, None, "wide", "-5%", "150%"])
+def test_a_tolerance_that_is_no_share_is_refused(old, tolerance):
+    assert refusal(anew, old, 8, tolerance=tolerance).startswith("tolerance: expected a share such as 0.05 or 5%, got")
+
+
+@pytest.mark.parametrize("tolerance", [0.05, "5%", "0.05", np.float64(0.05)])
+def test_a_tolerance_is_written_as_on_the_command_line(old, tolerance):
+    assert anew(old, 8, tolerance=tolerance).tolerance == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("gpus", [True, "56", 56.0, None, math.nan])
+def test_devices_that_are_no_whole_number_are_refused(old, gpus):
+    assert refusal(anew, old, gpus).startswith("gpus: expected a whole number such as 64, got")
+
+
+def test_devices_may_be_numpy_s(old):
+    assert anew(old, np.int64(8)).gpus == 8
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"foo": 1}, "foo: there is no such field"),
+        ({"pins": 3}, "pins: "),
+        ({"global_batch_size": "many"}, "global_batch_size: "),
+        ({"time_limit": "soon"}, "time_limit: expected a time such as"),
+        ({"stack": 3}, "stack: expected a name, a file or a table of fields, got 3"),
+    ],
+)
+def test_a_change_that_no_question_has_is_refused(old, changes, said):
+    assert said in refusal(anew, old, 8, **changes)
+
+
+def test_a_change_of_the_question_counts(old):
+    found = anew(old, 8, pins={"tp": 4}, time_limit="30s")
+    assert found.fastest.plan.strategy.tp == 4
+
+
+@pytest.mark.parametrize("ask", [plan, predict, why_not])
+@pytest.mark.parametrize("asked", [{"model": "llama3-8b", "gpus": 64}, "llama3-8b", None])
+def test_a_question_that_is_no_request_is_refused(ask, asked):
+    said = refusal(ask, asked)
+    assert said.startswith("the question: expected a PlanRequest, such as PlanRequest(model='llama3-8b', gpus=64), got")
+
+
+def test_an_answer_a_queue_or_files_of_another_type_are_refused():
+    assert refusal(anew, {"schema": "plan/1"}, 8).startswith("the answer: expected a Plan")
+    assert refusal(allocate, {"cluster": "dgx-h100"}).startswith("the queue: expected a Queue")
+    assert refusal(queue_of, 3) == "the queue: expected a table with a cluster and jobs, got 3"
+    assert refusal(calibrate, 3) == "files: expected a file or a list of files, got 3"
+    assert refusal(calibrate, ["runs.jsonl", 3]) == "files: expected a name or a file, got 3"
+
+
+@pytest.mark.parametrize("workers", [True, 0, -1, "2", 1.5])
+def test_processes_that_are_no_number_are_refused(workers):
+    queue = queue_of({"cluster": "dgx-h100", "gpus": 8, "jobs": [{"name": "a", "model": "llama3-8b", "tokens": "1B"}]})
+    assert refusal(allocate, queue, workers=workers).startswith("workers: ")
+
+
+@pytest.mark.parametrize("layers", [3, "44", ["a"], [4.0, 4.0], [True, 7], []])
+def test_layers_that_are_no_counts_are_refused(layers):
+    asked = PlanRequest(model=toy_model(), cluster=toy_cluster(), stack=toy_stack(), gpus=8, pins={"pp": 2})
+    assert refusal(predict, asked, layers).startswith("layers: expected counts such as [12, 12, 11, 13], got")
+
+
+NUMBERS = ("gpus", "global_batch_size", "seq_length", "tokens", "top", "time_limit", "loss_block", "offload_fraction")
+
+
+@pytest.mark.parametrize("name", [*NUMBERS, "expert_capacity", "expert_imbalance"])
+def test_true_is_no_number_of_a_request(name):
+    with pytest.raises(ValidationError) as refused:
+        PlanRequest(**{"model": "llama3-8b", "gpus": 8, name: True})
+    assert "expected a number such as 64, got true" in flatten(refused.value)
+
+
+@pytest.mark.parametrize("seconds", [math.nan, math.inf, 0.0, -1.0, "0 s", "soon", "1e9 s"])
+def test_a_time_limit_that_is_no_time_is_refused(seconds):
+    with pytest.raises(ValidationError):
+        PlanRequest(model="llama3-8b", gpus=8, time_limit=seconds)
+
+
+def test_true_is_no_number_of_a_stack():
+    asked = PlanRequest(model="llama3-8b", gpus=8, changes={"stack.overlap.pp": True})
+    assert refusal(predict, asked) == "stack.overlap.pp: expected number, got true"
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "read"),
+    [
+        ("time_limit", "30s", 30.0),
+        ("time_limit", "2 min", 120.0),
+        ("time_limit", "45", 45.0),
+        ("memory_margin", "15%", 0.15),
+        ("tokens", "300B", 300_000_000_000),
+    ],
+)
+def test_words_of_the_command_line_are_python_s_too(name, written, read):
+    assert getattr(PlanRequest(**{"model": "llama3-8b", "gpus": 8, name: written}), name) == pytest.approx(read)
+
+
+def test_interruptions_are_written_as_on_the_command_line_or_in_a_file(tmp_path):
+    pairs = PlanRequest(model="llama3-8b", gpus=8, stability="detect=5 min,spare_nodes=8").stability
+    assert (pairs.detect, pairs.spare_nodes) == (300.0, 8)
+    path = tmp_path / "stability.toml"
+    path.write_text('[stability]\ndetect = "5 min"\nspare_nodes = 8\n')
+    assert PlanRequest(model="llama3-8b", gpus=8, stability=path).stability == pairs
+    with pytest.raises(ValidationError, match="expected name=value"):
+        PlanRequest(model="llama3-8b", gpus=8, stability="stability.toml")
+
+
+def test_models_clusters_and_stacks_are_read_from_paths(tmp_path, monkeypatch):
+    by_path = PlanRequest(model=EXAMPLES / "my-model.toml", cluster=EXAMPLES / "my-cluster.toml", gpus=8)
+    by_name = PlanRequest(model=str(EXAMPLES / "my-model.toml"), cluster=str(EXAMPLES / "my-cluster.toml"), gpus=8)
+    assert by_path == by_name
+    (tmp_path / "here.toml").write_text((EXAMPLES / "my-model.toml").read_text())
+    monkeypatch.chdir(tmp_path)
+    assert predict(PlanRequest(model=Path("here.toml"), gpus=8)).strategy is not None
+    (tmp_path / "llama3-8b").mkdir()
+    assert "config.json" in refusal(predict, PlanRequest(model=Path("llama3-8b"), gpus=8))
+
+
+SPARSE = (EXAMPLES / "ctr-dnn.toml", "fleet-cpu")
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ({"min_throughput": True}, "min_throughput: expected a number or text with a unit, got true"),
+        ({"min_throughput": math.nan}, "min_throughput: "),
+        ({"min_throughput": "fast"}, "min_throughput: expected a count"),
+        ({"max_cost_per_hour": -1.0}, "max_cost_per_hour: "),
+        ({"min_throughput": 1e6, "mode": "some"}, "mode: "),
+        ({"min_throughput": 1e6, "max_staleness": True}, "max_staleness: "),
+        ({"min_throughput": 1e6, "nodes": 3}, "nodes: expected groups and numbers"),
+        ({"min_throughput": 1e6, "nodes": {"cpu": True}}, "nodes: expected so many cpu as a whole number"),
+        ({"min_throughput": 1e6, "time_limit": "soon"}, "time_limit: expected a time"),
+    ],
+)
+def test_a_sparse_question_of_wrong_values_is_refused(named, said):
+    assert refusal(plan_sparse, *SPARSE, **named).startswith(said)
+
+
+def test_a_sparse_question_is_written_as_on_the_command_line():
+    written = plan_sparse(*SPARSE, min_throughput="2M", max_cost_per_hour="100 $/h", time_limit="1 min").request
+    assert (written.min_throughput, written.max_cost_per_hour, written.time_limit) == (2e6, pytest.approx(100.0), 60.0)
+    assert refusal(plan_sparse, 3, "fleet-cpu", min_throughput=2e6) == "model: expected a name or a file, got 3"
