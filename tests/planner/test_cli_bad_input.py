@@ -67,7 +67,7 @@ CASES = {
     "tokens in other digits": ([*ASK, "--tokens", "\u0663\u0660B"], "plain digits"),
     "no time": ([*ASK, "--time-limit", "0"], "time_limit"),
     "time in kilometres": ([*ASK, "--time-limit", "3km"], "expected a time"),
-    "endless time": ([*ASK, "--time-limit", "inf s"], "finite"),
+    "endless time": ([*ASK, "--time-limit", "inf s"], "a time such as 30s or 2min"),
     "negative alternatives": ([*ASK, "--top", "-1"], "at least 0"),
     "too many alternatives": ([*ASK, "--top", "100000"], "1000"),
     "a pin in words": ([*ASK, "--tp", "eight"], "eight"),

@@ -16,7 +16,7 @@ from planner.api import plan
 from planner.cli import main
 from planner.compare import side_of_plan
 from planner.document import Plan
-from planner.replan import replan
+from planner.replanning import replan
 from planner.request import PlanRequest, resolve
 
 NODE = {"name": "mine", "accelerator": "h100-sxm", "gpus_per_node": 8}

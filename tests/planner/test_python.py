@@ -124,7 +124,7 @@ def test_layers_that_are_no_counts_are_refused(layers):
     assert refusal(predict, asked, layers).startswith("layers: expected counts such as [12, 12, 11, 13], got")
 
 
-NUMBERS = ("gpus", "global_batch_size", "seq_length", "tokens", "top", "time_limit", "loss_block", "offload_fraction")
+NUMBERS = ("gpus", "global_batch_size", "seq_length", "tokens", "top", "time_limit", "loss_block")
 
 
 @pytest.mark.parametrize("name", [*NUMBERS, "expert_capacity", "expert_imbalance"])
