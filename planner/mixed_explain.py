@@ -19,7 +19,7 @@ from planner.assemble import counted_flops, mean_peak
 from planner.branches import MixedSpace, build
 from planner.document import Advice, Alternative
 from planner.errors import OutOfTime
-from planner.explain import NOTABLE, gained, told_seconds
+from planner.helps import gained
 from planner.measured import figures
 from planner.mixed_records import degrees_in_words, mixed_record
 from planner.mixed_search import Branches, MixedIncumbent, MixedOutcome, best_split
@@ -27,6 +27,7 @@ from planner.pins import parse_pins
 from planner.request import Resolved
 from planner.search import search as search_one
 from planner.space import build as build_one
+from planner.told import NOTABLE, told_seconds
 
 PATIENCE = 3.0
 """Seconds that each kind of reasons may take beside the plan; what is not proved by then is left out."""

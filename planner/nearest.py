@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from costmodels.scenario import Scenario
 from hardware.records import BadNodeCount
+from planner.aims import Aim
 from planner.document import Advice
 from planner.errors import BadRequest
 from planner.pins import Pin, parse_pins
 from planner.request import Resolved
-from planner.search import Incumbent, search
+from planner.search import Incumbent
 from planner.space import around, build, divisors
 from planner.sparing import best_of, spared
+from planner.told import NOT_KNOWN
 from planner.written import many
 
 NEAREST_SECONDS = 10.0
@@ -126,43 +130,58 @@ def _between(
     return enough, best
 
 
-def enough_gpus(resolved: Resolved, now: float, deadline: float) -> tuple[Advice, ...]:
+def enough_gpus(resolved: Resolved, aim: Aim, now: float, deadline: float) -> tuple[Advice, ...]:
     """Fewer GPUs that need little longer than ``now`` seconds, and fewer that need less; none where all are worth it.
 
     The former by halving, where a replica of one GPU has no sequence of its own: elsewhere half the GPUs take twice as
     long. The latter are rounder counts, where GPUs and batch do not divide each other.
     """
-    scenario = resolved.scenario
-    few, batch, best = scenario.gpus, scenario.global_batch_size, None
-    lines = []
+    few, batch, best = aim.scenario.gpus, aim.scenario.global_batch_size, None
+    total, lines = few, []
     if few % batch and batch % few:
-        tried = {count: _on(resolved, count, deadline) for count in _rounder(few)}
-        faster = {count: found for count, found in tried.items() if found and found.iteration < now}
+        tried = {count: _on(resolved, aim, count, deadline) for count in _rounder(few)}
+        faster = {count: found for count, found in tried.items() if found and found.seconds < now}
         if faster:
-            count = min(faster, key=lambda count: faster[count].iteration)
-            lines.append(_fewer(scenario, count, faster[count], now))
+            count = min(faster, key=lambda count: faster[count].seconds)
+            lines.append(_fewer(total, count, faster[count], now))
+        elif late := [count for count, found in tried.items() if found and not found.proved]:
+            lines.append(Advice(subject=many(late[0], "GPU"), text=NOT_KNOWN, proved=False))
     while few > batch and few % 2 == 0:
-        found = _on(resolved, few // 2, deadline)
-        if found is None or found.iteration > (1.0 + WORTH_IT) * now:
+        found = _on(resolved, aim, few // 2, deadline)
+        if found is None or found.seconds > (1.0 + WORTH_IT) * now:
+            if found and not found.proved:
+                lines.append(Advice(subject=many(few // 2, "GPU"), text=NOT_KNOWN, proved=False))
             break
         few, best = few // 2, found
-    return (*lines, *([_fewer(scenario, few, best, now)] if best else []))
+    return (*lines, *([_fewer(total, few, best, now)] if best else []))
 
 
-def _fewer(scenario: Scenario, count: int, found: Incumbent, now: float) -> Advice:
-    change, share = found.iteration / now - 1.0, count / scenario.gpus
-    text = f"{change:+.1%} of the time, {1.0 - share * (1.0 + change):.0%} fewer GPU hours"
-    return Advice(subject=many(count, "GPU"), text=text, iteration_seconds=found.iteration)
+class _Found(NamedTuple):
+    """Seconds of the best that a search found, infinite where it found none, and whether it proved that."""
+
+    seconds: float
+    proved: bool
 
 
-def _on(resolved: Resolved, gpus: int, deadline: float) -> Incumbent | None:
-    """The fastest of the same question on so many GPUs; None where there is none, or no such cluster."""
+def _fewer(total: int, count: int, found: _Found, now: float) -> Advice:
+    change, share = found.seconds / now - 1.0, count / total
+    most, least = ("", "") if found.proved else ("at most ", "at least ")
+    text = f"{most}{change:+.1%} of the time, {least}{1.0 - share * (1.0 + change):.0%} fewer GPU hours"
+    return Advice(subject=many(count, "GPU"), text=text, iteration_seconds=found.seconds, proved=found.proved)
+
+
+def _on(resolved: Resolved, aim: Aim, gpus: int, deadline: float) -> _Found | None:
+    """The best of the same question on so many GPUs; None where there is no such cluster, or pins cannot make it up."""
     scenario = with_gpus(resolved, gpus)
+    if scenario is None:
+        return None
+    there = aim.on(scenario)
     try:
-        space = build(scenario, parse_pins(resolved.request.pins)) if scenario else None
+        space = build(scenario, parse_pins(resolved.request.pins))
     except BadRequest:
         return None
-    return search(space, scenario, deadline=deadline).best if space and scenario else None
+    outcome = there.search(space, deadline=deadline)
+    return _Found(there.value(outcome.best) if outcome.best else math.inf, outcome.proved)
 
 
 def _rounder(count: int) -> list[int]:

@@ -17,7 +17,7 @@ from costmodels.scenario import Scenario
 from costmodels.stability import Stability
 from costmodels.strategy import AXES, Strategies
 from hardware.units import format_quantity
-from planner.api import beside, choice_of
+from planner.aims import aim_of
 from planner.assemble import (
     goodput_record,
     memory_records,
@@ -126,7 +126,7 @@ class _Search:
     @property
     def taken(self) -> Incumbent:
         """The strategy that `plan` would take: the fastest, or what is tied with it and better validated."""
-        return choice_of(self.resolved, self.outcome).taken
+        return aim_of(self.resolved).choice(self.outcome).taken
 
 
 def replan(old: Plan, gpus: int, *, tolerance: float = 0.05, **changes: Any) -> Replan:
@@ -222,7 +222,7 @@ def _searches(questions: Iterable[PlanRequest], deadline: float) -> list[_Search
 def _searched(request: PlanRequest, deadline: float) -> _Search:
     resolved = resolve(request)
     space = build(resolved.scenario, parse_pins(request.pins))
-    outcome = search(space, resolved.scenario, deadline=deadline, beside=beside(resolved))
+    outcome = aim_of(resolved).search(space, deadline=deadline)
     return _Search(resolved, space, outcome)
 
 

@@ -132,14 +132,14 @@ def why_not(ctx: click.Context, /, **params: Any) -> None:
     asked = _asked(ctx)
     if asked is None:
         return
-    from planner.api import why_not as object_to
+    from planner.objection import why_not as object_to
 
     with working("searching", quiet=params["quiet"]):
         answer = object_to(asked.request)
     if params["form"] == "json":
         write(answer.model_dump_json(by_alias=True, indent=2) + "\n", params["output"])
         return
-    from planner.report.terminal import render_why_not
+    from planner.report.objection import render_why_not
 
     write(shown(lambda console: render_why_not(answer, console), params["output"]), params["output"])
 

@@ -14,13 +14,14 @@ from rich.console import Console
 from costmodels.groups import mixed_quote
 from hardware.catalogue import cluster as find_cluster
 from hardware.records import BadNodeCount, Cluster
-from planner.api import plan, predict, why_not
+from planner.api import plan, predict
 from planner.branches import build
 from planner.document import Plan
 from planner.errors import BadRequest, OutOfTime
 from planner.mixed import plan_mixed
 from planner.mixed_explain import alternatives, what_helps, why_not_lines
 from planner.mixed_search import search
+from planner.objection import why_not
 from planner.report.formats import written
 from planner.report.terminal import render
 from planner.request import PlanRequest, resolve
