@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from planner.document import Plan
     from planner.errors import BadFile, BadQuantity, BadRequest, MeshwrightError, OutOfTime, UnknownName
     from planner.objection import WhyNot, why_not
-    from planner.replan import Replan, replan
+    from planner.replan import replan
+    from planner.replan_document import Replan
     from planner.request import PlanRequest
     from planner.sparse import plan_sparse
     from planner.sparse_document import SparsePlan
@@ -33,7 +34,7 @@ _HOMES = {
     "Plan": "planner.document",
     "PlanRequest": "planner.request",
     "Queue": "planner.allocation.queue",
-    "Replan": "planner.replan",
+    "Replan": "planner.replan_document",
     "SparsePlan": "planner.sparse_document",
     "UnknownName": "planner.errors",
     "WhyNot": "planner.objection",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from costmodels.scenario import Scenario
 from planner.document import Rejection
 from planner.explain import memory_example
-from planner.nearest import nearest
+from planner.nearest import Find, nearest
 from planner.reasons import telling
 from planner.request import Resolved
 from planner.rules import binding
 from planner.search import Outcome
 from planner.space import Space
-from planner.sparing import plain_best
+from planner.sparing import best_of
 
 
 def rejections(space: Space, outcome: Outcome, scenario: Scenario) -> tuple[Rejection, ...]:
@@ -34,10 +34,10 @@ def shortage(resolved: Resolved, space: Space, outcome: Outcome) -> str:
     return found[0].example if found else "no strategy is left"
 
 
-def and_nearest(resolved: Resolved) -> str:
+def and_nearest(resolved: Resolved, find: Find = best_of) -> str:
     """The end of a sentence that says what is short: the nearest request that works, "" where none was found.
 
-    For answers that offload nothing by themselves.
+    ``plain_best`` finds what answers that offload nothing by themselves could give.
     """
-    near = nearest(resolved, plain_best)
+    near = nearest(resolved, find)
     return f"; nearest that works: {near.subject}" if near else ""

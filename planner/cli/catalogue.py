@@ -97,7 +97,7 @@ def schema(document: str, output: str | None) -> None:
     from planner.compare import Comparison
     from planner.document import Plan
     from planner.objection import WhyNot
-    from planner.replan import Replan
+    from planner.replan_document import Replan
     from planner.request import PlanRequest
     from planner.robust import Robust
     from planner.sensitivity import Sensitivity

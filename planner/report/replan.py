@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.allocation.explain import in_words
-from planner.replan import Choice, Replan
+from planner.replan_document import Choice, Replan
 from planner.report.bars import gib, percent, seconds
 from planner.report.tables import said
 from planner.written import many

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from planner.allocation.document import Allocation
 from planner.document import Plan
 from planner.objection import WhyNot
-from planner.replan import Replan
+from planner.replan_document import Replan
 from planner.request import PlanRequest
 
 
