@@ -16,7 +16,7 @@ from planner.branches import MixedSpace, build
 from planner.document import Advice, Plan, Proof, Rejection
 from planner.errors import BadRequest, OutOfTime
 from planner.idle_pins import Lattice, idle_pins
-from planner.mixed_explain import EXPLAINED_WITHIN, alternatives, what_helps, why_not_lines
+from planner.mixed_explain import EXPLAINED_WITHIN, alternatives, runners_up, what_helps, why_not_lines
 from planner.mixed_given import broken_rules, checked_layers, given_row, in_every_order
 from planner.mixed_records import degrees_in_words, mixed_memory, mixed_record, stage_limits
 from planner.mixed_search import MixedIncumbent, MixedOutcome, best_split, given_split, price, search
@@ -48,7 +48,7 @@ def plan_mixed(resolved: Resolved, mixed: Mixed, started: float, *, reasons: boo
         raise OutOfTime(f"no plan within {resolved.request.time_limit:g} s; {outcome.priced} strategies were priced")
     if outcome.best is None:
         return _infeasible(resolved, mixed, space, outcome, reasons=reasons)
-    return _found(resolved, mixed, space, outcome, started=started, one_width=one_width, reasons=reasons)
+    return found_plan(resolved, mixed, space, outcome, started=started, one_width=one_width, reasons=reasons)
 
 
 def space_that_fits(mixed: Mixed, pins: Mapping[str, Pin], deadline: float) -> tuple[MixedSpace, MixedOutcome, bool]:
@@ -65,7 +65,7 @@ def space_that_fits(mixed: Mixed, pins: Mapping[str, Pin], deadline: float) -> t
     return (wider, found, False) if found.best or not found.proved else (space, outcome, False)
 
 
-def _found(
+def found_plan(
     resolved: Resolved,
     mixed: Mixed,
     space: MixedSpace,
@@ -75,16 +75,22 @@ def _found(
     one_width: bool,
     reasons: bool,
 ) -> Plan:
+    """What a search found, with its reasons; where time ended the search, the best that those come across."""
     assert outcome.best is not None
+    took = time.perf_counter() - started
+    until = time.perf_counter() + min(EXPLAINED_WITHIN, resolved.request.time_limit)
+    others = runners_up(outcome, resolved, mixed, until) if reasons else None
+    if others and not outcome.proved and others.best[0].iteration < outcome.ceiling:
+        outcome.best, took = others.best[0], time.perf_counter() - started  # the search had no time to see it
     best = outcome.best
     priced = mixed_quote(best.row, mixed, best.assignment)
     verdict = verify_mixed(best.row, best.assignment, priced, mixed)
-    proof = _proof(space, outcome, verdict, started, one_width=one_width)
+    proof = _proof(space, outcome, verdict, took, one_width=one_width)
     why: dict[str, Any] = {}
-    if reasons:
-        until = time.perf_counter() + min(EXPLAINED_WITHIN, resolved.request.time_limit)
+    if others is not None:
         why = {
-            "alternatives": alternatives(outcome, resolved, mixed, until),
+            "alternatives": alternatives(others.best, best, resolved, mixed),
+            "alternatives_complete": others.complete,
             "why_not": why_not_lines(space, mixed, best, until),
             "what_helps": what_helps(resolved, mixed, best, priced, until=until, one_width=one_width),
         }
@@ -121,12 +127,13 @@ def _frame(resolved: Resolved) -> dict[str, Any]:
     }
 
 
-def _proof(space: MixedSpace, outcome: MixedOutcome, verdict: Verdict, started: float, *, one_width: bool) -> Proof:
+def _proof(space: MixedSpace, outcome: MixedOutcome, verdict: Verdict, took: float, *, one_width: bool) -> Proof:
     assert outcome.best is not None
     value = outcome.best.iteration
     bound = value if outcome.proved else min(outcome.lower_bound, value)
     gap = (value - bound) / value
     among = " with as many ranks on every stage" if one_width else ""
+    scope = "among strategies over all node groups" + (" with as many ranks on every stage" if one_width else "")
     said = f"none{among} can beat {value:.4g} s" if outcome.proved else f"proved within {gap:.1%}"
     return Proof(
         candidates=space.candidates,
@@ -135,10 +142,11 @@ def _proof(space: MixedSpace, outcome: MixedOutcome, verdict: Verdict, started: 
         solves=outcome.solves,
         lower_bound_seconds=bound,
         gap=gap,
-        wall_seconds=time.perf_counter() - started,
+        wall_seconds=took,
         simulated_pipeline_seconds=verdict.simulated,
         closed_form_pipeline_seconds=verdict.closed_form,
         statement=said,
+        scope=scope,
     )
 
 
