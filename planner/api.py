@@ -135,12 +135,12 @@ def found_plan(resolved: Resolved, space: Space, outcome: Outcome, started: floa
     until = time.perf_counter() + EXPLAINED_WITHIN
     tried = challenges(space, aim, choice.taken, outcome.pool, pins=pins, deadline=until)
     others = runners_up(outcome, tried, aim, choice.taken, resolved.request.top)
-    if not outcome.proved and aim.better(others.best[0], choice.taken):
+    assert outcome.best is not None
+    if not outcome.proved and aim.better(others.best[0], outcome.best):
         outcome.best = others.best[0]  # the search had no time to see it, its runners-up did
         choice = Choice(outcome.best, "")
         settled = _with_trust(resolved, space, outcome, choice, started)
     best = choice.taken
-    assert outcome.best is not None
     return Plan(
         alternatives=alternatives(others.best, aim, resolved, settled["strategy"], outcome.best),
         alternatives_complete=others.complete,
@@ -195,13 +195,15 @@ def _proof(
 
 
 def _infeasible(resolved: Resolved, space: Space, outcome: Outcome) -> Plan:
+    near = nearest(resolved, short=outcome.memory_refused > 0)
     return Plan(
         status="infeasible",
         request=request_record(resolved),
         defaults=resolved.defaults,
         fits=False,
         rejected=why_nothing(resolved, space, outcome),
-        nearest=nearest(resolved),
+        nearest=near.advice,
+        nothing_near=near.tried,
         provenance=provenance_record(resolved),
     )
 

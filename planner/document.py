@@ -261,6 +261,8 @@ class Plan(_Part):
     rejected: tuple[Rejection, ...] = ()
     nearest: Advice | None = None
     """For an infeasible request: the nearest one that works."""
+    nothing_near: str = ""
+    """For an infeasible request near which none was found that works: what was tried."""
     proof: Proof | None = None
     provenance: Provenance
 

@@ -14,6 +14,7 @@ from planner.aims import Aim
 from planner.document import Advice
 from planner.errors import BadRequest
 from planner.pins import Pin, parse_pins
+from planner.plainer import given, option_of, plainer
 from planner.request import Resolved
 from planner.search import Incumbent
 from planner.space import around, build, divisors
@@ -26,6 +27,8 @@ NEAREST_SECONDS = 10.0
 HALVINGS = 4
 """Times that the gap between too few GPUs and enough of them is halved."""
 
+MOST_TIMES = 64
+"""Times the GPUs at which no more are tried."""
 WORTH_IT = 0.1
 """Share of the time that twice the GPUs must save to be worth them."""
 
@@ -34,16 +37,69 @@ Find = Callable[[Scenario, Mapping[str, Pin], float], Incumbent | None]
 """The fastest strategy under some pins by a deadline."""
 
 
-def nearest(resolved: Resolved, best_of: Find = best_of) -> Advice | None:
-    """The same request without one of its pins, or all, else on more GPUs, with and without them, else on fewer.
+class Near(NamedTuple):
+    """The nearest request that works, None where none was found, and in words what was tried then."""
+
+    advice: Advice | None
+    tried: str
+
+
+def nearest(resolved: Resolved, best_of: Find = best_of, *, short: bool = True) -> Near:
+    """The same request with fewer pins, on more GPUs, on fewer, or without one of its options; whichever works first.
 
     As in a plan itself, what saves memory at a price is allowed where nothing fits without it, but for ``plain_best``.
+
+    Args:
+        resolved: the request.
+        best_of: the best of another request.
+        short: whether memory is what lacks, so that GPUs are tried before options; the other way round where not.
     """
     deadline = time.perf_counter() + min(NEAREST_SECONDS, resolved.request.time_limit)
     pins = parse_pins(resolved.request.pins)
-    found = _fewer_pins(resolved.scenario, pins, deadline, best_of) or _more_gpus(resolved, pins, deadline, best_of)
-    found = found or (_more_gpus(resolved, {}, deadline, best_of) if pins else None)
-    return found or _fewer_gpus(resolved, pins, deadline, best_of)
+    ways: list[Callable[[], Advice | None]] = [
+        lambda: _more_gpus(resolved, pins, deadline, best_of),
+        lambda: _more_gpus(resolved, {}, deadline, best_of) if pins else None,
+        lambda: _fewer_gpus(resolved, pins, deadline, best_of),
+    ]
+    if not short:
+        ways.insert(0, lambda: _fewer_options(resolved, pins, deadline, best_of, same_job=True))
+    ways.append(lambda: _fewer_options(resolved, pins, deadline, best_of))
+    ways.insert(0, lambda: _fewer_pins(resolved.scenario, pins, deadline, best_of))
+    ways.append(lambda: _several_changes(resolved, pins, deadline, best_of))
+    found = next((advice for way in ways if (advice := way())), None)
+    return Near(found, "" if found else _tried(resolved, late=time.perf_counter() > deadline))
+
+
+def _tried(resolved: Resolved, *, late: bool) -> str:
+    """What was looked at and does not work either."""
+    options = ", ".join(option_of(resolved.request, name) for name in given(resolved.request))
+    said = ["fewer pins"] if resolved.request.pins else []
+    said.append(f"up to {MOST_TIMES} times as many GPUs, and fewer than {resolved.scenario.gpus:,}")
+    said += [f"without one of {options}"] if options else []
+    return "; ".join(said) + ("; time ran out before all of it was looked at" if late else "")
+
+
+def _fewer_options(
+    resolved: Resolved, pins: Mapping[str, Pin], deadline: float, best_of: Find, *, same_job: bool = False
+) -> Advice | None:
+    """The same request without the first of its options that it does not work with."""
+    for subject, there in plainer(resolved, deadline, same_job=same_job):
+        if not there.mixed and (best := best_of(there.scenario, pins, deadline)):
+            return _described(subject, best)
+    return None
+
+
+def _several_changes(resolved: Resolved, pins: Mapping[str, Pin], deadline: float, best_of: Find) -> Advice | None:
+    """Without an option and all pins, or on more GPUs too: two obstacles are removed by two changes."""
+    for subject, there in plainer(resolved, deadline):
+        if there.mixed:
+            continue
+        if pins and (best := best_of(there.scenario, {}, deadline)):
+            return _described(f"{subject}, and {without(pins)}", best)
+        more = _more_gpus(there, pins, deadline, best_of)
+        if more := more or (_more_gpus(there, {}, deadline, best_of) if pins else None):
+            return more.model_copy(update={"subject": f"{subject}, on {more.subject}"})
+    return None
 
 
 def _fewer_pins(scenario: Scenario, pins: Mapping[str, Pin], deadline: float, best_of: Find) -> Advice | None:
@@ -108,7 +164,8 @@ def _below(count: int) -> Iterator[int]:
 
 def _doubled(resolved: Resolved) -> Iterator[Scenario]:
     """The same question on 2, 4, ... 64 times the GPUs, in whole nodes."""
-    for times in (2, 4, 8, 16, 32, 64):
+    for doublings in range(1, MOST_TIMES.bit_length()):
+        times = 2**doublings
         if larger := with_gpus(resolved, resolved.scenario.gpus * times):
             yield larger
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from costmodels.scenario import Scenario
+from planner.decisive import decisive
 from planner.document import Rejection
 from planner.explain import memory_example
 from planner.nearest import Find, nearest
+from planner.pins import parse_pins
 from planner.reasons import telling
 from planner.request import Resolved
 from planner.rules import binding
@@ -25,7 +27,13 @@ def rejections(space: Space, outcome: Outcome, scenario: Scenario) -> tuple[Reje
 
 def why_nothing(resolved: Resolved, space: Space, outcome: Outcome) -> tuple[Rejection, ...]:
     """The refusals that say why nothing is left, memory first."""
-    return telling(rejections(space, outcome, resolved.scenario), resolved, binding(resolved.scenario))
+    scenario, rules = resolved.scenario, binding(resolved.scenario)
+    found = rejections(space, outcome, scenario)
+    if outcome.memory_refused:
+        return telling(found, resolved, rules)
+    due = decisive(found, scenario, parse_pins(resolved.request.pins), rules)
+    first = telling(due, resolved, rules)
+    return (*first, *(one for one in due if one not in first)) if len(due) < len(found) else first
 
 
 def shortage(resolved: Resolved, space: Space, outcome: Outcome) -> str:
@@ -39,5 +47,5 @@ def and_nearest(resolved: Resolved, find: Find = best_of) -> str:
 
     ``plain_best`` finds what answers that offload nothing by themselves could give.
     """
-    near = nearest(resolved, find)
+    near = nearest(resolved, find).advice
     return f"; nearest that works: {near.subject}" if near else ""

@@ -270,6 +270,8 @@ def _refusal(plan: Plan) -> Iterator[RenderableType]:
     if not alone:
         yield from _advice("Why not", plan.why_not)
     yield from _advice("Nearest that works", [plan.nearest] if plan.nearest else [])
+    if plan.nothing_near:
+        yield from ("", title("Nothing near works"), indented(Text(f"tried: {plan.nothing_near}")))
 
 
 def refused(rejected: Iterable[Rejection]) -> Table:
