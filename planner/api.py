@@ -134,7 +134,9 @@ def found_plan(resolved: Resolved, space: Space, outcome: Outcome, started: floa
         return Plan(**settled)
     until = time.perf_counter() + EXPLAINED_WITHIN
     tried = challenges(space, aim, choice.taken, outcome.pool, pins=pins, deadline=until)
+    left = until - time.perf_counter()
     others = runners_up(outcome, tried, aim, choice.taken, resolved.request.top)
+    until = time.perf_counter() + left  # runners-up have a time of their own
     assert outcome.best is not None
     if not outcome.proved and aim.better(others.best[0], outcome.best):
         outcome.best = others.best[0]  # the search had no time to see it, its runners-up did

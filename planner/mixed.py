@@ -20,8 +20,9 @@ from planner.mixed_explain import EXPLAINED_WITHIN, alternatives, runners_up, wh
 from planner.mixed_given import broken_rules, checked_layers, given_row, in_every_order
 from planner.mixed_records import degrees_in_words, mixed_memory, mixed_record, stage_limits
 from planner.mixed_search import MixedIncumbent, MixedOutcome, best_split, given_split, price, search
-from planner.nearest import NEAREST_SECONDS, without
+from planner.nearest import NEAREST_SECONDS, Near, tried, without
 from planner.pins import Pin, parse_pins
+from planner.plainer import plainer
 from planner.reasons import telling
 from planner.request import Resolved
 from planner.rules import GROUP_RULES, binding
@@ -176,19 +177,26 @@ def _rejections(space: MixedSpace, outcome: MixedOutcome) -> tuple[Rejection, ..
 
 def _infeasible(resolved: Resolved, mixed: Mixed, space: MixedSpace, outcome: MixedOutcome, *, reasons: bool) -> Plan:
     found = _rejections(space, outcome)
+    near = _nearest(resolved, mixed) if reasons else Near(None, "")
     return Plan(
         status="infeasible",
         fits=False,
         rejected=telling(found, resolved, (*GROUP_RULES, *binding(resolved.scenario))),
-        nearest=_nearest(resolved, mixed) if reasons else None,
+        nearest=near.advice,
+        nothing_near=near.tried,
         **_frame(resolved),
     )
 
 
-def _nearest(resolved: Resolved, mixed: Mixed) -> Advice | None:
-    """The same request without one of its pins, else without all of them."""
+def _nearest(resolved: Resolved, mixed: Mixed) -> Near:
+    """The same request without one of its pins, else without all of them, else without one of its options."""
     deadline = time.perf_counter() + min(NEAREST_SECONDS, resolved.request.time_limit)
     pins = parse_pins(resolved.request.pins)
+    found = _fewer_pins(mixed, pins, deadline) or _fewer_options(resolved, pins, deadline)
+    return Near(found, "" if found else tried(resolved, late=time.perf_counter() > deadline))
+
+
+def _fewer_pins(mixed: Mixed, pins: Mapping[str, Pin], deadline: float) -> Advice | None:
     freed = {name: {other: pins[other] for other in pins if other != name} for name in pins if len(pins) > 1}
     works = {name: best for name, rest in freed.items() if (best := _best(mixed, rest, deadline))}
     if works:
@@ -196,6 +204,13 @@ def _nearest(resolved: Resolved, mixed: Mixed) -> Advice | None:
         return _described(without([name]), works[name], mixed)
     best = _best(mixed, {}, deadline) if pins else None
     return _described(without(pins), best, mixed) if best else None
+
+
+def _fewer_options(resolved: Resolved, pins: Mapping[str, Pin], deadline: float) -> Advice | None:
+    for subject, there in plainer(resolved, deadline):
+        if there.mixed and (best := _best(there.mixed, pins, deadline)):
+            return _described(subject, best, there.mixed)
+    return None
 
 
 def _best(mixed: Mixed, pins: Mapping[str, Pin], deadline: float) -> MixedIncumbent | None:

@@ -67,16 +67,18 @@ def nearest(resolved: Resolved, best_of: Find = best_of, *, short: bool = True) 
     ways.insert(0, lambda: _fewer_pins(resolved.scenario, pins, deadline, best_of))
     ways.append(lambda: _several_changes(resolved, pins, deadline, best_of))
     found = next((advice for way in ways if (advice := way())), None)
-    return Near(found, "" if found else _tried(resolved, late=time.perf_counter() > deadline))
+    return Near(found, "" if found else tried(resolved, late=time.perf_counter() > deadline))
 
 
-def _tried(resolved: Resolved, *, late: bool) -> str:
-    """What was looked at and does not work either."""
+def tried(resolved: Resolved, *, late: bool) -> str:
+    """What was looked at and does not work either; no other number of GPUs where there are several node groups."""
     options = ", ".join(option_of(resolved.request, name) for name in given(resolved.request))
     said = ["fewer pins"] if resolved.request.pins else []
-    said.append(f"up to {MOST_TIMES} times as many GPUs, and fewer than {resolved.scenario.gpus:,}")
+    if not resolved.mixed:
+        said.append(f"up to {MOST_TIMES} times as many GPUs, and fewer than {resolved.scenario.gpus:,}")
     said += [f"without one of {options}"] if options else []
-    return "; ".join(said) + ("; time ran out before all of it was looked at" if late else "")
+    said += ["time ran out before all of it was looked at"] if late else []
+    return "; ".join(said) or "there is nothing to leave out"
 
 
 def _fewer_options(

@@ -344,3 +344,10 @@ def test_what_a_cut_off_search_s_runners_up_find_better_is_proposed():
     assert found.status == "feasible"
     assert found.prediction.iteration_seconds < poorest.iteration * (1 - 1e-6)
     assert all(other.iteration_seconds >= found.prediction.iteration_seconds for other in found.alternatives)
+
+
+def test_what_was_tried_is_said_where_nothing_near_works_on_several_groups_either():
+    answer = plan(request(cluster=cluster(memory=1e6), memory_margin=0.2))
+    assert (answer.status, answer.nearest) == ("infeasible", None)
+    assert answer.nothing_near.startswith("without one of --memory-margin 0.2, --stack ")
+    assert "times as many GPUs" not in answer.nothing_near
