@@ -74,13 +74,23 @@ class Aim:
         return search(space, self.scenario, **known)  # type: ignore[arg-type]
 
     def value(self, found: Incumbent) -> float:
-        """What there is to be least: seconds of an iteration, of wall time with goodput, or bytes with memory."""
+        """What there is to be least of what a search for this aim found.
+
+        Seconds of an iteration, of wall time with goodput, or bytes with memory.
+        """
+        return found.iteration if self.by_time else self.anew(found)
+
+    def anew(self, found: Incumbent) -> float:
+        """The same of a strategy that was found on other machines, or with another batch."""
         if self.lean:
             return float(np.max(stage_bytes(found.row, self.scenario, found.assignment).allocated))
-        return self.seconds(found) / self.effective(found)
+        return self._seconds_anew(found) / self.effective(found)
 
     def seconds(self, found: Incumbent) -> float:
-        """Of an iteration, without interruptions and checkpoints."""
+        """Of an iteration, without interruptions and checkpoints, of what a search for this aim found."""
+        return found.iteration if self.by_time else self._seconds_anew(found)
+
+    def _seconds_anew(self, found: Incumbent) -> float:
         return iteration_seconds(found.row, replace(self.scenario, stability=None), found.assignment)
 
     def effective(self, found: Incumbent) -> float:
@@ -103,8 +113,9 @@ class Aim:
         if self.lean:
             yield from leanest_rows(outcome, self.scenario)
             return
-        best = outcome.best  # a search leaves out of wall time what all strategies lose alike
-        alike = self.value(best) / iteration_seconds(best.row, self.scenario, best.assignment) if best else 1.0
+        best, alike = outcome.best, 1.0
+        if best and not self.by_time:  # a search leaves out of wall time what all strategies lose alike
+            alike = self.value(best) / iteration_seconds(best.row, self.scenario, best.assignment)
         for bound, row in promising(outcome, self.scenario):
             yield bound * alike, row
 

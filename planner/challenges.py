@@ -100,13 +100,13 @@ def why_not_lines(tried: Sequence[Challenged], space: Space, aim: Aim, best: Inc
 
     A search that ended before its proof has found something that its kind's best is no worse than, or nothing.
     """
-    lines = []
+    lines, parts = [], _parts(best, aim)
     for one in tried:
         subject, outcome, proved = one.challenge.subject, one.outcome, one.outcome.proved
         if one.challenge.keep(best.row).all():  # of a plan that was found among the challenges
             continue
         if outcome.best is not None:
-            text = ("" if proved else "at most ") + _worse(outcome.best, aim, best)
+            text = ("" if proved else "at most ") + _worse(outcome.best, aim, aim.value(best), parts)
             known = {"iteration_seconds": aim.seconds(outcome.best), "peak_memory_bytes": _peak(outcome.best, aim)}
             lines.append(Advice(subject=subject, text=text, proved=proved, **known))
         elif not proved:
@@ -122,10 +122,9 @@ def _peak(found: Incumbent, aim: Aim) -> float | None:
     return aim.value(found) if aim.lean else None
 
 
-def _worse(other: Incumbent, aim: Aim, best: Incumbent) -> str:
-    """What another strategy needs, by how much more than the best, and mostly for what."""
-    value, least = aim.value(other), aim.value(best)
-    theirs, ours = _parts(other, aim), _parts(best, aim)
+def _worse(other: Incumbent, aim: Aim, least: float, ours: dict[str, float]) -> str:
+    """What another strategy needs, by how much more than the plan, and mostly for what."""
+    value, theirs = aim.value(other), _parts(other, aim)
     told = told_bytes if aim.lean else told_seconds
     worse = sorted(((theirs[name] - ours[name], name) for name in ours), reverse=True)
     terms = ", ".join(

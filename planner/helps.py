@@ -80,7 +80,7 @@ def _faster(space: Space, aim: Aim, best: Incumbent, *, pins: Mapping[str, Pin],
         "memory bandwidth 2x": device_times(scenario, memory_bandwidth=2.0),
         "arithmetic 1.25x": arithmetic_times(scenario, 1.25),
     }
-    lines = [gained(subject, aim.on(changed).value(best), now) for subject, changed in changes.items()]
+    lines = [gained(subject, aim.on(changed).anew(best), now) for subject, changed in changes.items()]
     lines.append(_more_memory(space, aim, now, deadline))
     lines.append(_larger_batch(aim, best, now))
     lines.extend(_rounder_batch(aim, now, pins, deadline))
@@ -112,7 +112,7 @@ def _larger_batch(aim: Aim, best: Incumbent, now: float) -> Advice:
     """Twice the batch through the same strategy, per sequence."""
     double = aim.on(replace(aim.scenario, global_batch_size=2 * aim.scenario.global_batch_size))
     rows = replace(best.row, num_microbatches=2 * best.row.num_microbatches)
-    return gained("batch 2x", double.value(replace(best, row=rows)) / 2, now)
+    return gained("batch 2x", double.anew(replace(best, row=rows)) / 2, now)
 
 
 def _rounder_batch(aim: Aim, now: float, pins: Mapping[str, Pin], deadline: float) -> list[Advice]:
