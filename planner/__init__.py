@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     from planner.allocation.allocate import allocate
     from planner.allocation.document import Allocation
     from planner.allocation.queue import Queue, queue_of
-    from planner.api import WhyNot, plan, predict, why_not
+    from planner.api import plan, predict
     from planner.calibration.calibrate import calibrate
     from planner.calibration.document import Calibration
     from planner.document import Plan
     from planner.errors import BadFile, BadQuantity, BadRequest, MeshwrightError, OutOfTime, UnknownName
+    from planner.objection import WhyNot, why_not
     from planner.replan_document import Replan
     from planner.replanning import replan
     from planner.request import PlanRequest
@@ -36,7 +37,7 @@ _HOMES = {
     "Replan": "planner.replan_document",
     "SparsePlan": "planner.sparse_document",
     "UnknownName": "planner.errors",
-    "WhyNot": "planner.api",
+    "WhyNot": "planner.objection",
     "allocate": "planner.allocation.allocate",
     "calibrate": "planner.calibration.calibrate",
     "plan": "planner.api",
@@ -44,7 +45,7 @@ _HOMES = {
     "predict": "planner.api",
     "queue_of": "planner.allocation.queue",
     "replan": "planner.replanning",
-    "why_not": "planner.api",
+    "why_not": "planner.objection",
 }
 
 __all__ = [

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
 
 from costmodels.memory import host_fits, host_need, memory_limit
 from costmodels.offload import host_room
 from costmodels.pricing import Quote, quote
 from costmodels.scenario import Scenario
-from costmodels.strategy import Recompute, Strategies
+from costmodels.strategy import Strategies
 from planner import explain
+from planner.aims import aim_of
 from planner.arguments import counts, of_type
 from planner.assemble import (
     goodput_record,
@@ -27,21 +26,23 @@ from planner.assemble import (
     request_record,
     strategy_record,
 )
-from planner.document import Plan, Prediction, Proof, Rejection, Strategy
+from planner.challenges import challenges, why_not_lines
+from planner.document import Plan, Prediction, Proof, Rejection
 from planner.errors import BadRequest, OutOfTime
 from planner.given import broken_rules, single_row, split_or_given, with_recomputed
+from planner.helps import what_helps
 from planner.idle_pins import Lattice, idle_pins
-from planner.memory_search import leanest
-from planner.nearest import enough_gpus, nearest
-from planner.pins import Pin, parse_pins, shown_value
+from planner.nearest import nearest
+from planner.pins import parse_pins
 from planner.recent import recent_space
 from planner.request import DEFAULT_STACK, PlanRequest, Resolved, resolve
 from planner.rules import binding
-from planner.search import BESIDE, Outcome, search
+from planner.runners_up import alternatives, runners_up
+from planner.search import Outcome
 from planner.shortage import rejections, why_nothing
 from planner.space import Space, build
 from planner.sparing import offloaded, said_so
-from planner.ties import CLOSE, NEARLY_FULL, Choice, better_validated, choose, width
+from planner.ties import CLOSE, NEARLY_FULL, Choice, better_validated
 from planner.trust import outside, trust
 from planner.validation.stack_words import COMPILED
 from planner.verify import LARGEST_SIMULATION, Verdict, verify
@@ -67,29 +68,17 @@ def plan(request: PlanRequest) -> Plan:
         return plan_mixed(resolved, resolved.mixed, started, reasons=request.reasons)
     pins = parse_pins(request.pins)
     space = recent_space(resolved.scenario, pins)
-    outcome = _searched(resolved, space, started + request.time_limit)
+    outcome = aim_of(resolved).search(space, deadline=started + request.time_limit)
     if outcome.best is None and not outcome.proved:
         raise OutOfTime(f"no plan within {request.time_limit:g} s; {outcome.priced} strategies were priced")
     if outcome.best is None:
         moved = offloaded(request, resolved)
         return said_so(plan(moved)) if moved else _infeasible(resolved, space, outcome)
-    return _found(resolved, space, outcome, started)
+    return found_plan(resolved, space, outcome, started)
 
 
 def _question(request: PlanRequest) -> PlanRequest:
     return of_type(request, PlanRequest, of="the question", such_as="PlanRequest(model='llama3-8b', gpus=64)")
-
-
-def _searched(resolved: Resolved, space: Space, deadline: float) -> Outcome:
-    if resolved.request.objective == "memory":
-        return leanest(space, resolved.scenario, deadline=deadline)
-    return search(space, aim(resolved), deadline=deadline, beside=beside(resolved))
-
-
-def aim(resolved: Resolved) -> Scenario:
-    """What the search prices: with interruptions and checkpoints where goodput is wanted."""
-    wanted = resolved.request.objective == "goodput"
-    return replace(resolved.scenario, stability=resolved.stability) if wanted else resolved.scenario
 
 
 def conclude(resolved: Resolved, space: Space, outcome: Outcome, started: float) -> Plan:
@@ -105,28 +94,7 @@ def conclude(resolved: Resolved, space: Space, outcome: Outcome, started: float)
     if outcome.best is None:
         refused = why_nothing(resolved, space, outcome)
         return Plan(status="infeasible", fits=False, rejected=refused, **_frame(resolved))
-    choice = choice_of(resolved, outcome)
-    priced = quote(choice.taken.row, resolved.scenario, choice.taken.assignment)
-    return Plan(**_settled(resolved, space, outcome, choice, priced, started=started, largest=0))
-
-
-def _by_time(resolved: Resolved) -> bool:
-    return resolved.request.objective not in {"memory", "goodput"}
-
-
-def tied_within(resolved: Resolved) -> float:
-    """How much slower than the fastest a plan may be and be taken in its place, as a share."""
-    return width(resolved.request.ties) if _by_time(resolved) else 0.0
-
-
-def beside(resolved: Resolved) -> float:
-    """Up to how many times the best a search is to price what it sees, so that all that is tied is seen."""
-    return max(BESIDE, 1.0 + tied_within(resolved))
-
-
-def choice_of(resolved: Resolved, outcome: Outcome) -> Choice:
-    """The fastest, or what is as good as that and better validated."""
-    return choose(outcome, resolved.scenario, tied_within(resolved))
+    return Plan(**_settled(resolved, space, outcome, aim_of(resolved).choice(outcome), started=started, largest=0))
 
 
 def _frame(resolved: Resolved) -> dict[str, Any]:
@@ -138,14 +106,14 @@ def _frame(resolved: Resolved) -> dict[str, Any]:
 
 
 def _settled(
-    resolved: Resolved, space: Space, outcome: Outcome, choice: Choice, priced: Quote, *, started: float, largest: int
+    resolved: Resolved, space: Space, outcome: Outcome, choice: Choice, *, started: float, largest: int
 ) -> dict[str, Any]:
     """What is known of the plan without looking at anything else; ``largest`` passes are simulated at most."""
     scenario, best = resolved.scenario, choice.taken
+    priced = quote(best.row, scenario, best.assignment)
     verdict = verify(best.row, best.assignment, priced, scenario, largest=largest)
     predicted = prediction_record(resolved, priced.iteration, best.row, best.assignment)
-    lean = resolved.request.objective == "memory"
-    proof = _proof(space, outcome, choice, verdict, started, priced.iteration, lean=lean)
+    proof = _proof(space, outcome, choice, verdict, started, priced.iteration, resolved.request.objective)
     return {
         "status": "optimal" if outcome.proved and proof.gap <= CLOSE else "feasible",
         "strategy": strategy_record(best.row, best.assignment, scenario),
@@ -159,34 +127,50 @@ def _settled(
     }
 
 
-def _found(resolved: Resolved, space: Space, outcome: Outcome, started: float) -> Plan:
-    assert outcome.best is not None
-    scenario = resolved.scenario
-    choice = choice_of(resolved, outcome)
-    best = choice.taken
-    priced = quote(best.row, scenario, best.assignment)
-    settled = _settled(resolved, space, outcome, choice, priced, started=started, largest=LARGEST_SIMULATION)
-    found, pins = trust(scenario, best.row), parse_pins(resolved.request.pins)
-    idle = idle_pins(resolved, pins, space, Lattice(partial(build, scenario), binding(scenario)))
-    settled |= {"warnings": (*settled["warnings"], *outside(found), *idle), "trust": found}
-    settled["rejected"] = rejections(space, outcome, scenario)
+def found_plan(resolved: Resolved, space: Space, outcome: Outcome, started: float) -> Plan:
+    """What a search found, with its reasons.
+
+    Where time ended the search, what the reasons come across may be better: that is the plan then.
+    """
+    aim, pins = aim_of(resolved), parse_pins(resolved.request.pins)
+    choice = aim.choice(outcome)
+    settled = _with_trust(resolved, space, outcome, choice, started)
     if not resolved.request.reasons:
         return Plan(**settled)
-    patience = time.perf_counter() + EXPLAINED_WITHIN
-    tried = explain.challenges(space, scenario, best, outcome.pool, deadline=patience)
-    helps = explain.what_helps(space, scenario, best, priced, pins=pins, deadline=patience)
+    until = time.perf_counter() + EXPLAINED_WITHIN
+    tried = challenges(space, aim, choice.taken, outcome.pool, pins=pins, deadline=until)
+    left = until - time.perf_counter()
+    others = runners_up(outcome, tried, aim, choice.taken, resolved.request.top)
+    until = time.perf_counter() + left  # runners-up have a time of their own
+    assert outcome.best is not None
+    if not outcome.proved and aim.better(others.best[0], outcome.best):
+        outcome.best = others.best[0]  # the search had no time to see it, its runners-up did
+        choice = Choice(outcome.best, "")
+        settled = _with_trust(resolved, space, outcome, choice, started)
+    best = choice.taken
     return Plan(
-        alternatives=explain.alternatives(outcome, tried, resolved, settled["strategy"], resolved.request.top),
-        better_validated=better_validated(outcome, best, scenario) if _by_time(resolved) else None,
-        why_not=explain.why_not_lines(tried, space, scenario, priced),
-        what_helps=(*enough_gpus(resolved, priced.iteration, patience), *helps),
-        closest_run=explain.closest_run(scenario),
+        alternatives=alternatives(others.best, aim, resolved, settled["strategy"], outcome.best),
+        alternatives_complete=others.complete,
+        better_validated=better_validated(outcome, best, aim.scenario) if aim.by_time else None,
+        why_not=why_not_lines(tried, space, aim, best),
+        what_helps=what_helps(resolved, space, aim, best, pins=pins, deadline=until),
+        closest_run=explain.closest_run(resolved.scenario),
         **settled,
     )
 
 
+def _with_trust(resolved: Resolved, space: Space, outcome: Outcome, choice: Choice, started: float) -> dict[str, Any]:
+    """What is known of the plan, with what was measured of its like, what was refused, and pins that do nothing."""
+    scenario, pins = resolved.scenario, parse_pins(resolved.request.pins)
+    settled = _settled(resolved, space, outcome, choice, started=started, largest=LARGEST_SIMULATION)
+    found = trust(scenario, choice.taken.row)
+    idle = idle_pins(resolved, pins, space, Lattice(partial(build, scenario), binding(scenario)))
+    warnings = (*settled["warnings"], *outside(found), *idle)
+    return settled | {"warnings": warnings, "trust": found, "rejected": rejections(space, outcome, scenario)}
+
+
 def _proof(
-    space: Space, outcome: Outcome, choice: Choice, verdict: Verdict, started: float, value: float, *, lean: bool
+    space: Space, outcome: Outcome, choice: Choice, verdict: Verdict, started: float, value: float, objective: str
 ) -> Proof:
     assert outcome.best is not None
     fastest = value * (outcome.best.iteration / choice.taken.iteration)
@@ -195,8 +179,13 @@ def _proof(
     said = f"none can beat {fastest:.4g} s" if outcome.proved else f"proved within {gap:.1%}"
     if choice.reason:
         said += f"; taken: {value:.4g} s (+{value / fastest - 1:.2%}), tied with it, because it {choice.reason}"
-    if lean and outcome.proved:
-        said = f"no strategy needs less memory than {outcome.best.peak / 2**30:.4g} GiB allocated"
+    if objective == "memory":
+        least = f"{outcome.best.peak / 2**30:.4g} GiB allocated"
+        said = (
+            f"no strategy needs less memory than {least}" if outcome.proved else f"{least}; others were not looked at"
+        )
+    if objective == "goodput" and outcome.proved:
+        said = "none trains more per wall time"
     return Proof(
         candidates=space.candidates,
         feasible=outcome.feasible,
@@ -213,13 +202,15 @@ def _proof(
 
 
 def _infeasible(resolved: Resolved, space: Space, outcome: Outcome) -> Plan:
+    near = nearest(resolved, short=outcome.memory_refused > 0)
     return Plan(
         status="infeasible",
         request=request_record(resolved),
         defaults=resolved.defaults,
         fits=False,
         rejected=why_nothing(resolved, space, outcome),
-        nearest=nearest(resolved),
+        nearest=near.advice,
+        nothing_near=near.tried,
         provenance=provenance_record(resolved),
     )
 
@@ -313,50 +304,4 @@ def _host_rejection(row: Strategies, scenario: Scenario) -> Rejection:
     return Rejection(rule="host-memory", count=1, example=words)
 
 
-class WhyNot(BaseModel):
-    """The answer to "why not this", schema ``why-not/1``: broken rules, or the price beside the best plan's."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
-    schema_: Literal["why-not/1"] = Field("why-not/1", alias="schema")
-    strategy: Strategy | None
-    pins: dict[str, str]
-    rules: tuple[Rejection, ...]
-    iteration_seconds: float | None
-    best_iteration_seconds: float | None
-    terms: dict[str, tuple[float, float]]
-    """Seconds of each term: this strategy's, the best plan's."""
-    verdict: str
-
-
-def why_not(request: PlanRequest) -> WhyNot:
-    """Compare the best strategy under the request's pins with the best of all.
-
-    What the pins leave free is chosen as well as it can be, so that the comparison is fair.
-    """
-    pinned = plan(_question(request))
-    best = plan(request.model_copy(update={"pins": {}}))
-    mine = pinned.prediction.iteration_seconds if pinned.prediction else None
-    theirs = best.prediction.iteration_seconds if best.prediction else None
-    terms = {
-        name: (pinned.breakdown_seconds[name], best.breakdown_seconds[name])
-        for name in (best.breakdown_seconds if pinned.prediction and best.prediction else {})
-    }
-    return WhyNot(
-        strategy=pinned.strategy,
-        pins={name: _shown(name, value) for name, value in parse_pins(request.pins).items()},
-        rules=pinned.rejected if pinned.status == "infeasible" else (),
-        iteration_seconds=mine,
-        best_iteration_seconds=theirs,
-        terms=terms,
-        verdict=explain.verdict(pinned, best, terms),
-    )
-
-
-def _shown(name: str, pin: Pin) -> str:
-    if not pin.values:
-        return f"{pin.low}..{pin.high}"
-    return ",".join(shown_value(name, v) for v in pin.values)
-
-
-__all__ = ["Recompute", "WhyNot", "plan", "predict", "why_not"]
+__all__ = ["plan", "predict"]

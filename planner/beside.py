@@ -5,6 +5,7 @@ from __future__ import annotations
 from planner.api import plan as ask
 from planner.document import Advice, Alternative, Plan
 from planner.explain import verdict
+from planner.objection import telling_terms
 from planner.request import PlanRequest
 
 _AXES = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero_stage", "micro_batch_size", "recompute", "schedule")
@@ -15,7 +16,7 @@ def beside_the_best(given: Plan, request: PlanRequest) -> Plan:
     best = ask(request.model_copy(update={"pins": {}, "top": 0}))
     if best.strategy is None or best.prediction is None:
         return given
-    terms = {name: (value, best.breakdown_seconds[name]) for name, value in given.breakdown_seconds.items()}
+    terms = telling_terms(given, best) if given.prediction else {}
     seconds = best.prediction.iteration_seconds
     said = Advice(subject="the best plan", text=verdict(given, best, terms), iteration_seconds=seconds)
     other = Alternative(

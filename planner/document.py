@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
@@ -142,6 +143,8 @@ class Alternative(_Part):
     mfu: float
     peak_memory_bytes: float
     differs: str
+    effective: float | None = None
+    """Share of the wall time in which iterations run, where goodput is wanted."""
     tied: bool = False
     """Measured sweeps do not tell it from the plan: they bear out so small a gap less than two times in three."""
 
@@ -160,6 +163,11 @@ class Advice(_Part):
     subject: str
     text: str
     iteration_seconds: float | None = None
+    """Of what would help where goodput is wanted: of wall time for an iteration."""
+    peak_memory_bytes: float | None = None
+    """That the fullest device allocates, where the least memory is wanted."""
+    proved: bool = True
+    """False where time ran out: the figure is of the best found, what there is may be better."""
 
 
 class Comparable(_Part):
@@ -210,6 +218,8 @@ class Proof(_Part):
     """The pipeline's seconds by event simulation; None where it is too long to simulate."""
     closed_form_pipeline_seconds: float | None = None
     statement: str
+    scope: str = ""
+    """Among which strategies it is proved, such as "among stages of as many ranks"; empty: among all."""
     fastest_seconds: float | None = None
     """The proved optimum, where the plan is another one that is tied with it."""
 
@@ -239,6 +249,8 @@ class Plan(_Part):
     breakdown_seconds: dict[str, float] = Field(default_factory=dict)
     memory_bytes: tuple[StageMemory, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
+    alternatives_complete: bool = True
+    """Whether all promising runners-up were looked at; False where time ran out, and others may be better."""
     better_validated: Advice | None = None
     """A strategy that is tied with the plan and that less speaks against; ``ties`` "validated" takes it."""
     warnings: tuple[str, ...] = ()
@@ -249,8 +261,28 @@ class Plan(_Part):
     rejected: tuple[Rejection, ...] = ()
     nearest: Advice | None = None
     """For an infeasible request: the nearest one that works."""
+    nothing_near: str = ""
+    """For an infeasible request near which none was found that works: what was tried."""
     proof: Proof | None = None
     provenance: Provenance
+
+    @property
+    def value(self) -> float:
+        """What the request wants least of: seconds of an iteration or of wall time, or bytes on the fullest device.
+
+        Infinite where nothing fits.
+        """
+        if self.prediction is None:
+            return math.inf
+        if self.request.get("objective") == "memory":
+            return max(stage.total - stage.slack - stage.reserved for stage in self.memory_bytes)
+        wall = self.goodput if self.request.get("objective") == "goodput" else None
+        return self.prediction.iteration_seconds / (wall.effective if wall else 1.0)
+
+    @property
+    def proved(self) -> bool:
+        """Whether its proof says that nothing is better; true of a strategy that was only priced."""
+        return self.proof is None or self.status == "optimal" or self.proof.fastest_seconds is not None
 
     def to_json(self, *, indent: int | None = 2) -> str:
         """The document as JSON; unset optional parts of a prediction are null, absent sections are left out."""

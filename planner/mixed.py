@@ -16,12 +16,13 @@ from planner.branches import MixedSpace, build
 from planner.document import Advice, Plan, Proof, Rejection
 from planner.errors import BadRequest, OutOfTime
 from planner.idle_pins import Lattice, idle_pins
-from planner.mixed_explain import EXPLAINED_WITHIN, alternatives, what_helps, why_not_lines
+from planner.mixed_explain import EXPLAINED_WITHIN, alternatives, runners_up, what_helps, why_not_lines
 from planner.mixed_given import broken_rules, checked_layers, given_row, in_every_order
 from planner.mixed_records import degrees_in_words, mixed_memory, mixed_record, stage_limits
 from planner.mixed_search import MixedIncumbent, MixedOutcome, best_split, given_split, price, search
-from planner.nearest import NEAREST_SECONDS, without
+from planner.nearest import NEAREST_SECONDS, Near, tried, without
 from planner.pins import Pin, parse_pins
+from planner.plainer import plainer
 from planner.reasons import telling
 from planner.request import Resolved
 from planner.rules import GROUP_RULES, binding
@@ -48,7 +49,7 @@ def plan_mixed(resolved: Resolved, mixed: Mixed, started: float, *, reasons: boo
         raise OutOfTime(f"no plan within {resolved.request.time_limit:g} s; {outcome.priced} strategies were priced")
     if outcome.best is None:
         return _infeasible(resolved, mixed, space, outcome, reasons=reasons)
-    return _found(resolved, mixed, space, outcome, started=started, one_width=one_width, reasons=reasons)
+    return found_plan(resolved, mixed, space, outcome, started=started, one_width=one_width, reasons=reasons)
 
 
 def space_that_fits(mixed: Mixed, pins: Mapping[str, Pin], deadline: float) -> tuple[MixedSpace, MixedOutcome, bool]:
@@ -65,7 +66,7 @@ def space_that_fits(mixed: Mixed, pins: Mapping[str, Pin], deadline: float) -> t
     return (wider, found, False) if found.best or not found.proved else (space, outcome, False)
 
 
-def _found(
+def found_plan(
     resolved: Resolved,
     mixed: Mixed,
     space: MixedSpace,
@@ -75,16 +76,22 @@ def _found(
     one_width: bool,
     reasons: bool,
 ) -> Plan:
+    """What a search found, with its reasons; where time ended the search, the best that those come across."""
     assert outcome.best is not None
+    took = time.perf_counter() - started
+    until = time.perf_counter() + min(EXPLAINED_WITHIN, resolved.request.time_limit)
+    others = runners_up(outcome, resolved, mixed, until) if reasons else None
+    if others and not outcome.proved and others.best[0].iteration < outcome.ceiling:
+        outcome.best, took = others.best[0], time.perf_counter() - started  # the search had no time to see it
     best = outcome.best
     priced = mixed_quote(best.row, mixed, best.assignment)
     verdict = verify_mixed(best.row, best.assignment, priced, mixed)
-    proof = _proof(space, outcome, verdict, started, one_width=one_width)
+    proof = _proof(space, outcome, verdict, took, one_width=one_width)
     why: dict[str, Any] = {}
-    if reasons:
-        until = time.perf_counter() + min(EXPLAINED_WITHIN, resolved.request.time_limit)
+    if others is not None:
         why = {
-            "alternatives": alternatives(outcome, resolved, mixed, until),
+            "alternatives": alternatives(others.best, best, resolved, mixed),
+            "alternatives_complete": others.complete,
             "why_not": why_not_lines(space, mixed, best, until),
             "what_helps": what_helps(resolved, mixed, best, priced, until=until, one_width=one_width),
         }
@@ -121,12 +128,13 @@ def _frame(resolved: Resolved) -> dict[str, Any]:
     }
 
 
-def _proof(space: MixedSpace, outcome: MixedOutcome, verdict: Verdict, started: float, *, one_width: bool) -> Proof:
+def _proof(space: MixedSpace, outcome: MixedOutcome, verdict: Verdict, took: float, *, one_width: bool) -> Proof:
     assert outcome.best is not None
     value = outcome.best.iteration
     bound = value if outcome.proved else min(outcome.lower_bound, value)
     gap = (value - bound) / value
     among = " with as many ranks on every stage" if one_width else ""
+    scope = "among strategies over all node groups" + (" with as many ranks on every stage" if one_width else "")
     said = f"none{among} can beat {value:.4g} s" if outcome.proved else f"proved within {gap:.1%}"
     return Proof(
         candidates=space.candidates,
@@ -135,10 +143,11 @@ def _proof(space: MixedSpace, outcome: MixedOutcome, verdict: Verdict, started: 
         solves=outcome.solves,
         lower_bound_seconds=bound,
         gap=gap,
-        wall_seconds=time.perf_counter() - started,
+        wall_seconds=took,
         simulated_pipeline_seconds=verdict.simulated,
         closed_form_pipeline_seconds=verdict.closed_form,
         statement=said,
+        scope=scope,
     )
 
 
@@ -168,19 +177,26 @@ def _rejections(space: MixedSpace, outcome: MixedOutcome) -> tuple[Rejection, ..
 
 def _infeasible(resolved: Resolved, mixed: Mixed, space: MixedSpace, outcome: MixedOutcome, *, reasons: bool) -> Plan:
     found = _rejections(space, outcome)
+    near = _nearest(resolved, mixed) if reasons else Near(None, "")
     return Plan(
         status="infeasible",
         fits=False,
         rejected=telling(found, resolved, (*GROUP_RULES, *binding(resolved.scenario))),
-        nearest=_nearest(resolved, mixed) if reasons else None,
+        nearest=near.advice,
+        nothing_near=near.tried,
         **_frame(resolved),
     )
 
 
-def _nearest(resolved: Resolved, mixed: Mixed) -> Advice | None:
-    """The same request without one of its pins, else without all of them."""
+def _nearest(resolved: Resolved, mixed: Mixed) -> Near:
+    """The same request without one of its pins, else without all of them, else without one of its options."""
     deadline = time.perf_counter() + min(NEAREST_SECONDS, resolved.request.time_limit)
     pins = parse_pins(resolved.request.pins)
+    found = _fewer_pins(mixed, pins, deadline) or _fewer_options(resolved, pins, deadline)
+    return Near(found, "" if found else tried(resolved, late=time.perf_counter() > deadline))
+
+
+def _fewer_pins(mixed: Mixed, pins: Mapping[str, Pin], deadline: float) -> Advice | None:
     freed = {name: {other: pins[other] for other in pins if other != name} for name in pins if len(pins) > 1}
     works = {name: best for name, rest in freed.items() if (best := _best(mixed, rest, deadline))}
     if works:
@@ -188,6 +204,13 @@ def _nearest(resolved: Resolved, mixed: Mixed) -> Advice | None:
         return _described(without([name]), works[name], mixed)
     best = _best(mixed, {}, deadline) if pins else None
     return _described(without(pins), best, mixed) if best else None
+
+
+def _fewer_options(resolved: Resolved, pins: Mapping[str, Pin], deadline: float) -> Advice | None:
+    for subject, there in plainer(resolved, deadline):
+        if there.mixed and (best := _best(there.mixed, pins, deadline)):
+            return _described(subject, best, there.mixed)
+    return None
 
 
 def _best(mixed: Mixed, pins: Mapping[str, Pin], deadline: float) -> MixedIncumbent | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +21,7 @@ from planner.assemble import counted_flops, mean_peak
 from planner.branches import MixedSpace, build
 from planner.document import Advice, Alternative
 from planner.errors import OutOfTime
-from planner.explain import NOTABLE, gained, told_seconds
+from planner.helps import gained
 from planner.measured import figures
 from planner.mixed_records import degrees_in_words, mixed_record
 from planner.mixed_search import Branches, MixedIncumbent, MixedOutcome, best_split
@@ -27,9 +29,13 @@ from planner.pins import parse_pins
 from planner.request import Resolved
 from planner.search import search as search_one
 from planner.space import build as build_one
+from planner.splits import Incumbent
+from planner.told import NOT_KNOWN, NOTABLE, told_seconds
 
 PATIENCE = 3.0
-"""Seconds that each kind of reasons may take beside the plan; what is not proved by then is left out."""
+"""Seconds that each kind of reasons may take beside the plan; what is not proved by then is said not to be."""
+_TOLD = ("tp", "cp", "pp", "dp", "vpp", "micro_batch_size")
+"""Degrees in which alternatives are said to differ."""
 EXPLAINED_WITHIN = 9.0
 """Seconds that all kinds may take, and no longer than the search was given."""
 
@@ -39,21 +45,38 @@ def _patience(until: float) -> float:
     return min(time.perf_counter() + PATIENCE, until)
 
 
-def alternatives(outcome: MixedOutcome, resolved: Resolved, mixed: Mixed, until: float) -> tuple[Alternative, ...]:
-    """The best branches that differ in layout from the winner and each other, each under its best split."""
+class RunnersUp(NamedTuple):
+    """The best branch of every layout that was looked at, best first, and whether there was time for all."""
+
+    best: tuple[MixedIncumbent, ...]
+    complete: bool
+
+
+def runners_up(outcome: MixedOutcome, resolved: Resolved, mixed: Mixed, until: float) -> RunnersUp:
+    """The winner, and the best of the branches that a search remembers, each under its best split."""
     assert outcome.best is not None
     deadline, seen, top = _patience(until), {_layout(outcome.best.row)}, resolved.request.top
-    found: list[MixedIncumbent] = []
+    found, complete = [outcome.best], True
     for bound, one in promising(outcome):
         times = sorted(other.iteration for other in found)
-        if time.perf_counter() > deadline or (len(times) >= top and (top == 0 or bound >= times[top - 1])):
+        if len(times) > top and (top == 0 or bound >= times[top]):
+            break
+        if time.perf_counter() > deadline:
+            complete = False
             break
         kind = _layout(one.rows)
         if kind not in seen and (solved := best_split(one, mixed, deadline=deadline)):
             found.append(solved)
             seen.add(kind)
-    best = sorted(found, key=lambda other: other.iteration)[:top]
-    return tuple(_alternative(one, outcome.best, resolved, mixed) for one in best)
+    return RunnersUp(tuple(sorted(found, key=lambda other: other.iteration)), complete)
+
+
+def alternatives(
+    others: Iterable[MixedIncumbent], best: MixedIncumbent, resolved: Resolved, mixed: Mixed
+) -> tuple[Alternative, ...]:
+    """The first of the runners-up as the document shows them, without the winner."""
+    shown = islice((one for one in others if one is not best), resolved.request.top)
+    return tuple(_alternative(one, best, resolved, mixed) for one in shown)
 
 
 def promising(outcome: MixedOutcome) -> Iterator[tuple[float, Branches]]:
@@ -72,12 +95,8 @@ def _layout(row: MixedRows) -> tuple[int, ...]:
 
 def _alternative(one: MixedIncumbent, best: MixedIncumbent, resolved: Resolved, mixed: Mixed) -> Alternative:
     record = mixed_record(one.row, one.assignment, mixed)
-    chosen = mixed_record(best.row, best.assignment, mixed)
     flops = counted_flops(resolved.scenario) * resolved.scenario.tokens
-    names = [
-        name for name in ("tp", "cp", "pp", "vpp", "micro_batch_size") if getattr(record, name) != getattr(chosen, name)
-    ]
-    differs = [f"{name} {getattr(record, name)}" for name in names]
+    differs = [said for name in _TOLD if (said := _degree(name, one.row, mixed)) != _degree(name, best.row, mixed)]
     if (one.row.order != best.row.order).any():
         differs.append(in_words(one.row.order[0].tolist(), mixed))
     return Alternative(
@@ -87,6 +106,16 @@ def _alternative(one: MixedIncumbent, best: MixedIncumbent, resolved: Resolved, 
         peak_memory_bytes=float(np.max(mixed_quote(one.row, mixed, one.assignment).footprint.total)),
         differs=", ".join(differs),
         tied=one.iteration <= best.iteration * (1.0 + figures().tie),
+    )
+
+
+def _degree(name: str, row: MixedRows, mixed: Mixed) -> str:
+    """An axis of a strategy in words, by node group where they differ: "tp 2 on old, 1 on new"."""
+    values = [int(row.pp[0])] if name == "pp" else [int(getattr(group, name)[0]) for group in row.groups]
+    if len(set(values)) == 1:
+        return f"{name} {values[0]}"
+    return f"{name} " + ", ".join(
+        f"{value} on {one.group.name}" for value, one in zip(values, mixed.scenarios, strict=True)
     )
 
 
@@ -109,7 +138,7 @@ def _one_layout(space: MixedSpace, mixed: Mixed, best: MixedIncumbent, deadline:
     if _alike(best.row)[0]:
         return None
     found = mixed_search.search(space, mixed, deadline=deadline, among=np.flatnonzero(_alike(space.cores)))
-    return _compared("same degrees everywhere", found.best, best.iteration) if found.proved else None
+    return _compared("same degrees everywhere", found.best, best.iteration, proved=found.proved)
 
 
 def _alike(rows: MixedRows) -> Bools:
@@ -118,15 +147,16 @@ def _alike(rows: MixedRows) -> Bools:
     return np.all([(group.tp == first.tp) & (group.dp == first.dp) for group in rows.groups], axis=0)
 
 
-def _other_order(space: MixedSpace, mixed: Mixed, now: float, deadline: float) -> Advice | None:
+def _other_order(space: MixedSpace, mixed: Mixed, now: float, deadline: float) -> Advice:
     found = mixed_search.search(space, mixed, deadline=deadline)
-    return _compared(in_words(space.orders[0].tolist(), mixed), found.best, now) if found.proved else None
+    return _compared(in_words(space.orders[0].tolist(), mixed), found.best, now, proved=found.proved)
 
 
-def _compared(subject: str, found: MixedIncumbent | None, now: float) -> Advice:
+def _compared(subject: str, found: MixedIncumbent | Incumbent | None, now: float, *, proved: bool) -> Advice:
     if found is None:
-        return Advice(subject=subject, text="nothing fits")
-    return Advice(subject=subject, text=_slower(found.iteration, now), iteration_seconds=found.iteration)
+        return Advice(subject=subject, text="nothing fits" if proved else NOT_KNOWN, proved=proved)
+    text = ("" if proved else "at most ") + _slower(found.iteration, now)
+    return Advice(subject=subject, text=text, iteration_seconds=found.iteration, proved=proved)
 
 
 def _slower(seconds: float, now: float) -> str:
@@ -134,20 +164,17 @@ def _slower(seconds: float, now: float) -> str:
     return f"{told_seconds(seconds)}, as fast" if share < NOTABLE else f"{told_seconds(seconds)}, {share:.1%} longer"
 
 
-def _alone(scenario: Scenario, now: float, deadline: float) -> Advice | None:
+def _alone(scenario: Scenario, now: float, deadline: float) -> Advice:
     """The same batch on one group, the others idle."""
     subject = f"{scenario.gpus} {scenario.group.name} alone"
     outcome = search_one(build_one(scenario, {}), scenario, deadline=deadline)
-    found = outcome.best
-    if not outcome.proved:
-        return None
-    if found is None:
-        return Advice(subject=subject, text="nothing fits")
-    if found.iteration < now * (1 - NOTABLE):
-        text = f"{told_seconds(found.iteration)}, {1 - found.iteration / now:.1%} shorter: leave the others idle"
-    else:
-        text = _slower(found.iteration, now)
-    return Advice(subject=subject, text=text, iteration_seconds=found.iteration)
+    found, proved = outcome.best, outcome.proved
+    if found is None or found.iteration >= now * (1 - NOTABLE):
+        return _compared(subject, found, now, proved=proved)
+    most, least = ("", "") if proved else ("at most ", "at least ")
+    shorter = f"{least}{1 - found.iteration / now:.1%} shorter: leave the others idle"
+    text = f"{most}{told_seconds(found.iteration)}, {shorter}"
+    return Advice(subject=subject, text=text, iteration_seconds=found.iteration, proved=proved)
 
 
 def what_helps(
@@ -158,9 +185,8 @@ def what_helps(
         gained("links between groups 2x", _requoted(_faster_between(mixed), best), priced.iteration),
         gained("networks 2x", _requoted(_faster_networks(mixed), best), priced.iteration),
     ]
-    if one_width and (wider := _other_widths(resolved, mixed, until)) and wider.iteration < priced.iteration:
-        line = gained("stages of other widths", wider.iteration, priced.iteration)
-        lines.append(line.model_copy(update={"text": f"{line.text}: {degrees_in_words(wider.row, mixed)}"}))
+    if one_width and (line := _other_widths(resolved, mixed, priced.iteration, until)):
+        lines.append(line)
     return tuple(sorted(lines, key=lambda line: line.iteration_seconds or np.inf))
 
 
@@ -168,13 +194,18 @@ def _requoted(mixed: Mixed, best: MixedIncumbent) -> float:
     return mixed_quote(best.row, mixed, best.assignment).iteration
 
 
-def _other_widths(resolved: Resolved, mixed: Mixed, until: float) -> MixedIncumbent | None:
-    """The best where node groups may give their stages different numbers of ranks."""
+def _other_widths(resolved: Resolved, mixed: Mixed, now: float, until: float) -> Advice | None:
+    """What it saves where node groups may give their stages different numbers of ranks; None where it saves nothing."""
+    subject = "stages of other widths"
     try:
         space = build(mixed, parse_pins(resolved.request.pins), one_width=False, deadline=until)
     except OutOfTime:
-        return None
-    return mixed_search.search(space, mixed, deadline=_patience(until)).best
+        return Advice(subject=subject, text=NOT_KNOWN, proved=False)
+    found = mixed_search.search(space, mixed, deadline=_patience(until))
+    line = gained(subject, found.best.iteration if found.best else now, now, proved=found.proved)
+    if found.best is None or found.best.iteration >= now:
+        return None if found.proved else line
+    return line.model_copy(update={"text": f"{line.text}: {degrees_in_words(found.best.row, mixed)}"})
 
 
 def _faster_between(mixed: Mixed) -> Mixed:

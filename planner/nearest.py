@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from costmodels.scenario import Scenario
 from hardware.records import BadNodeCount
+from planner.aims import Aim
 from planner.document import Advice
 from planner.errors import BadRequest
 from planner.pins import Pin, parse_pins
+from planner.plainer import given, option_of, plainer
 from planner.request import Resolved
-from planner.search import search
 from planner.space import around, build, divisors
 from planner.sparing import best_of, spared
 from planner.splits import Incumbent
+from planner.told import NOT_KNOWN
 from planner.written import many
 
 NEAREST_SECONDS = 10.0
@@ -23,6 +27,8 @@ NEAREST_SECONDS = 10.0
 HALVINGS = 4
 """Times that the gap between too few GPUs and enough of them is halved."""
 
+MOST_TIMES = 64
+"""Times the GPUs at which no more are tried."""
 WORTH_IT = 0.1
 """Share of the time that twice the GPUs must save to be worth them."""
 
@@ -31,16 +37,71 @@ Find = Callable[[Scenario, Mapping[str, Pin], float], Incumbent | None]
 """The fastest strategy under some pins by a deadline."""
 
 
-def nearest(resolved: Resolved, best_of: Find = best_of) -> Advice | None:
-    """The same request without one of its pins, or all, else on more GPUs, with and without them, else on fewer.
+class Near(NamedTuple):
+    """The nearest request that works, None where none was found, and in words what was tried then."""
+
+    advice: Advice | None
+    tried: str
+
+
+def nearest(resolved: Resolved, best_of: Find = best_of, *, short: bool = True) -> Near:
+    """The same request with fewer pins, on more GPUs, on fewer, or without one of its options; whichever works first.
 
     As in a plan itself, what saves memory at a price is allowed where nothing fits without it, but for ``plain_best``.
+
+    Args:
+        resolved: the request.
+        best_of: the best of another request.
+        short: whether memory is what lacks, so that GPUs are tried before options; the other way round where not.
     """
     deadline = time.perf_counter() + min(NEAREST_SECONDS, resolved.request.time_limit)
     pins = parse_pins(resolved.request.pins)
-    found = _fewer_pins(resolved.scenario, pins, deadline, best_of) or _more_gpus(resolved, pins, deadline, best_of)
-    found = found or (_more_gpus(resolved, {}, deadline, best_of) if pins else None)
-    return found or _fewer_gpus(resolved, pins, deadline, best_of)
+    ways: list[Callable[[], Advice | None]] = [
+        lambda: _more_gpus(resolved, pins, deadline, best_of),
+        lambda: _more_gpus(resolved, {}, deadline, best_of) if pins else None,
+        lambda: _fewer_gpus(resolved, pins, deadline, best_of),
+    ]
+    if not short:
+        ways.insert(0, lambda: _fewer_options(resolved, pins, deadline, best_of, same_job=True))
+    ways.append(lambda: _fewer_options(resolved, pins, deadline, best_of))
+    ways.insert(0, lambda: _fewer_pins(resolved.scenario, pins, deadline, best_of))
+    ways.append(lambda: _several_changes(resolved, pins, deadline, best_of))
+    found = next((advice for way in ways if (advice := way())), None)
+    return Near(found, "" if found else tried(resolved, late=time.perf_counter() > deadline))
+
+
+def tried(resolved: Resolved, *, late: bool) -> str:
+    """What was looked at and does not work either; no other number of GPUs where there are several node groups."""
+    options = ", ".join(option_of(resolved.request, name) for name in given(resolved.request))
+    said = ["fewer pins"] if resolved.request.pins else []
+    if not resolved.mixed:
+        said.append(f"up to {MOST_TIMES} times as many GPUs, and fewer than {resolved.scenario.gpus:,}")
+    said += [f"without one of {options}"] if options else []
+    said += ["time ran out before all of it was looked at"] if late else []
+    return "; ".join(said) or "there is nothing to leave out"
+
+
+def _fewer_options(
+    resolved: Resolved, pins: Mapping[str, Pin], deadline: float, best_of: Find, *, same_job: bool = False
+) -> Advice | None:
+    """The same request without the first of its options that it does not work with."""
+    for subject, there in plainer(resolved, deadline, same_job=same_job):
+        if not there.mixed and (best := best_of(there.scenario, pins, deadline)):
+            return _described(subject, best)
+    return None
+
+
+def _several_changes(resolved: Resolved, pins: Mapping[str, Pin], deadline: float, best_of: Find) -> Advice | None:
+    """Without an option and all pins, or on more GPUs too: two obstacles are removed by two changes."""
+    for subject, there in plainer(resolved, deadline):
+        if there.mixed:
+            continue
+        if pins and (best := best_of(there.scenario, {}, deadline)):
+            return _described(f"{subject}, and {without(pins)}", best)
+        more = _more_gpus(there, pins, deadline, best_of)
+        if more := more or (_more_gpus(there, {}, deadline, best_of) if pins else None):
+            return more.model_copy(update={"subject": f"{subject}, on {more.subject}"})
+    return None
 
 
 def _fewer_pins(scenario: Scenario, pins: Mapping[str, Pin], deadline: float, best_of: Find) -> Advice | None:
@@ -105,7 +166,8 @@ def _below(count: int) -> Iterator[int]:
 
 def _doubled(resolved: Resolved) -> Iterator[Scenario]:
     """The same question on 2, 4, ... 64 times the GPUs, in whole nodes."""
-    for times in (2, 4, 8, 16, 32, 64):
+    for doublings in range(1, MOST_TIMES.bit_length()):
+        times = 2**doublings
         if larger := with_gpus(resolved, resolved.scenario.gpus * times):
             yield larger
 
@@ -127,43 +189,58 @@ def _between(
     return enough, best
 
 
-def enough_gpus(resolved: Resolved, now: float, deadline: float) -> tuple[Advice, ...]:
+def enough_gpus(resolved: Resolved, aim: Aim, now: float, deadline: float) -> tuple[Advice, ...]:
     """Fewer GPUs that need little longer than ``now`` seconds, and fewer that need less; none where all are worth it.
 
     The former by halving, where a replica of one GPU has no sequence of its own: elsewhere half the GPUs take twice as
     long. The latter are rounder counts, where GPUs and batch do not divide each other.
     """
-    scenario = resolved.scenario
-    few, batch, best = scenario.gpus, scenario.global_batch_size, None
-    lines = []
+    few, batch, best = aim.scenario.gpus, aim.scenario.global_batch_size, None
+    total, lines = few, []
     if few % batch and batch % few:
-        tried = {count: _on(resolved, count, deadline) for count in _rounder(few)}
-        faster = {count: found for count, found in tried.items() if found and found.iteration < now}
+        tried = {count: _on(resolved, aim, count, deadline) for count in _rounder(few)}
+        faster = {count: found for count, found in tried.items() if found and found.seconds < now}
         if faster:
-            count = min(faster, key=lambda count: faster[count].iteration)
-            lines.append(_fewer(scenario, count, faster[count], now))
+            count = min(faster, key=lambda count: faster[count].seconds)
+            lines.append(_fewer(total, count, faster[count], now))
+        elif late := [count for count, found in tried.items() if found and not found.proved]:
+            lines.append(Advice(subject=many(late[0], "GPU"), text=NOT_KNOWN, proved=False))
     while few > batch and few % 2 == 0:
-        found = _on(resolved, few // 2, deadline)
-        if found is None or found.iteration > (1.0 + WORTH_IT) * now:
+        found = _on(resolved, aim, few // 2, deadline)
+        if found is None or found.seconds > (1.0 + WORTH_IT) * now:
+            if found and not found.proved:
+                lines.append(Advice(subject=many(few // 2, "GPU"), text=NOT_KNOWN, proved=False))
             break
         few, best = few // 2, found
-    return (*lines, *([_fewer(scenario, few, best, now)] if best else []))
+    return (*lines, *([_fewer(total, few, best, now)] if best else []))
 
 
-def _fewer(scenario: Scenario, count: int, found: Incumbent, now: float) -> Advice:
-    change, share = found.iteration / now - 1.0, count / scenario.gpus
-    text = f"{change:+.1%} of the time, {1.0 - share * (1.0 + change):.0%} fewer GPU hours"
-    return Advice(subject=many(count, "GPU"), text=text, iteration_seconds=found.iteration)
+class _Found(NamedTuple):
+    """Seconds of the best that a search found, infinite where it found none, and whether it proved that."""
+
+    seconds: float
+    proved: bool
 
 
-def _on(resolved: Resolved, gpus: int, deadline: float) -> Incumbent | None:
-    """The fastest of the same question on so many GPUs; None where there is none, or no such cluster."""
+def _fewer(total: int, count: int, found: _Found, now: float) -> Advice:
+    change, share = found.seconds / now - 1.0, count / total
+    most, least = ("", "") if found.proved else ("at most ", "at least ")
+    text = f"{most}{change:+.1%} of the time, {least}{1.0 - share * (1.0 + change):.0%} fewer GPU hours"
+    return Advice(subject=many(count, "GPU"), text=text, iteration_seconds=found.seconds, proved=found.proved)
+
+
+def _on(resolved: Resolved, aim: Aim, gpus: int, deadline: float) -> _Found | None:
+    """The best of the same question on so many GPUs; None where there is no such cluster, or pins cannot make it up."""
     scenario = with_gpus(resolved, gpus)
+    if scenario is None:
+        return None
+    there = aim.on(scenario)
     try:
-        space = build(scenario, parse_pins(resolved.request.pins)) if scenario else None
+        space = build(scenario, parse_pins(resolved.request.pins))
     except BadRequest:
         return None
-    return search(space, scenario, deadline=deadline).best if space and scenario else None
+    outcome = there.search(space, deadline=deadline)
+    return _Found(there.value(outcome.best) if outcome.best else math.inf, outcome.proved)
 
 
 def _rounder(count: int) -> list[int]:

@@ -39,7 +39,7 @@ class Choice(BaseModel):
     idle_gpus: int
     iteration_seconds: float
     slower: float
-    """Share over the fastest choice."""
+    """Share over the fastest choice; of bytes or of wall time, where the request wants the least of those."""
     moved: Moved
     plan: Plan
 

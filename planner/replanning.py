@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +18,7 @@ from costmodels.stability import Stability
 from costmodels.strategy import AXES, Strategies
 from hardware.errors import flatten
 from hardware.units import format_quantity
-from planner.api import beside, choice_of
+from planner.aims import Aim, aim_of
 from planner.arguments import of_type, share, whole_number
 from planner.assemble import (
     goodput_record,
@@ -35,9 +35,10 @@ from planner.pins import Pin, parse_pins, shown_value
 from planner.replan_document import Choice, Moved, Replan
 from planner.request import LARGEST_GPUS, PlanRequest, Resolved, resolve
 from planner.reread import row_of, split_of
-from planner.search import Outcome, search
+from planner.search import Outcome
 from planner.shortage import and_nearest, shortage
 from planner.space import Space, build, divisors
+from planner.sparing import offloaded, said_so, spared
 from planner.splits import Incumbent
 from planner.verify import verify
 from planner.written import many
@@ -55,24 +56,39 @@ BESIDE: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A strategy on one number of devices."""
+    """A strategy on one number of devices, and what it is worth by the request's objective: less is better."""
 
-    resolved: Resolved
+    found: _Search
     row: Strategies
     split: Assignment
     iteration: float
+    value: float
+
+    @property
+    def resolved(self) -> Resolved:
+        """The question that it answers."""
+        return self.found.resolved
 
 
 @dataclass(frozen=True, slots=True)
 class _Search:
+    """What `plan` searches on one number of devices; ``spared``: with what saves memory, as nothing fits without."""
+
     resolved: Resolved
+    aim: Aim
     space: Space
     outcome: Outcome
+    spared: bool = False
 
     @property
     def taken(self) -> Incumbent:
-        """The strategy that `plan` would take: the fastest, or what is tied with it and better validated."""
-        return choice_of(self.resolved, self.outcome).taken
+        """The strategy that `plan` would take: the best, or what is tied with it and better validated."""
+        return self.aim.choice(self.outcome).taken
+
+    @property
+    def value(self) -> float:
+        """Of the best by the request's objective; infinite where there is none."""
+        return self.aim.value(self.outcome.best) if self.outcome.best else math.inf
 
 
 def replan(old: Plan, gpus: int, *, tolerance: float | str = 0.05, **changes: Any) -> Replan:
@@ -84,7 +100,8 @@ def replan(old: Plan, gpus: int, *, tolerance: float | str = 0.05, **changes: An
     Args:
         old: the answer that runs now.
         gpus: devices that there are now.
-        tolerance: how much slower than the fastest the plan that moves least may be, a share such as 0.05 or "5%".
+        tolerance: how much slower than the fastest the plan that moves least may be, a share such as 0.05 or "5%"; how
+            much more it may need where the old answer was asked for the least memory.
         changes: fields of the question that are to differ, such as ``cluster`` or ``global_batch_size``.
 
     Raises:
@@ -101,16 +118,16 @@ def replan(old: Plan, gpus: int, *, tolerance: float | str = 0.05, **changes: An
     request = request.model_copy(update={"global_batch_size": batch})
     started = time.perf_counter()
     searches = _searches(_questions(request, before, layout), started + request.time_limit)
-    best = min((s for s in searches if s.outcome.best), key=_seconds, default=None)
+    best = min((s for s in searches if s.outcome.best), key=lambda found: found.value, default=None)
     if best is None:
         return _nothing(before, was, searches, gpus, tolerance)
-    ceiling = _seconds(best) * (1.0 + tolerance)
+    ceiling = best.value * (1.0 + tolerance)
     lost = max(before.scenario.gpus - gpus, 0)
     choices = [(c, _move(layout, c, before, lost)) for c in _candidates(searches, layout, ceiling, started)]
     fastest = _candidate(best)
     quick = (fastest, _move(layout, fastest, before, lost))
-    near = min([quick, *choices], key=lambda pair: (_bytes(pair[1]), pair[0].iteration))
-    proved = all(s.outcome.proved for s in searches)
+    near = min([quick, *choices], key=lambda pair: (_bytes(pair[1]), pair[0].value))
+    proved, same = all(s.outcome.proved for s in searches), near[0] is fastest
     return Replan(
         status="optimal" if proved else "feasible",
         old_gpus=before.scenario.gpus,
@@ -121,7 +138,7 @@ def replan(old: Plan, gpus: int, *, tolerance: float | str = 0.05, **changes: An
         counts=tuple(s.resolved.scenario.gpus for s in searches),
         fastest=_choice(quick, layout, gpus, fastest, best),
         nearest=_choice(near, layout, gpus, fastest, best),
-        statement=_statement(proved=proved, same=near[0] is fastest, tolerance=tolerance, number=len(choices)),
+        statement=_statement(fastest, proved=proved, same=same, tolerance=tolerance, number=len(choices)),
     )
 
 
@@ -179,19 +196,20 @@ def _searches(questions: Iterable[PlanRequest], deadline: float) -> list[_Search
 
 
 def _searched(request: PlanRequest, deadline: float) -> _Search:
+    """As `plan` searches: where nothing fits, with what saves memory at a price."""
     resolved = resolve(request)
+    aim = aim_of(resolved)
     space = build(resolved.scenario, parse_pins(request.pins))
-    outcome = search(space, resolved.scenario, deadline=deadline, beside=beside(resolved))
-    return _Search(resolved, space, outcome)
-
-
-def _seconds(found: _Search) -> float:
-    return found.outcome.best.iteration if found.outcome.best else math.inf
+    found = _Search(resolved, aim, space, aim.search(space, deadline=deadline))
+    nothing = found.outcome.best is None and found.outcome.proved
+    if nothing and (wider := offloaded(request, resolved)):
+        return replace(_searched(wider, deadline), spared=True)
+    return found
 
 
 def _candidate(found: _Search, best: Incumbent | None = None) -> Candidate:
     chosen = best or found.taken
-    return Candidate(found.resolved, chosen.row, chosen.assignment, chosen.iteration)
+    return Candidate(found, chosen.row, chosen.assignment, found.aim.seconds(chosen), found.aim.value(chosen))
 
 
 def _candidates(searches: list[_Search], layout: Layout, ceiling: float, started: float) -> Iterator[Candidate]:
@@ -199,7 +217,7 @@ def _candidates(searches: list[_Search], layout: Layout, ceiling: float, started
     deadline = started + searches[0].resolved.request.time_limit
     for found in searches:
         for pinned in _near(found, layout, deadline):
-            if pinned.iteration <= ceiling:
+            if pinned.value <= ceiling:
                 yield pinned
         yield from _runners_up(found, ceiling)
 
@@ -211,7 +229,7 @@ def _near(found: _Search, layout: Layout, deadline: float) -> Iterator[Candidate
             continue
         pins = parse_pins(found.resolved.request.pins) | _pins(axes, old)
         try:
-            outcome = search(build(scenario, pins), scenario, deadline=deadline)
+            outcome = found.aim.search(build(scenario, pins), deadline=deadline)
         except UnfilledPins:
             continue
         if outcome.best is None:
@@ -236,13 +254,16 @@ def _with_split(row: Strategies, layout: Layout, scenario: Scenario) -> Incumben
 
 
 def _runners_up(found: _Search, ceiling: float) -> Iterator[Candidate]:
-    """Even rows that a search has seen, fit and are fast enough."""
-    scenario = found.resolved.scenario
+    """Even rows that a search has seen, fit and are good enough."""
+    lean, layers = found.aim.lean, found.resolved.scenario.model.num_layers
     for part in found.outcome.pool:
-        good = np.flatnonzero(part.fits & (part.even <= ceiling))
-        for i in good[np.argsort(part.even[good], kind="stable")][:BESIDE]:
+        ranked = part.peak if lean else part.even
+        order = np.flatnonzero(part.fits & np.isfinite(part.even))
+        for i in order[np.argsort(ranked[order], kind="stable")][:BESIDE]:
             row = part.rows.take(np.array([i]))
-            yield Candidate(found.resolved, row, row_assignment(row, scenario.model.num_layers), float(part.even[i]))
+            even = Incumbent(row, row_assignment(row, layers), float(part.even[i]), float(part.peak[i]))
+            if (one := _candidate(found, even)).value <= ceiling:
+                yield one
 
 
 def _move(layout: Layout, there: Candidate, before: Resolved, lost: int) -> Move:
@@ -267,7 +288,7 @@ def _choice(pair: tuple[Candidate, Move], layout: Layout, gpus: int, fastest: Ca
         gpus=used,
         idle_gpus=gpus - used,
         iteration_seconds=there.iteration,
-        slower=there.iteration / fastest.iteration - 1.0,
+        slower=there.value / fastest.value - 1.0,
         moved=_moved(moving, layout, there),
         plan=_plan(there, best if there is fastest else None),
     )
@@ -310,7 +331,7 @@ def _plan(there: Candidate, found: _Search | None) -> Plan:
     verify(there.row, there.split, priced, scenario)
     predicted = prediction_record(resolved, priced.iteration, there.row, there.split)
     proved = found is not None and found.outcome.proved
-    return Plan(
+    answer = Plan(
         status="optimal" if proved else "feasible",
         request=request_record(resolved),
         defaults=resolved.defaults,
@@ -321,10 +342,18 @@ def _plan(there: Candidate, found: _Search | None) -> Plan:
         memory_bytes=memory_records(priced, scenario),
         provenance=provenance_record(resolved),
     )
+    return said_so(answer) if there.found.spared else answer
 
 
-def _statement(*, proved: bool, same: bool, tolerance: float, number: int) -> str:
-    said = "proved fastest on the numbers of devices searched" if proved else "time ran out before the proof"
+_BEST: Final = {"memory": "leanest", "goodput": "to train most per wall time"}
+"""What is proved of the best choice; "fastest" where time is what counts."""
+
+
+def _statement(fastest: Candidate, *, proved: bool, same: bool, tolerance: float, number: int) -> str:
+    best = _BEST.get(fastest.found.aim.objective, "fastest")
+    said = f"proved {best} on the numbers of devices searched" if proved else "time ran out before the proof"
+    if fastest.found.spared:
+        said += f", with {spared(fastest.row)}, as nothing fits without"
     if same:
         return f"{said}; none of {number} others within {tolerance:.0%} moves less"
     return f"{said}; the nearest moves least of {number} within {tolerance:.0%}"
@@ -353,4 +382,4 @@ def _nothing(before: Resolved, was: float, searches: list[_Search], gpus: int, t
     )
 
 
-__all__ = ["Replan", "replan"]
+__all__ = ["replan"]

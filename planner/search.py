@@ -265,7 +265,7 @@ def remember(outcome: Outcome, priced: Priced, scenario: Scenario, *, lean: bool
     outcome.feasible += int(priced.fits.sum())
     outcome.memory_refused += int((~priced.fits).sum())
     _note_nearest(outcome, priced.rows.take(~priced.fits), priced.peak[~priced.fits], scenario)
-    outcome.pool.append(_best_of(priced, KEPT))
+    outcome.pool.append(_best_of(priced, KEPT, priced.peak if lean else priced.bound))
     possible = priced.fits & np.isfinite(priced.even)
     if not possible.any():
         return
@@ -287,10 +287,10 @@ def _better(value: float, peak: float, best: Incumbent, *, lean: bool) -> bool:
     return bool(value < best.iteration - near or (value <= best.iteration + near and peak < best.peak))
 
 
-def _best_of(priced: Priced, count: int) -> Priced:
+def _best_of(priced: Priced, count: int, least: Floats) -> Priced:
     if len(priced.rows) <= count:
         return priced
-    return priced.take(np.argpartition(priced.bound, count)[:count])
+    return priced.take(np.argpartition(least, count)[:count])
 
 
 def _open(priced: Priced, scenario: Scenario) -> Priced:

@@ -19,7 +19,7 @@ from costmodels.memory import memory_limit
 from costmodels.pricing import quote
 from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies, strategies
-from planner.api import aim
+from planner.aims import aim_of
 from planner.assemble import provenance_record, strategy_record
 from planner.document import Provenance, Strategy
 from planner.errors import BadRequest, NothingFits, OutOfTime, UnfilledPins
@@ -94,7 +94,7 @@ def best_of(request: PlanRequest) -> tuple[Resolved, Space, Incumbent]:
     if request.objective == "memory":
         raise BadRequest("levers are turned for the time of training; leave --objective memory out")
     space = recent_space(resolved.scenario, parse_pins(request.pins))
-    found = search(space, aim(resolved), deadline=time.perf_counter() + request.time_limit)
+    found = search(space, aim_of(resolved).scenario, deadline=time.perf_counter() + request.time_limit)
     if found.best is None and found.proved:
         raise NothingFits("nothing fits; `plan` says why and what comes nearest")
     if found.best is None:
@@ -110,7 +110,7 @@ def sensitivity(request: PlanRequest) -> Sensitivity:
     """
     until = time.perf_counter() + request.time_limit
     resolved, space, best = best_of(request)
-    scenario, pins = aim(resolved), parse_pins(request.pins)
+    scenario, pins = aim_of(resolved).scenario, parse_pins(request.pins)
     levers = [
         _leverage(name, [_turned(factor, lever(scenario, factor), scenario, space, best, until) for factor in _FACTORS])
         for name, lever in levers_of(scenario).items()
@@ -180,7 +180,7 @@ def _of_batch(scenario: Scenario, pins: dict[str, Pin], best: Incumbent, until: 
 
 def _of_gpus(resolved: Resolved, pins: dict[str, Pin], best: Incumbent, until: float) -> Leverage:
     """Half and twice the GPUs under the same batch; kept, the strategy has half or twice the replicas."""
-    scenario, turned = aim(resolved), []
+    scenario, turned = aim_of(resolved).scenario, []
     for factor in (0.5, 2.0):
         changed = with_gpus(resolved, int(scenario.gpus * factor))
         if changed is None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from costmodels.scenario import Scenario
+from planner.decisive import decisive
 from planner.document import Rejection
 from planner.explain import memory_example
-from planner.nearest import nearest
+from planner.nearest import Find, nearest
+from planner.pins import parse_pins
 from planner.reasons import telling
 from planner.request import Resolved
 from planner.rules import binding
 from planner.search import Outcome
 from planner.space import Space
-from planner.sparing import plain_best
+from planner.sparing import best_of
 
 
 def rejections(space: Space, outcome: Outcome, scenario: Scenario) -> tuple[Rejection, ...]:
@@ -25,7 +27,13 @@ def rejections(space: Space, outcome: Outcome, scenario: Scenario) -> tuple[Reje
 
 def why_nothing(resolved: Resolved, space: Space, outcome: Outcome) -> tuple[Rejection, ...]:
     """The refusals that say why nothing is left, memory first."""
-    return telling(rejections(space, outcome, resolved.scenario), resolved, binding(resolved.scenario))
+    scenario, rules = resolved.scenario, binding(resolved.scenario)
+    found = rejections(space, outcome, scenario)
+    if outcome.memory_refused:
+        return telling(found, resolved, rules)
+    due = decisive(found, scenario, parse_pins(resolved.request.pins), rules)
+    first = telling(due, resolved, rules)
+    return (*first, *(one for one in due if one not in first)) if len(due) < len(found) else first
 
 
 def shortage(resolved: Resolved, space: Space, outcome: Outcome) -> str:
@@ -34,10 +42,10 @@ def shortage(resolved: Resolved, space: Space, outcome: Outcome) -> str:
     return found[0].example if found else "no strategy is left"
 
 
-def and_nearest(resolved: Resolved) -> str:
+def and_nearest(resolved: Resolved, find: Find = best_of) -> str:
     """The end of a sentence that says what is short: the nearest request that works, "" where none was found.
 
-    For answers that offload nothing by themselves.
+    ``plain_best`` finds what answers that offload nothing by themselves could give.
     """
-    near = nearest(resolved, plain_best)
+    near = nearest(resolved, find).advice
     return f"; nearest that works: {near.subject}" if near else ""

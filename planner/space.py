@@ -43,8 +43,9 @@ LONG_SEQUENCE = 8192
 NODES_OF_SHARDS = (1, 4)
 """Innermost domains that one copy of sharded states may span, where it does not span everything."""
 
-_LAYOUT = ("tp", "cp", "pp", "dp")
-_SHARDING = ("zero_stage", "sharding_degree")
+LAYOUT = ("tp", "cp", "pp", "dp")
+SHARDING = frozenset({"zero_stage", "sharding_degree"})
+"""Axes of sharding; the other ones, with those of the layout, make a core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,24 +76,24 @@ class Space:
     def rows(self, core: Ints, option: Ints) -> Strategies:
         """The strategies of (core, option) pairs, arrays of equal length."""
         taken, degree = self.cores.take(core), self.degree[self.layout[core], option]
-        columns = {name: getattr(taken, name) for name in AXES if name not in _SHARDING}
+        columns = {name: getattr(taken, name) for name in AXES if name not in SHARDING}
         return Strategies(**columns, zero_stage=self.zero_stage[option], sharding_degree=degree)
 
 
-def build(scenario: Scenario, pins: Mapping[str, Pin]) -> Space:
-    """Lay out the lattice under the pins and apply every rule but memory.
+def build(scenario: Scenario, pins: Mapping[str, Pin], *, without: str = "") -> Space:
+    """Lay out the lattice under the pins and apply every rule but memory, and but the one that it is asked ``without``.
 
     Raises:
         BadRequest: pinned degrees that cannot make up the number of GPUs.
     """
     axes = axes_of(scenario, pins)
-    columns: dict[str, NDArray[Any]] = dict(_layouts(scenario.gpus, pins))
+    columns: dict[str, NDArray[Any]] = dict(layouts(scenario.gpus, pins))
     options = axes.pop("sharding")
     beyond = math.prod(len(values) for values in axes.values()) * len(options)
     candidates = len(columns["tp"]) * beyond
-    rules = active(scenario, frozenset(pins))
+    rules = tuple(rule for rule in active(scenario, frozenset(pins)) if rule.name != without)
     refusals: list[Refusal] = []
-    ripe = _ripe(rules, set(_LAYOUT), new=set(_LAYOUT))
+    ripe = _ripe(rules, set(LAYOUT), new=set(LAYOUT))
     columns = _chosen(columns, _allowed(scenario, ripe, columns, partial(_point, columns), beyond, refusals))
     # Axes of one value first: they multiply nothing, and let rules speak while there are few rows.
     for axis, values in sorted(axes.items(), key=lambda item: len(item[1]) > 1):
@@ -195,11 +196,11 @@ def sharding_domains(scenario: Scenario) -> list[int]:
     return sorted(domain for domain in domains if 1 < domain < scenario.gpus)
 
 
-def _layouts(gpus: int, pins: Mapping[str, Pin]) -> dict[str, Ints]:
+def layouts(gpus: int, pins: Mapping[str, Pin]) -> dict[str, Ints]:
     """Every ordered factorisation tp x cp x pp x dp of the GPUs that the pins allow, columns (A,)."""
     options = {}
     whole = divisors(gpus)
-    for name in _LAYOUT:
+    for name in LAYOUT:
         wanted = pins[name].restrict(whole) if name in pins else tuple(whole)
         options[name] = np.array([d for d in wanted if gpus % d == 0], dtype=np.int64)
         if not len(options[name]):
@@ -211,7 +212,7 @@ def _layouts(gpus: int, pins: Mapping[str, Pin]) -> dict[str, Ints]:
         columns = _divide(columns, name, options[name])
     kept = np.isin(columns["dp"], options["dp"])
     if not kept.any():
-        pinned = ", ".join(f"{name} {shown(pins[name])}" for name in _LAYOUT if name in pins)
+        pinned = ", ".join(f"{name} {shown(pins[name])}" for name in LAYOUT if name in pins)
         raise UnfilledPins(f"{pinned} cannot make up {many(gpus, 'GPU')}: tp x cp x pp x dp must equal {gpus}")
     return {name: column[kept] for name, column in columns.items()}
 
@@ -306,8 +307,8 @@ def _with_sharding(
     batches = scenario.global_batch_size // (columns["dp"] * columns["micro_batch_size"])
     cores = strategies(**columns, num_microbatches=batches)
     stage, degree = options.T
-    late = _ripe(rules, {*columns, *_SHARDING}, new=set(_SHARDING))
-    reads = dict.fromkeys((*_LAYOUT, *(axis for rule in late for axis in rule.reads if axis not in _SHARDING)))
+    late = _ripe(rules, {*columns, *SHARDING}, new=set(SHARDING))
+    reads = dict.fromkeys((*LAYOUT, *(axis for rule in late for axis in rule.reads if axis not in SHARDING)))
     layouts, layout = cores.distinct(*reads)
     wide = {name: getattr(layouts, name)[:, None] for name in reads}
     wide["zero_stage"] = stage[None, :]

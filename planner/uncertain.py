@@ -11,7 +11,7 @@ from costmodels.groups import Mixed, mixed_quote
 from costmodels.pricing import Assignment, quote
 from costmodels.scenario import Scenario
 from planner import mixed_search
-from planner.api import aim
+from planner.aims import aim_of
 from planner.assemble import strategy_record
 from planner.branches import MixedSpace
 from planner.document import Strategy
@@ -62,7 +62,7 @@ def on_one_group(request: PlanRequest) -> Question[Scenario, Incumbent]:
         BadRequest, OutOfTime: as `sensitivity.best_of`.
     """
     resolved, space, _ = best_of(request)
-    scenario = aim(resolved)
+    scenario = aim_of(resolved).scenario
     return Question(
         scenario,
         names=tuple(uncertain_of(scenario)),

@@ -21,6 +21,7 @@ from planner.arguments import of_type, whole_number
 from planner.errors import BadRequest, OutOfTime
 from planner.request import resolve
 from planner.shortage import and_nearest
+from planner.sparing import plain_best
 from planner.version import VERSION
 from planner.written import many
 
@@ -130,7 +131,7 @@ def _fits_nowhere(queue: Queue, job: Job, refused: Sequence[Refused]) -> str:
     """What the largest placement of a job that may not wait is short of, and how many devices would do."""
     groups = tuple(group.model_copy(update={"nodes": None}) for group in queue.cluster.groups)
     question = question_at(job, queue.cluster.model_copy(update={"groups": groups}), largest(refused).at)
-    near = and_nearest(resolve(question.model_copy(update={"time_limit": queue.time_limit})))
+    near = and_nearest(resolve(question.model_copy(update={"time_limit": queue.time_limit})), plain_best)
     fits = f"{job.name} may not wait and fits on none of its {many(len(refused), 'placement')}"
     return f"{fits}: {largest(refused).in_words()}{near or '; let it wait'}"
 

@@ -13,14 +13,13 @@ from costmodels.goodput import move_seconds
 from costmodels.stability import Stability
 from costmodels.training import iterations
 from hardware.records import Cluster, NodeGroup
+from planner.aims import aim_of
 from planner.allocation.queue import Job, Queue
-from planner.api import beside, choice_of
 from planner.assemble import counted_flops, strategy_record
 from planner.document import Strategy
 from planner.errors import BadRequest, MeshwrightError
 from planner.pins import parse_pins
 from planner.request import PlanRequest, Resolved, resolve, usual_batch
-from planner.search import search
 from planner.shortage import shortage
 from planner.space import build
 
@@ -216,10 +215,11 @@ def best_point(question: PlanRequest, seconds: float) -> Point | str:
         space = build(scenario, parse_pins(question.pins))
     except BadRequest as error:  # pins that so many GPUs cannot make up; more may
         return f"{REFUSED}{error}"
-    outcome = search(space, scenario, deadline=deadline, beside=beside(resolved))
+    aim = aim_of(resolved)
+    outcome = aim.search(space, deadline=deadline)
     if outcome.best is None:
         return f"{NOTHING}{shortage(resolved, space, outcome)}" if outcome.proved else LATE
-    best, group = choice_of(resolved, outcome).taken, scenario.group
+    best, group = aim.choice(outcome).taken, scenario.group
     return Point(
         at=Placement(group.name, scenario.gpus, group.nodes or 1),
         iteration_seconds=best.iteration,

@@ -93,10 +93,10 @@ def schema(document: str, output: str | None) -> None:
     """Print the JSON Schema of a document."""
     check_writable(output)
     from planner.allocation.document import Allocation
-    from planner.api import WhyNot
     from planner.calibration.document import Calibration
     from planner.compare import Comparison
     from planner.document import Plan
+    from planner.objection import WhyNot
     from planner.replan_document import Replan
     from planner.request import PlanRequest
     from planner.robust import Robust

@@ -136,14 +136,14 @@ def why_not(ctx: click.Context, /, **params: Any) -> None:
     asked = _asked(ctx)
     if asked is None:
         return
-    from planner.api import why_not as object_to
+    from planner.objection import why_not as object_to
 
     with working("searching", quiet=params["quiet"]):
         answer = object_to(asked.request)
     if params["form"] == "json":
         write(answer.model_dump_json(by_alias=True, indent=2) + "\n", params["output"])
         return
-    from planner.report.terminal import render_why_not
+    from planner.report.objection import render_why_not
 
     write(shown(lambda console: render_why_not(answer, console), params["output"]), params["output"])
 
@@ -197,10 +197,12 @@ def _deliver(answer: Plan, params: dict[str, Any]) -> None:
 
 
 def _refusal(answer: Plan) -> str:
-    """Why nothing fits, in one line: memory where it came to that, else the first rule."""
+    """Why nothing fits, in one line: memory where it came to that, else the rule, or two that stand together."""
     refused = sorted(answer.rejected, key=lambda one: one.rule != "memory")
-    reason = refused[0].example if refused else "nothing fits"
+    together = refused[:2] if len(refused) == 2 and refused[0].rule != "memory" else refused[:1]
+    reason = "; ".join(one.example for one in together) or "nothing fits"
     near = f"; nearest: {answer.nearest.subject}: {answer.nearest.text}" if answer.nearest else ""
+    near = f"; nothing near works: {answer.nothing_near}" if answer.nothing_near else near
     if not answer.nearest and answer.strategy:
         near = "; `plan` in place of `plan predict` finds what comes nearest"
     return f"infeasible: {reason}{near}"

@@ -14,6 +14,7 @@ from planner.errors import BadRequest
 from planner.measured import measured
 from planner.page.one_plan import breakdowns, memory_of, runners_up, timeline_of
 from planner.sweep.answers import Result
+from planner.told import CUT_SHORT
 from planner.written import many, named
 
 LARGEST_PAGE: Final = 20_000
@@ -111,7 +112,8 @@ def shown_plan(plan: Plan) -> Shown:
 
 def _advice(plan: Plan) -> list[list[Any]]:
     pairs = (("why not", plan.why_not), ("what would help", plan.what_helps))
-    return [[kind, one.subject, one.text] for kind, several in pairs for one in several]
+    said = [[kind, one.subject, one.text] for kind, several in pairs for one in several]
+    return said if plan.alternatives_complete else [*said, ["alternatives", "others", CUT_SHORT]]
 
 
 def _point(result: Result) -> dict[str, Any]:

@@ -79,10 +79,15 @@ def _telling(stages: Sequence[StageMemory]) -> list[StageMemory]:
 
 
 def alternatives_table(plan: Plan, *, width: int) -> Table:
-    """The runners-up below the winner; where there is room, in what each differs."""
-    wide, gap = width >= WIDE, 2 if width >= SIDE_BY_SIDE else 1
+    """The runners-up below the winner; in what each differs where there is room, or where its columns do not tell.
+
+    Those show the degrees of the first stage; other stages may have others, and node groups another order.
+    """
+    several = plan.strategy is not None and len({stage.group for stage in plan.strategy.stages}) > 1
+    wide, gap = width >= WIDE or several, 2 if width >= SIDE_BY_SIDE else 1
     table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold", collapse_padding=True)
-    for name in _COLUMNS:
+    wall = plan.goodput if plan.request.get("objective") == "goodput" else None
+    for name in (*_COLUMNS, *(["goodput"] if wall else [])):
         table.add_column(name, justify="left" if name == "recompute" else "right", overflow="fold")
     if wide:
         table.add_column("", overflow="fold", style="dim")
@@ -92,11 +97,12 @@ def alternatives_table(plan: Plan, *, width: int) -> Table:
             iteration_seconds=plan.prediction.iteration_seconds,
             mfu=plan.prediction.mfu,
             peak_memory_bytes=max(stage.total for stage in plan.memory_bytes),
+            effective=wall.effective if wall else None,
             differs="",
         )
-        table.add_row(*_cells(1, best), style="bold")
+        table.add_row(*_cells(1, best), *_goodput(best), style="bold")
     for place, alternative in enumerate(plan.alternatives, start=2):
-        table.add_row(*_cells(place, alternative), *([alternative.differs] if wide else []))
+        table.add_row(*_cells(place, alternative), *_goodput(alternative), *([alternative.differs] if wide else []))
     return table
 
 
@@ -112,6 +118,11 @@ def _cells(place: int, alternative: Alternative) -> list[str]:
         percent(alternative.mfu),
         gib(alternative.peak_memory_bytes),
     ]
+
+
+def _goodput(alternative: Alternative) -> list[str]:
+    """Share of the wall time that trains, where that is what counts."""
+    return [] if alternative.effective is None else [percent(alternative.effective)]
 
 
 def recomputation(strategy: Strategy) -> str:

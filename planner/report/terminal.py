@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 from rich.console import Console, RenderableType
@@ -16,7 +16,6 @@ from planner.document import Advice, Plan, Prediction, Proof, Rejection, Strateg
 from planner.errors import BadRequest
 from planner.report.asked import machine_facts, model_facts
 from planner.report.bars import (
-    alike,
     days,
     dollars,
     flow,
@@ -29,7 +28,6 @@ from planner.report.bars import (
 from planner.report.launch import block, elsewhere, launch
 from planner.report.panels import (
     SIDE_BY_SIDE,
-    TERMS,
     along_the_pipeline,
     alternatives_table,
     layers_per_stage,
@@ -38,17 +36,15 @@ from planner.report.panels import (
     time_panel,
 )
 from planner.report.upkeep import goodput_lines
+from planner.told import CUT_SHORT
 from planner.written import many, named
-
-if TYPE_CHECKING:
-    from planner.api import WhyNot
 
 _Document = TypeVar("_Document", bound=BaseModel)
 
 
 def render(plan: Plan, console: Console) -> None:
     """Print a plan on a console, within its width, with what its encoding can show."""
-    plan = _printable(plan, console)
+    plan = printable(plan, console)
     blocks = console.is_terminal and _speaks_utf(console)
     for part in _parts(plan, console.width, blocks=blocks):
         console.print(part, overflow="fold")
@@ -70,9 +66,9 @@ def _parts(plan: Plan, width: int, *, blocks: bool) -> Iterator[RenderableType]:
     panels = [time_panel(plan, blocks=blocks), memory_panel(plan.memory_bytes)]
     yield from _beside(panels) if width >= SIDE_BY_SIDE else _below(panels)
     for warning in plan.warnings:
-        yield _indented(Text(f"careful: {warning}", style="yellow"))
-    if plan.alternatives:
-        yield from ("", _title("Alternatives"), _indented(alternatives_table(plan, width=width - 2)))
+        yield indented(Text(f"careful: {warning}", style="yellow"))
+    if plan.alternatives or not plan.alternatives_complete:
+        yield from ("", title("Alternatives"), indented(alternatives_table(plan, width=width - 2)))
         yield from _ties(plan)
     yield from _advice("Why not", plan.why_not)
     yield from _advice("What would help", plan.what_helps)
@@ -83,32 +79,34 @@ def _parts(plan: Plan, width: int, *, blocks: bool) -> Iterator[RenderableType]:
 
 
 def _ties(plan: Plan) -> Iterator[RenderableType]:
-    """What the mark of tied alternatives means, and which of them is better validated."""
+    """What the mark of tied alternatives means, which of them is better validated, and whether there may be others."""
+    if not plan.alternatives_complete:
+        yield indented(Text(CUT_SHORT, style="dim"))
     if any(other.tied for other in plan.alternatives):
-        yield _indented(
+        yield indented(
             Text("= tied: measured sweeps bear out so small a gap less than two times in three", style="dim")
         )
     if better := plan.better_validated:
-        yield _indented(Text(f"--ties validated takes {better.subject}: {better.text}"))
+        yield indented(Text(f"--ties validated takes {better.subject}: {better.text}"))
 
 
 def _evidence(plan: Plan) -> Iterator[RenderableType]:
     """What others ran and measured that is most like the plan."""
     if plan.closest_run:
-        yield from ("", _title("Closest published run"), _indented(Text(plan.closest_run)))
+        yield from ("", title("Closest published run"), indented(Text(plan.closest_run)))
     elif plan.trust:
-        yield from ("", _title("Closest measured runs"))
+        yield from ("", title("Closest measured runs"))
     if plan.trust:
         yield from _trust(plan.trust)
 
 
 def _trust(found: Trust) -> Iterator[RenderableType]:
     """The measured runs nearest to the plan, and how well each is predicted."""
-    yield _indented(Text(f"nearest measured runs, and how they are predicted ({_where(found)})", style="dim"))
+    yield indented(Text(f"nearest measured runs, and how they are predicted ({_where(found)})", style="dim"))
     for run in found.nearest:
         machines = f"{run.gpus:,} {run.accelerator}"
         said = f"{run.distance:.1f}  {run.error:+.1%}  {run.model}, {machines}, {run.stack}, {run.layout} ({run.group})"
-        yield _indented(Text(said))
+        yield indented(Text(said))
 
 
 def _where(found: Trust) -> str:
@@ -146,7 +144,8 @@ def _proof(status: str, proof: Proof) -> Text:
         return Text(f"{counts}optimum proved {took}").append(f": {proof.statement}", style="dim")
     if status == "infeasible":
         return Text(f"{counts}proved {took}").append(f": {proof.statement}", style="dim")
-    return Text(f"{counts}best found {took}, not proved: at most {percent(proof.gap)} from the optimum")
+    far = f"at most {percent(proof.gap)} from the optimum" if proof.gap < 1.0 else proof.statement
+    return Text(f"{counts}best found {took}, not proved: {far}")
 
 
 def _windowed(request: Mapping[str, Any]) -> bool:
@@ -155,8 +154,8 @@ def _windowed(request: Mapping[str, Any]) -> bool:
 
 
 def _answer(strategy: Strategy, prediction: Prediction, width: int, *, windowed: bool) -> Iterator[Text]:
-    yield Text(flow(_degrees(strategy), width=width), style="bold green")
-    yield Text(flow(_switches(strategy), width=width), style="green")
+    yield Text(flow(degrees(strategy), width=width), style="bold green")
+    yield Text(flow(switches(strategy), width=width), style="green")
     yield from (Text(line, style="green") for line in along_the_pipeline(strategy))
     yield Text()
     interval = prediction.interval
@@ -176,7 +175,8 @@ def _answer(strategy: Strategy, prediction: Prediction, width: int, *, windowed:
     yield Text(flow(_training(prediction), width=width))
 
 
-def _degrees(strategy: Strategy) -> list[str]:
+def degrees(strategy: Strategy) -> list[str]:
+    """The degrees of a strategy as the answer shows them."""
     schedule = strategy.schedule.replace("1f1b", "1F1B").replace("-", " ")
     chunks = f", VPP {strategy.vpp}" if strategy.vpp > 1 else ""
     experts = [f"EP {strategy.ep}", f"ETP {strategy.etp}"] if strategy.ep > 1 else []
@@ -186,7 +186,8 @@ def _degrees(strategy: Strategy) -> list[str]:
     return [*degrees, *experts, pipeline, layers_per_stage(strategy)]
 
 
-def _switches(strategy: Strategy) -> list[str]:
+def switches(strategy: Strategy) -> list[str]:
+    """How it is run beside its degrees."""
     whole = strategy.sharding_degree in {1, strategy.dp * strategy.cp}
     over = "" if whole else f" over {strategy.sharding_degree} ranks"
     again = recomputation(strategy)
@@ -225,10 +226,10 @@ def _below(panels: list[Text]) -> Iterator[RenderableType]:
         yield panel
 
 
-def _advice(title: str, advice: Iterable[Advice]) -> Iterator[RenderableType]:
+def _advice(heading: str, advice: Iterable[Advice]) -> Iterator[RenderableType]:
     rows = [(one.subject, one.text) for one in advice]
     if rows:
-        yield from ("", _title(title), _indented(_pairs(rows)))
+        yield from ("", title(heading), indented(_pairs(rows)))
 
 
 def _refusal(plan: Plan) -> Iterator[RenderableType]:
@@ -236,13 +237,16 @@ def _refusal(plan: Plan) -> Iterator[RenderableType]:
     said = "This strategy does not fit." if alone else "Nothing fits this request."
     yield from ("", Text(said, style="bold red"))
     if plan.rejected:
-        yield from ("", _title("Refused by"), _indented(_refused(plan.rejected)))
+        yield from ("", title("Refused by"), indented(refused(plan.rejected)))
     if not alone:
         yield from _advice("Why not", plan.why_not)
     yield from _advice("Nearest that works", [plan.nearest] if plan.nearest else [])
+    if plan.nothing_near:
+        yield from ("", title("Nothing near works"), indented(Text(f"tried: {plan.nothing_near}")))
 
 
-def _refused(rejected: Iterable[Rejection]) -> Table:
+def refused(rejected: Iterable[Rejection]) -> Table:
+    """What refused strategies, how many, and one of them."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("rule", overflow="fold")
     table.add_column("refused", justify="right", no_wrap=True)
@@ -255,14 +259,14 @@ def _refused(rejected: Iterable[Rejection]) -> Table:
 def _launch(plan: Plan, strategy: Strategy, width: int) -> Iterator[RenderableType]:
     if other := elsewhere(plan):
         told = f"{other}; --format args writes the plan as arguments of Megatron-LM"
-        yield from ("", _title("Launch"), _indented(Text(told)))
+        yield from ("", title("Launch"), indented(Text(told)))
         return
     try:
         start = launch(plan, strategy)
     except BadRequest as error:
-        yield from ("", _title("Launch"), _indented(Text(str(error))))
+        yield from ("", title("Launch"), indented(Text(str(error))))
         return
-    yield from ("", _title("Launch (--format args prints one line)"))
+    yield from ("", title("Launch (--format args prints one line)"))
     for remark in start.remarks:
         yield Text(_comment(remark, width), style="dim")
     yield Text("\n".join(block(start.words, width)))
@@ -300,48 +304,13 @@ def _proved(plan: Plan) -> list[str]:
     """What the proof says of the plan, in a few words."""
     if plan.proof and plan.proof.fastest_seconds is not None:
         return [f"{100.0 * plan.proof.gap:.2f} % from the proved optimum"]
-    return ["proved optimal in the model"] if plan.status == "optimal" and plan.proof else []
+    if plan.status != "optimal" or plan.proof is None:
+        return []
+    return [f"proved optimal in the model {plan.proof.scope}".rstrip()]
 
 
-def render_why_not(answer: WhyNot, console: Console) -> None:
-    """Print what speaks against a strategy: the rules it breaks, or its time term by term."""
-    answer = _printable(answer, console)
-    for part in _objection(answer, console.width):
-        console.print(part, overflow="fold")
-
-
-def _objection(answer: WhyNot, width: int) -> Iterator[RenderableType]:
-    yield Text(answer.verdict, style="bold")
-    if answer.strategy is not None:
-        yield from ("", Text(flow(_degrees(answer.strategy), width=width)))
-        yield Text(flow(_switches(answer.strategy), width=width))
-    if answer.rules:
-        yield from ("", _title("Rules against it"), _indented(_refused(answer.rules)))
-    if answer.terms:
-        yield from ("", _title("Time per iteration"), _indented(_comparison(answer)))
-
-
-def _comparison(answer: WhyNot) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("", no_wrap=True)
-    for name in ("this", "best", "difference"):
-        table.add_column(name, justify="right", no_wrap=True)
-    whole = (answer.iteration_seconds, answer.best_iteration_seconds)
-    largest = max((value for value in whole if value), default=1.0)
-    for name, (this, best) in answer.terms.items():
-        if this or best:
-            table.add_row(TERMS.get(name, name), *_compared(this, best, largest))
-    if whole[0] is not None and whole[1] is not None:
-        table.add_row("iteration", *_compared(whole[0], whole[1], largest), style="bold")
-    return table
-
-
-def _compared(this: float, best: float, largest: float) -> tuple[str, str, str]:
-    sign = "+" if this >= best else "-"
-    return alike(this, largest), alike(best, largest), f"{sign}{alike(abs(this - best), largest)}"
-
-
-def _printable(document: _Document, console: Console) -> _Document:
+def printable(document: _Document, console: Console) -> _Document:
+    """The document in what the encoding of the console can show."""
     if _speaks_utf(console):
         return document
     return type(document).model_validate_json(plain(document.model_dump_json(by_alias=True)))
@@ -357,11 +326,13 @@ def _line(name: str, facts: Iterable[str], width: int) -> Text:
     return text
 
 
-def _title(text: str) -> Text:
+def title(text: str) -> Text:
+    """A heading."""
     return Text(text, style="bold")
 
 
-def _indented(part: RenderableType) -> Padding:
+def indented(part: RenderableType) -> Padding:
+    """Something under a heading."""
     return Padding(part, (0, 0, 0, 2))
 
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from planner.allocation.document import Allocation
-from planner.api import WhyNot
 from planner.document import Plan
+from planner.objection import WhyNot
 from planner.replan_document import Replan
 from planner.request import PlanRequest
 

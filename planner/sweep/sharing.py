@@ -11,11 +11,10 @@ from typing import Any, Final
 
 from costmodels.scenario import Scenario
 from hardware.records import Accelerator
-from planner.api import aim, tied_within
-from planner.memory_search import leanest
+from planner.aims import Aim, aim_of
 from planner.pins import Pin
 from planner.request import Resolved
-from planner.search import Outcome, search
+from planner.search import Outcome
 from planner.space import Space
 from planner.ties import only_tied
 
@@ -35,24 +34,21 @@ class Shared:
 
     def found(self, resolved: Resolved, space: Space, pins: dict[str, Pin], deadline: float) -> Outcome:
         """The search of a scenario, without the rows that it saw on the way."""
-        lean = resolved.request.objective == "memory"
-        question = (_without_money(aim(resolved)), pins, lean, tied_within(resolved), resolved.request.time_limit)
+        aim = aim_of(resolved)
+        question = (_without_money(aim.scenario), pins, aim.lean, aim.within, resolved.request.time_limit)
         for place, (other, known) in enumerate(self.outcomes):
             if other == question:
                 self.outcomes.append(self.outcomes.pop(place))
                 return known
-        self.outcomes.append((question, _searched(resolved, space, lean, deadline)))
+        self.outcomes.append((question, _searched(aim, space, deadline)))
         del self.outcomes[:-OUTCOMES]
         return self.outcomes[-1][1]
 
 
-def _searched(resolved: Resolved, space: Space, lean: bool, deadline: float) -> Outcome:
-    if lean:
-        outcome = leanest(space, aim(resolved), deadline=deadline)
-    else:
-        outcome = search(space, aim(resolved), deadline=deadline, beside=BESIDE + tied_within(resolved))
+def _searched(aim: Aim, space: Space, deadline: float) -> Outcome:
+    outcome = aim.search(space, deadline=deadline, beside=BESIDE + aim.within)
     if outcome.best is not None:  # the rest of what was seen tells only why a point is infeasible
-        outcome.pool = only_tied(outcome, tied_within(resolved))
+        outcome.pool = only_tied(outcome, aim.within)
     return outcome
 
 

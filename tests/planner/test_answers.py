@@ -34,6 +34,7 @@ def fixture_tight():
     """The answer with all its reasons, on a busy machine too."""
     with pytest.MonkeyPatch.context() as patience:
         patience.setattr("planner.api.EXPLAINED_WITHIN", 120.0)
+        patience.setattr("planner.runners_up.ALTERNATIVES_SECONDS", 120.0)
         return plan(PlanRequest(**TIGHT))
 
 
@@ -197,7 +198,7 @@ def test_a_rounder_number_of_gpus_that_is_faster_is_told():
     fewer = plan(PlanRequest(**asked, gpus=1024))
     assert fewer.prediction.iteration_seconds < odd.prediction.iteration_seconds
     assert lines["1,024 GPUs"].iteration_seconds == pytest.approx(fewer.prediction.iteration_seconds)
-    assert not any("GPUs" in line.subject for line in fewer.what_helps)
+    assert not any("GPUs" in line.subject for line in fewer.what_helps if line.proved)
 
 
 def test_why_not_says_what_a_strategy_needs_to_fit():

@@ -14,16 +14,18 @@ from rich.console import Console
 from costmodels.groups import mixed_quote
 from hardware.catalogue import cluster as find_cluster
 from hardware.records import BadNodeCount, Cluster
-from planner.api import plan, predict, why_not
+from planner.api import plan, predict
 from planner.branches import build
 from planner.document import Plan
 from planner.errors import BadRequest, OutOfTime
-from planner.mixed import plan_mixed
-from planner.mixed_explain import alternatives, what_helps, why_not_lines
+from planner.mixed import found_plan, plan_mixed
+from planner.mixed_explain import alternatives, runners_up, what_helps, why_not_lines
 from planner.mixed_search import search
+from planner.objection import why_not
 from planner.report.formats import written
 from planner.report.terminal import render
 from planner.request import PlanRequest, resolve
+from planner.told import NOT_KNOWN
 from tests.scenarios import toy_device, toy_group, toy_model, toy_stack
 
 ASK = {"model": toy_model(num_layers=12), "stack": toy_stack(uneven_stages=True), "global_batch_size": 64}
@@ -190,7 +192,7 @@ def test_reasons_take_no_longer_than_the_search_was_given(monkeypatch):
     assert ends[0] <= 5.0 < ends[1] <= 9.0
 
 
-def test_reasons_that_have_no_time_left_are_left_out():
+def test_reasons_that_have_no_time_left_are_said_not_to_be_known():
     resolved = resolve(request())
     mixed = resolved.mixed
     space = build(mixed, {})
@@ -198,10 +200,16 @@ def test_reasons_that_have_no_time_left_are_left_out():
     best = outcome.best
     assert why_not_lines(space, mixed, best, math.inf)
     priced = mixed_quote(best.row, mixed, best.assignment)
-    assert not alternatives(outcome, resolved, mixed, 0.0)
-    assert not why_not_lines(space, mixed, best, 0.0)
+    assert runners_up(outcome, resolved, mixed, math.inf).complete
+    assert runners_up(outcome, resolved, mixed, 0.0) == ((best,), False)
+    late = why_not_lines(space, mixed, best, 0.0)
+    assert [line.subject for line in late] == [line.subject for line in why_not_lines(space, mixed, best, math.inf)]
+    for line in late:
+        assert not line.proved
+        assert line.text.startswith(("not known", "at most "))
     helped = what_helps(resolved, mixed, best, priced, until=0.0, one_width=True)
-    assert {line.subject for line in helped} == {"links between groups 2x", "networks 2x"}
+    assert {line.subject for line in helped if line.proved} == {"links between groups 2x", "networks 2x"}
+    assert [line.text for line in helped if not line.proved] == [NOT_KNOWN]
 
 
 def test_a_lattice_that_is_not_laid_out_in_time_proves_nothing():
@@ -302,3 +310,44 @@ def test_a_shipped_mixed_cluster_says_its_nodes_and_is_planned(name):
     found = plan(PlanRequest(model="llama2-7b", cluster=name, gpus=machines.gpus, top=0))
     assert found.status == "optimal"
     assert {stage.group for stage in found.strategy.stages} == {group.name for group in machines.groups}
+
+
+def test_the_screen_says_among_which_strategies_the_plan_is_proved_best():
+    found = plan(request(reasons=False))
+    assert found.status == "optimal"
+    assert found.proof.scope.endswith("with as many ranks on every stage")
+    assert "proved optimal in the model among strategies over all node groups" in " ".join(screen(found).split())
+
+
+def test_no_two_alternatives_read_the_same(monkeypatch):
+    """The columns show the degrees of the first stage alone."""
+    resolved = resolve(request(top=1000))
+    outcome = search(build(resolved.mixed, {}), resolved.mixed, deadline=math.inf)
+    monkeypatch.setattr("planner.mixed_explain.PATIENCE", 60.0)
+    others = runners_up(outcome, resolved, resolved.mixed, math.inf)
+    shown = alternatives(others.best, outcome.best, resolved, resolved.mixed)
+    words = [other.differs for other in shown]
+    assert len(words) > 10
+    assert len(set(words)) == len(words)
+    assert any(" on old, " in said for said in words)
+    assert any("new before old" in said for said in words) != any("old before new" in said for said in words)
+
+
+def test_what_a_cut_off_search_s_runners_up_find_better_is_proposed():
+    resolved = resolve(request())
+    mixed, space = resolved.mixed, build(resolve(request()).mixed, {})
+    outcome = search(space, mixed, deadline=math.inf)
+    best, poorest = outcome.best, runners_up(outcome, resolved, mixed, math.inf).best[-1]
+    assert poorest.iteration > best.iteration * (1 + 1e-6)
+    outcome.best, outcome.proved, outcome.lower_bound = poorest, False, 0.0
+    found = found_plan(resolved, mixed, space, outcome, started=time.perf_counter(), one_width=True, reasons=True)
+    assert found.status == "feasible"
+    assert found.prediction.iteration_seconds < poorest.iteration * (1 - 1e-6)
+    assert all(other.iteration_seconds >= found.prediction.iteration_seconds for other in found.alternatives)
+
+
+def test_what_was_tried_is_said_where_nothing_near_works_on_several_groups_either():
+    answer = plan(request(cluster=cluster(memory=1e6), memory_margin=0.2))
+    assert (answer.status, answer.nearest) == ("infeasible", None)
+    assert answer.nothing_near.startswith("without one of --memory-margin 0.2, --stack ")
+    assert "times as many GPUs" not in answer.nothing_near

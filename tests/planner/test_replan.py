@@ -251,3 +251,25 @@ def test_the_command_answers_and_ends_as_documented(old, tmp_path):
     assert (wrong.exit_code, wrong.stderr.count("\n")) == (2, 1)
     assert run("--gpus", "57").exit_code == 2
     assert run().exit_code == 2
+
+
+def test_where_nothing_fits_it_offloads_as_a_plan_for_its_devices_does_and_says_so():
+    runs = plan(PlanRequest(model="llama3-70b", gpus=24, global_batch_size=768, reasons=False))
+    again = plan(PlanRequest(model="llama3-70b", gpus=16, global_batch_size=768, reasons=False))
+    found = replan(runs, 16)
+    assert again.strategy.offload != "none"
+    assert found.fastest.plan.strategy == again.strategy
+    assert found.fastest.iteration_seconds == pytest.approx(again.prediction.iteration_seconds)
+    assert f"with offload {again.strategy.offload}, as nothing fits without" in found.statement
+    assert [said for said in found.fastest.plan.defaults if "nothing fits without" in said]
+
+
+@pytest.mark.parametrize("objective", ["memory", "goodput", "cost"])
+def test_the_job_is_planned_anew_by_what_it_was_planned_for(objective):
+    asked = {"model": MODEL, "global_batch_size": 64, "objective": objective, "reasons": False}
+    found = replan(plan(PlanRequest(gpus=16, **asked)), 8, tolerance=0.1)
+    again = plan(PlanRequest(gpus=8, **asked))
+    assert found.fastest.plan.value == pytest.approx(again.value, rel=1e-9)
+    assert found.fastest.plan.value <= found.nearest.plan.value <= 1.1 * found.fastest.plan.value * (1 + 1e-9)
+    assert found.nearest.slower == pytest.approx(found.nearest.plan.value / found.fastest.plan.value - 1.0, abs=1e-9)
+    assert found.statement.startswith(f"proved {'leanest' if objective == 'memory' else ''}")

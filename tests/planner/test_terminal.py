@@ -6,11 +6,13 @@ import pytest
 from rich.console import Console
 
 from costmodels.model import Model
-from planner.api import WhyNot, predict
+from planner.api import predict
+from planner.objection import WhyNot
 from planner.report.bars import alike, bar, counted, days, flow, plain, scaled, seconds, significant
 from planner.report.formats import written
+from planner.report.objection import render_why_not
 from planner.report.tables import print_rows
-from planner.report.terminal import render, render_why_not
+from planner.report.terminal import render
 from planner.request import PlanRequest
 from tests.planner.fake_plan import fake_plan, infeasible_plan, request, stage, strategy
 

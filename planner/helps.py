@@ -1,0 +1,134 @@
+"""What would help: better machines, another batch, more memory; or fewer machines that do nearly as much."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+from planner.aims import Aim
+from planner.document import Advice
+from planner.errors import BadRequest
+from planner.levers import arithmetic_times, device_times, links_times
+from planner.nearest import enough_gpus, with_gpus
+from planner.pins import Pin, parse_pins
+from planner.request import Resolved
+from planner.space import LARGEST_MICRO_BATCH, Space, build, divisors
+from planner.sparing import ways
+from planner.splits import Incumbent
+from planner.told import NOT_KNOWN, NOTABLE, told_bytes, told_seconds
+from planner.written import many
+
+MOST_BATCHES = 512
+"""Batch sizes on either side that are looked at for one with more divisors."""
+
+
+def what_helps(
+    resolved: Resolved, space: Space, aim: Aim, best: Incumbent, *, pins: Mapping[str, Pin], deadline: float
+) -> tuple[Advice, ...]:
+    """What would make the plan better by what is wanted least of, the most useful first."""
+    if aim.lean:
+        return _leaner(resolved, aim, best, pins, deadline)
+    fewer = enough_gpus(resolved, aim, aim.value(best), deadline)
+    return (*fewer, *_faster(space, aim, best, pins=pins, deadline=deadline))
+
+
+def _leaner(
+    resolved: Resolved, aim: Aim, best: Incumbent, pins: Mapping[str, Pin], deadline: float
+) -> tuple[Advice, ...]:
+    """What twice the devices, and what saves memory at a price, would spare of the bytes of the fullest device.
+
+    Faster machines spare none.
+    """
+    asked = {
+        f"{axis.replace('_', ' ')} {values}": parse_pins({axis: values}) for axis, values in ways(pins, aim.scenario)
+    }
+    questions = {subject: (aim, {**pins, **more}) for subject, more in asked.items()}
+    if larger := with_gpus(resolved, 2 * aim.scenario.gpus):
+        questions[many(larger.gpus, "GPU")] = (aim.on(larger), dict(pins))
+    now = aim.value(best)
+    lines = [_spared(subject, one, some, now, deadline) for subject, (one, some) in questions.items()]
+    return tuple(sorted(lines, key=lambda line: line.peak_memory_bytes or math.inf))
+
+
+def _spared(subject: str, aim: Aim, pins: Mapping[str, Pin], now: float, deadline: float) -> Advice:
+    """How much less the fullest device needs, where a question is a little another."""
+    if time.perf_counter() > deadline:
+        return Advice(subject=subject, text=NOT_KNOWN, proved=False)
+    try:
+        found = aim.search(build(aim.scenario, pins), deadline=deadline)
+    except BadRequest:  # pins that so many devices cannot make up
+        return Advice(subject=subject, text="the pins make up no strategy there")
+    needed = min(aim.value(found.best), now) if found.best else now
+    share = needed / now - 1.0
+    text = f"-{told_bytes(now - needed)} ({share:+.1%})" if share <= -NOTABLE else "nothing"
+    if not found.proved:
+        text = NOT_KNOWN if text == "nothing" else f"at least {text}"
+    return Advice(subject=subject, text=text, peak_memory_bytes=needed, proved=found.proved)
+
+
+def _faster(space: Space, aim: Aim, best: Incumbent, *, pins: Mapping[str, Pin], deadline: float) -> tuple[Advice, ...]:
+    """What the same strategy would gain from better machines or a larger batch, most useful first.
+
+    Memory, and a batch with more divisors, help by letting in another strategy, so that one is searched.
+    """
+    scenario, now = aim.scenario, aim.value(best)
+    changes = {
+        "network 2x": links_times(scenario, 2.0, inner=False),
+        "node links 2x": links_times(scenario, 2.0, inner=True),
+        "memory bandwidth 2x": device_times(scenario, memory_bandwidth=2.0),
+        "arithmetic 1.25x": arithmetic_times(scenario, 1.25),
+    }
+    lines = [gained(subject, aim.on(changed).anew(best), now) for subject, changed in changes.items()]
+    lines.append(_more_memory(space, aim, now, deadline))
+    lines.append(_larger_batch(aim, best, now))
+    lines.extend(_rounder_batch(aim, now, pins, deadline))
+    return tuple(sorted(lines, key=lambda line: line.iteration_seconds or math.inf))
+
+
+def gained(subject: str, seconds: float, now: float, *, proved: bool = True) -> Advice:
+    """What a change saves of ``now`` seconds; nothing where it lengthens them.
+
+    What a search found that its deadline ended is no more than it saves at least.
+    """
+    share = seconds / now - 1
+    saves = share <= -NOTABLE
+    text = f"{told_seconds(seconds - now)} ({share:+.1%})" if saves else "nothing"
+    if not proved:
+        text = f"at least {text}" if saves else NOT_KNOWN
+    return Advice(subject=subject, text=text, iteration_seconds=min(seconds, now), proved=proved)
+
+
+def _more_memory(space: Space, aim: Aim, now: float, deadline: float) -> Advice:
+    """The best strategy that twice the memory would let in."""
+    roomy = aim.on(device_times(aim.scenario, usable_memory=2.0))
+    found = roomy.search(space, deadline=deadline, beside=1.0, confirm=False)
+    seconds = roomy.value(found.best) if found.best else now
+    return gained("memory 2x", seconds, now, proved=found.proved)
+
+
+def _larger_batch(aim: Aim, best: Incumbent, now: float) -> Advice:
+    """Twice the batch through the same strategy, per sequence."""
+    double = aim.on(replace(aim.scenario, global_batch_size=2 * aim.scenario.global_batch_size))
+    rows = replace(best.row, num_microbatches=2 * best.row.num_microbatches)
+    return gained("batch 2x", double.anew(replace(best, row=rows)) / 2, now)
+
+
+def _rounder_batch(aim: Aim, now: float, pins: Mapping[str, Pin], deadline: float) -> list[Advice]:
+    """A batch within 1 % that has far more divisors, hence more ways to split it, per sequence."""
+    batch = aim.scenario.global_batch_size
+    reach = min(batch // 100, MOST_BATCHES)
+    near = range(max(batch - reach, 1), batch + reach + 1)
+    useful = aim.scenario.gpus * LARGEST_MICRO_BATCH
+    ways = {size: len(divisors(math.gcd(size, useful))) for size in near}
+    rounder = max(near, key=lambda size: (ways[size], -abs(size - batch)))
+    if ways[rounder] < 2 * ways[batch]:
+        return []
+    if time.perf_counter() > deadline:
+        return [gained(f"batch {rounder}", now, now, proved=False)]
+    other = aim.on(replace(aim.scenario, global_batch_size=rounder))
+    found = other.search(build(other.scenario, pins), deadline=deadline)
+    seconds = other.value(found.best) * batch / rounder if found.best else now
+    gain = gained(f"batch {rounder}", seconds, now, proved=found.proved)
+    return [] if gain.text == "nothing" else [gain]

@@ -1,0 +1,26 @@
+"""Quantities as a sentence says them, and what it says of those that are not known."""
+
+from __future__ import annotations
+
+from hardware.units import format_quantity
+
+NOTABLE = 0.0005
+"""Relative change below which something helps nothing."""
+NOT_KNOWN = "not known: time ran out before anything was found"
+"""Of a search that its deadline ended with nothing to show."""
+CUT_SHORT = "time ran out: there may be better alternatives than these"
+"""Of runners-up of which not all were looked at."""
+
+
+def told_seconds(value: float) -> str:
+    """Seconds as a sentence says them."""
+    if value == 0:
+        return "0 s"
+    if 1.0 <= abs(value) < 1000.0:  # beside other seconds, minutes are hard to compare
+        return f"{value:.3g} s"
+    return format_quantity(value, "time") if value > 0 else f"-{format_quantity(-value, 'time')}"
+
+
+def told_bytes(value: float) -> str:
+    """Bytes of a device."""
+    return f"{value / 2**30:.1f} GiB"
