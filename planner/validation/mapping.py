@@ -34,6 +34,7 @@ from planner.validation.machines import Unpriceable, node_group
 from planner.validation.maxtext_words import as_programmed
 from planner.validation.model_words import model_of
 from planner.validation.nanotron_words import as_networked, in_table
+from planner.validation.recompute_words import as_recomputed
 from planner.validation.software import as_attending, stack_for
 from planner.validation.strategy_words import as_ranked, strategy_of
 
@@ -64,7 +65,7 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
     """
     notes: list[str] = []
     row = as_networked(as_configured(as_dispatched(as_timed(as_run(as_programmed(as_launched(as_flagged(row))))))))
-    row = as_ranked(saving.as_spelled(as_attending(row, notes)), notes)
+    row = as_ranked(saving.as_spelled(as_recomputed(as_attending(row, notes))), notes)
     plan = row["strategy"]
     _check_sizes(row)
     _check_ranks(row)

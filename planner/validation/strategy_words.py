@@ -166,19 +166,10 @@ def _context(plan: Row, cp: int, chosen: Stack, notes: list[str]) -> int:
     return CP_KINDS.index(known)
 
 
-RECOMPUTE_WORDS: tuple[tuple[str, str], ...] = (
-    (r"false|no|off|0|n/?a", "none"),
-    (r"selective.*|core[ _-]?att(n|ention)|attention|sac|minimal|partial|op", "selective"),
-    (r"true|yes|on|uniform|full.*|remat.*|block|ac|(gradient|activation)[ _-]checkpointing", "full"),
-)
-"""What programs call none of it, all layers, and the cores of attention."""
-
-
 def _recompute(plan: Row, chosen: Stack, notes: list[str]) -> Recompute:
     """The stated kind of recomputation, else the stack's usual one."""
     said = plan.get("recompute")
-    said = str(_usual_recompute(chosen, notes) if said in (None, "") else said).lower()
-    said = next((ours for words, ours in RECOMPUTE_WORDS if re.fullmatch(words, said)), said).upper()
+    said = str(_usual_recompute(chosen, notes) if said in (None, "") else said).upper()
     if said not in Recompute.__members__:
         known = ", ".join(Recompute.__members__).lower()
         raise Unpriceable(f"strategy.recompute: {plan['recompute']!r:.40} is unknown; {known} are known")
@@ -211,7 +202,7 @@ def _sharding(plan: Row, zero: int, ranks: int, node: int, notes: list[str]) -> 
 
 SCHEDULE_WORDS: tuple[tuple[str, str], ...] = (
     (r"inter-?leaved", "interleaved-1f1b"),
-    (r"afab|f-?then-?b|all-forward", "gpipe"),
+    (r"afab|f-?then-?b|all-forward|gpipe|fill-?(and-?)?drain", "gpipe"),
     (r"^1f1b|pipedream-?flush|dapple", "1f1b"),
     (r"zb-?h1|zero-?bubble-h1", "zb-1p"),
     (r"zb-?h2|zero-?bubble-h2", "zb-2p"),
