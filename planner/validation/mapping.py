@@ -26,7 +26,7 @@ from planner.frameworks.nanotron_split import stage_layers
 from planner.stage_rows import assignment_of, problem_of
 from planner.stages import solve
 from planner.validation import aleph, redistributed, saving
-from planner.validation.adapter_words import adapters_of
+from planner.validation.adapter_words import adapters_of, frozen_changes
 from planner.validation.corrections import as_configured, as_dispatched, as_run, as_timed
 from planner.validation.flag_words import as_flagged
 from planner.validation.launch_scripts import as_launched
@@ -72,7 +72,7 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
     model = model_of(row, notes)
     chosen, group = stack_for(row, notes, software), node_group(row, notes, machines)
     if adapters := adapters_of(row, model, notes):
-        chosen = chosen.model_copy(update={"adapters": adapters})
+        chosen = chosen.model_copy(update={"adapters": adapters} | frozen_changes(row, chosen))
     usual = "bf16" if "bf16" in group.accelerator.peak else "fp16"
     if plan.get("precision") is None:
         notes.append(f"precision {usual} assumed")

@@ -11,6 +11,9 @@ from planner.validation.variants import accelerator_name
 
 Row = Mapping[str, Any]
 
+FINE_TUNERS = r"transformers|\b(trl|peft|axolotl|unsloth|xtuner|ms-?swift|oumi)\b|llama[- ]?factory|sfttrainer"
+"""Programs that train Transformers' models, whose frozen weights they load in 16 bits."""
+
 STACKS: tuple[tuple[str, str], ...] = (
     (r"megascale", "megascale"),
     (r"yuan[- ]?2", "yuan2"),
@@ -38,7 +41,7 @@ STACKS: tuple[tuple[str, str], ...] = (
     (r"internevo|internlm", "internevo"),
     (r"neuron|\bnxd|torch[-_/ ]?xla", "maxtext"),
     (r"maxtext|\bpax|jax|xla|levanter|alpa\b|t5x|pathways|easylm|gspmd|axlearn|tensorflow|mesh-?tf", "maxtext"),
-    (r"transformers|hugging ?face|accelerate|axolotl|llama-?factory|unsloth|xtuner", "fsdp"),
+    (r"hugging ?face|accelerate|\bhf (trainer|peft)|" + FINE_TUNERS, "fsdp"),
     (r"megatron", "megatron-lm"),
 )
 """First match of the framework's words (lower case) names the stack; ``megatron-lm`` is then dated."""

@@ -164,7 +164,8 @@ def test_a_stage_may_be_named_as_zero_is():
 
 
 def test_adam_in_8_bits_trains_all_weights():
-    assert verdict(stack={"notes": "bitsandbytes 8-bit AdamW"}).predicted == verdict().predicted
+    stack = case(run(stack={"notes": "bitsandbytes 8-bit AdamW"})).scenario.stack
+    assert (stack.adapters, stack.optimizer, stack.frozen_bytes) == (None, "adam-8bit", 0.0)
 
 
 def test_a_share_beside_a_figure_in_bytes_is_no_unit_of_it():
@@ -201,4 +202,68 @@ def test_stages_are_balanced_beside_a_layer_that_predicts_further_tokens():
 def test_frozen_weights_of_four_bits_are_priced_as_adapters_and_told(words):
     found = verdict(**words)
     assert found.predicted == verdict(task="lora").predicted
-    assert any("frozen weights of 4 bits are priced in 16" in note for note in found.notes)
+    assert any("frozen weights of 4 bits take their memory" in note for note in found.notes)
+    assert case(run(**words)).scenario.stack.frozen_bytes == pytest.approx(0.516)
+
+
+@pytest.mark.parametrize("note", ["load_in_4bit: false", "4 bits of the optimizer's states", "mxfp4 products"])
+def test_other_words_on_four_bits_freeze_nothing(note):
+    assert case(run(strategy={"precision_note": note})).scenario.stack.adapters is None
+
+
+@pytest.mark.parametrize("task", ["LoRA", "lora fine-tuning", "PEFT (LoRA)", "Adapter"])
+def test_adapters_are_trained_however_the_task_is_put(task):
+    assert verdict(task=task).predicted == verdict(task="lora").predicted
+
+
+@pytest.mark.parametrize("task", ["SFT", "full fine-tuning", "fine_tune", "continued pre-training", "Pretraining"])
+def test_all_weights_are_trained_however_the_task_is_put(task):
+    found = verdict(task=task)
+    assert found.predicted == verdict().predicted
+    assert not any("task" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("said", "stage"),
+    [
+        ("stage-3", 3), ("ZeRO stage 2", 2), ("zero_3", 3), ("3 (FSDP)", 3), ("FULL_SHARD", 3), ("HSDP", 3),
+        ("SHARD_GRAD_OP", 2), ("Pos", 1), ("Pos+g", 2), ("Pos+g+p", 3), ("ZeRO++", 3), ("ZeRO-Infinity", 3),
+        ("NO_SHARD", 0), ("none", 0), ("distributed optimizer", 1), ("_HYBRID_SHARD_ZERO2", 2),
+    ],
+)  # fmt: skip
+def test_a_stage_is_named_in_many_ways(said, stage):
+    plan = {"tp": 1, "pp": 1, "vpp": 1, "dp": 16, "schedule": "none", "sharding_degree": None}
+    assert case(run(stack={"framework": "FSDP"}, strategy={**plan, "zero_stage": said})).rows.zero_stage[0] == stage
+
+
+@pytest.mark.parametrize("said", ["some", "zero", "z-loss 2e-4", "7"])
+def test_words_that_name_no_stage_are_refused(said):
+    assert verdict(strategy={"zero_stage": said}).reason.startswith(f"strategy.zero_stage: there is no stage {said!r}")
+
+
+@pytest.mark.parametrize(
+    ("framework", "stage"),
+    [
+        ("PyTorch DDP", 0),
+        ("DistributedDataParallel", 0),
+        ("PyTorch DDP + ZeroRedundancyOptimizer", 1),
+        ("Megatron DDP", 1),
+    ],
+)
+def test_data_parallelism_of_pytorchs_keeps_all_states_on_every_device(framework, stage):
+    plan = {"tp": 1, "pp": 1, "vpp": 1, "dp": 16, "schedule": "none", "zero_stage": None, "sharding_degree": None}
+    assert case(run(stack={"framework": framework}, strategy=plan)).rows.zero_stage[0] == stage
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ({"optimizer": "cpu", "param": "none"}, "optimizer"), ({"params": True, "optimizer": True}, "optimizer+params"),
+        ({"activations": False}, "none"), ("zero3_bf16_cpuoffload_all.json", "optimizer+params"),
+        ("host offload of layer inputs", "activations"), ("offloaded checkpoints", "activations"),
+    ],
+)  # fmt: skip
+def test_what_is_offloaded_in_a_table_or_a_files_name(said, code):
+    plan = {"pp": 1, "vpp": 1, "dp": 8, "schedule": "none", "sharding_degree": 8, "zero_stage": 3}
+    told, known = (verdict(stack={"framework": "DeepSpeed"}, strategy={**plan, "offload": one}) for one in (said, code))
+    assert told.predicted == known.predicted

@@ -209,11 +209,16 @@ def test_a_loss_by_blocks_of_tokens_never_holds_all_logits(notes):
         ("fp16 weights, gradients and AdamW states, no master copy", ("adam-bf16", 8)),
         ("parameters, gradients and Adam moments in bf16", ("adam-bf16", 8)),
         ("Muon for the layers", ("muon", 12)),
+        ("AdamW8bit, paged", ("adam-8bit", 12)),
+        ("pure bf16", ("adam-bf16", 8)),
+        ("bf16-true", ("adam-bf16", 8)),
+        ("purely bf16 GEMMs", ("adam", 12)),
+        ("bf16-mixed", ("adam", 12)),
         ("bf16", ("adam", 12)),
     ],
 )
 def test_words_on_states_name_the_optimizer_and_its_bytes(words, changed):
-    stack = case(run(stack={"framework": "torchtune"}, strategy={"precision_note": words})).scenario.stack
+    stack = case(run(stack={"framework": "torchtitan"}, strategy={"precision_note": words})).scenario.stack
     assert (stack.optimizer, stack.optimizer_bytes) == changed
 
 
@@ -353,3 +358,39 @@ def test_llama_in_transformers_hands_its_logits_back_in_fp32_until_late_2024(cha
     plan = {"pp": 1, "vpp": 1, "dp": 8, "schedule": "none"} | changes.pop("strategy", {})
     row = run(**({"source": "a run of 2023"} | changes), stack=known, model=model, strategy=plan)
     assert case(row).scenario.stack.cross_entropy_bytes == held
+
+
+@pytest.mark.parametrize("words", ["torch.compile", "torch_compile", "torch compiled", "compile=True", "compile: true"])
+def test_a_compiler_is_named_in_many_ways(words):
+    plain = {"framework": "PyTorch FSDP"}
+    assert case(run(stack=plain | {"overlap": words})).scenario.stack.fused_elementwise
+    assert not case(run(stack=plain)).scenario.stack.fused_elementwise
+
+
+@pytest.mark.parametrize("words", ["compile=False", "torch_compile: false", "compiled from source", "no torch_compile"])
+def test_words_on_compiling_that_fuse_nothing(words):
+    assert not case(run(stack={"framework": "PyTorch FSDP", "overlap": words})).scenario.stack.fused_elementwise
+
+
+@pytest.mark.parametrize(
+    "framework", ["TRL SFTTrainer", "LLaMA Factory", "HF PEFT", "ms-swift", "axolotl", "HF Trainer"]
+)
+def test_programs_that_train_transformers_models_do_so_under_any_name(framework):
+    stack = case(run(stack={"framework": framework})).scenario.stack
+    assert (stack.name, stack.keeps[:2]) == ("fsdp", ("gate", "norm"))
+
+
+@pytest.mark.parametrize("framework", ["Megatron-SWIFT (ms-swift)", "control", "scripts of a trlx fork"])
+def test_other_frameworks_are_none_of_them(framework):
+    assert "norm" not in case(run(stack={"framework": framework})).scenario.stack.keeps
+
+
+def test_programs_for_fine_tuning_load_frozen_weights_in_16_bits():
+    known = case(run(task="lora", stack={"framework": "TRL"})).scenario.stack
+    assert (known.weight_bytes, case(run(stack={"framework": "TRL"})).scenario.stack.weight_bytes) == (2, 4)
+    assert case(run(task="lora", stack={"framework": "PyTorch FSDP"})).scenario.stack.weight_bytes == 4
+
+
+@pytest.mark.parametrize(("words", "size"), [("optimizer in backward", 0), ("optimizer step before backward", 4)])
+def test_an_optimizer_that_steps_in_the_backward_pass_leaves_no_gradients(words, size):
+    assert case(run(stack={"framework": "torchtitan", "notes": words})).scenario.stack.gradient_bytes == size
