@@ -54,6 +54,40 @@ def as_ranked(row: Row, notes: list[str]) -> Row:
     return {**row, "strategy": {**plan, unsaid[0]: degree}}
 
 
+def as_batched(row: Row, notes: list[str]) -> Row:
+    """The run with the batch, or the micro-batch, that it alone leaves out, as its number of micro-batches tells.
+
+    A batch may also be told by its tokens.
+    """
+    plan, seq = row["strategy"], row["model"].get("seq_length")
+    each, whole, many = (plan.get(name) for name in ("micro_batch_size", "global_batch_size", "num_microbatches"))
+    ranks = plan.get("dp") or (plan.get("gpus") or 0) // math.prod(int(plan.get(n) or 1) for n in ("tp", "cp", "pp"))
+    found: dict[str, Any] = {}
+    if whole is None and (tokens := plan.get("tokens_per_iteration")) and seq:
+        found["global_batch_size"] = whole = max(round(float(tokens) / seq), 1)
+    if whole is None and many and each and ranks:
+        found["global_batch_size"] = round(many * each * ranks)
+    if each is None and many and whole and ranks and not whole % (many * ranks):
+        found["micro_batch_size"] = whole // (many * ranks)
+    notes += [f"{name} {value:g}, by the other sizes of its batch" for name, value in found.items()]
+    return {**row, "strategy": {**plan, **found}} if found else row
+
+
+CHUNKS = r"\bv(?:pp?)?(?: size)? ?[=:]? ?(\d)\b|\b(\d) (?:virtual|model chunks|chunks)"
+"""How a schedule's words count the chunks of a stage."""
+
+
+def _chunks(plan: Row, pp: int, notes: list[str]) -> int:
+    """Chunks of a stage as said; of a schedule that needs several and says no number, two."""
+    said = re.sub(r"[_-]+", " ", str(plan.get("schedule") or "").lower())
+    if plan.get("vpp") is not None or pp == 1 or not re.search(r"(?<!non )\binter ?leav|\bvirtual|\bloop", said):
+        return int(plan.get("vpp") or 1)
+    counted = re.search(CHUNKS, said)
+    chunks = int(counted[1] or counted[2]) if counted else 2
+    notes.append(f"{chunks} chunks a stage, {'by the schedule' if counted else 'the fewest that interleave, assumed'}")
+    return chunks
+
+
 def strategy_of(plan: Row, chosen: Stack, notes: list[str], *, experts: bool = False, node: int = 8) -> Strategies:
     """The strategy as described, a row of its own; what the run leaves open is what its stack usually does.
 
@@ -64,7 +98,8 @@ def strategy_of(plan: Row, chosen: Stack, notes: list[str], *, experts: bool = F
         experts: whether its model has them.
         node: GPUs of a node.
     """
-    tp, cp, pp, vpp, ep = (int(plan.get(name) or 1) for name in ("tp", "cp", "pp", "vpp", "ep"))
+    tp, cp, pp, ep = (int(plan.get(name) or 1) for name in ("tp", "cp", "pp", "ep"))
+    vpp = _chunks(plan, pp, notes)
     dp = int(plan.get("dp") or int(plan["gpus"]) // (tp * cp * pp))
     etp = int(plan.get("etp") or 1)
     if experts and plan.get("etp") is None and chosen.name.startswith(FOLDS) and (cp * dp) % ep == 0 and tp > 1:

@@ -267,3 +267,55 @@ def test_what_is_offloaded_in_a_table_or_a_files_name(said, code):
     plan = {"pp": 1, "vpp": 1, "dp": 8, "schedule": "none", "sharding_degree": 8, "zero_stage": 3}
     told, known = (verdict(stack={"framework": "DeepSpeed"}, strategy={**plan, "offload": one}) for one in (said, code))
     assert told.predicted == known.predicted
+
+
+@pytest.mark.parametrize(
+    ("left_out", "told"),
+    [
+        ("global_batch_size", {"tokens_per_iteration": 64 * 2048}), ("global_batch_size", {"num_microbatches": 8}),
+        ("micro_batch_size", {"num_microbatches": 8}),
+    ],
+)  # fmt: skip
+def test_a_size_of_the_batch_that_is_left_out_is_that_of_the_others(left_out, told):
+    row = run(strategy={left_out: None, **told}, measured={"iteration_time_s": None, "samples_per_s": 32.0})
+    found = only(judge_row(row), "iteration_time")
+    assert (found.predicted, found.measured) == (verdict().predicted, 2.0)
+    assert any(left_out in note and "by the other sizes" in note for note in found.notes)
+
+
+def test_a_micro_batch_that_the_number_of_them_does_not_make_whole_is_assumed():
+    assert "micro-batch size 1 assumed" in verdict(strategy={"micro_batch_size": None, "num_microbatches": 7}).notes
+
+
+@pytest.mark.parametrize(
+    ("schedule", "chunks"),
+    [("interleaved-1f1b", 2), ("interleaved (v=3)", 3), ("interleaved 1F1B, vpp=4", 4),
+     ("1F1B with 6 virtual stages", 6),
+     ("1f1b", 1), ("non-interleaved 1F1B", 1), ("zb-v", 1)],
+)  # fmt: skip
+def test_chunks_of_a_stage_that_are_unsaid_are_those_of_the_schedules_words(schedule, chunks):
+    found = case(run(strategy={"schedule": schedule, "vpp": None}))
+    assert found.rows.vpp[0] == chunks
+    assert any("chunks a stage" in note for note in found.notes) is (chunks > 1)
+
+
+@pytest.mark.parametrize("said", ["[13, 11]", "13,11", "13/11"])
+def test_layers_of_stages_may_be_written_as_a_line(said):
+    plan = {"vpp": 1, "schedule": "1f1b", "layers_per_stage": said}
+    assert case(run(strategy=plan)).assignment.layers.tolist() == [13, 11]
+
+
+@pytest.mark.parametrize("said", ["about 12", "12 to 13", "even"])
+def test_words_on_layers_of_stages_that_list_none_are_told(said):
+    found = case(run(strategy={"vpp": 1, "schedule": "1f1b", "layers_per_stage": said}))
+    assert any("an even split is priced" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("kind", ["decoder-only transformer", "GPT", "Dense", "LLaMA-style"])
+def test_a_kind_of_model_in_a_writers_words(kind):
+    assert verdict(model={"kind": kind}).predicted == verdict().predicted
+
+
+@pytest.mark.parametrize("kind", ["hybrid Mamba transformer", "RWKV", "diffusion transformer", "CNN"])
+def test_kinds_of_models_that_are_none_of_ours_are_refused(kind):
+    assert verdict(model={"kind": kind}).predicted is None
