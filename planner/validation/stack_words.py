@@ -17,7 +17,7 @@ FINE_TUNERS = r"transformers|\b(trl|peft|axolotl|unsloth|xtuner|ms-?swift|oumi)\
 STACKS: tuple[tuple[str, str], ...] = (
     (r"megascale", "megascale"),
     (r"yuan[- ]?2", "yuan2"),
-    (r"hai-?llm", "deepseek"),
+    (r"\bhai[ -]?llm", "deepseek"),
     (r"automodel", "torchtitan"),
     (r"gpt-?neox", "gpt-neox"),
     (r"megatron(-lm)? ?(-|/|\+|&|and|with|) ?deepspeed|deepspeed ?(/|\+|&|and|with) ?megatron", "megatron-deepspeed"),

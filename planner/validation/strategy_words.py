@@ -218,8 +218,14 @@ def _usual_recompute(chosen: Stack, notes: list[str]) -> str:
 
 
 HYBRID = r"hsdp|hybrid[ _-]shard"
-WITHIN_NODES = r"shard\w* (with)?in (a|one|each|every|the) node"
+WITHIN_NODES = r"\bshard\w* (with)?in ((a|one|each|every|the) )?nodes?\b|\bintra-?node shard|\bshard\w* intra-?node\b"
 """Words for states that ranks of one node share, and nodes repeat."""
+SHARDED_OVER = (
+    r"\bshard\w*(?: groups?| degrees?| size)?(?: of| over| across|[:=]) ?"
+    r"(\d+)(?: (gpus|ranks|devices|nodes))?(?![.\w-])"
+    r"|\b(?:fsdp|dp_shard|\w*shard_(?:degree|size))[=:-] ?(\d+)(?![.\w])"
+)
+"""Words for states that so many ranks share, or the ranks of so many nodes."""
 
 
 def _sharding(plan: Row, zero: int, ranks: int, node: int, notes: list[str]) -> int:
@@ -229,6 +235,11 @@ def _sharding(plan: Row, zero: int, ranks: int, node: int, notes: list[str]) -> 
     if not degree and ranks % node == 0 and re.search(WITHIN_NODES, said):
         notes.append(f"states sharded over the {node} ranks of a node, by the words")
         return node
+    if not degree and (told := re.search(SHARDED_OVER, said)):
+        some = int(told[1] or told[3]) * (node if told[2] == "nodes" else 1)
+        if 1 < some <= ranks and ranks % some == 0:
+            notes.append(f"states sharded over {some} ranks, by the words")
+            return some
     if not degree and re.search(HYBRID, said):
         notes.append(f"states sharded over all {ranks} ranks assumed")
     degree = degree or ranks

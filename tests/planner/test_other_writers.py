@@ -319,3 +319,20 @@ def test_a_kind_of_model_in_a_writers_words(kind):
 @pytest.mark.parametrize("kind", ["hybrid Mamba transformer", "RWKV", "diffusion transformer", "CNN"])
 def test_kinds_of_models_that_are_none_of_ours_are_refused(kind):
     assert verdict(model={"kind": kind}).predicted is None
+
+
+@pytest.mark.parametrize(
+    ("note", "degree"),
+    [
+        ("HSDP: shard groups of 4 GPUs", 4), ("fsdp=8", 8), ("HSDP, sharded across 2 nodes", 16), ("dp_shard: 4", 4),
+        ("HSDP, intra-node sharding", 8), ("HSDP, sharded within nodes", 8), ("FSDP 2.0", 16), ("HSDP", 16),
+        ("FULL_SHARD, 4-bit shards of weights", 16), ("ZeRO stage 3 of 4 stages", 16), ("HSDP over 5 nodes", 16),
+    ],
+)  # fmt: skip
+def test_words_on_sharding_say_how_many_ranks_share_states(note, degree):
+    plan = {"tp": 1, "pp": 1, "vpp": 1, "dp": 16, "schedule": "none", "zero_stage": 3, "sharding_degree": None}
+    assert case(run(strategy={**plan, "sharding_note": note})).rows.sharding_degree[0] == degree
+
+
+def test_hai_llm_is_deepseeks_with_or_without_a_hyphen():
+    assert case(run(stack={"framework": "HAI LLM"})).scenario.stack.name == "deepseek"
