@@ -72,6 +72,16 @@ def adapters_of(row: Row, model: Model, notes: list[str]) -> Adapters | None:
     return found
 
 
+PREQUANTISED: Final = (
+    r"\b(base|frozen) (weights|model) (is |are )?pre-?quanti[sz]ed\b"
+    r"|\bpre-?quanti[sz]ed (base|frozen) (weights|model)\b"
+)
+"""Words for frozen weights that are kept in the format of the products, and in no other."""
+NVFP4_TWICE: Final = 2.0 * (0.5 + 1.0 / 16.0)
+"""Bytes per parameter in NVFP4, with a scale of 8 bits to 16 values, in rows for the forward pass and turned for the
+backward pass [TE]."""
+
+
 def _task(said: Any, notes: list[str]) -> str | None:
     """The task under one of our names; None where none is said, or nothing is known of the word."""
     if said is None:
@@ -87,8 +97,16 @@ def frozen_changes(row: Row, chosen: Stack) -> dict[str, Any]:
     """Fields of the stack where weights are frozen: nothing keeps a master copy of what never changes."""
     words = str(row["stack"].get("framework")).lower()
     narrow = _quantised(row) or (re.search(FROZEN_IN_16, words) and "atorch" not in words)
-    packed = {"frozen_bytes": IN_4_BITS} if _quantised(row) else {}
+    packed = {"frozen_bytes": IN_4_BITS} if _quantised(row) else _prequantised(row)
     return packed | ({"weight_bytes": 2} if narrow and chosen.weight_bytes > 2 else {})
+
+
+def _prequantised(row: Row) -> dict[str, float]:
+    """Bytes of frozen weights that are only there in the 4 bits that products take."""
+    plan = row["strategy"]
+    said = f"{plan.get('precision_note')} {row['stack'].get('notes')}".lower()
+    only = plan.get("precision") == "nvfp4" and re.search(PREQUANTISED, said)
+    return {"frozen_bytes": NVFP4_TWICE} if only else {}
 
 
 def _quantised(row: Row) -> bool:

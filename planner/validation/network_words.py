@@ -88,7 +88,9 @@ SHARED: Final = re.compile(
     re.IGNORECASE,
 )
 """So many devices that one card serves."""
-BY_WORD: Final = re.compile(r"(?<![\w.-])(\d{1,2})(?:x| \w+)? ?(?:NIC|HCA|card|adapter)s?\b", re.IGNORECASE)
+BY_WORD: Final = re.compile(
+    r"(?<![\w.-])(\d{1,2})(?:x| (?![gnhx]pu|accel|graph|nvlink|video)\w+)? ?(?:NIC|HCA|card|adapter)s?\b", re.IGNORECASE
+)
 RAILS: Final = r"\b(dual|two|quad|four|eight|[248])[- ]rail\b"
 RAIL_WORDS: Final = {"dual": "2", "two": "2", "quad": "4", "four": "4", "eight": "8"}
 """Networks that every node has several of, a card in each."""

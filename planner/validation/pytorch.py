@@ -13,7 +13,7 @@ from planner.validation.dated import month
 Row = Mapping[str, Any]
 
 FUSING = (
-    r"(?<!no )(?<!without )torch[._ ]compiled?\b(?!\W*(=|:|is)? ?(false|off|no\b|disabled))"
+    r"(?<!no )(?<!without )torch[._ ]compiled?\b(?![ (]*(=|:|is)? ?(false|off|no\b|disabled))"
     r"|\bcompile ?[=:] ?(true|on|1\b)|\bte\b|transformer engine|\bliger\b"
 )
 """Words for kernels that are generated or written fused."""

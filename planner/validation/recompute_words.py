@@ -23,7 +23,7 @@ PARTS: Final = (
     r"\b(select\w*|partial\w*|core att\w*|att(entio)?n only|op(erator)?s? level|sac|minimal|modules?|budget)\b"
     r"|\bdots\b.*\bsaveable\b|\bsave \w*dots?\b|\bevery (second|other|2nd) (layer|block)"
 )
-DENIED: Final = r"^(no|not|without|w/o)\b|\b(off|disabled|unused|none|never)\b"
+DENIED: Final = r"^(no|not|without|w/o)\b|\b(off(?! ?load)|disabled|unused|none|never)\b"
 WHOLE: Final = r"checkpoint|recomput|\bremat|\b(full|uniform|block|unsloth|ac|enabled?)\b"
 KINDS: Final = ((ALL_OF_IT, "full"), (PARTS, "selective"), (DENIED, "none"), (WHOLE, "full"))
 """First match of words that are no name of a program's, spaces for all that joins them."""

@@ -254,7 +254,7 @@ def _modules(plan: Row, model: Model) -> int:
 def _offload(row: Row, notes: list[str]) -> int:
     plan = row["strategy"]
     said = _offloading(plan.get("offload"))
-    said = "none" if re.fullmatch(r"no|off|false|disabled|n/?a|0", said) else said
+    said = "none" if re.match(r"(no|none|off|false|disabled|n/?a|0)\b(?!.*\bbut\b)", said) else said
     more = f"{plan.get('recompute_detail')} {row['stack'].get('notes')}".lower()
     if said == "none":
         usual = "deepspeedexamples" in str(row["stack"].get("framework")).lower() and plan.get("zero_stage") == 3

@@ -53,6 +53,7 @@ from planner.validation.network_words import assumed, lane_bandwidth, link_name
         ("4 NICs/node, 200 Gbps", 100),
         ("Slingshot 11, 4 NICs per node, 200 Gb/s", 100),
         ("8 HCAs per node, 1.6 Tb/s in total", 200),
+        ("2 GPU cards, 100 Gb/s InfiniBand", 100),
         ("3.2 Tbps, 8 NICs", 400),
         ("NVLink 18 links, 400 Gb/s InfiniBand", 400),
         ("HDR InfiniBand (4 links per node)", 100),

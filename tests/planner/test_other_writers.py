@@ -259,7 +259,8 @@ def test_data_parallelism_of_pytorchs_keeps_all_states_on_every_device(framework
     ("said", "code"),
     [
         ({"optimizer": "cpu", "param": "none"}, "optimizer"), ({"params": True, "optimizer": True}, "optimizer+params"),
-        ({"activations": False}, "none"), ("zero3_bf16_cpuoffload_all.json", "optimizer+params"),
+        ({"activations": False}, "none"), ("none (checkpoints on NFS)", "none"), ("no CPU offload", "none"),
+        ("zero3_bf16_cpuoffload_all.json", "optimizer+params"),
         ("host offload of layer inputs", "activations"), ("offloaded checkpoints", "activations"),
     ],
 )  # fmt: skip
@@ -336,3 +337,16 @@ def test_words_on_sharding_say_how_many_ranks_share_states(note, degree):
 
 def test_hai_llm_is_deepseeks_with_or_without_a_hyphen():
     assert case(run(stack={"framework": "HAI LLM"})).scenario.stack.name == "deepseek"
+
+
+@pytest.mark.parametrize(
+    ("note", "size"),
+    [
+        ("nvfp4; base weights pre-quantised", 1.125), ("prequantized frozen weights", 1.125), ("nvfp4", 0.0),
+        ("weights quantised in every step", 0.0), ("base weights kept in bf16", 0.0),
+    ],
+)  # fmt: skip
+def test_frozen_weights_that_are_only_there_in_nvfp4_take_its_bytes_twice(note, size):
+    plan = {"precision": "nvfp4", "precision_note": note}
+    row = run(task="lora", cluster={"accelerator": "b200"}, stack={"framework": "NeMo"}, strategy=plan)
+    assert case(row).scenario.stack.frozen_bytes == size

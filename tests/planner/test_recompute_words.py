@@ -15,7 +15,8 @@ from tests.planner.measured_run import only, run
         "gradient_checkpointing: true", "--gradient_checkpointing", "activation checkpointing", "full ac", "remat",
         "enable_activation_checkpointing=True", "checkpoint_activations", "nothing_saveable", "unsloth",
         "uniform, 1 layer", "recompute-granularity full", "activation_checkpointing of Block", "all layers", "true",
-        "gradient checkpointing enabled", "recomputation", "non-reentrant checkpointing",
+        "gradient checkpointing enabled", "checkpointing with CPU off-load", "recomputation",
+        "non-reentrant checkpointing",
     ],
 )  # fmt: skip
 def test_all_layers_are_recomputed_however_it_is_put(words):

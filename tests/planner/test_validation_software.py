@@ -360,14 +360,20 @@ def test_llama_in_transformers_hands_its_logits_back_in_fp32_until_late_2024(cha
     assert case(row).scenario.stack.cross_entropy_bytes == held
 
 
-@pytest.mark.parametrize("words", ["torch.compile", "torch_compile", "torch compiled", "compile=True", "compile: true"])
+@pytest.mark.parametrize(
+    "words",
+    ["torch.compile", "torch.compile; no TP", "torch_compile", "torch compiled", "compile=True", "compile: true"],
+)
 def test_a_compiler_is_named_in_many_ways(words):
     plain = {"framework": "PyTorch FSDP"}
     assert case(run(stack=plain | {"overlap": words})).scenario.stack.fused_elementwise
     assert not case(run(stack=plain)).scenario.stack.fused_elementwise
 
 
-@pytest.mark.parametrize("words", ["compile=False", "torch_compile: false", "compiled from source", "no torch_compile"])
+@pytest.mark.parametrize(
+    "words",
+    ["compile=False", "torch_compile: false", "torch.compile (off)", "compiled from source", "no torch_compile"],
+)
 def test_words_on_compiling_that_fuse_nothing(words):
     assert not case(run(stack={"framework": "PyTorch FSDP", "overlap": words})).scenario.stack.fused_elementwise
 
