@@ -15,6 +15,7 @@ def found(name, **said):
     ("said", "entry", "gib"),
     [
         ("h20-141gb", "h20", 141),
+        ("H20-3e 141GB", "h20", 141),
         ("gh200-144gb", "gh200", 144),
         ("h100-sxm-96gb", "h100-sxm", 96),
         ("h100-sxm-64gb", "h100-sxm", 64),
