@@ -23,5 +23,5 @@ Keys in brackets are spelled out in REFERENCES.md; in short::
     [Wu21] Yuan 1.0 and 2.0, arXiv 2110.04725            [FusedSoftmax] Megatron-LM, megatron/model/fused_softmax.py
     [FSDP1] PyTorch, torch/distributed/fsdp              [MFSDP] Megatron-FSDP, its guide
     [Splash] JAX, pallas/ops/tpu/splash_attention        [MaxText] GitHub AI-Hypercomputer/maxtext
-    [Hu21] LoRA, arXiv 2106.09685
+    [Hu21] LoRA, arXiv 2106.09685                        [Dettmers23] QLoRA, arXiv 2305.14314
 """

@@ -13,7 +13,13 @@ from costmodels.adapters import OF_ATTENTION, Adapted
 from costmodels.kernels import WORD, stream_seconds
 from costmodels.layer_kinds import Kind, layer_kinds
 from costmodels.model import Model
-from costmodels.parameters import attention_projections, expert_parameters, mtp_sets, parameters
+from costmodels.parameters import (
+    attention_projections,
+    expert_parameters,
+    mtp_sets,
+    parameters,
+    parameters_without_embedding,
+)
 from costmodels.passes import Passes, product, tokens_per_rank
 from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies
@@ -53,6 +59,18 @@ def adapter_parameters(scenario: Scenario) -> float:
         return 0.0
     each = {kind: sum(n + k for _, n, k in adapted(scenario, kind)) for kind in scenario.depth.kinds}
     return adapters.rank * sum(each[kind] for kind in layer_kinds(scenario.model, scenario.seq_length))
+
+
+def weights_word(scenario: Scenario, word: float) -> float:
+    """Bytes per parameter of all weights of a model whose layers' frozen ones may be narrower than ``word``.
+
+    Embedding and head stay wide [Dettmers23].
+    """
+    narrow = scenario.stack.frozen_bytes
+    if not scenario.frozen or not narrow:
+        return word
+    layers = parameters_without_embedding(scenario.model) / parameters(scenario.model)
+    return layers * narrow + (1.0 - layers) * word
 
 
 def trained_share(scenario: Scenario) -> float:

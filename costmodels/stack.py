@@ -336,6 +336,8 @@ class Stack(Record):
     """What updates the weights; ``optimizer_bytes`` and ``optimizer_traffic`` are those of Adam."""
     main_params: Literal["fp32", "fp16"] = "fp32"
     """Format of the master weights."""
+    frozen_bytes: float = Field(0.0, ge=0, le=4)
+    """Bytes per parameter of a layer whose weights are frozen; 0: as of others. Products take them in 16 bits."""
     adapters: Adapters | None = None
     """What trains beside frozen weights; None: all weights."""
     recompute_groups: bool = False

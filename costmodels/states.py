@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.frozen import trained_experts, trained_share
+from costmodels.frozen import trained_experts, trained_share, weights_word
 from costmodels.kernels import WORD
 from costmodels.offload import EVERYTHING, share_offloaded
 from costmodels.optimizers import kept_bytes, optimizer_of
@@ -61,6 +61,7 @@ def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None
         narrow = stack.fp8_param_gather and stack.weight_bytes == WORD
         more = scenario.recipe.word * copies_of_weights(scenario) - WORD if narrow else stack.reduced_weight_bytes
         weights, sharded = weights + more, sharded + more
+    adapting, weights, sharded = weights, weights_word(scenario, weights), weights_word(scenario, sharded)
     kept = kept_bytes(stack, fp32=fp32)
     alone = optimizer_of(stack).moments if stack.weight_bytes > WORD else kept
     optimizer = np.where(z >= 3, alone, kept)  # sharded weights in fp32 are their own master
@@ -76,5 +77,5 @@ def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None
     return StateBytes(
         weights=left * np.where(z >= 3, sharded / shard + np.where(whole, scenario.word, 0.0), weights),
         gradients=trained * left * followed * np.where(scattered, gradient / shard, gradient + buckets),
-        optimizer=trained * (np.where(z >= 1, optimizer / shard, optimizer) * stays + scenario.frozen * weights),
+        optimizer=trained * (np.where(z >= 1, optimizer / shard, optimizer) * stays + scenario.frozen * adapting),
     )

@@ -157,6 +157,7 @@ def _rest(pick):
     """What is added to every iteration, and the formats of states."""
     return {
         "sharded_stages": pick(False, True),
+        "frozen_bytes": pick(0.0, 0.0, 0.5),
         "slack": pick(0.0, 0.05),
         "tensor_slack": pick(None, 0.2),
         "straggler": pick(0.0, 0.02),

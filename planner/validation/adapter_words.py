@@ -8,23 +8,41 @@ from typing import Any, Final
 
 from costmodels.adapters import OF_ATTENTION, Adapters
 from costmodels.model import Model
+from costmodels.stack import Stack
 from planner.validation.machines import Unpriceable
+from planner.validation.stack_words import FINE_TUNERS
 
 Row = Mapping[str, Any]
 
-TASKS: Final = ("pretrain", "sft", "lora", None)
+TASKS: Final = (
+    (r"\bq?-?lora\b|\bpeft\b|\badapters?\b", "lora"),
+    (r"sft|fine-?tun|instruct|post-?train", "sft"),
+    (r"pre-?train|from scratch|^train(ing)?$", "pretrain"),
+)
+"""First match of a run's word on its task names one of the three; who trains adapters says so before all else."""
 
 USUAL: Final = (
     (r"mlperf|mlcommons", "16:linear_qkv,linear_proj"),
     (r"automodel", "8"),
     (r"nemo|bridge", "32:linear_qkv"),
+    (r"torchtune|llama[- ]?factory", "8"),
+    (r"lit-?gpt", "8:linear_qkv"),
 )
 """What sources train that do not say: MLPerf's rules; performance recipes of NeMo (``nemo/collections/llm/recipes``,
 ``performance_mode``) and of Megatron-Bridge (``perf_recipes``, ``peft.target_modules``), with their default rank; NeMo
-AutoModel's, all products whose names end in ``proj``."""
+AutoModel's, all products whose names end in ``proj``; those of torchtune's configurations, LLaMA-Factory's and LitGPT's
+(queries and values alone) [torchtune] [LitGPT]."""
+FROZEN_IN_16: Final = rf"automodel|torchtune|lit-?gpt|{FINE_TUNERS}"
+"""Programs that load frozen weights in 16 bits, whatever they do with weights that train."""
 OTHERS: Final = "16"
-QUANTISED: Final = r"\bq-?lora\b|\bnf4\b|\b4[ -]?bit (base|frozen|weights)"
+QUANTISED: Final = (
+    r"\bq-?[ld]ora\b|\bnf4\b|\b(4[ -]?bit|int4) (\(\w+\) )?(base|frozen|weights)"
+    r"|\bload[_ ]in[_ ]4[_ ]?bit\b(?!\W*false)"
+)
 """Words for frozen weights of 4 bits."""
+IN_4_BITS: Final = 0.516
+"""Bytes per parameter in NF4 whose scales of 64 values are quantised too; other formats have 0.50 to 0.56
+[Dettmers23]."""
 
 
 def adapters_of(row: Row, model: Model, notes: list[str]) -> Adapters | None:
@@ -36,13 +54,8 @@ def adapters_of(row: Row, model: Model, notes: list[str]) -> Adapters | None:
         Unpriceable: words that say none.
     """
     said, task = row["strategy"].get("adapters"), row.get("task")
-    words = (
-        f"{task} {row['strategy'].get('precision_note')} {row['stack'].get('framework')} {row['stack'].get('notes')}"
-    )
-    quantised = re.search(QUANTISED, words.lower()) is not None
-    task = "lora" if quantised else task
-    if task not in TASKS:
-        notes.append(f"task {task!r:.40} is none of {', '.join(filter(None, TASKS))}; training of all weights assumed")
+    quantised = _quantised(row)
+    task = "lora" if quantised else _task(task, notes)
     if said is None and task != "lora":
         return None
     words = str(said) if said is not None else _usual(row)
@@ -53,10 +66,55 @@ def adapters_of(row: Row, model: Model, notes: list[str]) -> Adapters | None:
     if model.moe and not set(found.modules) <= set(OF_ATTENTION):
         raise Unpriceable(f"strategy.adapters {found}: none are priced on experts, which {model.name} has")
     if quantised:
-        notes.append("frozen weights of 4 bits are priced in 16: less memory is taken than predicted, and more time")
+        notes.append("frozen weights of 4 bits take their memory; that products unpack them is not priced")
     if said is None:
         notes.append(f"adapters {found}: the run trains some and does not say which")
     return found
+
+
+PREQUANTISED: Final = (
+    r"\b(base|frozen) (weights|model) (is |are )?pre-?quanti[sz]ed\b"
+    r"|\bpre-?quanti[sz]ed (base|frozen) (weights|model)\b"
+)
+"""Words for frozen weights that are kept in the format of the products, and in no other."""
+NVFP4_TWICE: Final = 2.0 * (0.5 + 1.0 / 16.0)
+"""Bytes per parameter in NVFP4, with a scale of 8 bits to 16 values, in rows for the forward pass and turned for the
+backward pass [TE]."""
+
+
+def _task(said: Any, notes: list[str]) -> str | None:
+    """The task under one of our names; None where none is said, or nothing is known of the word."""
+    if said is None:
+        return None
+    spaced = str(said).lower().replace("_", "-")
+    found = next((task for words, task in TASKS if re.search(words, spaced)), None)
+    if found is None:
+        notes.append(f"task {said!r:.40} is none of pretrain, sft, lora; training of all weights assumed")
+    return found
+
+
+def frozen_changes(row: Row, chosen: Stack) -> dict[str, Any]:
+    """Fields of the stack where weights are frozen: nothing keeps a master copy of what never changes."""
+    words = str(row["stack"].get("framework")).lower()
+    narrow = _quantised(row) or (re.search(FROZEN_IN_16, words) and "atorch" not in words)
+    packed = {"frozen_bytes": IN_4_BITS} if _quantised(row) else _prequantised(row)
+    return packed | ({"weight_bytes": 2} if narrow and chosen.weight_bytes > 2 else {})
+
+
+def _prequantised(row: Row) -> dict[str, float]:
+    """Bytes of frozen weights that are only there in the 4 bits that products take."""
+    plan = row["strategy"]
+    said = f"{plan.get('precision_note')} {row['stack'].get('notes')}".lower()
+    only = plan.get("precision") == "nvfp4" and re.search(PREQUANTISED, said)
+    return {"frozen_bytes": NVFP4_TWICE} if only else {}
+
+
+def _quantised(row: Row) -> bool:
+    """Whether the words of a run say that its frozen weights are of 4 bits."""
+    note, stack = str(row["strategy"].get("precision_note")).lower(), row["stack"]
+    words = f"{row.get('task')} {note} {stack.get('framework')} {stack.get('notes')}".lower()
+    alone = re.fullmatch(r"4[ -]?bit|int4", note) and "lora" in str(row.get("task")).lower()
+    return bool(alone) or re.search(QUANTISED, words) is not None
 
 
 def _usual(row: Row) -> str:

@@ -45,7 +45,7 @@ WRITTEN_OUT: Final = (
 RELEASE: Final = r"(?:^v?|\b(?:fa|flash-?(?:attn|attention)?)-?\(?v?)([1-4])(?!\d)"
 """A release of FlashAttention: FA2, flash_attn 2.5, FlashAttention-3, or no more than its number."""
 KERNEL: Final = (
-    r"flash|fused|fusion|sdpa|scaled-dot-product|xformers|mem(ory)?-eff|triton|transformer-?engine|\bte\b|splash|cutlass"
+    r"flash|\bfa\b|fused|fusion|sdpa|scaled-dot-product|xformers|mem(ory)?-eff|triton|transformer-?engine|\bte\b|splash|cutlass"
     r"|^(true|yes|on|enabled)$"
 )
 """How they call a kernel of its own without saying which."""

@@ -10,6 +10,7 @@ from costmodels.stack import Overlap, Stack
 from costmodels.stack_fields import Kept
 from planner.validation.dated import month
 from planner.validation.maxtext_words import expert_fields, kept
+from planner.validation.stack_words import FINE_TUNERS
 
 Row = Mapping[str, Any]
 
@@ -20,7 +21,9 @@ wait for: half as many again as without [Yeung24, section 6]."""
 NOTHING_FUSED = {"fused_elementwise": False, "fused_softmax": False}
 """Bias, GELU, dropout and softmax in kernels of their own, as Megatron-LM 1.1.5 runs unless asked (decision 132)."""
 
-OF_TRANSFORMERS = r"^(?!.*(liger|transformer engine)).*(transformers|hugging ?face)"
+OF_TRANSFORMERS = (
+    rf"^(?!.*(liger|transformer engine|unsloth|megatron-?swift)).*(hugging ?face|\bhf (trainer|peft)|{FINE_TUNERS})"
+)
 """Frameworks that train Transformers' models as they are."""
 RETURNED_WIDE, RETURNED_NARROW = 16, 14
 """Bytes held per logit by the loss of such a model as the softmax's gradient is made: the logits that its forward pass
@@ -36,6 +39,13 @@ SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
     # Its models write RMSNorm out in fp32, and the gate's activation before the product (modeling_llama.py), unless
     # Liger's kernels replace them.
     (OF_TRANSFORMERS, {"keeps": ("gate", "norm")}),
+    # Its recipes say ``dtype: bf16``: weights, gradients and moments alike. Their loss takes logits in eight parts, in
+    # 16 bits with their gradients, and one part at a time in fp32 with what becomes of it [torchtune].
+    (
+        r"torchtune",
+        {"weight_bytes": 2, "optimizer": "adam-bf16", "optimizer_bytes": 8, "gradient_bytes": 2, "reduce_bytes": 2}
+        | {"cross_entropy_bytes": 5, "idle_logits": False},
+    ),
     # Its loss is FlashAttention's, eight bytes a logit; two metrics of every micro-batch cast the logits to fp32, read
     # them and write their log-softmax, fourteen bytes each [llm-foundry].
     (r"llm[- ]?foundry|composer", {"cross_entropy_traffic": 36, "cross_entropy_bytes": 4}),

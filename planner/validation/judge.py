@@ -45,7 +45,9 @@ MEMORY_KINDS: tuple[tuple[str, float, str], ...] = (
     (r"max_memory_allocated", 2.0**30, "allocated"),
     (r"max_(memory_)?reserved", 2.0**30, "cached"),
     (r"largest total", 1e9, "shown"),  # bytes in its files [Sailor]
-    (r"nvidia[-_ ]smi|nvml|dcgm|real use|\b(rocm|amd|npu|hl|xpu)-smi|driver", 2.0**30, "shown"),
+    (r"nvidia[-_ ]smi|nvml|nvtop|nvitop|gpustat|dcgm|real use|\b(rocm|amd|npu|hl|xpu)-smi|driver", 2.0**30, "shown"),
+    (r"\bmax[ _]ca\b", 2.0**30, "cached"),  # DeepSpeed's see_memory_usage, as the next
+    (r"\bmax[ _]ma\b|see_memory_usage", 2.0**30, "allocated"),
     (r"converted to gb|converted from gib|decimal gb|converted to 1e9", 1e9, "allocated"),
     (r"peak gb|max post-optimizer|rank-0|per-gpu", 1e9, "allocated"),
     (r"unit mb is read as mib", 1e9, "allocated"),
@@ -59,6 +61,11 @@ MEMORY_KINDS: tuple[tuple[str, float, str], ...] = (
 MEBIBYTES = r"^(?!.*(read as|converted))((?!\bgi?b\b).)*\b(mi?b|mega ?bytes?|mebi ?bytes?)\b"
 """Words on a figure that is neither in GB nor in GiB: tools that say MB count in 2^20 bytes all the same."""
 
+OF_ALL = (
+    r"\b(sum(med)?|total|aggregated?) (over|of|across|for) (all |both |the |\d+ )*"
+    r"([gnhx]pus|devices|ranks|cards|chips)\b"
+)
+"""Words on a figure that is of all devices together."""
 _NO_BYTES = r"^(?!.*\bgi?b\b)"
 SHARES = ((rf"{_NO_BYTES}.*(%|\bper ?cent\b|\bpercentage\b)", 0.01), (rf"{_NO_BYTES}.*\b(fraction|share) of\b", 1.0))
 """Words on a figure that is a share of the device's memory and in no bytes, and its unit."""
@@ -247,9 +254,13 @@ def seconds_of(row: Row, mapped: Case | None) -> float | None:
 
 
 def _sized(row: Row, mapped: Case) -> Row:
-    """The run with the sequence length that it was priced at, where it leaves that to its model."""
-    model = row["model"]
-    return row if model.get("seq_length") else {**row, "model": {**model, "seq_length": mapped.scenario.seq_length}}
+    """The run with the sequence length and the batch that it was priced at, where it leaves that to its other words."""
+    model, plan = row["model"], row["strategy"]
+    if not model.get("seq_length"):
+        model = {**model, "seq_length": mapped.scenario.seq_length}
+    if not plan.get("global_batch_size"):
+        plan = {**plan, "global_batch_size": mapped.scenario.global_batch_size}
+    return {**row, "model": model, "strategy": plan}
 
 
 def strange(row: Row, mapped: Case | None = None) -> tuple[str, ...]:
@@ -288,6 +299,7 @@ def memory_kind(row: Row) -> tuple[float, str]:
     framework = str(row.get("stack", {}).get("framework")).lower()
     unit = 2.0**30 if re.search(BINARY, framework) else unit
     unit = 2.0**20 if re.search(MEBIBYTES, words) else unit
+    unit /= float(row.get("strategy", {}).get("gpus") or 1) if re.search(OF_ALL, words) else 1.0
     reserved = bool(re.search(RESERVED, framework)) and "allocated" not in words
     reserved |= bool(re.search(RESERVED_SOURCE, str(row.get("source"))))
     return unit if share is None else share, "cached" if reserved and share is None else name

@@ -83,6 +83,8 @@ CLUSTERS: dict[str, str] = {
     "rtx-a5000": "rtx-a6000-8x",
     "rtx3090-ti": "rtx3090-8x",
     "titan-rtx": "rtx2080ti-8x",
+    "quadro-rtx-6000": "rtx2080ti-8x",
+    "quadro-rtx-8000": "rtx2080ti-8x",
     "p100-sxm2-16gb": "p100-dgx1",
     "p100-pcie-16gb": "piz-daint",
     "v100-pcie-16gb": "v100-pcie-4x",

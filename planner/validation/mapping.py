@@ -26,7 +26,7 @@ from planner.frameworks.nanotron_split import stage_layers
 from planner.stage_rows import assignment_of, problem_of
 from planner.stages import solve
 from planner.validation import aleph, redistributed, saving
-from planner.validation.adapter_words import adapters_of
+from planner.validation.adapter_words import adapters_of, frozen_changes
 from planner.validation.corrections import as_configured, as_dispatched, as_run, as_timed
 from planner.validation.flag_words import as_flagged
 from planner.validation.launch_scripts import as_launched
@@ -34,8 +34,9 @@ from planner.validation.machines import Unpriceable, node_group
 from planner.validation.maxtext_words import as_programmed
 from planner.validation.model_words import model_of
 from planner.validation.nanotron_words import as_networked, in_table
+from planner.validation.recompute_words import as_recomputed
 from planner.validation.software import as_attending, stack_for
-from planner.validation.strategy_words import as_ranked, strategy_of
+from planner.validation.strategy_words import as_batched, as_ranked, strategy_of
 
 Row = Mapping[str, Any]
 
@@ -64,14 +65,14 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
     """
     notes: list[str] = []
     row = as_networked(as_configured(as_dispatched(as_timed(as_run(as_programmed(as_launched(as_flagged(row))))))))
-    row = as_ranked(saving.as_spelled(as_attending(row, notes)), notes)
+    row = as_batched(as_ranked(saving.as_spelled(as_recomputed(as_attending(row, notes))), notes), notes)
     plan = row["strategy"]
     _check_sizes(row)
     _check_ranks(row)
     model = model_of(row, notes)
     chosen, group = stack_for(row, notes, software), node_group(row, notes, machines)
     if adapters := adapters_of(row, model, notes):
-        chosen = chosen.model_copy(update={"adapters": adapters})
+        chosen = chosen.model_copy(update={"adapters": adapters} | frozen_changes(row, chosen))
     usual = "bf16" if "bf16" in group.accelerator.peak else "fp16"
     if plan.get("precision") is None:
         notes.append(f"precision {usual} assumed")
@@ -194,6 +195,8 @@ def _by_rule(row: Row, scenario: Scenario, rows: Strategies, notes: list[str], *
 
 def _of_stages(said: Any, pp: int, vpp: int) -> Any:
     """Layers of every stage, where chunks are listed: in the order of the model, or stage by stage."""
+    if isinstance(said, str) and re.fullmatch(r"[\[(]?\s*\d+(\s*[,/|+ ]\s*\d+)*\s*[\])]?", said.strip()):
+        said = [int(number) for number in re.findall(r"\d+", said)]
     if not isinstance(said, list) or vpp == 1:
         return said
     if len(said) == pp and all(isinstance(chunks, list) for chunks in said):

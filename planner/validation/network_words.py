@@ -20,7 +20,7 @@ WITHIN: Final = re.compile(
 
 UNNAMED: Final = (
     r"^(?!.*(infiniband|\bib\b|[efhnqx]dr\b|roce|rdma|gaudi|hpu))"
-    r".*(\bethernet\b|\b\d\d ?gb(/s|ps)|\b(10|25|40|50|100) ?gbe\b)"
+    r".*(\bethernet\b|\b\d\d ?gb(/s|ps)|\b(10|25|40|50|100) ?gbe\b|\b(ena|g?vnic|vpc)\b)"
 )
 """Ethernet without remote memory access, and what is under 100 Gb/s and not named. Gaudi's own ports have it."""
 NETWORKS: Final[tuple[tuple[str, str], ...]] = (
@@ -70,16 +70,33 @@ TIMES: Final = re.compile(r"(?<![\w.-])(\d{1,2})\s*(?:[x*\u00d7]|X(?=\d))\s*(?=[
 """A count of cards before what it counts, also without a space; not the size of a machine, as in p4d.24xlarge."""
 CARDS: Final = re.compile(
     r"(?<![\w.-])(\d{1,2})(?-i:x) |\s[x*\u00d7]\s?(\d{1,2})\b(?!\s*[MGT])"
-    r"|(?<![\w.-])(\d{1,2}) (?![MGTmgt](?:b|ig|B))(?:[A-Za-z]+ ){0,3}?(?:NIC|HCA|card|adapter|rail|port)s?\b",
+    r"|(?<![\w.-])(\d{1,2}) (?![MGTmgt](?:b|ig|B))(?:[A-Za-z]+ ){0,3}?(?:(?:NIC|HCA|card|adapter|rail|port)s?\b"
+    r"|links? ?(?:per|/) ?node\b)",
     re.IGNORECASE,
 )
 """A count of cards, before or behind them, or by that word."""
+VIRTUAL: Final = r"\b(?:ena|g?vnic|vpc)\b"
+"""Networks of virtual machines, which carry TCP and are told by the machine."""
 OF_A_DEVICE: Final = re.compile(
     r"(?:\bper |\beach |/ ?)(?:GPU|HPU|NPU|XPU|TPU|chip|accelerator|device)\b", re.IGNORECASE
 )
-OF_TWO: Final = re.compile(r"\bper (?:two|2) (?:GPU|device)s", re.IGNORECASE)
+NUMBERS: Final = {"two": 2, "four": 4, "eight": 8}
+SHARED: Final = re.compile(
+    r"\b(?:per|shared (?:by|among|between)|for(?: every)?) (two|four|eight|[248]) (?:GPU|NPU|device|accelerator)s"
+    r"|\b(two|four|eight|[248]) (?:GPU|NPU|device|accelerator)s (?:per|share (?:an?|one|each)) "
+    r"(?:NIC|HCA|card|adapter|port)",
+    re.IGNORECASE,
+)
+"""So many devices that one card serves."""
+BY_WORD: Final = re.compile(
+    r"(?<![\w.-])(\d{1,2})(?:x| (?![gnhx]pu|accel|graph|nvlink|video)\w+)? ?(?:NIC|HCA|card|adapter)s?\b", re.IGNORECASE
+)
+RAILS: Final = r"\b(dual|two|quad|four|eight|[248])[- ]rail\b"
+RAIL_WORDS: Final = {"dual": "2", "two": "2", "quad": "4", "four": "4", "eight": "8"}
+"""Networks that every node has several of, a card in each."""
 OF_A_NODE: Final = re.compile(
-    r"\b(?:per|/) ?(?:node|host|server|machine|instance)\b|\bethernet\b|\befa\b|\btcp\b|(?<![a-z])gbe\b|\bsingle\b",
+    r"\b(?:per|/) ?(?:node|host|server|machine|instance|vm|tray)\b|\bethernet\b|\befa\b|\btcp\b|(?<![a-z])gbe\b"
+    rf"|\bsingle\b|{VIRTUAL}",
     re.IGNORECASE,
 )
 ONE_EACH: Final = re.compile(r"\b(?:one|1) (?:NIC|HCA|card|adapter) per GPU\b", re.IGNORECASE)
@@ -118,13 +135,13 @@ def lane_bandwidth(text: str, gpus_per_node: int, fastest: float = FASTEST_CARD)
     text = _plain(text)
     if (told := _told(text)) is None:
         return None
-    cards, total = _cards(text, told.clause)
+    limit = 2.0 * FASTEST_CARD if FASTER_CARDS.search(text) else max(FASTEST_CARD, fastest)
+    cards, total = _cards(text, told, limit)
     bandwidth = (cards or 1) * told.rate
     if _of_devices(text, told.clause, cards, total):
         return bandwidth
-    if OF_TWO.search(text) and (cards or 1) == 1:
-        return bandwidth / 2.0
-    limit = 2.0 * FASTEST_CARD if FASTER_CARDS.search(text) else max(FASTEST_CARD, fastest)
+    if (sharing := _sharing(text)) and (cards or 1) == 1:
+        return bandwidth / sharing
     of_a_node = cards is not None or OF_A_NODE.search(text) or bandwidth > 1.01 * limit
     return bandwidth / gpus_per_node if of_a_node else bandwidth
 
@@ -136,7 +153,7 @@ def assumed(text: str, gpus_per_node: int, fastest: float = FASTEST_CARD) -> str
         return ""
     if told.named:
         return f"network of {told.named!r} taken for {told.rate * 8e-9:g} Gb/s a card, {lane * 8e-9:g} Gb/s per GPU"
-    said = OF_A_NODE.search(text) or OF_TWO.search(text) or _cards(_plain(text), told.clause)[0] is not None
+    said = OF_A_NODE.search(text) or _sharing(text) or _cards(_plain(text), told, FASTEST_CARD)[0] is not None
     guessed = lane < told.rate and not said
     return f"network of {text!r:.60} taken for a node's, being more than a card has" if guessed else ""
 
@@ -152,7 +169,7 @@ def _of_devices(text: str, clause: str, cards: int | None, total: bool) -> bool:
 def _plain(text: str) -> str:
     """The words without commas in numbers, with counts set apart, and without numbers that are names."""
     text = re.sub(r"(\d),(\d{3})\b", r"\1\2", text)
-    text = re.sub(r"\bdual[- ]rail\b", "2x", text, flags=re.IGNORECASE)
+    text = re.sub(RAILS, lambda found: f" {RAIL_WORDS.get(found[1].lower(), found[1])}x ", text, flags=re.IGNORECASE)
     return TIMES.sub(r"\1x ", text)
 
 
@@ -189,14 +206,37 @@ def _named(clause: str) -> Told | None:
     return None
 
 
-def _cards(text: str, clause: str) -> tuple[int | None, bool]:
-    """Cards that a rate is one of, None where none are counted, and whether the rate is said to be that of them all."""
+def _cards(text: str, told: Told, limit: float) -> tuple[int | None, bool]:
+    """Cards that a rate is one of, None where none are counted, and whether the rate is said to be that of them all.
+
+    A rate that no card has, by ``limit``, is that of all, whatever other parts of the words count.
+    """
+    clause = told.clause
     if (own := _counted(clause)) is not None:
         return own, False
     if OF_A_NODE.search(clause) or OF_A_DEVICE.search(clause):
         return None, True
-    after = text[text.index(clause) + len(clause) :]
-    return (None, True) if RATE.search(after) else (_counted(after), False)
+    before, _, after = text.partition(clause)
+    if RATE.search(after):
+        return None, True
+    if told.rate > 1.01 * limit:
+        return None, False
+    counted = _counted(after)
+    return (counted if counted is not None else _listed(before)), False
+
+
+def _listed(before: str) -> int | None:
+    """Cards counted by that word in the parts before the one with the rate; none of a part on links inside a node."""
+    parts = [part for part in re.split(r"[(),;+]", before) if not INSIDE.search(part) and not RATE.search(part)]
+    found = next((one for part in parts if (one := BY_WORD.search(part))), None)
+    return int(found[1]) if found else None
+
+
+def _sharing(text: str) -> int:
+    """Devices that one card serves by the words; 0 where they do not say."""
+    found = SHARED.search(text)
+    told = (found[1] or found[2]).lower() if found else "0"
+    return NUMBERS.get(told) or int(told)
 
 
 def _counted(text: str) -> int | None:

@@ -11,6 +11,24 @@ from costmodels.stack import Stack, stack
 HIDES = {"overlap_grad_reduce": "gradients", "overlap_param_gather": "parameters"}
 """Megatron-Core's flags, and what the stack calls what they hide."""
 
+_OFF = r" ?[=:]? ?(?:is )?(?:off|disabled|false|no)\b"
+_NO = r"\b(?:no|without)(?: any)?"
+_NOTHING = rf"{_NO}(?: comm\w*)? overlap(?:ping)?\W*(?:$|;)|^(?:comm\w* )?overlap{_OFF}"
+
+
+def _denial(what: str, flag: str) -> str:
+    """A pattern of words that leave the traffic of that name unhidden."""
+    before = rf"{_NO} overlap\w* (?:of )?[^;.]*\b{what}|{_NO} {what}\w*[^;,.]*overlap"
+    return rf"{before}|\b{what}\w*[^;,.]*overlap{_OFF}|{flag}{_OFF}|{_NOTHING}"
+
+
+DENIED = {
+    "overlap_grad_reduce": _denial("grad", "overlap grad reduce"),
+    "overlap_param_gather": _denial("param", "overlap param gather"),
+    "tp_comm_overlap": _denial("(?:tp|tensor[ -]parallel)", "tp comm overlap"),
+}
+"""Words on overlap that say of a flag that it is off, where the run lists no flags."""
+
 RINGS = (
     r"megatron-bridge docs performance|dgxc-benchmarking v25\.(0[4-9]|1\d)"
     r"|performance summary, container 25\.(0[4-9]|1\d)|mlperf training v(4\.1|5\.\d)"
@@ -41,7 +59,7 @@ def overlap_changes(row: Mapping[str, Any], chosen: Stack) -> dict[str, Any]:
     weights' gradients, and gathers last by their bytes, which are in 8 bits where products take 8 bits.
     """
     flags = row["stack"].get("flags")
-    listed = flags if isinstance(flags, Mapping) else {}
+    listed = denied(row) | dict(flags if isinstance(flags, Mapping) else {})
     off: dict[str, Any] = {field: False for flag, field in HIDES.items() if listed.get(flag) is False}
     whole: dict[str, Any] = {"bucket_parameters": 0.0} if "gradients" in off else _bucket(listed)
     if listed.get("tp_comm_overlap") is False or _without_buffers(row):
@@ -51,6 +69,12 @@ def overlap_changes(row: Mapping[str, Any], chosen: Stack) -> dict[str, Any]:
     elif _in_rings(row):
         off["rings"] = True
     return ({"overlap": chosen.overlap.model_copy(update=off)} if off else {}) | whole
+
+
+def denied(row: Mapping[str, Any]) -> dict[str, bool]:
+    """Flags that the run's words on overlap say are off."""
+    said = str(row["stack"].get("overlap") or "").lower().replace("_", " ")
+    return {flag: False for flag, words in DENIED.items() if "overlap" in said and re.search(words, said)}
 
 
 def _bucket(flags: Mapping[str, Any]) -> dict[str, float]:

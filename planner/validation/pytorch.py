@@ -12,7 +12,10 @@ from planner.validation.dated import month
 
 Row = Mapping[str, Any]
 
-FUSING = r"(?<!no )(?<!without )torch\.compile|\bte\b|transformer engine|\bliger\b"
+FUSING = (
+    r"(?<!no )(?<!without )torch[._ ]compiled?\b(?![ (]*(=|:|is)? ?(false|off|no\b|disabled))"
+    r"|\bcompile ?[=:] ?(true|on|1\b)|\bte\b|transformer engine|\bliger\b"
+)
 """Words for kernels that are generated or written fused."""
 MANY_PASSES = 92
 """Bytes per parameter that PyTorch's multi-tensor AdamW moves, a kernel an operation: decay 8, first moment 12, second
@@ -41,7 +44,7 @@ EXPANDABLE_SINCE = "2024-10"
 """torchtitan's script for one node sets ``expandable_segments`` from 22 October 2024 on (commit a5e57e4a9); that for
 several (multinode_trainer.slurm) does not, nor has PyTorch them for AMD's devices (c10/hip, as of 2.9)
 [Segments]."""
-EAGER = r"\beager\b|no-?compile|compile off|(no|without) torch\.compile"
+EAGER = r"\beager\b|no-?compile|compile off|(no|without) torch[._ ]compile|compile ?[=:] ?(false|off|0\b)"
 EAGER_NOTES = r"(^|[;,(] ?)eager\b(?! attention)"
 """The same in notes, which speak of more than the framework."""
 

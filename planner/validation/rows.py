@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any, Final, TextIO, cast
 
 from hardware.errors import BadFile
 from hardware.files import LARGEST
@@ -150,15 +150,38 @@ CONVENTIONS: tuple[tuple[str, str], ...] = (
     (r"stated \"up to\"|unknown|whole application|framework counter", ""),
     (r"\b8 ?\*? ?nd?\b", "8N"),
     (r"\(6\*n\*tokens\)|\b6 ?\*? ?n ?\*? ?d?\b.*(without|no|not|excluding) attention", "6N"),
-    (r"hardware|with-recompute|with recompute|profiler|\bhfu\b", "hardware"),
+    (r"hardware|with-recompute|with recompute|profiler|\bhfu\b|\b96 ?\*? ?[bls]", "hardware"),
     (r"^(?!.*(causal or not|not halved)).*(causal|halved)", "model-causal"),
     (r"^(?!.*(attention|12|palm|megatron)).*\b6 ?\*? ?n( ?\*? ?(d|t|tokens))?\b", "6N"),
-    (r"model|without recompute|megatron|palm|nanogpt|12 ?\*? ?l|6 ?\*? ?n( ?\*? ?d|\b.*attention)|\bmfu\b", "model"),
+    (
+        r"model|without recompute|full attention|megatron|palm|nanogpt|12 ?\*? ?l|6 ?\*? ?n( ?\*? ?d|\b.*attention)",
+        "model",
+    ),
+    (r"\bmfu\b", "model"),
 )
 """First match of a stated FLOP convention names a definition of ``costmodels.flops``; none where it cannot be told."""
 
-NOT_CAUSAL = r"(non|not|un)[-_ ]?causal"
-"""How attention is said to be counted in full."""
+_REPEATED = r"(?:(?:the|activation|selective|full|gradient|extra) )*(?:recomp\w*|checkpoint\w*|remat\w*)"
+SPELLINGS: Final = (
+    (r"(non|not|un)[-_ ]?causal( attention)?", "full attention"),
+    (
+        rf"\b(excl(\.|ud\w*)?|without|w/o|no|not (counting|including)|net of|minus|ignoring) {_REPEATED}",
+        "without recompute",
+    ),
+    (rf"{_REPEATED}( flops?)? (is |are )?(excluded|not (counted|included)|ignored|omitted)", "without recompute"),
+    (rf"\b(incl(\.|ud\w*)?|with|counts|counting|plus) {_REPEATED}", "with recompute"),
+    (rf"{_REPEATED}( flops?)? (is |are )?(included|counted)|\b4 ?x (the )?forward\b", "with recompute"),
+    (r"\battention (is |are )?(excluded|ignored|omitted|not (counted|included))", "without attention"),
+    (
+        r"\b(6|8) ?[*x\u00d7]? ?(p|params?|parameters|n_?act\w*|active param\w*)\b(?! ?[*x\u00d7]? ?(d|t|tokens)\b)",
+        r"\1n",
+    ),
+    (
+        r"\b(6|8) ?[*x\u00d7]? ?(pd|(p|params?|parameters|n_?act\w*|active param\w*) ?[*x\u00d7]? ?(d|t|tokens))\b",
+        r"\1nd",
+    ),
+)
+"""Other ways to put what ``CONVENTIONS`` reads."""
 
 
 def convention(row: Row) -> str:
@@ -169,8 +192,15 @@ def convention(row: Row) -> str:
     said = measured.get("flops_convention")
     if said is None and measured.get("hfu") and not (measured.get("mfu") or measured.get("tflops_per_gpu")):
         return "hardware"
-    words = "model" if said is None else re.sub(NOT_CAUSAL, "full", str(said).lower())
+    words = "model" if said is None else _plainly(str(said).lower())
     return next((name for pattern, name in CONVENTIONS if re.search(pattern, words)), "")
+
+
+def _plainly(said: str) -> str:
+    """The words on what is counted in those that ``CONVENTIONS`` knows."""
+    for theirs, ours in SPELLINGS:
+        said = re.sub(theirs, ours, said)
+    return said
 
 
 def efficiency_seconds(row: Row, flops: float, peak: float) -> float | None:

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from costmodels.strategy import MODULES, Recompute, Strategies
 from hardware.catalogue import cluster
 from hardware.records import NodeGroup
 from planner.errors import BadRequest
+from planner.validation.recompute_words import modules_named
 
 Row = Mapping[str, Any]
 
@@ -41,13 +42,18 @@ ask for. torchao's tables name it where it was on: the first form of their rows 
 (GitHub pytorch/ao, pull request 1793)."""
 
 _AND_STATES = r"(weights|parameters)(, gradients)? and (adamw? )?(states|moments)"
-NARROW = rf"(bf|fp)16 {_AND_STATES}|{_AND_STATES} in (bf|fp)16"
+NARROW = (
+    rf"(bf|fp)16 {_AND_STATES}|{_AND_STATES} in (bf|fp)16"
+    r"|\b((bf|fp)?16-true|pure[ -](bf|fp|bfloat|float)16)\b"
+)
 """Words for weights, gradients and moments that are all of 16 bits."""
 
 STATES: tuple[tuple[str, dict[str, Any]], ...] = (
     (NARROW, {"optimizer": "adam-bf16", "optimizer_bytes": 8, "gradient_bytes": 2}),
     (r"fp32 (parameters|weights)|(parameters|weights) in fp32", {"weight_bytes": 4}),
     (r"\bmuon\b", {"optimizer": "muon"}),
+    (r"optimizer[ _-](step[ _-])?in[ _-](the[ _-])?backward|fused into (the )?backward", {"gradient_bytes": 0}),
+    (r"\b8[ -]?bit[ -](paged[ -])?(adam|optimizer)|adamw?[ _-]?8[ _-]?bit", {"optimizer": "adam-8bit"}),
     (r"16-bit gradient accumulation", {"gradient_bytes": 2, "passed_gradient_bytes": 0}),
     (r"fp32 gradient all-reduce", {"reduce_bytes": 4}),
     (r"fsdp mixed-precision mode pure", {"weight_bytes": 4, "reduce_bytes": 2}),
@@ -59,11 +65,16 @@ bits, DEFAULT in fp32, and both shard the fp32 weights."""
 OFFLOADED: tuple[tuple[str, int], ...] = (
     (r"param|infinity|(?<!master )weights|model states|gemini|fsdp cpu|all states|everything", EVERYTHING),
     (r"optimizer|zero-?offload|cpu-?adam|^cpu$", OPTIMIZER),
-    (r"activation|layers|remat", ACTIVATIONS),
-    (r"cpu[ _-]?offload(ing)?\b|nvme|ssd|disk", OPTIMIZER),
+    (r"activation|layers?\b|remat|checkpoint", ACTIVATIONS),
+    (r"cpu[ _-]?offload(ing)?[ _]all\b", EVERYTHING),
+    (r"cpu[ _-]?offload(ing)?(?![a-z])|nvme|ssd|disk", OPTIMIZER),
     (r"offloaded|checkpoints kept on cpu|checkpoint-in-cpu y", ACTIVATIONS),
 )
 """First match of the words on offloading, on recomputation or of the notes."""
+CHECKPOINTS_OUT = r"(?<!no )(?<!without )\boffload|\bunsloth\b"
+"""Words on recomputation whose checkpoints go to the host, as Unsloth's always do [Unsloth]."""
+NOWHERE = r"none|no|off|false|disabled|n/?a|gpu|device|cuda"
+"""What a table says of what stays where it is."""
 DISKS = r"nvme|ssd|disk"
 
 FORMATS: tuple[tuple[str, str], ...] = (
@@ -86,8 +97,10 @@ HOSTS = "dgx-a100-80gb"
 def as_spelled(row: Row) -> Row:
     """The run with its precision and ZeRO stage under their own names; what has none is refused where it is priced."""
     plan = row["strategy"]
-    if stage := re.fullmatch(r"zero[ -]?(?:stage[ -]?)?([0-3])", str(plan.get("zero_stage")).lower()):
-        plan = {**plan, "zero_stage": int(stage[1])}
+    if isinstance(plan.get("zero_stage"), str):
+        plan = {**plan, "zero_stage": _stage(plan["zero_stage"].lower().strip())}
+    if plan.get("zero_stage") is None and _whole_on_every_device(row):
+        plan = {**plan, "zero_stage": 0}
     said = plan.get("precision")
     if not isinstance(said, str) or not said:
         return {**row, "strategy": plan}
@@ -96,6 +109,41 @@ def as_spelled(row: Row) -> Row:
     except ValueError:
         noted = f"{plan.get('precision_note') or ''} {said}".strip()
         return {**row, "strategy": {**plan, "precision": _format(said.lower()), "precision_note": noted}}
+
+
+STAGES: Final = (
+    (r"^(no|none|off|ddp|no_shard|unsharded)\b", 0),
+    (r"(zero|stage|^z)[\s_-]*(stage)?[\s_:-]*0|^0\b", 0),
+    (r"(zero|stage|^z)[\s_-]*(stage)?[\s_:-]*1|^1\b", 1),
+    (r"(zero|stage|^z)[\s_-]*(stage)?[\s_:-]*2|^2\b|shard_grad_op|\bp?os ?\+ ?g$|zero-?offload", 2),
+    (r"(zero|stage|^z)[\s_-]*(stage)?[\s_:-]*3|^3\b|full_?shard|hybrid_?shard|\b[fh]sdp|fully[ -]sharded", 3),
+    (r"\bp?os ?\+ ?g ?\+ ?p$|zero(\+\+|-?infinity)", 3),
+    (r"distributed[ _-]optimizer|dist_?opt|^p?os$|^(true|yes|on)$", 1),
+)
+"""First match of words on sharding gives a stage: ZeRO's by number or by what is shared [Rajbhandari20], PyTorch's
+strategies."""
+
+
+WHOLE_REPLICAS = (
+    r"^(?!.*(fsdp|zero|deepspeed|shard|distributed[ _]?optim|distopt|megatron))"
+    r".*\b(ddp|distributed ?data ?parallel)\b"
+)
+"""Words on a framework that keeps all states on every device."""
+
+
+def _whole_on_every_device(row: Row) -> bool:
+    words = f"{row['stack'].get('framework')} {row['strategy'].get('sharding_note')}".lower()
+    return re.search(WHOLE_REPLICAS, words) is not None
+
+
+def _stage(said: str) -> int | None:
+    """The stage that some words mean, None where they leave it open."""
+    if re.fullmatch(r"\W*|n/?a|unknown|not (stated|said)|null", said):
+        return None
+    found = next((stage for words, stage in STAGES if re.search(words, said)), None)
+    if found is None:
+        raise BadRequest(f"strategy.zero_stage: there is no stage {said!r:.40}; 0, 1, 2 and 3 are")
+    return found
 
 
 def _format(said: str) -> str | None:
@@ -166,7 +214,7 @@ def recomputed_layers(plan: Row, layers: list[int]) -> list[int] | None:
 
 OF_EVERY_STAGE = (
     r"full recompute of (\d+) layers per stage",
-    r"\bblock\W+(\d+)(?: layers|$)",
+    r"\b(?:block|partial)\W+(\d+)(?: layers|$)",
     r"num[_-]layers\W+(\d+)\W+block\b",
 )
 """Words for so many layers of every stage: Megatron's --recompute-method block counts by stages."""
@@ -197,27 +245,35 @@ def with_savers(rows: Strategies, row: Row, model: Model, notes: list[str]) -> S
 def _modules(plan: Row, model: Model) -> int:
     """The modules named, as far as the model has them; 0 where other things are said."""
     said = str(plan.get("recompute_detail") or "").lower().removeprefix("modules:")
-    names = [name for name in re.split(r"[,+\s]+", said) if name]
-    if not names or set(names) - set(MODULES):
-        return 0
-    return module_mask(set(names) & set(modules_of(model)))
+    names = {name for name in re.split(r"[,+\s]+", said) if name}
+    if names - set(MODULES):
+        names = modules_named(said)
+    return module_mask(names & set(modules_of(model))) if names else 0
 
 
 def _offload(row: Row, notes: list[str]) -> int:
     plan = row["strategy"]
-    said = str(plan.get("offload") or "none").lower()  # false counts as none
-    said = "none" if re.fullmatch(r"no|off|false|disabled|n/?a|0", said) else said
+    said = _offloading(plan.get("offload"))
+    said = "none" if re.match(r"(no|none|off|false|disabled|n/?a|0)\b(?!.*\bbut\b)", said) else said
     more = f"{plan.get('recompute_detail')} {row['stack'].get('notes')}".lower()
     if said == "none":
         usual = "deepspeedexamples" in str(row["stack"].get("framework")).lower() and plan.get("zero_stage") == 3
         kept = re.search(r"checkpoint-in-cpu (n\b|removed)", more)
-        return ACTIVATIONS if re.search(OFFLOADED[-1][0], more) or (usual and not kept) else 0
+        kept_there = re.search(CHECKPOINTS_OUT, str(plan.get("recompute_detail") or "").lower())
+        return ACTIVATIONS if re.search(OFFLOADED[-1][0], more) or kept_there or (usual and not kept) else 0
     found = next((code for words, code in OFFLOADED if re.search(words, said)), None)
     if re.search(DISKS, said):
         notes.append("offloading to disks is priced as to the host's memory, which is faster")
     if found is None:
         raise BadRequest(f"strategy.offload: {said!r:.40}; none, activations, optimizer and optimizer+params are known")
     return found
+
+
+def _offloading(said: object) -> str:
+    """The words on offloading in lower case; of a table what is switched on. False counts as none."""
+    if isinstance(said, Mapping):
+        said = ", ".join(str(name) for name, how in said.items() if how and not re.fullmatch(NOWHERE, str(how).lower()))
+    return str(said or "none").lower()
 
 
 def with_hosts(group: NodeGroup, notes: list[str]) -> NodeGroup:

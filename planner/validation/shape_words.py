@@ -23,6 +23,10 @@ ACTIVATIONS: Final = (
     (r"gelu", "gelu"),
     (r"silu|swish", "silu"),
 )
+KINDS: Final = (
+    (r"\bmoe\b|mixture[ -]of[ -]experts|\bsparse\b", "moe"),
+    (r"\bdense\b|\bdecoder|\btransformer|\b(gpt|llama|bert|encoder)\b", "dense"),
+)
 GATES: Final = {"gelu": "geglu", "silu": "swiglu", "relu": "reglu"}
 """Of a network that is said to be gated, and named by the branch that is activated."""
 
@@ -31,13 +35,20 @@ def as_worded(shape: Mapping[str, Any]) -> dict[str, Any]:
     """The description with kinds under their own names and whole numbers without a point."""
     fields = {name: _whole(value) for name, value in shape.items()}
     if isinstance(kind := fields.get("kind"), str):
-        fields["kind"] = kind.lower()
+        fields["kind"] = _kind(kind.lower())
     for field, names in (("position", POSITIONS), ("norm", NORMS), ("activation", ACTIVATIONS)):
         if isinstance(word := fields.get(field), str):
             fields[field] = next((name for words, name in names if re.search(words, word.lower())), word)
     if fields.get("gated_ffn") is True:
         fields["activation"] = GATES.get(str(fields.get("activation")), fields.get("activation"))
     return fields
+
+
+def _kind(said: str) -> str:
+    """A kind of model under its own name; a hybrid's, and what nothing is known of, as it is."""
+    if re.search(r"mamba|hybrid|ssm|state[ -]space|rwkv|diffusion|vision|multimodal", said):
+        return said
+    return next((kind for words, kind in KINDS if re.search(words, said)), said)
 
 
 def _whole(value: Any) -> Any:

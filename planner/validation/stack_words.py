@@ -11,17 +11,20 @@ from planner.validation.variants import accelerator_name
 
 Row = Mapping[str, Any]
 
+FINE_TUNERS = r"transformers|\b(trl|peft|axolotl|unsloth|xtuner|ms-?swift|oumi)\b|llama[- ]?factory|sfttrainer"
+"""Programs that train Transformers' models, whose frozen weights they load in 16 bits."""
+
 STACKS: tuple[tuple[str, str], ...] = (
     (r"megascale", "megascale"),
     (r"yuan[- ]?2", "yuan2"),
-    (r"hai-?llm", "deepseek"),
+    (r"\bhai[ -]?llm", "deepseek"),
     (r"automodel", "torchtitan"),
     (r"gpt-?neox", "gpt-neox"),
     (r"megatron(-lm)? ?(-|/|\+|&|and|with|) ?deepspeed|deepspeed ?(/|\+|&|and|with) ?megatron", "megatron-deepspeed"),
     (r"deepspeedexamples|deepspeed 3d|bigscience", "megatron-deepspeed"),
     (r"^(?!.*(deepspeed|megatron|torchtitan|fsdp2)).*fsdp", "fsdp"),
     (r"^(?!.*(deepspeed|megatron|\bnemo\b)).*(fsdp2|fully_shard)", "torchtitan"),
-    (r"without model parallelism|hf transformers|deepspeed", "deepspeed"),
+    (r"without model parallelism|hf transformers|deepspeed|arctic ?training", "deepspeed"),
     (r"sail-sg", "vocabulary-parallel"),
     (r"^megatron-lm\b.*\bnemo\b.*container", "megatron-lm"),
     (r"nemo (26\.(0[6-9]|1\d)|2[7-9]\.)", "nemo-26.06"),
@@ -35,10 +38,10 @@ STACKS: tuple[tuple[str, str], ...] = (
     (r"torchtitan|torchtune|fsdp2|fully_shard|olmo-core|veomni", "torchtitan"),
     (r"fsdp|foundry|composer|fairscale|fairseq|metaseq|\bolmo\b|lit-?gpt|modalities", "fsdp"),
     (r"paddle|fleetx", "paddle"),
-    (r"internevo|internlm", "internevo"),
+    (r"internevo|internlm|loongtrain", "internevo"),
     (r"neuron|\bnxd|torch[-_/ ]?xla", "maxtext"),
     (r"maxtext|\bpax|jax|xla|levanter|alpa\b|t5x|pathways|easylm|gspmd|axlearn|tensorflow|mesh-?tf", "maxtext"),
-    (r"transformers|hugging ?face|accelerate|axolotl|llama-?factory|unsloth|xtuner", "fsdp"),
+    (r"hugging ?face|accelerate|\bhf (trainer|peft)|" + FINE_TUNERS, "fsdp"),
     (r"megatron", "megatron-lm"),
 )
 """First match of the framework's words (lower case) names the stack; ``megatron-lm`` is then dated."""

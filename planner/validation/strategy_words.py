@@ -54,6 +54,40 @@ def as_ranked(row: Row, notes: list[str]) -> Row:
     return {**row, "strategy": {**plan, unsaid[0]: degree}}
 
 
+def as_batched(row: Row, notes: list[str]) -> Row:
+    """The run with the batch, or the micro-batch, that it alone leaves out, as its number of micro-batches tells.
+
+    A batch may also be told by its tokens.
+    """
+    plan, seq = row["strategy"], row["model"].get("seq_length")
+    each, whole, many = (plan.get(name) for name in ("micro_batch_size", "global_batch_size", "num_microbatches"))
+    ranks = plan.get("dp") or (plan.get("gpus") or 0) // math.prod(int(plan.get(n) or 1) for n in ("tp", "cp", "pp"))
+    found: dict[str, Any] = {}
+    if whole is None and (tokens := plan.get("tokens_per_iteration")) and seq:
+        found["global_batch_size"] = whole = max(round(float(tokens) / seq), 1)
+    if whole is None and many and each and ranks:
+        found["global_batch_size"] = round(many * each * ranks)
+    if each is None and many and whole and ranks and not whole % (many * ranks):
+        found["micro_batch_size"] = whole // (many * ranks)
+    notes += [f"{name} {value:g}, by the other sizes of its batch" for name, value in found.items()]
+    return {**row, "strategy": {**plan, **found}} if found else row
+
+
+CHUNKS = r"\bv(?:pp?)?(?: size)? ?[=:]? ?(\d)\b|\b(\d) (?:virtual|model chunks|chunks)"
+"""How a schedule's words count the chunks of a stage."""
+
+
+def _chunks(plan: Row, pp: int, notes: list[str]) -> int:
+    """Chunks of a stage as said; of a schedule that needs several and says no number, two."""
+    said = re.sub(r"[_-]+", " ", str(plan.get("schedule") or "").lower())
+    if plan.get("vpp") is not None or pp == 1 or not re.search(r"(?<!non )\binter ?leav|\bvirtual|\bloop", said):
+        return int(plan.get("vpp") or 1)
+    counted = re.search(CHUNKS, said)
+    chunks = int(counted[1] or counted[2]) if counted else 2
+    notes.append(f"{chunks} chunks a stage, {'by the schedule' if counted else 'the fewest that interleave, assumed'}")
+    return chunks
+
+
 def strategy_of(plan: Row, chosen: Stack, notes: list[str], *, experts: bool = False, node: int = 8) -> Strategies:
     """The strategy as described, a row of its own; what the run leaves open is what its stack usually does.
 
@@ -64,7 +98,8 @@ def strategy_of(plan: Row, chosen: Stack, notes: list[str], *, experts: bool = F
         experts: whether its model has them.
         node: GPUs of a node.
     """
-    tp, cp, pp, vpp, ep = (int(plan.get(name) or 1) for name in ("tp", "cp", "pp", "vpp", "ep"))
+    tp, cp, pp, ep = (int(plan.get(name) or 1) for name in ("tp", "cp", "pp", "ep"))
+    vpp = _chunks(plan, pp, notes)
     dp = int(plan.get("dp") or int(plan["gpus"]) // (tp * cp * pp))
     etp = int(plan.get("etp") or 1)
     if experts and plan.get("etp") is None and chosen.name.startswith(FOLDS) and (cp * dp) % ep == 0 and tp > 1:
@@ -166,19 +201,10 @@ def _context(plan: Row, cp: int, chosen: Stack, notes: list[str]) -> int:
     return CP_KINDS.index(known)
 
 
-RECOMPUTE_WORDS: tuple[tuple[str, str], ...] = (
-    (r"false|no|off|0|n/?a", "none"),
-    (r"selective.*|core[ _-]?att(n|ention)|attention|sac|minimal|partial|op", "selective"),
-    (r"true|yes|on|uniform|full.*|remat.*|block|ac|(gradient|activation)[ _-]checkpointing", "full"),
-)
-"""What programs call none of it, all layers, and the cores of attention."""
-
-
 def _recompute(plan: Row, chosen: Stack, notes: list[str]) -> Recompute:
     """The stated kind of recomputation, else the stack's usual one."""
     said = plan.get("recompute")
-    said = str(_usual_recompute(chosen, notes) if said in (None, "") else said).lower()
-    said = next((ours for words, ours in RECOMPUTE_WORDS if re.fullmatch(words, said)), said).upper()
+    said = str(_usual_recompute(chosen, notes) if said in (None, "") else said).upper()
     if said not in Recompute.__members__:
         known = ", ".join(Recompute.__members__).lower()
         raise Unpriceable(f"strategy.recompute: {plan['recompute']!r:.40} is unknown; {known} are known")
@@ -192,8 +218,14 @@ def _usual_recompute(chosen: Stack, notes: list[str]) -> str:
 
 
 HYBRID = r"hsdp|hybrid[ _-]shard"
-WITHIN_NODES = r"shard\w* (with)?in (a|one|each|every|the) node"
+WITHIN_NODES = r"\bshard\w* (with)?in ((a|one|each|every|the) )?nodes?\b|\bintra-?node shard|\bshard\w* intra-?node\b"
 """Words for states that ranks of one node share, and nodes repeat."""
+SHARDED_OVER = (
+    r"\bshard\w*(?: groups?| degrees?| size)?(?: of| over| across|[:=]) ?"
+    r"(\d+)(?: (gpus|ranks|devices|nodes))?(?![.\w-])"
+    r"|\b(?:fsdp|dp_shard|\w*shard_(?:degree|size))[=:-] ?(\d+)(?![.\w])"
+)
+"""Words for states that so many ranks share, or the ranks of so many nodes."""
 
 
 def _sharding(plan: Row, zero: int, ranks: int, node: int, notes: list[str]) -> int:
@@ -203,6 +235,11 @@ def _sharding(plan: Row, zero: int, ranks: int, node: int, notes: list[str]) -> 
     if not degree and ranks % node == 0 and re.search(WITHIN_NODES, said):
         notes.append(f"states sharded over the {node} ranks of a node, by the words")
         return node
+    if not degree and (told := re.search(SHARDED_OVER, said)):
+        some = int(told[1] or told[3]) * (node if told[2] == "nodes" else 1)
+        if 1 < some <= ranks and ranks % some == 0:
+            notes.append(f"states sharded over {some} ranks, by the words")
+            return some
     if not degree and re.search(HYBRID, said):
         notes.append(f"states sharded over all {ranks} ranks assumed")
     degree = degree or ranks
@@ -211,7 +248,7 @@ def _sharding(plan: Row, zero: int, ranks: int, node: int, notes: list[str]) -> 
 
 SCHEDULE_WORDS: tuple[tuple[str, str], ...] = (
     (r"inter-?leaved", "interleaved-1f1b"),
-    (r"afab|f-?then-?b|all-forward", "gpipe"),
+    (r"afab|f-?then-?b|all-forward|gpipe|fill-?(and-?)?drain", "gpipe"),
     (r"^1f1b|pipedream-?flush|dapple", "1f1b"),
     (r"zb-?h1|zero-?bubble-h1", "zb-1p"),
     (r"zb-?h2|zero-?bubble-h2", "zb-2p"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -47,9 +47,16 @@ NEAR: Final[dict[str, tuple[str, str, float]]] = {
     "h800-pcie": ("h100-pcie", "which trains alike but for NVLink bridges", 80.0),
     "gh200-nvl2": ("gh200", "of which it joins two", 144.0),
     "trn2-ultra": ("trainium2", "of which it joins 64, in place of the 16 of a node", 96.0),
+    "rtx-4090d": ("rtx4090", "which has 128 multiprocessors to its 114", 24.0),
 }
 """Accelerators that the catalogue holds under the name of their nearest kin, why, and their own memory in GB
 (recalled)."""
+OTHER_DEVICE: Final = (
+    r"\b(laptop|mobile|max-?q|super|ti|ada|ampere|blackwell|mig|vgpu|slice|emulat\w*|simulat\w*|vs|or|and)\b"
+)
+"""Words that make another device of what is named before them, or name several."""
+MACHINE: Final = r"(?i)^(nvidia )?[dh]gx[ _-]+(?=[a-z])|^\d+ ?[x\u00d7*] ?(?=[a-z])"
+"""What an accelerator is called by the machine that it is in, as in DGX H100 and 8x A100."""
 SLOWED: tuple[tuple[str, str, float], ...] = (("b200", r"\bsimumax\b", 0.82),)
 """Accelerator, words on the source, and the rate of arithmetic over that of others of its kind.
 
@@ -61,6 +68,8 @@ LIMITED = 0.75
 """Share of the full power of a device that is called power limited: 750 of B200's 1000 W, where torchao measures and
 GitHub pytorch/helion's benchmarks set the limit (pull requests 3566 and 347)."""
 
+OF_THE_HOST = 2.5
+"""A size in a name that is so many times the device's memory is its host's, as of GH200 with 480 GB."""
 RESIZED = 1.12
 """Sizes of memory that are further apart are not one size in GB and in GiB, or with and without what is reserved."""
 
@@ -75,15 +84,41 @@ to how much power it holds its devices."""
 def accelerator_name(row: Row) -> str:
     """The catalogue's name of the accelerator, by what the source says of it and of itself; as said if it has none."""
     said, words = row["cluster"], _words(row)
-    name = _of_size(catalogued(str(said["accelerator"]), memory_said(row)), memory_said(row))
+    name = _of_size(catalogued(called(row), memory_said(row)), memory_said(row))
     devices, memory, die = DIES.get(name, (0, 0.0, ""))
     if die and (said.get("gpus_per_node") == devices or (memory_said(row) or 2.0 * memory) <= memory):
         return die
     return next((variant for one, found, variant in VARIANTS if one == name and re.search(found, words)), name)
 
 
+def called(row: Row) -> str:
+    """What a run calls its accelerator, with "80G" as the 80 GB that it is."""
+    return re.sub(r"(?<![\w.])(\d{2,3}) ?G(?![\w.])", r"\1GB", str(row["cluster"]["accelerator"]), flags=re.IGNORECASE)
+
+
 def catalogued(said: str, memory: float = 0.0) -> str:
-    """The catalogue's name of an accelerator by what it is called, also with a size of memory that no entry has."""
+    """The catalogue's name of an accelerator by what it is called, also with a size of memory that no entry has.
+
+    Words behind a name, as of its machine or its place, are left out where the whole is none: "A100-SXM4-40GB p4d".
+    """
+    found = (_named(short, memory) for short in (said, *_shorter(said)))
+    return next((name for name in found if name in names("accelerator")), said)
+
+
+def _shorter(said: str) -> Iterator[str]:
+    """What is left of a name without what is in brackets, without its last words, one by one, and what is in brackets.
+
+    Nothing of a name that says another device by its last words.
+    """
+    if re.search(OTHER_DEVICE, said, re.IGNORECASE):
+        return
+    whole = re.sub(MACHINE, "", re.sub(r"\(.*?\)", " ", said).strip())
+    yield whole
+    yield from (whole[: end.start()] for end in reversed([*re.finditer(r"[\s_,/+]+|-(?=\d+$)", whole)]))
+    yield from re.findall(r"\((.*?)\)", said)
+
+
+def _named(said: str, memory: float) -> str:
     own = _catalogued(said)
     if own in names("accelerator"):
         return own
@@ -94,14 +129,21 @@ def catalogued(said: str, memory: float = 0.0) -> str:
 
 def naming(row: Row) -> list[str]:
     """What is assumed where the catalogue has the accelerator under the name of its kin."""
-    said = str(row["cluster"]["accelerator"])
-    near = _near(said, memory_said(row))
-    return [f"{said} taken for {near[0]}, {near[1]}"] if near else []
+    said = called(row)
+    if near := _near(said, memory_said(row)):
+        return [f"{said} taken for {near[0]}, {near[1]}"]
+    found = accelerator_name(row)
+    return [f"{said} taken for {found}, by a part of its name"] if not _whole(said) and found != said else []
+
+
+def _whole(said: str) -> bool:
+    """Whether an entry of the catalogue, or its kin, is called so, word for word but for sizes of memory."""
+    return _named(said, 0.0) in names("accelerator")
 
 
 def memory_said(row: Row) -> float:
     """GB of memory that a run says, by the name of its accelerator where it says them nowhere else; 0 if nowhere."""
-    said = str(row["cluster"]["accelerator"])
+    said = called(row)
     if memory := row["cluster"].get("memory_gb"):
         return float(memory)
     near = _near(said)
@@ -175,7 +217,8 @@ def as_run(row: Row, accelerator: Accelerator) -> Accelerator:
 
     What memory bounds keeps its speed. Peaks are lowered, since a training rate is what all runs on a kind share.
     """
-    limit = allowed_power(str(row["cluster"].get("accelerator_note") or "").lower(), accelerator)
+    said = row["cluster"]
+    limit = allowed_power(f"{said.get('accelerator_note') or ''} {said.get('accelerator')}".lower(), accelerator)
     rate = source_rate(str(row.get("source")).lower(), accelerator)
     peaks = {name: rate * peak for name, peak in _with_tf32(row, accelerator.peak).items()}
     return accelerator.model_copy(update={"power_limit": limit or accelerator.power_limit, "peak": peaks})
@@ -196,7 +239,8 @@ def with_memory(row: Row, device: Accelerator, notes: list[str]) -> Accelerator:
     """The device with as much memory as the run says, where the catalogue knows it with another size alone."""
     said, known = memory_said(row), device.memory / 2.0**30
     changed = device.name in {variant for _, _, variant in VARIANTS}
-    if not said or changed or 1.0 / RESIZED <= said / known <= RESIZED:
+    hosts = said > OF_THE_HOST * known and not row["cluster"].get("memory_gb")
+    if not said or changed or hosts or 1.0 / RESIZED <= said / known <= RESIZED:
         return device
     notes.append(f"{device.name} with {said:g} GB in place of {known:.0f}")
     sizes = ("memory", "usable_memory")

@@ -15,7 +15,7 @@ from costmodels.launches import module_calls
 from costmodels.layer_kinds import DENSE
 from costmodels.memory import even_peaks, row_bytes
 from costmodels.model_catalogue import model
-from costmodels.parameters import parameters
+from costmodels.parameters import parameters, parameters_without_embedding
 from costmodels.passes import Passes, product
 from costmodels.precision import RECIPES
 from costmodels.states import state_bytes
@@ -200,3 +200,23 @@ def test_a_stack_without_adapters_trains_all_weights():
     assert toy_stack().adapters is None
     assert not WHOLE.frozen
     assert adapted().frozen
+
+
+def test_frozen_weights_of_fewer_bits_take_less_memory_but_for_the_embedding_and_the_head():
+    wide = adapted()
+    spared = peak(wide) - peak(packed(wide))
+    ends = parameters(wide.model) - parameters_without_embedding(wide.model)
+    assert spared == pytest.approx(1.5 * (parameters(wide.model) - ends), rel=0.1)
+
+
+def test_weights_that_train_have_the_bytes_that_they_have():
+    assert peak(packed(WHOLE)) == peak(WHOLE)
+
+
+def packed(scenario):
+    return replace(scenario, stack=scenario.stack.model_copy(update={"frozen_bytes": 0.5}))
+
+
+def peak(scenario):
+    layers = np.array([scenario.model.num_layers])
+    return float(even_peaks(ROW, row_bytes(ROW, scenario), layers)[0])

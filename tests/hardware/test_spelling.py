@@ -48,6 +48,14 @@ MEMORY = {"v9-pcie-16gb": 16, "v9-pcie-32gb": 32, "w9-sxm": 80}
         ("2080ti", "rtx2080ti"),
         ("a6000", "rtx-a6000"),
         ("RTX 6000 Ada Generation", "rtx-6000-ada"),
+        ("Quadro RTX 8000", "quadro-rtx-8000"),
+        ("MI300X OAM", "mi300x"),
+        ("H200 141GB HBM3e", "h200-sxm"),
+        ("Ascend 910B NPU", "ascend-910b"),
+        ("NVIDIA H100 SXM 700W", "h100-sxm"),
+        ("GH200 Grace Hopper Superchip", "gh200"),
+        ("Habana Gaudi2", "gaudi2"),
+        ("p4d.24xlarge", "a100-sxm-40gb"),
     ],
 )
 def test_a_name_is_found_however_it_is_spelled(said, entry):
@@ -60,7 +68,7 @@ def test_a_name_is_found_however_it_is_spelled(said, entry):
     [
         ("H20-141GB", "h20"),
         ("h100-96gb", "h100"),
-        ("Quadro RTX 6000", "rtx-6000-ada"),
+        ("Quadro RTX 5000", "rtx-a5000"),
         ("rtx 4090 laptop gpu", "rtx4090"),
         ("NVIDIA GeForce RTX 4080", "rtx4090"),
         ("a100-40gb-80gb", "a100"),

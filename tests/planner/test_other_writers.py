@@ -164,7 +164,8 @@ def test_a_stage_may_be_named_as_zero_is():
 
 
 def test_adam_in_8_bits_trains_all_weights():
-    assert verdict(stack={"notes": "bitsandbytes 8-bit AdamW"}).predicted == verdict().predicted
+    stack = case(run(stack={"notes": "bitsandbytes 8-bit AdamW"})).scenario.stack
+    assert (stack.adapters, stack.optimizer, stack.frozen_bytes) == (None, "adam-8bit", 0.0)
 
 
 def test_a_share_beside_a_figure_in_bytes_is_no_unit_of_it():
@@ -201,4 +202,151 @@ def test_stages_are_balanced_beside_a_layer_that_predicts_further_tokens():
 def test_frozen_weights_of_four_bits_are_priced_as_adapters_and_told(words):
     found = verdict(**words)
     assert found.predicted == verdict(task="lora").predicted
-    assert any("frozen weights of 4 bits are priced in 16" in note for note in found.notes)
+    assert any("frozen weights of 4 bits take their memory" in note for note in found.notes)
+    assert case(run(**words)).scenario.stack.frozen_bytes == pytest.approx(0.516)
+
+
+@pytest.mark.parametrize("note", ["load_in_4bit: false", "4 bits of the optimizer's states", "mxfp4 products"])
+def test_other_words_on_four_bits_freeze_nothing(note):
+    assert case(run(strategy={"precision_note": note})).scenario.stack.adapters is None
+
+
+@pytest.mark.parametrize("task", ["LoRA", "lora fine-tuning", "PEFT (LoRA)", "Adapter"])
+def test_adapters_are_trained_however_the_task_is_put(task):
+    assert verdict(task=task).predicted == verdict(task="lora").predicted
+
+
+@pytest.mark.parametrize("task", ["SFT", "full fine-tuning", "fine_tune", "continued pre-training", "Pretraining"])
+def test_all_weights_are_trained_however_the_task_is_put(task):
+    found = verdict(task=task)
+    assert found.predicted == verdict().predicted
+    assert not any("task" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("said", "stage"),
+    [
+        ("stage-3", 3), ("ZeRO stage 2", 2), ("zero_3", 3), ("3 (FSDP)", 3), ("FULL_SHARD", 3), ("HSDP", 3),
+        ("SHARD_GRAD_OP", 2), ("Pos", 1), ("Pos+g", 2), ("Pos+g+p", 3), ("ZeRO++", 3), ("ZeRO-Infinity", 3),
+        ("NO_SHARD", 0), ("none", 0), ("distributed optimizer", 1), ("_HYBRID_SHARD_ZERO2", 2),
+    ],
+)  # fmt: skip
+def test_a_stage_is_named_in_many_ways(said, stage):
+    plan = {"tp": 1, "pp": 1, "vpp": 1, "dp": 16, "schedule": "none", "sharding_degree": None}
+    assert case(run(stack={"framework": "FSDP"}, strategy={**plan, "zero_stage": said})).rows.zero_stage[0] == stage
+
+
+@pytest.mark.parametrize("said", ["some", "zero", "z-loss 2e-4", "7"])
+def test_words_that_name_no_stage_are_refused(said):
+    assert verdict(strategy={"zero_stage": said}).reason.startswith(f"strategy.zero_stage: there is no stage {said!r}")
+
+
+@pytest.mark.parametrize(
+    ("framework", "stage"),
+    [
+        ("PyTorch DDP", 0),
+        ("DistributedDataParallel", 0),
+        ("PyTorch DDP + ZeroRedundancyOptimizer", 1),
+        ("Megatron DDP", 1),
+    ],
+)
+def test_data_parallelism_of_pytorchs_keeps_all_states_on_every_device(framework, stage):
+    plan = {"tp": 1, "pp": 1, "vpp": 1, "dp": 16, "schedule": "none", "zero_stage": None, "sharding_degree": None}
+    assert case(run(stack={"framework": framework}, strategy=plan)).rows.zero_stage[0] == stage
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ({"optimizer": "cpu", "param": "none"}, "optimizer"), ({"params": True, "optimizer": True}, "optimizer+params"),
+        ({"activations": False}, "none"), ("none (checkpoints on NFS)", "none"), ("no CPU offload", "none"),
+        ("zero3_bf16_cpuoffload_all.json", "optimizer+params"),
+        ("host offload of layer inputs", "activations"), ("offloaded checkpoints", "activations"),
+    ],
+)  # fmt: skip
+def test_what_is_offloaded_in_a_table_or_a_files_name(said, code):
+    plan = {"pp": 1, "vpp": 1, "dp": 8, "schedule": "none", "sharding_degree": 8, "zero_stage": 3}
+    told, known = (verdict(stack={"framework": "DeepSpeed"}, strategy={**plan, "offload": one}) for one in (said, code))
+    assert told.predicted == known.predicted
+
+
+@pytest.mark.parametrize(
+    ("left_out", "told"),
+    [
+        ("global_batch_size", {"tokens_per_iteration": 64 * 2048}), ("global_batch_size", {"num_microbatches": 8}),
+        ("micro_batch_size", {"num_microbatches": 8}),
+    ],
+)  # fmt: skip
+def test_a_size_of_the_batch_that_is_left_out_is_that_of_the_others(left_out, told):
+    row = run(strategy={left_out: None, **told}, measured={"iteration_time_s": None, "samples_per_s": 32.0})
+    found = only(judge_row(row), "iteration_time")
+    assert (found.predicted, found.measured) == (verdict().predicted, 2.0)
+    assert any(left_out in note and "by the other sizes" in note for note in found.notes)
+
+
+def test_a_micro_batch_that_the_number_of_them_does_not_make_whole_is_assumed():
+    assert "micro-batch size 1 assumed" in verdict(strategy={"micro_batch_size": None, "num_microbatches": 7}).notes
+
+
+@pytest.mark.parametrize(
+    ("schedule", "chunks"),
+    [("interleaved-1f1b", 2), ("interleaved (v=3)", 3), ("interleaved 1F1B, vpp=4", 4),
+     ("1F1B with 6 virtual stages", 6),
+     ("1f1b", 1), ("non-interleaved 1F1B", 1), ("zb-v", 1)],
+)  # fmt: skip
+def test_chunks_of_a_stage_that_are_unsaid_are_those_of_the_schedules_words(schedule, chunks):
+    found = case(run(strategy={"schedule": schedule, "vpp": None}))
+    assert found.rows.vpp[0] == chunks
+    assert any("chunks a stage" in note for note in found.notes) is (chunks > 1)
+
+
+@pytest.mark.parametrize("said", ["[13, 11]", "13,11", "13/11"])
+def test_layers_of_stages_may_be_written_as_a_line(said):
+    plan = {"vpp": 1, "schedule": "1f1b", "layers_per_stage": said}
+    assert case(run(strategy=plan)).assignment.layers.tolist() == [13, 11]
+
+
+@pytest.mark.parametrize("said", ["about 12", "12 to 13", "even"])
+def test_words_on_layers_of_stages_that_list_none_are_told(said):
+    found = case(run(strategy={"vpp": 1, "schedule": "1f1b", "layers_per_stage": said}))
+    assert any("an even split is priced" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("kind", ["decoder-only transformer", "GPT", "Dense", "LLaMA-style"])
+def test_a_kind_of_model_in_a_writers_words(kind):
+    assert verdict(model={"kind": kind}).predicted == verdict().predicted
+
+
+@pytest.mark.parametrize("kind", ["hybrid Mamba transformer", "RWKV", "diffusion transformer", "CNN"])
+def test_kinds_of_models_that_are_none_of_ours_are_refused(kind):
+    assert verdict(model={"kind": kind}).predicted is None
+
+
+@pytest.mark.parametrize(
+    ("note", "degree"),
+    [
+        ("HSDP: shard groups of 4 GPUs", 4), ("fsdp=8", 8), ("HSDP, sharded across 2 nodes", 16), ("dp_shard: 4", 4),
+        ("HSDP, intra-node sharding", 8), ("HSDP, sharded within nodes", 8), ("FSDP 2.0", 16), ("HSDP", 16),
+        ("FULL_SHARD, 4-bit shards of weights", 16), ("ZeRO stage 3 of 4 stages", 16), ("HSDP over 5 nodes", 16),
+    ],
+)  # fmt: skip
+def test_words_on_sharding_say_how_many_ranks_share_states(note, degree):
+    plan = {"tp": 1, "pp": 1, "vpp": 1, "dp": 16, "schedule": "none", "zero_stage": 3, "sharding_degree": None}
+    assert case(run(strategy={**plan, "sharding_note": note})).rows.sharding_degree[0] == degree
+
+
+def test_hai_llm_is_deepseeks_with_or_without_a_hyphen():
+    assert case(run(stack={"framework": "HAI LLM"})).scenario.stack.name == "deepseek"
+
+
+@pytest.mark.parametrize(
+    ("note", "size"),
+    [
+        ("nvfp4; base weights pre-quantised", 1.125), ("prequantized frozen weights", 1.125), ("nvfp4", 0.0),
+        ("weights quantised in every step", 0.0), ("base weights kept in bf16", 0.0),
+    ],
+)  # fmt: skip
+def test_frozen_weights_that_are_only_there_in_nvfp4_take_its_bytes_twice(note, size):
+    plan = {"precision": "nvfp4", "precision_note": note}
+    row = run(task="lora", cluster={"accelerator": "b200"}, stack={"framework": "NeMo"}, strategy=plan)
+    assert case(row).scenario.stack.frozen_bytes == size

@@ -1,7 +1,7 @@
 import pytest
 
 from costmodels.stack import stack
-from planner.validation.overlap_words import accumulation_changes, overlap_changes
+from planner.validation.overlap_words import accumulation_changes, denied, overlap_changes
 
 
 def run(**flags):
@@ -94,3 +94,38 @@ def test_recipes_in_nvfp4_turn_user_buffers_off():
 )
 def test_a_bucket_is_as_large_as_the_flags_say(flags, held):
     assert overlap_changes(run(**flags), stack("nemo")).get("bucket_parameters") == held
+
+
+BOTH = {"overlap_grad_reduce", "overlap_param_gather"}
+
+
+@pytest.mark.parametrize(
+    ("words", "off"),
+    [
+        ("no overlap", BOTH | {"tp_comm_overlap"}),
+        ("no communication overlap; CUDA graphs", BOTH | {"tp_comm_overlap"}),
+        ("overlap: off", BOTH | {"tp_comm_overlap"}),
+        ("no overlap of gradient reduction or parameter gather; CUDA graphs", BOTH),
+        ("without gradient overlap", {"overlap_grad_reduce"}),
+        ("overlap_grad_reduce=False", {"overlap_grad_reduce"}),
+        ("TP overlap disabled", {"tp_comm_overlap"}),
+        ("grad reduce + param gather overlap; no TP comm overlap", {"tp_comm_overlap"}),
+    ],
+)
+def test_words_on_overlap_say_what_is_not_hidden(words, off):
+    assert denied({"stack": {"overlap": words}}) == dict.fromkeys(off, False)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["TP comm overlap; grad/param overlap", "none", "param gather overlap; no p2p overlap", "EP A2A overlap",
+     "no gradient accumulation fusion; gradient overlap", "no recompute; gradient overlap", "no CUDA graphs"],
+)  # fmt: skip
+def test_words_that_deny_other_things_leave_traffic_hidden(words):
+    assert denied({"stack": {"overlap": words}}) == {}
+
+
+def test_a_flag_counts_before_the_words_on_overlap():
+    said = {"stack": {"overlap": "no overlap", "flags": {"overlap_grad_reduce": True}}}
+    hidden = overlap_changes(said, stack("megatron-core"))["overlap"]
+    assert (hidden.gradients, hidden.parameters) == (True, False)

@@ -15,6 +15,7 @@ def found(name, **said):
     ("said", "entry", "gib"),
     [
         ("h20-141gb", "h20", 141),
+        ("H20-3e 141GB", "h20", 141),
         ("gh200-144gb", "gh200", 144),
         ("h100-sxm-96gb", "h100-sxm", 96),
         ("h100-sxm-64gb", "h100-sxm", 64),
@@ -94,3 +95,45 @@ def test_chips_of_a_tpu_are_chips_however_many_a_host_has(name, memory):
     group, notes = found(name, memory_gb=memory, gpus_per_node=8)
     assert group.accelerator == accelerator(name)
     assert not any("two to a chip" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("said", "entry"),
+    [
+        ("A100-SXM4-40GB p4d", "a100-sxm-40gb"),
+        ("DGX-A100 (40G)", "a100-sxm-40gb"),
+        ("DGX H100", "h100-sxm"),
+        ("8x A100", "a100-sxm-80gb"),
+        ("TPU v3-256", "tpu-v3"),
+        ("tpu v5p-128", "tpu-v5p"),
+        ("TPU v4-512 (256 chips)", "tpu-v4"),
+        ("Atlas 900 A3 (910C)", "ascend-910c"),
+        ("Gaudi 3 HL-325L", "gaudi3"),
+        ("V100 DGX-2", "v100-sxm2-32gb"),
+    ],
+)
+def test_words_behind_the_name_of_a_part_are_left_out_and_that_is_told(said, entry):
+    group, notes = found(said)
+    assert group.accelerator.name == entry
+    assert any(f"taken for {entry}" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["RTX 4090 Laptop", "RTX 3080 Ti", "A100 MIG 3g.40gb", "H100 or H200", "RTX 6000 Blackwell", "A100-X", "Max 1100",
+     "MI300A", "Xeon Platinum 8480", "H1000"],
+)  # fmt: skip
+def test_words_that_make_another_part_of_a_name_are_not_left_out(said):
+    with pytest.raises(Unpriceable, match="is not in the catalogue"):
+        found(said)
+
+
+def test_the_power_in_the_name_of_a_part_holds_it_as_one_in_the_note_does():
+    named, noted = found("H100 SXM5 (500W)")[0], found("h100-sxm", accelerator_note="500 W")[0]
+    assert named.accelerator.power_limit == noted.accelerator.power_limit == 500.0
+    assert found("NVIDIA H100 SXM 700W")[0].accelerator.power_limit is None
+
+
+def test_the_memory_of_a_host_in_a_name_is_no_devices():
+    group, _ = found("GH200 480GB (JUPITER)")
+    assert group.accelerator.memory == accelerator("gh200").memory

@@ -42,6 +42,10 @@ def test_allocator_peaks_of_pipelines_come_out_within_four_percent(group):
         ("whole GB as printed (GB or GiB not stated)", (1e9, "allocated")),
         ("largest total GPU memory over ranks", (1e9, "shown")),
         ("NVML, GB", (2.0**30, "shown")),
+        ("nvtop", (2.0**30, "shown")),
+        ("DeepSpeed see_memory_usage, Max MA", (2.0**30, "allocated")),
+        ("Max_CA, GB", (2.0**30, "cached")),
+        ("max calibrated, GB", (1e9, "allocated")),
         ("dcgm peak", (2.0**30, "shown")),
         ("MiB, nvidia-smi", (2.0**20, "shown")),
         ("MB, max allocated", (2.0**20, "allocated")),
@@ -301,3 +305,15 @@ def test_megatron_lm_of_may_2021_holds_on_to_the_gradients_of_a_step(folder, fra
 
 def test_alpa_gathers_all_new_parameters_at_once():
     assert frameworks.changes(run(stack={"framework": "Alpa (JAX/XLA)"}), stack("maxtext"))["joint_gather"]
+
+
+@pytest.mark.parametrize("words", ["GB, sum over all GPUs", "total of 16 devices, GB", "GB, summed over ranks"])
+def test_a_figure_of_all_devices_together_is_shared_out(words):
+    assert only(judge_row(run(measured={"memory": 160.0, "memory_kind": words})), "memory").measured == 10e9
+
+
+@pytest.mark.parametrize(
+    "words", ["GB, total of weights and states", "total memory over ranks", "peak over all ranks, GB"]
+)
+def test_a_total_of_other_things_is_one_devices(words):
+    assert only(judge_row(run(measured={"memory": 10.0, "memory_kind": words})), "memory").measured == 10e9

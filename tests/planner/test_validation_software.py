@@ -209,11 +209,16 @@ def test_a_loss_by_blocks_of_tokens_never_holds_all_logits(notes):
         ("fp16 weights, gradients and AdamW states, no master copy", ("adam-bf16", 8)),
         ("parameters, gradients and Adam moments in bf16", ("adam-bf16", 8)),
         ("Muon for the layers", ("muon", 12)),
+        ("AdamW8bit, paged", ("adam-8bit", 12)),
+        ("pure bf16", ("adam-bf16", 8)),
+        ("bf16-true", ("adam-bf16", 8)),
+        ("purely bf16 GEMMs", ("adam", 12)),
+        ("bf16-mixed", ("adam", 12)),
         ("bf16", ("adam", 12)),
     ],
 )
 def test_words_on_states_name_the_optimizer_and_its_bytes(words, changed):
-    stack = case(run(stack={"framework": "torchtune"}, strategy={"precision_note": words})).scenario.stack
+    stack = case(run(stack={"framework": "torchtitan"}, strategy={"precision_note": words})).scenario.stack
     assert (stack.optimizer, stack.optimizer_bytes) == changed
 
 
