@@ -41,11 +41,9 @@ def megatron(job: Job, version: str) -> Export:
     more = [*more, *assumed]
     script = "pretrain_mamba.py" if job.model.layer_pattern else "pretrain_gpt.py"
     environment = dict(_environment(job))
-    remarks = (*about, *beside, *_in_turn(job))
+    remarks = (*about, *beside, *_in_turn(job), _left_out(job))
     lines = [*shell.header(f"Megatron-LM, Megatron-Core {version}"), *shell.remarks(remarks)]
-    # A plan knows no base: it costs nothing. Megatron-LM's own is 10000, which few models of today have.
-    base = " --rotary-base ..." if job.model.position == "rotary" else ""
-    how = [f'# source {FILE}; torchrun ... {script} "${{MEGATRON_ARGS[@]}}" --data-path ... --lr ...{base}']
+    how = [f'# source {FILE}; torchrun ... {script} "${{MEGATRON_ARGS[@]}}" {" ".join(_own_words(job))}']
     arguments = shell.array("MEGATRON_ARGS", [*sizes, *words, *more])
     return Export(
         files={FILE: shell.text([*lines, *how], shell.exports(environment), arguments)},
@@ -61,6 +59,17 @@ def _environment(job: Job) -> Iterator[tuple[str, str]]:
     blackwell = all(part.accelerator.startswith(_BLACKWELL) for part in job.nodes)
     if strategy.tp * strategy.cp > 1 and strategy.zero_stage <= 1 and not blackwell:
         yield "CUDA_DEVICE_MAX_CONNECTIONS", "1"
+
+
+def _own_words(job: Job) -> list[str]:
+    """Options that a plan knows no value of: none of them costs anything."""
+    names = ["--data-path", "--lr", *(["--rotary-base"] if job.model.position == "rotary" else [])]
+    return [f"{name} ..." for name in names]
+
+
+def _left_out(job: Job) -> str:
+    base = "; Megatron-LM's own base is 10000, which few models of today have" if job.model.position == "rotary" else ""
+    return f"add what is the run's own: {', '.join(_own_words(job))}{base}"
 
 
 def _in_turn(job: Job) -> tuple[str, ...]:

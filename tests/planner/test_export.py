@@ -311,6 +311,18 @@ def test_megatron_s_router_and_activation_are_the_models(name, has, lacks):
     assert "--rotary-base ..." in exported.files["megatron-args.sh"], "what only the user knows is asked for"
 
 
+@pytest.mark.parametrize("launcher", ["slurm", "torchrun", "jobset", "ray"])
+def test_a_launcher_of_megatron_has_all_its_arguments_and_asks_for_the_base_of_the_rotation(launcher):
+    for model, rotates in (("deepseek-v3", True), ("gpt-oss-20b", True), ("gpt3-13b", False)):
+        (plan,) = random_plans("megatron-lm", 1, seed=3, models=(model,), precisions=("bf16",))
+        launched = export(plan, launcher)
+        text = "".join(launched.files.values())
+        assert all(word in text for word in export(plan, "megatron-lm").program)
+        assert any("--rotary-base ..." in remark for remark in launched.remarks) == rotates
+        assert ("--rotary-base ..." in text) == rotates
+        assert "--data-path ..." in text
+
+
 @pytest.mark.parametrize(
     ("name", "lack"), [("gpt-oss-20b", "(YaRN)"), ("olmo2-7b", "over all heads together"), ("mixtral-8x7b", None)]
 )
