@@ -1,19 +1,22 @@
-"""What ``--set`` changed of the stack or the model, and which of it a target's files say."""
+"""The stack that was priced; what ``--set`` changed of it or of the model, and which of it a target's files say."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
+from costmodels.choices import chosen
 from costmodels.model import Model
 from costmodels.stack import Stack, stack, stack_names
 from planner.changes import changed_stack, written
+from planner.request import CHOICES
 
 _MODEL: Final = tuple(f"model.{name}" for name in Model.model_fields)
 _CARRIED: Final[Mapping[str, tuple[str, ...]]] = {
     "megatron-lm": (
         *("stack.overlap.tp_forward", "stack.tensor-parallel-overlap", "stack.overlap.ep"),
-        *("stack.cuda_graphs", "stack.graphs", "stack.dispatch"),
+        *("stack.cuda_graphs", "stack.graphs", "stack.dispatch", "stack.optimizer", "stack.main_params"),
+        *("stack.fp8_param_gather", "stack.offload_fraction", "stack.expert_capacity", "stack.dropout"),
         *_MODEL,
     ),
     "nanotron": (
@@ -25,19 +28,34 @@ _CARRIED: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def assumed_stack(request: Mapping[str, Any]) -> Stack | None:
-    """The stack that was priced, changes and all; None where the answer holds only a name that the catalogue lacks.
+    """The stack that was priced, in its precision, with all that the request chose and changed of it.
 
     Args:
         request: the resolved request of an answer.
+
+    Returns:
+        None where the answer holds only a name that the catalogue lacks.
     """
-    given, changes = request.get("stack"), request.get("changes") or {}
+    known = _named_stack(request.get("stack"))
+    return None if known is None else with_choices(known, request)
+
+
+def with_choices(known: Stack, request: Mapping[str, Any]) -> Stack:
+    """A stack with what a resolved request says of it."""
+    changed = changed_stack(known.at(str(request.get("precision") or "bf16")), request.get("changes") or {})
+    whole = chosen(changed, **{name: request[name] for name in CHOICES if request.get(name) is not None})
+    capacity = request.get("expert_capacity")
+    return whole if capacity is None else whole.model_copy(update={"expert_capacity": capacity})
+
+
+def _named_stack(given: object) -> Stack | None:
     name = given.get("name") if isinstance(given, Mapping) else given
     if isinstance(name, str) and name in stack_names():
-        return changed_stack(stack(name), changes)
+        return stack(name)
     if not isinstance(given, Mapping):
         return None
-    known = set(Stack.model_fields)
-    return changed_stack(Stack.model_validate({k: v for k, v in given.items() if k in known}), changes)
+    fields = set(Stack.model_fields)
+    return Stack.model_validate({field: value for field, value in given.items() if field in fields})
 
 
 def dispatch_of(request: Mapping[str, Any]) -> str:
@@ -52,9 +70,6 @@ def carries(target: str, path: str) -> bool:
 
 
 def uncarried(request: Mapping[str, Any], target: str) -> tuple[str, ...]:
-    """The remark on changes that a target's files do not make; none where they make all of them."""
+    """Changes that a target's files do not make, as they were given."""
     changes: Mapping[str, Any] = request.get("changes") or {}
-    said = [f"{path}={written(value)}" for path, value in changes.items() if not carries(target, path)]
-    if not said:
-        return ()
-    return (f"priced with {', '.join(said)}, which these files for {target} do not carry",)
+    return tuple(f"{path}={written(value)}" for path, value in changes.items() if not carries(target, path))

@@ -71,6 +71,7 @@ def _lacks(job: Job) -> tuple[tuple[bool, str], ...]:
 def _remarks(job: Job) -> tuple[str, ...]:
     strategy = job.strategy
     said = {
+        f"give the script its sequences, of {job.seq_length} tokens": True,
         "recompute every layer: model.gradient_checkpointing_enable(), or deepspeed.checkpointing": (
             strategy.recompute == "full"
         ),

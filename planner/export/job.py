@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 from costmodels.adapters import Adapters
 from costmodels.model import Model
+from costmodels.stack import Stack
 from planner.document import Plan, Strategy
 from planner.errors import BadRequest
+from planner.export.changed import assumed_stack
 from planner.inline import model_of
 
 LARGEST_NAME: Final = 63 - len("-node-99999999-9-abcde")
@@ -82,10 +85,15 @@ class Job:
         """Number format of the matrix products, one of ``costmodels.precision.PRECISIONS``."""
         return str(self.plan.request.get("precision") or "bf16")
 
+    @cached_property
+    def priced(self) -> Stack | None:
+        """The stack with all that was chosen; None where the answer holds only a name that the catalogue lacks."""
+        return assumed_stack(self.plan.request)
+
     @property
     def optimizer(self) -> str:
         """What updates the weights."""
-        return str(self.plan.request.get("optimizer") or "adam")
+        return self.priced.optimizer if self.priced else str(self.asked("optimizer") or "adam")
 
     @property
     def adapters(self) -> Adapters | None:

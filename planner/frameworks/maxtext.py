@@ -119,6 +119,13 @@ RULES: Final = (
         when.whole_layers,
     ),
     FrameworkRule(
+        "maxtext-recompute-groups",
+        ("recompute_num_layers",),
+        "no recomputation of {recompute_num_layers} layers from one stored input; 1 works",
+        f"{_CONFIG}.remat_policy",
+        when.one("recompute_num_layers"),
+    ),
+    FrameworkRule(
         "maxtext-order", ("rank_order",), "no rank order {rank_order}", _MESH, when.only("rank_order", "tp-cp-ep-dp-pp")
     ),
     FrameworkRule(

@@ -85,6 +85,13 @@ RULES: Final = (
         when.all_or_nothing,
     ),
     FrameworkRule(
+        "nanotron-recompute-groups",
+        ("recompute_num_layers",),
+        "no recomputation of {recompute_num_layers} layers from one stored input; 1 works",
+        f"{_ARGUMENTS}.recompute_layer",
+        when.one("recompute_num_layers"),
+    ),
+    FrameworkRule(
         "nanotron-order",
         ("rank_order",),
         "no rank order {rank_order}",
@@ -118,6 +125,13 @@ RULES: Final = (
         "no precision {precision}; bf16 works",
         "nanotron.config.utils_config: cast_str_to_torch_dtype",
         when.known("precision", "bf16", "fp32"),
+    ),
+    FrameworkRule(
+        "nanotron-fused-loss",
+        ("tp",),
+        "no loss fused with the head's product; plain works",
+        "nanotron.parallel.tensor_parallel.functional: sharded_cross_entropy",
+        when.known("loss", "plain"),
     ),
     FrameworkRule(
         "nanotron-loss",

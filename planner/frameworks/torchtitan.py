@@ -128,6 +128,13 @@ RULES: Final = (
         when.known("optimizer", "adam"),
     ),
     FrameworkRule(
+        "torchtitan-precision",
+        ("tp",),
+        "no precision {precision}; bf16, fp8-rowwise and mxfp8 work",
+        "torchtitan.components.quantization; TrainingConfig.mixed_precision_param",
+        when.known("precision", "bf16", "fp32", "fp8-current", "fp8-rowwise", "mxfp8", "nvfp4"),
+    ),
+    FrameworkRule(
         "torchtitan-tied",
         ("pp",),
         "no {pp} pipeline stages of a model whose head shares the embedding",

@@ -11,7 +11,8 @@ from typing import Any, Final
 from planner.document import Plan, Strategy
 from planner.errors import BadRequest
 from planner.export.changed import carries, dispatch_of
-from planner.export.megatron_savers import saver_arguments
+from planner.export.choices import unsaid_choices
+from planner.export.megatron_savers import saver_arguments, shards_by_itself
 from planner.export.megatron_stack import stack_arguments
 from planner.export.megatron_words import Arguments, megatron_arguments, unsaid
 from planner.export.torchtitan_words import torchtitan_arguments
@@ -73,7 +74,7 @@ def launch(plan: Plan, strategy: Strategy) -> Launch:
     _check(plan)
     if stack == "torchtitan":
         words, remarks = torchtitan_arguments(strategy, precision=precision)
-        return Launch(tuple(words), remarks)
+        return Launch(tuple(words), (*remarks, *unsaid_choices(plan.request, "torchtitan", "arguments")))
     words, remarks = _megatron(plan, strategy, precision)
     return Launch(tuple(words), (*_whose(plan), *_unsaid(plan), *remarks, *_in_turn(strategy)))
 
@@ -117,6 +118,7 @@ def _megatron(plan: Plan, strategy: Strategy, precision: str) -> Arguments:
         layer_pattern=str(model.get("layer_pattern") or ""),
         expert_capacity=plan.request.get("expert_capacity"),
         dispatch=dispatch_of(plan.request),
+        by_itself=shards_by_itself(plan.request),
     )
     more, beside = saver_arguments(strategy, plan.request)
     assumed, lacks = stack_arguments(strategy, plan.request) if _own(plan) else ([], ())

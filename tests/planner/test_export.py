@@ -244,6 +244,7 @@ def test_nanotron_divides_the_layers_and_the_search_takes_its_word():
         assert priced.prediction.iteration_seconds >= found.prediction.iteration_seconds * (1 - 1e-9)
 
 
+NARROW = "--grad-reduce-in-bf16"
 GRAPHED = ["--cuda-graph-impl", "transformer_engine", "--cuda-graph-scope", "attn", "moe_router", "moe_preprocess"]
 
 
@@ -251,19 +252,19 @@ GRAPHED = ["--cuda-graph-impl", "transformer_engine", "--cuda-graph-scope", "att
     ("stack", "changes", "words", "said"),
     [
         ("megatron-core", {}, [], ""),
-        ("nemo", {"tp": 2, "sequence_parallel": True}, ["--tp-comm-overlap"], ""),
-        ("nemo", {"tp": 2, "sequence_parallel": False}, [], "under --sequence-parallel only"),
-        ("nemo-26.06", {"recompute": "full"}, [], "none of layers that are recomputed"),
+        ("nemo", {"tp": 2, "sequence_parallel": True}, ["--tp-comm-overlap", NARROW], ""),
+        ("nemo", {"tp": 2, "sequence_parallel": False}, [NARROW], "under --sequence-parallel only"),
+        ("nemo-26.06", {"recompute": "full"}, [NARROW], "none of layers that are recomputed"),
         (
             "nemo-26.06",
             {"recompute": "none", "ep": 2, "pp": 1, "vpp": 1},
-            ["--overlap-moe-expert-parallel-comm", *GRAPHED],
+            ["--overlap-moe-expert-parallel-comm", *GRAPHED, NARROW],
             "--delay-wgrad-compute",
         ),
         (
             "nemo-26.06",
             {"recompute": "none", "ep": 2, "pp": 2, "vpp": 1},
-            GRAPHED,
+            [*GRAPHED, NARROW],
             "without interleaving",
         ),
     ],

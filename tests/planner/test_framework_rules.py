@@ -30,6 +30,10 @@ BIASED = toy_scenario(model=with_experts(toy_model()).model_copy(update={"ffn_bi
 MLP, NORMS = module_mask(["mlp"]), module_mask(["layernorm"])
 FP4 = changed_device(toy_scenario(precision="nvfp4"), peak=NARROW)
 ADAPTED = toy_scenario(stack=toy_stack(adapters={"rank": 8}))
+FUSED = toy_scenario(stack=toy_stack(loss="fused"))
+MUON = toy_scenario(stack=toy_stack(optimizer="muon"))
+EIGHT = toy_scenario(stack=toy_stack(optimizer="adam-8bit"))
+MASTERS = toy_scenario(stack=toy_stack(main_params="fp16"))
 BLOCKS = toy_scenario(stack=toy_stack(loss_block=512))
 HALF = toy_scenario(stack=toy_stack(offload_fraction=0.5))
 NONE, F1B, GPIPE, LOOP, ZBV, DUAL, PAIRS_V = map(
@@ -53,6 +57,9 @@ PAIRS = {
     "megatron-offload": (PLAIN, {"offload": OPTIMIZER}, {"offload": EVERYTHING}),
     "megatron-optimizer": (PLAIN, {}, LAMB),
     "megatron-precision": (PLAIN, {}, ROWS),
+    "megatron-muon": (MUON, {"dp": 4, "zero_stage": 1, "sharding_degree": 4}, {"dp": 4}),
+    "megatron-narrow-states": (MASTERS, {"dp": 4, "zero_stage": 1, "sharding_degree": 4}, {"dp": 4}),
+    "megatron-fused-loss": (PLAIN, {}, FUSED),
     "megatron-loss": (PLAIN, {}, BLOCKS),
     "megatron-adapters": (PLAIN, {}, ADAPTED),
     "megatron-mapping": (PLAIN, {"tp": 2, "pp": 2, "rank_order": 1}, {"cp": 2, "pp": 2, "rank_order": 1}),
@@ -60,6 +67,7 @@ PAIRS = {
     "megatron-expert-bias": (BIASED, {"etp": 1}, {"etp": 2}),
     "megatron-expert-copies": (EXPERTS, {"ep": 2, **PART}, {"ep": 8, **PART}),
     "bridge-precision": (PLAIN, {}, ROWS),
+    "bridge-optimizer": (PLAIN, {}, EIGHT),
     "bridge-hybrid": (PLAIN, {}, HYBRID),
     "deepspeed-schedule": (PLAIN, {"schedule": F1B}, {"schedule": LOOP}),
     "deepspeed-layers": (PLAIN, {"pp": 2}, {"pp": 3}),
@@ -89,6 +97,7 @@ PAIRS = {
         {"offload": OPTIMIZER, "zero_stage": 3},
         {"offload": OPTIMIZER, "zero_stage": 1},
     ),
+    "torchtitan-precision": (PLAIN, {}, DELAYED),
     "torchtitan-schedule": (PLAIN, {"schedule": ZBV}, {"schedule": DUAL}),
     "torchtitan-v": (PLAIN, {"schedule": ZBV, "vpp": 2}, {"schedule": ZBV, "vpp": 4}),
     "torchtitan-context-kind": (PLAIN, {"cp": 2, "cp_kind": GATHER}, {"cp": 2}),
@@ -156,6 +165,7 @@ PAIRS = {
     "accelerate-offload-share": (HALF, {}, {"offload": EVERYTHING}),
     "accelerate-offload-shards": (PLAIN, {"offload": EVERYTHING, "zero_stage": 3}, {"offload": EVERYTHING}),
     "accelerate-precision": (PLAIN, {}, FP4),
+    "nanotron-recompute-groups": (PLAIN, {}, {"recompute_num_layers": 2}),
     "nanotron-schedule": (LLAMA, {"schedule": F1B}, {"schedule": LOOP}),
     "nanotron-fills": (LLAMA, {"pp": 4, "dp": 4, "schedule": F1B}, {"pp": 4, "dp": 16, "schedule": F1B}),
     "nanotron-stages": (LLAMA, {"pp": 2}, {"pp": 16}),
@@ -172,8 +182,10 @@ PAIRS = {
     "nanotron-offload": (LLAMA, {}, {"offload": OPTIMIZER}),
     "nanotron-optimizer": (PLAIN, {}, LAMB),
     "nanotron-precision": (PLAIN, {}, FP4),
+    "nanotron-fused-loss": (PLAIN, {}, FUSED),
     "nanotron-loss": (PLAIN, {}, BLOCKS),
     "nanotron-adapters": (PLAIN, {}, ADAPTED),
+    "maxtext-recompute-groups": (PLAIN, {}, {"recompute_num_layers": 2}),
     "maxtext-schedule": (LLAMA, {"schedule": GPIPE}, {"schedule": F1B}),
     "maxtext-layers": (LLAMA, {"pp": 2}, {"pp": 3}),
     "maxtext-rounds": (LLAMA, {"pp": 4, "dp": 2}, {"pp": 4, "dp": 8}),
