@@ -10,6 +10,7 @@ from typing import Any, Final
 from costmodels.adapters import Adapters
 from costmodels.model import Model
 from costmodels.stack import Stack
+from hardware.catalogue import accelerator, names
 from planner.document import Plan, Strategy
 from planner.errors import BadRequest
 from planner.export.changed import assumed_stack
@@ -69,6 +70,13 @@ class Job:
                 f"launchers start as many ranks on every node; these have {' and '.join(map(str, numbers))} GPUs"
             )
         return numbers[0]
+
+    @property
+    def vendor(self) -> str:
+        """Who made the accelerators; empty where the catalogue does not know them."""
+        known, used = names("accelerator"), {part.accelerator for part in self.nodes}
+        vendors = {accelerator(name).vendor for name in used if name in known}
+        return vendors.pop() if len(vendors) == 1 else ""
 
     @property
     def node_count(self) -> int:

@@ -42,7 +42,7 @@ def megatron(job: Job, version: str) -> Export:
     more = [*more, *assumed, *_dropout(job)]
     script = "pretrain_mamba.py" if job.model.layer_pattern else "pretrain_gpt.py"
     environment = dict(_environment(job))
-    remarks = (*about, *narrow, *beside, *_in_turn(job), _left_out(job))
+    remarks = (*about, *narrow, *beside, *_ported(job), *_in_turn(job), _left_out(job))
     lines = [*shell.header(f"Megatron-LM, Megatron-Core {version}"), *shell.remarks(remarks)]
     how = [f'# source {FILE}; torchrun ... {script} "${{MEGATRON_ARGS[@]}}" {" ".join(_own_words(job))}']
     arguments = shell.array("MEGATRON_ARGS", [*sizes, *words, *more])
@@ -66,6 +66,12 @@ def _dropout(job: Job) -> list[str]:
     """Megatron-LM drops a tenth of attention's weights and of what a layer adds unless it is told otherwise."""
     dropped = job.priced is not None and job.priced.dropout
     return [] if dropped else ["--attention-dropout", "0.0", "--hidden-dropout", "0.0"]
+
+
+def _ported(job: Job) -> tuple[str, ...]:
+    if job.vendor in {"", "NVIDIA", "AMD"}:
+        return ()
+    return (f"Megatron-LM asks for CUDA: {job.nodes[0].accelerator} wants the port of {job.vendor}",)
 
 
 def _own_words(job: Job) -> list[str]:

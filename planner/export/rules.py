@@ -25,6 +25,15 @@ def broken(job: Job, framework: str, *, but: frozenset[str] = frozenset()) -> It
             yield f"{_said(rule, row.row(0), facts)} ({rule.source})"
 
 
+def device_lack(job: Job, framework: str) -> str | None:
+    """Why a framework does not run on the accelerators, whatever the strategy; None where it does."""
+    facts, any_row = _facts(job), {"tp": np.ones(1, dtype=np.int64)}
+    for rule in FRAMEWORKS[framework].constraints:
+        if rule.name.endswith("-device") and not np.all(rule.holds(any_row, facts)):
+            return f"{rule.sentence.format(accelerator=facts.accelerator)} ({rule.source})"
+    return None
+
+
 def _facts(job: Job) -> Facts:
     return Facts(
         model=job.model,
@@ -38,6 +47,8 @@ def _facts(job: Job) -> Facts:
         loss_block=int(_chosen(job, "loss_block") or 0),
         adapters=str(job.asked("adapters") or ""),
         gpus_per_node=job.gpus_per_node,
+        accelerator=job.nodes[0].accelerator,
+        vendor=job.vendor,
     )
 
 
@@ -52,6 +63,7 @@ def _said(rule: FrameworkRule, row: dict[str, Any], facts: Facts) -> str:
         precision=facts.precision,
         optimizer=facts.optimizer,
         main_params=facts.main_params,
+        accelerator=facts.accelerator,
         offload_fraction=f"{facts.offload_fraction:g}",
         loss_block=facts.loss_block,
         adapters=facts.adapters,

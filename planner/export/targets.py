@@ -24,6 +24,7 @@ from planner.export.rules import broken
 from planner.export.slurm import slurm
 from planner.export.torchrun import torchrun
 from planner.export.torchtitan import torchtitan
+from planner.frameworks.devices import TPU, XLA
 from planner.frameworks.table import FRAMEWORKS
 
 Start = Callable[[Job, str, Export], Export]
@@ -143,6 +144,8 @@ def export(plan: Plan, name: str, *, version: str | None = None) -> Export:
         _check(job, chosen, wanted)
         return _with_unsaid(chosen.write(job, wanted), job, chosen.name)
     assert chosen.start
+    why = f"starts torchrun on GPUs, and {job.nodes[0].accelerator} is none; --to {XLA} writes what every host runs"
+    refuse(chosen.name, [(job.vendor == TPU, why)])
     return _with_unsaid(chosen.start(job, wanted, _program(job)), job, _framework(job) or chosen.name)
 
 

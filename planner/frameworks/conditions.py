@@ -37,6 +37,9 @@ class Facts:
     adapters: str = ""
     """Beside frozen weights; none where all weights train."""
     gpus_per_node: int = 8
+    accelerator: str = ""
+    vendor: str = ""
+    """Who made the accelerators; none where it is not known, and then every framework may run there."""
 
 
 def facts_of(scenario: Scenario) -> Facts:
@@ -54,6 +57,8 @@ def facts_of(scenario: Scenario) -> Facts:
         loss_block=stack.loss_block,
         adapters=str(stack.adapters or ""),
         gpus_per_node=scenario.group.gpus_per_node,
+        accelerator=scenario.group.accelerator.name,
+        vendor=scenario.group.accelerator.vendor,
     )
 
 
@@ -79,6 +84,11 @@ def apart(first: str, second: str) -> Condition:
 def known(field: str, *values: str) -> Condition:
     """A fact of the job that is one of these; it reads the tensor axis only to have rows to answer for."""
     return lambda c, x: (c["tp"] > 0) & (getattr(x, field) in values)
+
+
+def not_made_by(*vendors: str) -> Condition:
+    """Accelerators of any other maker."""
+    return lambda c, x: (c["tp"] > 0) & (x.vendor not in vendors)
 
 
 def gathered(*names: str) -> Condition:

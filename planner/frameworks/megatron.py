@@ -5,9 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from planner.frameworks import conditions as when
+from planner.frameworks.devices import TPU
 from planner.frameworks.records import SHARD, FrameworkRule
 
 RULES: Final = (
+    FrameworkRule(
+        "megatron-device",
+        ("tp",),
+        "no {accelerator}, which has no CUDA; maxtext runs on TPUs",
+        "megatron.training.initialize: initialize_megatron",
+        when.not_made_by(TPU, "AWS"),
+    ),
     FrameworkRule(
         "megatron-schedule",
         ("schedule",),

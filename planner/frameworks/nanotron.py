@@ -6,13 +6,20 @@ from typing import Final
 
 from planner.frameworks import conditions as when
 from planner.frameworks import models
-from planner.frameworks.records import SHARD, FrameworkRule
+from planner.frameworks.records import NO_GPUS, SHARD, FrameworkRule
 
 _GROUPS: Final = "nanotron.parallel.context: ParallelContext"
 _ENGINE: Final = "nanotron.parallel.pipeline_parallel.engine"
 _ARGUMENTS: Final = "nanotron.config.parallelism_config: ParallelismArgs"
 
 RULES: Final = (
+    FrameworkRule(
+        "nanotron-device",
+        ("tp",),
+        "no {accelerator}, which has no CUDA; maxtext runs on TPUs",
+        "nanotron.distributed: initialize_torch_distributed",
+        when.not_made_by(*NO_GPUS),
+    ),
     FrameworkRule(
         "nanotron-schedule",
         ("schedule",),

@@ -5,9 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from planner.frameworks import conditions as when
+from planner.frameworks.devices import TPU
 from planner.frameworks.records import FSDP2, SHARD, FrameworkRule
 
 RULES: Final = (
+    FrameworkRule(
+        "torchtitan-device",
+        ("tp",),
+        "no {accelerator}: PyTorch reaches TPUs through XLA alone; maxtext runs on them",
+        "torchtitan.tools.utils: get_device_info",
+        when.not_made_by(TPU),
+    ),
     FrameworkRule(
         "torchtitan-schedule",
         ("schedule",),

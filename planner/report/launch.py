@@ -85,6 +85,9 @@ def _check(plan: Plan) -> None:
     Raises:
         BadRequest: it would, with the way to a plan that it starts.
     """
+    if why := foreign(plan):
+        other = f"; {_OTHERS['maxtext']}" if _name(plan.request.get("stack")) == "maxtext" else ""
+        raise BadRequest(f"no arguments, since megatron-lm cannot start this plan: {why}{other}")
     if not _own(plan) or plan.status == "infeasible":
         return
     from planner.export.job import job_of
@@ -97,6 +100,15 @@ def _check(plan: Plan) -> None:
             f"no arguments, since megatron-lm cannot start this plan: {lack}; the same question with "
             f"--for megatron-lm finds the fastest plan that it can"
         )
+
+
+def foreign(plan: Plan) -> str | None:
+    """Why Megatron-LM's arguments are for other devices than the plan's; None where they are for these."""
+    from planner.export.job import job_of
+    from planner.export.rules import device_lack
+
+    whole = all(isinstance(plan.request.get(name), Mapping) for name in ("model", "cluster"))
+    return device_lack(job_of(plan), "megatron-lm") if whole and plan.status != "infeasible" else None
 
 
 def _in_turn(strategy: Strategy) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from planner.report.bars import (
     seconds,
     significant,
 )
-from planner.report.launch import block, elsewhere, launch
+from planner.report.launch import block, elsewhere, foreign, launch
 from planner.report.panels import (
     SIDE_BY_SIDE,
     TERMS,
@@ -283,7 +283,7 @@ def _refused(rejected: Iterable[Rejection]) -> Table:
 
 def _launch(plan: Plan, strategy: Strategy, width: int) -> Iterator[RenderableType]:
     if other := elsewhere(plan):
-        told = f"{other}; --format args writes the plan as arguments of Megatron-LM"
+        told = other if foreign(plan) else f"{other}; --format args writes the plan as arguments of Megatron-LM"
         yield from ("", _title("Launch"), _indented(Text(told)))
         return
     try:
