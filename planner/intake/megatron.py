@@ -215,7 +215,7 @@ def _zero(at: Options) -> int:
     sharded = {"optim": 1, "optim_grads": 2, "optim_grads_params": 3}
     if "use-megatron-fsdp" in at:
         return sharded.get(_word(at, "data-parallel-sharding-strategy", "no_shard"), 0)
-    return int("use-distributed-optimizer" in at)
+    return int("use-distributed-optimizer" in at or _word(at, "optimizer") == "dist_muon")
 
 
 def _recompute(at: Options, vpp: int, pp: int) -> tuple[dict[str, Any], tuple[str, ...]]:

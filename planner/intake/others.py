@@ -15,6 +15,7 @@ _MODELS: Final = {
     ("llama3", "405B"): "llama3.1-405b",
     ("deepseek_v3", "671B"): "deepseek-v3",
 }
+_SIXTEEN: Final = {"float32": "fp32"}
 _ROTATIONS: Final = {"allgather": "all-gather", "alltoall": "p2p"}
 _SHARDED: Final = 2
 _OFFLOADED: Final = ("offload_optimizer", "offload_param")
@@ -122,11 +123,23 @@ def torchtitan_job(document: Mapping[str, Any]) -> Given:
         model=_MODELS.get((str(model.get("name")), str(model.get("flavor")))),
         global_batch_size=batch if batch > 0 else None,
         seq_length=training.get("seq_len"),
-        precision="fp32" if training.get("mixed_precision_param") == "float32" else "bf16",
+        precision=_converted(document, model) or _SIXTEEN.get(training.get("mixed_precision_param"), "bf16"),
     )
     layers = _layers(parts, pp) if parts and ours not in {"zb-v", "dualpipe-v"} else None
     found = zip((training, parallel), names[1:], strict=False)
     return Given(fields, pins, layers, sum((table.unread(_OF_RUN, prefix=f"{name}.") for table, name in found), ()))
+
+
+def _converted(document: Mapping[str, Any], model: Asked) -> str | None:
+    """The format of the products that a converter of the model makes, None without one."""
+    linear = (document.get("quantize") or {}).get("linear") or {}
+    converters = model.get("converters", [])
+    if "quantize.linear.mx" in converters:
+        return "mxfp8"
+    if "quantize.linear.float8" not in converters:
+        return None
+    recipe = str((linear.get("float8") or {}).get("recipe_name") or "tensorwise")
+    return "fp8-rowwise" if recipe.startswith("rowwise") else "fp8-current"
 
 
 def _layers(parts: list[list[str]], pp: int) -> tuple[int, ...]:
