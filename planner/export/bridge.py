@@ -8,7 +8,7 @@ from typing import Any, Final
 from planner.export import shell
 from planner.export.changed import dispatch_of
 from planner.export.job import Export, Job, refuse
-from planner.export.megatron_savers import saver_arguments, savers_unsaid, shards_by_itself
+from planner.export.megatron_savers import chosen_of, saver_arguments, savers_unsaid, shards_by_itself
 from planner.export.megatron_words import megatron_arguments, unsaid
 
 FILE: Final = "bridge-overrides.sh"
@@ -118,7 +118,7 @@ def _as_fields(job: Job) -> dict[str, Any]:
         precision="fp32",
         experts=job.model.moe is not None,
         mtp_layers=job.model.mtp_layers,
-        expert_capacity=job.asked("expert_capacity"),
+        expert_capacity=chosen_of(request, "expert_capacity"),
         dispatch=dispatch_of(request),
         by_itself=shards_by_itself(request),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from costmodels.choices import chosen
@@ -15,10 +15,12 @@ _MODEL: Final = tuple(f"model.{name}" for name in Model.model_fields)
 _CARRIED: Final[Mapping[str, tuple[str, ...]]] = {
     "megatron-lm": (
         *("stack.overlap.tp_forward", "stack.tensor-parallel-overlap", "stack.overlap.ep"),
-        *("stack.cuda_graphs", "stack.graphs", "stack.dispatch", "stack.optimizer", "stack.main_params"),
-        *("stack.fp8_param_gather", "stack.offload_fraction", "stack.expert_capacity", "stack.dropout"),
+        *("stack.cuda_graphs", "stack.graphs", "stack.dispatch", "stack.offload_fraction"),
+        *("stack.optimizer", "stack.main_params", "stack.fp8_param_gather", "stack.expert_capacity"),
         *_MODEL,
     ),
+    "megatron-bridge": ("stack.dispatch", "stack.offload_fraction"),
+    "deepspeed": ("stack.offload_fraction",),
     "nanotron": (
         *("model.hidden_size", "model.ffn_hidden_size", "model.num_layers", "model.num_heads"),
         *("model.num_query_groups", "model.tied_embeddings", "model.vocab_size"),
@@ -69,7 +71,9 @@ def carries(target: str, path: str) -> bool:
     return path in _CARRIED.get(target, ())
 
 
-def uncarried(request: Mapping[str, Any], target: str) -> tuple[str, ...]:
-    """Changes that a target's files do not make, as they were given."""
+def uncarried(request: Mapping[str, Any], target: str, *, said: Collection[str] = ()) -> tuple[str, ...]:
+    """Changes that a target's files do not make, as they were given; fields of the stack that they say are left out."""
     changes: Mapping[str, Any] = request.get("changes") or {}
-    return tuple(f"{path}={written(value)}" for path, value in changes.items() if not carries(target, path))
+    known = {f"stack.{name}" for name in said}
+    left = {path: new for path, new in changes.items() if path not in known and not carries(target, path)}
+    return tuple(f"{path}={written(new)}" for path, new in left.items())

@@ -60,7 +60,7 @@ def _own(target: str, precision: str) -> dict[str, str]:
 
 def unsaid_choices(request: Mapping[str, Any], target: str, what: str = "files") -> tuple[str, ...]:
     """The remark on what was chosen or changed and a framework's files do not say; none where they say all of it."""
-    left = [*_left(request, target), *uncarried(request, target)]
+    left = [*_left(request, target), *uncarried(request, target, said=_SAID.get(target, ()))]
     return (f"priced with {', '.join(left)}, which these {what} for {target} do not carry",) if left else ()
 
 

@@ -9,7 +9,7 @@ from planner.export import shell
 from planner.export.changed import dispatch_of
 from planner.export.job import Export, Job, refuse
 from planner.export.megatron_model import model_arguments
-from planner.export.megatron_savers import saver_arguments, savers_unsaid, shards_by_itself
+from planner.export.megatron_savers import chosen_of, saver_arguments, savers_unsaid, shards_by_itself
 from planner.export.megatron_stack import stack_arguments
 from planner.export.megatron_words import megatron_arguments, unsaid
 
@@ -33,7 +33,7 @@ def megatron(job: Job, version: str) -> Export:
         experts=moe is not None,
         mtp_layers=job.model.mtp_layers,
         layer_pattern=job.model.layer_pattern,
-        expert_capacity=job.asked("expert_capacity"),
+        expert_capacity=chosen_of(job.plan.request, "expert_capacity"),
         dispatch=dispatch_of(job.plan.request),
         by_itself=shards_by_itself(job.plan.request),
     )

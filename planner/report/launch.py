@@ -12,7 +12,7 @@ from planner.document import Plan, Strategy
 from planner.errors import BadRequest
 from planner.export.changed import carries, dispatch_of
 from planner.export.choices import unsaid_choices
-from planner.export.megatron_savers import saver_arguments, shards_by_itself
+from planner.export.megatron_savers import chosen_of, saver_arguments, shards_by_itself
 from planner.export.megatron_stack import stack_arguments
 from planner.export.megatron_words import Arguments, megatron_arguments, unsaid
 from planner.export.torchtitan_words import torchtitan_arguments
@@ -128,7 +128,7 @@ def _megatron(plan: Plan, strategy: Strategy, precision: str) -> Arguments:
         experts=bool(model.get("moe")),
         mtp_layers=int(model.get("mtp_layers") or 0),
         layer_pattern=str(model.get("layer_pattern") or ""),
-        expert_capacity=plan.request.get("expert_capacity"),
+        expert_capacity=chosen_of(plan.request, "expert_capacity"),
         dispatch=dispatch_of(plan.request),
         by_itself=shards_by_itself(plan.request),
     )

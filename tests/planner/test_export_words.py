@@ -173,10 +173,23 @@ def test_a_tenth_is_dropped_only_where_that_was_priced(target, written):
     assert "dropout" not in " ".join(export(dropping, target).program)
 
 
-def test_a_changed_optimizer_is_told_like_one_that_was_asked_for():
-    changed = export(planned("megatron-lm", {"changes": {"stack.optimizer": "sgd"}}), "megatron-lm")
-    assert changed.program == export(planned("megatron-lm", {"optimizer": "sgd"}), "megatron-lm").program
-    assert not any("stack.optimizer" in remark for remark in changed.remarks)
+@pytest.mark.parametrize(
+    ("name", "value", "with_it", "targets"),
+    [
+        ("optimizer", "sgd", {}, ("megatron-lm", "megatron-bridge", "deepspeed", "nanotron", "maxtext")),
+        ("main_params", "fp16", {}, ("megatron-lm", "megatron-bridge")),
+        ("expert_capacity", 1.5, {"model": SPARSE}, ("megatron-lm", "megatron-bridge")),
+        ("offload_fraction", 0.5, {"offload": "optimizer"}, ("megatron-lm", "megatron-bridge")),
+        ("offload_fraction", 0.5, {"offload": "optimizer", "zero_stage": 3}, ("deepspeed",)),
+        ("fp8_param_gather", True, {"precision": "fp8"}, ("megatron-lm",)),
+    ],
+)
+def test_a_changed_field_of_the_stack_is_told_like_a_choice_that_was_asked_for(name, value, with_it, targets):
+    for target in targets:
+        asked = export(planned(target, with_it | {name: value}), target)
+        changed = export(planned(target, with_it | {"changes": {f"stack.{name}": value}}), target)
+        assert (changed.program, changed.files) == (asked.program, asked.files), target
+        assert not any(f"stack.{name}" in remark for remark in changed.remarks), target
 
 
 def test_what_a_target_leaves_out_is_named_with_its_value():
