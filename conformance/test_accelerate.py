@@ -15,6 +15,7 @@ from conformance.world import rank_of
 from planner.export.targets import export
 
 PLANS = random_plans("accelerate", 240, seed=11, precisions=("bf16", "bf16", "fp16", "fp32"))
+NARROW = random_plans("accelerate", 60, seed=12, precisions=("fp8", "fp8-current", "fp8-rowwise"))
 
 
 @pytest.fixture(autouse=True)
@@ -62,6 +63,30 @@ def test_accelerate_understands_the_plan(plan, tmp_path, monkeypatch):
         plan.request["precision"], plan.request["precision"]
     )
     _accepted(config, at)
+
+
+@pytest.mark.parametrize("plan", [*PLANS[:60], *NARROW], ids=range(120))
+def test_other_launchers_start_a_script_with_what_accelerate_makes_of_the_file(plan, tmp_path):
+    _, environment = variables(plan, tmp_path)
+    told = {name: value for name, value in environment.items() if name.startswith(("FSDP", "PARALLEL", "ACCELERATE"))}
+    ours = dict(export(plan, "accelerate").environment)
+    assert ours.pop("ACCELERATE_GRADIENT_ACCUMULATION_STEPS") == str(plan.strategy.num_microbatches)
+    assert {name: told.get(name, "").lower() for name in ours} == {name: value.lower() for name, value in ours.items()}
+    left = {name: value for name, value in told.items() if name not in ours}
+    assert not {name for name, value in left.items() if value.lower() == "true"} - USUAL, label(plan)
+
+
+USUAL = {"FSDP_SYNC_MODULE_STATES", "FSDP_USE_ORIG_PARAMS"}
+"""What the launcher says of FSDP 1, on whatever the file says, and FSDP 2 does not read."""
+
+
+@pytest.mark.parametrize("plan", NARROW, ids=range(60))
+def test_a_script_in_8_bits_gets_the_backend_that_scales_as_the_plan_does(plan, tmp_path):
+    _, environment = variables(plan, tmp_path)
+    backend = {"fp8": "TE"}.get(plan.request["precision"], "AO")
+    assert environment["ACCELERATE_FP8_BACKEND"] == backend
+    if plan.strategy.zero_stage and backend == "AO":
+        assert environment["FSDP_CPU_RAM_EFFICIENT_LOADING"] == "false", "TorchAO refuses it beside FSDP2"
 
 
 def _accepted(config, at):

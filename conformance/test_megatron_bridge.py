@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 from megatron.core.distributed import DistributedDataParallelConfig
+from megatron.core.optimizer import OptimizerConfig
 from megatron.core.transformer import transformer_config
 from megatron.core.transformer.transformer_config import TransformerConfig
 
@@ -14,9 +15,15 @@ from planner.export.targets import export
 PLANS = random_plans(
     "megatron-bridge", 220, seed=31, precisions=("bf16", "fp8"), models=(*DENSE, "mixtral-8x7b", "gpt-oss-20b")
 )
+CHOSEN = [
+    plan
+    for fields in ({"optimizer": "muon"}, {"optimizer": "adam-bf16"}, {"main_params": "fp16"})
+    for plan in random_plans("megatron-bridge", 12, seed=32, models=DENSE, precisions=("bf16",), **fields)
+]
 FIELDS = {
     "model": {field.name for field in dataclasses.fields(TransformerConfig)} | {"seq_length"},
     "ddp": {field.name for field in dataclasses.fields(DistributedDataParallelConfig)},
+    "optimizer": {field.name for field in dataclasses.fields(OptimizerConfig)},
     "train": {"micro_batch_size", "global_batch_size"},
     "dist": {"use_tp_pp_dp_mapping"},
 }
@@ -26,10 +33,12 @@ def value(text):
     if text.startswith("["):
         return [value(part) for part in text[1:-1].split(",")]
     named = {"true": True, "false": False}
-    return named.get(text, int(text) if text.isdecimal() else text.strip("'"))
+    if text.replace(".", "", 1).isdecimal():
+        return float(text) if "." in text else int(text)
+    return named.get(text, text.strip("'"))
 
 
-@pytest.mark.parametrize("plan", PLANS, ids=range(len(PLANS)))
+@pytest.mark.parametrize("plan", [*PLANS, *CHOSEN], ids=range(len(PLANS) + len(CHOSEN)))
 def test_megatron_core_takes_the_overrides(plan, tmp_path, monkeypatch):
     monkeypatch.setattr(transformer_config, "is_te_min_version", lambda *_a, **_k: True)
     words, _ = sourced(export(plan, "megatron-bridge").files["bridge-overrides.sh"], "BRIDGE_OVERRIDES", tmp_path)
@@ -51,4 +60,5 @@ def test_megatron_core_takes_the_overrides(plan, tmp_path, monkeypatch):
     assert (made.virtual_pipeline_model_parallel_size or 1) == at.vpp
     assert made.sequence_parallel == at.sequence_parallel
     assert value(given["train.global_batch_size"]) == at.global_batch_size
-    assert ("ddp.use_distributed_optimizer" in given) == (at.zero_stage > 0)
+    alone = plan.request.get("optimizer") == "muon"
+    assert ("ddp.use_distributed_optimizer" in given) == (at.zero_stage > 0 and not alone)

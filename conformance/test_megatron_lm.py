@@ -19,6 +19,15 @@ from planner.export.targets import export
 PLANS = random_plans("megatron-lm", 240, seed=7)
 ASSUMING = [plan for name in ("nemo-26.06", "nemo") for plan in random_plans("megatron-lm", 110, seed=8, stack=name)]
 """Of stacks that hide traffic and replay graphs."""
+CHOSEN = [
+    plan
+    for fields in (
+        {"optimizer": "muon"}, {"optimizer": "adam-bf16"}, {"optimizer": "adam-8bit"}, {"optimizer": "sgd"},
+        {"main_params": "fp16"}, {"main_grads": "bf16"}, {"main_grads": "fp32"},
+    )
+    for plan in random_plans("megatron-lm", 16, seed=9, **fields)
+]  # fmt: skip
+"""With every choice of states that its arguments can say."""
 WITHOUT_ENGINE = ["--transformer-impl", "local", "--no-rope-fusion", "--no-persist-layer-norm",
                   "--no-gradient-accumulation-fusion"]  # fmt: skip
 """Transformer Engine is not there; nothing of the plan is in these."""
@@ -119,6 +128,19 @@ def test_megatron_takes_what_the_stack_assumes(plan, understood):
     predicting = plan.request["model"].get("mtp_layers") and at.pp == 1
     wanted = plan.request["stack"] == "nemo-26.06" and paired and not predicting
     assert config.overlap_moe_expert_parallel_comm == bool(wanted), label(plan)
+
+
+@pytest.mark.parametrize("plan", CHOSEN, ids=range(len(CHOSEN)))
+def test_megatron_takes_the_states_that_were_priced(plan, understood):
+    args, asked = understood(plan), plan.request
+    name, narrow = asked.get("optimizer", "adam"), asked["precision"] not in {"fp16", "fp32"}
+    assert degrees(args) == planned(plan), label(plan)
+    assert args.optimizer == {"muon": "dist_muon", "sgd": "sgd"}.get(name, "adam")
+    assert args.exp_avg_dtype == {"adam-bf16": torch.bfloat16, "adam-8bit": torch.uint8}.get(name, torch.float32)
+    assert args.main_params_dtype == {"fp16": torch.float16}.get(asked.get("main_params"), torch.float32)
+    wide = asked.get("main_grads") != "bf16" if narrow else asked.get("main_grads") == "fp32"
+    assert args.accumulate_allreduce_grads_in_fp32 == wide, label(plan)
+    assert (args.attention_dropout, args.hidden_dropout) == (0.0, 0.0)
 
 
 def recomputed(config, strategy):

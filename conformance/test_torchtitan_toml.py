@@ -4,8 +4,10 @@ import sys
 
 import pytest
 import torchtitan
+from torchtitan.components.quantization import float8, mx
 from torchtitan.config import ConfigManager
 from torchtitan.distributed import ParallelDims
+from torchtitan.protocols.model_converter import _registry_model_converter_cls
 
 from conformance.plans import label, random_plans
 from conformance.world import rank_of
@@ -53,3 +55,24 @@ def test_torchtitan_understands_the_plan(plan, tmp_path, monkeypatch):
 def test_most_plans_are_expressible_in_toml_too():
     assert torchtitan.__file__
     assert sum(expressible(plan) is not None for plan in PLANS) >= 200
+
+
+NARROW = random_plans(
+    "torchtitan", 60, seed=15, models=("llama3-8b", "deepseek-v3"), precisions=("fp8-current", "fp8-rowwise", "mxfp8")
+)
+
+
+@pytest.mark.parametrize("plan", [plan for plan in NARROW if expressible(plan)])
+def test_torchtitan_converts_the_products_as_the_plan_multiplies(plan, tmp_path):
+    path = tmp_path / "torchtitan.toml"
+    path.write_text(expressible(plan).files["torchtitan.toml"], encoding="utf-8")
+    config = ConfigManager().parse_args(["--job.config_file", str(path)])
+    kind = "mx" if plan.request["precision"] == "mxfp8" else "float8"
+    kinds = ("linear", "grouped_mm") if plan.request["model"].get("moe") else ("linear",)
+    assert config.model.converters == [f"quantize.{products}.{kind}" for products in kinds]
+    assert {float8.__name__, mx.__name__}, "which register what they convert when they are imported"
+    assert set(config.model.converters) <= set(_registry_model_converter_cls)
+    recipe = {"fp8-current": "tensorwise", "fp8-rowwise": "rowwise", "mxfp8": "mxfp8_cublas"}[plan.request["precision"]]
+    assert getattr(config.quantize.linear, kind).recipe_name == recipe
+    if len(kinds) > 1:
+        assert getattr(config.quantize.grouped_mm, kind).fqns == ["experts"]

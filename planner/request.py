@@ -197,10 +197,10 @@ def resolve(request: PlanRequest) -> Resolved:
     """
     model = request.model if isinstance(request.model, Model) else find_model(request.model, request.seq_length)
     model = changed_model(model, request.changes)
-    software = request.stack if isinstance(request.stack, Stack) else find_stack(_stack_name(request))
+    base = request.cluster if isinstance(request.cluster, Cluster) else find_cluster(request.cluster)
+    software = _stack(request, base)
     choices = choices_of(request)
     stack = chosen(changed_stack(software.at(request.precision), request.changes), **choices)
-    base = request.cluster if isinstance(request.cluster, Cluster) else find_cluster(request.cluster)
     cluster = base if base.gpus == request.gpus else base.with_gpus(request.gpus)
     stack = _with_adapters(_with_experts(stack, model, request), model, request)
     seq_length = request.seq_length or model.seq_length
@@ -212,7 +212,7 @@ def resolve(request: PlanRequest) -> Resolved:
     sizes = (request.gpus, seq_length, batch, request.precision)
     scenario = Scenario(model, cluster.groups[0], stack, *sizes, framework=asked)
     _ = scenario.rates
-    defaults = _defaults(request, scenario, tokens)
+    defaults = _defaults(request, scenario, cluster, tokens)
     mixed = _mixed(request, scenario, cluster) if len(base.groups) > 1 else None
     if len(base.groups) > 1 and cluster.gpus != base.gpus:
         defaults += (taken_of(cluster, base),)
@@ -224,13 +224,20 @@ def _stability(request: PlanRequest) -> Stability | None:
     return request.stability or (Stability() if request.objective == "goodput" else None)
 
 
-def _stack_name(request: PlanRequest) -> str:
-    """The stack asked for, else the framework's, else the usual one."""
-    if request.framework is None or "stack" in request.model_fields_set:
-        return str(request.stack)
-    from planner.frameworks.table import FRAMEWORKS
+def _stack(request: PlanRequest, cluster: Cluster) -> Stack:
+    """The stack asked for, or the usual one.
 
-    return FRAMEWORKS[request.framework].stack
+    Raises:
+        BadRequest: it makes no programs for these devices.
+    """
+    if isinstance(request.stack, Stack):
+        return request.stack
+    from planner.frameworks.devices import check_programs, usual_stack
+
+    said = "stack" in request.model_fields_set
+    name = request.stack if said else usual_stack(request.framework, cluster) or DEFAULT_STACK
+    check_programs(name, request.framework, cluster)
+    return find_stack(name)
 
 
 def taken_of(cluster: Cluster, base: Cluster) -> str:
@@ -373,13 +380,15 @@ def _beside_the_model(scenario: Scenario) -> list[str]:
     return [f"without the {beside}"] if described and not scenario.model.mtp_layers else []
 
 
-def _defaults(request: PlanRequest, scenario: Scenario, tokens: int) -> tuple[str, ...]:
+def _defaults(request: PlanRequest, scenario: Scenario, cluster: Cluster, tokens: int) -> tuple[str, ...]:
+    from planner.frameworks.devices import taken_for
+
     said = request.model_fields_set
     lines = []
     if "cluster" not in said:
         lines.append(f"cluster {request.cluster}")
     if "stack" not in said:
-        lines.append(f"stack {_stack_name(request)}" + (f" (for {request.framework})" if request.framework else ""))
+        lines.append(f"stack {scenario.stack.name}{taken_for(request.framework, cluster)}")
     if request.global_batch_size is None:
         lines.append(f"global batch {scenario.global_batch_size} sequences (1024 tokens per GPU, at least 4 Mi)")
     lines += _beside_the_model(scenario)

@@ -280,6 +280,8 @@ def sentence(rule: Rule, row: Mapping[str, Any], scenario: Scenario) -> str:
         stack_modules=",".join(scenario.stack.recompute_modules) or "none",
         stack_offloads=", ".join(scenario.stack.offloads) or "none",
         optimizer=scenario.stack.optimizer,
+        main_params=scenario.stack.main_params,
+        accelerator=scenario.group.accelerator.name,
         adapters=scenario.stack.adapters,
         precision=scenario.precision,
         offload_fraction=f"{scenario.stack.offload_fraction:g}",

@@ -224,7 +224,12 @@ question_options = stacked(
     option("--model", heading=_Q, metavar="NAME|FILE", help="Catalogue name, TOML file or config.json."),
     option("--gpus", heading=_Q, type=Count(), help="Number of accelerators."),
     option("--cluster", heading=_Q, metavar="NAME|FILE", help="Machines (default: dgx-h100)."),
-    option("--stack", heading=_Q, metavar="NAME|FILE", help="Training framework (default: megatron-core)."),
+    option(
+        "--stack",
+        heading=_Q,
+        metavar="NAME|FILE",
+        help="Training framework (default: megatron-core, on TPUs maxtext).",
+    ),
     option("--profile", heading=_Q, metavar="FILE", help="Both, as `plan calibrate` wrote them."),
     option(
         "--global-batch",

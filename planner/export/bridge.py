@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from planner.export import shell
+from planner.export.changed import dispatch_of
 from planner.export.job import Export, Job, refuse
-from planner.export.megatron_savers import savers_unsaid
+from planner.export.megatron_savers import chosen_of, saver_arguments, savers_unsaid, shards_by_itself
 from planner.export.megatron_words import megatron_arguments, unsaid
 
 FILE: Final = "bridge-overrides.sh"
 _MIXED: Final = {
     "bf16": "bf16_mixed",
-    "fp16": "16_mixed",
+    "fp16": "fp16_mixed",
     "fp8": "bf16_with_fp8_delayed_scaling_mixed",
     "fp8-current": "bf16_with_fp8_current_scaling_mixed",
     "fp8-block": "bf16_with_fp8_subchannel_scaling_mixed",
     "mxfp8": "bf16_with_mxfp8_mixed",
     "nvfp4": "bf16_with_nvfp4_mixed",
 }
+_WIDE_ENDS: Final = frozenset({"fp8-current"})
+"""Recipes that leave layers at the ends of the model in 16 bits (``first_last_layers_bf16``)."""
 _MODEL: Final = (
     "tensor_model_parallel_size",
     "pipeline_model_parallel_size",
@@ -35,9 +39,17 @@ _MODEL: Final = (
     "moe_token_dispatcher_type",
     "moe_flex_dispatcher_backend",
     "moe_expert_capacity_factor",
+    "moe_pad_expert_input_to_capacity",
+    "fine_grained_activation_offloading",
+    "offload_modules",
 )
 """Fields of the model that are named as Megatron-LM's arguments are."""
-_LISTS: Final = frozenset({"recompute_modules", "hierarchical_context_parallel_sizes"})
+_LISTS: Final = frozenset({"recompute_modules", "hierarchical_context_parallel_sizes", "offload_modules"})
+_OPTIMIZER: Final = (
+    *("optimizer", "use_precision_aware_optimizer", "main_params_dtype", "exp_avg_dtype", "exp_avg_sq_dtype"),
+    *("optimizer_cpu_offload", "optimizer_offload_fraction", "overlap_cpu_optimizer_d2h_h2d"),
+)
+"""Fields of the optimizer that are named likewise; formats are read back by ``str_to_dtype``."""
 _DATA_VALUES: Final = ("data_parallel_sharding_strategy", "num_distributed_optimizer_instances")
 _DATA: Final = ("use_distributed_optimizer", "overlap_grad_reduce", "overlap_param_gather", "use_megatron_fsdp")
 
@@ -51,11 +63,20 @@ def bridge(job: Job, version: str) -> Export:
     lacks = (*unsaid(job.strategy, experts=job.model.moe is not None), *savers_unsaid(job.strategy, job.plan.request))
     refuse("megatron-bridge cannot start this plan:", ((True, lack) for lack in lacks))
     words = [f"{name}={_value(value)}" for name, value in overrides(job).items()]
-    remarks: tuple[str, ...] = ("the recipe brings model and data; give its dataset the same sequence length",)
-    remarks += ("adapters want a recipe that has some: --mode lora",) * bool(job.adapters)
+    remarks = tuple(_remarks(job))
     lines = [*shell.header(f"Megatron-Bridge {version}"), *shell.remarks(remarks)]
     text = shell.text(lines, shell.array("BRIDGE_OVERRIDES", words))
     return Export(files={FILE: text}, program=("run_recipe.py", *words), remarks=remarks)
+
+
+def _remarks(job: Job) -> Iterator[str]:
+    yield "the recipe brings model and data; give its dataset the same sequence length"
+    if job.stack.startswith("nemo"):
+        yield "overlap of tensor and expert ranks, and CUDA graphs, are a performance recipe's: override one of those"
+    if job.precision in _WIDE_ENDS:
+        yield f"{_MIXED[job.precision]} leaves the first and the last layer in bf16, the plan none"
+    if job.adapters:
+        yield "adapters want a recipe that has some: --mode lora"
 
 
 def overrides(job: Job) -> dict[str, Any]:
@@ -75,6 +96,8 @@ def overrides(job: Job) -> dict[str, Any]:
         | {"model.sequence_parallel": strategy.sequence_parallel, "model.seq_length": job.seq_length}
         | {"train.micro_batch_size": strategy.micro_batch_size, "train.global_batch_size": strategy.global_batch_size}
         | {f"ddp.{name}": value for name, value in data.items()}
+        | {f"optimizer.{name}": at[name] for name in _OPTIMIZER if name in at}
+        | ({} if job.priced and job.priced.dropout else {"model.attention_dropout": 0.0, "model.hidden_dropout": 0.0})
         | ({"dist.use_tp_pp_dp_mapping": True} if "use_tp_pp_dp_mapping" in at else {})
         | _adapters(job)
         | precision
@@ -89,9 +112,17 @@ def _adapters(job: Job) -> dict[str, Any]:
 
 def _as_fields(job: Job) -> dict[str, Any]:
     """Megatron-LM's arguments of the strategy by field: numbers, text, lists, or True."""
+    request = job.plan.request
     words, _ = megatron_arguments(
-        job.strategy, precision="fp32", experts=job.model.moe is not None, mtp_layers=job.model.mtp_layers
+        job.strategy,
+        precision="fp32",
+        experts=job.model.moe is not None,
+        mtp_layers=job.model.mtp_layers,
+        expert_capacity=chosen_of(request, "expert_capacity"),
+        dispatch=dispatch_of(request),
+        by_itself=shards_by_itself(request),
     )
+    words = [*words, *saver_arguments(job.strategy, request)[0]]
     found: dict[str, Any] = {}
     name = ""
     for word in words:

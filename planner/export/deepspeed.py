@@ -47,7 +47,7 @@ def _zero(job: Job) -> dict[str, Any]:
     if strategy.zero_stage == _PARAMETERS and _second_shard(job.stack):
         block["zero_hpz_partition_size"] = job.gpus_per_node
     if strategy.offload.startswith("optimizer"):
-        share = float(job.asked("offload_fraction") or 1.0)
+        share = job.priced.offload_fraction if job.priced else float(job.asked("offload_fraction") or 1.0)
         block["offload_optimizer"] = {"device": "cpu", "pin_memory": True, **({"ratio": share} if share < 1 else {})}
     if strategy.offload == "optimizer+parameters":
         block["offload_param"] = {"device": "cpu", "pin_memory": True}
@@ -71,6 +71,7 @@ def _lacks(job: Job) -> tuple[tuple[bool, str], ...]:
 def _remarks(job: Job) -> tuple[str, ...]:
     strategy = job.strategy
     said = {
+        f"give the script its sequences, of {job.seq_length} tokens": True,
         "recompute every layer: model.gradient_checkpointing_enable(), or deepspeed.checkpointing": (
             strategy.recompute == "full"
         ),

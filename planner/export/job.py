@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 from costmodels.adapters import Adapters
 from costmodels.model import Model
+from costmodels.stack import Stack
+from hardware.catalogue import accelerator, names
 from planner.document import Plan, Strategy
 from planner.errors import BadRequest
+from planner.export.changed import assumed_stack
 from planner.inline import model_of
 from planner.written import named
 
@@ -69,6 +73,13 @@ class Job:
         return numbers[0]
 
     @property
+    def vendor(self) -> str:
+        """Who made the accelerators; empty where the catalogue does not know them."""
+        known, used = names("accelerator"), {part.accelerator for part in self.nodes}
+        vendors = {accelerator(name).vendor for name in used if name in known}
+        return vendors.pop() if len(vendors) == 1 else ""
+
+    @property
     def node_count(self) -> int:
         """Nodes in all."""
         return sum(part.count for part in self.nodes)
@@ -83,10 +94,15 @@ class Job:
         """Number format of the matrix products, one of ``costmodels.precision.PRECISIONS``."""
         return str(self.plan.request.get("precision") or "bf16")
 
+    @cached_property
+    def priced(self) -> Stack | None:
+        """The stack with all that was chosen; None where the answer holds only a name that the catalogue lacks."""
+        return assumed_stack(self.plan.request)
+
     @property
     def optimizer(self) -> str:
         """What updates the weights."""
-        return str(self.plan.request.get("optimizer") or "adam")
+        return self.priced.optimizer if self.priced else str(self.asked("optimizer") or "adam")
 
     @property
     def adapters(self) -> Adapters | None:

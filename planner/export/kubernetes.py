@@ -9,7 +9,7 @@ from typing import Any, Final
 from planner.export import shell
 from planner.export.job import Export, Job
 from planner.export.placement import locality
-from planner.export.torchrun import PORT, program_words
+from planner.export.torchrun import PORT, beside, program_words
 from planner.export.yaml_text import yaml_text
 
 GPU: Final = "nvidia.com/gpu"
@@ -148,6 +148,8 @@ def _variables(environment: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def _written(name: str, document: Mapping[str, Any], target: str, program: Export, *said: str) -> Export:
-    remarks = (*program.remarks, f"{IMAGE} stands for an image that holds the program and its files", *said)
+    files = beside(program)
+    held = f" ({', '.join(files)})" if files else ""
+    remarks = (*program.remarks, f"{IMAGE} stands for an image that holds the program and its files{held}", *said)
     head = "\n".join([*shell.header(target), *shell.remarks(remarks)])
-    return Export(files={name: f"{head}\n{yaml_text(document)}"}, remarks=remarks)
+    return Export(files={name: f"{head}\n{yaml_text(document)}"} | files, remarks=remarks)

@@ -8,6 +8,7 @@ from typing import Any, Final
 from planner.export import shell
 from planner.export.job import Export, Job, refuse
 from planner.export.yaml_text import yaml_text
+from planner.frameworks.devices import TPU
 from planner.frameworks.models import MAXTEXT
 
 FILE: Final = "maxtext.yml"
@@ -31,7 +32,7 @@ _OPTIMIZERS: Final[Mapping[str, str]] = {"adam": "adamw", "sgd": "sgd", "muon": 
 
 
 def maxtext(job: Job, version: str) -> Export:
-    """The configuration as of MaxText 0.2.5: all axes of one slice, and a script that tells JAX of its ranks.
+    """The configuration as of MaxText 0.2.5: axes inside a slice and between slices, and a script that starts a rank.
 
     Raises:
         Inexpressible: stages are uneven.
@@ -42,7 +43,7 @@ def maxtext(job: Job, version: str) -> Export:
     document = {
         "base_config": "base.yml",
         "run_name": job.name,
-        "hardware": "gpu",
+        "hardware": "tpu" if job.vendor == TPU else "gpu",
         "dataset_type": "synthetic",
         "packing": False,
         **_model(job),
@@ -55,15 +56,16 @@ def maxtext(job: Job, version: str) -> Export:
         "shard_optimizer_over_data": strategy.zero_stage == 1,
         "optimizer_memory_host_offload": strategy.offload != "none",
         "parameter_memory_host_offload": strategy.offload == "optimizer+parameters",
-        "attention": "cudnn_flash_te",
+        "attention": "flash" if job.vendor == TPU else "cudnn_flash_te",
     }
     remarks = tuple(_remarks(job))
     about = [*shell.header(f"MaxText {version}"), *shell.remarks(remarks)]
-    start = "\n".join([*shell.header(f"MaxText {version}", comment="#"), *_START])
+    how = _HOST if job.vendor == TPU else _START
+    start = "\n".join([*shell.header(f"MaxText {version}", comment="#"), *how, _RUN])
     return Export(
         files={FILE: "\n".join([*about, yaml_text(document)]), SCRIPT: f"#!/usr/bin/env bash\n{start}\n"},
         program=("--no-python", "bash", SCRIPT),
-        environment={"NVTE_FUSED_ATTN": "1"},
+        environment={} if job.vendor == TPU else {"NVTE_FUSED_ATTN": "1"},
         remarks=remarks,
     )
 
@@ -74,12 +76,13 @@ _START: Final = (
     "unset CUDA_VISIBLE_DEVICES",
     'export JAX_COORDINATOR_IP="$MASTER_ADDR" JAX_COORDINATOR_PORT="$((MASTER_PORT + 1))"',
     'export NNODES="$WORLD_SIZE" NODE_RANK="$RANK" SLURM_STEP_GPUS="$LOCAL_RANK"',
-    f'exec python3 -m maxtext.trainers.pre_train.train {FILE} "$@"',
 )
+_HOST: Final = ("# Every host of the TPUs runs it once; JAX finds the others.", "set -euo pipefail")
+_RUN: Final = f'exec python3 -m maxtext.trainers.pre_train.train {FILE} "$@"'
 
 
 def axes(job: Job) -> dict[str, int]:
-    """Every axis of the mesh that a plan may use, within one slice, so that the outer ones have one rank.
+    """Every axis of the mesh that a plan may use; GPUs are all of one slice, so that axes between slices have one rank.
 
     XLA takes every host of GPUs for a slice, and MaxText splits its axes between slices and the inside of one, unless
     it is told how many there are. Parameters are sharded over the ranks of ``fsdp``, context and experts together.
@@ -95,9 +98,33 @@ def axes(job: Job) -> dict[str, int]:
         **tensor,
         "expert": strategy.ep,
     }
-    return {"num_slices": 1, "dcn_data_parallelism": 1} | {
-        f"ici_{name}_parallelism": size for name, size in ranks.items()
-    }
+    slices, between = _slices(job), _between(job, ranks)
+    return (
+        {"num_slices": slices, "dcn_data_parallelism": 1}
+        | ({f"dcn_{between}_parallelism": slices} if between else {})
+        | {f"ici_{name}_parallelism": size // (slices if name == between else 1) for name, size in ranks.items()}
+    )
+
+
+def _slices(job: Job) -> int:
+    """Slices of TPUs, each the chips of one torus; GPUs count as one."""
+    tiers = job.plan.request["cluster"].get("tiers") or [{}]
+    torus = int(tiers[0].get("gpus") or 0)
+    return -(-job.gpus // torus) if job.vendor == TPU and torus else 1
+
+
+def _between(job: Job, ranks: Mapping[str, int]) -> str:
+    """The outermost axis of the plan that slices share out evenly; none on one slice.
+
+    Raises:
+        Inexpressible: no outer axis has a multiple of the slices.
+    """
+    slices = _slices(job)
+    if slices == 1:
+        return ""
+    outer = [name for name in ("pipeline", "data", "fsdp") if ranks[name] % slices == 0]
+    refuse("maxtext cannot start this plan:", [(not outer, f"no outer axis has a multiple of {slices} slices")])
+    return outer[0]
 
 
 def _batch(job: Job) -> dict[str, Any]:

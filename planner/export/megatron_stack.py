@@ -10,6 +10,8 @@ from planner.document import Strategy
 from planner.export.changed import assumed_stack
 from planner.export.megatron_words import Arguments
 
+_FP32: Final = 4
+"""Bytes of a value."""
 _GRAPHED_EXPERTS: Final = ("attn", "moe_router", "moe_preprocess")
 """What of a layer with experts is captured where no token is dropped: sizes behind the router are the device's."""
 
@@ -25,7 +27,8 @@ def stack_arguments(strategy: Strategy, request: Mapping[str, Any]) -> Arguments
     if assumed is None or not isinstance(model, Mapping):
         return [], ()
     experts = _experts(strategy, assumed, model)
-    parts = (_tensor(strategy, assumed), experts, _graphs(strategy, assumed, request, paired=bool(experts[0])))
+    graphs = _graphs(strategy, assumed, request, paired=bool(experts[0]))
+    parts = (_tensor(strategy, assumed), experts, graphs, _gradients(assumed, request))
     return [word for words, _ in parts for word in words], tuple(said for _, remarks in parts for said in remarks)
 
 
@@ -65,6 +68,19 @@ def _unpaired(strategy: Strategy, assumed: Stack, model: Mapping[str, Any]) -> I
         yield "where tokens are gathered"
     if assumed.shared_expert_overlap:
         yield "beside shared experts that hide it"
+
+
+def _gradients(assumed: Stack, request: Mapping[str, Any]) -> Arguments:
+    """Where the stack adds gradients up in another format than Megatron-LM, and the request says none of its own."""
+    kept, sent, precision = assumed.gradient_bytes, assumed.reduce_bytes, request.get("precision")
+    if request.get("main_grads"):
+        return [], ()
+    if kept != sent:
+        said = f"gradients up in {8 * kept} bits and reduces them in {8 * sent}"
+        return [], (f"stack {assumed.name} adds {said}; Megatron-LM does both in one format",)
+    if precision == "fp16":
+        return (["--accumulate-allreduce-grads-in-fp32"] if kept == _FP32 else []), ()
+    return (["--grad-reduce-in-bf16"] if kept < _FP32 and precision != "fp32" else []), ()
 
 
 def _graphs(strategy: Strategy, assumed: Stack, request: Mapping[str, Any], *, paired: bool) -> Arguments:

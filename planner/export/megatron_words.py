@@ -44,6 +44,7 @@ def megatron_arguments(
     layer_pattern: str = "",
     expert_capacity: float | None = None,
     dispatch: str = "every-copy",
+    by_itself: bool = False,
 ) -> Arguments:
     """Megatron-LM arguments of a strategy, and remarks on what they cannot say.
 
@@ -55,6 +56,7 @@ def megatron_arguments(
         layer_pattern: a hybrid model's layers, one letter each; stages are then written into the pattern.
         expert_capacity: tokens that every expert computes over the mean; None drops none.
         dispatch: how the stack sends tokens to experts, as in ``costmodels.stack.Stack``.
+        by_itself: whether the optimizer shares its states out itself (``megatron_savers.shards_by_itself``).
 
     Raises:
         BadRequest: the split of layers over stages and chunks cannot be written as a pipeline layout.
@@ -71,7 +73,7 @@ def megatron_arguments(
         *("--micro-batch-size", str(strategy.micro_batch_size)),
         *("--global-batch-size", str(strategy.global_batch_size)),
         *_PRECISIONS[precision],
-        *_sharding(strategy),
+        *_sharding(strategy, by_itself=by_itself),
         *recompute,
         *_groups(strategy),
         *(("--use-tp-pp-dp-mapping",) if strategy.rank_order == "tp-cp-ep-pp-dp" else ()),
@@ -169,12 +171,15 @@ def _repeated(chunk: str, count: int) -> str:
     return f"({chunk}|)*{count - 1}{chunk}"
 
 
-def _sharding(strategy: Strategy) -> list[str]:
+def _sharding(strategy: Strategy, *, by_itself: bool) -> list[str]:
     data_ranks = strategy.dp * strategy.cp
     words = ["--overlap-grad-reduce"] if data_ranks > 1 else []
     if strategy.zero_stage == 0:
         return words
-    words = ["--use-distributed-optimizer", *words, *(["--overlap-param-gather"] if data_ranks > 1 else [])]
+    gathers = ["--overlap-param-gather"] if data_ranks > 1 else []
+    if by_itself:
+        return [*words, *gathers]
+    words = ["--use-distributed-optimizer", *words, *gathers]
     if strategy.zero_stage > 1:
         shared = "optim_grads" if strategy.zero_stage < _PARAMETERS else "optim_grads_params"
         words += ["--use-megatron-fsdp", "--data-parallel-sharding-strategy", shared, "--ckpt-format", "fsdp_dtensor"]

@@ -57,6 +57,7 @@ def nanotron(job: Job, version: str) -> Export:
 
 _REMARKS: Final = (
     "tokenizer, data, checkpoints and learning rate are the run's own: those here train on made-up data",
+    "set rope_theta, the base of the rotation, where the model's is not nanotron's: a plan knows none",
 )
 _STAGE: Final = {
     "name": "stable",

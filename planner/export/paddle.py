@@ -51,7 +51,10 @@ def paddle(job: Job, _version: str) -> Export:
         "amp_master_grad": True,
         **_recompute(job),
     }
-    remarks = ("data, model and output are the run's own arguments, beside these", *_remarks(job))
+    remarks = (
+        f"data, model and output are the run's own arguments, beside these; sequences have {job.seq_length} tokens",
+        *_remarks(job),
+    )
     texts = {name: json.dumps(made, indent=2) + "\n" for name, made in ((FILE, document), (FLEET, fleet(job)))}
     return Export(files=texts, program=("run_pretrain.py", FILE), remarks=remarks)
 

@@ -98,6 +98,17 @@ def _sharding(job: Job) -> str:
     )
 
 
+def _remarks(job: Job) -> Iterator[str]:
+    strategy = job.strategy
+    yield f"train.py is yours: it imports {FILE} for mesh, shard and schedule"
+    yield f"give it sequences of {job.seq_length} tokens"
+    if strategy.tp > 1:
+        norms = "yes" if strategy.sequence_parallel else "no"
+        yield f"tensor ranks split as the model's own plan says; the plan splits norms over them: {norms}"
+    if not strategy.zero_stage:
+        yield f"train in {job.precision} as the script does: what is not sharded has no MixedPrecisionPolicy"
+
+
 def pytorch(job: Job, version: str) -> Export:
     """The module as of PyTorch 2.13; what it lacks is refused by the rules."""
     strategy, shared = job.strategy, shard_ranks(job.strategy)
@@ -120,6 +131,6 @@ def pytorch(job: Job, version: str) -> Export:
         shard=_sharding(job),
         scheduled=(_PIPELINED if strategy.pp > 1 else _ALONE).strip(),
     )
-    remarks = (f"train.py is yours: it imports {FILE} for mesh, shard and schedule",)
+    remarks = tuple(_remarks(job))
     head = "\n".join([*shell.header(f"PyTorch {version}"), *shell.remarks(remarks)])
     return Export(files={FILE: f"{head}\n{body}"}, program=("train.py",), remarks=remarks)

@@ -10,7 +10,7 @@ from planner.document import Plan
 from planner.errors import BadRequest, UnknownName
 from planner.export.accelerate import accelerate
 from planner.export.bridge import bridge
-from planner.export.changed import uncarried
+from planner.export.choices import unsaid_choices
 from planner.export.clouds import ray, skypilot
 from planner.export.deepspeed import deepspeed
 from planner.export.job import Export, Job, Write, job_of, refuse
@@ -24,6 +24,7 @@ from planner.export.rules import broken
 from planner.export.slurm import slurm
 from planner.export.torchrun import torchrun
 from planner.export.torchtitan import torchtitan
+from planner.frameworks.devices import TPU, XLA
 from planner.frameworks.table import FRAMEWORKS
 
 Start = Callable[[Job, str, Export], Export]
@@ -97,6 +98,14 @@ _FRAMEWORKS: Final[Mapping[str, str]] = {
 """The target that a stack of the catalogue is launched with."""
 
 
+_NEWER: Final[Mapping[str, frozenset[str]]] = {
+    "torchtitan": frozenset(
+        f"torchtitan-{of}"
+        for of in ("context-kind", "experts", "expert-tensor", "query-groups", "precision", "tied", "paired-recompute")
+    ),
+}
+"""Rules that an older version does without; what it lacks itself is its exporter's to say."""
+
 SHORT: Final[Mapping[str, str]] = {"megatron": "megatron-lm", "nemo": "megatron-bridge", "kubernetes": "jobset"}
 """Other names of targets: of NeMo's recipes for language models, and of what Kubernetes has for jobs of many nodes."""
 
@@ -133,9 +142,11 @@ def export(plan: Plan, name: str, *, version: str | None = None) -> Export:
         raise BadRequest(f"{chosen.name} is written for version {' and '.join(chosen.versions)}, not {wanted}")
     if chosen.write:
         _check(job, chosen, wanted)
-        return _with_changes(chosen.write(job, wanted), job, chosen.name)
+        return _with_unsaid(chosen.write(job, wanted), job, chosen.name)
     assert chosen.start
-    return _with_changes(chosen.start(job, wanted, _program(job)), job, _framework(job) or chosen.name)
+    why = f"starts torchrun on GPUs, and {job.nodes[0].accelerator} is none; --to {XLA} writes what every host runs"
+    refuse(chosen.name, [(job.vendor == TPU, why)])
+    return _with_unsaid(chosen.start(job, wanted, _program(job)), job, _framework(job) or chosen.name)
 
 
 def _framework(job: Job) -> str | None:
@@ -143,18 +154,27 @@ def _framework(job: Job) -> str | None:
     return job.asked("framework") or _FRAMEWORKS.get(job.stack)
 
 
-def _with_changes(made: Export, job: Job, name: str) -> Export:
-    """The export, with remarks on adapters and on what ``--set`` changed, which its files leave to the reader."""
+def _with_unsaid(made: Export, job: Job, name: str) -> Export:
+    """The export, with remarks on all that was priced and its files leave to the reader."""
     adapters = job.adapters if name != "megatron-bridge" else None
     beside = (f"the plan trains adapters {adapters} beside frozen weights; add them in the script",) if adapters else ()
-    return replace(made, remarks=(*made.remarks, *beside, *uncarried(job.plan.request, name)))
+    said = (*beside, *_other_stack(job, name), *unsaid_choices(job.plan.request, name))
+    return replace(made, remarks=(*made.remarks, *said))
+
+
+def _other_stack(job: Job, name: str) -> tuple[str, ...]:
+    """That the kernels and the overlap that were priced are not the framework's own."""
+    if name not in FRAMEWORKS or name == _FRAMEWORKS.get(job.stack) or job.stack == (own := FRAMEWORKS[name].stack):
+        return ()
+    return (f"kernels, overlap and dropout were priced as of stack {job.stack}; plan --for {name} prices {own}",)
 
 
 def _program(job: Job) -> Export:
     """What the plan's framework runs, else its stack's; a stack without a target leaves the program to the reader."""
     name = _framework(job)
     if name is None:
-        return Export(files={}, remarks=(f"train.py stands for the program of stack {job.stack}",))
+        own = f"train.py stands for the program of stack {job.stack}: tell it the plan, which --format env writes"
+        return Export(files={}, remarks=(own,))
     framework = TARGETS[name]
     assert framework.write
     _check(job, framework, framework.versions[0])
@@ -162,10 +182,12 @@ def _program(job: Job) -> Export:
 
 
 def _check(job: Job, framework: Target, version: str) -> None:
-    """Refuse what breaks a rule of the framework; an older version's own rules are its exporter's.
+    """Refuse what breaks a rule of the framework, but those that came with the newest version.
 
     Raises:
         Inexpressible: the first rule that is broken.
     """
-    if framework.name in FRAMEWORKS and version == framework.versions[0]:
-        refuse(f"{framework.name} cannot start this plan:", ((True, lack) for lack in broken(job, framework.name)))
+    if framework.name in FRAMEWORKS:
+        newer = frozenset[str]() if version == framework.versions[0] else _NEWER.get(framework.name, frozenset())
+        lacks = broken(job, framework.name, but=newer)
+        refuse(f"{framework.name} cannot start this plan:", ((True, lack) for lack in lacks))

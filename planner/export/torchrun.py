@@ -49,6 +49,10 @@ def program_words(program: Export) -> tuple[str, ...]:
 
 
 def beside(program: Export) -> dict[str, str]:
-    """Files of the framework that the program reads when it starts; what is on the command line needs none."""
+    """Files of the framework that the program reads when it starts, modules that it imports among them.
+
+    What is on the command line, or among the variables, needs none.
+    """
     named = shlex.join(program.program)
-    return {name: text for name, text in program.files.items() if name.rpartition(".")[0] in named}
+    read = [name for name in program.files if name.endswith(".py") or name.rpartition(".")[0] in named]
+    return {name: program.files[name] for name in read}

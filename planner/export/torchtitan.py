@@ -38,6 +38,14 @@ _FLAVOURS: Final[Mapping[str, tuple[str, str]]] = {
 }
 """Name and flavour of the same in 0.2."""
 _CHECKPOINTS: Final = {"none": "none", "selective": "selective", "full": "full"}
+_PRECISIONS: Final[Mapping[str, tuple[str, str, str]]] = {
+    "bf16": ("", "", ""),
+    "fp32": ("", "", ""),
+    "fp8-current": ("float8", "tensorwise", ""),
+    "fp8-rowwise": ("float8", "rowwise", ""),
+    "mxfp8": ("mx", "mxfp8_cublas", "mxfp8"),
+}
+"""Converter of the model's products in 0.2, its recipe, and its recipe for the products of experts."""
 
 
 def torchtitan(job: Job, version: str) -> Export:
@@ -47,7 +55,9 @@ def torchtitan(job: Job, version: str) -> Export:
         Inexpressible: torchtitan lacks a part of the plan.
     """
     old = version == "0.2"
-    refuse("torchtitan cannot start this plan:", ((True, lack) for lack in unsaid(job.strategy, version=version)))
+    lacks = [(True, lack) for lack in unsaid(job.strategy, version=version)]
+    none = f"torchtitan {version} has no precision {job.precision}; {', '.join(_PRECISIONS)} work"
+    refuse("torchtitan cannot start this plan:", [*lacks, (old and job.precision not in _PRECISIONS, none)])
     return _as_toml(job, version) if old else _as_python(job, version)
 
 
@@ -109,8 +119,11 @@ def training(job: Job) -> dict[str, Any]:
 def _as_toml(job: Job, version: str) -> Export:
     name, flavour = _FLAVOURS.get(job.model.name, ("", ""))
     remarks = () if name else (f"torchtitan {version} registers no model {job.model.name}: name yours under [model]",)
+    quantised = _quantised(job)
+    model = {**({"name": name, "flavor": flavour} if name else {}), **_converters(quantised)}
     document = {
-        **({"model": {"name": name, "flavor": flavour}} if name else {}),
+        **({"model": model} if model else {}),
+        **quantised,
         "training": {**training(job), "mixed_precision_param": _sixteen(job)},
         "parallelism": parallelism(job, old=True),
         "activation_checkpoint": _checkpoints(job),
@@ -118,6 +131,22 @@ def _as_toml(job: Job, version: str) -> Export:
     head = "\n".join([*shell.header(f"torchtitan {version}"), *shell.remarks(remarks)])
     program = ("-m", "torchtitan.train", "--job.config_file", TOML)
     return Export(files={TOML: f"{head}\n\n{toml_text(document)}"}, program=program, remarks=remarks)
+
+
+def _quantised(job: Job) -> dict[str, dict[str, Any]]:
+    """Tables of the converters that make the plan's products, those of experts where there are any."""
+    kind, recipe, grouped = _PRECISIONS[job.precision]
+    if not kind:
+        return {}
+    tables: dict[str, dict[str, Any]] = {f"quantize.linear.{kind}": {"recipe_name": recipe}}
+    if job.model.moe:
+        named = {"recipe_name": grouped} if grouped else {}
+        tables[f"quantize.grouped_mm.{kind}"] = {**named, "fqns": ["experts"]}
+    return tables
+
+
+def _converters(tables: Mapping[str, Any]) -> dict[str, list[str]]:
+    return {"converters": list(tables)} if tables else {}
 
 
 def _checkpoints(job: Job) -> dict[str, str]:

@@ -5,9 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from planner.frameworks import conditions as when
+from planner.frameworks.devices import TPU
 from planner.frameworks.records import FSDP2, SHARD, FrameworkRule
 
 RULES: Final = (
+    FrameworkRule(
+        "accelerate-device",
+        ("tp",),
+        "no {accelerator}: PyTorch reaches TPUs through XLA alone; maxtext runs on them",
+        "accelerate.state: DistributedType.XLA, which is neither FSDP nor MULTI_GPU",
+        when.not_made_by(TPU),
+    ),
     FrameworkRule(
         "accelerate-pipeline",
         ("pp",),

@@ -16,6 +16,13 @@ RULES: Final = (
         when.known("precision", "bf16", "fp16", "fp8", "fp8-current", "fp8-block", "mxfp8", "nvfp4"),
     ),
     FrameworkRule(
+        "bridge-optimizer",
+        ("tp",),
+        "no optimizer {optimizer}: no override says moments in 8 bits; adam-bf16 works",
+        "megatron.bridge.utils.activation_map: str_to_dtype",
+        when.known("optimizer", "adam", "adam-bf16", "sgd", "muon"),
+    ),
+    FrameworkRule(
         "bridge-hybrid",
         ("tp",),
         "no overrides here for layers by pattern; megatron-lm works",

@@ -30,11 +30,16 @@ class Facts:
     global_batch_size: int
     precision: str
     optimizer: str = "adam"
+    main_params: str = "fp32"
     offload_fraction: float = 1.0
+    loss: str = "plain"
     loss_block: int = 0
     adapters: str = ""
     """Beside frozen weights; none where all weights train."""
     gpus_per_node: int = 8
+    accelerator: str = ""
+    vendor: str = ""
+    """Who made the accelerators; none where it is not known, and then every framework may run there."""
 
 
 def facts_of(scenario: Scenario) -> Facts:
@@ -46,10 +51,14 @@ def facts_of(scenario: Scenario) -> Facts:
         global_batch_size=scenario.global_batch_size,
         precision=scenario.precision,
         optimizer=stack.optimizer,
+        main_params=stack.main_params,
         offload_fraction=stack.offload_fraction,
+        loss=stack.loss,
         loss_block=stack.loss_block,
         adapters=str(stack.adapters or ""),
         gpus_per_node=scenario.group.gpus_per_node,
+        accelerator=scenario.group.accelerator.name,
+        vendor=scenario.group.accelerator.vendor,
     )
 
 
@@ -77,6 +86,11 @@ def known(field: str, *values: str) -> Condition:
     return lambda c, x: (c["tp"] > 0) & (getattr(x, field) in values)
 
 
+def not_made_by(*vendors: str) -> Condition:
+    """Accelerators of any other maker."""
+    return lambda c, x: (c["tp"] > 0) & (x.vendor not in vendors)
+
+
 def gathered(*names: str) -> Condition:
     """Context ranks of one of these kinds, where there are any."""
     kinds = only("cp_kind", *names)
@@ -98,6 +112,19 @@ def whole_loss(c: Columns, x: Facts) -> Mask:
 
 def all_weights(c: Columns, x: Facts) -> Mask:
     return (c["tp"] > 0) & (not x.adapters)
+
+
+def muon_shares_all(c: Columns, x: Facts) -> Mask:
+    """States of Muon go over all data ranks, gradients and parameters stay whole."""
+    ranks = c["dp"] * c["cp"]
+    return (x.optimizer != "muon") | (ranks == 1) | ((c["zero_stage"] == 1) & (c["sharding_degree"] == ranks))
+
+
+def narrow_states_sharded(c: Columns, x: Facts) -> Mask:
+    """Narrow master weights or moments, and states on the host, are of a sharded Adam."""
+    narrow = x.main_params != "fp32" or x.optimizer in {"adam-bf16", "adam-8bit"}
+    hosted = c["offload"] == NAMED["offload"].index("optimizer")
+    return ~(hosted | narrow) | ((c["zero_stage"] > 0) & x.optimizer.startswith("adam"))
 
 
 def mapped_experts_alike(c: Columns, x: Facts) -> Mask:

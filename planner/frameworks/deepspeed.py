@@ -5,9 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from planner.frameworks import conditions as when
+from planner.frameworks.devices import TPU
 from planner.frameworks.records import SHARD, FrameworkRule
 
 RULES: Final = (
+    FrameworkRule(
+        "deepspeed-device",
+        ("tp",),
+        "no {accelerator}, which is none of its devices; maxtext runs on TPUs",
+        "deepspeed.accelerator.real_accelerator: SUPPORTED_ACCELERATOR_LIST",
+        when.not_made_by(TPU, "AWS"),
+    ),
     FrameworkRule(
         "deepspeed-schedule",
         ("schedule",),

@@ -6,13 +6,28 @@ from typing import Final
 
 from planner.frameworks import conditions as when
 from planner.frameworks import models
-from planner.frameworks.records import SHARD, FrameworkRule
+from planner.frameworks.devices import TPU
+from planner.frameworks.records import NO_GPUS, SHARD, FrameworkRule
 
 _CONFIG: Final = "maxtext.configs.types: MaxTextConfig"
 _RULES: Final = "maxtext.configs: base.yml, logical_axis_rules"
 _MESH: Final = "maxtext.configs: base.yml, mesh_axes"
 
 RULES: Final = (
+    FrameworkRule(
+        "maxtext-device",
+        ("tp",),
+        "no {accelerator}, which is neither TPU nor GPU",
+        f"{_CONFIG}.hardware",
+        when.not_made_by(*(maker for maker in NO_GPUS if maker != TPU)),
+    ),
+    FrameworkRule(
+        "maxtext-precision",
+        ("tp",),
+        "no precision {precision} on {accelerator}; bf16 works",
+        f"{_CONFIG}.quantization, of which Transformer Engine's are for GPUs",
+        models.quantised_by_maxtext,
+    ),
     FrameworkRule(
         "maxtext-schedule",
         ("schedule",),
@@ -119,6 +134,13 @@ RULES: Final = (
         when.whole_layers,
     ),
     FrameworkRule(
+        "maxtext-recompute-groups",
+        ("recompute_num_layers",),
+        "no recomputation of {recompute_num_layers} layers from one stored input; 1 works",
+        f"{_CONFIG}.remat_policy",
+        when.one("recompute_num_layers"),
+    ),
+    FrameworkRule(
         "maxtext-order", ("rank_order",), "no rank order {rank_order}", _MESH, when.only("rank_order", "tp-cp-ep-dp-pp")
     ),
     FrameworkRule(
@@ -137,12 +159,5 @@ RULES: Final = (
         "no optimizer {optimizer}; adam works",
         f"{_CONFIG}.opt_type",
         when.known("optimizer", "adam", "sgd", "muon"),
-    ),
-    FrameworkRule(
-        "maxtext-precision",
-        ("tp",),
-        "no precision {precision}; bf16 works",
-        f"{_CONFIG}.quantization",
-        when.known("precision", "fp32", "bf16", "int8", "fp8", "fp8-current", "mxfp8", "nvfp4"),
     ),
 )

@@ -5,9 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from planner.frameworks import conditions as when
+from planner.frameworks.devices import TPU
 from planner.frameworks.records import SHARD, FrameworkRule
 
 RULES: Final = (
+    FrameworkRule(
+        "megatron-device",
+        ("tp",),
+        "no {accelerator}, which has no CUDA; maxtext runs on TPUs",
+        "megatron.training.initialize: initialize_megatron",
+        when.not_made_by(TPU, "AWS"),
+    ),
     FrameworkRule(
         "megatron-schedule",
         ("schedule",),
@@ -44,11 +52,34 @@ RULES: Final = (
         when.known("optimizer", "adam", "adam-bf16", "adam-8bit", "sgd", "muon"),
     ),
     FrameworkRule(
+        "megatron-muon",
+        SHARD,
+        "no optimizer {optimizer} under ZeRO stage {zero_stage} over {sharding_degree} of {dp} x {cp} ranks; stage 1 "
+        "over all of them works",
+        "megatron.training.arguments: validate_args, Muon",
+        when.muon_shares_all,
+    ),
+    FrameworkRule(
+        "megatron-narrow-states",
+        ("zero_stage", "offload"),
+        "no optimizer {optimizer} with master weights in {main_params} and offload {offload} under ZeRO stage "
+        "{zero_stage}: a sharded Adam alone has narrow or offloaded states",
+        "megatron.core.optimizer.optimizer_config: OptimizerConfig.__post_init__",
+        when.narrow_states_sharded,
+    ),
+    FrameworkRule(
         "megatron-precision",
         ("tp",),
         "no precision {precision}; fp8-current scales by tensor",
         "megatron.training.arguments: --fp8-recipe",
         when.known("precision", "fp32", "fp16", "bf16", "fp8", "fp8-current", "fp8-block", "mxfp8", "nvfp4"),
+    ),
+    FrameworkRule(
+        "megatron-fused-loss",
+        ("tp",),
+        "no loss fused with the head's product; plain works",
+        "megatron.core.model_parallel_config: ModelParallelConfig.cross_entropy_fusion_impl",
+        when.known("loss", "plain"),
     ),
     FrameworkRule(
         "megatron-loss",

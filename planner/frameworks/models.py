@@ -9,6 +9,7 @@ import numpy as np
 from costmodels.model import Model
 from planner.conditions import Columns, Mask
 from planner.frameworks.conditions import PARAMETERS, Facts
+from planner.frameworks.devices import TPU
 from planner.frameworks.nanotron_split import stage_layers
 from planner.pins import NAMED
 
@@ -91,6 +92,12 @@ def shards_inner_ranks(c: Columns, _x: Facts) -> Mask:
     """The ranks of a copy are the context and expert ranks and some of the data ranks, a whole number of times."""
     degree, inner = np.maximum(c["sharding_degree"], 1), c["cp"] * c["ep"]
     return (c["zero_stage"] == 0) | ((degree % inner == 0) & ((c["dp"] * c["cp"]) % degree == 0))
+
+
+def quantised_by_maxtext(c: Columns, x: Facts) -> Mask:
+    """AQT's integers anywhere, Transformer Engine's recipes on GPUs."""
+    known = {"fp32", "bf16", "int8"} | (set() if x.vendor == TPU else {"fp8", "fp8-current", "mxfp8", "nvfp4"})
+    return (c["tp"] > 0) & (x.precision in known)
 
 
 def experts_alone(c: Columns, _x: Facts) -> Mask:

@@ -6,13 +6,20 @@ from typing import Final
 
 from planner.frameworks import conditions as when
 from planner.frameworks import models
-from planner.frameworks.records import SHARD, FrameworkRule
+from planner.frameworks.records import NO_GPUS, SHARD, FrameworkRule
 
 _GROUPS: Final = "nanotron.parallel.context: ParallelContext"
 _ENGINE: Final = "nanotron.parallel.pipeline_parallel.engine"
 _ARGUMENTS: Final = "nanotron.config.parallelism_config: ParallelismArgs"
 
 RULES: Final = (
+    FrameworkRule(
+        "nanotron-device",
+        ("tp",),
+        "no {accelerator}, which has no CUDA; maxtext runs on TPUs",
+        "nanotron.distributed: initialize_torch_distributed",
+        when.not_made_by(*NO_GPUS),
+    ),
     FrameworkRule(
         "nanotron-schedule",
         ("schedule",),
@@ -85,6 +92,13 @@ RULES: Final = (
         when.all_or_nothing,
     ),
     FrameworkRule(
+        "nanotron-recompute-groups",
+        ("recompute_num_layers",),
+        "no recomputation of {recompute_num_layers} layers from one stored input; 1 works",
+        f"{_ARGUMENTS}.recompute_layer",
+        when.one("recompute_num_layers"),
+    ),
+    FrameworkRule(
         "nanotron-order",
         ("rank_order",),
         "no rank order {rank_order}",
@@ -118,6 +132,13 @@ RULES: Final = (
         "no precision {precision}; bf16 works",
         "nanotron.config.utils_config: cast_str_to_torch_dtype",
         when.known("precision", "bf16", "fp32"),
+    ),
+    FrameworkRule(
+        "nanotron-fused-loss",
+        ("tp",),
+        "no loss fused with the head's product; plain works",
+        "nanotron.parallel.tensor_parallel.functional: sharded_cross_entropy",
+        when.known("loss", "plain"),
     ),
     FrameworkRule(
         "nanotron-loss",

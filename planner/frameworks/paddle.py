@@ -5,11 +5,19 @@ from __future__ import annotations
 from typing import Final
 
 from planner.frameworks import conditions as when
+from planner.frameworks.devices import TPU
 from planner.frameworks.records import SHARD, FrameworkRule
 
 _DEGREES = "paddleformers.trainer.training_args: _post_init_parallel_degree"
 
 RULES: Final = (
+    FrameworkRule(
+        "paddle-device",
+        ("tp",),
+        "no {accelerator}, which is none of its devices; maxtext runs on TPUs",
+        "paddle.device; PaddleCustomDevice: backends",
+        when.not_made_by(TPU),
+    ),
     FrameworkRule(
         "paddle-schedule",
         ("schedule",),

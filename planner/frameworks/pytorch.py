@@ -5,11 +5,19 @@ from __future__ import annotations
 from typing import Final
 
 from planner.frameworks import conditions as when
+from planner.frameworks.devices import TPU
 from planner.frameworks.records import FSDP2, SHARD, FrameworkRule
 
 _SCHEDULES = "torch.distributed.pipelining.schedules: get_schedule_class"
 
 RULES: Final = (
+    FrameworkRule(
+        "pytorch-device",
+        ("tp",),
+        "no {accelerator}: PyTorch reaches TPUs through XLA alone; maxtext runs on them",
+        "torch.distributed.device_mesh: init_device_mesh",
+        when.not_made_by(TPU),
+    ),
     FrameworkRule(
         "pytorch-schedule",
         ("schedule",),

@@ -12,6 +12,8 @@ from planner.rule import Rule
 
 SHARD = ("cp", "dp", "zero_stage", "sharding_degree")
 """The axes that say over which ranks states are sharded."""
+NO_GPUS = ("Google", "AWS", "Huawei", "Intel", "Baidu", "Moore Threads")
+"""Makers of accelerators that neither CUDA nor ROCm programs."""
 FSDP2 = "torch.distributed.fsdp.fully_shard"
 """What shards the states of the frameworks on PyTorch."""
 

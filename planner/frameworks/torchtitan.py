@@ -5,9 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from planner.frameworks import conditions as when
+from planner.frameworks.devices import TPU
 from planner.frameworks.records import FSDP2, SHARD, FrameworkRule
 
 RULES: Final = (
+    FrameworkRule(
+        "torchtitan-device",
+        ("tp",),
+        "no {accelerator}: PyTorch reaches TPUs through XLA alone; maxtext runs on them",
+        "torchtitan.tools.utils: get_device_info",
+        when.not_made_by(TPU),
+    ),
     FrameworkRule(
         "torchtitan-schedule",
         ("schedule",),
@@ -126,6 +134,13 @@ RULES: Final = (
         "no optimizer {optimizer}; adam works",
         "torchtitan.components.optimizer",
         when.known("optimizer", "adam"),
+    ),
+    FrameworkRule(
+        "torchtitan-precision",
+        ("tp",),
+        "no precision {precision}; bf16, fp8-rowwise and mxfp8 work",
+        "torchtitan.components.quantization; TrainingConfig.mixed_precision_param",
+        when.known("precision", "bf16", "fp32", "fp8-current", "fp8-rowwise", "mxfp8", "nvfp4"),
     ),
     FrameworkRule(
         "torchtitan-tied",

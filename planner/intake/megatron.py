@@ -173,4 +173,4 @@ def _offload(at: Options) -> str:
 def _zero(at: Options) -> int:
     if "use-megatron-fsdp" in at or "use-custom-fsdp" in at:
         return SHARDED[word(at, "data-parallel-sharding-strategy", "no_shard")]
-    return int("use-distributed-optimizer" in at)
+    return int("use-distributed-optimizer" in at or word(at, "optimizer", "adam") == "dist_muon")

@@ -11,7 +11,8 @@ from typing import Any, Final
 from planner.document import Plan, Strategy
 from planner.errors import BadRequest
 from planner.export.changed import carries, dispatch_of
-from planner.export.megatron_savers import saver_arguments
+from planner.export.choices import unsaid_choices
+from planner.export.megatron_savers import chosen_of, saver_arguments, shards_by_itself
 from planner.export.megatron_stack import stack_arguments
 from planner.export.megatron_words import Arguments, megatron_arguments, unsaid
 from planner.export.torchtitan_words import torchtitan_arguments
@@ -74,7 +75,7 @@ def launch(plan: Plan, strategy: Strategy) -> Launch:
     _check(plan)
     if stack == "torchtitan":
         words, remarks = torchtitan_arguments(strategy, precision=precision)
-        return Launch(tuple(words), remarks)
+        return Launch(tuple(words), (*remarks, *unsaid_choices(plan.request, "torchtitan", "arguments")))
     words, remarks = _megatron(plan, strategy, precision)
     return Launch(tuple(words), (*_whose(plan), *_unsaid(plan), *remarks, *_in_turn(strategy)))
 
@@ -85,6 +86,9 @@ def _check(plan: Plan) -> None:
     Raises:
         BadRequest: it would, with the way to a plan that it starts.
     """
+    if why := foreign(plan):
+        other = f"; {_OTHERS['maxtext']}" if named(plan.request.get("stack")) == "maxtext" else ""
+        raise BadRequest(f"no arguments, since megatron-lm cannot start this plan: {why}{other}")
     if not _own(plan) or plan.status == "infeasible":
         return
     from planner.export.job import job_of
@@ -97,6 +101,15 @@ def _check(plan: Plan) -> None:
             f"no arguments, since megatron-lm cannot start this plan: {lack}; the same question with "
             f"--for megatron-lm finds the fastest plan that it can"
         )
+
+
+def foreign(plan: Plan) -> str | None:
+    """Why Megatron-LM's arguments are for other devices than the plan's; None where they are for these."""
+    from planner.export.job import job_of
+    from planner.export.rules import device_lack
+
+    whole = all(isinstance(plan.request.get(name), Mapping) for name in ("model", "cluster"))
+    return device_lack(job_of(plan), "megatron-lm") if whole and plan.status != "infeasible" else None
 
 
 def _in_turn(strategy: Strategy) -> tuple[str, ...]:
@@ -116,8 +129,9 @@ def _megatron(plan: Plan, strategy: Strategy, precision: str) -> Arguments:
         experts=bool(model.get("moe")),
         mtp_layers=int(model.get("mtp_layers") or 0),
         layer_pattern=str(model.get("layer_pattern") or ""),
-        expert_capacity=plan.request.get("expert_capacity"),
+        expert_capacity=chosen_of(plan.request, "expert_capacity"),
         dispatch=dispatch_of(plan.request),
+        by_itself=shards_by_itself(plan.request),
     )
     more, beside = saver_arguments(strategy, plan.request)
     assumed, lacks = stack_arguments(strategy, plan.request) if _own(plan) else ([], ())

@@ -25,7 +25,7 @@ from planner.report.bars import (
     seconds,
     significant,
 )
-from planner.report.launch import block, elsewhere, launch
+from planner.report.launch import block, elsewhere, foreign, launch
 from planner.report.panels import (
     SIDE_BY_SIDE,
     along_the_pipeline,
@@ -258,7 +258,7 @@ def refused(rejected: Iterable[Rejection]) -> Table:
 
 def _launch(plan: Plan, strategy: Strategy, width: int) -> Iterator[RenderableType]:
     if other := elsewhere(plan):
-        told = f"{other}; --format args writes the plan as arguments of Megatron-LM"
+        told = other if foreign(plan) else f"{other}; --format args writes the plan as arguments of Megatron-LM"
         yield from ("", title("Launch"), indented(Text(told)))
         return
     try:

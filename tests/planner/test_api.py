@@ -339,7 +339,7 @@ def test_the_experts_of_the_example_are_understood_once_they_are_no_remark():
 
 
 def test_a_stack_that_makes_no_programs_for_the_machine_is_warned_of_unless_another_was_asked_for():
-    asked = PlanRequest(model="gpt2-124m", gpus=8, cluster="tpu-v4-pod", reasons=False)
+    asked = PlanRequest(model="gpt2-124m", gpus=16, cluster="trn1", reasons=False)
     warned = [word for word in plan(asked).warnings if "--stack maxtext" in word]
-    assert warned == ["megatron-core makes no programs for tpu-v4, XLA does; --stack maxtext plans for it"]
+    assert warned == ["megatron-core makes no programs for trainium1, XLA does; --stack maxtext plans for it"]
     assert not any("--stack" in word for word in plan(asked.model_copy(update={"stack": "maxtext"})).warnings)

@@ -244,6 +244,7 @@ def test_nanotron_divides_the_layers_and_the_search_takes_its_word():
         assert priced.prediction.iteration_seconds >= found.prediction.iteration_seconds * (1 - 1e-9)
 
 
+NARROW = "--grad-reduce-in-bf16"
 GRAPHED = ["--cuda-graph-impl", "transformer_engine", "--cuda-graph-scope", "attn", "moe_router", "moe_preprocess"]
 
 
@@ -251,19 +252,19 @@ GRAPHED = ["--cuda-graph-impl", "transformer_engine", "--cuda-graph-scope", "att
     ("stack", "changes", "words", "said"),
     [
         ("megatron-core", {}, [], ""),
-        ("nemo", {"tp": 2, "sequence_parallel": True}, ["--tp-comm-overlap"], ""),
-        ("nemo", {"tp": 2, "sequence_parallel": False}, [], "under --sequence-parallel only"),
-        ("nemo-26.06", {"recompute": "full"}, [], "none of layers that are recomputed"),
+        ("nemo", {"tp": 2, "sequence_parallel": True}, ["--tp-comm-overlap", NARROW], ""),
+        ("nemo", {"tp": 2, "sequence_parallel": False}, [NARROW], "under --sequence-parallel only"),
+        ("nemo-26.06", {"recompute": "full"}, [NARROW], "none of layers that are recomputed"),
         (
             "nemo-26.06",
             {"recompute": "none", "ep": 2, "pp": 1, "vpp": 1},
-            ["--overlap-moe-expert-parallel-comm", *GRAPHED],
+            ["--overlap-moe-expert-parallel-comm", *GRAPHED, NARROW],
             "--delay-wgrad-compute",
         ),
         (
             "nemo-26.06",
             {"recompute": "none", "ep": 2, "pp": 2, "vpp": 1},
-            GRAPHED,
+            [*GRAPHED, NARROW],
             "without interleaving",
         ),
     ],
@@ -309,6 +310,18 @@ def test_megatron_s_router_and_activation_are_the_models(name, has, lacks):
     assert set(has) <= set(words)
     assert lacks not in words
     assert "--rotary-base ..." in exported.files["megatron-args.sh"], "what only the user knows is asked for"
+
+
+@pytest.mark.parametrize("launcher", ["slurm", "torchrun", "jobset", "ray"])
+def test_a_launcher_of_megatron_has_all_its_arguments_and_asks_for_the_base_of_the_rotation(launcher):
+    for model, rotates in (("deepseek-v3", True), ("gpt-oss-20b", True), ("gpt3-13b", False)):
+        (plan,) = random_plans("megatron-lm", 1, seed=3, models=(model,), precisions=("bf16",))
+        launched = export(plan, launcher)
+        text = "".join(launched.files.values())
+        assert all(word in text for word in export(plan, "megatron-lm").program)
+        assert any("--rotary-base ..." in remark for remark in launched.remarks) == rotates
+        assert ("--rotary-base ..." in text) == rotates
+        assert "--data-path ..." in text
 
 
 @pytest.mark.parametrize(

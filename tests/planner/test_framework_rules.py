@@ -30,6 +30,12 @@ BIASED = toy_scenario(model=with_experts(toy_model()).model_copy(update={"ffn_bi
 MLP, NORMS = module_mask(["mlp"]), module_mask(["layernorm"])
 FP4 = changed_device(toy_scenario(precision="nvfp4"), peak=NARROW)
 ADAPTED = toy_scenario(stack=toy_stack(adapters={"rank": 8}))
+FUSED = toy_scenario(stack=toy_stack(loss="fused"))
+MUON = toy_scenario(stack=toy_stack(optimizer="muon"))
+EIGHT = toy_scenario(stack=toy_stack(optimizer="adam-8bit"))
+MASTERS = toy_scenario(stack=toy_stack(main_params="fp16"))
+TPU = changed_device(PLAIN, vendor="Google")
+ASCEND = changed_device(PLAIN, vendor="Huawei")
 BLOCKS = toy_scenario(stack=toy_stack(loss_block=512))
 HALF = toy_scenario(stack=toy_stack(offload_fraction=0.5))
 NONE, F1B, GPIPE, LOOP, ZBV, DUAL, PAIRS_V = map(
@@ -53,6 +59,10 @@ PAIRS = {
     "megatron-offload": (PLAIN, {"offload": OPTIMIZER}, {"offload": EVERYTHING}),
     "megatron-optimizer": (PLAIN, {}, LAMB),
     "megatron-precision": (PLAIN, {}, ROWS),
+    "megatron-device": (PLAIN, {}, TPU),
+    "megatron-muon": (MUON, {"dp": 4, "zero_stage": 1, "sharding_degree": 4}, {"dp": 4}),
+    "megatron-narrow-states": (MASTERS, {"dp": 4, "zero_stage": 1, "sharding_degree": 4}, {"dp": 4}),
+    "megatron-fused-loss": (PLAIN, {}, FUSED),
     "megatron-loss": (PLAIN, {}, BLOCKS),
     "megatron-adapters": (PLAIN, {}, ADAPTED),
     "megatron-mapping": (PLAIN, {"tp": 2, "pp": 2, "rank_order": 1}, {"cp": 2, "pp": 2, "rank_order": 1}),
@@ -60,7 +70,9 @@ PAIRS = {
     "megatron-expert-bias": (BIASED, {"etp": 1}, {"etp": 2}),
     "megatron-expert-copies": (EXPERTS, {"ep": 2, **PART}, {"ep": 8, **PART}),
     "bridge-precision": (PLAIN, {}, ROWS),
+    "bridge-optimizer": (PLAIN, {}, EIGHT),
     "bridge-hybrid": (PLAIN, {}, HYBRID),
+    "deepspeed-device": (PLAIN, {}, TPU),
     "deepspeed-schedule": (PLAIN, {"schedule": F1B}, {"schedule": LOOP}),
     "deepspeed-layers": (PLAIN, {"pp": 2}, {"pp": 3}),
     "deepspeed-tensor-pipeline": (PLAIN, {"tp": 2}, {"tp": 2, "pp": 2}),
@@ -89,6 +101,8 @@ PAIRS = {
         {"offload": OPTIMIZER, "zero_stage": 3},
         {"offload": OPTIMIZER, "zero_stage": 1},
     ),
+    "torchtitan-precision": (PLAIN, {}, DELAYED),
+    "torchtitan-device": (PLAIN, {}, TPU),
     "torchtitan-schedule": (PLAIN, {"schedule": ZBV}, {"schedule": DUAL}),
     "torchtitan-v": (PLAIN, {"schedule": ZBV, "vpp": 2}, {"schedule": ZBV, "vpp": 4}),
     "torchtitan-context-kind": (PLAIN, {"cp": 2, "cp_kind": GATHER}, {"cp": 2}),
@@ -112,6 +126,7 @@ PAIRS = {
     "torchtitan-optimizer": (PLAIN, {}, LAMB),
     "torchtitan-tied": (TIED, {"pp": 1}, {"pp": 2}),
     "torchtitan-fills": (PLAIN, {"pp": 4, "dp": 2, "schedule": F1B}, {"pp": 4, "dp": 8, "schedule": F1B}),
+    "pytorch-device": (PLAIN, {}, TPU),
     "pytorch-schedule": (PLAIN, {"schedule": ZBV}, {"schedule": DUAL}),
     "pytorch-v": (PLAIN, {"schedule": ZBV, "vpp": 2}, {"schedule": ZBV, "vpp": 4}),
     "pytorch-fills": (PLAIN, {"pp": 4, "dp": 2, "schedule": F1B}, {"pp": 4, "dp": 8, "schedule": F1B}),
@@ -126,6 +141,7 @@ PAIRS = {
     "pytorch-vocabulary": (PLAIN, *SPREAD),
     "pytorch-offload": (PLAIN, {"offload": EVERYTHING, "zero_stage": 3}, {"offload": EVERYTHING}),
     "pytorch-precision": (PLAIN, {}, FP4),
+    "paddle-device": (PLAIN, {}, TPU),
     "paddle-schedule": (PLAIN, {"schedule": F1B}, {"schedule": LOOP}),
     "paddle-layers": (PLAIN, {"pp": 2}, {"pp": 3}),
     "paddle-zero-pipeline": (PLAIN, {"pp": 2, "zero_stage": 1}, {"pp": 2, "zero_stage": 2}),
@@ -140,6 +156,7 @@ PAIRS = {
     "paddle-precision": (PLAIN, {}, FP4),
     "paddle-offload": (PLAIN, {}, {"offload": OPTIMIZER}),
     "paddle-optimizer": (PLAIN, {}, LAMB),
+    "accelerate-device": (PLAIN, {}, TPU),
     "accelerate-pipeline": (PLAIN, {"pp": 1}, {"pp": 2}),
     "accelerate-experts": (PLAIN, {"ep": 1}, {"ep": 2}),
     "accelerate-expert-tensor": (PLAIN, {"etp": 1}, {"etp": 2}),
@@ -156,6 +173,8 @@ PAIRS = {
     "accelerate-offload-share": (HALF, {}, {"offload": EVERYTHING}),
     "accelerate-offload-shards": (PLAIN, {"offload": EVERYTHING, "zero_stage": 3}, {"offload": EVERYTHING}),
     "accelerate-precision": (PLAIN, {}, FP4),
+    "nanotron-device": (PLAIN, {}, ASCEND),
+    "nanotron-recompute-groups": (PLAIN, {}, {"recompute_num_layers": 2}),
     "nanotron-schedule": (LLAMA, {"schedule": F1B}, {"schedule": LOOP}),
     "nanotron-fills": (LLAMA, {"pp": 4, "dp": 4, "schedule": F1B}, {"pp": 4, "dp": 16, "schedule": F1B}),
     "nanotron-stages": (LLAMA, {"pp": 2}, {"pp": 16}),
@@ -172,8 +191,11 @@ PAIRS = {
     "nanotron-offload": (LLAMA, {}, {"offload": OPTIMIZER}),
     "nanotron-optimizer": (PLAIN, {}, LAMB),
     "nanotron-precision": (PLAIN, {}, FP4),
+    "nanotron-fused-loss": (PLAIN, {}, FUSED),
     "nanotron-loss": (PLAIN, {}, BLOCKS),
     "nanotron-adapters": (PLAIN, {}, ADAPTED),
+    "maxtext-device": (PLAIN, {}, ASCEND),
+    "maxtext-recompute-groups": (PLAIN, {}, {"recompute_num_layers": 2}),
     "maxtext-schedule": (LLAMA, {"schedule": GPIPE}, {"schedule": F1B}),
     "maxtext-layers": (LLAMA, {"pp": 2}, {"pp": 3}),
     "maxtext-rounds": (LLAMA, {"pp": 4, "dp": 2}, {"pp": 4, "dp": 8}),

@@ -22,6 +22,7 @@ from planner.intake.megatron_layout import layout_layers
 from planner.intake.megatron_words import options
 from planner.intake.settled import settled
 from planner.intake.torchtitan import torchtitan_job
+from tests.planner.test_export_choices import planned
 
 MODELS = ("llama3-8b", "qwen2.5-7b", "mixtral-8x7b", "deepseek-v2-lite")
 AXES = ("tp", "cp", "pp", "vpp", "ep", "zero_stage", "micro_batch_size", "offload")
@@ -67,6 +68,19 @@ def test_a_torchtitan_toml_is_read_back(plan):
     given = torchtitan_job(tomllib.loads(export(plan, "torchtitan", version="0.2").files["torchtitan.toml"]))
     fields, _ = agree(plan, given, (*(axis for axis in AXES if axis != "zero_stage"), "recompute"))
     assert fields["model"] == "llama3-8b"
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp32", "fp8-current", "fp8-rowwise", "mxfp8"])
+def test_the_products_of_a_torchtitan_toml_are_read_back(precision):
+    plan = planned("torchtitan", {"precision": precision})
+    given = torchtitan_job(tomllib.loads(export(plan, "torchtitan", version="0.2").files["torchtitan.toml"]))
+    assert given.fields["precision"] == precision
+
+
+def test_states_that_muon_shares_out_itself_are_read_back_as_shared():
+    plan = planned("megatron-lm", {"optimizer": "muon"})
+    given = megatron_job(export(plan, "megatron-lm").files["megatron-args.sh"])
+    assert (given.fields["optimizer"], given.pins["zero_stage"]) == ("muon", 1)
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,9 @@ def test_a_configuration_names_a_profile_and_what_it_says_itself_wins(folder):
 
 def test_a_study_names_a_profile(folder):
     path = put(folder / "study.json", {"model": "22b", "gpus": [8, 16], "profile": "profile.toml"})
-    done = CliRunner().invoke(main, ["sweep", str(path), "--format", "json", "--quiet"])
+    done = CliRunner().invoke(
+        main, ["sweep", str(path), "-o", str(folder / "runs.sqlite"), "--format", "json", "--quiet"]
+    )
     assert done.exit_code == 0, done.stderr
     assert "stack slow" in done.stdout
 

@@ -40,5 +40,9 @@ def test_the_size_that_offloads_says_so():
 def test_the_table_of_a_study_says_which_points_offload(tmp_path):
     path = tmp_path / "study.json"
     path.write_text(json.dumps({"model": "llama2-70b", "gpus": [8, 64]}))
-    rows = [line for line in screen("sweep", path, "--quiet").splitlines() if line.startswith(("8 ", "64 "))]
+    rows = [
+        line
+        for line in screen("sweep", path, "-o", tmp_path / "runs.sqlite", "--quiet").splitlines()
+        if line.startswith(("8 ", "64 "))
+    ]
     assert ["offload-optimizer" in row for row in rows] == [True, False]
