@@ -75,10 +75,11 @@ def footprint(
     activations = activations + last * ahead_bytes(one, scenario, 0.0) + first * memory.first_peak[row]
     activations = activations + (again > 0) * memory.take(np.full(pp, row)).working_at(last) + memory.passing[row]
     whole = memory.everywhere[row] - memory.passing[row]
+    outer = first * memory.embedding_parameters[row], last * memory.head_parameters[row]
     weights = params * state.weights[row] + experts * expert_state.weights[row] + whole
+    weights = weights + (outer[0] + outer[1]) * memory.edge_weights[row]
     gradients = params * state.gradients[row] + experts * expert_state.gradients[row]
     optimizer = params * state.optimizer[row] + experts * expert_state.optimizer[row]
-    outer = first * memory.embedding_parameters[row], last * memory.head_parameters[row]
     optimizer = optimizer + (outer[0] + outer[1]) * memory.edges[row]
     logits = last * memory.logits[row]
     slack = slack_of(one, scenario) * (weights + gradients + optimizer + activations + logits)

@@ -18,7 +18,6 @@ from costmodels.parameters import (
     expert_parameters,
     mtp_sets,
     parameters,
-    parameters_without_embedding,
 )
 from costmodels.passes import Passes, product, tokens_per_rank
 from costmodels.scenario import Scenario
@@ -62,15 +61,11 @@ def adapter_parameters(scenario: Scenario) -> float:
 
 
 def weights_word(scenario: Scenario, word: float) -> float:
-    """Bytes per parameter of all weights of a model whose layers' frozen ones may be narrower than ``word``.
+    """Bytes per parameter of a layer's weights, which may be narrower than ``word`` where they are frozen.
 
     Embedding and head stay wide [Dettmers23].
     """
-    narrow = scenario.stack.frozen_bytes
-    if not scenario.frozen or not narrow:
-        return word
-    layers = parameters_without_embedding(scenario.model) / parameters(scenario.model)
-    return layers * narrow + (1.0 - layers) * word
+    return (scenario.frozen and scenario.stack.frozen_bytes) or word
 
 
 def trained_share(scenario: Scenario) -> float:

@@ -73,6 +73,8 @@ class RowBytes:
     head_parameters: Floats
     edges: Floats
     """Optimizer bytes per parameter that embedding and head keep beyond a layer's (Muon)."""
+    edge_weights: Floats
+    """Bytes per parameter that their weights take beyond a layer's (frozen ones of 4 bits)."""
     stored: Floats
     """Activations of one layer kept for one micro-batch."""
     checkpoint: Floats
@@ -119,9 +121,14 @@ class RowBytes:
         return dense + self.kinds.each("expert_parameters") * self.expert_state.total
 
     @property
+    def end_state(self) -> Floats:
+        """Per parameter of embedding and head."""
+        return self.state.total + self.edges + self.edge_weights
+
+    @property
     def first(self) -> Floats:
         """States of the embedding, and the peak of its gradient."""
-        return self.embedding_parameters * (self.state.total + self.edges) + self.first_peak
+        return self.embedding_parameters * self.end_state + self.first_peak
 
     def working_at(self, last: Bools) -> Floats:
         """``working`` on stages with and without the head, beyond what logits took before, of ``last``'s shape."""
@@ -131,7 +138,7 @@ class RowBytes:
     @property
     def last(self) -> Floats:
         """States of the head and of layers that predict further tokens, and the logits."""
-        return self.head_parameters * (self.state.total + self.edges) + self.ahead + self.logits
+        return self.head_parameters * self.end_state + self.ahead + self.logits
 
 
 def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
@@ -155,6 +162,7 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
         embedding_parameters=outer.embedding * at_ends,
         head_parameters=outer.head * at_ends,
         edges=outer.edges,
+        edge_weights=outer.edge_weights,
         stored=here * stored,
         checkpoint=here * checkpoint_bytes(rows, scenario),
         working=working,
@@ -186,7 +194,8 @@ class _Outer:
     head: Floats
     """Parameters of both on one rank."""
     edges: Floats
-    """``RowBytes.edges``."""
+    edge_weights: Floats
+    """Both as of ``RowBytes``."""
     gathered: Floats
     """Bytes per parameter that stay gathered through both passes: both belong to the outermost unit of full
     sharding."""
@@ -197,11 +206,13 @@ def _outer(rows: Strategies, scenario: Scenario) -> _Outer:
     shards = np.where(rows.zero_stage >= 1, rows.sharding_degree * copies(rows), 1)
     edges = (chosen.edge_moments - chosen.moments) / shards
     moment = (rows.zero_stage == PARAMETERS) & ~stays_whole(rows, scenario)
+    state = state_bytes(rows, scenario)
     return _Outer(
-        state=state_bytes(rows, scenario),
+        state=state,
         embedding=embedding_parameters_per_rank(rows, scenario),
         head=head_parameters_per_rank(rows, scenario),
         edges=edges * (1.0 - share_offloaded(rows, scenario)),
+        edge_weights=state_bytes(rows, scenario, ends=True).weights - state.weights,
         gathered=np.where(moment & scenario.stack.fully_sharded, scenario.word, 0.0),
     )
 
@@ -219,7 +230,7 @@ def _spread(rows: Strategies, scenario: Scenario, outer: _Outer, logits: Floats,
     head the input, in fp32 as it arrives too, and two gradients of it (GitHub sail-sg/VocabularyParallelism).
     """
     ahead = scenario.stack.vocabulary_in_flight
-    sharing = (outer.embedding + outer.head) * (outer.state.total + outer.edges) + logits
+    sharing = (outer.embedding + outer.head) * (outer.state.total + outer.edges + outer.edge_weights) + logits
     width = float(scenario.model.hidden_size) * region_tokens(rows, scenario)
     passing = scenario.word * (in_flight_at(rows, np.zeros_like) + ahead) + 3.0 * scenario.word + 4.0
     return (sharing / rows.pp + ahead * _even_kept(rows, scenario, stored) + passing * width) * rows.vocabulary

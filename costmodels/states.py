@@ -45,13 +45,13 @@ def copies_of_weights(scenario: Scenario) -> float:
     return 2.0 if scenario.along_depth or scenario.recipe.gather_word >= WORD else 1.0
 
 
-def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None) -> StateBytes:
+def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None, *, ends: bool = False) -> StateBytes:
     """Bytes per parameter whose states the sharding degree's ranks share, or those of experts ``shards``, arrays (N,).
 
     ZeRO 1 shards the optimizer, 2 the gradients too, 3 the weights too [Rajbhandari20], beside which a pipeline may
     hold them whole. Where a pipeline holds every
     parameter twice, the two copies are replicas of each other and share what is sharded. Beside frozen weights lie
-    adapters and their states, by ``trained_share``.
+    adapters and their states, by ``trained_share``; ``ends`` are embedding and head, which stay as wide as others.
     """
     stack, z = scenario.stack, rows.zero_stage
     shard = (rows.sharding_degree if shards is None else shards) * copies(rows)
@@ -61,7 +61,9 @@ def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None
         narrow = stack.fp8_param_gather and stack.weight_bytes == WORD
         more = scenario.recipe.word * copies_of_weights(scenario) - WORD if narrow else stack.reduced_weight_bytes
         weights, sharded = weights + more, sharded + more
-    adapting, weights, sharded = weights, weights_word(scenario, weights), weights_word(scenario, sharded)
+    adapting = weights
+    if not ends:
+        weights, sharded = weights_word(scenario, weights), weights_word(scenario, sharded)
     kept = kept_bytes(stack, fp32=fp32)
     alone = optimizer_of(stack).moments if stack.weight_bytes > WORD else kept
     optimizer = np.where(z >= 3, alone, kept)  # sharded weights in fp32 are their own master
