@@ -16,7 +16,7 @@ import numpy as np
 from planner import trust
 from planner.likeness import apart
 from planner.measured import measured
-from planner.validation.residuals import shortest, usual_miss, weights
+from planner.validation.residuals import tails, usual_miss, weights
 
 OUTSIDE = 20.0
 """What a miss outside of a 90 % interval costs, over the width: 2 / (1 - 0.9)."""
@@ -29,10 +29,10 @@ def score(away, known):
         trust.expected_miss(row[kept], known.take(np.flatnonzero(kept)), usual)
         for row, kept in zip(away, other, strict=True)
     ]
-    low, high = shortest(known.misses / misses, weights(known))
+    low, high = tails(known.misses / misses, weights(known.sources))
     low, high = min(low, 0.0) * np.array(misses), max(high, 0.0) * np.array(misses)
     beyond = np.maximum(low - known.misses, 0.0) + np.maximum(known.misses - high, 0.0)
-    return float((high - low + OUTSIDE * beyond) @ weights(known))
+    return float((high - low + OUTSIDE * beyond) @ weights(known.sources))
 
 
 def main() -> int:
