@@ -268,7 +268,7 @@ def seconds_and_bytes(rows, scenario, index, seconds, memory):
     state = memory.state.weights[index] + memory.state.gradients[index] + memory.state.optimizer[index]
     kept = (layers - again) * memory.stored[index] + again * memory.checkpoint[index]
     edges = first * memory.embedding_parameters[index] + last * memory.head_parameters[index]
-    used = parameters * state + held_times * edges * memory.edges[index]
+    used = parameters * state + held_times * edges * (memory.edges[index] + memory.edge_weights[index])
     used = used + held * (kept + first * memory.embedding_activation[index])
     turns = memory.turns[index] * last  # recomputed when the logits are gone
     used = used + (again > 0) * (memory.working[index] - turns) + memory.everywhere[index]
