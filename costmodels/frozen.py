@@ -13,12 +13,7 @@ from costmodels.adapters import OF_ATTENTION, Adapted
 from costmodels.kernels import WORD, stream_seconds
 from costmodels.layer_kinds import Kind, layer_kinds
 from costmodels.model import Model
-from costmodels.parameters import (
-    attention_projections,
-    expert_parameters,
-    mtp_sets,
-    parameters,
-)
+from costmodels.parameters import attention_projections, expert_parameters, mtp_sets, parameters
 from costmodels.passes import Passes, product, tokens_per_rank
 from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies

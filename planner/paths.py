@@ -11,6 +11,7 @@ from planner.errors import BadRequest
 
 FIELDS: Final = re.compile(r"(model|cluster|stack|profile|stability)s?")
 """Fields that may name a file."""
+FILES: Final = (".toml", ".json", ".yaml", ".yml")
 CONDITIONS: Final = "where"
 """The field whose texts compare with the values of others."""
 
@@ -22,7 +23,8 @@ def led(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
         document: what a file holds.
         path: the file.
     """
-    found = {name: str(path.parent / name) for name in _named(document) if (path.parent / name).is_file()}
+    files = (name for name in _named(document) if "/" in name or name.lower().endswith(FILES))
+    found = {name: str(path.parent / name) for name in files if (path.parent / name).is_file()}
     return {field: _moved(field, value, found) for field, value in document.items()}
 
 

@@ -61,6 +61,11 @@ def test_files_from_the_working_directory_and_names_stay_as_they_are():
     assert led(document, Path("examples/sweep.toml")) == document
 
 
+def test_a_file_that_is_called_as_a_model_of_the_catalogue_is_not_taken_for_it(folder):
+    (folder / "22b").write_text("notes")
+    assert asked(put(folder / "job.json", {"model": "22b", "gpus": 16}))["model"]["name"] == "megatron-22b"
+
+
 def test_a_configuration_names_a_profile_and_what_it_says_itself_wins(folder):
     path = put(folder / "job.json", {"model": "22b", "gpus": 16, "profile": "profile.toml"})
     assert asked(path)["stack"]["name"] == "slow"
