@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from hardware.units import Dimension, parse_quantity
 from planner.errors import BadQuantity, BadRequest
+from planner.written import percentage
 
 _T = TypeVar("_T")
 
@@ -53,7 +54,7 @@ def share(name: str, value: Any) -> float:
 
 def _percent(text: str) -> float:
     try:
-        return float(text.strip().removesuffix("%")) / (100.0 if text.strip().endswith("%") else 1.0)
+        return percentage(text)
     except ValueError:
         return math.nan
 

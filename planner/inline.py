@@ -22,6 +22,7 @@ from hardware.files import expanded, read
 from hardware.records import Cluster, NodeGroup
 from hardware.units import parse_quantity
 from planner.arguments import name_or_path
+from planner.written import percentage
 
 _R = TypeVar("_R", bound=BaseModel)
 Table = Mapping[str, Any]
@@ -109,7 +110,7 @@ def share_written(value: Any) -> float | None:
         return None
     text = str(value).strip()
     try:
-        return float(text[:-1]) / 100.0 if text.endswith("%") else float(text)
+        return percentage(text)
     except ValueError:
         raise ValueError(f"expected a share such as 10% or 0.1, got {text!r:.40}") from None
 

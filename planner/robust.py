@@ -27,6 +27,7 @@ from planner.request import PlanRequest, Resolved, resolve
 from planner.splits import TOLERANCE
 from planner.ties import CLOSE
 from planner.uncertain import Found, Machines, Question, on_groups, on_one_group
+from planner.written import percentage
 
 STEPS: Final = 6
 """Halvings of the radius: to 1/64 of the box."""
@@ -208,7 +209,7 @@ def share_of(text: str) -> float:
         BadRequest: it is none.
     """
     try:
-        share = float(text[:-1]) / 100.0 if text.endswith("%") else float(text)
+        share = percentage(text)
     except ValueError:
         share = math.nan
     if not 0.0 < share < 1.0:

@@ -23,6 +23,16 @@ def many(count: int, thing: str) -> str:
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
+def percentage(text: str) -> float:
+    """A share as people write it: "10%", "0.1".
+
+    Raises:
+        ValueError: it is no number.
+    """
+    said = text.strip()
+    return float(said[:-1]) / 100.0 if said.endswith("%") else float(said)
+
+
 def named(given: object) -> str:
     """What a request calls its model, its cluster or its stack, whether by name or in a table."""
     return str(given.get("name", "custom")) if isinstance(given, Mapping) else str(given or "custom")
