@@ -1,6 +1,6 @@
 """Put fresh figures into the generated parts of the documents.
 
-    python scripts/refresh_readme.py            # rewrite README.md, CHANGELOG.md and the picture
+    python scripts/refresh_readme.py            # rewrite README.md, docs, CHANGELOG.md and the picture
     python scripts/refresh_readme.py --check    # exit 1 where they differ from fresh figures
 
 A part stands between ``<!-- name -->`` and ``<!-- /name -->``. Every one comes from a real run of the program
@@ -14,6 +14,7 @@ import json
 import math
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections import Counter
@@ -65,6 +66,13 @@ def screen() -> str:
     return fenced(f"$ plan {' '.join(QUESTION)}\n\n{printed(*QUESTION)}", "text")
 
 
+def sparse() -> str:
+    """The screen of a model on parameter servers."""
+    command = ("sparse", "--model", "examples/ads-10tb.toml", "--cluster", "hierps", "--max-cost", "150 $/h")
+    shown = re.sub(r"(faster) \([\d.]+ m?s\)$", r"\1", printed(*command), flags=re.MULTILINE)
+    return fenced(f"$ plan {shlex.join(command)}\n\n{shown.strip()}", "text")
+
+
 def example(name: str) -> Callable[[], str]:
     """A file of the examples, shown whole."""
     return lambda: fenced((ROOT / "examples" / name).read_text(encoding="utf-8"), "toml")
@@ -79,11 +87,9 @@ def validated(split: str) -> dict[str, Any]:
 
 
 def accuracy() -> str:
-    """The summary, then every source group, fit and dev side by side, and those of the check runs."""
+    """The summary, then every source group, fit and dev side by side."""
     times, bytes_ = group_table("groups", "Iteration time"), group_table("memory_groups", "Memory")
-    return "\n".join(
-        [*summary_table(), "", coverage(), left_out(), *fit_sentences(), "", *times, "", *bytes_, "", *check_table()]
-    )
+    return "\n".join([*summary_table(), "", coverage(), left_out(), *fit_sentences(), "", *times, "", *bytes_])
 
 
 def summary_table() -> list[str]:
@@ -100,7 +106,7 @@ def summary_table() -> list[str]:
 
 
 def fit_sentences() -> list[str]:
-    """Whether runs fit, and what could not be priced."""
+    """Whether runs are predicted to fit as they did."""
     lines = []
     for split in SPLITS:
         f = validated(split)["fits"]
@@ -109,13 +115,15 @@ def fit_sentences() -> list[str]:
             f"- Of {right + f['false_alarms']:,} {split} runs that ran, {right:,} are predicted to fit; "
             f"of {full + f['missed_out_of_memory']:,} that ran out of memory, {full:,} are predicted to."
         )
+    return lines
+
+
+def unpriced() -> str:
+    """How many measured figures could not be priced, and why."""
     rows = [row for split in SPLITS for row in validated(split)["rows"]]
     reasons = Counter(row["reason"] for row in rows if row.get("reason"))
-    told = "".join(f"\n  - {count:,}: {reason}" for reason, count in reasons.most_common(6))
-    return [
-        *lines,
-        f"- Of {len(rows):,} measured figures {sum(reasons.values()):,} are not priced, most because:{told}",
-    ]
+    told = "".join(f"\n- {count:,}: {reason}" for reason, count in reasons.most_common(6))
+    return f"Of {len(rows):,} measured figures {sum(reasons.values()):,} are not priced, most because:\n{told}"
 
 
 def coverage() -> str:
@@ -182,19 +190,16 @@ def group_table(key: str, title: str) -> list[str]:
     return [*lines, "", "</details>"]
 
 
-def check_table() -> list[str]:
+def check_table() -> str:
     """One row a source of the check runs."""
     found = validated(CHECK)["groups"]
-    return [
-        "<details>",
-        "<summary>Iteration time of the check runs, by source</summary>",
-        "",
-        "| source | check runs | bias | median | p90 | in interval |",
-        "|---|--:|--:|--:|--:|--:|",
-        *(f"| {name} | {_group(errors, CHECK, name)} |" for name, errors in found.items()),
-        "",
-        "</details>",
-    ]
+    return "\n".join(
+        [
+            "| source | check runs | bias | median | p90 | in interval |",
+            "|---|--:|--:|--:|--:|--:|",
+            *(f"| {name} | {_group(errors, CHECK, name)} |" for name, errors in found.items()),
+        ]
+    )
 
 
 def _group(errors: Mapping[str, float] | None, split: str, name: str) -> str:
@@ -222,19 +227,6 @@ def predictions() -> str:
     return "\n".join(lines)
 
 
-def options() -> str:
-    """Every option of the question and every pin, as the command line declares them."""
-    from planner.cli.questions import solve
-
-    shown = [o for o in solve.params if getattr(o, "heading", "").startswith(("Question", "Pins"))]
-    lines = ["| option | also | variable | meaning |", "|---|---|---|---|"]
-    for option in shown:
-        names = [*option.opts, *option.secondary_opts]
-        also = ", ".join(f"`{name}`" for name in names[1:])
-        lines.append(f"| `{names[0]}` | {also} | `{option.envvar}` | {getattr(option, 'help', '')} |")
-    return "\n".join(lines)
-
-
 def catalogue() -> str:
     """How much the catalogue holds."""
     from planner.catalogue_view import KINDS
@@ -248,12 +240,13 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "screen": screen,
         "accuracy": accuracy,
         "ranking": ranking,
-        "my-model": example("my-model.toml"),
-        "my-cluster": example("my-cluster.toml"),
         "origins": lambda: origins_table(printed),
-        "options": options,
         "catalogue": catalogue,
     },
+    "docs/accuracy.md": {"check": check_table, "unpriced": unpriced},
+    "docs/machines.md": {"my-model": example("my-model.toml"), "my-cluster": example("my-cluster.toml")},
+    "docs/sparse.md": {"sparse": sparse},
+    "docs/studies.md": {"sweep": example("sweep.toml")},
     "CHANGELOG.md": {"predictions": predictions},
 }
 

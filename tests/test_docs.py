@@ -19,7 +19,8 @@ from planner.version import VERSION
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = ("README", "DESIGN", "NOMENCLATURE", "REFERENCES", "CHANGELOG", "CONTRIBUTING")
-TEXTS = {name: (ROOT / f"{name}.md").read_text(encoding="utf-8") for name in DOCUMENTS}
+PAGES = (*DOCUMENTS, *(f"docs/{path.stem}" for path in sorted((ROOT / "docs").glob("*.md"))))
+TEXTS = {name: (ROOT / f"{name}.md").read_text(encoding="utf-8") for name in PAGES}
 RECORDS = (Stack, Overlap, Model, Link, Tier, Accelerator, NodeGroup, Cluster, PlanRequest, Plan)
 PLAIN = {"name", "title", "family", "source", "sources", "vendor", "year", "link", "accelerator", "schema_"}
 """Fields whose names say all."""
@@ -73,7 +74,7 @@ def test_every_key_that_code_cites_is_a_reference(path):
     assert set(KEY.findall(path.read_text(encoding="utf-8"))) <= defined_keys()
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
+@pytest.mark.parametrize("name", PAGES)
 def test_every_key_that_a_document_cites_is_a_reference(name):
     assert set(KEY.findall(TEXTS[name])) <= defined_keys()
 
@@ -85,11 +86,22 @@ def test_every_reference_is_cited(key):
     assert any(re.search(rf"\[{re.escape(key)}\b|\b{re.escape(key)}\]", text) for text in texts)
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_every_link_leads_to_a_file(name):
+@pytest.mark.parametrize("name", PAGES)
+def test_every_link_leads_to_a_file_and_a_heading_of_it(name):
+    here = ROOT / f"{name}.md"
     for target in re.findall(r"\]\(([^)\s]+)\)", TEXTS[name]):
-        if not target.startswith("http"):
-            assert (ROOT / target.partition("#")[0]).exists(), target
+        if target.startswith("http"):
+            continue
+        file, _, heading = target.partition("#")
+        page = (here.parent / file).resolve() if file else here
+        assert page.exists(), target
+        assert not heading or heading in headings(page), target
+
+
+def headings(page):
+    """The anchors of a page: its headings in lower case, joined by dashes."""
+    titles = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("name", ["DESIGN", "CONTRIBUTING"])

@@ -1,4 +1,4 @@
-"""The README says what is true: its commands run, its screen has today's shape, its first blocks are what CI runs."""
+"""README and guides say what is true: commands run, the screen has today's shape, the first blocks are what CI runs."""
 
 import re
 import shlex
@@ -16,20 +16,28 @@ from planner.validation.rows import read_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+GUIDES = {
+    path.stem: path.read_text(encoding="utf-8")
+    for path in sorted((ROOT / "docs").glob("*.md"))
+    if path.stem != "cli"  # written from the parser
+}
 CI = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
-def blocks(language):
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+def blocks(language, text=README):
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
-def part(name):
-    return re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", README, re.DOTALL)[1]
+def part(name, text=README):
+    return re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", text, re.DOTALL)[1]
 
 
-COMMANDS = [
-    line.removeprefix("$ ") for block in blocks("console") for line in block.splitlines() if line.startswith("$ plan")
-]
+def commands(text):
+    lines = [line for block in blocks("console", text) for line in block.splitlines()]
+    return [line.removeprefix("$ ") for line in lines if line.startswith("$ plan")]
+
+
+COMMANDS = sorted({command for text in (README, *GUIDES.values()) for command in commands(text)})
 
 
 def run(*arguments):
@@ -63,12 +71,17 @@ def test_ci_runs_the_first_two_blocks_as_they_stand(number):
     assert f'eval "${name}"' in CI
 
 
-def test_the_readme_shows_enough_commands_to_be_worth_testing():
-    assert len(COMMANDS) >= 10
+def test_readme_and_guides_show_enough_commands_to_be_worth_testing():
+    assert len(commands(README)) >= 5
+    assert len(COMMANDS) >= 40
+
+
+def test_the_readme_leads_to_every_guide():
+    assert set(re.findall(r"\]\(docs/([\w-]+)\.md", README)) == {*GUIDES, "cli"}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_of_the_readme_ends_as_it_says(command):
+def test_every_shown_command_ends_as_it_says(command):
     expected = re.search(r"# exit code (\d+)", command)
     done = run(*shlex.split(command, comments=True)[1:])
     assert done.exit_code == (int(expected[1]) if expected else 0), done.stderr
@@ -97,22 +110,18 @@ def test_the_screen_names_only_terms_that_exist():
     assert set(shown) <= set(TERMS.values())
 
 
-def test_every_source_of_the_accuracy_table_is_a_group_of_the_shipped_runs():
+def test_every_source_of_the_accuracy_tables_is_a_group_of_the_shipped_runs():
     groups = {row["group"] for path in shipped() for row in read_rows(path)}
-    named = re.findall(r"^\| ([a-z][\w.-]+)(?: \(.*?\))? \|", part("accuracy"), re.MULTILINE)
-    assert len(named) > 30
+    shown = part("accuracy") + part("check", GUIDES["accuracy"])
+    named = re.findall(r"^\| ([a-z][\w.-]+)(?: \(.*?\))? \|", shown, re.MULTILINE)
+    assert len(named) > 80
     assert set(named) - {"source"} <= groups
 
 
-def test_every_pin_and_every_option_is_in_the_table():
-    for option in main.commands["solve"].params:
-        if option.heading.startswith(("Question", "Pins")):
-            assert all(f"`{name}`" in part("options") for name in option.opts), option.name
-
-
-def test_every_command_of_the_program_is_in_the_readme():
+def test_readme_or_guides_show_every_command_of_the_program():
+    shown = "\n".join((README, *GUIDES.values()))
     for name in main.commands:
-        assert re.search(rf"\bplan {name}\b", README) or name == "solve", name
+        assert re.search(rf"\bplan {name}\b", shown) or name == "solve", name
 
 
 def test_every_exit_code_is_explained():
@@ -130,11 +139,11 @@ def test_the_python_example_runs(capsys):
 
 def test_the_shown_files_are_the_files():
     for name in ("my-model", "my-cluster"):
-        assert (ROOT / "examples" / f"{name}.toml").read_text().strip() in part(name)
+        assert (ROOT / "examples" / f"{name}.toml").read_text().strip() in part(name, GUIDES["machines"])
 
 
 def test_the_shown_study_is_the_study():
-    assert (ROOT / "examples" / "sweep.toml").read_text().strip() in part("sweep")
+    assert (ROOT / "examples" / "sweep.toml").read_text().strip() in part("sweep", GUIDES["studies"])
 
 
 def test_the_kinds_of_the_catalogue_are_counted():
