@@ -210,9 +210,9 @@ def test_models_and_machines_can_be_records():
     assert rates[1] > rates[0], "fewer requests an example"
 
 
-def test_the_screen_of_the_readme_is_that_of_the_document():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_screen_of_the_guide_is_that_of_the_document():
+    guide = (ROOT / "docs" / "sparse.md").read_text(encoding="utf-8")
     ((command, screen),) = re.findall(
-        r"<!-- sparse -->\n```text\n\$ (plan sparse .*?)\n(.*?)^```$", readme, re.DOTALL | re.MULTILINE
+        r"<!-- sparse -->\n```text\n\$ (plan sparse .*?)\n(.*?)^```$", guide, re.DOTALL | re.MULTILINE
     )
     assert (command, settled(screen)) in [(one, settled(shown)) for one, shown in SHOWN]
