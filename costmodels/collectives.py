@@ -115,6 +115,9 @@ def _bandwidth_seconds(
             slowest = np.maximum(slowest, volume / (nearest * tier.link.bandwidth))
             continue
         seconds = _link_seconds(volume, tier, way) * tier.oversubscription
+        if tier.link.lone_bandwidth is not None and not copies:
+            alone = np.where(way.inside > 1, 0.0, volume / tier.link.lone_bandwidth)
+            seconds = np.maximum(seconds, alone)
         if tier.link.group_bandwidth is not None:  # a group leaves the domain by one card only
             alone = seconds / tier.oversubscription * way.inside * tier.link.bandwidth / tier.link.group_bandwidth
             seconds = np.maximum(seconds, alone)

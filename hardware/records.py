@@ -160,7 +160,7 @@ class Link(Record):
     All-reduce divides the last term by all_reduce_gain from gain_ranks ranks on, all-to-all by its own gain. In a mesh
     the bandwidth of n ranks is (n - 1) / (mesh - 1) of it; in a torus log n / log N of it, at least that of one axis,
     with N the devices of the domain. What k ranks of a domain send takes no less than k V / (efficiency
-    group_bandwidth).
+    group_bandwidth), what a ring's only rank in a domain sends no less than V / lone_bandwidth.
     """
 
     bandwidth: LinkBandwidth
@@ -189,6 +189,8 @@ class Link(Record):
     group_bandwidth: LinkBandwidth | None = None
     """Nominal, most that one group takes out of a domain, however many ranks it has there: where a ring leaves by a
     single network card. None: every rank brings its share of the cards."""
+    lone_bandwidth: LinkBandwidth | None = None
+    """Most that a ring takes out of a domain in which it has one rank, as measured. None: no less than others."""
     point_to_point: Share
     """Share of nominal that a send and receive reach."""
     slowdown: Annotated[float, "", Field(ge=0.0, le=10.0)] | None = None
@@ -199,8 +201,8 @@ class Link(Record):
 
     def times(self, factor: float) -> Self:
         """The link with so many times the bandwidth."""
-        one = None if self.group_bandwidth is None else factor * self.group_bandwidth
-        return self.model_copy(update={"bandwidth": factor * self.bandwidth, "group_bandwidth": one})
+        own = {name: getattr(self, name) for name in ("bandwidth", "group_bandwidth", "lone_bandwidth")}
+        return self.model_copy(update={name: factor * rate for name, rate in own.items() if rate is not None})
 
 
 class Tier(Record):

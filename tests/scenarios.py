@@ -28,6 +28,7 @@ def toy_link(
     mesh=0,
     axes=0,
     one_way=None,
+    lone=None,
     slowdown=None,
 ):
     """A link whose efficiencies are one, so that seconds can be counted by hand."""
@@ -43,6 +44,7 @@ def toy_link(
         axes=axes,
         gain_ranks=gain_ranks,
         group_bandwidth=None if one_way is None else f"{one_way!r} B/s",
+        lone_bandwidth=None if lone is None else f"{lone!r} B/s",
         point_to_point=1.0,
         slowdown=slowdown,
         source="toy",

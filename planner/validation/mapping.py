@@ -27,7 +27,7 @@ from planner.stage_rows import assignment_of, problem_of
 from planner.stages import solve
 from planner.validation import aleph, redistributed, saving
 from planner.validation.adapter_words import adapters_of, frozen_changes
-from planner.validation.corrections import as_configured, as_dispatched, as_run, as_timed
+from planner.validation.corrections import as_committed, as_configured, as_dispatched, as_run, as_timed
 from planner.validation.flag_words import as_flagged
 from planner.validation.launch_scripts import as_launched
 from planner.validation.machines import Unpriceable, node_group
@@ -64,7 +64,8 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
         MeshwrightError: the description contradicts itself.
     """
     notes: list[str] = []
-    row = as_networked(as_configured(as_dispatched(as_timed(as_run(as_programmed(as_launched(as_flagged(row))))))))
+    row = as_run(as_programmed(as_launched(as_flagged(row))))
+    row = as_networked(as_committed(as_configured(as_dispatched(as_timed(row)))))
     row = as_batched(as_ranked(saving.as_spelled(as_recomputed(as_attending(row, notes))), notes), notes)
     plan = row["strategy"]
     _check_sizes(row)

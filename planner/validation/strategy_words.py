@@ -160,6 +160,8 @@ def _zero_stage(plan: Row, chosen: Stack, notes: list[str], *, once: bool) -> An
 
 SHARDS_FULLY = r"^(fsdp|torchtitan)$"
 """Stacks that shard parameters unless they are asked not to."""
+FLAGGED = r"^megatron-(lm-|core$)"
+"""Stacks of Megatron-LM, which shards states where ``--use-distributed-optimizer`` is given."""
 
 
 def _usual_stage(plan: Row, chosen: Stack) -> int:
@@ -169,6 +171,8 @@ def _usual_stage(plan: Row, chosen: Stack) -> int:
         return int(named[1])
     if re.search(r"fsdp|hsdp|fully[ -]sharded|full_shard", said) or re.search(SHARDS_FULLY, chosen.name):
         return max(chosen.zero_stages)
+    if re.search(FLAGGED, chosen.name) and not re.search(r"distributed[ _-]optimizer", said):
+        return 0
     return max(stage for stage in chosen.zero_stages if stage <= 1)
 
 

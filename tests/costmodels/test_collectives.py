@@ -12,7 +12,7 @@ from costmodels.collectives import (
     gather_seconds,
     send_seconds,
 )
-from costmodels.placement import group_of
+from costmodels.placement import Group, group_of
 from costmodels.strategy import strategies
 from hardware.catalogue import cluster
 from tests.drawn import drawn_groups
@@ -102,6 +102,23 @@ def test_a_group_that_leaves_a_node_by_one_card_gains_nothing_from_more_ranks_th
     assert all_reduce_seconds(GIGABYTE, tensor_group(8), slow) == pytest.approx(2 * volume / 20e9)
     assert gather_seconds(GIGABYTE, tensor_group(4), slow) == gather_seconds(GIGABYTE, tensor_group(4), toy_tiers())
     assert slow[-1].link.times(2.0) == toy_link(bandwidth=20e9, one_way=40e9)
+
+
+@pytest.mark.parametrize(("ranks", "stride", "rate"), [(2, 4, 4e9), (4, 2, 20e9), (8, 1, 40e9)])
+def test_a_ring_with_one_rank_in_a_node_takes_less_out_of_it_than_one_that_shares_its_way(ranks, stride, rate):
+    held = toy_tiers(outer=toy_link(bandwidth=10e9, lone=4e9))
+    group = Group(np.array([ranks]), ((np.array([ranks]), np.array([stride])),))
+    volume = 1e9 * (ranks - 1) / ranks
+    assert gather_seconds(GIGABYTE, group, held) == pytest.approx(volume / rate)
+    assert all_reduce_seconds(GIGABYTE, group, held) == pytest.approx(2 * volume / rate)
+    assert all_to_all_seconds(GIGABYTE, group, held) == all_to_all_seconds(GIGABYTE, group, toy_tiers())
+    assert held[-1].link.times(2.0) == toy_link(bandwidth=20e9, lone=8e9)
+
+
+def test_a_ring_alone_in_its_node_is_no_faster_than_its_link():
+    slow, free = (toy_tiers(outer=toy_link(bandwidth=10e9, lone=lone)) for lone in (25e9, None))
+    group = Group(np.array([2]), ((np.array([2]), np.array([4])),))
+    assert gather_seconds(GIGABYTE, group, slow) == gather_seconds(GIGABYTE, group, free)
 
 
 def test_what_one_group_takes_out_of_a_domain_nears_its_peak_like_any_other_transfer():

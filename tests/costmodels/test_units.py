@@ -113,6 +113,7 @@ def a_link():
         all_reduce_gain=1.3,
         all_to_all_gain=1.2,
         group_bandwidth=2e11 * BANDWIDTH,
+        lone_bandwidth=5e10 * BANDWIDTH,
         gain_ranks=4,
         point_to_point=0.8,
         slowdown=0.3,

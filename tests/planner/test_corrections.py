@@ -1,6 +1,6 @@
 """What sources say of their runs, where their own times contradict it."""
 
-from planner.validation.corrections import UNPADDED, as_configured, as_dispatched, as_run, as_timed
+from planner.validation.corrections import UNPADDED, as_committed, as_configured, as_dispatched, as_run, as_timed
 from planner.validation.mapping import case
 from tests.planner.measured_run import run
 
@@ -59,6 +59,17 @@ def test_megatron_lm_s_speed_tests_hold_two_embeddings_by_their_configuration():
     assert as_configured(said) is said
     other = run(source="a test")
     assert as_configured(other) is other
+
+
+def test_megascale_s_baseline_is_the_commit_that_merged_flash_attention():
+    source = "Jiang et al. 2024 MegaScale (arXiv 2402.15627) Table 2"
+    silent, said, other = (
+        run(source=source, stack={"framework": framework, "attention": attention})
+        for framework, attention in (("Megatron-LM", None), ("Megatron-LM", False), ("MegaScale", None))
+    )
+    assert as_committed(silent)["stack"]["attention"] == "v1"
+    assert as_committed(said) is said
+    assert as_committed(other) is other
 
 
 def test_products_with_recomputation_would_outrun_the_machine():

@@ -247,12 +247,22 @@ def test_words_that_name_no_stage_are_refused(said):
         ("PyTorch DDP", 0),
         ("DistributedDataParallel", 0),
         ("PyTorch DDP + ZeroRedundancyOptimizer", 1),
-        ("Megatron DDP", 1),
+        ("Megatron DDP", 0),
     ],
 )
 def test_data_parallelism_of_pytorchs_keeps_all_states_on_every_device(framework, stage):
     plan = {"tp": 1, "pp": 1, "vpp": 1, "dp": 16, "schedule": "none", "zero_stage": None, "sharding_degree": None}
     assert case(run(stack={"framework": framework}, strategy=plan)).rows.zero_stage[0] == stage
+
+
+@pytest.mark.parametrize(("framework", "source", "stage"), [
+    ("Megatron-LM", "measured 2022", 0), ("Megatron-LM", "measured 2025", 0), ("NeMo", "measured 2025", 1),
+    ("Megatron-DeepSpeed", "measured 2023", 1),
+])  # fmt: skip
+def test_megatron_lm_shards_states_where_its_flag_is_given(framework, source, stage):
+    found = case({**run(stack={"framework": framework}, strategy={"zero_stage": None}), "source": source})
+    assert found.rows.zero_stage[0] == stage
+    assert f"ZeRO stage {stage} assumed" in found.notes
 
 
 @pytest.mark.parametrize(
