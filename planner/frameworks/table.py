@@ -9,7 +9,7 @@ from planner.frameworks import accelerate, bridge, deepspeed, maxtext, megatron,
 from planner.frameworks.nanotron_split import stage_layers
 from planner.frameworks.records import Framework
 
-_PREFERS_PARTS: Final = ("full-recompute",)
+_PREFERS_PARTS: Final = ("full-recompute", "full-recompute-hides")
 """What is dominated only where layers can be recomputed one by one."""
 
 FRAMEWORKS: Final[Mapping[str, Framework]] = {
