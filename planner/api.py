@@ -27,6 +27,7 @@ from planner.assemble import (
     strategy_record,
 )
 from planner.challenges import challenges, why_not_lines
+from planner.defaults import DEFAULT_STACK
 from planner.document import Plan, Prediction, Proof, Rejection
 from planner.errors import BadRequest, OutOfTime
 from planner.given import broken_rules, single_row, split_or_given, with_recomputed
@@ -35,7 +36,7 @@ from planner.idle_pins import Lattice, idle_pins
 from planner.nearest import nearest
 from planner.pins import parse_pins
 from planner.recent import recent_space
-from planner.request import DEFAULT_STACK, PlanRequest, Resolved, resolve
+from planner.request import PlanRequest, Resolved, resolve
 from planner.rules import binding
 from planner.runners_up import alternatives, runners_up
 from planner.search import Outcome
