@@ -6,9 +6,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from costmodels.flops import flops_per_token, frozen_flops, utilization
-from costmodels.iteration import FILLING
 from costmodels.pricing import Assignment, even_assignment, price, quote, row_assignment
-from costmodels.schedules import SCHEDULES
+from costmodels.schedules import FILLING, SCHEDULES
 from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
 from tests.drawn import drawn_scenarios
 from tests.scenarios import INTERLEAVED, ONE_F_ONE_B, changed_device, changed_link, random_rows, toy_scenario, toy_stack
