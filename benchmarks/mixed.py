@@ -17,9 +17,9 @@ from costmodels.stack import stack
 from hardware.catalogue import cluster
 from hardware.records import Cluster
 from planner.branches import build
+from planner.defaults import usual_batch
 from planner.mixed_search import search
 from planner.pins import parse_pins
-from planner.request import usual_batch
 
 INSTANCES = (
     ("llama2-7b", (("dgx-a100-80gb", 2), ("dgx-h100", 2)), {}),

@@ -31,11 +31,7 @@ exchanges return."""
 
 def layer_activation_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     """Bytes that an average layer keeps of one micro-batch for its backward pass, shape (N,)."""
-    depth = scenario.depth
-    if depth.uniform:
-        return kind_activation_bytes(rows, scenario, depth.kinds[0])
-    each = zip(depth.shares, depth.kinds, strict=True)
-    return np.asarray(sum(share * kind_activation_bytes(rows, scenario, kind) for share, kind in each))
+    return scenario.depth.average(lambda kind: kind_activation_bytes(rows, scenario, kind))
 
 
 def kind_activation_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
@@ -200,9 +196,7 @@ def kept_bytes_of_kind(rows: Strategies, scenario: Scenario, kind: Kind) -> Floa
 
 def kept_bytes_of_layer(rows: Strategies, scenario: Scenario) -> Floats:
     """The same of an average layer, (N,)."""
-    depth = scenario.depth
-    each = zip(depth.shares, depth.kinds, strict=True)
-    return np.asarray(sum(share * kept_bytes_of_kind(rows, scenario, kind) for share, kind in each))
+    return scenario.depth.average(lambda kind: kept_bytes_of_kind(rows, scenario, kind))
 
 
 def kind_module_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:

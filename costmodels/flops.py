@@ -24,9 +24,6 @@ from costmodels.parameters import (
 from hardware.errors import MeshwrightError
 
 Recompute = Literal["none", "selective", "full"]
-Definition = Literal[
-    "6N", "8N", "model", "model-window", "model-causal", "hardware", "hardware-no-logits", "yuan2-printed"
-]
 
 
 class UnknownDefinition(MeshwrightError):

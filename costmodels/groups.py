@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from costmodels.exchange import hop_seconds, optimizer_seconds, step_traffic, tied_embedding_seconds
 from costmodels.footprint import Footprint, footprint
-from costmodels.iteration import RowSeconds, breakdown, compose, core_seconds, straggler_share
+from costmodels.idle import straggler_share
+from costmodels.iteration import RowSeconds, breakdown, compose, core_seconds
 from costmodels.memory import RowBytes, memory_limit, row_bytes
 from costmodels.pieces import in_flight
 from costmodels.pricing import Assignment, Quote

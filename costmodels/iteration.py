@@ -21,6 +21,7 @@ from costmodels.by_kind import ByKind, LayerTerms, Windows, contents, fullest_wi
 from costmodels.checkpoints import checkpoint_seconds, selective_seconds
 from costmodels.exchange import hop_seconds, optimizer_seconds, step_traffic
 from costmodels.goodput import wall_stretch
+from costmodels.idle import bubble_share, straggler_share
 from costmodels.layer_kinds import Kind, ahead_kind
 from costmodels.offload import ACTIVATIONS, layer_offload_seconds, step_offload_seconds
 from costmodels.pairing import paired_terms
@@ -28,13 +29,8 @@ from costmodels.passes import Passes
 from costmodels.pieces import copies, end_sends, ends, joined
 from costmodels.scales import sharing_seconds
 from costmodels.scenario import Scenario
-from costmodels.schedules import SCHEDULES
 from costmodels.split import even_layers
-from costmodels.stack import Stack
-from costmodels.strategy import SCHEDULE_NAMES, SHARDING_INSIDE, Floats, Ints, Recompute, Strategies
-
-FILLING = tuple(name for name, schedule in SCHEDULES.items() if schedule.splits_backward)
-"""Schedules whose idle time depends on how long weight gradients take."""
+from costmodels.strategy import SHARDING_INSIDE, Floats, Ints, Recompute, Strategies
 
 BLOCK_AXES = ("tp", "cp", "cp_kind", "micro_batch_size", "sequence_parallel", "ep", "etp")
 """All that the cost of a layer, the embedding and the head depends on."""
@@ -195,29 +191,6 @@ def _ahead_seconds(block: Strategies, scenario: Scenario) -> Floats:
     layer = kind_seconds(block, scenario, ahead_kind(scenario.model))
     ahead = layer.compute + layer.communication + further_token_projection(block, scenario)
     return scenario.model.mtp_layers * sum_passes(ahead)
-
-
-def straggler_share(stack: Stack, nodes: float) -> float:
-    """Share by which the slowest of that many nodes stretches the pipeline: the mean of a normal maximum."""
-    return float(stack.straggler * np.sqrt(2.0 * np.log(max(nodes, 1.0))))
-
-
-def bubble_share(rows: Strategies, stack: Stack, *, forward: Floats, total: Floats, weight: Floats) -> Floats:
-    """Share of the other stages' seconds per micro-batch that the slowest stage idles once an iteration, (N,).
-
-    ``forward``, ``total`` and ``weight`` are seconds of one layer: its forward pass, everything, its weight
-    gradients. For the schedules that do not tell weight gradients apart the share is 1 / v.
-    """
-    share = 1.0 / rows.vpp
-    for code, name in enumerate(SCHEDULE_NAMES):
-        mine = (rows.schedule == code) & (rows.pp > 1)
-        if name in FILLING and mine.any():
-            entry = SCHEDULES[name]
-            drain = entry.drain if stack.post_validation else entry.drain_at_barrier
-            p = np.maximum(rows.pp, 2)
-            idle = drain(p, rows.num_microbatches, rows.vpp, forward, total - forward - weight, weight)
-            share = np.where(mine, idle / ((p - 1) * total), share)
-    return share
 
 
 def with_step(rows: Strategies, scenario: Scenario, core: RowSeconds) -> RowSeconds:

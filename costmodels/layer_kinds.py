@@ -6,13 +6,14 @@ those of Megatron-Core's ``hybrid_layer_pattern`` (``hybrid_override_pattern`` i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from costmodels.split import even_stages, places_of_ends
-from costmodels.strategy import Ints
+from costmodels.strategy import Floats, Ints
 
 if TYPE_CHECKING:
     from costmodels.model import Model
@@ -94,6 +95,12 @@ class Depth:
     def shares(self) -> tuple[float, ...]:
         """Share of the depth that each kind has."""
         return tuple((np.bincount(self.layers, minlength=len(self.kinds)) / len(self.layers)).tolist())
+
+    def average(self, each: Callable[[Kind], Floats]) -> Floats:
+        """A quantity of an average layer from that ``each`` kind has, shape (N,)."""
+        if self.uniform:
+            return each(self.kinds[0])
+        return np.asarray(sum(share * each(kind) for share, kind in zip(self.shares, self.kinds, strict=True)))
 
     def slices(self, vpp: int, *, folded: bool = False) -> Ints:
         """Layers of each kind in each slice that moves as one, shape (S, K).

@@ -100,9 +100,3 @@ def scan_kernels(model: Model) -> tuple[tuple[ScanKernel, ...], tuple[ScanKernel
         ScanKernel(2.0 * (4.0 * q + 4.0 * g), 2.0 * pairs),
     )
     return (*again, scan, norm), (*again, *backward)
-
-
-def scan_traffic(model: Model) -> tuple[float, float]:
-    """Bytes per token that the kernels between a mixer's projections move, forward and backward."""
-    forward, backward = scan_kernels(model)
-    return sum(kernel.traffic for kernel in forward), sum(kernel.traffic for kernel in backward)

@@ -182,8 +182,3 @@ def split_group(group: Group, inner: Ints) -> tuple[Group, Group]:
         near.append((take, stride))
         far.append((size // take, stride * take))
     return Group(inner, tuple(near)), Group(group.size // np.maximum(inner, 1), tuple(far))
-
-
-def crosses(group: Group, domain: int) -> Floats:
-    """1.0 where the group leaves a domain of that many GPUs, else 0.0, shape (N,)."""
-    return (group.ranks_within(domain) < group.size).astype(np.float64)

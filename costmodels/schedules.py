@@ -350,6 +350,9 @@ SCHEDULES: dict[str, Schedule] = {
 }
 """Every pipeline schedule by its name."""
 
+FILLING = tuple(name for name, schedule in SCHEDULES.items() if schedule.splits_backward)
+"""Schedules whose idle time depends on how long weight gradients take."""
+
 ALIASES: dict[str, str] = {
     "interleaved": "interleaved-1f1b",
     "interleaved1f1b": "interleaved-1f1b",

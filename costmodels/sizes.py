@@ -30,11 +30,7 @@ def layer_parameters_per_rank(rows: Strategies, scenario: Scenario) -> Floats:
 
     Matrices are split, norms, router and row-parallel biases whole.
     """
-    depth = scenario.depth
-    if depth.uniform:
-        return kind_parameters_per_rank(rows, scenario, depth.kinds[0])
-    each = zip(depth.shares, depth.kinds, strict=True)
-    return np.asarray(sum(share * kind_parameters_per_rank(rows, scenario, kind) for share, kind in each))
+    return scenario.depth.average(lambda kind: kind_parameters_per_rank(rows, scenario, kind))
 
 
 def kind_parameters_per_rank(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:

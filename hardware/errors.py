@@ -82,11 +82,24 @@ def _rebuild(kind: type[MeshwrightError], args: tuple[Any, ...], state: Mapping[
     return error
 
 
-def no_such(name: str, known: Collection[str]) -> str:
-    """What to say about a name that is none of those known."""
-    close = difflib.get_close_matches(name, sorted(known), n=1)
-    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(sorted(known))}"
-    return f"there is no {name!r}; {hint}"
+def meant(name: str, known: Iterable[str], *, most: int = 1, otherwise: str | None = None) -> str:
+    """The end of a sentence about a name that is none of those known: what may be meant by it.
+
+    Args:
+        name: as it was given.
+        known: the names that there are, in the order in which they are shown; those of a set by the alphabet.
+        most: how many of the nearest are offered.
+        otherwise: what to say where none is near; all names unless given.
+    """
+    every = sorted(known) if isinstance(known, set | frozenset) else list(known)
+    if near := difflib.get_close_matches(name, every, n=most):
+        return f"did you mean {' or '.join(near)}?"
+    return f"there are {', '.join(every)}" if otherwise is None else otherwise
+
+
+def no_such(name: str, known: Iterable[str], kind: str = "") -> str:
+    """The whole sentence about such a name, of a ``kind`` such as "field" where that is not clear."""
+    return f"there is no {kind}{' ' if kind else ''}{_short(name)}; {meant(name, known)}"
 
 
 def check_fields(table: Mapping[str, Any], fields: Collection[str]) -> None:
@@ -97,9 +110,7 @@ def check_fields(table: Mapping[str, Any], fields: Collection[str]) -> None:
     """
     for key in table:
         if key not in fields:
-            near = difflib.get_close_matches(str(key), fields, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(fields)}"
-            raise ValueError(f"{key!s:.40}: there is no such field; {hint}")
+            raise ValueError(f"{key!s:.40}: there is no such field; {meant(str(key), fields)}")
 
 
 def flatten(error: "ValidationError") -> str:

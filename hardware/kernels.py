@@ -190,20 +190,6 @@ class Kernels(Record):
                 return self.gemm[candidate]
         return self.gemm["bf16"]
 
-    def attention_fit(self, kernel: str) -> AttentionFit:
-        """The fit of a kernel generation, or of what stands in for it on this accelerator.
-
-        Args:
-            kernel: flash-1, flash-2, flash-3, cudnn, aotriton, triton, splash or splash-two-pass.
-
-        Returns:
-            the fit of that generation, else of the nearest one that the accelerator runs.
-        """
-        for candidate in (kernel, *_NEAREST_ATTENTION.get(kernel, ())):
-            if candidate in self.attention:
-                return self.attention[candidate]
-        return next(iter(self.attention.values()))
-
 
 _NEAREST_FIT: Final = {
     "fp8": ("fp8_block",),
@@ -212,16 +198,3 @@ _NEAREST_FIT: Final = {
     "fp4": ("nvfp4", "fp8_block", "fp8"),
     "nvfp4": ("fp8_block", "fp8"),
 }
-
-_NEAREST_ATTENTION: Final = {
-    "flash-1": ("flash-2", "cudnn"),
-    "flash-2": ("flash-1", "cudnn"),
-    "flash-3": ("cudnn", "flash-2", "flash-1"),
-    "cudnn": ("flash-3", "flash-2", "flash-1"),
-    "cudnn-9.18": ("cudnn", "flash-3", "flash-2", "flash-1"),
-    "aotriton": ("flash-2",),
-    "triton": ("flash-1", "flash-2", "cudnn"),
-    "splash": ("splash-two-pass", "flash-2"),
-    "splash-two-pass": ("splash", "flash-2"),
-}
-"""FlashAttention-3 exists for Hopper only; elsewhere the vendor's own kernel or FlashAttention-2 runs."""

@@ -11,22 +11,15 @@ import numpy as np
 
 from costmodels.memory import host_fits, host_need, memory_limit
 from costmodels.offload import host_room
-from costmodels.pricing import Quote, quote
+from costmodels.pricing import Assignment, Quote, quote
 from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies
 from planner import explain
 from planner.aims import aim_of
 from planner.arguments import counts, of_type
-from planner.assemble import (
-    goodput_record,
-    memory_records,
-    peak_bytes,
-    prediction_record,
-    provenance_record,
-    request_record,
-    strategy_record,
-)
+from planner.assemble import frame_record, peak_bytes, priced_record
 from planner.challenges import challenges, why_not_lines
+from planner.defaults import DEFAULT_STACK
 from planner.document import Plan, Prediction, Proof, Rejection
 from planner.errors import BadRequest, OutOfTime
 from planner.given import broken_rules, single_row, split_or_given, with_recomputed
@@ -35,7 +28,7 @@ from planner.idle_pins import Lattice, idle_pins
 from planner.nearest import nearest
 from planner.pins import parse_pins
 from planner.recent import recent_space
-from planner.request import DEFAULT_STACK, PlanRequest, Resolved, resolve
+from planner.request import PlanRequest, Resolved, resolve
 from planner.rules import binding
 from planner.runners_up import alternatives, runners_up
 from planner.search import Outcome
@@ -93,16 +86,8 @@ def conclude(resolved: Resolved, space: Space, outcome: Outcome, started: float)
         raise OutOfTime(f"no plan within {resolved.request.time_limit:g} s; {outcome.priced} strategies were priced")
     if outcome.best is None:
         refused = why_nothing(resolved, space, outcome)
-        return Plan(status="infeasible", fits=False, rejected=refused, **_frame(resolved))
+        return Plan(status="infeasible", fits=False, rejected=refused, **frame_record(resolved))
     return Plan(**_settled(resolved, space, outcome, aim_of(resolved).choice(outcome), started=started, largest=0))
-
-
-def _frame(resolved: Resolved) -> dict[str, Any]:
-    return {
-        "request": request_record(resolved),
-        "defaults": resolved.defaults,
-        "provenance": provenance_record(resolved),
-    }
 
 
 def _settled(
@@ -112,18 +97,13 @@ def _settled(
     scenario, best = resolved.scenario, choice.taken
     priced = quote(best.row, scenario, best.assignment)
     verdict = verify(best.row, best.assignment, priced, scenario, largest=largest)
-    predicted = prediction_record(resolved, priced.iteration, best.row, best.assignment)
+    found = priced_record(resolved, best.row, best.assignment, priced)
     proof = _proof(space, outcome, choice, verdict, started, priced.iteration, resolved.request.objective)
     return {
         "status": "optimal" if outcome.proved and proof.gap <= CLOSE else "feasible",
-        "strategy": strategy_record(best.row, best.assignment, scenario),
-        "prediction": predicted,
-        "goodput": goodput_record(resolved, best.row, predicted),
-        "breakdown_seconds": priced.breakdown,
-        "memory_bytes": memory_records(priced, scenario),
-        "warnings": (*_warnings(priced, resolved), *_counted(predicted, resolved)),
+        "warnings": (*_warnings(priced, resolved), *_counted(found["prediction"], resolved)),
         "proof": proof,
-        **_frame(resolved),
+        **found,
     }
 
 
@@ -205,13 +185,11 @@ def _infeasible(resolved: Resolved, space: Space, outcome: Outcome) -> Plan:
     near = nearest(resolved, short=outcome.memory_refused > 0)
     return Plan(
         status="infeasible",
-        request=request_record(resolved),
-        defaults=resolved.defaults,
         fits=False,
         rejected=why_nothing(resolved, space, outcome),
         nearest=near.advice,
         nothing_near=near.tried,
-        provenance=provenance_record(resolved),
+        **frame_record(resolved),
     )
 
 
@@ -236,36 +214,36 @@ def predict(request: PlanRequest, layers: Sequence[int] | None = None, recompute
         return predict_mixed(resolved, resolved.mixed, layers)
     scenario = resolved.scenario
     row = single_row(scenario, parse_pins(request.pins), layers)
-    broken = broken_rules(row, scenario)
-    base: dict[str, Any] = {
-        "request": request_record(resolved),
-        "defaults": resolved.defaults,
-        "provenance": provenance_record(resolved),
-    }
-    if broken:
-        return Plan(status="infeasible", fits=False, rejected=broken, **base)
+    if broken := broken_rules(row, scenario):
+        return Plan(status="infeasible", fits=False, rejected=broken, **frame_record(resolved))
     split = split_or_given(scenario, row, layers, request.time_limit, lean=request.objective == "memory")
-    split = with_recomputed(row, split, recomputed)
+    return _predicted(resolved, row, with_recomputed(row, split, recomputed))
+
+
+def _predicted(resolved: Resolved, row: Strategies, split: Assignment) -> Plan:
+    """The price of one strategy that keeps to the rules, and whether it fits."""
+    scenario = resolved.scenario
     priced = quote(row, scenario, split)
-    predicted = prediction_record(resolved, priced.iteration, row, split)
-    on_host = bool(host_fits(row, scenario)[0])
-    fits = on_host and bool(np.max(priced.footprint.allocated) <= memory_limit(scenario, row)[0])
-    refused = _memory_rejection(priced, scenario) if on_host else _host_rejection(row, scenario)
-    found = trust(scenario, row)
+    found, known = priced_record(resolved, row, split, priced), trust(scenario, row)
+    refused = _too_large(row, priced, scenario)
+    warnings = (*_warnings(priced, resolved), *_counted(found["prediction"], resolved), *outside(known))
     return Plan(
-        status="feasible" if fits else "infeasible",
-        fits=fits,
-        strategy=strategy_record(row, split, scenario),
-        prediction=predicted,
-        goodput=goodput_record(resolved, row, predicted),
-        breakdown_seconds=priced.breakdown,
-        memory_bytes=memory_records(priced, scenario),
-        warnings=(*_warnings(priced, resolved), *_counted(predicted, resolved), *outside(found)) if fits else (),
-        rejected=() if fits else (refused,),
+        status="infeasible" if refused else "feasible",
+        fits=not refused,
+        warnings=() if refused else warnings,
+        rejected=refused,
         closest_run=explain.closest_run(scenario),
-        trust=found,
-        **base,
+        trust=known,
+        **found,
     )
+
+
+def _too_large(row: Strategies, priced: Quote, scenario: Scenario) -> tuple[Rejection, ...]:
+    """The memory that a strategy does not fit in, that of the hosts before that of the devices."""
+    if not host_fits(row, scenario)[0]:
+        return (_host_rejection(row, scenario),)
+    fits = np.max(priced.footprint.allocated) <= memory_limit(scenario, row)[0]
+    return () if fits else (_memory_rejection(priced, scenario),)
 
 
 def _warnings(priced: Quote, resolved: Resolved) -> tuple[str, ...]:

@@ -236,6 +236,28 @@ def _text(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
+def frame_record(resolved: Resolved) -> dict[str, Any]:
+    """What every answer has: the question, what was taken without being asked for, where it comes from."""
+    return {
+        "request": request_record(resolved),
+        "defaults": resolved.defaults,
+        "provenance": provenance_record(resolved),
+    }
+
+
+def priced_record(resolved: Resolved, row: Strategies, split: Assignment, priced: Quote) -> dict[str, Any]:
+    """The same of an answer with one strategy, and all that follows from its price."""
+    predicted = prediction_record(resolved, priced.iteration, row, split)
+    return {
+        "strategy": strategy_record(row, split, resolved.scenario),
+        "prediction": predicted,
+        "goodput": goodput_record(resolved, row, predicted),
+        "breakdown_seconds": priced.breakdown,
+        "memory_bytes": memory_records(priced, resolved.scenario),
+        **frame_record(resolved),
+    }
+
+
 def provenance_record(resolved: Resolved) -> Provenance:
     """Version, catalogue and the sources of the records that went in."""
     scenario = resolved.scenario

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -14,6 +13,7 @@ from costmodels.flops import utilization
 from costmodels.pricing import Assignment, Quote, quote
 from costmodels.scenario import Scenario
 from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, Recompute, Strategies
+from hardware.errors import meant
 from planner.assemble import counted_flops
 from planner.document import Plan
 from planner.errors import BadRequest
@@ -122,8 +122,8 @@ def side_of_run(name: str) -> Side:
     """
     runs = _runs()
     if name not in runs:
-        near = difflib.get_close_matches(name, runs, n=2) or ["megascale-175b-megascale-12288g-gbs6144"]
-        raise BadRequest(f"{name}: no such file and no such published run; did you mean {' or '.join(near)}?")
+        hint = meant(name, runs, most=2, otherwise="megascale-175b-megascale-12288g-gbs6144 is one")
+        raise BadRequest(f"{name}: no such file and no such published run; {hint}")
     mapped = case(runs[name])
     measured = runs[name]["measured"].get("iteration_time_s") or measured_seconds(runs[name])
     return Side(name, mapped.scenario, mapped.rows, mapped.assignment, measured)

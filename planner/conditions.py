@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.context import BOTH, RING, ULYSSES, near_ranks
-from costmodels.iteration import FILLING
 from costmodels.modules import allowed_mask, modules_of
 from costmodels.offload import ACTIVATIONS, EVERYTHING, OPTIMIZER, described
 from costmodels.scenario import Scenario
-from costmodels.schedules import SCHEDULES
+from costmodels.schedules import FILLING, SCHEDULES
 from costmodels.split import places_of_ends
 from costmodels.strategy import (
     CP_KINDS,

@@ -11,7 +11,7 @@ import numpy as np
 
 from costmodels.groups import Mixed, MixedRows, mixed_quote
 from costmodels.pricing import Quote, row_assignment
-from planner.assemble import prediction_record, provenance_record, request_record
+from planner.assemble import frame_record, prediction_record
 from planner.branches import MixedSpace, build
 from planner.document import Advice, Plan, Proof, Rejection
 from planner.errors import BadRequest, OutOfTime
@@ -116,15 +116,7 @@ def _priced(resolved: Resolved, mixed: Mixed, best: MixedIncumbent, priced: Quot
         "trust": trust(resolved.scenario, lead, mixture=True),
         "breakdown_seconds": priced.breakdown,
         "memory_bytes": mixed_memory(priced, mixed, best.row),
-        **_frame(resolved),
-    }
-
-
-def _frame(resolved: Resolved) -> dict[str, Any]:
-    return {
-        "request": request_record(resolved),
-        "defaults": resolved.defaults,
-        "provenance": provenance_record(resolved),
+        **frame_record(resolved),
     }
 
 
@@ -184,7 +176,7 @@ def _infeasible(resolved: Resolved, mixed: Mixed, space: MixedSpace, outcome: Mi
         rejected=telling(found, resolved, (*GROUP_RULES, *binding(resolved.scenario))),
         nearest=near.advice,
         nothing_near=near.tried,
-        **_frame(resolved),
+        **frame_record(resolved),
     )
 
 
@@ -235,7 +227,7 @@ def predict_mixed(resolved: Resolved, mixed: Mixed, layers: Sequence[int] | None
     row = given_row(resolved, mixed)
     broken = broken_rules(row, mixed)
     if broken:
-        return Plan(status="infeasible", fits=False, rejected=broken, **_frame(resolved))
+        return Plan(status="infeasible", fits=False, rejected=broken, **frame_record(resolved))
     best, fits = _best_order(resolved, mixed, row, layers)
     priced = mixed_quote(best.row, mixed, best.assignment)
     warnings = (*_widths(best.row), *_warnings(priced, mixed, best.row, resolved)) if fits else ()

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from hardware.errors import MeshwrightError
-from planner.request import CHOICES, DEFAULT_STACK, PlanRequest, Resolved, resolve
+from planner.defaults import DEFAULT_STACK
+from planner.request import CHOICES, PlanRequest, Resolved, resolve
 
 _USUAL: Final[dict[str, Any]] = {
     **dict.fromkeys(CHOICES),

@@ -20,14 +20,7 @@ from hardware.errors import flatten
 from hardware.units import format_quantity
 from planner.aims import Aim, aim_of
 from planner.arguments import of_type, share, whole_number
-from planner.assemble import (
-    goodput_record,
-    memory_records,
-    prediction_record,
-    provenance_record,
-    request_record,
-    strategy_record,
-)
+from planner.assemble import priced_record
 from planner.counts import good_counts
 from planner.document import Plan
 from planner.errors import BadRequest, OutOfTime, UnfilledPins
@@ -329,18 +322,10 @@ def _plan(there: Candidate, found: _Search | None) -> Plan:
     resolved, scenario = there.resolved, there.resolved.scenario
     priced = quote(there.row, scenario, there.split)
     verify(there.row, there.split, priced, scenario)
-    predicted = prediction_record(resolved, priced.iteration, there.row, there.split)
     proved = found is not None and found.outcome.proved
     answer = Plan(
         status="optimal" if proved else "feasible",
-        request=request_record(resolved),
-        defaults=resolved.defaults,
-        strategy=strategy_record(there.row, there.split, scenario),
-        prediction=predicted,
-        goodput=goodput_record(resolved, there.row, predicted),
-        breakdown_seconds=priced.breakdown,
-        memory_bytes=memory_records(priced, scenario),
-        provenance=provenance_record(resolved),
+        **priced_record(resolved, there.row, there.split, priced),
     )
     return said_so(answer) if there.found.spared else answer
 

@@ -24,16 +24,11 @@ from hardware.records import Cluster
 from planner import inline
 from planner.axes import PIN_AXES
 from planner.changes import changed_model, changed_stack, flat, known_path
+from planner.defaults import DEFAULT_CLUSTER, DEFAULT_STACK, DEFAULT_TOKENS, filled, usual_batch
 from planner.errors import BadRequest
 
 Objective = Literal["time", "mfu", "cost", "tokens-per-gpu-hour", "memory", "goodput"]
 
-DEFAULT_CLUSTER = "dgx-h100"
-DEFAULT_STACK = "megatron-core"
-DEFAULT_TOKENS = 300_000_000_000
-TRILLION = 10**12
-SMALLEST_BATCH_TOKENS = 4 * 2**20
-BATCH_TOKENS_PER_GPU = 1024
 LARGEST_GPUS = 2**24
 LARGEST_BATCH = 2**28
 LARGEST_SEQUENCE = 2**24
@@ -212,7 +207,7 @@ def resolve(request: PlanRequest) -> Resolved:
     sizes = (request.gpus, seq_length, batch, request.precision)
     scenario = Scenario(model, cluster.groups[0], stack, *sizes, framework=asked)
     _ = scenario.rates
-    defaults = _defaults(request, scenario, cluster, tokens)
+    defaults = filled(request, scenario, cluster, tokens)
     mixed = _mixed(request, scenario, cluster) if len(base.groups) > 1 else None
     if len(base.groups) > 1 and cluster.gpus != base.gpus:
         defaults += (taken_of(cluster, base),)
@@ -342,70 +337,9 @@ def _with_margin(cluster: Cluster, margin: float) -> Cluster:
     return cluster.model_copy(update={"groups": tuple(groups)})
 
 
-def usual_batch(gpus: int, seq_length: int) -> int:
-    """Sequences per iteration where none are asked for: 1024 tokens per GPU, at least 4 Mi tokens.
-
-    Always gpus times a power of two (halves included while they stay whole), so that every data-parallel
-    degree that divides the GPUs divides the batch, or all but a small power of two of it.
-    """
-    wanted = max(SMALLEST_BATCH_TOKENS, BATCH_TOKENS_PER_GPU * gpus) / seq_length
-    batch = gpus
-    while batch < wanted:
-        batch *= 2
-    while batch % 2 == 0 and batch // 2 >= wanted:
-        batch //= 2
-    return batch
-
-
-def whose_length(model: Model) -> str:
-    """Who says the sequence length where nobody asks for one."""
-    return (
-        f"the model reaches {model.reach}; --seq-len for more"
-        if (model.reach or 0) > model.seq_length
-        else "the model's"
-    )
-
-
 def _check_positions(model: Model, seq_length: int) -> None:
     if model.position == "learned" and seq_length > max(model.max_positions, model.seq_length):
         raise BadRequest(
             f"sequence length {seq_length} exceeds the {model.max_positions} learned positions of {model.name}; "
             f"at most {model.max_positions} works"
         )
-
-
-def _beside_the_model(scenario: Scenario) -> list[str]:
-    """What the file of a model describes that is no part of it."""
-    _, described, beside = scenario.model.source.partition(" without its ")
-    return [f"without the {beside}"] if described and not scenario.model.mtp_layers else []
-
-
-def _defaults(request: PlanRequest, scenario: Scenario, cluster: Cluster, tokens: int) -> tuple[str, ...]:
-    from planner.frameworks.devices import taken_for
-
-    said = request.model_fields_set
-    lines = []
-    if "cluster" not in said:
-        lines.append(f"cluster {request.cluster}")
-    if "stack" not in said:
-        lines.append(f"stack {scenario.stack.name}{taken_for(request.framework, cluster)}")
-    if request.global_batch_size is None:
-        lines.append(f"global batch {scenario.global_batch_size} sequences (1024 tokens per GPU, at least 4 Mi)")
-    lines += _beside_the_model(scenario)
-    if request.seq_length is None:
-        lines.append(f"sequence length {scenario.seq_length} ({whose_length(scenario.model)})")
-    if request.tokens is None:
-        whose = "the model's" if scenario.model.tokens else "assumed"
-        count = f"{tokens / TRILLION:g}T" if tokens >= TRILLION else f"{tokens / 1e9:g}B"
-        lines.append(f"{count} training tokens ({whose})")
-    if "precision" not in said:
-        lines.append(f"precision {request.precision}")
-    if scenario.stack.adapters and request.adapters and ":" not in request.adapters:
-        lines.append(f"adapters on {', '.join(scenario.stack.adapters.modules)}")
-    if request.offload_fraction is not None and request.pins.get("offload") in (None, "", "none", "activations"):
-        share = f"offload fraction {request.offload_fraction:g}"
-        lines.append(f"{share} changes nothing: the optimizer stays on the devices (--offload optimizer moves it)")
-    capacity = scenario.stack.expert_capacity
-    if scenario.model.moe and capacity is not None and capacity < 1.0:
-        lines.append(f"experts drop {1.0 - capacity:.0%} or more of what is sent to them, and MFU counts it too")
-    return tuple(lines)

@@ -16,12 +16,8 @@ import numpy as np
 
 from costmodels.beside import overlaps
 from costmodels.by_kind import LayerTerms, fullest_window
-from costmodels.iteration import (
-    LAYER_AXES,
-    RowSeconds,
-    bubble_share,
-    core_seconds,
-)
+from costmodels.idle import bubble_share
+from costmodels.iteration import LAYER_AXES, RowSeconds, core_seconds
 from costmodels.memory import RowBytes, even_peaks, memory_limit, row_bytes, slack_of
 from costmodels.pairing import further_axes, hidden_experts
 from costmodels.pricing import Assignment, row_assignment

@@ -311,12 +311,20 @@ def _fastest_filled(
     stored = np.minimum(layers, outline.knee)
     first, second = 1 / slopes[0], 1 / slopes[1]
     price, room = np.concatenate([first, second], axis=1), np.concatenate([stored, layers - stored], axis=1)
+    needed, last = _cheapest(price, room, rows.num_layers)
+    cheaper = np.maximum(last - np.where(layers < outline.knee, first, second), 0.0)
+    return needed * (1 - _SLACK), (gain * cheaper).sum(axis=1)
+
+
+def _cheapest(price: Floats, room: Floats, wanted: Ints | Floats) -> tuple[Floats, Floats]:
+    """What it costs to fill ``wanted`` places, (n, 1), the cheapest first, (n,), and the price of the last, (n, 1).
+
+    ``price`` and ``room`` are those of every part that can be filled, (n, parts).
+    """
     order = np.argsort(price, axis=1)
     price, room = np.take_along_axis(price, order, axis=1), np.take_along_axis(room, order, axis=1)
-    filled = np.clip(rows.num_layers - (np.cumsum(room, axis=1) - room), 0.0, room)
-    last = np.where(filled > 0, price, 0.0).max(axis=1, keepdims=True)
-    cheaper = np.maximum(last - np.where(layers < outline.knee, first, second), 0.0)
-    return (filled * price).sum(axis=1) * (1 - _SLACK), (gain * cheaper).sum(axis=1)
+    filled = np.clip(wanted - (np.cumsum(room, axis=1) - room), 0.0, room)
+    return (filled * price).sum(axis=1), np.where(filled > 0, price, 0.0).max(axis=1, keepdims=True)
 
 
 def _least_recomputed(rows: _Rows, outline: _Outline, slopes: tuple[Floats, Floats], slowest: Floats) -> Floats:
@@ -352,11 +360,6 @@ def _least_filled(
     layers, gain = _capacity(slopes, rows, outline, slowest)
     stored = np.minimum(layers, outline.knee)
     excess = rows.num_layers - stored.sum(axis=1, keepdims=True)
-    order = np.argsort(outline.rate, axis=1)
-    rate = np.take_along_axis(outline.rate, order, axis=1)
-    space = np.take_along_axis(layers - stored, order, axis=1)
-    filled = np.clip(excess - (np.cumsum(space, axis=1) - space), 0.0, space)
-    needed = (filled * rate).sum(axis=1)
-    last = np.where(filled > 0, rate, 0.0).max(axis=1, keepdims=True)
+    needed, last = _cheapest(outline.rate, layers - stored, excess)
     cheaper = np.where(layers < outline.knee, last, np.maximum(last - outline.rate, 0.0))
     return needed * (1 - _SLACK), (gain * cheaper).sum(axis=1)

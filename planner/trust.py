@@ -28,8 +28,6 @@ fit split (``benchmarks/likeness.py``); it stays above 1, so that intervals wide
 """
 SHOWN = 3
 """Measured runs that are named."""
-DOUBLING = 1.0
-"""How far a degree may lie beyond the largest measured one, in powers of two, to be inside the validated region."""
 TELLING = 0.25
 """What a trait must add to the distance of the nearest run to be named."""
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.groups import Mixed, MixedRows, mixed_seconds
-from costmodels.iteration import FILLING
 from costmodels.pricing import Assignment, Quote
 from costmodels.scenario import Scenario
-from costmodels.schedules import SCHEDULES
+from costmodels.schedules import FILLING, SCHEDULES
 from costmodels.stack import Stack
 from costmodels.strategy import SCHEDULE_NAMES, Floats, Strategies
 from hardware.errors import MeshwrightError

@@ -33,6 +33,14 @@ TABLE_6 = {
 METHODS = ({"tp": 8, "pp": 4, "recompute": "full"}, {"tp": 1, "pp": 32, "recompute": "partial"})
 FIGURE_3 = {(3, 3, 3, 3, 3, 3, 3, 3): (78, 60), (2, 2, 3, 3, 4, 4, 4, 2): (56, 39)}
 """Layers of eight stages: GB of the first and of the second."""
+OF_FIGURE_3 = {
+    "model": str(HERE / "yuan2-figure3.toml"),
+    "stack": "yuan2",
+    "cluster": "yuan1-a100",
+    "gpus": 8,
+    "global_batch_size": 128,
+}
+EIGHT_STAGES = {"pp": 8, "zero_stage": 0, "recompute": "none"}
 SHIPPED = [2] * 10 + [3] * 20 + [2] * 2
 """Layers of the 32 stages that the 102B model was trained with."""
 
@@ -79,14 +87,7 @@ def best(links: float, gpus: int) -> Plan:
 
 def figure_3(layers: tuple[int, ...]) -> list[float]:
     """GB that the allocator gives out on every stage of the figure's model, the optimizer not sharded."""
-    asked = PlanRequest(
-        model=str(HERE / "yuan2-figure3.toml"),
-        stack="yuan2",
-        cluster="yuan1-a100",
-        gpus=8,
-        global_batch_size=128,
-        pins={"pp": 8, "zero_stage": 0, "recompute": "none"},
-    )
+    asked = PlanRequest(**OF_FIGURE_3, pins=EIGHT_STAGES)
     return [(stage.total - stage.reserved - stage.slack) / 1e9 for stage in predict(asked, list(layers)).memory_bytes]
 
 
@@ -114,17 +115,7 @@ def _room(most: float, stages: int) -> int:
 
 def leanest() -> Plan:
     """The split of the figure's model whose fullest stage needs least."""
-    asked = PlanRequest(
-        model=str(HERE / "yuan2-figure3.toml"),
-        stack="yuan2",
-        cluster="yuan1-a100",
-        gpus=8,
-        global_batch_size=128,
-        objective="memory",
-        top=0,
-        pins={"pp": 8, "zero_stage": 0, "recompute": "none", "micro_batch_size": 1},
-    )
-    return plan(asked)
+    return plan(PlanRequest(**OF_FIGURE_3, objective="memory", top=0, pins=EIGHT_STAGES | {"micro_batch_size": 1}))
 
 
 def shipped(recompute: str, layers: list[int]) -> Plan:

@@ -16,10 +16,11 @@ from hardware.records import Cluster, NodeGroup
 from planner.aims import aim_of
 from planner.allocation.queue import Job, Queue
 from planner.assemble import counted_flops, strategy_record
+from planner.defaults import usual_batch
 from planner.document import Strategy
 from planner.errors import BadRequest, MeshwrightError
 from planner.pins import parse_pins
-from planner.request import PlanRequest, Resolved, resolve, usual_batch
+from planner.request import PlanRequest, Resolved, resolve
 from planner.shortage import shortage
 from planner.space import build
 

@@ -24,14 +24,13 @@ A queue file is TOML or JSON. ::
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from hardware.catalogue import cluster as find_cluster
-from hardware.errors import BadQuantity, MeshwrightError, flatten
+from hardware.errors import BadQuantity, MeshwrightError, flatten, meant, no_such
 from hardware.files import expanded, read
 from hardware.records import Cluster
 from hardware.units import TimeQuantity, parse_quantity, within
@@ -199,11 +198,8 @@ def _known(table: Mapping[str, Any], fields: Iterable[str], where: str) -> None:
     """Every field is known; the nearest is offered for one that is not."""
     known = tuple(fields)
     for name in table:
-        if name in known:
-            continue
-        near = difflib.get_close_matches(str(name), known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-        raise BadRequest(f"{where}{': ' if where else ''}there is no field {name!r:.40}; {hint}")
+        if name not in known:
+            raise BadRequest(f"{where}{': ' if where else ''}{no_such(str(name), known, 'field')}")
 
 
 def _checked(record: type[_R], fields: Mapping[str, Any], where: str) -> _R:
@@ -240,6 +236,4 @@ def _agree_on_groups(job: Job, queue: Queue) -> None:
     names = [group.name for group in queue.cluster.groups]
     for name in (*(job.groups or ()), *([job.running.group] if job.running else [])):
         if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
-            raise BadRequest(f"job {job.name}: the cluster has no group {name!r}; {hint}")
+            raise BadRequest(f"job {job.name}: the cluster has no group {name!r}; {meant(name, names)}")

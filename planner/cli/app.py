@@ -1,6 +1,5 @@
 """The command group, whose default command is ``solve``."""
 
-import difflib
 import os
 import sys
 from collections.abc import Sequence
@@ -9,6 +8,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from hardware.errors import meant
 from planner.cli import (
     allocate,
     calibrate,
@@ -63,9 +63,7 @@ class PlanGroup(click.Group):
             click.UsageError: there is none, with the nearest names.
         """
         if args[0] not in self.commands:
-            near = difflib.get_close_matches(args[0], self.commands, n=2)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(self.commands)}"
-            raise click.UsageError(f"no such command {args[0]!r}: {hint}", ctx)
+            raise click.UsageError(f"no such command {args[0]!r}: {meant(args[0], self.commands, most=2)}", ctx)
         return super().resolve_command(ctx, args)
 
     def list_commands(self, _ctx: click.Context) -> list[str]:

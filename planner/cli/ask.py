@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.core import ParameterSource
 
+from hardware.errors import meant
 from planner.axes import PIN_AXES
 from planner.errors import BadQuantity, BadRequest
 
@@ -143,16 +144,10 @@ def _configured(path: str) -> dict[str, Any]:
     if not isinstance(pins, Mapping):
         raise BadRequest(f"{path}: pins must be a table such as [pins] tp = 8, got {pins!r}")
     if unknown := [name for name in document if name not in FIELDS]:
-        hint = f"it belongs under [pins]: {unknown[0]} = ..." if unknown[0] in PIN_AXES else _near(unknown[0])
+        pin = unknown[0] in PIN_AXES
+        hint = f"it belongs under [pins]: {unknown[0]} = ..." if pin else meant(unknown[0], (*FIELDS, "pins"))
         raise BadRequest(f"{path}: there is no field {unknown[0]!r}; {hint}")
     return document | {f"pins.{name}": value for name, value in pins.items()}
-
-
-def _near(name: str) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(name, (*FIELDS, "pins"), n=1)
-    return f"did you mean {near[0]!r}?" if near else f"the fields are {', '.join((*FIELDS, 'pins'))}"
 
 
 def _spell_chunks(ctx: click.Context, given: dict[str, Any], origins: dict[str, str]) -> None:

@@ -1,6 +1,5 @@
 """Options of the questions: their spelling, their help, and what can be told from their text alone."""
 
-import difflib
 import re
 import unicodedata
 from collections.abc import Callable
@@ -9,6 +8,7 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem
 
+from hardware.errors import meant
 from planner.cli.complete import complete
 from planner.cli.inputs import keep_inputs
 
@@ -104,9 +104,7 @@ class Word(click.Choice[str]):
         for spelling in (text, f"{text}s"):
             if spelling in words:
                 return spelling
-        near = difflib.get_close_matches(text, words, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(words)}"
-        raise click.BadParameter(f"there is no {_short(str(value))}: {hint}", ctx, param)
+        raise click.BadParameter(f"there is no {_short(str(value))}: {meant(text, words)}", ctx, param)
 
 
 class Option(click.Option):

@@ -62,10 +62,9 @@ def _second_shard(name: str) -> bool:
 
 def _lacks(job: Job) -> tuple[tuple[bool, str], ...]:
     """What no rule about degrees says."""
-    strategy, layers = job.strategy, job.model.num_layers
-    held = ",".join(str(stage.layers) for stage in strategy.stages)
-    uneven = any(stage.layers * strategy.pp != layers for stage in strategy.stages)
-    return ((uneven, f"PipelineModule cuts {layers} layers by type or by parameters, not into {held}"),)
+    held = ",".join(str(stage.layers) for stage in job.strategy.stages)
+    cut = f"PipelineModule cuts {job.model.num_layers} layers by type or by parameters, not into {held}"
+    return ((job.uneven, cut),)
 
 
 def _remarks(job: Job) -> tuple[str, ...]:

@@ -85,6 +85,11 @@ class Job:
         return sum(part.count for part in self.nodes)
 
     @property
+    def uneven(self) -> bool:
+        """Whether stages hold different numbers of layers."""
+        return any(stage.layers * self.strategy.pp != self.model.num_layers for stage in self.strategy.stages)
+
+    @property
     def seq_length(self) -> int:
         """Tokens per sequence."""
         return int(self.plan.request["seq_length"])

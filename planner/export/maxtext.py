@@ -37,9 +37,8 @@ def maxtext(job: Job, version: str) -> Export:
     Raises:
         Inexpressible: stages are uneven.
     """
-    strategy, layers = job.strategy, job.model.num_layers
-    uneven = any(stage.layers * strategy.pp != layers for stage in strategy.stages)
-    refuse("maxtext cannot start this plan:", [(uneven, "its stages hold as many layers each")])
+    strategy = job.strategy
+    refuse("maxtext cannot start this plan:", [(job.uneven, "its stages hold as many layers each")])
     document = {
         "base_config": "base.yml",
         "run_name": job.name,

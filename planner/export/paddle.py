@@ -29,9 +29,8 @@ def paddle(job: Job, _version: str) -> Export:
     Raises:
         Inexpressible: stages are uneven.
     """
-    strategy, layers = job.strategy, job.model.num_layers
-    uneven = any(stage.layers * strategy.pp != layers for stage in strategy.stages)
-    refuse("paddle cannot start this plan:", [(uneven, "its pipeline cuts equal stages by the name of a layer")])
+    strategy = job.strategy
+    refuse("paddle cannot start this plan:", [(job.uneven, "its pipeline cuts equal stages by the name of a layer")])
     document: dict[str, Any] = {
         "tensor_model_parallel_size": strategy.tp,
         "pipeline_model_parallel_size": strategy.pp,

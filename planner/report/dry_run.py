@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 from costmodels.scenario import Scenario
 from planner.changes import written
+from planner.defaults import whose_length
 from planner.pins import parse_pins
-from planner.request import PlanRequest, choices_of, resolve, whose_length
+from planner.request import PlanRequest, choices_of, resolve
 from planner.written import many
 
 

@@ -8,10 +8,10 @@ from typing import Any
 from costmodels.model_catalogue import model as find_model
 from costmodels.stack import stack as find_stack
 from planner.changes import ROOTS, changed_model, changed_stack, known_path
+from planner.defaults import DEFAULT_CLUSTER, DEFAULT_STACK
 from planner.errors import BadRequest, MeshwrightError
 from planner.inline import model_of, stack_of
 from planner.pins import parse_pins
-from planner.request import DEFAULT_CLUSTER, DEFAULT_STACK
 from planner.sweep.fields import LAYERS
 from planner.sweep.machines import changed_cluster
 from planner.sweep.points import points_of

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Any, Final
 
+from hardware.errors import meant
 from planner.axes import PIN_AXES
 from planner.changes import ROOTS
 from planner.errors import BadQuantity, BadRequest
@@ -55,10 +55,8 @@ def unknown_field(name: str, also: Iterable[str] = ()) -> str:
     """What to say about a name that means nothing."""
     plurals = {f"{field}s" for field in ("model", "cluster", "stack")}
     known = {*_KNOWN, *ALIASES, *plurals, *also}
-    near = difflib.get_close_matches(name.removeprefix("pins."), sorted(known), n=2)
-    if near:
-        return f"there is no field {name!r}; did you mean {' or '.join(near)}?"
-    return f"there is no field {name!r}; there are {', '.join((*FIELDS, *also))} and the pins {', '.join(PIN_AXES)}"
+    every = f"there are {', '.join((*FIELDS, *also))} and the pins {', '.join(PIN_AXES)}"
+    return f"there is no field {name!r}; {meant(name.removeprefix('pins.'), known, most=2, otherwise=every)}"
 
 
 def read_value(field: str, value: Any) -> Any:

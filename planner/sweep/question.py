@@ -18,9 +18,10 @@ from costmodels.stack import stack as find_stack
 from hardware.catalogue import catalogue_hash as hardware_hash
 from hardware.errors import flatten
 from hardware.records import Cluster
+from planner.defaults import DEFAULT_TOKENS, usual_batch
 from planner.errors import BadRequest, MeshwrightError
 from planner.pins import parse_pins
-from planner.request import DEFAULT_TOKENS, PlanRequest, usual_batch
+from planner.request import PlanRequest
 from planner.sweep.fields import FIELDS, LAYERS
 from planner.sweep.machines import changed_cluster
 from planner.sweep.study import SCENARIO, Mode

@@ -153,11 +153,6 @@ class Store:
         with _said(self.path):
             return dict(self._connection.execute("SELECT status, count(*) FROM results GROUP BY status"))
 
-    def studies(self) -> list[tuple[str, str, str]]:
-        """(name, release, begun) of the studies that were run here, oldest first."""
-        with _said(self.path):
-            return list(self._connection.execute("SELECT name, release, begun FROM studies ORDER BY begun"))
-
     def take_over(self, part: Path) -> int:
         """Copy the answers of another store that are missing here; how many there were."""
         with _said(part):

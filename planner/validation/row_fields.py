@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, Final
 
 from costmodels.model import Model
 from costmodels.model_shape import EXPERT_SPELLINGS
+from hardware.errors import meant
 
 Row = Mapping[str, Any]
 
@@ -53,5 +53,5 @@ def unknown_fields(row: Row) -> tuple[str, ...]:
 
 
 def _near(section: str, name: str) -> str:
-    near = get_close_matches(name, sorted(FIELDS[section]), n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    near = meant(name, FIELDS[section], otherwise="")
+    return f"; {near}" if near else ""

@@ -25,15 +25,15 @@ from costmodels.iteration import row_seconds
 from costmodels.memory import even_peaks, row_bytes
 from costmodels.parameters import expert_parameters, moe_layer_expert_parameters, parameters
 from costmodels.passes import Passes
-from costmodels.pricing import even_assignment, price, quote, row_assignment
+from costmodels.pricing import even_assignment, price, quote
 from costmodels.sizes import layer_parameters_per_rank
 from costmodels.strategy import strategies
+from tests.costmodels.quoted import check_peaks, check_prices, quotes_that_add_up
 from tests.costmodels.test_iteration import (
     FILLED,
     IMPROVEMENTS,
     assert_no_slower,
     hides_all_it_could,
-    random_assignment,
 )
 from tests.drawn import drawn_expert_models, drawn_scenarios
 from tests.scenarios import (
@@ -302,28 +302,17 @@ def test_a_model_none_of_whose_layers_has_experts_costs_what_a_dense_one_does():
 @settings(max_examples=60, deadline=None)
 @given(SCENARIOS, SEEDS)
 def test_the_price_of_many_rows_with_experts_is_the_quote_of_each(scenario, seed):
-    rows = random_rows(scenario, 8, seed)
-    prices = price(rows, scenario)
-    for index in range(len(rows)):
-        split = row_assignment(rows.take(np.array([index])), scenario.model.num_layers)
-        even = quote(rows, scenario, split, row=index)
-        assert prices.iteration[index] == pytest.approx(even.iteration, rel=1e-12)
-        assert prices.slowest[index] == pytest.approx(even.stage_seconds.max(), rel=1e-12)
+    check_prices(random_rows(scenario, 8, seed), scenario)
 
 
 @settings(max_examples=60, deadline=None)
 @given(SCENARIOS, SEEDS)
 def test_the_terms_of_any_split_with_experts_add_up_to_the_iteration(scenario, seed):
-    rows, chance = random_rows(scenario, 8, seed), np.random.default_rng(seed)
-    for index in range(len(rows)):
-        split = random_assignment(rows.row(index), scenario.model.num_layers, chance)
-        priced = quote(rows, scenario, split, row=index)
-        assert sum(priced.breakdown.values()) == pytest.approx(priced.iteration, rel=1e-12)
-        assert min(priced.breakdown.values()) >= -1e-12 * priced.iteration
+    for one, split, priced in quotes_that_add_up(scenario, seed, 8):
         slow, kinds = int(np.argmax(priced.stage_seconds)), priced.seconds.kinds
-        held = stage_layers(rows.take([index]), scenario.depth, split.layers, split.recomputed)[0][slow]
+        held = stage_layers(one, scenario.depth, split.layers, split.recomputed)[0][slow]
         each = priced.seconds.layer_ep if kinds is None else kinds.each("layer_ep")[:, 0]
-        batches = rows.row(index)["num_microbatches"]
+        batches = one.row(0)["num_microbatches"]
         assert priced.breakdown["ep"] == pytest.approx(batches * held @ each, rel=1e-12)
 
 
@@ -337,13 +326,7 @@ def test_expert_ranks_have_a_term_of_their_own():
 @settings(max_examples=100, deadline=None)
 @given(SCENARIOS, SEEDS)
 def test_the_even_peak_with_experts_is_the_fullest_stage_of_the_even_split(scenario, seed):
-    rows = random_rows(scenario, 10, seed)
-    layers, memory = scenario.model.num_layers, row_bytes(rows, scenario)
-    peaks = even_peaks(rows, memory, layers)
-    for index in range(len(rows)):
-        split = row_assignment(rows.take(np.array([index])), layers)
-        stages = footprint(rows, memory, scenario, row=index, layers=split.layers, recomputed=split.recomputed)
-        assert peaks[index] == pytest.approx(stages.allocated.max(), rel=1e-12)
+    check_peaks(random_rows(scenario, 10, seed), scenario)
 
 
 @settings(max_examples=60, deadline=None)

@@ -8,20 +8,7 @@ from costmodels.huggingface_experts import EXPERT_ADAPTERS
 from costmodels.huggingface_hybrid import HYBRID_ADAPTERS
 from costmodels.model import BadModel
 from costmodels.parameters import parameters
-
-
-def small(model_type, **changes):
-    return {
-        "model_type": model_type,
-        "num_hidden_layers": 4,
-        "hidden_size": 64,
-        "num_attention_heads": 8,
-        "num_key_value_heads": 2,
-        "intermediate_size": 176,
-        "vocab_size": 512,
-        "max_position_embeddings": 128,
-    } | changes
-
+from tests.costmodels.configs import small
 
 # Counted on instances of the Hugging Face implementations (transformers 5.23).
 INSTANTIATED = [

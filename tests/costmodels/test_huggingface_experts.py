@@ -7,20 +7,7 @@ from costmodels.huggingface import from_config
 from costmodels.huggingface_experts import EXPERT_ADAPTERS
 from costmodels.model import BadModel
 from costmodels.parameters import parameters
-
-
-def small(model_type, **changes):
-    return {
-        "model_type": model_type,
-        "num_hidden_layers": 4,
-        "hidden_size": 64,
-        "num_attention_heads": 8,
-        "num_key_value_heads": 2,
-        "intermediate_size": 176,
-        "vocab_size": 512,
-        "max_position_embeddings": 128,
-    } | changes
-
+from tests.costmodels.configs import small
 
 DENSE_FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "gemma2", "phi3"]
 

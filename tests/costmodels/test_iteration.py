@@ -6,10 +6,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from costmodels.flops import flops_per_token, frozen_flops, utilization
-from costmodels.iteration import FILLING
-from costmodels.pricing import Assignment, even_assignment, price, quote, row_assignment
-from costmodels.schedules import SCHEDULES
+from costmodels.pricing import Assignment, even_assignment, price, quote
+from costmodels.schedules import FILLING, SCHEDULES
 from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
+from tests.costmodels.quoted import check_prices, quotes_that_add_up
 from tests.drawn import drawn_scenarios
 from tests.scenarios import INTERLEAVED, ONE_F_ONE_B, changed_device, changed_link, random_rows, toy_scenario, toy_stack
 
@@ -18,36 +18,16 @@ FILLED = [SCHEDULE_NAMES.index(name) for name in FILLING]
 """Schedules that weight gradients fill: where these get shorter, a larger share of what is sent is waited for."""
 
 
-def random_assignment(row, num_layers, chance):
-    """Layers in any number of slices per stage, any of them recomputed where the row recomputes."""
-    slices = num_layers // row["vpp"]
-    layers = row["vpp"] * (1 + chance.multinomial(slices - row["pp"], np.ones(row["pp"]) / row["pp"]))
-    free = row["recompute"] == Recompute.FULL
-    return Assignment(layers, chance.integers(0, layers + 1) if free else np.zeros_like(layers))
-
-
 @settings(max_examples=60, deadline=None)
 @given(drawn_scenarios(), SEEDS)
 def test_the_price_of_many_rows_is_the_quote_of_each(scenario, seed):
-    rows = random_rows(scenario, 10, seed)
-    prices = price(rows, scenario)
-    for index in range(len(rows)):
-        split = row_assignment(rows.take(np.array([index])), scenario.model.num_layers)
-        even = quote(rows, scenario, split, row=index)
-        assert prices.iteration[index] == pytest.approx(even.iteration, rel=1e-12)
-        assert prices.slowest[index] == pytest.approx(even.stage_seconds.max(), rel=1e-12)
-        assert prices.total[index] == pytest.approx(even.stage_seconds.sum(), rel=1e-12)
+    check_prices(random_rows(scenario, 10, seed), scenario)
 
 
 @settings(max_examples=60, deadline=None)
 @given(drawn_scenarios(), SEEDS)
 def test_the_terms_of_any_split_add_up_to_the_iteration(scenario, seed):
-    rows, chance = random_rows(scenario, 10, seed), np.random.default_rng(seed)
-    for index in range(len(rows)):
-        split = random_assignment(rows.row(index), scenario.model.num_layers, chance)
-        priced = quote(rows, scenario, split, row=index)
-        assert sum(priced.breakdown.values()) == pytest.approx(priced.iteration, rel=1e-12)
-        assert min(priced.breakdown.values()) >= -1e-12 * priced.iteration
+    assert list(quotes_that_add_up(scenario, seed, 10))
 
 
 @settings(max_examples=120, deadline=None)

@@ -7,16 +7,15 @@ from hypothesis import strategies as st
 
 from costmodels import model_catalogue
 from costmodels.by_kind import stage_layers
-from costmodels.footprint import footprint
 from costmodels.iteration import row_seconds
 from costmodels.layer_kinds import DENSE, EXPERTS, Depth, Kind, depth_of, layer_kinds
-from costmodels.memory import even_peaks, row_bytes
+from costmodels.memory import row_bytes
 from costmodels.pieces import copies, in_flight, of_both_ways
 from costmodels.pieces import folded as turned
-from costmodels.pricing import Assignment, price, quote, row_assignment, stage_seconds
+from costmodels.pricing import Assignment, stage_seconds
 from costmodels.split import even_stages
 from costmodels.strategy import SCHEDULE_NAMES, strategies
-from tests.costmodels.test_iteration import random_assignment
+from tests.costmodels.quoted import check_peaks, check_prices, quotes_that_add_up
 from tests.drawn import drawn_depths, drawn_scenarios
 from tests.scenarios import random_rows, toy_hybrid, toy_model, toy_scenario
 
@@ -125,27 +124,14 @@ def test_later_stages_never_hold_more_micro_batches(name):
 @given(drawn_scenarios(models=drawn_depths, layers=(2, 3, 4, 6, 8)), st.integers(0, 2**32 - 1))
 def test_one_price_for_a_row_and_for_many_where_layers_differ(scenario, seed):
     rows = random_rows(scenario, 10, seed)
-    prices, memory, layers = price(rows, scenario), row_bytes(rows, scenario), scenario.model.num_layers
-    peaks = even_peaks(rows, memory, layers)
-    for index in range(len(rows)):
-        split = row_assignment(rows.take([index]), layers)
-        even = quote(rows, scenario, split, row=index)
-        assert prices.iteration[index] == pytest.approx(even.iteration, rel=1e-12)
-        assert prices.slowest[index] == pytest.approx(even.stage_seconds.max(), rel=1e-12)
-        known = {"row": index, "layers": split.layers, "recomputed": split.recomputed}
-        assert peaks[index] == pytest.approx(footprint(rows, memory, scenario, **known).allocated.max(), rel=1e-12)
+    check_prices(rows, scenario)
+    check_peaks(rows, scenario)
 
 
 @MANY
 @given(drawn_scenarios(models=drawn_depths, layers=(2, 3, 4, 6, 8)), st.integers(0, 2**32 - 1))
 def test_the_terms_of_any_split_add_up_where_layers_differ(scenario, seed):
-    rows, chance = random_rows(scenario, 8, seed), np.random.default_rng(seed)
-    for index in range(len(rows)):
-        split = random_assignment(rows.row(index), scenario.model.num_layers, chance)
-        priced = quote(rows, scenario, split, row=index)
-        assert sum(priced.breakdown.values()) == pytest.approx(priced.iteration, rel=1e-12)
-        assert min(priced.breakdown.values()) >= -1e-12 * priced.iteration
-        one = rows.take([index])
+    for one, split, _ in quotes_that_add_up(scenario, seed, 8):
         held = stage_layers(one, scenario.depth, split.layers, split.recomputed)[0].sum(axis=1)
         assert held == pytest.approx(of_both_ways(split.layers, float(copies(one)[0])), rel=1e-12)
 

@@ -13,6 +13,7 @@ from costmodels.pricing import even_assignment, row_assignment
 from costmodels.stack import stack
 from costmodels.states import state_bytes
 from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
+from tests.costmodels.quoted import check_peaks
 from tests.drawn import drawn_scenarios
 from tests.scenarios import (
     GPIPE,
@@ -116,13 +117,7 @@ def test_micro_batches_in_flight_are_those_of_the_papers(row, held):
 @settings(max_examples=150, deadline=None)
 @given(drawn_scenarios(gpus=(1, 4, 8, 16)), st.integers(0, 2**32 - 1))
 def test_the_even_peak_is_the_fullest_stage_of_the_even_split(scenario, seed):
-    rows = random_rows(scenario, 12, seed)
-    layers, memory = scenario.model.num_layers, row_bytes(rows, scenario)
-    peaks = even_peaks(rows, memory, layers)
-    for index in range(len(rows)):
-        split = row_assignment(rows.take(np.array([index])), layers)
-        stages = footprint(rows, memory, scenario, row=index, layers=split.layers, recomputed=split.recomputed)
-        assert peaks[index] == pytest.approx(stages.allocated.max(), rel=1e-12)
+    check_peaks(random_rows(scenario, 12, seed), scenario)
 
 
 @settings(max_examples=60, deadline=None)

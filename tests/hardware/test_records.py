@@ -55,8 +55,7 @@ def test_larger_multiplications_take_longer_and_never_beat_the_peak(name):
 @pytest.mark.parametrize("name", catalogue.names("accelerator"))
 def test_every_machine_has_a_fit_for_whatever_a_stack_may_ask(name):
     device = catalogue.accelerator(name)
-    for kernel in ("flash-1", "flash-2", "flash-3", "cudnn", "aotriton", "triton", "splash", "splash-two-pass"):
-        assert 0 < device.kernels.attention_fit(kernel).efficiency < 1
+    assert all(0 < fit.efficiency < 1 for fit in device.kernels.attention.values())
     for dtype in ("bf16", "fp16", "fp8", "fp8_block", "mxfp8", "nvfp4"):
         assert 0 < device.kernels.gemm_fit(dtype).efficiency < 1
     assert 0 < device.usable_memory <= device.memory
@@ -70,7 +69,6 @@ def test_a_fit_stands_in_only_for_a_type_that_was_not_measured():
     assert hopper.gemm_fit("mxfp8") is hopper.gemm["fp8_block"]
     assert kernels.gemm_fit("nvfp4") is kernels.gemm["nvfp4"]
     assert kernels.gemm_fit("fp16") is kernels.gemm["bf16"]
-    assert kernels.attention_fit("flash-3") is kernels.attention["cudnn"]
 
 
 def test_an_unsupported_number_format_names_the_supported_ones():
@@ -144,9 +142,9 @@ def test_errors_survive_the_copy_protocol_that_pickling_uses():
 
 @pytest.mark.parametrize("name", ["tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "trainium1", "trainium2"])
 def test_heads_of_half_a_systolic_array_run_at_little_more_than_half_the_rate(name):
-    fit = catalogue.accelerator(name).kernels.attention_fit("flash-2")
-    assert 0.5 <= fit.narrow <= 0.6
-    assert fit.full_width == (256 if name == "tpu-v6e" else 128)
+    for fit in catalogue.accelerator(name).kernels.attention.values():
+        assert 0.5 <= fit.narrow <= 0.6
+        assert fit.full_width == (256 if name == "tpu-v6e" else 128)
 
 
 @pytest.mark.parametrize("name", catalogue.names("accelerator"))

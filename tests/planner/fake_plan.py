@@ -1,6 +1,5 @@
-"""A fixed plan, an infeasible one and an objection, so that the screen is tested without the search."""
+"""A fixed plan and an infeasible one, so that the screen is tested without the search."""
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from costmodels.model_catalogue import model
@@ -119,14 +118,3 @@ def infeasible_plan() -> Plan:
             "nearest": {"subject": "64 GPUs", "text": "TP 8, PP 8 fits at 41.2 s per iteration"},
         }
     )
-
-
-@dataclass(frozen=True)
-class FakeObjection:
-    verdict: str = "TP 16 is allowed, but 5.1 s slower than the best"
-    strategy: Any = field(default_factory=lambda: fake_plan().strategy)
-    rules: tuple[tuple[str, str], ...] = (("heads", "tensor parallel size 16 does not divide 40 attention heads"),)
-    comparison: Any = field(default_factory=lambda: {"compute": (5.3, 5.22), "tp": (5.8, 0.66), "cp": (0.0, 0.0)})
-
-    def model_dump_json(self, **_options: Any) -> str:
-        return '{"verdict": "fake"}'

@@ -92,7 +92,7 @@ CASES = {
     ),
     "a missing configuration": ([*ASK, "--config", "nowhere.toml"], "no such file"),
     "a folder as configuration": ([*ASK, "--config", "."], "folder"),
-    "a field that is not": ([*ASK, "--config", "{typo}"], "did you mean 'gpus'"),
+    "a field that is not": ([*ASK, "--config", "{typo}"], "did you mean gpus?"),
     "a pin outside its table": ([*ASK, "--config", "{stray}"], "[pins]"),
     "a configuration that is a list": ([*ASK, "--config", "{list}"], "list"),
     "a configuration without end": ([*ASK, "--config", "/dev/zero"], "/dev/zero: more than 16 MiB"),

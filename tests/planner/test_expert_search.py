@@ -3,7 +3,6 @@
 import time
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -16,6 +15,7 @@ from planner.search import search
 from planner.space import build
 from tests.drawn import drawn_expert_models, drawn_scenarios
 from tests.planner.brute_force import brute_force_by_quote, every_row
+from tests.planner.searched import agree, tightened
 from tests.scenarios import changed_device, changed_link, factors_of, toy_model, toy_scenario, toy_stack, with_experts
 
 TIGHTNESS = st.floats(-0.1, 1.0)
@@ -44,21 +44,6 @@ def expert_rows(scenario, *, keep=lambda _row: True):
 def found(scenario, pins=None):
     space = build(scenario, parse_pins(PINS | (pins or {})))
     return search(space, scenario, deadline=time.perf_counter() + 60)
-
-
-def tightened(scenario, rows, tightness):
-    """The same scenario with so much memory that only part of the rows fits, none of them to the last byte."""
-    peaks = even_peaks(rows, row_bytes(rows, scenario), scenario.model.num_layers)
-    allocated = float(peaks.min()) * float(peaks.max() / peaks.min()) ** tightness * (1 + 1e-7)
-    return changed_device(scenario, usable_memory=allocated * (1 + scenario.stack.slack) + scenario.stack.reserved)
-
-
-def agree(outcome, best):
-    assert outcome.proved
-    assert (outcome.best is None) == np.isinf(best)
-    if outcome.best is not None:
-        assert outcome.best.iteration == pytest.approx(best, rel=3e-9)
-        assert outcome.lower_bound == pytest.approx(best, rel=3e-9)
 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))

@@ -10,7 +10,6 @@ import yaml
 from click.testing import CliRunner
 
 from conformance.plans import random_plans
-from planner import api
 from planner.cli import main
 from planner.document import Plan
 from planner.errors import BadRequest
@@ -18,7 +17,6 @@ from planner.export.changed import dispatch_of
 from planner.export.chunks import chunk_layers
 from planner.export.job import Inexpressible, job_of
 from planner.export.megatron_stack import stack_arguments
-from planner.export.nearest import nearest_expressible
 from planner.export.placement import locality
 from planner.export.targets import TARGETS, export, target
 from planner.export.yaml_text import yaml_text
@@ -227,7 +225,6 @@ def test_nanotron_divides_the_layers_and_the_search_takes_its_word():
     """The best plan for it is the best of those with nanotron's own split, found by pricing each of them."""
     from planner.api import plan, predict
     from planner.frameworks.nanotron_split import stage_layers
-    from planner.request import PlanRequest
 
     asked = {"model": "llama3-70b", "gpus": 128, "framework": "nanotron"}
     found = plan(PlanRequest(**asked))
@@ -357,46 +354,6 @@ def test_changes_that_megatron_can_say_are_in_its_file():
     assert dispatch_of(asked) == "once-per-domain"
     assert stack_arguments(plan.strategy, asked)[0] == ["--tp-comm-overlap"]
     assert stack_arguments(plan.strategy, plan.request)[0] == []
-
-
-def hint(pins, target):
-    """What a refused export says of the nearest plan that the target starts."""
-    asked = api.plan(PlanRequest(model="llama3-8b", gpus=64, pins=pins, top=0))
-    return nearest_expressible(asked, target)
-
-
-def test_the_nearest_plan_keeps_the_pins_that_it_can():
-    pins = {"pp": 2, "tp": 2, "vpp": 1, "schedule": "gpipe", "micro_batch_size": 1}
-    said = hint(pins, "megatron-lm")
-    assert "pp 2" in said
-    assert said.endswith("(plan --for megatron-lm, without the pinned schedule)")
-    said = hint({"micro_batch_size": 2, "pp": 2}, "megatron-lm")
-    assert said.endswith("(plan --for megatron-lm with these degrees pinned)")
-
-
-@pytest.mark.parametrize("model", ["llama2-7b", "mixtral-8x7b"])
-@pytest.mark.parametrize("name", ["paddle", "torchtitan", "deepspeed"])
-def test_the_nearest_plan_is_what_its_question_answers_fits_and_can_be_exported(model, name):
-    pins = {"pp": 4, "tp": 2, "vpp": 2}
-    asked = {"model": model, "gpus": 64, "global_batch_size": 256, "reasons": False}
-    refused = api.plan(PlanRequest(**asked, stack="megascale", pins=pins))
-    with pytest.raises(Inexpressible):
-        export(refused, name)
-    said = nearest_expressible(refused, name)
-    words, seconds, stack, question = re.match(r"; nearest: (.*) in (.*) s on stack (\S+) \(plan (.*)\)", said).groups()
-    degrees = dict(zip(words.split()[::2], map(int, words.split()[1::2]), strict=True))
-    gone = question.partition("without the pinned ")[2].split(", ")
-    left = {axis: value for axis, value in pins.items() if axis not in gone}
-    left |= degrees if "with these degrees pinned" in question else {}
-    found = api.plan(PlanRequest(**asked, framework=name, pins=left))
-    assert (f"{found.prediction.iteration_seconds:.4g}", found.request["stack"]) == (seconds, stack)
-    assert export(found, name).files
-
-
-def test_pins_that_have_to_go_are_named():
-    said = hint({"pp": 2, "tp": 2}, "accelerate")
-    assert "pp 1" in said
-    assert said.endswith(" on stack fsdp (plan --for accelerate, without the pinned pp)")
 
 
 def test_targets_have_the_short_names_that_people_use():

@@ -17,7 +17,8 @@ from planner.pins import parse_pins
 from planner.search import search
 from planner.space import build
 from tests.drawn import drawn_scenarios
-from tests.planner.brute_force import brute_force, every_row
+from tests.planner.brute_force import every_row
+from tests.planner.searched import agree, tried
 
 SMALL = {"model": "llama3-8b", "gpus": 64, "top": 0}
 
@@ -30,10 +31,7 @@ def test_the_search_for_goodput_finds_what_trying_everything_finds(scenario, fai
     rows = every_row(scenario, most=600)
     assume(rows is not None and len(rows) <= 600)
     outcome = search(build(scenario, parse_pins({})), scenario, deadline=time.perf_counter() + 60)
-    best = brute_force(rows, scenario)
-    assert (outcome.best is None) == (best is None)
-    if best is not None:
-        assert outcome.best.iteration == pytest.approx(best.iteration, rel=3e-9)
+    agree(outcome, tried(rows, scenario))
 
 
 def test_the_plan_says_how_much_of_the_time_trains_and_when_to_checkpoint():

@@ -23,7 +23,8 @@ from planner.search import search
 from planner.space import build
 from planner.stage_rows import stage_bounds
 from tests.drawn import drawn_scenarios
-from tests.planner.brute_force import brute_force, every_row, seconds_and_bytes
+from tests.planner.brute_force import every_row, seconds_and_bytes
+from tests.planner.searched import agree, tightened, tried
 from tests.scenarios import ONE_F_ONE_B, changed_device, toy_model, toy_scenario, toy_stack
 
 SOME = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -39,13 +40,6 @@ def row(together, **axes):
 def grouping(scenario):
     stack = scenario.stack.model_copy(update={"recompute_groups": True})
     return replace(scenario, stack=stack)
-
-
-def tightened(scenario, rows, tightness):
-    peaks = even_peaks(rows, row_bytes(rows, scenario), scenario.model.num_layers)
-    low, high = float(peaks.min()), float(peaks.max())
-    allocated = low * (high / low) ** tightness * (1 + 1e-7)
-    return changed_device(scenario, usable_memory=allocated * (1 + scenario.stack.slack) + scenario.stack.reserved)
 
 
 def test_a_stage_stores_one_input_for_every_group_and_holds_one_group_while_it_runs_again():
@@ -75,11 +69,7 @@ def test_the_search_over_groups_finds_what_trying_everything_finds(scenario, tig
     scenario = tightened(scenario, rows, tightness)
     pins = {"recompute_num_layers": "1,2,3,4", "rank_order": "tp-cp-ep-dp-pp"}
     outcome = search(build(scenario, parse_pins(pins)), scenario, deadline=time.perf_counter() + 60)
-    best = brute_force(rows, scenario)
-    assert outcome.proved
-    assert (outcome.best is None) == (best is None)
-    if best is not None:
-        assert outcome.best.iteration == pytest.approx(best.iteration, rel=3e-9)
+    agree(outcome, tried(rows, scenario))
 
 
 @SOME

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from costmodels.memory import even_peaks, memory_limit, row_bytes
+from costmodels.memory import memory_limit
 from costmodels.pricing import price, quote
 from costmodels.strategy import Recompute
 from planner.pins import parse_pins
@@ -20,13 +20,13 @@ from planner.stage_rows import assignment_of, least_peaks, problem_of, stage_bou
 from planner.stages import solve
 from tests.drawn import drawn_scenarios
 from tests.planner.brute_force import (
-    brute_force,
     brute_force_by_quote,
     ends_for,
     every_row,
     seconds_and_bytes,
     slack,
 )
+from tests.planner.searched import agree, tightened, tried
 from tests.scenarios import changed_device, toy_model, toy_scenario, toy_stack
 
 TIGHTNESS = st.floats(-0.1, 1.0)
@@ -35,24 +35,6 @@ TIGHTNESS = st.floats(-0.1, 1.0)
 
 def found(scenario, pins=None, *, seconds=60.0):
     return search(build(scenario, parse_pins(pins or {})), scenario, deadline=time.perf_counter() + seconds)
-
-
-def tightened(scenario, rows, tightness):
-    """The same scenario with so much memory that only part of the rows fits, none of them to the last byte."""
-    peaks = even_peaks(rows, row_bytes(rows, scenario), scenario.model.num_layers)
-    low, high = float(peaks.min()), float(peaks.max())
-    allocated = low * (high / low) ** tightness * (1 + 1e-7)
-    return changed_device(scenario, usable_memory=allocated * (1 + scenario.stack.slack) + scenario.stack.reserved)
-
-
-def agree(outcome, best):
-    assert outcome.proved
-    assert (outcome.best is None) == (best is None)
-    if best is None:
-        return
-    assert outcome.best.iteration == pytest.approx(best.iteration, rel=3e-9)
-    assert outcome.lower_bound <= outcome.best.iteration
-    assert outcome.lower_bound == pytest.approx(best.iteration, rel=3e-9)
 
 
 MANY = settings(max_examples=350, deadline=None, suppress_health_check=list(HealthCheck))
@@ -69,7 +51,7 @@ def test_the_search_finds_what_trying_everything_finds(scenario, tightness, any_
     assume(rows is None or len(rows) <= 250)
     if rows is not None:
         scenario = tightened(scenario, rows, tightness)
-    agree(found(scenario, {"sharding_degree": "1.."} if any_degree else {}), brute_force(rows, scenario))
+    agree(found(scenario, {"sharding_degree": "1.."} if any_degree else {}), tried(rows, scenario))
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
@@ -79,7 +61,7 @@ def test_the_search_finds_the_same_on_larger_machines(scenario, tightness):
     assume(rows is not None and len(rows) <= 1500)
     scenario = tightened(scenario, rows, tightness)
     pins = {"micro_batch_size": "1,2", "rank_order": "tp-cp-ep-dp-pp"}
-    agree(found(scenario, pins), brute_force(rows, scenario))
+    agree(found(scenario, pins), tried(rows, scenario))
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
@@ -103,7 +85,7 @@ def test_the_search_finds_uneven_and_partly_recomputed_stages(scenario, tightnes
     assume(rows is not None and len(rows) <= 400)
     scenario = tightened(scenario, rows, tightness)
     pins = {"pp": pp, "micro_batch_size": 1, "zero_stage": "..1", "rank_order": "tp-cp-ep-dp-pp"}
-    agree(found(scenario, pins), brute_force(rows, scenario))
+    agree(found(scenario, pins), tried(rows, scenario))
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))

@@ -1,0 +1,88 @@
+"""What a request leaves open: what is taken then, and how the answer says so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from costmodels.model import Model
+from costmodels.scenario import Scenario
+from hardware.records import Cluster
+
+if TYPE_CHECKING:
+    from planner.request import PlanRequest
+
+DEFAULT_CLUSTER = "dgx-h100"
+DEFAULT_STACK = "megatron-core"
+DEFAULT_TOKENS = 300_000_000_000
+TRILLION = 10**12
+SMALLEST_BATCH_TOKENS = 4 * 2**20
+BATCH_TOKENS_PER_GPU = 1024
+
+
+def usual_batch(gpus: int, seq_length: int) -> int:
+    """Sequences per iteration where none are asked for: 1024 tokens per GPU, at least 4 Mi tokens.
+
+    Always gpus times a power of two (halves included while they stay whole), so that every data-parallel
+    degree that divides the GPUs divides the batch, or all but a small power of two of it.
+    """
+    wanted = max(SMALLEST_BATCH_TOKENS, BATCH_TOKENS_PER_GPU * gpus) / seq_length
+    batch = gpus
+    while batch < wanted:
+        batch *= 2
+    while batch % 2 == 0 and batch // 2 >= wanted:
+        batch //= 2
+    return batch
+
+
+def whose_length(model: Model) -> str:
+    """Who says the sequence length where nobody asks for one."""
+    return (
+        f"the model reaches {model.reach}; --seq-len for more"
+        if (model.reach or 0) > model.seq_length
+        else "the model's"
+    )
+
+
+def _beside_the_model(scenario: Scenario) -> list[str]:
+    """What the file of a model describes that is no part of it."""
+    _, described, beside = scenario.model.source.partition(" without its ")
+    return [f"without the {beside}"] if described and not scenario.model.mtp_layers else []
+
+
+def filled(request: PlanRequest, scenario: Scenario, cluster: Cluster, tokens: int) -> tuple[str, ...]:
+    """What was taken without being asked for, a line each.
+
+    Args:
+        request: the question as it was asked.
+        scenario: what it was resolved to.
+        cluster: the machines of all node groups.
+        tokens: tokens of the whole run.
+    """
+    from planner.frameworks.devices import taken_for
+
+    said = request.model_fields_set
+    lines = []
+    if "cluster" not in said:
+        lines.append(f"cluster {request.cluster}")
+    if "stack" not in said:
+        lines.append(f"stack {scenario.stack.name}{taken_for(request.framework, cluster)}")
+    if request.global_batch_size is None:
+        lines.append(f"global batch {scenario.global_batch_size} sequences (1024 tokens per GPU, at least 4 Mi)")
+    lines += _beside_the_model(scenario)
+    if request.seq_length is None:
+        lines.append(f"sequence length {scenario.seq_length} ({whose_length(scenario.model)})")
+    if request.tokens is None:
+        whose = "the model's" if scenario.model.tokens else "assumed"
+        count = f"{tokens / TRILLION:g}T" if tokens >= TRILLION else f"{tokens / 1e9:g}B"
+        lines.append(f"{count} training tokens ({whose})")
+    if "precision" not in said:
+        lines.append(f"precision {request.precision}")
+    if scenario.stack.adapters and request.adapters and ":" not in request.adapters:
+        lines.append(f"adapters on {', '.join(scenario.stack.adapters.modules)}")
+    if request.offload_fraction is not None and request.pins.get("offload") in (None, "", "none", "activations"):
+        share = f"offload fraction {request.offload_fraction:g}"
+        lines.append(f"{share} changes nothing: the optimizer stays on the devices (--offload optimizer moves it)")
+    capacity = scenario.stack.expert_capacity
+    if scenario.model.moe and capacity is not None and capacity < 1.0:
+        lines.append(f"experts drop {1.0 - capacity:.0%} or more of what is sent to them, and MFU counts it too")
+    return tuple(lines)
