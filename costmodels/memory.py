@@ -227,7 +227,7 @@ def _embedding_activation(rows: Strategies, scenario: Scenario) -> Floats:
 
 def queued(rows: Strategies, scenario: Scenario) -> Floats:
     """``RowBytes.queued``, (N,): counted with those in flight, since layers that are recomputed keep less of them."""
-    return scenario.stack.vocabulary_in_flight * rows.vocabulary
+    return np.asarray(scenario.stack.vocabulary_in_flight * rows.vocabulary, dtype=np.float64)
 
 
 def _spread(rows: Strategies, scenario: Scenario, outer: _Outer, logits: Floats) -> Floats:

@@ -41,6 +41,7 @@ from planner.runners_up import alternatives, runners_up
 from planner.search import Outcome
 from planner.shortage import rejections, why_nothing
 from planner.space import Space, build
+from planner.splits import as_it_runs
 from planner.sparing import offloaded, said_so
 from planner.ties import CLOSE, NEARLY_FULL, Choice, better_validated
 from planner.trust import outside, trust
@@ -110,7 +111,7 @@ def _settled(
 ) -> dict[str, Any]:
     """What is known of the plan without looking at anything else; ``largest`` passes are simulated at most."""
     scenario, best = resolved.scenario, choice.taken
-    priced = quote(best.row, scenario, best.assignment)
+    priced = quote(as_it_runs(best.row, best.assignment), scenario, best.assignment)
     verdict = verify(best.row, best.assignment, priced, scenario, largest=largest)
     predicted = prediction_record(resolved, priced.iteration, best.row, best.assignment)
     proof = _proof(space, outcome, choice, verdict, started, priced.iteration, resolved.request.objective)
@@ -246,7 +247,7 @@ def predict(request: PlanRequest, layers: Sequence[int] | None = None, recompute
         return Plan(status="infeasible", fits=False, rejected=broken, **base)
     split = split_or_given(scenario, row, layers, request.time_limit, lean=request.objective == "memory")
     split = with_recomputed(row, split, recomputed)
-    priced = quote(row, scenario, split)
+    priced = quote(as_it_runs(row, split), scenario, split)
     predicted = prediction_record(resolved, priced.iteration, row, split)
     on_host = bool(host_fits(row, scenario)[0])
     fits = on_host and bool(np.max(priced.footprint.allocated) <= memory_limit(scenario, row)[0])
