@@ -41,8 +41,8 @@ from planner.runners_up import alternatives, runners_up
 from planner.search import Outcome
 from planner.shortage import rejections, why_nothing
 from planner.space import Space, build
-from planner.splits import as_it_runs
 from planner.sparing import offloaded, said_so
+from planner.splits import as_it_runs
 from planner.ties import CLOSE, NEARLY_FULL, Choice, better_validated
 from planner.trust import outside, trust
 from planner.validation.stack_words import COMPILED
