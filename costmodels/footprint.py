@@ -62,7 +62,7 @@ def footprint(
     pp = len(layers)
     stages = np.arange(pp)
     one = rows.take(np.full(pp, row))
-    held, twice = in_flight(one, stages), float(copies(one)[0])
+    held, twice = in_flight(one, stages) + memory.queued[row], float(copies(one)[0])
     first, last = ends(one, stages)
     parameters, experts, stored, again = _stage_sums(
         one, memory, scenario, row=row, layers=layers, recomputed=recomputed

@@ -248,7 +248,7 @@ def mixed_bytes(rows: MixedRows, mixed: Mixed) -> MixedBytes:
     at, n = rows.group_at(), len(rows)
     stages = np.arange(at.shape[1])
     spread = rows.groups[0].take(np.repeat(np.arange(n), len(stages)))
-    held = in_flight(spread, np.tile(stages, n)).reshape(at.shape)
+    held = in_flight(spread, np.tile(stages, n)).reshape(at.shape) + _at(at, [g.queued for g in groups])
     first, last = stages == 0, stages == rows.pp[:, None] - 1
     ends = first * (_at(at, [g.first for g in groups]) + held * _at(at, [g.embedding_activation for g in groups]))
     return MixedBytes(

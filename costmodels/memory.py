@@ -93,6 +93,8 @@ class RowBytes:
     """At the loss, once."""
     ahead: Floats
     """States of the experts of multi-token-prediction layers, and those layers' activations, on the last stage."""
+    queued: Floats
+    """Micro-batches that every stage holds beside those of its schedule, waiting for its part of the vocabulary."""
     passing: Floats
     """Activations and gradients of the moment on every stage, which ``everywhere`` holds too."""
     everywhere: Floats
@@ -172,8 +174,9 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
         * (_first_peak(rows, scenario, moment, stored) + outer.gathered * outer.embedding * scenario.stack.root_unit),
         logits=(logits + outer.gathered * outer.head) * at_ends,
         ahead=ahead_bytes(rows, scenario, expert_state.total),
+        queued=queued(rows, scenario),
         passing=moment + standing + passing,
-        everywhere=_spread(rows, scenario, outer, logits, stored)
+        everywhere=_spread(rows, scenario, outer, logits)
         + moment
         + standing
         + passing
@@ -222,18 +225,22 @@ def _embedding_activation(rows: Strategies, scenario: Scenario) -> Floats:
     return mask * float(scenario.model.hidden_size) * region_tokens(rows, scenario)
 
 
-def _spread(rows: Strategies, scenario: Scenario, outer: _Outer, logits: Floats, stored: Floats) -> Floats:
-    """A stage's share of a vocabulary that is split over the stages, with the micro-batches held for it, (N,).
+def queued(rows: Strategies, scenario: Scenario) -> Floats:
+    """``RowBytes.queued``, (N,): counted with those in flight, since layers that are recomputed keep less of them."""
+    return np.asarray(scenario.stack.vocabulary_in_flight * rows.vocabulary, dtype=np.float64)
+
+
+def _spread(rows: Strategies, scenario: Scenario, outer: _Outer, logits: Floats) -> Floats:
+    """A stage's share of a vocabulary that is split over the stages, and what it keeps for it, (N,).
 
     Logits of one micro-batch: a stage makes its gradients of one before it multiplies the next, however long layers
     wait for them. Every stage keeps what its part of the embedding returned for each micro-batch on its way, and of the
     head the input, in fp32 as it arrives too, and two gradients of it (GitHub sail-sg/VocabularyParallelism).
     """
-    ahead = scenario.stack.vocabulary_in_flight
     sharing = (outer.embedding + outer.head) * (outer.state.total + outer.edges + outer.edge_weights) + logits
     width = float(scenario.model.hidden_size) * region_tokens(rows, scenario)
-    passing = scenario.word * (in_flight_at(rows, np.zeros_like) + ahead) + 3.0 * scenario.word + 4.0
-    return (sharing / rows.pp + ahead * _even_kept(rows, scenario, stored) + passing * width) * rows.vocabulary
+    passing = scenario.word * (in_flight_at(rows, np.zeros_like) + queued(rows, scenario)) + 3.0 * scenario.word + 4.0
+    return (sharing / rows.pp + passing * width) * rows.vocabulary
 
 
 def _passing(rows: Strategies, scenario: Scenario) -> Floats:
@@ -339,7 +346,7 @@ def host_fits(rows: Strategies, scenario: Scenario) -> Bools:
 
 def host_need(rows: Strategies, scenario: Scenario) -> Floats:
     """Bytes of the host's memory that one device's offloaded data take, shape (N,)."""
-    held = in_flight_at(rows, np.zeros_like)
+    held = in_flight_at(rows, np.zeros_like) + queued(rows, scenario)
     return host_bytes(rows, scenario, kept_bytes_of_layer(rows, scenario), held)
 
 
@@ -350,7 +357,7 @@ def _peaks_by_kind(rows: Strategies, memory: RowBytes) -> Floats:
     stages = contents(rows, memory.kinds.depth)
     width = stages.stage.shape[1]
     repeated = rows.take(np.repeat(np.arange(len(rows)), width))
-    held = in_flight(repeated, stages.stage.reshape(-1)).reshape(len(rows), width)
+    held = in_flight(repeated, stages.stage.reshape(-1)).reshape(len(rows), width) + memory.queued[:, None]
     kept = np.where(full, memory.checkpoint, memory.kinds.each("stored"))
     first, last = ends(rows, stages.stage)
     twice = copies(rows)[:, None]
@@ -377,7 +384,7 @@ def even_peaks(rows: Strategies, memory: RowBytes, num_layers: int) -> Floats:
     kept = np.where(full, memory.checkpoint, memory.stored)
     worst, twice = np.zeros(len(rows)), copies(rows)
     for place, (held, at) in enumerate(zip(layers, _PLACES, strict=True)):
-        count = in_flight_at(rows, at)
+        count = in_flight_at(rows, at) + memory.queued
         first, last = ends(rows, at(pp))
         needed = held * (twice * memory.layer_state + count * kept)
         needed = needed + first * (memory.first + count * memory.embedding_activation / twice) + last * memory.last

@@ -35,6 +35,7 @@ from planner.search import Outcome
 from planner.shortage import rejections, why_nothing
 from planner.space import Space, build
 from planner.sparing import offloaded, said_so
+from planner.splits import as_it_runs
 from planner.ties import CLOSE, NEARLY_FULL, Choice, better_validated
 from planner.trust import outside, trust
 from planner.validation.stack_words import COMPILED
@@ -95,7 +96,7 @@ def _settled(
 ) -> dict[str, Any]:
     """What is known of the plan without looking at anything else; ``largest`` passes are simulated at most."""
     scenario, best = resolved.scenario, choice.taken
-    priced = quote(best.row, scenario, best.assignment)
+    priced = quote(as_it_runs(best.row, best.assignment), scenario, best.assignment)
     verdict = verify(best.row, best.assignment, priced, scenario, largest=largest)
     found = priced_record(resolved, best.row, best.assignment, priced)
     proof = _proof(space, outcome, choice, verdict, started, priced.iteration, resolved.request.objective)
@@ -223,7 +224,7 @@ def predict(request: PlanRequest, layers: Sequence[int] | None = None, recompute
 def _predicted(resolved: Resolved, row: Strategies, split: Assignment) -> Plan:
     """The price of one strategy that keeps to the rules, and whether it fits."""
     scenario = resolved.scenario
-    priced = quote(row, scenario, split)
+    priced = quote(as_it_runs(row, split), scenario, split)
     found, known = priced_record(resolved, row, split, priced), trust(scenario, row)
     refused = _too_large(row, priced, scenario)
     warnings = (*_warnings(priced, resolved), *_counted(found["prediction"], resolved), *outside(known))

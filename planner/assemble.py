@@ -28,6 +28,7 @@ from hardware.units import exact_quantity
 from hardware.writing import cluster_document, short_quantity
 from planner.document import Goodput, Prediction, Provenance, Stage, StageMemory, Strategy
 from planner.request import Resolved, choices_of
+from planner.splits import as_it_runs
 from planner.trust import interval
 from planner.version import VERSION
 
@@ -36,12 +37,8 @@ _LOSSES = ("checkpoints", "failures", "repairs", "stragglers")
 
 def strategy_record(row: Strategies, assignment: Assignment, scenario: Scenario) -> Strategy:
     """One row and its stages as a record; recomputation is named by what really happens."""
-    at = row.row(0)
+    at = as_it_runs(row, assignment).row(0)
     recompute = Recompute(at["recompute"])
-    if recompute == Recompute.PARTIAL and not assignment.recomputed.any():
-        recompute = Recompute.NONE
-    if recompute == Recompute.PARTIAL and (assignment.recomputed == assignment.layers).all():
-        recompute = Recompute.FULL
     group = scenario.group.name
     return Strategy(
         **{name: at[name] for name in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero_stage", "sharding_degree")},

@@ -129,6 +129,7 @@ def _chains(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: S
     light = counts.sum(axis=1)[:, None] * memory.checkpoint
     stages = np.arange(pp)
     held = in_flight(rows.take(np.repeat(np.arange(len(rows)), pp)), np.tile(stages, len(rows))).reshape(-1, pp)
+    held = held + memory.queued[:, None]
     places = np.broadcast_to(stages, held.shape)
     extra, (first, last) = stage_extras(rows, seconds, places), ends(rows, places)
     fewest = fewest[:, :pp] if bool(scenario.stack.uneven_stages) else np.ones_like(held, dtype=np.int64)

@@ -52,7 +52,7 @@ def problem_of(one: Strategies, seconds: RowSeconds, memory: RowBytes, scenario:
 def _beside_slices(one: Strategies, seconds: RowSeconds, memory: RowBytes) -> dict[str, tuple[float, ...]]:
     """What stages have beside slices that differ: such slices are empty where an end takes a layer's place."""
     stages = np.arange(int(one.pp[0]))[None, :]
-    fixed = _fixed(one, memory, _in_flight(one, stages.shape[1]), stages)[0]
+    fixed = _fixed(one, memory, _in_flight(one, memory, stages.shape[1]), stages)[0]
     return {
         "extra_seconds": tuple(stage_extras(one, seconds, stages)[0].tolist()),
         "fixed_bytes": tuple(fixed.tolist()),
@@ -71,7 +71,7 @@ def _slice_costs(one: Strategies, seconds: RowSeconds, memory: RowBytes) -> Slic
     if seconds.kinds is None or memory.kinds is None or copies(one)[0] > 1:
         return None
     pp = int(one.pp[0])
-    held = in_flight(one.take(np.zeros(pp, dtype=np.int64)), np.arange(pp))
+    held = in_flight(one.take(np.zeros(pp, dtype=np.int64)), np.arange(pp)) + memory.queued[0]
     counts = seconds.kinds.depth.slices(int(one.vpp[0]), folded=bool(folded(one)[0]))
     return SliceCosts(
         seconds=(counts @ seconds.kinds.each("layer")[:, 0])[None, :],
@@ -129,7 +129,7 @@ def least_peaks(rows: Strategies, memory: RowBytes, scenario: Scenario) -> Float
     Every layer counts as if it were held as briefly as on any stage. It settles most rows that fit under no split at a
     fraction of the price of ``stage_bounds``.
     """
-    twice, held = copies(rows), _least_in_flight(rows)
+    twice, held = copies(rows), _least_in_flight(rows) + memory.queued
     free = np.where(rows.recompute == Recompute.PARTIAL, np.minimum(memory.checkpoint, memory.stored), memory.stored)
     kept = np.where(rows.recompute == Recompute.FULL, memory.checkpoint, free)
     layers = scenario.model.num_layers * (memory.layer_state + held * kept / twice)
@@ -161,7 +161,7 @@ def stage_problems(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scen
     """
     n, width = len(rows), int(rows.pp.max(initial=1))
     step, twice = slice_layers(scenario.model.num_layers, rows), copies(rows)
-    stages, held = np.broadcast_to(np.arange(width), (n, width)), _in_flight(rows, width)
+    stages, held = np.broadcast_to(np.arange(width), (n, width)), _in_flight(rows, memory, width)
     taken = _taken(rows, scenario, width)
     share = np.maximum(seconds.bubble, LEAST_BUBBLE)
     modes = np.array([RECOMPUTE_MODES.index(MODES[kind]) for kind in Recompute])
@@ -196,10 +196,10 @@ def _kept(rows: Strategies, memory: RowBytes, held: Floats) -> Floats:
     return memory.layer_state[:, None] + held * kept[:, None]
 
 
-def _in_flight(rows: Strategies, width: int) -> Floats:
-    """``in_flight`` of every row and stage, (N, P), worked out once for rows of one schedule."""
+def _in_flight(rows: Strategies, memory: RowBytes, width: int) -> Floats:
+    """Micro-batches of every row that a stage holds, (N, P), those of a schedule worked out once."""
     few, inverse = rows.distinct("schedule", "pp", "vpp", "num_microbatches")
-    return _each_in_flight(few, width)[inverse]
+    return _each_in_flight(few, width)[inverse] + memory.queued[:, None]
 
 
 def _least_in_flight(rows: Strategies) -> Floats:

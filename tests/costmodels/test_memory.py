@@ -9,7 +9,7 @@ from costmodels.memory import even_peaks, layer_activation_bytes, memory_limit, 
 from costmodels.parameters import parameters
 from costmodels.peaks import loss_peak, standing_bytes
 from costmodels.pieces import in_flight
-from costmodels.pricing import even_assignment, row_assignment
+from costmodels.pricing import Assignment, even_assignment, row_assignment, stage_bytes
 from costmodels.stack import stack
 from costmodels.states import state_bytes
 from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
@@ -240,11 +240,16 @@ def test_gradients_are_reduced_in_buffers_two_where_they_travel_behind_the_pass(
     assert held - none == pytest.approx(GIB * np.array(buffers))
 
 
-def test_a_vocabulary_over_all_stages_holds_a_micro_batch_for_every_wait():
-    rows = strategies(pp=4, vocabulary=1, schedule=ONE_F_ONE_B, num_microbatches=8)
-    one, two = (row_bytes(rows, toy_scenario(stack=toy_stack(vocabulary_in_flight=n))) for n in (1.0, 2.0))
+@pytest.mark.parametrize("recomputed", [0, 1, 2])
+def test_a_vocabulary_over_all_stages_holds_a_micro_batch_for_every_wait(recomputed):
+    rows = strategies(pp=4, vocabulary=1, schedule=ONE_F_ONE_B, num_microbatches=8, recompute=int(Recompute.PARTIAL))
+    scenarios = [toy_scenario(stack=toy_stack(vocabulary_in_flight=n)) for n in (1.0, 2.0)]
+    split = Assignment(np.full(4, 2), np.full(4, recomputed))
+    one, two = (stage_bytes(rows, scenario, split).allocated for scenario in scenarios)
+    layer = row_bytes(rows, scenarios[0])
     output = 2.0 * 1024 * toy_model().hidden_size  # of the embedding, in 16 bits
-    assert two.everywhere - one.everywhere == pytest.approx(2 * one.stored + output)
+    kept = (2 - recomputed) * layer.stored + recomputed * layer.checkpoint
+    assert two - one == pytest.approx(np.full(4, kept + output) + np.array([1, 0, 0, 0]) * layer.embedding_activation)
 
 
 def test_a_vocabulary_over_all_stages_has_the_logits_of_one_micro_batch_at_a_time():

@@ -260,6 +260,7 @@ def seconds_and_bytes(rows, scenario, index, seconds, memory):
     once = once + seconds.offload[index]
     schedule = SCHEDULES[SCHEDULE_NAMES[row["schedule"]]]
     held = schedule.in_flight(row["pp"], row["num_microbatches"], row["vpp"], np.arange(row["pp"]))
+    held = held + scenario.stack.vocabulary_in_flight * row["vocabulary"]
     parameters = held_times * (
         layers * memory.layer_parameters[index]
         + first * memory.embedding_parameters[index]

@@ -132,6 +132,7 @@ def best_of_row(mixed, rows, stages, order):
         return hop_seconds(replace(rows[at[one]], pp=np.array([stages[at[one]]])), parts[at[one]])[0]
 
     held = SCHEDULES[SCHEDULE_NAMES[int(rows[0].schedule[0])]].in_flight(pp, m, vpp, np.arange(pp))
+    held = held + parts[0].stack.vocabulary_in_flight * rows[0].vocabulary[0]
     times, fits = [], np.ones(len(layers), dtype=bool)
     for stage, group in enumerate(at):
         price, bytes_ = seconds[group], memory[group]

@@ -64,3 +64,16 @@ def test_pytorch_s_names_of_schedules_are_understood(torch, ours):
 def test_a_folded_schedule_has_two_chunks_unless_more_is_said():
     told = predict(PlanRequest(**JOB, stack="torchtitan", pins={"pp": 4, "schedule": "ZBVZeroBubble"}))
     assert (told.strategy.schedule, told.strategy.vpp) == ("zb-v", 2)
+
+
+@pytest.mark.parametrize("schedule", ["zb-2p", "1f1b"])
+@pytest.mark.parametrize(("layers", "name"), [(0, "none"), (4, "full")])
+def test_partial_recomputation_is_priced_as_what_it_comes_to(schedule, layers, name):
+    asked = {"model": "olmoe-1b-7b", "gpus": 16, "cluster": "dgx-h100", "stack": "zero-bubble", "global_batch_size": 64}
+    pins = {"vpp": 1, "tp": 1, "pp": 4, "ep": 4, "zero_stage": 1, "micro_batch_size": 1, "schedule": schedule}
+    pins |= {"vocabulary": "spread"}
+    part = predict(PlanRequest(**asked, pins=pins | {"recompute": "partial"}), recomputed=[layers] * 4)
+    whole = predict(PlanRequest(**asked, pins=pins | {"recompute": name}))
+    assert part.strategy.recompute == name
+    assert part.prediction.iteration_seconds == pytest.approx(whole.prediction.iteration_seconds)
+    assert part.memory_bytes == whole.memory_bytes
