@@ -6,10 +6,9 @@ from pydantic import ValidationError
 
 from costmodels.schedules import SCHEDULES
 from costmodels.stack import Stack, stack, stack_names
+from costmodels.stack_fields import ATTENTION_KERNELS
 from hardware.errors import BadFile, UnknownName
-from hardware.kernels import _NEAREST_ATTENTION
 
-ATTENTION = {"unfused", *_NEAREST_ATTENTION}
 MINE = {"name": "mine", "title": "Mine", "source": "measured"}
 
 
@@ -21,7 +20,7 @@ def test_every_stack_loads_under_its_own_name_and_knows_what_it_names(name):
     assert loaded.source
     assert set(loaded.schedules) <= set(SCHEDULES)
     assert "none" in loaded.schedules
-    assert set(loaded.attention) <= ATTENTION
+    assert set(loaded.attention) <= set(ATTENTION_KERNELS)
     assert 0 in loaded.zero_stages
     assert set(loaded.zero_stages) <= {0, 1, 2, 3}
 
