@@ -218,8 +218,8 @@ class Proof(_Part):
     """The pipeline's seconds by event simulation; None where it is too long to simulate."""
     closed_form_pipeline_seconds: float | None = None
     statement: str
-    scope: str = ""
-    """Among which strategies it is proved, such as "among stages of as many ranks"; empty: among all."""
+    scope: tuple[str, ...] = ()
+    """Among which strategies it is proved, one phrase for whatever restricts them, such as "without offloading"."""
     fastest_seconds: float | None = None
     """The proved optimum, where the plan is another one that is tied with it."""
 
