@@ -1,4 +1,4 @@
-"""Frameworks that recompute every layer or none: what is dominated by recomputing some of them is not dominated there."""
+"""Frameworks that recompute every layer or none: what some layers dominate elsewhere is not dominated there."""
 
 import pytest
 
