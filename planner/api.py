@@ -31,12 +31,14 @@ from planner.recent import recent_space
 from planner.request import PlanRequest, Resolved, resolve
 from planner.rules import binding
 from planner.runners_up import alternatives, runners_up
+from planner.scope import left_out
 from planner.search import Outcome
 from planner.shortage import rejections, why_nothing
 from planner.space import Space, build
 from planner.sparing import offloaded, said_so
 from planner.splits import as_it_runs
 from planner.ties import CLOSE, NEARLY_FULL, Choice, better_validated
+from planner.told import foremost
 from planner.trust import outside, trust
 from planner.validation.stack_words import COMPILED
 from planner.verify import LARGEST_SIMULATION, Verdict, verify
@@ -99,7 +101,7 @@ def _settled(
     priced = quote(as_it_runs(best.row, best.assignment), scenario, best.assignment)
     verdict = verify(best.row, best.assignment, priced, scenario, largest=largest)
     found = priced_record(resolved, best.row, best.assignment, priced)
-    proof = _proof(space, outcome, choice, verdict, started, priced.iteration, resolved.request.objective)
+    proof = _proof(resolved, space, outcome, choice, verdict=verdict, started=started, value=priced.iteration)
     return {
         "status": "optimal" if outcome.proved and proof.gap <= CLOSE else "feasible",
         "warnings": (*_warnings(priced, resolved), *_counted(found["prediction"], resolved)),
@@ -151,22 +153,21 @@ def _with_trust(resolved: Resolved, space: Space, outcome: Outcome, choice: Choi
 
 
 def _proof(
-    space: Space, outcome: Outcome, choice: Choice, verdict: Verdict, started: float, value: float, objective: str
+    resolved: Resolved,
+    space: Space,
+    outcome: Outcome,
+    choice: Choice,
+    *,
+    verdict: Verdict,
+    started: float,
+    value: float,
 ) -> Proof:
     assert outcome.best is not None
+    scenario, objective = resolved.scenario, resolved.request.objective
+    scope = left_out(scenario, parse_pins(resolved.request.pins), space.cores, lean=objective == "memory")
     fastest = value * (outcome.best.iteration / choice.taken.iteration)
     bound = fastest if outcome.proved else fastest * min(outcome.lower_bound / outcome.best.iteration, 1.0)
     gap = max((value - bound) / value, 0.0)
-    said = f"none can beat {fastest:.4g} s" if outcome.proved else f"proved within {gap:.1%}"
-    if choice.reason:
-        said += f"; taken: {value:.4g} s (+{value / fastest - 1:.2%}), tied with it, because it {choice.reason}"
-    if objective == "memory":
-        least = f"{outcome.best.peak / 2**30:.4g} GiB allocated"
-        said = (
-            f"no strategy needs less memory than {least}" if outcome.proved else f"{least}; others were not looked at"
-        )
-    if objective == "goodput" and outcome.proved:
-        said = "none trains more per wall time"
     return Proof(
         candidates=space.candidates,
         feasible=outcome.feasible,
@@ -177,9 +178,26 @@ def _proof(
         wall_seconds=time.perf_counter() - started,
         simulated_pipeline_seconds=verdict.simulated,
         closed_form_pipeline_seconds=verdict.closed_form,
-        statement=said,
+        statement=_statement(outcome, choice, objective, value, gap, foremost(scope)),
+        scope=scope,
         fastest_seconds=fastest if choice.reason else None,
     )
+
+
+def _statement(outcome: Outcome, choice: Choice, objective: str, value: float, gap: float, scope: str) -> str:
+    """What is proved, and the restriction that matters; ``value`` seconds are the plan's."""
+    assert outcome.best is not None
+    fastest = value * (outcome.best.iteration / choice.taken.iteration)
+    if objective == "memory":
+        least = f"{outcome.best.peak / 2**30:.4g} GiB allocated"
+        said = f"no strategy needs less memory than {least} {scope}".rstrip()
+        return said if outcome.proved else f"{least}; others were not looked at"
+    if objective == "goodput" and outcome.proved:
+        return f"none trains more per wall time {scope}".rstrip()
+    said = f"none can beat {fastest:.4g} s {scope}".rstrip() if outcome.proved else f"proved within {gap:.1%}"
+    if choice.reason:
+        said += f"; taken: {value:.4g} s (+{value / fastest - 1:.2%}), tied with it, because it {choice.reason}"
+    return said
 
 
 def _infeasible(resolved: Resolved, space: Space, outcome: Outcome) -> Plan:

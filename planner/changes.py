@@ -42,6 +42,19 @@ def flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]
             yield f"{above}{name}", value
 
 
+def bare(table: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """Paths of nested tables that hold nothing."""
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from bare(value, f"{above}{name}.") if value else (f"{above}{name}",)
+
+
+def known_table(path: str) -> None:
+    """Raises: BadRequest: no table of changes is called that."""
+    if path not in (*ROOTS, "stack.overlap"):
+        known_path(path)
+
+
 def known_path(path: str) -> str:
     """The path, where it leads to a field of the stack or the model, or to a feature of the stack.
 

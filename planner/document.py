@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 Status = Literal["optimal", "feasible", "infeasible"]
+Count = Annotated[int, Field(ge=1)]
+Number = Annotated[int, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+Amount = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+ROUNDING: Final = 1e-6
+"""Seconds that a term which is a difference of others may be below nothing."""
 
 
 class _Part(BaseModel):
@@ -20,8 +27,8 @@ class Stage(_Part):
     Degrees stand here where they differ between node groups; elsewhere those of the strategy hold.
     """
 
-    layers: int
-    recompute_layers: int
+    layers: Number
+    recompute_layers: Number
     group: str
     tp: int | None = None
     dp: int | None = None
@@ -69,9 +76,9 @@ class Strategy(_Part):
 class Interval(_Part):
     """Where the measured iteration time should lie, seconds."""
 
-    low: float
-    high: float
-    coverage: float
+    low: Amount
+    high: Amount
+    coverage: Share
 
 
 class Prediction(_Part):
@@ -80,70 +87,70 @@ class Prediction(_Part):
     MFU counts model FLOPs with full attention (within a sliding window where there is one), HFU recomputation too.
     """
 
-    iteration_seconds: float
-    mfu: float
-    hfu: float
-    model_tflops_per_gpu: float
-    tokens_per_second: float
-    tokens_per_second_per_gpu: float
-    iterations: int
-    training_days: float
-    gpu_hours: float
-    cost_dollars: float | None
-    energy_megawatt_hours: float
+    iteration_seconds: Positive
+    mfu: Amount
+    hfu: Amount
+    model_tflops_per_gpu: Amount
+    tokens_per_second: Amount
+    tokens_per_second_per_gpu: Amount
+    iterations: Count
+    training_days: Amount
+    gpu_hours: Amount
+    cost_dollars: Amount | None
+    energy_megawatt_hours: Amount
     interval: Interval
 
 
 class Goodput(_Part):
     """What interruptions and checkpoints leave of the wall time; the five shares add up to 1."""
 
-    mean_hours_between_failures: float | None
+    mean_hours_between_failures: Amount | None
     """None where nothing fails."""
-    checkpoint_bytes: float
-    checkpoint_stall_seconds: float
-    checkpoint_interval_seconds: float | None
+    checkpoint_bytes: Amount
+    checkpoint_stall_seconds: Amount
+    checkpoint_interval_seconds: Amount | None
     """Of training between checkpoints; None: never."""
-    checkpoint_interval_iterations: int | None
-    downtime_seconds: float
+    checkpoint_interval_iterations: Number | None
+    downtime_seconds: Amount
     """From an interruption to the next iteration."""
-    startup_seconds: float
+    startup_seconds: Amount
     """Of those, until the process groups exist."""
-    spare_nodes: int
-    effective: float
+    spare_nodes: Number
+    effective: Positive
     """Share of the wall time in which iterations run at their predicted pace."""
-    checkpoints: float
-    failures: float
-    repairs: float
-    stragglers: float
-    wall_days: float
+    checkpoints: Amount
+    failures: Amount
+    repairs: Amount
+    stragglers: Amount
+    wall_days: Amount
     """Training days over ``effective``."""
-    wall_cost_dollars: float | None
+    wall_cost_dollars: Amount | None
 
 
 class StageMemory(_Part):
     """Bytes on the busiest rank of one stage."""
 
-    stage: int
-    weights: float
-    gradients: float
-    optimizer: float
-    activations: float
-    logits: float
-    slack: float
-    reserved: float
-    total: float
-    limit: float
+    stage: Number
+    weights: Amount
+    gradients: Amount
+    optimizer: Amount
+    activations: Amount
+    logits: Amount
+    slack: Amount
+    reserved: Amount
+    total: Amount
+    limit: Amount
 
 
 class Alternative(_Part):
     """A runner-up that differs in kind, with what it differs in."""
 
     strategy: Strategy
-    iteration_seconds: float
-    mfu: float
-    peak_memory_bytes: float
+    iteration_seconds: Positive
+    mfu: Amount
+    peak_memory_bytes: Amount
     differs: str
-    effective: float | None = None
+    effective: Positive | None = None
     """Share of the wall time in which iterations run, where goodput is wanted."""
     tied: bool = False
     """Measured sweeps do not tell it from the plan: they bear out so small a gap less than two times in three."""
@@ -153,7 +160,7 @@ class Rejection(_Part):
     """A rule that rejected part of the space: how many strategies, and one of them in words."""
 
     rule: str
-    count: int
+    count: Number
     example: str
 
 
@@ -162,9 +169,9 @@ class Advice(_Part):
 
     subject: str
     text: str
-    iteration_seconds: float | None = None
+    iteration_seconds: Amount | None = None
     """Of what would help where goodput is wanted: of wall time for an iteration."""
-    peak_memory_bytes: float | None = None
+    peak_memory_bytes: Amount | None = None
     """That the fullest device allocates, where the least memory is wanted."""
     proved: bool = True
     """False where time ran out: the figure is of the best found, what there is may be better."""
@@ -177,14 +184,14 @@ class Comparable(_Part):
     """The group of runs it belongs to, as in the README's table of errors."""
     model: str
     accelerator: str
-    gpus: int
+    gpus: Count
     stack: str
     layout: str
     """Its degrees of parallelism above 1."""
-    distance: float
+    distance: Amount
     """0 is the same; 1 is another vendor, another family of frameworks, experts in place of dense layers."""
-    measured_seconds: float
-    measured_mfu: float
+    measured_seconds: Amount
+    measured_mfu: Amount
     error: float
     """Predicted over measured, minus one."""
 
@@ -194,7 +201,7 @@ class Trust(_Part):
 
     nearest: tuple[Comparable, ...]
     """The nearest measured run of each of the nearest groups."""
-    region: float
+    region: Amount
     """The distance from runs of other sources that nine of ten measured runs keep within."""
     inside: bool
     """Whether the nearest run is within it, and no degree beyond what was measured."""
@@ -207,20 +214,20 @@ class Trust(_Part):
 class Proof(_Part):
     """Why no other strategy in the space is better within the model."""
 
-    candidates: int
-    feasible: int
-    priced: int
-    solves: int
-    lower_bound_seconds: float
-    gap: float
-    wall_seconds: float
-    simulated_pipeline_seconds: float | None = None
+    candidates: Number
+    feasible: Number
+    priced: Number
+    solves: Number
+    lower_bound_seconds: Amount
+    gap: Share
+    wall_seconds: Amount
+    simulated_pipeline_seconds: Amount | None = None
     """The pipeline's seconds by event simulation; None where it is too long to simulate."""
-    closed_form_pipeline_seconds: float | None = None
+    closed_form_pipeline_seconds: Amount | None = None
     statement: str
-    scope: str = ""
-    """Among which strategies it is proved, such as "among stages of as many ranks"; empty: among all."""
-    fastest_seconds: float | None = None
+    scope: tuple[str, ...] = ()
+    """Among which strategies it is proved, one phrase for whatever restricts them, such as "without offloading"."""
+    fastest_seconds: Positive | None = None
     """The proved optimum, where the plan is another one that is tied with it."""
 
 
@@ -246,7 +253,7 @@ class Plan(_Part):
     fits: bool = True
     """Whether every stage fits its device; only a predicted strategy can be false here."""
     goodput: Goodput | None = None
-    breakdown_seconds: dict[str, float] = Field(default_factory=dict)
+    breakdown_seconds: dict[str, Annotated[float, Field(ge=-ROUNDING)]] = Field(default_factory=dict)
     memory_bytes: tuple[StageMemory, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
     alternatives_complete: bool = True

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+import numpy as np
+
+from costmodels.strategy import Recompute
 from planner.aims import Aim
+from planner.conditions import SHARDED_GRADIENTS
 from planner.document import Advice
 from planner.errors import BadRequest
 from planner.levers import arithmetic_times, device_times, links_times
 from planner.nearest import enough_gpus, with_gpus
 from planner.pins import Pin, parse_pins
 from planner.request import Resolved
+from planner.scope import offloads
+from planner.search import known_bound
 from planner.space import LARGEST_MICRO_BATCH, Space, build, divisors
-from planner.sparing import ways
+from planner.sparing import spared, ways
 from planner.splits import Incumbent
 from planner.told import NOT_KNOWN, NOTABLE, told_bytes, told_seconds
 from planner.written import many
 
+MORE_MEMORY = "memory 2x"
+_DEGREES = ("tp", "cp", "pp", "dp", "vpp", "ep", "etp", "micro_batch_size")
+"""Axes that a bound depends on and no rule of dominance ends with: fewer of their values leave the best in."""
 MOST_BATCHES = 512
 """Batch sizes on either side that are looked at for one with more divisors."""
 
@@ -84,6 +93,8 @@ def _faster(space: Space, aim: Aim, best: Incumbent, *, pins: Mapping[str, Pin],
     lines.append(_more_memory(space, aim, now, deadline))
     lines.append(_larger_batch(aim, best, now))
     lines.extend(_rounder_batch(aim, now, pins, deadline))
+    if _memory_is_short(best, lines):
+        lines.extend(_offloading(space, aim, best, pins, deadline))
     return tuple(sorted(lines, key=lambda line: line.iteration_seconds or math.inf))
 
 
@@ -100,12 +111,42 @@ def gained(subject: str, seconds: float, now: float, *, proved: bool = True) -> 
     return Advice(subject=subject, text=text, iteration_seconds=min(seconds, now), proved=proved)
 
 
+def _memory_is_short(best: Incumbent, lines: Iterable[Advice]) -> bool:
+    """Whether time is spent on saving memory: another strategy would be taken with more, or this one repeats passes."""
+    at = best.row.row(0)
+    more = next(line for line in lines if line.subject == MORE_MEMORY)
+    saves = at["recompute"] != Recompute.NONE or at["zero_stage"] >= SHARDED_GRADIENTS
+    return saves or not more.proved or more.text != "nothing"
+
+
+def _offloading(space: Space, aim: Aim, best: Incumbent, pins: Mapping[str, Pin], deadline: float) -> list[Advice]:
+    """What states or activations on the hosts would save, which is searched only where it is asked for."""
+    now, kinds, degrees = aim.value(best), offloads(aim.scenario, pins), _hopeful(space, aim, best)
+    if not kinds or not degrees:
+        return []
+    if time.perf_counter() > deadline:
+        return [gained("offload any", now, now, proved=False)]
+    wider = build(aim.scenario, {**pins, **degrees, **parse_pins({"offload": ",".join(kinds)})})
+    found = aim.search(wider, deadline=deadline, beside=1.0, confirm=False)
+    seconds = aim.value(found.best) if found.best else now
+    subject = spared(found.best.row) if found.best and found.proved else "offload any"
+    gain = gained(subject, seconds, now, proved=found.proved)
+    return [] if gain.text == "nothing" else [gain]
+
+
+def _hopeful(space: Space, aim: Aim, best: Incumbent) -> dict[str, Pin]:
+    """The degrees of the cores whose bound is below the plan: moving anything to the host only adds to it."""
+    some = space.cores.take(known_bound(space.cores, aim.scenario) < best.iteration)
+    values = {axis: np.unique(getattr(some, axis)).astype(int).tolist() for axis in _DEGREES}
+    return {axis: Pin(axis, tuple(found)) for axis, found in values.items() if found}
+
+
 def _more_memory(space: Space, aim: Aim, now: float, deadline: float) -> Advice:
     """The best strategy that twice the memory would let in."""
     roomy = aim.on(device_times(aim.scenario, usable_memory=2.0))
     found = roomy.search(space, deadline=deadline, beside=1.0, confirm=False)
     seconds = roomy.value(found.best) if found.best else now
-    return gained("memory 2x", seconds, now, proved=found.proved)
+    return gained(MORE_MEMORY, seconds, now, proved=found.proved)
 
 
 def _larger_batch(aim: Aim, best: Incumbent, now: float) -> Advice:

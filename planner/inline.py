@@ -29,6 +29,8 @@ Table = Mapping[str, Any]
 
 LONGEST: Final = 1e9
 """Seconds that nobody waits for."""
+ROUNDING: Final = 1e-15
+"""What is lost when a decimal fraction of a million is multiplied out, as a share."""
 _PLAIN_SECONDS: Final = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 _SHORT_CLUSTER: Final = {"name", "accelerator", "gpus_per_node", "nodes", "tiers"}
 
@@ -71,14 +73,17 @@ def counted(value: Any) -> Any:
     """A whole number out of text such as "300B"; all else as it is.
 
     Raises:
-        ValueError: text that is no count.
+        ValueError: text that is no count, or not a whole one.
     """
     if not isinstance(value, str):
         return value
     try:
-        return round(parse_quantity(value, "count"))
+        number = parse_quantity(value, "count")
     except BadQuantity as error:
         raise ValueError(str(error)) from None
+    if abs(number - round(number)) > ROUNDING * number:
+        raise ValueError(f"expected a whole number such as 300B, got {value!r:.40}")
+    return round(number)
 
 
 def seconds_written(value: Any) -> Any:

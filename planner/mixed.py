@@ -26,6 +26,7 @@ from planner.plainer import plainer
 from planner.reasons import telling
 from planner.request import Resolved
 from planner.rules import GROUP_RULES, binding
+from planner.scope import left_out
 from planner.trust import trust
 from planner.verify import Verdict, verify_mixed
 
@@ -86,7 +87,9 @@ def found_plan(
     best = outcome.best
     priced = mixed_quote(best.row, mixed, best.assignment)
     verdict = verify_mixed(best.row, best.assignment, priced, mixed)
-    proof = _proof(space, outcome, verdict, took, one_width=one_width)
+    pins = parse_pins(resolved.request.pins)
+    scope = _scope(space, mixed, pins, one_width=one_width)
+    proof = _proof(space, outcome, verdict, took, one_width=one_width, scope=scope)
     why: dict[str, Any] = {}
     if others is not None:
         why = {
@@ -96,7 +99,7 @@ def found_plan(
             "what_helps": what_helps(resolved, mixed, best, priced, until=until, one_width=one_width),
         }
     lattice = Lattice(partial(build, mixed, one_width=one_width), (*GROUP_RULES, *binding(resolved.scenario)))
-    idle = idle_pins(resolved, parse_pins(resolved.request.pins), space, lattice)
+    idle = idle_pins(resolved, pins, space, lattice)
     return Plan(
         status="optimal" if outcome.proved else "feasible",
         **why,
@@ -120,13 +123,29 @@ def _priced(resolved: Resolved, mixed: Mixed, best: MixedIncumbent, priced: Quot
     }
 
 
-def _proof(space: MixedSpace, outcome: MixedOutcome, verdict: Verdict, took: float, *, one_width: bool) -> Proof:
+def _scope(space: MixedSpace, mixed: Mixed, pins: Mapping[str, Pin], *, one_width: bool) -> tuple[str, ...]:
+    """Among which strategies a plan is the best: what restricts the lattice of any group restricts it."""
+    alone = {**pins, **parse_pins({"offload": "none", "recompute_num_layers": 1})}  # rules refuse all else
+    parts = zip(mixed.scenarios, space.cores.groups, strict=True)
+    said = (phrase for scenario, cores in parts for phrase in left_out(scenario, alone, cores))
+    width = " with as many ranks on every stage" if one_width else ""
+    return (f"among strategies over all node groups{width}", *dict.fromkeys(said))
+
+
+def _proof(
+    space: MixedSpace,
+    outcome: MixedOutcome,
+    verdict: Verdict,
+    took: float,
+    *,
+    one_width: bool,
+    scope: tuple[str, ...],
+) -> Proof:
     assert outcome.best is not None
     value = outcome.best.iteration
     bound = value if outcome.proved else min(outcome.lower_bound, value)
     gap = (value - bound) / value
     among = " with as many ranks on every stage" if one_width else ""
-    scope = "among strategies over all node groups" + (" with as many ranks on every stage" if one_width else "")
     said = f"none{among} can beat {value:.4g} s" if outcome.proved else f"proved within {gap:.1%}"
     return Proof(
         candidates=space.candidates,

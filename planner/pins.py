@@ -46,6 +46,21 @@ class Pin:
         return tuple(value for value in usual if self.low <= value <= self.high)
 
 
+def plainly(axis: str, given: Any) -> Any:
+    """What is given on one axis without numpy: arrays as lists, their numbers as Python's.
+
+    Raises:
+        ValueError: bytes, or a table of values.
+    """
+    plain = given.tolist() if hasattr(given, "tolist") else given
+    parts = plain if isinstance(plain, list | tuple) else [plain]
+    if any(isinstance(part, bytes | bytearray | list | tuple | Mapping) for part in parts):
+        raise ValueError(
+            f"{axis}: expected a value such as 8, several as [4, 8] or a range as '..8', got {plain!r:.40}"
+        )
+    return plain
+
+
 def parse_pins(pins: Mapping[str, Any]) -> dict[str, Pin]:
     """Read every pin of a request; None and "" mean free.
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from costmodels.adapters import OF_ATTENTION, Adapters
 from costmodels.choices import chosen
@@ -23,9 +23,10 @@ from hardware.catalogue import cluster as find_cluster
 from hardware.records import Cluster
 from planner import inline
 from planner.axes import PIN_AXES
-from planner.changes import changed_model, changed_stack, flat, known_path
+from planner.changes import bare, changed_model, changed_stack, flat, known_path, known_table
 from planner.defaults import DEFAULT_CLUSTER, DEFAULT_STACK, DEFAULT_TOKENS, filled, usual_batch
 from planner.errors import BadRequest
+from planner.pins import plainly
 
 Objective = Literal["time", "mfu", "cost", "tokens-per-gpu-hour", "memory", "goodput"]
 
@@ -152,6 +153,8 @@ class PlanRequest(BaseModel):
         if not isinstance(value, Mapping):
             raise ValueError('expected paths and values, such as {"stack.overlap.pp": 0.1}')  # noqa: TRY004 - pydantic's
         try:
+            for path in bare(value):
+                known_table(path)
             return {known_path(path): new for path, new in flat(value)}
         except BadRequest as error:
             raise ValueError(str(error)) from None
@@ -161,7 +164,16 @@ class PlanRequest(BaseModel):
     def _known_axes(cls, value: Mapping[str, Any]) -> Mapping[str, Any]:
         if unknown := sorted(set(value) - set(PIN_AXES)):
             raise ValueError(f"cannot pin {unknown[0]!r}; the axes are {', '.join(PIN_AXES)}")
-        return value
+        return {axis: plainly(axis, given) for axis, given in value.items()}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _text(cls, fields: object) -> object:
+        """Bytes are no text, though pydantic reads "8" and b"8" alike."""
+        given = fields.items() if isinstance(fields, Mapping) else ()
+        if odd := next(((name, value) for name, value in given if isinstance(value, bytes | bytearray)), None):
+            raise ValueError(f"{odd[0]}: expected text or a number, got {bytes(odd[1])!r:.40}")
+        return fields
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -95,8 +96,28 @@ def checked(plan: Plan, name: str) -> Plan:
 def _lacks(plan: Plan, gpus: int) -> Iterator[str]:
     """One sentence for everything wrong; of a strategy only under a whole request."""
     yield from _of_request(plan.request)
+    yield from _of_figures(plan)
     for strategy in (plan.strategy, *(other.strategy for other in plan.alternatives)):
         yield from _of_strategy(strategy, plan.request, gpus) if strategy else ()
+
+
+def _of_figures(plan: Plan) -> Iterator[str]:
+    """What was found is a strategy; one with a prediction has bytes for each of its stages."""
+    if plan.status != "infeasible" and plan.strategy is None:
+        yield f"strategy: missing, though the plan is {plan.status}"
+    if plan.strategy and plan.prediction and len(plan.memory_bytes) != len(plan.strategy.stages):
+        yield f"memory_bytes: {len(plan.memory_bytes)} stages are listed, the strategy has {len(plan.strategy.stages)}"
+    if any(not math.isfinite(number) for number in _numbers(plan.model_dump(exclude={"request"}))):
+        yield "a figure is infinite, which no plan says"
+
+
+def _numbers(value: object) -> Iterator[float]:
+    """Every number of a document."""
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    for one in inner:
+        yield from _numbers(one)
+    if isinstance(value, float):
+        yield value
 
 
 def _of_request(request: Mapping[str, Any]) -> Iterator[str]:

@@ -23,6 +23,7 @@ from planner.errors import BadRequest, OutOfTime
 from planner.request import PlanRequest, Resolved, resolve
 from planner.sweep.answer import searched
 from planner.sweep.sharing import Shared
+from planner.written import many
 
 DAY: Final = 86_400.0
 MOST_GPUS: Final = 65_536
@@ -349,7 +350,8 @@ def _statement(sizes: Sizes, found: int, limits: Limits, *, proved: bool) -> str
     if not proved:
         return f"{missing} of {len(below)} smaller sizes were not searched to the end; --time-limit gives more time"
     every = f"every smaller size of whole nodes was searched ({len(below)}); " if below else ""
-    return f"{every}fewer than {sizes.least * sizes.each:,} GPUs would need more than 100 % MFU"
+    most = f"{(sizes.least - 1) * sizes.each:,} GPUs would need more than 100 % MFU, and " if sizes.least > 1 else ""
+    return f"{every}{most}clusters come in whole nodes of {many(sizes.each, 'GPU')}"
 
 
 def _missed(sizes: Sizes, limits: Limits, resolved: Resolved) -> Size:

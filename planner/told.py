@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from hardware.units import format_quantity
 
 NOTABLE = 0.0005
@@ -10,6 +12,9 @@ NOT_KNOWN = "not known: time ran out before anything was found"
 """Of a search that its deadline ended with nothing to show."""
 CUT_SHORT = "time ran out: there may be better alternatives than these"
 """Of runners-up of which not all were looked at."""
+
+NO_OFFLOADING = "without offloading"
+"""What a proof leaves out unless it is asked for: the restriction that most often matters."""
 
 
 def told_seconds(value: float) -> str:
@@ -24,3 +29,8 @@ def told_seconds(value: float) -> str:
 def told_bytes(value: float) -> str:
     """Bytes of a device."""
     return f"{value / 2**30:.1f} GiB"
+
+
+def foremost(scope: Iterable[str]) -> str:
+    """The restriction of a proof that is told wherever the proof is; the others stand in the document."""
+    return next((said for said in scope if said == NO_OFFLOADING or said.startswith("among ")), "")

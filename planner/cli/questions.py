@@ -191,6 +191,8 @@ def _deliver(answer: Plan, params: dict[str, Any]) -> None:
         talk(remark, params)
     if params["verbose"]:
         talk(f"version {answer.provenance.version}, catalogue {answer.provenance.catalogue_hash}", params)
+        if answer.proof and answer.proof.scope:
+            talk(f"what the proof covers: strategies {'; '.join(answer.proof.scope)}", params)
     if answer.status == "infeasible":
         talk(_refusal(answer), params)
         sys.exit(INFEASIBLE)

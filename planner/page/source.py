@@ -100,7 +100,8 @@ def shown_plan(plan: Plan) -> Shown:
     others = [_point(Result(i, *other, None, None)) for i, other in enumerate(runners_up(plan, kept), start=1)]
     for point, terms in zip(others, breakdowns(plan), strict=False):
         point["terms"] = terms
-    assumed = (*plan.defaults, *plan.warnings, *plan.provenance.sources, _origin(kept["provenance"]))
+    scope = (f"proved of strategies {'; '.join(plan.proof.scope)}",) if plan.proof and plan.proof.scope else ()
+    assumed = (*plan.defaults, *plan.warnings, *scope, *plan.provenance.sources, _origin(kept["provenance"]))
     timeline, remark = timeline_of(plan)
     drawn = {"memory": memory_of(plan), "timeline": timeline, "remark": remark, "advice": _advice(plan)}
     drawn["nearest"] = [

@@ -36,7 +36,7 @@ from planner.report.panels import (
     time_panel,
 )
 from planner.report.upkeep import goodput_lines
-from planner.told import CUT_SHORT
+from planner.told import CUT_SHORT, foremost
 from planner.written import many, named
 
 _Document = TypeVar("_Document", bound=BaseModel)
@@ -306,7 +306,7 @@ def _proved(plan: Plan) -> list[str]:
         return [f"{100.0 * plan.proof.gap:.2f} % from the proved optimum"]
     if plan.status != "optimal" or plan.proof is None:
         return []
-    return [f"proved optimal in the model {plan.proof.scope}".rstrip()]
+    return [f"proved optimal in the model {foremost(plan.proof.scope)}".rstrip()]
 
 
 def printable(document: _Document, console: Console) -> _Document:

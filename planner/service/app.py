@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from planner.service.answers import failure
 from planner.service.describe import CATALOGUES, ENDPOINTS, Endpoint, openapi_of
+from planner.service.hosts import KnownHosts
 from planner.service.pool import Answer, Busy, Pool
 from planner.service.settings import Settings
 from planner.version import VERSION
@@ -53,7 +53,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app = FastAPI(
         title="meshwright", version=VERSION, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None
     )
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(allowed.hosts))
+    app.add_middleware(KnownHosts, allowed=allowed.hosts)
     for endpoint in ENDPOINTS:
         app.add_api_route(f"/v1/{endpoint.name}", _asking(pool, known, endpoint), methods=["POST"], name=endpoint.name)
     for kind in CATALOGUES:
@@ -136,6 +136,9 @@ async def _body(request: Request, most: int) -> bytes:
     said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if said != _JSON:
         raise Refused(415, "bad-request", f"expected content-type {_JSON}, got {said!r:.60}")
+    packed = request.headers.get("content-encoding", "").strip().lower()
+    if packed not in {"", "identity"}:
+        raise Refused(415, "bad-request", f"expected a body as it is, got content-encoding {packed!r:.60}")
     too_long = Refused(413, "too-large", f"the body is longer than {most:,} bytes; a question takes a few kB")
     length = request.headers.get("content-length", "0")
     if length.isdecimal() and int(length) > most:

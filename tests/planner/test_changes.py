@@ -4,6 +4,7 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from pydantic import ValidationError
 
 from costmodels.model_catalogue import model
 from costmodels.stack import stack
@@ -155,3 +156,14 @@ def test_a_changed_model_keeps_its_name_and_the_catalogue_keeps_its_own():
 def test_the_service_opens_no_file_for_a_feature(changes):
     with pytest.raises(BadRequest, match="looks like a file"):
         names_only({"model": "22b", "gpus": 64, "changes": changes})
+
+
+def test_a_table_that_holds_nothing_has_a_known_name_too():
+    assert PlanRequest(**ASK, changes={"stack": {"overlap": {}}, "model": {}}).changes == {}
+    for path, changes in {
+        "nonsense.deeper": {"stack": {}, "nonsense": {"deeper": {}}},
+        "stack.overlapp": {"stack": {"overlapp": {}}},
+        "nonsense": {"nonsense": {}},
+    }.items():
+        with pytest.raises(ValidationError, match=path):
+            PlanRequest(**ASK, changes=changes)

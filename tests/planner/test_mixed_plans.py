@@ -315,7 +315,7 @@ def test_a_shipped_mixed_cluster_says_its_nodes_and_is_planned(name):
 def test_the_screen_says_among_which_strategies_the_plan_is_proved_best():
     found = plan(request(reasons=False))
     assert found.status == "optimal"
-    assert found.proof.scope.endswith("with as many ranks on every stage")
+    assert found.proof.scope[0].endswith("with as many ranks on every stage")
     assert "proved optimal in the model among strategies over all node groups" in " ".join(screen(found).split())
 
 

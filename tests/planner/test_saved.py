@@ -6,9 +6,10 @@ import pytest
 from click.testing import CliRunner
 
 from conformance.plans import random_plans
+from planner import PlanRequest, plan
 from planner.cli import main
 from planner.frameworks.table import FRAMEWORKS
-from planner.saved import checked
+from planner.saved import checked, read
 from tests.planner.fake_plan import infeasible_plan
 
 (PLAN,) = random_plans("megatron-lm", 1, seed=5, models=("llama3-8b",), precisions=("bf16",))
@@ -40,6 +41,18 @@ SPOILED = {
     "a strange precision": (("request", "precision"), "bf17", "bf17"),
     "a stack of lists": (("request", "stack"), {"name": ["a"]}, "request: stack: "),
 }
+FIGURES = {
+    "no memory of any stage": (("memory_bytes",), [], "memory_bytes: 0 stages are listed, the strategy has"),
+    "time that runs backwards": (("prediction", "iteration_seconds"), -1, "prediction.iteration_seconds: "),
+    "no time at all": (("prediction", "iteration_seconds"), 0, "prediction.iteration_seconds: "),
+    "time without end": (("prediction", "training_days"), "1e999", "a figure is infinite"),
+    "work undone": (("breakdown_seconds", "compute"), -5, "breakdown_seconds.compute: "),
+    "a use below none": (("prediction", "mfu"), -0.1, "prediction.mfu: "),
+    "memory below none": (("memory_bytes", 0, "total"), -1, "memory_bytes.0.total: "),
+    "a run on no GPUs": (("trust", "nearest", 0, "gpus"), 0, "trust.nearest.0.gpus: "),
+    "a gap of more than all": (("proof", "gap"), 1.5, "proof.gap: "),
+    "an optimum of nothing": (("strategy",), None, "strategy: missing, though the plan is optimal"),
+}
 COMMANDS = {
     "export": ("export", "{}", "--to", "torchtitan"),
     "replan": ("replan", "{}", "--gpus", "16"),
@@ -49,14 +62,14 @@ COMMANDS = {
 }
 
 
-def spoiled(where, value):
-    document = json.loads(PLAN.to_json())
+def spoiled(where, value, answer=PLAN):
+    document = json.loads(answer.to_json())
     *tables, last = where
     table = document
     for name in tables:
         table = table[name]
     table[last] = value
-    return json.dumps(document)
+    return json.dumps(document).replace('"1e999"', "1e999")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -71,10 +84,36 @@ def test_a_changed_answer_is_refused_in_one_line(where, value, said, command, tm
     assert said in done.stderr
 
 
+@pytest.fixture(name="whole", scope="module")
+def fixture_whole():
+    """An answer with all its figures."""
+    return plan(PlanRequest(model="llama3-8b", gpus=16))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(("where", "value", "said"), FIGURES.values(), ids=FIGURES.keys())
+def test_a_figure_that_cannot_be_is_refused_in_one_line(where, value, said, command, whole, tmp_path):
+    path = tmp_path / "answer.json"
+    path.write_text(spoiled(where, value, whole))
+    done = CliRunner().invoke(main, [word.format(path) for word in COMMANDS[command]])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"plan: {path}: ")
+    assert done.stderr.count("\n") == 1
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    "asked", [{}, {"objective": "goodput"}, {"objective": "memory"}, {"cluster": "a100-h100-mixed"}]
+)
+def test_an_answer_as_it_was_written_is_read(asked):
+    found = plan(PlanRequest(model="llama3-8b", gpus=128, **asked))
+    assert read(found.to_json(), "it") == found
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_what_a_search_may_propose_is_left_alone(framework):
-    for plan in random_plans(framework, 12, seed=6):
-        assert checked(plan, "it") is plan
+    for found in random_plans(framework, 12, seed=6):
+        assert checked(found, "it") is found
 
 
 def test_names_in_an_answer_are_text_to_a_shell(tmp_path):

@@ -162,6 +162,13 @@ WRONG = [
     (b'{"model": "175b", "gpus": 8, "tp": 8}', "it belongs under pins"),
     (b'{"model": "175b", "gpus": 1e30}', "gpus"),
     (b'{"model": "175b", "gpus": 8, "pins": {"tp": "__import__"}}', "tp"),
+    (b'{"model": "175b", "gpus": "8"}', "gpus: expected a whole number, got '8'"),
+    (b'{"model": "175b", "gpus": 8, "reasons": "false"}', "reasons: expected true or false, got 'false'"),
+    (b'{"model": "175b", "gpus": 8, "reasons": 0}', "reasons: expected true or false, got 0"),
+    (b'{"model": "175b", "gpus": 8, "top": "3"}', "top: expected a whole number, got '3'"),
+    (b'{"model": "175b", "gpus": 8, "expert_capacity": "2"}', "expert_capacity: expected a number, got '2'"),
+    (b'{"model": "175b", "gpus": 8, "tokens": "1.5"}', "tokens: expected a whole number such as 300B, got '1.5'"),
+    (b'{"model": "175b", "gpus": 8, "changes": {"nonsense": {}}}', "'nonsense': expected stack. or model."),
     (b"[" * 100_000, "the body"),
     (b'{"a":' * 70 + b"1" + b"}" * 70, "nests deeper than 60 levels"),
 ]
@@ -223,6 +230,27 @@ def test_bodies_are_bounded(served):
             for _ in range(100):
                 connection.sendall(b"c350\r\n" + b" " * 50_000 + b"\r\n")
             pytest.fail("the service went on reading")
+
+
+def test_what_people_write_as_text_is_read_over_http_too(served):
+    written = {"tokens": "1.5T", "time_limit": "10s", "memory_margin": "5%", "pins": {"tp": "..4", "pp": "1,2"}}
+    assert served.ask("plan", SMALL | written | {"reasons": False}).status_code == 200
+
+
+def test_a_queue_is_read_as_strictly_as_a_question(served):
+    queue = {"cluster": "dgx-h100", "gpus": 16, "jobs": [{"name": "a", "model": "llama3-8b", "seq_length": "4096"}]}
+    found = served.ask("allocate", queue)
+    assert found.status_code == 422
+    assert "jobs: seq_length: expected a whole number, got '4096'" in said(found)
+
+
+def test_requests_that_are_turned_away_get_the_document_of_every_error(served):
+    other = served.client.get("/v1/health", headers={"host": "evil.com"})
+    packed = served.raw("plan", b"{}", **{"content-encoding": "gzip"})
+    assert (other.status_code, packed.status_code) == (400, 415)
+    assert "'evil.com' is not served here" in said(other)
+    assert "content-encoding 'gzip'" in said(packed)
+    assert served.raw("plan", json.dumps(SMALL).encode(), **{"content-encoding": "identity"}).status_code == 200
 
 
 def test_only_json_for_a_host_of_ours(served):

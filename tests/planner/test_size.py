@@ -35,6 +35,14 @@ def test_no_smaller_size_meets_the_deadline_and_the_answer_does(met):
         assert slower.prediction is None or slower.prediction.training_days > 6.0
 
 
+def test_what_is_smaller_than_the_least_size_is_no_whole_node_or_needs_more_than_the_peak(met):
+    small = size(ASK.model_copy(update={"gpus": 64, "tokens": 20_000_000_000}), days=6.0)
+    assert small.answer.gpus == 8
+    assert small.statement == "clusters come in whole nodes of 8 GPUs"
+    assert met.statement.endswith("16 GPUs would need more than 100 % MFU, and clusters come in whole nodes of 8 GPUs")
+    assert met.answer.mfu * met.answer.gpus * met.answer.days / 6.0 > 16  # GPUs at their peak that it takes
+
+
 def test_an_option_is_what_plan_says_of_that_size(met):
     said = plan(ASK.model_copy(update={"gpus": met.answer.gpus}))
     assert met.answer.days == said.prediction.training_days
