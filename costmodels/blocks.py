@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import numpy as np
 
@@ -129,33 +130,22 @@ def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSecon
     """Seconds of one layer of a kind; reads tp, cp, ep, etp, micro-batch, sequence parallelism."""
     nothing = Passes(np.zeros(len(rows)), np.zeros(len(rows)))
     experts = expert_layer(rows, scenario) if kind.ffn == "experts" else ExpertSeconds(*[nothing] * 5)
-    matmul, attention, cp, output, unread = experts.matmul, nothing, nothing, nothing, nothing
-    stream = layer_streams(rows, scenario, kind) + small_kernels(rows, scenario, kind) + experts.stream
-    stream = stream + accumulation(rows, scenario, kind) + filled(rows, scenario, kind)
-    stream = stream + scale_seconds(rows, scenario, kind) + adapter_seconds(rows, scenario, kind)
-    if kind.ffn == "dense":
-        matmul, unread = ffn_matmuls(rows, scenario), last_product(rows, scenario)
-    beyond = matmul
+    products, stream = _products(rows, scenario, kind, experts), _streams(rows, scenario, kind, experts)
+    attention, cp = nothing, nothing
     if kind.attends:
-        output = attention_matmuls(rows, scenario, ("output",))
-        beyond = output + matmul
-        if scenario.model.parallel_block and kind.ffn == "dense":
-            unread, output = unread + output, nothing
-        matmul = attention_matmuls(rows, scenario) + matmul
         attention = attention_core(rows, scenario, kind)
         cp = context_parallel(rows, scenario, attention)
     if kind.mixer == "mamba":
-        matmul, cp = mamba_matmuls(rows, scenario) + matmul, exchange_of_heads(rows, scenario)
-        stream = stream + scan(rows, scenario)
+        cp = exchange_of_heads(rows, scenario)
     tp = tensor_parallel(rows, scenario, kind)
-    apart = matmul + attention + stream + tp + cp
+    apart = products.matmul + attention + stream + tp + cp
     ep, paired, floor = experts.ep, nothing, launch_floor(rows, scenario, kind)
     if overlaps(scenario.stack):  # traffic goes on while a pass waits for its host
         free = apart + exposed_launches(floor, apart, scenario) + -1.0 * experts.hidden
         ep, paired = exposed_beside(ep, layer=free, experts=experts.between, stack=scenario.stack)
     busy = apart + ep
     return LayerSeconds(
-        matmul=matmul,
+        **products._asdict(),
         attention=attention,
         stream=stream,
         launch=exposed_launches(floor, busy, scenario),
@@ -167,12 +157,43 @@ def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSecon
         hidden_ep=experts.hidden,
         paired=paired,
         up_projections=up_projections(rows, scenario) if kind.attends else nothing,
-        beyond=beyond,
-        output=output,
-        unread=unread,
-        spared=spared(unread, rows, scenario, kind, busy.forward - floor),
-        second=second_products(rows, scenario, kind, matmul),
+        spared=spared(products.unread, rows, scenario, kind, busy.forward - floor),
+        second=second_products(rows, scenario, kind, products.matmul),
     )
+
+
+class _Products(NamedTuple):
+    """Matrix products of a layer, as ``LayerSeconds`` has them."""
+
+    matmul: Passes
+    beyond: Passes
+    output: Passes
+    unread: Passes
+
+
+def _products(rows: Strategies, scenario: Scenario, kind: Kind, experts: ExpertSeconds) -> _Products:
+    nothing = Passes(np.zeros(len(rows)), np.zeros(len(rows)))
+    matmul, output, unread = experts.matmul, nothing, nothing
+    if kind.ffn == "dense":
+        matmul, unread = ffn_matmuls(rows, scenario), last_product(rows, scenario)
+    beyond = matmul
+    if kind.attends:
+        output = attention_matmuls(rows, scenario, ("output",))
+        beyond = output + matmul
+        if scenario.model.parallel_block and kind.ffn == "dense":
+            unread, output = unread + output, nothing
+        matmul = attention_matmuls(rows, scenario) + matmul
+    if kind.mixer == "mamba":
+        matmul = mamba_matmuls(rows, scenario) + matmul
+    return _Products(matmul, beyond, output, unread)
+
+
+def _streams(rows: Strategies, scenario: Scenario, kind: Kind, experts: ExpertSeconds) -> Passes:
+    """What a layer spends on kernels that memory bounds, and on those too small to be bound by anything."""
+    stream = layer_streams(rows, scenario, kind) + small_kernels(rows, scenario, kind) + experts.stream
+    stream = stream + accumulation(rows, scenario, kind) + filled(rows, scenario, kind)
+    stream = stream + scale_seconds(rows, scenario, kind) + adapter_seconds(rows, scenario, kind)
+    return stream + scan(rows, scenario) if kind.mixer == "mamba" else stream
 
 
 def accumulation(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:

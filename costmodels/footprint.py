@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,22 +60,18 @@ def footprint(
 ) -> Footprint:
     """The memory of every stage of one row under a given split, arrays (pp,)."""
     pp = len(layers)
-    stages = np.arange(pp)
     one = rows.take(np.full(pp, row))
-    held, twice = in_flight(one, stages) + memory.queued[row], float(copies(one)[0])
-    first, last = ends(one, stages)
+    twice, (first, last) = float(copies(one)[0]), ends(one, np.arange(pp))
     parameters, experts, stored, again = _stage_sums(
         one, memory, scenario, row=row, layers=layers, recomputed=recomputed
     )
-    params = twice * parameters + first * memory.embedding_parameters[row] + last * memory.head_parameters[row]
+    outer = first * memory.embedding_parameters[row], last * memory.head_parameters[row]
+    params = twice * parameters + outer[0] + outer[1]
     model, ahead = scenario.model, ahead_kind(scenario.model)
     experts = twice * experts + last * mtp_sets(model) * kind_expert_parameters(one, scenario, ahead)
     state, expert_state = memory.state, memory.expert_state
-    activations = held * (stored + again * memory.checkpoint[row] + first * memory.embedding_activation[row] / twice)
-    activations = activations + last * ahead_bytes(one, scenario, 0.0) + first * memory.first_peak[row]
-    activations = activations + (again > 0) * memory.take(np.full(pp, row)).working_at(last) + memory.passing[row]
+    activations = _activations(one, memory, scenario, row=row, stored=stored, again=again)
     whole = memory.everywhere[row] - memory.passing[row]
-    outer = first * memory.embedding_parameters[row], last * memory.head_parameters[row]
     weights = params * state.weights[row] + experts * expert_state.weights[row] + whole
     weights = weights + (outer[0] + outer[1]) * memory.edge_weights[row]
     gradients = params * state.gradients[row] + experts * expert_state.gradients[row]
@@ -83,21 +79,53 @@ def footprint(
     optimizer = optimizer + (outer[0] + outer[1]) * memory.edges[row]
     logits = last * memory.logits[row]
     slack = slack_of(one, scenario) * (weights + gradients + optimizer + activations + logits)
-    largest = np.maximum(largest_matrix(one, scenario), np.maximum(*outer))
-    peak = first * memory.first_peak[row]
-    scattered = first * (one.vocabulary == 0) * scattered_bytes(one, scenario)
-    flat = flat_bytes(one, scenario, params + experts, largest=largest, scattered=scattered)
-    waiting = np.maximum(flat - peak, 0.0)
-    waiting = waiting + waiting_bytes(one, scenario, copies(one) * layers / one.vpp, first=first)
-    layer = np.full(pp, memory.layer_parameters[row] + memory.expert_parameters[row])
-    waiting = waiting + buffer_bytes(one, scenario, layer=layer, ends=outer)
-    waiting = waiting + last * (one.vocabulary == 0) * idle_bytes(one, scenario)
     reserved = np.full(pp, scenario.stack.reserved)
-    needed = (weights + gradients + optimizer + activations + logits) + slack + reserved + waiting
+    waiting = _waiting(one, memory, scenario, row=row, layers=layers, parameters=params + experts, outer=outer)
+    found = Footprint(weights, gradients, optimizer, activations, logits, slack, reserved, waiting)
     listed = listed_bytes(one, scenario, parameters=params + experts, optimizer=optimizer, last=last)
-    fits = needed + listed <= scenario.group.accelerator.usable_memory
-    waiting = waiting + np.where(fits, listed, 0.0)  # else all is given back once, and activations share what it left
-    return Footprint(weights, gradients, optimizer, activations, logits, slack, reserved, waiting)
+    fits = found.total + waiting + listed <= scenario.group.accelerator.usable_memory
+    # Else all is given back once, and activations share what it left.
+    return replace(found, waiting=waiting + np.where(fits, listed, 0.0))
+
+
+def _activations(
+    one: Strategies, memory: RowBytes, scenario: Scenario, *, row: int, stored: Floats, again: Floats
+) -> Floats:
+    """What forward passes in flight keep on every stage, and what lives for a moment, (pp,).
+
+    ``stored`` is what a micro-batch leaves on the stage, ``again`` how many of its layers are recomputed.
+    """
+    stages = np.arange(len(one))
+    held, (first, last) = in_flight(one, stages) + memory.queued[row], ends(one, stages)
+    embedding = first * memory.embedding_activation[row] / copies(one)
+    kept = held * (stored + again * memory.checkpoint[row] + embedding)
+    kept = kept + last * ahead_bytes(one, scenario, 0.0) + first * memory.first_peak[row]
+    return kept + (again > 0) * memory.take(np.full(len(one), row)).working_at(last) + memory.passing[row]
+
+
+def _waiting(
+    one: Strategies,
+    memory: RowBytes,
+    scenario: Scenario,
+    *,
+    row: int,
+    layers: Ints,
+    parameters: Floats,
+    outer: tuple[Floats, Floats],
+) -> Floats:
+    """What the allocator has taken beside the peak on every stage, (pp,), but for lists of the whole stage's states.
+
+    ``parameters`` are all of a stage, ``outer`` those of its embedding and of its head.
+    """
+    first, last = ends(one, np.arange(len(one)))
+    largest = np.maximum(largest_matrix(one, scenario), np.maximum(*outer))
+    scattered = first * (one.vocabulary == 0) * scattered_bytes(one, scenario)
+    flat = flat_bytes(one, scenario, parameters, largest=largest, scattered=scattered)
+    waiting = np.maximum(flat - first * memory.first_peak[row], 0.0)
+    waiting = waiting + waiting_bytes(one, scenario, copies(one) * layers / one.vpp, first=first)
+    layer = np.full(len(one), memory.layer_parameters[row] + memory.expert_parameters[row])
+    waiting = waiting + buffer_bytes(one, scenario, layer=layer, ends=outer)
+    return waiting + last * (one.vocabulary == 0) * idle_bytes(one, scenario)
 
 
 def _stage_sums(

@@ -7,6 +7,7 @@ second shards inside the node [Wang23]; chunk by chunk under a breadth-first pip
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -102,16 +103,13 @@ def every_micro_batch(
     gathered and its gradients are scattered once for all micro-batches, which that then hides behind. ``layer`` and
     ``paired`` are as in ``exchange.step_traffic``.
     """
-    stack, once, whole = scenario.stack, by_chunk(rows), stays_whole(rows, scenario)
+    stack, whole = scenario.stack, stays_whole(rows, scenario)
     third = (rows.zero_stage >= PARAMETERS) & ~whole
-    times, behind = np.where(once | whole, 1, rows.num_microbatches), np.where(once, rows.num_microbatches, 1)
     depth = scenario.depth if kinds is not None else None
     each = [_layer(rows, scenario, kind) for kind in (depth.kinds if depth else (None,))]
     pairs = [(one.repeating_window, one.paired) for one in kinds.parts] if kinds else [(layer, paired)]
-    windows = [_left(window, beside, whole) for window, beside in pairs]
-    ahead, after = [behind * part.forward for part in windows], [behind * part.backward for part in windows]
+    ahead, after = _windows(rows, pairs, whole)
     layers = copies(rows) * even_layers(scenario.model.num_layers, rows).high
-    copied = layers * _layer(rows, scenario).copied
     back = [np.where(third, one.gather_again, 0.0) + one.scatter for one in each]
     reduced = [part + one.replicas for part, one in zip(back, each, strict=True)]
     gathered = [one.gather for one in each]
@@ -125,15 +123,14 @@ def every_micro_batch(
     forward = forward + first.gather + late
     scattered = _late(final.scatter, after[-1], slow=slow, hidden=given & apart)
     scattered = scattered + first.scatter
-    anew = requantised(rows, scenario) * one_layout(scenario) * copied
-    copied = copied + first.copied + final.copied
     sharing, copying_over = (layers * part for part in _host_waits(rows, scenario))
     forward, scattered = forward + np.where(third, sharing, 0.0), scattered + np.where(third, 2.0, 1.0) * sharing
     last = last + scattered + first.replicas + final.replicas + copying_over
     backward = last
     if stack.replicas_once:
         backward = scattered + _chain(back, after, layers, depth=depth, slow=slow, hidden=given, backward=True)
-    out, into = _copying(copied, anew, scenario)
+    out, into = _copying(rows, scenario, layers, (first, final))
+    times = np.where(by_chunk(rows) | whole, 1, rows.num_microbatches)
     gathers = times if stack.gathers_per_micro_batch else np.ones(len(rows))
     scatters = np.where(third, gathers, times)
     copying = (into + np.where(third, out, 0.0)) * scatters
@@ -141,15 +138,33 @@ def every_micro_batch(
     return backward, (forward + out) * gathers
 
 
-def _copying(copied: Floats, anew: Floats, scenario: Scenario) -> tuple[Floats, Floats]:
-    """Seconds to copy so many parameters out of the buffer they arrive in, and their gradients into theirs, (N,).
+def _windows(
+    rows: Strategies, pairs: Sequence[tuple[Passes, Passes | None]], whole: Bools
+) -> tuple[list[Floats], list[Floats]]:
+    """Computation that a layer's gathers, and its scatters, hide behind, by kind, (N,) each.
 
-    ``anew`` is what quantising moves beside the former. The latter casts to the width of the reduction, by a kernel of
-    less bandwidth (``packing``). FSDP2 does both; FSDP1 uses the flat parameter of a unit where it arrives, joins its
-    gradients as they are, and casts them on another stream [FSDP1]; the buffers of Megatron-FSDP are the parameters'
-    own, and the products write gradients into them [MFSDP].
+    ``pairs``: of every kind its computation, and what of it other micro-batches' experts' traffic runs beside. By
+    chunks it is that of all micro-batches.
+    """
+    behind = np.where(by_chunk(rows), rows.num_microbatches, 1)
+    left = [_left(window, paired, whole) for window, paired in pairs]
+    return [behind * part.forward for part in left], [behind * part.backward for part in left]
+
+
+def _copying(
+    rows: Strategies, scenario: Scenario, layers: Floats, ends: tuple[_Layer, _Layer]
+) -> tuple[Floats, Floats]:
+    """Seconds to copy parameters out of the buffer they arrive in, and their gradients into theirs, (N,).
+
+    Those of so many layers and of embedding and head. Quantising the layers' moves more beside the former; the latter
+    casts to the width of the reduction, by a kernel of less bandwidth (``packing``). FSDP2 does both; FSDP1 uses the
+    flat parameter of a unit where it arrives, joins its gradients as they are, and casts them on another stream
+    [FSDP1]; the buffers of Megatron-FSDP are the parameters' own, and the products write gradients into them [MFSDP].
     """
     stack, known = scenario.stack, {"share": scenario.rates.stream, "bandwidth": scenario.rates.bandwidth}
+    copied = layers * _layer(rows, scenario).copied
+    anew = requantised(rows, scenario) * one_layout(scenario) * copied
+    copied = copied + ends[0].copied + ends[1].copied
     out = 2.0 * WORD * (stack.state_copies == "both")
     cast = (WORD + stack.reduce_bytes) / (stack.packing if stack.reduce_bytes != WORD else 1.0)
     into = {"both": cast, "gradients": 2.0 * WORD, "none": 0.0}[stack.state_copies]

@@ -88,22 +88,8 @@ def solve(layout: Layout, limits: Limits, *, time_limit: float, dear: bool = Fal
     if not all(place.choices for place in layout.places):
         return _nothing("infeasible", layout, math.inf)
     left = [lean(place.choices, demands(place.choices, limits.rate, unit=UNIT, page=PAGE)) for place in layout.places]
-    places = (
-        replace(place, choices=tuple(place.choices[index] for index in kept))
-        for place, kept in zip(layout.places, left, strict=True)
-    )
-    layout = replace(layout, places=tuple(places))
     model = cp_model.CpModel()
-    variables = _variables(model, layout, limits)
-    _keep_up(model, layout, limits, variables)
-    _find_room(model, layout, variables)
-    _stay_fresh(model, layout, limits, variables)
-    prices = [round(price * MICRO) for price in layout.prices]
-    cost = sum(price * count for price, count in zip(prices, variables.nodes, strict=True))
-    if math.isfinite(limits.budget):
-        model.add(cost <= math.ceil(limits.budget * MICRO))
-    if not dear:
-        model.minimize(cost)
+    variables = _stated(model, _only(layout, left), limits, dear=dear)
     solver = cp_model.CpSolver()
     for name, value in (*_SOLVER.items(), ("max_time_in_seconds", max(time_limit, 0.0))):
         setattr(solver.parameters, name, value)
@@ -119,6 +105,30 @@ def solve(layout: Layout, limits: Limits, *, time_limit: float, dear: bool = Fal
     )
     nodes = np.array([solver.value(count) for count in variables.nodes], dtype=np.int64)
     return Found("optimal" if status == cp_model.OPTIMAL else "feasible", chosen, nodes, bound, tuple(left))
+
+
+def _only(layout: Layout, left: Sequence[Sequence[int]]) -> Layout:
+    """The layout with those choices of every place alone."""
+    places = (
+        replace(place, choices=tuple(place.choices[index] for index in kept))
+        for place, kept in zip(layout.places, left, strict=True)
+    )
+    return replace(layout, places=tuple(places))
+
+
+def _stated(model: cp_model.CpModel, layout: Layout, limits: Limits, *, dear: bool) -> _Variables:
+    """All of the problem: what keeps up, has room and stays fresh within the budget; the cheapest unless ``dear``."""
+    variables = _variables(model, layout, limits)
+    _keep_up(model, layout, limits, variables)
+    _find_room(model, layout, variables)
+    _stay_fresh(model, layout, limits, variables)
+    prices = [round(price * MICRO) for price in layout.prices]
+    cost = sum(price * count for price, count in zip(prices, variables.nodes, strict=True))
+    if math.isfinite(limits.budget):
+        model.add(cost <= math.ceil(limits.budget * MICRO))
+    if not dear:
+        model.minimize(cost)
+    return variables
 
 
 def _nothing(status: Literal["infeasible", "unknown"], layout: Layout, bound: float) -> Found:
