@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, field_validator, model_serializer
 
 Status = Literal["optimal", "feasible", "infeasible"]
 Count = Annotated[int, Field(ge=1)]
@@ -229,6 +229,12 @@ class Proof(_Part):
     """Among which strategies it is proved, one phrase for whatever restricts them, such as "without offloading"."""
     fastest_seconds: Positive | None = None
     """The proved optimum, where the plan is another one that is tied with it."""
+
+    @field_validator("scope", mode="before")
+    @classmethod
+    def _phrases(cls, value: object) -> object:
+        """One sentence, as earlier answers have it, is one phrase, or none."""
+        return ((value,) if value else ()) if isinstance(value, str) else value
 
 
 class Provenance(_Part):

@@ -236,10 +236,15 @@ def _stability(text: str) -> Any:
 
 
 def _whole(name: str, text: str) -> int:
+    from planner.inline import counted
+
     number = _quantity(name, text, "count")
     if not 1 <= number < 1e18:
         raise BadRequest(f"{name}: expected a count between 1 and 1e18 such as 300B, got {text!r}")
-    return round(number)
+    try:
+        return int(counted(text))
+    except ValueError as error:
+        raise BadRequest(f"{name}: {error}") from None
 
 
 def seconds_in(name: str, text: str) -> float:

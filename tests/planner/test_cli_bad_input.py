@@ -62,6 +62,7 @@ CASES = {
     "a sequence past the positions": ([*ASK, "--seq-len", "1000000"], "at most"),
     "tokens in bytes": ([*ASK, "--tokens", "300GB"], "expected a count"),
     "no tokens": ([*ASK, "--tokens", "0"], "tokens"),
+    "a half token": ([*ASK, "--tokens", "1.5"], "expected a whole number such as 300B"),
     "negative tokens": ([*ASK, "--tokens", "-3B"], "negative"),
     "tokens beyond counting": ([*ASK, "--tokens", "1e30"], "between 1 and 1e18"),
     "tokens in other digits": ([*ASK, "--tokens", "\u0663\u0660B"], "plain digits"),
