@@ -8,6 +8,7 @@ of v, the head takes the place of a layer in the last chunk, and the embedding o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,6 +56,52 @@ def places_of_ends(num_layers: int, vpp: Ints | np.int64) -> tuple[Ints, Ints]:
     """Layers whose places the embedding and the head take so that the chunks of all stages are equal, 0 or 1 each."""
     missing = np.mod(-num_layers, vpp)
     return np.where(missing == 2, 1, 0), np.where((missing == 1) | (missing == 2), 1, 0)
+
+
+def ends_of_cut(layers: Sequence[int], vpp: int, *, counted: bool) -> tuple[int, int] | None:
+    """Layers' places that the embedding and the head take where all stages make equal chunks of what they hold.
+
+    Those of ``places_of_ends``; where ends may be ``counted``, also others that make all stages alike, as Megatron's
+    switches for either end do. None where no such places make chunks equal.
+    """
+    usual = _usual_ends(layers, vpp)
+    for ends in (usual, *(((0, 1), (1, 0), (1, 1)) if counted else ())):
+        places = _places(layers, ends)
+        if not (places % vpp).any() and (ends == usual or len(np.unique(places)) == 1):
+            return ends
+    return None
+
+
+def odd_stage(layers: Sequence[int], vpp: int) -> int:
+    """The first stage whose layers, with an end where one takes a layer's place, make no equal chunks."""
+    return int(np.argmax(_places(layers, _usual_ends(layers, vpp)) % vpp > 0))
+
+
+def nearest_cut(layers: Sequence[int], vpp: int, step: int) -> list[int]:
+    """The cut nearest to another that moves ``step`` layers at a time, a multiple of ``vpp``, shape (pp,).
+
+    Every stage takes one slice, and each further one the stage that lacks most, of those the one that asked for least.
+    """
+    ends = _usual_ends(layers, vpp)
+    wanted = _places(layers, ends)
+    held = np.full(len(wanted), step)
+    for _ in range(int(wanted.sum() // step) - len(wanted)):
+        held[np.lexsort((wanted, held - wanted))[0]] += step
+    found: list[int] = (held - _places(np.zeros_like(held), ends)).tolist()
+    return found
+
+
+def _usual_ends(layers: Sequence[int], vpp: int) -> tuple[int, int]:
+    embedding, head = places_of_ends(sum(layers), np.int64(vpp))
+    return int(embedding), int(head)
+
+
+def _places(layers: Sequence[int] | Ints, ends: tuple[int, int]) -> Ints:
+    """Layers' places of every stage, with those that the embedding and the head take, shape (pp,)."""
+    places = np.array(layers, dtype=np.int64)
+    places[0] += ends[0]
+    places[-1] += ends[1]
+    return places
 
 
 def end_places(num_layers: int, rows: Strategies) -> tuple[Ints, Ints]:

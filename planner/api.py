@@ -22,7 +22,14 @@ from planner.challenges import challenges, why_not_lines
 from planner.defaults import DEFAULT_STACK
 from planner.document import Plan, Prediction, Proof, Rejection
 from planner.errors import BadRequest, OutOfTime
-from planner.given import broken_rules, single_row, split_or_given, with_recomputed
+from planner.given import (
+    broken_rules,
+    checked_layers,
+    single_row,
+    split_or_given,
+    unequal_chunks,
+    with_recomputed,
+)
 from planner.helps import what_helps
 from planner.idle_pins import Lattice, idle_pins
 from planner.nearest import nearest
@@ -212,16 +219,24 @@ def _infeasible(resolved: Resolved, space: Space, outcome: Outcome) -> Plan:
     )
 
 
-def predict(request: PlanRequest, layers: Sequence[int] | None = None, recomputed: Sequence[int] | None = None) -> Plan:
+def predict(
+    request: PlanRequest,
+    layers: Sequence[int] | None = None,
+    recomputed: Sequence[int] | None = None,
+    *,
+    chunked: bool = True,
+) -> Plan:
     """Price one given strategy, without search; unpinned axes take their plainest value.
 
     ``layers`` gives the layers of every stage; without them the stages are split as in a search. ``recomputed`` gives
-    how many of them each stage recomputes, the first ones, where recomputation is partial; without it as few as fit. A
-    strategy that breaks a rule or does not fit in memory comes back with status ``infeasible`` and the reasons, in the
-    second case with its prediction.
+    how many of them each stage recomputes, the first ones, where recomputation is partial; without it as few as fit.
+    Unless ``chunked`` they may make no equal chunks, as a job may have them that draws each of its own, and the answer
+    warns of it. A strategy that breaks a rule or does not fit in memory comes back with status ``infeasible`` and the
+    reasons, in the second case with its prediction.
 
     Raises:
-        BadRequest: an axis with several values, or degrees that do not make up the GPUs.
+        BadRequest: an axis with several values, degrees that do not make up the GPUs, or layers that no such pipeline
+            has.
     """
     resolved = resolve(_question(request))
     layers, recomputed = counts("layers", layers), counts("recomputed", recomputed)
@@ -235,6 +250,8 @@ def predict(request: PlanRequest, layers: Sequence[int] | None = None, recompute
     row = single_row(scenario, parse_pins(request.pins), layers)
     if broken := broken_rules(row, scenario):
         return Plan(status="infeasible", fits=False, rejected=broken, **frame_record(resolved))
+    if layers is not None:
+        layers = checked_layers(layers, row, scenario, chunked=chunked)
     split = split_or_given(scenario, row, layers, request.time_limit, lean=request.objective == "memory")
     return _predicted(resolved, row, with_recomputed(row, split, recomputed))
 
@@ -245,7 +262,8 @@ def _predicted(resolved: Resolved, row: Strategies, split: Assignment) -> Plan:
     priced = quote(as_it_runs(row, split), scenario, split)
     found, known = priced_record(resolved, row, split, priced), trust(scenario, row)
     refused = _too_large(row, priced, scenario)
-    warnings = (*_warnings(priced, resolved), *_counted(found["prediction"], resolved), *outside(known))
+    said = (*_warnings(priced, resolved), *_counted(found["prediction"], resolved))
+    warnings = (*said, *outside(known), *_drawn(row, split, scenario))
     return Plan(
         status="infeasible" if refused else "feasible",
         fits=not refused,
@@ -286,6 +304,12 @@ def _counted(predicted: Prediction, resolved: Resolved) -> tuple[str, ...]:
         name = resolved.cluster.name
         found.append(f"{name} has no price, so that the cheapest is the fastest; give it price = '2 $/h'")
     return tuple(found)
+
+
+def _drawn(row: Strategies, split: Assignment, scenario: Scenario) -> tuple[str, ...]:
+    """A word on chunks that are priced as equal ones and are none."""
+    odd = unequal_chunks(split.layers.tolist(), row, scenario)
+    return (f"{odd}; they are priced as if they were equal",) if odd else ()
 
 
 def _memory_rejection(priced: Quote, scenario: Scenario) -> Rejection:

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from costmodels.pieces import joined
 from costmodels.pricing import Assignment, row_assignment
 from costmodels.scenario import Scenario
+from costmodels.split import end_places, ends_of_cut, nearest_cut, odd_stage
 from costmodels.strategy import AXES, CP_KINDS, SCHEDULE_NAMES, VOCABULARIES, Recompute, Strategies, strategies
 from planner.conditions import FOLDED
 from planner.document import Rejection
@@ -99,28 +101,68 @@ def broken_rules(row: Strategies, scenario: Scenario) -> tuple[Rejection, ...]:
 def split_or_given(
     scenario: Scenario, row: Strategies, layers: Sequence[int] | None, seconds: float, *, lean: bool = False
 ) -> Assignment:
-    """The layers given, else the split that a search would choose, else, where none fits, the even one.
+    """The ``checked_layers`` given, else the split that a search would choose, else, where none fits, the even one.
 
     ``lean`` is a search for the least memory.
     """
-    pp, total = int(row.pp[0]), scenario.model.num_layers
     if layers is not None:
-        if len(layers) != pp:
-            raise BadRequest(f"{len(layers)} stages are given layers, pp is {pp}")
-        if sum(layers) != total:
-            raise BadRequest(f"the stages hold {many(sum(layers), 'layer')}, the model has {total}")
-        least = fewest_layers(row, scenario)[0]
-        if own_cut(scenario) and list(layers) != least.tolist():
-            raise BadRequest(f"{scenario.framework} divides the layers itself, into {','.join(map(str, least))}")
-        if short := [held for held, fewest in zip(layers, least, strict=True) if held < fewest]:
-            raise BadRequest(f"a stage holds {many(short[0], 'layer')}; each of its {int(row.vpp[0])} chunks needs one")
-        _check_groups(row, layers)
-        if len(set(layers)) > 1 and not scenario.stack.uneven_stages:
-            raise BadRequest(f"stack {scenario.stack.name} needs even stages; {total // pp} layers each would be")
         return given_split(row, scenario, layers)
     solved = (leanest_split if lean else best_split)(row, scenario, deadline=time.perf_counter() + seconds)
-    cut = own_cut(scenario)
+    pp, total, cut = int(row.pp[0]), scenario.model.num_layers, own_cut(scenario)
     return solved.assignment if solved else row_assignment(row, total, cut(scenario.model, pp) if cut else None)
+
+
+def checked_layers(
+    layers: Sequence[int], row: Strategies, scenario: Scenario, *, counted: bool = True, chunked: bool = True
+) -> Sequence[int]:
+    """Layers of every stage as they were given.
+
+    Args:
+        layers: of every stage.
+        row: the one strategy, which breaks no rule.
+        scenario: what is trained on what.
+        counted: whether ends may count as layers, where the stack lets them.
+        chunked: whether they must make equal chunks.
+
+    Raises:
+        BadRequest: they are not those of the model, or not as the stack, the framework or the schedule wants them.
+    """
+    pp, total, stack = int(row.pp[0]), scenario.model.num_layers, scenario.stack
+    if len(layers) != pp:
+        raise BadRequest(f"{len(layers)} stages are given layers, pp is {pp}")
+    if sum(layers) != total:
+        raise BadRequest(f"the stages hold {many(sum(layers), 'layer')}, the model has {total}")
+    _check_fewest(layers, row, scenario)
+    _check_groups(row, layers)
+    if len(set(layers)) > 1 and not stack.uneven_stages:
+        raise BadRequest(f"stack {stack.name} needs even stages; {total // pp} layers each would be")
+    if chunked and (odd := unequal_chunks(layers, row, scenario, counted=counted)):
+        step = int(row.vpp[0] * row.recompute_num_layers[0])
+        raise BadRequest(f"{odd}; {','.join(map(str, nearest_cut(layers, int(row.vpp[0]), step)))} would")
+    return layers
+
+
+def _check_fewest(layers: Sequence[int], row: Strategies, scenario: Scenario) -> None:
+    """Refuse stages with a chunk of nothing, and layers other than those that a framework itself gives a stage."""
+    least = fewest_layers(row, scenario)[0]
+    if own_cut(scenario) and list(layers) != least.tolist():
+        raise BadRequest(f"{scenario.framework} divides the layers itself, into {','.join(map(str, least))}")
+    if short := [held for held, fewest in zip(layers, least, strict=True) if held < fewest]:
+        raise BadRequest(f"a stage holds {many(short[0], 'layer')}; each of its {int(row.vpp[0])} chunks needs one")
+
+
+def unequal_chunks(layers: Sequence[int], row: Strategies, scenario: Scenario, *, counted: bool = True) -> str:
+    """Which stage's layers make no equal chunks, in words; empty where all do.
+
+    What moves the places of ends by hand goes where the rule ``ends-as-layers`` lets them take places.
+    """
+    vpp = int(row.vpp[0])
+    plain = row.vocabulary[0] == 0 and row.recompute[0] != Recompute.PARTIAL and not joined(row)[0]
+    if ends_of_cut(layers, vpp, counted=bool(counted and plain and scenario.stack.ends_as_layers)):
+        return ""
+    stage = odd_stage(layers, vpp)
+    embedded = " and the embedding" if stage == 0 and end_places(sum(layers), row)[0][0] else ""
+    return f"stage {stage} holds {many(layers[stage], 'layer')}{embedded}, which make no {vpp} equal chunks"
 
 
 def with_recomputed(row: Strategies, split: Assignment, recomputed: Sequence[int] | None) -> Assignment:

@@ -15,9 +15,10 @@ from planner.assemble import frame_record, prediction_record
 from planner.branches import MixedSpace, build
 from planner.document import Advice, Plan, Proof, Rejection
 from planner.errors import BadRequest, OutOfTime
+from planner.given import checked_layers
 from planner.idle_pins import Lattice, idle_pins
 from planner.mixed_explain import EXPLAINED_WITHIN, alternatives, runners_up, what_helps, why_not_lines
-from planner.mixed_given import broken_rules, checked_layers, given_row, in_every_order
+from planner.mixed_given import broken_rules, given_row, in_every_order
 from planner.mixed_records import degrees_in_words, mixed_memory, mixed_record, stage_limits
 from planner.mixed_search import MixedIncumbent, MixedOutcome, best_split, given_split, price, search
 from planner.nearest import NEAREST_SECONDS, Near, tried, without
@@ -273,7 +274,7 @@ def _best_order(
     """The strategy with its order and split, and whether it fits."""
     if layers is not None:
         one = price(row, mixed)
-        split = given_split(one, mixed, checked_layers(layers, row, mixed))
+        split = given_split(one, mixed, checked_layers(layers, row.groups[0], mixed.scenarios[0], counted=False))
     else:
         deadline = time.perf_counter() + resolved.request.time_limit
         orders = in_every_order(row)

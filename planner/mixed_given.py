@@ -19,8 +19,6 @@ from planner.pins import Pin, parse_pins
 from planner.request import Resolved
 from planner.rules import GROUP_RULES, RULES, sentence
 from planner.space import around, divisors
-from planner.stage_rows import fewest_layers
-from planner.written import many
 
 
 def given_row(resolved: Resolved, mixed: Mixed) -> MixedRows:
@@ -139,26 +137,6 @@ def in_every_order(row: MixedRows) -> list[MixedRows]:
     """The same strategy with its groups in every order."""
     count = len(row.groups)
     return [replace(row, order=np.array([order])) for order in itertools.permutations(range(count))]
-
-
-def checked_layers(layers: Sequence[int], row: MixedRows, mixed: Mixed) -> Sequence[int]:
-    """Layers of every stage as they were given.
-
-    Raises:
-        BadRequest: they are not those of the model, or not as the stack wants them.
-    """
-    pp, total, vpp = int(row.pp[0]), mixed.scenarios[0].model.num_layers, int(row.groups[0].vpp[0])
-    if len(layers) != pp:
-        raise BadRequest(f"{len(layers)} stages are given layers, pp is {pp}")
-    if sum(layers) != total:
-        raise BadRequest(f"the stages hold {many(sum(layers), 'layer')}, the model has {total}")
-    least = fewest_layers(row.groups[0], mixed.scenarios[0])[0]
-    if short := [held for held, fewest in zip(layers, least, strict=True) if held < fewest]:
-        raise BadRequest(f"a stage holds {many(short[0], 'layer')}; each of its {vpp} chunks needs one")
-    stack = mixed.scenarios[0].stack
-    if len(set(layers)) > 1 and not stack.uneven_stages:
-        raise BadRequest(f"stack {stack.name} needs even stages; {total // pp} layers each would be")
-    return layers
 
 
 def broken_rules(row: MixedRows, mixed: Mixed) -> tuple[Rejection, ...]:

@@ -95,7 +95,9 @@ def predict(ctx: click.Context, /, **params: Any) -> None:
 
     given = imported.layers if imported and not layers else layers
     as_said = imported is not None and asked.request.pins.get("recompute") == "partial"
-    more = {"recomputed": imported.recomputed} if imported and as_said else {}
+    more: dict[str, Any] = {"recomputed": imported.recomputed} if imported and as_said else {}
+    if imported and not layers:
+        more["chunked"] = False  # a file may draw every chunk, which one number a stage does not say
     answer = price(asked.request, layers=given, **more)
     if imported:
         from planner.beside import beside_the_best

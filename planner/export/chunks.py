@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from costmodels.split import places_of_ends
+from costmodels.split import ends_of_cut, odd_stage
 from planner.document import Strategy
 from planner.export.job import Inexpressible
 
@@ -33,11 +31,12 @@ def looped_chunks(held: Sequence[int], vpp: int) -> list[int]:
     Raises:
         ValueError: a stage's layers make no equal chunks.
     """
-    embedding, head = (int(n) for n in places_of_ends(sum(held), np.int64(vpp)))
+    ends = ends_of_cut(held, vpp, counted=True)
+    if ends is None:
+        raise ValueError(f"{held[odd_stage(held, vpp)]} layers split over {vpp} chunks")
+    embedding, head = ends
     places = [held[0] + embedding, *held[1:]]
     places[-1] += head
-    if uneven := [n for n, taken in zip(held, places, strict=True) if taken % vpp]:
-        raise ValueError(f"{uneven[0]} layers split over {vpp} chunks")
     chunks = [n // vpp for n in places] * vpp
     chunks[0] -= embedding
     chunks[-1] -= head

@@ -117,6 +117,10 @@ CASES = {
     "nobody's output": ([*ASK, "-o", "~nobody-here/x.json"], "there is no such home folder"),
     "an unknown link": ([*ASK, "--cluster", "{link}"], "`plan list links` shows all"),
     "layers in words": (["predict", *ASK, "--layers-per-stage", "12,x"], "12,x"),
+    "layers that make no chunks": (
+        ["predict", *ASK, "--pp", "4", "--vpp", "3", "--layers-per-stage", "13,11,12,12"],
+        "stage 0 holds 13 layers, which make no 3 equal chunks; 12,12,12,12 would",
+    ),
     "no measurements": (["validate", "{empty}"], "no runs in it"),
     "measurements without content": (["validate", "/dev/null"], "/dev/null: no runs in it"),
     "measurements without end": (["validate", "/dev/zero"], "line 1 is longer than 16 MiB"),

@@ -362,8 +362,8 @@ def test_a_hybrid_pattern_has_a_bar_between_chunks_and_a_slash_in_front_of_what_
     assert "--hybrid-layer-pattern 'ME|M|*E|-/*E/*E'" in words
     assert "layout" not in words
     assert any("pretrain_hybrid.py" in remark for remark in remarks)
-    with pytest.raises(BadRequest, match="cannot say how 3 layers split over 2 chunks"):
-        arguments(**parts | {"stages": stages(3, 3)}, schedule="interleaved-1f1b")
+    with pytest.raises(BadRequest, match="cannot say how 5 layers split over 2 chunks"):
+        arguments(**parts | {"stages": stages(5, 1)}, schedule="interleaved-1f1b")
 
 
 def test_stages_that_no_layout_can_say_are_refused(monkeypatch):

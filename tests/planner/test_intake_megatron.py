@@ -54,6 +54,17 @@ def test_as_many_layers_of_a_block_are_priced_as_are_asked_for(count, tmp_path):
     assert told["prediction"]["iteration_seconds"] > none["prediction"]["iteration_seconds"]
 
 
+def test_a_layout_whose_chunks_differ_is_priced_with_a_word_on_it_and_by_hand_refused(tmp_path):
+    words = f"{DENSE}--pipeline-model-parallel-layout Et*7|t*8|t*8|t*9L"
+    told = json.loads(predicted(tmp_path, words).stdout)
+    assert [stage["layers"] for stage in told["strategy"]["stages"]] == [15, 17]
+    said = "stage 0 holds 15 layers, which make no 2 equal chunks; they are priced as if they were equal"
+    assert said in told["warnings"]
+    by_hand = predicted(tmp_path, words, "--layers-per-stage", "15,17")
+    assert (by_hand.exit_code, by_hand.stdout) == (2, "")
+    assert "16,16 would" in by_hand.stderr
+
+
 def test_an_option_above_the_file_s_recomputation_wins(tmp_path):
     words = f"{DENSE}{FULL}block --recompute-num-layers 15"
     told = json.loads(predicted(tmp_path, words, "--recompute", "full").stdout)
