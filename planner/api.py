@@ -64,7 +64,7 @@ def plan(request: PlanRequest) -> Plan:
         OutOfTime: the time limit passed before any plan was found.
     """
     started = time.perf_counter()
-    resolved = resolve(_question(request))
+    resolved = resolve(question(request))
     if resolved.mixed:
         from planner.mixed import plan_mixed
 
@@ -80,7 +80,8 @@ def plan(request: PlanRequest) -> Plan:
     return found_plan(resolved, space, outcome, started)
 
 
-def _question(request: PlanRequest) -> PlanRequest:
+def question(request: PlanRequest) -> PlanRequest:
+    """The request, of whatever a caller gave for one; raises BadRequest where it is none."""
     return of_type(request, PlanRequest, of="the question", such_as="PlanRequest(model='llama3-8b', gpus=64)")
 
 
@@ -238,7 +239,7 @@ def predict(
         BadRequest: an axis with several values, degrees that do not make up the GPUs, or layers that no such pipeline
             has.
     """
-    resolved = resolve(_question(request))
+    resolved = resolve(question(request))
     layers, recomputed = counts("layers", layers), counts("recomputed", recomputed)
     if resolved.mixed:
         if recomputed is not None:

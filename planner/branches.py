@@ -95,6 +95,8 @@ class _Lattice:
     own: list[Table]
     beyond: int
     """Lattice points on axes not yet laid out that one row stands for."""
+    split_apart: bool = False
+    """Whether groups of one tensor rank go without the sequence parallelism of the others, as ``predict`` has it."""
     deadline: float = math.inf
     refusals: list[Refusal] = field(default_factory=list)
 
@@ -103,7 +105,10 @@ class _Lattice:
 
     def columns(self, group: int) -> Table:
         """What a rule reads of a group."""
-        return {**self.shared, **self.own[group]}
+        table = {**self.shared, **self.own[group]}
+        if self.split_apart and "sequence_parallel" in table:
+            table["sequence_parallel"] = table["sequence_parallel"] * (table["tp"] > 1)
+        return table
 
     def keep(self, rows: NDArray[Any]) -> None:
         """The given rows alone (an index or mask)."""
@@ -157,7 +162,7 @@ def build(mixed: Mixed, pins: Mapping[str, Pin], *, one_width: bool = True, dead
 
     Args:
         mixed: the groups with all their GPUs.
-        pins: tp, dp and micro-batch restrict every group, pp the whole pipeline.
+        pins: tp, dp and micro-batch restrict every group, or each has its own, pp the whole pipeline.
         one_width: whether every stage has as many ranks.
         deadline: by ``time.perf_counter``.
 
@@ -191,7 +196,10 @@ def _rules(lead: Scenario, pins: Mapping[str, Pin], *, one_width: bool) -> tuple
 def _laid_out(mixed: Mixed, pins: Mapping[str, Pin], rules: tuple[Rule, ...], beyond: int) -> _Lattice:
     """Every combination of the groups' layouts with one cp, and no more stages than layers."""
     layers = mixed.scenarios[0].model.num_layers
-    own = [_layouts(one, pins, most=layers) for one in mixed.scenarios]
+    own = [
+        _layouts(one, {name: pin.of(g) for name, pin in pins.items()}, most=layers)
+        for g, one in enumerate(mixed.scenarios)
+    ]
     joined = own[:1]
     for table in own[1:]:
         same = joined[0]["cp"][:, None] == table["cp"][None, :]
@@ -201,7 +209,8 @@ def _laid_out(mixed: Mixed, pins: Mapping[str, Pin], rules: tuple[Rule, ...], be
         joined.append({name: column[right] for name, column in table.items()})
     shared = {"cp": joined[0]["cp"], "pp": np.sum([one["stages"] for one in joined], axis=0)}
     widest = np.max([one["ranks"] for one in joined], axis=0)
-    lattice = _Lattice(mixed, rules, {**shared, "widest": widest}, joined, beyond)
+    split_apart = "tp" in pins and max(pins["tp"].each, default=1) > 1
+    lattice = _Lattice(mixed, rules, {**shared, "widest": widest}, joined, beyond, split_apart)
     if "pp" in pins:
         kept = np.isin(shared["pp"], pins["pp"].restrict(np.unique(shared["pp"]).tolist()))
         if not kept.any():
@@ -245,10 +254,10 @@ def _deal_out(lattice: _Lattice, pins: Mapping[str, Pin]) -> None:
     lattice.refuse({"batch_width"})
     wanted = pins.get("micro_batch_size")
     kept = np.ones(len(lattice), dtype=bool)
-    for table in lattice.own:
+    for g, table in enumerate(lattice.own):
         table["micro_batch_size"] = lattice.shared["batch_width"] // table["dp"]
         usual = np.unique(table["micro_batch_size"][table["micro_batch_size"] <= LARGEST_MICRO_BATCH])
-        kept &= np.isin(table["micro_batch_size"], wanted.restrict(usual.tolist()) if wanted else usual)
+        kept &= np.isin(table["micro_batch_size"], wanted.of(g).restrict(usual.tolist()) if wanted else usual)
     if wanted and not kept.any() and len(kept):
         _note_micro_batch(lattice, wanted)
     lattice.keep(kept)
@@ -318,15 +327,11 @@ def _shards(lattice: _Lattice, stage: Ints, degree: Ints) -> tuple[Ints, Ints]:
 
 
 def _cores(lattice: _Lattice) -> MixedRows:
-    shared = {name: lattice.shared[name] for name in (*_SHARED, "cp", "pp")}
+    names = (*_SHARED, "cp", "pp", "tp", "dp", "micro_batch_size")
     batches = lattice.mixed.scenarios[0].global_batch_size // lattice.shared["batch_width"]
     groups = tuple(
-        strategies(
-            **shared,
-            num_microbatches=batches,
-            **{name: table[name] for name in ("tp", "dp", "micro_batch_size")},
-        )
-        for table in lattice.own
+        strategies(**{name: table[name] for name in names}, num_microbatches=batches)
+        for table in map(lattice.columns, range(len(lattice.own)))
     )
     stages = np.stack([table["stages"] for table in lattice.own], axis=1)
     order = np.tile(np.arange(len(groups)), (len(lattice), 1))

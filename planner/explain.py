@@ -9,7 +9,7 @@ from costmodels.offload import described
 from costmodels.parameters import parameters
 from costmodels.scenario import Scenario
 from hardware.records import Accelerator
-from planner.document import Plan
+from planner.document import Plan, Strategy
 from planner.landmarks import Landmark, landmarks
 from planner.search import Outcome
 from planner.told import NOTABLE, told_bytes, told_seconds
@@ -56,6 +56,14 @@ WITHOUT = " (nothing fits without)"
 """End of the remark that something that saves memory was not asked for."""
 
 
+def widths(strategy: Strategy | None) -> tuple[int, ...]:
+    """Ranks that stages have, the fewest first: several where node groups give them different ones."""
+    if strategy is None:
+        return ()
+    degrees = {(stage.tp or strategy.tp, stage.dp or strategy.dp) for stage in strategy.stages}
+    return tuple(sorted({tp * dp * strategy.cp for tp, dp in degrees}))
+
+
 def verdict(pinned: Plan, best: Plan, terms: Mapping[str, tuple[float, float]]) -> str:
     """One sentence that answers "why not", by what the request wants least of.
 
@@ -77,6 +85,8 @@ def _compared(pinned: Plan, best: Plan, terms: Mapping[str, tuple[float, float]]
     needs, of = ("needs", " on its fullest device") if lean else ("takes", " of wall time" if wall else "")
     most = told(mine) if pinned.proved else f"at most {told(mine)}"
     least = told(theirs) if best.proved else f"{told(theirs)}, the best found before time ran out"
+    if len(unlike := widths(pinned.strategy)) > 1:
+        return _unlaunched(unlike, pinned, best, f"it would take {most}", least)
     if mine <= theirs * (1 + NOTABLE):
         compared = (
             f"it {needs} {most}{of}, the best {needs} {least}" if lean or wall else f"{most}, the best takes {least}"
@@ -90,4 +100,13 @@ def _compared(pinned: Plan, best: Plan, terms: Mapping[str, tuple[float, float]]
     )
 
 
-__all__ = ["closest_run", "memory_example", "verdict"]
+def _unlaunched(unlike: tuple[int, ...], pinned: Plan, best: Plan, takes: str, least: str) -> str:
+    """The verdict on a plan whose stages have several widths, which the best one has where nothing else fits."""
+    whose = "the best" if len(widths(best.strategy)) > 1 else "the best that they start"
+    change = pinned.value / best.value - 1
+    apart = "" if abs(change) <= NOTABLE else f", {abs(change):.1%} {'longer' if change > 0 else 'shorter'}"
+    ranks = " and ".join(map(str, unlike))
+    return f"launchers start no plan with stages of {ranks} ranks: {takes}{apart}; {whose} takes {least}"
+
+
+__all__ = ["closest_run", "memory_example", "verdict", "widths"]

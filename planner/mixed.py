@@ -35,29 +35,40 @@ NEARLY_FULL = 0.95
 """Share of the usable memory from which a plan is called tight."""
 
 
-def plan_mixed(resolved: Resolved, mixed: Mixed, started: float, *, reasons: bool = True) -> Plan:
+def plan_mixed(
+    resolved: Resolved,
+    mixed: Mixed,
+    started: float,
+    *,
+    reasons: bool = True,
+    each: Mapping[str, Pin] | None = None,
+) -> Plan:
     """The fastest strategy over all node groups, proved fastest within the model.
 
     Every stage has as many ranks, as launchers ask for; only where no such strategy fits do widths differ. Runners-up,
-    why not, what helps and the nearest request that works are left out without ``reasons``.
+    why not, what helps and the nearest request that works are left out without ``reasons``. ``each`` are the request's
+    pins where they give every group its own; what refuses them is then looked for among stages of any widths.
 
     Raises:
         BadRequest: pinned degrees that cannot make up the groups.
         OutOfTime: the time limit passed before any plan was found.
     """
-    pins, deadline = parse_pins(resolved.request.pins), started + resolved.request.time_limit
-    space, outcome, one_width = space_that_fits(mixed, pins, deadline)
+    pins, deadline = each or parse_pins(resolved.request.pins), started + resolved.request.time_limit
+    space, outcome, one_width = space_that_fits(mixed, pins, deadline, any_width=bool(each))
     if outcome.best is None and not outcome.proved:
         raise OutOfTime(f"no plan within {resolved.request.time_limit:g} s; {outcome.priced} strategies were priced")
     if outcome.best is None:
         return _infeasible(resolved, mixed, space, outcome, reasons=reasons)
-    return found_plan(resolved, mixed, space, outcome, started=started, one_width=one_width, reasons=reasons)
+    return found_plan(resolved, mixed, space, outcome, started=started, one_width=one_width, reasons=reasons, pins=pins)
 
 
-def space_that_fits(mixed: Mixed, pins: Mapping[str, Pin], deadline: float) -> tuple[MixedSpace, MixedOutcome, bool]:
+def space_that_fits(
+    mixed: Mixed, pins: Mapping[str, Pin], deadline: float, *, any_width: bool = False
+) -> tuple[MixedSpace, MixedOutcome, bool]:
     """A lattice with what a search finds there: of stages of one width, or of any widths where none of those fits.
 
-    The last says whether it is of one width and something fits.
+    The last says whether it is of one width and something fits. Where nothing fits, it is the lattice of one width
+    unless ``any_width``.
     """
     space = build(mixed, pins, deadline=deadline)
     outcome = search(space, mixed, deadline=deadline)
@@ -65,7 +76,7 @@ def space_that_fits(mixed: Mixed, pins: Mapping[str, Pin], deadline: float) -> t
         return space, outcome, outcome.best is not None
     wider = build(mixed, pins, one_width=False, deadline=deadline)
     found = search(wider, mixed, deadline=deadline)
-    return (wider, found, False) if found.best or not found.proved else (space, outcome, False)
+    return (wider, found, False) if any_width or found.best or not found.proved else (space, outcome, False)
 
 
 def found_plan(
@@ -77,8 +88,12 @@ def found_plan(
     started: float,
     one_width: bool,
     reasons: bool,
+    pins: Mapping[str, Pin] | None = None,
 ) -> Plan:
-    """What a search found, with its reasons; where time ended the search, the best that those come across."""
+    """What a search found, with its reasons; where time ended the search, the best that those come across.
+
+    ``pins`` are the request's, unless they are given as they were read.
+    """
     assert outcome.best is not None
     took = time.perf_counter() - started
     until = time.perf_counter() + min(EXPLAINED_WITHIN, resolved.request.time_limit)
@@ -88,7 +103,7 @@ def found_plan(
     best = outcome.best
     priced = mixed_quote(best.row, mixed, best.assignment)
     verdict = verify_mixed(best.row, best.assignment, priced, mixed)
-    pins = parse_pins(resolved.request.pins)
+    pins = pins or parse_pins(resolved.request.pins)
     scope = _scope(space, mixed, pins, one_width=one_width)
     proof = _proof(space, outcome, verdict, took, one_width=one_width, scope=scope)
     why: dict[str, Any] = {}

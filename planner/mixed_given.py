@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -82,13 +83,32 @@ def _one(pin: Pin) -> int:
     return pin.values[0]
 
 
+def for_each(resolved: Resolved, mixed: Mixed) -> dict[str, Pin] | None:
+    """The pins, those with as many values as there are node groups as one for each; None where none differ by group.
+
+    So are they read of a single strategy; of a search they are a choice.
+    """
+    pins, count = parse_pins(resolved.request.pins), len(mixed.scenarios)
+    for axis in set(PER_GROUP) & set(pins):
+        parts = [parse_pins({axis: part})[axis].values for part in _parts(resolved.request.pins[axis])]
+        if len(parts) == count and all(len(values) == 1 for values in parts):
+            pins[axis] = replace(pins[axis], each=tuple(values[0] for values in parts))
+    dp, micro = pins.get("dp"), pins.get("micro_batch_size")
+    if dp and dp.each and micro and len(micro.values) == 1:
+        pins["micro_batch_size"] = replace(micro, each=_dealt(micro.values[0], dp.each))
+    return pins if any(len(set(pin.each)) > 1 for pin in pins.values()) else None
+
+
+def _parts(given: Any) -> Sequence[Any]:
+    return given.split(",") if isinstance(given, str) else given if isinstance(given, list | tuple) else [given]
+
+
 def _for_groups(resolved: Resolved, axis: str, count: int) -> tuple[int, ...] | None:
     """What a pin says of every group: one value for all, or one for each in the cluster's order."""
     given = resolved.request.pins.get(axis)
     if given is None or given == "":
         return None
-    parts = given.split(",") if isinstance(given, str) else given if isinstance(given, list | tuple) else [given]
-    values = [_one(parse_pins({axis: part})[axis]) for part in parts]
+    values = [_one(parse_pins({axis: part})[axis]) for part in _parts(given)]
     if len(values) not in {1, count}:
         raise BadRequest(f"{axis}: {len(values)} values for {count} node groups; give one, or one for each")
     return tuple(values * count if len(values) == 1 else values)
@@ -122,8 +142,7 @@ def _micro_batches(resolved: Resolved, mixed: Mixed, dp: Sequence[int]) -> tuple
     """Sequences of every group's micro-batch: as many over all its replicas; one value is that of the most replicas."""
     batch, given = mixed.scenarios[0].global_batch_size, _for_groups(resolved, "micro_batch_size", len(dp))
     if given is None or len(set(given)) == 1:
-        width = math.lcm(*dp) * (given[0] if given else 1)
-        given = tuple(width // d for d in dp)
+        given = _dealt(given[0] if given else 1, dp)
     widths = {b * d for b, d in zip(given, dp, strict=True)}
     if len(widths) > 1:
         said = ", ".join(f"{b} x {d}" for b, d in zip(given, dp, strict=True))
@@ -131,6 +150,12 @@ def _micro_batches(resolved: Resolved, mixed: Mixed, dp: Sequence[int]) -> tuple
     if batch % (width := widths.pop()):
         raise BadRequest(f"the {width} sequences of a micro-batch on all replicas do not divide the batch of {batch}")
     return given
+
+
+def _dealt(micro: int, dp: Sequence[int]) -> tuple[int, ...]:
+    """Sequences of every group's micro-batch where ``micro`` is that of the most replicas."""
+    width = math.lcm(*dp) * micro
+    return tuple(width // d for d in dp)
 
 
 def in_every_order(row: MixedRows) -> list[MixedRows]:

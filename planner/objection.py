@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from planner import explain
-from planner.api import plan
+from planner.api import plan, question
+from planner.branches import WIDTH
 from planner.challenges import MEMORY
 from planner.document import Plan, Rejection, Strategy
+from planner.mixed import plan_mixed
+from planner.mixed_given import for_each
 from planner.pins import Pin, parse_pins, shown_value
-from planner.request import PlanRequest
+from planner.request import PlanRequest, resolve
+from planner.rules import GROUP_RULES
 
 
 class WhyNot(BaseModel):
-    """The answer to "why not this", schema ``why-not/1``: broken rules, or the price beside the best plan's."""
+    """The answer to "why not this", schema ``why-not/1``: broken rules, or the price beside the best plan's.
+
+    Both where launchers start no such plan.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
@@ -38,9 +46,10 @@ class WhyNot(BaseModel):
 def why_not(request: PlanRequest) -> WhyNot:
     """Compare the best strategy under the request's pins with the best of all.
 
-    What the pins leave free is chosen as well as it can be, so that the comparison is fair.
+    What the pins leave free is chosen as well as it can be, so that the comparison is fair. As many values as there are
+    node groups are one for each, as ``predict`` reads them.
     """
-    pinned = plan(request)
+    pinned, pins = _pinned(request)
     best = plan(request.model_copy(update={"pins": {}}))
     mine = pinned.prediction.iteration_seconds if pinned.prediction else None
     theirs = best.prediction.iteration_seconds if best.prediction else None
@@ -49,8 +58,8 @@ def why_not(request: PlanRequest) -> WhyNot:
     telling = telling_terms(pinned, best) if both else {}
     return WhyNot(
         strategy=pinned.strategy,
-        pins={name: _shown(name, value) for name, value in parse_pins(request.pins).items()},
-        rules=pinned.rejected if pinned.status == "infeasible" else (),
+        pins={name: _shown(name, value) for name, value in pins.items()},
+        rules=pinned.rejected if pinned.status == "infeasible" else _unlike(pinned),
         iteration_seconds=mine,
         best_iteration_seconds=theirs,
         terms=terms,
@@ -58,6 +67,24 @@ def why_not(request: PlanRequest) -> WhyNot:
         memory_terms=telling if request.objective == "memory" else {},
         verdict=explain.verdict(pinned, best, telling),
     )
+
+
+def _pinned(request: PlanRequest) -> tuple[Plan, dict[str, Pin]]:
+    """The best under the pins, and how these were read."""
+    started, resolved = time.perf_counter(), resolve(question(request))
+    each = for_each(resolved, resolved.mixed) if resolved.mixed else None
+    if resolved.mixed and each:
+        return plan_mixed(resolved, resolved.mixed, started, reasons=False, each=each), each
+    return plan(request), parse_pins(request.pins)
+
+
+def _unlike(pinned: Plan) -> tuple[Rejection, ...]:
+    """The rule of launchers that a plan breaks which has stages of several widths."""
+    found = explain.widths(pinned.strategy)
+    if len(found) < 2:
+        return ()
+    words = {rule.name: rule.sentence for rule in GROUP_RULES}[WIDTH].format(ranks=found[0], widest=found[-1])
+    return (Rejection(rule=WIDTH, count=1, example=words),)
 
 
 def telling_terms(this: Plan, best: Plan) -> dict[str, tuple[float, float]]:
@@ -85,4 +112,4 @@ def _spent(found: Plan) -> dict[str, float]:
 def _shown(name: str, pin: Pin) -> str:
     if not pin.values:
         return f"{pin.low}..{pin.high}"
-    return ",".join(shown_value(name, v) for v in pin.values)
+    return ",".join(shown_value(name, v) for v in pin.each or pin.values)

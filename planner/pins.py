@@ -32,12 +32,20 @@ _WIDER: Mapping[str, tuple[str, ...]] = {"offload": ("any",)}
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """What a request allows on one axis: exactly these values, or a range (inclusive)."""
+    """What a request allows on one axis: exactly these values, or a range (inclusive).
+
+    ``each`` is one value for every node group, in the cluster's order, where the values are that and not a choice.
+    """
 
     axis: str
     values: tuple[int, ...] = ()
     low: int = 0
     high: int = _LARGEST
+    each: tuple[int, ...] = ()
+
+    def of(self, group: int) -> Pin:
+        """What it allows on one node group."""
+        return Pin(self.axis, (self.each[group],)) if self.each else self
 
     def restrict(self, usual: Iterable[int]) -> tuple[int, ...]:
         """The axis under this pin: the pinned values, or the usual values inside the range."""

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from planner.objection import WhyNot
 from planner.report.bars import alike, flow, gib
-from planner.report.panels import TERMS
+from planner.report.panels import TERMS, along_the_pipeline
 from planner.report.terminal import degrees, indented, printable, refused, switches, title
 
 
@@ -26,6 +26,7 @@ def _objection(answer: WhyNot, width: int) -> Iterator[RenderableType]:
     if answer.strategy is not None:
         yield from ("", Text(flow(degrees(answer.strategy), width=width)))
         yield Text(flow(switches(answer.strategy), width=width))
+        yield from map(Text, along_the_pipeline(answer.strategy))
     if answer.rules:
         yield from ("", title("Rules against it"), indented(refused(answer.rules)))
     if answer.memory_terms:
