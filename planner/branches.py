@@ -318,7 +318,7 @@ def _shards(lattice: _Lattice, stage: Ints, degree: Ints) -> tuple[Ints, Ints]:
     for g in range(len(lattice.mixed.scenarios)):
         wide = {name: lattice.columns(g)[name][:, None] for name in ("dp", "cp", "tp")} | {"zero_stage": stage}
         near.append(np.broadcast_to(sharding_degrees(wide, degree), (len(lattice), stage.shape[1])))
-        alone = several & (ranks[g][:, None] == 1) & (degree < 1)
+        alone = several & (ranks[g][:, None] == 1)
         zero.append(np.where(alone, 0, stage))
     repeats = np.all([one == REPEATS for one in near], axis=0)
     whole = [np.where((one == REPEATS) & ~repeats, ranks[g][:, None], one) for g, one in enumerate(near)]

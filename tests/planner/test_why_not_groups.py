@@ -45,6 +45,13 @@ def test_one_micro_batch_is_that_of_the_most_replicas_as_predict_has_it():
     assert {stage.group: stage.micro_batch_size for stage in answer.strategy.stages} == {"g0": 16, "g1": 1}
 
 
+def test_a_group_of_one_rank_shares_nothing_where_the_others_share_among_as_many_as_asked():
+    pins = APART | ALL | {"zero_stage": 1, "sharding_degree": 8}
+    answer, priced = why_not(asked(**pins)), predict(asked(**pins))
+    assert {stage.group: stage.sharding_degree for stage in answer.strategy.stages} == {"g0": 1, "g1": 8}
+    assert answer.iteration_seconds == pytest.approx(priced.prediction.iteration_seconds)
+
+
 def test_what_no_launcher_starts_is_said_with_what_it_would_take():
     answer = why_not(asked(**APART))
     assert answer.iteration_seconds < answer.best_iteration_seconds
