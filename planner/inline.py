@@ -70,12 +70,12 @@ WRITTEN: Final = also({"type": "string", "examples": ["300B"]})
 
 
 def counted(value: Any) -> Any:
-    """A whole number out of text such as "300B"; all else as it is.
+    """A whole number out of text such as "300B", or of a float; all else as it is.
 
     Raises:
-        ValueError: text that is no count, or not a whole one.
+        ValueError: text that is no count, or a number that is not whole.
     """
-    if not isinstance(value, str):
+    if not isinstance(value, str | float):
         return value
     try:
         number = parse_quantity(value, "count")

@@ -30,10 +30,10 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from hardware.catalogue import cluster as find_cluster
-from hardware.errors import BadQuantity, MeshwrightError, flatten, meant, no_such
+from hardware.errors import MeshwrightError, flatten, meant, no_such
 from hardware.files import expanded, read
 from hardware.records import Cluster
-from hardware.units import TimeQuantity, parse_quantity, within
+from hardware.units import TimeQuantity, within
 from planner.errors import BadFile, BadRequest
 from planner.inline import cluster_of, named_or
 from planner.paths import led
@@ -81,7 +81,7 @@ class Job(_Part):
     name: Annotated[str, Field(min_length=1, max_length=100)]
     question: PlanRequest
     """With one device of the whole cluster; both are replaced by each placement."""
-    priority: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] = 1.0
+    priority: Annotated[float, Field(strict=True, gt=0, le=1e6, allow_inf_nan=False)] = 1.0
     gpus: tuple[Count, ...] | None = None
     min_gpus: Count = 1
     max_gpus: Count = LARGEST_GPUS
@@ -176,22 +176,9 @@ def _job(table: object, place: int) -> Job:
     if "model" not in table:
         raise BadRequest(f"{where}: model is missing, such as model = 'llama3-8b'")
     asked = {key: value for key, value in table.items() if key in QUESTION}
-    if "tokens" in asked:
-        asked["tokens"] = _tokens(asked["tokens"], where)
     question = _checked(PlanRequest, {**asked, "gpus": 1}, where)
     own = {key: value for key, value in table.items() if key in OWN}
     return _checked(Job, {**own, "question": question}, where)
-
-
-def _tokens(value: object, where: str) -> int:
-    """Tokens as a number or as text such as 200B."""
-    try:
-        count = parse_quantity(value, "count")
-    except BadQuantity as error:
-        raise BadRequest(f"{where}: tokens: {error}") from None
-    if not 1.0 <= count < 1e18:
-        raise BadRequest(f"{where}: tokens: expected between 1 and 1e18 such as 200B, got {value!r:.40}")
-    return round(count)
 
 
 def _known(table: Mapping[str, Any], fields: Iterable[str], where: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from hardware.errors import meant
 from planner.axes import PIN_AXES
 from planner.changes import ROOTS
-from planner.errors import BadQuantity, BadRequest
+from planner.errors import BadRequest
 from planner.request import PlanRequest
 
 FIELDS: Final = tuple(name for name in PlanRequest.model_fields if name not in {"pins", "top"})
@@ -95,9 +95,9 @@ def _layers(value: Any) -> tuple[int, ...]:
 
 def _quantity(field: str, text: str) -> float | int:
     from hardware.units import parse_quantity
+    from planner.inline import counted
 
     try:
-        number = parse_quantity(text, "count" if field == "tokens" else "time")
-    except BadQuantity as error:
+        return int(counted(text)) if field == "tokens" else parse_quantity(text, "time")
+    except ValueError as error:
         raise BadRequest(f"{field}: {error}") from None
-    return round(number) if field == "tokens" else number

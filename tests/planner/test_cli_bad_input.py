@@ -56,6 +56,10 @@ CASES = {
     "an unknown format": ([*ASK, "--format", "jsn"], "did you mean json"),
     "no batch": ([*ASK, "--global-batch", "0"], "at least 1"),
     "a batch in thousands": ([*ASK, "--global-batch", "2k"], "write 2000"),
+    "half a token of a size": (
+        ["size", *MODEL, "--gpus", "64", "--deadline", "6d", "--tokens", "1.5"],
+        "tokens: expected a whole number such as 300B, got '1.5'",
+    ),
     "a sequence in thousands": ([*ASK, "--seq-len", "8k"], "write 8000 or 8192"),
     "a model of a hub": (["--model", "Qwen/Qwen2.5-7B", *GPUS], "given by a copy of its config.json"),
     "no sequence": ([*ASK, "--seq-len", "-1"], "at least 1"),

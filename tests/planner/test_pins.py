@@ -120,6 +120,6 @@ def test_bytes_are_no_text(field):
 def test_a_count_of_tokens_is_whole():
     for text, count in {"1.5T": 1_500_000_000_000, "0.3B": 300_000_000, "1.1B": 1_100_000_000, "7": 7}.items():
         assert PlanRequest(model="llama3-8b", gpus=8, tokens=text).tokens == count
-    for text in ("1.5", "0.4", "1.0000005M"):
+    for text in ("1.5", "0.4", "1.0000005M", 1.5):
         with pytest.raises(ValidationError, match="expected a whole number such as 300B"):
             PlanRequest(model="llama3-8b", gpus=8, tokens=text)

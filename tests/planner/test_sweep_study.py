@@ -94,6 +94,7 @@ def test_pins_are_axes_too_and_several_values_at_once_are_text():
 BAD = {
     "no model": ({"gpus": 8}, "model is missing"),
     "a field that is not": (BASE | {"precsion": "bf16"}, "did you mean precision"),
+    "half a token": (BASE | {"tokens": "1.5"}, "tokens: expected a whole number such as 300B, got '1.5'"),
     "a pin that is not": (BASE | {"pins": {"tpp": 1}}, "did you mean"),
     "an empty axis": ({"model": "22b", "gpus": []}, "gpus: the axis is empty"),
     "a value twice": ({"model": "22b", "gpus": [8, 8]}, "gpus: 8 stands there twice"),
