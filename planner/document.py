@@ -77,7 +77,7 @@ class Interval(_Part):
     """Where the measured iteration time should lie, seconds."""
 
     low: Amount
-    high: Amount
+    high: Positive
     coverage: Share
 
 
@@ -139,7 +139,7 @@ class StageMemory(_Part):
     slack: Amount
     reserved: Amount
     total: Amount
-    limit: Amount
+    limit: Positive
 
 
 class Alternative(_Part):

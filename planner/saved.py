@@ -22,7 +22,7 @@ SCHEMA: Final = "plan/1"
 LARGEST: Final = 2**40
 """No degree and no batch of a plan is larger."""
 _COUNTS: Final = ("tp", "cp", "cp_near", "pp", "vpp", "dp", "ep", "etp", "micro_batch_size", "num_microbatches",
-                  "global_batch_size")  # fmt: skip
+                  "global_batch_size", "recompute_num_layers")  # fmt: skip
 _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "schedule": tuple(SCHEDULE_NAMES),
     "rank_order": tuple(RANK_ORDERS),
@@ -107,6 +107,11 @@ def _of_figures(plan: Plan) -> Iterator[str]:
         yield f"strategy: missing, though the plan is {plan.status}"
     if plan.strategy and plan.prediction and len(plan.memory_bytes) != len(plan.strategy.stages):
         yield f"memory_bytes: {len(plan.memory_bytes)} stages are listed, the strategy has {len(plan.strategy.stages)}"
+    if (numbers := [memory.stage for memory in plan.memory_bytes]) != list(range(len(numbers))):
+        yield f"memory_bytes: its stages are numbered {_short(numbers)}, not from 0 on"
+    if plan.prediction and plan.prediction.interval.low > plan.prediction.interval.high:
+        interval = plan.prediction.interval
+        yield f"prediction: interval: its low end, {interval.low:g} s, is above its high end, {interval.high:g} s"
     if any(not math.isfinite(number) for number in _numbers(plan.model_dump(exclude={"request"}))):
         yield "a figure is infinite, which no plan says"
 
