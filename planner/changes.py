@@ -51,8 +51,10 @@ def bare(table: Mapping[str, Any], above: str = "") -> Iterator[str]:
 
 def known_table(path: str) -> None:
     """Raises: BadRequest: no table of changes is called that."""
-    if path not in (*ROOTS, "stack.overlap"):
-        known_path(path)
+    if path in (*ROOTS, "stack.overlap"):
+        return
+    known_path(path)
+    raise BadRequest(f"{path}: expected a value, got a table that holds nothing")
 
 
 def known_path(path: str) -> str:

@@ -60,9 +60,9 @@ def plainly(axis: str, given: Any) -> Any:
     Raises:
         ValueError: bytes, or a table of values.
     """
-    plain = given.tolist() if hasattr(given, "tolist") else given
+    plain = given.tolist() if hasattr(given, "tolist") and not isinstance(given, memoryview) else given
     parts = plain if isinstance(plain, list | tuple) else [plain]
-    if any(isinstance(part, bytes | bytearray | list | tuple | Mapping) for part in parts):
+    if any(isinstance(part, bytes | bytearray | memoryview | list | tuple | Mapping) for part in parts):
         raise ValueError(
             f"{axis}: expected a value such as 8, several as [4, 8] or a range as '..8', got {plain!r:.40}"
         )

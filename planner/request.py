@@ -155,9 +155,12 @@ class PlanRequest(BaseModel):
         try:
             for path in bare(value):
                 known_table(path)
-            return {known_path(path): new for path, new in flat(value)}
+            found = {known_path(path): new for path, new in flat(value)}
         except BadRequest as error:
             raise ValueError(str(error)) from None
+        for path, new in found.items():
+            _no_bytes(path, new)
+        return found
 
     @field_validator("pins")
     @classmethod
@@ -170,10 +173,14 @@ class PlanRequest(BaseModel):
     @classmethod
     def _text(cls, fields: object) -> object:
         """Bytes are no text, though pydantic reads "8" and b"8" alike."""
-        given = fields.items() if isinstance(fields, Mapping) else ()
-        if odd := next(((name, value) for name, value in given if isinstance(value, bytes | bytearray)), None):
-            raise ValueError(f"{odd[0]}: expected text or a number, got {bytes(odd[1])!r:.40}")
+        for name, value in fields.items() if isinstance(fields, Mapping) else ():
+            _no_bytes(name, value)
         return fields
+
+
+def _no_bytes(name: str, value: object) -> None:
+    if isinstance(value, bytes | bytearray | memoryview):
+        raise ValueError(f"{name}: expected text or a number, got {bytes(value)!r:.40}")  # noqa: TRY004 - pydantic's
 
 
 @dataclass(frozen=True)

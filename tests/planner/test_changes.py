@@ -164,6 +164,7 @@ def test_a_table_that_holds_nothing_has_a_known_name_too():
         "nonsense.deeper": {"stack": {}, "nonsense": {"deeper": {}}},
         "stack.overlapp": {"stack": {"overlapp": {}}},
         "nonsense": {"nonsense": {}},
+        "model.hidden_size: expected a value": {"model": {"hidden_size": {}}},
     }.items():
         with pytest.raises(ValidationError, match=path):
             PlanRequest(**ASK, changes=changes)

@@ -106,7 +106,7 @@ def test_any_text_is_a_pin_or_a_bad_request(text):
 def test_arrays_pin_as_lists_do_and_bytes_pin_nothing():
     asked = {"model": "llama3-8b", "gpus": 8}
     assert PlanRequest(**asked, pins={"tp": np.array([1, 2]), "pp": np.int64(2)}).pins == {"tp": [1, 2], "pp": 2}
-    for odd in (b"8", [b"8"], np.array([[1, 2]]), {"at": 8}):
+    for odd in (b"8", [b"8"], memoryview(b"8"), np.array([[1, 2]]), {"at": 8}):
         with pytest.raises(ValidationError, match="tp: expected a value"):
             PlanRequest(**asked, pins={"tp": odd})
 
@@ -115,6 +115,11 @@ def test_arrays_pin_as_lists_do_and_bytes_pin_nothing():
 def test_bytes_are_no_text(field):
     with pytest.raises(ValidationError, match=f"{field}: expected text or a number, got b'8'"):
         PlanRequest(**({"model": "llama3-8b", "gpus": 8} | {field: b"8"}))
+
+
+def test_bytes_are_no_value_of_a_change():
+    with pytest.raises(ValidationError, match=r"stack.overlap.pp: expected text or a number, got b'0.1'"):
+        PlanRequest(model="llama3-8b", gpus=8, changes={"stack": {"overlap": {"pp": b"0.1"}}})
 
 
 def test_a_count_of_tokens_is_whole():
