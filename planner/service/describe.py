@@ -47,9 +47,10 @@ ERROR: Final = {
     },
 }
 _STATUSES: Final = {
+    "400": "The host asked for is none of the service's.",
     "408": "The body did not come in time.",
     "413": "The body is too long.",
-    "415": "The body is not declared to be JSON.",
+    "415": "The body is not declared to be JSON, or packed.",
     "422": "A bad request, or one that takes more time or memory than the service gives.",
     "429": "Too many questions wait; try again.",
 }
@@ -134,7 +135,7 @@ def openapi_of(version: str) -> dict[str, Any]:
 
 
 def _get(name: str, summary: str, schema: dict[str, Any]) -> dict[str, Any]:
-    responses = {"200": _content("The answer.", schema), "429": _errors()["429"]}
+    responses = {"200": _content("The answer.", schema)} | {status: _errors()[status] for status in ("400", "429")}
     return {"get": {"operationId": name, "summary": summary, "responses": responses}}
 
 
