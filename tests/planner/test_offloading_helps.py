@@ -10,7 +10,8 @@ SHORT = {"model": "moonlight-16b-a3b", "gpus": 4, "cluster": "dgx-a100-80gb", "g
 @pytest.mark.parametrize(
     "asked", [SHORT, {**SHORT, "objective": "goodput"}, {"model": "llama3-70b", "gpus": 64, "stack": "fsdp"}]
 )
-def test_what_offloading_would_save_is_what_asking_for_it_saves(asked):
+def test_what_offloading_would_save_is_what_asking_for_it_saves(asked, monkeypatch):
+    monkeypatch.setattr("planner.api.EXPLAINED_WITHIN", 120.0)
     line = next(line for line in plan(PlanRequest(**asked)).what_helps if line.subject.startswith("offload "))
     wider = plan(PlanRequest(**asked, reasons=False, pins={"offload": "any"}, ties="fastest"))
     assert line.subject == f"offload {wider.strategy.offload}"
