@@ -165,9 +165,7 @@ def test_an_answer_of_another_version_is_read_and_remarked_on(field, value, said
 
 
 @pytest.mark.parametrize(("said", "scope"), [("", ()), ("among stages", ("among stages",))])
-def test_a_scope_in_one_sentence_is_read_as_earlier_answers_have_it(said, scope, tmp_path):
+def test_a_scope_in_one_sentence_is_read_as_earlier_answers_have_it(said, scope):
     document = json.loads(plan(PlanRequest(model="llama3-8b", gpus=8, reasons=False)).to_json())
     document["proof"]["scope"] = said
-    path = tmp_path / "plan.json"
-    path.write_text(json.dumps(document))
-    assert read(str(path)).proof.scope == scope
+    assert read(json.dumps(document), "it").proof.scope == scope
