@@ -211,6 +211,8 @@ def resolve(request: PlanRequest) -> Resolved:
     """
     model = request.model if isinstance(request.model, Model) else find_model(request.model, request.seq_length)
     model = changed_model(model, request.changes)
+    grads = _written_gradients(request)
+    request = request.model_copy(update={"main_grads": grads}) if grads else request
     base = request.cluster if isinstance(request.cluster, Cluster) else find_cluster(request.cluster)
     software = _stack(request, base)
     choices = choices_of(request)
@@ -227,6 +229,7 @@ def resolve(request: PlanRequest) -> Resolved:
     scenario = Scenario(model, cluster.groups[0], stack, *sizes, framework=asked)
     _ = scenario.rates
     defaults = filled(request, scenario, cluster, tokens)
+    defaults += (f"main gradients {grads} (as the files for {asked} have them)",) if grads else ()
     mixed = _mixed(request, scenario, cluster) if len(base.groups) > 1 else None
     if len(base.groups) > 1 and cluster.gpus != base.gpus:
         defaults += (taken_of(cluster, base),)
@@ -236,6 +239,15 @@ def resolve(request: PlanRequest) -> Resolved:
 def _stability(request: PlanRequest) -> Stability | None:
     """What is said about interruptions, the usual where only goodput is asked for."""
     return request.stability or (Stability() if request.objective == "goodput" else None)
+
+
+def _written_gradients(request: PlanRequest) -> str | None:
+    """The format of gradients that the files of the framework asked for have, where nothing else is said of them."""
+    from planner.frameworks.table import FRAMEWORKS
+
+    framework = FRAMEWORKS.get(request.framework or "")
+    said = request.main_grads or "stack" in request.model_fields_set or GRADIENTS & set(request.changes)
+    return None if framework is None or said or request.precision == "fp16" else framework.main_grads
 
 
 def _stack(request: PlanRequest, cluster: Cluster) -> Stack:
@@ -313,6 +325,8 @@ def _with_adapters(stack: Stack, model: Model, request: PlanRequest) -> Stack:
     return stack.model_copy(update={"adapters": Adapters(rank=asked.rank, modules=OF_ATTENTION)})
 
 
+GRADIENTS: Final = frozenset({"stack.gradient_bytes", "stack.reduce_bytes"})
+"""What main_grads says too."""
 CHOICES: tuple[str, ...] = (
     "optimizer",
     "main_grads",
@@ -335,7 +349,7 @@ def choices_of(request: PlanRequest) -> dict[str, Any]:
     if request.fp8_param_gather and request.precision not in REDUCED:
         raise BadRequest(f"fp8_param_gather needs 8-bit products, precision is {request.precision}; fp8 works")
     said = {name: value for name in CHOICES if (value := getattr(request, name)) is not None}
-    if "main_grads" in said and {"stack.gradient_bytes", "stack.reduce_bytes"} & set(request.changes):
+    if "main_grads" in said and GRADIENTS & set(request.changes):
         raise BadRequest("main_grads says stack.gradient_bytes and stack.reduce_bytes too; give one of them")
     if any(path.startswith("stack.adapters") for path in request.changes):
         raise BadRequest("stack.adapters is asked for as adapters, such as --adapters 16:linear_qkv")

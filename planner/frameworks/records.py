@@ -40,6 +40,7 @@ class Framework:
             "whole" every layer or none.
         beside: usual rules that do not hold: they prefer what this framework refuses.
         cut: layers of every stage where the framework itself divides them; None lets the plan divide them.
+        main_grads: the format of gradients that its files have, where its stack's own recipes have another.
     """
 
     stack: str
@@ -47,6 +48,7 @@ class Framework:
     recompute: Literal["free", "alike", "whole"] = "free"
     beside: tuple[str, ...] = ()
     cut: Callable[[Model, int], list[int]] | None = None
+    main_grads: Literal["fp32"] | None = None
 
     @property
     def rules(self) -> tuple[Rule, ...]:

@@ -14,12 +14,12 @@ _PREFERS_PARTS: Final = ("full-recompute", "full-recompute-hides")
 
 FRAMEWORKS: Final[Mapping[str, Framework]] = {
     "megatron-lm": Framework("megatron-core", (*megatron.RULES, *megatron.ALONE), "alike"),
-    "megatron-bridge": Framework("nemo", (*bridge.RULES, *megatron.RULES), "alike"),
+    "megatron-bridge": Framework("nemo", (*bridge.RULES, *megatron.RULES), "alike", main_grads="fp32"),
     "deepspeed": Framework("deepspeed", deepspeed.RULES, "whole", _PREFERS_PARTS),
     "torchtitan": Framework("torchtitan", torchtitan.RULES, "whole", _PREFERS_PARTS),
     "accelerate": Framework("fsdp", accelerate.RULES, "whole", _PREFERS_PARTS),
     "pytorch": Framework("torchtitan", pytorch.RULES, "whole", _PREFERS_PARTS),
-    "paddle": Framework("paddle", paddle.RULES, "whole", _PREFERS_PARTS),
+    "paddle": Framework("paddle", paddle.RULES, "whole", _PREFERS_PARTS, main_grads="fp32"),
     "nanotron": Framework("nanotron", nanotron.RULES, "whole", _PREFERS_PARTS, stage_layers),
     "maxtext": Framework("maxtext", maxtext.RULES, "whole", _PREFERS_PARTS),
 }

@@ -1,4 +1,4 @@
-"""Frameworks that recompute every layer or none: what recomputing some of them dominates is not dominated there."""
+"""What a framework has otherwise than its stack: all layers recomputed or none, formats of its files."""
 
 import pytest
 
@@ -33,3 +33,19 @@ def test_the_leanest_plan_may_recompute_all_layers_without_sharding_gradients():
     free, pinned = (asked("nanotron", **easy, pins=pins) for pins in ({}, {"tp": 8, "recompute": "full"}))
     peaks = [max(stage.total for stage in answer.memory_bytes) for answer in (free, pinned)]
     assert peaks[0] <= peaks[1]
+
+
+@pytest.mark.parametrize("framework", ["megatron-bridge", "paddle"])
+def test_gradients_are_priced_as_the_files_of_the_framework_have_them(framework):
+    easy = {"model": "llama3-8b", "gpus": 64, "framework": framework, "reasons": False}
+    unsaid, said = (plan(PlanRequest(**easy, **grads)) for grads in ({}, {"main_grads": "fp32"}))
+    assert unsaid.strategy == said.strategy
+    assert unsaid.prediction == said.prediction
+    assert any(line.startswith("main gradients fp32") for line in unsaid.defaults)
+    assert not any(line.startswith("main gradients") for line in said.defaults)
+
+
+def test_gradients_that_are_asked_for_are_priced_as_asked():
+    easy = {"model": "llama3-8b", "gpus": 64, "framework": "megatron-bridge", "reasons": False}
+    lean, usual = (plan(PlanRequest(**easy, main_grads=grads)) for grads in ("bf16", None))
+    assert lean.prediction.iteration_seconds < usual.prediction.iteration_seconds
