@@ -35,7 +35,7 @@ from costmodels.optimizers import optimizer_of
 from costmodels.parameters import mtp_sets
 from costmodels.passes import region_tokens
 from costmodels.peaks import loss_peak, momentary_bytes, standing_bytes, step_bytes
-from costmodels.pieces import by_chunk, copies, ends, held_ahead, in_flight, in_flight_at, joined
+from costmodels.pieces import by_chunk, copies, ends, held_ahead, in_flight, in_flight_at, joined, queued
 from costmodels.scenario import Scenario
 from costmodels.sharded import PARAMETERS, stays_whole
 from costmodels.sizes import (
@@ -174,7 +174,7 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
         * (_first_peak(rows, scenario, moment, stored) + outer.gathered * outer.embedding * scenario.stack.root_unit),
         logits=(logits + outer.gathered * outer.head) * at_ends,
         ahead=ahead_bytes(rows, scenario, expert_state.total),
-        queued=queued(rows, scenario),
+        queued=queued(rows, scenario.stack.vocabulary_in_flight),
         passing=moment + standing + passing,
         everywhere=_spread(rows, scenario, outer, logits)
         + moment
@@ -225,11 +225,6 @@ def _embedding_activation(rows: Strategies, scenario: Scenario) -> Floats:
     return mask * float(scenario.model.hidden_size) * region_tokens(rows, scenario)
 
 
-def queued(rows: Strategies, scenario: Scenario) -> Floats:
-    """``RowBytes.queued``, (N,): counted with those in flight, since layers that are recomputed keep less of them."""
-    return np.asarray(scenario.stack.vocabulary_in_flight * rows.vocabulary, dtype=np.float64)
-
-
 def _spread(rows: Strategies, scenario: Scenario, outer: _Outer, logits: Floats) -> Floats:
     """A stage's share of a vocabulary that is split over the stages, and what it keeps for it, (N,).
 
@@ -239,7 +234,8 @@ def _spread(rows: Strategies, scenario: Scenario, outer: _Outer, logits: Floats)
     """
     sharing = (outer.embedding + outer.head) * (outer.state.total + outer.edges + outer.edge_weights) + logits
     width = float(scenario.model.hidden_size) * region_tokens(rows, scenario)
-    passing = scenario.word * (in_flight_at(rows, np.zeros_like) + queued(rows, scenario)) + 3.0 * scenario.word + 4.0
+    held = in_flight_at(rows, np.zeros_like) + queued(rows, scenario.stack.vocabulary_in_flight)
+    passing = scenario.word * held + 3.0 * scenario.word + 4.0
     return (sharing / rows.pp + passing * width) * rows.vocabulary
 
 
@@ -346,7 +342,7 @@ def host_fits(rows: Strategies, scenario: Scenario) -> Bools:
 
 def host_need(rows: Strategies, scenario: Scenario) -> Floats:
     """Bytes of the host's memory that one device's offloaded data take, shape (N,)."""
-    held = in_flight_at(rows, np.zeros_like) + queued(rows, scenario)
+    held = in_flight_at(rows, np.zeros_like) + queued(rows, scenario.stack.vocabulary_in_flight)
     return host_bytes(rows, scenario, kept_bytes_of_layer(rows, scenario), held)
 
 

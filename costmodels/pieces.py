@@ -88,3 +88,8 @@ def held_ahead(rows: Strategies) -> Floats:
     """
     everything = (rows.schedule == SCHEDULE_NAMES.index("gpipe")) | by_chunk(rows)
     return np.where(everything, rows.num_microbatches, 1).astype(np.float64)
+
+
+def queued(rows: Strategies, waits: float) -> Floats:
+    """Micro-batches that stages hold beside those of the schedule where they share the vocabulary, (N,): one a wait."""
+    return np.asarray(waits * rows.vocabulary, dtype=np.float64)

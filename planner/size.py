@@ -12,15 +12,14 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final, Literal
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Final
 
 from hardware.records import BadNodeCount
 from planner.assemble import counted_flops
-from planner.document import Plan, Provenance, Strategy
+from planner.document import Plan
 from planner.errors import BadRequest, OutOfTime
 from planner.request import PlanRequest, Resolved, resolve
+from planner.size_document import Neighbour, Option, Size
 from planner.sweep.answer import searched
 from planner.sweep.sharing import Shared
 from planner.written import many
@@ -30,69 +29,6 @@ MOST_GPUS: Final = 65_536
 """Accelerators that are considered unless more or fewer are asked for."""
 AROUND: Final = 10.0
 """Seconds that the sizes around an answer may take beyond its time."""
-
-
-class Option(BaseModel):
-    """A size and the best plan on it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    gpus: int
-    nodes: int
-    days: float
-    """Of training; with interruptions and checkpoints where goodput is asked about."""
-    cost_dollars: float | None
-    mfu: float
-    iteration_seconds: float
-    global_batch_size: int
-    strategy: Strategy
-    proved: bool
-    """Whether the search proved that nothing on this size is faster."""
-
-
-class Neighbour(BaseModel):
-    """The smallest size found for another deadline, and what it costs beside the answer."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    deadline_days: float
-    option: Option
-    extra_dollars: float | None
-    """Its cost less the answer's."""
-
-
-class Size(BaseModel):
-    """The answer to "how many GPUs", schema ``size/1``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
-    schema_: Literal["size/1"] = Field("size/1", alias="schema")
-    status: Literal["met", "infeasible"]
-    model: str
-    cluster: str
-    tokens: int
-    deadline_days: float | None
-    budget_dollars: float | None
-    defaults: tuple[str, ...]
-    answer: Option | None = None
-    """The smallest for a deadline; the fastest where there is only a budget."""
-    smallest: Option | None = None
-    """The fewest nodes that meet the limits."""
-    cheapest: Option | None = None
-    """The least cost among the sizes that were searched and meet the limits."""
-    fastest: Option | None = None
-    """The least days among the sizes that were searched and meet the limits."""
-    neighbours: tuple[Option, ...] = ()
-    """One node fewer and one more than the answer, where they run."""
-    day_later: Neighbour | None = None
-    day_sooner: Neighbour | None = None
-    nearest: Option | None = None
-    """Where nothing meets the limits: what comes nearest."""
-    proved: bool = False
-    """Whether every size below the smallest was searched to its end, or would need more than the peak rate."""
-    searched: int = 0
-    statement: str = ""
-    provenance: Provenance
 
 
 @dataclass(frozen=True)
@@ -214,6 +150,8 @@ def size(
         raise BadRequest(f"a budget needs a price, and {resolved.cluster.name} has none; give it price = '2 $/h'")
     limits = Limits(days, dollars)
     found = sizes.first(limits.met, sizes.least) if dollars is None else _within(sizes, limits)
+    if found is None and resolved.stability:
+        found = _anywhere(sizes, limits)
     if found is None and sizes.late():
         raise OutOfTime(f"no size that meets the limits was found in {request.time_limit:g} s; --time-limit gives more")
     if not sizes.options():
@@ -272,15 +210,25 @@ def _within(sizes: Sizes, limits: Limits) -> int | None:
     return min(works, default=None)
 
 
+def _anywhere(sizes: Sizes, limits: Limits) -> int | None:
+    """Nodes that meet the limits, which more may not where more nodes break more often."""
+    return next((n for n in _open(sizes, sizes.most + 1) if not sizes.late() and limits.met(sizes.at(n))), None)
+
+
 def _smaller(sizes: Sizes, limits: Limits, found: int) -> int:
-    """Fewest nodes that meet the limits after all: every size below, the roundest first, as long as there is time."""
-    rest = [nodes for nodes in range(sizes.least, found) if nodes not in sizes.known]
-    for nodes in sorted(rest, key=lambda n: (-(n & -n), -n)):
+    """Fewest nodes that meet the limits after all: every size below, as long as there is time."""
+    for nodes in _open(sizes, found):
         if sizes.late():
             break
         if nodes < found and limits.met(sizes.at(nodes)):
             found = nodes
     return found
+
+
+def _open(sizes: Sizes, end: int) -> list[int]:
+    """Sizes below ``end`` that were not searched, the roundest first."""
+    rest = [nodes for nodes in range(sizes.least, end) if nodes not in sizes.known]
+    return sorted(rest, key=lambda n: (-(n & -n), -n))
 
 
 def _met(sizes: Sizes, found: int, limits: Limits, resolved: Resolved) -> Size:
@@ -359,7 +307,8 @@ def _missed(sizes: Sizes, limits: Limits, resolved: Resolved) -> Size:
     options = sizes.options()
     soon = [option for option in options if limits.soon(option)]
     nearest = _least(soon, lambda o: o.cost_dollars or 0.0) or _least(options, lambda o: o.days)
-    missed = f"no size of up to {sizes.most * sizes.each:,} GPUs meets the limits (searched: {len(sizes.known)})"
+    searched = f"searched: {len(sizes.known)} of {sizes.most}"
+    missed = f"no size of up to {sizes.most * sizes.each:,} GPUs meets the limits ({searched})"
     return Size(status="infeasible", nearest=nearest, statement=missed, **_frame(sizes, limits, resolved))
 
 
@@ -373,6 +322,8 @@ def _frame(sizes: Sizes, limits: Limits, resolved: Resolved) -> dict[str, object
     defaults = [line for line in resolved.defaults if not line.startswith("global batch")]
     if sizes.request.global_batch_size is None:
         defaults.append("global batch as `plan` takes it for each size")
+    if resolved.stability:
+        defaults.append("interruptions and repairs counted in time and cost")
     return {
         "model": resolved.scenario.model.name,
         "cluster": resolved.machines.name,

@@ -101,7 +101,7 @@ def schema(document: str, output: str | None) -> None:
     from planner.request import PlanRequest
     from planner.robust import Robust
     from planner.sensitivity import Sensitivity
-    from planner.size import Size
+    from planner.size_document import Size
     from planner.sparse_document import SparsePlan
 
     records: dict[str, type[BaseModel]] = {"request": PlanRequest, "plan": Plan, "calibration": Calibration}

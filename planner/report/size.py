@@ -8,7 +8,7 @@ from rich.text import Text
 
 from planner.report.bars import counted, days, dollars, percent, seconds
 from planner.report.tables import print_wide
-from planner.size import Neighbour, Option, Size
+from planner.size_document import Neighbour, Option, Size
 from planner.written import many, savings
 
 

@@ -12,7 +12,8 @@ from planner.api import plan
 from planner.cli import main
 from planner.errors import BadRequest, OutOfTime
 from planner.request import PlanRequest
-from planner.size import Option, Size, size
+from planner.size import size
+from planner.size_document import Option, Size
 
 ASK = PlanRequest(model="llama3-8b", gpus=256, tokens=200_000_000_000, ties="fastest")
 
@@ -159,3 +160,13 @@ def test_limits_that_are_none_are_refused_in_one_line(limit):
     done = run("--model", "llama3-8b", *limit)
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
     assert limit[0] in done.stderr
+
+
+def test_more_nodes_that_break_more_often_do_not_hide_the_size_that_meets_a_deadline():
+    breaks = {"model": "llama3-8b", "gpus": 256, "tokens": 2 * 10**12, "objective": "goodput"}
+    request = PlanRequest(**breaks, stability={"spare_nodes": 0, "repair": "30d"})
+    found = size(request, days=68.35)
+    assert found.status == "met"
+    assert found.answer.gpus == 88
+    assert any("interruptions" in line for line in found.defaults)
+    assert min(option.days for option in found.neighbours) > 68.35
