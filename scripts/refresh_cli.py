@@ -76,7 +76,8 @@ def option(one: click.Option, context: click.Context) -> Iterator[str]:
     """The spellings with what they take, then what it means, its default and its variable."""
     spelled = ", ".join(f"`{word}`" for word in (*one.opts, *one.secondary_opts))
     takes = "" if one.is_flag or one.count else f" *{one.make_metavar(context).replace('|', ' | ')}*"
-    variable = f" [`{one.envvar}`]" if isinstance(one.envvar, str) else ""
+    names = [one.envvar] if isinstance(one.envvar, str) else list(one.envvar or ())
+    variable = f" [{', '.join(f'`{name}`' for name in names)}]" if names else ""
     record = one.get_help_record(context)
     said = record[1].partition("  [also ")[0].replace("<", "\\<") if record else ""
     yield f"- {spelled}{takes}{variable}: {said.strip()}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,8 +114,14 @@ def _options(ctx: click.Context) -> tuple[dict[str, Any], dict[str, str]]:
         key = f"pins.{name}" if name in PIN_AXES else name
         given[key] = value
         from_environment = ctx.get_parameter_source(name) == ParameterSource.ENVIRONMENT
-        origins[key] = str(param.envvar) if from_environment else param.opts[0]
+        origins[key] = _variable(param) if from_environment else param.opts[0]
     return given, origins
+
+
+def _variable(param: click.Parameter) -> str:
+    """The variable that gave a parameter its value, of those that are read for it."""
+    names = [param.envvar] if isinstance(param.envvar, str) else list(param.envvar or ())
+    return next((name for name in names if os.environ.get(name)), names[0])
 
 
 def _spell_profile(ctx: click.Context, given: dict[str, Any], origins: dict[str, str]) -> None:

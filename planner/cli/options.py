@@ -114,7 +114,8 @@ class Option(click.Option):
         super().__init__(*declarations, **settings)
         self.heading = heading
         if self.expose_value and self.name and not isinstance(settings.get("envvar"), str):
-            self.envvar = f"PLAN_{self.name.upper()}"
+            spelt = [self.name, *(name[2:].replace("-", "_") for name in self.opts if name.startswith("--"))]
+            self.envvar = list(dict.fromkeys(f"PLAN_{name.upper()}" for name in spelt))
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """The first spelling and the text; other spellings in brackets behind it."""
