@@ -92,13 +92,17 @@ def predict(ctx: click.Context, /, **params: Any) -> None:
     if asked is None:
         return
     from planner.api import predict as price
+    from planner.cli.answered import answered
 
-    given = imported.layers if imported and not layers else layers
+    own = answered(asked.request, None if imported else params["config"])
+    given = imported.layers if imported and not layers else layers or own.layers
     as_said = imported is not None and asked.request.pins.get("recompute") == "partial"
     more: dict[str, Any] = {"recomputed": imported.recomputed} if imported and as_said else {}
+    if own.recomputed and not layers:
+        more["recomputed"] = own.recomputed
     if imported and not layers:
         more["chunked"] = False  # a file may draw every chunk, which one number a stage does not say
-    answer = price(asked.request, layers=given, **more)
+    answer = price(own.request, layers=given, **more)
     if imported:
         from planner.beside import beside_the_best
 

@@ -1,0 +1,56 @@
+"""The strategy of a saved answer that is given as a configuration, so that ``plan predict`` prices that one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.axes import PIN_AXES
+
+if TYPE_CHECKING:
+    from planner.request import PlanRequest
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A request with an answer's strategy as its pins, and the layers of its stages."""
+
+    request: PlanRequest
+    layers: list[int] | None
+    recomputed: list[int] | None
+
+
+def answered(request: PlanRequest, config: str | None) -> Answered:
+    """The request with the strategy of the answer in ``config``; pins that were given beside it win.
+
+    Stages keep their layers where nothing beside says otherwise.
+
+    Raises:
+        BadRequest: the answer was changed to what no plan says.
+    """
+    found = _strategy(config)
+    if found is None:
+        return Answered(request, None, None)
+    pins = {axis: value for axis, value in found.items() if axis in PIN_AXES}
+    pins["recompute_modules"] = ",".join(pins["recompute_modules"]) or None
+    layers, again = ([stage[name] for stage in found["stages"]] for name in ("layers", "recompute_layers"))
+    if any(0 < repeated < held for repeated, held in zip(again, layers, strict=True)):
+        pins["recompute"] = "partial"
+    same = not {axis for axis, value in request.pins.items() if value is not None and value != pins.get(axis)}
+    asked = request.model_copy(update={"pins": pins | dict(request.pins)})
+    partial = asked.pins["recompute"] == "partial"
+    return Answered(asked, layers if same else None, again if same and partial else None)
+
+
+def _strategy(config: str | None) -> dict[str, Any] | None:
+    """The strategy's record, None where the configuration is no answer or has none."""
+    if config is None or not config.endswith(".json"):
+        return None
+    from planner.saved import SCHEMA, read
+
+    text = Path(config).expanduser().read_text(encoding="utf-8")
+    if f'"{SCHEMA}"' not in text:
+        return None
+    plan = read(text, config)
+    return plan.strategy.model_dump(mode="json") if plan.strategy else None

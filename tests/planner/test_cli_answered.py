@@ -1,0 +1,46 @@
+"""`plan predict --config ANSWER` prices the strategy of the answer, not a neutral one in its place."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from planner.cli import main
+
+QUESTIONS = {
+    "uneven stages": ("--model", "llama3-70b", "--gpus", "64", "--for", "megatron-lm"),
+    "some layers recomputed": ("--model", "llama2-70b", "--gpus", "16", "--cluster", "dgx-a100-80gb", "--offload", "none",
+                               "--recompute", "partial"),
+    "modules recomputed": ("--model", "moonlight-16b-a3b", "--gpus", "4", "--cluster", "dgx-a100-80gb",
+                           "--global-batch", "64"),
+}  # fmt: skip
+
+
+def run(*arguments):
+    done = CliRunner().invoke(main, [*arguments, "--format", "json", "-q"], env={"COLUMNS": "100"})
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(name="saved", params=QUESTIONS)
+def fixture_saved(request, tmp_path):
+    """An answer and the file that holds it."""
+    path = tmp_path / "plan.json"
+    answer = run(*QUESTIONS[request.param], "--no-reasons")
+    path.write_text(json.dumps(answer))
+    return answer, str(path)
+
+
+def test_an_answer_is_priced_again_as_it_was(saved):
+    answer, path = saved
+    again = run("predict", "--config", path)
+    assert again["strategy"] == answer["strategy"]
+    assert again["prediction"]["iteration_seconds"] == pytest.approx(answer["prediction"]["iteration_seconds"])
+    assert again["memory_bytes"] == answer["memory_bytes"]
+
+
+def test_what_is_given_beside_an_answer_wins(saved):
+    answer, path = saved
+    other = run("predict", "--config", path, "--recompute", "full")
+    assert other["strategy"]["recompute"] == "full"
+    assert other["strategy"]["tp"] == answer["strategy"]["tp"]
