@@ -9,8 +9,8 @@ from planner.cli import main
 
 QUESTIONS = {
     "uneven stages": ("--model", "llama3-70b", "--gpus", "64", "--for", "megatron-lm"),
-    "some layers recomputed": ("--model", "llama2-70b", "--gpus", "16", "--cluster", "dgx-a100-80gb", "--offload", "none",
-                               "--recompute", "partial"),
+    "some layers recomputed": ("--model", "llama2-70b", "--gpus", "16", "--cluster", "dgx-a100-80gb", "--offload",
+                               "none", "--recompute", "partial"),
     "modules recomputed": ("--model", "moonlight-16b-a3b", "--gpus", "4", "--cluster", "dgx-a100-80gb",
                            "--global-batch", "64"),
 }  # fmt: skip
@@ -39,6 +39,7 @@ def test_an_answer_is_priced_again_as_it_was(saved):
     assert again["memory_bytes"] == answer["memory_bytes"]
 
 
+@pytest.mark.parametrize("saved", ["uneven stages"], indirect=True)
 def test_what_is_given_beside_an_answer_wins(saved):
     answer, path = saved
     other = run("predict", "--config", path, "--recompute", "full")
