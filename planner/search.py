@@ -24,7 +24,7 @@ from costmodels.pricing import Assignment, row_assignment
 from costmodels.scenario import Scenario
 from costmodels.sharded import slowdown
 from costmodels.split import even_layers
-from costmodels.strategy import Floats, Ints, Recompute, Strategies
+from costmodels.strategy import Bools, Floats, Ints, Recompute, Strategies
 from planner.priced import Priced, pairs, price_pairs
 from planner.space import Space
 from planner.splits import TOLERANCE, Incumbent, best_split
@@ -302,9 +302,15 @@ def _unbeaten(parts: list[Priced], outcome: Outcome) -> list[Priced]:
     return [kept for part in parts if len((kept := part.take(part.bound < ceiling)).rows)]
 
 
+def _tight(part: Priced, scenario: Scenario) -> tuple[Floats, Bools]:
+    """The larger of a row's two bounds, (N,), and whether its layers fit: where layers differ neither is always it."""
+    bound, feasible = stage_bounds(part.rows, part.seconds, part.memory, scenario)
+    return np.maximum(bound, part.bound), feasible
+
+
 def _settle(outcome: Outcome, pending: list[Priced], scenario: Scenario, deadline: float) -> None:
     """Solve the open rows in the order of their tight bounds until none can beat the incumbent."""
-    candidates = [(part, *stage_bounds(part.rows, part.seconds, part.memory, scenario)) for part in pending]
+    candidates = [(part, *_tight(part, scenario)) for part in pending]
     flat = [
         (float(bound[i]), part, i)
         for part, bound, feasible in candidates
@@ -364,7 +370,7 @@ def _raise(outcome: Outcome, row: Strategies, value: float, split: Assignment) -
 def promising(outcome: Outcome, scenario: Scenario, count: int = PROMISING) -> Iterator[tuple[float, Strategies]]:
     """The most promising rows seen, by the seconds that no split of theirs can beat; those that cannot fit left out."""
     kept = [part.take(np.argsort(part.bound, kind="stable")[:count]) for part in outcome.pool if len(part.rows)]
-    found = [(part, *stage_bounds(part.rows, part.seconds, part.memory, scenario)) for part in kept]
+    found = [(part, *_tight(part, scenario)) for part in kept]
     places = [(float(bound[i]), n, i) for n, (_, bound, fits) in enumerate(found) for i in np.flatnonzero(fits)]
     for bound, n, i in sorted(places)[:count]:
         yield bound, found[n][0].rows.take(np.array([i]))

