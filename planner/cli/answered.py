@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,11 @@ class Answered:
     recomputed: list[int] | None
 
 
-def answered(request: PlanRequest, config: str | None) -> Answered:
+def answered(request: PlanRequest, config: str | None, origins: Mapping[str, str]) -> Answered:
     """The request with the strategy of the answer in ``config``; pins that were given beside it win.
+
+    What the answer's question had pinned, such as a range, does not: its strategy keeps to that. ``origins`` says who
+    gave each value.
 
     Stages keep their layers where nothing beside says otherwise.
 
@@ -37,8 +41,9 @@ def answered(request: PlanRequest, config: str | None) -> Answered:
     layers, again = ([stage[name] for stage in found["stages"]] for name in ("layers", "recompute_layers"))
     if any(0 < repeated < held for repeated, held in zip(again, layers, strict=True)):
         pins["recompute"] = "partial"
-    same = not {axis for axis, value in request.pins.items() if value is not None and value != pins.get(axis)}
-    asked = request.model_copy(update={"pins": pins | dict(request.pins)})
+    beside = {axis: value for axis, value in request.pins.items() if origins.get(f"pins.{axis}") != config}
+    same = all(value in (None, pins[axis]) for axis, value in beside.items())
+    asked = request.model_copy(update={"pins": pins | beside})
     partial = asked.pins["recompute"] == "partial"
     return Answered(asked, layers if same else None, again if same and partial else None)
 

@@ -94,7 +94,7 @@ def predict(ctx: click.Context, /, **params: Any) -> None:
     from planner.api import predict as price
     from planner.cli.answered import answered
 
-    own = answered(asked.request, None if imported else params["config"])
+    own = answered(asked.request, None if imported else params["config"], asked.origins)
     given = imported.layers if imported and not layers else layers or own.layers
     as_said = imported is not None and asked.request.pins.get("recompute") == "partial"
     more: dict[str, Any] = {"recomputed": imported.recomputed} if imported and as_said else {}

@@ -11,6 +11,7 @@ QUESTIONS = {
     "uneven stages": ("--model", "llama3-70b", "--gpus", "64", "--for", "megatron-lm"),
     "some layers recomputed": ("--model", "llama2-70b", "--gpus", "16", "--cluster", "dgx-a100-80gb", "--offload",
                                "none", "--recompute", "partial"),
+    "ranges pinned": ("--model", "llama3-8b", "--gpus", "64", "--tp", "..4", "--pp", "2,4", "--zero", "1"),
     "modules recomputed": ("--model", "moonlight-16b-a3b", "--gpus", "4", "--cluster", "dgx-a100-80gb",
                            "--global-batch", "64"),
 }  # fmt: skip
