@@ -29,7 +29,7 @@ from planner.nearest import with_gpus
 from planner.pins import Pin, parse_pins
 from planner.recent import recent_space
 from planner.request import PlanRequest, Resolved, resolve
-from planner.search import search
+from planner.search import Outcome, search
 from planner.space import Space
 from planner.splits import Incumbent
 
@@ -41,10 +41,16 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+Answered = Literal["planned", "does not fit", "not known", "not possible"]
+"""What came of planning anew: a proved plan, proof that nothing fits, no proof in time, or no such question (a cluster
+that has no such number of GPUs, pins that leave nothing)."""
+
+
 class Turned(_Part):
-    """One lever at one factor; a time is None where nothing fits, or it was not searched in time."""
+    """One lever at one factor; ``seconds`` and ``strategy`` are None unless it is planned."""
 
     factor: float
+    outcome: Answered
     seconds: float | None
     """Planned anew."""
     kept_seconds: float | None
@@ -74,13 +80,15 @@ class Sensitivity(BaseModel):
     gpus: int
     strategy: Strategy
     iteration_seconds: float
+    proved: bool
+    """Whether the plan is proved fastest; where it is not, a lever may seem to help that only had more time."""
     levers: tuple[Leverage, ...]
     defaults: tuple[str, ...]
     provenance: Provenance
 
 
-def best_of(request: PlanRequest) -> tuple[Resolved, Space, Incumbent]:
-    """The fastest strategy of a question over one kind of nodes.
+def best_of(request: PlanRequest) -> tuple[Resolved, Space, Incumbent, bool]:
+    """The fastest strategy of a question over one kind of nodes, and whether that is proved.
 
     Raises:
         BadRequest: several kinds of nodes, another objective than time, or nothing fits.
@@ -99,7 +107,7 @@ def best_of(request: PlanRequest) -> tuple[Resolved, Space, Incumbent]:
         raise NothingFits("nothing fits; `plan` says why and what comes nearest")
     if found.best is None:
         raise OutOfTime(f"no plan within {request.time_limit:g} s")
-    return resolved, space, found.best
+    return resolved, space, found.best, found.proved
 
 
 def sensitivity(request: PlanRequest) -> Sensitivity:
@@ -109,7 +117,7 @@ def sensitivity(request: PlanRequest) -> Sensitivity:
         BadRequest, OutOfTime: as `best_of`.
     """
     until = time.perf_counter() + request.time_limit
-    resolved, space, best = best_of(request)
+    resolved, space, best, proved = best_of(request)
     scenario, pins = aim_of(resolved).scenario, parse_pins(request.pins)
     levers = [
         _leverage(name, [_turned(factor, lever(scenario, factor), scenario, space, best, until) for factor in _FACTORS])
@@ -122,6 +130,7 @@ def sensitivity(request: PlanRequest) -> Sensitivity:
         gpus=scenario.gpus,
         strategy=strategy_record(best.row, best.assignment, scenario),
         iteration_seconds=best.iteration,
+        proved=proved,
         levers=tuple(sorted(levers, key=lambda one: -_swing(one, best.iteration))),
         defaults=resolved.defaults,
         provenance=provenance_record(resolved),
@@ -139,14 +148,23 @@ def _swing(one: Leverage, now: float) -> float:
 
 def _turned(factor: float, changed: Scenario, now: Scenario, space: Space, best: Incumbent, until: float) -> Turned:
     """A lever on the machines: the same lattice, priced on others."""
-    found = search(space, changed, deadline=until)
+    return _planned(factor, search(space, changed, deadline=until), now, kept=quoted(best.row, changed, best))
+
+
+def _planned(factor: float, found: Outcome, scenario: Scenario, *, kept: float | None, scale: float = 1.0) -> Turned:
+    """What a search came to; what it had found when its time was up is no answer."""
     known = found.best if found.proved else None
     return Turned(
         factor=factor,
-        seconds=known.iteration if known else None,
-        kept_seconds=quoted(best.row, changed, best),
-        strategy=strategy_record(known.row, known.assignment, now) if known else None,
+        outcome="planned" if known else "does not fit" if found.proved else "not known",
+        seconds=known.iteration * scale if known else None,
+        kept_seconds=kept,
+        strategy=strategy_record(known.row, known.assignment, scenario) if known else None,
     )
+
+
+def _impossible(factor: float) -> Turned:
+    return Turned(factor=factor, outcome="not possible", seconds=None, kept_seconds=None, strategy=None)
 
 
 def _leverage(name: str, turned: list[Turned]) -> Leverage:
@@ -184,7 +202,7 @@ def _of_gpus(resolved: Resolved, pins: dict[str, Pin], best: Incumbent, until: f
     for factor in (0.5, 2.0):
         changed = with_gpus(resolved, int(scenario.gpus * factor))
         if changed is None:
-            turned.append(Turned(factor=factor, seconds=None, kept_seconds=None, strategy=None))
+            turned.append(_impossible(factor))
             continue
         changed = replace(changed, stability=scenario.stability)
         rows = _with_replicas(best.row, factor)
@@ -218,11 +236,6 @@ def _elsewhere(
     try:
         found = search(recent_space(changed, pins), changed, deadline=until)
     except UnfilledPins:
-        return Turned(factor=factor, seconds=None, kept_seconds=None, strategy=None)
-    known, scale = found.best if found.proved else None, now.tokens / changed.tokens
-    return Turned(
-        factor=factor,
-        seconds=known.iteration * scale if known else None,
-        kept_seconds=None if kept is None else kept * scale,
-        strategy=strategy_record(known.row, known.assignment, changed) if known else None,
-    )
+        return _impossible(factor)
+    scale = now.tokens / changed.tokens
+    return _planned(factor, found, changed, kept=None if kept is None else kept * scale, scale=scale)

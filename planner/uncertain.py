@@ -61,7 +61,7 @@ def on_one_group(request: PlanRequest) -> Question[Scenario, Incumbent]:
     Raises:
         BadRequest, OutOfTime: as `sensitivity.best_of`.
     """
-    resolved, space, _ = best_of(request)
+    resolved, space, _, _ = best_of(request)
     scenario = aim_of(resolved).scenario
     return Question(
         scenario,

@@ -43,6 +43,9 @@ def print_sensitivity(found: Sensitivity, console: Console) -> None:
         "twice), planned anew. Elasticity: per cent of time for a per cent of the lever; kept: with today's strategy."
     )
     console.print(Text(note), overflow="fold")
+    if not found.proved:
+        said = "The plan is not proved fastest in that time: what seems to help may be more of it (--time-limit)."
+        console.print(Text(said), overflow="fold")
 
 
 def _row(one: Leverage, found: Sensitivity, widest: float) -> tuple[str, ...]:
@@ -51,15 +54,15 @@ def _row(one: Leverage, found: Sensitivity, widest: float) -> tuple[str, ...]:
     same = one.more.strategy is None or words(one.more.strategy) == words(found.strategy)
     new = "" if same or one.more.strategy is None else words(one.more.strategy)
     figures = (_figure(one.elasticity), _figure(one.elasticity_kept))
-    return one.lever, _told(less), _bar(less, more, widest), _told(more), *figures, new
+    return one.lever, _told(one.less, less), _bar(less, more, widest), _told(one.more, more), *figures, new
 
 
 def _change(turned: Turned, now: float) -> float | None:
     return None if turned.seconds is None else turned.seconds / now - 1.0
 
 
-def _told(change: float | None) -> str:
-    return "does not fit" if change is None else f"{'+' if change > 0 else ''}{percent(change)}"
+def _told(turned: Turned, change: float | None) -> str:
+    return turned.outcome if change is None else f"{'+' if change > 0 else ''}{percent(change)}"
 
 
 def _figure(value: float | None) -> str:

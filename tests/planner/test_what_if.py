@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,7 @@ from planner.report.sensitivity import words
 from planner.request import PlanRequest, resolve
 from planner.reread import row_of, split_of
 from planner.robust import corners_of, robust, share_of
+from planner.search import search
 from planner.sensitivity import FACTOR, sensitivity
 from planner.uncertain import changed_by, changed_groups
 
@@ -51,6 +53,34 @@ def test_more_of_what_helps_never_takes_longer(levers):
         if one.lever not in {"latency", "batch", "GPUs"}:
             assert one.more.seconds <= levers.iteration_seconds * (1 + 1e-9) <= one.less.seconds * (1 + 2e-9)
             assert -1.001 <= one.elasticity <= 1e-9
+
+
+def test_a_lever_whose_time_ran_out_is_not_said_to_leave_nothing_that_fits(monkeypatch):
+    searches = []
+
+    def hurried(space, scenario, *, deadline):
+        searches.append(scenario)
+        return search(space, scenario, deadline=deadline if len(searches) == 1 else time.perf_counter())
+
+    monkeypatch.setattr("planner.sensitivity.search", hurried)
+    found = sensitivity(ASK)
+    assert found.proved
+    assert {turned.outcome for one in found.levers for turned in (one.less, one.more)} == {"not known"}
+
+
+def test_half_of_the_gpus_do_not_fit_or_leave_nothing_of_the_pins():
+    large = PlanRequest(model="175b", gpus=64, global_batch_size=64, pins={"offload": "none"})
+    pinned = ASK.model_copy(update={"pins": {"tp": "8", "pp": "8"}})
+    for ask, outcome in ((large, "does not fit"), (pinned, "not possible")):
+        one = next(one for one in sensitivity(ask).levers if one.lever == "GPUs")
+        assert (one.less.outcome, one.more.outcome) == (outcome, "planned")
+
+
+def test_a_plan_that_is_not_proved_says_so(monkeypatch):
+    monkeypatch.setattr(
+        "planner.sensitivity.search", lambda *ask, deadline: replace(search(*ask, deadline=deadline), proved=False)
+    )
+    assert "not proved fastest" in " ".join(run("--what-if").stdout.split())
 
 
 def test_an_elasticity_is_the_slope_between_the_two_turns(levers):
@@ -96,7 +126,6 @@ def test_regrets_are_over_the_proved_best_of_every_scenario(least):
 
 def plan_of(scenario):
     """Seconds of the fastest strategy on machines that no name has, by the search of `plan`."""
-    from planner.search import search
     from planner.space import build
 
     return search(build(scenario, {}), scenario, deadline=math.inf).best.iteration
