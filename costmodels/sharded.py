@@ -98,10 +98,11 @@ def every_micro_batch(
     At stage 3 every layer is gathered for both passes. A stack that shards fully keeps parameters from the forward to
     the backward pass at stage 2. Copies around the collectives are on the stream that computes (``_copying``), of the
     embedding and the head too. Copies of the model that meet once an iteration do so in the last micro-batch. A
-    pipeline that holds what it gathered does so once an iteration, and scatters gradients behind the last micro-batch
-    alone. Under an 8-bit recipe weights that were gathered in 16 bits are quantised next. By chunks, a layer is
-    gathered and its gradients are scattered once for all micro-batches, which that then hides behind. ``layer`` and
-    ``paired`` are as in ``exchange.step_traffic``.
+    pipeline that holds what it gathered does so once an iteration, unless every forward pass gives it back and the
+    backward pass gathers it, and scatters gradients when its last backward pass is over, beside nothing. Under an 8-bit
+    recipe weights that were gathered in 16 bits are quantised next. By chunks, a layer is gathered and its gradients
+    are scattered once for all micro-batches, which that then hides behind. ``layer`` and ``paired`` are as in
+    ``exchange.step_traffic``.
     """
     stack, whole = scenario.stack, stays_whole(rows, scenario)
     third = (rows.zero_stage >= PARAMETERS) & ~whole
@@ -114,6 +115,7 @@ def every_micro_batch(
     reduced = [part + one.replicas for part, one in zip(back, each, strict=True)]
     gathered = [one.gather for one in each]
     given, taken = hidden(rows, stack)
+    given = given & ~whole
     slow = slowed(sharding_groups(rows)[0], scenario)
     forward = _chain(gathered, ahead, layers, depth=depth, slow=slow, hidden=taken)
     last = _chain(reduced, after, layers, depth=depth, slow=slow, hidden=given, backward=True)
@@ -135,6 +137,10 @@ def every_micro_batch(
     scatters = np.where(third, gathers, times)
     copying = (into + np.where(third, out, 0.0)) * scatters
     backward = backward * (scatters - 1) + last + copying
+    if stack.pipeline_gathers_again:
+        again = _chain(gathered, after, layers, depth=depth, slow=slow, hidden=taken, backward=True)
+        anew = whole & (rows.zero_stage >= PARAMETERS)
+        backward = backward + np.where(anew, rows.num_microbatches * (again + out), 0.0)
     return backward, (forward + out) * gathers
 
 

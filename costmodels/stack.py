@@ -194,6 +194,8 @@ class Stack(Record):
     pipeline_holds: bool = False
     """Under a pipeline, what full sharding gathered stays until the last micro-batch has gone back, and gradients are
     added up whole until then (torch.distributed.pipelining, ``backward_maybe_with_nosync``)."""
+    pipeline_gathers_again: bool = False
+    """But forward passes give it back, and backward passes gather it (``reshard_after_forward=True`` of FSDP2)."""
     whole_vocabulary: tuple[Literal["embedding", "head"], ...] = ()
     """Matrices of the vocabulary that every tensor rank holds whole."""
     root_unit: bool = False

@@ -65,8 +65,8 @@ SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
     (r"megatron v1\.1\.5", NOTHING_FUSED),
     # Parameters, gradients and moments are in bf16; gradients are added up whole, in the format that reduces them,
     # until the last micro-batch, on one rank too, which it wraps like any other; logits are whole on every tensor rank,
-    # the loss is in bf16; its profile of April 2026 shows cuDNN's attention on H200 (benchmarks/profiling)
-    # [KempnerForge].
+    # the loss is in bf16; its profile of April 2026 shows cuDNN's attention on H200 (benchmarks/profiling). Its
+    # script leaves ``reshard_after_forward`` on in pipelines (docs/distributed/pipeline-parallelism.md) [KempnerForge].
     (
         r"kempnerforge",
         {
@@ -74,6 +74,7 @@ SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
             "optimizer": "adam-bf16",
             "optimizer_bytes": 8,
             "gradients_sharded": False,
+            "pipeline_gathers_again": True,
             "gathered_logits": True,
             "apart": ("qkv", "gate"),
             "whole_vocabulary": ("embedding",),

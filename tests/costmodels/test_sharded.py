@@ -235,6 +235,32 @@ def test_so_does_what_a_pipeline_gathers_once_and_holds(holds, alike):
     assert (paired == free) == alike
 
 
+def test_gradients_that_a_pipeline_holds_travel_when_all_passes_are_over():
+    """PyTorch's stages reduce behind their last backward pass and wait for it, whatever a layer could hide."""
+    rows = strategies(pp=2, dp=4, zero_stage=3, sharding_degree=4, num_microbatches=BATCHES, schedule=ONE_F_ONE_B)
+    ask = {"zero_stages": (0, 1, 2, 3), "pipeline_holds": True}
+    hiding, waiting = (
+        toy_scenario(stack=toy_stack(**ask, overlap={"gradients": gradients, "parameters": True}))
+        for gradients in (True, False)
+    )
+    long = Passes(np.full(1, 1e3), np.full(1, 1e3))
+    assert every_micro_batch(rows, hiding, long) == every_micro_batch(rows, waiting, long)
+
+
+def test_a_pipeline_that_gathers_again_does_so_for_every_backward_pass():
+    extra = []
+    for batches in (BATCHES, 2 * BATCHES):
+        rows = strategies(pp=2, dp=4, zero_stage=3, sharding_degree=4, num_microbatches=batches, schedule=ONE_F_ONE_B)
+        held, again = (
+            every_micro_batch(rows, toy_scenario(stack=toy_stack(**known)), INSTANT)
+            for known in ({"pipeline_holds": True}, {"pipeline_holds": True, "pipeline_gathers_again": True})
+        )
+        assert again[1] == held[1]
+        extra.append(again[0] - held[0])
+    assert extra[1] == pytest.approx(2 * extra[0])
+    assert 0 < extra[0] <= BATCHES * held[1]
+
+
 @pytest.mark.parametrize(
     ("known", "out", "into"),
     [

@@ -180,6 +180,13 @@ def test_kempnerforge_attends_with_cudnn_on_hopper_as_its_profile_shows():
     assert case(run(stack=words, cluster={"accelerator": "h200-sxm"})).scenario.rates.attention_name == "cudnn"
 
 
+def test_kempnerforge_gathers_for_every_micro_batch_of_a_pipeline_and_torchtitan_once():
+    said = ("KempnerForge (PyTorch FSDP2/DTensor)", "torchtitan")
+    stacks = [case(run(stack={"framework": words})).scenario.stack for words in said]
+    assert [stack.pipeline_holds for stack in stacks] == [True, True]
+    assert [stack.pipeline_gathers_again for stack in stacks] == [True, False]
+
+
 @pytest.mark.parametrize("name", ["a100-sxm-80gb", "h100-sxm"])
 def test_triton_s_flash_attention_gains_above_all_in_its_forward_pass(name):
     cuda, triton = (accelerator(name).kernels.attention[kernel] for kernel in ("flash-1", "triton"))
