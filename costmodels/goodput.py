@@ -37,7 +37,8 @@ class Upkeep:
     startup: float
     """Seconds of the downtime in which process groups form."""
     spare_nodes: int
-    """Given, or enough for all but `SPARE_RISK` of the time."""
+    rented: float
+    """Devices of the job and of its spare nodes, which are paid for all the time, over the job's."""
     checkpoints: float
     """Share of the wall time that goes to checkpoints; the shares and ``effective`` add up to 1."""
     failures: float
@@ -52,6 +53,11 @@ def failure_rate(group: NodeGroup, gpus: int, stability: Stability) -> float:
     """Interruptions of the whole job per second."""
     each = stability.failure if stability.failure is not None else group.accelerator.failure
     return gpus * (each or 0.0)
+
+
+def spare_nodes(scenario: Scenario, stability: Stability) -> int:
+    """Nodes that replace broken ones: given, or enough for all but `SPARE_RISK` of the time."""
+    return _enough(_in_repair(scenario, stability)) if stability.spare_nodes is None else stability.spare_nodes
 
 
 def startup_seconds(gpus: int, kind: Startup) -> float:
@@ -139,9 +145,8 @@ def upkeep(row: Strategies, scenario: Scenario, stability: Stability) -> Upkeep:
     work, down = _interval(stall, scenario, stability), _downtime(scenario, stability)
     wall = float(_wall_per_work(stall, scenario, stability)[0])
     nodes = math.ceil(scenario.gpus / scenario.group.gpus_per_node)
-    in_repair = rate * stability.broken * stability.repair
-    spares = _enough(in_repair) if stability.spare_nodes is None else stability.spare_nodes
-    waiting = 0.0 if stability.spare_nodes is None else _more_than(spares, in_repair)
+    spares = spare_nodes(scenario, stability)
+    waiting = 0.0 if stability.spare_nodes is None else _more_than(spares, _in_repair(scenario, stability))
     slow = stability.straggler_slowdown * (1.0 - (1.0 - stability.straggler_nodes) ** nodes)
     running = 1.0 - waiting
     trains = running / wall
@@ -153,6 +158,7 @@ def upkeep(row: Strategies, scenario: Scenario, stability: Stability) -> Upkeep:
         downtime=down,
         startup=startup_seconds(scenario.gpus, stability.startup),
         spare_nodes=spares,
+        rented=1.0 + spares * scenario.group.gpus_per_node / scenario.gpus,
         checkpoints=trains * float(stall[0] / work[0]) if math.isfinite(work[0]) else 0.0,
         failures=running - trains * (1.0 + (float(stall[0] / work[0]) if math.isfinite(work[0]) else 0.0)),
         repairs=waiting,
@@ -198,6 +204,11 @@ def _wall_per_work(stall: Floats, scenario: Scenario, stability: Stability) -> F
         return np.where(np.isinf(work), 1.0, 1.0 + stall / np.where(np.isinf(work), 1.0, work))
     down = _downtime(scenario, stability) + _lag(scenario, stability)
     return expected_wall(work, stall=stall, downtime=down, rate=rate) / work
+
+
+def _in_repair(scenario: Scenario, stability: Stability) -> float:
+    """Nodes that are in repair on average."""
+    return failure_rate(scenario.group, scenario.gpus, stability) * stability.broken * stability.repair
 
 
 def _more_than(spares: int, mean: float) -> float:

@@ -96,10 +96,11 @@ def goodput_record(resolved: Resolved, row: Strategies, prediction: Prediction) 
     """What interruptions and checkpoints leave, where the request speaks of them."""
     if resolved.stability is None:
         return None
-    cost, days = prediction.cost_dollars, prediction.training_days
+    cost = prediction.cost_dollars
     found = upkeep(row, resolved.scenario, resolved.stability)
     between, interval = found.mean_time_between_failures, found.interval
     ends, each = math.isfinite(interval), prediction.iteration_seconds
+    longer = found.rented / found.effective  # spare nodes at rated power too, as no record has an idle one
     return Goodput(
         mean_hours_between_failures=between / training.HOUR if math.isfinite(between) else None,
         checkpoint_bytes=found.checkpoint_bytes,
@@ -109,8 +110,10 @@ def goodput_record(resolved: Resolved, row: Strategies, prediction: Prediction) 
         downtime_seconds=found.downtime,
         startup_seconds=found.startup,
         **{name: getattr(found, name) for name in ("spare_nodes", "effective", *_LOSSES)},
-        wall_days=days / found.effective,
-        wall_cost_dollars=None if cost is None else cost / found.effective,
+        wall_days=prediction.training_days / found.effective,
+        wall_cost_dollars=None if cost is None else cost * longer,
+        spare_cost_dollars=None if cost is None else cost * (longer - 1.0 / found.effective),
+        wall_energy_megawatt_hours=prediction.energy_megawatt_hours * longer,
     )
 
 

@@ -17,6 +17,8 @@ DEFAULT_TOKENS = 300_000_000_000
 TRILLION = 10**12
 SMALLEST_BATCH_TOKENS = 4 * 2**20
 BATCH_TOKENS_PER_GPU = 1024
+SPARES = "spare nodes rented all the time and drawing rated power (no idle power is known)"
+"""What is taken of nodes that stand by."""
 
 
 def usual_batch(gpus: int, seq_length: int) -> int:

@@ -125,6 +125,11 @@ class Goodput(_Part):
     wall_days: Amount
     """Training days over ``effective``."""
     wall_cost_dollars: Amount | None
+    """Of the job's nodes and its spare ones over the wall time."""
+    spare_cost_dollars: Amount | None = None
+    """Of that, for the spare nodes."""
+    wall_energy_megawatt_hours: Amount | None = None
+    """Of the same nodes at rated power; None in answers of earlier versions."""
 
 
 class StageMemory(_Part):

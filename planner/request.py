@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from costmodels.adapters import OF_ATTENTION, Adapters
 from costmodels.choices import chosen
+from costmodels.goodput import spare_nodes
 from costmodels.groups import Mixed
 from costmodels.model import Model
 from costmodels.model_catalogue import model as find_model
@@ -24,7 +25,7 @@ from hardware.records import Cluster
 from planner import inline
 from planner.axes import PIN_AXES
 from planner.changes import bare, changed_model, changed_stack, flat, known_path, known_table
-from planner.defaults import DEFAULT_CLUSTER, DEFAULT_STACK, DEFAULT_TOKENS, filled, usual_batch
+from planner.defaults import DEFAULT_CLUSTER, DEFAULT_STACK, DEFAULT_TOKENS, SPARES, filled, usual_batch
 from planner.errors import BadRequest
 from planner.pins import plainly
 
@@ -233,7 +234,9 @@ def resolve(request: PlanRequest) -> Resolved:
     mixed = _mixed(request, scenario, cluster) if len(base.groups) > 1 else None
     if len(base.groups) > 1 and cluster.gpus != base.gpus:
         defaults += (taken_of(cluster, base),)
-    return Resolved(request, scenario, cluster, base, software, tokens, defaults, _stability(request), mixed)
+    stability = _stability(request)
+    defaults += (SPARES,) if stability and spare_nodes(scenario, stability) else ()
+    return Resolved(request, scenario, cluster, base, software, tokens, defaults, stability, mixed)
 
 
 def _stability(request: PlanRequest) -> Stability | None:

@@ -16,6 +16,7 @@ from typing import Final
 
 from hardware.records import BadNodeCount
 from planner.assemble import counted_flops
+from planner.defaults import SPARES
 from planner.document import Plan
 from planner.errors import BadRequest, OutOfTime
 from planner.request import PlanRequest, Resolved, resolve
@@ -319,11 +320,11 @@ def _least(options: Iterable[Option], key: Callable[[Option], float]) -> Option 
 def _frame(sizes: Sizes, limits: Limits, resolved: Resolved) -> dict[str, object]:
     from planner.assemble import provenance_record
 
-    defaults = [line for line in resolved.defaults if not line.startswith("global batch")]
+    defaults = [line for line in resolved.defaults if not line.startswith("global batch") and line != SPARES]
     if sizes.request.global_batch_size is None:
         defaults.append("global batch as `plan` takes it for each size")
     if resolved.stability:
-        defaults.append("interruptions and repairs counted in time and cost")
+        defaults.append("interruptions, repairs and spare nodes counted in time and cost")
     return {
         "model": resolved.scenario.model.name,
         "cluster": resolved.machines.name,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from planner.document import Goodput
-from planner.report.bars import days, dollars, flow, percent, scaled, seconds
+from planner.report.bars import days, dollars, flow, percent, scaled, seconds, significant
+from planner.written import many
 
 _LOSSES: Final = ("checkpoints", "failures", "repairs", "stragglers")
 _LEAST: Final = 5e-4
@@ -20,6 +21,7 @@ def goodput_lines(found: Goodput, width: int) -> str:
         *(f"{name} {percent(share)}" for name, share in losses if share >= _LEAST),
         f"{days(found.wall_days)} in all",
         dollars(found.wall_cost_dollars) if found.wall_cost_dollars is not None else "",
+        f"{significant(energy)} MWh" if (energy := found.wall_energy_megawatt_hours) is not None else "",
     ]
     why = [
         "never interrupted" if often is None else f"interrupted every {seconds(often * 3600.0)}",
@@ -28,9 +30,14 @@ def goodput_lines(found: Goodput, width: int) -> str:
         "never written"
         if every is None
         else f"every {_interval(found)}, stall {seconds(found.checkpoint_stall_seconds)}",
-        f"{found.spare_nodes} spare node{'s' if found.spare_nodes != 1 else ''}" if often is not None else "",
+        _spares(found) if often is not None or found.spare_nodes else "",
     ]
     return flow(shares, width=width) + "\n" + flow(why, width=width, indent=14)
+
+
+def _spares(found: Goodput) -> str:
+    paid = f" for {dollars(found.spare_cost_dollars)}" if found.spare_cost_dollars else ""
+    return many(found.spare_nodes, "spare node") + paid
 
 
 def _interval(found: Goodput) -> str:

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from costmodels.stability import Stability
 from planner import PlanRequest, plan, predict
 from planner.cli.app import main
+from planner.defaults import SPARES
 from planner.errors import BadRequest
 from planner.pins import parse_pins
+from planner.report.upkeep import goodput_lines
 from planner.search import search
 from planner.space import build
 from tests.drawn import drawn_scenarios
@@ -39,7 +41,8 @@ def test_the_plan_says_how_much_of_the_time_trains_and_when_to_checkpoint():
     told, predicted = found.goodput, found.prediction
     assert found.status == "optimal"
     assert told.wall_days == pytest.approx(predicted.training_days / told.effective)
-    assert told.wall_cost_dollars == pytest.approx(predicted.cost_dollars / told.effective)
+    rented = (64 + 8 * told.spare_nodes) / 64
+    assert told.wall_cost_dollars == pytest.approx(predicted.cost_dollars * rented / told.effective)
     steps = told.checkpoint_interval_seconds / predicted.iteration_seconds
     assert told.checkpoint_interval_iterations == pytest.approx(steps, abs=0.5)
     assert found.proof.lower_bound_seconds == predicted.iteration_seconds
@@ -57,6 +60,19 @@ def test_a_prediction_says_it_too():
     found = predict(PlanRequest(**SMALL, stability=Stability(spare_nodes=1), pins={"tp": 2}))
     assert 0 < found.goodput.effective < 1
     assert found.goodput.spare_nodes == 1
+
+
+def test_spare_nodes_are_rented_and_drawn_power_for_as_long_as_the_job():
+    none, eight = (
+        predict(PlanRequest(**SMALL, stability={"failure": "0 /s", "spare_nodes": n}, pins={"tp": 2})) for n in (0, 8)
+    )
+    assert none.goodput.wall_cost_dollars == none.prediction.cost_dollars
+    assert eight.goodput.wall_cost_dollars == pytest.approx(2 * none.goodput.wall_cost_dollars)
+    assert eight.goodput.spare_cost_dollars == pytest.approx(none.goodput.wall_cost_dollars)
+    assert none.goodput.wall_energy_megawatt_hours == none.prediction.energy_megawatt_hours
+    assert eight.goodput.wall_energy_megawatt_hours == pytest.approx(2 * none.prediction.energy_megawatt_hours)
+    assert (SPARES in none.defaults, SPARES in eight.defaults) == (False, True)
+    assert "8 spare nodes for $" in goodput_lines(eight.goodput, 100)
 
 
 def test_an_answer_asked_again_gives_the_same_reckoning(tmp_path):
