@@ -351,4 +351,6 @@ def _option(plan: Plan, nodes: int) -> Option | None:
         global_batch_size=plan.strategy.global_batch_size,
         strategy=plan.strategy,
         proved=plan.status == "optimal",
+        effective=good.effective if good else None,
+        spare_nodes=good.spare_nodes if good else None,
     )

@@ -17,14 +17,20 @@ class Option(BaseModel):
     gpus: int
     nodes: int
     days: float
-    """Of training; with interruptions and checkpoints where goodput is asked about."""
+    """Of training; of wall time with interruptions and checkpoints where goodput is asked about."""
     cost_dollars: float | None
+    """Of these days; of the spare nodes too where goodput is asked about."""
     mfu: float
     iteration_seconds: float
+    """Undisturbed, as ``mfu`` is."""
     global_batch_size: int
     strategy: Strategy
     proved: bool
     """Whether the search proved that nothing on this size is faster."""
+    effective: float | None = None
+    """Share of the wall time in which iterations run; None where interruptions are not counted."""
+    spare_nodes: int | None = None
+    """Beside the job's nodes, likewise."""
 
 
 class Neighbour(BaseModel):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -10,6 +12,13 @@ from planner.report.bars import counted, days, dollars, percent, seconds
 from planner.report.tables import print_wide
 from planner.size_document import Neighbour, Option, Size
 from planner.written import many, savings
+
+_UNDISTURBED: Final = ("GPUs", "time", "cost", "MFU", "iteration", "batch")
+_WITH_INTERRUPTIONS: Final = (
+    *("GPUs", "wall time", "cost", "spare nodes", "goodput"),
+    *("undisturbed MFU", "undisturbed iteration", "batch"),
+)
+"""An iteration runs undisturbed or not at all: what breaks is in the wall time and the cost alone."""
 
 
 def print_size(found: Size, console: Console) -> None:
@@ -50,14 +59,27 @@ def _rows(found: Size) -> list[tuple[str, Option]]:
 def _table(rows: list[tuple[str, Option]]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("", no_wrap=True)
-    for name in ("GPUs", "time", "cost", "MFU", "iteration", "batch"):
+    for name in _WITH_INTERRUPTIONS if any(_interrupted(option) for _, option in rows) else _UNDISTURBED:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("strategy", no_wrap=True)
     for name, option in rows:
-        cost = "" if option.cost_dollars is None else dollars(option.cost_dollars)
-        cells = (f"{option.gpus:,}", days(option.days), cost, percent(option.mfu), seconds(option.iteration_seconds))
-        table.add_row(name, *cells, f"{option.global_batch_size:,}", _words(option))
+        table.add_row(name, *_cells(option), f"{option.global_batch_size:,}", _words(option))
     return table
+
+
+def _cells(option: Option) -> tuple[str, ...]:
+    cost = "" if option.cost_dollars is None else dollars(option.cost_dollars)
+    lost = () if option.effective is None else (str(option.spare_nodes), percent(option.effective))
+    running = (percent(option.mfu), seconds(option.iteration_seconds))
+    return f"{option.gpus:,}", days(option.days), cost, *lost, *running
+
+
+def _interrupted(option: Option) -> bool:
+    return option.effective is not None
+
+
+def _took(option: Option) -> str:
+    return f"{days(option.days)}{' of wall time' if _interrupted(option) else ''}"
 
 
 def _words(option: Option) -> str:
@@ -68,7 +90,7 @@ def _words(option: Option) -> str:
 
 def _told(option: Option) -> str:
     cost = "" if option.cost_dollars is None else f", {dollars(option.cost_dollars)}"
-    return f"{days(option.days)}{cost}, {percent(option.mfu)} MFU, {_words(option)}"
+    return f"{_took(option)}{cost}, {percent(option.mfu)} MFU, {_words(option)}"
 
 
 def _day(other: Neighbour | None, word: str) -> str:
@@ -76,4 +98,4 @@ def _day(other: Neighbour | None, word: str) -> str:
         return ""
     option, extra = other.option, other.extra_dollars
     money = "" if extra is None else f", {dollars(abs(extra))} {'more' if extra >= 0 else 'less'}"
-    return f"with a day {word} ({other.deadline_days:.3g} days): {many(option.gpus, 'GPU')}, {days(option.days)}{money}"
+    return f"with a day {word} ({other.deadline_days:.3g} days): {many(option.gpus, 'GPU')}, {_took(option)}{money}"

@@ -51,6 +51,20 @@ def test_an_option_is_what_plan_says_of_that_size(met):
     assert met.answer.strategy == said.strategy
 
 
+def test_the_table_tells_wall_time_from_iterations_that_run_undisturbed(met):
+    ask = ("--model", "llama3-8b", "--tokens", "200B", "--deadline", "6d", "--gpus", "64")
+    table = run(*ask, "--stability", "failure=1 per 500 h").stdout
+    option = json.loads(run(*ask, "--goodput", "--format", "json").stdout)["answer"]
+    heads = ("wall time", "spare nodes", "goodput", "undisturbed MFU", "undisturbed iteration")
+    assert [name for name in heads if name not in table] == []
+    assert " days of wall time, $" in table
+    said = plan(ASK.model_copy(update={"gpus": option["gpus"], "objective": "goodput"})).goodput
+    assert (option["effective"], option["spare_nodes"]) == (said.effective, said.spare_nodes)
+    assert option["cost_dollars"] == said.wall_cost_dollars > met.answer.cost_dollars
+    plain = run(*ask).stdout
+    assert [name for name in heads if name in plain] == []
+
+
 def test_neighbours_and_days_stand_beside_the_answer(met):
     assert {option.nodes - met.answer.nodes for option in met.neighbours} == {-1, 1}
     assert met.day_sooner.option.days <= 5.0
