@@ -59,7 +59,7 @@ def totals(*, cluster: Cluster, gpus: int, iteration: float, tokens: int, tokens
                 gpus=count,
                 seconds=seconds,
                 device=group.accelerator.drawn,
-                node_share=group.node_power_overhead / group.gpus_per_node,
+                node_share=(group.node_power_overhead or 0.0) / group.gpus_per_node,
             )
             for group, count in zip(cluster.groups, each, strict=True)
         ),

@@ -53,7 +53,7 @@ from hardware.records import Accelerator, Cluster
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["accelerator", "catalogue_hash", "cluster", "names", "source_texts"]
+__all__ = ["accelerator", "catalogue_hash", "cluster", "holds", "names", "source_texts"]
 
 _R = TypeVar("_R", bound=BaseModel)
 
@@ -88,6 +88,11 @@ def cluster(name_or_path: str | Path) -> Cluster:
     if path is not None:
         return _from_file(path, cluster_record, "cluster")
     return _cluster(files.canonical("cluster", str(name_or_path)))
+
+
+def holds(machines: Cluster) -> bool:
+    """Whether the catalogue has this cluster, as it is, under its name."""
+    return machines.name in names("cluster") and _cluster(machines.name) == machines
 
 
 @cache

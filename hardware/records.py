@@ -235,8 +235,8 @@ class NodeGroup(Record):
     """Bandwidth between one device and its host, one direction."""
     host_bandwidth: MemoryBandwidth | None = None
     """Nominal bandwidth of one node's CPU memory, all sockets together."""
-    node_power_overhead: Power = 0.0
-    """CPUs, network cards and fans of one node."""
+    node_power_overhead: Power | None = None
+    """CPUs, network cards and fans of one node; None where nobody says it, and energy is that of the devices."""
     price: Price | None = None
     """Rent of one device, where it differs from the accelerator's."""
 

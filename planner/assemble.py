@@ -21,7 +21,7 @@ from costmodels.stack import Stack
 from costmodels.stack import stack as find_stack
 from costmodels.strategy import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, VOCABULARIES, Recompute, Strategies
 from hardware.catalogue import catalogue_hash as hardware_hash
-from hardware.catalogue import cluster as find_cluster
+from hardware.catalogue import holds
 from hardware.errors import MeshwrightError
 from hardware.records import Cluster, NodeGroup
 from hardware.units import exact_quantity
@@ -201,11 +201,7 @@ def _cluster_record(cluster: Cluster) -> dict[str, Any]:
 
 def _own_file(machines: Cluster) -> dict[str, Any]:
     """The table of a cluster that the catalogue does not hold, so that the answer alone asks the question again."""
-    try:
-        held = find_cluster(machines.name) == machines
-    except MeshwrightError:
-        held = False
-    return {} if held else {"file": cluster_document(machines)}
+    return {} if holds(machines) else {"file": cluster_document(machines)}
 
 
 def _stack_record(software: Stack) -> str | dict[str, Any]:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from costmodels.model import Model
 from costmodels.scenario import Scenario
-from hardware.records import Cluster
+from hardware.catalogue import holds, names
+from hardware.records import Cluster, NodeGroup
+from hardware.units import format_quantity
 
 if TYPE_CHECKING:
     from planner.request import PlanRequest
@@ -49,6 +51,26 @@ def _beside_the_model(scenario: Scenario) -> list[str]:
     """What the file of a model describes that is no part of it."""
     _, described, beside = scenario.model.source.partition(" without its ")
     return [f"without the {beside}"] if described and not scenario.model.mtp_layers else []
+
+
+def unsaid(machines: Cluster) -> tuple[str, ...]:
+    """What rent and energy leave out, or take from the catalogue, on a cluster that a person describes."""
+    if holds(machines):
+        return ()
+    lines = [_rent(group) for group in machines.groups if group.price is None]
+    if dark := [group.name for group in machines.groups if group.node_power_overhead is None]:
+        of = f" of {' and '.join(dark)}" if len(machines.groups) > 1 else ""
+        lines.append(f"energy without the hosts{of} (no node_power_overhead)")
+    return tuple(dict.fromkeys(filter(None, lines)))
+
+
+def _rent(group: NodeGroup) -> str:
+    """What stands for the price that a group does not say; nothing where its own accelerator says it."""
+    device = group.accelerator
+    if device.price is None:
+        return f"no cost (no price of {device.name})"
+    whose = f"price {format_quantity(device.price, 'price')} per {device.name} (the catalogue's)"
+    return whose if device.name in names("accelerator") else ""
 
 
 def filled(request: PlanRequest, scenario: Scenario, cluster: Cluster, tokens: int) -> tuple[str, ...]:

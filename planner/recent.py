@@ -69,7 +69,7 @@ def shape_of(scenario: Scenario) -> Scenario:
     tiers = tuple(tier.model_copy(update={"link": link, "oversubscription": 1.0}) for tier in group.tiers)
     peak = dict.fromkeys(group.accelerator.peak, 1e12)
     device = group.accelerator.model_copy(update=_BLANK_DEVICE | {"peak": peak})
-    changes = {"accelerator": device, "tiers": tiers, "price": None, "node_power_overhead": 0.0}
+    changes = {"accelerator": device, "tiers": tiers, "price": None, "node_power_overhead": None}
     return replace(scenario, group=group.model_copy(update=_known_hosts(group) | changes))
 
 

@@ -25,7 +25,7 @@ from hardware.records import Cluster
 from planner import inline
 from planner.axes import PIN_AXES
 from planner.changes import bare, changed_model, changed_stack, flat, known_path, known_table
-from planner.defaults import DEFAULT_CLUSTER, DEFAULT_STACK, DEFAULT_TOKENS, SPARES, filled, usual_batch
+from planner.defaults import DEFAULT_CLUSTER, DEFAULT_STACK, DEFAULT_TOKENS, SPARES, filled, unsaid, usual_batch
 from planner.errors import BadRequest
 from planner.pins import plainly
 
@@ -229,7 +229,7 @@ def resolve(request: PlanRequest) -> Resolved:
     sizes = (request.gpus, seq_length, batch, request.precision)
     scenario = Scenario(model, cluster.groups[0], stack, *sizes, framework=asked)
     _ = scenario.rates
-    defaults = filled(request, scenario, cluster, tokens)
+    defaults = filled(request, scenario, cluster, tokens) + unsaid(base)
     defaults += (f"main gradients {grads} (as the files for {asked} have them)",) if grads else ()
     mixed = _mixed(request, scenario, cluster) if len(base.groups) > 1 else None
     if len(base.groups) > 1 and cluster.gpus != base.gpus:

@@ -56,5 +56,5 @@ def _without_money(scenario: Scenario) -> Scenario:
     group = scenario.group
     whole: Accelerator = group.accelerator
     device = whole.model_copy(update=_BLANK_MONEY | {"power": whole.clock("bf16")})  # all that a search sees of power
-    changes = {"accelerator": device, "price": None, "node_power_overhead": 0.0}
+    changes = {"accelerator": device, "price": None, "node_power_overhead": None}
     return replace(scenario, group=group.model_copy(update=changes))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hardware.catalogue import cluster
+from hardware.catalogue import accelerator, cluster
 from hardware.records import NodeGroup
 from planner import PlanRequest, plan, predict, why_not
 from planner.beside import beside_the_best
@@ -247,3 +247,29 @@ def test_twice_the_memory_helps_as_much_as_planning_on_it(tight):
     replanned = plan(PlanRequest(**(TIGHT | {"cluster": larger, "ties": "fastest"})))
     line = next(line for line in tight.what_helps if line.subject == "memory 2x")
     assert np.isclose(line.iteration_seconds, replanned.prediction.iteration_seconds, rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("says", "assumed"),
+    [
+        ({}, ["price 2.95 $/h per h100-sxm (the catalogue's)", "energy without the hosts (no node_power_overhead)"]),
+        ({"price": "2 $/h"}, ["energy without the hosts (no node_power_overhead)"]),
+        ({"node_power_overhead": "0 W"}, ["price 2.95 $/h per h100-sxm (the catalogue's)"]),
+        ({"price": "2 $/h", "node_power_overhead": "4.6 kW"}, []),
+        ({"accelerator": "h20", "node_power_overhead": "4.6 kW"}, ["no cost (no price of h20)"]),
+    ],
+)
+def test_a_cluster_of_one_s_own_is_told_whose_price_it_has_and_that_its_hosts_draw_nothing(says, assumed):
+    mine = {"name": "mine", "accelerator": "h100-sxm", "gpus_per_node": 8, "nodes": 1}
+    found = predict(PlanRequest(**LLAMA | {"cluster": mine | says}, tokens=10**9, pins={"tp": 2}))
+    assert [line for line in found.defaults if "price" in line or "energy" in line] == assumed
+    watts = 1e6 * found.prediction.energy_megawatt_hours / found.prediction.gpu_hours
+    hosts = 4600 / 8 if says.get("node_power_overhead") == "4.6 kW" else 0
+    assert watts == pytest.approx(accelerator((mine | says)["accelerator"]).power + hosts)
+    again = predict(PlanRequest(**LLAMA | {"cluster": found.request["cluster"]["file"]}, pins={"tp": 2}))
+    assert set(assumed) <= set(again.defaults)
+
+
+def test_a_cluster_of_the_catalogue_has_nothing_to_say_of_price_and_energy():
+    found = predict(PlanRequest(**LLAMA, pins={"tp": 2}))
+    assert not [line for line in found.defaults if "price" in line or "energy" in line]
