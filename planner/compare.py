@@ -46,7 +46,7 @@ class Step(BaseModel):
     """After this change."""
     mfu: float
     saved_seconds: float
-    """Against the step before; where the batch changes, for as many tokens as that step's."""
+    """Against the step before, both for as many tokens as A's iteration has."""
 
 
 class Compared(BaseModel):
@@ -65,7 +65,10 @@ class Compared(BaseModel):
 
 
 class Comparison(BaseModel):
-    """Schema ``comparison/1``: sides, terms that add up to their iterations, steps that lead from one to the other."""
+    """Schema ``comparison/1``: sides, terms that add up to their iterations, steps that lead from one to the other.
+
+    What the steps save, less ``more_tokens_seconds``, is A's iteration less B's.
+    """
 
     model_config = ConfigDict(frozen=True, populate_by_name=True)
 
@@ -76,6 +79,8 @@ class Comparison(BaseModel):
     differences: dict[str, tuple[Any, Any]]
     """Axes of the strategy, and names, that are not the same."""
     steps: tuple[Step, ...]
+    more_tokens_seconds: float = 0.0
+    """What B's iteration takes for its tokens beyond A's, as a share of it; negative where it has fewer."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +150,7 @@ def compare(a: Side, b: Side) -> Comparison:
         terms=tuple(term for term in terms if term.a or term.b),
         differences=_differences(a, b),
         steps=tuple(_steps(a, b)),
+        more_tokens_seconds=theirs.iteration * (1.0 - a.scenario.tokens / b.scenario.tokens),
     )
 
 
@@ -177,7 +183,8 @@ def _facts(side: Side) -> dict[str, Any]:
         "seq_length": s.seq_length,
         "global_batch_size": s.global_batch_size,
     }
-    return named | _axes(side.row) | {"layers": ",".join(map(str, side.split.layers))}
+    stages = {"layers": side.split.layers, "recompute_layers": side.split.recomputed}
+    return named | _axes(side.row) | {name: ",".join(map(str, counts)) for name, counts in stages.items()}
 
 
 def _axes(row: Strategies) -> dict[str, Any]:
@@ -187,18 +194,23 @@ def _axes(row: Strategies) -> dict[str, Any]:
         "rank_order": RANK_ORDERS,
         "recompute": [kind.name.lower() for kind in Recompute],
     }
-    plain = {name: value for name, value in row.row(0).items() if name != "dp"}
-    return {name: words[name][int(value)] if name in words else value for name, value in plain.items()}
+    return {name: words[name][int(value)] if name in words else value for name, value in row.row(0).items()}
 
 
 def _steps(a: Side, b: Side) -> Iterator[Step]:
     """A turned into B one change at a time; what a change saves depends on those before it."""
-    before, here = a.quote().iteration, a
+    before = a.quote().iteration
     for change, detail, after in _stations(a, b):
         seconds = after.quote().iteration
-        saved = before - seconds * here.scenario.tokens / after.scenario.tokens
-        yield Step(change=change, detail=detail, iteration_seconds=seconds, mfu=after.mfu(seconds), saved_seconds=saved)
-        before, here = seconds, after
+        alike = seconds * a.scenario.tokens / after.scenario.tokens
+        yield Step(
+            change=change,
+            detail=detail,
+            iteration_seconds=seconds,
+            mfu=after.mfu(seconds),
+            saved_seconds=before - alike,
+        )
+        before = alike
 
 
 def _stations(a: Side, b: Side) -> Iterator[tuple[str, str, Side]]:
@@ -260,7 +272,8 @@ def _strategies(here: Side, b: Side) -> Iterator[tuple[str, str, Side]]:
             yield "batch", f"{batch} -> {goal.global_batch_size} sequences", b
             return
     if _facts(here) != _facts(b):
-        yield "strategy", _moved(here, b), b
+        alone = here.scenario.gpus == goal.gpus
+        yield "strategy" if alone else "GPUs and strategy", _moved(here, b), b
 
 
 def _moved(here: Side, there: Side) -> str:

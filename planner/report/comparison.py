@@ -25,8 +25,8 @@ def print_comparison(found: Comparison, console: Console) -> None:
     ):
         if table.row_count:
             console.print("", Text(heading, style="bold"), Padding(table, (0, 0, 0, 2)), sep="\n")
-    if any(step.change == "batch" for step in found.steps):
-        console.print("  what another batch saves is for as many tokens as the batch before it", overflow="fold")
+    if found.steps and found.more_tokens_seconds:
+        console.print("  what changes save is for as many tokens as A's iteration has", overflow="fold")
     if not found.steps:
         console.print("", "A and B are the same.", sep="\n")
 
@@ -76,7 +76,21 @@ def _difference(a: float, b: float, total: float) -> tuple[str, ...]:
 def _steps(found: Comparison) -> Table:
     table = _grid("change", "saves", "iteration", "MFU", "")
     for step in found.steps:
-        sign = "-" if step.saved_seconds < 0 else ""
-        saved = f"{sign}{seconds(abs(step.saved_seconds))}"
-        table.add_row(step.change, saved, seconds(step.iteration_seconds), percent(step.mfu), Text(step.detail))
+        figures = (_saved(step.saved_seconds), seconds(step.iteration_seconds), percent(step.mfu))
+        table.add_row(step.change, *figures, Text(step.detail))
+    if found.steps:
+        _sum_up(found, table)
     return table
+
+
+def _sum_up(found: Comparison, table: Table) -> None:
+    """What leads from the sum of all that is saved to the difference of the iterations, and that difference."""
+    if more := found.more_tokens_seconds:
+        counts = [scaled(side.tokens_per_second * side.iteration_seconds) for side in (found.a, found.b)]
+        change = f"{'more' if more > 0 else 'fewer'} tokens"
+        table.add_row(change, _saved(-more), "", "", " -> ".join(counts) + " in an iteration")
+    table.add_row("sum", _saved(found.a.iteration_seconds - found.b.iteration_seconds), "", "", "", style="bold")
+
+
+def _saved(value: float) -> str:
+    return f"{'-' if value < 0 else ''}{seconds(abs(value))}"
