@@ -81,11 +81,11 @@ def _bar(less: float | None, more: float | None, widest: float) -> str:
 
 
 def words(s: Strategy) -> str:
-    """A strategy in a few words: degrees above 1, replicas, micro-batch, sharding over some, and what saves memory."""
+    """A strategy in a few words: degrees above 1, replicas, micro-batch, sharding, what saves memory, rank order."""
     degrees = (("TP", s.tp), ("CP", s.cp), ("PP", s.pp), ("VPP", s.vpp), ("EP", s.ep))
     words = [f"{name} {value}" for name, value in degrees if value > 1]
     over = [] if s.sharding_degree in {1, s.dp * s.cp} else [f"ZeRO-{s.zero_stage} over {s.sharding_degree}"]
     said = recomputation(s)
     again = [] if said == "none" else [f"recompute {said}"]
     moved = [] if s.offload == "none" else [f"offload {s.offload}"]
-    return " ".join([*words, f"DP {s.dp}", f"mb {s.micro_batch_size}", *over, *again, *moved])
+    return " ".join([*words, f"DP {s.dp}", f"mb {s.micro_batch_size}", *over, *again, *moved, f"ranks {s.rank_order}"])

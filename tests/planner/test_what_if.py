@@ -167,7 +167,9 @@ def test_the_commands_answer_in_words_and_in_json():
     shown = run("--robust", "20%")
     assert "at worst" in shown.stdout
     assert "candidates and 17 scenarios" in shown.stdout
-    assert json.loads(run("--robust", "0.2", "--format", "json").stdout)["within"] == 0.2
+    found = json.loads(run("--robust", "0.2", "--format", "json").stdout)
+    assert found["within"] == 0.2
+    assert f"ranks {found['chosen']['strategy']['rank_order']}: at worst" in " ".join(shown.stdout.split())
 
 
 @pytest.mark.parametrize(
@@ -223,12 +225,16 @@ def test_the_least_regret_over_several_node_groups_is_what_plans_at_the_corners_
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({}, "TP 4 PP 2 DP 8 mb 1"),
-        ({"sharding_degree": 4}, "TP 4 PP 2 DP 8 mb 1 ZeRO-1 over 4"),
-        ({"recompute": "selective", "recompute_modules": ("layernorm",)}, "TP 4 PP 2 DP 8 mb 1 recompute layernorm"),
+        ({}, "TP 4 PP 2 DP 8 mb 1 ranks tp-cp-ep-dp-pp"),
+        ({"sharding_degree": 4}, "TP 4 PP 2 DP 8 mb 1 ZeRO-1 over 4 ranks tp-cp-ep-dp-pp"),
+        (
+            {"recompute": "selective", "recompute_modules": ("layernorm",)},
+            "TP 4 PP 2 DP 8 mb 1 recompute layernorm ranks tp-cp-ep-dp-pp",
+        ),
+        ({"rank_order": "tp-cp-ep-pp-dp"}, "TP 4 PP 2 DP 8 mb 1 ranks tp-cp-ep-pp-dp"),
     ],
 )
-def test_words_of_a_strategy_tell_apart_what_is_sharded_over_fewer_ranks_or_recomputed(changes, said):
+def test_words_of_a_strategy_tell_apart_what_is_sharded_recomputed_or_has_its_ranks_in_another_order(changes, said):
     asked = {"tp": "4", "pp": "2", "vpp": "1", "micro_batch_size": "1", "zero_stage": "1", "recompute": "none"}
     found = predict(ASK.model_copy(update={"pins": asked})).strategy
     assert words(found.model_copy(update=changes)) == said
