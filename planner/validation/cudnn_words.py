@@ -6,12 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from planner.validation.dated import month
+from planner.validation.dated import container, month
 
-CONTAINER: Final = re.compile(r"\b(?:nemo|ngc|nvidia)\b[^\d()]{0,20}\b(2[3-9])\.(0[1-9]|1[0-2])\b", re.IGNORECASE)
-"""A monthly container by name: "NeMo 26.02.01 container", "NGC PyTorch 26.05", "NVIDIA 26.01 family"."""
 RELEASED: Final = (26, 1)
-"""First of them with cuDNN 9.18: NeMo 25.11 has 9.13.1, 26.02 has 9.18.0, 26.04 has 9.20.0 [Megatron-Bridge]."""
+"""First monthly container with cuDNN 9.18: NeMo 25.11 has 9.13.1, 26.02 has 9.18.0, 26.04 has 9.20.0
+[Megatron-Bridge]."""
 SINCE: Final = "2026-02"
 """Month from which a run has it whose source names no container."""
 IN_8_BITS: Final = re.compile(
@@ -43,14 +42,8 @@ def cudnn_changes(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _recent(row: Mapping[str, Any]) -> bool:
-    said = _container(row)
+    said = container(row)
     return said >= RELEASED if said else (month(row) or "") >= SINCE
-
-
-def _container(row: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Year and month of the run's container, if its framework or its source names one."""
-    said = CONTAINER.search(_software(row))
-    return (int(said[1]), int(said[2])) if said else None
 
 
 def _software(row: Mapping[str, Any]) -> str:
@@ -60,7 +53,7 @@ def _software(row: Mapping[str, Any]) -> str:
 def _by_recipe(row: Mapping[str, Any]) -> bool:
     """Whether the run is of a performance recipe of Megatron-Bridge that attends in 8 bits."""
     framework, model = str(row["stack"].get("framework")).lower(), row.get("model") or {}
-    if "megatron-bridge" not in framework or (_container(row) or (0, 0)) < RECIPES:
+    if "megatron-bridge" not in framework or (container(row) or (0, 0)) < RECIPES:
         return False
     if row["strategy"].get("precision") != "mxfp8" or not model.get("experts"):
         return False

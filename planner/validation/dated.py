@@ -22,6 +22,14 @@ measured anew with PyTorch 2.1.0 (commit b2a43a147, sweep.sh); those of PURE sta
 of Megatron-LM itself are of the end of May 2021, as its notes on them say (experiments/gpt2.md)."""
 MIDDLE = "-06"
 """Where only a year is said."""
+CURRENT: Final = "2026-08"
+"""Month that the catalogue's stacks are of: what is later than every change that a month decides."""
+
+CONTAINER: Final = re.compile(
+    r"\b(?:nemo|ngc|nvidia|dgxc-benchmarking)\b[^\d()]{0,20}\bv?(2[3-9])\.(0[1-9]|1[0-2])\b", re.IGNORECASE
+)
+"""A monthly container by name: "NeMo 26.02.01 container", "NGC PyTorch 26.05", "NVIDIA 26.01 family"; or a release of
+NVIDIA's benchmarks, which names the month of its own."""
 
 MEASURED: Final = r"\b(?:measured|measurements?|re-?run|re-?ran|dated|benchmarked|timed)\b[^\d,;]{0,20}(20[12]\d)"
 """How a source says when it measured, beside the years of what it cites."""
@@ -35,8 +43,22 @@ def years(words: str) -> list[int]:
 
 def dated(row: Row) -> int | None:
     """The year that the framework's own words give it, or else the run its measurement; None where neither does."""
-    own = years(str(row["stack"].get("framework")))
-    return max(own) if own else _measured(row)
+    own, said = years(str(row["stack"].get("framework"))), _said(row)
+    if own or said is None:
+        return max(own) if own else _measured(row)
+    return int(said[:4])
+
+
+def container(row: Row) -> tuple[int, int] | None:
+    """Year and month of the run's container, if its framework or its source names one."""
+    said = CONTAINER.search(f"{row['stack'].get('framework')} {row.get('source')}")
+    return (int(said[1]), int(said[2])) if said else None
+
+
+def _said(row: Row) -> str | None:
+    """The month that the run itself says it is of."""
+    said = re.match(r"20\d\d-(0[1-9]|1[0-2])", str(row.get("date")))
+    return said[0] if said else None
 
 
 def _measured(row: Row) -> int | None:
@@ -45,7 +67,9 @@ def _measured(row: Row) -> int | None:
 
 
 def month(row: Row) -> str | None:
-    """The month of a run as ``2025-03``; None where its source does not say."""
+    """The month of a run as ``2025-03``; None where neither it nor its source says."""
+    if own := _said(row):
+        return own
     source, device = str(row.get("source") or "").lower(), str(row["cluster"].get("accelerator"))
     told = f"{source} {row['stack'].get('notes')}".lower()
     known = next((when for words, name, when in TABLES if re.search(words, told) and re.search(name, device)), None)

@@ -231,5 +231,5 @@ def _compiled_loss(row: Row) -> bool:
     if re.search(r"\beager\b|\bno(t)? (torch\.)?compile", f"{row['stack']}".lower()):
         return False
     years = [int(year) for year in re.findall(r"20[12]\d", str(row.get("source")))]
-    newer = row["cluster"]["accelerator"].startswith(("b200", "gb200", "mi300"))
+    newer = (when or "") >= COMPILED_SINCE or row["cluster"]["accelerator"].startswith(("b200", "gb200", "mi300"))
     return newer or bool(years and max(years) >= 2025)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from planner.validation.dated import month
+from planner.validation.dated import container, month
 
 NATIVE: Final = 57
 """Bytes a logit of Megatron-Core's own cross-entropy, which NVIDIA's recipes ran until Megatron-Bridge chose
@@ -34,6 +34,10 @@ IN_BLOCKS: Final = r"\bliger\b|\bchunked[ _-](nll|loss|cross)|\bloss in \w+ (chu
 TILED: Final = {"gemma3-12b": 16}
 """Blocks that the recipes for Trillium cut the tokens of a loss into, by model: ``num_vocab_tiling`` of MaxText's
 benchmarks/maxtext_trillium_model_configs.py (tag tpu-recipes-v0.1.5)."""
+
+
+BRIDGE_SINCE: Final = "2025-10"
+"""Month from which the stack ``nemo`` is Megatron-Bridge, whatever a run that names no older container calls it."""
 
 
 def loss_changes(row: Mapping[str, Any], stack: str) -> dict[str, Any]:
@@ -71,7 +75,8 @@ def _traffic(row: Mapping[str, Any], stack: str) -> dict[str, Any]:
     if str(flags.get("cross_entropy_fusion")).startswith("te"):
         return {"cross_entropy_traffic": FUSED}
     framework, source = (str(words).lower() for words in (row["stack"].get("framework"), row.get("source")))
-    if not stack.startswith("nemo") or "megatron-bridge" in framework:
+    bridged = "megatron-bridge" in framework or (container(row) is None and (month(row) or "") >= BRIDGE_SINCE)
+    if bridged or not stack.startswith("nemo"):
         return {}
     recipe = re.search(r"dgxc-benchmarking v[\d.]+, (?!gpt3|grok)", source)
     compiled = recipe or re.search(r"nemo 2\.", framework)

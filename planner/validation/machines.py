@@ -13,6 +13,7 @@ from hardware.errors import MeshwrightError, UnknownName
 from hardware.files import canonical, entry
 from hardware.records import Accelerator, BadNodeCount, Cluster, Link, NodeGroup, Tier
 from planner.validation.network_words import WITHIN, assumed, lane_bandwidth, link_name
+from planner.validation.unlike import of_the_device, of_the_network
 from planner.validation.variants import (
     VARIANTS,
     accelerator_name,
@@ -116,8 +117,19 @@ def node_group(row: Row, notes: list[str], given: Cluster | None = None) -> Node
         Unpriceable: the accelerator is not in the catalogue, or not that of the cluster given.
     """
     found = machines(row, notes) if given is None else _same_kind(given, row)
+    if given is None:
+        notes += _unlike(found, row)
     gpus = int(row["strategy"].get("gpus") or 0)
     return _filled(_sliced(found, row, gpus), gpus).groups[0]
+
+
+def _unlike(found: Cluster, row: Row) -> list[str]:
+    """Notes on what the run's words change of the cluster that stands for its own; its network where they name one."""
+    words, (group,), usual = str(row["cluster"].get("inter_node") or ""), found.groups, cluster(found.name).groups[0]
+    notes = list(of_the_device(group.accelerator, usual.accelerator))
+    if lane_bandwidth(words, group.gpus_per_node, _card(group)) is None:
+        return notes
+    return [of_the_network(group, usual, found.name, link_name(words, group.accelerator.name)), *notes]
 
 
 def _sliced(found: Cluster, row: Row, gpus: int) -> Cluster:

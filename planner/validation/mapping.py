@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from costmodels.model import Model
 from costmodels.pricing import Assignment, row_assignment
 from costmodels.scenario import Scenario
 from costmodels.stack import Stack
+from costmodels.stack import stack as find_stack
 from costmodels.strategy import Recompute, Strategies
 from hardware.records import Accelerator, Cluster
 from planner.frameworks.nanotron_split import stage_layers
@@ -36,7 +37,9 @@ from planner.validation.model_words import model_of
 from planner.validation.nanotron_words import as_networked, in_table
 from planner.validation.recompute_words import as_recomputed
 from planner.validation.software import as_attending, stack_for
+from planner.validation.stack_words import as_catalogued
 from planner.validation.strategy_words import as_batched, as_ranked, strategy_of
+from planner.validation.unlike import of_the_stack
 
 Row = Mapping[str, Any]
 
@@ -66,6 +69,7 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
     notes: list[str] = []
     row = as_run(as_programmed(as_launched(as_flagged(row))))
     row = as_networked(as_committed(as_configured(as_dispatched(as_timed(row)))))
+    row = as_catalogued(row, given=software is not None)
     row = as_batched(as_ranked(saving.as_spelled(as_recomputed(as_attending(row, notes))), notes), notes)
     plan = row["strategy"]
     _check_sizes(row)
@@ -86,6 +90,7 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
         global_batch_size=int(_need(plan, "global_batch_size")),
         precision=_multiplied(saving.precision(plan, chosen, usual), group.accelerator, notes),
     )
+    notes += of_the_stack(scenario, software or find_stack(chosen.name))
     node = group.gpus_per_node
     rows = strategy_of(plan, chosen, notes, experts=model.moe is not None, node=node)
     rows = saving.with_savers(rows, row, model, notes)
@@ -96,6 +101,7 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
     assignment = _assignment(row, scenario, rows, notes)
     again = saving.recomputed_layers(plan, [int(n) for n in assignment.layers])
     if again is not None:
+        notes.append(f"{sum(again)} of {scenario.model.num_layers} layers recomputed, by the run's words")
         rows = replace(rows, recompute=np.array([int(Recompute.PARTIAL)]))
         assignment = replace(assignment, recomputed=np.array(again))
     return Case(scenario, rows, assignment, tuple(notes))
@@ -189,9 +195,14 @@ def _by_rule(row: Row, scenario: Scenario, rows: Strategies, notes: list[str], *
         counted = [int(n) for n in _balanced(scenario, rows).layers]
         rule = "balanced beside the layer that predicts further tokens, assumed"
     else:
+        if not evenly and scenario.stack.uneven_stages:
+            notes.append(f"layers per stage {EVEN}")
         return None
     notes.append(f"layers per stage {rule}")
     return counted
+
+
+EVEN: Final = "as evenly as they go, assumed; a search takes its best split"
 
 
 def _of_stages(said: Any, pp: int, vpp: int) -> Any:

@@ -83,7 +83,7 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
     changes: dict[str, Any] = attended(row, chosen) | cudnn_changes(row)
     said = row["stack"].get("attention")
     if (kernels := KERNELS.get(said)) is not None:
-        changes |= {"attention": kernels, "blackwell_attention": ()}
+        changes |= {"attention": kernels, "blackwell_attention": kernels}
     elif chosen.attention == KERNELS[False] and (said is True or newer_machine(row)):
         changes |= FUSED
     elif said is True:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from planner.validation.dated import dated, years
+from costmodels.stack import stack_names
+from planner.validation.dated import CURRENT, container, dated, month, years
 from planner.validation.variants import accelerator_name
 
 Row = Mapping[str, Any]
@@ -78,8 +79,11 @@ BEFORE_CORE = ("v100", "t4", "a100", "a800", "p100", "titan-rtx", "rtx2080ti")
 
 
 def stack_of(row: Row) -> str:
-    """The name of the stack that a run's words on its framework stand for."""
-    words = str(row["stack"].get("framework") or "").lower()
+    """The name of the stack that a run's words on its framework stand for: its own, as the catalogue spells it."""
+    framework = str(row["stack"].get("framework") or "")
+    words = framework.lower()
+    if framework in stack_names():
+        return framework
     if accelerator_name(row).startswith(COMPILED):
         return kin(row)
     name = next((stack_name for pattern, stack_name in STACKS if re.search(pattern, words)), None) or kin(row)
@@ -92,6 +96,18 @@ def stack_of(row: Row) -> str:
     if name == "megatron-deepspeed" and (year(row) <= LISTED or re.search(BEFORE_ASYNC, _said(row))):
         return f"megatron-deepspeed-{LISTED}"
     return _dated(row) if name == "megatron-lm" else name
+
+
+def as_catalogued(row: Row, *, given: bool = False) -> Row:
+    """The run, of the catalogue's date where nothing dates it and it calls the stack that stands for it by its name.
+
+    Its stack is then what ``plan predict`` prices under that name, but for what the run says itself; likewise under a
+    stack that is ``given``. Words that stand for a stack and say no date are of any time, and taken for older.
+    """
+    if month(row) or container(row):
+        return row
+    own = given or stack_of(row) == str(row["stack"].get("framework")).lower()
+    return {**row, "date": CURRENT} if own else row
 
 
 def _said(row: Row) -> str:
