@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Strategies
+from hardware.catalogue import accelerator as find_accelerator
+from hardware.records import Accelerator
 from planner.document import Comparable, Interval, Trust
 from planner.likeness import EXTENTS, MIXTURE, Traits, apart, distance, traits
 from planner.measured import Measured, Run, figures, measured
@@ -32,7 +34,9 @@ TELLING = 0.25
 """What a trait must add to the distance of the nearest run to be named."""
 
 ADAPTED = "adapters against none"
-"""What no scored run trains."""
+"""What no run of the table trains: those that are complete are all of the split that nothing is learnt from."""
+SPREAD = 2.0
+"""Peaks of one architecture that are further apart are of another kind of device, as of a card for games."""
 
 WORDS = {
     "tp": "tensor parallelism",
@@ -100,7 +104,7 @@ def trust(scenario: Scenario, row: Strategies, *, mixture: bool = False) -> Trus
     order = np.argsort(away, kind="stable")
     groups = np.array([table.runs[i].group for i in order])
     first = order[np.sort(np.unique(groups, return_index=True)[1])[:SHOWN]]
-    far = _beyond(mine, table) + (ADAPTED,) * scenario.frozen
+    far = _unlike_device(scenario, mine, table, order) + _beyond(mine, table) + (ADAPTED,) * scenario.frozen
     return Trust(
         nearest=tuple(_comparable(table, int(i), float(away[i])) for i in first),
         region=found.region,
@@ -116,8 +120,41 @@ def outside(found: Trust) -> tuple[str, ...]:
         return ()
     nearest, differs = found.nearest[0], ", ".join(found.differs) or "size"
     said = [f"the nearest measured run, of {nearest.group}, differs in {differs}"] * (nearest.distance > found.region)
-    said += [f"{', '.join(found.beyond)} in measured runs of such models"] * bool(found.beyond)
+    said += [f"{', '.join(found.beyond)} in measured runs that are learnt from"] * bool(found.beyond)
     return (f"outside the validated region: {'; '.join(said)}",)
+
+
+def _unlike_device(scenario: Scenario, mine: Traits, table: Measured, order: NDArray[np.int64]) -> tuple[str, ...]:
+    """A device of a kind that was never measured, or never under such software, beside the nearest run's.
+
+    Software of which no run is of any device's is no reason: a stack of one's own is like none.
+    """
+    names = table.traits.names
+    kind = np.isin(names["accelerator"], _of_the_kind(scenario.group.accelerator))
+    descent = names["framework"] == mine.names["framework"][0]
+    if (kind & descent).any() or (kind.any() and not descent.any()):
+        return ()
+    near = next(i for i in order if kind[i] or not kind.any())
+    own, other = (f" under {stack}" * bool(kind.any()) for stack in (mine.names["stack"][0], names["stack"][near]))
+    return (f"{mine.names['accelerator'][0]}{own} against {names['accelerator'][near]}{other} at nearest",)
+
+
+def _of_the_kind(device: Accelerator) -> list[str]:
+    """The measured devices of one's kind."""
+    kind, peak = _kind(device)
+    same = {name: known for name, (other, known) in _measured_kinds().items() if other == kind}
+    return [name for name, known in same.items() if max(peak, known) <= SPREAD * min(peak, known)]
+
+
+@cache
+def _measured_kinds() -> dict[str, tuple[str, float]]:
+    names = map(str, np.unique(measured().traits.names["accelerator"]))
+    return {name: _kind(find_accelerator(name)) for name in names}
+
+
+def _kind(device: Accelerator) -> tuple[str, float]:
+    """The architecture, whatever processor is beside it, and the peak in 16 bits."""
+    return device.architecture.partition(" + ")[0], device.half_rate
 
 
 def _beyond(mine: Traits, table: Measured) -> tuple[str, ...]:

@@ -113,7 +113,7 @@ def _where(found: Trust) -> str:
     """Whether the plan is in the validated region; where it is outside, by its distance or by its degrees."""
     if found.inside:
         return f"inside the validated region of {found.region:.1f}"
-    beyond = f"{', '.join(found.beyond)} among measured runs" if found.beyond else ""
+    beyond = f"{', '.join(found.beyond)} among runs that are learnt from" if found.beyond else ""
     if not found.nearest or found.nearest[0].distance > found.region:
         return f"outside the validated region of {found.region:.1f}{beyond and f'; {beyond}'}"
     return f"within {found.region:.1f}, but outside the validated region: {beyond}"

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from costmodels.stack import stack as find_stack
 from costmodels.strategy import OFFLOADS, strategies
 from planner import PlanRequest, plan, predict
 from planner.document import Interval
@@ -170,6 +171,31 @@ def test_a_degree_more_than_a_doubling_beyond_what_was_measured_is_outside_howev
     assert (corner.inside, corner.beyond) == (False, ("EP 256 against 64 at most",))
     (said,) = outside(corner)
     assert "outside the validated region: EP 256 against 64 at most in measured runs" in said
+
+
+@pytest.mark.parametrize(
+    ("cluster", "stack", "told"),
+    [
+        ("kuae-s4000", "megatron-core", "mtt-s4000 against a100-pcie-80gb at nearest"),
+        ("gaudi3-8x", "megatron-core", "gaudi3 against a100-pcie-80gb at nearest"),
+        ("aurora", "megatron-core", "max-1550 against a100-pcie-80gb at nearest"),
+        ("dgx-h20", "megatron-core", "h20 against"),
+        ("mi325x-8x", "megatron-core", "mi325x under megatron-core against mi300x under torchtitan at nearest"),
+        ("mi325x-8x", "torchtitan", ""),
+        ("dgx-h800", "megatron-core", ""),
+        ("dgx-h100", "deepspeed", ""),
+        ("tpu-v6e-pod", "maxtext", ""),
+    ],
+)
+def test_a_device_of_a_kind_that_was_never_measured_so_is_outside_and_the_nearest_is_named(cluster, stack, told):
+    found = trust(asked(gpus=4, cluster=cluster, stack=stack), row(tp=1, dp=4))
+    assert (found.inside, bool(found.beyond)) == (not told, bool(told))
+    assert told in "".join(found.beyond)
+    assert told in "".join(outside(found))
+
+
+def test_a_stack_of_ones_own_is_no_reason_against_a_device_that_was_measured():
+    assert not trust(asked(stack=find_stack("megatron-core").model_copy(update={"name": "ours"})), row()).beyond
 
 
 def test_a_plan_that_is_like_nothing_measured_says_so_and_in_what():
