@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 DEFAULT_CLUSTER = "dgx-h100"
 DEFAULT_STACK = "megatron-core"
 DEFAULT_TOKENS = 300_000_000_000
-TRILLION = 10**12
+FINE_TUNE_TOKENS = 100_000_000
+"""Of adapters: a hundred thousand examples of a thousand tokens; what a model was pretrained on says nothing of it."""
+UNITS = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (1, ""))
 SMALLEST_BATCH_TOKENS = 4 * 2**20
 BATCH_TOKENS_PER_GPU = 1024
 SPARES = "spare nodes rented all the time and drawing rated power (no idle power is known)"
@@ -36,6 +38,18 @@ def usual_batch(gpus: int, seq_length: int) -> int:
     while batch % 2 == 0 and batch // 2 >= wanted:
         batch //= 2
     return batch
+
+
+def usual_tokens(model: Model, *, frozen: bool) -> int:
+    """Tokens of the whole run where none are asked for: the model's, or few where only adapters train."""
+    return FINE_TUNE_TOKENS if frozen else model.tokens or DEFAULT_TOKENS
+
+
+def whose_tokens(model: Model, *, frozen: bool) -> str:
+    """Who says the tokens where nobody asks for them."""
+    if frozen:
+        return "assumed of a fine-tune, --tokens says yours"
+    return "the model's" if model.tokens else "assumed"
 
 
 def whose_length(model: Model) -> str:
@@ -96,8 +110,8 @@ def filled(request: PlanRequest, scenario: Scenario, cluster: Cluster, tokens: i
     if request.seq_length is None:
         lines.append(f"sequence length {scenario.seq_length} ({whose_length(scenario.model)})")
     if request.tokens is None:
-        whose = "the model's" if scenario.model.tokens else "assumed"
-        count = f"{tokens / TRILLION:g}T" if tokens >= TRILLION else f"{tokens / 1e9:g}B"
+        whose = whose_tokens(scenario.model, frozen=scenario.frozen)
+        count = next(f"{tokens / unit:g}{sign}" for unit, sign in UNITS if tokens >= unit)
         lines.append(f"{count} training tokens ({whose})")
     if "precision" not in said:
         lines.append(f"precision {request.precision}")

@@ -25,7 +25,7 @@ from hardware.records import Cluster
 from planner import inline
 from planner.axes import PIN_AXES
 from planner.changes import bare, changed_model, changed_stack, flat, known_path, known_table
-from planner.defaults import DEFAULT_CLUSTER, DEFAULT_STACK, DEFAULT_TOKENS, SPARES, filled, unsaid, usual_batch
+from planner.defaults import DEFAULT_CLUSTER, DEFAULT_STACK, SPARES, filled, unsaid, usual_batch, usual_tokens
 from planner.errors import BadRequest
 from planner.pins import plainly
 
@@ -224,7 +224,7 @@ def resolve(request: PlanRequest) -> Resolved:
     _check_positions(model, seq_length)
     batch = request.global_batch_size or usual_batch(request.gpus, seq_length)
     cluster = _with_margin(cluster, request.memory_margin)
-    tokens = request.tokens or model.tokens or DEFAULT_TOKENS
+    tokens = request.tokens or usual_tokens(model, frozen=stack.adapters is not None)
     asked = request.framework or ""
     sizes = (request.gpus, seq_length, batch, request.precision)
     scenario = Scenario(model, cluster.groups[0], stack, *sizes, framework=asked)

@@ -212,7 +212,8 @@ def _assumed(queue: Queue) -> tuple[str, ...]:
     if any(job.question.global_batch_size is None for job in queue.jobs):
         lines.append("global batch 4 Mi tokens where a job does not say, on every placement the same")
     if any(job.question.tokens is None for job in queue.jobs):
-        lines.append("tokens left: the model's where a job does not say")
+        few = any(job.question.adapters for job in queue.jobs)
+        lines.append(f"tokens left: the model's{', or 100M of a fine-tune,' * few} where a job does not say")
     if any(job.gpus is None for job in queue.jobs):
         lines.append("powers of two of nodes, and all of them, where a job allows any count")
     if any(job.running and job.migration is None for job in queue.jobs):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from costmodels.scenario import Scenario
 from planner.changes import written
-from planner.defaults import whose_length
+from planner.defaults import whose_length, whose_tokens
 from planner.pins import parse_pins
 from planner.request import PlanRequest, choices_of, resolve
 from planner.written import many
@@ -48,7 +48,7 @@ def lines(request: PlanRequest, origins: Mapping[str, str]) -> list[tuple[str, s
     values |= {f"pins.{axis}": str(pin) for axis, pin in request.pins.items()}
     whose = {
         "seq_length": whose_length(scenario.model),
-        "tokens": "the model's" if scenario.model.tokens else "default",
+        "tokens": whose_tokens(scenario.model, frozen=scenario.frozen),
     }
     whose |= dict.fromkeys(request.changes, origins.get("changes", "default"))
     return [(name, value, origins.get(name, whose.get(name, "default"))) for name, value in values.items()]

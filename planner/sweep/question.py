@@ -18,7 +18,7 @@ from costmodels.stack import stack as find_stack
 from hardware.catalogue import catalogue_hash as hardware_hash
 from hardware.errors import flatten
 from hardware.records import Cluster
-from planner.defaults import DEFAULT_TOKENS, usual_batch
+from planner.defaults import usual_batch, usual_tokens
 from planner.errors import BadRequest, MeshwrightError
 from planner.pins import parse_pins
 from planner.request import PlanRequest
@@ -79,6 +79,7 @@ def _resolved(request: PlanRequest) -> dict[str, Any]:
     seq_length = request.seq_length or model.seq_length
     cluster = request.cluster if isinstance(request.cluster, Cluster) else changed_cluster(request.cluster, ())
     stack = find_stack(request.stack) if isinstance(request.stack, str) else request.stack
+    frozen = request.adapters is not None or stack.adapters is not None
     pins = {axis: (pin.values, pin.low, pin.high) for axis, pin in parse_pins(request.pins).items()}
     plain = {name: getattr(request, name) for name in FIELDS}
     told = {name: _digest(value) if isinstance(value, BaseModel) else value for name, value in plain.items()}
@@ -88,7 +89,7 @@ def _resolved(request: PlanRequest) -> dict[str, Any]:
         "stack": _digest(stack),
         "global_batch_size": request.global_batch_size or usual_batch(gpus, seq_length),
         "seq_length": seq_length,
-        "tokens": request.tokens or model.tokens or DEFAULT_TOKENS,
+        "tokens": request.tokens or usual_tokens(model, frozen=frozen),
         "pins": pins,
     }
 

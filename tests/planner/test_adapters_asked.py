@@ -19,6 +19,7 @@ from planner.errors import BadRequest
 from planner.export.job import Inexpressible
 from planner.export.targets import export
 from planner.report.launch import launch
+from planner.sweep.question import key_of
 from planner.validation.judge import HOME, seconds_of
 from planner.validation.machines import Unpriceable
 from planner.validation.mapping import case
@@ -150,3 +151,20 @@ def test_a_measured_run_may_say_its_adapters():
 def test_a_run_that_trains_all_weights_has_none():
     row = next(row for row in shipped("fit") if row["task"] == "pretrain" and row["complete"])
     assert case(row).scenario.stack.adapters is None
+
+
+def test_a_fine_tune_is_not_given_the_tokens_of_a_whole_training():
+    said = "100M training tokens (assumed of a fine-tune, --tokens says yours)"
+    few, all_weights = predict(FEW), predict(changed(adapters=None))
+    assert (few.request["tokens"], all_weights.request["tokens"]) == (10**8, model("llama2-70b").tokens)
+    assert said in few.defaults
+    assert few.prediction.iterations == -(-(10**8) // (32 * 4096))
+    own = predict(changed(tokens=10**9))
+    assert (own.request["tokens"], [line for line in own.defaults if "training tokens" in line]) == (10**9, [])
+    asked = ["predict", "--model", "llama2-70b", "--gpus", "8", "--adapters", "16", "--dry-run"]
+    assert "assumed of a fine-tune" in CliRunner().invoke(main, asked).output
+
+
+def test_a_study_knows_a_fine_tune_by_the_tokens_that_it_takes():
+    fields = {"model": "llama2-70b", "gpus": 8, "adapters": "16"}
+    assert key_of(fields, "predict") == key_of(fields | {"tokens": 10**8}, "predict")
