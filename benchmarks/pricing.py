@@ -16,7 +16,8 @@ import time
 
 import numpy as np
 
-from costmodels.memory import even_peaks, memory_limit, row_bytes
+from costmodels.fullest import even_peaks
+from costmodels.memory import memory_limit, row_bytes
 from costmodels.pricing import price
 from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, SCHEDULE_NAMES, Strategies

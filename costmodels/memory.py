@@ -20,22 +20,21 @@ from numpy.typing import NDArray
 from costmodels.activations import (
     checkpoint_bytes,
     kept_bytes_of_kind,
-    kept_bytes_of_layer,
     kind_activation_bytes,
     kind_module_bytes,
     layer_activation_bytes,
 )
-from costmodels.by_kind import ByKind, LayerBytes, contents
+from costmodels.by_kind import ByKind, LayerBytes
 from costmodels.context import exchange_bytes
 from costmodels.experts import expert_parameters_per_rank, expert_shards, kind_expert_parameters
 from costmodels.gathered import largest_matrix, second_copy, whole_bytes
 from costmodels.layer_kinds import Kind, ahead_kind
-from costmodels.offload import activations_away, host_bytes, host_room, share_offloaded
+from costmodels.offload import activations_away, share_offloaded
 from costmodels.optimizers import optimizer_of
 from costmodels.parameters import mtp_sets
 from costmodels.passes import region_tokens
 from costmodels.peaks import loss_peak, momentary_bytes, standing_bytes, step_bytes
-from costmodels.pieces import by_chunk, copies, ends, held_ahead, in_flight, in_flight_at, joined, queued
+from costmodels.pieces import by_chunk, copies, held_ahead, in_flight_at, joined, queued
 from costmodels.scenario import Scenario
 from costmodels.sharded import PARAMETERS, stays_whole
 from costmodels.sizes import (
@@ -47,7 +46,7 @@ from costmodels.sizes import (
 )
 from costmodels.split import even_layers
 from costmodels.states import StateBytes, state_bytes
-from costmodels.strategy import SCHEDULE_NAMES, Bools, Floats, Ints, Recompute, Strategies
+from costmodels.strategy import SCHEDULE_NAMES, Bools, Floats, Recompute, Strategies
 
 OFFLOADED_LAYERS = 2.0
 """Layers whose activations are on the device although all are offloaded: the running one, and one on its way. Where
@@ -331,62 +330,6 @@ def ahead_bytes(rows: Strategies, scenario: Scenario, expert_state: Floats | flo
     experts = mtp_sets(model) * kind_expert_parameters(rows, scenario, kind)
     stored = model.mtp_layers * kind_activation_bytes(rows, scenario, kind)
     return experts * expert_state + held_ahead(rows) * stored
-
-
-def host_fits(rows: Strategies, scenario: Scenario) -> Bools:
-    """Whether what is offloaded fits the host's memory, shape (N,)."""
-    if not rows.offload.any():
-        return np.ones(len(rows), dtype=np.bool_)
-    return host_need(rows, scenario) <= host_room(scenario)
-
-
-def host_need(rows: Strategies, scenario: Scenario) -> Floats:
-    """Bytes of the host's memory that one device's offloaded data take, shape (N,)."""
-    held = in_flight_at(rows, np.zeros_like) + queued(rows, scenario.stack.vocabulary_in_flight)
-    return host_bytes(rows, scenario, kept_bytes_of_layer(rows, scenario), held)
-
-
-def _peaks_by_kind(rows: Strategies, memory: RowBytes) -> Floats:
-    """Allocated bytes of the worst stage under the even split where layers differ, shape (N,)."""
-    assert memory.kinds is not None
-    full = rows.recompute >= Recompute.FULL
-    stages = contents(rows, memory.kinds.depth)
-    width = stages.stage.shape[1]
-    repeated = rows.take(np.repeat(np.arange(len(rows)), width))
-    held = in_flight(repeated, stages.stage.reshape(-1)).reshape(len(rows), width) + memory.queued[:, None]
-    kept = np.where(full, memory.checkpoint, memory.kinds.each("stored"))
-    first, last = ends(rows, stages.stage)
-    twice = copies(rows)[:, None]
-    needed = twice * stages.total(memory.kind_states) + held * stages.total(kept)
-    needed = needed + first * (memory.first[:, None] + held * memory.embedding_activation[:, None] / twice)
-    needed = needed + last * memory.last[:, None] + np.where(full[:, None], memory.working_at(last), 0.0)
-    return np.asarray(needed.max(axis=1) + memory.everywhere)
-
-
-_PLACES: tuple[Callable[[Ints], Ints], ...] = (np.zeros_like, lambda pp: np.minimum(1, pp - 1), lambda pp: pp - 1)
-"""The first, the second and the last of so many stages."""
-
-
-def even_peaks(rows: Strategies, memory: RowBytes, num_layers: int) -> Floats:
-    """Allocated bytes of the worst stage under the even split of ``pricing.even_assignment``, shape (N,).
-
-    The worst is the first, the second (most micro-batches in flight among the fuller ones) or the last.
-    """
-    if memory.kinds is not None:
-        return _peaks_by_kind(rows, memory)
-    pp, split = rows.pp, even_layers(num_layers, rows)
-    layers = (split.first, split.high, split.last)
-    full = rows.recompute >= Recompute.FULL
-    kept = np.where(full, memory.checkpoint, memory.stored)
-    worst, twice = np.zeros(len(rows)), copies(rows)
-    for place, (held, at) in enumerate(zip(layers, _PLACES, strict=True)):
-        count = in_flight_at(rows, at) + memory.queued
-        first, last = ends(rows, at(pp))
-        needed = held * (twice * memory.layer_state + count * kept)
-        needed = needed + first * (memory.first + count * memory.embedding_activation / twice) + last * memory.last
-        needed = needed + np.where(full, memory.working_at(last), 0.0)
-        worst = np.maximum(worst, np.where((place == 1) & (pp <= 2), 0.0, needed))
-    return worst + memory.everywhere
 
 
 def slack_of(rows: Strategies, scenario: Scenario) -> Floats:

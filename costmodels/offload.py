@@ -10,17 +10,18 @@ from math import inf
 
 import numpy as np
 
+from costmodels.activations import kept_bytes_of_layer
 from costmodels.experts import expert_shards
 from costmodels.frozen import trained_experts, trained_share
 from costmodels.kernels import WORD, Number
 from costmodels.optimizers import kept_bytes
 from costmodels.passes import Passes
-from costmodels.pieces import by_chunk, copies
+from costmodels.pieces import by_chunk, copies, in_flight_at, queued
 from costmodels.scenario import Scenario
 from costmodels.sharded import hidden
 from costmodels.sizes import heaviest_experts, heaviest_stage_parameters
 from costmodels.split import even_layers
-from costmodels.strategy import OFFLOADS, Floats, Strategies
+from costmodels.strategy import OFFLOADS, Bools, Floats, Strategies
 
 ACTIVATIONS, OPTIMIZER, EVERYTHING = (OFFLOADS.index(name) for name in OFFLOADS[1:])
 
@@ -141,3 +142,16 @@ def host_bytes(rows: Strategies, scenario: Scenario, kept: Floats, in_flight: Fl
 def host_room(scenario: Scenario) -> float:
     """Bytes of the host's memory per device; 0 where the cluster does not say."""
     return (scenario.group.host_memory or 0.0) / scenario.group.gpus_per_node
+
+
+def host_fits(rows: Strategies, scenario: Scenario) -> Bools:
+    """Whether what is offloaded fits the host's memory, shape (N,)."""
+    if not rows.offload.any():
+        return np.ones(len(rows), dtype=np.bool_)
+    return host_need(rows, scenario) <= host_room(scenario)
+
+
+def host_need(rows: Strategies, scenario: Scenario) -> Floats:
+    """Bytes of the host's memory that one device's offloaded data take, shape (N,)."""
+    held = in_flight_at(rows, np.zeros_like) + queued(rows, scenario.stack.vocabulary_in_flight)
+    return host_bytes(rows, scenario, kept_bytes_of_layer(rows, scenario), held)

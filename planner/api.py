@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from costmodels.memory import host_fits, host_need, memory_limit
-from costmodels.offload import host_room
+from costmodels.memory import memory_limit
+from costmodels.offload import host_fits, host_need, host_room
 from costmodels.pricing import Assignment, Quote, quote
 from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.exchange import share_steps
+from costmodels.fullest import even_peaks
 from costmodels.iteration import (
     RowSeconds,
     all_sides,
@@ -18,7 +19,8 @@ from costmodels.iteration import (
     fullest_stage,
     with_step,
 )
-from costmodels.memory import RowBytes, even_peaks, host_fits, memory_limit, row_bytes
+from costmodels.memory import RowBytes, memory_limit, row_bytes
+from costmodels.offload import host_fits
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Floats, Ints, Recompute, Strategies
 from planner.space import Space

@@ -16,9 +16,10 @@ import numpy as np
 
 from costmodels.beside import overlaps
 from costmodels.by_kind import LayerTerms, fullest_window
+from costmodels.fullest import even_peaks
 from costmodels.idle import bubble_share
 from costmodels.iteration import LAYER_AXES, RowSeconds, core_seconds
-from costmodels.memory import RowBytes, even_peaks, memory_limit, row_bytes, slack_of
+from costmodels.memory import RowBytes, memory_limit, row_bytes, slack_of
 from costmodels.pairing import further_axes, hidden_experts
 from costmodels.pricing import Assignment, row_assignment
 from costmodels.scenario import Scenario

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from costmodels.footprint import footprint
-from costmodels.memory import even_peaks, row_bytes
+from costmodels.fullest import even_peaks
+from costmodels.memory import row_bytes
 from costmodels.pricing import Assignment, price, quote, row_assignment
 from costmodels.strategy import Recompute
 from tests.scenarios import random_rows

@@ -10,10 +10,11 @@ from costmodels.adapters import ADAPTED, Adapters
 from costmodels.blocks import kind_seconds
 from costmodels.exchange import optimizer_seconds, step_traffic
 from costmodels.frozen import adapter_parameters, trained_share
+from costmodels.fullest import even_peaks
 from costmodels.iteration import core_seconds
 from costmodels.launches import module_calls
 from costmodels.layer_kinds import DENSE
-from costmodels.memory import even_peaks, row_bytes
+from costmodels.memory import row_bytes
 from costmodels.model_catalogue import model
 from costmodels.parameters import parameters, parameters_without_embedding
 from costmodels.passes import Passes, product

@@ -21,8 +21,9 @@ from costmodels.experts import (
 )
 from costmodels.flops import moe_layer_matmul_weights
 from costmodels.footprint import footprint
+from costmodels.fullest import even_peaks
 from costmodels.iteration import row_seconds
-from costmodels.memory import even_peaks, row_bytes
+from costmodels.memory import row_bytes
 from costmodels.parameters import expert_parameters, moe_layer_expert_parameters, parameters
 from costmodels.passes import Passes
 from costmodels.pricing import even_assignment, price, quote

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from costmodels.activations import checkpoint_bytes
 from costmodels.footprint import footprint, readings
-from costmodels.memory import even_peaks, layer_activation_bytes, memory_limit, row_bytes
+from costmodels.fullest import even_peaks
+from costmodels.memory import layer_activation_bytes, memory_limit, row_bytes
 from costmodels.parameters import parameters
 from costmodels.peaks import loss_peak, standing_bytes
 from costmodels.pieces import in_flight

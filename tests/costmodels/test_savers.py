@@ -14,13 +14,15 @@ from costmodels.experts import expert_layer
 from costmodels.flops import module_flops, recomputed_flops
 from costmodels.iteration import core_seconds, row_seconds
 from costmodels.loss import block_tokens, logit_bytes, loss_seconds
-from costmodels.memory import host_fits, host_need, layer_activation_bytes, row_bytes
+from costmodels.memory import layer_activation_bytes, row_bytes
 from costmodels.modules import MODULES, allowed_mask, module_bytes, module_mask, module_names, modules_of, preset_masks
 from costmodels.offload import (
     ACTIVATIONS,
     EVERYTHING,
     OPTIMIZER,
     cpu_adam_seconds,
+    host_fits,
+    host_need,
     link_bandwidth,
     step_offload_seconds,
     updated_parameters,

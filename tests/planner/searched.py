@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from costmodels.memory import even_peaks, row_bytes
+from costmodels.fullest import even_peaks
+from costmodels.memory import row_bytes
 from tests.planner.brute_force import brute_force
 from tests.scenarios import changed_device
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from costmodels.memory import even_peaks, memory_limit, row_bytes
+from costmodels.fullest import even_peaks
+from costmodels.memory import memory_limit, row_bytes
 from costmodels.pricing import price, quote
 from costmodels.strategy import strategies
 from planner.pins import parse_pins

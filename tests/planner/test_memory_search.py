@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
+from costmodels.fullest import even_peaks
 from costmodels.iteration import row_seconds
-from costmodels.memory import even_peaks, memory_limit, row_bytes
+from costmodels.memory import memory_limit, row_bytes
 from costmodels.pieces import copies
 from planner import PlanRequest, plan, predict
 from planner.memory_search import leanest

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from costmodels.memory import even_peaks, memory_limit, row_bytes
+from costmodels.fullest import even_peaks
+from costmodels.memory import memory_limit, row_bytes
 from planner.pins import parse_pins
 from planner.priced import price_cores
 from planner.search import search
