@@ -23,7 +23,7 @@ import numpy as np
 
 from costmodels.placement import Crossing, Group
 from costmodels.strategy import Floats
-from hardware.records import Tier
+from hardware.links import Tier
 
 CHUNK = 512 * 1024.0
 """Bytes that NCCL passes on at a time: an eighth of its buffer of 4 MiB [NCCL-tuning]."""

@@ -24,7 +24,8 @@ from costmodels.pieces import in_flight
 from costmodels.pricing import Assignment, Quote
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Ints, Strategies
-from hardware.records import Cluster, Tier
+from hardware.links import Tier
+from hardware.records import Cluster
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from hardware import files
 from hardware.kernels import Overhead, Record, Share
-from hardware.records import LinkBandwidth
+from hardware.links import LinkBandwidth
 from hardware.units import ByteQuantity
 
 _HOME: Final = Path(__file__).parent / "runtimes"

@@ -8,7 +8,8 @@ from typing import Final
 
 from hardware.errors import check_fields
 from hardware.files import Document, entry
-from hardware.records import Accelerator, Cluster, Link, NodeGroup
+from hardware.links import Link
+from hardware.records import Accelerator, Cluster, NodeGroup
 
 _NOT_INHERITED: Final = ("name", "title", "price", "like", "sources", "usable_memory", "power_limit")
 _GROUP_FIELDS: Final = (

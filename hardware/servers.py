@@ -32,7 +32,8 @@ from hardware.catalogue import accelerator
 from hardware.errors import BadFile, MeshwrightError, flatten
 from hardware.files import Document
 from hardware.kernels import Label, Record
-from hardware.records import Accelerator, LinkBandwidth, Memory, MemoryBandwidth, Peak
+from hardware.links import LinkBandwidth
+from hardware.records import Accelerator, Memory, MemoryBandwidth, Peak
 from hardware.units import ByteQuantity, CountQuantity, PriceQuantity, within
 
 StockOfNodes = Annotated[int, Field(strict=True, gt=0, le=2000)]

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from costmodels.scenario import Scenario
-from hardware.records import Tier
+from hardware.links import Tier
 
 Lever = Callable[[Scenario, float], Scenario]
 """A scenario with a factor on one of its quantities."""

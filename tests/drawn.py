@@ -6,7 +6,7 @@ from costmodels.model import Model
 from costmodels.modules import MODULES
 from costmodels.stack import Overlap
 from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES
-from hardware.records import Tier
+from hardware.links import Tier
 from tests.scenarios import (
     toy_device,
     toy_group,

@@ -11,7 +11,8 @@ from costmodels.schedules import SCHEDULES
 from costmodels.stack import Stack
 from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, Recompute, strategies
 from hardware.kernels import AttentionFit, GemmFit, GroupedFit, Kernels, MemoryBoundFit
-from hardware.records import Accelerator, Cluster, Link, NodeGroup, Tier
+from hardware.links import Link, Tier
+from hardware.records import Accelerator, Cluster, NodeGroup
 
 NONE, GPIPE, ONE_F_ONE_B, INTERLEAVED = (SCHEDULE_NAMES.index(name) for name in SCHEDULE_NAMES[:4])
 

@@ -12,7 +12,8 @@ from costmodels.iteration import Breakdown
 from costmodels.model import Model
 from costmodels.stack import Overlap, Stack
 from costmodels.strategy import AXES
-from hardware.records import Accelerator, Cluster, Link, NodeGroup, Tier
+from hardware.links import Link, Tier
+from hardware.records import Accelerator, Cluster, NodeGroup
 from planner.document import Plan
 from planner.request import PlanRequest
 from planner.version import VERSION

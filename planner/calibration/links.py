@@ -13,7 +13,8 @@ import numpy as np
 from costmodels.collectives import all_reduce_seconds, all_to_all_seconds, gather_seconds, send_seconds
 from costmodels.placement import Group
 from hardware.errors import BadFile
-from hardware.records import BadNodeCount, Cluster, NodeGroup, Tier
+from hardware.links import Tier
+from hardware.records import BadNodeCount, Cluster, NodeGroup
 from planner.calibration.document import Constant, Errors
 from planner.calibration.identify import Fit, settle
 from planner.calibration.records import Log, Transfer

@@ -15,7 +15,8 @@ from pydantic import BaseModel
 
 from hardware.catalogue import cluster as find_cluster
 from hardware.errors import no_such
-from hardware.records import Accelerator, Cluster, Link, NodeGroup, Tier
+from hardware.links import Link, Tier
+from hardware.records import Accelerator, Cluster, NodeGroup
 from planner.errors import BadRequest
 from planner.written import adapter, checked_value, dimension_of, multiple
 

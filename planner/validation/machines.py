@@ -11,7 +11,8 @@ from hardware.catalogue import accelerator as find_accelerator
 from hardware.catalogue import cluster, names
 from hardware.errors import MeshwrightError, UnknownName
 from hardware.files import canonical, entry
-from hardware.records import Accelerator, BadNodeCount, Cluster, Link, NodeGroup, Tier
+from hardware.links import Link, Tier
+from hardware.records import Accelerator, BadNodeCount, Cluster, NodeGroup
 from planner.validation.network_words import WITHIN, assumed, lane_bandwidth, link_name
 from planner.validation.unlike import of_the_device, of_the_network
 from planner.validation.variants import (
