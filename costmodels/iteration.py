@@ -129,7 +129,6 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
     stack, nothing = scenario.stack, np.zeros(len(rows))
     spread = rows.vocabulary.astype(np.float64)
     nodes = max(scenario.gpus / scenario.group.gpus_per_node, 1.0)
-    total = mean.layer + np.where(rows.recompute >= Recompute.FULL, mean.recompute, 0.0)
     forward = mean.recompute - mean.checkpointing - saved / 2.0
     return RowSeconds(
         **{field.name: getattr(mean, field.name) for field in fields(mean)},
@@ -142,7 +141,9 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
         optimizer=nothing,
         offload=nothing,
         overhead=nothing + stack.iteration_overhead,
-        bubble=bubble_share(rows, stack, forward=forward, total=total, weight=mean.weight),
+        bubble=bubble_share(
+            rows, stack, forward=forward, layer=mean.layer, recompute=mean.recompute, weight=mean.weight
+        ),
         straggler=nothing + straggler_share(stack, nodes),
         upkeep=nothing + 1.0,
         kinds=None if depth.uniform else ByKind(depth, terms),

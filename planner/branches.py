@@ -25,7 +25,7 @@ from planner.conditions import REPEATS
 from planner.errors import BadRequest, OutOfTime
 from planner.pins import Pin
 from planner.rules import GROUP_RULES, Rule, active, sentence
-from planner.space import LARGEST_MICRO_BATCH, Refusal, around, axes_of, divisors, sharding_degrees, shown
+from planner.space import LARGEST_MICRO_BATCH, Refusal, around, axes_of, come_to, divisors, sharding_degrees, shown
 
 WIDTH = "group-width"
 """The rule that asks for as many ranks on every stage; without it groups may have stages of different widths."""
@@ -184,6 +184,11 @@ def build(mixed: Mixed, pins: Mapping[str, Pin], *, one_width: bool = True, dead
     for name in _SHARED:
         lattice.expand(name, axes[name])
         lattice.refuse({name})
+    row, recompute = come_to(lattice.shared, axes["recompute"], axes["sharding"])
+    if len(row) > len(lattice):
+        candidates += (len(row) - len(lattice)) * len(axes["sharding"]) * len(orders)
+        lattice.keep(row)
+        lattice.shared["recompute"] = recompute
     return _with_sharding(lattice, axes["sharding"], orders, candidates)
 
 

@@ -260,9 +260,14 @@ def recomputes_to_hide(c: Columns, x: Scenario) -> Mask:
 
 
 def _partly_as_well(c: Columns, x: Scenario) -> Mask:
-    """Not where layers could be recomputed one by one."""
+    """Not where layers could be recomputed one by one, and idle time does not depend on how many are."""
     alone = (c["offload"] == ACTIVATIONS) | (x.model.num_layers % c["vpp"] > 0)  # goes without PARTIAL
-    return (c["recompute"] != Recompute.FULL) | alone | (c["recompute_num_layers"] > 1)
+    return (c["recompute"] != Recompute.FULL) | alone | (c["recompute_num_layers"] > 1) | fills(c)
+
+
+def fills(c: Columns) -> Mask:
+    """Whether weight gradients fill the schedule's idle time, which then depends on what is recomputed."""
+    return np.isin(c["schedule"], [_code(name) for name in FILLING])
 
 
 def groups_are_full(c: Columns, _x: Scenario) -> Mask:
@@ -319,7 +324,7 @@ def states_to_offload(c: Columns, x: Scenario) -> Mask:
 
 
 def weights_to_fill(c: Columns, x: Scenario) -> Mask:
-    return ~np.isin(c["schedule"], [SCHEDULE_NAMES.index(name) for name in FILLING]) | (not x.frozen)
+    return ~fills(c) | (not x.frozen)
 
 
 def modules_alike(c: Columns, x: Scenario) -> Mask:
@@ -381,7 +386,7 @@ def groups_in_order(c: Columns, _x: Scenario) -> Mask:
 
 
 def groups_in_turn(c: Columns, _x: Scenario) -> Mask:
-    return ~np.isin(c["schedule"], [_code(name) for name in (*FILLING, "breadth-first")])
+    return ~fills(c) & (c["schedule"] != _code("breadth-first"))
 
 
 def groups_keep_ends(c: Columns, _x: Scenario) -> Mask:

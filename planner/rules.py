@@ -136,10 +136,11 @@ RULES: tuple[Rule, ...] = (
     Rule("stack-recompute-groups", "stack", ("recompute_num_layers",),
          "stack {stack} stores the input of every recomputed layer, not of every {recompute_num_layers}", "the stack",
          when.stack_recomputes_groups),
-    Rule("full-recompute", "dominated", ("vpp", "offload", "recompute_num_layers", "recompute"),
+    Rule("full-recompute", "dominated", ("vpp", "schedule", "offload", "recompute_num_layers", "recompute"),
          "recomputing every layer of every stage is never faster than as many as memory asks for", "arithmetic",
          when.recomputes_no_more),
-    Rule("full-recompute-hides", "dominated", ("vpp", "offload", "recompute_num_layers", "zero_stage", "recompute"),
+    Rule("full-recompute-hides", "dominated",
+         ("vpp", "schedule", "offload", "recompute_num_layers", "zero_stage", "recompute"),
          "recomputing every layer hides no traffic of ZeRO stage {zero_stage}, and is never faster than as many as "
          "memory asks for", "arithmetic", when.recomputes_to_hide),
     Rule("rank-order", "dominated", ("pp", "dp", "rank_order"),

@@ -180,7 +180,8 @@ def core_bound(cores: Strategies, scenario: Scenario) -> Floats:
         cores,
         scenario.stack,
         forward=(price.recompute - price.checkpointing)[inverse] - saved / 2.0,
-        total=layer + np.where(cores.recompute == Recompute.PARTIAL, price.recompute[inverse], 0.0),
+        layer=price.layer[inverse] - saved,
+        recompute=price.recompute[inverse],
         weight=price.weight[inverse],
     )
     pipeline = cores.num_microbatches * slowest + (total - slowest) * share

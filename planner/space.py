@@ -31,7 +31,7 @@ from costmodels.strategy import (
     alike,
     strategies,
 )
-from planner.conditions import FOLDED, LOOPED, REPEATS
+from planner.conditions import FOLDED, LOOPED, REPEATS, SHARDED_GRADIENTS, fills
 from planner.errors import BadRequest, UnfilledPins
 from planner.pins import Pin
 from planner.rules import Rule, active, sentence
@@ -100,7 +100,28 @@ def build(scenario: Scenario, pins: Mapping[str, Pin], *, without: str = "") -> 
         ripe = _ripe(rules, {*columns, axis}, new={axis})
         beyond //= len(values)
         columns = _expand(scenario, ripe, columns, axis, values, beyond, refusals)
+    row, recompute = come_to(columns, axes["recompute"], options)
+    if len(row) > len(columns["tp"]):
+        candidates += (len(row) - len(columns["tp"])) * len(options)
+        columns = {**_chosen(columns, row), "recompute": recompute}
     return _with_sharding(scenario, rules, columns, options, candidates, refusals)
+
+
+def come_to(columns: Mapping[str, NDArray[Any]], kinds: Ints, sharding: Ints) -> tuple[Ints, Ints]:
+    """All rows, and once more as none or full those that recompute some layers; which row each is, and its recompute.
+
+    What recomputes some layers may come to none or to all, and is then priced as that (``splits.as_it_runs``). Where
+    that is another price and the ``kinds`` of recomputation asked for leave it out, it is laid out beside. ``sharding``
+    holds the pairs of stage and degree.
+    """
+    rows, found = [np.arange(len(columns["recompute"]))], [columns["recompute"]]
+    some, filling = columns["recompute"] == Recompute.PARTIAL, fills(columns)
+    hiding = filling | (sharding[:, 0].max() >= SHARDED_GRADIENTS)
+    for kind, another in ((Recompute.NONE, filling), (Recompute.FULL, hiding)):
+        if kind not in kinds:
+            rows.append(np.flatnonzero(some & another))
+            found.append(np.full(len(rows[-1]), int(kind)))
+    return np.concatenate(rows), np.concatenate(found)
 
 
 def divisors(number: int) -> list[int]:

@@ -150,6 +150,7 @@ def _experts(pick):
         "kernels_per_local_expert": pick(0, 14),
         "graphs": pick((), ("attn",), ("moe_router", "moe_preprocess")),
         "schedules": (*SCHEDULE_NAMES[:4], *dict.fromkeys(more[: pick(0, 1, 2, 3)])),
+        "post_validation": pick(False, True),
     }
 
 

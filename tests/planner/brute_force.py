@@ -5,7 +5,7 @@ Rules are written down again here, and strategies that the planner calls dominat
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -16,6 +16,7 @@ from costmodels.modules import module_mask
 from costmodels.pricing import Assignment, quote_of
 from costmodels.schedules import SCHEDULES
 from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, Recompute, strategies
+from planner.splits import as_it_runs
 
 STRAIGHT = ("gpipe", "1f1b", "zb-1p", "zb-2p", "dualpipe")
 IN_LOOPS = ("interleaved-1f1b", "breadth-first", "interleaved-groups", "interleaved-zb")
@@ -315,13 +316,21 @@ def brute_force(rows, scenario):
 
 
 def brute_force_by_quote(rows, scenario):
-    """The least iteration, every split of every row priced by ``quote``; infinite where nothing fits."""
+    """The least iteration, every split of every row priced by ``quote`` as it runs; infinite where nothing fits."""
     limit, best = scenario.group.accelerator.usable_memory, math.inf
     for index in range(0 if rows is None else len(rows)):
-        one = rows.take(np.array([index]))
-        seconds, memory = row_seconds(one, scenario), row_bytes(one, scenario)
+        given = rows.take(np.array([index]))
+        price = cache(lambda kind, row=given: _priced_as(row, kind, scenario))
         for layers, again in zip(*splits_of(rows.row(index), scenario), strict=True):
-            priced = quote_of(one, seconds, memory, scenario, Assignment(layers, again))
+            split = Assignment(layers, again)
+            one, seconds, memory = price(int(as_it_runs(given, split).recompute[0]))
+            priced = quote_of(one, seconds, memory, scenario, split)
             if priced.footprint.total.max() <= limit:
                 best = min(best, priced.iteration)
     return best
+
+
+def _priced_as(row, kind, scenario):
+    """A single row with another kind of recomputation, its seconds and its bytes."""
+    one = replace(row, recompute=np.array([kind]))
+    return one, row_seconds(one, scenario), row_bytes(one, scenario)

@@ -16,6 +16,7 @@ from planner.pins import parse_pins
 from planner.priced import price_cores
 from planner.search import core_bound, known_bound, search
 from planner.space import build
+from planner.splits import as_it_runs
 from planner.stage_rows import assignment_of, least_peaks, problem_of, stage_bounds
 from planner.stages import solve
 from tests.drawn import drawn_scenarios
@@ -27,7 +28,7 @@ from tests.planner.brute_force import (
     slack,
 )
 from tests.planner.searched import agree, tightened, tried
-from tests.scenarios import changed_device, toy_model, toy_scenario, toy_stack
+from tests.scenarios import changed_device, toy_device, toy_group, toy_model, toy_scenario, toy_stack
 
 TIGHTNESS = st.floats(-0.1, 1.0)
 """Where the memory limit lies between the leanest and the fattest strategy, on a logarithmic scale."""
@@ -100,6 +101,33 @@ def test_the_search_finds_what_the_quote_of_every_split_says(scenario, tightness
     scenario = tightened(scenario, rows, tightness)
     best, outcome = brute_force_by_quote(rows, scenario), found(scenario)
     assert (outcome.best.iteration if outcome.best else math.inf) == pytest.approx(best, rel=3e-9)
+
+
+def filling(schedule, **changes):
+    """Five layers on four stages under one schedule that fills its bubble; all passes of a layer take as long."""
+    stack = toy_stack(schedules=("none", schedule), uneven_stages=True, **changes)
+    model = toy_model(num_layers=5, seq_length=256, hidden_size=4096, num_heads=32, vocab_size=256)
+    group = toy_group(device=toy_device(bandwidth=1e15))
+    return toy_scenario(gpus=4, batch=16, model=model, group=group, stack=stack)
+
+
+@pytest.mark.parametrize("schedule", ["zb-1p", "zb-2p", "dualpipe"])
+@pytest.mark.parametrize("validated", [False, True])
+@pytest.mark.parametrize("kinds", ["", "partial", "none,partial", "full,partial"])
+def test_no_layer_recomputed_for_nothing_beats_a_plan_whose_schedule_fills_its_bubble(schedule, validated, kinds):
+    """Idle time depends on what is recomputed: on how many layers, no price of a strategy depends."""
+    scenario = filling(schedule, post_validation=validated)
+    wanted = [Recompute[kind.upper()] for kind in (kinds or "none,full,partial").split(",")]
+
+    def keep(row):
+        return row["pp"] == 4 and row["recompute"] in wanted and row["rank_order"] == 0 and row["micro_batch_size"] < 3
+
+    best = brute_force_by_quote(every_row(scenario, keep=keep), scenario)
+    pins = {"pp": 4, "micro_batch_size": "1,2", "rank_order": "tp-cp-ep-dp-pp", "recompute": kinds}
+    outcome = found(scenario, pins)
+    priced = quote(as_it_runs(outcome.best.row, outcome.best.assignment), scenario, outcome.best.assignment)
+    assert outcome.best.iteration == pytest.approx(best, rel=3e-9)
+    assert priced.iteration == pytest.approx(best, rel=3e-9)
 
 
 @pytest.mark.parametrize("layers", [3, 7])
