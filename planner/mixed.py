@@ -20,7 +20,7 @@ from planner.idle_pins import Lattice, idle_pins
 from planner.mixed_explain import EXPLAINED_WITHIN, alternatives, runners_up, what_helps, why_not_lines
 from planner.mixed_given import broken_rules, given_row, in_every_order
 from planner.mixed_records import degrees_in_words, mixed_memory, mixed_record, stage_limits
-from planner.mixed_search import MixedIncumbent, MixedOutcome, best_split, given_split, price, search
+from planner.mixed_search import MixedIncumbent, MixedOutcome, best_split, given, given_split, price, search
 from planner.nearest import NEAREST_SECONDS, Near, tried, without
 from planner.pins import Pin, parse_pins
 from planner.plainer import plainer
@@ -297,6 +297,6 @@ def _best_order(
         if found:
             return min(found, key=lambda best: best.iteration), True
         one, split = price(row, mixed), row_assignment(row.groups[0], mixed.scenarios[0].model.num_layers)
-    priced = mixed_quote(row, mixed, split)
-    fits = bool((priced.footprint.total <= stage_limits(mixed, row) * (1 + 1e-9)).all())
-    return MixedIncumbent(row, split, priced.iteration), fits
+    run = given(row, mixed, split)
+    needed = mixed_quote(run.row, mixed, split).footprint.total
+    return run, bool((needed <= stage_limits(mixed, row) * (1 + 1e-9)).all())

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from costmodels.groups import Mixed, MixedBytes, MixedRows, MixedSeconds, mixed_bytes, mixed_seconds
+from costmodels.groups import Mixed, MixedBytes, MixedRows, MixedSeconds, mixed_bytes, mixed_quote, mixed_seconds
 from costmodels.iteration import LAYER_AXES, RowSeconds, compose, core_seconds
 from costmodels.pairing import further_axes
 from costmodels.pricing import Assignment, row_assignment
 from costmodels.split import slice_layers
 from costmodels.strategy import Bools, Floats, Ints, Recompute
 from planner.branches import MixedSpace
-from planner.splits import TOLERANCE
+from planner.splits import TOLERANCE, as_it_runs
 from planner.stage_bounds import RECOMPUTE_MODES, StageRows, stage_lower_bound
 from planner.stage_problem import StageProblem
 from planner.stage_rows import MODES, ROUNDING, fewest_layers
@@ -251,7 +251,20 @@ def _try(outcome: MixedOutcome, one: Branches, mixed: Mixed, deadline: float) ->
         outcome.lower_bound = min(outcome.lower_bound, solution.bound_seconds * stretch + once)
     value = solution.objective_seconds * stretch + once
     if solution.layers and (outcome.best is None or value < outcome.best.iteration):
-        outcome.best = MixedIncumbent(one.rows, assignment_of(solution, slices(one.rows, mixed)), value)
+        outcome.best = _as_it_runs(one.rows, assignment_of(solution, slices(one.rows, mixed)), value, mixed)
+
+
+def _as_it_runs(row: MixedRows, split: Assignment, seconds: float, mixed: Mixed) -> MixedIncumbent:
+    """One branch, whose split takes ``seconds``, as ``splits.as_it_runs`` has it on every group."""
+    run = replace(row, groups=tuple(as_it_runs(group, split) for group in row.groups))
+    if run.groups[0].recompute[0] == row.groups[0].recompute[0]:
+        return MixedIncumbent(row, split, seconds)
+    return MixedIncumbent(run, split, mixed_quote(run, mixed, split).iteration)
+
+
+def given(row: MixedRows, mixed: Mixed, split: Assignment) -> MixedIncumbent:
+    """One branch under a split that is given, which may not fit."""
+    return _as_it_runs(row, split, mixed_quote(row, mixed, split).iteration, mixed)
 
 
 def assignment_of(solution: StageSolution, step: int) -> Assignment:

@@ -18,7 +18,7 @@ from planner.document import Alternative, Strategy
 from planner.measured import figures
 from planner.request import Resolved
 from planner.search import Outcome
-from planner.splits import Incumbent
+from planner.splits import Incumbent, as_it_runs
 
 ALTERNATIVES_SECONDS = 1.0
 """How long runners-up are looked for."""
@@ -84,7 +84,7 @@ def _alternative(
     record: Strategy, solved: Incumbent, aim: Aim, resolved: Resolved, chosen: Strategy, least: float
 ) -> Alternative:
     scenario = resolved.scenario
-    seconds = aim.seconds(solved)
+    seconds, runs = aim.seconds(solved), as_it_runs(solved.row, solved.assignment)
     flops = counted_flops(scenario) * scenario.tokens
     differs = [
         name
@@ -95,7 +95,7 @@ def _alternative(
         strategy=record,
         iteration_seconds=seconds,
         mfu=utilization(flops=flops, seconds=seconds, gpus=scenario.gpus, peak=scenario.peak_rate),
-        peak_memory_bytes=float(np.max(stage_bytes(solved.row, scenario, solved.assignment).total)),
+        peak_memory_bytes=float(np.max(stage_bytes(runs, scenario, solved.assignment).total)),
         effective=aim.effective(solved) if aim.objective == "goodput" else None,
         differs=", ".join(f"{name} {getattr(record, name)}" for name in differs),
         tied=not aim.lean and aim.value(solved) <= least * (1.0 + figures().tie),

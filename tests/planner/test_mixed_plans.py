@@ -139,6 +139,24 @@ def test_the_kind_of_context_parallelism_and_named_modules_are_priced_as_they_ar
     assert told.strategy.recompute == "selective"
 
 
+@pytest.mark.parametrize(
+    ("memory", "kind", "stage", "layers"),
+    [(80e9, "none", 1, None), (80e9, "none", 1, (2, 2, 2, 2)), (8e9, "full", 3, None), (1e9, "full", 3, (2, 2, 2, 2))],
+)
+def test_partial_recomputation_over_groups_is_priced_as_what_it_comes_to(memory, kind, stage, layers):
+    stack = toy_stack(uneven_stages=layers is None, sharded_stages=True, zero_stages=(0, 1, 2, 3))
+    old, new = (group.model_copy(update={"accelerator": toy_device(memory=memory)}) for group in cluster().groups)
+    machines = cluster().model_copy(update={"groups": (old, new)})
+    asked = {"model": toy_model(vocab_size=256000), "stack": stack, "cluster": machines}
+    pins = {"tp": 1, "pp": 4, "zero_stage": stage, "micro_batch_size": 1 if kind == "none" else 16}
+    part, whole = (
+        predict(request(**asked, pins=pins | {"recompute": recompute}), layers=layers) for recompute in ("partial", kind)
+    )
+    assert part.strategy.recompute == kind
+    assert part.memory_bytes == whole.memory_bytes
+    assert part.prediction.iteration_seconds == pytest.approx(whole.prediction.iteration_seconds, rel=1e-12)
+
+
 def test_an_end_stage_may_be_empty_over_groups_where_the_stack_can():
     job = {"stack": toy_stack(uneven_stages=True, empty_ends=True), "pins": {"pp": 16, "tp": 1, "cp": 1, "dp": 1}}
     model = toy_model(num_layers=16, vocab_size=400_000)
