@@ -150,7 +150,8 @@ def test_partial_recomputation_over_groups_is_priced_as_what_it_comes_to(memory,
     asked = {"model": toy_model(vocab_size=256000), "stack": stack, "cluster": machines}
     pins = {"tp": 1, "pp": 4, "zero_stage": stage, "micro_batch_size": 1 if kind == "none" else 16}
     part, whole = (
-        predict(request(**asked, pins=pins | {"recompute": recompute}), layers=layers) for recompute in ("partial", kind)
+        predict(request(**asked, pins=pins | {"recompute": recompute}), layers=layers)
+        for recompute in ("partial", kind)
     )
     assert part.strategy.recompute == kind
     assert part.memory_bytes == whole.memory_bytes
