@@ -16,6 +16,9 @@ import numpy as np
 from costmodels.pieces import copies, folded, joined
 from costmodels.strategy import Floats, Ints, Strategies
 
+ENDS = ((0, 1), (1, 0), (1, 1))
+"""Layers' places that the embedding and the head can take, some at least."""
+
 
 @dataclass(frozen=True, slots=True)
 class EvenSplit:
@@ -65,8 +68,8 @@ def ends_of_cut(layers: Sequence[int], vpp: int, *, counted: bool) -> tuple[int,
     switches for either end do. None where no such places make chunks equal.
     """
     usual = _usual_ends(layers, vpp)
-    for ends in (usual, *(((0, 1), (1, 0), (1, 1)) if counted else ())):
-        places = _places(layers, ends)
+    for ends in (usual, *(ENDS if counted else ())):
+        places = places_of(layers, ends)
         if not (places % vpp).any() and (ends == usual or len(np.unique(places)) == 1):
             return ends
     return None
@@ -74,7 +77,7 @@ def ends_of_cut(layers: Sequence[int], vpp: int, *, counted: bool) -> tuple[int,
 
 def odd_stage(layers: Sequence[int], vpp: int) -> int:
     """The first stage whose layers, with an end where one takes a layer's place, make no equal chunks."""
-    return int(np.argmax(_places(layers, _usual_ends(layers, vpp)) % vpp > 0))
+    return int(np.argmax(places_of(layers, _usual_ends(layers, vpp)) % vpp > 0))
 
 
 def nearest_cut(layers: Sequence[int], vpp: int, step: int) -> list[int]:
@@ -83,11 +86,11 @@ def nearest_cut(layers: Sequence[int], vpp: int, step: int) -> list[int]:
     Every stage takes one slice, and each further one the stage that lacks most, of those the one that asked for least.
     """
     ends = _usual_ends(layers, vpp)
-    wanted = _places(layers, ends)
+    wanted = places_of(layers, ends)
     held = np.full(len(wanted), step)
     for _ in range(int(wanted.sum() // step) - len(wanted)):
         held[np.lexsort((wanted, held - wanted))[0]] += step
-    found: list[int] = (held - _places(np.zeros_like(held), ends)).tolist()
+    found: list[int] = (held - places_of(np.zeros_like(held), ends)).tolist()
     return found
 
 
@@ -96,7 +99,7 @@ def _usual_ends(layers: Sequence[int], vpp: int) -> tuple[int, int]:
     return int(embedding), int(head)
 
 
-def _places(layers: Sequence[int] | Ints, ends: tuple[int, int]) -> Ints:
+def places_of(layers: Sequence[int] | Ints, ends: tuple[int, int]) -> Ints:
     """Layers' places of every stage, with those that the embedding and the head take, shape (pp,)."""
     places = np.array(layers, dtype=np.int64)
     places[0] += ends[0]

@@ -249,7 +249,7 @@ def predict(
         return predict_mixed(resolved, resolved.mixed, layers)
     scenario = resolved.scenario
     row = single_row(scenario, parse_pins(request.pins), layers)
-    if broken := broken_rules(row, scenario):
+    if broken := broken_rules(row, scenario, layers):
         return Plan(status="infeasible", fits=False, rejected=broken, **frame_record(resolved))
     if layers is not None:
         layers = checked_layers(layers, row, scenario, chunked=chunked)

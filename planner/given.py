@@ -10,7 +10,7 @@ import numpy as np
 from costmodels.pieces import joined
 from costmodels.pricing import Assignment, row_assignment
 from costmodels.scenario import Scenario
-from costmodels.split import end_places, ends_of_cut, nearest_cut, odd_stage
+from costmodels.split import ENDS, end_places, ends_of_cut, nearest_cut, odd_stage, places_of
 from costmodels.strategy import AXES, CP_KINDS, SCHEDULE_NAMES, VOCABULARIES, Recompute, Strategies, strategies
 from planner.conditions import FOLDED
 from planner.document import Rejection
@@ -22,6 +22,9 @@ from planner.rules import binding, sentence
 from planner.splits import best_split, given_split
 from planner.stage_rows import fewest_layers, own_cut
 from planner.written import many
+
+CHUNKS = "chunks"
+"""The rule that every chunk has a layer."""
 
 
 def single_row(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None) -> Strategies:
@@ -91,11 +94,51 @@ def _one(pin: Pin) -> int:
     return pin.values[0]
 
 
-def broken_rules(row: Strategies, scenario: Scenario) -> tuple[Rejection, ...]:
-    """The rules that refuse the row, each in its own words."""
+def broken_rules(row: Strategies, scenario: Scenario, layers: Sequence[int] | None = None) -> tuple[Rejection, ...]:
+    """The rules that refuse the row, each in its own words.
+
+    ``layers`` that are given fill chunks with ends where they say so, and are told which would.
+    """
     columns = {name: getattr(row, name) for name in AXES}
     failing = [r for r in binding(scenario) if not np.all(r.passes(columns, scenario))]
-    return tuple(Rejection(rule=r.name, count=1, example=sentence(r, row.row(0), scenario)) for r in failing)
+    told = {r.name: sentence(r, row.row(0), scenario) for r in failing}
+    if layers is not None and CHUNKS in told:
+        if _filled(layers, row, scenario):
+            del told[CHUNKS]
+        else:
+            told[CHUNKS] += f"; {_filling(row, scenario)} would do"
+    return tuple(Rejection(rule=name, count=1, example=words) for name, words in told.items())
+
+
+def _filled(layers: Sequence[int], row: Strategies, scenario: Scenario) -> bool:
+    """Whether each of the equal chunks of such stages has a layer, or an end that takes the place of one."""
+    if len(layers) != row.pp[0] or sum(layers) != scenario.model.num_layers:
+        return False
+    ends = _ends(layers, row, scenario)
+    return ends is not None and bool((places_of(layers, ends) >= row.vpp[0]).all())
+
+
+def _filling(row: Strategies, scenario: Scenario) -> str:
+    """Layers that fill as many chunks with the help of ends, in words; one chunk a stage where none do."""
+    pp = int(row.pp[0])
+    for first, last in ENDS:
+        each, left = divmod(scenario.model.num_layers + first + last, pp)
+        layers = [each] * pp
+        layers[0], layers[-1] = layers[0] - first, layers[-1] - last
+        if not left and _filled(layers, row, scenario):
+            return f"layers {','.join(map(str, layers))}, where an end takes a layer's place,"
+    return "one chunk on each"
+
+
+def _ends(
+    layers: Sequence[int], row: Strategies, scenario: Scenario, *, counted: bool = True
+) -> tuple[int, int] | None:
+    """Layers' places that the ends take where all stages make equal chunks of what they hold; None where they do not.
+
+    What moves the places of ends by hand goes where the rule ``ends-as-layers`` lets them take places.
+    """
+    plain = row.vocabulary[0] == 0 and row.recompute[0] != Recompute.PARTIAL and not joined(row)[0]
+    return ends_of_cut(layers, int(row.vpp[0]), counted=bool(counted and plain and scenario.stack.ends_as_layers))
 
 
 def split_or_given(
@@ -132,7 +175,8 @@ def checked_layers(
         raise BadRequest(f"{len(layers)} stages are given layers, pp is {pp}")
     if sum(layers) != total:
         raise BadRequest(f"the stages hold {many(sum(layers), 'layer')}, the model has {total}")
-    _check_fewest(layers, row, scenario)
+    if not (counted and _filled(layers, row, scenario)):
+        _check_fewest(layers, row, scenario)
     _check_groups(row, layers)
     if len(set(layers)) > 1 and not stack.uneven_stages:
         raise BadRequest(f"stack {stack.name} needs even stages; {total // pp} layers each would be")
@@ -152,14 +196,10 @@ def _check_fewest(layers: Sequence[int], row: Strategies, scenario: Scenario) ->
 
 
 def unequal_chunks(layers: Sequence[int], row: Strategies, scenario: Scenario, *, counted: bool = True) -> str:
-    """Which stage's layers make no equal chunks, in words; empty where all do.
-
-    What moves the places of ends by hand goes where the rule ``ends-as-layers`` lets them take places.
-    """
-    vpp = int(row.vpp[0])
-    plain = row.vocabulary[0] == 0 and row.recompute[0] != Recompute.PARTIAL and not joined(row)[0]
-    if ends_of_cut(layers, vpp, counted=bool(counted and plain and scenario.stack.ends_as_layers)):
+    """Which stage's layers make no equal chunks, in words; empty where all do."""
+    if _ends(layers, row, scenario, counted=counted):
         return ""
+    vpp = int(row.vpp[0])
     stage = odd_stage(layers, vpp)
     embedded = " and the embedding" if stage == 0 and end_places(sum(layers), row)[0][0] else ""
     return f"stage {stage} holds {many(layers[stage], 'layer')}{embedded}, which make no {vpp} equal chunks"

@@ -76,7 +76,12 @@ def test_an_end_that_has_to_take_a_layer_s_place_makes_its_stage_s_chunks_equal(
 
 @pytest.mark.parametrize(
     ("num_layers", "layers", "layout"),
-    [(22, [5, 6, 6, 5], "'Et*2|(t*3|)*5t*3|t*2L'"), (23, [5, 6, 6, 6], "'Et*2|(t*3|)*5t*3|t*3L'")],
+    [
+        (22, [5, 6, 6, 5], "'Et*2|(t*3|)*5t*3|t*2L'"),
+        (23, [5, 6, 6, 6], "'Et*2|(t*3|)*5t*3|t*3L'"),
+        (6, [1, 2, 2, 1], "'E|(t|)*5t|L'"),
+        (7, [2, 2, 2, 1], "'Et|(t|)*5t|L'"),
+    ],
 )
 def test_ends_that_count_as_layers_make_all_stages_alike_as_megatron_s_switches_do(num_layers, layers, layout):
     asked = PlanRequest(**ends(num_layers), pins={"pp": 4, "vpp": 2})
@@ -93,6 +98,21 @@ def test_ends_count_as_layers_only_where_the_stack_has_them_count():
     partial = PlanRequest(**ends(22), pins={"pp": 4, "vpp": 2, "recompute": "partial"})
     with pytest.raises(BadRequest, match="make no 2 equal chunks"):
         predict(partial, [5, 6, 6, 5])
+
+
+@pytest.mark.parametrize(
+    ("changes", "layers", "said"),
+    [
+        ({}, [2, 2, 1, 1], "layers 1,2,2,1, where an end takes a layer's place, would do"),
+        ({"pins": {"pp": 4, "vpp": 2, "recompute": "partial"}}, [1, 2, 2, 1], "one chunk on each would do"),
+        ({"pins": {"pp": 4, "vpp": 3}}, [1, 2, 2, 1], "one chunk on each would do"),
+    ],
+)
+def test_layers_that_leave_chunks_empty_are_refused_with_what_fills_them(changes, layers, said):
+    asked = PlanRequest(**(ends(6) | {"pins": {"pp": 4, "vpp": 2}} | changes))
+    found = predict(asked, layers)
+    assert found.status == "infeasible"
+    assert next(one.example for one in found.rejected if one.rule == "chunks").endswith(said)
 
 
 def test_two_ends_do_not_excuse_stages_that_differ():
