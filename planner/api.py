@@ -25,9 +25,9 @@ from planner.errors import BadRequest, OutOfTime
 from planner.given import (
     broken_rules,
     checked_layers,
+    drawn_chunks,
     single_row,
     split_or_given,
-    unequal_chunks,
     with_recomputed,
 )
 from planner.helps import what_helps
@@ -246,7 +246,7 @@ def predict(
             raise BadRequest("recomputed layers are given for stages of one node group, not of several together")
         from planner.mixed import predict_mixed
 
-        return predict_mixed(resolved, resolved.mixed, layers)
+        return predict_mixed(resolved, resolved.mixed, layers, chunked=chunked)
     scenario = resolved.scenario
     row = single_row(scenario, parse_pins(request.pins), layers)
     if broken := broken_rules(row, scenario, layers):
@@ -264,7 +264,7 @@ def _predicted(resolved: Resolved, row: Strategies, split: Assignment) -> Plan:
     found, known = priced_record(resolved, row, split, priced), trust(scenario, row)
     refused = _too_large(row, priced, scenario)
     said = (*_warnings(priced, resolved), *_counted(found["prediction"], resolved))
-    warnings = (*said, *outside(known), *_drawn(row, split, scenario))
+    warnings = (*said, *outside(known), *drawn_chunks(split.layers.tolist(), row, scenario))
     return Plan(
         status="infeasible" if refused else "feasible",
         fits=not refused,
@@ -305,12 +305,6 @@ def _counted(predicted: Prediction, resolved: Resolved) -> tuple[str, ...]:
         name = resolved.cluster.name
         found.append(f"{name} has no price, so that the cheapest is the fastest; give it price = '2 $/h'")
     return tuple(found)
-
-
-def _drawn(row: Strategies, split: Assignment, scenario: Scenario) -> tuple[str, ...]:
-    """A word on chunks that are priced as equal ones and are none."""
-    odd = unequal_chunks(split.layers.tolist(), row, scenario)
-    return (f"{odd}; they are priced as if they were equal",) if odd else ()
 
 
 def _memory_rejection(priced: Quote, scenario: Scenario) -> Rejection:

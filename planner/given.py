@@ -205,6 +205,14 @@ def unequal_chunks(layers: Sequence[int], row: Strategies, scenario: Scenario, *
     return f"stage {stage} holds {many(layers[stage], 'layer')}{embedded}, which make no {vpp} equal chunks"
 
 
+def drawn_chunks(
+    layers: Sequence[int], row: Strategies, scenario: Scenario, *, counted: bool = True
+) -> tuple[str, ...]:
+    """A word on chunks that are priced as equal ones and are none."""
+    odd = unequal_chunks(layers, row, scenario, counted=counted)
+    return (f"{odd}; they are priced as if they were equal",) if odd else ()
+
+
 def with_recomputed(row: Strategies, split: Assignment, recomputed: Sequence[int] | None) -> Assignment:
     """The same layers, of which each stage recomputes the number given.
 

@@ -15,7 +15,7 @@ from planner.assemble import frame_record, prediction_record
 from planner.branches import MixedSpace, build
 from planner.document import Advice, Plan, Proof, Rejection
 from planner.errors import BadRequest, OutOfTime
-from planner.given import checked_layers
+from planner.given import checked_layers, drawn_chunks
 from planner.idle_pins import Lattice, idle_pins
 from planner.mixed_explain import EXPLAINED_WITHIN, alternatives, runners_up, what_helps, why_not_lines
 from planner.mixed_given import broken_rules, given_row, in_every_order
@@ -253,8 +253,10 @@ def _described(subject: str, best: MixedIncumbent, mixed: Mixed) -> Advice:
     return Advice(subject=subject, text=degrees_in_words(best.row, mixed), iteration_seconds=best.iteration)
 
 
-def predict_mixed(resolved: Resolved, mixed: Mixed, layers: Sequence[int] | None) -> Plan:
+def predict_mixed(resolved: Resolved, mixed: Mixed, layers: Sequence[int] | None, *, chunked: bool = True) -> Plan:
     """Price one given strategy in the best order of the groups, or in the cluster's where the layers are given.
+
+    Unless ``chunked`` these may make no equal chunks.
 
     Raises:
         BadRequest: an axis with several values that are not one for each group, or degrees that do not fit.
@@ -263,9 +265,12 @@ def predict_mixed(resolved: Resolved, mixed: Mixed, layers: Sequence[int] | None
     broken = broken_rules(row, mixed)
     if broken:
         return Plan(status="infeasible", fits=False, rejected=broken, **frame_record(resolved))
+    if layers is not None:
+        layers = checked_layers(layers, row.groups[0], mixed.scenarios[0], counted=False, chunked=chunked)
     best, fits = _best_order(resolved, mixed, row, layers)
     priced = mixed_quote(best.row, mixed, best.assignment)
-    warnings = (*_widths(best.row), *_warnings(priced, mixed, best.row, resolved)) if fits else ()
+    drawn = drawn_chunks(best.assignment.layers.tolist(), row.groups[0], mixed.scenarios[0], counted=False)
+    warnings = (*_widths(best.row), *_warnings(priced, mixed, best.row, resolved), *drawn) if fits else ()
     return Plan(
         status="feasible" if fits else "infeasible",
         fits=fits,
@@ -286,10 +291,10 @@ def _too_big(priced: Quote, mixed: Mixed, row: MixedRows) -> Rejection:
 def _best_order(
     resolved: Resolved, mixed: Mixed, row: MixedRows, layers: Sequence[int] | None
 ) -> tuple[MixedIncumbent, bool]:
-    """The strategy with its order and split, and whether it fits."""
+    """The strategy with its order and split, the ``checked_layers`` where they are given, and whether it fits."""
     if layers is not None:
         one = price(row, mixed)
-        split = given_split(one, mixed, checked_layers(layers, row.groups[0], mixed.scenarios[0], counted=False))
+        split = given_split(one, mixed, layers)
     else:
         deadline = time.perf_counter() + resolved.request.time_limit
         orders = in_every_order(row)

@@ -64,6 +64,17 @@ def test_ends_take_no_layer_s_place_over_several_node_groups():
     assert held(predict(asked, [6, 6, 6, 4])) == [6, 6, 6, 4]
 
 
+def test_chunks_that_a_file_draws_are_priced_with_a_word_on_them_over_several_node_groups_too():
+    job = {"model": toy_model(num_layers=22), "cluster": "a100-h100-mixed", "gpus": 128, "global_batch_size": 256}
+    asked = PlanRequest(**job, pins={"tp": 1, "dp": 32, "vpp": 2})
+    found = predict(asked, [6, 5, 6, 5], chunked=False)
+    assert held(found) == [6, 5, 6, 5]
+    said = "stage 1 holds 5 layers, which make no 2 equal chunks; they are priced as if they were equal"
+    assert said in found.warnings
+    even = predict(asked, [6, 6, 6, 4], chunked=False)
+    assert not any("chunks" in one for one in even.warnings)
+
+
 def test_an_end_that_has_to_take_a_layer_s_place_makes_its_stage_s_chunks_equal():
     asked = PlanRequest(**ends(14), pins={"pp": 2, "vpp": 8})
     assert held(predict(asked, [7, 7])) == [7, 7]
