@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from costmodels.strategy import Recompute
+from costmodels.strategy import Recompute, Strategies
 from planner.aims import Aim
 from planner.conditions import SHARDED_GRADIENTS
 from planner.document import Advice
@@ -27,8 +27,12 @@ from planner.told import NOT_KNOWN, NOTABLE, told_bytes, told_seconds
 from planner.written import many
 
 MORE_MEMORY = "memory 2x"
+ANY_OFFLOAD = "offload any"
+_LAYOUT = ("tp", "cp", "pp", "dp", "ep")
 _DEGREES = ("tp", "cp", "pp", "dp", "vpp", "ep", "etp", "micro_batch_size")
 """Axes that a bound depends on and no rule of dominance ends with: fewer of their values leave the best in."""
+UNLIMITED = 1e6
+"""Times a device's memory that nothing needs more of."""
 MOST_BATCHES = 512
 """Batch sizes on either side that are looked at for one with more divisors."""
 
@@ -120,24 +124,42 @@ def _memory_is_short(best: Incumbent, lines: Iterable[Advice]) -> bool:
 
 
 def _offloading(space: Space, aim: Aim, best: Incumbent, pins: Mapping[str, Pin], deadline: float) -> list[Advice]:
-    """What states or activations on the hosts would save, which is searched only where it is asked for."""
-    now, kinds, degrees = aim.value(best), offloads(aim.scenario, pins), _hopeful(space, aim, best)
-    if not kinds or not degrees:
+    """What states or activations on the hosts would save, which is searched only where it is asked for.
+
+    In the layouts of the plan and of the best without a limit on memory first, which tell how much at least.
+    """
+    now = seconds = aim.value(best)
+    kinds = parse_pins({"offload": ",".join(offloads(aim.scenario, pins)) or None})
+    if not kinds or not _hopeful(space, aim, best.iteration):
         return []
+    for likely in (best, _unlimited(space, aim, deadline)):
+        if likely and time.perf_counter() < deadline:
+            layout = _values_of(likely.row, _LAYOUT)
+            found = aim.search(build(aim.scenario, {**pins, **layout, **kinds}), deadline=deadline)
+            seconds = min(seconds, aim.value(found.best)) if found.best else seconds
     if time.perf_counter() > deadline:
-        return [gained("offload any", now, now, proved=False)]
-    wider = build(aim.scenario, {**pins, **degrees, **parse_pins({"offload": ",".join(kinds)})})
-    found = aim.search(wider, deadline=deadline, beside=1.0, confirm=False)
-    seconds = aim.value(found.best) if found.best else now
-    subject = spared(found.best.row) if found.best and found.proved else "offload any"
+        return [gained(ANY_OFFLOAD, seconds, now, proved=False)]
+    left = _hopeful(space, aim, seconds * (1.0 + NOTABLE) if aim.by_time else best.iteration)
+    found = aim.search(build(aim.scenario, {**pins, **left, **kinds}), deadline=deadline, beside=1.0, confirm=False)
+    seconds = min(seconds, aim.value(found.best)) if found.best else seconds
+    subject = spared(found.best.row) if found.best and found.proved else ANY_OFFLOAD
     gain = gained(subject, seconds, now, proved=found.proved)
     return [] if gain.text == "nothing" else [gain]
 
 
-def _hopeful(space: Space, aim: Aim, best: Incumbent) -> dict[str, Pin]:
-    """The degrees of the cores whose bound is below the plan: moving anything to the host only adds to it."""
-    some = space.cores.take(known_bound(space.cores, aim.scenario) < best.iteration)
-    values = {axis: np.unique(getattr(some, axis)).astype(int).tolist() for axis in _DEGREES}
+def _unlimited(space: Space, aim: Aim, deadline: float) -> Incumbent | None:
+    """The best were memory no limit: moving anything to the host only adds to its time."""
+    roomy = aim.on(device_times(aim.scenario, usable_memory=UNLIMITED))
+    return roomy.search(space, deadline=deadline, beside=1.0, confirm=False).best
+
+
+def _hopeful(space: Space, aim: Aim, ceiling: float) -> dict[str, Pin]:
+    """The degrees of the cores whose bound is below so many seconds of an iteration."""
+    return _values_of(space.cores.take(known_bound(space.cores, aim.scenario) < ceiling), _DEGREES)
+
+
+def _values_of(some: Strategies, axes: Iterable[str]) -> dict[str, Pin]:
+    values = {axis: np.unique(getattr(some, axis)).astype(int).tolist() for axis in axes}
     return {axis: Pin(axis, tuple(found)) for axis, found in values.items() if found}
 
 

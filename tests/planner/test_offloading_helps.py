@@ -1,8 +1,12 @@
 """Offloading is searched where it is asked for; what it would save is told where memory is short."""
 
+import math
+from types import SimpleNamespace
+
 import pytest
 
 from planner import PlanRequest, plan
+from planner.space import build
 
 SHORT = {"model": "moonlight-16b-a3b", "gpus": 4, "cluster": "dgx-a100-80gb", "global_batch_size": 64}
 
@@ -31,3 +35,19 @@ def test_offloading_that_could_not_be_looked_at_in_time_is_not_known(monkeypatch
     lines = {line.subject: line for line in plan(PlanRequest(**SHORT)).what_helps}
     assert not lines["offload any"].proved
     assert lines["offload any"].text.startswith("not known")
+
+
+def test_what_offloading_saves_in_the_plan_s_own_layout_is_told_where_time_ends_before_more_is_searched(monkeypatch):
+    def last(*given):
+        monkeypatch.setattr("planner.helps.time", SimpleNamespace(perf_counter=lambda: math.inf))
+        return build(*given)
+
+    monkeypatch.setattr("planner.api.EXPLAINED_WITHIN", 120.0)
+    monkeypatch.setattr("planner.helps.build", last)
+    found = plan(PlanRequest(**SHORT))
+    line = next(line for line in found.what_helps if line.subject == "offload any")
+    assert not line.proved
+    assert line.text.startswith("at least -")
+    kept = {axis: getattr(found.strategy, axis) for axis in ("tp", "cp", "pp", "ep")}
+    there = plan(PlanRequest(**SHORT, reasons=False, pins=kept | {"offload": "any"}, ties="fastest"))
+    assert line.iteration_seconds == pytest.approx(there.value)
