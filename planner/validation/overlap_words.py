@@ -45,7 +45,12 @@ ADDED = 10
 
 
 def accumulation_changes(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Gradients that no product adds up (Megatron's --no-gradient-accumulation-fusion): none waits for it either."""
+    """Gradients that no product adds up (Megatron's --no-gradient-accumulation-fusion): none waits for it either.
+
+    Under Megatron-FSDP each is copied, as wide as it is, into the buffer of its reduction.
+    """
+    if _in_unfused_shards(row):
+        return {"state_copies": "gradients"}
     words = f"{row['stack'].get('notes')} {row.get('notes')}"
     apart = re.search(r"no gradient.accumulation.fusion", words) is not None
     return {"accumulate_traffic": ADDED, "idle_gradients": False} if apart else {}
@@ -88,6 +93,16 @@ def _in_rings(row: Mapping[str, Any]) -> bool:
     model = row.get("model") or {}
     dense = model.get("kind") == "dense" and model.get("hidden_size") in WIDTHS
     return dense and row.get("task") == "pretrain" and re.search(RINGS, str(row.get("source")).lower()) is not None
+
+
+def _in_unfused_shards(row: Mapping[str, Any]) -> bool:
+    """Megatron-Bridge's recipes of Llama under Megatron-FSDP, which set ``gradient_accumulation_fusion = False``.
+
+    Run_script.py of v0.1.0rc4 for 8B and 70B, configs/llama of v0.2.0 to v0.5.0, perf_recipes of v0.6.0 [MFSDP].
+    """
+    bridge = "megatron-bridge" in str(row["stack"].get("framework")).lower()
+    llama = "llama" in str((row.get("model") or {}).get("name")).lower()
+    return bridge and llama and row.get("strategy", {}).get("zero_stage") == 3
 
 
 def _without_buffers(row: Mapping[str, Any]) -> bool:

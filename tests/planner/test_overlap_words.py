@@ -37,6 +37,20 @@ def test_gradients_that_no_product_adds_up_are_read_and_written_once_more():
     assert not changes["idle_gradients"]
 
 
+@pytest.mark.parametrize(
+    ("framework", "model", "zero", "copied"),
+    [
+        ("Megatron-Bridge (NeMo 25.11.01 container), Megatron FSDP", "LLAMA3-70B", 3, {"state_copies": "gradients"}),
+        ("Megatron-Bridge (NeMo 25.11.01 container)", "LLAMA3-70B", 1, {}),
+        ("Megatron-Bridge (NeMo 26.08 container)", "nemotron3-ultra", 3, {}),
+        ("Megatron-Core (FSDP)", "LLAMA3-70B", 3, {}),
+    ],
+)
+def test_bridges_llama_copies_its_gradients_under_megatron_fsdp(framework, model, zero, copied):
+    said = {"stack": {"framework": framework}, "model": {"name": model}, "strategy": {"zero_stage": zero}}
+    assert accumulation_changes(said) == copied
+
+
 def test_tensor_ranks_without_user_buffers_hide_what_megatron_core_hides_by_itself():
     changed = overlap_changes(run(tp_comm_overlap=False), stack("nemo"))["overlap"]
     plain = stack("megatron-core").overlap
