@@ -11,6 +11,7 @@ from costmodels.stack_fields import Kept
 from planner.validation.dated import month
 from planner.validation.maxtext_words import expert_fields, kept
 from planner.validation.stack_words import FINE_TUNERS
+from planner.validation.xla_words import xla_changes
 
 Row = Mapping[str, Any]
 
@@ -144,7 +145,7 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
     if "kempnerforge" in framework and int(row["strategy"].get("pp") or 1) > 1:
         found["whole_vocabulary"] = ("embedding", "head")  # its pipelines split no sequences
     if chosen.name == "maxtext":
-        found |= expert_fields(row) | ({"selective": policy} if (policy := kept(row)) else {})
+        found |= xla_changes(row) | expert_fields(row) | ({"selective": policy} if (policy := kept(row)) else {})
     found |= _loop(row, framework, found.get("keeps", chosen.keeps))
     if re.search(UNFUSED_NORM, notes):
         found["fused_elementwise"] = False
