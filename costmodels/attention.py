@@ -115,8 +115,12 @@ def dropped(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
 def keys_scored(scenario: Scenario, kind: Kind) -> float:
     """Keys that unfused attention multiplies every query with, half of which a mask leaves out.
 
-    All of them; within a sliding window where a stack cuts the scores into chunks twice as long as it [Beltagy20].
+    All of them, or block by block as far as the diagonal; within a sliding window where a stack cuts the scores into
+    chunks twice as long as it [Beltagy20].
     """
+    if scenario.stack.attention_block:
+        s = float(scenario.seq_length)
+        return computed_pairs(scenario.model, s, DENSE, scenario.stack.attention_block) / s
     if not scenario.stack.chunked_windows:
         return float(scenario.seq_length)
     return 2.0 * attended_pairs(scenario.model, scenario.seq_length, kind) / scenario.seq_length
@@ -125,11 +129,11 @@ def keys_scored(scenario: Scenario, kind: Kind) -> float:
 def attention_kept(scenario: Scenario, kind: Kind = DENSE) -> float:
     """Bytes per token that the attention core keeps for its backward pass, all heads together.
 
-    Fused: one fp32 number per head. Unfused: softmax, in fp32 too where a stack keeps that, and with dropout its mask
-    and output.
+    Fused, or block by block: one fp32 number per head. Unfused: softmax, in fp32 too where a stack keeps that, and with
+    dropout its mask and output.
     """
     heads, stack = float(scenario.model.num_heads), scenario.stack
-    if scenario.rates.attention is not None:
+    if scenario.rates.attention is not None or stack.attention_block:
         return 4.0 * heads
     kept = (
         scenario.word + (4.0 if "softmax" in stack.keeps else 0.0) + ((1.0 + scenario.word) if stack.dropout else 0.0)

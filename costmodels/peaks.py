@@ -120,7 +120,9 @@ def _scores(rows: Strategies, scenario: Scenario) -> Floats:
     """Gradients of unfused attention's scores, and the scores themselves where they are made again, (N,)."""
     T, stack = tokens_per_rank(rows, scenario) / rows.tp, scenario.stack
     again = (rows.recompute == Recompute.SELECTIVE) & (stack.selective == "attention")
-    gradient = scenario.word * T * scenario.model.num_heads * scenario.seq_length
+    s = float(scenario.seq_length)
+    side = min(stack.attention_block, s) or s  # of a block of scores, all heads of a micro-batch at once
+    gradient = scenario.word * T * scenario.model.num_heads * side * side / s
     return gradient + np.where(again, T * attention_kept(scenario), 0.0)
 
 

@@ -67,6 +67,8 @@ class Stack(Record):
     """Scale, mask and softmax run as one kernel where attention is unfused."""
     softmax_keys: int = Field(0, ge=0)
     """Longest rows that this kernel takes, four attention maps at a time [FusedSoftmax]; 0: it takes all."""
+    attention_block: float = Field(0.0, ge=0)
+    """Queries, and keys, of the causal blocks that unfused attention takes in turn, keeping no scores; 0: of one."""
     chunked_windows: bool = False
     """Unfused attention multiplies the chunks that a window reaches into, not all pairs under a mask [Beltagy20]."""
     dropout: bool = False
@@ -159,8 +161,7 @@ class Stack(Record):
     overlap_slowdown: float = Field(0.126, ge=0, le=1)
     """How much computation slows while a collective runs beside it [Galvatron]."""
     bucket_exposed: float = Field(0.05, ge=0, le=1)
-    """Share of a hidden gradient or parameter collective that stays exposed (first or last bucket), where the size of a
-    bucket is not known."""
+    """Share of a hidden gradient or parameter collective that stays exposed, where no size of a bucket is known."""
     bucket_parameters: float = Field(0.0, ge=0)
     """Parameters whose gradients travel together once an iteration; 0: not known."""
     bucket_per_rank: float = Field(0.0, ge=0)
@@ -207,8 +208,7 @@ class Stack(Record):
     """Stages of a pipeline shard parameters too (ZeRO stage 3): gathered for both passes of every micro-batch, and
     gradients scattered behind its backward pass [Paddle21]."""
     replicas_once: bool = False
-    """From ZeRO stage 2 on, shards of gradients are reduced over copies of the model once an iteration [Zhang22],
-    not in every micro-batch."""
+    """From ZeRO stage 2 on, copies of the model reduce shards of gradients once an iteration, no more [Zhang22]."""
     gradient_bytes: Count = 4
     """Bytes per parameter of the gradient buffer that is accumulated and kept."""
     passed_gradient_bytes: Count = 0

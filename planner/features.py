@@ -34,6 +34,7 @@ FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
         "around_attention",
         "around_activation",
         "chunked_windows",
+        "attention_block",
         "dropout",
         "launch",
         "blocking_launches",

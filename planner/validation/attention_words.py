@@ -33,6 +33,13 @@ OWN: Final = r"kwai/megatron-kwai|flagperf training/nvidia/llama3_\d+b-megatron"
 """Sources that say so of their own code: Kwai's fork calls flash-attn itself, and Transformer Engine 1.1 beside it
 takes it wherever it can (``dispatch_flash_attn.py``); FlagPerf's README lists it [Megatron-Kwai]."""
 
+LANES: Final = 128
+"""Heads of splash attention are multiples of so many wide: ``head_dim_v=64 should be a multiple of 128`` (August 2025,
+GitHub jax-ml/jax, issue 30861) [Splash]."""
+IN_BLOCKS: Final[Mapping[str, Any]] = {"attention": ("unfused",), "attention_block": 1024}
+"""What Levanter does instead ("Falling back to the reference", layers/attention.py): loops over blocks of 1,024 queries
+and as many keys, written in JAX (models/flash_attention.py) [Levanter]."""
+
 UNSAID: Final = (
     r"\??|n/?a|null|unknown|default|auto|unspecified|not-(stated|said|known|given)|(causal-)?(m[hq]a|gqa|mla)"
 )
@@ -82,17 +89,17 @@ def _spelled(said: object) -> str:
 def attention_changes(row: Mapping[str, Any]) -> dict[str, Any]:
     """Kernels that a release had.
 
-    Those of MLPerf's rounds and of launch scripts that switch cuDNN's off; of latent attention batched products and a
-    softmax where there was no fused backward pass; and FlashAttention-2 where a run on Ampere or Blackwell has to
-    repeat itself to the bit: Transformer Engine knows no other backward pass there that does, and drops values out.
+    Those of MLPerf's rounds and of launch scripts that switch cuDNN's off; Levanter's own for heads that the kernel of
+    TPUs does not take; of latent attention batched products and a softmax where there was no fused backward pass; and
+    FlashAttention-2 where a run on Ampere or Blackwell has to repeat itself to the bit: Transformer Engine knows no
+    other backward pass there that does, and drops values out.
     """
     if _repeats_itself(row):
         other = str(row["cluster"].get("accelerator")).startswith(ORDERED_BY_FLASH)
         return {"deterministic": True} | ({"attention": ("flash-2",)} if other else {})
-    rounds = re.match(r"MLPerf Training v(\d\.\d)", str(row.get("source")))
-    if rounds and rounds[1] in MLPERF and "NVIDIA" in str(row.get("source")):
-        return {"attention": MLPERF[rounds[1]]}
-    if kernels := ("flash-2",) if _switched_off(row) else attention_kernels(row):
+    if _too_narrow(row):
+        return dict(IN_BLOCKS)
+    if kernels := _chosen(row):
         return {"attention": kernels}
     mla = row["model"].get("mla") or {}
     if row["cluster"].get("accelerator") not in UNEQUAL or mla.get("qk_nope", 0) + mla.get("qk_rope", 0) <= 128:
@@ -103,6 +110,23 @@ def attention_changes(row: Mapping[str, Any]) -> dict[str, Any]:
     if released is None or first is None or (int(released[1]), int(released[2])) >= first:
         return {}
     return {"attention": ("unfused",)}
+
+
+def _chosen(row: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Kernels of a round of MLPerf, of a script that switches cuDNN's off or of a recipe of MaxText's."""
+    rounds = re.match(r"MLPerf Training v(\d\.\d)", str(row.get("source")))
+    if rounds and rounds[1] in MLPERF and "NVIDIA" in str(row.get("source")):
+        return MLPERF[rounds[1]]
+    return ("flash-2",) if _switched_off(row) else attention_kernels(row)
+
+
+def _too_narrow(row: Mapping[str, Any]) -> bool:
+    """Whether heads are no multiple of ``LANES`` wide under a framework that attends by itself then, on TPUs."""
+    model, device = row["model"], str(row["cluster"].get("accelerator"))
+    if not device.startswith("tpu") or "levanter" not in str(row["stack"].get("framework")).lower():
+        return False
+    width = model.get("head_dim") or int(model["hidden_size"]) // int(model["num_heads"])
+    return int(width) % LANES != 0
 
 
 def _switched_off(row: Mapping[str, Any]) -> bool:

@@ -5,6 +5,7 @@ import pytest
 from costmodels.attention import (
     attended_pairs,
     attention_core,
+    attention_kept,
     computed_pairs,
     dropped,
     kernel_width,
@@ -133,6 +134,20 @@ def test_blocks_cost_the_forward_and_the_backward_pass_what_each_of_them_compute
     s = toy_scenario().seq_length
     assert cut.forward[0] / plain.forward[0] == pytest.approx(1 + min(1024, s) / s)
     assert cut.backward[0] / plain.backward[0] == pytest.approx(1 + min(512, s) / s)
+
+
+def test_unfused_attention_in_blocks_stops_behind_the_diagonal_and_keeps_no_scores():
+    whole, cut = (
+        toy_scenario(stack=toy_stack(attention=("unfused",), attention_block=block), model=toy_model(seq_length=8192))
+        for block in (0, 2048)
+    )
+    for window in (None, 16):
+        kind = Kind(mixer="local", ffn="dense") if window else DENSE
+        plain, blocks = (attention_core(strategies(), one, kind) for one in (whole, cut))
+        assert blocks.forward[0] / plain.forward[0] == pytest.approx(5 / 8, rel=0.02)
+        assert blocks.backward[0] / plain.backward[0] == pytest.approx(5 / 8, rel=0.02)
+    assert attention_kept(cut) == 4 * toy_model().num_heads
+    assert attention_kept(whole) > attention_kept(cut)
 
 
 def test_fewer_heads_of_keys_and_values_are_less_to_copy_and_cudnns_kernel_wants_no_copy():

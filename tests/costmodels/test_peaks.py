@@ -38,6 +38,8 @@ def test_unfused_attention_holds_the_gradient_of_its_scores():
     t = 8192
     let_go = 2 * t * F * 2 + 2 * 2 * t * H
     assert momentary_bytes(strategies(), scenario) == pytest.approx(2 * t * H + 2 * 8 * t * t - let_go)
+    cut = toy_scenario(stack=toy_stack(attention=("unfused",), attention_block=7168), model=toy_model(seq_length=8192))
+    assert momentary_bytes(strategies(), cut) == pytest.approx(2 * t * H + 2 * 8 * 7168**2 - let_go)
 
 
 def test_the_loss_peaks_at_its_softmax_or_at_the_gradient_of_the_head():

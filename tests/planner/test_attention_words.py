@@ -49,6 +49,21 @@ def test_other_devices_later_releases_and_narrower_heads_keep_the_stack_s_kernel
 
 
 @pytest.mark.parametrize(
+    ("device", "framework", "shape", "block"),
+    [
+        ("tpu-v5p", "Levanter (JAX)", {"head_dim": 64}, 1024),
+        ("tpu-v5e", "Levanter (JAX)", {"hidden_size": 768, "num_heads": 12}, 1024),
+        ("tpu-v5p", "Levanter (JAX)", {"head_dim": 128}, None),
+        ("h100-sxm", "Levanter (JAX)", {"head_dim": 64}, None),
+        ("tpu-v5p", "MaxText (JAX)", {"head_dim": 64}, None),
+    ],
+)
+def test_levanter_attends_in_blocks_where_heads_are_too_narrow_for_the_kernel_of_tpus(device, framework, shape, block):
+    row = {"cluster": {"accelerator": device}, "stack": {"framework": framework}, "model": shape}
+    assert attention_changes(row) == ({"attention": ("unfused",), "attention_block": block} if block else {})
+
+
+@pytest.mark.parametrize(
     ("source", "switched"),
     [
         ("NVIDIA dgxc-benchmarking v24.11.1, gpt3-175b recipe README", True),
