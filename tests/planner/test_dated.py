@@ -21,6 +21,8 @@ def row(source, accelerator="h100-sxm"):
         ("pytorch/ao float8 and mx training benchmark tables", "h100-sxm", "2025-03"),
         ("pytorch/ao float8 and mx training benchmark tables", "mi300x", "2025-08"),
         ("pytorch/ao float8nocompile comparison table", "h100-sxm", "2025-01"),
+        ("gpu-recipes (August 2026), training/a4/llama3-1-70b/maxtext-pretraining-gke README log", "b200", "2025-03"),
+        ("gpu-recipes (August 2026), training/a3ultra/mixtral_8x7b/nemo-gke README log", "h200-sxm", "2026-06"),
         ("a report", "b200", None),
         ("measured 2024, GPT-3 shape of 2020-05", "h100-sxm", "2024-06"),
         ("the model of 2020, rerun on 2024-03-12", "h100-sxm", "2024-03"),
