@@ -32,10 +32,24 @@ def test_deepspeeds_examples_run_without_the_fused_kernels_that_they_have(framew
     assert (stack.fused_elementwise, stack.fused_softmax) == (fused, fused)
 
 
-def test_sums_of_gradients_are_fp32_where_a_framework_adds_up_bf16_so():
+def test_sums_of_gradients_are_fp32_where_a_framework_adds_up_bf16_so_and_travel_in_bf16():
     said = {"framework": "Megatron-DeepSpeed"}
     at = {p: case(run(stack=said, strategy={"precision": p})).scenario.stack for p in ("fp16", "bf16")}
-    assert {p: (s.gradient_bytes, s.reduce_bytes) for p, s in at.items()} == {"fp16": (2, 2), "bf16": (4, 4)}
+    assert {p: (s.gradient_bytes, s.reduce_bytes) for p, s in at.items()} == {"fp16": (2, 2), "bf16": (4, 2)}
+
+
+@pytest.mark.parametrize(
+    ("source", "precision", "sent"),
+    [
+        ("a log of 2023-04", "bf16", 4),
+        ("a log of 2023-06", "bf16", 2),
+        ("a log of 2023-04", "fp16", 2),
+        ("MLPerf Training v3.0 results repo", "bf16", 4),
+    ],
+)
+def test_deepspeed_sends_sums_of_bf16_gradients_in_fp32_before_may_2023(source, precision, sent):
+    row = run(source=source, stack={"framework": "Megatron-DeepSpeed"}, strategy={"precision": precision})
+    assert case(row).scenario.stack.reduce_bytes == sent
 
 
 @pytest.mark.parametrize(
