@@ -15,13 +15,15 @@ TABLES: tuple[tuple[str, str, str], ...] = (
     (r"bigscience experiments/gpt2-meg/", "", "2021-05"),
     (r"llm-foundry.* mode pure", "", "2023-05"),
     (r"llm-foundry.* mode default", "", "2023-10"),
+    (r"fzj-jsc/caraml", "gh200", "2023-10"),
     (r"gpu-recipes.*maxtext-pretraining-gke", "h200", "2025-01"),
     (r"gpu-recipes.*maxtext-pretraining-gke", "b200", "2025-03"),
 )
 """Words on the source and its notes, the accelerator, and the month: torchao's tables name the nightly builds that they
 ran with, the prototype's its pull request to torchtitan (778). llm-foundry's tables of DEFAULT mixed precision were
 measured anew with PyTorch 2.1.0 (commit b2a43a147, sweep.sh); those of PURE stayed from early 2023. BigScience's logs
-of Megatron-LM itself are of the end of May 2021, as its notes on them say (experiments/gpt2.md). Google's logs of
+of Megatron-LM itself are of the end of May 2021, as its notes on them say (experiments/gpt2.md). CARAML checks out
+Megatron-LM of 6 October 2023 on NVIDIA's devices (f7727433). Google's logs of
 MaxText are of the images that their recipes run: "toolbox-maxtext-2025-01-10-A3U", "jax0.5.1-cuda_dl25.02" of March."""
 MIDDLE = "-06"
 """Where only a year is said."""

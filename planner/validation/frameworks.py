@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from costmodels.blocks import UNFUSED_ROTARY
 from costmodels.stack import Overlap, Stack
 from costmodels.stack_fields import Kept
 from planner.validation.dated import month
@@ -126,6 +127,13 @@ pass writes zeros, the exponential, their sum and the product one after the othe
 (torch.distributed.tensor.parallel.loss, ``_nll_loss_and_log_softmax_backward``)."""
 
 
+FUSED_SINCE = "2023-11"
+"""Megatron-LM has kernels of its own for rotary positions and for gated activations from 15 November 2023 on (commit
+8503f75401) [Megatron-rotary]."""
+GATE_WRITTEN_OUT = (4.0, 16.0)
+"""Before: SiLU, a product, and the gradients of both halves joined (``swiglu`` of ``ParallelMLP``), where positions
+took negate, concatenate, two products, a sum and the part that is not turned put behind, 24 bytes a value for 4."""
+
 REDUCES_BF16_SINCE = "2023-05"
 """DeepSpeed sends the sums of bf16 gradients in bf16 from v0.9.2 on (commit d56268f37 of 25 April 2023), in fp32
 before. Round 3.0 of MLPerf Training came out a month later."""
@@ -164,7 +172,7 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
         found["fused_casts"] = False
     if "over all stages" in notes or "over stages" in notes:
         found |= _spread(notes, int(row["strategy"].get("pp") or 1))
-    return found | _megatron(row) | _deepspeed(row, chosen)
+    return found | _megatron(row, chosen) | _deepspeed(row, chosen)
 
 
 def _deepspeed(row: Row, chosen: Stack) -> dict[str, Any]:
@@ -219,7 +227,7 @@ def _spread(notes: str, stages: int) -> dict[str, Any]:
     return {"vocabulary": ("spread",), "vocabulary_in_flight": waits}
 
 
-def _megatron(row: Row) -> dict[str, Any]:
+def _megatron(row: Row, chosen: Stack) -> dict[str, Any]:
     """What Megatron-LM's own tests say, and leave at its default: dropout, in models of its GPT kind.
 
     NVIDIA's benchmark of GPT-3 says so too, up to v25.04 (``nemo_megatron/*/gpt3_175b_hydra.yaml`` [dgxc-bench]);
@@ -232,6 +240,8 @@ def _megatron(row: Row) -> dict[str, Any]:
     if ("functional_tests" in source and not gated) or re.search(DROPPING, source):
         found["dropout"] = True
     when, framework = month(row), str(row["stack"].get("framework")).lower()
+    if when and when < FUSED_SINCE and chosen.name == "megatron-core" and "megatron-lm" in framework:
+        found |= {"rotary_passes": UNFUSED_ROTARY} | ({"around_activation": GATE_WRITTEN_OUT} if gated else {})
     if when and framework == "megatron-lm" and LINGERING[0] <= when < LINGERING[1]:
         found["lingering_gradients"] = row["strategy"].get("precision") == "fp16"
     return found

@@ -32,6 +32,23 @@ def test_deepspeeds_examples_run_without_the_fused_kernels_that_they_have(framew
     assert (stack.fused_elementwise, stack.fused_softmax) == (fused, fused)
 
 
+@pytest.mark.parametrize(
+    ("framework", "source", "gated", "passes", "around"),
+    [
+        ("FlagScale (Megatron-LM, 2023)", "", True, 6.0, (4.0, 16.0)),
+        ("Megatron-LM", "a log of 2023-10", False, 6.0, (0.0, 0.0)),
+        ("Megatron-LM", "a log of 2023-11", True, 1.0, (0.0, 0.0)),
+        ("Megatron-LM", "", True, 1.0, (0.0, 0.0)),
+        ("NeMo 23.08", "a log of 2023-10", True, 1.0, (0.0, 0.0)),
+    ],
+)
+def test_megatron_turns_and_gates_by_separate_operators_before_november_2023(framework, source, gated, passes, around):
+    found = changes(
+        run(source=source, stack={"framework": framework}, model={"gated_ffn": gated}), find_stack("megatron-core")
+    )
+    assert (found.get("rotary_passes", 1.0), found.get("around_activation", (0.0, 0.0))) == (passes, around)
+
+
 def test_sums_of_gradients_are_fp32_where_a_framework_adds_up_bf16_so_and_travel_in_bf16():
     said = {"framework": "Megatron-DeepSpeed"}
     at = {p: case(run(stack=said, strategy={"precision": p})).scenario.stack for p in ("fp16", "bf16")}
