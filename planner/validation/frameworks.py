@@ -131,8 +131,9 @@ FUSED_SINCE = "2023-11"
 """Megatron-LM has kernels of its own for rotary positions and for gated activations from 15 November 2023 on (commit
 8503f75401) [Megatron-rotary]."""
 GATE_WRITTEN_OUT = (4.0, 16.0)
-"""Before: SiLU, a product, and the gradients of both halves joined (``swiglu`` of ``ParallelMLP``), where positions
-took negate, concatenate, two products, a sum and the part that is not turned put behind, 24 bytes a value for 4."""
+"""Before: SiLU, whose output is kept, a product, and the gradients of both halves joined (``swiglu`` of
+``ParallelMLP``), where positions took negate, concatenate, two products, a sum and the part that is not turned put
+behind, 24 bytes a value for 4."""
 
 REDUCES_BF16_SINCE = "2023-05"
 """DeepSpeed sends the sums of bf16 gradients in bf16 from v0.9.2 on (commit d56268f37 of 25 April 2023), in fp32
@@ -241,7 +242,8 @@ def _megatron(row: Row, chosen: Stack) -> dict[str, Any]:
         found["dropout"] = True
     when, framework = month(row), str(row["stack"].get("framework")).lower()
     if when and when < FUSED_SINCE and chosen.name == "megatron-core" and "megatron-lm" in framework:
-        found |= {"rotary_passes": UNFUSED_ROTARY} | ({"around_activation": GATE_WRITTEN_OUT} if gated else {})
+        gate = {"around_activation": GATE_WRITTEN_OUT, "keeps": (*chosen.keeps, "gate")}
+        found |= {"rotary_passes": UNFUSED_ROTARY} | (gate if gated else {})
     if when and framework == "megatron-lm" and LINGERING[0] <= when < LINGERING[1]:
         found["lingering_gradients"] = row["strategy"].get("precision") == "fp16"
     return found

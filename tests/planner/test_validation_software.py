@@ -47,6 +47,7 @@ def test_megatron_turns_and_gates_by_separate_operators_before_november_2023(fra
         run(source=source, stack={"framework": framework}, model={"gated_ffn": gated}), find_stack("megatron-core")
     )
     assert (found.get("rotary_passes", 1.0), found.get("around_activation", (0.0, 0.0))) == (passes, around)
+    assert ("gate" in found["keeps"]) == (around != (0.0, 0.0))
 
 
 def test_sums_of_gradients_are_fp32_where_a_framework_adds_up_bf16_so_and_travel_in_bf16():
