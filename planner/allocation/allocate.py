@@ -12,8 +12,9 @@ import numpy as np
 from costmodels.catalogue import catalogue_hash as models_hash
 from hardware.catalogue import catalogue_hash as hardware_hash
 from planner.allocation.curves import Curves, Refused, curves, largest, question_at
+from planner.allocation.division import Division
 from planner.allocation.document import Allocation, GroupUse
-from planner.allocation.explain import Division, job_answers
+from planner.allocation.explain import job_answers
 from planner.allocation.options import Option, dollars, options_of, pace
 from planner.allocation.queue import Goal, Job, Queue
 from planner.allocation.solver import Choice, Options, solve
@@ -62,7 +63,7 @@ def allocate(queue: Queue, *, workers: int = 1) -> Allocation:
     if found is None:
         return _nothing(queue, known, lambda: _too_many(queue, known, choices))
     flat = tuple(option for mine in choices for option in mine)
-    division = Division(queue, table, flat, found.options)
+    division = Division(queue, table, flat, found.options, found.proved)
     return _answer(division, known, found, time.perf_counter() - solving)
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from costmodels.strategy import Ints
-from planner.allocation.curves import Curves, Point, Refused, largest
+from planner.allocation.because import because
+from planner.allocation.curves import Curves, Refused, largest
+from planner.allocation.division import Division
 from planner.allocation.document import CurvePoint, JobAnswer, Placed
 from planner.allocation.options import Option, dollars
-from planner.allocation.queue import Job, Queue
-from planner.allocation.solver import Options, solve
+from planner.allocation.queue import Job
+from planner.allocation.solver import solve
 from planner.document import Strategy
 from planner.written import savings
 
@@ -23,21 +24,6 @@ EXPLAINED_WITHIN: Final = 2.0
 EACH_WITHIN: Final = 0.5
 _NAMED: Final = 3
 """Other jobs that a reason names."""
-
-
-@dataclass(frozen=True, slots=True)
-class Division:
-    """Who got what: the options of all jobs in order, and the place of each job's."""
-
-    queue: Queue
-    table: Options
-    options: tuple[Option, ...]
-    chosen: Ints
-    """(J,)"""
-
-    def of(self, job: int) -> Option:
-        """What a job got."""
-        return self.options[int(self.chosen[job])]
 
 
 def job_answers(division: Division, known: Curves) -> tuple[JobAnswer, ...]:
@@ -61,7 +47,7 @@ def _job_answer(division: Division, place: int, known: Curves, more: str | None)
         change=_change(job, option),
         move_seconds=option.lost if option.point else 0.0,
         late=option.late,
-        because=_because(division, place, points) if points else _nowhere(known.refused[place]),
+        because=because(division, place) if points else _nowhere(known.refused[place]),
         with_more=more,
         curve=tuple(
             CurvePoint(
@@ -109,51 +95,10 @@ def _change(job: Job, option: Option) -> str:
     return "stays" if here else "moves"
 
 
-def _because(division: Division, place: int, points: tuple[Point, ...]) -> str:
-    job, option = division.queue.jobs[place], division.of(place)
-    if option.point is None:
-        fewest = min(points, key=lambda point: point.at.gpus)
-        verb = "stops" if job.running else "waits"
-        return f"{verb}: the {fewest.at.gpus:,} GPUs that it needs at least do more for the objective elsewhere"
-    reasons = [_among(option.point, points)]
-    if job.deadline is not None:
-        reasons.append(_about_deadline(option, job.deadline))
-    if job.running is not None and option.lost:
-        reasons.append(f"moving loses {minutes(option.lost)}")
-    return "; ".join(reasons)
-
-
 def _nowhere(refused: tuple[Refused, ...]) -> str:
     if not refused:
         return "none of its placements was priced in time"
     return f"no strategy fits on any placement that it allows: {largest(refused).in_words()}"
-
-
-def _among(point: Point, points: tuple[Point, ...]) -> str:
-    fastest = max(points, key=lambda one: one.tokens_per_second)
-    if fastest.at == point.at:
-        return "the fastest of its placements"
-    share = point.tokens_per_second / fastest.tokens_per_second
-    return (
-        f"{share:.0%} of its pace on {fastest.at.gpus:,} {fastest.at.group}, with {_part(point, fastest)} of the GPUs"
-    )
-
-
-def _part(point: Point, fastest: Point) -> str:
-    return f"{point.at.gpus / fastest.at.gpus:.0%}"
-
-
-def _about_deadline(option: Option, deadline: float) -> str:
-    apart = abs(option.finish - deadline) / 86400.0
-    return f"misses its deadline by {apart:.1f} d" if option.late else f"meets its deadline with {apart:.1f} d to spare"
-
-
-def minutes(seconds: float) -> str:
-    """A time between a second and days in words."""
-    for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
-        if seconds >= 2.0 * size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.3g} s"
 
 
 def _with_more(division: Division, place: int, deadline: float) -> str | None:

@@ -154,6 +154,42 @@ def test_the_value_is_what_the_placements_add_up_to(divided):
     assert found.value == pytest.approx(total)
 
 
+WEIGHED = {
+    "throughput": ("the fastest", " of its pace "),
+    "weighted-finish": ("the soonest done", "done in "),
+    "cost": ("the cheapest", "costs $"),
+    "fairness": ("the fastest", " of its pace "),
+}
+
+
+@pytest.mark.parametrize("goal", GOALS)
+def test_a_placement_is_reasoned_by_what_the_objective_weighs(divided, goal):
+    best, less = WEIGHED[goal]
+    for job in divided[goal].jobs:
+        assert job.because.startswith(f"{best} of its placements") != (
+            less in job.because and ", of which" in job.because
+        )
+
+
+def test_a_job_that_waits_where_something_is_left_says_how_much_sooner_that_is():
+    only = {"gpus": [32], "groups": ["new"], "priority": 50.0}
+    found = allocate(queue_of(queue(LARGER | only, LARGER, period="1 h", objective="weighted-finish")))
+    waits, use = found.jobs[1], {group.name: group.gpus - group.used for group in found.groups}
+    assert (waits.change, use["old"]) == ("waits", 16)
+    said = (
+        r"waits: if it starts on 32 new 60 min from now it is done in (\S+) h, on the 16 old that are left in (\S+) h"
+    )
+    later, now = map(float, re.fullmatch(said, waits.because).groups())
+    assert later < now
+    (pace,) = (point.tokens_per_second for point in waits.curve if (point.group, point.gpus) == ("old", 16))
+    assert now == pytest.approx(10e9 / pace / 3600, rel=0.01)
+
+
+def test_a_job_that_waits_where_too_little_is_left_says_how_much_that_is():
+    waits = allocate(queue_of(_rivals(None))).jobs[1]
+    assert waits.because == "waits: it needs 32 GPUs at least, the others leave 0 new"
+
+
 def test_whoever_could_be_faster_is_told_what_that_would_take(divided):
     for found in divided.values():
         for job in found.jobs:
