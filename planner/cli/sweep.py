@@ -13,6 +13,7 @@ from planner.cli.options import Command, Count, Text, Word, option, stacked
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
+    from planner.report.sweep_status import Counted
     from planner.sweep import Progress, Study
 
 FORMATS = ("table", "json", "csv", "parquet")
@@ -77,31 +78,29 @@ def run(study: str, **params: Any) -> None:
         return
     store = params["store"] or _usual_store(study)
     done = _run(asked, store, params)
-    _deliver(asked, store, params)
-    _conclude(done, store, params)
+    _conclude(done, _deliver(asked, store, params), store, params)
 
 
 @sweep.command("status", cls=Command, short_help="What is done, what is left, what failed.")
 @click.argument("study", type=Text(), metavar="STUDY")
 @_store_option
+@option(
+    "--format", "form", heading=_A, type=Word(("table", "json")), default="table", metavar="table|json", help="Form."
+)
 @_talk_options
-def status(study: str, store: str | None, **_talk: bool) -> None:
-    """Count the points of STUDY by what the store knows of them, and name the first that failed."""
-    from collections import Counter
+def status(study: str, store: str | None, form: str, **_talk: bool) -> None:
+    """Count the points of STUDY by what the store knows of them, and say what failed.
 
+    Failed points whose messages are alike stand together; --format json names every one.
+    """
+    import json
+
+    from planner.report.sweep_status import record, text
     from planner.sweep import read_study, results
 
     asked, place = read_study(study), store or _usual_store(study)
-    counts: Counter[str] = Counter()
-    failed: list[str] = []
-    for result in results(asked, place):
-        counts[result.status] += 1
-        if result.status == "failed" and len(failed) < 10:
-            failed.append(f"  {', '.join(f'{k} {v}' for k, v in result.axes.items())}: {result.error}\n")
-    total = counts.total()
-    lines = [f"{asked.name}: {total - counts['pending']:,} of {total:,} points answered in {place}\n"]
-    lines += [f"  {counts[name]:>9,} {name}\n" for name in ("optimal", "feasible", "infeasible", "failed", "pending")]
-    write("".join([*lines, *failed]), None)
+    told = asked.name, place, results(asked, place)
+    write(text(*told) if form == "table" else json.dumps(record(*told), indent=2, default=str) + "\n", None)
 
 
 @sweep.command("merge", cls=Command, short_help="Gather the answers of several stores in one.")
@@ -175,11 +174,14 @@ def _shard(text: str | None) -> tuple[int, int]:
     return int(part), int(parts)
 
 
-def _deliver(study: Study, store: str, params: dict[str, Any]) -> None:
+def _deliver(study: Study, store: str, params: dict[str, Any]) -> Counted:
+    """Write the results of all points, and count them."""
+    from planner.report.sweep_status import Counted
     from planner.sweep import results
     from planner.sweep.table import as_csv, as_json
 
-    found, place = results(study, store), params["results"]
+    counted, place = Counted(), params["results"]
+    found = counted.passing(results(study, store))
     if params["form"] == "table":
         from planner.report.sweep import print_results
 
@@ -192,14 +194,15 @@ def _deliver(study: Study, store: str, params: dict[str, Any]) -> None:
         from planner.cli.streams import text_to
 
         text_to((as_json if params["form"] == "json" else as_csv)(found, study), place)
+    return counted
 
 
-def _conclude(done: Progress, store: str, params: dict[str, Any]) -> None:
+def _conclude(done: Progress, counted: Counted, store: str, params: dict[str, Any]) -> None:
     """What is left to say: failed points, and the exit code that defects or nothing but failures deserve."""
     if done.failed:
         failed = f"{done.failed:,} point{'s' * (done.failed > 1)} failed"
         talk(f"{failed}; `plan sweep status` names them, --retry-failed asks again once the cause is mended", params)
-    talk(f"{done.done:,} points answered, {done.answered:,} of them now; the answers are in {store}", params)
+    talk(f"{counted.in_words()}, {done.answered - done.failed:,} answered now; the answers are in {store}", params)
     if done.defects:
         sys.exit(UNEXPECTED)
     if done.failed and done.failed == done.done:

@@ -30,7 +30,7 @@ def print_results(found: Iterable[Result], study: Study, console: Console) -> No
     for status in ("failed", "infeasible"):
         first = next((result for result in some if result.status == status), None)
         if first is not None:
-            console.print(f"{_named(first)}: {status}: {_why(first)}", overflow="fold", markup=False)
+            console.print(f"{named(first)}: {status}: {_why(first)}", overflow="fold", markup=False)
     if more:
         console.print(f"and {more:,} more rows; --format csv, json or parquet has them all")
 
@@ -95,7 +95,8 @@ def _parted(found: Iterable[Result]) -> tuple[list[Result], int]:
     return list(islice(every, SHOWN)), sum(1 for _ in every)
 
 
-def _named(result: Result) -> str:
+def named(result: Result) -> str:
+    """A point by the values of its axes."""
     return ", ".join(f"{name} {value}" for name, value in result.axes.items()) or "the point"
 
 

@@ -43,7 +43,7 @@ def test_json_is_one_object_of_results_in_the_order_of_the_study(answered):
     first = document["results"][0]
     assert {"request", "strategy", "prediction", "breakdown_seconds", "proof", "provenance", "speedup"} <= first.keys()
     assert first["request"]["model"]["name"].startswith("llama3-70b")
-    assert "0 of them now" in done.stderr
+    assert "8 of 12 points answered, 4 failed, 0 answered now" in done.stderr
 
 
 def test_csv_has_a_line_for_every_point(answered):
@@ -110,10 +110,25 @@ def test_a_rehearsal_counts_and_does_nothing(tmp_path):
 def test_status_tells_what_is_done_left_and_failed(answered, tmp_path):
     path, store = answered
     told = sweep("status", path, "-o", store).stdout
-    assert "12 of 12 points answered" in told
-    assert "4 failed" in told
+    assert "8 of 12 points answered, 4 failed" in told
+    assert " ".join(told.splitlines()[4].split()) == "4 failed"
     assert "gpus 12" in told
     assert sweep("status", path, "-o", tmp_path / "none.sqlite").exit_code == 2
+
+
+def test_status_gathers_failures_that_differ_in_numbers_only_and_names_every_one_in_json(tmp_path):
+    counts = [12, *range(17, 24), 25, 26, 27, 28]
+    text = TOML.replace("[8, 16]", str(counts))
+    path, store = written(tmp_path, text), tmp_path / "runs.sqlite"
+    sweep(path, "-o", store, "--workers", 1, "-q")
+    told = sweep("status", path, "-o", store).stdout
+    assert told.count("do not fill nodes of 8") == 1
+    assert " and 47 alike: dgx-h100 with fabric.bandwidth" in told
+    assert "--format json names all 48 failed points" in told
+    document = json.loads(sweep("status", path, "-o", store, "--format", "json").stdout)
+    assert (document["points"], document["counts"]["failed"], len(document["failed"])) == (48, 48, 48)
+    assert {one["point"]["gpus"] for one in document["failed"]} == set(counts)
+    assert all(str(one["point"]["gpus"]) in one["error"] for one in document["failed"])
 
 
 def test_merge_gathers_stores(answered, tmp_path):
