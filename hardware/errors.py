@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 _LONGEST_VALUE = 60
+_EXPECTED = {
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "expected a table of fields"),
+    **dict.fromkeys(("tuple_type", "list_type"), "expected a list"),
+    **dict.fromkeys(("int_from_float", "int_parsing_size"), "expected a whole number"),
+}
+"""What pydantic says in Python's words, by the type of its finding."""
 
 
 class MeshwrightError(Exception):
@@ -92,9 +98,15 @@ def meant(name: str, known: Iterable[str], *, most: int = 1, otherwise: str | No
         otherwise: what to say where none is near; all names unless given.
     """
     every = sorted(known) if isinstance(known, set | frozenset) else list(known)
-    if near := difflib.get_close_matches(name, every, n=most):
+    same = [one for one in every if _stem(one) == _stem(name)]
+    if near := same[:1] or difflib.get_close_matches(name, every, n=most):
         return f"did you mean {' or '.join(near)}?"
     return f"there are {', '.join(every)}" if otherwise is None else otherwise
+
+
+def _stem(name: str) -> str:
+    """What a name has in common with its plural and with other ways to join and capitalise its words."""
+    return "".join(filter(str.isalnum, name.lower())).removesuffix("s")
 
 
 def no_such(name: str, known: Iterable[str], kind: str = "") -> str:
@@ -136,7 +148,7 @@ def _finding(finding: Mapping[str, Any]) -> str:
         return f"{where}: there is no such field"
     if kind == "missing":
         return f"{where}: required, but missing"
-    message = message.removeprefix("Value error, ")
+    message = _EXPECTED.get(kind, message.removeprefix("Value error, "))
     # Our own sentences about a whole table, or those that show the value, need it not a second time.
     told = kind == "value_error" and (isinstance(given, Mapping) or any(part in message for part in _parts(given)))
     if "got " in message or told:

@@ -7,8 +7,9 @@ record states the formula that its constants were fitted with, so that the two c
 import unicodedata
 from typing import Annotated, Final, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from hardware.plain import check_plain
 from hardware.units import TimeQuantity, within
 
 Share = Annotated[float, "", Field(ge=0.001, le=2.0)]
@@ -32,6 +33,14 @@ class Record(BaseModel):
     """A frozen fact. Unknown fields are refused, so that a misspelt one cannot be lost in silence."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _as_it_is(cls, value: object, info: ValidationInfo) -> object:
+        """Neither text nor a switch is a number, though pydantic reads "8" and True as 8 and 1."""
+        if isinstance(value, bool | str | int) and info.field_name:
+            check_plain(cls.model_fields[info.field_name], value)
+        return value
 
 
 class GemmFit(Record):

@@ -121,13 +121,22 @@ def changed_model(model: Model, changes: Mapping[str, Any]) -> Model:
     if not said:
         return model
     typed = {name: _typed(Model, name, value, f"model.{name}") for name, value in said.items()}
-    fields = {name: multiple(getattr(model, name), value, None) for name, value in typed.items()}
+    fields = {name: multiple(getattr(model, name), value, None, f"model.{name}") for name, value in typed.items()}
     return checked(model.model_dump() | {name: _whole(value) for name, value in fields.items()}, label=model.name)
 
 
 def _whole(value: Any) -> Any:
     """A multiple of a whole number as the whole number that it is."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def numeric(path: str) -> bool:
+    """Whether nothing but numbers, and multiples of them, belongs to a known path."""
+    root, _, name = path.partition(".")
+    if root == "stack" and name in _FEATURES:
+        return False
+    record = Model if root == "model" else Overlap if "." in name else Stack
+    return {kind.get("type") for kind in kinds(record, name.rpartition(".")[2])} <= {"integer", "number", "null", None}
 
 
 def written(value: Any) -> str:

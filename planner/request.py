@@ -21,6 +21,7 @@ from costmodels.stability import Stability
 from costmodels.stack import LARGEST_CAPACITY, Stack
 from costmodels.stack import stack as find_stack
 from hardware.catalogue import cluster as find_cluster
+from hardware.errors import meant
 from hardware.records import Cluster
 from planner import inline
 from planner.axes import PIN_AXES
@@ -166,8 +167,8 @@ class PlanRequest(BaseModel):
     @field_validator("pins")
     @classmethod
     def _known_axes(cls, value: Mapping[str, Any]) -> Mapping[str, Any]:
-        if unknown := sorted(set(value) - set(PIN_AXES)):
-            raise ValueError(f"cannot pin {unknown[0]!r}; the axes are {', '.join(PIN_AXES)}")
+        if unknown := sorted(set(value) - set(PIN_AXES), key=str):
+            raise ValueError(_no_axis(str(unknown[0])))
         return {axis: plainly(axis, given) for axis, given in value.items()}
 
     @model_validator(mode="before")
@@ -177,6 +178,15 @@ class PlanRequest(BaseModel):
         for name, value in fields.items() if isinstance(fields, Mapping) else ():
             _no_bytes(name, value)
         return fields
+
+
+def _no_axis(name: str) -> str:
+    from planner.sweep.fields import field_of  # knows what else axes are called; it reads this file
+
+    axis = field_of(f"pins.{name}")
+    every = f"the axes are {', '.join(PIN_AXES)}"
+    near = meant(name, PIN_AXES, otherwise=every) if axis is None else f"did you mean {axis.removeprefix('pins.')}?"
+    return f"cannot pin {name!r:.40}; {near}"
 
 
 def _no_bytes(name: str, value: object) -> None:

@@ -58,10 +58,17 @@ def multiple(before: Any, value: Any, dimension: str | None, path: str = "") -> 
         return value
     if before is None:
         raise BadRequest(f"{path}: {value} of what the catalogue does not say; give a quantity")
+    if isinstance(before, bool) or not isinstance(before, int | float):
+        raise BadRequest(f"{path}: {value} of {before!r:.40}, which is no number; give the value itself")
     from hardware.units import exact_quantity
 
     number = before * float(found[1] or found[2])
     return exact_quantity(number, dimension) if dimension else number  # type: ignore[arg-type]  # one of the units'
+
+
+def is_multiple(text: str) -> bool:
+    """Whether it reads as one: "2x", "x0.5"."""
+    return _MULTIPLE.fullmatch(text.strip()) is not None
 
 
 def dimension_of(record: type[BaseModel], field: str) -> str | None:

@@ -9,11 +9,15 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
-from hardware.errors import flatten
+from hardware.errors import flatten, meant
 from hardware.files import unique
+from planner.axes import PIN_AXES
+from planner.changes import flat, known_path, numeric
 from planner.errors import BadRequest, MeshwrightError, OutOfTime
+from planner.inline import seconds_written
 from planner.saved import no_constant
 from planner.service.guard import names_only
+from planner.written import is_multiple
 
 Body = dict[str, Any]
 _DEEP: Final = 60
@@ -73,28 +77,37 @@ def _fields(body: Mapping[str, Any], seconds: float) -> Body:
     names_only(body)
     _known_fields(body)
     _typed(body)
-    limit = body.get("time_limit", seconds)
-    if isinstance(limit, int | float) and not isinstance(limit, bool):
-        limit = min(limit, seconds)
-    return {"top": 5, **body, "time_limit": limit}
+    _typed_changes(body.get("changes"))
+    return {"top": 5, **body, "time_limit": _cut(body.get("time_limit", seconds), seconds)}
+
+
+def _cut(limit: object, seconds: float) -> object:
+    """A time limit, in seconds or written with a unit, of at most so many seconds; what is none as it is."""
+    try:
+        limit = seconds_written(limit)
+    except ValueError:
+        return limit
+    return min(limit, seconds) if isinstance(limit, int | float) and not isinstance(limit, bool) else limit
 
 
 def _known_fields(body: Mapping[str, Any]) -> None:
     """Refuse fields that a request has not, with the one that may be meant: an axis, or what a study calls it."""
     from planner.request import PlanRequest
-    from planner.sweep.fields import field_of, unknown_field
+    from planner.sweep.fields import field_of
 
     unknown = sorted(set(body) - set(PlanRequest.model_fields))
     if not unknown:
         return
     name = unknown[0]
-    meant = field_of(name) or ""
-    if meant.startswith("pins."):
-        axis = meant.removeprefix("pins.")
+    field = field_of(name) or ""
+    if field.startswith("pins."):
+        axis = field.removeprefix("pins.")
         raise BadRequest(f'there is no field {name!r}; it belongs under pins: "pins": {{"{axis}": ...}}')
-    if meant in PlanRequest.model_fields:
-        raise BadRequest(f"there is no field {name!r}; did you mean {meant}?")
-    raise BadRequest(unknown_field(name))
+    if field in PlanRequest.model_fields:
+        raise BadRequest(f"there is no field {name!r}; did you mean {field}?")
+    every = f"there are {', '.join(PlanRequest.model_fields)}"
+    near = meant(name, (*PlanRequest.model_fields, *PIN_AXES), most=2, otherwise=every)
+    raise BadRequest(f"there is no field {name!r:.60}; {near}")
 
 
 def _typed(body: Mapping[str, Any], where: str = "") -> None:
@@ -109,6 +122,13 @@ def _typed(body: Mapping[str, Any], where: str = "") -> None:
             raise BadRequest(f"{where}{name}: expected {_either(allowed)}, got {value!r:.40}")
         if isinstance(value, int | float) and not isinstance(value, bool) and allowed == {"boolean"}:
             raise BadRequest(f"{where}{name}: expected {_either(allowed)}, got {value:g}")
+
+
+def _typed_changes(changes: object) -> None:
+    """Refuse numbers that are written as text there too; multiples such as "2x" are."""
+    for path, value in flat(changes) if isinstance(changes, Mapping) else ():
+        if isinstance(value, str) and numeric(known_path(path)) and not is_multiple(value):
+            raise BadRequest(f'changes: {path}: expected a number or a multiple such as "2x", got {value!r:.40}')
 
 
 def _either(types: Iterable[str]) -> str:
@@ -182,6 +202,8 @@ def _replan(body: Body, seconds: float) -> str:
         raise BadRequest(f"gpus: expected a whole number such as 64, got {gpus!r:.40}")
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
         raise BadRequest(f"tolerance: expected a share such as 0.05, got {share!r:.40}")
+    if not isinstance(old, dict):
+        raise BadRequest(f"plan: expected an answer of /v1/plan, got {old!r:.40}")
     found = Plan.model_validate(old)
     names_only(found.request)
     checked(found, "plan")

@@ -86,6 +86,10 @@ def test_experts_in_16_bits_run_as_they_did_before_the_operation_that_16_bits_do
         ("cp_kinds", [], "at least 1 item"),
         ("rank_orders", [], "at least 1 item"),
         ("gradient_bytes", -4, "greater than or equal to 0"),
+        ("gradient_bytes", "4", "expected a whole number, got '4'"),
+        ("kernel_efficiency", True, "expected a number, got true"),
+        ("recent_cudnn", 1, "expected true or false, got 1"),
+        ("expert_capacity", "2", "expected a number, got '2'"),
     ],
 )
 def test_a_stack_file_with_a_word_that_means_nothing_is_refused_by_its_field(tmp_path, field, value, said):

@@ -169,6 +169,19 @@ WRONG = [
     (b'{"model": "175b", "gpus": 8, "expert_capacity": "2"}', "expert_capacity: expected a number, got '2'"),
     (b'{"model": "175b", "gpus": 8, "tokens": "1.5"}', "tokens: expected a whole number such as 300B, got '1.5'"),
     (b'{"model": "175b", "gpus": 8, "changes": {"nonsense": {}}}', "'nonsense': expected stack. or model."),
+    (b'{"model": "175b", "gpus": 8, "pin": {"tp": 8}}', "there is no field 'pin'; did you mean pins?"),
+    (b'{"model": "175b", "gpus": 8, "pins": {"zero": 1}}', "cannot pin 'zero'; did you mean zero_stage?"),
+    (b'{"model": "175b", "gpus": 8, "pins": 8}', "pins: expected a table of fields, got 8"),
+    (b'{"model": "175b", "gpus": 8.5}', "gpus: expected a whole number, got 8.5"),
+    (b'{"model": "175b", "gpus": 8, "changes": "2x"}', "changes: expected an object, got '2x'"),
+    (b'{"model": "175b", "gpus": 8, "changes": ["2x"]}', "changes: expected paths and values"),
+    (
+        b'{"model": "175b", "gpus": 8, "changes": {"model": {"num_layers": "96"}}}',
+        """changes: model.num_layers: expected a number or a multiple such as "2x", got '96'""",
+    ),
+    (b'{"model": "175b", "gpus": 8, "changes": {"model.norm": "2x"}}', "2x of 'layernorm', which is no number"),
+    (b'{"model": "175b", "gpus": 8, "stability": {"broken": true}}', "stability.broken: expected a number, got true"),
+    (b'{"model": "175b", "gpus": 8, "stability": {"broken": "1"}}', "stability.broken: expected a number, got '1'"),
     (b"[" * 100_000, "the body"),
     (b'{"a":' * 70 + b"1" + b"}" * 70, "nests deeper than 60 levels"),
 ]
@@ -242,6 +255,8 @@ def test_a_queue_is_read_as_strictly_as_a_question(served):
     found = served.ask("allocate", queue)
     assert found.status_code == 422
     assert "jobs: seq_length: expected a whole number, got '4096'" in said(found)
+    found = served.ask("replan", {"plan": "plan.json", "gpus": 8})
+    assert "plan: expected an answer of /v1/plan, got 'plan.json'" in said(found)
 
 
 def test_requests_that_are_turned_away_get_the_document_of_every_error(served):
@@ -308,8 +323,9 @@ def test_a_worker_that_is_killed_is_replaced(served):
     assert set(codes) <= {200, 422}
 
 
-def test_time_is_bounded_and_out_of_it_has_its_code():
-    status, document = answer("plan", json.dumps(HEAVY | {"time_limit": 1000}).encode(), 1e-6)
+@pytest.mark.parametrize("limit", [1000, "1000", "20 min"])
+def test_time_is_bounded_and_out_of_it_has_its_code(limit):
+    status, document = answer("plan", json.dumps(HEAVY | {"time_limit": limit}).encode(), 1e-6)
     assert status == 422
     assert json.loads(document)["error"] == {
         "kind": "out-of-time",
