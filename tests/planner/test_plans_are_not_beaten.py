@@ -1,10 +1,10 @@
 """No strategy that ``predict`` prices beats a plan that is called optimal: asked as a person asks, of known machines.
 
-Questions are drawn by fixed seeds. Strategies are neighbours of the plan and of the best found beside it, priced one by
-one with their layers and recomputed layers given or not; neither the lattice nor the search has a say in them.
+Questions are drawn by fixed seeds. Strategies are all neighbours of the plan and some further ones, priced one by one
+with their layers and recomputed layers given or not; neither the lattice nor the search has a say in them.
 """
 
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 import pytest
@@ -124,20 +124,31 @@ def values(request, stack):
     return free
 
 
-def neighbour(chance, pins, free, request):
-    """Another strategy, one or two choices away; what these leave to follow follows."""
-    changed = dict(pins)
-    for axis in chance.permutation(sorted(free))[: pick(chance, (1, 1, 2, 3))]:
-        changed[axis] = pick(chance, free[axis])
-    ranks = request.gpus // (changed["tp"] * changed["cp"] * changed["pp"])
+def changed(pins, changes, request):
+    """Another strategy; what the changes leave to follow follows."""
+    other = pins | changes
+    ranks = request.gpus // (other["tp"] * other["cp"] * other["pp"])
     if "dp" in pins:
-        changed["dp"] = ranks
-        changed["sharding_degree"] = ranks * changed["cp"] if changed["zero_stage"] else 1
-    if changed["pp"] == 1:
-        changed |= {"schedule": "none", "vpp": 1, "vocabulary": "ends"}
-    if changed["cp"] == 1 or pins["cp"] == 1:
-        changed.pop("cp_kind", None)
-    return changed | {"recompute_modules": "", "sequence_parallel": changed["sequence_parallel"] and changed["tp"] > 1}
+        other["dp"] = ranks
+        other["sharding_degree"] = ranks * other["cp"] if other["zero_stage"] else 1
+    if other["pp"] == 1:
+        other |= {"schedule": "none", "vpp": 1, "vocabulary": "ends"}
+    elif "schedule" in changes:
+        other["vpp"] = max(other["vpp"], 2) if "interleaved" in other["schedule"] else None
+    elif "vpp" in changes or other["schedule"] == "none":
+        other["schedule"] = None
+    if other["cp"] == 1 or pins["cp"] == 1:
+        other.pop("cp_kind", None)
+    return other | {"recompute_modules": "", "sequence_parallel": other["sequence_parallel"] and other["tp"] > 1}
+
+
+def neighbours(chance, pins, free, request):
+    """Every strategy that is one choice away, in any order, then some that are two or three away."""
+    single = [{axis: value} for axis in free for value in free[axis] if value != pins.get(axis)]
+    yield from (changed(pins, changes, request) for changes in chance.permutation(single))
+    while True:
+        axes = chance.permutation(sorted(free))[: pick(chance, (2, 3))]
+        yield changed(pins, {axis: pick(chance, free[axis]) for axis in axes}, request)
 
 
 def some_split(chance, request, pins, stack):
@@ -169,16 +180,13 @@ def unbeaten(seed, *, mixed):
     best, pins, free = value(found), pins_of(found, mixed=mixed), values(request, stack)
     again = priced(request, of_groups(found, pins, request) if mixed else pins)
     assert value(again) == pytest.approx(best, rel=ROUNDING)
-    near = [(best, 0, pins)]
-    for number in range(1, TRIED):
-        other = neighbour(chance, pick(chance, near)[2], free, request)
+    for other in islice(neighbours(chance, pins, free, request), TRIED):
         split = (None, None) if mixed else some_split(chance, request, other, stack)
         if one := priced(request, other, *split):
             assert value(one) >= best * (1 - ROUNDING), (other, *split)
-            near = sorted([*near, (value(one), number, other)])[:6]
     return True
 
 
-@pytest.mark.parametrize(("mixed", "seeds"), [(False, range(24)), (True, range(6))])
+@pytest.mark.parametrize(("mixed", "seeds"), [(False, range(16)), (True, range(4))])
 def test_no_strategy_that_is_priced_beats_a_plan_that_is_called_optimal(mixed, seeds):
     assert sum(unbeaten(seed, mixed=mixed) for seed in seeds) >= len(seeds) // 2
