@@ -11,6 +11,7 @@ from costmodels.model import Model
 from costmodels.precision import IN_TWO, RECIPES, Recipe
 from costmodels.stability import Stability
 from costmodels.stack import Stack
+from hardware.errors import MeshwrightError
 from hardware.kernels import AttentionFit, GemmFit
 from hardware.records import NodeGroup, UnsupportedDtype
 
@@ -20,6 +21,10 @@ UNBOUND = 1.42
 """Time of the host's calls where a process may run on any processor, over that on those beside its device: seven of
 Megatron-LM's functional tests on DGX H100, recorded twice with one image and taken to differ in that
 (``benchmarks/host_binding.py``); assumed for all hosts."""
+
+
+class NoUnitsLeft(MeshwrightError):
+    """A stack that sets aside as many compute units for communication as the device has, or more."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +140,8 @@ def _rates(scenario: Scenario) -> Rates:
     if sixteen == "bf16" and "bf16" not in accelerator.peak:
         sixteen = "fp16"
     name, attention = _attention(scenario)
-    left = max(1.0 - stack.communication_units / accelerator.compute_units, 0.0)
+    units = _units_left(scenario)
+    left = 1.0 - stack.communication_units / accelerator.compute_units
     share, memory = stack.elementwise_efficiency, kernels.memory_bound
     # Both rates are calibrated on matrix units, which products in fp32 do not run on.
     own, trained = (1.0, 1.0) if scenario.precision == "fp32" else (stack.kernel_efficiency, accelerator.training_rate)
@@ -153,12 +159,27 @@ def _rates(scenario: Scenario) -> Rates:
         attention=attention,
         attention_peak=accelerator.peak_rate(sixteen) * left * own * clock,
         attention_name=name,
-        compute_units=float(accelerator.compute_units - stack.communication_units),
+        compute_units=float(units),
         bandwidth=accelerator.memory_bandwidth,
         stream=share * memory.fused,
         norm_backward=share * memory.backward,
         launch=stack.launch * accelerator.host * (1.0 if stack.bound_processes else UNBOUND),
     )
+
+
+def _units_left(scenario: Scenario) -> int:
+    """The compute units that kernels run on beside those that only communicate.
+
+    Raises:
+        NoUnitsLeft: nothing would be computed, in a time without end.
+    """
+    units, aside = scenario.group.accelerator.compute_units, scenario.stack.communication_units
+    if aside >= units:
+        raise NoUnitsLeft(
+            f"stack {scenario.stack.name} sets {aside} compute units aside for communication, and "
+            f"{scenario.group.accelerator.name} has {units}; stack.communication_units of {units - 1} or fewer works"
+        )
+    return units - aside
 
 
 def _matmul_fit(scenario: Scenario) -> GemmFit:

@@ -19,9 +19,9 @@ from planner.aims import aim_of
 from planner.arguments import counts, of_type
 from planner.assemble import frame_record, peak_bytes, priced_record
 from planner.challenges import challenges, why_not_lines
-from planner.defaults import DEFAULT_STACK
 from planner.document import Plan, Prediction, Proof, Rejection
 from planner.errors import BadRequest, OutOfTime
+from planner.frameworks.devices import XLA, needs_cuda
 from planner.given import (
     broken_rules,
     checked_layers,
@@ -291,8 +291,9 @@ def _warnings(priced: Quote, resolved: Resolved) -> tuple[str, ...]:
     if share > NEARLY_FULL and not resolved.request.memory_margin:
         stage = int(np.argmax(priced.footprint.total))
         found.append(f"stage {stage} fills {share:.1%} of the usable memory; leave room with --memory-margin 10%")
-    if device.name.startswith(COMPILED) and resolved.scenario.stack.name == DEFAULT_STACK:
-        found.append(f"{DEFAULT_STACK} makes no programs for {device.name}, XLA does; --stack maxtext plans for it")
+    stack = resolved.scenario.stack.name
+    if device.name.startswith(COMPILED) and needs_cuda(stack):
+        found.append(f"{stack} makes no programs for {device.name}, XLA does; --stack {XLA} plans for it")
     return tuple(found)
 
 

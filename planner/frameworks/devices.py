@@ -31,6 +31,11 @@ def usual_stack(framework: str | None, cluster: Cluster) -> str | None:
     return XLA if tpu_of(cluster) else None
 
 
+def needs_cuda(stack: str) -> bool:
+    """Whether a stack of the catalogue makes no programs through XLA."""
+    return stack in stack_names() and stack not in _ANYWHERE
+
+
 def taken_for(framework: str | None, cluster: Cluster) -> str:
     """Words behind such a stack: for what it was taken."""
     what = framework or tpu_of(cluster)
@@ -48,5 +53,5 @@ def check_programs(stack: str, framework: str | None, cluster: Cluster) -> None:
         return
     if framework not in {None, XLA}:
         raise BadRequest(f"framework {framework} makes no programs for {device}; {XLA} does")
-    if stack in stack_names() and stack not in _ANYWHERE:
+    if needs_cuda(stack):
         raise BadRequest(f"stack {stack} makes no programs for {device}; {XLA} does")

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from costmodels.model import from_shape
-from hardware.errors import UnknownName
+from hardware.errors import MeshwrightError, UnknownName
 from hardware.records import BadNodeCount, Cluster
 from planner import BadRequest, OutOfTime, PlanRequest, plan, predict, why_not
 from tests.scenarios import toy_cluster, toy_device, toy_group, toy_model, toy_stack, with_experts
@@ -338,8 +338,19 @@ def test_the_experts_of_the_example_are_understood_once_they_are_no_remark():
     assert from_shape(tomllib.loads(text)).moe is None
 
 
-def test_a_stack_that_makes_no_programs_for_the_machine_is_warned_of_unless_another_was_asked_for():
-    asked = PlanRequest(model="gpt2-124m", gpus=16, cluster="trn1", reasons=False)
-    warned = [word for word in plan(asked).warnings if "--stack maxtext" in word]
-    assert warned == ["megatron-core makes no programs for trainium1, XLA does; --stack maxtext plans for it"]
-    assert not any("--stack" in word for word in plan(asked.model_copy(update={"stack": "maxtext"})).warnings)
+@pytest.mark.parametrize(
+    ("stack", "warned"), [("megatron-core", True), ("torchtitan", True), ("maxtext", False), ("generic", False)]
+)
+def test_a_stack_that_makes_no_programs_for_the_machine_is_warned_of(stack, warned):
+    asked = PlanRequest(model="gpt2-124m", gpus=16, cluster="trn1", stack=stack, reasons=False)
+    said = [word for word in plan(asked).warnings if "--stack" in word]
+    assert said == [f"{stack} makes no programs for trainium1, XLA does; --stack maxtext plans for it"] * warned
+
+
+def test_a_stack_that_sets_all_of_a_devices_units_aside_is_refused_with_how_many_may_be():
+    asked = PlanRequest(model="gpt2-124m", gpus=16, cluster="trn1", stack="deepseek", reasons=False)
+    said = "deepseek sets 20 compute units aside for communication, and trainium1 has 2; .*_units of 1 or fewer works$"
+    with pytest.raises(MeshwrightError, match=said):
+        plan(asked)
+    left = plan(asked.model_copy(update={"changes": {"stack.communication_units": 1}}))
+    assert left.status == "optimal"
