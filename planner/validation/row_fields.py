@@ -47,11 +47,12 @@ FIELDS: Final[Mapping[str, frozenset[str]]] = {
 
 
 def unknown_fields(row: Row) -> tuple[str, ...]:
-    """A note for every field of a run that nothing reads, with the nearest one that is read."""
+    """A note for every field of a run that nothing reads, with where it belongs or the nearest one that is read."""
     strange = [(section, name) for section, known in FIELDS.items() for name in row[section] if name not in known]
     return tuple(f"{section}.{name} is not read{_near(section, name)}" for section, name in strange)
 
 
 def _near(section: str, name: str) -> str:
-    near = meant(name, FIELDS[section], otherwise="")
+    elsewhere = [f"{other}.{name}" for other, known in FIELDS.items() if name in known]
+    near = f"{elsewhere[0]} is" if elsewhere else meant(name, FIELDS[section], otherwise="")
     return f"; {near}" if near else ""

@@ -63,7 +63,8 @@ def _wrong_figures(row: Row) -> Iterator[str]:
     for name in FIGURES:
         value = row["measured"].get(name)
         if not _measures(value):
-            yield _expected("measured", name, row, f"{least}, {LEAST:g} to {MOST:g}" if _above(value, 0) else least)
+            wanted = f"{least}, {HIGHEST[name][1]}" if name in HIGHEST else least
+            yield _expected("measured", name, row, f"{least}, {LEAST:g} to {MOST:g}" if _above(value, 0) else wanted)
         elif value is not None and name in HIGHEST and value > HIGHEST[name][0]:
             yield _expected("measured", name, row, HIGHEST[name][1])
 

@@ -24,6 +24,8 @@ from tests.planner.measured_run import run
             "expected a number above 0, 1e-09 to 1e+18, got a number of 1329 bits",
         ),
         ("measured", {"mfu": 40}, "measured.mfu: expected a share of the peak, such as 0.4, got 40"),
+        ("measured", {"mfu": "40 %"}, "measured.mfu: expected a number above 0, a share of the peak, such as 0.4, got"),
+        ("measured", {"memory": "74 GiB"}, "expected a number above 0, GB of one device, such as 61.2, got '74 GiB'"),
         ("measured", {"memory": 70e9}, "measured.memory: expected GB of one device"),
         ("measured", {"oom": "no"}, "measured.oom: expected true, false or null, got 'no'"),
         ("strategy", {"sequence_parallel": "off"}, "strategy.sequence_parallel: expected true, false or null"),

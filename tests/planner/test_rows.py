@@ -37,6 +37,12 @@ def test_a_field_that_nothing_reads_is_told_with_the_nearest_one_that_is_read():
     assert told == ("strategy.micro_batch is not read; did you mean micro_batch_size?", "strategy.colour is not read")
 
 
+def test_a_field_in_the_wrong_table_is_told_with_the_table_that_it_belongs_to():
+    row = json.loads(RUN)
+    row["strategy"] |= {"seq_length": 32768}
+    assert unknown_fields(row) == ("strategy.seq_length is not read; model.seq_length is",)
+
+
 def test_all_fields_of_the_published_runs_are_known():
     assert not {note for path in shipped() for row in read_rows(path) for note in unknown_fields(row)}
 

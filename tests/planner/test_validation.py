@@ -132,7 +132,7 @@ def test_a_run_that_cannot_be_priced_says_why_and_is_not_counted():
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"measured": {"mfu": "high"}}, "measured.mfu: expected a number above 0, got 'high'"),
+        ({"measured": {"mfu": "high"}}, "measured.mfu: expected a number above 0, a share of the peak, such as 0.4"),
         ({"measured": {"iteration_time_s": -1}}, "measured.iteration_time_s: expected a number above 0, got -1"),
         ({"measured": {"tokens_per_s": True}}, "measured.tokens_per_s: expected a number above 0, got True"),
         ({"strategy": {"tp": "eight"}}, "strategy.tp: expected a whole number from 1, got 'eight'"),
