@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from hardware.records import BadNodeCount
 from planner.assemble import counted_flops
@@ -233,32 +233,44 @@ def _open(sizes: Sizes, end: int) -> list[int]:
 
 
 def _met(sizes: Sizes, found: int, limits: Limits, resolved: Resolved) -> Size:
-    smallest = sizes.at(found)
-    assert smallest is not None
-    proved = all(n in sizes.known and n not in sizes.unproved for n in range(sizes.least, found))
     if limits.dollars is not None:
         _dearest(sizes, limits, found)
-    statement = _statement(sizes, found, limits, proved=proved)
-    answer = smallest if limits.days is not None else min(_good(sizes, limits), key=lambda o: o.days)
-    sizes.deadline = max(sizes.deadline, time.perf_counter() + AROUND)
-    beside = [sizes.at(n) for n in (answer.nodes - 1, answer.nodes + 1) if 1 <= n <= sizes.most]
-    days = limits.days or answer.days
-    later, sooner = (_neighbour(sizes, answer, days + more) if days + more > 0 else None for more in (1.0, -1.0))
+    answer, around = _settled(sizes, limits)
     good = _good(sizes, limits)
-    priced = all(option.cost_dollars is not None for option in good)
+    smallest, priced = good[0], all(option.cost_dollars is not None for option in good)
+    proved = all(n in sizes.known and n not in sizes.unproved for n in range(sizes.least, smallest.nodes))
     return Size(
         status="met",
         answer=answer,
         smallest=smallest,
         fastest=min(good, key=lambda o: o.days),
         cheapest=min(good, key=lambda o: o.cost_dollars or 0.0) if priced else None,
-        neighbours=tuple(filter(None, beside)),
-        day_later=later,
-        day_sooner=sooner,
         proved=proved,
-        statement=statement,
+        statement=_statement(sizes, smallest.nodes, limits, proved=proved),
+        **around,
         **_frame(sizes, limits, resolved),
     )
+
+
+def _settled(sizes: Sizes, limits: Limits) -> tuple[Option, dict[str, Any]]:
+    """The smallest for a deadline, the fastest for a budget alone, and what is around it.
+
+    What is around it is looked at after it, and may turn out to be the better answer.
+    """
+    sizes.deadline = max(sizes.deadline, time.perf_counter() + AROUND)
+    answer = _best(sizes, limits)
+    while True:
+        beside = [sizes.at(n) for n in (answer.nodes - 1, answer.nodes + 1) if 1 <= n <= sizes.most]
+        days = limits.days or answer.days
+        later, sooner = (_neighbour(sizes, answer, days + more) if days + more > 0 else None for more in (1.0, -1.0))
+        if (better := _best(sizes, limits)) is answer:
+            return answer, {"neighbours": tuple(filter(None, beside)), "day_later": later, "day_sooner": sooner}
+        answer = better
+
+
+def _best(sizes: Sizes, limits: Limits) -> Option:
+    good = _good(sizes, limits)
+    return good[0] if limits.days is not None else min(good, key=lambda o: o.days)
 
 
 def _good(sizes: Sizes, limits: Limits) -> list[Option]:

@@ -120,6 +120,25 @@ def test_a_budget_alone_is_answered_by_the_fastest_within_it(monkeypatch):
     assert (found.answer.nodes, found.smallest.nodes, found.cheapest.nodes) == (20, 1, 1)
 
 
+def test_a_neighbour_that_turns_out_faster_is_the_answer_to_a_budget_and_counted_as_searched(monkeypatch):
+    days = {nodes: 100.0 / nodes for nodes in range(1, 33)} | {31: 3.0}  # 31 nodes divide the model, 32 do not
+    monkeypatch.setattr(sizing.Sizes, "_asked", lambda _self, nodes: option(nodes, days[nodes]))
+    found = size(ASK, dollars=1200.0)
+    assert found.answer.nodes == found.fastest.nodes == 31
+    assert [one.nodes for one in found.neighbours] == [30, 32]
+    assert f"the fastest of {found.searched} sizes" in found.statement
+
+
+def test_a_neighbour_that_meets_the_deadline_after_the_time_is_up_is_the_answer(monkeypatch):
+    clock = count()
+    monkeypatch.setattr(sizing.time, "perf_counter", lambda: float(next(clock)))
+    days = {nodes: 100.0 / nodes for nodes in range(1, 33)} | {19: 4.9}
+    monkeypatch.setattr(sizing.Sizes, "_asked", lambda _self, nodes: option(nodes, days[nodes]))
+    monkeypatch.setattr(sizing.Sizes, "late", lambda self: {19, 20} & set(self.known) != set())
+    found = size(ASK, days=5.0)
+    assert found.answer.nodes == found.smallest.nodes == 19
+
+
 def test_both_limits_hold_together(monkeypatch):
     asked = lambda _self, nodes: option(nodes, 100.0 / nodes, 1000.0 + 10 * nodes)  # noqa: E731
     monkeypatch.setattr(sizing.Sizes, "_asked", asked)
