@@ -158,7 +158,7 @@ def test_the_study_is_answered_by_an_array_of_parts_as_by_one_process(slurm):
     subprocess.run([*command, "--merge", study], cwd=folder, env=environment, check=True, timeout=120)
     assert len(list((folder / "parts").glob("*.sqlite"))) == 3
     merged = CliRunner().invoke(main, ["sweep", study, "-o", str(folder / "sweep.sqlite"), "--format", "json"])
-    assert "0 of them now" in merged.stderr
+    assert "0 answered now" in merged.stderr
     alone = CliRunner().invoke(main, ["sweep", study, "-o", str(folder / "one.sqlite"), "--format", "json", "-q"])
     assert alone.stdout == merged.stdout
     found = json.loads(alone.stdout)["results"]
