@@ -32,6 +32,7 @@ from planner.given import (
 )
 from planner.helps import what_helps
 from planner.idle_pins import Lattice, idle_pins
+from planner.near_row import near_row
 from planner.nearest import nearest
 from planner.pins import parse_pins
 from planner.recent import recent_space
@@ -226,6 +227,7 @@ def predict(
     recomputed: Sequence[int] | None = None,
     *,
     chunked: bool = True,
+    near: bool = True,
 ) -> Plan:
     """Price one given strategy, without search; unpinned axes take their plainest value.
 
@@ -233,7 +235,7 @@ def predict(
     how many of them each stage recomputes, the first ones, where recomputation is partial; without it as few as fit.
     Unless ``chunked`` they may make no equal chunks, as a job may have them that draws each of its own, and the answer
     warns of it. A strategy that breaks a rule or does not fit in memory comes back with status ``infeasible`` and the
-    reasons, in the second case with its prediction.
+    reasons, in the first case with the nearest that works unless ``near`` is False, in the second with its prediction.
 
     Raises:
         BadRequest: an axis with several values, degrees that do not make up the GPUs, or layers that no such pipeline
@@ -248,9 +250,11 @@ def predict(
 
         return predict_mixed(resolved, resolved.mixed, layers, chunked=chunked)
     scenario = resolved.scenario
-    row = single_row(scenario, parse_pins(request.pins), layers)
+    pins = parse_pins(request.pins)
+    row = single_row(scenario, pins, layers)
     if broken := broken_rules(row, scenario, layers):
-        return Plan(status="infeasible", fits=False, rejected=broken, **frame_record(resolved))
+        advice = near_row(scenario, pins, layers) if near else None
+        return Plan(status="infeasible", fits=False, rejected=broken, nearest=advice, **frame_record(resolved))
     if layers is not None:
         layers = checked_layers(layers, row, scenario, chunked=chunked)
     split = split_or_given(scenario, row, layers, request.time_limit, lean=request.objective == "memory")

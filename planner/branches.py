@@ -21,11 +21,22 @@ from numpy.typing import NDArray
 from costmodels.groups import Mixed, MixedRows
 from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, Bools, Ints, Strategies, strategies
+from planner.closest import closest
 from planner.conditions import REPEATS
 from planner.errors import BadRequest, OutOfTime
 from planner.pins import Pin
 from planner.rules import GROUP_RULES, Rule, active, sentence
-from planner.space import LARGEST_MICRO_BATCH, Refusal, around, axes_of, come_to, divisors, sharding_degrees, shown
+from planner.space import (
+    LARGEST_MICRO_BATCH,
+    Refusal,
+    around,
+    axes_of,
+    come_to,
+    divisors,
+    layouts,
+    sharding_degrees,
+    shown,
+)
 
 WIDTH = "group-width"
 """The rule that asks for as many ranks on every stage; without it groups may have stages of different widths."""
@@ -240,8 +251,10 @@ def _layouts(scenario: Scenario, pins: Mapping[str, Pin], *, most: int) -> Table
     kept = (gpus % ranks == 0) & (gpus // np.minimum(ranks, gpus) <= most)
     tp, cp, dp, ranks = (column[kept] for column in (tp, cp, dp, ranks))
     if not len(tp):
-        asked = ", ".join(f"{name} {shown(pins[name])}" for name in _LAYOUT if name in pins)
-        raise BadRequest(f"{asked or 'no layout'} cannot make up the {gpus} GPUs of node group {scenario.group.name}")
+        asked = {name: pins[name] for name in _LAYOUT if name in pins}
+        said = ", ".join(f"{name} {shown(pin)}" for name, pin in asked.items()) or "no layout"
+        near = f"; {closest(layouts(gpus, {}), asked)} can" if asked else ""
+        raise BadRequest(f"{said} cannot make up the {gpus} GPUs of node group {scenario.group.name}{near}")
     return {"tp": tp, "cp": cp, "dp": dp, "ranks": ranks, "stages": gpus // ranks}
 
 

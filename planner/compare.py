@@ -20,6 +20,7 @@ from planner.errors import BadRequest
 from planner.features import FEATURES, features, turned, value_of
 from planner.request import PlanRequest, resolve
 from planner.reread import row_of, split_of
+from planner.told import why_none
 from planner.validation.judge import HOME
 from planner.validation.mapping import case
 from planner.validation.rows import measured_seconds, read_rows
@@ -111,7 +112,7 @@ def side_of_plan(plan: Plan, name: str) -> Side:
         BadRequest: it has no strategy, or runs on several node groups.
     """
     if plan.strategy is None:
-        raise BadRequest(f"{name}: the answer is {plan.status} and has no strategy to compare")
+        raise BadRequest(f"{name}: the answer is {plan.status} and has no strategy to compare: {why_none(plan)}")
     resolved = resolve(PlanRequest(**plan.request))
     if resolved.mixed:
         raise BadRequest(f"{name}: plans over several node groups cannot be compared; those over a single group can")

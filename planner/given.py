@@ -12,6 +12,7 @@ from costmodels.pricing import Assignment, row_assignment
 from costmodels.scenario import Scenario
 from costmodels.split import ENDS, end_places, ends_of_cut, nearest_cut, odd_stage, places_of
 from costmodels.strategy import AXES, CP_KINDS, SCHEDULE_NAMES, VOCABULARIES, Recompute, Strategies, strategies
+from planner.closest import closest
 from planner.conditions import FOLDED
 from planner.document import Rejection
 from planner.errors import BadRequest
@@ -19,6 +20,7 @@ from planner.memory_search import leanest_split
 from planner.nearest import nearest_divisor, nearest_multiple
 from planner.pins import Pin
 from planner.rules import binding, sentence
+from planner.space import layouts
 from planner.splits import best_split, given_split
 from planner.stage_rows import fewest_layers, own_cut
 from planner.written import many
@@ -64,12 +66,18 @@ def single_row(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int
 def _replicas(scenario: Scenario, axes: Mapping[str, int], ranks: int, said: str) -> int:
     """The data-parallel ranks: those that are left beside the ``ranks`` of one copy."""
     if scenario.gpus % ranks:
-        near = nearest_divisor(scenario.gpus, ranks)
+        near = _dividing(scenario.gpus, axes) or nearest_divisor(scenario.gpus, ranks)
         raise BadRequest(f"{said} = {ranks} does not divide {many(scenario.gpus, 'GPU')}; {near}")
     dp = scenario.gpus // ranks
     if axes.get("dp", dp) != dp:
         raise BadRequest(f"dp {axes['dp']} x {said} is not {many(scenario.gpus, 'GPU')}; dp {dp} is")
     return dp
+
+
+def _dividing(gpus: int, axes: Mapping[str, int]) -> str:
+    """The degrees closest to those of one copy that divide the devices, to end a sentence; "" of fewer than two."""
+    asked = {name: Pin(name, (axes[name],)) for name in ("tp", "cp", "pp") if axes.get(name, 1) > 1}
+    return f"{closest(layouts(gpus, {}), asked)} do" if len(asked) > 1 else ""
 
 
 def _batches(scenario: Scenario, micro: int, dp: int) -> int:
@@ -172,9 +180,10 @@ def checked_layers(
     """
     pp, total, stack = int(row.pp[0]), scenario.model.num_layers, scenario.stack
     if len(layers) != pp:
-        raise BadRequest(f"{len(layers)} stages are given layers, pp is {pp}")
+        raise BadRequest(f"{len(layers)} stages are given layers, pp is {pp}; {_evenly(total, pp)} would do")
     if sum(layers) != total:
-        raise BadRequest(f"the stages hold {many(sum(layers), 'layer')}, the model has {total}")
+        said = f"the stages hold {many(sum(layers), 'layer')}, the model has {total}"
+        raise BadRequest(f"{said}; {_evenly(total, pp)} would do")
     if not (counted and _filled(layers, row, scenario)):
         _check_fewest(layers, row, scenario)
     _check_groups(row, layers)
@@ -184,6 +193,11 @@ def checked_layers(
         step = int(row.vpp[0] * row.recompute_num_layers[0])
         raise BadRequest(f"{odd}; {','.join(map(str, nearest_cut(layers, int(row.vpp[0]), step)))} would")
     return layers
+
+
+def _evenly(layers: int, stages: int) -> str:
+    """The layers of every stage, as evenly as they go."""
+    return ",".join(str((layers + place) // stages) for place in reversed(range(stages)))
 
 
 def _check_fewest(layers: Sequence[int], row: Strategies, scenario: Scenario) -> None:
@@ -227,7 +241,7 @@ def with_recomputed(row: Strategies, split: Assignment, recomputed: Sequence[int
     if len(recomputed) != len(split.layers):
         raise BadRequest(f"{len(recomputed)} stages are given recomputed layers, pp is {len(split.layers)}")
     if odd := [pair for pair in zip(recomputed, split.layers.tolist(), strict=True) if not 0 <= pair[0] <= pair[1]]:
-        raise BadRequest(f"a stage of {many(odd[0][1], 'layer')} cannot recompute {odd[0][0]}")
+        raise BadRequest(f"a stage of {many(odd[0][1], 'layer')} cannot recompute {odd[0][0]}; 0 to {odd[0][1]} can be")
     return Assignment(split.layers, np.asarray(recomputed, dtype=np.int64))
 
 

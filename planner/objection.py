@@ -111,5 +111,5 @@ def _spent(found: Plan) -> dict[str, float]:
 
 def _shown(name: str, pin: Pin) -> str:
     if not pin.values:
-        return f"{pin.low}..{pin.high}"
+        return pin.span()
     return ",".join(shown_value(name, v) for v in pin.each or pin.values)

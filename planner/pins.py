@@ -47,6 +47,10 @@ class Pin:
         """What it allows on one node group."""
         return Pin(self.axis, (self.each[group],)) if self.each else self
 
+    def span(self) -> str:
+        """A range as it is written, an open end left open."""
+        return f"{self.low or ''}..{'' if self.high == _LARGEST else self.high}"
+
     def restrict(self, usual: Iterable[int]) -> tuple[int, ...]:
         """The axis under this pin: the pinned values, or the usual values inside the range."""
         if self.values:

@@ -33,6 +33,7 @@ from planner.shortage import and_nearest, shortage
 from planner.space import Space, build, divisors
 from planner.sparing import offloaded, said_so, spared
 from planner.splits import Incumbent
+from planner.told import why_none
 from planner.verify import verify
 from planner.written import many
 
@@ -137,7 +138,7 @@ def replan(old: Plan, gpus: int, *, tolerance: float | str = 0.05, **changes: An
 
 def _old(old: Plan, changes: dict[str, Any]) -> tuple[Resolved, Layout, float]:
     if old.strategy is None or old.prediction is None:
-        raise BadRequest(f"the answer is {old.status} and has no strategy to start from")
+        raise BadRequest(f"the answer is {old.status} and has no strategy to start from: {why_none(old)}")
     named = {name: changes[name] for name in ("cluster", "stack") if name in changes}
     question = old.request | {str(name): value for name, value in named.items()}
     before = resolve(_checked(question))

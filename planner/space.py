@@ -31,6 +31,7 @@ from costmodels.strategy import (
     alike,
     strategies,
 )
+from planner.closest import closest
 from planner.conditions import FOLDED, LOOPED, REPEATS, SHARDED_GRADIENTS, fills
 from planner.errors import BadRequest, UnfilledPins
 from planner.pins import Pin
@@ -233,8 +234,10 @@ def layouts(gpus: int, pins: Mapping[str, Pin]) -> dict[str, Ints]:
         columns = _divide(columns, name, options[name])
     kept = np.isin(columns["dp"], options["dp"])
     if not kept.any():
-        pinned = ", ".join(f"{name} {shown(pins[name])}" for name in LAYOUT if name in pins)
-        raise UnfilledPins(f"{pinned} cannot make up {many(gpus, 'GPU')}: tp x cp x pp x dp must equal {gpus}")
+        mine = {name: pins[name] for name in LAYOUT if name in pins}
+        pinned = ", ".join(f"{name} {shown(pin)}" for name, pin in mine.items())
+        said = f"{pinned} cannot make up {many(gpus, 'GPU')}: tp x cp x pp x dp must equal {gpus}"
+        raise UnfilledPins(f"{said}; {closest(layouts(gpus, {}), mine)} can")
     return {name: column[kept] for name, column in columns.items()}
 
 
@@ -247,7 +250,7 @@ def _divide(columns: dict[str, Ints], name: str, options: Ints) -> dict[str, Int
 
 def shown(pin: Pin) -> str:
     """A pin as it is written."""
-    return ",".join(map(str, pin.values)) if pin.values else f"{pin.low}..{pin.high}"
+    return ",".join(map(str, pin.values)) if pin.values else pin.span()
 
 
 def _ripe(rules: tuple[Rule, ...], known: set[str], *, new: set[str]) -> list[Rule]:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from hardware.units import format_quantity
+
+if TYPE_CHECKING:
+    from planner.document import Plan
 
 NOTABLE = 0.0005
 """Relative change below which something helps nothing."""
@@ -29,6 +33,15 @@ def told_seconds(value: float) -> str:
 def told_bytes(value: float) -> str:
     """Bytes of a device."""
     return f"{value / 2**30:.1f} GiB"
+
+
+def why_none(answer: Plan) -> str:
+    """Why an answer has nothing that works, memory first, else the rule, or two that stand together; and what would."""
+    refused = sorted(answer.rejected, key=lambda one: one.rule != "memory")
+    together = refused[:2] if len(refused) == 2 and refused[0].rule != "memory" else refused[:1]
+    reason = "; ".join(one.example for one in together) or "nothing fits"
+    near = f"; nearest: {answer.nearest.subject}: {answer.nearest.text}" if answer.nearest else ""
+    return reason + (f"; nothing near works: {answer.nothing_near}" if answer.nothing_near else near)
 
 
 def foremost(scope: Iterable[str]) -> str:

@@ -28,6 +28,7 @@ from planner.errors import BadRequest
 from planner.request import PlanRequest, resolve
 from planner.reread import row_of, split_of
 from planner.simulate import Event, Simulation, simulate
+from planner.told import why_none
 from planner.trace_pieces import KINDS, STREAMS, Pieces, pieces_of
 from planner.written import many
 
@@ -72,7 +73,7 @@ def trace(plan: Plan, micro_batches: int | None = None, largest: int = LARGEST_T
         BadRequest: the answer has no strategy, was priced otherwise, or cannot run so many micro-batches.
     """
     if plan.strategy is None or plan.prediction is None:
-        raise BadRequest(f"the answer is {plan.status} and has no strategy; there is nothing to trace")
+        raise BadRequest(f"the answer is {plan.status} and has no strategy to trace: {why_none(plan)}")
     resolved = resolve(PlanRequest(**plan.request))
     if resolved.mixed:
         raise BadRequest("a plan over several node groups cannot be traced; one over a single group can")

@@ -22,7 +22,7 @@ from planner.errors import BadRequest, MeshwrightError
 from planner.pins import parse_pins
 from planner.request import PlanRequest, Resolved, resolve
 from planner.shortage import shortage
-from planner.space import build
+from planner.space import around, build
 
 LONGEST_SEARCH: Final = 60.0
 """Seconds that the search for one placement may take."""
@@ -97,7 +97,15 @@ def placements(job: Job, cluster: Cluster) -> tuple[Placement, ...]:
         return tuple(found)
     sizes = ", ".join(f"{g.gpus} {g.name} in nodes of {g.gpus_per_node}" for g in _allowed(job, cluster))
     wanted = ", ".join(map(str, job.gpus)) if job.gpus else f"{job.min_gpus} to {job.max_gpus}"
-    raise BadRequest(f"job {job.name}: {wanted} GPUs are no whole nodes of what there is: {sizes}")
+    said = f"job {job.name}: {wanted} GPUs are no whole nodes of what there is: {sizes}"
+    raise BadRequest(f"{said}; {_whole_nodes(job, cluster)}")
+
+
+def _whole_nodes(job: Job, cluster: Cluster) -> str:
+    """The counts of whole nodes on either side of what a job wants, as the end of a sentence."""
+    sizes = [(g.gpus_per_node, g.nodes or 0) for g in _allowed(job, cluster)]
+    whole = sorted({size * nodes for size, most in sizes for nodes in range(1, most + 1)})
+    return around(whole, job.gpus[0] if job.gpus else job.max_gpus)
 
 
 def _allowed(job: Job, cluster: Cluster) -> list[NodeGroup]:

@@ -205,12 +205,10 @@ def _deliver(answer: Plan, params: dict[str, Any]) -> None:
 
 
 def _refusal(answer: Plan) -> str:
-    """Why nothing fits, in one line: memory where it came to that, else the rule, or two that stand together."""
-    refused = sorted(answer.rejected, key=lambda one: one.rule != "memory")
-    together = refused[:2] if len(refused) == 2 and refused[0].rule != "memory" else refused[:1]
-    reason = "; ".join(one.example for one in together) or "nothing fits"
-    near = f"; nearest: {answer.nearest.subject}: {answer.nearest.text}" if answer.nearest else ""
-    near = f"; nothing near works: {answer.nothing_near}" if answer.nothing_near else near
-    if not answer.nearest and answer.strategy:
-        near = "; `plan` in place of `plan predict` finds what comes nearest"
-    return f"infeasible: {reason}{near}"
+    """Why nothing fits, in one line, and what does, or who finds it."""
+    from planner.told import why_none
+
+    known = answer.nearest or answer.nothing_near
+    return f"infeasible: {why_none(answer)}" + (
+        "" if known else "; `plan` in place of `plan predict` finds what comes nearest"
+    )

@@ -15,6 +15,7 @@ from planner.document import Plan, Strategy
 from planner.errors import BadRequest
 from planner.export.changed import assumed_stack
 from planner.inline import model_of
+from planner.told import why_none
 from planner.written import named
 
 LARGEST_NAME: Final = 63 - len("-node-99999999-9-abcde")
@@ -157,7 +158,7 @@ def job_of(plan: Plan) -> Job:
         BadRequest: the plan does not hold its model or its cluster.
     """
     if plan.strategy is None or plan.status == "infeasible":
-        raise Inexpressible("there is nothing to launch: the plan is infeasible")
+        raise Inexpressible(f"there is nothing to launch, the plan is infeasible: {why_none(plan)}")
     if any(stage.tp or stage.dp for stage in plan.strategy.stages):
         raise Inexpressible(
             "launchers give every stage the same degrees, and this plan's differ between node groups; "

@@ -82,7 +82,7 @@ def plan_of(task: Task, shared: Shared) -> Plan:
     """
     request = request_of(task.fields)
     if task.mode == "predict":
-        return predict(request, task.fields.get(LAYERS))
+        return predict(request, task.fields.get(LAYERS), near=False)
     return searched(request, shared)
 
 

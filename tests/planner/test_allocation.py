@@ -338,7 +338,10 @@ WRONG = [
     (queue(SMALL | {"priority": 0}), "job j0: priority: input should be greater than 0, got 0"),
     (queue(SMALL | {"deadline": 3}), "deadline: expected a time"),
     (queue(SMALL | {"deadline": "3 GB"}), "deadline"),
-    (queue(SMALL | {"gpus": [12]}), "12 GPUs are no whole nodes"),
+    (
+        queue(SMALL | {"gpus": [12]}),
+        "12 GPUs are no whole nodes of what there is: 16 old in nodes of 8, 32 new in nodes of 8; 8 and 16 do",
+    ),
     (queue(SMALL | {"gpus": [64]}), "64 GPUs are no whole nodes of what there is: 16 old in nodes of 8"),
     (queue(SMALL | {"groups": ["nwe"]}), "the cluster has no group 'nwe'; did you mean new?"),
     (queue(SMALL | {"min_gpus": 16, "max_gpus": 8}), "min_gpus 16 exceeds max_gpus 8"),

@@ -165,6 +165,20 @@ def test_a_prediction_that_breaks_a_rule_says_which():
     assert answer.prediction is None
 
 
+@pytest.mark.parametrize(
+    "pins", [{"pp": 2, "schedule": "none"}, {"zero_stage": 1, "sharding_degree": 3}, {"pp": 2, "vpp": 3}, {"ep": 2}]
+)
+def test_a_prediction_that_breaks_a_rule_names_the_nearest_that_works(pins):
+    answer = predict(request(pins=pins))
+    assert answer.status == "infeasible"
+    axis, value = answer.nearest.subject.split()
+    assert axis in pins
+    other = predict(request(pins={name: pin for name, pin in pins.items() if name != "dp"} | {axis: value}))
+    assert other.status == "feasible"
+    assert other.prediction.iteration_seconds == pytest.approx(answer.nearest.iteration_seconds)
+    assert predict(request(pins=pins), near=False).nearest is None
+
+
 def test_a_prediction_that_does_not_fit_comes_with_its_seconds():
     answer = predict(request(cluster=toy_cluster(device=toy_device(memory=1e8))))
     assert answer.status == "infeasible"
@@ -176,12 +190,13 @@ def test_a_prediction_that_does_not_fit_comes_with_its_seconds():
 @pytest.mark.parametrize(
     ("pins", "layers", "said"),
     [
-        ({"tp": 3}, None, r"tp 3 x cp 1 x pp 1 = 3 does not divide 8 GPUs"),
+        ({"tp": 3}, None, r"tp 3 x cp 1 x pp 1 = 3 does not divide 8 GPUs; 2 and 4 do$"),
+        ({"tp": 4, "pp": 8}, None, r"tp 4 x cp 1 x pp 8 = 32 does not divide 8 GPUs; tp 4, pp 2 do$"),
         ({"tp": "1,2"}, None, r"one strategy is priced at a time"),
         ({"dp": 4}, None, r"dp 4 .* is not 8 GPUs; dp 8 is"),
         ({"micro_batch_size": 3}, None, r"micro-batch 3 x dp 8 does not divide the global batch of 16; 24 would"),
-        ({"pp": 2}, [8], r"1 stages are given layers, pp is 2"),
-        ({"pp": 2}, [4, 5], r"hold 9 layers, the model has 8"),
+        ({"pp": 2}, [8], r"1 stages are given layers, pp is 2; 4,4 would do"),
+        ({"pp": 2}, [4, 5], r"hold 9 layers, the model has 8; 4,4 would do"),
     ],
 )
 def test_a_strategy_that_is_none_is_refused_with_what_would_be_one(pins, layers, said):

@@ -1,0 +1,77 @@
+"""The nearest strategy that works, where one that somebody has in mind breaks a rule: one pin is otherwise."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from costmodels.memory import memory_limit
+from costmodels.offload import host_fits
+from costmodels.pricing import quote
+from costmodels.scenario import Scenario
+from costmodels.strategy import Strategies
+from planner.document import Advice
+from planner.errors import BadRequest
+from planner.given import broken_rules, checked_layers, single_row, split_or_given
+from planner.pins import NAMED, Pin, shown_value
+from planner.space import LAYOUT, divisors
+from planner.splits import as_it_runs
+
+SECONDS: Final = 1.0
+"""How long it is looked for."""
+
+
+def near_row(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None) -> Advice | None:
+    """The strategy with one pin otherwise that breaks no rule and fits; None where none was found.
+
+    Degrees and sizes a few times off come before other names. Data parallelism takes what other degrees leave.
+    """
+    deadline = time.perf_counter() + SECONDS
+    for axis, value in sorted(_others(scenario, pins), key=lambda other: _times_off(pins[other[0]], other[1])):
+        if time.perf_counter() > deadline:
+            break
+        changed = {name: pin for name, pin in pins.items() if not (axis in LAYOUT and name == "dp")}
+        try:
+            row = single_row(scenario, changed | {axis: Pin(axis, (value,))}, layers)
+            seconds = None if broken_rules(row, scenario, layers) else _seconds(scenario, row, layers)
+        except BadRequest:  # degrees, a batch or layers that do not go together
+            continue
+        if seconds is not None:
+            words = " ".join(f"{name} {getattr(row, name)[0]}" for name in LAYOUT)
+            return Advice(subject=f"{axis} {shown_value(axis, value)}", text=words, iteration_seconds=seconds)
+    return None
+
+
+def _others(scenario: Scenario, pins: Mapping[str, Pin]) -> Iterator[tuple[str, int]]:
+    """Every other value of one pinned axis."""
+    for axis, pin in pins.items():
+        yield from ((axis, value) for value in _values(scenario, axis) if value != pin.values[0])
+
+
+def _values(scenario: Scenario, axis: str) -> Iterable[int]:
+    if axis in NAMED:
+        return range(len(NAMED[axis]))
+    if axis in ("vpp", "recompute_num_layers"):
+        return divisors(scenario.model.num_layers)
+    if axis == "micro_batch_size":
+        return divisors(scenario.global_batch_size)
+    return range(4) if axis == "zero_stage" else () if axis == "recompute_modules" else divisors(scenario.gpus)
+
+
+def _times_off(pin: Pin, value: int) -> float:
+    if pin.axis in NAMED:
+        return 100.0 + abs(pin.values[0] - value)
+    return abs(math.log(max(value, 0.5) / max(pin.values[0], 0.5)))
+
+
+def _seconds(scenario: Scenario, row: Strategies, layers: Sequence[int] | None) -> float | None:
+    """Per iteration; None where it does not fit."""
+    held = None if layers is None else checked_layers(layers, row, scenario)
+    split = split_or_given(scenario, row, held, SECONDS)
+    priced = quote(as_it_runs(row, split), scenario, split)
+    fits = host_fits(row, scenario)[0] and np.max(priced.footprint.allocated) <= memory_limit(scenario, row)[0]
+    return priced.iteration if fits else None
