@@ -31,8 +31,8 @@ def told_seconds(value: float) -> str:
 
 
 def told_bytes(value: float) -> str:
-    """Bytes of a device."""
-    return f"{value / 2**30:.1f} GiB"
+    """Bytes of a device; those that a tenth of a GiB does not show in MiB."""
+    return f"{value / 2**30:.1f} GiB" if value == 0 or value >= 2**30 / 10 else f"{value / 2**20:.3g} MiB"
 
 
 def why_none(answer: Plan) -> str:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from planner.allocation.document import Allocation, JobAnswer
 from planner.allocation.explain import in_words
-from planner.report.bars import scaled, seconds
+from planner.report.bars import days, scaled, seconds
 from planner.report.tables import said
 
 _DAY = 86400.0
@@ -58,9 +58,9 @@ def _cells(job: JobAnswer) -> tuple[str, ...]:
     if at is None:
         return job.name, job.change, "", "", "", "", "", ""
     money = "" if at.cost_dollars is None else f"${scaled(at.cost_dollars)}"
-    days = f"{at.finish_seconds / _DAY:,.1f} d{' late' if job.late else ''}"
+    finish = f"{days(at.finish_seconds / _DAY)}{' late' if job.late else ''}"
     where = (at.group, f"{at.gpus:,}", seconds(at.iteration_seconds))
-    return (job.name, job.change, *where, days, money, in_words(at.strategy))
+    return (job.name, job.change, *where, finish, money, in_words(at.strategy))
 
 
 def _reasons(jobs: tuple[JobAnswer, ...], console: Console) -> Table:

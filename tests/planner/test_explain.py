@@ -18,7 +18,7 @@ from planner.report.terminal import render
 from planner.request import resolve
 from planner.search import search
 from planner.space import build
-from planner.told import CUT_SHORT, NOT_KNOWN
+from planner.told import CUT_SHORT, NOT_KNOWN, told_bytes
 from tests.scenarios import toy_cluster, toy_device, toy_link, toy_model, toy_stack, toy_tiers
 
 STACK = toy_stack(uneven_stages=False, zero_stages=(0, 1))
@@ -244,3 +244,8 @@ def test_no_interleaving_costs_what_pinning_one_chunk_costs_a_pipeline_or_none()
     pinned = plan(PlanRequest(**asked, pins={"vpp": 1}, reasons=False))
     assert pinned.strategy.pp == 1
     assert line.iteration_seconds == pytest.approx(pinned.prediction.iteration_seconds, rel=1e-8)
+
+
+@pytest.mark.parametrize(("value", "told"), [(0, "0.0 GiB"), (15 * 2**20, "15 MiB"), (1.5 * 2**30, "1.5 GiB")])
+def test_bytes_that_a_tenth_of_a_gibibyte_does_not_show_are_told_in_mebibytes(value, told):
+    assert told_bytes(value) == told
