@@ -12,12 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from costmodels.flops import utilization
 from costmodels.pricing import Assignment, Quote, quote
 from costmodels.scenario import Scenario
-from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, Recompute, Strategies
+from costmodels.strategy import Strategies
 from hardware.errors import meant
 from planner.assemble import counted_flops
 from planner.document import Plan
 from planner.errors import BadRequest
 from planner.features import FEATURES, features, turned, value_of
+from planner.pins import NAMED, shown_value
 from planner.request import PlanRequest, resolve
 from planner.reread import row_of, split_of
 from planner.told import why_none
@@ -189,13 +190,8 @@ def _facts(side: Side) -> dict[str, Any]:
 
 
 def _axes(row: Strategies) -> dict[str, Any]:
-    words = {
-        "schedule": SCHEDULE_NAMES,
-        "cp_kind": CP_KINDS,
-        "rank_order": RANK_ORDERS,
-        "recompute": [kind.name.lower() for kind in Recompute],
-    }
-    return {name: words[name][int(value)] if name in words else value for name, value in row.row(0).items()}
+    words = {"recompute_modules", *NAMED} - {"sequence_parallel"}
+    return {name: shown_value(name, int(value)) if name in words else value for name, value in row.row(0).items()}
 
 
 def _steps(a: Side, b: Side) -> Iterator[Step]:

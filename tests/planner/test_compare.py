@@ -95,6 +95,13 @@ def test_a_larger_batch_saves_per_sequence():
     assert "2.10 M -> 8.39 M in an iteration" in table
 
 
+def test_what_is_recomputed_or_offloaded_is_told_in_words():
+    lean = pinned(tp=2, recompute_modules="layernorm,mlp", offload="optimizer")
+    found = compare(pinned(tp=2, recompute="none"), lean)
+    assert found.differences["recompute_modules"] == ("none", "mlp,layernorm")
+    assert found.differences["offload"] == ("none", "optimizer")
+
+
 def test_nothing_differs_between_a_plan_and_itself():
     found = compare(pinned(tp=2), pinned(tp=2))
     assert (found.steps, found.differences) == ((), {})
