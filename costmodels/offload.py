@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import inf
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodels.activations import kept_bytes_of_layer
 from costmodels.experts import expert_shards
@@ -30,6 +31,10 @@ LINK_SHARE = 0.75
 CPU_ADAM_SHARE = 0.46
 """Achieved over nominal bandwidth of the host's memory while CPUs step Adam: 1 to 10 billion parameters in 0.22 to 2.57
 seconds on two sockets of six DDR4-2666 channels, 256 GB/s, are 100 to 136 GB/s, in the median 117 [Ren21], table 4."""
+CAST = 6.0
+"""Bytes per parameter that CPUs move where new weights are cast behind the step: 4 read, 2 written."""
+STAGED = 6.0
+"""The same where these go to the device out of memory that is not pinned: through a buffer of the driver, and read."""
 
 
 def link_bandwidth(scenario: Scenario) -> float:
@@ -49,12 +54,29 @@ def described(scenario: Scenario) -> bool:
     return None not in {group.host_link, group.host_memory, group.host_bandwidth}
 
 
-def cpu_adam_seconds(*, parameters: Number, word: Number, bandwidth: Number, gradient: Number = 4.0) -> Floats:
+def cpu_adam_seconds(
+    *, parameters: Number, word: Number, bandwidth: Number, gradient: Number = 4.0, weight: Number = WORD
+) -> Floats:
     """Seconds of a step on the CPUs, bound by their memory of ``bandwidth`` bytes/s.
 
-    Per parameter ``word`` bytes of states are read and written, ``gradient`` bytes read, a 16-bit weight written.
+    Per parameter ``word`` bytes of states are read and written, ``gradient`` bytes read, a 16-bit weight written,
+    or ``weight`` bytes moved for it.
     """
-    return parameters * (2.0 * word + gradient + WORD) / bandwidth if bandwidth else parameters * inf
+    return parameters * (2.0 * word + gradient + weight) / bandwidth if bandwidth else parameters * inf
+
+
+def copied(rows: Strategies, scenario: Scenario) -> NDArray[np.bool_]:
+    """Whether new weights are cast and copied behind the step, not written and sent by it piece by piece, (N,)."""
+    return np.asarray(rows.zero_stage >= scenario.stack.copied_weights)
+
+
+def returned_seconds(moved: Floats, scenario: Scenario, behind: NDArray[np.bool_], step: Floats) -> Floats:
+    """Seconds of a step on the CPUs and of its new weights' way to the device, ``behind`` it where copied, (N,).
+
+    A copy that casts makes 16-bit weights in memory that is not pinned, and blocks.
+    """
+    back, stream = transfer_seconds(moved * WORD, link_bandwidth(scenario)), host_stream(scenario)
+    return np.where(behind, step + np.maximum(transfer_seconds(moved * STAGED, stream), back), np.maximum(step, back))
 
 
 def transfer_seconds(size: Number, bandwidth: Number) -> Floats:
@@ -97,23 +119,23 @@ def layer_offload_seconds(rows: Strategies, scenario: Scenario, kept: Floats, la
 def step_offload_seconds(rows: Strategies, scenario: Scenario, layer: Passes) -> Floats:
     """Exposed seconds per iteration of states on the host, (N,); ``layer`` is one layer of one micro-batch.
 
-    Gradients go out behind the last backward pass, the CPUs step, and new weights come in behind the step, piece by
-    piece. Parameters on the host come in for every forward and backward pass, and their gradients go out with it;
-    under a breadth-first pipeline once for all micro-batches, behind them.
+    Gradients go out behind the last backward pass, the CPUs step, and new weights come in with the step, piece by
+    piece, or behind it. Parameters on the host come in for every forward and backward pass, and their gradients go
+    out with it; under a breadth-first pipeline once for all micro-batches, behind them.
     """
     if not (rows.offload >= OPTIMIZER).any():
         return np.zeros(len(rows))
     stack, bandwidth = scenario.stack, link_bandwidth(scenario)
     mine = updated_parameters(rows, scenario)
     moved = mine * share_offloaded(rows, scenario)
-    known = {"word": kept_bytes(stack), "gradient": stack.host_gradient_traffic}
+    behind = copied(rows, scenario)
+    known = {"word": kept_bytes(stack), "gradient": stack.host_gradient_traffic, "weight": np.where(behind, CAST, WORD)}
     step = cpu_adam_seconds(parameters=moved, bandwidth=host_stream(scenario), **known)
     layers = even_layers(scenario.model.num_layers, rows).low
     forward, backward = layers * layer.forward, layers * layer.backward
     out = transfer_seconds(moved * stack.gradient_bytes, bandwidth)
-    back = transfer_seconds(moved * WORD, bandwidth)
     out = np.where(hidden(rows, stack)[0], np.maximum(out - backward, 0.0), out)
-    states = out + np.maximum(step, back)
+    states = out + returned_seconds(moved, scenario, behind, step)
     fetched, given = transfer_seconds(mine * WORD, bandwidth), transfer_seconds(mine * stack.gradient_bytes, bandwidth)
     once, all_of_them = by_chunk(rows), rows.num_microbatches
     times = np.where(once, 1, all_of_them) if stack.gathers_per_micro_batch else np.ones(len(rows))

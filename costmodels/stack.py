@@ -52,8 +52,7 @@ class Stack(Record):
     fused_norms: bool = True
     """Norms are fused kernels too; False: PyTorch's own, or written out where it has none."""
     branches_apart: bool = False
-    """Branches of a parallel block are added to the residual one after the other, and each sums its input's gradient
-    over the tensor ranks, as where each has a norm of its own [GPT-NeoX]."""
+    """Branches of a parallel block join the residual one by one; each sums its input's gradient alone [GPT-NeoX]."""
     around_attention: tuple[float, float] = (0.0, 0.0)
     """Bytes that copies of queries, keys, values and output around a fused kernel other than cuDNN's move, forward and
     backward, per value of queries where keys and values have as many heads."""
@@ -80,8 +79,7 @@ class Stack(Record):
     elementwise_efficiency: float = Field(1.0, gt=0, le=1.5)
     """Achieved over table speed of memory-bound kernels."""
     batch_first: bool = False
-    """Activations are laid out by sequence, then by token, so that what tensor ranks gather or scatter along the
-    sequence is copied into place: gathers and scatters work on the outermost dimension."""
+    """Activations lie by sequence, then by token, so that what tensor ranks gather or scatter is copied into place."""
     transposing: float = Field(1.0, gt=0, le=1)
     """Bandwidth of casts that write columns out of rows, over that of other memory-bound kernels."""
     along_depth: bool = False
@@ -352,6 +350,8 @@ class Stack(Record):
     """Gradients that are scattered follow offloaded optimizer states to the host as they are made [Ren21]."""
     host_gradient_traffic: float = Field(4.0, ge=4, le=40)
     """Bytes per parameter that the CPUs move of gradients in fp32 in a step on the host: read once, or scaled first."""
+    copied_weights: int = Field(4, ge=1, le=4)
+    """ZeRO stage from which new weights are cast and copied behind a step on the host [DeepSpeed]; 4: under none."""
     offload_fraction: float = Field(1.0, gt=0, le=1)
     """Share of the optimizer states that is offloaded where they are."""
     offloaded_layers: float = Field(1.0, gt=0, le=1)

@@ -23,6 +23,7 @@ from costmodels.offload import (
     cpu_adam_seconds,
     host_fits,
     host_need,
+    host_stream,
     link_bandwidth,
     step_offload_seconds,
     updated_parameters,
@@ -276,6 +277,17 @@ def test_gradients_that_the_host_scales_first_cost_it_more():
     once, again = (row_seconds(OFFLOADED, x).offload for x in (HOSTED, scaled))
     assert (again[2:] > once[2:]).all()
     assert again[:2] == pytest.approx(once[:2])
+
+
+def test_weights_that_are_cast_behind_a_step_on_the_host_take_longer():
+    """By hand: a cast moves 6 bytes for the 2 that Adam writes, and 6 more go through a buffer of the driver."""
+    behind = replace(HOSTED, stack=HOSTED.stack.model_copy(update={"copied_weights": 3}))
+    below = replace(HOSTED, stack=HOSTED.stack.model_copy(update={"copied_weights": 4}))
+    fused, cast = (row_seconds(OFFLOADED, x).offload for x in (below, behind))
+    parameters, stream = updated_parameters(OFFLOADED, behind), host_stream(behind)
+    assert cast[OPTIMIZER] - fused[OPTIMIZER] == pytest.approx(10 * parameters[OPTIMIZER] / stream)
+    assert cast[EVERYTHING] - fused[EVERYTHING] == pytest.approx(4 * parameters[EVERYTHING] / stream)
+    assert cast[:2] == pytest.approx(fused[:2])
 
 
 def test_what_is_offloaded_leaves_the_device():
