@@ -26,7 +26,10 @@ class Fact(Protocol):
 
 
 def print_rows(rows: Sequence[Mapping[str, str]], console: Console, *, named: bool = True) -> None:
-    """Rows of one shape, a column per field; long texts fold, figures do not, nor the first column where it names."""
+    """Rows of one shape, a column per field; long texts fold, figures do not, nor the first column where it names.
+
+    Where nothing may fold, a narrow terminal folds the lines.
+    """
     columns = {name.replace("_", " "): [row[name] for row in rows] for name in (rows[0] if rows else ())}
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     whole = _whole(columns, console.width, named=named)
@@ -34,7 +37,10 @@ def print_rows(rows: Sequence[Mapping[str, str]], console: Console, *, named: bo
         table.add_column(column, overflow="fold", no_wrap=kept, width=wide)
     for row in rows:
         table.add_row(*(said(value, console) for value in row.values()))
-    console.print(table)
+    if all(whole):
+        print_wide(table, console)
+    else:
+        console.print(table)
 
 
 def _whole(columns: Mapping[str, Sequence[str]], width: int, *, named: bool) -> list[bool]:
@@ -43,7 +49,7 @@ def _whole(columns: Mapping[str, Sequence[str]], width: int, *, named: bool) -> 
     both = [one or all(map(_FIGURE.fullmatch, cells)) for one, cells in zip(first, columns.values(), strict=True)]
     widths = [max(map(len, (name, *cells))) for name, cells in columns.items()]
     needed = sum(2 + (wide if whole else _NARROWEST) for wide, whole in zip(widths, both, strict=True))
-    return both if needed <= width else first
+    return both if needed <= width or all(both) else first
 
 
 def widths(
