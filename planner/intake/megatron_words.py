@@ -14,6 +14,10 @@ Options = Mapping[str, Sequence[str]]
 """Values by option, without dashes in front."""
 
 _PARTS: Final = re.compile(r"\\\n")
+_SET: Final = re.compile(r"""(?:^|(?<=[ \t;]))(\w+)=(?!\()("[^"]*"|'[^']*'|[^\s;#"']*)""", re.MULTILINE)
+"""A shell variable that a script sets, lists apart: their options stand where they are set."""
+_USED: Final = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
+"""A variable that it uses: ``$TP``, ``${TP}``, or ``${TP:-8}``, which is 8 unless set."""
 _DIGITS: Final = 12
 FP8_RECIPES: Final = {"delayed": "fp8", "tensorwise": "fp8-current", "blockwise": "fp8-block", "mxfp8": "mxfp8"}
 SHARDED: Final = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
@@ -68,7 +72,7 @@ _GONE: Final = {
 def options(text: str) -> dict[str, list[str]]:
     """Every option of a command line or script with its values; the last one said counts."""
     try:
-        words = shlex.split(_PARTS.sub(" ", text), comments=True)
+        words = shlex.split(_filled(_PARTS.sub(" ", text)), comments=True)
     except ValueError as error:
         raise BadRequest(f"not a command line: {error}") from None
     found: dict[str, list[str]] = {}
@@ -78,6 +82,18 @@ def options(text: str) -> dict[str, list[str]]:
             after = takewhile(lambda one: not one.startswith("--") and one != ")", words[place + 1 :])
             found[name.replace("_", "-")] = [value] if value else list(after)
     return found
+
+
+def _filled(text: str) -> str:
+    """A script with the values of the variables that it sets in the places of those that it uses."""
+    known: dict[str, str] = {}
+
+    def value(used: re.Match[str]) -> str:
+        return known.get(used[1] or used[3], used[2] or used[0])
+
+    for name, said in _SET.findall(text):
+        known[name] = _USED.sub(value, said.strip("\"'"))
+    return _USED.sub(value, text)
 
 
 def check_words(at: Options) -> None:
@@ -104,6 +120,8 @@ def number(at: Options, name: str, default: int | None = None, *, least: int = 1
     if name not in at:
         return default
     text = word(at, name)
+    if text.startswith("$"):
+        raise BadRequest(f"--{name}: {text:.40} is set nowhere in the script; write its value in its place")
     if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS and int(text) >= least):
         raise BadRequest(f"--{name}: expected a whole number from {least} on, got {text!r:.40}")
     return int(text)

@@ -44,6 +44,25 @@ def test_recomputation_is_read_in_every_way_that_it_is_said(more, pins, layers):
     assert found.recomputed == layers
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "TP=2\nexport PP=4\ntorchrun {} --tensor-model-parallel-size $TP --pipeline-model-parallel-size ${{PP}}",
+        "TP=${{TP:-2}}; PP=$((2*2))\nPP=4\nx.sh {} --tensor-model-parallel-size=$TP --pipeline-model-parallel-size $PP",
+        'N=4\nMORE="--tensor-model-parallel-size 2 --pipeline-model-parallel-size $N"\nx.sh {} $MORE',
+        "SPLIT=(\n --tensor-model-parallel-size ${{TP:-2}} --pipeline-model-parallel-size 4\n)\nx.sh {} ${{SPLIT[@]}}",
+    ],
+)
+def test_variables_that_a_script_sets_are_put_in_where_it_uses_them(script):
+    found = megatron_job(script.format(DENSE.split("--tensor", maxsplit=1)[0]))
+    assert {"tp": 2, "pp": 4}.items() <= found.pins.items()
+
+
+def test_a_variable_that_nothing_sets_is_named():
+    with pytest.raises(BadRequest, match=r"^--tensor-model-parallel-size: \$1 is set nowhere in the script"):
+        megatron_job(f"TP=$1\n{DENSE} --tensor-model-parallel-size $TP")
+
+
 @pytest.mark.parametrize("count", [1, 15])
 def test_as_many_layers_of_a_block_are_priced_as_are_asked_for(count, tmp_path):
     told = json.loads(predicted(tmp_path, f"{DENSE}{FULL}block --recompute-num-layers {count}").stdout)
