@@ -212,9 +212,13 @@ def _tier(table: Document) -> Document:
     tier = {key: flat.pop(key) for key in _TIER_FIELDS if key in flat}
     if "latency" in flat:
         flat["step_latency"] = flat.pop("latency")
+    stated = bool({"bandwidth", "like"} & flat.keys())
     like = flat.pop("like", None if "efficiency" in flat else _DEFAULT_NETWORK)
     base = {} if like is None else entry("link", str(like))
     link = Link.model_validate({"source": "as given in the file of the cluster"} | base | flat)
+    if not stated:
+        where = f"{tier.get('name', 'link')}.bandwidth"
+        raise ValueError(f"{where}: required, such as '400 Gb/s', or like = {_DEFAULT_NETWORK!r} to have that link's")
     if base and link != Link.model_validate(base):
         source = f"assumed like {like} but for {', '.join(sorted(flat))}: {link.source}"
         link = link.model_copy(update={"source": source})

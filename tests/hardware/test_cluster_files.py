@@ -52,8 +52,9 @@ def test_a_mixed_cluster_has_a_group_per_kind(tmp_path):
 
 def test_tiers_scale_up_and_a_single_node_without_network(tmp_path):
     head = 'name = "x"\naccelerator = "gb200"\ngpus_per_node = 4\n'
-    tiers = '[[tiers]]\nname = "leaf"\ndomain = 288\nbandwidth = "50 GB/s"\n[[tiers]]\nname = "spine"\n'
-    wide = loaded(tmp_path, head + "[scale_up]\ndomain = 72\n" + tiers + "oversubscription = 2.0\n")
+    tier = '[[tiers]]\nname = "{}"\nbandwidth = "50 GB/s"\n{}\n'
+    tiers = tier.format("leaf", "domain = 288") + tier.format("spine", "oversubscription = 2.0")
+    wide = loaded(tmp_path, head + "[scale_up]\ndomain = 72\n" + tiers)
     shape = [(tier.name, tier.domain, tier.oversubscription) for tier in wide.groups[0].tiers]
     assert shape == [("node", 72, 1.0), ("leaf", 288, 1.0), ("spine", 0, 2.0)]
     single = loaded(tmp_path, head + "nodes = 1\n")
@@ -155,6 +156,8 @@ def test_a_dumped_cluster_is_a_cluster_file(tmp_path):
         (BASE.replace("= 8", '= "eight"'), "gpus_per_node: expected a whole number, got 'eight'"),
         (BASE.replace("= 8", "= 0"), "gpus_per_node: input should be greater than 0, got 0"),
         (HEAD, "network: required with more than one node"),
+        (HEAD + '[network]\nlatency = "5 us"\n', "network.bandwidth: required, such as '400 Gb/s', or like = "),
+        (HEAD + '[[tiers]]\nname = "rail"\n', "rail.bandwidth: required"),
         (BASE + '[[tiers]]\nname = "x"\n', "network and tiers: give one"),
         (BASE.replace("[network]\n", ""), "bandwidth: there is no such field"),
         ('network = "400 Gb/s"\n' + HEAD, "network: expected a table of fields"),
