@@ -10,6 +10,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from costmodels.model_names import check_names
 from costmodels.model_parts import (
     GATED_ACTIVATIONS,
     Activation,
@@ -356,11 +357,13 @@ def from_shape(shape: Mapping[str, object], *, name: str = "custom") -> Model:
             neither "dense" nor "moe". One line.
     """
     label = str(shape.get("name") or name)
+    check_names(shape, Model.model_fields, label)
     return checked(complete(shape, label=label), label=label)
 
 
 def checked(fields: Mapping[str, object], *, label: str) -> Model:
     """The model of complete `fields`; `BadModel` says on one line what is wrong with them."""
+    check_names(fields, Model.model_fields, label)
     try:
         return Model.model_validate(dict(fields))
     except ValidationError as error:

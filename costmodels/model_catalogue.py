@@ -73,7 +73,7 @@ def from_file(path: Path, seq_length: int | None = None) -> Model:
     try:
         if "model_type" in entries or "architectures" in entries:
             return _from_config(entries, name, seq_length)
-        return _from_sizes(entries, name)
+        return _from_sizes(entries, name, config=path.suffix.lower() != ".toml")
     except BadModel as error:
         raise BadFile(path, str(error)) from None
 
@@ -85,8 +85,8 @@ def _from_config(entries: Mapping[str, object], name: str, seq_length: int | Non
     return from_config(entries, name=name, seq_length=seq_length)
 
 
-def _from_sizes(entries: Mapping[str, object], name: str) -> Model:
-    if foreign := sorted(HUGGING_FACE_FIELDS & entries.keys()):
+def _from_sizes(entries: Mapping[str, object], name: str, *, config: bool) -> Model:
+    if config and (foreign := sorted(HUGGING_FACE_FIELDS & entries.keys())):
         raise BadModel(f'model_type: missing beside {foreign[0]}; name the family, such as "model_type": "llama"')
     inner = entries.get("model")
     return from_shape(inner if isinstance(inner, Mapping) else entries, name=name)

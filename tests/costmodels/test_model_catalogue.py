@@ -99,6 +99,7 @@ def test_a_json_file_and_a_hugging_face_directory_are_models(tmp_path):
         ("a.json", b'{"model_type": "llama"}', "vocab_size: missing"),
         ("a.json", b'{"model_type": 7}', "neither model_type nor architectures"),
         ("a.toml", b"num_heads = 1979-05-27", "hidden_size: missing"),
+        ("a.toml", b"hidden_size = 64\nn_head = 8", "n_head: there is no such field; did you mean num_heads"),
         ("a.json", b'{"hidden_size": 64, "num_attention_heads": 8}', "model_type: missing beside num_attention_heads"),
         ("a.json", b" " * (16 * 2**20 + 1), "more than 16 MiB"),
     ],
