@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
+from pydantic import BaseModel
+
 from costmodels.model_parts import BadModel, Experts, LatentAttention, Mamba
 from costmodels.model_shape import EXPERT_SPELLINGS, LATENT_SPELLINGS, REMARKS
 from hardware.errors import meant
 
-PARTS: Final = {"moe": Experts, "mla": LatentAttention, "mamba": Mamba}
+PARTS: Final[Mapping[str, type[BaseModel]]] = {"moe": Experts, "mla": LatentAttention, "mamba": Mamba}
 """Tables within a model's."""
 _SPELLINGS: Final = frozenset({*REMARKS, *EXPERT_SPELLINGS, "linear_bias", "qk_layernorm", "sliding_window_pattern"})
 """What descriptions may say beside the fields."""

@@ -98,15 +98,20 @@ def read(path: Path) -> Document:
     Raises:
         BadFile: missing, a folder, too large, not text, not TOML or JSON, or not a table.
     """
-    text = read_text(path)
+    return parsed(read_text(path), path)
+
+
+def parsed(text: str, path: Path) -> Document:
+    """The text of such a file as a dictionary: JSON where its name says so, or it begins as no TOML does.
+
+    Raises:
+        BadFile: not TOML or JSON, or not a table.
+    """
+    json_file = path.suffix.lower() == ".json" or text.lstrip().startswith("{")
     try:
-        json_file = path.suffix.lower() == ".json"
         document = json.loads(text, object_pairs_hook=unique) if json_file else tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise BadFile(path, f"not TOML: {error}") from None
     except (ValueError, RecursionError) as error:
-        kind = "JSON" if path.suffix.lower() == ".json" else "TOML"
-        raise BadFile(path, f"not {kind}: {error}") from None
+        raise BadFile(path, f"not {'JSON' if json_file else 'TOML'}: {error}") from None
     if not isinstance(document, dict):
         raise BadFile(path, f"expected a table of fields, got a {type(document).__name__}")
     return document

@@ -48,14 +48,19 @@ def read(text: str, name: str) -> Plan:
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"{name}: not an answer of `plan --format json`: not JSON: {error}") from None
     said = document.get("schema") if isinstance(document, dict) else None
-    if isinstance(said, str) and said.startswith("plan/") and said != SCHEMA:
-        raise BadRequest(f"{name}: its schema is {_short(said)}; version {VERSION} reads {SCHEMA}: ask again with it")
+    check_schema(said, name)
     try:
         found = Plan.model_validate_json(text)
     except ValidationError as error:
         why = flatten(error) if said == SCHEMA else f"its schema is {said!r:.40}, not {SCHEMA}"
         raise BadRequest(f"{name}: not an answer of `plan --format json`: {why}") from None
     return checked(found, name)
+
+
+def check_schema(said: object, name: str) -> None:
+    """Raises: BadRequest: it is that of an answer of another version."""
+    if isinstance(said, str) and said.startswith("plan/") and said != SCHEMA:
+        raise BadRequest(f"{name}: its schema is {_short(said)}; version {VERSION} reads {SCHEMA}: ask again with it")
 
 
 def no_constant(name: str) -> float:

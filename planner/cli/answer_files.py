@@ -3,13 +3,41 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import click
 
 from planner.cli.ending import say
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
     from planner.document import Plan
+
+_TEXTS: Final = "planner.texts"
+
+
+def text_in(path: str) -> str:
+    """The text of a file, or of stdin where the path is "-"; a command may ask again, though a pipe ends once.
+
+    Raises:
+        BadFile: there is no such file, or it is too large or no text.
+        BadRequest: stdin is closed, or holds no text.
+    """
+    from hardware.files import expanded, read_text
+
+    known: dict[str, str] = click.get_current_context().meta.setdefault(_TEXTS, {})
+    if path not in known:
+        known[path] = _piped() if path == "-" else read_text(expanded(path))
+    return known[path]
+
+
+def _piped() -> str:
+    if sys.stdin is None:
+        raise BadRequest("stdin is closed; name a file")
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError:
+        raise BadRequest("stdin holds no text in UTF-8") from None
 
 
 def answer_in(path: str, *, quiet: bool = False) -> Plan:
@@ -21,14 +49,9 @@ def answer_in(path: str, *, quiet: bool = False) -> Plan:
         BadFile: there is no such file, or it is too large or no text.
         BadRequest: it holds something else, or was changed to what no plan says.
     """
-    from hardware.files import expanded, read_text
     from planner.saved import made_elsewhere, read
 
-    try:
-        text = sys.stdin.read() if path == "-" else read_text(expanded(path))
-    except UnicodeDecodeError:
-        raise BadRequest(f"{path}: not text in UTF-8") from None
-    found = read(text, path)
+    found = read(text_in(path), path)
     if not quiet and (remark := made_elsewhere(found)):
         say(f"{path}: {remark}")
     return found

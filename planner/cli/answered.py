@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.axes import PIN_AXES
+from planner.cli.answer_files import text_in
 
 if TYPE_CHECKING:
     from planner.request import PlanRequest
@@ -50,12 +50,13 @@ def answered(request: PlanRequest, config: str | None, origins: Mapping[str, str
 
 def _strategy(config: str | None) -> dict[str, Any] | None:
     """The strategy's record, None where the configuration is no answer or has none."""
-    if config is None or not config.endswith(".json"):
+    if config is None:
         return None
+    from hardware.files import expanded, parsed
     from planner.saved import SCHEMA, read
 
-    text = Path(config).expanduser().read_text(encoding="utf-8")
-    if f'"{SCHEMA}"' not in text:
+    text = text_in(config)
+    if parsed(text, expanded(config)).get("schema") != SCHEMA:
         return None
     plan = read(text, config)
     return plan.strategy.model_dump(mode="json") if plan.strategy else None

@@ -13,6 +13,7 @@ from click.core import ParameterSource
 
 from hardware.errors import meant
 from planner.axes import PIN_AXES
+from planner.cli.answer_files import text_in
 from planner.errors import BadQuantity, BadRequest
 
 if TYPE_CHECKING:
@@ -137,15 +138,15 @@ def _spell_profile(ctx: click.Context, given: dict[str, Any], origins: dict[str,
 
 
 def _configured(path: str) -> dict[str, Any]:
-    from hardware.files import expanded, read
+    from hardware.files import expanded, parsed
     from planner.paths import led, profiled
 
     try:
-        document = led(read(expanded(path)), expanded(path))
+        document = led(parsed(text_in(path), expanded(path)), expanded(path))
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"{path}: {error}") from None
-    if document.get("schema") == "plan/1" and isinstance(document.get("request"), dict):
-        document = document["request"]  # an answer, asked again
+    if str(document.get("schema", "")).startswith("plan/"):
+        document = _asked_again(document, path)
     document = profiled(document)
     pins = document.pop("pins", {})
     if not isinstance(pins, Mapping):
@@ -155,6 +156,16 @@ def _configured(path: str) -> dict[str, Any]:
         hint = f"it belongs under [pins]: {unknown[0]} = ..." if pin else meant(unknown[0], (*FIELDS, "pins"))
         raise BadRequest(f"{path}: there is no field {unknown[0]!r}; {hint}")
     return document | {f"pins.{name}": value for name, value in pins.items()}
+
+
+def _asked_again(answer: dict[str, Any], path: str) -> dict[str, Any]:
+    """The question of an answer."""
+    from planner.saved import check_schema
+
+    check_schema(answer["schema"], path)
+    if not isinstance(asked := answer.get("request"), dict):
+        raise BadRequest(f"{path}: not an answer of `plan --format json`: request: required, but missing")
+    return asked
 
 
 def _spell_chunks(ctx: click.Context, given: dict[str, Any], origins: dict[str, str]) -> None:

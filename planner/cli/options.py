@@ -294,7 +294,9 @@ question_options = stacked(
         help="Tokens of the busiest expert rank over the mean, such as 1.3.",
     ),
     option("--time-limit", heading=_Q, metavar="TIME", help="Longest search: 30s, 2min or plain seconds."),
-    option("--config", heading=_Q, metavar="FILE", help="TOML or JSON file of these fields; options win."),
+    option(
+        "--config", heading=_Q, metavar="FILE", help="File of these fields, TOML or JSON, or an answer (- for stdin)."
+    ),
 )
 
 pin_options = stacked(
