@@ -55,14 +55,15 @@ def described(scenario: Scenario) -> bool:
 
 
 def cpu_adam_seconds(
-    *, parameters: Number, word: Number, bandwidth: Number, gradient: Number = 4.0, weight: Number = WORD
+    *, parameters: Number, word: Number, bandwidth: Number, gradient: Number = 4.0, weight: Number | None = None
 ) -> Floats:
     """Seconds of a step on the CPUs, bound by their memory of ``bandwidth`` bytes/s.
 
     Per parameter ``word`` bytes of states are read and written, ``gradient`` bytes read, a 16-bit weight written,
     or ``weight`` bytes moved for it.
     """
-    return parameters * (2.0 * word + gradient + weight) / bandwidth if bandwidth else parameters * inf
+    written = WORD if weight is None else weight
+    return parameters * (2.0 * word + gradient + written) / bandwidth if bandwidth else parameters * inf
 
 
 def copied(rows: Strategies, scenario: Scenario) -> NDArray[np.bool_]:
