@@ -194,8 +194,11 @@ _FITTED: Final = "; constants of one's own measurements"
 
 
 def _no_better(missed: Errors) -> list[str]:
-    """A warning where runs that were left out are predicted no better than before."""
+    """A warning where runs that were left out are predicted no better than before; of fewer than three, the runs."""
     left = missed.median_left_out
+    if left is None and missed.median_after > missed.median_before:
+        sizes = f"a median of {100 * missed.median_after:.1f} %, before it {100 * missed.median_before:.1f} %"
+        return [f"after the fit these runs err by {sizes}: they ask for different constants; more runs would tell"]
     if left is None or left < missed.median_before:
         return []
     sizes = f"a median of {100 * left:.1f} %, before the fit {100 * missed.median_before:.1f} %"

@@ -28,6 +28,22 @@ def test_what_is_fitted_of_too_many_configurations_is_said(tmp_path, monkeypatch
     assert answer.errors[0].points == 8
 
 
+def test_two_runs_that_the_fit_does_not_bring_nearer_are_warned_of(tmp_path):
+    def warned(first, second):
+        made = rows(SHAPES[:1], copies=2)
+        for row, times in zip(made, (first, second), strict=True):
+            row["measured"]["iteration_time_s"] *= times
+        answer = calibrate([written(tmp_path / "runs.jsonl", made)])
+        return [line for line in answer.warnings if "they ask for different constants" in line], answer.errors[0]
+
+    apart, errors = warned(0.97, 1.21)
+    assert errors.median_after > errors.median_before
+    assert len(apart) == 1
+    alike, errors = warned(1.2, 1.2)
+    assert errors.median_after < errors.median_before
+    assert not alike
+
+
 def test_what_is_not_read_of_a_run_or_said_twice_is_told(tmp_path):
     made = rows(SHAPES[:2], copies=2)
     for row in made[:2]:
