@@ -29,7 +29,10 @@ DAY: Final = 86_400.0
 MOST_GPUS: Final = 65_536
 """Accelerators that are considered unless more or fewer are asked for."""
 AROUND: Final = 10.0
-"""Seconds that the sizes around an answer may take beyond its time."""
+"""Seconds that the sizes around an answer may take beyond its time, and those between sizes that nearly meet the limits
+within it."""
+NEARLY: Final = 1.1
+"""What nearly meets a limit misses it by less than this: so much may round sizes lose to others."""
 
 
 @dataclass(frozen=True)
@@ -151,8 +154,8 @@ def size(
         raise BadRequest(f"a budget needs a price, and {resolved.cluster.name} has none; give it price = '2 $/h'")
     limits = Limits(days, dollars)
     found = sizes.first(limits.met, sizes.least) if dollars is None else _within(sizes, limits)
-    if found is None and resolved.stability:
-        found = _anywhere(sizes, limits)
+    if found is None and (resolved.stability or _nearly(sizes, limits)):
+        found = _anywhere(sizes, limits, math.inf if resolved.stability else time.perf_counter() + AROUND)
     if found is None and sizes.late():
         raise OutOfTime(f"no size that meets the limits was found in {request.time_limit:g} s; --time-limit gives more")
     if not sizes.options():
@@ -211,9 +214,21 @@ def _within(sizes: Sizes, limits: Limits) -> int | None:
     return min(works, default=None)
 
 
-def _anywhere(sizes: Sizes, limits: Limits) -> int | None:
-    """Nodes that meet the limits, which more may not where more nodes break more often."""
-    return next((n for n in _open(sizes, sizes.most + 1) if not sizes.late() and limits.met(sizes.at(n))), None)
+def _nearly(sizes: Sizes, limits: Limits) -> bool:
+    """Whether a size that was searched misses them by so little that one between may not."""
+    wider = Limits(*(None if limit is None else limit * NEARLY for limit in (limits.days, limits.dollars)))
+    return any(map(wider.met, sizes.options()))
+
+
+def _anywhere(sizes: Sizes, limits: Limits, until: float) -> int | None:
+    """Nodes that meet the limits between those that do not: more nodes break more often, and some divide a model worse.
+
+    Those next to what comes nearest are looked at first.
+    """
+    near = _nearest(sizes, limits)
+    rest = sorted(_open(sizes, sizes.most + 1), key=lambda n: abs(n - near.nodes) if near else 0)
+    until = min(until, sizes.deadline)
+    return next((n for n in rest if time.perf_counter() < until and limits.met(sizes.at(n))), None)
 
 
 def _smaller(sizes: Sizes, limits: Limits, found: int) -> int:
@@ -316,13 +331,22 @@ def _statement(sizes: Sizes, found: int, limits: Limits, *, proved: bool) -> str
 
 
 def _missed(sizes: Sizes, limits: Limits, resolved: Resolved) -> Size:
+    possible = range(sizes.least, sizes.most + 1)
+    rest = sum(n not in sizes.known or n in sizes.unproved for n in possible)
+    upto = f"of up to {sizes.most * sizes.each:,} GPUs"
+    missed = f"no size {upto} meets the limits (searched: {len(sizes.known)} of {sizes.most})"
+    if rest:
+        known = many(len(sizes.known), "size")
+        missed = f"none of the {known} searched {upto} meets the limits; {rest} were not searched"
+    nearest = _nearest(sizes, limits)
+    return Size(status="infeasible", nearest=nearest, statement=missed, **_frame(sizes, limits, resolved))
+
+
+def _nearest(sizes: Sizes, limits: Limits) -> Option | None:
     """What comes nearest: the fastest where only the deadline is missed, else the cheapest that is soon enough."""
     options = sizes.options()
     soon = [option for option in options if limits.soon(option)]
-    nearest = _least(soon, lambda o: o.cost_dollars or 0.0) or _least(options, lambda o: o.days)
-    searched = f"searched: {len(sizes.known)} of {sizes.most}"
-    missed = f"no size of up to {sizes.most * sizes.each:,} GPUs meets the limits ({searched})"
-    return Size(status="infeasible", nearest=nearest, statement=missed, **_frame(sizes, limits, resolved))
+    return _least(soon, lambda o: o.cost_dollars or 0.0) or _least(options, lambda o: o.days)
 
 
 def _least(options: Iterable[Option], key: Callable[[Option], float]) -> Option | None:

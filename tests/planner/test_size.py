@@ -139,6 +139,21 @@ def test_a_neighbour_that_meets_the_deadline_after_the_time_is_up_is_the_answer(
     assert found.answer.nodes == found.smallest.nodes == 19
 
 
+@pytest.mark.parametrize("limits", [{"dollars": 999.0}, {"days": 3.05}, {"days": 20.0, "dollars": 999.0}])
+def test_a_size_between_those_that_nearly_meet_the_limits_is_found(monkeypatch, limits):
+    figures = {nodes: (100.0 / nodes, 1000.0 + nodes) for nodes in range(1, 33)} | {31: (3.0, 990.0)}
+    monkeypatch.setattr(sizing.Sizes, "_asked", lambda _self, nodes: option(nodes, *figures[nodes]))
+    assert size(ASK, **limits).answer.nodes == 31
+
+
+def test_what_was_not_searched_is_not_said_to_miss_the_limits(monkeypatch):
+    monkeypatch.setattr(sizing.Sizes, "_asked", lambda _self, nodes: option(nodes, 100.0 / nodes, 1000.0))
+    found = size(ASK, dollars=800.0)
+    assert found.statement == "none of the 10 sizes searched of up to 256 GPUs meets the limits; 22 were not searched"
+    every = size(ASK, dollars=950.0)
+    assert every.statement == "no size of up to 256 GPUs meets the limits (searched: 32 of 32)"
+
+
 def test_both_limits_hold_together(monkeypatch):
     asked = lambda _self, nodes: option(nodes, 100.0 / nodes, 1000.0 + 10 * nodes)  # noqa: E731
     monkeypatch.setattr(sizing.Sizes, "_asked", asked)
