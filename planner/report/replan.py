@@ -7,9 +7,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from hardware.units import format_quantity
 from planner.allocation.explain import in_words
 from planner.replan_document import Choice, Replan
-from planner.report.bars import gib, percent, seconds
+from planner.report.bars import percent, seconds
 from planner.report.tables import said
 from planner.written import many
 
@@ -33,7 +34,7 @@ def render(found: Replan, console: Console) -> None:
 
 def _table(choices: list[tuple[str, Choice]], console: Console) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for place, name in enumerate(("", "GPUs", "idle", "iteration", "slower", "GiB moved", "pause", "strategy")):
+    for place, name in enumerate(("", "GPUs", "idle", "iteration", "slower", "moved", "pause", "strategy")):
         table.add_column(name, justify="left" if place in (0, 7) else "right", overflow="fold")
     for name, choice in choices:
         at = choice.plan.strategy
@@ -43,7 +44,7 @@ def _table(choices: list[tuple[str, Choice]], console: Console) -> Table:
             f"{choice.idle_gpus:,}",
             seconds(choice.iteration_seconds),
             percent(choice.slower),
-            gib(moved.weight_bytes + moved.state_bytes),
+            format_quantity(moved.weight_bytes + moved.state_bytes, "bytes"),
             seconds(moved.seconds),
             in_words(at) if at else "",
         )

@@ -14,6 +14,7 @@ from costmodels.parameters import parameters
 from costmodels.pricing import row_assignment
 from costmodels.stability import Stability
 from costmodels.strategy import SCHEDULE_NAMES, strategies
+from hardware.units import format_quantity
 from planner import PlanRequest, plan
 from planner.cli import main
 from planner.counts import good_counts
@@ -243,7 +244,11 @@ def test_the_command_answers_and_ends_as_documented(old, tmp_path):
 
     document = json.loads(run("--gpus", "56", "--format", "json").stdout)
     assert document["schema"] == "replan/1"
-    assert "idle" in run("--gpus", "56").stdout
+    table = run("--gpus", "56").stdout
+    assert "idle" in table
+    moved = document["fastest"]["moved"]
+    told = format_quantity(moved["weight_bytes"] + moved["state_bytes"], "bytes")  # as the sentence below counts them
+    assert told in table
     assert "TP=" in run("--gpus", "56", "--format", "env", "--pick", "fastest").stdout
     refused = run("--gpus", "1", "--global-batch", "7")
     assert refused.exit_code in (0, 3)
