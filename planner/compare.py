@@ -191,7 +191,9 @@ def _facts(side: Side) -> dict[str, Any]:
 
 def _axes(row: Strategies) -> dict[str, Any]:
     words = {"recompute_modules", *NAMED} - {"sequence_parallel"}
-    return {name: shown_value(name, int(value)) if name in words else value for name, value in row.row(0).items()}
+    plain = row.row(0)
+    plain["sequence_parallel"] = bool(plain["sequence_parallel"])
+    return {name: shown_value(name, int(value)) if name in words else value for name, value in plain.items()}
 
 
 def _steps(a: Side, b: Side) -> Iterator[Step]:

@@ -96,10 +96,11 @@ def test_a_larger_batch_saves_per_sequence():
 
 
 def test_what_is_recomputed_or_offloaded_is_told_in_words():
-    lean = pinned(tp=2, recompute_modules="layernorm,mlp", offload="optimizer")
+    lean = pinned(tp=2, recompute_modules="layernorm,mlp", offload="optimizer", sequence_parallel=False)
     found = compare(pinned(tp=2, recompute="none"), lean)
     assert found.differences["recompute_modules"] == ("none", "mlp,layernorm")
     assert found.differences["offload"] == ("none", "optimizer")
+    assert found.differences["sequence_parallel"] == (True, False)
 
 
 def test_nothing_differs_between_a_plan_and_itself():
