@@ -47,18 +47,25 @@ def check_writable(output: str | None) -> None:
 def write(text: str, output: str | None) -> None:
     """Write the answer to a file in one step, or to stdout; a reader who has left is nobody's error."""
     if output is None:
-        _to_stdout(text)
+        put(text)
+        opened().flush()
     else:
         _to_file(text, Path(output).expanduser())
 
 
-def _to_stdout(text: str) -> None:
+def put(text: str) -> None:
+    """Write a piece of the answer to stdout, which may not know all of its letters."""
+    stream = opened()
+    stream.write(_encodable(text, stream.encoding or "utf-8"))
+
+
+def opened() -> TextIO:
+    """Stdout; where it is closed the command ends with a word on that."""
     stream: TextIO | None = sys.stdout
     if stream is None:
         say("the answer cannot be written: stdout is closed")
         sys.exit(UNEXPECTED)
-    stream.write(_encodable(text, stream.encoding or "utf-8"))
-    stream.flush()
+    return stream
 
 
 def _encodable(text: str, encoding: str) -> str:

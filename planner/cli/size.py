@@ -74,6 +74,8 @@ def _dollars(text: str | None) -> float | None:
         return None
     from hardware.units import parse_quantity
 
+    if not text.isascii():
+        raise BadRequest(f"--budget: expected plain digits, such as $1.5M, got {text!r:.40}")
     try:
         dollars = parse_quantity(text if "$" in text else f"${text}", "money")
     except BadQuantity as error:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from planner.cli.answer import opened, put
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ def text_to(pieces: Iterable[str], place: str | None) -> None:
             stream.writelines(piece.encode() for piece in pieces)
         return
     for piece in pieces:
-        sys.stdout.write(piece)
-    sys.stdout.flush()
+        put(piece)
+    opened().flush()
 
 
 def parquet_to(found: Iterable[Result], study: Study, place: str | None) -> None:
@@ -38,8 +38,8 @@ def parquet_to(found: Iterable[Result], study: Study, place: str | None) -> None
                 stream.writelines(source)
             return
         with whole.open("rb") as source:
-            sys.stdout.buffer.writelines(source)
-            sys.stdout.buffer.flush()
+            opened().buffer.writelines(source)
+            opened().buffer.flush()
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.answer import check_writable, shown, talk, write
+from planner.cli.answer import check_writable, opened, shown, talk, write
 from planner.cli.ending import BAD_REQUEST, UNEXPECTED
 from planner.cli.options import Command, Count, Text, Word, option, stacked
 from planner.errors import BadRequest
@@ -71,7 +71,7 @@ def run(study: str, **params: Any) -> None:
 
     asked = read_study(study)
     check_writable(params["results"])
-    if params["form"] == "parquet" and params["results"] is None and sys.stdout.isatty():
+    if params["form"] == "parquet" and params["results"] is None and opened().isatty():
         raise BadRequest("--format parquet is for machines; name a file: --results runs.parquet")
     if params["dry_run"]:
         _rehearse(asked, params)

@@ -47,6 +47,15 @@ def test_every_command_tells_of_a_full_disk_in_one_line(words, tmp_path):
     assert (done.returncode, done.stdout) == (1, "plan: the answer cannot be written: No space left on device\n")
 
 
+@pytest.mark.parametrize("form", ["table", "json", "csv", "parquet"])
+def test_results_of_a_study_for_nobody_are_told_in_one_line(form, tmp_path):
+    study = tmp_path / "study.toml"
+    study.write_text('model = "gpt3-125m"\ngpus = 8\n')
+    words = f"sweep {study} -o {tmp_path}/runs.sqlite --workers 1 -q --format {form}"
+    done = shell(f'"{sys.executable}" -m planner {words} 2>&1 >&-')
+    assert (done.returncode, done.stdout) == (1, "plan: the answer cannot be written: stdout is closed\n")
+
+
 @pytest.mark.parametrize(("columns", "width"), [("0", 80), ("1", 20), ("99999999999", 1000), ("60", 60)])
 def test_the_screen_has_a_width_that_can_be_read_whatever_columns_says(columns, width):
     def rows(columns):

@@ -203,7 +203,9 @@ def test_what_nothing_meets_ends_with_3_and_the_nearest():
     assert "nearest: 64 GPUs" in done.stderr
 
 
-@pytest.mark.parametrize("limit", [["--deadline", "soon"], ["--budget", "much"], ["--deadline", "0d"]])
+@pytest.mark.parametrize(
+    "limit", [["--deadline", "soon"], ["--budget", "much"], ["--deadline", "0d"], ["--budget", "\u0663"]]
+)
 def test_limits_that_are_none_are_refused_in_one_line(limit):
     done = run("--model", "llama3-8b", *limit)
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
