@@ -15,8 +15,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.measured import source
-from planner.validation.calibrate import LEFT_OUT, along, layout_of, samples, straightened
+from planner.measured import LEFT_OUT, source
+from planner.validation.calibrate import along, layout_of, samples, straightened
 from planner.validation.fitting import PRIOR, solve
 from planner.validation.judge import learnt_from
 from planner.validation.left_out import shipped

@@ -1,4 +1,4 @@
-"""Are the weights behind intervals right? Every one halved and doubled, judged between the sources of the fit split.
+"""Are the weights behind intervals right? Every one halved and doubled, judged between the sources they rest on.
 
 The score of intervals is their width and twenty times what lies outside of them, in logarithms, meaned over the sources
 [Gneiting07]; an interval never rests on runs of the source that it is judged by. Printed is the relative change of the
@@ -15,7 +15,7 @@ import numpy as np
 
 from planner import trust
 from planner.likeness import apart
-from planner.measured import measured
+from planner.measured import every_run
 from planner.validation.residuals import tails, usual_miss, weights
 
 OUTSIDE = 20.0
@@ -29,15 +29,14 @@ def score(away, known):
         trust.expected_miss(row[kept], known.take(np.flatnonzero(kept)), usual)
         for row, kept in zip(away, other, strict=True)
     ]
-    low, high = tails(known.misses / misses, weights(known.sources))
-    low, high = min(low, 0.0) * np.array(misses), max(high, 0.0) * np.array(misses)
+    low, high = tails(known.scaled / misses, weights(known.sources))
+    low, high = (end * known.scales * misses for end in (min(low, 0.0), max(high, 0.0)))
     beyond = np.maximum(low - known.misses, 0.0) + np.maximum(known.misses - high, 0.0)
     return float((high - low + OUTSIDE * beyond) @ weights(known.sources))
 
 
 def main() -> int:
-    table = measured()
-    known = table.take(np.flatnonzero(table.fitted))
+    known = every_run().of("fit", "check")
     every = np.arange(len(known.runs))
     rows = [apart(known.traits.take(every[i : i + 1]), known.traits) for i in every]
     parts = {key: np.concatenate([np.broadcast_to(row[key], (1, len(every))) for row in rows]) for key in rows[0]}

@@ -69,6 +69,7 @@ def prediction_record(resolved: Resolved, iteration: float, row: Strategies, ass
     model_flops = counted_flops(scenario) * scenario.tokens
     hardware_flops = model_flops + _repeated_flops(scenario, row, assignment) * scenario.tokens
     seconds, gpus = iteration, scenario.gpus
+    mfu = utilization(flops=model_flops, seconds=seconds, gpus=gpus, peak=peak)
     run = training.totals(
         cluster=resolved.cluster,
         gpus=scenario.gpus,
@@ -78,7 +79,7 @@ def prediction_record(resolved: Resolved, iteration: float, row: Strategies, ass
     )
     return Prediction(
         iteration_seconds=iteration,
-        mfu=utilization(flops=model_flops, seconds=seconds, gpus=gpus, peak=peak),
+        mfu=mfu,
         hfu=utilization(flops=hardware_flops, seconds=seconds, gpus=gpus, peak=peak),
         model_tflops_per_gpu=model_flops / iteration / scenario.gpus / 1e12,
         tokens_per_second=scenario.tokens / iteration,
@@ -88,7 +89,7 @@ def prediction_record(resolved: Resolved, iteration: float, row: Strategies, ass
         gpu_hours=run.gpu_hours,
         cost_dollars=run.cost,
         energy_megawatt_hours=run.joules / training.JOULES_PER_MWH,
-        interval=interval(scenario, row, iteration, mixture=resolved.mixed is not None),
+        interval=interval(scenario, row, iteration, mfu=mfu, mixture=resolved.mixed is not None),
     )
 
 
@@ -131,6 +132,12 @@ def counted_flops(scenario: Scenario) -> float:
     """
     every = flops_per_token(scenario.model, seq_length=scenario.seq_length, definition="model-window")
     return every - frozen_flops(scenario.model) if scenario.frozen else every
+
+
+def mfu_of(scenario: Scenario, seconds: float) -> float:
+    """Model FLOP utilisation of an iteration that takes so long, on devices of one kind."""
+    flops = counted_flops(scenario) * scenario.tokens
+    return utilization(flops=flops, seconds=seconds, gpus=scenario.gpus, peak=scenario.peak_rate)
 
 
 def _repeated_flops(scenario: Scenario, row: Strategies, assignment: Assignment) -> float:

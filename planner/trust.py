@@ -3,7 +3,8 @@
 An interval is conformal between sources: a source's misses are divided by the miss that the sources comparable to it
 lead one to expect, and the quantiles of what comes out, every group counting the same and no source judged by its own
 runs, are multiplied with the miss that is expected here [Lei18], [Dunn22]. It is wider where comparable sources missed
-by more and where there are none. Everything rests on the fit split; the dev split checks.
+by more and where there are none, and the less of a step its products fill. It rests on the fit split, as constants
+without a source would miss it, and on the check split, which no constant knows; the dev split checks.
 """
 
 from __future__ import annotations
@@ -19,15 +20,14 @@ from hardware.catalogue import accelerator as find_accelerator
 from hardware.records import Accelerator
 from planner.document import Comparable, Interval, Trust
 from planner.likeness import EXTENTS, MIXTURE, Traits, apart, distance, traits
-from planner.measured import Measured, Run, figures, measured
+from planner.measured import LEFT_OUT, Measured, Run, every_run, figures, measured, scale
 
 COVERAGE = 0.9
 NOTHING = 1.0
 """Weight of the expectation that rests on no comparable run, in sources that are like the plan in everything."""
 FAR = 1.5
-"""That expectation over the usual miss of a source. Half of it would score a little better between the sources of the
-fit split (``benchmarks/likeness.py``); it stays above 1, so that intervals widen where nothing comparable was measured.
-"""
+"""That expectation over the usual miss of a source: above 1, so that intervals widen where nothing comparable was
+measured. Half of it would score 3 % worse, twice 2 % better (``benchmarks/likeness.py``)."""
 SHOWN = 3
 """Measured runs that are named."""
 TELLING = 0.25
@@ -55,21 +55,21 @@ WORDS = {
 
 
 def expected_miss(away: Floats, known: Measured, usual: float) -> float:
-    """The size of the miss to expect at distances ``away`` (M,) from the known runs.
+    """The size of the scaled miss to expect at distances ``away`` (M,) from the known runs.
 
     A source speaks with e^-d of its nearest run, for its runs weighted by e^-d each.
     """
     near = np.exp(-away)
     _, place = np.unique(known.sources, return_inverse=True)
     total = np.bincount(place, near)
-    size = np.bincount(place, near * abs(known.misses)) / total
+    size = np.bincount(place, near * abs(known.scaled)) / total
     weight = np.zeros(len(total))
     np.maximum.at(weight, place, near)
     return float((weight @ size + NOTHING * FAR * usual) / (weight.sum() + NOTHING))
 
 
 def interval(
-    scenario: Scenario, row: Strategies, seconds: float, *, mixture: bool = False, without: str = ""
+    scenario: Scenario, row: Strategies, seconds: float, *, mfu: float, mixture: bool = False, source: str = ""
 ) -> Interval:
     """Where the measured time of one strategy should lie.
 
@@ -77,23 +77,29 @@ def interval(
         scenario: what is trained on what.
         row: the strategy, N = 1.
         seconds: its predicted time per iteration.
+        mfu: its predicted utilisation.
         mixture: it runs on several kinds of nodes.
-        without: a source whose runs are set aside, because its own runs are being judged.
+        source: whose run it is, where one is judged: its own runs are set aside, and if constants were fitted to
+            it, it misses by less.
     """
-    known, found = _fitted(), figures()
+    known, found = _judges(source), figures()
     away = distance(traits(scenario, row), known.traits)[0] + MIXTURE * mixture
-    if without and (known.sources == without).any():
-        kept = np.flatnonzero(known.sources != without)
-        known, away = known.take(kept), away[kept]
-    miss = expected_miss(away, known, found.usual)
-    low, high = np.exp(np.array([found.low, found.high]) * miss)
+    miss = expected_miss(away, known, found.usual) * scale(np.array(mfu))
+    ends = (found.own_low, found.own_high) if source in _fitted() else (found.low, found.high)
+    low, high = np.exp(np.array(ends) * miss)
     return Interval(low=seconds * float(low), high=seconds * float(high), coverage=COVERAGE)
 
 
 @cache
-def _fitted() -> Measured:
-    table = measured()
-    return table.take(np.flatnonzero(table.fitted))
+def _judges(source: str) -> Measured:
+    """The runs that intervals of one source rest on."""
+    return every_run().of("fit", "check").without(source)
+
+
+@cache
+def _fitted() -> frozenset[str]:
+    """The sources that constants were fitted to."""
+    return frozenset(run.source for run in every_run().of("fit").runs if run.group not in LEFT_OUT)
 
 
 def trust(scenario: Scenario, row: Strategies, *, mixture: bool = False) -> Trust:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from costmodels.scenario import Scenario
 from hardware.catalogue import accelerator
 from hardware.errors import MeshwrightError
+from planner.measured import LEFT_OUT
 from planner.validation.fitting import EXPERTS, MOST_ROWS, STACK_KNOBS, Knob, log_error, solve, with_constants
 from planner.validation.judge import seconds_of
 from planner.validation.launch_words import unmended
@@ -35,10 +36,6 @@ from planner.validation.rows import Row, held_back, read_rows
 ROOT = Path(__file__).resolve().parents[2]
 STACKS = ROOT / "costmodels" / "stacks"
 ACCELERATORS = ROOT / "hardware" / "catalogue" / "accelerators"
-
-LEFT_OUT = ("bigscience-v100", "torchao-float8")
-"""The first warns of 40 % network noise; steps of 4096 tokens of the second take a tenth of a second longer than any
-mechanism here explains, which must not be charged to the speed of the stack's kernels."""
 
 SHRUNK = 0.75
 """Power of the fitted expert efficiency that is kept: measured runs with experts are few and of few recipes. From

@@ -21,6 +21,7 @@ from costmodels.stack import stack as find_stack
 from hardware.catalogue import cluster as find_cluster
 from hardware.errors import BadFile, MeshwrightError
 from hardware.files import PROFILE, expanded, read
+from planner.assemble import mfu_of
 from planner.measured import source
 from planner.trust import interval
 from planner.validation.corpus import of_each
@@ -232,7 +233,8 @@ def _unmeasured(row: Row) -> str:
 
 def _within(mapped: Case, group: str, predicted: float, measured: float) -> bool:
     """Whether the measured time lies in the interval that rests on the runs of other sources."""
-    likely = interval(mapped.scenario, mapped.rows, predicted, without=source(group))
+    mfu = mfu_of(mapped.scenario, predicted)
+    likely = interval(mapped.scenario, mapped.rows, predicted, mfu=mfu, source=source(group))
     return likely.low <= measured <= likely.high
 
 

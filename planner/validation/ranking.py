@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from costmodels.strategy import Floats
+from planner.measured import LEFT_OUT
 from planner.validation.corpus import of_each
 from planner.validation.judge import judge_row
 from planner.validation.rows import Row, read_rows
@@ -255,8 +256,6 @@ def _line(name: str, figures: dict[str, float]) -> str:
 
 def without_left_out(groups: dict[str, dict[str, float]]) -> dict[str, float]:
     """``overall`` without the sources that every fit leaves out: what they scatter by says nothing of the model."""
-    from planner.validation.calibrate import LEFT_OUT
-
     return overall({name: group for name, group in groups.items() if name not in LEFT_OUT})
 
 

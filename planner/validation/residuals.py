@@ -6,23 +6,22 @@ import csv
 import io
 import math
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.flops import utilization
 from costmodels.pricing import quote
 from costmodels.strategy import Floats
 from hardware.errors import MeshwrightError
-from planner.assemble import counted_flops
+from planner.assemble import mfu_of
 from planner.likeness import EXTENTS, NAMES, SIZES, SWITCHES, distance, traits
-from planner.measured import Figures, Measured, Run, from_rows, source
+from planner.measured import LEFT_OUT, Figures, Measured, Run, from_rows, source
 from planner.trust import COVERAGE, expected_miss
-from planner.validation.calibrate import LEFT_OUT, samples
-from planner.validation.judge import learnt_from, seconds_of
+from planner.validation.calibrate import samples
+from planner.validation.judge import learnt_from, seconds_of, shipped
 from planner.validation.left_out import Constants, without_each
 from planner.validation.mapping import Case, case
 from planner.validation.ranking import SMALLEST, Cell, cell_of
@@ -53,7 +52,7 @@ class Priced:
 def priced_runs(among: Container[str] | None = None) -> list[Priced]:
     """Every run that counts in the table of errors and can be priced; of these groups, where they are given."""
     found = []
-    for path in learnt_from():
+    for path in shipped():
         split = path.name.partition(".")[0]
         rows = (row for row in read_rows(path) if among is None or row["group"] in among)
         found += [one for row in rows if (one := _priced(split, row)) is not None]
@@ -110,7 +109,7 @@ def _record(run: Priced, missed: float) -> dict[str, str]:
         "split": run.split,
         "model": str(run.row["model"].get("name") or run.case.scenario.model.name),
         "seconds": f"{run.measured:.4g}",
-        "mfu": f"{_mfu(run):.3f}",
+        "mfu": f"{mfu_of(run.case.scenario, run.measured):.3f}",
         "error": f"{run.predicted / run.measured - 1.0:.3f}",
         "miss": f"{missed:.3f}",
         **{key: str(known.names[key][0]) for key in NAMES},
@@ -118,12 +117,6 @@ def _record(run: Priced, missed: float) -> dict[str, str]:
         **{key: f"{known.sizes[key][0]:.0f}" for key in SWITCHES},
         "vpp": f"{2.0 ** float(known.sizes['vpp'][0]):.0f}",
     }
-
-
-def _mfu(run: Priced) -> float:
-    scenario = run.case.scenario
-    flops = counted_flops(scenario) * scenario.tokens
-    return utilization(flops=flops, seconds=run.measured, gpus=scenario.gpus, peak=scenario.peak_rate)
 
 
 def as_csv(rows: Sequence[dict[str, str]]) -> str:
@@ -137,40 +130,53 @@ def as_csv(rows: Sequence[dict[str, str]]) -> str:
 
 
 def find(rows: list[dict[str, str]], runs: Sequence[Priced]) -> Figures:
-    """The figures of the fit split: quantiles of scores between sources, the region, ties."""
+    """Quantiles of scores between the sources of the fit and the check split; the region and ties of the fit split."""
     known = from_rows(rows)
-    fit = known.take(np.flatnonzero(known.fitted))
-    usual = usual_miss(fit)
-    away = _all_distances(fit)
-    other = fit.sources[:, None] != fit.sources
-    scores = fit.misses / np.array([_expected(fit, away[i], other[i], usual) for i in range(len(fit.runs))])
-    taught = np.array([run.group not in LEFT_OUT for run in fit.runs])
-    low, high = tails(scores[taught], weights(fit.sources[taught]))
-    nearest = np.where(other, away, np.inf).min(axis=1)
+    judges = known.of("fit", "check")
+    usual = usual_miss(judges)
+    expected = expected_misses(judges, usual)
+    orderly = np.array([run.group not in LEFT_OUT for run in judges.runs])
+    taught = orderly & (judges.splits == "fit")
+    left = -np.log1p([run.error for run in judges.runs]) / judges.scales
+    ends = _ends(judges.scaled / expected, orderly, judges)
+    own = _ends(left / expected, taught, judges)
+    fit = known.of("fit")
     gaps = paired_gaps(runs)
     return Figures(
-        low=min(low, 0.0),
-        high=max(high, 0.0),
+        *ends,
+        *own,
         usual=usual,
-        region=weighted_quantile(nearest, weights([run.group for run in fit.runs]), WITHIN),
+        region=weighted_quantile(_nearest_other(fit), weights([run.group for run in fit.runs]), WITHIN),
         tie=tie_width(*gaps),
         curse=curse(runs),
     )
 
 
-def _all_distances(known: Measured) -> Floats:
-    every = np.arange(len(known.runs))
-    rows = [distance(known.traits.take(every[i : i + 1]), known.traits) for i in every]
-    return np.concatenate(rows)
+def _ends(scores: Floats, chosen: NDArray[np.bool_], known: Measured) -> tuple[float, float]:
+    low, high = tails(scores[chosen], weights(known.sources[chosen]))
+    return min(low, 0.0), max(high, 0.0)
 
 
-def _expected(known: Measured, away: Floats, kept: NDArray[np.bool_], usual: float) -> float:
-    return expected_miss(away[kept], known.take(np.flatnonzero(kept)), usual)
+def _nearest_other(known: Measured) -> Floats:
+    """How far the nearest run of another source is, of every run."""
+    return np.array([distance(one.traits, others.traits).min() for one, others in each_apart(known)])
+
+
+def expected_misses(known: Measured, usual: float) -> Floats:
+    """The scaled miss that the runs of other sources lead one to expect, of every run."""
+    apart = each_apart(known)
+    return np.array([expected_miss(distance(one.traits, rest.traits)[0], rest, usual) for one, rest in apart])
+
+
+def each_apart(known: Measured) -> Iterator[tuple[Measured, Measured]]:
+    """Every run, and the runs of other sources."""
+    others = {name: known.without(name) for name in np.unique(known.sources)}
+    return ((known.take(np.array([i])), others[name]) for i, name in enumerate(known.sources))
 
 
 def usual_miss(known: Measured) -> float:
-    """Mean size of the misses of a source, the median over the sources."""
-    return float(np.median([np.mean(abs(known.misses[known.sources == name])) for name in np.unique(known.sources)]))
+    """Mean size of the scaled misses of a source, the median over the sources."""
+    return float(np.median([np.mean(abs(known.scaled[known.sources == name])) for name in np.unique(known.sources)]))
 
 
 def weights(names: Sequence[str] | NDArray[Any]) -> Floats:

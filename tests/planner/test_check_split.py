@@ -3,12 +3,16 @@
 import gzip
 import json
 from collections import Counter
-from functools import cache
+from functools import cache, partial
 
 import pytest
 
+from costmodels.strategy import strategies
+from planner import PlanRequest
 from planner.errors import BadFile
-from planner.measured import measured
+from planner.measured import every_run, measured
+from planner.request import resolve
+from planner.trust import interval
 from planner.validation import residuals
 from planner.validation.calibrate import samples
 from planner.validation.calibrate_memory import caches, tensor_slacks
@@ -58,12 +62,25 @@ def test_fitting_passes_check_runs_over(fit, tmp_path):
     assert fit([file]) or fit is tensor_slacks
 
 
-def test_intervals_and_nearest_runs_rest_on_no_check_run(monkeypatch):
-    read = []
-    monkeypatch.setattr(residuals, "read_rows", lambda path: read.append(path) or [])
-    residuals.priced_runs()
-    assert read == learnt_from()
+def test_nearest_runs_ties_and_the_region_rest_on_no_check_run():
+    table = every_run()
     assert {one.split for one in measured().runs} == {"fit", "dev"}
+    assert set(table.splits) == {"fit", "dev", CHECK}
+    priced = residuals.priced_runs({"zero-bubble", "kwai-atc24"})
+    fit = [one for one in priced if one.split == "fit"]
+    assert {one.split for one in priced} == {"fit", "dev", CHECK}
+    assert residuals.curse(priced) == residuals.curse(fit)
+    assert [len(part) for part in residuals.paired_gaps(priced)] == [len(part) for part in residuals.paired_gaps(fit)]
+
+
+def test_intervals_rest_on_every_source_but_those_of_the_dev_split():
+    only_dev = {one.source for one in every_run().of("dev").runs} - {one.source for one in every_run().of("fit").runs}
+    scenario = resolve(PlanRequest(model="llama3-8b", gpus=64)).scenario
+    told = partial(interval, scenario, strategies(tp=2, dp=32, num_microbatches=4), 1.0, mfu=0.4)
+    assert len(only_dev) > 10
+    assert {told(source=name) for name in only_dev} == {told()}
+    checked = {one.source for one in every_run().of(CHECK).runs}
+    assert all(told(source=name) != told() for name in checked)
 
 
 def test_validate_tells_the_means_of_every_file_apart(tmp_path):
