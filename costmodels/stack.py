@@ -10,7 +10,6 @@ from pydantic import Field, ValidationError
 
 from costmodels.adapters import Adapters
 from costmodels.overlap import Overlap
-from costmodels.precision import PRECISIONS
 from costmodels.stack_fields import (
     AttentionKernels,
     Count,
@@ -358,6 +357,8 @@ class Stack(Record):
     """Share of the layers whose activations are offloaded where activations are."""
     calibration: str = "not calibrated"
     """What the calibrated constants rest on, and the error that remained."""
+    own_runs: int = Field(0, ge=0)
+    """Strategies of one's own runs that its constants were fitted to."""
 
     def at(self, precision: str) -> Self:
         """The stack as it is where it trains in that precision."""
@@ -395,6 +396,3 @@ def _from_file(path: Path) -> Stack:
 def stack_names() -> tuple[str, ...]:
     """Names of the shipped stacks."""
     return tuple(sorted(path.stem for path in _HOME.glob("*.toml")))
-
-
-__all__ = ["PRECISIONS", "Overlap", "Stack", "stack", "stack_names"]

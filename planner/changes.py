@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from costmodels.model import Model, checked
-from costmodels.stack import Overlap, Stack
+from costmodels.overlap import Overlap
+from costmodels.stack import Stack
 from costmodels.stack import stack as find_stack
 from hardware.errors import no_such
 from planner.errors import BadRequest

@@ -19,6 +19,8 @@ from planner.likeness import EXTENTS, NAMES, SIZES, SWITCHES, Traits
 TABLE = Path(__file__).with_name("measured.csv")
 FIGURES = Path(__file__).with_name("trust.toml")
 
+ENOUGH = 2
+"""Runs of one's own, of different strategies, that tell how fast a source's runs are beside predictions."""
 LEFT_OUT = ("bigscience-v100", "torchao-float8")
 """Groups of the fit split that no constant is fitted to. The first warns of 40 % network noise; steps of 4096 tokens of
 the second take a tenth of a second longer than any mechanism here explains, which must not be charged to the speed of
@@ -89,8 +91,11 @@ class Figures(NamedTuple):
     """Least miss that is covered, in expected misses; negative: faster than predicted."""
     high: float
     """Largest miss that is covered."""
+    fitted_low: float
+    """The same of a source that the shipped constants were fitted to: what is left of its misses."""
+    fitted_high: float
     own_low: float
-    """The same of a source that constants were fitted to: what is left of its misses."""
+    """The same of a source once ``ENOUGH`` of its runs have told how fast it is."""
     own_high: float
     usual: float
     """Mean size of a source's scaled misses, median over the sources."""

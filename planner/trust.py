@@ -20,7 +20,7 @@ from hardware.catalogue import accelerator as find_accelerator
 from hardware.records import Accelerator
 from planner.document import Comparable, Interval, Trust
 from planner.likeness import EXTENTS, MIXTURE, Traits, apart, distance, traits
-from planner.measured import LEFT_OUT, Measured, Run, every_run, figures, measured, scale
+from planner.measured import ENOUGH, LEFT_OUT, Measured, Run, every_run, figures, measured, scale
 
 COVERAGE = 0.9
 NOTHING = 1.0
@@ -79,15 +79,24 @@ def interval(
         seconds: its predicted time per iteration.
         mfu: its predicted utilisation.
         mixture: it runs on several kinds of nodes.
-        source: whose run it is, where one is judged: its own runs are set aside, and if constants were fitted to
-            it, it misses by less.
+        source: whose run it is, where one is judged: its own runs are set aside, and if the shipped constants were
+            fitted to it, it misses by less.
     """
-    known, found = _judges(source), figures()
+    known = _judges(source)
     away = distance(traits(scenario, row), known.traits)[0] + MIXTURE * mixture
-    miss = expected_miss(away, known, found.usual) * scale(np.array(mfu))
-    ends = (found.own_low, found.own_high) if source in _fitted() else (found.low, found.high)
-    low, high = np.exp(np.array(ends) * miss)
+    miss = expected_miss(away, known, figures().usual) * scale(np.array(mfu))
+    low, high = np.exp(np.array(_ends(scenario, source)) * miss)
     return Interval(low=seconds * float(low), high=seconds * float(high), coverage=COVERAGE)
+
+
+def _ends(scenario: Scenario, source: str) -> tuple[float, float]:
+    """Of misses that are covered, by what constants know of whose run it is."""
+    found = figures()
+    if source in _fitted():
+        return found.fitted_low, found.fitted_high
+    if scenario.stack.own_runs >= ENOUGH:
+        return found.own_low, found.own_high
+    return found.low, found.high
 
 
 @cache

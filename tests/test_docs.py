@@ -10,7 +10,8 @@ import pytest
 from costmodels.footprint import Footprint
 from costmodels.iteration import Breakdown
 from costmodels.model import Model
-from costmodels.stack import Overlap, Stack
+from costmodels.overlap import Overlap
+from costmodels.stack import Stack
 from costmodels.strategy import AXES
 from hardware.links import Link, Tier
 from hardware.records import Accelerator, Cluster, NodeGroup

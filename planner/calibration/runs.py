@@ -158,7 +158,9 @@ def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack
     said = source([one.run.file for one in used], len(used), "runs" if len(used) > 1 else "run", fit)
     missed = errors("runs", fit)
     return Runs(
-        stack.model_copy(update=told(fit) | {"calibration": said, "source": _sourced(stack.source)}),
+        stack.model_copy(
+            update=told(fit) | {"calibration": said, "source": _sourced(stack.source), "own_runs": len(apart)}
+        ),
         tuple(constants(fit, "stack.", said)),
         _run_errors(found, used, started, knobs, fit),
         (missed,),

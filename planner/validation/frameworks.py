@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from costmodels.blocks import UNFUSED_ROTARY
-from costmodels.stack import Overlap, Stack
+from costmodels.overlap import Overlap
+from costmodels.stack import Stack
 from costmodels.stack_fields import Kept
 from planner.validation.dated import month
 from planner.validation.maxtext_words import expert_fields, kept

@@ -18,7 +18,7 @@ from costmodels.strategy import Floats
 from hardware.errors import MeshwrightError
 from planner.assemble import mfu_of
 from planner.likeness import EXTENTS, NAMES, SIZES, SWITCHES, distance, traits
-from planner.measured import LEFT_OUT, Figures, Measured, Run, from_rows, source
+from planner.measured import ENOUGH, LEFT_OUT, Figures, Measured, Run, from_rows, source
 from planner.trust import COVERAGE, expected_miss
 from planner.validation.calibrate import samples
 from planner.validation.judge import learnt_from, seconds_of, shipped
@@ -139,12 +139,13 @@ def find(rows: list[dict[str, str]], runs: Sequence[Priced]) -> Figures:
     taught = orderly & (judges.splits == "fit")
     left = -np.log1p([run.error for run in judges.runs]) / judges.scales
     ends = _ends(judges.scaled / expected, orderly, judges)
-    own = _ends(left / expected, taught, judges)
+    fitted = _ends(left / expected, taught, judges)
     fit = known.of("fit")
     gaps = paired_gaps(runs)
     return Figures(
         *ends,
-        *own,
+        *fitted,
+        *levelled(judges, expected),
         usual=usual,
         region=weighted_quantile(_nearest_other(fit), weights([run.group for run in fit.runs]), WITHIN),
         tie=tie_width(*gaps),
@@ -153,8 +154,30 @@ def find(rows: list[dict[str, str]], runs: Sequence[Priced]) -> Figures:
 
 
 def _ends(scores: Floats, chosen: NDArray[np.bool_], known: Measured) -> tuple[float, float]:
-    low, high = tails(scores[chosen], weights(known.sources[chosen]))
+    return _both_ends(scores[chosen], known.sources[chosen])
+
+
+def _both_ends(scores: Floats, sources: NDArray[np.str_]) -> tuple[float, float]:
+    low, high = tails(scores, weights(sources))
     return min(low, 0.0), max(high, 0.0)
+
+
+def levelled(known: Measured, expected: Floats) -> tuple[float, float]:
+    """The ends for a source that ``ENOUGH`` of its runs have been seen of: by how much less or more its others miss."""
+    scores, names = [], []
+    for name in np.unique(known.sources):
+        mine = np.flatnonzero(known.sources == name)
+        for level in _levels(known.misses[mine]):
+            scores.append((known.misses[mine] - level) / known.scales[mine] / expected[mine])
+            names += [name] * len(mine)
+    return _both_ends(np.concatenate(scores), np.array(names))
+
+
+def _levels(misses: Floats) -> Iterator[Floats]:
+    """For every run of a source the mean miss of ``ENOUGH`` others: the next ones, every other one, and so on."""
+    count = len(misses)
+    for step in range(1, (count - 1) // ENOUGH + 1 if count > ENOUGH + 1 else 1):
+        yield np.mean([np.roll(misses, -step * k) for k in range(1, ENOUGH + 1)], axis=0)
 
 
 def _nearest_other(known: Measured) -> Floats:

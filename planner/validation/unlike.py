@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from costmodels.overlap import Overlap
 from costmodels.scenario import Scenario
-from costmodels.stack import Overlap, Stack
+from costmodels.stack import Stack
 from hardware.records import Accelerator, NodeGroup, UnsupportedDtype
 from planner.changes import written
 from planner.features import value_of

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from costmodels.exchange import step_traffic
+from costmodels.overlap import Overlap
 from costmodels.passes import Passes
-from costmodels.stack import Overlap
 from costmodels.strategy import SCHEDULE_NAMES, strategies
 from tests.scenarios import toy_scenario, toy_stack
 

@@ -6,6 +6,7 @@ import pytest
 from costmodels.exchange import hop_seconds, step_traffic
 from costmodels.iteration import core_seconds, row_seconds, with_step
 from costmodels.memory import row_bytes
+from costmodels.overlap import Overlap
 from costmodels.passes import Passes
 from costmodels.placement import group_of
 from costmodels.sharded import every_micro_batch, second_shards, slowed, weights_per_layer
@@ -15,7 +16,7 @@ from costmodels.sizes import (
     heaviest_stage_parameters,
     layer_parameters_per_rank,
 )
-from costmodels.stack import Overlap, stack
+from costmodels.stack import stack
 from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, SHARDING_INSIDE, Recompute, strategies
 from tests.scenarios import ONE_F_ONE_B, toy_device, toy_group, toy_link, toy_model, toy_scenario, toy_stack, toy_tiers
 

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -155,6 +156,18 @@ def test_a_profile_reads_back_as_what_was_fitted(tmp_path):
     assert [one["name"] for one in stated] == [one.name for one in answer.constants]
     assert all("runs.jsonl" in one["source"] or "products.csv" in one["source"] for one in stated)
     assert predict(PlanRequest(model="gpt3-350m", gpus=16, cluster=str(path), stack=str(path))).status == "feasible"
+
+
+@pytest.mark.parametrize(("copies", "centred"), [(1, False), (2, True)])
+def test_runs_of_two_strategies_centre_the_interval_and_a_repeated_one_does_not(tmp_path, copies, centred):
+    rows = [json.loads(line) for line in RUNS.read_text().splitlines()][:copies]
+    path = tmp_path / "p.toml"
+    path.write_text(calibrate([written(tmp_path / "runs.jsonl", rows * 2)]).profile)
+    answer = plan("predict", "--profile", path, "--model", "gpt3-350m", "--gpus", "16", "--format", "json")
+    found = json.loads(answer.stdout)["prediction"]
+    up, down = (abs(math.log(found["interval"][end] / found["iteration_seconds"])) for end in ("high", "low"))
+    assert find_stack(str(path)).own_runs == copies
+    assert (up < 1.2 * down) == centred
 
 
 def test_every_stack_comes_back_from_a_profile(tmp_path):

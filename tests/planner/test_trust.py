@@ -16,7 +16,7 @@ from costmodels.strategy import OFFLOADS, strategies
 from planner import PlanRequest, plan, predict
 from planner.document import Interval
 from planner.likeness import NAMES, SIZES, SWITCHES, distance, framework, traits
-from planner.measured import LEFT_OUT, TABLE, every_run, figures, from_rows, measured, source
+from planner.measured import ENOUGH, LEFT_OUT, TABLE, every_run, figures, from_rows, measured, source
 from planner.request import resolve
 from planner.trust import COVERAGE, FAR, NOTHING, expected_miss, interval, outside, trust
 from planner.validation import residuals
@@ -148,6 +148,26 @@ def test_a_source_that_no_constant_is_fitted_to_is_anybodys():
     assert fitted.high - fitted.low < 0.7 * (left_out.high - left_out.low)
 
 
+@pytest.mark.parametrize(("runs", "known"), [(0, False), (ENOUGH - 1, False), (ENOUGH, True), (9, True)])
+def test_who_has_calibrated_on_runs_of_ones_own_is_missed_to_either_side_alike(runs, known):
+    scenario = asked(stack=find_stack("megatron-core").model_copy(update={"own_runs": runs}))
+    low, high = np.log(ends_of(interval(scenario, row(), 1.0, mfu=0.4)))
+    assert (-low > 0.8 * high) == known
+    assert (low, high) == pytest.approx(np.log(ends_of(interval(asked(), row(), 1.0, mfu=0.4)))) or known
+
+
+def ends_of(found):
+    return found.low, found.high
+
+
+def test_a_source_that_misses_by_the_same_throughout_is_known_once_seen():
+    """Three sources of five runs, of which one scatters."""
+    known = toy(*[0.5] * 5, *[-0.2] * 5, 0.1, -0.1, 0.1, -0.1, 0.3, sources=["a"] * 5 + ["b"] * 5 + ["c"] * 5)
+    low, high = residuals.levelled(known, np.full(15, 0.1))
+    assert residuals.levelled(known.of("fit").without("c"), np.full(10, 0.1)) == (0.0, 0.0)
+    assert (low, high) == pytest.approx((-2.0, 3.0))
+
+
 def test_the_less_of_a_step_its_products_fill_the_wider_the_interval():
     wide, half, narrow = (interval(asked(), row(), 1.0, mfu=mfu) for mfu in (0.1, 0.2, 0.4))
     assert np.log(wide.high) == pytest.approx(2.0 * np.log(narrow.high))
@@ -189,7 +209,7 @@ def ends(name):
     """Those of sources that constants know, or anybody's."""
     found, fitted = figures(), every_run().of("fit").runs
     known = any(run.source == name and run.group not in LEFT_OUT for run in fitted)
-    return (found.own_low, found.own_high) if known else (found.low, found.high)
+    return (found.fitted_low, found.fitted_high) if known else (found.low, found.high)
 
 
 def test_a_plan_names_measured_runs_and_is_inside_the_region_where_they_are_near():
