@@ -57,3 +57,18 @@ def test_three_of_the_six_runs_on_512_devices_leave_a_miss_of_a_fifth():
     said = (16, 1, 3, 512)
     found = [least_of_the_worse(said, (pp, 2, mbs, 512)) for pp in (8, 16) for mbs in (2, 3, 6)]
     assert sum(miss > 0.2 for miss in found) == 3
+
+
+def of_a_sequence(tp, pp, mbs):
+    """Measured seconds of a sequence and layer on 512 devices."""
+    seconds, slots, work, _ = runs(pp, tp, mbs, 512)
+    return seconds / (slots * work)
+
+
+@pytest.mark.parametrize(
+    ("tp", "pp", "least", "most"),
+    [(8, 4, -0.09, -0.04), (8, 8, -0.09, -0.04), (8, 16, -0.09, -0.04), (4, 8, -0.2, -0.17), (4, 16, 0.17, 0.22)],
+)
+def test_larger_micro_batches_save_as_kernels_do_on_eight_ranks_and_whatever_happened_on_four(tp, pp, least, most):
+    """From 4 sequences to 12, beside layers that are otherwise the same."""
+    assert least < of_a_sequence(tp, pp, 12) / of_a_sequence(tp, pp, 4) - 1.0 < most
