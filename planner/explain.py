@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 
 from costmodels.offload import described
@@ -11,8 +12,20 @@ from costmodels.scenario import Scenario
 from hardware.records import Accelerator
 from planner.document import Plan, Strategy
 from planner.landmarks import Landmark, landmarks
+from planner.request import PlanRequest
 from planner.search import Outcome
 from planner.told import NOTABLE, told_bytes, told_seconds
+
+
+def asked_until(request: PlanRequest, started: float) -> float:
+    """When a time limit that was asked for ends, by ``time.perf_counter``; long ago where none was."""
+    return started + request.time_limit if "time_limit" in request.model_fields_set else -math.inf
+
+
+def later(usual: float, asked: float, of: int = 1) -> float:
+    """When one of so many kinds of reasons ends: when it usually does, or with its part of what was asked for."""
+    now = time.perf_counter()
+    return max(usual, now + (asked - now) / of)
 
 
 def memory_example(outcome: Outcome, scenario: Scenario) -> str:

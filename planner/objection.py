@@ -50,7 +50,7 @@ def why_not(request: PlanRequest) -> WhyNot:
     node groups are one for each, as ``predict`` reads them.
     """
     pinned, pins = _pinned(request)
-    best = plan(request.model_copy(update={"pins": {}}))
+    best = plan(request.model_copy(update={"pins": {}, "reasons": False}))
     mine = pinned.prediction.iteration_seconds if pinned.prediction else None
     theirs = best.prediction.iteration_seconds if best.prediction else None
     both = bool(pinned.prediction and best.prediction)
@@ -75,7 +75,7 @@ def _pinned(request: PlanRequest) -> tuple[Plan, dict[str, Pin]]:
     each = for_each(resolved, resolved.mixed) if resolved.mixed else None
     if resolved.mixed and each:
         return plan_mixed(resolved, resolved.mixed, started, reasons=False, each=each), each
-    return plan(request), parse_pins(request.pins)
+    return plan(request.model_copy(update={"reasons": False})), parse_pins(request.pins)
 
 
 def _unlike(pinned: Plan) -> tuple[Rejection, ...]:
