@@ -23,6 +23,7 @@ from costmodels.stack import stack as find_stack
 from hardware.catalogue import cluster as find_cluster
 from hardware.errors import meant
 from hardware.records import Cluster
+from hardware.units import counted
 from planner import inline
 from planner.axes import PIN_AXES
 from planner.changes import bare, changed_model, changed_stack, flat, known_path, known_table
@@ -122,7 +123,7 @@ class PlanRequest(BaseModel):
             raise ValueError(f"expected a number such as 64, got {str(value).lower()}")  # noqa: TRY004 - pydantic's
         return value
 
-    _tokens = field_validator("tokens", mode="before")(inline.counted)
+    _tokens = field_validator("tokens", mode="before")(counted)
     _seconds = field_validator("time_limit", mode="before")(inline.seconds_written)
     _share = field_validator("memory_margin", "offload_fraction", mode="before")(inline.share_written)
     _interruptions = field_validator("stability", mode="before")(inline.stability_written)

@@ -254,7 +254,7 @@ def _stability(text: str) -> Any:
 
 
 def _whole(name: str, text: str) -> int:
-    from planner.inline import counted
+    from hardware.units import counted
 
     number = _quantity(name, text, "count")
     if not 1 <= number < 1e18:

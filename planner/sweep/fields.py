@@ -94,8 +94,7 @@ def _layers(value: Any) -> tuple[int, ...]:
 
 
 def _quantity(field: str, text: str) -> float | int:
-    from hardware.units import parse_quantity
-    from planner.inline import counted
+    from hardware.units import counted, parse_quantity
 
     try:
         return int(counted(text)) if field == "tokens" else parse_quantity(text, "time")
