@@ -323,6 +323,13 @@ def test_waiting_comes_after_the_period():
     assert options_of(job, (), 86400.0) == [Option(None, 0.0, float("inf"), late=False)]
 
 
+def test_a_job_takes_the_words_of_the_command_line():
+    words = {"model": "gpt3-1.3b", "global-batch": 64, "seq_len": 1024, "lora": "16"}
+    own = {"model": "gpt3-1.3b", "global_batch_size": 64, "seq_length": 1024, "adapters": "16"}
+    pinned = ({"pins": {"micro_batch": 1, "zero": 1}}, {"pins": {"micro_batch_size": 1, "zero_stage": 1}})
+    assert queue_of(queue(words | pinned[0])) == queue_of(queue(own | pinned[1]))
+
+
 WRONG = [
     ({"clusters": "dgx-h100", "jobs": []}, "there is no field 'clusters'; did you mean cluster?"),
     ({"jobs": []}, "cluster: required, but missing"),
@@ -335,6 +342,13 @@ WRONG = [
     (queue(), "jobs: expected at least one"),
     (queue({}), "job j0: model is missing"),
     (queue(SMALL | {"prioritty": 1}), "job j0: there is no field 'prioritty'; did you mean priority?"),
+    (queue(SMALL | {"tp": 8}), "job j0: there is no field 'tp'; it belongs under [jobs.pins]: tp = ..."),
+    (queue(SMALL | {"zero": 1}), "job j0: there is no field 'zero'; it belongs under [jobs.pins]: zero_stage = ..."),
+    (queue(SMALL | {"time_limit": "9 s"}), "job j0: there is no field 'time_limit'; it is the whole queue's"),
+    (
+        queue(SMALL | {"global_batch": 8, "global_batch_size": 8}),
+        "job j0: global_batch_size and global_batch say the same thing twice",
+    ),
     (queue(SMALL | {"priority": 0}), "job j0: priority: input should be greater than 0, got 0"),
     (queue(SMALL | {"deadline": 3}), "deadline: expected a time"),
     (queue(SMALL | {"deadline": "3 GB"}), "deadline"),
