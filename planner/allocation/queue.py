@@ -141,7 +141,7 @@ def queue_of(document: Mapping[str, Any]) -> Queue:
     if not isinstance(tables, list | tuple) or not tables:
         raise BadRequest("jobs: expected at least one [[jobs]] table with a name and a model")
     jobs = [_job(table, place) for place, table in enumerate(tables)]
-    rest = {name: document[name] for name in ("objective", "period", "time_limit") if name in document}
+    rest: dict[str, Any] = {name: document[name] for name in ("objective", "period", "time_limit") if name in document}
     queue = _checked(Queue, {"cluster": cluster, "taken": taken, "jobs": jobs, **rest}, "")
     _agree(queue)
     return queue
