@@ -267,6 +267,31 @@ def test_nothing_speaks_against_the_plan_itself():
     assert "nothing speaks against it" in answer.verdict
 
 
+@pytest.mark.parametrize(
+    ("pins", "why"),
+    [
+        ({"pp": 7}, "pp 7 does not divide 64 GPUs; 4 and 8 do"),
+        ({"tp": 8, "pp": 8, "dp": 2}, "cannot make up 64 GPUs"),
+        ({"zero_stage": 0, "sharding_degree": 8}, "ZeRO stage 0 shards over 1 rank"),
+    ],
+)
+def test_why_not_degrees_that_make_up_no_strategy_says_so(pins, why):
+    asked = request(gpus=64, pins=pins)
+    with pytest.raises(BadRequest, match=why):
+        plan(asked)
+    answer = why_not(asked)
+    assert answer.verdict.startswith("it cannot run: ")
+    assert why in answer.verdict
+    assert [rule.rule for rule in answer.rules] == ["pins"]
+    assert answer.best_iteration_seconds > 0
+    assert answer.strategy is None
+
+
+def test_why_not_what_is_not_understood_is_no_question():
+    with pytest.raises(BadRequest, match="tp"):
+        why_not(request(pins={"tp": "eight"}))
+
+
 def test_why_not_something_impossible_names_the_rule():
     answer = why_not(request(pins={"micro_batch_size": 1024}))
     assert answer.strategy is None
