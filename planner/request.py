@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from costmodels.adapters import OF_ATTENTION, Adapters
 from costmodels.choices import chosen
-from costmodels.goodput import spare_nodes
 from costmodels.groups import Mixed
 from costmodels.model import Model
 from costmodels.model_catalogue import model as find_model
@@ -27,7 +26,7 @@ from hardware.units import counted
 from planner import inline
 from planner.axes import PIN_AXES
 from planner.changes import bare, changed_model, changed_stack, flat, known_path, known_table
-from planner.defaults import DEFAULT_CLUSTER, DEFAULT_STACK, SPARES, filled, unsaid, usual_batch, usual_tokens
+from planner.defaults import DEFAULT_CLUSTER, DEFAULT_STACK, filled, standing_by, unsaid, usual_batch, usual_tokens
 from planner.errors import BadRequest
 from planner.pins import plainly
 
@@ -246,7 +245,7 @@ def resolve(request: PlanRequest) -> Resolved:
     if len(base.groups) > 1 and cluster.gpus != base.gpus:
         defaults += (taken_of(cluster, base),)
     stability = _stability(request)
-    defaults += (SPARES,) if stability and spare_nodes(scenario, stability) else ()
+    defaults += standing_by(scenario, stability, base) if stability else ()
     return Resolved(request, scenario, cluster, base, software, tokens, defaults, stability, mixed)
 
 
