@@ -75,11 +75,17 @@ def unsaid(machines: Cluster) -> tuple[str, ...]:
     """What rent and energy leave out, or take from the catalogue, on a cluster that a person describes."""
     if holds(machines):
         return ()
-    lines = [_rent(group) for group in machines.groups if group.price is None]
+    lines = list(rents(machines))
     if dark := [group.name for group in machines.groups if group.node_power_overhead is None]:
         of = f" of {' and '.join(dark)}" if len(machines.groups) > 1 else ""
         lines.append(f"energy without the hosts{of} (no node_power_overhead)")
     return tuple(dict.fromkeys(filter(None, lines)))
+
+
+def rents(machines: Cluster) -> tuple[str, ...]:
+    """What stands for the prices that a cluster does not say."""
+    lines = [_rent(group) for group in machines.groups if group.price is None]
+    return tuple(filter(None, dict.fromkeys(lines)))
 
 
 def _rent(group: NodeGroup) -> str:

@@ -19,10 +19,10 @@ from planner.allocation.options import Option, dollars, options_of, pace
 from planner.allocation.queue import Goal, Job, Queue
 from planner.allocation.solver import Choice, Options, solve
 from planner.arguments import of_type, whole_number
+from planner.defaults import rents
 from planner.errors import BadRequest, OutOfTime
 from planner.request import resolve
 from planner.shortage import and_nearest
-from planner.sparing import plain_best
 from planner.version import VERSION
 from planner.written import many
 
@@ -132,7 +132,7 @@ def _fits_nowhere(queue: Queue, job: Job, refused: Sequence[Refused]) -> str:
     """What the largest placement of a job that may not wait is short of, and how many devices would do."""
     groups = tuple(group.model_copy(update={"nodes": None}) for group in queue.cluster.groups)
     question = question_at(job, queue.cluster.model_copy(update={"groups": groups}), largest(refused).at)
-    near = and_nearest(resolve(question.model_copy(update={"time_limit": queue.time_limit})), plain_best)
+    near = and_nearest(resolve(question.model_copy(update={"time_limit": queue.time_limit})))
     fits = f"{job.name} may not wait and fits on none of its {many(len(refused), 'placement')}"
     return f"{fits}: {largest(refused).in_words()}{near or '; let it wait'}"
 
@@ -198,7 +198,7 @@ def _use(division: Division) -> tuple[GroupUse, ...]:
 def _frame(queue: Queue, known: Curves) -> dict[str, Any]:
     return {
         "objective": queue.objective,
-        "assumed": _assumed(queue),
+        "assumed": _assumed(queue, known),
         "searches": known.searches,
         "unpriced": known.unpriced,
         "curve_seconds": known.seconds,
@@ -207,7 +207,7 @@ def _frame(queue: Queue, known: Curves) -> dict[str, Any]:
     }
 
 
-def _assumed(queue: Queue) -> tuple[str, ...]:
+def _assumed(queue: Queue, known: Curves) -> tuple[str, ...]:
     """What nobody said."""
     lines = [queue.taken] if queue.taken else []
     if any(job.question.global_batch_size is None for job in queue.jobs):
@@ -219,6 +219,9 @@ def _assumed(queue: Queue) -> tuple[str, ...]:
         lines.append("powers of two of nodes, and all of them, where a job allows any count")
     if any(job.running and job.migration is None for job in queue.jobs):
         lines.append("a move takes a checkpoint, a restart of 5 min and reading back, where a job does not say")
+    lines += rents(queue.cluster)
+    spared = {point.spared: job.name for job, points in zip(queue.jobs, known.points, strict=True) for point in points}
+    lines += [f"{what} where nothing fits without, as of {job}" for what, job in sorted(spared.items()) if what]
     lines.append(f"the division holds for {queue.period / 86400:g} d; who waits starts then")
     return tuple(lines)
 
