@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from typing import Protocol
 
 from costmodels.offload import described
 from costmodels.parameters import parameters
@@ -12,12 +13,21 @@ from costmodels.scenario import Scenario
 from hardware.records import Accelerator
 from planner.document import Plan, Strategy
 from planner.landmarks import Landmark, landmarks
-from planner.request import PlanRequest
 from planner.search import Outcome
 from planner.told import NOTABLE, told_bytes, told_seconds
 
 
-def asked_until(request: PlanRequest, started: float) -> float:
+class Limited(Protocol):
+    """A question with a time limit that somebody may have asked for."""
+
+    @property
+    def time_limit(self) -> float: ...
+
+    @property
+    def model_fields_set(self) -> set[str]: ...
+
+
+def asked_until(request: Limited, started: float) -> float:
     """When a time limit that was asked for ends, by ``time.perf_counter``; long ago where none was."""
     return started + request.time_limit if "time_limit" in request.model_fields_set else -math.inf
 

@@ -64,7 +64,7 @@ def allocate(queue: Queue, *, workers: int = 1) -> Allocation:
         return _nothing(queue, known, lambda: _too_many(queue, known, choices))
     flat = tuple(option for mine in choices for option in mine)
     division = Division(queue, table, flat, found.options, found.proved)
-    return _answer(division, known, found, time.perf_counter() - solving)
+    return _answer(division, known, found, started=started, seconds=time.perf_counter() - solving)
 
 
 def _priced(queue: Queue) -> None:
@@ -163,7 +163,7 @@ def _fits_without(queue: Queue, known: Curves, waiting: Job) -> bool:
     return solve(_table(less, _choices(less, known)), deadline=time.perf_counter() + 1.0) is not None
 
 
-def _answer(division: Division, known: Curves, found: Choice, seconds: float) -> Allocation:
+def _answer(division: Division, known: Curves, found: Choice, *, started: float, seconds: float) -> Allocation:
     queue = division.queue
     proved = found.proved and not known.unpriced and all(p.proved for points in known.points for p in points)
     sign = -1.0 if queue.objective in ("throughput", "fairness") else 1.0
@@ -178,7 +178,7 @@ def _answer(division: Division, known: Curves, found: Choice, seconds: float) ->
         bound=sign * bound + 0.0,
         gap=gap,
         statement=said + left,
-        jobs=job_answers(division, known),
+        jobs=job_answers(division, known, started),
         groups=_use(division),
         solve_seconds=seconds,
         **_frame(queue, known),

@@ -325,6 +325,15 @@ def test_a_job_that_fits_nowhere_waits_and_says_so():
     assert found.jobs[1].placed is not None
 
 
+def test_a_time_limit_that_is_asked_for_is_what_the_reasons_of_jobs_have(monkeypatch):
+    jobs = (SMALL | {"gpus": [8, 16]}, LARGER | {"gpus": [8, 32]})
+    usual = [job.with_more for job in allocate(queue_of(queue(*jobs))).jobs]
+    monkeypatch.setattr("planner.allocation.explain.EXPLAINED_WITHIN", 0.0)
+    assert [job.with_more for job in allocate(queue_of(queue(*jobs))).jobs] == [None, None]
+    assert any(usual)
+    assert [job.with_more for job in allocate(queue_of(queue(*jobs, time_limit="60 s"))).jobs] == usual
+
+
 def test_equal_questions_are_searched_once():
     found = allocate(queue_of(queue(*[SMALL | {"tokens": f"{n}B"} for n in range(1, 6)])))
     assert found.searches == len(found.jobs[0].curve) == 5
