@@ -2,17 +2,22 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from hardware.errors import MeshwrightError
 from hardware.kernels import Record
+from hardware.units import counted
 
 # Bounds far above any model keep products of sizes within what arrays of floats and integers hold.
 Count = Annotated[int, Field(strict=True, gt=0, lt=2**31)]
 Layers = Annotated[int, Field(strict=True, gt=0, le=10_000)]
 """Ten times the deepest that was ever trained; slices of a depth are looked at one by one."""
 CountOrZero = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
-Total = Annotated[int, Field(strict=True, gt=0, lt=2**62)]
+_WRITTEN = WithJsonSchema(
+    {"anyOf": [{"type": "integer", "exclusiveMinimum": 0}, {"type": "string", "examples": ["300B"]}]}
+)
+Total = Annotated[int, Field(strict=True, gt=0, lt=2**62), BeforeValidator(counted), _WRITTEN]
+"""A count of what models have billions of, also as people write it."""
 Switch = Annotated[bool, Field(strict=True)]
 Fraction = Annotated[float, Field(strict=True, ge=0.0, le=1.0)]
 

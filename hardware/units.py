@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
 
@@ -88,6 +88,8 @@ _UNITS: Final[Mapping[Dimension, _Units]] = {
     "money": _Units("an amount of money", "$1.5M", _MONEY, ("", "k", "M", "B"), ""),
 }
 
+ROUNDING: Final = 1e-15
+"""What is lost when a decimal fraction of a million is multiplied out, as a share."""
 _NUMBER: Final = r"[+-]?(?:\d+(?:_\d+)*\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|nan|inf|infinity)"
 _QUANTITY: Final = re.compile(rf"\s*(\$?)\s*({_NUMBER})\s*(\D*?)\s*", re.IGNORECASE)
 _PER: Final = re.compile(rf"\s*({_NUMBER})\s+per\s+({_NUMBER})?\s*([A-Za-z]+)\s*", re.IGNORECASE)
@@ -117,6 +119,20 @@ def parse_quantity(text: object, dimension: Dimension) -> float:
         raise _refusal(dimension, text, "not a number with a unit")
     dollar, number, unit = match.groups()
     return _checked(float(number) * _factor(dollar, unit, text, dimension), text, dimension)
+
+
+def counted(value: Any) -> Any:
+    """A whole number out of text such as "300B", or of a float; all else as it is.
+
+    Raises:
+        ValueError: text that is no count, or a number that is not whole.
+    """
+    if not isinstance(value, str | float):
+        return value
+    number = parse_quantity(value, "count")
+    if abs(number - round(number)) > ROUNDING * number:
+        raise ValueError(f"expected a whole number such as 300B, got {value!r:.40}")
+    return round(number)
 
 
 def _float(number: float) -> float:

@@ -52,7 +52,7 @@ from planner.validation.stack_words import COMPILED
 from planner.verify import LARGEST_SIMULATION, Verdict, verify
 
 EXPLAINED_WITHIN = 2.0
-"""Seconds that the reasons may take beside the plan."""
+"""Seconds that the reasons may take beside the plan, where no time limit is asked for that leaves them more."""
 HIGH = 0.85
 """Utilisation beyond which a device does less than is counted."""
 
@@ -129,11 +129,11 @@ def found_plan(resolved: Resolved, space: Space, outcome: Outcome, started: floa
     settled = _with_trust(resolved, space, outcome, choice, started)
     if not resolved.request.reasons:
         return Plan(**settled)
-    until = time.perf_counter() + EXPLAINED_WITHIN
-    tried = challenges(space, aim, choice.taken, outcome.pool, pins=pins, deadline=until)
-    left = until - time.perf_counter()
-    others = runners_up(outcome, tried, aim, choice.taken, resolved.request.top)
-    until = time.perf_counter() + left  # runners-up have a time of their own
+    asked, usual = explain.asked_until(resolved.request, started), time.perf_counter() + EXPLAINED_WITHIN
+    tried = challenges(space, aim, choice.taken, outcome.pool, pins=pins, deadline=explain.later(usual, asked, of=3))
+    left = usual - time.perf_counter()
+    others = runners_up(outcome, tried, aim, choice.taken, resolved.request.top, until=asked)
+    until = explain.later(time.perf_counter() + left, asked)  # runners-up have a time of their own
     assert outcome.best is not None
     if not outcome.proved and aim.better(others.best[0], outcome.best):
         outcome.best = others.best[0]  # the search had no time to see it, its runners-up did

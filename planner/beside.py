@@ -13,7 +13,7 @@ _AXES = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero_stage", "micro_batch_
 
 def beside_the_best(given: Plan, request: PlanRequest) -> Plan:
     """The priced configuration with the best plan as its alternative, and how far it is from it and why."""
-    best = ask(request.model_copy(update={"pins": {}, "top": 0}))
+    best = ask(request.model_copy(update={"pins": {}, "top": 0, "reasons": False}))
     if best.strategy is None or best.prediction is None:
         return given
     terms = telling_terms(given, best) if given.prediction else {}

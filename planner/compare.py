@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from costmodels.flops import utilization
+from costmodels.precision import RECIPES
 from costmodels.pricing import Assignment, Quote, quote
 from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies
@@ -215,8 +216,9 @@ def _steps(a: Side, b: Side) -> Iterator[Step]:
 def _stations(a: Side, b: Side) -> Iterator[tuple[str, str, Side]]:
     here, goal = a, b.scenario
     if here.scenario.group != goal.group and a.scenario.gpus == goal.gpus:
-        here = replace(here, scenario=replace(here.scenario, group=goal.group))
-        yield "machines", f"{a.scenario.group.name} -> {goal.group.name}", here
+        for change, detail, moved in _machines(here.scenario, goal):
+            here = replace(here, scenario=moved)
+            yield change, detail, here
     if a.scenario.model.num_layers == goal.model.num_layers:
         for change, detail, model in _models(here.scenario, goal):
             here = replace(here, scenario=model)
@@ -224,11 +226,28 @@ def _stations(a: Side, b: Side) -> Iterator[tuple[str, str, Side]]:
     for change, detail, stack in _stacks(here.scenario, goal):
         here = replace(here, scenario=stack)
         yield change, detail, here
-    if here.scenario.precision != goal.precision:
+    if here.scenario.precision != goal.precision and _computes(here.scenario, goal.precision):
         detail = f"{here.scenario.precision} -> {goal.precision}"
         here = replace(here, scenario=replace(here.scenario, precision=goal.precision))
         yield "precision", detail, here
     yield from _strategies(here, b)
+
+
+def _computes(there: Scenario, precision: str) -> bool:
+    return there.group.accelerator.multiplies(RECIPES[precision].arithmetic)
+
+
+def _machines(here: Scenario, goal: Scenario) -> Iterator[tuple[str, str, Scenario]]:
+    """The other machines; before them the other format, or with them, where they do not compute in this one."""
+    formats, names = f"{here.precision} -> {goal.precision}", f"{here.group.name} -> {goal.group.name}"
+    if _computes(goal, here.precision):
+        yield "machines", names, replace(here, group=goal.group)
+    elif _computes(here, goal.precision):
+        yield "precision", formats, (here := replace(here, precision=goal.precision))
+        yield "machines", names, replace(here, group=goal.group)
+    else:
+        there = replace(here, group=goal.group, precision=goal.precision)
+        yield "machines and precision", f"{names}, {formats}", there
 
 
 def _models(here: Scenario, goal: Scenario) -> Iterator[tuple[str, str, Scenario]]:

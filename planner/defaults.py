@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from costmodels.goodput import spare_nodes
 from costmodels.model import Model
 from costmodels.scenario import Scenario
+from costmodels.stability import Stability
 from hardware.catalogue import holds, names
 from hardware.records import Cluster, NodeGroup
 from hardware.units import format_quantity
+from planner.errors import BadRequest
+from planner.written import many
 
 if TYPE_CHECKING:
     from planner.request import PlanRequest
@@ -71,11 +75,17 @@ def unsaid(machines: Cluster) -> tuple[str, ...]:
     """What rent and energy leave out, or take from the catalogue, on a cluster that a person describes."""
     if holds(machines):
         return ()
-    lines = [_rent(group) for group in machines.groups if group.price is None]
+    lines = list(rents(machines))
     if dark := [group.name for group in machines.groups if group.node_power_overhead is None]:
         of = f" of {' and '.join(dark)}" if len(machines.groups) > 1 else ""
         lines.append(f"energy without the hosts{of} (no node_power_overhead)")
     return tuple(dict.fromkeys(filter(None, lines)))
+
+
+def rents(machines: Cluster) -> tuple[str, ...]:
+    """What stands for the prices that a cluster does not say."""
+    lines = [_rent(group) for group in machines.groups if group.price is None]
+    return tuple(filter(None, dict.fromkeys(lines)))
 
 
 def _rent(group: NodeGroup) -> str:
@@ -85,6 +95,25 @@ def _rent(group: NodeGroup) -> str:
         return f"no cost (no price of {device.name})"
     whose = f"price {format_quantity(device.price, 'price')} per {device.name} (the catalogue's)"
     return whose if device.name in names("accelerator") else ""
+
+
+def standing_by(scenario: Scenario, stability: Stability, machines: Cluster) -> tuple[str, ...]:
+    """What is taken of the nodes that stand by, on one node group.
+
+    Raises:
+        BadRequest: more are asked for than the cluster has beside the job's.
+    """
+    spares, group = spare_nodes(scenario, stability), machines.groups[0]
+    if not spares:
+        return ()
+    taken = -(-scenario.gpus // group.gpus_per_node)
+    left = spares if group.nodes is None else max(group.nodes - taken, 0)
+    if spares <= left:
+        return (SPARES,)
+    whole = f"{machines.name} has {many(group.nodes or 0, 'node')}, {left:,} beside the job's {taken:,}"
+    if stability.spare_nodes is not None:
+        raise BadRequest(f"spare_nodes {spares}: {whole}; {left} works")
+    return (SPARES, f"{many(spares, 'spare node')} counted, though {whole}")
 
 
 def filled(request: PlanRequest, scenario: Scenario, cluster: Cluster, tokens: int) -> tuple[str, ...]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
+from typing import Protocol
 
 from costmodels.offload import described
 from costmodels.parameters import parameters
@@ -13,6 +15,27 @@ from planner.document import Plan, Strategy
 from planner.landmarks import Landmark, landmarks
 from planner.search import Outcome
 from planner.told import NOTABLE, told_bytes, told_seconds
+
+
+class Limited(Protocol):
+    """A question with a time limit that somebody may have asked for."""
+
+    @property
+    def time_limit(self) -> float: ...
+
+    @property
+    def model_fields_set(self) -> set[str]: ...
+
+
+def asked_until(request: Limited, started: float) -> float:
+    """When a time limit that was asked for ends, by ``time.perf_counter``; long ago where none was."""
+    return started + request.time_limit if "time_limit" in request.model_fields_set else -math.inf
+
+
+def later(usual: float, asked: float, of: int = 1) -> float:
+    """When one of so many kinds of reasons ends: when it usually does, or with its part of what was asked for."""
+    now = time.perf_counter()
+    return max(usual, now + (asked - now) / of)
 
 
 def memory_example(outcome: Outcome, scenario: Scenario) -> str:

@@ -29,8 +29,6 @@ Table = Mapping[str, Any]
 
 LONGEST: Final = 1e9
 """Seconds that nobody waits for."""
-ROUNDING: Final = 1e-15
-"""What is lost when a decimal fraction of a million is multiplied out, as a share."""
 _PLAIN_SECONDS: Final = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 _SHORT_CLUSTER: Final = {"name", "accelerator", "gpus_per_node", "nodes", "tiers"}
 
@@ -67,23 +65,6 @@ def also(form: Mapping[str, Any]) -> Any:
 
 WRITTEN: Final = also({"type": "string", "examples": ["300B"]})
 """A count that may be written as people write it."""
-
-
-def counted(value: Any) -> Any:
-    """A whole number out of text such as "300B", or of a float; all else as it is.
-
-    Raises:
-        ValueError: text that is no count, or a number that is not whole.
-    """
-    if not isinstance(value, str | float):
-        return value
-    try:
-        number = parse_quantity(value, "count")
-    except BadQuantity as error:
-        raise ValueError(str(error)) from None
-    if abs(number - round(number)) > ROUNDING * number:
-        raise ValueError(f"expected a whole number such as 300B, got {value!r:.40}")
-    return round(number)
 
 
 def seconds_written(value: Any) -> Any:

@@ -15,6 +15,7 @@ from planner.assemble import frame_record, prediction_record
 from planner.branches import MixedSpace, build
 from planner.document import Advice, Plan, Proof, Rejection
 from planner.errors import BadRequest, OutOfTime
+from planner.explain import asked_until, later
 from planner.given import checked_layers, drawn_chunks
 from planner.idle_pins import Lattice, idle_pins
 from planner.mixed_explain import EXPLAINED_WITHIN, alternatives, runners_up, what_helps, why_not_lines
@@ -96,7 +97,8 @@ def found_plan(
     """
     assert outcome.best is not None
     took = time.perf_counter() - started
-    until = time.perf_counter() + min(EXPLAINED_WITHIN, resolved.request.time_limit)
+    usual = time.perf_counter() + min(EXPLAINED_WITHIN, resolved.request.time_limit)
+    until = later(usual, asked_until(resolved.request, started))
     others = runners_up(outcome, resolved, mixed, until) if reasons else None
     if others and not outcome.proved and others.best[0].iteration < outcome.ceiling:
         outcome.best, took = others.best[0], time.perf_counter() - started  # the search had no time to see it

@@ -33,16 +33,18 @@ from planner.splits import Incumbent
 from planner.told import NOT_KNOWN, NOTABLE, told_seconds
 
 PATIENCE = 3.0
-"""Seconds that each kind of reasons may take beside the plan; what is not proved by then is said not to be."""
+"""Seconds that each of three kinds of reasons may take beside the plan, more where a longer time limit is asked for;
+what is not proved by then is said not to be."""
 _TOLD = ("tp", "cp", "pp", "dp", "vpp", "micro_batch_size")
 """Degrees in which alternatives are said to differ."""
 EXPLAINED_WITHIN = 9.0
-"""Seconds that all kinds may take, and no longer than the search was given."""
+"""Seconds that all kinds may take, and no longer than the search was given; more where more is asked for."""
 
 
 def _patience(until: float) -> float:
     """When one kind of reasons ends, by ``time.perf_counter``, where all of them end at ``until``."""
-    return min(time.perf_counter() + PATIENCE, until)
+    now = time.perf_counter()
+    return min(now + max(PATIENCE, (until - now) / 3), until)
 
 
 class RunnersUp(NamedTuple):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -21,8 +21,12 @@ from planner.pins import NAMED, Pin, shown_value
 from planner.space import LAYOUT, divisors
 from planner.splits import as_it_runs
 
-SECONDS: Final = 1.0
-"""How long it is looked for."""
+TRIED: Final = 400
+"""Values that are tried, the nearest first: by their number, so that a busy machine names the same as an idle one."""
+PRICED: Final = 40
+"""Of these, what keeps to the rules and is split and priced."""
+SPLIT_SECONDS: Final = 10.0
+"""The longest that one split may be looked for, which takes hundredths of one."""
 
 
 def near_row(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None) -> Advice | None:
@@ -30,20 +34,29 @@ def near_row(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] 
 
     Degrees and sizes a few times off come before other names. Data parallelism takes what other degrees leave.
     """
-    deadline = time.perf_counter() + SECONDS
-    for axis, value in sorted(_others(scenario, pins), key=lambda other: _times_off(pins[other[0]], other[1])):
-        if time.perf_counter() > deadline:
-            break
-        changed = {name: pin for name, pin in pins.items() if not (axis in LAYOUT and name == "dp")}
-        try:
-            row = single_row(scenario, changed | {axis: Pin(axis, (value,))}, layers)
-            seconds = None if broken_rules(row, scenario, layers) else _seconds(scenario, row, layers)
-        except BadRequest:  # degrees, a batch or layers that do not go together
-            continue
-        if seconds is not None:
+    for axis, value, row in islice(_allowed(scenario, pins, layers), PRICED):
+        if (seconds := _seconds(scenario, row, layers)) is not None:
             words = " ".join(f"{name} {getattr(row, name)[0]}" for name in LAYOUT)
             return Advice(subject=f"{axis} {shown_value(axis, value)}", text=words, iteration_seconds=seconds)
     return None
+
+
+def _allowed(
+    scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None
+) -> Iterator[tuple[str, int, Strategies]]:
+    """The strategies with one pin otherwise that break no rule, the nearest first."""
+    nearest = sorted(_others(scenario, pins), key=lambda other: _times_off(pins[other[0]], other[1]))
+    for axis, value in nearest[:TRIED]:
+        changed = {name: pin for name, pin in pins.items() if not (axis in LAYOUT and name == "dp")}
+        try:
+            row = single_row(scenario, changed | {axis: Pin(axis, (value,))}, layers)
+            if broken_rules(row, scenario, layers):
+                continue
+            if layers is not None:
+                checked_layers(layers, row, scenario)
+        except BadRequest:  # degrees, a batch or layers that do not go together
+            continue
+        yield axis, value, row
 
 
 def _others(scenario: Scenario, pins: Mapping[str, Pin]) -> Iterator[tuple[str, int]]:
@@ -70,8 +83,7 @@ def _times_off(pin: Pin, value: int) -> float:
 
 def _seconds(scenario: Scenario, row: Strategies, layers: Sequence[int] | None) -> float | None:
     """Per iteration; None where it does not fit."""
-    held = None if layers is None else checked_layers(layers, row, scenario)
-    split = split_or_given(scenario, row, held, SECONDS)
+    split = split_or_given(scenario, row, layers, SPLIT_SECONDS)
     priced = quote(as_it_runs(row, split), scenario, split)
     fits = host_fits(row, scenario)[0] and np.max(priced.footprint.allocated) <= memory_limit(scenario, row)[0]
     return priced.iteration if fits else None

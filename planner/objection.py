@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from planner import explain
 from planner.api import plan, question
+from planner.assemble import frame_record
 from planner.branches import WIDTH
 from planner.challenges import MEMORY
 from planner.document import Plan, Rejection, Strategy
+from planner.errors import BadRequest
 from planner.mixed import plan_mixed
 from planner.mixed_given import for_each
 from planner.pins import Pin, parse_pins, shown_value
-from planner.request import PlanRequest, resolve
+from planner.request import PlanRequest, Resolved, resolve
 from planner.rules import GROUP_RULES
+
+PINS: Final = "pins"
+"""The rule that pins break of which no strategy is made."""
 
 
 class WhyNot(BaseModel):
@@ -50,7 +55,7 @@ def why_not(request: PlanRequest) -> WhyNot:
     node groups are one for each, as ``predict`` reads them.
     """
     pinned, pins = _pinned(request)
-    best = plan(request.model_copy(update={"pins": {}}))
+    best = plan(request.model_copy(update={"pins": {}, "reasons": False}))
     mine = pinned.prediction.iteration_seconds if pinned.prediction else None
     theirs = best.prediction.iteration_seconds if best.prediction else None
     both = bool(pinned.prediction and best.prediction)
@@ -73,9 +78,18 @@ def _pinned(request: PlanRequest) -> tuple[Plan, dict[str, Pin]]:
     """The best under the pins, and how these were read."""
     started, resolved = time.perf_counter(), resolve(question(request))
     each = for_each(resolved, resolved.mixed) if resolved.mixed else None
-    if resolved.mixed and each:
-        return plan_mixed(resolved, resolved.mixed, started, reasons=False, each=each), each
-    return plan(request), parse_pins(request.pins)
+    pins = each or parse_pins(request.pins)
+    try:
+        if resolved.mixed and each:
+            return plan_mixed(resolved, resolved.mixed, started, reasons=False, each=each), each
+        return plan(request.model_copy(update={"reasons": False})), pins
+    except BadRequest as error:  # pins that are understood and leave no strategy: that is the reason
+        return _unmade(resolved, str(error)), pins
+
+
+def _unmade(resolved: Resolved, why: str) -> Plan:
+    refused = Rejection(rule=PINS, count=1, example=why)
+    return Plan(status="infeasible", fits=False, rejected=(refused,), **frame_record(resolved))
 
 
 def _unlike(pinned: Plan) -> tuple[Rejection, ...]:

@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from costmodels.adapters import OF_ATTENTION, Adapters
 from costmodels.choices import chosen
-from costmodels.goodput import spare_nodes
 from costmodels.groups import Mixed
 from costmodels.model import Model
 from costmodels.model_catalogue import model as find_model
@@ -23,10 +22,11 @@ from costmodels.stack import stack as find_stack
 from hardware.catalogue import cluster as find_cluster
 from hardware.errors import meant
 from hardware.records import Cluster
+from hardware.units import counted
 from planner import inline
 from planner.axes import PIN_AXES
 from planner.changes import bare, changed_model, changed_stack, flat, known_path, known_table
-from planner.defaults import DEFAULT_CLUSTER, DEFAULT_STACK, SPARES, filled, unsaid, usual_batch, usual_tokens
+from planner.defaults import DEFAULT_CLUSTER, DEFAULT_STACK, filled, standing_by, unsaid, usual_batch, usual_tokens
 from planner.errors import BadRequest
 from planner.pins import plainly
 
@@ -122,7 +122,7 @@ class PlanRequest(BaseModel):
             raise ValueError(f"expected a number such as 64, got {str(value).lower()}")  # noqa: TRY004 - pydantic's
         return value
 
-    _tokens = field_validator("tokens", mode="before")(inline.counted)
+    _tokens = field_validator("tokens", mode="before")(counted)
     _seconds = field_validator("time_limit", mode="before")(inline.seconds_written)
     _share = field_validator("memory_margin", "offload_fraction", mode="before")(inline.share_written)
     _interruptions = field_validator("stability", mode="before")(inline.stability_written)
@@ -245,7 +245,7 @@ def resolve(request: PlanRequest) -> Resolved:
     if len(base.groups) > 1 and cluster.gpus != base.gpus:
         defaults += (taken_of(cluster, base),)
     stability = _stability(request)
-    defaults += (SPARES,) if stability and spare_nodes(scenario, stability) else ()
+    defaults += standing_by(scenario, stability, base) if stability else ()
     return Resolved(request, scenario, cluster, base, software, tokens, defaults, stability, mixed)
 
 

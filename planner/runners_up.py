@@ -15,13 +15,14 @@ from planner.aims import Aim
 from planner.assemble import counted_flops, strategy_record
 from planner.challenges import Challenged
 from planner.document import Alternative, Strategy
+from planner.explain import later
 from planner.measured import figures
 from planner.request import Resolved
 from planner.search import Outcome
 from planner.splits import Incumbent, as_it_runs
 
 ALTERNATIVES_SECONDS = 1.0
-"""How long runners-up are looked for."""
+"""How long runners-up are looked for, where no time limit is asked for that leaves them more."""
 
 _KINDS = ("tp", "cp", "pp", "ep", "zero_stage", "recompute", "sequence_parallel", "schedule")
 
@@ -33,10 +34,13 @@ class RunnersUp(NamedTuple):
     complete: bool
 
 
-def runners_up(outcome: Outcome, tried: Sequence[Challenged], aim: Aim, taken: Incumbent, top: int) -> RunnersUp:
+def runners_up(
+    outcome: Outcome, tried: Sequence[Challenged], aim: Aim, taken: Incumbent, top: int, *, until: float
+) -> RunnersUp:
     """The best of their kinds, the plan's own among them; each under its best split.
 
-    They come from the challenges that were searched and from the most promising rows that the search saw.
+    They come from the challenges that were searched and from the most promising rows that the search saw. A time limit
+    that was asked for ends at ``until``.
     """
     scenario, seen = aim.scenario, set[tuple[object, ...]]()
     found: list[tuple[float, Incumbent]] = []
@@ -50,7 +54,7 @@ def runners_up(outcome: Outcome, tried: Sequence[Challenged], aim: Aim, taken: I
     searched = (outcome.best, taken, *(one.outcome.best for one in tried))
     for known in sorted((best for best in searched if best), key=aim.value):
         add(known)
-    deadline = time.perf_counter() + ALTERNATIVES_SECONDS
+    deadline = later(time.perf_counter() + ALTERNATIVES_SECONDS, until, of=2)
     complete = all(one.outcome.proved for one in tried)
     for bound, row in aim.promising(outcome):
         if _settled([value for value, _ in found], top, bound):

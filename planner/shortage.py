@@ -6,14 +6,13 @@ from costmodels.scenario import Scenario
 from planner.decisive import decisive
 from planner.document import Rejection
 from planner.explain import memory_example
-from planner.nearest import Find, nearest
+from planner.nearest import nearest
 from planner.pins import parse_pins
 from planner.reasons import telling
 from planner.request import Resolved
 from planner.rules import binding
 from planner.search import Outcome
 from planner.space import Space
-from planner.sparing import best_of
 
 
 def rejections(space: Space, outcome: Outcome, scenario: Scenario) -> tuple[Rejection, ...]:
@@ -42,10 +41,7 @@ def shortage(resolved: Resolved, space: Space, outcome: Outcome) -> str:
     return found[0].example if found else "no strategy is left"
 
 
-def and_nearest(resolved: Resolved, find: Find = best_of) -> str:
-    """The end of a sentence that says what is short: the nearest request that works, "" where none was found.
-
-    ``plain_best`` finds what answers that offload nothing by themselves could give.
-    """
-    near = nearest(resolved, find).advice
+def and_nearest(resolved: Resolved) -> str:
+    """The end of a sentence that says what is short: the nearest request that works, "" where none was found."""
+    near = nearest(resolved).advice
     return f"; nearest that works: {near.subject}" if near else ""

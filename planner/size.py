@@ -277,7 +277,8 @@ def _settled(sizes: Sizes, limits: Limits) -> tuple[Option, dict[str, Any]]:
     while True:
         beside = [sizes.at(n) for n in (answer.nodes - 1, answer.nodes + 1) if 1 <= n <= sizes.most]
         days = limits.days or answer.days
-        later, sooner = (_neighbour(sizes, answer, days + more) if days + more > 0 else None for more in (1.0, -1.0))
+        other = [Limits(days + more, limits.dollars) for more in (1.0, -1.0)]
+        later, sooner = (_neighbour(sizes, answer, one) if one.days and one.days > 0 else None for one in other)
         if (better := _best(sizes, limits)) is answer:
             return answer, {"neighbours": tuple(filter(None, beside)), "day_later": later, "day_sooner": sooner}
         answer = better
@@ -306,16 +307,20 @@ def _dearest(sizes: Sizes, limits: Limits, found: int) -> None:
             above = middle
 
 
-def _neighbour(sizes: Sizes, answer: Option, days: float) -> Neighbour | None:
-    """The smallest size found for another deadline, of all that were searched; None where it is the answer itself."""
-    limit = Limits(days, None)
-    sizes.first(limit.met, min(sizes.least, answer.nodes))
-    option = _least([one for one in sizes.options() if limit.met(one)], lambda one: one.nodes)
+def _neighbour(sizes: Sizes, answer: Option, limits: Limits) -> Neighbour | None:
+    """The smallest size found for another deadline, of all that were searched; None where it is the answer itself.
+
+    Where there is a budget, what it pays comes before what it does not.
+    """
+    days = limits.days or 0.0
+    sizes.first(Limits(days, None).met, min(sizes.least, answer.nodes))
+    option = _least(filter(limits.soon, sizes.options()), lambda one: (not limits.cheap(one), one.nodes))
     if option is None or option.nodes == answer.nodes:
         return None
-    priced = option.cost_dollars is not None and answer.cost_dollars is not None
-    extra = (option.cost_dollars or 0.0) - (answer.cost_dollars or 0.0) if priced else None
-    return Neighbour(deadline_days=days, option=option, extra_dollars=extra)
+    cost, now = option.cost_dollars, answer.cost_dollars
+    extra = None if cost is None or now is None else cost - now
+    over = None if cost is None or limits.dollars is None or limits.cheap(option) else cost - limits.dollars
+    return Neighbour(deadline_days=days, option=option, extra_dollars=extra, over_dollars=over)
 
 
 def _statement(sizes: Sizes, found: int, limits: Limits, *, proved: bool) -> str:
@@ -349,7 +354,7 @@ def _nearest(sizes: Sizes, limits: Limits) -> Option | None:
     return _least(soon, lambda o: o.cost_dollars or 0.0) or _least(options, lambda o: o.days)
 
 
-def _least(options: Iterable[Option], key: Callable[[Option], float]) -> Option | None:
+def _least(options: Iterable[Option], key: Callable[[Option], Any]) -> Option | None:
     return min(options, key=key, default=None)
 
 

@@ -42,6 +42,8 @@ class Neighbour(BaseModel):
     option: Option
     extra_dollars: float | None
     """Its cost less the answer's."""
+    over_dollars: float | None = None
+    """What it costs beyond the budget; None where that pays it, or there is none."""
 
 
 class Size(BaseModel):

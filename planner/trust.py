@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.scenario import Scenario
-from costmodels.strategy import Floats, Strategies
+from costmodels.strategy import Bools, Floats, Strategies
 from hardware.catalogue import accelerator as find_accelerator
 from hardware.records import Accelerator
 from planner.document import Comparable, Interval, Trust
@@ -173,15 +173,32 @@ def _kind(device: Accelerator) -> tuple[str, float]:
 
 
 def _beyond(mine: Traits, table: Measured) -> tuple[str, ...]:
-    """Degrees more than a doubling beyond the largest of all runs of models with the same kind of layers."""
+    """Degrees and sequences more than a doubling beyond the largest of all runs of models with the same kind of layers.
+
+    A kind of which there is no run is told alone.
+    """
     alike = table.traits.names["kind"] == mine.names["kind"][0]
-    if not alike.any():  # nothing near was measured at all
-        return ()
+    if not alike.any():
+        return (f"{mine.names['kind'][0]} layers against none",)
     largest = {key: float(table.traits.sizes[key][alike].max()) for key in EXTENTS}
     told = ((key, float(mine.sizes[key][0]), most) for key, most in largest.items())
-    return tuple(
+    degrees = tuple(
         f"{k.upper()} {2.0**own:.0f} against {2.0**most:.0f} at most" for k, own, most in told if own > most + 1.0
     )
+    return degrees + _too_long(mine, table, alike)
+
+
+def _too_long(mine: Traits, table: Measured, alike: Bools) -> tuple[str, ...]:
+    """Sequences more than a doubling beyond the longest of the runs that are ``alike`` under such software.
+
+    That decides how they are split; where none of them ran under it, all count.
+    """
+    descent = table.traits.names["framework"] == mine.names["framework"][0]
+    among, under = (alike & descent, " under such software") if (alike & descent).any() else (alike, "")
+    own, most = float(mine.sizes["seq_length"][0]), float(table.traits.sizes["seq_length"][among].max())
+    if own <= most + 1.0:
+        return ()
+    return (f"sequences of {2.0**own / 2**10:.3g} Ki tokens against {2.0**most / 2**10:.3g} Ki at most{under}",)
 
 
 def _comparable(table: Measured, i: int, away: float) -> Comparable:

@@ -19,10 +19,10 @@ from planner.allocation.options import Option, dollars, options_of, pace
 from planner.allocation.queue import Goal, Job, Queue
 from planner.allocation.solver import Choice, Options, solve
 from planner.arguments import of_type, whole_number
+from planner.defaults import rents
 from planner.errors import BadRequest, OutOfTime
 from planner.request import resolve
 from planner.shortage import and_nearest
-from planner.sparing import plain_best
 from planner.version import VERSION
 from planner.written import many
 
@@ -64,7 +64,7 @@ def allocate(queue: Queue, *, workers: int = 1) -> Allocation:
         return _nothing(queue, known, lambda: _too_many(queue, known, choices))
     flat = tuple(option for mine in choices for option in mine)
     division = Division(queue, table, flat, found.options, found.proved)
-    return _answer(division, known, found, time.perf_counter() - solving)
+    return _answer(division, known, found, started=started, seconds=time.perf_counter() - solving)
 
 
 def _priced(queue: Queue) -> None:
@@ -132,7 +132,7 @@ def _fits_nowhere(queue: Queue, job: Job, refused: Sequence[Refused]) -> str:
     """What the largest placement of a job that may not wait is short of, and how many devices would do."""
     groups = tuple(group.model_copy(update={"nodes": None}) for group in queue.cluster.groups)
     question = question_at(job, queue.cluster.model_copy(update={"groups": groups}), largest(refused).at)
-    near = and_nearest(resolve(question.model_copy(update={"time_limit": queue.time_limit})), plain_best)
+    near = and_nearest(resolve(question.model_copy(update={"time_limit": queue.time_limit})))
     fits = f"{job.name} may not wait and fits on none of its {many(len(refused), 'placement')}"
     return f"{fits}: {largest(refused).in_words()}{near or '; let it wait'}"
 
@@ -163,7 +163,7 @@ def _fits_without(queue: Queue, known: Curves, waiting: Job) -> bool:
     return solve(_table(less, _choices(less, known)), deadline=time.perf_counter() + 1.0) is not None
 
 
-def _answer(division: Division, known: Curves, found: Choice, seconds: float) -> Allocation:
+def _answer(division: Division, known: Curves, found: Choice, *, started: float, seconds: float) -> Allocation:
     queue = division.queue
     proved = found.proved and not known.unpriced and all(p.proved for points in known.points for p in points)
     sign = -1.0 if queue.objective in ("throughput", "fairness") else 1.0
@@ -178,7 +178,7 @@ def _answer(division: Division, known: Curves, found: Choice, seconds: float) ->
         bound=sign * bound + 0.0,
         gap=gap,
         statement=said + left,
-        jobs=job_answers(division, known),
+        jobs=job_answers(division, known, started),
         groups=_use(division),
         solve_seconds=seconds,
         **_frame(queue, known),
@@ -198,7 +198,7 @@ def _use(division: Division) -> tuple[GroupUse, ...]:
 def _frame(queue: Queue, known: Curves) -> dict[str, Any]:
     return {
         "objective": queue.objective,
-        "assumed": _assumed(queue),
+        "assumed": _assumed(queue, known),
         "searches": known.searches,
         "unpriced": known.unpriced,
         "curve_seconds": known.seconds,
@@ -207,7 +207,7 @@ def _frame(queue: Queue, known: Curves) -> dict[str, Any]:
     }
 
 
-def _assumed(queue: Queue) -> tuple[str, ...]:
+def _assumed(queue: Queue, known: Curves) -> tuple[str, ...]:
     """What nobody said."""
     lines = [queue.taken] if queue.taken else []
     if any(job.question.global_batch_size is None for job in queue.jobs):
@@ -219,6 +219,9 @@ def _assumed(queue: Queue) -> tuple[str, ...]:
         lines.append("powers of two of nodes, and all of them, where a job allows any count")
     if any(job.running and job.migration is None for job in queue.jobs):
         lines.append("a move takes a checkpoint, a restart of 5 min and reading back, where a job does not say")
+    lines += rents(queue.cluster)
+    spared = {point.spared: job.name for job, points in zip(queue.jobs, known.points, strict=True) for point in points}
+    lines += [f"{what} where nothing fits without, as of {job}" for what, job in sorted(spared.items()) if what]
     lines.append(f"the division holds for {queue.period / 86400:g} d; who waits starts then")
     return tuple(lines)
 

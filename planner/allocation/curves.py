@@ -13,7 +13,7 @@ from costmodels.goodput import move_seconds
 from costmodels.stability import Stability
 from costmodels.training import iterations
 from hardware.records import Cluster, NodeGroup
-from planner.aims import aim_of
+from planner.aims import Aim, aim_of
 from planner.allocation.queue import Job, Queue
 from planner.assemble import counted_flops, strategy_record
 from planner.defaults import usual_batch
@@ -21,8 +21,10 @@ from planner.document import Strategy
 from planner.errors import BadRequest, MeshwrightError
 from planner.pins import parse_pins
 from planner.request import PlanRequest, Resolved, resolve
+from planner.search import Outcome
 from planner.shortage import shortage
 from planner.space import around, build
+from planner.sparing import spared, ways
 
 LONGEST_SEARCH: Final = 60.0
 """Seconds that the search for one placement may take."""
@@ -53,6 +55,8 @@ class Point:
     """Lost if the job comes here from elsewhere, where it does not say."""
     proved: bool
     strategy: Strategy
+    spared: str = ""
+    """What it does to save memory though nobody asked, as nothing fits without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +230,8 @@ def best_point(question: PlanRequest, seconds: float) -> Point | str:
         return f"{REFUSED}{error}"
     aim = aim_of(resolved)
     outcome = aim.search(space, deadline=deadline)
+    saved = _spared(question, aim, deadline) if outcome.best is None and outcome.proved else None
+    outcome = saved or outcome
     if outcome.best is None:
         return f"{NOTHING}{shortage(resolved, space, outcome)}" if outcome.proved else LATE
     best, group = aim.choice(outcome).taken, scenario.group
@@ -239,7 +245,21 @@ def best_point(question: PlanRequest, seconds: float) -> Point | str:
         move_seconds=move_seconds(scenario, Stability()),
         proved=outcome.proved,
         strategy=strategy_record(best.row, best.assignment, scenario),
+        spared=spared(best.row) if saved else "",
     )
+
+
+def _spared(question: PlanRequest, aim: Aim, deadline: float) -> Outcome | None:
+    """What a search finds with what saves memory at a price, where nothing fits without, as `plan` takes it."""
+    for axis, values in ways(question.pins, aim.scenario):
+        try:
+            space = build(aim.scenario, parse_pins({**question.pins, axis: values}))
+        except BadRequest:  # layers of a prime number, or a range that leaves nothing
+            continue
+        found = aim.search(space, deadline=deadline)
+        if found.best is not None:
+            return found
+    return None
 
 
 def _of_job(point: Point, at: Placement, question: PlanRequest) -> Point:

@@ -17,18 +17,22 @@ from planner.allocation.options import Option, dollars
 from planner.allocation.queue import Job
 from planner.allocation.solver import solve
 from planner.document import Strategy
+from planner.explain import asked_until, later
 from planner.written import savings
 
 EXPLAINED_WITHIN: Final = 2.0
-"""Seconds that the reasons of all jobs may take together."""
+"""Seconds that the reasons of all jobs may take together, where no time limit is asked for that leaves them more."""
 EACH_WITHIN: Final = 0.5
 _NAMED: Final = 3
 """Other jobs that a reason names."""
 
 
-def job_answers(division: Division, known: Curves) -> tuple[JobAnswer, ...]:
-    """Every job's answer; what more would do is told of the most important jobs first, while there is time."""
-    deadline = time.perf_counter() + EXPLAINED_WITHIN
+def job_answers(division: Division, known: Curves, started: float) -> tuple[JobAnswer, ...]:
+    """Every job's answer; what more would do is told of the most important jobs first, while there is time.
+
+    ``started`` is when the time limit began, by ``time.perf_counter``.
+    """
+    deadline = later(time.perf_counter() + EXPLAINED_WITHIN, asked_until(division.queue, started))
     jobs = division.queue.jobs
     more = {job: _with_more(division, job, deadline) for job in sorted(range(len(jobs)), key=_by_priority(jobs))}
     return tuple(_job_answer(division, job, known, more[job]) for job in range(len(jobs)))

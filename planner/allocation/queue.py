@@ -9,7 +9,8 @@ A queue file is TOML or JSON. ::
 
     [[jobs]]
     name = "chat"
-    model = "llama3-8b"           # and every further field of a question: stack, tokens, precision, [jobs.pins] ...
+    model = "llama3-8b"           # and every further field of a question: stack, tokens, precision, [jobs.pins] ...,
+                                  # also as an option calls it (global_batch)
     tokens = "200B"               # what is left to train
     priority = 2.0
     gpus = [64, 128]              # allowed counts; without it powers of two of nodes, and all of them
@@ -34,10 +35,12 @@ from hardware.errors import MeshwrightError, flatten, meant, no_such
 from hardware.files import expanded, read
 from hardware.records import Cluster
 from hardware.units import TimeQuantity, within
+from planner.axes import PIN_AXES
 from planner.errors import BadFile, BadRequest
 from planner.inline import cluster_of, named_or
 from planner.paths import led
 from planner.request import LARGEST_GPUS, PlanRequest, taken_of
+from planner.spelling import own_name, respelled
 
 _R = TypeVar("_R", bound=BaseModel)
 
@@ -131,15 +134,14 @@ def queue_of(document: Mapping[str, Any]) -> Queue:
     """
     if not isinstance(document, Mapping):
         raise BadRequest(f"the queue: expected a table with a cluster and jobs, got {document!r:.60}")
+    document = respelled(document, TOP)
     _known(document, TOP, "")
     cluster, taken = _cluster(document)
     tables = document.get("jobs", ())
     if not isinstance(tables, list | tuple) or not tables:
         raise BadRequest("jobs: expected at least one [[jobs]] table with a name and a model")
     jobs = [_job(table, place) for place, table in enumerate(tables)]
-    rest = {name: document[name] for name in ("objective", "period") if name in document}
-    if "time_limit" in document:
-        rest["time_limit"] = document["time_limit"]
+    rest: dict[str, Any] = {name: document[name] for name in ("objective", "period", "time_limit") if name in document}
     queue = _checked(Queue, {"cluster": cluster, "taken": taken, "jobs": jobs, **rest}, "")
     _agree(queue)
     return queue
@@ -172,13 +174,30 @@ def _job(table: object, place: int) -> Job:
         raise BadRequest(f"{where}: expected a table of fields, got {table!r:.40}")
     name = table.get("name")
     where = f"job {name}" if isinstance(name, str) and name else where
-    _known(table, (*OWN, *QUESTION), where)
+    table = _named(table, where)
     if "model" not in table:
         raise BadRequest(f"{where}: model is missing, such as model = 'llama3-8b'")
     asked = {key: value for key, value in table.items() if key in QUESTION}
     question = _checked(PlanRequest, {**asked, "gpus": 1}, where)
     own = {key: value for key, value in table.items() if key in OWN}
     return _checked(Job, {**own, "question": question}, where)
+
+
+def _named(table: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """A job's table with fields and axes under their own names, each where it belongs."""
+    try:
+        found = respelled(table, (*OWN, *QUESTION))
+        if isinstance(pins := found.get("pins"), Mapping):
+            found["pins"] = respelled(pins, PIN_AXES)
+    except BadRequest as error:
+        raise BadRequest(f"{where}: {error}") from None
+    for name in found:
+        if (axis := own_name(str(name))) in PIN_AXES:
+            raise BadRequest(f"{where}: there is no field {name!r}; it belongs under [jobs.pins]: {axis} = ...")
+        if name in TOP and name not in OWN:
+            raise BadRequest(f"{where}: there is no field {name!r}; it is the whole queue's: above [[jobs]]")
+    _known(found, (*OWN, *QUESTION), where)
+    return found
 
 
 def _known(table: Mapping[str, Any], fields: Iterable[str], where: str) -> None:

@@ -15,6 +15,7 @@ from hardware.errors import meant
 from planner.axes import PIN_AXES
 from planner.cli.answer_files import text_in
 from planner.errors import BadQuantity, BadRequest
+from planner.spelling import own_name, respelled
 
 if TYPE_CHECKING:
     from planner.intake.given import Given
@@ -147,15 +148,15 @@ def _configured(path: str) -> dict[str, Any]:
         raise BadRequest(f"{path}: {error}") from None
     if str(document.get("schema", "")).startswith("plan/"):
         document = _asked_again(document, path)
-    document = profiled(document)
+    document = respelled(profiled(document), FIELDS)
     pins = document.pop("pins", {})
     if not isinstance(pins, Mapping):
         raise BadRequest(f"{path}: pins must be a table such as [pins] tp = 8, got {pins!r}")
     if unknown := [name for name in document if name not in FIELDS]:
-        pin = unknown[0] in PIN_AXES
-        hint = f"it belongs under [pins]: {unknown[0]} = ..." if pin else meant(unknown[0], (*FIELDS, "pins"))
+        axis = own_name(unknown[0])
+        hint = f"it belongs under [pins]: {axis} = ..." if axis in PIN_AXES else meant(unknown[0], (*FIELDS, "pins"))
         raise BadRequest(f"{path}: there is no field {unknown[0]!r}; {hint}")
-    return document | {f"pins.{name}": value for name, value in pins.items()}
+    return document | {f"pins.{name}": value for name, value in respelled(pins, PIN_AXES).items()}
 
 
 def _asked_again(answer: dict[str, Any], path: str) -> dict[str, Any]:
@@ -254,7 +255,7 @@ def _stability(text: str) -> Any:
 
 
 def _whole(name: str, text: str) -> int:
-    from planner.inline import counted
+    from hardware.units import counted
 
     number = _quantity(name, text, "count")
     if not 1 <= number < 1e18:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from costmodels.model import Model
+from costmodels.model_catalogue import names
 from planner.export import shell
 from planner.export.changed import dispatch_of
 from planner.export.job import Export, Job, refuse
@@ -70,13 +72,28 @@ def bridge(job: Job, version: str) -> Export:
 
 
 def _remarks(job: Job) -> Iterator[str]:
-    yield "the recipe brings model and data; give its dataset the same sequence length"
+    if job.model.name in names():
+        yield "the recipe brings model and data; give its dataset the same sequence length"
+    else:
+        lack = f"no recipe brings {job.model.name}, which the catalogue does not hold: take one of a model of its kind"
+        yield f"{lack}, give it {' '.join(_sizes(job.model))}, and its dataset the same sequence length"
     if job.stack.startswith("nemo"):
         yield "overlap of tensor and expert ranks, and CUDA graphs, are a performance recipe's: override one of those"
     if job.precision in _WIDE_ENDS:
         yield f"{_MIXED[job.precision]} leaves the first and the last layer in bf16, the plan none"
     if job.adapters:
         yield "adapters want a recipe that has some: --mode lora"
+
+
+def _sizes(model: Model) -> Iterator[str]:
+    """What a recipe of another model has otherwise, in the fields of Megatron-Core."""
+    fields = {"num_layers": model.num_layers, "hidden_size": model.hidden_size}
+    fields |= {"ffn_hidden_size": model.ffn_hidden_size, "num_attention_heads": model.num_heads}
+    fields |= {"num_query_groups": model.num_query_groups, "vocab_size": model.vocab_size}
+    if moe := model.moe:
+        fields |= {"num_moe_experts": moe.num_experts, "moe_router_topk": moe.top_k}
+        fields |= {"moe_ffn_hidden_size": moe.expert_ffn_hidden_size}
+    return (f"model.{name}={size}" for name, size in fields.items())
 
 
 def overrides(job: Job) -> dict[str, Any]:

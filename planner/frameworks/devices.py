@@ -7,11 +7,14 @@ from typing import Final
 from costmodels.stack import stack_names
 from hardware.records import Cluster
 from planner.errors import BadRequest
+from planner.frameworks.records import NO_GPUS
 
 TPU: Final = "Google"
 """Who makes them."""
 XLA: Final = "maxtext"
 """The stack, and the framework, that makes programs for TPUs."""
+_MEASURED: Final = {"Huawei": "mindformers"}
+"""The stack of which runs on a maker's devices are known, where the usual one is made for GPUs."""
 _ANYWHERE: Final = frozenset({XLA, "generic"})
 """Stacks that may be planned for on a TPU; generic is no framework in particular."""
 
@@ -37,9 +40,12 @@ def needs_cuda(stack: str) -> bool:
 
 
 def taken_for(framework: str | None, cluster: Cluster) -> str:
-    """Words behind such a stack: for what it was taken."""
-    what = framework or tpu_of(cluster)
-    return f" (for {what})" if what else ""
+    """Words behind such a stack: for what it was taken, or that it is priced as on the devices that it is made for."""
+    if what := framework or tpu_of(cluster):
+        return f" (for {what})"
+    makers = {group.accelerator.vendor for group in cluster.groups} & set(NO_GPUS)
+    own = next((f"; --stack {_MEASURED[maker]} was measured on {maker}'s" for maker in makers & set(_MEASURED)), "")
+    return f" (as it runs on GPUs{own})" if makers else ""
 
 
 def check_programs(stack: str, framework: str | None, cluster: Cluster) -> None:

@@ -98,4 +98,7 @@ def _day(other: Neighbour | None, word: str) -> str:
         return ""
     option, extra = other.option, other.extra_dollars
     money = "" if extra is None else f", {dollars(abs(extra))} {'more' if extra >= 0 else 'less'}"
-    return f"with a day {word} ({other.deadline_days:.3g} days): {many(option.gpus, 'GPU')}, {_took(option)}{money}"
+    over = "" if other.over_dollars is None else f", {dollars(other.over_dollars)} beyond the budget"
+    return (
+        f"with a day {word} ({other.deadline_days:.3g} days): {many(option.gpus, 'GPU')}, {_took(option)}{money}{over}"
+    )

@@ -10,6 +10,7 @@ from planner.axes import PIN_AXES
 from planner.changes import ROOTS
 from planner.errors import BadRequest
 from planner.request import PlanRequest
+from planner.spelling import ALIASES
 
 FIELDS: Final = tuple(name for name in PlanRequest.model_fields if name not in {"pins", "top"})
 """Fields of a request that bear on its answer."""
@@ -17,22 +18,6 @@ FIELDS: Final = tuple(name for name in PlanRequest.model_fields if name not in {
 LAYERS: Final = "layers_per_stage"
 """Layers of every stage of a fixed strategy, written "12,12,11,13"."""
 
-ALIASES: Final = {
-    "global_batch": "global_batch_size",
-    "global_batches": "global_batch_size",
-    "seq_len": "seq_length",
-    "seq_lens": "seq_length",
-    "micro_batch": "micro_batch_size",
-    "zero": "zero_stage",
-    "main_grads_dtype": "main_grads",
-    "main_params_dtype": "main_params",
-    "tensor_model_parallel_size": "tp",
-    "context_parallel_size": "cp",
-    "pipeline_model_parallel_size": "pp",
-    "data_parallel_size": "dp",
-    "expert_model_parallel_size": "ep",
-    "expert_tensor_parallel_size": "etp",
-}
 _KNOWN: Final = (*FIELDS, *PIN_AXES, LAYERS)
 
 
@@ -94,8 +79,7 @@ def _layers(value: Any) -> tuple[int, ...]:
 
 
 def _quantity(field: str, text: str) -> float | int:
-    from hardware.units import parse_quantity
-    from planner.inline import counted
+    from hardware.units import counted, parse_quantity
 
     try:
         return int(counted(text)) if field == "tokens" else parse_quantity(text, "time")

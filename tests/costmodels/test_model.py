@@ -41,6 +41,28 @@ def test_what_is_said_wins_over_what_is_usual():
     assert not model.tied_embeddings
 
 
+@pytest.mark.parametrize("written", ["2T", "2 T", "2000B", "2000000000000", 2e12, 2_000_000_000_000])
+def test_tokens_are_read_as_on_the_command_line(written):
+    assert from_shape(SHAPE | {"tokens": written}).tokens == 2_000_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("written", "why"),
+    [
+        ("two", "expected a count such as '175B', got 'two'"),
+        ("1.5", "expected a whole number such as 300B, got '1.5'"),
+        (0, "greater than 0"),
+        (True, "valid integer"),
+        ("9000P", "less than"),
+    ],
+)
+def test_tokens_that_are_no_count_are_refused_in_one_line(written, why):
+    with pytest.raises(BadModel, match=why) as refused:
+        from_shape(SHAPE | {"tokens": written})
+    assert "tokens: " in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
 def test_a_measured_run_description_is_understood():
     row = SHAPE | {
         "name": "mine", "kind": "dense", "params_b": 0.001, "notes": "x", "position": "rope",

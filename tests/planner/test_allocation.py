@@ -276,6 +276,38 @@ def test_a_job_that_may_not_wait_and_fits_nowhere_is_told_what_is_short_and_how_
     assert allocate(queue_of(queue(huge, cluster=MIXED | {"groups": [enough]}))).jobs[0].placed
 
 
+OFFLOADED = {"model": "llama3-70b", "tokens": "1B"}
+
+
+def test_a_job_that_fits_only_with_offloading_gets_what_plan_takes_and_the_answer_says_so():
+    found = allocate(queue_of(queue(OFFLOADED, cluster="dgx-h100", gpus=8)))
+    asked = PlanRequest(model="llama3-70b", gpus=8, global_batch_size=512, reasons=False)
+    assert found.jobs[0].placed.strategy == plan(asked).strategy
+    what = f"offload {found.jobs[0].placed.strategy.offload}"
+    assert what != "offload none"
+    assert f"{what} where nothing fits without, as of j0" in found.assumed
+
+
+def test_a_job_that_asks_for_no_offloading_gets_none():
+    found = allocate(queue_of(queue(OFFLOADED | {"pins": {"offload": "none"}}, cluster="dgx-h100", gpus=8)))
+    assert found.jobs[0].placed is None
+    assert not any("offload" in line for line in found.assumed)
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [({}, ["price 2.95 $/h per h100-sxm (the catalogue's)"]), ({"price": "3 $/h"}, [])],
+)
+def test_a_price_that_nobody_said_is_said(own, said):
+    new = MIXED["groups"][1] | own
+    found = allocate(queue_of(queue(SMALL | {"gpus": [8]}, cluster=MIXED | {"groups": [new]})))
+    assert [line for line in found.assumed if "price" in line] == said
+    if not own:
+        assert found.jobs[0].placed.cost_dollars == pytest.approx(
+            2.95 / 3600 * 8 * found.jobs[0].placed.finish_seconds, rel=1e-3
+        )
+
+
 def test_placements_that_were_not_priced_in_time_prove_nothing(monkeypatch):
     later = iter([None, "late"])
     real = curves.best_point
@@ -291,6 +323,15 @@ def test_a_job_that_fits_nowhere_waits_and_says_so():
     assert found.jobs[0].because.startswith("no strategy fits on any placement that it allows: on 32 new tp ")
     assert "GiB per GPU" in found.jobs[0].because
     assert found.jobs[1].placed is not None
+
+
+def test_a_time_limit_that_is_asked_for_is_what_the_reasons_of_jobs_have(monkeypatch):
+    jobs = (SMALL | {"gpus": [8, 16]}, LARGER | {"gpus": [8, 32]})
+    usual = [job.with_more for job in allocate(queue_of(queue(*jobs))).jobs]
+    monkeypatch.setattr("planner.allocation.explain.EXPLAINED_WITHIN", 0.0)
+    assert [job.with_more for job in allocate(queue_of(queue(*jobs))).jobs] == [None, None]
+    assert any(usual)
+    assert [job.with_more for job in allocate(queue_of(queue(*jobs, time_limit="60 s"))).jobs] == usual
 
 
 def test_equal_questions_are_searched_once():
@@ -323,6 +364,13 @@ def test_waiting_comes_after_the_period():
     assert options_of(job, (), 86400.0) == [Option(None, 0.0, float("inf"), late=False)]
 
 
+def test_a_job_takes_the_words_of_the_command_line():
+    words = {"model": "gpt3-1.3b", "global-batch": 64, "seq_len": 1024, "lora": "16"}
+    own = {"model": "gpt3-1.3b", "global_batch_size": 64, "seq_length": 1024, "adapters": "16"}
+    pinned = ({"pins": {"micro_batch": 1, "zero": 1}}, {"pins": {"micro_batch_size": 1, "zero_stage": 1}})
+    assert queue_of(queue(words | pinned[0])) == queue_of(queue(own | pinned[1]))
+
+
 WRONG = [
     ({"clusters": "dgx-h100", "jobs": []}, "there is no field 'clusters'; did you mean cluster?"),
     ({"jobs": []}, "cluster: required, but missing"),
@@ -335,6 +383,13 @@ WRONG = [
     (queue(), "jobs: expected at least one"),
     (queue({}), "job j0: model is missing"),
     (queue(SMALL | {"prioritty": 1}), "job j0: there is no field 'prioritty'; did you mean priority?"),
+    (queue(SMALL | {"tp": 8}), "job j0: there is no field 'tp'; it belongs under [jobs.pins]: tp = ..."),
+    (queue(SMALL | {"zero": 1}), "job j0: there is no field 'zero'; it belongs under [jobs.pins]: zero_stage = ..."),
+    (queue(SMALL | {"time_limit": "9 s"}), "job j0: there is no field 'time_limit'; it is the whole queue's"),
+    (
+        queue(SMALL | {"global_batch": 8, "global_batch_size": 8}),
+        "job j0: global_batch_size and global_batch say the same thing twice",
+    ),
     (queue(SMALL | {"priority": 0}), "job j0: priority: input should be greater than 0, got 0"),
     (queue(SMALL | {"deadline": 3}), "deadline: expected a time"),
     (queue(SMALL | {"deadline": "3 GB"}), "deadline"),

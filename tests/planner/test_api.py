@@ -1,6 +1,7 @@
 """The three questions on small machines: what a plan says is true, a prediction is a plan's price, why not."""
 
 import re
+import time
 import tomllib
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from pydantic import ValidationError
 from costmodels.model import from_shape
 from hardware.errors import MeshwrightError, UnknownName
 from hardware.records import BadNodeCount, Cluster
-from planner import BadRequest, OutOfTime, PlanRequest, plan, predict, why_not
+from planner import BadRequest, OutOfTime, PlanRequest, near_row, plan, predict, why_not
 from tests.scenarios import toy_cluster, toy_device, toy_group, toy_model, toy_stack, with_experts
 
 STACK = toy_stack(uneven_stages=True, zero_stages=(0, 1, 2, 3))
@@ -265,6 +266,47 @@ def test_nothing_speaks_against_the_plan_itself():
     best = plan(request())
     answer = why_not(request(pins={"tp": best.strategy.tp, "pp": best.strategy.pp}))
     assert "nothing speaks against it" in answer.verdict
+
+
+def test_a_busy_machine_names_the_nearest_that_an_idle_one_does(monkeypatch):
+    late, clock, row = [0.0], time.perf_counter, near_row.single_row
+
+    def slow(*given):
+        late[0] += 10.0
+        return row(*given)
+
+    asked = PlanRequest(model="175b", gpus=1024, pins={"tp": 8, "pp": 8, "vpp": 3, "schedule": "dualpipe"})
+    idle = predict(asked)
+    monkeypatch.setattr("planner.near_row.single_row", slow)
+    monkeypatch.setattr(time, "perf_counter", lambda: clock() + late[0])
+    assert predict(asked).nearest == idle.nearest
+    assert idle.nearest.subject == "schedule interleaved-groups"
+    assert late[0] > 100.0
+
+
+@pytest.mark.parametrize(
+    ("pins", "why"),
+    [
+        ({"pp": 7}, "pp 7 does not divide 64 GPUs; 4 and 8 do"),
+        ({"tp": 8, "pp": 8, "dp": 2}, "cannot make up 64 GPUs"),
+        ({"zero_stage": 0, "sharding_degree": 8}, "ZeRO stage 0 shards over 1 rank"),
+    ],
+)
+def test_why_not_degrees_that_make_up_no_strategy_says_so(pins, why):
+    asked = request(gpus=64, pins=pins)
+    with pytest.raises(BadRequest, match=why):
+        plan(asked)
+    answer = why_not(asked)
+    assert answer.verdict.startswith("it cannot run: ")
+    assert why in answer.verdict
+    assert [rule.rule for rule in answer.rules] == ["pins"]
+    assert answer.best_iteration_seconds > 0
+    assert answer.strategy is None
+
+
+def test_why_not_what_is_not_understood_is_no_question():
+    with pytest.raises(BadRequest, match="tp"):
+        why_not(request(pins={"tp": "eight"}))
 
 
 def test_why_not_something_impossible_names_the_rule():

@@ -47,6 +47,27 @@ def test_the_steps_lead_from_one_to_the_other(other):
     assert left_over(found) == pytest.approx(0.0, abs=1e-9)
 
 
+H100, A100 = {"precision": "fp8", "pins": {"tp": 2}}, {"cluster": "dgx-a100-80gb", "pins": {"tp": 2}}
+TPU = {"cluster": "tpu-v5e-pod", "stack": "maxtext", "precision": "int8", "pins": {"zero_stage": 3}}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "changes"),
+    [
+        (H100, A100, ["precision", "machines"]),
+        (A100, H100, ["machines", "precision"]),
+        (H100, TPU, ["machines and precision"]),
+        (A100 | {"gpus": 128}, H100, ["GPUs and strategy"]),
+        (H100, A100 | {"gpus": 128}, ["precision", "GPUs and strategy"]),
+    ],
+)
+def test_no_step_computes_in_a_format_that_its_machines_lack(one, other, changes):
+    found = compare(side(**one), side(**other))
+    told = ("precision", "machines", "machines and precision", "GPUs and strategy")
+    assert [step.change for step in found.steps if step.change in told] == changes
+    assert left_over(found) == pytest.approx(0.0, abs=1e-9)
+
+
 def left_over(found):
     """Of the difference of two iterations, what its parts do not explain."""
     saved = sum(step.saved_seconds for step in found.steps) - found.more_tokens_seconds

@@ -141,6 +141,15 @@ def test_a_figure_that_time_left_unproved_is_said_to_be_a_bound_and_no_row_is_lo
     assert all(line.proved for line in (*answer.why_not, *answer.what_helps))
 
 
+def test_a_time_limit_that_is_asked_for_is_what_the_reasons_have(answer, monkeypatch):
+    monkeypatch.setattr("planner.api.EXPLAINED_WITHIN", 0.0)
+    monkeypatch.setattr("planner.runners_up.ALTERNATIVES_SECONDS", 0.0)
+    patient = ask(time_limit=120)
+    assert patient.why_not == answer.why_not
+    assert patient.what_helps == answer.what_helps
+    assert patient.alternatives_complete
+
+
 def test_a_gain_that_time_left_unproved_is_the_least_that_is_gained():
     assert gained("memory 2x", 9.0, 10.0, proved=False).text == "at least -1 s (-10.0%)"
     assert gained("memory 2x", 10.0, 10.0, proved=False).text == NOT_KNOWN

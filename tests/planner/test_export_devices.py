@@ -16,7 +16,7 @@ from planner.export.targets import TARGETS, export
 from planner.frameworks.records import NO_GPUS
 from planner.frameworks.table import FRAMEWORKS
 from planner.report.launch import launch
-from planner.request import PlanRequest
+from planner.request import PlanRequest, resolve
 
 ASKED = {"model": "llama3-8b", "gpus": 64, "cluster": "tpu-v5p-pod", "reasons": False, "top": 0}
 
@@ -40,6 +40,21 @@ def test_the_usual_stack_on_tpus_is_the_one_that_runs_there(planned):
     assert planned.request["stack"] == "maxtext"
     assert "stack maxtext (for tpu-v5p)" in planned.defaults
     assert plan(PlanRequest(**ASKED | {"cluster": "dgx-h100"})).request["stack"] == "megatron-core"
+
+
+@pytest.mark.parametrize(
+    ("cluster", "said"),
+    [
+        ("atlas800t-a2", "stack megatron-core (as it runs on GPUs; --stack mindformers was measured on Huawei's)"),
+        ("gaudi3-8x", "stack megatron-core (as it runs on GPUs)"),
+        ("mi300x-8x", "stack megatron-core"),
+        ("dgx-h100", "stack megatron-core"),
+    ],
+)
+def test_a_stack_that_is_made_for_other_devices_is_said_to_be_priced_as_there(cluster, said):
+    asked = {"model": "llama3-8b", "gpus": 16, "cluster": cluster}
+    assert said in resolve(PlanRequest(**asked)).defaults
+    assert not any(line.startswith("stack") for line in resolve(PlanRequest(**asked, stack="mindformers")).defaults)
 
 
 @pytest.mark.parametrize(

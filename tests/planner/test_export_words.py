@@ -6,6 +6,7 @@ import tomllib
 import pytest
 import yaml
 
+from costmodels.model_catalogue import model as find_model
 from planner.export.targets import export
 from planner.report.launch import launch
 from tests.planner.test_export_choices import SPARSE, planned
@@ -105,6 +106,19 @@ def test_megatron_bridge_is_told_of_optimizer_and_offloading():
     assert moved["model.fine_grained_activation_offloading"] == "true"
     assert "core_attn" in moved["model.offload_modules"]
     assert not any(name.startswith("optimizer.") for name in overrides(planned("megatron-bridge", {})))
+
+
+@pytest.mark.parametrize("catalogue", ["llama3-8b", SPARSE])
+def test_megatron_bridge_is_said_to_have_no_recipe_of_a_model_of_ones_own_and_what_sizes_it_has(catalogue):
+    (usual, *_) = export(planned("megatron-bridge", {"model": catalogue}), "megatron-bridge").remarks
+    assert usual == "the recipe brings model and data; give its dataset the same sequence length"
+    mine = find_model(catalogue).model_copy(update={"name": "mine", "hidden_size": 4608})
+    own = export(planned("megatron-bridge", {"model": mine}), "megatron-bridge")
+    assert own.remarks[0].startswith("no recipe brings mine, which the catalogue does not hold: take one of")
+    assert "model.num_layers=32 model.hidden_size=4608 model.ffn_hidden_size=14336" in own.remarks[0]
+    assert ("model.num_moe_experts=8" in own.remarks[0]) == (catalogue == SPARSE)
+    assert usual not in own.remarks
+    assert own.remarks[0].split(",")[0] in next(iter(own.files.values()))
 
 
 def test_megatron_bridge_s_16_bit_recipe_has_the_name_that_it_registers():

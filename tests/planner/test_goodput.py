@@ -16,6 +16,7 @@ from planner.defaults import SPARES
 from planner.errors import BadRequest
 from planner.pins import parse_pins
 from planner.report.upkeep import goodput_lines
+from planner.request import resolve
 from planner.search import search
 from planner.space import build
 from tests.drawn import drawn_scenarios
@@ -60,6 +61,33 @@ def test_a_prediction_says_it_too():
     found = predict(PlanRequest(**SMALL, stability=Stability(spare_nodes=1), pins={"tp": 2}))
     assert 0 < found.goodput.effective < 1
     assert found.goodput.spare_nodes == 1
+
+
+@pytest.mark.parametrize(
+    ("gpus", "spares", "said"),
+    [
+        (16384, 1025, "spare_nodes 1025: meta-24k has 3,072 nodes, 1,024 beside the job's 2,048; 1024 works"),
+        (24576, 1, "spare_nodes 1: meta-24k has 3,072 nodes, 0 beside the job's 3,072; 0 works"),
+    ],
+)
+def test_spare_nodes_that_the_cluster_does_not_have_are_refused(gpus, spares, said):
+    asked = {"model": "llama3.1-405b", "gpus": gpus, "cluster": "meta-24k"}
+    with pytest.raises(BadRequest) as refused:
+        resolve(PlanRequest(**asked, stability={"spare_nodes": spares}))
+    assert str(refused.value) == said
+    works = resolve(PlanRequest(**asked, stability={"spare_nodes": int(said.split()[-2])}))
+    assert not any("though" in line for line in works.defaults)
+
+
+def test_spare_nodes_that_nobody_asked_for_and_the_cluster_does_not_have_are_said():
+    asked = {"model": "llama3.1-405b", "gpus": 24576, "cluster": "meta-24k"}
+    lines = [line for line in resolve(PlanRequest(**asked, objective="goodput")).defaults if "though" in line]
+    assert len(lines) == 1
+    assert lines[0].endswith("counted, though meta-24k has 3,072 nodes, 0 beside the job's 3,072")
+
+
+def test_a_cluster_without_a_number_of_nodes_has_as_many_spares_as_are_asked_for():
+    assert SPARES in resolve(PlanRequest(**SMALL, stability={"spare_nodes": 500})).defaults
 
 
 def test_spare_nodes_are_rented_and_drawn_power_for_as_long_as_the_job():

@@ -84,6 +84,30 @@ def test_a_day_more_is_told_where_it_takes_fewer_nodes_and_not_where_it_takes_as
     assert late.day_later.option.days == fewer.training_days
 
 
+def test_what_a_day_less_costs_beyond_the_budget_is_said(met):
+    sooner = met.day_sooner
+    budget = (met.answer.cost_dollars + sooner.option.cost_dollars) / 2
+    assert met.answer.cost_dollars < budget < sooner.option.cost_dollars
+    tight = size(ASK, days=6.0, dollars=budget)
+    assert tight.answer.nodes == met.answer.nodes
+    assert tight.day_sooner.over_dollars == pytest.approx(tight.day_sooner.option.cost_dollars - budget)
+    assert tight.day_sooner.over_dollars > 0
+    assert size(ASK, days=6.0, dollars=2 * budget).day_sooner == sooner.model_copy(update={"over_dollars": None})
+    ask = ("--model", "llama3-8b", "--tokens", "200B", "--deadline", "6d", "--budget", f"{budget}", "--ties", "fastest")
+    assert "beyond the budget" in run(*ask, "--gpus", "256").stdout
+
+
+def test_a_day_less_is_told_of_what_the_budget_pays_where_it_pays_anything(monkeypatch):
+    known = {1: (9.0, 5.0), 2: (6.0, 6.0), 3: (4.5, 8.0), 4: (4.2, 8.0), 5: (4.0, 6.5), 6: (3.5, 8.0)}
+    fakes = {nodes: option(nodes, *figures) for nodes, figures in known.items()}
+    monkeypatch.setattr(sizing.Sizes, "_asked", lambda _, nodes: fakes.get(nodes))
+    few = ASK.model_copy(update={"gpus": 64, "tokens": 10**9})
+    found = size(few, days=6.0, dollars=7.0)
+    assert (found.answer.nodes, found.day_sooner.option.nodes, found.day_sooner.over_dollars) == (2, 5, None)
+    poorer = size(few, days=6.0, dollars=6.2)
+    assert (poorer.day_sooner.option.nodes, poorer.day_sooner.over_dollars) == (3, pytest.approx(1.8))
+
+
 def option(nodes, days, cost=1.0):
     strategy = plan(PlanRequest(model="llama3-8b", gpus=8, top=0)).strategy if not STRATEGY else STRATEGY[0]
     STRATEGY[:] = [strategy]

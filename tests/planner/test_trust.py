@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from costmodels.stack import stack as find_stack
 from costmodels.strategy import OFFLOADS, strategies
+from hardware.catalogue import accelerator, names
 from planner import PlanRequest, plan, predict
 from planner.document import Interval
 from planner.likeness import NAMES, SIZES, SWITCHES, distance, framework, traits
@@ -233,6 +234,31 @@ def test_a_degree_more_than_a_doubling_beyond_what_was_measured_is_outside_howev
 
 
 @pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"seq_length": 16384}, ""),
+        ({"seq_length": 131072}, "sequences of 128 Ki tokens against 8 Ki at most under such software"),
+        ({"seq_length": 131072, "stack": "torchtitan"}, ""),
+        ({"seq_length": 32768, "model": "mixtral-8x7b"}, "sequences of 32 Ki tokens against 4 Ki at most under"),
+        ({"seq_length": 32768, "model": "mixtral-8x7b", "stack": "torchtitan"}, "sequences of 32 Ki tokens against"),
+    ],
+)
+def test_sequences_more_than_a_doubling_beyond_what_was_measured_under_such_software_are_outside(changes, told):
+    found = trust(asked(**changes), row())
+    assert found.nearest[0].distance < found.region
+    assert (found.inside, bool(found.beyond)) == (not told, bool(told))
+    assert told in "".join(outside(found))
+
+
+def test_a_kind_of_layers_that_nobody_measured_is_outside_however_near_the_rest():
+    found = trust(asked(model="nemotron-h-8b"), row())
+    assert found.nearest[0].distance < found.region
+    assert (found.inside, found.beyond) == (False, ("hybrid layers against none",))
+    (said,) = outside(found)
+    assert said == "outside the validated region: hybrid layers against none in measured runs that are learnt from"
+
+
+@pytest.mark.parametrize(
     ("cluster", "stack", "told"),
     [
         ("kuae-s4000", "megatron-core", "mtt-s4000 against a100-pcie-80gb at nearest"),
@@ -247,10 +273,17 @@ def test_a_degree_more_than_a_doubling_beyond_what_was_measured_is_outside_howev
     ],
 )
 def test_a_device_of_a_kind_that_was_never_measured_so_is_outside_and_the_nearest_is_named(cluster, stack, told):
-    found = trust(asked(gpus=4, cluster=cluster, stack=stack), row(tp=1, dp=4))
+    found = trust(asked(gpus=4, cluster=cluster, stack=stack, seq_length=4096), row(tp=1, dp=4))
     assert (found.inside, bool(found.beyond)) == (not told, bool(told))
     assert told in "".join(found.beyond)
     assert told in "".join(outside(found))
+
+
+def test_what_an_architecture_names_behind_a_plus_is_the_processor_beside_a_device_that_is_known_without():
+    known = {accelerator(name).architecture for name in names("accelerator")}
+    joined = [one.split(" + ") for one in known if "+" in one]
+    assert {processor for _, processor in joined} == {"Grace"}
+    assert {device for device, _ in joined} <= known
 
 
 def test_a_stack_of_ones_own_is_no_reason_against_a_device_that_was_measured():
