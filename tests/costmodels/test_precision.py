@@ -148,6 +148,14 @@ def test_weights_gathered_in_16_bits_are_quantised_for_every_pass_of_every_micro
     assert kept > 6.0 * size / 1e12
 
 
+def test_what_full_sharding_gathers_in_8_bits_it_keeps_in_8_bits():
+    rows = strategies(dp=8, zero_stage=2, sharding_degree=8)
+    sharded = {"fully_sharded": True, "zero_stages": (0, 1, 2, 3), "weight_bytes": 4}
+    wide, narrow = (eight_bit("fp8-current", fp8_param_gather=gathered, **sharded) for gathered in (False, True))
+    assert state_bytes(rows, wide).weights - state_bytes(rows, narrow).weights == pytest.approx([1.0])
+    assert state_bytes(rows, narrow, ends=True).weights == state_bytes(rows, wide, ends=True).weights
+
+
 def test_products_in_fp32_run_beside_the_matrix_units_whose_losses_they_do_not_share():
     slow = toy_stack(kernel_efficiency=0.5)
     sixteen, full = (toy_scenario(stack=slow, precision=name).rates for name in ("bf16", "fp32"))
