@@ -11,6 +11,8 @@ from costmodels.stack import Overlap, Stack
 from costmodels.stack_fields import Kept
 from planner.validation.dated import month
 from planner.validation.maxtext_words import expert_fields, kept
+from planner.validation.pytorch import compiled
+from planner.validation.saving import NARROW
 from planner.validation.stack_words import FINE_TUNERS
 from planner.validation.xla_words import xla_changes
 
@@ -118,6 +120,11 @@ EAGER_LOSS: dict[str, Any] = {
 }
 """torchtitan before it compiled the loss: in fp32 the logits' log-softmax and two gradients, behind the 16-bit logits,
 which the trainer lets go; norms and gates are PyTorch's own."""
+UNCAST_LOSS = 8
+"""The same of a loss that takes logits in 16 bits, as a model of 16-bit weights returns them: they, their log-softmax
+and two gradients."""
+UNCASTING = r"\blit-?gpt\b"
+"""Frameworks with such a loss: ``chunked_cross_entropy`` casts nothing [LitGPT]."""
 COMPILED_SINCE = "2025-04"
 """torchtitan compiles its loss from 2 April 2025 on (commit bbb1b616e); from 18 December 2024 it did not, since that
 failed (e8977b007)."""
@@ -154,12 +161,12 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
         if int(row["strategy"].get("tp") or 1) > 1:
             found["cross_entropy_bytes"] = EAGER_SPLIT_LOSS
     found |= next((fields for words, fields in SEMANTICS if re.search(words, framework)), {})
-    found |= _returned(row, framework)
+    found |= _returned(row, framework) | _uncast(row, framework)
     if "kempnerforge" in framework and int(row["strategy"].get("pp") or 1) > 1:
         found["whole_vocabulary"] = ("embedding", "head")  # its pipelines split no sequences
     if chosen.name == "maxtext":
         found |= xla_changes(row) | expert_fields(row) | ({"selective": policy} if (policy := kept(row)) else {})
-    found |= _loop(row, framework, found.get("keeps", chosen.keeps))
+    found |= _loop(row, framework, _not_made_again(row, chosen, found.get("keeps", chosen.keeps)))
     if re.search(UNFUSED_NORM, notes):
         found["fused_elementwise"] = False
     if "kernel set" in notes:
@@ -193,6 +200,19 @@ def _returned(row: Row, framework: str) -> dict[str, Any]:
     if not own or not row["model"].get("gated_ffn") or int(row["strategy"].get("pp") or 1) > 1:
         return {}
     return {"cross_entropy_bytes": RETURNED_NARROW if (month(row) or "") >= NARROW_SINCE else RETURNED_WIDE}
+
+
+def _uncast(row: Row, framework: str) -> dict[str, Any]:
+    """What a loss holds of 16-bit logits that it does not cast, where weights have 16 bits too."""
+    said = f"{row['strategy'].get('precision_note')} {row['stack'].get('notes')}".lower()
+    narrow = re.search(UNCASTING, framework) and re.search(NARROW, said)
+    return {"cross_entropy_bytes": UNCAST_LOSS} if narrow else {}
+
+
+def _not_made_again(row: Row, chosen: Stack, keeps: tuple[Kept, ...]) -> tuple[Kept, ...]:
+    """What of ``keeps`` a compiler keeps: of blocks all that products read, but no norm and no gate [MinCut]."""
+    written_out = {"gate", "norm"} <= set(keeps)
+    return () if written_out and compiled(row, chosen).get("fused_elementwise") else keeps
 
 
 def _loop(row: Row, framework: str, keeps: tuple[Kept, ...]) -> dict[str, Any]:

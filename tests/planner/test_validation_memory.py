@@ -202,6 +202,36 @@ def test_torchtitan_s_loss_is_eager_until_april_2025(logged, held):
     assert frameworks.changes(row, stack("torchtitan")).get("cross_entropy_bytes") == held
 
 
+@pytest.mark.parametrize(("overlap", "keeps"), [("torch.compile", ()), ("eager", ("gate", "norm", "key-values"))])
+def test_blocks_that_are_compiled_keep_no_norm_and_no_gate_before_an_eager_loss(overlap, keeps):
+    row = run(source="a log of 2024-12", stack={"framework": "torchtitan", "overlap": overlap}, strategy={"tp": 1})
+    assert frameworks.changes(row, stack("torchtitan"))["keeps"] == keeps
+
+
+@pytest.mark.parametrize(("words", "kept"), [("torch.compile", False), ("PyTorch 2.10", True)])
+def test_models_of_transformers_that_are_compiled_keep_no_norm_and_no_gate(words, kept):
+    row = run(stack={"framework": f"HF Transformers + accelerate FSDP2, {words}", "attention": "v2"})
+    assert ("gate" in frameworks.changes(row, stack("torchtitan"))["keeps"]) == kept
+
+
+@pytest.mark.parametrize(
+    ("framework", "notes", "held"),
+    [
+        ("LitGPT (PyTorch FSDP2, eager)", "parameters, gradients and Adam moments in bf16", 8),
+        ("LitGPT (PyTorch FSDP2, eager)", "bf16-mixed", 12),
+        ("torchtitan", "parameters, gradients and Adam moments in bf16", 12),
+    ],
+)
+def test_a_loss_that_casts_nothing_takes_logits_in_16_bits_where_weights_have_these(framework, notes, held):
+    row = run(source="a log of 2024-12", stack={"framework": framework, "notes": notes}, strategy={"tp": 1})
+    assert frameworks.changes(row, stack("torchtitan"))["cross_entropy_bytes"] == held
+
+
+def test_weights_are_sharded_in_16_bits_where_all_states_are():
+    row = run(stack={"framework": "PyTorch FSDP2", "notes": "parameters, gradients and Adam moments in bf16"})
+    assert case(row).scenario.stack.weight_bytes == 2
+
+
 def test_the_kernel_set_says_what_norms_and_softmax_keep():
     sets = ("kernel set: flash_attention2 + RMS kernel", "kernel set: flash_attention2", "kernel set: torch")
     words = [{"framework": "Aleph Alpha scaling", "notes": notes} for notes in sets]
