@@ -20,6 +20,13 @@ FUSING = (
 MANY_PASSES = 92
 """Bytes per parameter that PyTorch's multi-tensor AdamW moves, a kernel an operation: decay 8, first moment 12, second
 moment 8 and 12, root 8, its correction 8, epsilon 8, step 16, and 12 for the clipped norm; fused it is one pass."""
+FUSED_STEP = (
+    r"(?<!no )(?<!not )(?<!without )\bfused[ _-]adamw?\b|\badamw?,? \(?fused\b"
+    r"|\badamw_torch_fused\b|\badamw?\([^)]*fused ?= ?true"
+)
+ONE_PASS = 38
+"""Words for the kernel that does all of that at once, PyTorch's ``AdamW(fused=True)``, to Transformers' trainer
+``adamw_torch_fused``, and the bytes that it moves, as of other stacks."""
 STEPPED_AT_ONCE_SINCE = "2025-03"
 """torchtitan steps with the fused kernel from 24 February 2025 on (commit 6e4988550)."""
 UNITS_SINCE = "2025-08"
@@ -90,11 +97,12 @@ def rotated(row: Row) -> dict[str, float]:
 
 
 def stepped(row: Row, chosen: Stack) -> dict[str, Any]:
-    """What torchtitan did where a run is dated before it changed: the optimizer's step, its units, what it keeps."""
-    when = month(row)
+    """The optimizer's step, where a run names it or is dated before torchtitan changed it; its units, what it keeps."""
+    when, fused = month(row), re.search(FUSED_STEP, str(row["stack"]).lower())
+    step: dict[str, Any] = {"optimizer_traffic": ONE_PASS} if fused and chosen.name in {"torchtitan", "fsdp"} else {}
     if chosen.name != "torchtitan" or when is None:
-        return {}
-    older: dict[str, Any] = {"optimizer_traffic": MANY_PASSES} if when < STEPPED_AT_ONCE_SINCE else {}
+        return step
+    older = step or ({"optimizer_traffic": MANY_PASSES} if when < STEPPED_AT_ONCE_SINCE else {})
     lists = {"saves_cudnn": when >= CUDNN_SINCE, "saves_exchanges": when >= EXCHANGES_SINCE}
     return older | {"root_unit": when < UNITS_SINCE} | lists
 

@@ -48,6 +48,14 @@ def test_torchtitan_is_priced_as_it_was_at_the_time(at, passes, root, exchanges)
     assert stepped(row("benchmarks/llama3_202512"), stack("torchtitan"))["saves_cudnn"]
 
 
+@pytest.mark.parametrize("name", ["torchtitan", "fsdp"])
+@pytest.mark.parametrize("words", ["bf16, AdamW fused", "adamw_torch_fused", "AdamW(lr, fused=True)", "fused AdamW"])
+def test_a_step_that_a_run_calls_fused_is_one_pass_at_any_date(name, words):
+    said = row("a log of 2024-08") | {"stack": {"framework": "LitGPT (PyTorch FSDP2)", "notes": words}}
+    assert stepped(said, stack(name))["optimizer_traffic"] == stack("megatron-core").optimizer_traffic
+    assert not stepped(said | {"stack": {"notes": "no fused AdamW"}}, stack("fsdp"))
+
+
 @pytest.mark.parametrize(
     ("source", "notes", "lean"),
     [
