@@ -40,6 +40,9 @@ SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
     (r"sailor", {"dropout": False, "cross_entropy_bytes": 6}),
     # An older Transformer Engine, which frees the gradients that it does not write; Megatron-LM's default dropout.
     (r"sail-sg", {"idle_gradients": False, "dropout": True}),
+    # Under Accelerate FSDP reduces gradients in the format of mixed precision, which parameters are gathered in too;
+    # shards and their gradients stay in fp32 [Accelerate].
+    (rf"(?=.*accelerate)(?=.*fsdp){OF_TRANSFORMERS}", {"keeps": ("gate", "norm"), "reduce_bytes": 2}),
     # Its models write RMSNorm out in fp32, and the gate's activation before the product (modeling_llama.py), unless
     # Liger's kernels replace them.
     (OF_TRANSFORMERS, {"keeps": ("gate", "norm")}),

@@ -208,6 +208,12 @@ def test_blocks_that_are_compiled_keep_no_norm_and_no_gate_before_an_eager_loss(
     assert frameworks.changes(row, stack("torchtitan"))["keeps"] == keeps
 
 
+@pytest.mark.parametrize(("framework", "size"), [("HF Transformers + accelerate FSDP2", 2), ("torchtitan", 4)])
+def test_accelerate_reduces_gradients_in_the_format_of_mixed_precision(framework, size):
+    row = run(stack={"framework": framework})
+    assert case(row).scenario.stack.reduce_bytes == size
+
+
 @pytest.mark.parametrize(("words", "kept"), [("torch.compile", False), ("PyTorch 2.10", True)])
 def test_models_of_transformers_that_are_compiled_keep_no_norm_and_no_gate(words, kept):
     row = run(stack={"framework": f"HF Transformers + accelerate FSDP2, {words}", "attention": "v2"})
