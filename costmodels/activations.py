@@ -51,7 +51,7 @@ def kind_activation_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> F
     scores = _scores(selective, scenario, kind)
     kept = (T - region) * products + region * whole + T * (inner + scores) / rows.tp
     if kind.attends:
-        kept = kept + repeated_bytes(rows, scenario)
+        kept = kept + repeated_bytes(rows, scenario) + returned_bytes(rows, scenario, others=True)
     kept = kept - kind_module_bytes(rows, scenario, kind) + _gathered_weights(rows, scenario, kind)
     if kind.ffn != "experts":
         return kept
@@ -185,7 +185,20 @@ def checkpoint_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     region = region_tokens(rows, scenario)
     if scenario.stack.partitioned_checkpoints:
         region = np.minimum(region, tokens_per_rank(rows, scenario) / rows.tp)
-    return scenario.word * scenario.model.hidden_size * region / rows.recompute_num_layers
+    inputs = scenario.word * scenario.model.hidden_size * region / rows.recompute_num_layers
+    share = scenario.model.num_attention_layers / scenario.model.num_layers
+    return inputs + share * returned_bytes(rows, scenario)
+
+
+def returned_bytes(rows: Strategies, scenario: Scenario, *, others: bool = False) -> Floats:
+    """Bytes of keys and values of one layer that a model returns and a loop holds, as the loss is taken, (N,).
+
+    Those of this pass, which attention keeps anyway where nothing is recomputed (``others`` leaves them out), and of
+    the pass before: a loop that names what came back holds it until the next forward pass is over [use_cache].
+    """
+    passes = max(scenario.stack.keeps.count("cache") - others, 0)
+    width = float(scenario.model.key_value_width + scenario.model.value_width)
+    return passes * scenario.word * width * tokens_per_rank(rows, scenario) / rows.tp
 
 
 def kept_bytes_of_kind(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:

@@ -103,6 +103,15 @@ PLAIN_LINEAR = r"mem_efficient_linear=false|flagperf.*(llama2_7b|chatglm3_6b)-de
 """The same for products that keep what ZeRO stage 3 gathered: FlagPerf builds these models under
 ``zero.Init(mem_efficient_linear=False)`` (training/benchmarks/*/deepspeed/run_pretraining.py, commit 1193d60)."""
 
+CACHED = r"\buse_cache ?[=:]? ?(true|on)\b|\b(checkpoint_wrapper|apply_activation_checkpointing)\b"
+"""Words for models of Transformers that return keys and values of every layer: ``use_cache``, on by default, or
+PyTorch's wrapper of layers, with which Transformers does not know that it recomputes and leaves that on [use_cache]."""
+CACHING = r"\batorch\b.*\bfsdp"
+"""Frameworks that recompute by that wrapper, and whose loops hand what the model returned to a loss [ATorch]."""
+UNCACHED = r"\buse_cache ?[=:]? ?(false|off)\b"
+LETS_GO = r"trainer|\btrl\b|llama[- ]?factory|axolotl|swift"
+"""Programs whose trainer lets go what a model returned as soon as it has the loss."""
+
 NATIVE_GROUPS = ("v2", "v3", "v4")
 """Attention kernels that Transformers gives keys and values as they are; it repeats them for all others (repeat_kv)."""
 
@@ -228,7 +237,16 @@ def _loop(row: Row, framework: str, keeps: tuple[Kept, ...]) -> dict[str, Any]:
         keeps = (*keeps, "gathered")
     if re.search(r"transformers|hugging ?face", framework) and row["stack"].get("attention") not in NATIVE_GROUPS:
         keeps = (*keeps, "key-values")
-    return found | {"keeps": keeps}
+    return found | {"keeps": (*keeps, *_caches(row, framework))}
+
+
+def _caches(row: Row, framework: str) -> tuple[Kept, ...]:
+    """Keys and values that a model of Transformers returns, once for every pass whose the loop around it holds."""
+    said = f"{row['stack']} {row['strategy'].get('recompute_detail')}".lower()
+    returned = re.search(CACHED, said) or re.search(CACHING, framework)
+    if not returned or re.search(UNCACHED, said) or not re.search(OF_TRANSFORMERS, framework):
+        return ()
+    return ("cache",) if re.search(LETS_GO, framework) else ("cache", "cache")
 
 
 def _attention_copies(row: Row) -> tuple[Kept, ...]:

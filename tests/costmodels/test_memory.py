@@ -241,6 +241,16 @@ def test_plain_products_keep_the_weights_that_stage_three_gathered():
     assert plain.stored - own.stored == pytest.approx([0.0, 2.0 * own.layer_parameters[1]])
 
 
+@pytest.mark.parametrize(("passes", "beside"), [(1, 0), (2, 1)])
+def test_keys_and_values_that_a_model_returns_are_held_once_for_every_pass(passes, beside):
+    rows, model = strategies(tp=[1, 4], recompute=Recompute.FULL), toy_model(num_query_groups=4)
+    kept = ((), ("cache",) * passes)
+    plain, returned = (row_bytes(rows, toy_scenario(model=model, stack=toy_stack(keeps=keeps))) for keeps in kept)
+    once = np.array([1, 1 / 4]) * 2 * 1024 * 2 * model.key_value_width
+    assert returned.checkpoint - plain.checkpoint == pytest.approx(passes * once)
+    assert returned.stored - plain.stored == pytest.approx(beside * once)  # attention keeps those of its own pass
+
+
 @pytest.mark.parametrize(("behind", "buffers"), [(False, [0, 1, 1, 1]), (True, [0, 2, 2, 1])])
 def test_gradients_are_reduced_in_buffers_two_where_they_travel_behind_the_pass(behind, buffers):
     rows = strategies(dp=8, zero_stage=[0, 1, 2, 3], sharding_degree=[1, 8, 8, 8])

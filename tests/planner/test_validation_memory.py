@@ -189,6 +189,23 @@ def test_models_built_with_pytorch_s_own_products_keep_what_was_gathered(changes
     assert ("gathered" in frameworks.changes(run(**changes), stack("deepspeed")).get("keeps", ())) == kept
 
 
+@pytest.mark.parametrize(
+    ("framework", "notes", "passes"),
+    [
+        ("ATorch (PyTorch FSDP1, HF transformers)", "", 2),
+        ("ATorch (PyTorch FSDP1, HF transformers)", "use_cache=False", 0),
+        ("ATorch (DeepSpeed pipeline engine, HF transformers)", "", 0),
+        ("HF Transformers, PyTorch FSDP", "layers by checkpoint_wrapper", 2),
+        ("HF Transformers, PyTorch FSDP", "use_cache: true", 2),
+        ("TRL SFTTrainer (HF transformers)", "use_cache=True", 1),
+        ("torchtitan", "layers by checkpoint_wrapper", 0),
+    ],
+)
+def test_models_of_transformers_return_keys_and_values_unless_they_know_that_they_recompute(framework, notes, passes):
+    row = run(stack={"framework": framework, "notes": notes})
+    assert frameworks.changes(row, stack("fsdp"))["keeps"].count("cache") == passes
+
+
 @pytest.mark.parametrize(("attention", "copies"), [("v2", False), (True, True), (False, True)])
 def test_transformers_repeats_keys_and_values_for_all_but_flash_attention(attention, copies):
     row = run(stack={"framework": "HF Transformers + DeepSpeed", "attention": attention})
