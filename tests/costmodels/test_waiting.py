@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from costmodels.footprint import footprint, readings
@@ -167,3 +168,16 @@ def test_a_compiled_loss_takes_a_block_anew_that_the_first_step_cut():
     )
     assert idle_bytes(rows, plain) == 0  # all that a layer made is kept
     assert idle_bytes(rows, compiled) == 2 * TOKENS * 2**17
+
+
+@pytest.mark.parametrize(
+    ("num_microbatches", "fully_sharded", "late"), [(1, True, True), (4, True, False), (1, False, False)]
+)
+def test_gradients_that_full_sharding_makes_anew_come_as_activations_go(num_microbatches, fully_sharded, late):
+    stack = toy_stack(fully_sharded=fully_sharded, zero_stages=(0, 1, 2, 3))
+    scenario = toy_scenario(stack=stack, gpus=8, batch=8 * num_microbatches)
+    rows = strategies(dp=8, zero_stage=3, sharding_degree=8, num_microbatches=num_microbatches)
+    layers = np.array([scenario.model.num_layers])
+    peak = footprint(rows, row_bytes(rows, scenario), scenario, row=0, layers=layers, recomputed=0 * layers)
+    assert peak.gradients < peak.activations
+    assert peak.allocated - peak.handed_out == pytest.approx(late * peak.gradients)
