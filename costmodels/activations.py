@@ -154,12 +154,13 @@ def unfused_widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
     norms = model.num_norms if kind.parts > 1 else 1
     gated = kind.ffn == "dense" and model.gated_ffn
     repeated = model.attention_width + model.attention_output_width - (model.qkv_width - model.attention_width)
+    copied = "key-values" in keeps and model.num_query_groups < model.num_heads  # then nothing views the projection
     inner = {
         "gate": scenario.word * model.ffn_hidden_size * gated,
         "key-values": scenario.word * kind.attends * repeated,
         "rotated": scenario.word
         * kind.attends
-        * (model.position == "rotary")
+        * (model.position == "rotary" and not copied)
         * (model.attention_width + model.key_value_width),
         "projected": scenario.word * kind.attends * (model.num_query_groups == model.num_heads) * 2 * model.value_width,
         "transposed": scenario.word * kind.attends * model.attention_output_width,

@@ -46,6 +46,9 @@ SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
     # Its models write RMSNorm out in fp32, and the gate's activation before the product (modeling_llama.py), unless
     # Liger's kernels replace them.
     (OF_TRANSFORMERS, {"keeps": ("gate", "norm")}),
+    # One product makes queries, keys and values, of which the first two are turned into copies, and the latter repeated
+    # for every head (litgpt/model.py, CausalSelfAttention) [LitGPT].
+    (r"\blitgpt\b", {"keeps": ("gate", "norm", "key-values", "rotated")}),
     # Its recipes say ``dtype: bf16``: weights, gradients and moments alike. Their loss takes logits in eight parts, in
     # 16 bits with their gradients, and one part at a time in fp32 with what becomes of it [torchtune].
     (
@@ -135,7 +138,7 @@ which the trainer lets go; norms and gates are PyTorch's own."""
 UNCAST_LOSS = 8
 """The same of a loss that takes logits in 16 bits, as a model of 16-bit weights returns them: they, their log-softmax
 and two gradients."""
-UNCASTING = r"\blit-?gpt\b"
+UNCASTING = r"\blitgpt\b"
 """Frameworks with such a loss: ``chunked_cross_entropy`` casts nothing [LitGPT]."""
 COMPILED_SINCE = "2025-04"
 """torchtitan compiles its loss from 2 April 2025 on (commit bbb1b616e); from 18 December 2024 it did not, since that
@@ -222,9 +225,9 @@ def _uncast(row: Row, framework: str) -> dict[str, Any]:
 
 
 def _not_made_again(row: Row, chosen: Stack, keeps: tuple[Kept, ...]) -> tuple[Kept, ...]:
-    """What of ``keeps`` a compiler keeps: of blocks all that products read, but no norm and no gate [MinCut]."""
-    written_out = {"gate", "norm"} <= set(keeps)
-    return () if written_out and compiled(row, chosen).get("fused_elementwise") else keeps
+    """What of ``keeps`` a compiler keeps: no norm and no gate, but what kernels that it does not make read [MinCut]."""
+    made_again = {"gate", "norm"} if compiled(row, chosen).get("fused_elementwise") else set()
+    return tuple(one for one in keeps if one not in made_again)
 
 
 def _loop(row: Row, framework: str, keeps: tuple[Kept, ...]) -> dict[str, Any]:

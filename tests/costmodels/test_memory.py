@@ -241,6 +241,15 @@ def test_plain_products_keep_the_weights_that_stage_three_gathered():
     assert plain.stored - own.stored == pytest.approx([0.0, 2.0 * own.layer_parameters[1]])
 
 
+@pytest.mark.parametrize(("groups", "beside"), [(8, 1.0), (2, 0.0)])
+def test_rotated_queries_and_keys_lie_beside_their_projection_unless_values_are_copied_out_of_it(groups, beside):
+    rows, model = strategies(), toy_model(num_query_groups=groups).model_copy(update={"position": "rotary"})
+    kept = (("key-values",), ("key-values", "rotated"))
+    plain, turned = (row_bytes(rows, toy_scenario(model=model, stack=toy_stack(keeps=keeps))) for keeps in kept)
+    both = 2 * 1024 * (model.attention_width + model.key_value_width)
+    assert turned.stored - plain.stored == pytest.approx(beside * both)
+
+
 @pytest.mark.parametrize(("passes", "beside"), [(1, 0), (2, 1)])
 def test_keys_and_values_that_a_model_returns_are_held_once_for_every_pass(passes, beside):
     rows, model = strategies(tp=[1, 4], recompute=Recompute.FULL), toy_model(num_query_groups=4)
