@@ -10,6 +10,7 @@ from costmodels.stack import Stack, stack
 from planner.validation import frameworks, saving
 from planner.validation.attention_words import assumed, attention_changes, kernel_named
 from planner.validation.cudnn_words import cudnn_changes
+from planner.validation.dropout_words import dropout_changes
 from planner.validation.expert_words import expert_changes
 from planner.validation.launch_words import launch_changes
 from planner.validation.loss_words import loss_changes
@@ -90,7 +91,7 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
         changes |= attention_changes(row)
     changes |= loss_changes(row, chosen.name) | launch_changes(row) | overlap_changes(row, chosen)
     changes |= accumulation_changes(row) | scale_changes(row)
-    changes |= frameworks.changes(row, chosen)
+    changes |= frameworks.changes(row, chosen) | dropout_changes(row)
     changes |= saving.states(row, chosen)
     stage = row["strategy"].get("zero_stage")
     if stage and int(stage) not in chosen.zero_stages:  # a newer version, or a fork, that has it
