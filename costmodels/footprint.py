@@ -13,6 +13,7 @@ from costmodels.gathered import largest_matrix
 from costmodels.layer_kinds import ahead_kind
 from costmodels.memory import RowBytes, ahead_bytes, slack_of
 from costmodels.parameters import mtp_sets
+from costmodels.peaks import step_bytes
 from costmodels.pieces import copies, ends, in_flight, of_both_ways
 from costmodels.scenario import Scenario
 from costmodels.sharded import GRADIENTS
@@ -90,7 +91,8 @@ def footprint(
     slack = slack_of(one, scenario) * (weights + gradients + optimizer + activations + logits)
     reserved = np.full(pp, scenario.stack.reserved)
     waiting = _waiting(one, memory, scenario, row=row, layers=layers, parameters=params + experts, outer=outer)
-    late = np.where(_fresh_gradients(one, scenario), np.minimum(gradients, kept), 0.0)
+    step = step_bytes(one, scenario) * (params + experts)  # which all gradients stand beside
+    late = np.where(_fresh_gradients(one, scenario), np.clip(kept - step, 0.0, gradients), 0.0)
     found = Footprint(weights, gradients, optimizer, activations, logits, slack, reserved, waiting, late)
     listed = listed_bytes(one, scenario, parameters=params + experts, optimizer=optimizer, last=last)
     fits = found.total + waiting + listed <= scenario.group.accelerator.usable_memory
@@ -99,14 +101,16 @@ def footprint(
 
 
 def _fresh_gradients(one: Strategies, scenario: Scenario) -> Bools:
-    """Whether a forward pass begins without gradients, (pp,): one micro-batch, whose shards PyTorch's FSDP makes anew.
+    """Whether gradients come only as activations go, (pp,): one micro-batch, and PyTorch makes them anew for it.
 
-    ``zero_grad`` lets go those of the step before, and a backward pass hands out each layer's shards as the layer's
-    activations go: in a pool of the reductions' own stream, so that the allocator has taken both [FSDP1] [FSDP2].
+    ``zero_grad`` lets go those of the step before, and a backward pass makes each layer's as its activations go; full
+    sharding in a pool of the reductions' own stream, so that the allocator has taken both [FSDP1] [FSDP2]. DDP has
+    buckets of all of them, which stay.
     """
     stack = scenario.stack
-    alone = (one.num_microbatches == 1) & (one.pp == 1) & (one.zero_stage >= GRADIENTS)
-    return alone & (stack.fully_sharded and stack.gradients_sharded)
+    scattered = (one.zero_stage >= GRADIENTS) & (stack.fully_sharded and stack.gradients_sharded)
+    alone = (one.zero_stage < GRADIENTS) & (one.dp * one.cp == 1)
+    return stack.fresh_gradients & (one.num_microbatches == 1) & (one.pp == 1) & (scattered | alone)
 
 
 def _activations(

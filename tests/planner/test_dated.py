@@ -57,6 +57,21 @@ def test_a_step_that_a_run_calls_fused_is_one_pass_at_any_date(name, words):
 
 
 @pytest.mark.parametrize(
+    ("framework", "notes", "moved"),
+    [
+        ("PyTorch (plain script)", "autocast", 92),
+        ("PyTorch (plain script)", "pure bf16", 46 + 8),
+        ("PyTorch (plain script)", "fused AdamW", None),
+        ("PyTorch (plain script), torch.compile", "", None),
+        ("a framework of its own", "", None),
+    ],
+)
+def test_a_plain_script_steps_with_an_operation_a_kernel(framework, notes, moved):
+    said = row("a log of 2026-01") | {"stack": {"framework": framework, "notes": notes}, "strategy": {}}
+    assert stepped(said, stack("generic")).get("optimizer_traffic") == moved
+
+
+@pytest.mark.parametrize(
     ("source", "notes", "lean"),
     [
         ("mosaicml/llm-foundry README.md", "FSDP mixed-precision mode PURE", False),
