@@ -227,6 +227,15 @@ def test_blocks_that_are_compiled_keep_no_norm_and_no_gate_before_an_eager_loss(
     assert frameworks.changes(row, stack("torchtitan"))["keeps"] == keeps
 
 
+@pytest.mark.parametrize(
+    ("framework", "size"),
+    [("Megatron-SWIFT (ms-swift 4.1.2, Megatron-Core 0.16.1)", 2), ("Megatron-SWIFT (Megatron-Core 0.12)", 4)],
+)
+def test_megatron_swift_adds_up_gradients_in_16_bits_since_it_reads_its_own_arguments(framework, size):
+    mapped = case(run(stack={"framework": framework})).scenario.stack
+    assert (mapped.gradient_bytes, mapped.reduce_bytes) == (size, size)
+
+
 @pytest.mark.parametrize(("framework", "size"), [("HF Transformers + accelerate FSDP2", 2), ("torchtitan", 4)])
 def test_accelerate_reduces_gradients_in_the_format_of_mixed_precision(framework, size):
     row = run(stack={"framework": framework})
