@@ -51,7 +51,7 @@ def kind_activation_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> F
     scores = _scores(selective, scenario, kind)
     kept = (T - region) * products + region * whole + T * (inner + scores) / rows.tp
     if kind.attends:
-        kept = kept + repeated_bytes(rows, scenario) + returned_bytes(rows, scenario, others=True)
+        kept = kept + repeated_bytes(rows, scenario)
     kept = kept - kind_module_bytes(rows, scenario, kind) + _gathered_weights(rows, scenario, kind)
     if kind.ffn != "experts":
         return kept
@@ -187,17 +187,16 @@ def checkpoint_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     if scenario.stack.partitioned_checkpoints:
         region = np.minimum(region, tokens_per_rank(rows, scenario) / rows.tp)
     inputs = scenario.word * scenario.model.hidden_size * region / rows.recompute_num_layers
-    share = scenario.model.num_attention_layers / scenario.model.num_layers
-    return inputs + share * returned_bytes(rows, scenario)
+    return inputs + scenario.depth.average(lambda kind: returned_bytes(rows, scenario, kind))
 
 
-def returned_bytes(rows: Strategies, scenario: Scenario, *, others: bool = False) -> Floats:
+def returned_bytes(rows: Strategies, scenario: Scenario, kind: Kind, *, others: bool = False) -> Floats:
     """Bytes of keys and values of one layer that a model returns and a loop holds, as the loss is taken, (N,).
 
     Those of this pass, which attention keeps anyway where nothing is recomputed (``others`` leaves them out), and of
     the pass before: a loop that names what came back holds it until the next forward pass is over [use_cache].
     """
-    passes = max(scenario.stack.keeps.count("cache") - others, 0)
+    passes = max(scenario.stack.keeps.count("cache") - others, 0) * float(kind.attends)
     width = float(scenario.model.key_value_width + scenario.model.value_width)
     return passes * scenario.word * width * tokens_per_rank(rows, scenario) / rows.tp
 
