@@ -53,6 +53,7 @@ def kind_activation_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> F
     if kind.attends:
         kept = kept + repeated_bytes(rows, scenario)
     kept = kept - kind_module_bytes(rows, scenario, kind) + _gathered_weights(rows, scenario, kind)
+    kept = kept + np.where(selective & (stack.selective == "operators"), 0.0, _cast_weights(rows, scenario, kind))
     if kind.ffn != "experts":
         return kept
     repeated = selective & (stack.selective == "up-projections")
@@ -68,18 +69,20 @@ def _product_inputs(scenario: Scenario, kind: Kind) -> float:
     if scenario.frozen:  # what adapters read, in 16 bits
         read = [reads_input(scenario, kind, name) for name in ("linear_qkv", "linear_fc1")]
         return min(branches, float(sum(read))) * scenario.word * float(scenario.model.hidden_size)
-    return branches * scenario.recipe.word * float(scenario.model.hidden_size)
+    return branches * scenario.saved_word * float(scenario.model.hidden_size)
 
 
 def _widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
     """Bytes per token that a layer keeps with nothing recomputed: of the whole width, and split over tensor ranks."""
-    model, saved = scenario.model, scenario.recipe.word
+    model, saved = scenario.model, scenario.saved_word
     h, dense = float(model.hidden_size), float(kind.ffn == "dense")
     last = saved if not scenario.frozen else scenario.word * reads_input(scenario, kind, "linear_fc2")
     mask = 1.0 if scenario.stack.dropout else 0.0
     norms = model.num_norms if kind.parts > 1 else 1
     whole = norms * scenario.word * h + _product_inputs(scenario, kind) + kind.parts * mask * h
     attention = kind.attends * scenario.word * (model.qkv_width + model.attention_output_width)
+    if not saved:  # but attention's output is no cheap thing to make again, and its cast reads all of it
+        attention += kind.attends * scenario.recipe.word * model.attention_output_width
     inner = attention + dense * (before_activation(scenario) * model.fc1_width + last * model.ffn_hidden_size)
     if kind.mixer == "mamba":
         inner += mamba_kept_width(scenario, saved)
@@ -179,6 +182,16 @@ def _gathered_weights(rows: Strategies, scenario: Scenario, kind: Kind) -> Float
     size = kind_parameters_per_rank(rows, scenario, kind) + kind_expert_parameters(rows, scenario, kind)
     kept = (rows.zero_stage == PARAMETERS) & (rows.sharding_degree > 1) & ~stays_whole(rows, scenario)
     return np.where(kept & ("gathered" in scenario.stack.keeps), scenario.word * size, 0.0)
+
+
+def _cast_weights(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
+    """Bytes of a layer's weights as they were cast to 8 bits for the forward pass, anew in every micro-batch, (N,).
+
+    A compiled graph keeps them for the backward pass, whatever full sharding then gives up, unless it is told to cast
+    again (``force_recompute_fp8_weight_in_bwd`` [TorchAO]).
+    """
+    size = kind_parameters_per_rank(rows, scenario, kind) + kind_expert_parameters(rows, scenario, kind)
+    return scenario.recipe.word * size * float("casts" in scenario.stack.keeps and scenario.recipe.reduced)
 
 
 def checkpoint_bytes(rows: Strategies, scenario: Scenario) -> Floats:

@@ -97,7 +97,7 @@ def _kept_of(read: Floats, scenario: Scenario, kind: Kind) -> Floats:
     """Bytes of what leaves the activation, ``read`` in the width of activations, that were kept of it, (N,)."""
     if scenario.frozen:
         return read * float(reads_input(scenario, kind, "linear_fc2"))
-    return read * scenario.recipe.word / scenario.word
+    return read * scenario.saved_word / scenario.word
 
 
 def _dense_ffn(rows: Strategies, scenario: Scenario, kind: Kind) -> tuple[Floats, Floats, Floats]:

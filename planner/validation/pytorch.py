@@ -124,6 +124,14 @@ def stepped(row: Row, chosen: Stack) -> dict[str, Any]:
     return older | {"root_unit": when < UNITS_SINCE} | lists
 
 
+def cast(row: Row, chosen: Stack) -> dict[str, Any]:
+    """Whether 8-bit copies of weights stay from a compiled forward to the backward pass: torchao's, unless denied."""
+    said = f"{row['strategy'].get('precision_note')} {row['stack']}".lower()
+    again = chosen.fp8_param_gather or re.search(r"force_recompute_fp8_weight(_in_bwd)?(?! ?[=:]? ?false)", said)
+    generated = chosen.along_depth and chosen.fused_elementwise and row["strategy"].get("precision") in REDUCED
+    return {"keeps": (*chosen.keeps, "casts")} if generated and not again else {}
+
+
 def attended(row: Row, chosen: Stack) -> dict[str, tuple[str, ...]]:
     """FlashAttention-2 for a run of plain PyTorch on Hopper that names no kernel, unless its date says otherwise."""
     said, when = row["stack"].get("attention"), month(row)

@@ -15,7 +15,7 @@ from planner.validation.expert_words import expert_changes
 from planner.validation.launch_words import launch_changes
 from planner.validation.loss_words import loss_changes
 from planner.validation.overlap_words import accumulation_changes, overlap_changes
-from planner.validation.pytorch import attended, compiled, repeated, segments, stepped
+from planner.validation.pytorch import attended, cast, compiled, repeated, segments, stepped
 from planner.validation.scale_words import scale_changes
 from planner.validation.stack_words import newer_machine, stack_of
 
@@ -103,5 +103,5 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
         hidden = {"tp_forward": left, "tp_backward": left * chosen.overlap.tp_backward}
         changes["overlap"] = chosen.overlap.model_copy(update=hidden)
     chosen = chosen.model_copy(update=changes)
-    chosen = chosen.model_copy(update=repeated(row, chosen))
+    chosen = chosen.model_copy(update=repeated(row, chosen) | cast(row, chosen))
     return chosen.model_copy(update=expert_changes(row, chosen))

@@ -5,7 +5,7 @@ import pytest
 from costmodels.stack import stack
 from hardware.catalogue import accelerator
 from planner.validation.dated import month
-from planner.validation.pytorch import attended, compiled, repeated, stepped
+from planner.validation.pytorch import attended, cast, compiled, repeated, stepped
 
 
 def row(source, accelerator="h100-sxm"):
@@ -54,6 +54,21 @@ def test_a_step_that_a_run_calls_fused_is_one_pass_at_any_date(name, words):
     said = row("a log of 2024-08") | {"stack": {"framework": "LitGPT (PyTorch FSDP2)", "notes": words}}
     assert stepped(said, stack(name))["optimizer_traffic"] == stack("megatron-core").optimizer_traffic
     assert not stepped(said | {"stack": {"notes": "no fused AdamW"}}, stack("fsdp"))
+
+
+@pytest.mark.parametrize(
+    ("precision", "gathers", "notes", "kept"),
+    [
+        ("fp8", False, "", True),
+        ("fp8", False, "force_recompute_fp8_weight_in_bwd", False),
+        ("fp8", True, "", False),
+        ("bf16", False, "", False),
+    ],
+)
+def test_compiled_8_bit_weights_stay_until_the_backward_pass_unless_denied_or_gathered(precision, gathers, notes, kept):
+    chosen = stack("torchtitan").model_copy(update={"fp8_param_gather": gathers})
+    said = {"stack": {"framework": "torchtitan", "notes": notes}, "strategy": {"precision": precision}}
+    assert ("casts" in cast(said, chosen).get("keeps", ())) == kept
 
 
 @pytest.mark.parametrize(
