@@ -200,16 +200,17 @@ def checkpoint_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     if scenario.stack.partitioned_checkpoints:
         region = np.minimum(region, tokens_per_rank(rows, scenario) / rows.tp)
     inputs = scenario.word * scenario.model.hidden_size * region / rows.recompute_num_layers
-    return inputs + scenario.depth.average(lambda kind: returned_bytes(rows, scenario, kind))
+    return inputs + returned_bytes(rows, scenario)
 
 
-def returned_bytes(rows: Strategies, scenario: Scenario, kind: Kind, *, others: bool = False) -> Floats:
+def returned_bytes(rows: Strategies, scenario: Scenario, *, others: bool = False) -> Floats:
     """Bytes of keys and values of one layer that a model returns and a loop holds, as the loss is taken, (N,).
 
     Those of this pass, which attention keeps anyway where nothing is recomputed (``others`` leaves them out), and of
-    the pass before: a loop that names what came back holds it until the next forward pass is over [use_cache].
+    the pass before: a loop that names what came back holds it until the next forward pass is over [use_cache]. What
+    models return whose layers do not all attend is not priced.
     """
-    passes = max(scenario.stack.keeps.count("cache") - others, 0) * float(kind.attends)
+    passes = max(scenario.stack.keeps.count("cache") - others, 0) * all(kind.attends for kind in scenario.depth.kinds)
     width = float(scenario.model.key_value_width + scenario.model.value_width)
     return passes * scenario.word * width * tokens_per_rank(rows, scenario) / rows.tp
 

@@ -154,7 +154,7 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
     passing = _passing(rows, scenario)
     logits = np.maximum(loss_peak(rows, scenario) - moment, 0.0)  # what the last layer needs comes after the head
     working = _working(rows, scenario, stored)
-    named = scenario.depth.average(lambda kind: returned_bytes(rows, scenario, kind, others=True))
+    named = returned_bytes(rows, scenario, others=True)
     turns = np.where(_back_at_once(rows), np.minimum(working, logits * (1.0 - rows.vocabulary)), 0.0)
     at_ends = 1.0 - rows.vocabulary
     return RowBytes(
@@ -318,7 +318,7 @@ def _by_kind(rows: Strategies, scenario: Scenario) -> ByKind[LayerBytes] | None:
             kind_parameters_per_rank(rows, scenario, kind),
             kind_expert_parameters(rows, scenario, kind),
             (1.0 - activations_away(rows, scenario)) * kind_activation_bytes(rows, scenario, kind)
-            + returned_bytes(rows, scenario, kind, others=True),
+            + returned_bytes(rows, scenario, others=True),
         )
         for kind in depth.kinds
     )
