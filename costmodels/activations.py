@@ -53,6 +53,7 @@ def kind_activation_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> F
     if kind.attends:
         kept = kept + repeated_bytes(rows, scenario)
     kept = kept - kind_module_bytes(rows, scenario, kind) + _gathered_weights(rows, scenario, kind)
+    kept = kept + np.where(selective & (stack.selective == "operators"), 0.0, _cast_weights(rows, scenario, kind))
     if kind.ffn != "experts":
         return kept
     repeated = selective & (stack.selective == "up-projections")
@@ -68,18 +69,20 @@ def _product_inputs(scenario: Scenario, kind: Kind) -> float:
     if scenario.frozen:  # what adapters read, in 16 bits
         read = [reads_input(scenario, kind, name) for name in ("linear_qkv", "linear_fc1")]
         return min(branches, float(sum(read))) * scenario.word * float(scenario.model.hidden_size)
-    return branches * scenario.recipe.word * float(scenario.model.hidden_size)
+    return branches * scenario.saved_word * float(scenario.model.hidden_size)
 
 
 def _widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
     """Bytes per token that a layer keeps with nothing recomputed: of the whole width, and split over tensor ranks."""
-    model, saved = scenario.model, scenario.recipe.word
+    model, saved = scenario.model, scenario.saved_word
     h, dense = float(model.hidden_size), float(kind.ffn == "dense")
     last = saved if not scenario.frozen else scenario.word * reads_input(scenario, kind, "linear_fc2")
     mask = 1.0 if scenario.stack.dropout else 0.0
     norms = model.num_norms if kind.parts > 1 else 1
     whole = norms * scenario.word * h + _product_inputs(scenario, kind) + kind.parts * mask * h
     attention = kind.attends * scenario.word * (model.qkv_width + model.attention_output_width)
+    if not saved:  # but attention's output is no cheap thing to make again, and its cast reads all of it
+        attention += kind.attends * scenario.recipe.word * model.attention_output_width
     inner = attention + dense * (before_activation(scenario) * model.fc1_width + last * model.ffn_hidden_size)
     if kind.mixer == "mamba":
         inner += mamba_kept_width(scenario, saved)
@@ -154,12 +157,13 @@ def unfused_widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
     norms = model.num_norms if kind.parts > 1 else 1
     gated = kind.ffn == "dense" and model.gated_ffn
     repeated = model.attention_width + model.attention_output_width - (model.qkv_width - model.attention_width)
+    copied = "key-values" in keeps and model.num_query_groups < model.num_heads  # then nothing views the projection
     inner = {
         "gate": scenario.word * model.ffn_hidden_size * gated,
         "key-values": scenario.word * kind.attends * repeated,
         "rotated": scenario.word
         * kind.attends
-        * (model.position == "rotary")
+        * (model.position == "rotary" and not copied)
         * (model.attention_width + model.key_value_width),
         "projected": scenario.word * kind.attends * (model.num_query_groups == model.num_heads) * 2 * model.value_width,
         "transposed": scenario.word * kind.attends * model.attention_output_width,
@@ -180,12 +184,35 @@ def _gathered_weights(rows: Strategies, scenario: Scenario, kind: Kind) -> Float
     return np.where(kept & ("gathered" in scenario.stack.keeps), scenario.word * size, 0.0)
 
 
+def _cast_weights(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
+    """Bytes of a layer's weights as they were cast to 8 bits for the forward pass, anew in every micro-batch, (N,).
+
+    A compiled graph keeps them for the backward pass, whatever full sharding then gives up, unless it is told to cast
+    again (``force_recompute_fp8_weight_in_bwd`` [TorchAO]).
+    """
+    size = kind_parameters_per_rank(rows, scenario, kind) + kind_expert_parameters(rows, scenario, kind)
+    return scenario.recipe.word * size * float("casts" in scenario.stack.keeps and scenario.recipe.reduced)
+
+
 def checkpoint_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     """Bytes of one recomputed layer's input, of one micro-batch, (N,); its share where several have one together."""
     region = region_tokens(rows, scenario)
     if scenario.stack.partitioned_checkpoints:
         region = np.minimum(region, tokens_per_rank(rows, scenario) / rows.tp)
-    return scenario.word * scenario.model.hidden_size * region / rows.recompute_num_layers
+    inputs = scenario.word * scenario.model.hidden_size * region / rows.recompute_num_layers
+    return inputs + returned_bytes(rows, scenario)
+
+
+def returned_bytes(rows: Strategies, scenario: Scenario, *, others: bool = False) -> Floats:
+    """Bytes of keys and values of one layer that a model returns and a loop holds, as the loss is taken, (N,).
+
+    Those of this pass, which attention keeps anyway where nothing is recomputed (``others`` leaves them out), and of
+    the pass before: a loop that names what came back holds it until the next forward pass is over [use_cache]. What
+    models return whose layers do not all attend is not priced.
+    """
+    passes = max(scenario.stack.keeps.count("cache") - others, 0) * all(kind.attends for kind in scenario.depth.kinds)
+    width = float(scenario.model.key_value_width + scenario.model.value_width)
+    return passes * scenario.word * width * tokens_per_rank(rows, scenario) / rows.tp
 
 
 def kept_bytes_of_kind(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:

@@ -13,9 +13,11 @@ from costmodels.gathered import largest_matrix
 from costmodels.layer_kinds import ahead_kind
 from costmodels.memory import RowBytes, ahead_bytes, slack_of
 from costmodels.parameters import mtp_sets
+from costmodels.peaks import step_bytes
 from costmodels.pieces import copies, ends, in_flight, of_both_ways
 from costmodels.scenario import Scenario
-from costmodels.strategy import Floats, Ints, Strategies
+from costmodels.sharded import GRADIENTS
+from costmodels.strategy import Bools, Floats, Ints, Strategies
 from costmodels.waiting import buffer_bytes, flat_bytes, idle_bytes, listed_bytes, scattered_bytes, waiting_bytes
 
 
@@ -32,10 +34,17 @@ class Footprint:
     reserved: NDArray[np.float64]
     waiting: NDArray[np.float64]
     """What the allocator has taken beside and gives back before it fails, so that it counts in readings alone."""
+    late: NDArray[np.float64]
+    """Of the gradients: what comes as activations go, out of another pool than theirs."""
+
+    @property
+    def handed_out(self) -> NDArray[np.float64]:
+        """What the allocator hands out at most at one time, which is what frameworks log as allocated."""
+        return self.allocated - self.late
 
     @property
     def allocated(self) -> NDArray[np.float64]:
-        """What the framework's allocator hands out at its peak."""
+        """What the framework's allocator takes of the device at its peak, the pools of its streams together."""
         return self.weights + self.gradients + self.optimizer + self.activations + self.logits
 
     @property
@@ -70,7 +79,8 @@ def footprint(
     model, ahead = scenario.model, ahead_kind(scenario.model)
     experts = twice * experts + last * mtp_sets(model) * kind_expert_parameters(one, scenario, ahead)
     state, expert_state = memory.state, memory.expert_state
-    activations = _activations(one, memory, scenario, row=row, stored=stored, again=again)
+    kept, moment = _activations(one, memory, scenario, row=row, stored=stored, again=again)
+    activations = kept + moment
     whole = memory.everywhere[row] - memory.passing[row]
     weights = params * state.weights[row] + experts * expert_state.weights[row] + whole
     weights = weights + (outer[0] + outer[1]) * memory.edge_weights[row]
@@ -81,17 +91,32 @@ def footprint(
     slack = slack_of(one, scenario) * (weights + gradients + optimizer + activations + logits)
     reserved = np.full(pp, scenario.stack.reserved)
     waiting = _waiting(one, memory, scenario, row=row, layers=layers, parameters=params + experts, outer=outer)
-    found = Footprint(weights, gradients, optimizer, activations, logits, slack, reserved, waiting)
+    step = step_bytes(one, scenario) * (params + experts)  # which all gradients stand beside
+    late = np.where(_fresh_gradients(one, scenario), np.clip(kept - step, 0.0, gradients), 0.0)
+    found = Footprint(weights, gradients, optimizer, activations, logits, slack, reserved, waiting, late)
     listed = listed_bytes(one, scenario, parameters=params + experts, optimizer=optimizer, last=last)
     fits = found.total + waiting + listed <= scenario.group.accelerator.usable_memory
     # Else all is given back once, and activations share what it left.
     return replace(found, waiting=waiting + np.where(fits, listed, 0.0))
 
 
+def _fresh_gradients(one: Strategies, scenario: Scenario) -> Bools:
+    """Whether gradients come only as activations go, (pp,): one micro-batch, and PyTorch makes them anew for it.
+
+    ``zero_grad`` lets go those of the step before, and a backward pass makes each layer's as its activations go; full
+    sharding in a pool of the reductions' own stream, so that the allocator has taken both [FSDP1] [FSDP2]. DDP has
+    buckets of all of them, which stay.
+    """
+    stack = scenario.stack
+    scattered = (one.zero_stage >= GRADIENTS) & (stack.fully_sharded and stack.gradients_sharded)
+    alone = (one.zero_stage < GRADIENTS) & (one.dp * one.cp == 1)
+    return stack.fresh_gradients & (one.num_microbatches == 1) & (one.pp == 1) & (scattered | alone)
+
+
 def _activations(
     one: Strategies, memory: RowBytes, scenario: Scenario, *, row: int, stored: Floats, again: Floats
-) -> Floats:
-    """What forward passes in flight keep on every stage, and what lives for a moment, (pp,).
+) -> tuple[Floats, Floats]:
+    """What forward passes in flight keep on every stage, and what lives for a moment, each (pp,).
 
     ``stored`` is what a micro-batch leaves on the stage, ``again`` how many of its layers are recomputed.
     """
@@ -99,8 +124,9 @@ def _activations(
     held, (first, last) = in_flight(one, stages) + memory.queued[row], ends(one, stages)
     embedding = first * memory.embedding_activation[row] / copies(one)
     kept = held * (stored + again * memory.checkpoint[row] + embedding)
-    kept = kept + last * ahead_bytes(one, scenario, 0.0) + first * memory.first_peak[row]
-    return kept + (again > 0) * memory.take(np.full(len(one), row)).working_at(last) + memory.passing[row]
+    kept = kept + last * ahead_bytes(one, scenario, 0.0)
+    moment = first * memory.first_peak[row] + memory.passing[row]
+    return kept, moment + (again > 0) * memory.take(np.full(len(one), row)).working_at(last)
 
 
 def _waiting(

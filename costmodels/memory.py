@@ -23,6 +23,7 @@ from costmodels.activations import (
     kind_activation_bytes,
     kind_module_bytes,
     layer_activation_bytes,
+    returned_bytes,
 )
 from costmodels.by_kind import ByKind, LayerBytes
 from costmodels.context import exchange_bytes
@@ -153,6 +154,7 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
     passing = _passing(rows, scenario)
     logits = np.maximum(loss_peak(rows, scenario) - moment, 0.0)  # what the last layer needs comes after the head
     working = _working(rows, scenario, stored)
+    named = returned_bytes(rows, scenario, others=True)
     turns = np.where(_back_at_once(rows), np.minimum(working, logits * (1.0 - rows.vocabulary)), 0.0)
     at_ends = 1.0 - rows.vocabulary
     return RowBytes(
@@ -164,7 +166,7 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
         head_parameters=outer.head * at_ends,
         edges=outer.edges,
         edge_weights=outer.edge_weights,
-        stored=here * stored,
+        stored=here * stored + named,
         checkpoint=here * checkpoint_bytes(rows, scenario),
         working=working,
         turns=turns,
@@ -315,7 +317,8 @@ def _by_kind(rows: Strategies, scenario: Scenario) -> ByKind[LayerBytes] | None:
         LayerBytes(
             kind_parameters_per_rank(rows, scenario, kind),
             kind_expert_parameters(rows, scenario, kind),
-            (1.0 - activations_away(rows, scenario)) * kind_activation_bytes(rows, scenario, kind),
+            (1.0 - activations_away(rows, scenario)) * kind_activation_bytes(rows, scenario, kind)
+            + returned_bytes(rows, scenario, others=True),
         )
         for kind in depth.kinds
     )

@@ -58,6 +58,18 @@ OPTIMIZERS: dict[str, Optimizer] = {
 }
 
 
+ONE_PASS = 38.0
+"""Bytes per parameter that a step in one kernel moves at most; PyTorch's multi-tensor AdamW moves 92 of fp32 states."""
+
+
+def root_bytes(stack: Stack) -> float:
+    """Bytes per parameter of the second moments' roots, which a step that is no single kernel writes out beside them.
+
+    ``_foreach_sqrt`` in torch/optim/adamw.py, of all parameters of a rank at once.
+    """
+    return optimizer_of(stack).moments / 2.0 if stack.optimizer_traffic > ONE_PASS else 0.0
+
+
 def optimizer_of(stack: Stack) -> Optimizer:
     """What the stack trains with."""
     return OPTIMIZERS[stack.optimizer]

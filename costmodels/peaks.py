@@ -15,7 +15,7 @@ from costmodels.frozen import reads_input, trained_share
 from costmodels.layer_kinds import Kind
 from costmodels.loss import logit_bytes
 from costmodels.modules import before_activation
-from costmodels.optimizers import ADAM_MOMENTS
+from costmodels.optimizers import ADAM_MOMENTS, root_bytes
 from costmodels.parameters import attention_projections, expert_parameters
 from costmodels.passes import region_tokens, tokens_per_rank
 from costmodels.scenario import Scenario
@@ -49,7 +49,8 @@ def step_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     """Bytes per parameter that reducing gradients and stepping hold for the moment, (N,).
 
     Flattened copies of the gradients, and copies in fp32 of 16-bit ones for the master weights, of a rank's own shard;
-    or, where one collective gathers all new parameters, these in 16 bits, shards and whole, beside the old ones.
+    or, where one collective gathers all new parameters, these in 16 bits, shards and whole, beside the old ones; or
+    the roots of a rank's second moments.
     """
     stack = scenario.stack
     masters = stack.optimizer_bytes > ADAM_MOMENTS and scenario.precision != "fp32"
@@ -59,6 +60,7 @@ def step_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     reduced = reduced * (not stack.lingering_gradients)  # the last step's let go as this one's come
     gathered = stack.joint_gather & (rows.zero_stage > 0) & (rows.zero_stage < PARAMETERS) & (shard > 1)
     held = np.maximum(reduced, np.where(gathered, scenario.word * (1.0 + 1.0 / shard), 0.0))
+    held = np.maximum(held, root_bytes(stack) / shard)
     return held * trained_share(scenario)
 
 
@@ -95,7 +97,7 @@ def _kept_of(read: Floats, scenario: Scenario, kind: Kind) -> Floats:
     """Bytes of what leaves the activation, ``read`` in the width of activations, that were kept of it, (N,)."""
     if scenario.frozen:
         return read * float(reads_input(scenario, kind, "linear_fc2"))
-    return read * scenario.recipe.word / scenario.word
+    return read * scenario.saved_word / scenario.word
 
 
 def _dense_ffn(rows: Strategies, scenario: Scenario, kind: Kind) -> tuple[Floats, Floats, Floats]:

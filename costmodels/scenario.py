@@ -60,6 +60,17 @@ class Scenario:
         return max(self.recipe.word, WORD)
 
     @property
+    def saved_word(self) -> float:
+        """Bytes of a product's input as it is kept for the backward pass: as it was multiplied, in general.
+
+        torchao's 8-bit products keep it in 16 bits [TorchAO], and nothing of it where their casts are generated, which
+        a backward pass fuses into what makes it again out of what is kept anyway [MinCut].
+        """
+        if not (self.recipe.reduced and self.stack.along_depth):
+            return self.recipe.word
+        return 0.0 if self.stack.fused_elementwise else self.word
+
+    @property
     def along_depth(self) -> bool:
         """Whether 8-bit products take both inputs along the depth only: a transposed copy for the weight gradient."""
         return self.stack.along_depth or not self.group.accelerator.architecture.startswith("Blackwell")

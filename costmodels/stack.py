@@ -236,6 +236,8 @@ class Stack(Record):
     """Bytes held per logit at the loss: the logit in 16 bits, and in fp32 what becomes its softmax in place."""
     keeps: tuple[Kept, ...] = ()
     """Tensors that a layer keeps for its backward pass beyond those of fused operations."""
+    fresh_gradients: bool = False
+    """An iteration's first forward pass finds no gradients: the backward pass makes them anew (PyTorch's ``.grad``)."""
     gradients_sharded: bool = True
     """From ZeRO stage 2 on gradients are scattered in every micro-batch, and not kept whole until the last."""
     flattened_gradients: bool = False
@@ -251,8 +253,7 @@ class Stack(Record):
     gathered_logits: bool = False
     """Every tensor rank gathers the logits of the whole vocabulary for the loss."""
     apart: tuple[Literal["qkv", "gate"], ...] = ()
-    """Products of one input that are layers of their own, each of which sums its input's gradient over the tensor
-    ranks: queries, keys and values; the gate and the other half of a gated feed-forward network."""
+    """Products of one input that each sum its gradient over the tensor ranks: of attention, or of a gated network."""
     split_projections: tuple[Literal["qkv", "gate"], ...] = ()
     """Products of one input that are layers of their own, whether or not their traffic is too (``apart``)."""
     norm_gathers: bool = False
@@ -267,8 +268,7 @@ class Stack(Record):
     vocabulary: Annotated[tuple[Literal["ends", "spread"], ...], Field(min_length=1)] = ("ends",)
     """Where embedding and head can be: at the ends of the model, or split over all stages [Yeung24]."""
     vocabulary_in_flight: float = Field(1.0, ge=0)
-    """Further micro-batches that stages hold for a vocabulary that is spread over them: one for every time that they
-    wait for each other between the head's product and its gradient [Yeung24]."""
+    """Further micro-batches held where it is spread: one for every wait between the head and its gradient [Yeung24]."""
     empty_ends: bool = False
     """The first and the last stage may hold the embedding and the head alone, without a layer."""
     ends_as_layers: bool = False

@@ -123,7 +123,7 @@ def _kept(pick):
         "gradients_offloaded": pick(False, True),
         "reduce_bucket": pick("0 GB", "1 GiB"),
         "partitioned_checkpoints": pick(False, True),
-        "keeps": pick((), ("gate", "norm", "key-values", "softmax"), ("gathered", "projected")),
+        "keeps": pick((), ("gate", "norm", "key-values", "softmax"), ("gathered", "projected", "cache", "cache")),
         "replica_buckets": pick(0, 2),
         "empty_ends": pick(False, True),
         "ends_as_layers": pick(False, True),

@@ -12,6 +12,8 @@ from costmodels.stack import Stack
 from costmodels.stack_fields import Kept
 from planner.validation.dated import month
 from planner.validation.maxtext_words import expert_fields, kept
+from planner.validation.pytorch import compiled
+from planner.validation.saving import NARROW
 from planner.validation.stack_words import FINE_TUNERS
 from planner.validation.xla_words import xla_changes
 
@@ -39,9 +41,18 @@ SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
     (r"sailor", {"dropout": False, "cross_entropy_bytes": 6}),
     # An older Transformer Engine, which frees the gradients that it does not write; Megatron-LM's default dropout.
     (r"sail-sg", {"idle_gradients": False, "dropout": True}),
+    # Release 4 reads arguments of its own instead of Megatron-LM's, which turned fp32 gradients on under bf16: off but
+    # where asked for, so that they are added up and travel in 16 bits [SWIFT].
+    (r"megatron-?swift.*swift v?[4-9]\.", {"gradient_bytes": 2, "reduce_bytes": 2, "passed_gradient_bytes": 0}),
+    # Under Accelerate FSDP reduces gradients in the format of mixed precision, which parameters are gathered in too;
+    # shards and their gradients stay in fp32 [Accelerate].
+    (rf"(?=.*accelerate)(?=.*fsdp){OF_TRANSFORMERS}", {"keeps": ("gate", "norm"), "reduce_bytes": 2}),
     # Its models write RMSNorm out in fp32, and the gate's activation before the product (modeling_llama.py), unless
     # Liger's kernels replace them.
     (OF_TRANSFORMERS, {"keeps": ("gate", "norm")}),
+    # One product makes queries, keys and values, of which the first two are turned into copies, and the latter repeated
+    # for every head (litgpt/model.py, CausalSelfAttention) [LitGPT].
+    (r"\blitgpt\b", {"keeps": ("gate", "norm", "key-values", "rotated")}),
     # Its recipes say ``dtype: bf16``: weights, gradients and moments alike. Their loss takes logits in eight parts, in
     # 16 bits with their gradients, and one part at a time in fp32 with what becomes of it [torchtune].
     (
@@ -99,6 +110,15 @@ PLAIN_LINEAR = r"mem_efficient_linear=false|flagperf.*(llama2_7b|chatglm3_6b)-de
 """The same for products that keep what ZeRO stage 3 gathered: FlagPerf builds these models under
 ``zero.Init(mem_efficient_linear=False)`` (training/benchmarks/*/deepspeed/run_pretraining.py, commit 1193d60)."""
 
+CACHED = r"\buse_cache ?[=:]? ?(true|on)\b|\b(checkpoint_wrapper|apply_activation_checkpointing)\b"
+"""Words for models of Transformers that return keys and values of every layer: ``use_cache``, on by default, or
+PyTorch's wrapper of layers, with which Transformers does not know that it recomputes and leaves that on [use_cache]."""
+CACHING = r"\batorch\b.*\bfsdp"
+"""Frameworks that recompute by that wrapper, and whose loops hand what the model returned to a loss [ATorch]."""
+UNCACHED = r"\buse_cache ?[=:]? ?(false|off)\b"
+LETS_GO = r"trainer|\btrl\b|llama[- ]?factory|axolotl|swift"
+"""Programs whose trainer lets go what a model returned as soon as it has the loss."""
+
 NATIVE_GROUPS = ("v2", "v3", "v4")
 """Attention kernels that Transformers gives keys and values as they are; it repeats them for all others (repeat_kv)."""
 
@@ -119,6 +139,11 @@ EAGER_LOSS: dict[str, Any] = {
 }
 """torchtitan before it compiled the loss: in fp32 the logits' log-softmax and two gradients, behind the 16-bit logits,
 which the trainer lets go; norms and gates are PyTorch's own."""
+UNCAST_LOSS = 8
+"""The same of a loss that takes logits in 16 bits, as a model of 16-bit weights returns them: they, their log-softmax
+and two gradients."""
+UNCASTING = r"\blitgpt\b"
+"""Frameworks with such a loss: ``chunked_cross_entropy`` casts nothing [LitGPT]."""
 COMPILED_SINCE = "2025-04"
 """torchtitan compiles its loss from 2 April 2025 on (commit bbb1b616e); from 18 December 2024 it did not, since that
 failed (e8977b007)."""
@@ -155,12 +180,12 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
         if int(row["strategy"].get("tp") or 1) > 1:
             found["cross_entropy_bytes"] = EAGER_SPLIT_LOSS
     found |= next((fields for words, fields in SEMANTICS if re.search(words, framework)), {})
-    found |= _returned(row, framework)
+    found |= _returned(row, framework) | _uncast(row, framework)
     if "kempnerforge" in framework and int(row["strategy"].get("pp") or 1) > 1:
         found["whole_vocabulary"] = ("embedding", "head")  # its pipelines split no sequences
     if chosen.name == "maxtext":
         found |= xla_changes(row) | expert_fields(row) | ({"selective": policy} if (policy := kept(row)) else {})
-    found |= _loop(row, framework, found.get("keeps", chosen.keeps))
+    found |= _loop(row, framework, _not_made_again(row, chosen, found.get("keeps", chosen.keeps)))
     if re.search(UNFUSED_NORM, notes):
         found["fused_elementwise"] = False
     if "kernel set" in notes:
@@ -196,6 +221,19 @@ def _returned(row: Row, framework: str) -> dict[str, Any]:
     return {"cross_entropy_bytes": RETURNED_NARROW if (month(row) or "") >= NARROW_SINCE else RETURNED_WIDE}
 
 
+def _uncast(row: Row, framework: str) -> dict[str, Any]:
+    """What a loss holds of 16-bit logits that it does not cast, where weights have 16 bits too."""
+    said = f"{row['strategy'].get('precision_note')} {row['stack'].get('notes')}".lower()
+    narrow = re.search(UNCASTING, framework) and re.search(NARROW, said)
+    return {"cross_entropy_bytes": UNCAST_LOSS} if narrow else {}
+
+
+def _not_made_again(row: Row, chosen: Stack, keeps: tuple[Kept, ...]) -> tuple[Kept, ...]:
+    """What of ``keeps`` a compiler keeps: no norm and no gate, but what kernels that it does not make read [MinCut]."""
+    made_again = {"gate", "norm"} if compiled(row, chosen).get("fused_elementwise") else set()
+    return tuple(one for one in keeps if one not in made_again)
+
+
 def _loop(row: Row, framework: str, keeps: tuple[Kept, ...]) -> dict[str, Any]:
     """What a model of Transformers, and the loop around it, keeps beside ``keeps``."""
     said = f"{row.get('source')} {row['stack'].get('notes')}".lower()
@@ -206,7 +244,16 @@ def _loop(row: Row, framework: str, keeps: tuple[Kept, ...]) -> dict[str, Any]:
         keeps = (*keeps, "gathered")
     if re.search(r"transformers|hugging ?face", framework) and row["stack"].get("attention") not in NATIVE_GROUPS:
         keeps = (*keeps, "key-values")
-    return found | {"keeps": keeps}
+    return found | {"keeps": (*keeps, *_caches(row, framework))}
+
+
+def _caches(row: Row, framework: str) -> tuple[Kept, ...]:
+    """Keys and values that a model of Transformers returns, once for every pass whose the loop around it holds."""
+    said = f"{row['stack']} {row['strategy'].get('recompute_detail')}".lower()
+    returned = re.search(CACHED, said) or re.search(CACHING, framework)
+    if not returned or re.search(UNCACHED, said) or not re.search(OF_TRANSFORMERS, framework):
+        return ()
+    return ("cache",) if re.search(LETS_GO, framework) else ("cache", "cache")
 
 
 def _attention_copies(row: Row) -> tuple[Kept, ...]:

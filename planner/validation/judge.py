@@ -328,7 +328,7 @@ def _predicted(mapped: Case, row: Row) -> Mapping[str, float | bool]:
     footprint: Footprint = stage_bytes(*known)
     usable = mapped.scenario.group.accelerator.usable_memory
     cached, shown = readings(footprint, mapped.scenario)
-    quantity = {"allocated": footprint.allocated, "cached": cached, "shown": shown}[memory_kind(row)[1]]
+    quantity = {"allocated": footprint.handed_out, "cached": cached, "shown": shown}[memory_kind(row)[1]]
     return {
         "iteration_time": iteration_seconds(*known),
         "memory": float(np.max(quantity[stage_read(row)])),

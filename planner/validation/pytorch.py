@@ -9,6 +9,7 @@ from typing import Any
 from costmodels.scenario import REDUCED
 from costmodels.stack import Stack
 from planner.validation.dated import month
+from planner.validation.saving import NARROW
 
 Row = Mapping[str, Any]
 
@@ -20,6 +21,17 @@ FUSING = (
 MANY_PASSES = 92
 """Bytes per parameter that PyTorch's multi-tensor AdamW moves, a kernel an operation: decay 8, first moment 12, second
 moment 8 and 12, root 8, its correction 8, epsilon 8, step 16, and 12 for the clipped norm; fused it is one pass."""
+NARROW_PASSES = 46 + 8
+"""The same where all states have 16 bits; narrower moments take 8 off again (``optimizers.step_traffic_bytes``)."""
+FUSED_STEP = (
+    r"(?<!no )(?<!not )(?<!without )\bfused[ _-]adamw?\b|\badamw?,? \(?fused\b"
+    r"|\badamw_torch_fused\b|\badamw?\([^)]*fused ?= ?true"
+)
+ONE_PASS = 38
+"""Words for the kernel that does all of that at once, PyTorch's ``AdamW(fused=True)``, to Transformers' trainer
+``adamw_torch_fused``, and the bytes that it moves, as of other stacks."""
+PLAIN = r"\bplain (pytorch )?script\b|\bpytorch\b.*\b(eager|no framework)\b"
+"""Words for a script of PyTorch's own parts alone, whose AdamW is the multi-tensor one unless it says otherwise."""
 STEPPED_AT_ONCE_SINCE = "2025-03"
 """torchtitan steps with the fused kernel from 24 February 2025 on (commit 6e4988550)."""
 UNITS_SINCE = "2025-08"
@@ -89,14 +101,35 @@ def rotated(row: Row) -> dict[str, float]:
     return {} if "torchtitan" in str(row["stack"].get("framework")).lower() else {"rotary_passes": 1.0}
 
 
-def stepped(row: Row, chosen: Stack) -> dict[str, Any]:
-    """What torchtitan did where a run is dated before it changed: the optimizer's step, its units, what it keeps."""
-    when = month(row)
-    if chosen.name != "torchtitan" or when is None:
+def _step(row: Row, chosen: Stack) -> dict[str, Any]:
+    """Bytes that the step moves where the run names it, or its states or its framework say how it steps."""
+    said = str(row["stack"]).lower()
+    if chosen.name in {"torchtitan", "fsdp"} and re.search(FUSED_STEP, said):
+        return {"optimizer_traffic": ONE_PASS}
+    plain = chosen.name == "generic" and re.search(PLAIN, said) and not re.search(f"{FUSED_STEP}|{FUSING}", said)
+    if not plain and chosen.name != "fsdp":
         return {}
-    older: dict[str, Any] = {"optimizer_traffic": MANY_PASSES} if when < STEPPED_AT_ONCE_SINCE else {}
+    noted = row.get("strategy", {}).get("precision_note")
+    narrow = re.search(NARROW, f"{noted} {said}".lower())
+    return {"optimizer_traffic": NARROW_PASSES} if narrow else {"optimizer_traffic": MANY_PASSES} if plain else {}
+
+
+def stepped(row: Row, chosen: Stack) -> dict[str, Any]:
+    """The optimizer's step, where a run names it or is dated before torchtitan changed it; its units, what it keeps."""
+    when, step = month(row), _step(row, chosen)
+    if chosen.name != "torchtitan" or when is None:
+        return step
+    older = step or ({"optimizer_traffic": MANY_PASSES} if when < STEPPED_AT_ONCE_SINCE else {})
     lists = {"saves_cudnn": when >= CUDNN_SINCE, "saves_exchanges": when >= EXCHANGES_SINCE}
     return older | {"root_unit": when < UNITS_SINCE} | lists
+
+
+def cast(row: Row, chosen: Stack) -> dict[str, Any]:
+    """Whether 8-bit copies of weights stay from a compiled forward to the backward pass: torchao's, unless denied."""
+    said = f"{row['strategy'].get('precision_note')} {row['stack']}".lower()
+    again = chosen.fp8_param_gather or re.search(r"force_recompute_fp8_weight(_in_bwd)?(?! ?[=:]? ?false)", said)
+    generated = chosen.along_depth and chosen.fused_elementwise and row["strategy"].get("precision") in REDUCED
+    return {"keeps": (*chosen.keeps, "casts")} if generated and not again else {}
 
 
 def attended(row: Row, chosen: Stack) -> dict[str, tuple[str, ...]]:

@@ -49,7 +49,7 @@ NARROW = (
 """Words for weights, gradients and moments that are all of 16 bits."""
 
 STATES: tuple[tuple[str, dict[str, Any]], ...] = (
-    (NARROW, {"optimizer": "adam-bf16", "optimizer_bytes": 8, "gradient_bytes": 2}),
+    (NARROW, {"weight_bytes": 2, "optimizer": "adam-bf16", "optimizer_bytes": 8, "gradient_bytes": 2}),
     (r"fp32 (parameters|weights)|(parameters|weights) in fp32", {"weight_bytes": 4}),
     (r"\bmuon\b", {"optimizer": "muon"}),
     (r"optimizer[ _-](step[ _-])?in[ _-](the[ _-])?backward|fused into (the )?backward", {"gradient_bytes": 0}),

@@ -10,11 +10,12 @@ from costmodels.stack import Stack, stack
 from planner.validation import frameworks, saving
 from planner.validation.attention_words import assumed, attention_changes, kernel_named
 from planner.validation.cudnn_words import cudnn_changes
+from planner.validation.dropout_words import dropout_changes
 from planner.validation.expert_words import expert_changes
 from planner.validation.launch_words import launch_changes
 from planner.validation.loss_words import loss_changes
 from planner.validation.overlap_words import accumulation_changes, overlap_changes
-from planner.validation.pytorch import attended, compiled, repeated, segments, stepped
+from planner.validation.pytorch import attended, cast, compiled, repeated, segments, stepped
 from planner.validation.scale_words import scale_changes
 from planner.validation.stack_words import newer_machine, stack_of
 
@@ -90,7 +91,7 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
         changes |= attention_changes(row)
     changes |= loss_changes(row, chosen.name) | launch_changes(row) | overlap_changes(row, chosen)
     changes |= accumulation_changes(row) | scale_changes(row)
-    changes |= frameworks.changes(row, chosen)
+    changes |= frameworks.changes(row, chosen) | dropout_changes(row)
     changes |= saving.states(row, chosen)
     stage = row["strategy"].get("zero_stage")
     if stage and int(stage) not in chosen.zero_stages:  # a newer version, or a fork, that has it
@@ -102,5 +103,5 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
         hidden = {"tp_forward": left, "tp_backward": left * chosen.overlap.tp_backward}
         changes["overlap"] = chosen.overlap.model_copy(update=hidden)
     chosen = chosen.model_copy(update=changes)
-    chosen = chosen.model_copy(update=repeated(row, chosen))
+    chosen = chosen.model_copy(update=repeated(row, chosen) | cast(row, chosen))
     return chosen.model_copy(update=expert_changes(row, chosen))

@@ -76,6 +76,14 @@ def test_mixed_precision_adam_holds_six_bytes_and_its_shard_of_twelve_a_paramete
     assert state.total == pytest.approx(6 + 12 / degree)
 
 
+@pytest.mark.parametrize(("optimizer", "word", "sharded"), [("adam-bf16", 2, 2 + 4), ("adam", 4, 4 + 8)])
+def test_full_sharding_that_keeps_what_it_gathered_holds_its_shard_beside_it(optimizer, word, sharded):
+    states = {"optimizer": optimizer, "weight_bytes": word, "optimizer_bytes": 8 if word == 2 else 12}
+    rows = strategies(dp=8, zero_stage=2, sharding_degree=8)
+    held = state_bytes(rows, toy_scenario(stack=toy_stack(fully_sharded=True, zero_stages=(0, 1, 2, 3), **states)))
+    assert held.weights + held.optimizer == pytest.approx(2 + sharded / 8)
+
+
 def test_zero_stages_shard_optimizer_then_gradients_then_weights():
     state = state_bytes(strategies(dp=8, zero_stage=[0, 1, 2, 3], sharding_degree=[1, 8, 8, 8]), toy_scenario())
     assert state.optimizer == pytest.approx([12, 12 / 8, 12 / 8, 12 / 8])
@@ -91,10 +99,12 @@ def test_single_precision_has_no_copies():
 @settings(max_examples=40, deadline=None)
 @given(drawn_scenarios(gpus=(8,)), st.sampled_from([2, 4, 8]))
 def test_a_higher_zero_stage_and_a_wider_group_never_hold_more_state(scenario, degree):
+    """Save that stage 2 of full sharding steps on shards beside what it keeps gathered; stage 1 steps in place."""
     totals = state_bytes(
         strategies(dp=8, zero_stage=[0, 1, 2, 3], sharding_degree=[1, degree, degree, degree]), scenario
     ).total
-    assert (np.diff(totals) <= 0).all()
+    beside = scenario.stack.weight_bytes / degree if scenario.stack.fully_sharded else 0
+    assert (np.diff(totals) <= [0, beside, 0]).all()
     wider = state_bytes(strategies(dp=8, zero_stage=1, sharding_degree=[2, 4, 8]), scenario).total
     assert (np.diff(wider) < 0).all()
 
@@ -229,6 +239,25 @@ def test_plain_products_keep_the_weights_that_stage_three_gathered():
     rows = strategies(dp=8, zero_stage=[2, 3], sharding_degree=8)
     plain, own = (row_bytes(rows, toy_scenario(stack=toy_stack(keeps=keeps))) for keeps in (("gathered",), ()))
     assert plain.stored - own.stored == pytest.approx([0.0, 2.0 * own.layer_parameters[1]])
+
+
+@pytest.mark.parametrize(("groups", "beside"), [(8, 1.0), (2, 0.0)])
+def test_rotated_queries_and_keys_lie_beside_their_projection_unless_values_are_copied_out_of_it(groups, beside):
+    rows, model = strategies(), toy_model(num_query_groups=groups).model_copy(update={"position": "rotary"})
+    kept = (("key-values",), ("key-values", "rotated"))
+    plain, turned = (row_bytes(rows, toy_scenario(model=model, stack=toy_stack(keeps=keeps))) for keeps in kept)
+    both = 2 * 1024 * (model.attention_width + model.key_value_width)
+    assert turned.stored - plain.stored == pytest.approx(beside * both)
+
+
+@pytest.mark.parametrize(("passes", "beside"), [(1, 0), (2, 1)])
+def test_keys_and_values_that_a_model_returns_are_held_once_for_every_pass(passes, beside):
+    rows, model = strategies(tp=[1, 4], recompute=Recompute.FULL), toy_model(num_query_groups=4)
+    kept = ((), ("cache",) * passes)
+    plain, returned = (row_bytes(rows, toy_scenario(model=model, stack=toy_stack(keeps=keeps))) for keeps in kept)
+    once = np.array([1, 1 / 4]) * 2 * 1024 * 2 * model.key_value_width
+    assert returned.checkpoint - plain.checkpoint == pytest.approx(passes * once)
+    assert returned.stored - plain.stored == pytest.approx(beside * once)  # attention keeps those of its own pass
 
 
 @pytest.mark.parametrize(("behind", "buffers"), [(False, [0, 1, 1, 1]), (True, [0, 2, 2, 1])])

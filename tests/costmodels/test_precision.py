@@ -7,6 +7,7 @@ import pytest
 
 from costmodels.exchange import optimizer_seconds, step_traffic
 from costmodels.iteration import core_seconds
+from costmodels.memory import row_bytes
 from costmodels.passes import ADDED, ADDED_ALONE, Passes, linear, linears, product, quantising
 from costmodels.precision import ALIASES, PRECISIONS, RECIPES, known_precision
 from costmodels.states import state_bytes
@@ -146,6 +147,28 @@ def test_weights_gathered_in_16_bits_are_quantised_for_every_pass_of_every_micro
     assert optimizer_seconds(rows, scenarios[1]) == optimizer_seconds(rows, scenarios[0])
     kept = optimizer_seconds(ROW, scenarios[1]) - optimizer_seconds(ROW, scenarios[0])
     assert kept > 6.0 * size / 1e12
+
+
+def test_what_full_sharding_gathers_in_8_bits_it_keeps_in_8_bits():
+    rows = strategies(dp=8, zero_stage=2, sharding_degree=8)
+    sharded = {"fully_sharded": True, "zero_stages": (0, 1, 2, 3), "weight_bytes": 4}
+    wide, narrow = (eight_bit("fp8-current", fp8_param_gather=gathered, **sharded) for gathered in (False, True))
+    assert state_bytes(rows, wide).weights - state_bytes(rows, narrow).weights == pytest.approx([1.0])
+    assert state_bytes(rows, narrow, ends=True).weights == state_bytes(rows, wide, ends=True).weights
+
+
+@pytest.mark.parametrize(("compiled", "kept"), [(True, 0.0), (False, 2.0)])
+def test_torchao_s_products_keep_inputs_in_16_bits_or_cast_them_again_where_compiled(compiled, kept):
+    known = eight_bit("fp8-current", along_depth=True, fused_elementwise=compiled)
+    assert known.saved_word == kept
+    assert eight_bit("fp8-current", fused_elementwise=compiled).saved_word == 1.0
+
+
+def test_weights_that_a_compiled_forward_pass_cast_to_8_bits_are_kept_for_every_micro_batch():
+    rows = strategies(tp=[1, 4])
+    plain, cast = (row_bytes(rows, eight_bit("fp8-current", keeps=keeps)) for keeps in ((), ("casts",)))
+    assert cast.stored - plain.stored == pytest.approx(cast.layer_parameters)
+    assert (cast.checkpoint == plain.checkpoint).all()
 
 
 def test_products_in_fp32_run_beside_the_matrix_units_whose_losses_they_do_not_share():

@@ -1,7 +1,11 @@
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from costmodels.footprint import footprint, readings
 from costmodels.memory import row_bytes
+from costmodels.peaks import step_bytes
 from costmodels.pricing import even_assignment
 from costmodels.strategy import Recompute, strategies
 from costmodels.waiting import (
@@ -167,3 +171,26 @@ def test_a_compiled_loss_takes_a_block_anew_that_the_first_step_cut():
     )
     assert idle_bytes(rows, plain) == 0  # all that a layer made is kept
     assert idle_bytes(rows, compiled) == 2 * TOKENS * 2**17
+
+
+@pytest.mark.parametrize(
+    ("dp", "stage", "num_microbatches", "late"),
+    [(8, 3, 1, True), (8, 3, 4, False), (1, 0, 1, True), (1, 0, 4, False), (8, 0, 1, False)],
+)
+def test_gradients_that_are_made_anew_come_as_activations_go(dp, stage, num_microbatches, late):
+    stack = toy_stack(fully_sharded=True, fresh_gradients=True, zero_stages=(0, 1, 2, 3))
+    scenario = toy_scenario(stack=stack, gpus=dp, batch=dp * num_microbatches)
+    degree = dp if stage else 1
+    rows = strategies(dp=dp, zero_stage=stage, sharding_degree=degree, num_microbatches=num_microbatches)
+    layers = np.array([scenario.model.num_layers])
+    for known in (scenario, replace(scenario, stack=stack.model_copy(update={"fresh_gradients": False}))):
+        peak = footprint(rows, row_bytes(rows, known), known, row=0, layers=layers, recomputed=0 * layers)
+        gone = np.minimum(peak.gradients, peak.activations) if late and known is scenario else 0.0
+        assert peak.allocated - peak.handed_out == pytest.approx(gone, rel=0.3)
+
+
+@pytest.mark.parametrize(("traffic", "roots"), [(92, 4.0), (38, 0.0)])
+def test_a_step_of_many_kernels_writes_the_roots_of_a_rank_s_second_moments(traffic, roots):
+    stack = toy_stack(fully_sharded=True, zero_stages=(0, 1, 2, 3), weight_bytes=4, optimizer_traffic=traffic)
+    rows = strategies(dp=8, zero_stage=[0, 3], sharding_degree=[1, 8])
+    assert step_bytes(rows, toy_scenario(stack=stack, precision="fp32")) == pytest.approx([roots, roots / 8])

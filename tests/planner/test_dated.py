@@ -5,7 +5,7 @@ import pytest
 from costmodels.stack import stack
 from hardware.catalogue import accelerator
 from planner.validation.dated import month
-from planner.validation.pytorch import attended, compiled, repeated, stepped
+from planner.validation.pytorch import attended, cast, compiled, repeated, stepped
 
 
 def row(source, accelerator="h100-sxm"):
@@ -46,6 +46,44 @@ def test_torchtitan_is_priced_as_it_was_at_the_time(at, passes, root, exchanges)
     found = ("optimizer_traffic" in changes, changes["root_unit"], changes["saves_exchanges"])
     assert (found, changes["saves_cudnn"]) == ((passes, root, exchanges), False)
     assert stepped(row("benchmarks/llama3_202512"), stack("torchtitan"))["saves_cudnn"]
+
+
+@pytest.mark.parametrize("name", ["torchtitan", "fsdp"])
+@pytest.mark.parametrize("words", ["bf16, AdamW fused", "adamw_torch_fused", "AdamW(lr, fused=True)", "fused AdamW"])
+def test_a_step_that_a_run_calls_fused_is_one_pass_at_any_date(name, words):
+    said = row("a log of 2024-08") | {"stack": {"framework": "LitGPT (PyTorch FSDP2)", "notes": words}}
+    assert stepped(said, stack(name))["optimizer_traffic"] == stack("megatron-core").optimizer_traffic
+    assert not stepped(said | {"stack": {"notes": "no fused AdamW"}}, stack("fsdp"))
+
+
+@pytest.mark.parametrize(
+    ("precision", "gathers", "notes", "kept"),
+    [
+        ("fp8", False, "", True),
+        ("fp8", False, "force_recompute_fp8_weight_in_bwd", False),
+        ("fp8", True, "", False),
+        ("bf16", False, "", False),
+    ],
+)
+def test_compiled_8_bit_weights_stay_until_the_backward_pass_unless_denied_or_gathered(precision, gathers, notes, kept):
+    chosen = stack("torchtitan").model_copy(update={"fp8_param_gather": gathers})
+    said = {"stack": {"framework": "torchtitan", "notes": notes}, "strategy": {"precision": precision}}
+    assert ("casts" in cast(said, chosen).get("keeps", ())) == kept
+
+
+@pytest.mark.parametrize(
+    ("framework", "notes", "moved"),
+    [
+        ("PyTorch (plain script)", "autocast", 92),
+        ("PyTorch (plain script)", "pure bf16", 46 + 8),
+        ("PyTorch (plain script)", "fused AdamW", None),
+        ("PyTorch (plain script), torch.compile", "", None),
+        ("a framework of its own", "", None),
+    ],
+)
+def test_a_plain_script_steps_with_an_operation_a_kernel(framework, notes, moved):
+    said = row("a log of 2026-01") | {"stack": {"framework": framework, "notes": notes}, "strategy": {}}
+    assert stepped(said, stack("generic")).get("optimizer_traffic") == moved
 
 
 @pytest.mark.parametrize(

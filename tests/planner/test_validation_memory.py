@@ -189,6 +189,23 @@ def test_models_built_with_pytorch_s_own_products_keep_what_was_gathered(changes
     assert ("gathered" in frameworks.changes(run(**changes), stack("deepspeed")).get("keeps", ())) == kept
 
 
+@pytest.mark.parametrize(
+    ("framework", "notes", "passes"),
+    [
+        ("ATorch (PyTorch FSDP1, HF transformers)", "", 2),
+        ("ATorch (PyTorch FSDP1, HF transformers)", "use_cache=False", 0),
+        ("ATorch (DeepSpeed pipeline engine, HF transformers)", "", 0),
+        ("HF Transformers, PyTorch FSDP", "layers by checkpoint_wrapper", 2),
+        ("HF Transformers, PyTorch FSDP", "use_cache: true", 2),
+        ("TRL SFTTrainer (HF transformers)", "use_cache=True", 1),
+        ("torchtitan", "layers by checkpoint_wrapper", 0),
+    ],
+)
+def test_models_of_transformers_return_keys_and_values_unless_they_know_that_they_recompute(framework, notes, passes):
+    row = run(stack={"framework": framework, "notes": notes})
+    assert frameworks.changes(row, stack("fsdp"))["keeps"].count("cache") == passes
+
+
 @pytest.mark.parametrize(("attention", "copies"), [("v2", False), (True, True), (False, True)])
 def test_transformers_repeats_keys_and_values_for_all_but_flash_attention(attention, copies):
     row = run(stack={"framework": "HF Transformers + DeepSpeed", "attention": attention})
@@ -200,6 +217,53 @@ def test_torchtitan_s_loss_is_eager_until_april_2025(logged, held):
     words = {"framework": "torchtitan", "overlap": "torch.compile"}
     row = run(source=f"a log of {logged}", stack=words, strategy={"tp": 1})
     assert frameworks.changes(row, stack("torchtitan")).get("cross_entropy_bytes") == held
+
+
+@pytest.mark.parametrize(
+    ("overlap", "keeps"), [("torch.compile", ("key-values",)), ("eager", ("gate", "norm", "key-values"))]
+)
+def test_blocks_that_are_compiled_keep_no_norm_and_no_gate_before_an_eager_loss(overlap, keeps):
+    row = run(source="a log of 2024-12", stack={"framework": "torchtitan", "overlap": overlap}, strategy={"tp": 1})
+    assert frameworks.changes(row, stack("torchtitan"))["keeps"] == keeps
+
+
+@pytest.mark.parametrize(
+    ("framework", "size"),
+    [("Megatron-SWIFT (ms-swift 4.1.2, Megatron-Core 0.16.1)", 2), ("Megatron-SWIFT (Megatron-Core 0.12)", 4)],
+)
+def test_megatron_swift_adds_up_gradients_in_16_bits_since_it_reads_its_own_arguments(framework, size):
+    mapped = case(run(stack={"framework": framework})).scenario.stack
+    assert (mapped.gradient_bytes, mapped.reduce_bytes) == (size, size)
+
+
+@pytest.mark.parametrize(("framework", "size"), [("HF Transformers + accelerate FSDP2", 2), ("torchtitan", 4)])
+def test_accelerate_reduces_gradients_in_the_format_of_mixed_precision(framework, size):
+    row = run(stack={"framework": framework})
+    assert case(row).scenario.stack.reduce_bytes == size
+
+
+@pytest.mark.parametrize(("words", "kept"), [("torch.compile", False), ("PyTorch 2.10", True)])
+def test_models_of_transformers_that_are_compiled_keep_no_norm_and_no_gate(words, kept):
+    row = run(stack={"framework": f"HF Transformers + accelerate FSDP2, {words}", "attention": "v2"})
+    assert ("gate" in frameworks.changes(row, stack("torchtitan"))["keeps"]) == kept
+
+
+@pytest.mark.parametrize(
+    ("framework", "notes", "held"),
+    [
+        ("LitGPT (PyTorch FSDP2, eager)", "parameters, gradients and Adam moments in bf16", 8),
+        ("LitGPT (PyTorch FSDP2, eager)", "bf16-mixed", 12),
+        ("torchtitan", "parameters, gradients and Adam moments in bf16", 12),
+    ],
+)
+def test_a_loss_that_casts_nothing_takes_logits_in_16_bits_where_weights_have_these(framework, notes, held):
+    row = run(source="a log of 2024-12", stack={"framework": framework, "notes": notes}, strategy={"tp": 1})
+    assert frameworks.changes(row, stack("torchtitan"))["cross_entropy_bytes"] == held
+
+
+def test_weights_are_sharded_in_16_bits_where_all_states_are():
+    row = run(stack={"framework": "PyTorch FSDP2", "notes": "parameters, gradients and Adam moments in bf16"})
+    assert case(row).scenario.stack.weight_bytes == 2
 
 
 def test_the_kernel_set_says_what_norms_and_softmax_keep():
