@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from costmodels.adapters import OF_ATTENTION, Adapters
+from costmodels.adapters import ADAPTED, OF_ATTENTION, Adapted, Adapters
 from costmodels.model import Model
 from costmodels.stack import Stack
 from planner.validation.machines import Unpriceable
@@ -35,8 +35,24 @@ AutoModel's, all products whose names end in ``proj``; those of torchtune's conf
 FROZEN_IN_16: Final = rf"automodel|torchtune|lit-?gpt|{FINE_TUNERS}"
 """Programs that load frozen weights in 16 bits, whatever they do with weights that train."""
 OTHERS: Final = "16"
+RANK: Final = (
+    r"\blora\b[^;.]{0,40}?\b(?:rank|r)\b[ =:]*(\d+)"
+    r"|\blora[_-](?:r|rank)\b[ =:]*(\d+)|\brank[ -]?(\d+) (?:lora|adapters)\b"
+)
+"""How notes say the rank of a run's adapters; up to the next semicolon or full stop they then name modules."""
+MODULES: Final[tuple[tuple[str, tuple[Adapted, ...]], ...]] = (
+    (r"\ball[ -]linear\b|\ball( \w+)? (layers|modules|products|projections)\b", ADAPTED),
+    (r"\battention( \w+)? (layers|modules|products|projections)\b", OF_ATTENTION),
+    (r"\b(q|k|v|qkv)_proj\b|\bquery_key_value\b|\bc_attn\b|\blinear_qkv\b", ("linear_qkv",)),
+    (r"\b(o|out|output)_proj\b|\bdense\b(?=,? dense_)|\blinear_proj\b", ("linear_proj",)),
+    (r"\b(gate|up|gate_up)_proj\b|\bdense_h_to_4h\b|\blinear_fc1\b", ("linear_fc1",)),
+    (r"\bdown_proj\b|\bdense_4h_to_h\b|\blinear_fc2\b", ("linear_fc2",)),
+    (r"(?<!no )(?<!not the )(?<!without )(?<!frozen )\bmlps?\b", ("linear_fc1", "linear_fc2")),
+)
+"""Names of modules under which Transformers, torchtune and Megatron know what has adapters. Queries and values alone
+stand for all that goes into attention, whose products share their input."""
 QUANTISED: Final = (
-    r"\bq-?[ld]ora\b|\bnf4\b|\b(4[ -]?bit|int4) (\(\w+\) )?(base|frozen|weights)"
+    r"\bq-?[ld]ora\b|(?<!no )(?<!not )(?<!without )\bnf4\b|\b(4[ -]?bit|int4) (\(\w+\) )?(base|frozen|weights)"
     r"|\bload[_ ]in[_ ]4[_ ]?bit\b(?!\W*false)"
 )
 """Words for frozen weights of 4 bits."""
@@ -58,18 +74,46 @@ def adapters_of(row: Row, model: Model, notes: list[str]) -> Adapters | None:
     task = "lora" if quantised else _task(task, notes)
     if said is None and task != "lora":
         return None
-    words = str(said) if said is not None else _usual(row)
+    named = _named(row) if said is None else None
+    words = str(said) if said is not None else named or _usual(row)
     try:
         found = Adapters.read(words, OF_ATTENTION) if model.moe else Adapters.read(words)
     except ValueError as error:
         raise Unpriceable(f"strategy.adapters: {error}") from None
+    if model.moe and named:
+        found = _of_attention(found, notes)
     if model.moe and not set(found.modules) <= set(OF_ATTENTION):
         raise Unpriceable(f"strategy.adapters {found}: none are priced on experts, which {model.name} has")
     if quantised:
         notes.append("frozen weights of 4 bits take their memory; that products unpack them is not priced")
     if said is None:
-        notes.append(f"adapters {found}: the run trains some and does not say which")
+        notes.append(f"adapters {found}" + (", by the run's words" if named else UNSAID))
     return found
+
+
+UNSAID: Final = ": the run trains some and does not say which"
+
+
+def _named(row: Row) -> str | None:
+    """Rank and modules out of the run's notes, in the words of ``Adapters.read``; None where they say no rank."""
+    stack = row["stack"]
+    said = f"{row.get('notes')}; {row['strategy'].get('precision_note')}; {stack.get('notes')}".lower()
+    if (found := re.search(RANK, said)) is None:
+        return None
+    clause = re.split(r";|\. ", said[found.end() :])[0]
+    modules = {name for words, names in MODULES if re.search(words, clause) for name in names}
+    rank = next(group for group in found.groups() if group)
+    _, _, usual = _usual(row).partition(":")
+    named = ",".join(name for name in ADAPTED if name in modules) or usual
+    return f"{rank}:{named}" if named else rank
+
+
+def _of_attention(found: Adapters, notes: list[str]) -> Adapters:
+    """The adapters of a mixture of experts, whose experts have none that are priced."""
+    kept = tuple(name for name in found.modules if name in OF_ATTENTION) or OF_ATTENTION
+    if kept != found.modules:
+        notes.append("adapters on experts are left out of the price")
+    return found.model_copy(update={"modules": kept})
 
 
 PREQUANTISED: Final = (
@@ -112,8 +156,10 @@ def _prequantised(row: Row) -> dict[str, float]:
 def _quantised(row: Row) -> bool:
     """Whether the words of a run say that its frozen weights are of 4 bits."""
     note, stack = str(row["strategy"].get("precision_note")).lower(), row["stack"]
-    words = f"{row.get('task')} {note} {stack.get('framework')} {stack.get('notes')}".lower()
-    alone = re.fullmatch(r"4[ -]?bit|int4", note) and "lora" in str(row.get("task")).lower()
+    task = str(row.get("task")).lower()
+    words = f"{task} {note} {stack.get('framework')} {stack.get('notes')}".lower()
+    words += f" {row.get('notes')}".lower() if "lora" in task else ""
+    alone = re.fullmatch(r"4[ -]?bit|int4", note) and "lora" in task
     return bool(alone) or re.search(QUANTISED, words) is not None
 
 

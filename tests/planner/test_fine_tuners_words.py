@@ -1,0 +1,74 @@
+"""What fine-tuners write of their adapters and their frozen weights is read."""
+
+import pytest
+
+from costmodels.adapters import ADAPTED, OF_ATTENTION
+from planner.validation.mapping import case
+from tests.planner.measured_run import run
+
+QKV, OUT, INTO_MLP, OUT_OF_MLP = ADAPTED
+PLAIN = {"tp": 1, "pp": 1, "vpp": 1, "dp": 16, "schedule": "none", "sequence_parallel": False}
+
+
+def found(stack=None, strategy=None, **more):
+    """The case of a run of adapters under FSDP."""
+    named = {"framework": "PyTorch FSDP"} | (stack or {})
+    return case(run(task="lora", stack=named, strategy=PLAIN | (strategy or {}), **more))
+
+
+def adapters(words, **more):
+    return found(notes=words, **more).scenario.stack.adapters
+
+
+@pytest.mark.parametrize(
+    ("words", "rank", "modules"),
+    [
+        ("LoRA rank 64 on q_proj, v_proj, output_proj and the MLP", 64, (QKV, OUT, INTO_MLP, OUT_OF_MLP)),
+        ("LoRA rank 16 on q_proj, k_proj, v_proj, o_proj", 16, (QKV, OUT)),
+        ("LoRA (r=8, alpha=16), target_modules q_proj v_proj; the MLP is frozen", 8, (QKV,)),
+        ("LoRA with rank 32 on all linear layers", 32, ADAPTED),
+        ("LoRA, rank 4, on attention projections", 4, OF_ATTENTION),
+        ("--lora_rank 8 --lora_target_modules query_key_value dense dense_h_to_4h dense_4h_to_h", 8, ADAPTED),
+        ("rank-12 adapters on gate_proj, up_proj and down_proj", 12, (INTO_MLP, OUT_OF_MLP)),
+        ("LoRA rank 8 on q_proj and v_proj, without MLP", 8, (QKV,)),
+        ("LoRA rank 8 on q_proj, frozen MLP", 8, (QKV,)),
+    ],
+)
+def test_notes_name_the_rank_and_the_modules_of_adapters(words, rank, modules):
+    said = adapters(words)
+    assert (said.rank, said.modules) == (rank, modules)
+
+
+def test_where_notes_name_a_rank_alone_the_modules_are_the_programs_usual_ones():
+    said = found(stack={"framework": "LitGPT"}, notes="LoRA rank 5").scenario.stack.adapters
+    assert (said.rank, said.modules) == (5, (QKV,))
+
+
+@pytest.mark.parametrize("words", ["started on rank 3", "local rank 0 and LoRA", "tensor rank 2", None])
+def test_the_rank_of_a_process_is_not_that_of_adapters(words):
+    priced = found(notes=words)
+    assert priced.scenario.stack.adapters.rank == 16
+    assert any("does not say which" in note for note in priced.notes)
+
+
+def test_a_field_of_its_own_speaks_before_the_notes():
+    assert adapters("LoRA rank 64 on all linear layers", strategy={"adapters": "8:linear_qkv"}).rank == 8
+
+
+def test_adapters_of_which_experts_have_some_are_priced_where_attention_has_them():
+    experts = {"kind": "moe", "experts": 8, "top_k": 2, "expert_ffn": 8192}
+    priced = found(model=experts, notes="LoRA rank 16 on all linear layers")
+    assert priced.scenario.stack.adapters.modules == OF_ATTENTION
+    assert "adapters on experts are left out of the price" in priced.notes
+
+
+@pytest.mark.parametrize(
+    ("words", "packed"),
+    [("base weights in NF4", True), ("bitsandbytes NF4", True), ("weights in bf16, not NF4", False), ("no NF4", False)],
+)
+def test_a_runs_notes_say_that_frozen_weights_have_four_bits(words, packed):
+    assert (found(notes=words).scenario.stack.frozen_bytes == pytest.approx(0.516)) is packed
+
+
+def test_notes_on_four_bits_say_nothing_of_a_run_that_trains_all_weights():
+    assert case(run(task="pretrain", notes="as fast as in NF4")).scenario.stack.adapters is None
