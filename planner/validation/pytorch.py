@@ -17,11 +17,22 @@ FUSING = (
     r"|\bcompile ?[=:] ?(true|on|1\b)|\bte\b|transformer engine|\bliger\b"
 )
 """Words for kernels that are generated or written fused."""
+FUSING_NOTES = (
+    r"(?<!no )(?<!not )(?<!without )\btorch[._ ]compiled?\b(?![ (]*(=|:|is)? ?(false|off|no\b|disabled))"
+    r"|(?<!no )(?<!without )\b(fused (ops|operators) and kernels|liger)\b"
+)
+"""The same in notes on a program of plain PyTorch's, which also speak of what a compiler does not touch."""
+PLAIN = ("fsdp", "torchtitan", "deepspeed", "generic")
+"""Stacks whose kernels are PyTorch's unless a run says otherwise."""
 MANY_PASSES = 92
 """Bytes per parameter that PyTorch's multi-tensor AdamW moves, a kernel an operation: decay 8, first moment 12, second
 moment 8 and 12, root 8, its correction 8, epsilon 8, step 16, and 12 for the clipped norm; fused it is one pass."""
 STEPPED_AT_ONCE_SINCE = "2025-03"
 """torchtitan steps with the fused kernel from 24 February 2025 on (commit 6e4988550)."""
+TUNED_AT_ONCE_SINCE = "2024-10"
+"""torchtune's configurations from 14 September 2024 on (commit cca50f02e)."""
+AT_ONCE = r"\bfused[ _]adamw?\b|\badamw?[ _(]+fused\b"
+"""Words for a step of one kernel."""
 UNITS_SINCE = "2025-08"
 """It shards embedding and head in units of their own from 28 July 2025 on (commit 83e694105)."""
 CUDNN_SINCE = "2025-12"
@@ -56,10 +67,13 @@ def compiled(row: Row, chosen: Stack) -> dict[str, Any]:
     as compiled unless the run says otherwise.
     """
     said = f"{row['stack'].get('framework')} {row['stack'].get('overlap')}".lower()
+    notes = str(row["stack"].get("notes")).lower()
     if re.search(FUSING, said):
         return {"fused_elementwise": True} | rotated(row)
-    if re.search(EAGER, said) or re.search(EAGER_NOTES, str(row["stack"].get("notes")).lower()):
+    if re.search(EAGER, said) or re.search(EAGER_NOTES, notes):
         return unfused(chosen)
+    if chosen.name in PLAIN and re.search(FUSING_NOTES, notes):
+        return {"fused_elementwise": True} | rotated(row)
     if chosen.name == "torchtitan":
         generated = row["strategy"].get("precision") in REDUCED
         return ({"fused_elementwise": True} if generated else unfused(chosen)) | rotated(row)
@@ -94,7 +108,9 @@ def stepped(row: Row, chosen: Stack) -> dict[str, Any]:
     when = month(row)
     if chosen.name != "torchtitan" or when is None:
         return {}
-    older: dict[str, Any] = {"optimizer_traffic": MANY_PASSES} if when < STEPPED_AT_ONCE_SINCE else {}
+    since = TUNED_AT_ONCE_SINCE if "torchtune" in str(row["stack"].get("framework")).lower() else STEPPED_AT_ONCE_SINCE
+    apart = when < since and not re.search(AT_ONCE, str(row["stack"].get("notes")).lower())
+    older: dict[str, Any] = {"optimizer_traffic": MANY_PASSES} if apart else {}
     lists = {"saves_cudnn": when >= CUDNN_SINCE, "saves_exchanges": when >= EXCHANGES_SINCE}
     return older | {"root_unit": when < UNITS_SINCE} | lists
 

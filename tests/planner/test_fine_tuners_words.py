@@ -1,4 +1,4 @@
-"""What fine-tuners write of their adapters and their frozen weights is read."""
+"""What fine-tuners write of their adapters, their frozen weights, their kernels and their states is read."""
 
 import pytest
 
@@ -7,6 +7,8 @@ from planner.validation.mapping import case
 from tests.planner.measured_run import run
 
 QKV, OUT, INTO_MLP, OUT_OF_MLP = ADAPTED
+SEVERAL_PASSES = 92
+"""Bytes per parameter of PyTorch's AdamW of many kernels."""
 PLAIN = {"tp": 1, "pp": 1, "vpp": 1, "dp": 16, "schedule": "none", "sequence_parallel": False}
 
 
@@ -72,3 +74,45 @@ def test_a_runs_notes_say_that_frozen_weights_have_four_bits(words, packed):
 
 def test_notes_on_four_bits_say_nothing_of_a_run_that_trains_all_weights():
     assert case(run(task="pretrain", notes="as fast as in NF4")).scenario.stack.adapters is None
+
+
+def fused(framework, notes):
+    return case(run(stack={"framework": framework, "notes": notes})).scenario.stack.fused_elementwise
+
+
+@pytest.mark.parametrize("words", ["torch.compile; chunked loss", "Liger kernels", "fused ops and kernels, packed"])
+@pytest.mark.parametrize("framework", ["torchtune", "PyTorch FSDP", "torchtitan"])
+def test_notes_name_the_compiler_or_the_library_of_fused_kernels(framework, words):
+    assert fused(framework, words)
+    assert not fused(framework, None)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["no torch.compile", "without torch.compile", "torch.compile: false", "torch.compile=off",
+     "torch.compile (disabled)", "without Liger", "no fused ops and kernels", "compiled with CUDA 12"],
+)  # fmt: skip
+def test_a_compiler_that_did_not_run_fuses_nothing(words):
+    assert not fused("torchtune", words)
+
+
+@pytest.mark.parametrize("framework", ["Megatron-DeepSpeed", "Megatron-LM"])
+def test_megatrons_kernels_are_its_own_whatever_notes_name(framework):
+    assert fused(framework, "fused ops and kernels") == fused(framework, None)
+
+
+@pytest.mark.parametrize(
+    ("framework", "source", "notes", "many"),
+    [
+        ("torchtune", "README 2024-11", None, False),
+        ("torchtune", "README 2024-08", None, True),
+        ("torchtune", "README 2024-08", "fused AdamW", False),
+        ("torchtune", "README 2024-08", "AdamW (fused)", False),
+        ("torchtune", "README 2024-08", "fused kernels", True),
+        ("torchtitan", "README 2024-11", None, True),
+        ("torchtitan", "README 2025-04", None, False),
+    ],
+)
+def test_a_step_of_many_kernels_is_priced_until_a_program_took_the_fused_one(framework, source, notes, many):
+    priced = case(run(source=source, stack={"framework": framework, "notes": notes})).scenario.stack
+    assert (priced.optimizer_traffic == SEVERAL_PASSES) is many
