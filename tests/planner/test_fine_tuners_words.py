@@ -116,3 +116,24 @@ def test_megatrons_kernels_are_its_own_whatever_notes_name(framework):
 def test_a_step_of_many_kernels_is_priced_until_a_program_took_the_fused_one(framework, source, notes, many):
     priced = case(run(source=source, stack={"framework": framework, "notes": notes})).scenario.stack
     assert (priced.optimizer_traffic == SEVERAL_PASSES) is many
+
+
+@pytest.mark.parametrize(
+    ("words", "narrow"),
+    [
+        ("torch_dtype bfloat16, no autocast (mixed_precision no)", True),
+        ("dtype=torch.bfloat16 without autocast", True),
+        ("torch_dtype bfloat16, mixed_precision: no", True),
+        ("torch_dtype bfloat16, mixed_precision bf16", False),
+        ("torch_dtype float32, no autocast", False),
+        ("torch_dtype bfloat16; another run without autocast", False),
+    ],
+)
+def test_a_model_loaded_in_16_bits_that_nothing_casts_has_states_of_16_bits(words, narrow):
+    stack = case(run(stack={"framework": "PyTorch FSDP", "notes": words})).scenario.stack
+    assert ((stack.optimizer, stack.weight_bytes, stack.gradient_bytes) == ("adam-bf16", 2, 2)) is narrow
+
+
+@pytest.mark.parametrize("words", ["optimizer_in_bwd", "optimizer-in-backward", "optimizer step in backward"])
+def test_an_optimizer_within_the_backward_pass_keeps_no_gradients(words):
+    assert case(run(stack={"framework": "torchtune", "notes": words})).scenario.stack.gradient_bytes == 0
