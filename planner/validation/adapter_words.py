@@ -10,6 +10,7 @@ from costmodels.adapters import ADAPTED, OF_ATTENTION, Adapted, Adapters
 from costmodels.model import Model
 from costmodels.stack import Stack
 from planner.validation.machines import Unpriceable
+from planner.validation.peft_words import peft_changes
 from planner.validation.stack_words import FINE_TUNERS
 
 Row = Mapping[str, Any]
@@ -76,18 +77,13 @@ def adapters_of(row: Row, model: Model, notes: list[str]) -> Adapters | None:
         return None
     named = _named(row) if said is None else None
     words = str(said) if said is not None else named or _usual(row)
-    try:
-        found = Adapters.read(words, OF_ATTENTION) if model.moe else Adapters.read(words)
-    except ValueError as error:
-        raise Unpriceable(f"strategy.adapters: {error}") from None
-    if model.moe and named:
-        found = _of_attention(found, notes)
-    if model.moe and not set(found.modules) <= set(OF_ATTENTION):
-        raise Unpriceable(f"strategy.adapters {found}: none are priced on experts, which {model.name} has")
+    found = _read(words, model, notes if named else None)
     if quantised:
         notes.append("frozen weights of 4 bits take their memory; that products unpack them is not priced")
-    if said is None:
-        notes.append(f"adapters {found}" + (", by the run's words" if named else UNSAID))
+    if "/" not in words:
+        found = found.model_copy(update=peft_changes(row, quantised=quantised))
+    if said is None or found.kernels != "summed":
+        notes.append(f"adapters {found}" + (UNSAID if said is named is None else ", by the run's words"))
     return found
 
 
@@ -106,6 +102,19 @@ def _named(row: Row) -> str | None:
     _, _, usual = _usual(row).partition(":")
     named = ",".join(name for name in ADAPTED if name in modules) or usual
     return f"{rank}:{named}" if named else rank
+
+
+def _read(words: str, model: Model, notes: list[str] | None) -> Adapters:
+    """The adapters that the words say; where notes are given, those that experts would have are left out of them."""
+    try:
+        found = Adapters.read(words, OF_ATTENTION) if model.moe else Adapters.read(words)
+    except ValueError as error:
+        raise Unpriceable(f"strategy.adapters: {error}") from None
+    if model.moe and notes is not None:
+        return _of_attention(found, notes)
+    if model.moe and not set(found.modules) <= set(OF_ATTENTION):
+        raise Unpriceable(f"strategy.adapters {found}: none are priced on experts, which {model.name} has")
+    return found
 
 
 def _of_attention(found: Adapters, notes: list[str]) -> Adapters:
