@@ -10,7 +10,7 @@ from costmodels.adapters import ADAPTED, OF_ATTENTION, Adapted, Adapters
 from costmodels.model import Model
 from costmodels.stack import Stack
 from planner.validation.machines import Unpriceable
-from planner.validation.peft_words import peft_changes
+from planner.validation.peft_words import flags_said, peft_changes
 from planner.validation.stack_words import FINE_TUNERS
 
 Row = Mapping[str, Any]
@@ -40,9 +40,13 @@ RANK: Final = (
     r"\blora\b[^;.]{0,40}?\b(?:rank|r)\b[ =:]*(\d+)"
     r"|\blora[_-](?:r|rank)\b[ =:]*(\d+)|\brank[ -]?(\d+) (?:lora|adapters)\b"
 )
-"""How notes say the rank of a run's adapters; up to the next semicolon or full stop they then name modules."""
+"""How notes say the rank of a run's adapters."""
+TARGETS: Final = r"\b(lora[_-])?target([_ -]?modules?|[_-]linear|s)?\b"
+BEGIN: Final = rf"\bq?-?lora|\badapters?\b|\bpeft\b|\brank\b|{TARGETS}"
+"""Where a clause that says the rank, or that has modules for targets, begins to name them."""
 MODULES: Final[tuple[tuple[str, tuple[Adapted, ...]], ...]] = (
-    (r"\ball[ -]linear\b|\ball( \w+)? (layers|modules|products|projections)\b", ADAPTED),
+    (r"\ball[ -]linear\b|\blora_target(_modules)?[ =:]+all\b|\blora_target_linear[ =:]+true\b", ADAPTED),
+    (r"\ball( \w+)? (layers|modules|products|projections)\b", ADAPTED),
     (r"\battention( \w+)? (layers|modules|products|projections)\b", OF_ATTENTION),
     (r"\b(q|k|v|qkv)_proj\b|\bquery_key_value\b|\bc_attn\b|\blinear_qkv\b", ("linear_qkv",)),
     (r"\b(o|out|output)_proj\b|\bdense\b(?=,? dense_)|\blinear_proj\b", ("linear_proj",)),
@@ -56,6 +60,7 @@ QUANTISED: Final = (
     r"\bq-?[ld]ora\b|(?<!no )(?<!not )(?<!without )\bnf4\b|\b(4[ -]?bit|int4) (\(\w+\) )?(base|frozen|weights)"
     r"|\bload[_ ]in[_ ]4[_ ]?bit\b(?!\W*false)"
 )
+ALONE: Final = r"(^|[;,(] ?)(4[ -]?bit|int4)(?= ?($|[;,)]))"
 """Words for frozen weights of 4 bits."""
 IN_4_BITS: Final = 0.516
 """Bytes per parameter in NF4 whose scales of 64 values are quantised too; other formats have 0.50 to 0.56
@@ -91,14 +96,17 @@ UNSAID: Final = ": the run trains some and does not say which"
 
 
 def _named(row: Row) -> str | None:
-    """Rank and modules out of the run's notes, in the words of ``Adapters.read``; None where they say no rank."""
+    """Rank and modules out of the run's notes and flags, in the words of ``Adapters.read``; None where no rank is."""
     stack = row["stack"]
-    said = f"{row.get('notes')}; {row['strategy'].get('precision_note')}; {stack.get('notes')}".lower()
+    said = (
+        f"{row.get('notes')}; {row['strategy'].get('precision_note')}; {stack.get('notes')}; {flags_said(row)}".lower()
+    )
     if (found := re.search(RANK, said)) is None:
         return None
-    clause = re.split(r";|\. ", said[found.end() :])[0]
-    modules = {name for words, names in MODULES if re.search(words, clause) for name in names}
     rank = next(group for group in found.groups() if group)
+    clauses = [clause for clause in re.split(r";|\.\s", said) if re.search(f"{RANK}|{TARGETS}", clause)]
+    on = " ".join(clause[match.start() :] for clause in clauses if (match := re.search(BEGIN, clause)))
+    modules = {name for words, names in MODULES if re.search(words, on) for name in names}
     _, _, usual = _usual(row).partition(":")
     named = ",".join(name for name in ADAPTED if name in modules) or usual
     return f"{rank}:{named}" if named else rank
@@ -167,8 +175,8 @@ def _quantised(row: Row) -> bool:
     note, stack = str(row["strategy"].get("precision_note")).lower(), row["stack"]
     task = str(row.get("task")).lower()
     words = f"{task} {note} {stack.get('framework')} {stack.get('notes')}".lower()
-    words += f" {row.get('notes')}".lower() if "lora" in task else ""
-    alone = re.fullmatch(r"4[ -]?bit|int4", note) and "lora" in task
+    words += f" {row.get('notes')}; {flags_said(row)}".lower() if "lora" in task else ""
+    alone = "lora" in task and any(re.search(ALONE, str(said).lower()) for said in (note, stack.get("notes")))
     return bool(alone) or re.search(QUANTISED, words) is not None
 
 

@@ -32,7 +32,7 @@ def peft_changes(row: Row, *, quantised: bool) -> dict[str, Any]:
     """Fields of the adapters of a run whose program has them of PEFT; none of others."""
     stack = row["stack"]
     program = f"{stack.get('framework')} {stack.get('overlap')}".lower()
-    said = f"{row['strategy'].get('precision_note')} {stack.get('notes')} {row.get('notes')}".lower()
+    said = f"{row['strategy'].get('precision_note')} {stack.get('notes')} {row.get('notes')}; {flags_said(row)}".lower()
     peft = re.search(OF_PEFT, program) or re.search(r"(?<!no )\bpeft\b", said)
     if not peft or re.search(FUSED, program) or re.search(COMPILED, f"{program} {said}"):
         return {}
@@ -48,3 +48,11 @@ def _kernels(row: Row, said: str, *, quantised: bool) -> str:
     if when is not None and when < UPCAST_SINCE and not re.search(WIDE, said):
         return "16-bit"
     return "32-bit" if uncast else "autocast"
+
+
+def flags_said(row: Row) -> str:
+    """The run's flags as words."""
+    flags = row["stack"].get("flags")
+    if isinstance(flags, Mapping):
+        return "; ".join(f"{name} {value}" for name, value in flags.items())
+    return "; ".join(map(str, flags)) if isinstance(flags, list | tuple) else str(flags or "")

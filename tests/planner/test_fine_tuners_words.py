@@ -34,11 +34,24 @@ def adapters(words, **more):
         ("rank-12 adapters on gate_proj, up_proj and down_proj", 12, (INTO_MLP, OUT_OF_MLP)),
         ("LoRA rank 8 on q_proj and v_proj, without MLP", 8, (QKV,)),
         ("LoRA rank 8 on q_proj, frozen MLP", 8, (QKV,)),
+        ("LoRA on q_proj and v_proj with rank 8", 8, (QKV,)),
+        ("lora_target: q_proj,o_proj; lora_rank: 16", 16, (QKV, OUT)),
+        ("lora_r: 32, lora_target_linear: true", 32, ADAPTED),
+        ("MLP recomputed, LoRA rank 8 on q_proj. The MLP is in fp8", 8, (QKV,)),
     ],
 )
 def test_notes_name_the_rank_and_the_modules_of_adapters(words, rank, modules):
     said = adapters(words)
     assert (said.rank, said.modules) == (rank, modules)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [{"lora_r": 32, "lora_target_modules": ["q_proj", "v_proj"]}, ["lora_r: 32", "lora_target_modules: q_proj v_proj"]],
+)
+def test_flags_name_them_too(flags):
+    said = found(stack={"flags": flags}).scenario.stack.adapters
+    assert (said.rank, said.modules) == (32, (QKV,))
 
 
 def test_where_notes_name_a_rank_alone_the_modules_are_the_programs_usual_ones():
@@ -70,6 +83,19 @@ def test_adapters_of_which_experts_have_some_are_priced_where_attention_has_them
 )
 def test_a_runs_notes_say_that_frozen_weights_have_four_bits(words, packed):
     assert (found(notes=words).scenario.stack.frozen_bytes == pytest.approx(0.516)) is packed
+
+
+@pytest.mark.parametrize(
+    ("stack", "packed"),
+    [
+        ({"notes": "LoRA r=16, 4-bit"}, True),
+        ({"flags": {"load_in_4bit": True}}, True),
+        ({"flags": {"load_in_4bit": False}}, False),
+        ({"notes": "4-bit optimizer states"}, False),
+    ],
+)
+def test_four_bits_alone_or_as_a_flag_are_those_of_frozen_weights(stack, packed):
+    assert (found(stack=stack).scenario.stack.frozen_bytes > 0) is packed
 
 
 def test_notes_on_four_bits_say_nothing_of_a_run_that_trains_all_weights():

@@ -75,6 +75,11 @@ def test_inputs_are_dropped_unless_notes_say_that_none_are(notes, dropped):
     assert kernels(TRL, notes)[1] is dropped
 
 
+def test_flags_say_that_no_input_is_dropped():
+    stack = {"framework": TRL, "flags": {"lora_dropout": 0.0}}
+    assert not case(run(task="lora", stack=stack, strategy=PLAIN)).scenario.stack.adapters.dropout
+
+
 def test_a_run_that_says_its_kernels_has_those():
     assert kernels(TRL, adapters="16/summed") == ("summed", False)
     assert kernels("torchtune", adapters="16:linear_qkv/32-bit+dropout") == ("32-bit", True)
