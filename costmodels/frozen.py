@@ -7,21 +7,49 @@ of what both return [Hu21].
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from costmodels.adapters import OF_ATTENTION, Adapted
+from costmodels.adapters import OF_ATTENTION, Adapted, AdapterKernels
 from costmodels.kernels import WORD, stream_seconds
 from costmodels.layer_kinds import Kind, layer_kinds
 from costmodels.model import Model
 from costmodels.parameters import attention_projections, expert_parameters, mtp_sets, parameters
 from costmodels.passes import Passes, product, tokens_per_rank
 from costmodels.scenario import Scenario
-from costmodels.strategy import Strategies
+from costmodels.strategy import Floats, Strategies
+
+
+class Touched(NamedTuple):
+    """Bytes that an adapter's kernels move beside its products, per value that enters or leaves its module."""
+
+    enters: Passes
+    leaves: Passes
+    dropped: float
+    """Of either pass, per value that enters, where some are dropped: value and mask on either side."""
+    kernels: float
+    """Of the forward pass, without the one that drops."""
+
 
 SUMMED = 3.0 * WORD
 """Bytes per value to add what an adapter returns to what its module does: both are read, their sum is written."""
-KERNELS = 4.0
-"""Of one adapter's forward pass: two products, a scale, a sum."""
+
+
+def _passes(forward: float, backward: float) -> Passes:
+    return Passes(np.array(forward), np.array(backward))
+
+
+TOUCHED: dict[AdapterKernels, Touched] = {
+    "summed": Touched(_passes(0.0, SUMMED), _passes(SUMMED, 0.0), 0.0, 4.0),
+    "16-bit": Touched(_passes(0.0, SUMMED), _passes(4.0 + SUMMED, 4.0), 5.0, 4.0),
+    "autocast": Touched(_passes(12.0, 12.0 + SUMMED), _passes(4.0 + SUMMED, 4.0), 9.0, 6.0),
+    "32-bit": Touched(_passes(8.0, 10.0 + SUMMED), _passes(26.0, 24.0), 9.0, 6.0),
+}
+"""By ``Linear.forward`` of PEFT and its gradients, an operation a kernel [PEFT]. In 16 bits a scale moves 4. Under
+autocast inputs are cast to 32 bits and back, 6 each, in either pass. In 32 bits inputs are cast, 6, and read as such,
+2; outputs are written, 2, scaled, 8, summed, 10, and cast back, 6; the backward pass casts twice, 12, scales, 8, and
+reads outputs' gradients twice, 4; inputs and their gradients, 4, are cast, 6, and summed."""
 
 
 def sides(model: Model, kind: Kind, module: Adapted) -> tuple[tuple[float, float], ...]:
@@ -99,12 +127,48 @@ def adapter_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
     if adapters is None:
         return total
     rank = float(adapters.rank)
-    known = {"share": rates.stream, "bandwidth": rates.bandwidth}
     for module, inputs, outputs in adapted(scenario, kind):
         rowwise = module in {"linear_proj", "linear_fc2"}
         k, n = (inputs / t, outputs) if rowwise else (inputs, outputs / t)
         down = product(T, rank, k, rates.head, rates.head_peak, rates.bandwidth)
         up = product(T, n, rank, rates.head, rates.head_peak, rates.bandwidth)
-        sums = Passes(stream_seconds(traffic=SUMMED * T * n, **known), stream_seconds(traffic=SUMMED * T * k, **known))
-        total = total + down + up + sums
+        moved = touched(scenario, module, k, n)
+        forward, backward = (
+            stream_seconds(traffic=T * each, share=rates.stream, bandwidth=rates.bandwidth)
+            for each in (moved.forward, moved.backward)
+        )
+        total = total + down + up + Passes(forward, backward)
     return total
+
+
+def apart(scenario: Scenario, module: Adapted) -> int:
+    """Products of a module's adapters that kernels of their own each serve."""
+    adapters, model = scenario.stack.adapters, scenario.model
+    if adapters is None or adapters.kernels == "summed":
+        return 1
+    if module == "linear_qkv":
+        return 3 if model.mla is None else 1
+    return 2 if module == "linear_fc1" and model.gated_ffn else 1
+
+
+def touched(scenario: Scenario, module: Adapted, k: Floats | float, n: Floats | float) -> Passes:
+    """Bytes per token that kernels beside the products of an adapter move, k inputs and n outputs, (N,)."""
+    adapters = scenario.stack.adapters
+    if adapters is None:
+        return Passes(np.zeros(1), np.zeros(1))
+    found, inputs = TOUCHED[adapters.kernels], k * apart(scenario, module)
+    dropped = found.dropped * adapters.dropout
+    return Passes(
+        (found.enters.forward + dropped) * inputs + found.leaves.forward * n,
+        (found.enters.backward + dropped) * inputs + found.leaves.backward * n,
+    )
+
+
+def adapter_kernels(scenario: Scenario, kind: Kind) -> float:
+    """Kernels of the forward pass of a layer's adapters: two products each, and what stands beside them."""
+    adapters = scenario.stack.adapters
+    if adapters is None:
+        return 0.0
+    found = TOUCHED[adapters.kernels]
+    each = found.kernels + adapters.dropout * (adapters.kernels != "summed")
+    return each * sum(apart(scenario, module) for module, _, _ in adapted(scenario, kind))

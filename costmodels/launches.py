@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from costmodels.frozen import KERNELS, adapted
+from costmodels.frozen import adapter_kernels
 from costmodels.layer_kinds import Kind
 from costmodels.model import Model
 from costmodels.passes import Passes
@@ -103,7 +103,7 @@ def module_calls(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     and 3.7 with experts [Megatron-Functional].
     """
     stack = scenario.stack
-    calls = np.full(len(rows), half_calls(stack) * kind.parts + KERNELS * len(adapted(scenario, kind)))
+    calls = np.full(len(rows), half_calls(stack) * kind.parts + adapter_kernels(scenario, kind))
     if scenario.precision in REDUCED:
         calls = calls + stack.calls_to_cast / 2.0 * (kind.parts - (kind.ffn == "experts"))
     if not kind.attends:

@@ -85,7 +85,7 @@ class PlanRequest(BaseModel):
     """Share of the optimizer states that is offloaded where they are."""
     adapters: str | None = None
     """Rank of low-rank adapters that train beside frozen weights, and the modules that have them: "16" or
-    "16:linear_qkv,linear_proj"."""
+    "16:linear_qkv,linear_proj"; with kernels of PEFT's "16/autocast+dropout"."""
     changes: Mapping[str, Any] = Field(default_factory=dict)
     """Single fields of the stack and the model by path, such as ``stack.overlap.pp``; also whole features of a stack,
     as another one has them. Tables may be nested."""
@@ -331,11 +331,11 @@ def _with_adapters(stack: Stack, model: Model, request: PlanRequest) -> Stack:
     if asked is None or model.moe is None or set(asked.modules) <= set(OF_ATTENTION):
         return stack
     if ":" in str(request.adapters):
-        usual = Adapters(rank=asked.rank, modules=OF_ATTENTION)
+        usual = asked.model_copy(update={"modules": OF_ATTENTION})
         raise BadRequest(
             f"adapters {request.adapters}: none are priced on experts, which {model.name} has; {usual} works"
         )
-    return stack.model_copy(update={"adapters": Adapters(rank=asked.rank, modules=OF_ATTENTION)})
+    return stack.model_copy(update={"adapters": asked.model_copy(update={"modules": OF_ATTENTION})})
 
 
 GRADIENTS: Final = frozenset({"stack.gradient_bytes", "stack.reduce_bytes"})

@@ -169,7 +169,7 @@ def _rest(pick):
         "scale_kernels": pick(0, 10),
         "shared_magnitudes": pick("none", "tensor", "data"),
         "optimizer": pick("adam", "adam", "adam-8bit", "muon"),
-        "adapters": pick(None, None, None, {"rank": 8}, {"rank": 64, "modules": ["linear_qkv"]}),
+        "adapters": pick(None, None, None, {"rank": 8}, {"rank": 64, "modules": ["linear_qkv"], "kernels": "32-bit"}),
         "loss": pick("plain", "plain", "fused"),
         "loss_block": pick(0, 0, 256),
         "weight_bytes": pick(2, 4),

@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from costmodels.adapters import OF_ATTENTION, Adapters
+from costmodels.adapters import ADAPTED, OF_ATTENTION, Adapted, Adapters
 from costmodels.model import Model
 from costmodels.stack import Stack
 from planner.validation.machines import Unpriceable
+from planner.validation.peft_words import flags_said, peft_changes
 from planner.validation.stack_words import FINE_TUNERS
 
 Row = Mapping[str, Any]
@@ -35,10 +36,31 @@ AutoModel's, all products whose names end in ``proj``; those of torchtune's conf
 FROZEN_IN_16: Final = rf"automodel|torchtune|lit-?gpt|{FINE_TUNERS}"
 """Programs that load frozen weights in 16 bits, whatever they do with weights that train."""
 OTHERS: Final = "16"
+RANK: Final = (
+    r"\blora\b[^;.]{0,40}?\b(?:rank|r)\b[ =:]*(\d+)"
+    r"|\blora[_-](?:r|rank)\b[ =:]*(\d+)|\brank[ -]?(\d+) (?:lora|adapters)\b"
+)
+"""How notes say the rank of a run's adapters."""
+TARGETS: Final = r"\b(lora[_-])?target([_ -]?modules?|[_-]linear|s)?\b"
+BEGIN: Final = rf"\bq?-?lora|\badapters?\b|\bpeft\b|\brank\b|{TARGETS}"
+"""Where a clause that says the rank, or that has modules for targets, begins to name them."""
+MODULES: Final[tuple[tuple[str, tuple[Adapted, ...]], ...]] = (
+    (r"\ball[ -]linear\b|\blora_target(_modules)?[ =:]+all\b|\blora_target_linear[ =:]+true\b", ADAPTED),
+    (r"\ball( \w+)? (layers|modules|products|projections)\b", ADAPTED),
+    (r"\battention( \w+)? (layers|modules|products|projections)\b", OF_ATTENTION),
+    (r"\b(q|k|v|qkv)_proj\b|\bquery_key_value\b|\bc_attn\b|\blinear_qkv\b", ("linear_qkv",)),
+    (r"\b(o|out|output)_proj\b|\bdense\b(?=,? dense_)|\blinear_proj\b", ("linear_proj",)),
+    (r"\b(gate|up|gate_up)_proj\b|\bdense_h_to_4h\b|\blinear_fc1\b", ("linear_fc1",)),
+    (r"\bdown_proj\b|\bdense_4h_to_h\b|\blinear_fc2\b", ("linear_fc2",)),
+    (r"(?<!no )(?<!not the )(?<!without )(?<!frozen )\bmlps?\b", ("linear_fc1", "linear_fc2")),
+)
+"""Names of modules under which Transformers, torchtune and Megatron know what has adapters. Queries and values alone
+stand for all that goes into attention, whose products share their input."""
 QUANTISED: Final = (
-    r"\bq-?[ld]ora\b|\bnf4\b|\b(4[ -]?bit|int4) (\(\w+\) )?(base|frozen|weights)"
+    r"\bq-?[ld]ora\b|(?<!no )(?<!not )(?<!without )\bnf4\b|\b(4[ -]?bit|int4) (\(\w+\) )?(base|frozen|weights)"
     r"|\bload[_ ]in[_ ]4[_ ]?bit\b(?!\W*false)"
 )
+ALONE: Final = r"(^|[;,(] ?)(4[ -]?bit|int4)(?= ?($|[;,)]))"
 """Words for frozen weights of 4 bits."""
 IN_4_BITS: Final = 0.516
 """Bytes per parameter in NF4 whose scales of 64 values are quantised too; other formats have 0.50 to 0.56
@@ -58,18 +80,57 @@ def adapters_of(row: Row, model: Model, notes: list[str]) -> Adapters | None:
     task = "lora" if quantised else _task(task, notes)
     if said is None and task != "lora":
         return None
-    words = str(said) if said is not None else _usual(row)
+    named = _named(row) if said is None else None
+    words = str(said) if said is not None else named or _usual(row)
+    found = _read(words, model, notes if named else None)
+    if quantised:
+        notes.append("frozen weights of 4 bits take their memory; that products unpack them is not priced")
+    if "/" not in words:
+        found = found.model_copy(update=peft_changes(row, quantised=quantised))
+    if said is None or found.kernels != "summed":
+        notes.append(f"adapters {found}" + (UNSAID if said is named is None else ", by the run's words"))
+    return found
+
+
+UNSAID: Final = ": the run trains some and does not say which"
+
+
+def _named(row: Row) -> str | None:
+    """Rank and modules out of the run's notes and flags, in the words of ``Adapters.read``; None where no rank is."""
+    stack = row["stack"]
+    said = (
+        f"{row.get('notes')}; {row['strategy'].get('precision_note')}; {stack.get('notes')}; {flags_said(row)}".lower()
+    )
+    if (found := re.search(RANK, said)) is None:
+        return None
+    rank = next(group for group in found.groups() if group)
+    clauses = [clause for clause in re.split(r";|\.\s", said) if re.search(f"{RANK}|{TARGETS}", clause)]
+    on = " ".join(clause[match.start() :] for clause in clauses if (match := re.search(BEGIN, clause)))
+    modules = {name for words, names in MODULES if re.search(words, on) for name in names}
+    _, _, usual = _usual(row).partition(":")
+    named = ",".join(name for name in ADAPTED if name in modules) or usual
+    return f"{rank}:{named}" if named else rank
+
+
+def _read(words: str, model: Model, notes: list[str] | None) -> Adapters:
+    """The adapters that the words say; where notes are given, those that experts would have are left out of them."""
     try:
         found = Adapters.read(words, OF_ATTENTION) if model.moe else Adapters.read(words)
     except ValueError as error:
         raise Unpriceable(f"strategy.adapters: {error}") from None
+    if model.moe and notes is not None:
+        return _of_attention(found, notes)
     if model.moe and not set(found.modules) <= set(OF_ATTENTION):
         raise Unpriceable(f"strategy.adapters {found}: none are priced on experts, which {model.name} has")
-    if quantised:
-        notes.append("frozen weights of 4 bits take their memory; that products unpack them is not priced")
-    if said is None:
-        notes.append(f"adapters {found}: the run trains some and does not say which")
     return found
+
+
+def _of_attention(found: Adapters, notes: list[str]) -> Adapters:
+    """The adapters of a mixture of experts, whose experts have none that are priced."""
+    kept = tuple(name for name in found.modules if name in OF_ATTENTION) or OF_ATTENTION
+    if kept != found.modules:
+        notes.append("adapters on experts are left out of the price")
+    return found.model_copy(update={"modules": kept})
 
 
 PREQUANTISED: Final = (
@@ -112,8 +173,10 @@ def _prequantised(row: Row) -> dict[str, float]:
 def _quantised(row: Row) -> bool:
     """Whether the words of a run say that its frozen weights are of 4 bits."""
     note, stack = str(row["strategy"].get("precision_note")).lower(), row["stack"]
-    words = f"{row.get('task')} {note} {stack.get('framework')} {stack.get('notes')}".lower()
-    alone = re.fullmatch(r"4[ -]?bit|int4", note) and "lora" in str(row.get("task")).lower()
+    task = str(row.get("task")).lower()
+    words = f"{task} {note} {stack.get('framework')} {stack.get('notes')}".lower()
+    words += f" {row.get('notes')}; {flags_said(row)}".lower() if "lora" in task else ""
+    alone = "lora" in task and any(re.search(ALONE, str(said).lower()) for said in (note, stack.get("notes")))
     return bool(alone) or re.search(QUANTISED, words) is not None
 
 

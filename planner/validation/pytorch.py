@@ -18,22 +18,31 @@ FUSING = (
     r"|\bcompile ?[=:] ?(true|on|1\b)|\bte\b|transformer engine|\bliger\b"
 )
 """Words for kernels that are generated or written fused."""
+FUSING_NOTES = (
+    r"(?<!no )(?<!not )(?<!without )\btorch[._ ]compiled?\b(?![ (]*(=|:|is)? ?(false|off|no\b|disabled))"
+    r"|(?<!no )(?<!without )\b(fused (ops|operators) and kernels|liger)\b"
+)
+"""The same in notes on a program of plain PyTorch's, which also speak of what a compiler does not touch."""
+PLAIN = ("fsdp", "torchtitan", "deepspeed", "generic")
+"""Stacks whose kernels are PyTorch's unless a run says otherwise."""
 MANY_PASSES = 92
 """Bytes per parameter that PyTorch's multi-tensor AdamW moves, a kernel an operation: decay 8, first moment 12, second
 moment 8 and 12, root 8, its correction 8, epsilon 8, step 16, and 12 for the clipped norm; fused it is one pass."""
 NARROW_PASSES = 46 + 8
 """The same where all states have 16 bits; narrower moments take 8 off again (``optimizers.step_traffic_bytes``)."""
 FUSED_STEP = (
-    r"(?<!no )(?<!not )(?<!without )\bfused[ _-]adamw?\b|\badamw?,? \(?fused\b"
+    r"(?<!no )(?<!not )(?<!without )\bfused[ _-]adamw?\b|\badamw?(,? \(?|_)fused\b(?! ?=)"
     r"|\badamw_torch_fused\b|\badamw?\([^)]*fused ?= ?true"
 )
 ONE_PASS = 38
 """Words for the kernel that does all of that at once, PyTorch's ``AdamW(fused=True)``, to Transformers' trainer
 ``adamw_torch_fused``, and the bytes that it moves, as of other stacks."""
-PLAIN = r"\bplain (pytorch )?script\b|\bpytorch\b.*\b(eager|no framework)\b"
+SCRIPT = r"\bplain (pytorch )?script\b|\bpytorch\b.*\b(eager|no framework)\b"
 """Words for a script of PyTorch's own parts alone, whose AdamW is the multi-tensor one unless it says otherwise."""
 STEPPED_AT_ONCE_SINCE = "2025-03"
 """torchtitan steps with the fused kernel from 24 February 2025 on (commit 6e4988550)."""
+TUNED_AT_ONCE_SINCE = "2024-10"
+"""torchtune's configurations from 14 September 2024 on (commit cca50f02e)."""
 UNITS_SINCE = "2025-08"
 """It shards embedding and head in units of their own from 28 July 2025 on (commit 83e694105)."""
 CUDNN_SINCE = "2025-12"
@@ -68,10 +77,13 @@ def compiled(row: Row, chosen: Stack) -> dict[str, Any]:
     as compiled unless the run says otherwise.
     """
     said = f"{row['stack'].get('framework')} {row['stack'].get('overlap')}".lower()
+    notes = str(row["stack"].get("notes")).lower()
     if re.search(FUSING, said):
         return {"fused_elementwise": True} | rotated(row)
-    if re.search(EAGER, said) or re.search(EAGER_NOTES, str(row["stack"].get("notes")).lower()):
+    if re.search(EAGER, said) or re.search(EAGER_NOTES, notes):
         return unfused(chosen)
+    if chosen.name in PLAIN and re.search(FUSING_NOTES, notes):
+        return {"fused_elementwise": True} | rotated(row)
     if chosen.name == "torchtitan":
         generated = row["strategy"].get("precision") in REDUCED
         return ({"fused_elementwise": True} if generated else unfused(chosen)) | rotated(row)
@@ -106,7 +118,7 @@ def _step(row: Row, chosen: Stack) -> dict[str, Any]:
     said = str(row["stack"]).lower()
     if chosen.name in {"torchtitan", "fsdp"} and re.search(FUSED_STEP, said):
         return {"optimizer_traffic": ONE_PASS}
-    plain = chosen.name == "generic" and re.search(PLAIN, said) and not re.search(f"{FUSED_STEP}|{FUSING}", said)
+    plain = chosen.name == "generic" and re.search(SCRIPT, said) and not re.search(f"{FUSED_STEP}|{FUSING}", said)
     if not plain and chosen.name != "fsdp":
         return {}
     noted = row.get("strategy", {}).get("precision_note")
@@ -115,11 +127,12 @@ def _step(row: Row, chosen: Stack) -> dict[str, Any]:
 
 
 def stepped(row: Row, chosen: Stack) -> dict[str, Any]:
-    """The optimizer's step, where a run names it or is dated before torchtitan changed it; its units, what it keeps."""
+    """The optimizer's step, where a run names it or is dated before its program changed it; its units, what it keeps."""
     when, step = month(row), _step(row, chosen)
     if chosen.name != "torchtitan" or when is None:
         return step
-    older = step or ({"optimizer_traffic": MANY_PASSES} if when < STEPPED_AT_ONCE_SINCE else {})
+    since = TUNED_AT_ONCE_SINCE if "torchtune" in str(row["stack"].get("framework")).lower() else STEPPED_AT_ONCE_SINCE
+    older = step or ({"optimizer_traffic": MANY_PASSES} if when < since else {})
     lists = {"saves_cudnn": when >= CUDNN_SINCE, "saves_exchanges": when >= EXCHANGES_SINCE}
     return older | {"root_unit": when < UNITS_SINCE} | lists
 

@@ -45,14 +45,15 @@ _AND_STATES = r"(weights|parameters)(, gradients)? and (adamw? )?(states|moments
 NARROW = (
     rf"(bf|fp)16 {_AND_STATES}|{_AND_STATES} in (bf|fp)16"
     r"|\b((bf|fp)?16-true|pure[ -](bf|fp|bfloat|float)16)\b"
+    r"|dtype[ =:]*(torch\.)?(bf|bfloat)16\b[^;]*\b((no|without) autocast|mixed[_ ]precision[ =:(\"]*no\b)"
 )
-"""Words for weights, gradients and moments that are all of 16 bits."""
+"""Words for weights, gradients and moments that are all of 16 bits: also a model loaded in them that nothing casts."""
 
 STATES: tuple[tuple[str, dict[str, Any]], ...] = (
     (NARROW, {"weight_bytes": 2, "optimizer": "adam-bf16", "optimizer_bytes": 8, "gradient_bytes": 2}),
     (r"fp32 (parameters|weights)|(parameters|weights) in fp32", {"weight_bytes": 4}),
     (r"\bmuon\b", {"optimizer": "muon"}),
-    (r"optimizer[ _-](step[ _-])?in[ _-](the[ _-])?backward|fused into (the )?backward", {"gradient_bytes": 0}),
+    (r"optimizer[ _-](step[ _-])?in[ _-](the[ _-])?(backward|bwd)|fused into (the )?backward", {"gradient_bytes": 0}),
     (r"\b8[ -]?bit[ -](paged[ -])?(adam|optimizer)|adamw?[ _-]?8[ _-]?bit", {"optimizer": "adam-8bit"}),
     (r"16-bit gradient accumulation", {"gradient_bytes": 2, "passed_gradient_bytes": 0}),
     (r"fp32 gradient all-reduce", {"reduce_bytes": 4}),

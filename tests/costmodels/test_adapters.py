@@ -9,7 +9,7 @@ from costmodels.activations import kind_activation_bytes
 from costmodels.adapters import ADAPTED, Adapters
 from costmodels.blocks import kind_seconds
 from costmodels.exchange import optimizer_seconds, step_traffic
-from costmodels.frozen import adapter_parameters, trained_share
+from costmodels.frozen import adapter_parameters, touched, trained_share
 from costmodels.fullest import even_peaks
 from costmodels.iteration import core_seconds
 from costmodels.launches import module_calls
@@ -40,6 +40,12 @@ def adapted(*modules, rank=16, of=WHOLE):
         ("16", Adapters(rank=16)),
         ("8:linear_proj, linear_qkv", Adapters(rank=8, modules=("linear_qkv", "linear_proj"))),
         ("1:linear_fc2", Adapters(rank=1, modules=("linear_fc2",))),
+        ("16/32-bit", Adapters(rank=16, kernels="32-bit")),
+        (
+            "16:linear_fc2/autocast+dropout",
+            Adapters(rank=16, modules=("linear_fc2",), kernels="autocast", dropout=True),
+        ),
+        ("16/summed", Adapters(rank=16)),
     ],
 )
 def test_adapters_are_read_from_words_and_written_as_such(text, read):
@@ -54,6 +60,9 @@ def test_adapters_are_read_from_words_and_written_as_such(text, read):
         ("0", "rank 0; 1 to 8192 works"),
         ("9000:linear_qkv", "rank 9000"),
         ("16: ,", "no module behind the colon of '16: ,'"),
+        ("16/eager", "no kernels 'eager'; summed, 16-bit, autocast, 32-bit works, with \\+dropout or without"),
+        ("16/32-bit+mask", "no kernels '32-bit\\+mask'"),
+        ("16/", "no kernels ''"),
         ("16:q_proj", "no module 'q_proj'; linear_qkv, linear_proj, linear_fc1, linear_fc2 have adapters"),
     ],
 )
@@ -121,6 +130,55 @@ def test_adapters_are_narrow_products_and_sums_that_memory_bounds():
 def test_the_host_launches_four_kernels_more_for_every_adapter():
     calls = [module_calls(ROW, one, DENSE)[0] for one in (WHOLE, adapted("linear_qkv"), adapted())]
     assert np.diff(calls) == pytest.approx([4.0, 12.0])
+
+
+def beside(kernels, module, *, dropout=False):
+    """Bytes per token beside the products of an adapter with kernels of PEFT's, of either pass."""
+    one = adapted(module)
+    asked = one.stack.adapters.model_copy(update={"kernels": kernels, "dropout": dropout})
+    one = replace(one, stack=one.stack.model_copy(update={"adapters": asked}))
+    seconds = [kind_seconds(ROW, of, DENSE).stream for of in (adapted(module), one)]
+    rate = WHOLE.rates.stream * WHOLE.rates.bandwidth / (2.0 * WHOLE.seq_length)
+    summed = {"forward": 6.0 * WHOLE.model.hidden_size, "backward": 6.0 * WHOLE.model.ffn_hidden_size}
+    both = ([getattr(each, name)[0] for each in seconds] for name in summed)
+    return [rate * (late - early) + own for (early, late), own in zip(both, summed.values(), strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("kernels", "dropout", "forward", "backward"),
+    [
+        ("16-bit", False, (0, 4 + 6), (6, 4)),
+        ("16-bit", True, (5, 4 + 6), (5 + 6, 4)),
+        ("autocast", False, (6 + 6, 4 + 6), (6 + 6 + 6, 4)),
+        ("autocast", True, (6 + 9 + 6, 4 + 6), (6 + 9 + 6 + 6, 4)),
+        ("32-bit", True, (6 + 9 + 2, 2 + 8 + 10 + 6), (2 + 2 + 9 + 6 + 6, 6 + 6 + 8 + 4)),
+    ],
+)
+def test_pefts_kernels_move_what_each_of_its_operations_reads_and_writes(kernels, dropout, forward, backward):
+    """Per value that enters and per value that leaves: casts, dropout, products read in 32 bits, scale, sum."""
+    f, h = WHOLE.model.ffn_hidden_size, WHOLE.model.hidden_size
+    expected = [enters * f + leaves * h for enters, leaves in (forward, backward)]
+    assert beside(kernels, "linear_fc2", dropout=dropout) == pytest.approx(expected)
+
+
+def test_pefts_queries_keys_and_values_each_cast_and_drop_their_input():
+    def moved(module):
+        asked = adapted(module)
+        stack = asked.stack.model_copy(update={"adapters": Adapters.read(f"16:{module}/autocast")})
+        return touched(replace(asked, stack=stack), module, 1.0, 0.0).forward
+
+    assert moved("linear_qkv") == 3 * moved("linear_proj")
+    assert moved("linear_fc1") == (2 if WHOLE.model.gated_ffn else 1) * moved("linear_proj")
+
+
+def test_the_host_launches_every_operation_of_pefts_adapters():
+    def calls(words):
+        stack = WHOLE.stack.model_copy(update={"adapters": Adapters.read(words)})
+        return module_calls(ROW, replace(WHOLE, stack=stack), DENSE)[0] - module_calls(ROW, WHOLE, DENSE)[0]
+
+    assert calls("16:linear_proj") == calls("16:linear_proj/16-bit") == 4
+    assert calls("16:linear_proj/32-bit") == calls("16:linear_proj/autocast") == 6
+    assert calls("16:linear_qkv/32-bit+dropout") == 3 * 7
 
 
 def test_data_ranks_and_optimizer_see_the_adapters_alone():
