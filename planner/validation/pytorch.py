@@ -127,7 +127,7 @@ def _step(row: Row, chosen: Stack) -> dict[str, Any]:
 
 
 def stepped(row: Row, chosen: Stack) -> dict[str, Any]:
-    """The optimizer's step, where a run names it or is dated before its program changed it; its units, what it keeps."""
+    """The optimizer's step, as named or as of before its program changed it; its units, what it keeps."""
     when, step = month(row), _step(row, chosen)
     if chosen.name != "torchtitan" or when is None:
         return step
