@@ -10,25 +10,33 @@ score: positive is worse.
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 
-from planner import trust
+from planner import measured, trust
 from planner.likeness import apart
-from planner.measured import every_run
+from planner.measured import every_run, scale
 from planner.validation.residuals import tails, usual_miss, weights
 
 OUTSIDE = 20.0
 """What a miss outside of a 90 % interval costs, over the width: 2 / (1 - 0.9)."""
 
 
-def score(away, known):
-    """The score at distances ``away`` (M, M) between the runs."""
-    usual, other = usual_miss(known), known.sources[:, None] != known.sources
-    misses = [
-        trust.expected_miss(row[kept], known.take(np.flatnonzero(kept)), usual)
-        for row, kept in zip(away, other, strict=True)
-    ]
+def score(away, table):
+    """The score at distances ``away`` (M, M) between all measured runs."""
+    other = table.sources[:, None] != table.sources
+    learnt, judge = (np.isin(table.splits, splits) for splits in (("fit", "dev"), ("fit", "check")))
+    nearest = np.where(other & learnt, away, np.inf).min(axis=1)
+    mfu = np.array([run.mfu / (1.0 + run.error) for run in table.runs])
+    known = replace(table, scales=scale(mfu, nearest)).take(np.flatnonzero(judge))
+    away, other, usual = away[judge][:, judge], other[judge][:, judge], usual_miss(known)
+    misses = np.array(
+        [
+            trust.expected_miss(row[kept], known.take(np.flatnonzero(kept)), usual)
+            for row, kept in zip(away, other, strict=True)
+        ]
+    )
     low, high = tails(known.scaled / misses, weights(known.sources))
     low, high = (end * known.scales * misses for end in (min(low, 0.0), max(high, 0.0)))
     beyond = np.maximum(low - known.misses, 0.0) + np.maximum(known.misses - high, 0.0)
@@ -36,25 +44,30 @@ def score(away, known):
 
 
 def main() -> int:
-    known = every_run().of("fit", "check")
-    every = np.arange(len(known.runs))
-    rows = [apart(known.traits.take(every[i : i + 1]), known.traits) for i in every]
+    table = every_run()
+    every = np.arange(len(table.runs))
+    rows = [apart(table.traits.take(every[i : i + 1]), table.traits) for i in every]
     parts = {key: np.concatenate([np.broadcast_to(row[key], (1, len(every))) for row in rows]) for key in rows[0]}
     total = sum(parts.values())
-    usual = score(total, known)
-    print(f"score {usual:.3f}; without distance {score(np.full_like(total, 50.0), known) / usual - 1:+.1%}")
+    usual = score(total, table)
+
+    def told(name, away):
+        halved, doubled = (score(away(factor), table) / usual - 1.0 for factor in (0.5, 2.0))
+        print(f"{name:14s} halved {halved:+6.1%}  doubled {doubled:+6.1%}")
+
+    print(f"score {usual:.3f}; without distance {score(np.full_like(total, 1.0), table) / usual - 1:+.1%}")
     for key, part in parts.items():
-        halved, doubled = (score(total + (factor - 1.0) * part, known) / usual - 1 for factor in (0.5, 2.0))
-        print(f"{key:14s} halved {halved:+6.1%}  doubled {doubled:+6.1%}")
-    halved, doubled = (score(factor * total, known) / usual - 1 for factor in (0.5, 2.0))
-    print(f"{'all':14s} halved {halved:+6.1%}  doubled {doubled:+6.1%}")
-    for name in ("FAR", "NOTHING"):
-        chosen, told = getattr(trust, name), []
-        for factor in (0.5, 2.0):
-            setattr(trust, name, factor * chosen)
-            told.append(score(total, known) / usual - 1)
-        setattr(trust, name, chosen)
-        print(f"{name:14s} halved {told[0]:+6.1%}  doubled {told[1]:+6.1%}")
+        told(key, lambda factor, part=part: total + (factor - 1.0) * part)
+    told("all", lambda factor: factor * total)
+    for module, name in ((measured, "FURTHER"), (trust, "NOTHING")):
+        chosen = getattr(module, name)
+
+        def scaled(factor, module=module, name=name, chosen=chosen):
+            setattr(module, name, factor * chosen)
+            return total
+
+        told(name, scaled)
+        setattr(module, name, chosen)
     return 0
 
 

@@ -19,6 +19,8 @@ from planner.likeness import EXTENTS, NAMES, SIZES, SWITCHES, Traits
 TABLE = Path(__file__).with_name("measured.csv")
 FIGURES = Path(__file__).with_name("trust.toml")
 
+FURTHER = 0.3
+"""A round number, not fitted: intervals with half or twice of it score 3 and 4 % worse (``benchmarks/likeness.py``)."""
 ENOUGH = 2
 """Runs of one's own, of different strategies, that tell how fast a source's runs are beside predictions."""
 LEFT_OUT = ("bigscience-v100", "torchao-float8")
@@ -42,6 +44,8 @@ class Run(NamedTuple):
     """Model FLOP utilisation as measured, counted as for a plan."""
     error: float
     """Predicted over measured, minus one."""
+    nearest: float
+    """Distance to the nearest run of another source, of the fit and the dev split."""
     miss: float
     """Logarithm of measured over predicted, with constants fitted to the runs of all other sources."""
 
@@ -61,11 +65,11 @@ class Measured:
     splits: NDArray[np.str_]
     misses: Floats
     scales: Floats
-    """What their predicted utilisations make of misses (:func:`scale`)."""
+    """What utilisation and distance make of misses (:func:`scale`)."""
 
     @property
     def scaled(self) -> Floats:
-        """Misses of one size, however fast a run is."""
+        """Misses of one size, however fast a run is and however far from others."""
         return self.misses / self.scales
 
     def take(self, chosen: NDArray[np.int64]) -> Measured:
@@ -112,12 +116,17 @@ def source(group: str) -> str:
     return _RELEASE.sub("", group)
 
 
-def scale(mfu: Floats) -> Floats:
-    """By how much misses grow as runs get slower, beside one at full use of its devices: the root of 1 / MFU.
+def scale(mfu: Floats, nearest: Floats) -> Floats:
+    """By how much misses are larger than of a run at full use of its devices that others have measured.
 
-    The less of a step its products fill, the more may be missing beside them.
+    The less of a step its products fill, the more may be missing beside them: by the root of the predicted utilisation.
+    And the further from what was measured, the less was learnt: by e^(``FURTHER`` d) at a distance d.
+
+    Args:
+        mfu: predicted utilisation.
+        nearest: distance to the nearest run of another source that mechanisms were looked for on (fit, dev).
     """
-    return 1.0 / np.sqrt(mfu)
+    return np.exp(FURTHER * nearest) / np.sqrt(mfu)
 
 
 @cache
@@ -154,10 +163,10 @@ def from_rows(rows: list[dict[str, str]]) -> Measured:
         np.array([run.source for run in runs]),
         np.array([run.split for run in runs]),
         np.array([run.miss for run in runs]),
-        scale(np.array([run.mfu / (1.0 + run.error) for run in runs])),
+        scale(np.array([run.mfu / (1.0 + run.error) for run in runs]), np.array([run.nearest for run in runs])),
     )
 
 
 def _run(row: dict[str, str]) -> Run:
-    numbers = {key: float(row[key]) for key in ("seconds", "mfu", "error", "miss")}
+    numbers = {key: float(row[key]) for key in ("seconds", "mfu", "error", "nearest", "miss")}
     return Run(row["group"], row["split"], row["model"], **numbers)

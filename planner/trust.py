@@ -3,8 +3,8 @@
 An interval is conformal between sources: a source's misses are divided by the miss that the sources comparable to it
 lead one to expect, and the quantiles of what comes out, every group counting the same and no source judged by its own
 runs, are multiplied with the miss that is expected here [Lei18], [Dunn22]. It is wider where comparable sources missed
-by more and where there are none, and the less of a step its products fill. It rests on the fit split, as constants
-without a source would miss it, and on the check split, which no constant knows; the dev split checks.
+by more, the further away the nearest run is, and the less of a step its products fill. It rests on the fit split, as
+constants without a source would miss it, and on the check split, which no constant knows; the dev split checks.
 """
 
 from __future__ import annotations
@@ -24,10 +24,7 @@ from planner.measured import ENOUGH, LEFT_OUT, Measured, Run, every_run, figures
 
 COVERAGE = 0.9
 NOTHING = 1.0
-"""Weight of the expectation that rests on no comparable run, in sources that are like the plan in everything."""
-FAR = 1.5
-"""That expectation over the usual miss of a source: above 1, so that intervals widen where nothing comparable was
-measured. Half of it would score 3 % worse, twice 2 % better (``benchmarks/likeness.py``)."""
+"""Weight of the usual miss, which rests on no comparable run, in sources that are like the plan in everything."""
 SHOWN = 3
 """Measured runs that are named."""
 TELLING = 0.25
@@ -65,7 +62,7 @@ def expected_miss(away: Floats, known: Measured, usual: float) -> float:
     size = np.bincount(place, near * abs(known.scaled)) / total
     weight = np.zeros(len(total))
     np.maximum.at(weight, place, near)
-    return float((weight @ size + NOTHING * FAR * usual) / (weight.sum() + NOTHING))
+    return float((weight @ size + NOTHING * usual) / (weight.sum() + NOTHING))
 
 
 def interval(
@@ -82,9 +79,9 @@ def interval(
         source: whose run it is, where one is judged: its own runs are set aside, and if the shipped constants were
             fitted to it, it misses by less.
     """
-    known = _judges(source)
-    away = distance(traits(scenario, row), known.traits)[0] + MIXTURE * mixture
-    miss = expected_miss(away, known, figures().usual) * scale(np.array(mfu))
+    mine, known, others = traits(scenario, row), _judges(source), _others(source)
+    away, near = (distance(mine, of.traits)[0] + MIXTURE * mixture for of in (known, others))
+    miss = expected_miss(away, known, figures().usual) * float(scale(np.array(mfu), near.min()))
     low, high = np.exp(np.array(_ends(scenario, source)) * miss)
     return Interval(low=seconds * float(low), high=seconds * float(high), coverage=COVERAGE)
 
@@ -103,6 +100,12 @@ def _ends(scenario: Scenario, source: str) -> tuple[float, float]:
 def _judges(source: str) -> Measured:
     """The runs that intervals of one source rest on."""
     return every_run().of("fit", "check").without(source)
+
+
+@cache
+def _others(source: str) -> Measured:
+    """The runs that mechanisms were looked for on, of all sources but one."""
+    return measured().without(source)
 
 
 @cache

@@ -98,7 +98,13 @@ def table(runs: Sequence[Priced]) -> list[dict[str, str]]:
     """The rows of ``measured.csv``."""
     fitted = [path for path in learnt_from() if path.name.startswith("fit.")]
     without = without_each(samples(fitted, LEFT_OUT))
-    return [_record(run, miss(run, without)) for run in thinned(runs)]
+    return _with_nearest([_record(run, miss(run, without)) for run in thinned(runs)])
+
+
+def _with_nearest(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    known = from_rows([row | {"nearest": "0"} for row in rows])
+    apart = zip(rows, each_apart(known, known.of("fit", "dev")), strict=True)
+    return [row | {"nearest": f"{distance(one.traits, rest.traits).min():.3f}"} for row, (one, rest) in apart]
 
 
 def _record(run: Priced, missed: float) -> dict[str, str]:
@@ -182,18 +188,18 @@ def _levels(misses: Floats) -> Iterator[Floats]:
 
 def _nearest_other(known: Measured) -> Floats:
     """How far the nearest run of another source is, of every run."""
-    return np.array([distance(one.traits, others.traits).min() for one, others in each_apart(known)])
+    return np.array([distance(one.traits, others.traits).min() for one, others in each_apart(known, known)])
 
 
 def expected_misses(known: Measured, usual: float) -> Floats:
     """The scaled miss that the runs of other sources lead one to expect, of every run."""
-    apart = each_apart(known)
+    apart = each_apart(known, known)
     return np.array([expected_miss(distance(one.traits, rest.traits)[0], rest, usual) for one, rest in apart])
 
 
-def each_apart(known: Measured) -> Iterator[tuple[Measured, Measured]]:
-    """Every run, and the runs of other sources."""
-    others = {name: known.without(name) for name in np.unique(known.sources)}
+def each_apart(known: Measured, among: Measured) -> Iterator[tuple[Measured, Measured]]:
+    """Every run, and those among others that are of another source."""
+    others = {name: among.without(name) for name in np.unique(known.sources)}
     return ((known.take(np.array([i])), others[name]) for i, name in enumerate(known.sources))
 
 
