@@ -51,7 +51,7 @@ from planner.trust import outside, trust
 from planner.validation.stack_words import COMPILED
 from planner.verify import LARGEST_SIMULATION, Verdict, verify
 
-EXPLAINED_WITHIN = 2.0
+EXPLAINED_WITHIN = 3.0
 """Seconds that the reasons may take beside the plan, where no time limit is asked for that leaves them more."""
 HIGH = 0.85
 """Utilisation beyond which a device does less than is counted."""

@@ -114,7 +114,7 @@ def found_plan(
             "alternatives": alternatives(others.best, best, resolved, mixed),
             "alternatives_complete": others.complete,
             "why_not": why_not_lines(space, mixed, best, until),
-            "what_helps": what_helps(resolved, mixed, best, priced, until=until, one_width=one_width),
+            "what_helps": what_helps(resolved, space, mixed, best, until=until, one_width=one_width),
         }
     lattice = Lattice(partial(build, mixed, one_width=one_width), (*GROUP_RULES, *binding(resolved.scenario)))
     idle = idle_pins(resolved, pins, space, lattice)
