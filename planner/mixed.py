@@ -29,6 +29,7 @@ from planner.reasons import telling
 from planner.request import Resolved
 from planner.rules import GROUP_RULES, binding
 from planner.scope import left_out
+from planner.told import all_but_full
 from planner.trust import trust
 from planner.verify import Verdict, verify_mixed
 
@@ -193,7 +194,7 @@ def _warnings(priced: Quote, mixed: Mixed, row: MixedRows, resolved: Resolved) -
     stage = int(np.argmax(share))
     if share[stage] <= NEARLY_FULL or resolved.request.memory_margin:
         return ()
-    return (f"stage {stage} fills {share[stage]:.1%} of the usable memory; leave room with --memory-margin 10%",)
+    return (all_but_full(stage, float(share[stage])),)
 
 
 def _rejections(space: MixedSpace, outcome: MixedOutcome) -> tuple[Rejection, ...]:
