@@ -237,7 +237,7 @@ def _then(queue: Queue) -> str:
     """When those who wait are reckoned to start, where that makes a difference."""
     if queue.objective != "weighted-finish" and all(job.deadline is None for job in queue.jobs):
         return "who waits starts then"
-    return "who waits starts then, or once others are done and leave enough nodes"
+    return "who waits starts then, or once others leave enough nodes (where these are many, at a few, never early)"
 
 
 def _nothing(queue: Queue, known: Curves, reason: Callable[[], str]) -> Allocation:
