@@ -223,9 +223,12 @@ def test_a_day_that_changes_nothing_says_why(monkeypatch):
 
 
 def test_what_a_plan_warns_of_is_said_of_a_size_that_is_recommended():
-    found = size(PlanRequest(model="llama3-70b", gpus=128, tokens=2 * 10**9, global_batch_size=512), days=2.0)
-    said = plan(PlanRequest(model="llama3-70b", gpus=found.answer.gpus, tokens=2 * 10**9, global_batch_size=512))
+    ask = PlanRequest(model="llama3-70b", gpus=128, tokens=2 * 10**9, global_batch_size=512, reasons=False)
+    found = size(ask, days=2.0)
+    said = plan(ask.model_copy(update={"gpus": found.answer.gpus}))
     assert found.answer.careful == said.warnings
+    assert "of the usable memory" in said.warnings[0]
+    assert f"careful: on {found.answer.gpus} GPUs stage " in shown(found)
 
 
 def test_batches_that_differ_between_sizes_are_said_to(monkeypatch):
