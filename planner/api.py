@@ -37,6 +37,7 @@ from planner.nearest import nearest
 from planner.pins import parse_pins
 from planner.recent import recent_space
 from planner.request import PlanRequest, Resolved, resolve
+from planner.roomier import roomier
 from planner.rules import binding
 from planner.runners_up import alternatives, runners_up
 from planner.scope import left_out
@@ -46,12 +47,12 @@ from planner.space import Space, build
 from planner.sparing import offloaded, said_so
 from planner.splits import as_it_runs
 from planner.ties import CLOSE, NEARLY_FULL, Choice, better_validated
-from planner.told import foremost
+from planner.told import all_but_full, foremost
 from planner.trust import outside, trust
 from planner.validation.stack_words import COMPILED
 from planner.verify import LARGEST_SIMULATION, Verdict, verify
 
-EXPLAINED_WITHIN = 2.0
+EXPLAINED_WITHIN = 3.0
 """Seconds that the reasons may take beside the plan, where no time limit is asked for that leaves them more."""
 HIGH = 0.85
 """Utilisation beyond which a device does less than is counted."""
@@ -140,6 +141,8 @@ def found_plan(resolved: Resolved, space: Space, outcome: Outcome, started: floa
         choice = Choice(outcome.best, "")
         settled = _with_trust(resolved, space, outcome, choice, started)
     best = choice.taken
+    if not resolved.request.memory_margin:
+        settled["warnings"] += roomier(space, aim, best, until)
     return Plan(
         alternatives=alternatives(others.best, aim, resolved, settled["strategy"], outcome.best),
         alternatives_complete=others.complete,
@@ -294,7 +297,7 @@ def _warnings(priced: Quote, resolved: Resolved) -> tuple[str, ...]:
     share = peak_bytes(priced) / device.usable_memory
     if share > NEARLY_FULL and not resolved.request.memory_margin:
         stage = int(np.argmax(priced.footprint.total))
-        found.append(f"stage {stage} fills {share:.1%} of the usable memory; leave room with --memory-margin 10%")
+        found.append(all_but_full(stage, share))
     stack = resolved.scenario.stack.name
     if device.name.startswith(COMPILED) and needs_cuda(stack):
         found.append(f"{stack} makes no programs for {device.name}, XLA does; --stack {XLA} plans for it")

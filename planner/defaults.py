@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from costmodels.goodput import spare_nodes
@@ -42,6 +43,15 @@ def usual_batch(gpus: int, seq_length: int) -> int:
     while batch % 2 == 0 and batch // 2 >= wanted:
         batch //= 2
     return batch
+
+
+def _batch_rule(scenario: Scenario) -> str:
+    """The rule of ``usual_batch``, with the rounding where it made a difference."""
+    wanted = max(SMALLEST_BATCH_TOKENS, BATCH_TOKENS_PER_GPU * scenario.gpus) / scenario.seq_length
+    rule = "1024 tokens per GPU, at least 4 Mi"
+    if scenario.global_batch_size < wanted + 1.0:
+        return rule
+    return f"{rule}: {math.ceil(wanted)}, up to a power of two times the {scenario.gpus:,} GPUs or a part of them"
 
 
 def usual_tokens(model: Model, *, frozen: bool) -> int:
@@ -134,7 +144,7 @@ def filled(request: PlanRequest, scenario: Scenario, cluster: Cluster, tokens: i
     if "stack" not in said:
         lines.append(f"stack {scenario.stack.name}{taken_for(request.framework, cluster)}")
     if request.global_batch_size is None:
-        lines.append(f"global batch {scenario.global_batch_size} sequences (1024 tokens per GPU, at least 4 Mi)")
+        lines.append(f"global batch {scenario.global_batch_size} sequences ({_batch_rule(scenario)})")
     lines += _beside_the_model(scenario)
     if request.seq_length is None:
         lines.append(f"sequence length {scenario.seq_length} ({whose_length(scenario.model)})")

@@ -82,24 +82,34 @@ def _spared(subject: str, aim: Aim, pins: Mapping[str, Pin], now: float, deadlin
 
 
 def _faster(space: Space, aim: Aim, best: Incumbent, *, pins: Mapping[str, Pin], deadline: float) -> tuple[Advice, ...]:
-    """What the same strategy would gain from better machines or a larger batch, most useful first.
-
-    Memory, and a batch with more divisors, help by letting in another strategy, so that one is searched.
-    """
+    """What a new plan would gain from better machines or a larger batch, most useful first."""
     scenario, now = aim.scenario, aim.value(best)
+    memory = device_times(scenario, usable_memory=2.0)
     changes = {
         "network 2x": links_times(scenario, 2.0, inner=False),
         "node links 2x": links_times(scenario, 2.0, inner=True),
         "memory bandwidth 2x": device_times(scenario, memory_bandwidth=2.0),
         "arithmetic 1.25x": arithmetic_times(scenario, 1.25),
     }
-    lines = [gained(subject, aim.on(changed).anew(best), now) for subject, changed in changes.items()]
-    lines.append(_more_memory(space, aim, now, deadline))
-    lines.append(_larger_batch(aim, best, now))
+    lines = [_anew(MORE_MEMORY, aim.on(memory), space, best, now, deadline)]  # its bounds are those of the plan
+    lines += [_anew(subject, aim.on(changed), space, best, now, deadline) for subject, changed in changes.items()]
+    lines.append(_larger_batch(aim, best, now, pins, deadline))
     lines.extend(_rounder_batch(aim, now, pins, deadline))
     if _memory_is_short(best, lines):
         lines.extend(_offloading(space, aim, best, pins, deadline))
     return tuple(sorted(lines, key=lambda line: line.iteration_seconds or math.inf))
+
+
+def _anew(subject: str, changed: Aim, space: Space, best: Incumbent, now: float, deadline: float) -> Advice:
+    """What a plan would be on other machines of the same shape, hence in the same lattice.
+
+    The strategy of today is what it gains at least, if time ends the search.
+    """
+    found = changed.search(space, deadline=deadline, beside=1.0 + changed.within, confirm=False)
+    if found.best and found.proved:
+        return gained(subject, changed.value(changed.choice(found).taken), now)
+    known = [changed.anew(best), *([changed.value(found.best)] if found.best else [])]
+    return gained(subject, min(known), now, proved=False)
 
 
 def gained(subject: str, seconds: float, now: float, *, proved: bool = True) -> Advice:
@@ -163,19 +173,16 @@ def _values_of(some: Strategies, axes: Iterable[str]) -> dict[str, Pin]:
     return {axis: Pin(axis, tuple(found)) for axis, found in values.items() if found}
 
 
-def _more_memory(space: Space, aim: Aim, now: float, deadline: float) -> Advice:
-    """The best strategy that twice the memory would let in."""
-    roomy = aim.on(device_times(aim.scenario, usable_memory=2.0))
-    found = roomy.search(space, deadline=deadline, beside=1.0, confirm=False)
-    seconds = roomy.value(found.best) if found.best else now
-    return gained(MORE_MEMORY, seconds, now, proved=found.proved)
-
-
-def _larger_batch(aim: Aim, best: Incumbent, now: float) -> Advice:
-    """Twice the batch through the same strategy, per sequence."""
+def _larger_batch(aim: Aim, best: Incumbent, now: float, pins: Mapping[str, Pin], deadline: float) -> Advice:
+    """What a plan with twice the batch would be, per sequence."""
     double = aim.on(replace(aim.scenario, global_batch_size=2 * aim.scenario.global_batch_size))
+    if time.perf_counter() < deadline:
+        space, beside = build(double.scenario, pins), 1.0 + double.within
+        found = double.search(space, deadline=deadline, beside=beside, confirm=False)
+        if found.best and found.proved:
+            return gained("batch 2x", double.value(double.choice(found).taken) / 2, now)
     rows = replace(best.row, num_microbatches=2 * best.row.num_microbatches)
-    return gained("batch 2x", double.anew(replace(best, row=rows)) / 2, now)
+    return gained("batch 2x", double.anew(replace(best, row=rows)) / 2, now, proved=False)
 
 
 def _rounder_batch(aim: Aim, now: float, pins: Mapping[str, Pin], deadline: float) -> list[Advice]:

@@ -29,6 +29,7 @@ from planner.reasons import telling
 from planner.request import Resolved
 from planner.rules import GROUP_RULES, binding
 from planner.scope import left_out
+from planner.told import all_but_full
 from planner.trust import trust
 from planner.verify import Verdict, verify_mixed
 
@@ -114,7 +115,7 @@ def found_plan(
             "alternatives": alternatives(others.best, best, resolved, mixed),
             "alternatives_complete": others.complete,
             "why_not": why_not_lines(space, mixed, best, until),
-            "what_helps": what_helps(resolved, mixed, best, priced, until=until, one_width=one_width),
+            "what_helps": what_helps(resolved, space, mixed, best, until=until, one_width=one_width),
         }
     lattice = Lattice(partial(build, mixed, one_width=one_width), (*GROUP_RULES, *binding(resolved.scenario)))
     idle = idle_pins(resolved, pins, space, lattice)
@@ -193,7 +194,7 @@ def _warnings(priced: Quote, mixed: Mixed, row: MixedRows, resolved: Resolved) -
     stage = int(np.argmax(share))
     if share[stage] <= NEARLY_FULL or resolved.request.memory_margin:
         return ()
-    return (f"stage {stage} fills {share[stage]:.1%} of the usable memory; leave room with --memory-margin 10%",)
+    return (all_but_full(stage, float(share[stage])),)
 
 
 def _rejections(space: MixedSpace, outcome: MixedOutcome) -> tuple[Rejection, ...]:

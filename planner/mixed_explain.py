@@ -12,7 +12,6 @@ import numpy as np
 
 from costmodels.flops import utilization
 from costmodels.groups import Mixed, MixedRows, mixed_quote
-from costmodels.pricing import Quote
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools
 from hardware.records import Between
@@ -180,20 +179,25 @@ def _alone(scenario: Scenario, now: float, deadline: float) -> Advice:
 
 
 def what_helps(
-    resolved: Resolved, mixed: Mixed, best: MixedIncumbent, priced: Quote, *, until: float, one_width: bool
+    resolved: Resolved, space: MixedSpace, mixed: Mixed, best: MixedIncumbent, *, until: float, one_width: bool
 ) -> tuple[Advice, ...]:
-    """What the same strategy would gain from better links, and another from stages of different widths."""
+    """What a new plan would gain from better links, and from stages of different widths."""
+    now = mixed_quote(best.row, mixed, best.assignment).iteration
+    other = _other_widths(resolved, mixed, now, until) if one_width else None
     lines = [
-        gained("links between groups 2x", _requoted(_faster_between(mixed), best), priced.iteration),
-        gained("networks 2x", _requoted(_faster_networks(mixed), best), priced.iteration),
+        _anew("links between groups 2x", space, _faster_between(mixed), best, now, until),
+        _anew("networks 2x", space, _faster_networks(mixed), best, now, until),
+        *([other] if other else []),
     ]
-    if one_width and (line := _other_widths(resolved, mixed, priced.iteration, until)):
-        lines.append(line)
     return tuple(sorted(lines, key=lambda line: line.iteration_seconds or np.inf))
 
 
-def _requoted(mixed: Mixed, best: MixedIncumbent) -> float:
-    return mixed_quote(best.row, mixed, best.assignment).iteration
+def _anew(subject: str, space: MixedSpace, changed: Mixed, best: MixedIncumbent, now: float, until: float) -> Advice:
+    """What a plan with better links would be; at least what the strategy of today gains, if time ends the search."""
+    found = mixed_search.search(space, changed, deadline=_patience(until))
+    kept = mixed_quote(best.row, changed, best.assignment).iteration
+    seconds = min(kept, found.best.iteration) if found.best else kept
+    return gained(subject, seconds, now, proved=found.proved)
 
 
 def _other_widths(resolved: Resolved, mixed: Mixed, now: float, until: float) -> Advice | None:

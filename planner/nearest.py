@@ -33,10 +33,6 @@ WORTH_IT = 0.1
 """Share of the time that twice the GPUs must save to be worth them."""
 
 
-Find = Callable[[Scenario, Mapping[str, Pin], float], Incumbent | None]
-"""The fastest strategy under some pins by a deadline."""
-
-
 class Near(NamedTuple):
     """The nearest request that works, None where none was found, and in words what was tried then."""
 
@@ -44,28 +40,27 @@ class Near(NamedTuple):
     tried: str
 
 
-def nearest(resolved: Resolved, best_of: Find = best_of, *, short: bool = True) -> Near:
+def nearest(resolved: Resolved, *, short: bool = True) -> Near:
     """The same request with fewer pins, on more GPUs, on fewer, or without one of its options; whichever works first.
 
-    As in a plan itself, what saves memory at a price is allowed where nothing fits without it, but for ``plain_best``.
+    As in a plan itself, what saves memory at a price is allowed where nothing fits without it.
 
     Args:
         resolved: the request.
-        best_of: the best of another request.
         short: whether memory is what lacks, so that GPUs are tried before options; the other way round where not.
     """
     deadline = time.perf_counter() + min(NEAREST_SECONDS, resolved.request.time_limit)
     pins = parse_pins(resolved.request.pins)
     ways: list[Callable[[], Advice | None]] = [
-        lambda: _more_gpus(resolved, pins, deadline, best_of),
-        lambda: _more_gpus(resolved, {}, deadline, best_of) if pins else None,
-        lambda: _fewer_gpus(resolved, pins, deadline, best_of),
+        lambda: _more_gpus(resolved, pins, deadline),
+        lambda: _more_gpus(resolved, {}, deadline) if pins else None,
+        lambda: _fewer_gpus(resolved, pins, deadline),
     ]
     if not short:
-        ways.insert(0, lambda: _fewer_options(resolved, pins, deadline, best_of, same_job=True))
-    ways.append(lambda: _fewer_options(resolved, pins, deadline, best_of))
-    ways.insert(0, lambda: _fewer_pins(resolved.scenario, pins, deadline, best_of))
-    ways.append(lambda: _several_changes(resolved, pins, deadline, best_of))
+        ways.insert(0, lambda: _fewer_options(resolved, pins, deadline, same_job=True))
+    ways.append(lambda: _fewer_options(resolved, pins, deadline))
+    ways.insert(0, lambda: _fewer_pins(resolved.scenario, pins, deadline))
+    ways.append(lambda: _several_changes(resolved, pins, deadline))
     found = next((advice for way in ways if (advice := way())), None)
     return Near(found, "" if found else tried(resolved, late=time.perf_counter() > deadline))
 
@@ -82,7 +77,7 @@ def tried(resolved: Resolved, *, late: bool) -> str:
 
 
 def _fewer_options(
-    resolved: Resolved, pins: Mapping[str, Pin], deadline: float, best_of: Find, *, same_job: bool = False
+    resolved: Resolved, pins: Mapping[str, Pin], deadline: float, *, same_job: bool = False
 ) -> Advice | None:
     """The same request without the first of its options that it does not work with."""
     for subject, there in plainer(resolved, deadline, same_job=same_job):
@@ -91,20 +86,20 @@ def _fewer_options(
     return None
 
 
-def _several_changes(resolved: Resolved, pins: Mapping[str, Pin], deadline: float, best_of: Find) -> Advice | None:
+def _several_changes(resolved: Resolved, pins: Mapping[str, Pin], deadline: float) -> Advice | None:
     """Without an option and all pins, or on more GPUs too: two obstacles are removed by two changes."""
     for subject, there in plainer(resolved, deadline):
         if there.mixed:
             continue
         if pins and (best := best_of(there.scenario, {}, deadline)):
             return _described(f"{subject}, and {without(pins)}", best)
-        more = _more_gpus(there, pins, deadline, best_of)
-        if more := more or (_more_gpus(there, {}, deadline, best_of) if pins else None):
+        more = _more_gpus(there, pins, deadline)
+        if more := more or (_more_gpus(there, {}, deadline) if pins else None):
             return more.model_copy(update={"subject": f"{subject}, on {more.subject}"})
     return None
 
 
-def _fewer_pins(scenario: Scenario, pins: Mapping[str, Pin], deadline: float, best_of: Find) -> Advice | None:
+def _fewer_pins(scenario: Scenario, pins: Mapping[str, Pin], deadline: float) -> Advice | None:
     if len(pins) > 1:
         freed = {name: {other: pins[other] for other in pins if other != name} for name in pins}
         found = {name: best_of(scenario, rest, deadline) for name, rest in freed.items()}
@@ -133,7 +128,7 @@ def _and_spared(words: str, best: Incumbent) -> str:
     return f"{words}, {saved}" if saved else words
 
 
-def _more_gpus(resolved: Resolved, pins: Mapping[str, Pin], deadline: float, best_of: Find) -> Advice | None:
+def _more_gpus(resolved: Resolved, pins: Mapping[str, Pin], deadline: float) -> Advice | None:
     """The least number of GPUs found that fits under the pins: doubling first, then halving what lies between."""
     few, asked = resolved.scenario.gpus, parse_pins(resolved.request.pins)
     for larger in _doubled(resolved):
@@ -146,7 +141,7 @@ def _more_gpus(resolved: Resolved, pins: Mapping[str, Pin], deadline: float, bes
     return None
 
 
-def _fewer_gpus(resolved: Resolved, pins: Mapping[str, Pin], deadline: float, best_of: Find) -> Advice | None:
+def _fewer_gpus(resolved: Resolved, pins: Mapping[str, Pin], deadline: float) -> Advice | None:
     """The most GPUs below, of rounder counts, that the batch can be divided among."""
     for count in _below(resolved.scenario.gpus):
         scenario = None if time.perf_counter() > deadline else with_gpus(resolved, count)

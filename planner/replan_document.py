@@ -60,6 +60,8 @@ class Replan(BaseModel):
     """Numbers of devices that were searched."""
     fastest: Choice | None
     nearest: Choice | None
+    picked: Literal["nearest", "fastest"] = "nearest"
+    """Which of them `plan export` and others that read an answer take."""
     statement: str
 
     def to_json(self, *, indent: int | None = 2) -> str:

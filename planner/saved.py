@@ -19,6 +19,7 @@ from planner.request import PlanRequest
 from planner.version import VERSION
 
 SCHEMA: Final = "plan/1"
+REPLANNED: Final = "replan/1"
 LARGEST: Final = 2**40
 """No degree and no batch of a plan is larger."""
 _COUNTS: Final = ("tp", "cp", "cp_near", "pp", "vpp", "dp", "ep", "etp", "micro_batch_size", "num_microbatches",
@@ -34,7 +35,7 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def read(text: str, name: str) -> Plan:
-    """The plan that `plan --format json` wrote.
+    """The plan that `plan --format json` wrote, or the one picked of what `plan replan` did.
 
     Args:
         text: what a file or a pipe holds.
@@ -47,14 +48,29 @@ def read(text: str, name: str) -> Plan:
         document = json.loads(text, parse_constant=no_constant, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"{name}: not an answer of `plan --format json`: not JSON: {error}") from None
+    whole, document = document, picked(document, name)
     said = document.get("schema") if isinstance(document, dict) else None
     check_schema(said, name)
     try:
-        found = Plan.model_validate_json(text)
+        found = Plan.model_validate_json(text if document is whole else json.dumps(document))
     except ValidationError as error:
         why = flatten(error) if said == SCHEMA else f"its schema is {said!r:.40}, not {SCHEMA}"
         raise BadRequest(f"{name}: not an answer of `plan --format json`: {why}") from None
     return checked(found, name)
+
+
+def picked(document: Any, name: str) -> Any:
+    """The plan that was picked of an answer of `plan replan`; of anything else all of it.
+
+    Raises:
+        BadRequest: it found none.
+    """
+    if not isinstance(document, dict) or document.get("schema") != REPLANNED:
+        return document
+    choice = document.get("fastest" if document.get("picked") == "fastest" else "nearest")
+    if not isinstance(choice, dict) or not isinstance(choice.get("plan"), dict):
+        raise BadRequest(f"{name}: an answer of `plan replan` without a plan; on other --gpus there may be one")
+    return choice["plan"]
 
 
 def check_schema(said: object, name: str) -> None:

@@ -49,7 +49,7 @@ LEFT_OVER = 0.05
 """Share of a chunk that may be left over for it to take as well: a few cores take nearly as long as many."""
 BESIDE = 1.02
 """Cores whose bounds are this near to the incumbent are priced if their chunk is, to be shown as runners-up."""
-KEPT_BOUNDS = 4
+KEPT_BOUNDS = 8
 """Scenarios whose bounds of the same cores are remembered."""
 KEPT = 4096
 """Best rows of a chunk that are remembered for alternatives and explanations."""

@@ -11,18 +11,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any, Final
 
-from hardware.records import BadNodeCount
 from planner.assemble import counted_flops
 from planner.defaults import SPARES
-from planner.document import Plan
 from planner.errors import BadRequest, OutOfTime
 from planner.request import PlanRequest, Resolved, resolve
 from planner.size_document import Neighbour, Option, Size
-from planner.sweep.answer import searched
-from planner.sweep.sharing import Shared
+from planner.sizes import Limits, Sizes, round_sizes
 from planner.written import many
 
 DAY: Final = 86_400.0
@@ -31,104 +27,10 @@ MOST_GPUS: Final = 65_536
 AROUND: Final = 10.0
 """Seconds that the sizes around an answer may take beyond its time, and those between sizes that nearly meet the limits
 within it."""
+MOST_TIMES: Final = 16
+"""Times the nodes that meet a deadline up to which it is looked at which are faster still."""
 NEARLY: Final = 1.1
 """What nearly meets a limit misses it by less than this: so much may round sizes lose to others."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a size has to meet; None is no limit."""
-
-    days: float | None
-    dollars: float | None
-
-    def met(self, option: Option | None) -> bool:
-        """Whether an option meets them."""
-        return option is not None and self.soon(option) and self.cheap(option)
-
-    def soon(self, option: Option) -> bool:
-        """Whether it meets the deadline."""
-        return self.days is None or option.days <= self.days
-
-    def cheap(self, option: Option) -> bool:
-        """Whether it meets the budget."""
-        return self.dollars is None or (option.cost_dollars or 0.0) <= self.dollars
-
-
-@dataclass
-class Sizes:
-    """Answers by nodes, each worked out once.
-
-    Attributes:
-        request: the question; its GPUs are the most that are considered.
-        least: nodes below which the deadline would need more than the peak rate.
-        most: nodes at most.
-        each: accelerators of a node.
-        deadline: when to stop, by ``time.perf_counter``.
-        refusal: why the last size that cannot be asked for cannot.
-    """
-
-    request: PlanRequest
-    least: int
-    most: int
-    each: int
-    deadline: float
-    known: dict[int, Option | None] = field(default_factory=dict)
-    unproved: set[int] = field(default_factory=set)
-    refusal: str = ""
-    shared: Shared = field(default_factory=Shared)
-
-    def at(self, nodes: int) -> Option | None:
-        """The best plan on so many nodes; None where nothing fits, or the size cannot be had."""
-        if nodes not in self.known:
-            self.known[nodes] = self._asked(nodes)
-        return self.known[nodes]
-
-    def _asked(self, nodes: int) -> Option | None:
-        left = self.deadline - time.perf_counter()
-        if left <= 0.0:
-            self.unproved.add(nodes)
-            return None
-        asked = self.request.model_copy(update={"gpus": nodes * self.each, "time_limit": left})
-        try:
-            plan = searched(asked, self.shared)
-        except (BadNodeCount, BadRequest) as reason:  # a size that the pins do not divide, or that cannot be had
-            self.refusal = f"; {reason}"
-            return None
-        except OutOfTime:
-            self.unproved.add(nodes)
-            return None
-        if plan.status == "feasible":
-            self.unproved.add(nodes)
-        return _option(plan, nodes)
-
-    def late(self) -> bool:
-        """Whether the time is up."""
-        return time.perf_counter() >= self.deadline
-
-    def options(self) -> list[Option]:
-        """Every size that was searched and runs, smallest first."""
-        return [option for nodes in sorted(self.known) if (option := self.known[nodes])]
-
-    def first(self, met: Callable[[Option | None], bool], least: int) -> int | None:
-        """Fewest nodes from ``least`` on that meet a limit, where fewer never do if more do not; None where none do."""
-        below = least - 1
-        for nodes in [n for n in _round(self.most) if n >= least] + [self.most]:
-            if self.late():
-                return None
-            if met(self.at(nodes)):
-                return self._halved(met, below, nodes)
-            below = nodes
-        return None
-
-    def _halved(self, met: Callable[[Option | None], bool], below: int, enough: int) -> int:
-        while enough - below > 1 and not self.late():
-            middle = (below + enough) // 2
-            if met(self.at(middle)):
-                enough = middle
-            else:
-                below = middle
-        return enough
 
 
 def size(
@@ -189,12 +91,6 @@ def _resolved(request: PlanRequest) -> Resolved:
     return resolve(request.model_copy(update={"gpus": machines.groups[0].gpus_per_node}))
 
 
-def _round(most: int) -> list[int]:
-    """Powers of two and three halves of them, up to ``most``."""
-    powers = [2**k for k in range(most.bit_length())]
-    return sorted({n for power in powers for n in (power, power + power // 2) if n <= most})
-
-
 def _within(sizes: Sizes, limits: Limits) -> int | None:
     """Fewest nodes that meet both limits; every round size is looked at, since a budget forgives no detour."""
     soon = Limits(limits.days, None)
@@ -202,7 +98,7 @@ def _within(sizes: Sizes, limits: Limits) -> int | None:
         found = sizes.first(soon.met, sizes.least)
         if found is not None and limits.met(sizes.at(found)):
             return found
-    for nodes in [n for n in _round(sizes.most) if n >= sizes.least]:
+    for nodes in [n for n in round_sizes(sizes.most) if n >= sizes.least]:
         if sizes.late():
             break
         option = sizes.at(nodes)
@@ -251,6 +147,8 @@ def _met(sizes: Sizes, found: int, limits: Limits, resolved: Resolved) -> Size:
     if limits.dollars is not None:
         _dearest(sizes, limits, found)
     answer, around = _settled(sizes, limits)
+    if limits.dollars is None:
+        _larger(sizes, answer)
     good = _good(sizes, limits)
     smallest, priced = good[0], all(option.cost_dollars is not None for option in good)
     proved = all(n in sizes.known and n not in sizes.unproved for n in range(sizes.least, smallest.nodes))
@@ -305,6 +203,15 @@ def _dearest(sizes: Sizes, limits: Limits, found: int) -> None:
             enough = middle
         else:
             above = middle
+
+
+def _larger(sizes: Sizes, answer: Option) -> None:
+    """Look at round sizes beyond an answer and the most considered, so that the fastest is among what was searched."""
+    if sizes.most <= MOST_TIMES * answer.nodes:
+        beyond = [nodes for nodes in round_sizes(sizes.most) if nodes > answer.nodes]
+        for nodes in [sizes.most, *beyond]:
+            if not sizes.late():
+                sizes.at(nodes)
 
 
 def _neighbour(sizes: Sizes, answer: Option, limits: Limits) -> Neighbour | None:
@@ -363,7 +270,8 @@ def _frame(sizes: Sizes, limits: Limits, resolved: Resolved) -> dict[str, object
 
     defaults = [line for line in resolved.defaults if not line.startswith("global batch") and line != SPARES]
     if sizes.request.global_batch_size is None:
-        defaults.append("global batch as `plan` takes it for each size")
+        rule = "1024 tokens per GPU, at least 4 Mi, rounded up to a power of two times the GPUs or a part of them"
+        defaults.append(f"global batch as `plan` takes it for each size: {rule}; --global-batch fixes it")
     if resolved.stability:
         defaults.append("interruptions, repairs and spare nodes counted in time and cost")
     return {
@@ -376,22 +284,3 @@ def _frame(sizes: Sizes, limits: Limits, resolved: Resolved) -> dict[str, object
         "searched": len(sizes.known),
         "provenance": provenance_record(resolved),
     }
-
-
-def _option(plan: Plan, nodes: int) -> Option | None:
-    if plan.strategy is None or plan.prediction is None or not plan.fits:
-        return None
-    said, good = plan.prediction, plan.goodput
-    return Option(
-        gpus=plan.request["gpus"],
-        nodes=nodes,
-        days=good.wall_days if good else said.training_days,
-        cost_dollars=good.wall_cost_dollars if good else said.cost_dollars,
-        mfu=said.mfu,
-        iteration_seconds=said.iteration_seconds,
-        global_batch_size=plan.strategy.global_batch_size,
-        strategy=plan.strategy,
-        proved=plan.status == "optimal",
-        effective=good.effective if good else None,
-        spare_nodes=good.spare_nodes if good else None,
-    )

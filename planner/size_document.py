@@ -31,6 +31,8 @@ class Option(BaseModel):
     """Share of the wall time in which iterations run; None where interruptions are not counted."""
     spare_nodes: int | None = None
     """Beside the job's nodes, likewise."""
+    careful: tuple[str, ...] = ()
+    """What `plan` warns of on this size, memory that is all but full among it."""
 
 
 class Neighbour(BaseModel):

@@ -47,3 +47,9 @@ def why_none(answer: Plan) -> str:
 def foremost(scope: Iterable[str]) -> str:
     """The restriction of a proof that is told wherever the proof is; the others stand in the document."""
     return next((said for said in scope if said == NO_OFFLOADING or said.startswith("among ")), "")
+
+
+def all_but_full(stage: int, share: float) -> str:
+    """The warning of a plan whose fullest stage leaves next to nothing of the usable memory."""
+    doubt = "what is predicted of memory is off by a few per cent, so that this may run out"
+    return f"stage {stage} fills {share:.1%} of the usable memory: {doubt}; leave room with --memory-margin 10%"

@@ -17,7 +17,7 @@ from planner.allocation.document import Allocation, GroupUse
 from planner.allocation.explain import job_answers
 from planner.allocation.options import Option, dollars, options_of, pace
 from planner.allocation.queue import Goal, Job, Queue
-from planner.allocation.solver import Choice, Options, solve
+from planner.allocation.solver import Choice, Held, Options, solve
 from planner.arguments import of_type, whole_number
 from planner.defaults import rents
 from planner.errors import BadRequest, OutOfTime
@@ -54,7 +54,7 @@ def allocate(queue: Queue, *, workers: int = 1) -> Allocation:
     known = curves(queue, deadline=started + SHARE_OF_CURVES * queue.time_limit, workers=workers)
     if known.unpriced and not any(known.points):
         raise OutOfTime(f"no placement within {queue.time_limit:g} s; give --time-limit more")
-    choices = _choices(queue, known)
+    choices = options_of(queue, known.points)
     solving = time.perf_counter()
     if stuck := [place for place, mine in enumerate(choices) if not mine]:
         return _nothing(queue, known, lambda: _fits_nowhere(queue, queue.jobs[stuck[0]], known.refused[stuck[0]]))
@@ -121,11 +121,18 @@ def _table(queue: Queue, choices: list[list[Option]]) -> Options:
         nodes=np.array([o.point.at.nodes if o.point else 0 for _, _, o in flat], dtype=np.int64),
         aims=tuple(np.array(aim, dtype=np.float64) for aim in aims),
         capacity=np.array([group.nodes for group in queue.cluster.groups], dtype=np.int64),
+        held=_held([option for _, _, option in flat], groups),
     )
 
 
-def _choices(queue: Queue, known: Curves) -> list[list[Option]]:
-    return [options_of(job, points, queue.period) for job, points in zip(queue.jobs, known.points, strict=True)]
+def _held(flat: Sequence[Option], groups: Sequence[str]) -> Held:
+    places = [option.point.at if option.point else option.after for option in flat]
+    return Held(
+        group=np.array([groups.index(at.group) if at else -1 for at in places], dtype=np.int64),
+        nodes=np.array([at.nodes if at else 0 for at in places], dtype=np.int64),
+        start=np.array([option.start if option.after else 0.0 for option in flat], dtype=np.float64),
+        until=np.array([option.finish for option in flat], dtype=np.float64),
+    )
 
 
 def _fits_nowhere(queue: Queue, job: Job, refused: Sequence[Refused]) -> str:
@@ -160,7 +167,7 @@ def _fits_without(queue: Queue, known: Curves, waiting: Job) -> bool:
     """Whether the others fit where this job waits."""
     jobs = tuple(job.model_copy(update={"may_wait": True}) if job is waiting else job for job in queue.jobs)
     less = queue.model_copy(update={"jobs": jobs})
-    return solve(_table(less, _choices(less, known)), deadline=time.perf_counter() + 1.0) is not None
+    return solve(_table(less, options_of(less, known.points)), deadline=time.perf_counter() + 1.0) is not None
 
 
 def _answer(division: Division, known: Curves, found: Choice, *, started: float, seconds: float) -> Allocation:
@@ -222,8 +229,15 @@ def _assumed(queue: Queue, known: Curves) -> tuple[str, ...]:
     lines += rents(queue.cluster)
     spared = {point.spared: job.name for job, points in zip(queue.jobs, known.points, strict=True) for point in points}
     lines += [f"{what} where nothing fits without, as of {job}" for what, job in sorted(spared.items()) if what]
-    lines.append(f"the division holds for {queue.period / 86400:g} d; who waits starts then")
+    lines.append(f"the division holds for {queue.period / 86400:g} d; {_then(queue)}")
     return tuple(lines)
+
+
+def _then(queue: Queue) -> str:
+    """When those who wait are reckoned to start, where that makes a difference."""
+    if queue.objective != "weighted-finish" and all(job.deadline is None for job in queue.jobs):
+        return "who waits starts then"
+    return "who waits starts then, or once others leave enough nodes (where these are many, at a few, never early)"
 
 
 def _nothing(queue: Queue, known: Curves, reason: Callable[[], str]) -> Allocation:

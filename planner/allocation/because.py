@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from planner.allocation.curves import Placement
 from planner.allocation.division import Division
 from planner.allocation.options import Option, dollars, pace
 from planner.allocation.queue import Goal
@@ -37,7 +38,7 @@ def _not_placed(division: Division, job: int) -> str:
     if not len(division.beside(job)):
         fewest = min((division.options[o].point for o in division.mine(job)), key=lambda p: p.at.gpus if p else 0)
         least = f"{fewest.at.gpus:,} GPUs" if fewest else ""
-        return f"it needs {least} at least, the others leave {_left(division, job)}"
+        return f"it needs {least} at least, the others leave {_left(division, job)}{_reckoned(division, job)}"
     waiting = int(division.chosen[job])
     best = min(division.beside(job), key=lambda o: tuple(aim[o] for aim in division.table.aims))
     match division.before(waiting, best):
@@ -49,13 +50,22 @@ def _not_placed(division: Division, job: int) -> str:
             return _later(division, waiting, best)
 
 
+def _reckoned(division: Division, job: int) -> str:
+    """When a job that waits is done, where the objective weighs that."""
+    wait = division.of(job)
+    if wait.after is None or division.queue.objective != "weighted-finish":
+        return ""
+    return f"; reckoned to start on {_at(wait.after)} {minutes(wait.start)} from now, done in {minutes(wait.finish)}"
+
+
 def _later(division: Division, waiting: int, best: int) -> str:
-    """Who waits is reckoned to start after the period, where it is fastest."""
-    job = int(division.table.job[best])
-    soonest = min(division.mine(job), key=lambda o: division.options[o].finish)
-    after = f"on {_where(division, soonest)} {minutes(division.queue.period)} from now"
+    """Where a job that waits is reckoned to start, and when."""
+    wait = division.options[waiting]
+    assert wait.after is not None
+    after = f"on {_at(wait.after)} {minutes(wait.start)} from now"
+    freed = ", when they are free," if wait.start > division.queue.period else ""
     then, now = (minutes(division.options[o].finish) for o in (waiting, best))
-    return f"if it starts {after} it is done in {then}, on the {_where(division, best)} that are left in {now}"
+    return f"if it starts {after}{freed} it is done in {then}, on the {_where(division, best)} that are left in {now}"
 
 
 def _as_good(division: Division) -> str:
@@ -118,7 +128,11 @@ COMPARED: Final[Mapping[Goal, Callable[[Division, int, int], str]]] = {
 def _where(division: Division, option: int) -> str:
     point = division.options[option].point
     assert point is not None
-    return f"{point.at.gpus:,} {point.at.group}"
+    return _at(point.at)
+
+
+def _at(place: Placement) -> str:
+    return f"{place.gpus:,} {place.group}"
 
 
 def _left(division: Division, job: int) -> str:

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
-from planner.allocation.curves import Point
-from planner.allocation.queue import Job
+import numpy as np
+
+from planner.allocation.curves import Placement, Point
+from planner.allocation.queue import Job, Queue
+
+MOST_WAYS_TO_WAIT: Final = 4_000
+"""Of all jobs together; in a queue that has more, starts are reckoned at fewer of the moments when jobs end."""
+LEAST_STARTS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,22 +25,91 @@ class Option:
     lost: float
     """Seconds without training because it moves, or stops and has to come back."""
     finish: float
-    """Seconds from now until it is trained; one that waits starts after the period, where it is fastest."""
+    """Seconds from now until it is trained."""
     late: bool
+    after: Placement | None = None
+    """Where a job that waits is reckoned to start; None where that does not matter, it fits nowhere, or has a point."""
+    start: float = 0.0
+    """When, in seconds from now."""
+
+    def ends_by(self, last: float) -> bool:
+        """Whether it starts at the last moment or has ended by then, halfway to which all else has to have ended."""
+        return self.start == last or self.finish <= last / 2.0
 
 
-def options_of(job: Job, points: tuple[Point, ...], period: float) -> list[Option]:
-    """Every option of a job, waiting first where it may."""
-    placed = [_placed(job, point) for point in points]
-    if not job.may_wait:
-        return placed
-    fastest = min((option for option in placed), key=lambda option: option.finish, default=None)
-    if fastest is None:
+def options_of(queue: Queue, points: Sequence[tuple[Point, ...]]) -> list[list[Option]]:
+    """Every option of every job, waiting first where it may.
+
+    When a job that waits is done matters to the objective of finishes and to deadlines: it then has an option for each
+    placement and each moment at which that may be free. Others have one, after the period where they are fastest.
+    """
+    placed = [[_placed(job, point) for point in mine] for job, mine in zip(queue.jobs, points, strict=True)]
+    moments = _moments(queue, placed)
+    return [
+        [*(_waiting(job, mine, moments, queue) if job.may_wait else ()), *mine]
+        for job, mine in zip(queue.jobs, placed, strict=True)
+    ]
+
+
+def _moments(queue: Queue, placed: Sequence[Sequence[Option]]) -> dict[str, list[float]]:
+    """When a job that waits may start on each group, in seconds from now: where others end, and after everything.
+
+    The last is twice as late as all jobs one after the other need behind the longest.
+    """
+    most = max(MOST_WAYS_TO_WAIT // max(sum(map(len, placed)), 1), LEAST_STARTS)
+    longest = max((option.finish for mine in placed for option in mine), default=0.0)
+    end = max(longest, queue.period) + sum(min((option.finish for option in mine), default=0.0) for mine in placed)
+    return {
+        group.name: [*_ends(_taken(placed, group.name), queue.period, end, most), 2.0 * end]
+        for group in queue.cluster.groups
+    }
+
+
+def _taken(placed: Sequence[Sequence[Option]], group: str) -> list[float]:
+    """Seconds for which jobs may hold nodes of a group."""
+    found = {option.finish for mine in placed for option in mine if option.point and option.point.at.group == group}
+    return sorted(found)
+
+
+def _ends(times: Sequence[float], period: float, end: float, most: int) -> list[float]:
+    """The end of the period, when those who start now may end after it, those who follow them, and so on.
+
+    Of too many some at equal ranks are kept, and some between them and ``end``: who waits starts at the next one, never
+    too early.
+    """
+    kept, fresh = [period], sorted({time for time in times if time > period})
+    while fresh and len(kept) < most // 2:
+        some = _some(fresh, most // 2 - len(kept))
+        kept += some
+        fresh = sorted({start + time for start in some for time in times if start + time < end} - set(kept))
+    rest = np.geomspace(max(kept), end, max(most - len(kept), 1))[1:-1] if fresh else ()
+    return sorted({*kept, *map(float, rest)})
+
+
+def _some(times: Sequence[float], most: int) -> list[float]:
+    """The first, the last, and others at equal ranks."""
+    ranks = np.unique(np.linspace(0, len(times) - 1, min(len(times), most)).round().astype(int))
+    return [times[rank] for rank in ranks]
+
+
+def _waiting(job: Job, placed: Sequence[Option], moments: Mapping[str, list[float]], queue: Queue) -> list[Option]:
+    """The ways in which a job can wait."""
+    if not placed:
         return [Option(None, 0.0, math.inf, late=job.deadline is not None)]
-    assert fastest.point is not None
-    back = _moving(job, fastest.point) if job.running else 0.0
-    finish = period + fastest.point.seconds + back
-    return [Option(None, back, finish, late=job.deadline is not None and finish > job.deadline), *placed]
+    if queue.objective == "weighted-finish" or job.deadline is not None:
+        at = [(option, moments[option.point.at.group]) for option in placed if option.point]
+        return [way for option, some in at for start in some if (way := _later(job, option, start)).ends_by(some[-1])]
+    soonest = _later(job, min(placed, key=lambda option: option.finish), queue.period)
+    return [replace(soonest, after=None)]
+
+
+def _later(job: Job, placed: Option, start: float) -> Option:
+    """Waiting for a placement until a moment."""
+    assert placed.point is not None
+    back = _moving(job, placed.point) if job.running else 0.0
+    finish = start + placed.point.seconds + back
+    late = job.deadline is not None and finish > job.deadline
+    return Option(None, back, finish, late, placed.point.at, start)
 
 
 def _moving(job: Job, point: Point) -> float:

@@ -1,7 +1,7 @@
 """One option for every job within the nodes of every group, by CP-SAT, aim after aim.
 
 A multiple-choice knapsack with one capacity per node group. Aims are minimised one after the other: a later one only
-chooses among the best of those before it.
+chooses among the best of those before it. Who waits starts when there are nodes for it beside those who run then.
 """
 
 from __future__ import annotations
@@ -20,6 +20,21 @@ _SOLVER: Final = {"num_workers": 1, "random_seed": 0, "catch_sigint_signal": Fal
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """Which nodes an option holds and when, now or after it has waited, arrays (O,).
+
+    Nothing is counted at the last moment at which one begins: all else has ended by then.
+    """
+
+    group: Ints
+    """Index of the group, -1 where it does not matter when waiting ends."""
+    nodes: Ints
+    start: Floats
+    """Seconds from now, 0 for an option that takes nodes now."""
+    until: Floats
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """What the jobs can choose from, arrays (O,), sorted by job; every job has at least one."""
 
@@ -31,6 +46,8 @@ class Options:
     """What each option costs under each aim, first things first."""
     capacity: Ints
     """Nodes of each group, (G,)."""
+    held: Held | None = None
+    """None where it makes no difference when waiting ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +112,19 @@ def _model(options: Options, banned: Ints | None) -> tuple[Any, list[Any]]:
         model.add(sum(int(options.nodes[o]) * taken[o] for o in mine) <= int(nodes))
     for option in () if banned is None else banned:
         model.add(taken[option] == 0)
+    if options.held is not None:
+        _one_after_the_other(model, taken, options.held, options.capacity)
     return model, taken
+
+
+def _one_after_the_other(model: Any, taken: list[Any], held: Held, capacity: Ints) -> None:
+    """No group's nodes are exceeded whenever one begins that has waited."""
+    last = held.start.max(initial=0.0)
+    for group, nodes in enumerate(capacity):
+        mine = held.group == group
+        for moment in np.unique(held.start[mine & (held.start > 0.0) & (held.start < last)]):
+            then = np.flatnonzero(mine & (held.start <= moment) & (held.until > moment))
+            model.add(sum(int(held.nodes[o]) * taken[o] for o in then) <= int(nodes))
 
 
 def _solver(deadline: float) -> Any:

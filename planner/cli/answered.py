@@ -53,10 +53,10 @@ def _strategy(config: str | None) -> dict[str, Any] | None:
     if config is None:
         return None
     from hardware.files import expanded, parsed
-    from planner.saved import SCHEMA, read
+    from planner.saved import REPLANNED, SCHEMA, read
 
     text = text_in(config)
-    if parsed(text, expanded(config)).get("schema") != SCHEMA:
+    if parsed(text, expanded(config)).get("schema") not in {SCHEMA, REPLANNED}:
         return None
     plan = read(text, config)
     return plan.strategy.model_dump(mode="json") if plan.strategy else None

@@ -146,7 +146,7 @@ def _configured(path: str) -> dict[str, Any]:
         document = led(parsed(text_in(path), expanded(path)), expanded(path))
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"{path}: {error}") from None
-    if str(document.get("schema", "")).startswith("plan/"):
+    if str(document.get("schema", "")).startswith(("plan/", "replan/")):
         document = _asked_again(document, path)
     document = respelled(profiled(document), FIELDS)
     pins = document.pop("pins", {})
@@ -161,8 +161,9 @@ def _configured(path: str) -> dict[str, Any]:
 
 def _asked_again(answer: dict[str, Any], path: str) -> dict[str, Any]:
     """The question of an answer."""
-    from planner.saved import check_schema
+    from planner.saved import check_schema, picked
 
+    answer = picked(answer, path)
     check_schema(answer["schema"], path)
     if not isinstance(asked := answer.get("request"), dict):
         raise BadRequest(f"{path}: not an answer of `plan --format json`: request: required, but missing")

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 @option("--cluster", heading="Question", type=Text(), metavar="NAME|FILE", help="Where the answer names none.")
 @option("--stack", heading="Question", type=Text(), metavar="NAME|FILE", help="Where the answer names none.")
 @option("--time-limit", heading="Question", type=Text(), metavar="TIME", help="Longest search: 30s, 2min.")
-@option("--pick", heading="Answer", type=Word(("nearest", "fastest")), default="nearest", help="For env and args.")
+@option(
+    "--pick", heading="Answer", type=Word(("nearest", "fastest")), default="nearest", help="Which to launch or export."
+)
 @output_options("table", "json", "env", "args")
 def replan(result: str, gpus: int, tolerance: str, pick: str, **params: Any) -> None:
     """Find the fastest plan on that many accelerators, and of those nearly as fast the one that moves least.
@@ -47,7 +49,7 @@ def replan(result: str, gpus: int, tolerance: str, pick: str, **params: Any) -> 
         answer = anew(old, gpus, tolerance=share("--tolerance", tolerance), **_changes(params))
     chosen = getattr(answer, pick)
     if params["form"] == "json":
-        write(answer.to_json() + "\n", output)
+        write(answer.model_copy(update={"picked": pick}).to_json() + "\n", output)
     elif params["form"] == "table":
         from planner.report.replan import render
 

@@ -60,6 +60,10 @@ def seconds(value: float) -> str:
     return f"{significant(value * 1e9)} ns"
 
 
+MOST_DIGITS = 9
+"""After the point, of a figure beside a limit."""
+
+
 def alike(value: float, largest: float) -> str:
     """A time in the unit and the decimals that suit the largest of its column."""
     unit, scale = next((pair for pair in _UNITS if largest * pair[1] >= 0.9995), _UNITS[-1])
@@ -107,9 +111,19 @@ def dollars(value: float) -> str:
     return f"${scaled(value)}"
 
 
-def days(value: float) -> str:
-    """A duration in days, or in hours below one day."""
-    return f"{significant(value * 24.0)} hours" if value < 1.0 else f"{significant(value)} days"
+def days(value: float, limit: float | None = None) -> str:
+    """A duration in days, or in hours below one day; not rounded to the other side of a limit in days."""
+    scale, unit = (24.0, "hours") if value < 1.0 else (1.0, "days")
+    return f"{_beside(value * scale, None if limit is None else limit * scale)} {unit}"
+
+
+def _beside(value: float, limit: float | None) -> str:
+    """Three significant digits, or as many as tell a value from a limit that it exceeds or is below."""
+    text, digits = significant(value), 0
+    while limit is not None and digits < MOST_DIGITS and (float(text.replace(",", "")) > limit) != (value > limit):
+        digits += 1
+        text = f"{value:,.{digits}f}"
+    return text
 
 
 def flow(pieces: Iterable[str], *, width: int, indent: int = 2, gap: str = "   ") -> str:

@@ -17,7 +17,7 @@ from planner.allocation.allocate import allocate
 from planner.allocation.curves import best_point, placements
 from planner.allocation.options import Option, options_of
 from planner.allocation.queue import queue_of
-from planner.allocation.solver import Options, solve
+from planner.allocation.solver import Held, Options, solve
 from planner.cli import main
 from planner.errors import BadRequest, OutOfTime
 
@@ -43,10 +43,48 @@ def best_by_force(options):
     best = None
     for chosen in map(list, itertools.product(*by_job)):
         used = [options.nodes[chosen][options.group[chosen] == g].sum() for g in range(len(options.capacity))]
-        if (np.array(used) <= options.capacity).all():
+        if (np.array(used) <= options.capacity).all() and is_a_schedule(options, chosen):
             sums = tuple(round(float(aim[chosen].sum()), 9) for aim in options.aims)
             best = sums if best is None else min(best, sums)
     return best
+
+
+def is_a_schedule(options, chosen):
+    """Whether the nodes suffice whenever one of those who wait begins, save after everything."""
+    held = options.held
+    if held is None:
+        return True
+    for moment, at in ((held.start[o], held.group[o]) for o in chosen):
+        then = [o for o in chosen if held.group[o] == at and held.start[o] <= moment < held.until[o]]
+        if 0 < moment < held.start.max() and sum(held.nodes[o] for o in then) > options.capacity[at]:
+            return False
+    return True
+
+
+def drawn_to_wait(rng, jobs, groups, nodes, moments=4):
+    """Options as a queue makes them: places that are held for a time, now or from a moment on."""
+    drawn_places = rng.integers((0, 1), (groups, nodes + 1), (jobs, 2, 2))
+    rows = []
+    for job, places in enumerate(drawn_places):
+        for group, taken in places:
+            length = round(rng.uniform(0.5, 6.0), 2)
+            rows.append((job, group, taken, group, taken, 0.0, length))
+            starts = [1.0, *np.round(rng.uniform(1.0, 9.0, moments), 2), 99.0]
+            rows += [(job, -1, 0, group, taken, start, start + length) for start in starts]
+    job, group, taken, at, wanted, start, until = (np.array(column) for column in zip(*rows, strict=True))
+    weight = rng.uniform(0.5, 3.0, jobs)[job]
+    late = np.where(until > 5.0, weight, 0.0)
+    return Options(job, group, taken, (late, weight * until), np.full(groups, nodes), Held(at, wanted, start, until))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 3), st.integers(1, 2), st.integers(2, 6))
+def test_who_waits_is_reckoned_as_brute_force_reckons(seed, jobs, groups, nodes):
+    options = drawn_to_wait(np.random.default_rng(seed), jobs, groups, nodes)
+    found, expected = solve(options, deadline=time.perf_counter() + 10), best_by_force(options)
+    assert found.proved
+    assert [float(aim[found.options].sum()) for aim in options.aims] == pytest.approx(expected, abs=1e-6)
+    assert is_a_schedule(options, found.options)
 
 
 def drawn(rng, jobs, groups, nodes, aims, sizes):
@@ -171,18 +209,83 @@ def test_a_placement_is_reasoned_by_what_the_objective_weighs(divided, goal):
         )
 
 
-def test_a_job_that_waits_where_something_is_left_says_how_much_sooner_that_is():
+def _behind(period):
+    """A job that holds all of the better group, and one that could also run on the other."""
     only = {"gpus": [32], "groups": ["new"], "priority": 50.0}
-    found = allocate(queue_of(queue(LARGER | only, LARGER, period="1 h", objective="weighted-finish")))
+    first = LARGER | only | {"tokens": "20B"}
+    return allocate(queue_of(queue(first, LARGER, period=period, objective="weighted-finish")))
+
+
+def test_a_job_that_waits_where_something_is_left_says_how_much_sooner_that_is():
+    found = _behind("1 h")
     waits, use = found.jobs[1], {group.name: group.gpus - group.used for group in found.groups}
     assert (waits.change, use["old"]) == ("waits", 16)
     said = (
-        r"waits: if it starts on 32 new 60 min from now it is done in (\S+) h, on the 16 old that are left in (\S+) h"
+        r"waits: if it starts on 32 new (\S+) h from now, when they are free, it is done in (\S+) h,"
+        r" on the 16 old that are left in (\S+) h"
     )
-    later, now = map(float, re.fullmatch(said, waits.because).groups())
-    assert later < now
+    start, later, now = map(float, re.fullmatch(said, waits.because).groups())
+    held = found.jobs[0].placed.finish_seconds / 3600
+    assert start == pytest.approx(held, rel=0.01)
+    assert held < later < now
     (pace,) = (point.tokens_per_second for point in waits.curve if (point.group, point.gpus) == ("old", 16))
     assert now == pytest.approx(10e9 / pace / 3600, rel=0.01)
+
+
+def test_nobody_waits_for_devices_that_another_job_keeps_longer():
+    slow = {"gpus": [32], "groups": ["new"], "priority": 50.0, "tokens": "500B"}
+    found = allocate(queue_of(queue(LARGER | slow, LARGER, period="1 h", objective="weighted-finish")))
+    assert [(job.change, job.placed.group) for job in found.jobs] == [("starts", "new"), ("starts", "old")]
+    assert found.value == pytest.approx(sum(job.priority * job.placed.finish_seconds for job in found.jobs))
+
+
+def test_a_job_that_finds_nothing_left_says_when_it_is_reckoned_to_start():
+    only = {"gpus": [32], "groups": ["new"]}
+    found = allocate(queue_of(queue(LARGER | only, LARGER | only, period="1 h", objective="weighted-finish")))
+    first = next(job.placed.finish_seconds for job in found.jobs if job.placed)
+    waits = next(job.because for job in found.jobs if not job.placed)
+    said = re.search(r"reckoned to start on 32 new (\S+) min from now, done in (\S+) h$", waits)
+    assert [float(each) for each in said.groups()] == pytest.approx([first / 60, 2 * first / 3600], rel=0.01)
+    assert found.value == pytest.approx(3 * first)
+
+
+def test_a_deadline_is_missed_by_a_job_that_waits_for_devices_that_are_kept():
+    only = {"gpus": [32], "groups": ["new"]}
+    jobs = (LARGER | only | {"tokens": "500B", "priority": 9.0}, LARGER | only | {"deadline": "1 d"})
+    found = allocate(queue_of(queue(*jobs, period="1 h")))
+    assert [job.change for job in found.jobs] == ["waits", "starts"]
+
+
+def test_jobs_that_wait_for_the_same_devices_come_one_after_the_other():
+    only = {"gpus": [32], "groups": ["new"]}
+    found = allocate(queue_of(queue(*[LARGER | only] * 4, period="1 h", objective="weighted-finish")))
+    first = next(job.placed.finish_seconds for job in found.jobs if job.placed)
+    assert found.value == pytest.approx((1 + 2 + 3 + 4) * first, rel=1e-6)
+
+
+def test_in_a_long_queue_starts_are_reckoned_at_fewer_moments(monkeypatch):
+    asked = queue_of(queue(*[LARGER] * 4, period="1 min", objective="weighted-finish"))
+    points = curves.curves(asked, deadline=time.perf_counter() + 60).points
+    ends = {p.seconds for mine in points for p in mine}
+
+    def starts():
+        return {option.start for option in options_of(asked, points)[0] if option.after and option.after.group == "new"}
+
+    every = starts()
+    monkeypatch.setattr("planner.allocation.options.MOST_WAYS_TO_WAIT", 1)
+    some = starts()
+    assert len(some) <= 8 < len(every)
+    assert {60.0} < some & every
+    assert max(some) > max(ends)
+
+
+def test_fifty_jobs_that_wait_are_divided_in_time():
+    rng = np.random.default_rng(0)
+    options = drawn_to_wait(rng, 50, 1, 64, moments=40)
+    started = time.perf_counter()
+    found = solve(options, deadline=started + 10)
+    assert found is not None
+    assert time.perf_counter() - started < 20
 
 
 def test_a_job_that_waits_where_too_little_is_left_says_how_much_that_is():
@@ -299,8 +402,7 @@ def test_placements_are_whole_nodes():
 
 
 def test_waiting_comes_after_the_period():
-    (job,) = queue_of(queue(SMALL)).jobs
-    assert options_of(job, (), 86400.0) == [Option(None, 0.0, float("inf"), late=False)]
+    assert options_of(queue_of(queue(SMALL)), ((),)) == [[Option(None, 0.0, float("inf"), late=False)]]
 
 
 def test_a_job_takes_the_words_of_the_command_line():

@@ -38,9 +38,10 @@ def test_offloading_that_could_not_be_looked_at_in_time_is_not_known(monkeypatch
 
 
 def test_what_offloading_saves_in_the_plan_s_own_layout_is_told_where_time_ends_before_more_is_searched(monkeypatch):
-    def last(*given):
-        monkeypatch.setattr("planner.helps.time", SimpleNamespace(perf_counter=lambda: math.inf))
-        return build(*given)
+    def last(scenario, pins):
+        if "offload" in pins:
+            monkeypatch.setattr("planner.helps.time", SimpleNamespace(perf_counter=lambda: math.inf))
+        return build(scenario, pins)
 
     monkeypatch.setattr("planner.api.EXPLAINED_WITHIN", 120.0)
     monkeypatch.setattr("planner.helps.build", last)

@@ -258,6 +258,34 @@ def test_the_command_answers_and_ends_as_documented(old, tmp_path):
     assert run().exit_code == 2
 
 
+@pytest.mark.parametrize("pick", ["nearest", "fastest"])
+def test_what_was_picked_of_a_replan_is_exported_priced_and_compared_as_a_plan_is(old, pick, tmp_path):
+    before, after, alone = (tmp_path / name for name in ("old.json", "new.json", "alone.json"))
+    before.write_text(old.to_json())
+
+    def run(*arguments):
+        return CliRunner().invoke(main, [*map(str, arguments)])
+
+    found = run("replan", before, "--gpus", 56, "--format", "json", "--pick", pick)
+    after.write_text(found.stdout)
+    chosen = json.loads(found.stdout)[pick]["plan"]
+    alone.write_text(json.dumps(chosen))
+    assert json.loads(found.stdout)["picked"] == pick
+    for command in (["export", "--to", "megatron-lm"], ["predict", "--format", "json", "--config"], ["trace"]):
+        outputs = [run(*command, path) for path in (after, alone)]
+        assert [done.exit_code for done in outputs] == [0, 0], outputs[0].stderr
+        assert outputs[0].stdout.replace("new.json", "") == outputs[1].stdout.replace("alone.json", "")
+    assert run("compare", before, after).exit_code == 0
+
+
+def test_a_replan_that_found_nothing_has_nothing_to_export(tmp_path):
+    path = tmp_path / "none.json"
+    path.write_text(json.dumps({"schema": "replan/1", "fastest": None, "nearest": None}))
+    done = CliRunner().invoke(main, ["export", str(path), "--to", "megatron-lm"])
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert "an answer of `plan replan` without a plan" in done.stderr
+
+
 def test_where_nothing_fits_it_offloads_as_a_plan_for_its_devices_does_and_says_so():
     runs = plan(PlanRequest(model="llama3-70b", gpus=24, global_batch_size=768, reasons=False))
     again = plan(PlanRequest(model="llama3-70b", gpus=16, global_batch_size=768, reasons=False))

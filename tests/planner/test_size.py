@@ -1,16 +1,19 @@
 """`plan size`: the smallest, the cheapest, the fastest cluster within a deadline and a budget."""
 
 import json
+from io import StringIO
 from itertools import count
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 import planner.size as sizing
 from hardware.catalogue import cluster
 from planner.api import plan
 from planner.cli import main
 from planner.errors import BadRequest, OutOfTime
+from planner.report.size import print_size
 from planner.request import PlanRequest
 from planner.size import size
 from planner.size_document import Option, Size
@@ -176,6 +179,64 @@ def test_what_was_not_searched_is_not_said_to_miss_the_limits(monkeypatch):
     assert found.statement == "none of the 10 sizes searched of up to 256 GPUs meets the limits; 22 were not searched"
     every = size(ASK, dollars=950.0)
     assert every.statement == "no size of up to 256 GPUs meets the limits (searched: 32 of 32)"
+
+
+def test_the_fastest_is_looked_for_among_the_sizes_beyond_the_answer(monkeypatch):
+    monkeypatch.setattr(sizing.Sizes, "_asked", lambda _self, nodes: option(nodes, 100.0 / nodes))
+    found = size(ASK, days=20.0)
+    assert (found.answer.nodes, found.smallest.nodes, found.fastest.nodes) == (5, 5, 32)
+    many_more = size(ASK.model_copy(update={"gpus": 65536}), days=20.0)
+    assert many_more.fastest.nodes < 8192  # not looked at: far beyond what was asked for
+
+
+def shown(found):
+    console = Console(file=StringIO(), width=160)
+    print_size(found, console)
+    return console.file.getvalue()
+
+
+def test_labels_say_that_sizes_were_searched_for_the_fastest(met):
+    table = shown(met)
+    assert "fastest searched" in table
+    assert "cheapest searched" in table
+
+
+def test_a_figure_beyond_a_limit_is_not_rounded_to_it(monkeypatch):
+    days = {nodes: 100.0 / nodes for nodes in range(1, 33)} | {9: 10.003}
+    monkeypatch.setattr(sizing.Sizes, "_asked", lambda _self, nodes: option(nodes, days[nodes]))
+    table = shown(size(ASK, days=10.0))
+    assert "with a day more (11 days): 72 GPUs, 10.003 days" in table
+
+
+def test_a_day_that_changes_nothing_says_why(monkeypatch):
+    days = {nodes: 100.0 / nodes for nodes in range(1, 9)}
+    monkeypatch.setattr(sizing.Sizes, "_asked", lambda _self, nodes: option(nodes, days[nodes]) if nodes < 9 else None)
+    few = ASK.model_copy(update={"gpus": 64, "tokens": 10**9})
+    table = shown(size(few, days=13.0))
+    assert "with a day less (12 days): no size that was searched does; more GPUs (--gpus) may" in table
+    days[4] = 18.0
+    table = shown(size(few, days=20.0))
+    assert "with a day less (19 days): the same 32 GPUs do" in table
+    assert "with a day more (21 days): no fewer GPUs were found to do" in table
+    days[8] = 0.9
+    assert "a day less would leave no time" in shown(size(few, days=1.0))
+
+
+def test_what_a_plan_warns_of_is_said_of_a_size_that_is_recommended():
+    ask = PlanRequest(model="llama3-70b", gpus=128, tokens=2 * 10**9, global_batch_size=512, reasons=False)
+    found = size(ask, days=2.0)
+    said = plan(ask.model_copy(update={"gpus": found.answer.gpus}))
+    assert found.answer.careful == said.warnings
+    assert "of the usable memory" in said.warnings[0]
+    assert f"careful: on {found.answer.gpus} GPUs stage " in shown(found)
+
+
+def test_batches_that_differ_between_sizes_are_said_to(monkeypatch):
+    asked = lambda _self, nodes: option(nodes, 100.0 / nodes).model_copy(update={"global_batch_size": 8 * nodes})  # noqa: E731
+    monkeypatch.setattr(sizing.Sizes, "_asked", asked)
+    found = size(ASK, days=5.0)
+    assert "batches differ between sizes" in shown(found)
+    assert any("rounded up to a power of two times the GPUs" in line for line in found.defaults)
 
 
 def test_both_limits_hold_together(monkeypatch):
