@@ -107,7 +107,7 @@ def predict(ctx: click.Context, /, **params: Any) -> None:
         from planner.beside import beside_the_best
 
         with working("searching", quiet=params["quiet"]):
-            answer = beside_the_best(answer, asked.request)
+            answer = beside_the_best(answer, asked.request, imported.framework)
         for remark in imported.remarks:
             talk(remark, params)
     _deliver(answer, params)

@@ -22,6 +22,7 @@ class Given:
         layers: of every stage, where the file says.
         recomputed: of these, the first so many, where the file says it and recomputation is partial.
         remarks: what was assumed, was not read, or cannot be.
+        framework: that reads the file, by the name of its exporter, where one does.
     """
 
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -29,6 +30,7 @@ class Given:
     layers: tuple[int, ...] | None = None
     recomputed: tuple[int, ...] | None = None
     remarks: tuple[str, ...] = ()
+    framework: str | None = None
 
 
 def said(**values: Any) -> dict[str, Any]:
