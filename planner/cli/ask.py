@@ -100,7 +100,7 @@ def _below(imported: Given, source: str, given: dict[str, Any], origins: dict[st
 
     fields = dict(imported.fields) | {name: value for name, value in given.items() if not name.startswith("pins.")}
     pins = dict(imported.pins) | {name: given[f"pins.{name}"] for name in _axes(given)}
-    fields, pins = settled(fields, pins, asked=given)
+    fields, pins = settled(fields, pins, asked=given, length=imported.length)
     for name, value in (fields | {f"pins.{axis}": value for axis, value in pins.items()}).items():
         if name not in given:
             given[name], origins[name] = value, source

@@ -8,6 +8,7 @@ from planner.errors import BadRequest
 from planner.intake.given import Asked, Given, said
 from planner.intake.megatron_hybrid import hybrid_pattern
 from planner.intake.megatron_layout import Pipeline, pipeline_of
+from planner.intake.megatron_length import training_length, unknown_length
 from planner.intake.megatron_model import assumed_fields, model_fields
 from planner.intake.megatron_recompute import recomputation
 from planner.intake.megatron_words import (
@@ -74,9 +75,16 @@ def megatron_job(text: str, *, model_known: bool = False) -> Given:
     )
     again = recomputation(at, pipeline)
     pins = _pins(at, pipeline) | again.pins
-    remarks = (*_otherwise(at), *(assumed_fields(at) if described else ()), *_assumed(at), *again.remarks)
+    length = training_length(at)
+    remarks = (
+        *_otherwise(at),
+        *(assumed_fields(at) if described else ()),
+        *_assumed(at),
+        *again.remarks,
+        *unknown_length(at),
+    )
     unread = at.unread(_HARMLESS, prefix="--")
-    return Given(fields, pins, pipeline.layers, again.layers, (*remarks, *unread))
+    return Given(fields, pins, pipeline.layers, again.layers, (*remarks, *unread), length=length)
 
 
 def _otherwise(at: Options) -> list[str]:

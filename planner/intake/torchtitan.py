@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from planner.errors import BadRequest
 from planner.export.torchtitan_words import PARAMETERS, SCHEDULES
 from planner.intake.fields import flag, table, whole, word
-from planner.intake.given import Asked, Given, said
+from planner.intake.given import Asked, Given, Length, said
 from planner.intake.torchtitan_precision import precision
 from planner.written import many
 
@@ -24,7 +24,7 @@ _ONE_CHUNK: Final = ("gpipe", "1f1b")
 _FOLDED: Final = ("zb-v", "dualpipe-v")
 _BATCH, _LENGTH = 8, 2048
 """Sequences of a local batch and tokens of a sequence where nothing is said (job_config.py)."""
-_OF_RUN: Final = r"dataset.*|max_norm|steps|gc_.*|deterministic|seed|debug.*|disable_loss_parallel"
+_OF_RUN: Final = r"dataset.*|max_norm|gc_.*|deterministic|seed|debug.*|disable_loss_parallel"
 """Keys of torchtitan's ``training`` and ``parallelism`` that change no price."""
 
 
@@ -76,8 +76,15 @@ def torchtitan_job(document: Mapping[str, Any]) -> Given:
         fp8_param_gather=gathered or None,
     )
     remarks = (*told, *more, *quantised, *_assumed(document, training, parallel, again))
+    length = _length(training)
     unread = (*training.unread(_OF_RUN, prefix="training."), *parallel.unread(_OF_RUN, prefix="parallelism."))
-    return Given(fields, pins, layers, remarks=(*remarks, *unread))
+    return Given(fields, pins, layers, remarks=(*remarks, *unread), length=length)
+
+
+def _length(training: Mapping[str, Any]) -> Length | None:
+    """How many iterations it runs, where it says so: its own 10,000 are of a trial."""
+    steps = whole(training, "steps", within="training.")
+    return Length(steps, "iterations", "training.steps") if steps else None
 
 
 def _degree(parallel: Mapping[str, Any], name: str) -> int:
