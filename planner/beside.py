@@ -24,7 +24,7 @@ def beside_the_best(given: Plan, request: PlanRequest, framework: str | None = N
     if best.strategy is None or best.prediction is None:
         return given
     terms = telling_terms(given, best) if given.prediction else {}
-    seconds, whose = best.prediction.iteration_seconds, f" (of those that {own} starts)" if own else ""
+    seconds, whose = best.prediction.iteration_seconds, f" (of those that {own} starts)" if own and given.fits else ""
     said = Advice(subject="the best plan", text=verdict(given, best, terms) + whose, iteration_seconds=seconds)
     other = Alternative(
         strategy=best.strategy,

@@ -46,6 +46,11 @@ _HARMLESS: Final = (
     r"|moe-router-(load|score|dtype|pre|topk-s|bias).*|accumulate-allreduce-grads-in-fp32|use-precision-aware-optimizer"
 )
 """Options of the run around the model: rates, files, logs. They change no price."""
+LOOPED: Final = (
+    "--moe-grouped-gemm is not given: the experts of a rank run one after another (SequentialMLP), which is not "
+    "priced; grouped products are, and the run takes longer, the more so the more experts a rank has"
+)
+"""What Megatron-Core builds then (extensions/transformer_engine_spec_provider.py: grouped_mlp_modules)."""
 _MOMENTS: Final = {"fp16": "adam-bf16", "bf16": "adam-bf16", "fp8": "adam-8bit"}
 
 
@@ -72,6 +77,7 @@ def megatron_job(text: str, *, model_known: bool = False) -> Given:
         seq_length=number(at, "seq-length"),
         precision=_precision(at),
         **_savers(at),
+        changes=_changes(at) or None,
     )
     again = recomputation(at, pipeline)
     pins = _pins(at, pipeline) | again.pins
@@ -94,6 +100,12 @@ def _otherwise(at: Options) -> list[str]:
     one, other = (word(at, name, "fp32") for name in ("exp-avg-dtype", "exp-avg-sq-dtype"))
     if one != other:
         told.append(f"--exp-avg-sq-dtype {other} is priced as --exp-avg-dtype {one}: both moments have one format")
+    if word(at, "attention-backend") == "flash":
+        told.append(
+            "--attention-backend flash is priced as the stack attends; --set stack.attention=flash-2 says which"
+        )
+    if "num-experts" in at and "moe-grouped-gemm" not in at:
+        told.append(LOOPED)
     return told
 
 
@@ -179,6 +191,17 @@ def _offload(at: Options) -> str:
 
 
 def _zero(at: Options) -> int:
-    if "use-megatron-fsdp" in at or "use-custom-fsdp" in at:
-        return SHARDED[word(at, "data-parallel-sharding-strategy", "no_shard")]
-    return int("use-distributed-optimizer" in at or word(at, "optimizer", "adam") == "dist_muon")
+    alone = int("use-distributed-optimizer" in at or word(at, "optimizer", "adam") == "dist_muon")
+    return SHARDED[word(at, "data-parallel-sharding-strategy", "no_shard")] if _whole(at) else alone
+
+
+def _whole(at: Options) -> bool:
+    """Whether Megatron-FSDP shards."""
+    return "use-megatron-fsdp" in at or "use-custom-fsdp" in at
+
+
+def _changes(at: Options) -> dict[str, Any]:
+    """Fields of the stack that the arguments decide: attention, and what Megatron-FSDP does otherwise."""
+    unfused = word(at, "attention-backend") in {"unfused", "local"}
+    found = {"stack.attention": "unfused", "stack.blackwell_attention": "unfused"} if unfused else {}
+    return found | ({"stack.zero_stages": [0, 1, 2, 3], "stack.state_copies": "none"} if _whole(at) else {})
