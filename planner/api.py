@@ -45,6 +45,7 @@ from planner.shortage import rejections, why_nothing
 from planner.space import Space, build
 from planner.sparing import offloaded, said_so
 from planner.splits import as_it_runs
+from planner.startable import unstarted
 from planner.ties import CLOSE, NEARLY_FULL, Choice, better_validated
 from planner.told import foremost
 from planner.trust import outside, trust
@@ -140,6 +141,7 @@ def found_plan(resolved: Resolved, space: Space, outcome: Outcome, started: floa
         choice = Choice(outcome.best, "")
         settled = _with_trust(resolved, space, outcome, choice, started)
     best = choice.taken
+    settled["warnings"] = (*settled["warnings"], *unstarted(Plan(**settled), resolved.request))
     return Plan(
         alternatives=alternatives(others.best, aim, resolved, settled["strategy"], outcome.best),
         alternatives_complete=others.complete,
