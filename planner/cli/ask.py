@@ -79,6 +79,8 @@ def question(ctx: click.Context, imported: Given | None = None, usual: Mapping[s
                 given[name], origins[name] = value, path
     if imported:
         _below(imported, ctx.params["source"], given, origins)
+        if imported.lacks and "model" not in given:
+            raise BadRequest(f"{ctx.params['file']}: {imported.lacks}")
     for name, value in (usual or {}).items():
         given.setdefault(name, value)
     _spell_chunks(ctx, given, origins)

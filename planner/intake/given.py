@@ -52,6 +52,7 @@ class Given:
         remarks: what was assumed, was not read, or cannot be.
         framework: that reads the file, by the name of its exporter, where one does.
         length: of the training, where the file says it.
+        lacks: why it says no model, where it names one that is not known.
     """
 
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -61,6 +62,7 @@ class Given:
     remarks: tuple[str, ...] = ()
     framework: str | None = None
     length: Length | None = None
+    lacks: str = ""
 
 
 def said(**values: Any) -> dict[str, Any]:

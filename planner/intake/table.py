@@ -12,6 +12,7 @@ from typing import Any, Final
 from planner.errors import BadFile, BadRequest
 from planner.intake.deepspeed import deepspeed_job
 from planner.intake.given import Given, said
+from planner.intake.kinds import refusal
 from planner.intake.megatron import megatron_job
 from planner.intake.torchtitan import torchtitan_job
 
@@ -26,12 +27,13 @@ def _megatron(path: Path, known: Collection[str]) -> Given:
     return megatron_job(path.read_text(encoding="utf-8"), model_known="model" in known)
 
 
-def _parsed(parse: Callable[[str], Mapping[str, Any]], job: Callable[[Mapping[str, Any]], Given]) -> _Reader:
+def _parsed(kind: str, parse: Callable[[str], Mapping[str, Any]], job: Callable[[Mapping[str, Any]], Given]) -> _Reader:
     def read(path: Path, _: Collection[str]) -> Given:
+        text = path.read_text(encoding="utf-8")
         try:
-            document = parse(path.read_text(encoding="utf-8"))
+            document = parse(text)
         except (ValueError, RecursionError) as error:
-            raise BadFile(path, str(error).splitlines()[0]) from None
+            raise BadFile(path, refusal(text, kind, str(error).splitlines()[0])) from None
         if not isinstance(document, Mapping):
             raise BadFile(path, "expected a table of fields")
         return job(document)
@@ -41,8 +43,8 @@ def _parsed(parse: Callable[[str], Mapping[str, Any]], job: Callable[[Mapping[st
 
 FORMATS: Final[Mapping[str, tuple[str | None, str | None, _Reader]]] = {
     "megatron-args": ("megatron-core", "megatron-lm", _megatron),
-    "deepspeed": ("deepspeed", "deepspeed", _parsed(json.loads, deepspeed_job)),
-    "torchtitan": ("torchtitan", "torchtitan", _parsed(tomllib.loads, torchtitan_job)),
+    "deepspeed": ("deepspeed", "deepspeed", _parsed("JSON", json.loads, deepspeed_job)),
+    "torchtitan": ("torchtitan", "torchtitan", _parsed("TOML", tomllib.loads, torchtitan_job)),
     "hf": (None, None, _hugging_face),
 }
 """Format to the stack that is priced unless another is asked for, the framework that reads it, and its reader.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from hardware.errors import meant
 from planner.errors import BadRequest
 from planner.export.torchtitan_words import PARAMETERS, SCHEDULES
 from planner.intake.fields import flag, table, whole, word
@@ -78,7 +79,20 @@ def torchtitan_job(document: Mapping[str, Any]) -> Given:
     remarks = (*told, *more, *quantised, *_assumed(document, training, parallel, again))
     length = _length(training)
     unread = (*training.unread(_OF_RUN, prefix="training."), *parallel.unread(_OF_RUN, prefix="parallelism."))
-    return Given(fields, pins, layers, remarks=(*remarks, *unread), length=length)
+    return Given(fields, pins, layers, remarks=(*remarks, *unread), length=length, lacks=_unknown(model))
+
+
+def _unknown(model: Mapping[str, Any]) -> str:
+    """That a model or its flavor is not known here; nothing where it is, or none is named."""
+    name, flavor = str(model.get("name", "")), str(model.get("flavor", ""))
+    flavors = [size for known, size in _MODELS if known == name]
+    if not flavor or flavor in flavors:
+        return ""
+    if not flavors:
+        every = ", ".join(" ".join(known) for known in _MODELS)
+        return f"model {name!r:.40} is not known here; {every} are; --model says any other"
+    near = meant(flavor, flavors, otherwise=f"{', '.join(flavors)} are;")
+    return f"flavor {flavor!r:.40} of {name} is not known here; {near} --model says any other"
 
 
 def _length(training: Mapping[str, Any]) -> Length | None:
