@@ -47,8 +47,9 @@ _HARMLESS: Final = (
 )
 """Options of the run around the model: rates, files, logs. They change no price."""
 LOOPED: Final = (
-    "--moe-grouped-gemm is not given: the experts of a rank run one after another (SequentialMLP), which is not "
-    "priced; grouped products are, and the run takes longer, the more so the more experts a rank has"
+    "no --moe-grouped-gemm (or none under --transformer-impl local): the experts of a rank run one after another "
+    "(SequentialMLP), which is not priced; grouped products are, and the run takes longer, the more so the more "
+    "experts a rank has"
 )
 """What Megatron-Core builds then (extensions/transformer_engine_spec_provider.py: grouped_mlp_modules)."""
 _MOMENTS: Final = {"fp16": "adam-bf16", "bf16": "adam-bf16", "fp8": "adam-8bit"}
@@ -104,7 +105,7 @@ def _otherwise(at: Options) -> list[str]:
         told.append(
             "--attention-backend flash is priced as the stack attends; --set stack.attention=flash-2 says which"
         )
-    if "num-experts" in at and "moe-grouped-gemm" not in at:
+    if "num-experts" in at and ("moe-grouped-gemm" not in at or _plain(at)):
         told.append(LOOPED)
     return told
 
@@ -200,8 +201,13 @@ def _whole(at: Options) -> bool:
     return "use-megatron-fsdp" in at or "use-custom-fsdp" in at
 
 
+def _plain(at: Options) -> bool:
+    """Whether Megatron-Core's own modules run, none of Transformer Engine's (models/backends.py: LocalSpecProvider)."""
+    return word(at, "transformer-impl") == "local"
+
+
 def _changes(at: Options) -> dict[str, Any]:
     """Fields of the stack that the arguments decide: attention, and what Megatron-FSDP does otherwise."""
-    unfused = word(at, "attention-backend") in {"unfused", "local"}
+    unfused = word(at, "attention-backend") in {"unfused", "local"} or _plain(at)
     found = {"stack.attention": "unfused", "stack.blackwell_attention": "unfused"} if unfused else {}
     return found | ({"stack.zero_stages": [0, 1, 2, 3], "stack.state_copies": "none"} if _whole(at) else {})

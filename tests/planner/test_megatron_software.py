@@ -29,6 +29,7 @@ def predict(text, tmp_path, *arguments):
 def test_experts_that_run_one_after_another_are_told():
     assert LOOPED in megatron_job(EXPERTS).remarks
     assert LOOPED not in megatron_job(EXPERTS + "--moe-grouped-gemm").remarks
+    assert LOOPED in megatron_job(EXPERTS + "--moe-grouped-gemm --transformer-impl local").remarks
     assert LOOPED not in megatron_job(WORDS).remarks
 
 
@@ -55,7 +56,7 @@ def test_sharding_inside_a_pipeline_is_refused_with_the_nearest_that_works(tmp_p
     assert "nearest: zero_stage 1" in done.stderr
 
 
-@pytest.mark.parametrize("backend", ["unfused", "local"])
+@pytest.mark.parametrize("backend", ["unfused", "local", "auto --transformer-impl local"])
 def test_unfused_attention_is_priced_as_such(backend, tmp_path):
     slow = json.loads(predict(WORDS.replace("backend fused", f"backend {backend}"), tmp_path).stdout)
     fast = json.loads(predict(WORDS, tmp_path).stdout)
