@@ -17,7 +17,7 @@ from costmodels.strategy import Strategies
 from planner import explain
 from planner.aims import aim_of
 from planner.arguments import counts, of_type
-from planner.assemble import frame_record, peak_bytes, priced_record
+from planner.assemble import causal_excess, frame_record, peak_bytes, priced_record
 from planner.challenges import challenges, why_not_lines
 from planner.document import Plan, Prediction, Proof, Rejection
 from planner.errors import BadRequest, OutOfTime
@@ -46,6 +46,7 @@ from planner.shortage import rejections, why_nothing
 from planner.space import Space, build
 from planner.sparing import offloaded, said_so
 from planner.splits import as_it_runs
+from planner.startable import unstarted
 from planner.ties import CLOSE, NEARLY_FULL, Choice, better_validated
 from planner.told import all_but_full, foremost
 from planner.trust import outside, trust
@@ -56,6 +57,8 @@ EXPLAINED_WITHIN = 3.0
 """Seconds that the reasons may take beside the plan, where no time limit is asked for that leaves them more."""
 HIGH = 0.85
 """Utilisation beyond which a device does less than is counted."""
+FLATTERED = 1.2
+"""MFU over that of causal attention counted by half, from which on both are told."""
 
 
 def plan(request: PlanRequest) -> Plan:
@@ -143,6 +146,7 @@ def found_plan(resolved: Resolved, space: Space, outcome: Outcome, started: floa
     best = choice.taken
     if not resolved.request.memory_margin:
         settled["warnings"] += roomier(space, aim, best, until)
+    settled["warnings"] = (*settled["warnings"], *unstarted(Plan(**settled), resolved.request))
     return Plan(
         alternatives=alternatives(others.best, aim, resolved, settled["strategy"], outcome.best),
         alternatives_complete=others.complete,
@@ -307,8 +311,10 @@ def _warnings(priced: Quote, resolved: Resolved) -> tuple[str, ...]:
 def _counted(predicted: Prediction, resolved: Resolved) -> tuple[str, ...]:
     """What of the figures needs a word: utilisation beyond the peak, and costs that nobody knows."""
     found = []
-    if max(predicted.mfu, predicted.hfu) > HIGH:
-        found.append("MFU and HFU count causal attention whole, half of which is computed: long sequences pass 100 %")
+    halved = predicted.mfu / causal_excess(resolved.scenario)
+    if predicted.mfu > FLATTERED * halved or max(predicted.mfu, predicted.hfu) > HIGH:
+        whole = "MFU and HFU count causal attention whole, half of which is computed"
+        found.append(f"{whole}: MFU is {halved:.1%} by that half, and long sequences pass 100 %")
     if resolved.request.objective == "cost" and predicted.cost_dollars is None:
         name = resolved.cluster.name
         found.append(f"{name} has no price, so that the cheapest is the fastest; give it price = '2 $/h'")

@@ -134,6 +134,13 @@ def counted_flops(scenario: Scenario) -> float:
     return every - frozen_flops(scenario.model) if scenario.frozen else every
 
 
+def causal_excess(scenario: Scenario) -> float:
+    """What counts as useful over the same with the pairs of tokens alone that causal attention needs."""
+    halved = flops_per_token(scenario.model, seq_length=scenario.seq_length, definition="model-causal")
+    whole = counted_flops(scenario)
+    return whole / (halved - frozen_flops(scenario.model) if scenario.frozen else halved)
+
+
 def mfu_of(scenario: Scenario, seconds: float) -> float:
     """Model FLOP utilisation of an iteration that takes so long, on devices of one kind."""
     flops = counted_flops(scenario) * scenario.tokens

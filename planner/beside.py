@@ -5,20 +5,27 @@ from __future__ import annotations
 from planner.api import plan as ask
 from planner.document import Advice, Alternative, Plan
 from planner.explain import verdict
+from planner.frameworks.stacks import goes_with
 from planner.objection import telling_terms
 from planner.request import PlanRequest
 
 _AXES = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero_stage", "micro_batch_size", "recompute", "schedule")
 
 
-def beside_the_best(given: Plan, request: PlanRequest) -> Plan:
-    """The priced configuration with the best plan as its alternative, and how far it is from it and why."""
-    best = ask(request.model_copy(update={"pins": {}, "top": 0, "reasons": False}))
+def beside_the_best(given: Plan, request: PlanRequest, framework: str | None = None) -> Plan:
+    """The priced configuration with the best plan as its alternative, and how far it is from it and why.
+
+    Args:
+        given: what was priced.
+        request: what it was priced by.
+        framework: whose configuration it is: the best is then what that starts, unless the stack is another one's.
+    """
+    best, own = _best(request, framework)
     if best.strategy is None or best.prediction is None:
         return given
     terms = telling_terms(given, best) if given.prediction else {}
-    seconds = best.prediction.iteration_seconds
-    said = Advice(subject="the best plan", text=verdict(given, best, terms), iteration_seconds=seconds)
+    seconds, whose = best.prediction.iteration_seconds, f" (of those that {own} starts)" if own and given.fits else ""
+    said = Advice(subject="the best plan", text=verdict(given, best, terms) + whose, iteration_seconds=seconds)
     other = Alternative(
         strategy=best.strategy,
         iteration_seconds=seconds,
@@ -27,6 +34,17 @@ def beside_the_best(given: Plan, request: PlanRequest) -> Plan:
         differs=_differs(given, best),
     )
     return given.model_copy(update={"alternatives": (other,) if other.differs else (), "why_not": (said,)})
+
+
+def _best(request: PlanRequest, framework: str | None) -> tuple[Plan, str | None]:
+    """The best plan that the framework starts, and its name; of all plans where the stack is another's or none fits."""
+    wanted = request.model_copy(update={"pins": {}, "top": 0, "reasons": False})
+    stack = request.stack if isinstance(request.stack, str) else request.stack.name
+    if framework and request.framework is None and goes_with(framework, stack):
+        best = ask(wanted.model_copy(update={"framework": framework}))
+        if best.strategy:
+            return best, framework
+    return ask(wanted), request.framework
 
 
 def _differs(given: Plan, best: Plan) -> str:

@@ -9,6 +9,7 @@ from costmodels.goodput import spare_nodes
 from costmodels.model import Model
 from costmodels.scenario import Scenario
 from costmodels.stability import Stability
+from costmodels.stack import Stack
 from hardware.catalogue import holds, names
 from hardware.records import Cluster, NodeGroup
 from hardware.units import format_quantity
@@ -26,6 +27,12 @@ FINE_TUNE_TOKENS = 100_000_000
 UNITS = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (1, ""))
 SMALLEST_BATCH_TOKENS = 4 * 2**20
 BATCH_TOKENS_PER_GPU = 1024
+ATTENTION = frozenset({"stack.attention", "stack.blackwell_attention"})
+"""Paths of a stack's kernels of attention."""
+FUSED = ("flash-2", "cudnn", "flash-1")
+OF_TRANSFORMERS = frozenset({"deepspeed", "fsdp"})
+"""Stacks of models that take another attention where they are told to (``attn_implementation``)."""
+UNCALIBRATED = "not calibrated"
 SPARES = "spare nodes rented all the time and drawing rated power (no idle power is known)"
 """What is taken of nodes that stand by."""
 
@@ -79,6 +86,22 @@ def _beside_the_model(scenario: Scenario) -> list[str]:
     """What the file of a model describes that is no part of it."""
     _, described, beside = scenario.model.source.partition(" without its ")
     return [f"without the {beside}"] if described and not scenario.model.mtp_layers else []
+
+
+def _of_software(request: PlanRequest, scenario: Scenario) -> list[str]:
+    """What is taken of a stack that decides what fits and how fast: its attention, and constants that no run taught."""
+    stack, rates = scenario.stack, scenario.rates
+    lines = []
+    said = isinstance(request.stack, Stack) or ATTENTION & set(request.changes)
+    if not said and rates.attention is None:
+        known = [name for name in FUSED if name in scenario.group.accelerator.kernels.attention]
+        way = f"; --set stack.attention={known[0]} fuses it" if known else ""
+        lines.append(f"attention unfused (stack {stack.name}{way})")
+    elif not said and stack.name in OF_TRANSFORMERS:
+        lines.append(f"attention {rates.attention_name} (PyTorch's SDPA)")
+    if stack.calibration.startswith(UNCALIBRATED):
+        lines.append(f"constants of stack {stack.name} not calibrated on measured runs")
+    return lines
 
 
 def unsaid(machines: Cluster) -> tuple[str, ...]:
@@ -143,6 +166,7 @@ def filled(request: PlanRequest, scenario: Scenario, cluster: Cluster, tokens: i
         lines.append(f"cluster {request.cluster}")
     if "stack" not in said:
         lines.append(f"stack {scenario.stack.name}{taken_for(request.framework, cluster)}")
+    lines += _of_software(request, scenario)
     if request.global_batch_size is None:
         lines.append(f"global batch {scenario.global_batch_size} sequences ({_batch_rule(scenario)})")
     lines += _beside_the_model(scenario)

@@ -13,7 +13,7 @@ from planner.api import plan, question
 from planner.assemble import frame_record
 from planner.branches import WIDTH
 from planner.challenges import MEMORY
-from planner.document import Plan, Rejection, Strategy
+from planner.document import Advice, Plan, Rejection, Strategy
 from planner.errors import BadRequest
 from planner.mixed import plan_mixed
 from planner.mixed_given import for_each
@@ -46,6 +46,10 @@ class WhyNot(BaseModel):
     memory_terms: dict[str, tuple[float, float]] = Field(default_factory=dict)
     """Bytes on the fullest device, this strategy's and the best plan's, where the least memory is wanted."""
     verdict: str
+    nearest: Advice | None = None
+    """For what cannot run: the nearest request that works."""
+    nothing_near: str = ""
+    """What was tried where none was found."""
 
 
 def why_not(request: PlanRequest) -> WhyNot:
@@ -71,6 +75,8 @@ def why_not(request: PlanRequest) -> WhyNot:
         objective=request.objective,
         memory_terms=telling if request.objective == "memory" else {},
         verdict=explain.verdict(pinned, best, telling),
+        nearest=pinned.nearest,
+        nothing_near=pinned.nothing_near,
     )
 
 

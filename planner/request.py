@@ -267,16 +267,20 @@ def _stack(request: PlanRequest, cluster: Cluster) -> Stack:
     """The stack asked for, or the usual one.
 
     Raises:
-        BadRequest: it makes no programs for these devices.
+        BadRequest: it makes no programs for these devices, or is of another framework than the one asked for.
     """
-    if isinstance(request.stack, Stack):
-        return request.stack
     from planner.frameworks.devices import check_programs, usual_stack
+    from planner.frameworks.stacks import check_goes_with
 
-    said = "stack" in request.model_fields_set
-    name = request.stack if said else usual_stack(request.framework, cluster) or DEFAULT_STACK
-    check_programs(name, request.framework, cluster)
-    return find_stack(name)
+    if isinstance(request.stack, Stack):
+        found = request.stack
+    else:
+        said = "stack" in request.model_fields_set
+        name = request.stack if said else usual_stack(request.framework, cluster) or DEFAULT_STACK
+        check_programs(name, request.framework, cluster)
+        found = find_stack(name)
+    check_goes_with(request.framework, found.name)
+    return found
 
 
 def taken_of(cluster: Cluster, base: Cluster) -> str:

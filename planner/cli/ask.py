@@ -79,6 +79,8 @@ def question(ctx: click.Context, imported: Given | None = None, usual: Mapping[s
                 given[name], origins[name] = value, path
     if imported:
         _below(imported, ctx.params["source"], given, origins)
+        if imported.lacks and "model" not in given:
+            raise BadRequest(f"{ctx.params['file']}: {imported.lacks}")
     for name, value in (usual or {}).items():
         given.setdefault(name, value)
     _spell_chunks(ctx, given, origins)
@@ -100,7 +102,13 @@ def _below(imported: Given, source: str, given: dict[str, Any], origins: dict[st
 
     fields = dict(imported.fields) | {name: value for name, value in given.items() if not name.startswith("pins.")}
     pins = dict(imported.pins) | {name: given[f"pins.{name}"] for name in _axes(given)}
-    fields, pins = settled(fields, pins, asked=given)
+    fields, pins = settled(fields, pins, asked=given, length=imported.length)
+    if changes := dict(
+        imported.fields.get("changes", {})
+    ):  # each counts by itself, one that is given before the file's
+        said = given.get("changes", {})
+        given["changes"] = changes | (_changes(said) if isinstance(said, tuple) else dict(said))
+        origins.setdefault("changes", source)
     for name, value in (fields | {f"pins.{axis}": value for axis, value in pins.items()}).items():
         if name not in given:
             given[name], origins[name] = value, source

@@ -107,10 +107,22 @@ def predict(ctx: click.Context, /, **params: Any) -> None:
         from planner.beside import beside_the_best
 
         with working("searching", quiet=params["quiet"]):
-            answer = beside_the_best(answer, asked.request)
-        for remark in imported.remarks:
+            answer = beside_the_best(answer, asked.request, imported.framework)
+        for remark in (*imported.remarks, *_length(imported, asked, params["source"])):
             talk(remark, params)
     _deliver(answer, params)
+
+
+def _length(imported: Given, asked: Question, source: str) -> list[str]:
+    """That the tokens of the run are the file's, where they are, or that it does not say enough of them."""
+    length, request = imported.length, asked.request
+    if length is None:
+        return []
+    if request.tokens is None:
+        return [f"{length.word} counts nothing, as no sequence length is said; --tokens says how long the training is"]
+    if asked.origins["tokens"] != source:
+        return [f"{length.word} is not read, since {asked.origins['tokens']} says the tokens"]
+    return [length.told(request.global_batch_size or 0, request.seq_length or 0)]
 
 
 def _imported(params: dict[str, Any]) -> Given | None:

@@ -18,6 +18,7 @@ _CARRIED: Final[Mapping[str, tuple[str, ...]]] = {
         *("stack.overlap.tp_forward", "stack.tensor-parallel-overlap", "stack.overlap.ep"),
         *("stack.cuda_graphs", "stack.graphs", "stack.dispatch", "stack.offload_fraction"),
         *("stack.optimizer", "stack.main_params", "stack.fp8_param_gather", "stack.expert_capacity"),
+        *("stack.zero_stages", "stack.state_copies"),  # Megatron-FSDP, which a strategy's own stage asks for
         *_MODEL,
     ),
     "megatron-bridge": ("stack.dispatch", "stack.offload_fraction"),

@@ -84,7 +84,7 @@ TARGETS: Final[Mapping[str, Target]] = {target.name: target for target in (
 )}  # fmt: skip
 """Every target by name."""
 
-_FRAMEWORKS: Final[Mapping[str, str]] = {
+STARTED_WITH: Final[Mapping[str, str]] = {
     "megatron-core": "megatron-lm",
     "nemo": "megatron-lm",
     "nemo-26.06": "megatron-lm",
@@ -151,7 +151,7 @@ def export(plan: Plan, name: str, *, version: str | None = None) -> Export:
 
 def _framework(job: Job) -> str | None:
     """The target that writes what a launcher starts."""
-    return job.asked("framework") or _FRAMEWORKS.get(job.stack)
+    return job.asked("framework") or STARTED_WITH.get(job.stack)
 
 
 def _with_unsaid(made: Export, job: Job, name: str) -> Export:
@@ -164,7 +164,7 @@ def _with_unsaid(made: Export, job: Job, name: str) -> Export:
 
 def _other_stack(job: Job, name: str) -> tuple[str, ...]:
     """That the kernels and the overlap that were priced are not the framework's own."""
-    if name not in FRAMEWORKS or name == _FRAMEWORKS.get(job.stack) or job.stack == (own := FRAMEWORKS[name].stack):
+    if name not in FRAMEWORKS or name == STARTED_WITH.get(job.stack) or job.stack == (own := FRAMEWORKS[name].stack):
         return ()
     return (f"kernels, overlap and dropout were priced as of stack {job.stack}; plan --for {name} prices {own}",)
 

@@ -6,10 +6,38 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 LIKE: Final = 0.85
 """How alike two names are of which one may be meant by the other (``difflib``)."""
+
+
+@dataclass(frozen=True)
+class Length:
+    """How long a file has the training.
+
+    Attributes:
+        count: how many.
+        of: iterations, sequences or tokens.
+        word: the file's own for it.
+    """
+
+    count: int
+    of: Literal["iterations", "sequences", "tokens"]
+    word: str
+
+    def tokens(self, batch: int, seq_length: int) -> int:
+        """Tokens of the whole run; 0 where what they follow from is 0, being unknown."""
+        each = {"iterations": batch * seq_length, "sequences": seq_length, "tokens": 1}[self.of]
+        return self.count * each
+
+    def told(self, batch: int, seq_length: int) -> str:
+        """The same in words, with what it was multiplied from."""
+        sides = {"iterations": (batch, seq_length), "sequences": (seq_length,), "tokens": ()}[self.of]
+        product = " x ".join(f"{side:,}" for side in (self.count, *sides))
+        found = self.tokens(batch, seq_length)
+        whole = f" = {found:,}" if sides else ""
+        return f"{self.word}: {product}{whole} training tokens, which days and cost are of"
 
 
 @dataclass(frozen=True)
@@ -22,6 +50,9 @@ class Given:
         layers: of every stage, where the file says.
         recomputed: of these, the first so many, where the file says it and recomputation is partial.
         remarks: what was assumed, was not read, or cannot be.
+        framework: that reads the file, by the name of its exporter, where one does.
+        length: of the training, where the file says it.
+        lacks: why it says no model, where it names one that is not known.
     """
 
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -29,6 +60,9 @@ class Given:
     layers: tuple[int, ...] | None = None
     recomputed: tuple[int, ...] | None = None
     remarks: tuple[str, ...] = ()
+    framework: str | None = None
+    length: Length | None = None
+    lacks: str = ""
 
 
 def said(**values: Any) -> dict[str, Any]:

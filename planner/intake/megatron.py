@@ -8,6 +8,7 @@ from planner.errors import BadRequest
 from planner.intake.given import Asked, Given, said
 from planner.intake.megatron_hybrid import hybrid_pattern
 from planner.intake.megatron_layout import Pipeline, pipeline_of
+from planner.intake.megatron_length import training_length, unknown_length
 from planner.intake.megatron_model import assumed_fields, model_fields
 from planner.intake.megatron_recompute import recomputation
 from planner.intake.megatron_words import (
@@ -45,6 +46,12 @@ _HARMLESS: Final = (
     r"|moe-router-(load|score|dtype|pre|topk-s|bias).*|accumulate-allreduce-grads-in-fp32|use-precision-aware-optimizer"
 )
 """Options of the run around the model: rates, files, logs. They change no price."""
+LOOPED: Final = (
+    "no --moe-grouped-gemm (or none under --transformer-impl local): the experts of a rank run one after another "
+    "(SequentialMLP), which is not priced; grouped products are, and the run takes longer, the more so the more "
+    "experts a rank has"
+)
+"""What Megatron-Core builds then (extensions/transformer_engine_spec_provider.py: grouped_mlp_modules)."""
 _MOMENTS: Final = {"fp16": "adam-bf16", "bf16": "adam-bf16", "fp8": "adam-8bit"}
 
 
@@ -71,12 +78,20 @@ def megatron_job(text: str, *, model_known: bool = False) -> Given:
         seq_length=number(at, "seq-length"),
         precision=_precision(at),
         **_savers(at),
+        changes=_changes(at) or None,
     )
     again = recomputation(at, pipeline)
     pins = _pins(at, pipeline) | again.pins
-    remarks = (*_otherwise(at), *(assumed_fields(at) if described else ()), *_assumed(at), *again.remarks)
+    length = training_length(at)
+    remarks = (
+        *_otherwise(at),
+        *(assumed_fields(at) if described else ()),
+        *_assumed(at),
+        *again.remarks,
+        *unknown_length(at),
+    )
     unread = at.unread(_HARMLESS, prefix="--")
-    return Given(fields, pins, pipeline.layers, again.layers, (*remarks, *unread))
+    return Given(fields, pins, pipeline.layers, again.layers, (*remarks, *unread), length=length)
 
 
 def _otherwise(at: Options) -> list[str]:
@@ -86,6 +101,12 @@ def _otherwise(at: Options) -> list[str]:
     one, other = (word(at, name, "fp32") for name in ("exp-avg-dtype", "exp-avg-sq-dtype"))
     if one != other:
         told.append(f"--exp-avg-sq-dtype {other} is priced as --exp-avg-dtype {one}: both moments have one format")
+    if word(at, "attention-backend") == "flash":
+        told.append(
+            "--attention-backend flash is priced as the stack attends; --set stack.attention=flash-2 says which"
+        )
+    if "num-experts" in at and ("moe-grouped-gemm" not in at or _plain(at)):
+        told.append(LOOPED)
     return told
 
 
@@ -171,6 +192,22 @@ def _offload(at: Options) -> str:
 
 
 def _zero(at: Options) -> int:
-    if "use-megatron-fsdp" in at or "use-custom-fsdp" in at:
-        return SHARDED[word(at, "data-parallel-sharding-strategy", "no_shard")]
-    return int("use-distributed-optimizer" in at or word(at, "optimizer", "adam") == "dist_muon")
+    alone = int("use-distributed-optimizer" in at or word(at, "optimizer", "adam") == "dist_muon")
+    return SHARDED[word(at, "data-parallel-sharding-strategy", "no_shard")] if _whole(at) else alone
+
+
+def _whole(at: Options) -> bool:
+    """Whether Megatron-FSDP shards."""
+    return "use-megatron-fsdp" in at or "use-custom-fsdp" in at
+
+
+def _plain(at: Options) -> bool:
+    """Whether Megatron-Core's own modules run, none of Transformer Engine's (models/backends.py: LocalSpecProvider)."""
+    return word(at, "transformer-impl") == "local"
+
+
+def _changes(at: Options) -> dict[str, Any]:
+    """Fields of the stack that the arguments decide: attention, and what Megatron-FSDP does otherwise."""
+    unfused = word(at, "attention-backend") in {"unfused", "local"} or _plain(at)
+    found = {"stack.attention": "unfused", "stack.blackwell_attention": "unfused"} if unfused else {}
+    return found | ({"stack.zero_stages": [0, 1, 2, 3], "stack.state_copies": "none"} if _whole(at) else {})

@@ -13,20 +13,24 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from planner.errors import BadRequest
+from planner.intake.given import Length
 from planner.written import many
 
 _BATCH: Final = ("global_batch_size", "pins.micro_batch_size")
 
 
 def settled(
-    fields: Mapping[str, Any], pins: Mapping[str, Any], *, asked: Collection[str] = ()
+    fields: Mapping[str, Any], pins: Mapping[str, Any], *, asked: Collection[str] = (), length: Length | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Fields and pins with what follows from the number of devices: copies of states, and batches said in steps.
+
+    And the tokens that all of the training has, where they are not given.
 
     Args:
         fields: of the request.
         pins: of the request, and the words above.
         asked: names that somebody gave beside the file, such as ``pins.tp``; a batch among them is not the file's.
+        length: of the training, as the file has it.
 
     Raises:
         BadRequest: the sizes of batches contradict each other.
@@ -44,6 +48,8 @@ def settled(
         _settle_batch(fields, pins, ranks // cp, steps=steps, local=local)
     elif steps and "global_batch_size" not in fields and (micro := _one(pins.get("micro_batch_size", 1))):
         fields["global_batch_size"] = micro * steps * (ranks // cp)
+    if length and (tokens := length.tokens(*(_one(fields.get(name)) for name in ("global_batch_size", "seq_length")))):
+        fields.setdefault("tokens", tokens)
     return fields, pins
 
 

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from planner.errors import BadFile, BadRequest
 from planner.intake.deepspeed import deepspeed_job
-from planner.intake.given import Given
+from planner.intake.given import Given, said
+from planner.intake.kinds import refusal
 from planner.intake.megatron import megatron_job
 from planner.intake.torchtitan import torchtitan_job
 
@@ -26,12 +27,13 @@ def _megatron(path: Path, known: Collection[str]) -> Given:
     return megatron_job(path.read_text(encoding="utf-8"), model_known="model" in known)
 
 
-def _parsed(parse: Callable[[str], Mapping[str, Any]], job: Callable[[Mapping[str, Any]], Given]) -> _Reader:
+def _parsed(kind: str, parse: Callable[[str], Mapping[str, Any]], job: Callable[[Mapping[str, Any]], Given]) -> _Reader:
     def read(path: Path, _: Collection[str]) -> Given:
+        text = path.read_text(encoding="utf-8")
         try:
-            document = parse(path.read_text(encoding="utf-8"))
+            document = parse(text)
         except (ValueError, RecursionError) as error:
-            raise BadFile(path, str(error).splitlines()[0]) from None
+            raise BadFile(path, refusal(text, kind, str(error).splitlines()[0])) from None
         if not isinstance(document, Mapping):
             raise BadFile(path, "expected a table of fields")
         return job(document)
@@ -39,13 +41,16 @@ def _parsed(parse: Callable[[str], Mapping[str, Any]], job: Callable[[Mapping[st
     return read
 
 
-FORMATS: Final[Mapping[str, tuple[str, _Reader]]] = {
-    "megatron-args": ("megatron-core", _megatron),
-    "deepspeed": ("deepspeed", _parsed(json.loads, deepspeed_job)),
-    "torchtitan": ("torchtitan", _parsed(tomllib.loads, torchtitan_job)),
-    "hf": ("megatron-core", _hugging_face),
+FORMATS: Final[Mapping[str, tuple[str | None, str | None, _Reader]]] = {
+    "megatron-args": ("megatron-core", "megatron-lm", _megatron),
+    "deepspeed": ("deepspeed", "deepspeed", _parsed("JSON", json.loads, deepspeed_job)),
+    "torchtitan": ("torchtitan", "torchtitan", _parsed("TOML", tomllib.loads, torchtitan_job)),
+    "hf": (None, None, _hugging_face),
 }
-"""Format to the stack that is priced unless another is asked for, and its reader."""
+"""Format to the stack that is priced unless another is asked for, the framework that reads it, and its reader.
+
+What Hugging Face says is a model, of no framework in particular: the usual stack is priced, or that of ``--for``.
+"""
 
 
 def given(form: str, path: Path, *, known: Collection[str] = ()) -> Given:
@@ -57,11 +62,11 @@ def given(form: str, path: Path, *, known: Collection[str] = ()) -> Given:
     """
     if form not in FORMATS:
         raise BadRequest(f"--from: {form!r} is not read; {', '.join(FORMATS)} are")
-    stack, read = FORMATS[form]
+    stack, framework, read = FORMATS[form]
     try:
         found = read(path, known)
     except OSError as error:
         raise BadFile(path, error.strerror or "cannot be read") from None
     except UnicodeDecodeError:
         raise BadFile(path, "not text in UTF-8") from None
-    return replace(found, fields={"stack": stack, **found.fields})
+    return replace(found, fields={**said(stack=stack), **found.fields}, framework=framework)

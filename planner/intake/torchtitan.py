@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from hardware.errors import meant
 from planner.errors import BadRequest
 from planner.export.torchtitan_words import PARAMETERS, SCHEDULES
 from planner.intake.fields import flag, table, whole, word
-from planner.intake.given import Asked, Given, said
+from planner.intake.given import Asked, Given, Length, said
 from planner.intake.torchtitan_precision import precision
 from planner.written import many
 
@@ -24,7 +25,7 @@ _ONE_CHUNK: Final = ("gpipe", "1f1b")
 _FOLDED: Final = ("zb-v", "dualpipe-v")
 _BATCH, _LENGTH = 8, 2048
 """Sequences of a local batch and tokens of a sequence where nothing is said (job_config.py)."""
-_OF_RUN: Final = r"dataset.*|max_norm|steps|gc_.*|deterministic|seed|debug.*|disable_loss_parallel"
+_OF_RUN: Final = r"dataset.*|max_norm|gc_.*|deterministic|seed|debug.*|disable_loss_parallel"
 """Keys of torchtitan's ``training`` and ``parallelism`` that change no price."""
 
 
@@ -76,8 +77,28 @@ def torchtitan_job(document: Mapping[str, Any]) -> Given:
         fp8_param_gather=gathered or None,
     )
     remarks = (*told, *more, *quantised, *_assumed(document, training, parallel, again))
+    length = _length(training)
     unread = (*training.unread(_OF_RUN, prefix="training."), *parallel.unread(_OF_RUN, prefix="parallelism."))
-    return Given(fields, pins, layers, remarks=(*remarks, *unread))
+    return Given(fields, pins, layers, remarks=(*remarks, *unread), length=length, lacks=_unknown(model))
+
+
+def _unknown(model: Mapping[str, Any]) -> str:
+    """That a model or its flavor is not known here; nothing where it is, or none is named."""
+    name, flavor = str(model.get("name", "")), str(model.get("flavor", ""))
+    flavors = [size for known, size in _MODELS if known == name]
+    if not flavor or flavor in flavors:
+        return ""
+    if not flavors:
+        every = ", ".join(" ".join(known) for known in _MODELS)
+        return f"model {name!r:.40} is not known here; {every} are; --model says any other"
+    near = meant(flavor, flavors, otherwise=f"{', '.join(flavors)} are;")
+    return f"flavor {flavor!r:.40} of {name} is not known here; {near} --model says any other"
+
+
+def _length(training: Mapping[str, Any]) -> Length | None:
+    """How many iterations it runs, where it says so: its own 10,000 are of a trial."""
+    steps = whole(training, "steps", within="training.")
+    return Length(steps, "iterations", "training.steps") if steps else None
 
 
 def _degree(parallel: Mapping[str, Any], name: str) -> int:

@@ -11,7 +11,7 @@ from rich.text import Text
 from planner.objection import WhyNot
 from planner.report.bars import alike, flow, gib
 from planner.report.panels import TERMS, along_the_pipeline
-from planner.report.terminal import degrees, indented, printable, refused, switches, title
+from planner.report.terminal import degrees, indented, nearest_that_works, printable, refused, switches, title
 
 
 def render_why_not(answer: WhyNot, console: Console) -> None:
@@ -29,6 +29,7 @@ def _objection(answer: WhyNot, width: int) -> Iterator[RenderableType]:
         yield from map(Text, along_the_pipeline(answer.strategy))
     if answer.rules:
         yield from ("", title("Rules against it"), indented(refused(answer.rules)))
+    yield from nearest_that_works(answer.nearest, answer.nothing_near)
     if answer.memory_terms:
         yield from ("", title("Memory of the fullest device, GiB"), indented(_held(answer)))
     if answer.terms:

@@ -240,9 +240,14 @@ def _refusal(plan: Plan) -> Iterator[RenderableType]:
         yield from ("", title("Refused by"), indented(refused(plan.rejected)))
     if not alone:
         yield from _advice("Why not", plan.why_not)
-    yield from _advice("Nearest that works", [plan.nearest] if plan.nearest else [])
-    if plan.nothing_near:
-        yield from ("", title("Nothing near works"), indented(Text(f"tried: {plan.nothing_near}")))
+    yield from nearest_that_works(plan.nearest, plan.nothing_near)
+
+
+def nearest_that_works(nearest: Advice | None, tried: str) -> Iterator[RenderableType]:
+    """What works in place of what was asked for, or what was tried in vain."""
+    yield from _advice("Nearest that works", [nearest] if nearest else [])
+    if tried:
+        yield from ("", title("Nothing near works"), indented(Text(f"tried: {tried}")))
 
 
 def refused(rejected: Iterable[Rejection]) -> Table:

@@ -145,6 +145,13 @@ def cast(row: Row, chosen: Stack) -> dict[str, Any]:
     return {"keeps": (*chosen.keeps, "casts")} if generated and not again else {}
 
 
+def of_its_date(row: Row, chosen: Stack) -> Stack:
+    """DeepSpeed's stack with attention as models wrote it out, unless the run's date says that PyTorch fuses it."""
+    if chosen.name != "deepspeed" or (month(row) or "") >= CUDNN_FIRST_SINCE:
+        return chosen
+    return chosen.model_copy(update={"attention": ("unfused",), "blackwell_attention": ()})
+
+
 def attended(row: Row, chosen: Stack) -> dict[str, tuple[str, ...]]:
     """FlashAttention-2 for a run of plain PyTorch on Hopper that names no kernel, unless its date says otherwise."""
     said, when = row["stack"].get("attention"), month(row)

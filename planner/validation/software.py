@@ -15,7 +15,7 @@ from planner.validation.expert_words import expert_changes
 from planner.validation.launch_words import launch_changes
 from planner.validation.loss_words import loss_changes
 from planner.validation.overlap_words import accumulation_changes, overlap_changes
-from planner.validation.pytorch import attended, cast, compiled, repeated, segments, stepped
+from planner.validation.pytorch import attended, cast, compiled, of_its_date, repeated, segments, stepped
 from planner.validation.scale_words import scale_changes
 from planner.validation.stack_words import newer_machine, stack_of
 
@@ -81,6 +81,7 @@ def as_attending(row: Row, notes: list[str]) -> Row:
 
 def _adjusted(chosen: Stack, row: Row) -> Stack:
     """The stack with what this run says of its own kernels and overlap."""
+    chosen = of_its_date(row, chosen)
     changes: dict[str, Any] = attended(row, chosen) | cudnn_changes(row)
     said = row["stack"].get("attention")
     if (kernels := KERNELS.get(said)) is not None:

@@ -222,6 +222,16 @@ def test_utilisation_beyond_the_peak_and_a_cost_that_nobody_knows_are_told():
     assert not any("price" in warning or "causal" in warning for warning in ask(objective="cost").warnings)
 
 
+def test_long_sequences_say_what_of_their_utilisation_is_computed():
+    long = plan(PlanRequest(model="llama3-8b", gpus=16, seq_length=131072, global_batch_size=16, reasons=False))
+    assert long.prediction.hfu < 0.85 or long.prediction.mfu < 0.85
+    (said,) = [warning for warning in long.warnings if "count causal attention whole" in warning]
+    halved = float(said.partition("MFU is ")[2].partition("%")[0]) / 100
+    assert 0.5 * long.prediction.mfu < halved < long.prediction.mfu / 1.2
+    short = plan(PlanRequest(model="llama3-8b", gpus=16, reasons=False))
+    assert not any("causal" in warning for warning in short.warnings)
+
+
 def test_a_cluster_without_hosts_says_why_nothing_is_offloaded():
     bare = NodeGroup.model_validate(cluster("rtx4090-8x").groups[0].model_dump() | {"host_bandwidth": None})
     refused = plan(PlanRequest(model="llama3-70b", gpus=8, cluster={"name": "mine", "groups": [bare.model_dump()]}))

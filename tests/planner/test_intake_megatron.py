@@ -217,7 +217,7 @@ def test_one_layer_in_two_begins_with_the_first_as_in_megatron_and_is_refused():
     [
         ("--rampup-batch-size 16 16 1000", "--rampup-batch-size is not priced from the arguments"),
         ("--no-gradient-accumulation-fusion", "--no-gradient-accumulation-fusion is not priced from the arguments"),
-        ("--attention-backend unfused", "not read, and without effect on the price: --attention-backend"),
+        ("--attention-backend flash", "--attention-backend flash is priced as the stack attends"),
         ("--recompute-method uniform", "--recompute-method has no effect without --recompute-granularity"),
         ("--num-query-groups 8", "--num-query-groups has no effect without --group-query-attention"),
         ("--exp-avg-dtype bf16", "--exp-avg-sq-dtype fp32 is priced as --exp-avg-dtype bf16"),
