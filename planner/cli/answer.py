@@ -13,7 +13,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from planner.cli.ending import UNEXPECTED, say
+from planner.cli.ending import UNEXPECTED, say, unwritten
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _to_file(text: str, path: Path) -> None:
         finally:
             Path(temporary).unlink(missing_ok=True)
     except OSError as error:
-        raise BadRequest(f"--output: {path} cannot be written: {error.strerror}") from None
+        raise unwritten("--output", path, error) from None
 
 
 def _umask() -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from planner.cli.answer import opened, put
-from planner.errors import BadRequest
+from planner.cli.ending import unwritten
 
 if TYPE_CHECKING:
     from planner.sweep import Result, Study
@@ -60,4 +60,4 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
             finally:
                 whole.unlink(missing_ok=True)
     except OSError as error:
-        raise BadRequest(f"--results: {path} cannot be written: {error.strerror}") from None
+        raise unwritten("--results", path, error) from None
