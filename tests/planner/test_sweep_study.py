@@ -122,7 +122,7 @@ BAD = {
     "an unknown stack": (BASE | {"stack": ["megatron-cor"]}, "megatron-core"),
     "no GPU": ({"model": "22b", "gpus": [0]}, "gpus"),
     "half a GPU": ({"model": "22b", "gpus": [8.5]}, "gpus"),
-    "GPUs in words": ({"model": "22b", "gpus": ["sixteen"]}, "bad.json: gpus: input should be a valid integer"),
+    "GPUs in words": ({"model": "22b", "gpus": ["sixteen"]}, "bad.json: gpus: expected a whole number"),
     "a pin in words": (BASE | {"tp": ["eight"]}, "tp"),
     "an impossible precision": (BASE | {"precision": ["bf17"]}, "bf16"),
     "a path that leads nowhere": (BASE | {"cluster": {"fabrc": {"bandwidth": "1 GB/s"}}}, "did you mean fabric"),
