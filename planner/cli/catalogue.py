@@ -130,10 +130,10 @@ def validate(
     output: str | None,
     **_talk: bool,
 ) -> None:
-    """Compare predictions with measured runs: error per row, per group and in all.
+    """Compare predictions with measured runs: error per run of a file of yours, per group and in all.
 
     FILE holds runs as JSON lines (- for stdin), or is a split of the shipped ones: fit, dev or check. None means all
-    three.
+    three. The table has a line for every run where these are 40 or fewer; --format json has one for each of any number.
     """
     check_writable(output)
     from planner.sweep.cores import usable
