@@ -191,12 +191,12 @@ def test_a_relative_value_needs_something_to_be_relative_to():
 )
 def test_a_machine_that_is_named_and_changed_under_one_name_says_how_to_write_it(text, tmp_path):
     path = written(tmp_path, f'model = "22b"\ngpus = 8\n{text}', "study.toml")
-    with pytest.raises(BadFile, match='beside fields of it write its name as clusters = "dgx-h100"$'):
+    with pytest.raises(BadFile, match=r'beside fields of it write its name as clusters = "dgx-h100"$'):
         read_study(path)
     mended = text.replace("cluster = ", "clusters = ")
     assert read_study(written(tmp_path, f'model = "22b"\ngpus = 8\n{mended}', "study.toml")).product == 2
 
 
 def test_another_name_that_is_said_twice_is_told_so(tmp_path):
-    with pytest.raises(BadFile, match="Cannot overwrite a value .*; the name has a value already"):
+    with pytest.raises(BadFile, match=r"Cannot overwrite a value .*; the name has a value already"):
         read_study(written(tmp_path, 'model = "22b"\ngpus = 8\ngpus = 16\n', "study.toml"))
