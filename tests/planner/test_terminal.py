@@ -356,7 +356,7 @@ def test_figures_of_a_table_stay_in_one_piece_where_there_is_room(width, named):
 
 @pytest.mark.parametrize("width", [24, 30, 40, 60])
 def test_no_sign_of_a_table_is_cut_off(width):
-    shown = "".join(rows_printed(width, named=False).split())
+    shown = "".join(rows_printed(width, named=False).replace(":", "").split())  # of a line for every field
     assert sorted(shown) == sorted("".join(rows_printed(400, named=False).split()))
 
 
