@@ -117,8 +117,18 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 @click.command("validate", cls=Command, short_help="Predicted against measured runs.")
 @click.argument("files", nargs=-1, type=Text(), metavar="[FILE]...")
-@click.option("--floor", is_flag=True, help="What the measurements leave to any model: noise, releases, rounding.")
-@click.option("--ranking", is_flag=True, help="Judge the choice among measured strategies: regret, rank correlation.")
+@option(
+    "--floor",
+    heading="Question",
+    is_flag=True,
+    help="What the measurements leave to any model: noise, releases, rounding.",
+)
+@option(
+    "--ranking",
+    heading="Question",
+    is_flag=True,
+    help="Judge the choice among measured strategies: regret, rank correlation.",
+)
 @option("--profile", heading="Question", metavar="FILE", help="Cluster and stack that `plan calibrate` wrote.")
 @output_options("table", "json")
 def validate(
