@@ -84,6 +84,7 @@ def _to_file(text: str, path: Path) -> None:
         if path.exists() and not path.is_file():  # a pipe or /dev/stdout cannot be replaced
             path.write_text(text, encoding="utf-8")
             return
+        path = Path(os.path.realpath(path)) if path.is_symlink() else path  # the file is replaced, not its other name
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as stream:

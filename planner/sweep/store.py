@@ -84,6 +84,8 @@ class Store:
         place = Path(path)
         if place.is_dir() or not place.parent.is_dir():
             raise BadFile(path, "a folder, where a file is expected" if place.is_dir() else f"no folder {place.parent}")
+        if place.is_fifo() or place.is_socket():
+            raise BadFile(path, "a pipe, where a file is expected")
         if not writing and not place.exists():
             raise BadFile(path, "no such store")
         lock = _locked(place) if writing else None
