@@ -67,7 +67,7 @@ def _rows(path: Path, lines: TextIO) -> Iterator[Row]:
             raise BadFile(path, f"line {number} is longer than {LARGEST // 2**20} MiB; one run a line is expected")
         if line.strip():
             found = True
-            yield _row(path, number, line)
+            yield _row(path, number, line.removeprefix("\ufeff") if number == 1 else line)
     if not found:
         raise BadFile(path, "no runs in it; JSON lines are expected, one run a line")
 

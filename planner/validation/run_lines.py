@@ -32,8 +32,12 @@ def run_lines(by_file: Mapping[str, list[Verdict]]) -> list[str]:
     name = min(max(len(verdict.id) for verdict in found), _WIDEST)
     head = f"{'run':{name}s}  {'':6s}{'measured':>12s}{'predicted':>12s}{'error':>9s}  {COVERAGE:.0%} interval"
     shared = _shared(found)
-    each = groupby(found, key=lambda verdict: verdict.id)
-    return [head, *(line for _, one in each for line in _of_run(list(one), name, shared)), ""]
+    lines = [head]
+    for file, verdicts in by_file.items():
+        lines += [f"{file}:"] * (len(by_file) > 1)
+        each = groupby(verdicts, key=lambda verdict: verdict.id)
+        lines += [line for _, one in each for line in _of_run(list(one), name, shared)]
+    return [*lines, ""]
 
 
 def _of_run(verdicts: list[Verdict], name: int, shared: frozenset[str]) -> list[str]:

@@ -86,3 +86,16 @@ def test_runs_whose_sequence_the_catalogue_knows_are_ranked(tmp_path):
         row["model"] = {"name": "llama3-8b"}
         rows.append(row)
     assert "made-up  " in asked(tmp_path / "mine.jsonl", rows, "--ranking")
+
+
+def test_runs_of_several_files_stand_below_their_file(tmp_path):
+    other = tmp_path / "other.jsonl"
+    other.write_text(json.dumps(run(id="there")) + "\n", encoding="utf-8")
+    said = lines(asked(tmp_path / "mine.jsonl", [run(id="here")], str(other)))
+    assert [line.split()[0] for line in said[1:]] == ["mine.jsonl:", "here", "other.jsonl:", "there"]
+
+
+def test_a_mark_of_byte_order_is_read_over_on_stdin_too():
+    done = CliRunner().invoke(main, ["validate", "-"], input="\ufeff" + json.dumps(run(id="piped")) + "\n")
+    assert done.exit_code == 0, done.stderr
+    assert lines(done.stdout)[1].startswith("piped")
