@@ -16,7 +16,7 @@ import numpy as np
 
 from planner import measured, trust
 from planner.likeness import apart
-from planner.measured import every_run, scale
+from planner.measured import every_run
 from planner.validation.residuals import tails, usual_miss, weights
 
 OUTSIDE = 20.0
@@ -28,8 +28,7 @@ def score(away, table):
     other = table.sources[:, None] != table.sources
     learnt, judge = (np.isin(table.splits, splits) for splits in (("fit", "dev"), ("fit", "check")))
     nearest = np.where(other & learnt, away, np.inf).min(axis=1)
-    mfu = np.array([run.mfu / (1.0 + run.error) for run in table.runs])
-    known = replace(table, scales=scale(mfu, nearest)).take(np.flatnonzero(judge))
+    known = replace(table, nearest=nearest).take(np.flatnonzero(judge))
     away, other, usual = away[judge][:, judge], other[judge][:, judge], usual_miss(known)
     misses = np.array(
         [

@@ -6,7 +6,9 @@ is marked as assumed, so that nobody takes a borrowed figure for a measured one.
 
 from typing import Final
 
-from hardware.errors import check_fields
+from pydantic import ValidationError
+
+from hardware.errors import check_fields, flatten
 from hardware.files import Document, entry
 from hardware.links import Link
 from hardware.records import Accelerator, Cluster, NodeGroup
@@ -131,7 +133,7 @@ def cluster_record(document: Document) -> Cluster:
 def _between(table: Document) -> Document:
     """A link between two groups from a flat table, read like a tier."""
     link = {key: value for key, value in table.items() if key != "groups"}
-    return {"groups": table.get("groups", ()), "link": _tier(link)["link"]}
+    return {"groups": table.get("groups", ()), "link": _tier(link, "between")["link"]}
 
 
 def _check_joined(cluster: Cluster, tables: list[Document]) -> None:
@@ -175,13 +177,14 @@ def _tiers(group: Document, device: Accelerator) -> tuple[Document, ...]:
         raise ValueError("network and tiers: give one, [network] for a flat network or [[tiers]] for several")
     network = [{"name": "network"} | _table(group["network"], "network")] if "network" in group else []
     outer = _tables(group.get("tiers", network), "tiers")
+    said = [_tier(tier, str(tier.get("name", "tiers"))) for tier in outer]
     if any("link" in tier for tier in outer):
-        return tuple(_tier(tier) for tier in outer)
-    tiers = [*_scale_up(group, device), *(_tier(tier) for tier in outer)]
+        return tuple(said)
+    tiers = [*_scale_up(group, device), *said]
     if not outer and group.get("nodes") != 1:
         raise ValueError(_without_network(group))
     if not tiers:  # a single device, which sends to nobody
-        tiers = [_tier({"name": "node", "like": device.scale_up or _DEFAULT_NETWORK})]
+        tiers = [_tier({"name": "node", "like": device.scale_up or _DEFAULT_NETWORK}, "node")]
     tiers[-1]["domain"] = 0
     return tuple(tiers)
 
@@ -202,27 +205,43 @@ def _scale_up(group: Document, device: Accelerator) -> list[Document]:
         return []
     if not table["like"]:
         raise ValueError(f"scale_up: {device.name} names no link; give [scale_up] like = 'pcie5'")
-    return [_tier(table)]
+    return [_tier(table, "scale_up")]
 
 
-def _tier(table: Document) -> Document:
-    """A tier from a flat table: the fields of the tier, and of its link over those of ``like``."""
+def _tier(table: Document, where: str) -> Document:
+    """A tier from a flat table: the fields of the tier, and of its link over those of ``like``.
+
+    ``where`` is what the file calls it.
+    """
     flat = {key: value for key, value in table.items() if key != "link"}
     flat |= _table(table.get("link", {}), "link")
     tier = {key: flat.pop(key) for key in _TIER_FIELDS if key in flat}
-    if "latency" in flat:
+    short = "latency" in flat
+    if short:
+        if "step_latency" in flat:
+            raise ValueError(f"{where}: latency and step_latency are one; leave out one")
         flat["step_latency"] = flat.pop("latency")
     stated = bool({"bandwidth", "like"} & flat.keys())
     like = flat.pop("like", None if "efficiency" in flat else _DEFAULT_NETWORK)
     base = {} if like is None else entry("link", str(like))
-    link = Link.model_validate({"source": "as given in the file of the cluster"} | base | flat)
+    link = _link({"source": "as given in the file of the cluster"} | base | flat, where, short=short)
     if not stated:
-        where = f"{tier.get('name', 'link')}.bandwidth"
-        raise ValueError(f"{where}: required, such as '400 Gb/s', or like = {_DEFAULT_NETWORK!r} to have that link's")
+        raise ValueError(
+            f"{where}.bandwidth: required, such as '400 Gb/s', or like = {_DEFAULT_NETWORK!r} to have that link's"
+        )
     if base and link != Link.model_validate(base):
         source = f"assumed like {like} but for {', '.join(sorted(flat))}: {link.source}"
         link = link.model_copy(update={"source": source})
     return {"name": "network", "domain": 0, "link": link} | tier
+
+
+def _link(fields: Document, where: str, *, short: bool) -> Link:
+    """The link of a tier; what is wrong with it in the words of the file, which may say latency for short."""
+    try:
+        return Link.model_validate(fields)
+    except ValidationError as error:
+        said = flatten(error)
+        raise ValueError(f"{where}: {said.replace('step_latency', 'latency') if short else said}") from None
 
 
 def _table(value: object, where: str) -> Document:

@@ -111,7 +111,8 @@ def parsed(text: str, path: Path) -> Document:
     try:
         document = json.loads(text, object_pairs_hook=unique) if json_file else tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadFile(path, f"not {'JSON' if json_file else 'TOML'}: {error}") from None
+        hint = "; the name has a value already" if "Cannot overwrite" in str(error) else ""
+        raise BadFile(path, f"not {'JSON' if json_file else 'TOML'}: {error}{hint}") from None
     if not isinstance(document, dict):
         raise BadFile(path, f"expected a table of fields, got a {type(document).__name__}")
     return document

@@ -162,7 +162,7 @@ def _with_trust(resolved: Resolved, space: Space, outcome: Outcome, choice: Choi
     """What is known of the plan, with what was measured of its like, what was refused, and pins that do nothing."""
     scenario, pins = resolved.scenario, parse_pins(resolved.request.pins)
     settled = _settled(resolved, space, outcome, choice, started=started, largest=LARGEST_SIMULATION)
-    found = trust(scenario, choice.taken.row)
+    found = trust(scenario, choice.taken.row, mfu=settled["prediction"].mfu)
     idle = idle_pins(resolved, pins, space, Lattice(partial(build, scenario), binding(scenario)))
     warnings = (*settled["warnings"], *outside(found), *idle)
     return settled | {"warnings": warnings, "trust": found, "rejected": rejections(space, outcome, scenario)}
@@ -272,7 +272,8 @@ def _predicted(resolved: Resolved, row: Strategies, split: Assignment) -> Plan:
     """The price of one strategy that keeps to the rules, and whether it fits."""
     scenario = resolved.scenario
     priced = quote(as_it_runs(row, split), scenario, split)
-    found, known = priced_record(resolved, row, split, priced), trust(scenario, row)
+    found = priced_record(resolved, row, split, priced)
+    known = trust(scenario, row, mfu=found["prediction"].mfu)
     refused = _too_large(row, priced, scenario)
     said = (*_warnings(priced, resolved), *_counted(found["prediction"], resolved))
     warnings = (*said, *outside(known), *drawn_chunks(split.layers.tolist(), row, scenario))

@@ -64,8 +64,15 @@ class Measured:
     sources: NDArray[np.str_]
     splits: NDArray[np.str_]
     misses: Floats
-    scales: Floats
-    """What utilisation and distance make of misses (:func:`scale`)."""
+    mfus: Floats
+    """Predicted utilisations."""
+    nearest: Floats
+    """Distances to the nearest run of another source that mechanisms were looked for on."""
+
+    @property
+    def scales(self) -> Floats:
+        """What utilisation and distance make of misses (:func:`scale`)."""
+        return scale(self.mfus, self.nearest)
 
     @property
     def scaled(self) -> Floats:
@@ -75,9 +82,8 @@ class Measured:
     def take(self, chosen: NDArray[np.int64]) -> Measured:
         """Some of the runs."""
         runs, known = tuple(self.runs[i] for i in chosen), self.traits.take(chosen)
-        return Measured(
-            runs, known, self.sources[chosen], self.splits[chosen], self.misses[chosen], self.scales[chosen]
-        )
+        names = self.sources[chosen], self.splits[chosen]
+        return Measured(runs, known, *names, self.misses[chosen], self.mfus[chosen], self.nearest[chosen])
 
     def of(self, *splits: str) -> Measured:
         """The runs of some splits."""
@@ -163,7 +169,8 @@ def from_rows(rows: list[dict[str, str]]) -> Measured:
         np.array([run.source for run in runs]),
         np.array([run.split for run in runs]),
         np.array([run.miss for run in runs]),
-        scale(np.array([run.mfu / (1.0 + run.error) for run in runs]), np.array([run.nearest for run in runs])),
+        np.array([run.mfu / (1.0 + run.error) for run in runs]),
+        np.array([run.nearest for run in runs]),
     )
 
 

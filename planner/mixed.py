@@ -132,10 +132,11 @@ def found_plan(
 def _priced(resolved: Resolved, mixed: Mixed, best: MixedIncumbent, priced: Quote) -> dict[str, Any]:
     """What a found plan and a predicted one have in common."""
     lead = best.row.groups[int(best.row.order[0, 0])]
+    prediction = prediction_record(resolved, priced.iteration, lead, best.assignment)
     return {
         "strategy": mixed_record(best.row, best.assignment, mixed),
-        "prediction": prediction_record(resolved, priced.iteration, lead, best.assignment),
-        "trust": trust(resolved.scenario, lead, mixture=True),
+        "prediction": prediction,
+        "trust": trust(resolved.scenario, lead, mfu=prediction.mfu, mixture=True),
         "breakdown_seconds": priced.breakdown,
         "memory_bytes": mixed_memory(priced, mixed, best.row),
         **frame_record(resolved),

@@ -341,7 +341,8 @@ def _statement(fastest: Candidate, *, proved: bool, same: bool, tolerance: float
     if fastest.found.spared:
         said += f", with {spared(fastest.row)}, as nothing fits without"
     if same:
-        return f"{said}; none of {number} others within {tolerance:.0%} moves less"
+        which = "the only other does not move" if number == 1 else f"none of {number:,} others moves"
+        return f"{said}; within {tolerance:.0%} {which} less"
     return f"{said}; the nearest moves least of {number} within {tolerance:.0%}"
 
 

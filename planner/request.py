@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from costmodels.adapters import OF_ATTENTION, Adapters
 from costmodels.choices import chosen
@@ -29,6 +29,7 @@ from planner.changes import bare, changed_model, changed_stack, flat, known_path
 from planner.defaults import DEFAULT_CLUSTER, DEFAULT_STACK, filled, standing_by, unsaid, usual_batch, usual_tokens
 from planner.errors import BadRequest
 from planner.pins import plainly
+from planner.written import plain_number, plain_switch
 
 Objective = Literal["time", "mfu", "cost", "tokens-per-gpu-hour", "memory", "goodput"]
 
@@ -37,9 +38,13 @@ LARGEST_BATCH = 2**28
 LARGEST_SEQUENCE = 2**24
 
 
-_NUMBERS: Final = ("gpus", "global_batch_size", "seq_length", "tokens", "top", "time_limit", "loss_block",
-                   "expert_capacity", "expert_imbalance", "offload_fraction")  # fmt: skip
-"""Fields that are numbers, of which Python would take True for 1."""
+_NUMBERS: Final = {
+    **dict.fromkeys(("gpus", "global_batch_size", "seq_length", "top", "loss_block"), "a whole number"),
+    **dict.fromkeys(("expert_capacity", "expert_imbalance"), "a number"),
+    **dict.fromkeys(("tokens", "time_limit", "offload_fraction"), ""),
+}
+"""Fields that are numbers, of which Python would take True for 1, and of what kind; "" where they are also written as
+people do: "2T", "30s", "50%"."""
 _TIME: Final = inline.also({"type": "string", "examples": ["30s"]})
 _PAIRS: Final = inline.also({"type": "string", "examples": ["detect=5 min,spare_nodes=8"]})
 _PERCENT: Final = inline.also({"type": "string", "pattern": r"^\s*[0-9.]+%?\s*$"})
@@ -117,10 +122,10 @@ class PlanRequest(BaseModel):
 
     @field_validator(*_NUMBERS, mode="before")
     @classmethod
-    def _number(cls, value: object) -> object:
-        if isinstance(value, bool):
-            raise ValueError(f"expected a number such as 64, got {str(value).lower()}")  # noqa: TRY004 - pydantic's
-        return value
+    def _number(cls, value: object, field: ValidationInfo) -> object:
+        return plain_number(value, expected=_NUMBERS[str(field.field_name)])
+
+    _switch = field_validator("fp8_param_gather", "reasons", mode="before")(plain_switch)
 
     _tokens = field_validator("tokens", mode="before")(counted)
     _seconds = field_validator("time_limit", mode="before")(inline.seconds_written)

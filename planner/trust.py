@@ -81,7 +81,8 @@ def interval(
     """
     mine, known, others = traits(scenario, row), _judges(source), _others(source)
     away, near = (distance(mine, of.traits)[0] + MIXTURE * mixture for of in (known, others))
-    miss = expected_miss(away, known, figures().usual) * float(scale(np.array(mfu), near.min()))
+    slow = np.maximum(mfu, every_run().mfus.min())  # how misses go on to grow below that nobody measured
+    miss = expected_miss(away, known, figures().usual) * float(scale(slow, near.min()))
     low, high = np.exp(np.array(_ends(scenario, source)) * miss)
     return Interval(low=seconds * float(low), high=seconds * float(high), coverage=COVERAGE)
 
@@ -114,15 +115,19 @@ def _fitted() -> frozenset[str]:
     return frozenset(run.source for run in every_run().of("fit").runs if run.group not in LEFT_OUT)
 
 
-def trust(scenario: Scenario, row: Strategies, *, mixture: bool = False) -> Trust:
-    """The measured runs nearest to one strategy, of either split, and whether that is near."""
+def trust(scenario: Scenario, row: Strategies, *, mfu: float = 1.0, mixture: bool = False) -> Trust:
+    """The measured runs nearest to one strategy, of either split, and whether that is near.
+
+    ``mfu`` is its predicted utilisation.
+    """
     table, found = measured(), figures()
     mine = traits(scenario, row)
     away = distance(mine, table.traits)[0] + MIXTURE * mixture
     order = np.argsort(away, kind="stable")
     groups = np.array([table.runs[i].group for i in order])
     first = order[np.sort(np.unique(groups, return_index=True)[1])[:SHOWN]]
-    far = _unlike_device(scenario, mine, table, order) + _beyond(mine, table) + (ADAPTED,) * scenario.frozen
+    far = _unlike_device(scenario, mine, table, order) + _beyond(mine, table) + _too_slow(mfu, table)
+    far += (ADAPTED,) * scenario.frozen
     return Trust(
         nearest=tuple(_comparable(table, int(i), float(away[i])) for i in first),
         region=found.region,
@@ -202,6 +207,12 @@ def _too_long(mine: Traits, table: Measured, alike: Bools) -> tuple[str, ...]:
     if own <= most + 1.0:
         return ()
     return (f"sequences of {2.0**own / 2**10:.3g} Ki tokens against {2.0**most / 2**10:.3g} Ki at most{under}",)
+
+
+def _too_slow(mfu: float, table: Measured) -> tuple[str, ...]:
+    """A utilisation below that of all measured runs, as predictions have it."""
+    least = float(table.mfus.min())
+    return (f"MFU {100.0 * mfu:.2g} % against {100.0 * least:.2g} % at least",) if mfu < least else ()
 
 
 def _comparable(table: Measured, i: int, away: float) -> Comparable:

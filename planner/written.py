@@ -100,3 +100,31 @@ def adapter(record: type[BaseModel], field: str) -> TypeAdapter[Any]:
     info = record.model_fields[field]
     kind: Any = info.annotation
     return TypeAdapter(Annotated[kind, *info.metadata] if info.metadata else kind)
+
+
+def plain_number(value: object, *, expected: str) -> object:
+    """What a field that is a number was given, as it is.
+
+    Args:
+        value: a number, or what is none.
+        expected: which kind; "" where text such as "2T" is read further.
+
+    Raises:
+        ValueError: a switch, or text where it is not read; pydantic would make numbers of both.
+    """
+    if isinstance(value, bool):
+        raise ValueError(f"expected a number such as 64, got {str(value).lower()}")  # noqa: TRY004 - pydantic's
+    if isinstance(value, str) and expected:
+        raise ValueError(f"expected {expected}, got {value!r:.40}")
+    return value
+
+
+def plain_switch(value: object) -> object:
+    """What a field that is true or false was given, as it is.
+
+    Raises:
+        ValueError: text or a number, of which pydantic would make one.
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    raise ValueError(f"expected true or false, got {value!r:.40}")

@@ -32,8 +32,8 @@ def allocate(
 ) -> None:
     """Say which job gets how many GPUs of which node group, under which strategy, proved; and why, and who waits.
 
-    The file names a cluster and [[jobs]]: model, priority, allowed counts, deadline, where it runs now. The README
-    shows one.
+    The file names a cluster and [[jobs]]: model, priority, allowed counts, deadline, where it runs now.
+    examples/queue.toml of the sources shows one, docs/jobs.md explains it.
     """
     del verbose
     check_writable(output)

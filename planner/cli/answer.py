@@ -13,7 +13,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from planner.cli.ending import UNEXPECTED, say
+from planner.cli.ending import UNEXPECTED, say, unwritten
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ def _to_file(text: str, path: Path) -> None:
         if path.exists() and not path.is_file():  # a pipe or /dev/stdout cannot be replaced
             path.write_text(text, encoding="utf-8")
             return
+        path = Path(os.path.realpath(path)) if path.is_symlink() else path  # the file is replaced, not its other name
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as stream:
@@ -93,7 +94,7 @@ def _to_file(text: str, path: Path) -> None:
         finally:
             Path(temporary).unlink(missing_ok=True)
     except OSError as error:
-        raise BadRequest(f"--output: {path} cannot be written: {error.strerror}") from None
+        raise unwritten("--output", path, error) from None
 
 
 def _umask() -> int:

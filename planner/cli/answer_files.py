@@ -35,7 +35,7 @@ def _piped() -> str:
     if sys.stdin is None:
         raise BadRequest("stdin is closed; name a file")
     try:
-        return sys.stdin.read()
+        return sys.stdin.read().removeprefix("\ufeff")  # the mark of byte order of some editors
     except UnicodeDecodeError:
         raise BadRequest("stdin holds no text in UTF-8") from None
 

@@ -27,8 +27,9 @@ from planner.cli import (
 from planner.cli.ending import Ending
 
 EPILOG = """\b
-Exit codes: 0 answered; 1 unexpected error; 2 bad request; 3 proved infeasible;
-4 time ran out before any plan; 130 interrupted.
+Exit codes: 0 answered; 1 unexpected error, or an output that takes no more;
+2 bad request; 3 proved infeasible; 4 time ran out before any plan;
+130 interrupted.
 Every option reads its default from PLAN_<OPTION>, such as PLAN_CLUSTER."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from planner.intake.given import Given
     from planner.request import PlanRequest
 
+_FACTOR: Final = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
+"""A number in plain digits, as files of commands and the shell hand it on: as text."""
 FIELDS: Final = (
     "model",
     "gpus",
@@ -235,6 +238,8 @@ def _value(name: str, value: Any) -> Any:
         return _stability(value)
     if name == "time_limit" and isinstance(value, str):
         return seconds_in(name, value)
+    if name in ("expert_capacity", "expert_imbalance") and isinstance(value, str) and _FACTOR.fullmatch(value.strip()):
+        return float(value)
     if isinstance(value, str) and "\0" in value:
         raise BadRequest(f"{name}: contains a NUL character")
     return value

@@ -117,8 +117,18 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 @click.command("validate", cls=Command, short_help="Predicted against measured runs.")
 @click.argument("files", nargs=-1, type=Text(), metavar="[FILE]...")
-@click.option("--floor", is_flag=True, help="What the measurements leave to any model: noise, releases, rounding.")
-@click.option("--ranking", is_flag=True, help="Judge the choice among measured strategies: regret, rank correlation.")
+@option(
+    "--floor",
+    heading="Question",
+    is_flag=True,
+    help="What the measurements leave to any model: noise, releases, rounding.",
+)
+@option(
+    "--ranking",
+    heading="Question",
+    is_flag=True,
+    help="Judge the choice among measured strategies: regret, rank correlation.",
+)
 @option("--profile", heading="Question", metavar="FILE", help="Cluster and stack that `plan calibrate` wrote.")
 @output_options("table", "json")
 def validate(
@@ -130,10 +140,10 @@ def validate(
     output: str | None,
     **_talk: bool,
 ) -> None:
-    """Compare predictions with measured runs: error per row, per group and in all.
+    """Compare predictions with measured runs: error per run of a file of yours, per group and in all.
 
     FILE holds runs as JSON lines (- for stdin), or is a split of the shipped ones: fit, dev or check. None means all
-    three.
+    three. The table has a line for every run where these are 40 or fewer; --format json has one for each of any number.
     """
     check_writable(output)
     from planner.sweep.cores import usable

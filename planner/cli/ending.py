@@ -6,13 +6,14 @@ import signal
 import sys
 import traceback
 from _thread import interrupt_main
+from pathlib import Path
 from threading import Timer
 from types import FrameType, TracebackType
 from typing import Final, Self
 
 import click
 
-from planner.errors import MeshwrightError, OutOfTime
+from planner.errors import BadRequest, MeshwrightError, NoRoom, OutOfTime
 
 OK: Final = 0
 UNEXPECTED: Final = 1
@@ -20,6 +21,8 @@ BAD_REQUEST: Final = 2
 INFEASIBLE: Final = 3
 OUT_OF_TIME: Final = 4
 INTERRUPTED: Final = 130
+_OTHERS: Final = ((OutOfTime, OUT_OF_TIME), (NoRoom, UNEXPECTED))
+"""Errors told in one line of which the request is not to blame."""
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 """What a stream says that takes no more."""
 _AGAIN: Final = 0.01
@@ -80,9 +83,16 @@ def verdict(error: BaseException) -> tuple[int, str]:
         let_go_of_stdout()
         return UNEXPECTED, f"the answer cannot be written: {error.strerror}"
     if reason := _bad_request(error):
-        return OUT_OF_TIME if isinstance(error, OutOfTime) else BAD_REQUEST, reason
+        return next((code for kind, code in _OTHERS if isinstance(error, kind)), BAD_REQUEST), reason
     told = str(error) or "no message"
     return UNEXPECTED, f"internal error: {type(error).__name__}: {told}; run with -v for the traceback"
+
+
+def unwritten(option: str, path: Path, error: OSError) -> MeshwrightError:
+    """What is wrong where a file for the answer is not written: the name asked for, or nothing but its room."""
+    if error.errno in _FULL:
+        return NoRoom(path, f"the answer cannot be written: {error.strerror}")
+    return BadRequest(f"{option}: {path} cannot be written: {error.strerror or error}")
 
 
 def _bad_request(error: BaseException) -> str:

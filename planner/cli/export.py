@@ -9,6 +9,7 @@ import click
 
 from planner.cli.answer import talk, write
 from planner.cli.answer_files import answer_in
+from planner.cli.ending import unwritten
 from planner.cli.options import Command, Text, option
 from planner.errors import BadRequest
 
@@ -96,7 +97,7 @@ def _write_all(made: Export, folder: Path, params: dict[str, Any]) -> None:
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
-        raise BadRequest(f"--output: {folder} cannot be made: {error.strerror}") from None
+        raise unwritten("--output", folder, error) from None
     for name, text in made.files.items():
         write(text, str(folder / name))
     talk(f"wrote {', '.join(str(folder / name) for name in made.files)}", params)

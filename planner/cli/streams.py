@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from planner.cli.answer import opened, put
-from planner.errors import BadRequest
+from planner.cli.ending import unwritten
 
 if TYPE_CHECKING:
     from planner.sweep import Result, Study
@@ -50,6 +51,7 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
             with path.open("wb") as stream:
                 yield stream
             return
+        path = Path(os.path.realpath(path)) if path.is_symlink() else path  # as a whole answer is written
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as temporary:
             whole = Path(temporary.name)
             try:
@@ -60,4 +62,4 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
             finally:
                 whole.unlink(missing_ok=True)
     except OSError as error:
-        raise BadRequest(f"--results: {path} cannot be written: {error.strerror}") from None
+        raise unwritten("--results", path, error) from None

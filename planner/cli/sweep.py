@@ -202,7 +202,8 @@ def _conclude(done: Progress, counted: Counted, store: str, params: dict[str, An
     if done.failed:
         failed = f"{done.failed:,} point{'s' * (done.failed > 1)} failed"
         talk(f"{failed}; `plan sweep status` names them, --retry-failed asks again once the cause is mended", params)
-    talk(f"{counted.in_words()}, {done.answered - done.failed:,} answered now; the answers are in {store}", params)
+    where = store if params["store"] else f"{store} in this folder (-o names another place)"
+    talk(f"{counted.in_words()}, {done.answered - done.failed:,} answered now; the answers are in {where}", params)
     if done.defects:
         sys.exit(UNEXPECTED)
     if done.failed and done.failed == done.done:

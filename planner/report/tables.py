@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from textwrap import wrap
 from typing import Final, Protocol
 
 from rich.console import Console
@@ -12,6 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.report.bars import plain
+
+_WIDEST = 400
+"""Characters of a line."""
 
 
 class Fact(Protocol):
@@ -28,19 +32,49 @@ class Fact(Protocol):
 def print_rows(rows: Sequence[Mapping[str, str]], console: Console, *, named: bool = True) -> None:
     """Rows of one shape, a column per field; long texts fold, figures do not, nor the first column where it names.
 
-    Where nothing may fold, a narrow terminal folds the lines.
+    Where nothing may fold, a narrow terminal folds the lines; where columns have no room, every field has a line.
     """
     columns = {name.replace("_", " "): [row[name] for row in rows] for name in (rows[0] if rows else ())}
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     whole = _whole(columns, console.width, named=named)
-    for column, kept, wide in zip(columns, whole, widths(columns, whole, console.width), strict=True):
-        table.add_column(column, overflow="fold", no_wrap=kept, width=wide)
+    gap, sizes = _fitting(columns, whole, console.width)
+    if None in sizes and not all(whole):
+        _print_fields(columns, console, named=named)
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
+    for column, kept, wide in zip(columns, whole, sizes, strict=True):
+        table.add_column(_folded(column, None if kept else wide), overflow="fold", no_wrap=kept, width=wide)
     for row in rows:
-        table.add_row(*(said(value, console) for value in row.values()))
+        cells = zip(row.values(), whole, sizes, strict=True)
+        table.add_row(*(said(_folded(value, None if kept else wide), console) for value, kept, wide in cells))
     if all(whole):
         print_wide(table, console)
     else:
         console.print(table)
+
+
+def _fitting(columns: Mapping[str, Sequence[str]], whole: Sequence[bool], width: int) -> tuple[int, list[int | None]]:
+    """The gap between columns and their widths: it narrows before a word breaks, and words break before room is out."""
+    for gap, word in ((2, width), (1, width), (1, _NARROWEST)):
+        sizes = widths(columns, whole, width, gap=gap, word=word)
+        if None not in sizes:
+            return gap, sizes
+    return 2, sizes
+
+
+def _print_fields(columns: Mapping[str, Sequence[str]], console: Console, *, named: bool) -> None:
+    """A line a field, the first of a row above the others; where it names the row, without its own name."""
+    first, *others = columns.items()
+    for place, heading in enumerate(first[1]):
+        told = heading if named else f"{first[0]}: {heading}"
+        console.print(said(told, console, style="bold"), overflow="fold")
+        for name, cells in others:
+            if cells[place]:
+                console.print(Padding(said(f"{name}: {cells[place]}", console), (0, 0, 0, 2)), overflow="fold")
+
+
+def _folded(text: str, width: int | None) -> str:
+    """Text in lines of so many characters, which may end at a hyphen; as it is without a width."""
+    return text if width is None else "\n".join(wrap(text, width))
 
 
 def _whole(columns: Mapping[str, Sequence[str]], width: int, *, named: bool) -> list[bool]:
@@ -53,7 +87,7 @@ def _whole(columns: Mapping[str, Sequence[str]], width: int, *, named: bool) -> 
 
 
 def widths(
-    columns: Mapping[str, Sequence[str]], whole: Sequence[bool], width: int, *, gap: int = 2
+    columns: Mapping[str, Sequence[str]], whole: Sequence[bool], width: int, *, gap: int = 2, word: int = _WIDEST
 ) -> list[int | None]:
     """Characters of every column: the widest fold first, and no word breaks; None where words have to.
 
@@ -62,11 +96,12 @@ def widths(
         whole: which of them do not fold.
         width: of the screen.
         gap: between two of them.
+        word: characters from which on one may break.
     """
     texts = [(name, *cells) for name, cells in columns.items()]
     wide = [max(map(len, text)) for text in texts]
     least = [
-        size if kept else max(map(len, " ".join(text).split()))
+        size if kept else min(word, max(map(len, " ".join(text).split())))
         for size, kept, text in zip(wide, whole, texts, strict=True)
     ]
     room = width - gap * len(wide)
@@ -101,10 +136,6 @@ def print_figures(heading: str, facts: Iterable[Fact], console: Console) -> None
 def said(text: str, console: Console, style: str = "") -> Text:
     """Text as it is, never as markup, in signs that the console can print."""
     return Text(text if console.encoding.lower().startswith("utf") else plain(text), style=style)
-
-
-_WIDEST = 400
-"""Characters of a line."""
 
 
 def print_wide(table: Table, console: Console) -> None:

@@ -102,7 +102,7 @@ def _evidence(plan: Plan) -> Iterator[RenderableType]:
 
 def _trust(found: Trust) -> Iterator[RenderableType]:
     """The measured runs nearest to the plan, and how well each is predicted."""
-    yield indented(Text(f"nearest measured runs, and how they are predicted ({_where(found)})", style="dim"))
+    yield indented(Text(f"nearest measured runs: how unlike (0: alike), error ({_where(found)})", style="dim"))
     for run in found.nearest:
         machines = f"{run.gpus:,} {run.accelerator}"
         said = f"{run.distance:.1f}  {run.error:+.1%}  {run.model}, {machines}, {run.stack}, {run.layout} ({run.group})"
@@ -112,10 +112,10 @@ def _trust(found: Trust) -> Iterator[RenderableType]:
 def _where(found: Trust) -> str:
     """Whether the plan is in the validated region; where it is outside, by its distance or by its degrees."""
     if found.inside:
-        return f"inside the validated region of {found.region:.1f}"
+        return f"inside the validated region, up to {found.region:.1f}"
     beyond = f"{', '.join(found.beyond)} among runs that are learnt from" if found.beyond else ""
     if not found.nearest or found.nearest[0].distance > found.region:
-        return f"outside the validated region of {found.region:.1f}{beyond and f'; {beyond}'}"
+        return f"outside the validated region, up to {found.region:.1f}{beyond and f'; {beyond}'}"
     return f"within {found.region:.1f}, but outside the validated region: {beyond}"
 
 

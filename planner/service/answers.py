@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from hardware.errors import flatten, meant
 from hardware.files import unique
@@ -76,7 +75,6 @@ def _fields(body: Mapping[str, Any], seconds: float) -> Body:
     """The fields of a question, its time limit cut to what the service gives."""
     names_only(body)
     _known_fields(body)
-    _typed(body)
     _typed_changes(body.get("changes"))
     return {"top": 5, **body, "time_limit": _cut(body.get("time_limit", seconds), seconds)}
 
@@ -110,44 +108,11 @@ def _known_fields(body: Mapping[str, Any]) -> None:
     raise BadRequest(f"there is no field {name!r:.60}; {near}")
 
 
-def _typed(body: Mapping[str, Any], where: str = "") -> None:
-    """Refuse text for numbers and switches, and numbers for switches: a file may write them so, JSON need not.
-
-    Raises:
-        BadRequest: the schema of a question has the field otherwise.
-    """
-    for name, value in body.items():
-        allowed = _types(name)
-        if isinstance(value, str) and allowed and "string" not in allowed:
-            raise BadRequest(f"{where}{name}: expected {_either(allowed)}, got {value!r:.40}")
-        if isinstance(value, int | float) and not isinstance(value, bool) and allowed == {"boolean"}:
-            raise BadRequest(f"{where}{name}: expected {_either(allowed)}, got {value:g}")
-
-
 def _typed_changes(changes: object) -> None:
     """Refuse numbers that are written as text there too; multiples such as "2x" are."""
     for path, value in flat(changes) if isinstance(changes, Mapping) else ():
         if isinstance(value, str) and numeric(known_path(path)) and not is_multiple(value):
             raise BadRequest(f'changes: {path}: expected a number or a multiple such as "2x", got {value!r:.40}')
-
-
-def _either(types: Iterable[str]) -> str:
-    words = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "object": "an object"}
-    return " or ".join(words.get(kind, kind) for kind in sorted(types))
-
-
-@cache
-def _types(name: str) -> frozenset[str]:
-    """The JSON types that a field of a question may have beside null; text also where its schema names records."""
-    from planner.request import PlanRequest
-
-    schema = _properties(PlanRequest)[name]
-    return frozenset(kind.get("type", "string") for kind in schema.get("anyOf", [schema])) - {"null"}
-
-
-@cache
-def _properties(record: type[BaseModel]) -> Mapping[str, Any]:
-    return record.model_json_schema()["properties"]
 
 
 def _plan(body: Body, seconds: float) -> str:
@@ -177,15 +142,13 @@ def _why_not(body: Body, seconds: float) -> str:
 
 def _allocate(body: Body, seconds: float) -> str:
     from planner.allocation.allocate import allocate
-    from planner.allocation.queue import OWN, queue_of
-    from planner.request import PlanRequest
+    from planner.allocation.queue import queue_of
 
     names_only(body)
     jobs = body.get("jobs")
     for job in jobs if isinstance(jobs, list) else ():
         if isinstance(job, dict):
             names_only(job)
-            _typed({name: job[name] for name in set(job) & set(PlanRequest.model_fields) - set(OWN)}, "jobs: ")
     queue = queue_of(body)
     return allocate(queue.model_copy(update={"time_limit": min(queue.time_limit, seconds)})).to_json(indent=None)
 

@@ -18,13 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, Self
 
-from planner.errors import BadFile
+from planner.errors import BadFile, NoRoom
 from planner.sweep.answer import Finished
 
 SCHEMA: Final = 1
 """Version of the tables; a store of a later one is left alone."""
 APPLICATION: Final = 0x6D657368
 """SQLite's mark of whose file this is: "mesh"."""
+_FULL: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR})
+"""What SQLite says of a file that takes no more; of a quota or a largest size it only knows that writing failed."""
 PATIENCE: Final = 30.0
 """Seconds to wait for a reader or a slow disk."""
 
@@ -82,6 +84,8 @@ class Store:
         place = Path(path)
         if place.is_dir() or not place.parent.is_dir():
             raise BadFile(path, "a folder, where a file is expected" if place.is_dir() else f"no folder {place.parent}")
+        if place.is_fifo() or place.is_socket():
+            raise BadFile(path, "a pipe, where a file is expected")
         if not writing and not place.exists():
             raise BadFile(path, "no such store")
         lock = _locked(place) if writing else None
@@ -130,7 +134,8 @@ class Store:
         """Keep answers, all of them or none; a failed one gives way to a later answer, no other is ever replaced.
 
         Raises:
-            BadFile: the disk is full or fails; what was kept before stays.
+            NoRoom: the disk is full; what was kept before stays.
+        BadFile: it fails.
         """
         rows = [(one.key, one.status, one.document, one.error, one.defect, one.seconds) for one in finished]
         with _said(self.path), self._connection:
@@ -229,13 +234,19 @@ def _said(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise BadFile(path, _reason(path, error)) from None
+        kind = NoRoom if _code(error) in _FULL else BadFile
+        raise kind(path, _reason(path, error)) from None
+
+
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's finding without what it adds to it."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def _reason(path: Path, error: sqlite3.Error) -> str:
     """What SQLite says, and what helps where that is known."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code == sqlite3.SQLITE_FULL:
+    code = _code(error)
+    if code in _FULL:
         return f"{error}; what was finished is kept, free some space and run it again"
     left = [name for name in (f"{path.name}-journal", f"{path.name}-wal") if path.with_name(name).exists()]
     if left and code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):

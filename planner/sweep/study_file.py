@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -58,11 +59,27 @@ def read_study(path: str | Path) -> Study:
         BadRequest: an unknown field, an empty axis, an impossible range or value, too many points.
     """
     place = expanded(path)
-    document = _yaml(place) if place.suffix.lower() in {".yaml", ".yml"} else read(place)
+    document = _yaml(place) if place.suffix.lower() in {".yaml", ".yml"} else _read(place)
     try:
         return study_of(profiled(led(document, place)), name=place.stem)
     except BadRequest as error:
         raise BadRequest(f"{path}: {error}") from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A file of TOML or JSON; of a machine that is named and changed in one, how TOML lets both be said."""
+    try:
+        return read(path)
+    except BadFile as error:
+        if "Cannot overwrite" not in error.reason:
+            raise
+        text = read_text(path)
+        for name in _WHOLE:
+            named = re.search(rf"^\s*{name}\s*=\s*([^{{#\n]+)", text, re.MULTILINE)
+            if named and re.search(rf"^\s*(\[\s*)?{name}\s*[.\]]", text, re.MULTILINE):
+                way = f"beside fields of it write its name as {name}s = {named[1].strip()}"
+                raise BadFile(path, f"{name}: TOML takes a value or fields under one name; {way}") from None
+        raise
 
 
 def _yaml(path: Path) -> dict[str, Any]:

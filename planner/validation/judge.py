@@ -37,6 +37,7 @@ from planner.validation.rows import (
     efficiency_seconds,
     measured_seconds,
     read_rows,
+    told_by,
     unknown_split,
 )
 
@@ -201,7 +202,7 @@ def judge_row(row: Row, mapping: Callable[[Row], Case] = case) -> list[Verdict]:
             measured=v,
             predicted=predicted[m],
             error=_error(predicted[m], v),
-            notes=mapped.notes + _derived(row, m) + strange(row, mapped),
+            notes=mapped.notes + _derived(sized(row, mapped), m) + strange(row, mapped),
             scored=scored and not (m == "memory" and failed),
             within=_within(mapped, str(row.get("group")), predicted[m], v) if m == "iteration_time" else None,
         )
@@ -215,13 +216,15 @@ def _printable(said: object) -> str:
 
 
 def _derived(row: Row, metric: str) -> tuple[str, ...]:
-    """A note where the measured time stands on a FLOP convention, or memory on a unit that is not as written."""
+    """A note where the measured time stands on a throughput or an efficiency, or memory on a unit not as written."""
     if metric == "memory" and _share(row):
         return (f"memory is a share of the device's {row['cluster']['memory_gb']} GiB",)
     if metric == "memory" and re.search(MEBIBYTES, _memory_words(row)):
         return ("memory read in MiB",)
-    if metric != "iteration_time" or measured_seconds(row):
+    if metric != "iteration_time" or row["measured"].get("iteration_time_s"):
         return ()
+    if said := told_by(row):
+        return (f"time out of the stated {said}",)
     return (f"time derived from the stated efficiency, FLOP convention {convention(row)!r}",)
 
 
@@ -252,10 +255,10 @@ def seconds_of(row: Row, mapped: Case | None) -> float | None:
     """Seconds per iteration as measured, or out of a throughput, or, once mapped, out of a utilisation."""
     if mapped is None:
         return measured_seconds(row)
-    return measured_seconds(_sized(row, mapped)) or _efficiency_seconds(row, mapped)
+    return measured_seconds(sized(row, mapped)) or _efficiency_seconds(row, mapped)
 
 
-def _sized(row: Row, mapped: Case) -> Row:
+def sized(row: Row, mapped: Case) -> Row:
     """The run with the sequence length and the batch that it was priced at, where it leaves that to its other words."""
     model, plan = row["model"], row["strategy"]
     if not model.get("seq_length"):
@@ -270,7 +273,7 @@ def strange(row: Row, mapped: Case | None = None) -> tuple[str, ...]:
     unread = unknown_split(row) + unknown_fields(row)
     if row["measured"].get("memory") is not None and _share(row) == 0.0:
         unread += ("memory is a share of a device whose memory_gb is not stated, and is not read",)
-    return unread if mapped is None else contradicting(_sized(row, mapped)) + unread
+    return unread if mapped is None else contradicting(sized(row, mapped)) + unread
 
 
 def _efficiency_seconds(row: Row, mapped: Case) -> float | None:

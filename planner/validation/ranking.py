@@ -16,7 +16,8 @@ import numpy as np
 from costmodels.strategy import Floats
 from planner.measured import LEFT_OUT
 from planner.validation.corpus import of_each
-from planner.validation.judge import judge_row
+from planner.validation.judge import judge_row, sized
+from planner.validation.mapping import case
 from planner.validation.rows import Row, read_rows
 
 SMALLEST = 4
@@ -79,7 +80,7 @@ def sweeps(paths: Iterable[Path], *, workers: int = 1) -> list[Sweep]:
     rows = [row for path in paths for row in read_rows(path)]
     for row, found in zip(rows, of_each(rows, _times, workers=workers), strict=True):
         if found is not None:
-            cells[cell_of(row)][_alike(row)].append(found)
+            cells[cell_of(_whole(row))][_alike(row)].append(found)
     noises = _noises(cells)
     ordered = sorted(cells.items(), key=str)
     return [_judged(cell, alike, noises) for cell, alike in ordered if len(alike) >= SMALLEST]
@@ -94,9 +95,16 @@ def _times(row: Row) -> Timed | None:
     """None where the row does not count."""
     for verdict in judge_row(row):
         if verdict.metric == "iteration_time" and verdict.scored and verdict.predicted:
-            tokens = row["strategy"]["global_batch_size"] * row["model"]["seq_length"]
+            whole = _whole(row)
+            tokens = whole["strategy"]["global_batch_size"] * whole["model"]["seq_length"]
             return Timed(float(verdict.predicted) / tokens, float(verdict.measured) / tokens, verdict.id)
     return None
+
+
+def _whole(row: Row) -> Row:
+    """A run that is priced, with the sizes that it leaves to its other words."""
+    stated = row["model"].get("seq_length") and row["strategy"].get("global_batch_size")
+    return row if stated else sized(row, case(row))
 
 
 def _noises(cells: dict[Cell, dict[str, list[Timed]]]) -> dict[str, float]:

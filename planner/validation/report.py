@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,10 +12,9 @@ from typing import Any
 from planner.errors import BadFile, BadRequest
 from planner.trust import COVERAGE
 from planner.validation.judge import Verdict, coverage, groups, judge, names_of, shipped, summary
+from planner.validation.run_lines import UNREAD, run_lines
 
 METRICS = ("iteration_time", "memory")
-UNREAD = re.compile(r"^split '|^\w+\.\w+ is not read")
-"""Notes on what a run says and nothing reads."""
 FEW = 100
 """Runs up to which the table says what was assumed of them."""
 MOST_REASONS = 20
@@ -190,7 +188,8 @@ def _coverage_lines(by_file: Mapping[str, list[Verdict]]) -> list[str]:
 
 def _table(by_file: Mapping[str, list[Verdict]]) -> str:
     verdicts = [verdict for found in by_file.values() for verdict in found]
-    lines = []
+    published = {path.name for path in shipped()}
+    lines = run_lines({name: found for name, found in by_file.items() if name not in published})
     for metric, title in zip(METRICS, ("Iteration time", "Memory"), strict=True):
         by_group = groups(verdicts, metric)
         lines += [

@@ -67,7 +67,7 @@ def _rows(path: Path, lines: TextIO) -> Iterator[Row]:
             raise BadFile(path, f"line {number} is longer than {LARGEST // 2**20} MiB; one run a line is expected")
         if line.strip():
             found = True
-            yield _row(path, number, line)
+            yield _row(path, number, line.removeprefix("\ufeff") if number == 1 else line)
     if not found:
         raise BadFile(path, "no runs in it; JSON lines are expected, one run a line")
 
@@ -83,7 +83,7 @@ def _row(path: Path, number: int, line: str) -> Row:
 
 
 def row_of(path: Path, where: str, row: object) -> Row:
-    """A parsed run, once it is seen to be one; of a section left out nothing is stated.
+    """A parsed run, once it is seen to be one; of a section left out nothing is stated, and its file is its group.
 
     Raises:
         BadFile: it is no object, has no section or one that is none; the message begins with ``where`` it stands.
@@ -96,7 +96,8 @@ def row_of(path: Path, where: str, row: object) -> Row:
             raise BadFile(path, f"{where}: section {section!r} is not an object")
     if not said:
         raise BadFile(path, f"{where}: no run, which has sections {', '.join(_SECTIONS)}")
-    return row | {section: said.get(section, {}) for section in _SECTIONS}
+    group = row.get("group") or ("stdin" if path == STDIN else Path(path).name)
+    return row | {"group": group} | {section: said.get(section, {}) for section in _SECTIONS}
 
 
 def unknown_split(row: Row) -> tuple[str, ...]:
@@ -114,6 +115,11 @@ def held_back(row: Row) -> bool:
 def measured_seconds(row: Row) -> float | None:
     """Seconds per iteration as measured, or out of a throughput; None where nothing of the kind is said."""
     return next((seconds for _, seconds in _times(row)), None)
+
+
+def told_by(row: Row) -> str:
+    """Which figure of a run tells its time; "" where none does."""
+    return next((name for name, _ in _times(row)), "")
 
 
 def _times(row: Row) -> Iterator[tuple[str, float]]:

@@ -170,7 +170,13 @@ def test_a_dumped_cluster_is_a_cluster_file(tmp_path):
         (BASE.replace("400 Gb/s", "1e-300 Gb/s"), "bandwidth: expected a bandwidth between 1 Mb/s and 100 TB/s, got 1"),
         (BASE.replace("400 Gb/s", "1e300 Gb/s"), "bandwidth: expected a bandwidth between 1 Mb/s and 100 TB/s, got 1"),
         (BASE.replace("400 Gb/s", "0 Gb/s"), "bandwidth: expected a bandwidth between .*, got 0 B/s"),
-        (BASE + 'latency = "5 h"\n', "step_latency: expected a time between 0 s and 1 s, got 5 h"),
+        (BASE + 'latency = "5 h"\n', "network: latency: expected a time between 0 s and 1 s, got 5 h"),
+        (BASE + 'step_latency = "5 h"\n', "network: step_latency: expected a time between 0 s and 1 s, got 5 h"),
+        (
+            BASE + 'latency = "5 us"\nstep_latency = "5 us"\n',
+            "network: latency and step_latency are one; leave out one",
+        ),
+        (BASE + '[scale_up]\nlatency = "-5 us"\n', "scale_up: latency: expected a time such as '5 us', got '-5 us'"),
         (BASE + "efficiency = 1e-300\n", "efficiency: input should be greater than or equal to 0.001, got 1e-300"),
         (BASE + "group_penalty = -inf\n", "group_penalty: .* got -inf"),
         (

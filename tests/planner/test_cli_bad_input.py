@@ -200,3 +200,11 @@ def test_tokens_that_experts_drop_are_told_beside_the_efficiency():
     ask = ["predict", "--model", "mixtral-8x7b", "--gpus", "64", "--ep", "8", "--tp", "2", "--expert-capacity"]
     told = [CliRunner().invoke(main, [*ask, capacity]).stdout for capacity in ("0.75", "1.25")]
     assert ["experts drop 25%" in " ".join(text.split()) for text in told] == [True, False]
+
+
+@pytest.mark.parametrize("option", ["--expert-capacity", "--expert-imbalance"])
+def test_factors_are_read_from_the_line_and_refused_where_they_are_none(option):
+    ask = ["predict", "--model", "mixtral-8x7b", "--gpus", "64", "--ep", "8", "--tp", "2", "--dry-run", option]
+    assert CliRunner().invoke(main, [*ask, "1.25"]).exit_code == 0
+    done = CliRunner().invoke(main, [*ask, "1,25"])
+    assert (done.exit_code, "expected a number, got '1,25'" in done.stderr) == (2, True)

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -119,3 +120,18 @@ def test_the_schema_of_a_request_takes_the_tables_that_requests_take():
         assert {form.get("type") for form in forms} >= {"string", "object"}
         assert any("$ref" in form for form in forms)
     assert [form["type"] for form in fields["memory_margin"]["anyOf"]] == ["number", "string"]
+
+
+def listed(kind, columns):
+    return CliRunner().invoke(main, ["list", kind], env={"COLUMNS": str(columns)}).stdout
+
+
+@pytest.mark.parametrize("kind", ["models", "clusters", "accelerators", "servers", "stacks", "exporters"])
+def test_words_of_a_list_break_at_hyphens_only_on_eighty_columns(kind):
+    wide, narrow = (set(re.split(r"[\s-]+", listed(kind, columns))) for columns in (400, 80))
+    assert narrow == wide
+
+
+def test_a_list_without_room_has_a_line_for_every_field():
+    said = listed("models", 40).splitlines()
+    assert said[said.index("megascale-175b") + 1 :][:2] == ["  title: MegaScale 175B", "  num layers: 96"]

@@ -83,3 +83,21 @@ def test_piped_output_and_no_color_have_no_escapes():
         )
         assert "\x1b" not in done.stdout + done.stderr
         assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_every_option_reads_its_default_from_the_environment():
+    assert "Every option reads its default from PLAN_<OPTION>" in CliRunner().invoke(main, ["--help"]).stdout
+    untold = {
+        f"{name} {param.opts[0]}"
+        for name, command in main.commands.items()
+        for param in command.params
+        if param.param_type_name == "option" and param.expose_value and not param.envvar
+    }
+    assert not untold
+
+
+def test_help_sends_to_files_that_exist():
+    said = " ".join(CliRunner().invoke(main, ["allocate", "--help"]).stdout.split())
+    for name in ("examples/queue.toml", "docs/jobs.md"):
+        assert name in said
+        assert (ROOT / name).is_file()

@@ -82,3 +82,51 @@ def test_tokens_are_written_alike_everywhere():
     assert PlanRequest(model="7b", gpus=8, tokens="300B").tokens == 300_000_000_000
     with pytest.raises(ValueError, match="expected a count such as '175B', got '300 GB'"):
         PlanRequest(model="7b", gpus=8, tokens="300 GB")
+
+
+FULL = "plan: /dev/full: the answer cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "list models -o /dev/full",
+        "show dgx-h100 -o /dev/full",
+        "schema plan -o /dev/full",
+        "predict --model gpt3-125m --gpus 8 -o /dev/full",
+        "why-not --model gpt3-125m --gpus 8 --tp 8 -o /dev/full",
+        "size --model gpt3-125m --gpus 8 --deadline 900d -q -o /dev/full",
+        "trace --model gpt3-125m --gpus 8 -q -o /dev/full",
+        "sweep STUDY -o STORE --workers 1 -q --results /dev/full",
+        "sweep STUDY -o STORE --workers 1 -q --format csv --results /dev/full",
+    ],
+)
+def test_a_full_file_ends_like_a_full_stdout(words, tmp_path):
+    study = tmp_path / "study.toml"
+    study.write_text('model = "gpt3-125m"\ngpus = 8\n')
+    said = words.replace("STUDY", str(study)).replace("STORE", f"{tmp_path}/runs.sqlite")
+    done = shell(f'"{sys.executable}" -m planner {said} 2>&1 >/dev/null')
+    assert (done.returncode, done.stdout) == (1, FULL)
+
+
+@pytest.mark.parametrize("words", ["list models", "sweep STUDY -o STORE --workers 1 -q --format csv"])
+def test_a_link_stays_one_and_its_file_gets_the_answer(words, tmp_path):
+    study, real, link = (tmp_path / name for name in ("study.toml", "real.txt", "link.txt"))
+    study.write_text('model = "gpt3-125m"\ngpus = 8\n')
+    real.write_text("old")
+    link.symlink_to(real)
+    option = "--results" if words.startswith("sweep") else "--output"
+    said = words.replace("STUDY", str(study)).replace("STORE", f"{tmp_path}/runs.sqlite")
+    assert CliRunner().invoke(main, [*said.split(), option, str(link)]).exit_code == 0
+    assert link.is_symlink()
+    assert len(real.read_text()) > 20
+
+
+def test_links_in_a_circle_are_written_over_and_a_pipe_is_no_store(tmp_path):
+    one, other, pipe = (tmp_path / name for name in ("one", "other", "pipe"))
+    one.symlink_to(other)
+    other.symlink_to(one)
+    assert CliRunner().invoke(main, ["list", "stacks", "-o", str(one)]).exit_code == 0
+    os.mkfifo(pipe)
+    done = CliRunner().invoke(main, ["sweep", "examples/sweep.toml", "-o", str(pipe), "-q"])
+    assert (done.exit_code, done.stderr) == (2, f"plan: {pipe}: a pipe, where a file is expected\n")

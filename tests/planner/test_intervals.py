@@ -145,3 +145,20 @@ def ends(name):
     found, fitted = figures(), every_run().of("fit").runs
     known = any(run.source == name and run.group not in LEFT_OUT for run in fitted)
     return (found.fitted_low, found.fitted_high) if known else (found.low, found.high)
+
+
+def test_below_the_slowest_measured_run_intervals_grow_no_further():
+    lowest = float(every_run().mfus.min())
+    wide = [interval(asked(), row(), 1.0, mfu=mfu) for mfu in (0.5, lowest, lowest / 2.0, 1e-6)]
+    assert wide[0].high < wide[1].high
+    assert wide[1:] == [wide[1]] * 3
+
+
+def test_a_utilisation_below_all_that_was_measured_is_outside_the_validated_region():
+    tiny = predict(PlanRequest(model="llama3-8b", gpus=4096, global_batch_size=8, pins={"tp": 8, "pp": 8, "cp": 8}))
+    assert tiny.prediction.mfu < 0.017
+    assert any("MFU" in said and "at least" in said for said in tiny.trust.beyond)
+    assert not tiny.trust.inside
+    assert tiny.prediction.interval.high < 20 * tiny.prediction.interval.low
+    usual = predict(PlanRequest(model="llama3-8b", gpus=64, pins={"tp": 2}))
+    assert not any("MFU" in said for said in usual.trust.beyond)

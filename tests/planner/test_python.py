@@ -205,3 +205,25 @@ def test_a_sparse_question_is_written_as_on_the_command_line():
     written = plan_sparse(*SPARSE, min_throughput="2M", max_cost_per_hour="100 $/h", time_limit="1 min").request
     assert (written.min_throughput, written.max_cost_per_hour, written.time_limit) == (2e6, pytest.approx(100.0), 60.0)
     assert refusal(plan_sparse, 3, "fleet-cpu", min_throughput=2e6) == "model: expected a name or a file, got 3"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("gpus", "64", "expected a whole number, got '64'"),
+        ("top", "3", "expected a whole number, got '3'"),
+        ("expert_imbalance", "2", "expected a number, got '2'"),
+        ("memory_margin", True, "expected a share such as 10% or 0.1, got 'True'"),
+        ("reasons", "yes", "expected true or false, got 'yes'"),
+        ("reasons", 1, "expected true or false, got 1"),
+        ("fp8_param_gather", "true", "expected true or false, got 'true'"),
+    ],
+)
+def test_fields_are_read_as_strictly_as_over_http(field, value, said):
+    with pytest.raises(ValidationError, match=said):
+        PlanRequest(**{"model": "llama3-8b", "gpus": 64, field: value})
+
+
+def test_what_people_write_is_read():
+    asked = PlanRequest(model="llama3-8b", gpus=64, tokens="2T", time_limit="2min", memory_margin="10%")
+    assert (asked.tokens, asked.time_limit, asked.memory_margin) == (2_000_000_000_000, 120.0, 0.1)

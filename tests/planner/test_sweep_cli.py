@@ -173,3 +173,14 @@ def test_the_sweep_is_not_paid_for_by_other_commands():
     code = f"import sys, planner.cli; print([name for name in sys.modules if name.startswith({heavy})])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_store_that_nobody_named_is_told_with_its_place(tmp_path, monkeypatch):
+    path = tmp_path / "mine.toml"
+    path.write_text('model = "gpt3-125m"\ngpus = 8\n')
+    monkeypatch.chdir(tmp_path)
+    assert (
+        "the answers are in mine.sqlite in this folder (-o names another place)" in sweep(path, "--workers", 1).stderr
+    )
+    assert (tmp_path / "mine.sqlite").is_file()
+    assert "the answers are in mine.sqlite\n" in sweep(path, "-o", "mine.sqlite", "--workers", 1).stderr

@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from planner import BadRequest
+from planner import BadFile, BadRequest
 from planner.cli import main
 from planner.sweep import points_of, read_study, study_of
 from planner.sweep.points import baseline_of, in_order
@@ -122,7 +122,7 @@ BAD = {
     "an unknown stack": (BASE | {"stack": ["megatron-cor"]}, "megatron-core"),
     "no GPU": ({"model": "22b", "gpus": [0]}, "gpus"),
     "half a GPU": ({"model": "22b", "gpus": [8.5]}, "gpus"),
-    "GPUs in words": ({"model": "22b", "gpus": ["sixteen"]}, "bad.json: gpus: input should be a valid integer"),
+    "GPUs in words": ({"model": "22b", "gpus": ["sixteen"]}, "bad.json: gpus: expected a whole number"),
     "a pin in words": (BASE | {"tp": ["eight"]}, "tp"),
     "an impossible precision": (BASE | {"precision": ["bf17"]}, "bf16"),
     "a path that leads nowhere": (BASE | {"cluster": {"fabrc": {"bandwidth": "1 GB/s"}}}, "did you mean fabric"),
@@ -178,3 +178,25 @@ def test_a_study_that_is_no_file_or_no_table_is_refused(tmp_path):
 def test_a_relative_value_needs_something_to_be_relative_to():
     with pytest.raises(BadRequest, match="does not say"):
         study_of(BASE | {"clusters": ["dgx-h20"], "cluster": {"price": "2x"}})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'cluster = "dgx-h100"\ncluster.price = ["1x", "2x"]\n',
+        'cluster.price = ["1x", "2x"]\ncluster = "dgx-h100"  # ours\n',
+        'cluster = "dgx-h100"\n[cluster]\nprice = ["1x", "2x"]\n',
+    ],
+    ids=["name first", "field first", "a table"],
+)
+def test_a_machine_that_is_named_and_changed_under_one_name_says_how_to_write_it(text, tmp_path):
+    path = written(tmp_path, f'model = "22b"\ngpus = 8\n{text}', "study.toml")
+    with pytest.raises(BadFile, match=r'beside fields of it write its name as clusters = "dgx-h100"$'):
+        read_study(path)
+    mended = text.replace("cluster = ", "clusters = ")
+    assert read_study(written(tmp_path, f'model = "22b"\ngpus = 8\n{mended}', "study.toml")).product == 2
+
+
+def test_another_name_that_is_said_twice_is_told_so(tmp_path):
+    with pytest.raises(BadFile, match=r"Cannot overwrite a value .*; the name has a value already"):
+        read_study(written(tmp_path, 'model = "22b"\ngpus = 8\ngpus = 16\n', "study.toml"))

@@ -10,6 +10,7 @@ from costmodels.flops import flops_per_iteration, model_flops
 from costmodels.model_catalogue import model as catalogue_model
 from costmodels.pricing import quote
 from costmodels.strategy import CP_KINDS, SCHEDULE_NAMES, Recompute
+from planner.assemble import mfu_of
 from planner.cli import main
 from planner.trust import interval
 from planner.validation.calibrate_memory import caches
@@ -192,7 +193,8 @@ def test_the_error_is_predicted_over_measured_minus_one_and_signed():
 
 def test_a_time_is_within_the_interval_from_its_low_to_its_high_end():
     mapped = case(RUN)
-    likely = interval(mapped.scenario, mapped.rows, quote(mapped.rows, mapped.scenario, mapped.assignment).iteration)
+    predicted = quote(mapped.rows, mapped.scenario, mapped.assignment).iteration
+    likely = interval(mapped.scenario, mapped.rows, predicted, mfu=mfu_of(mapped.scenario, predicted))
     inside = 1e-6
     for measured, within in (
         (likely.high * (1 - inside), True),
@@ -264,7 +266,7 @@ def test_a_file_of_which_nothing_can_be_priced_is_reported_and_refused(tmp_path)
 
 def test_reasons_that_a_table_has_no_room_for_are_counted(tmp_path):
     unknown = [run(id=str(n), cluster={"accelerator": f"abacus-{n}"}) for n in range(23)]
-    shown = asked(tmp_path / "mine.jsonl", unknown).stdout.splitlines()
+    shown = asked(tmp_path / "mine.jsonl", unknown).stdout.partition("Not priced:")[2].splitlines()
     assert sum("abacus" in line for line in shown) == 20
     assert shown[-1] == "     6  for 3 further reasons, which --format json tells"
     told = json.loads(asked(tmp_path / "mine.jsonl", unknown, "--format", "json").stdout)["rows"]
