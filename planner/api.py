@@ -145,7 +145,7 @@ def found_plan(resolved: Resolved, space: Space, outcome: Outcome, started: floa
         settled = _with_trust(resolved, space, outcome, choice, started)
     best = choice.taken
     if not resolved.request.memory_margin:
-        settled["warnings"] += roomier(space, aim, best, until)
+        settled["warnings"] += roomier(space, aim, best, pins, until)
     settled["warnings"] = (*settled["warnings"], *unstarted(Plan(**settled), resolved.request))
     return Plan(
         alternatives=alternatives(others.best, aim, resolved, settled["strategy"], outcome.best),

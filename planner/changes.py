@@ -21,7 +21,7 @@ from planner.features import FEATURES, turned, value_of
 from planner.written import adapter, checked_value, dimension_of, kinds, multiple
 
 ROOTS: Final = ("stack", "model")
-_FIXED: Final = frozenset({"name", "title", "source", "calibration", "bf16", "fp16", "overlap"})
+_FIXED: Final = frozenset({"name", "title", "source", "calibration", "own_runs", "bf16", "fp16", "overlap"})
 """What a stack is called and rests on; what is different in a 16-bit format is set by the field that it replaces."""
 _FIXED_MODEL: Final = frozenset({"name", "title", "family", "source", "reach", "tokens", "published_parameters"})
 _WORDS: Final = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False, "none": None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -10,7 +11,9 @@ from costmodels.pricing import quote
 from planner.aims import Aim
 from planner.assemble import peak_bytes, strategy_record
 from planner.levers import device_times
+from planner.pins import Pin
 from planner.space import Space
+from planner.sparing import ways
 from planner.splits import Incumbent
 from planner.ties import NEARLY_FULL
 from planner.written import savings
@@ -19,7 +22,7 @@ MARGIN: Final = 1.0 - NEARLY_FULL
 """Share of the usable memory that the better-safe plan leaves alone."""
 
 
-def roomier(space: Space, aim: Aim, best: Incumbent, deadline: float) -> tuple[str, ...]:
+def roomier(space: Space, aim: Aim, best: Incumbent, pins: Mapping[str, Pin], deadline: float) -> tuple[str, ...]:
     """A remark with the best that leaves a margin, for a plan that does not; none where it was not found in time."""
     scenario = aim.scenario
     filled = peak_bytes(quote(best.row, scenario, best.assignment)) / scenario.group.accelerator.usable_memory
@@ -31,7 +34,9 @@ def roomier(space: Space, aim: Aim, best: Incumbent, deadline: float) -> tuple[s
         return ()
     asked = f"with --memory-margin {MARGIN:.0%}"
     if found.best is None:
-        return (f"{asked} nothing fits",)
+        return (
+            f"{asked} nothing fits{' without offloading or recomputing layers together' * any(ways(pins, scenario))}",
+        )
     taken = smaller.choice(found).taken
     slower = smaller.value(taken) / aim.value(best) - 1.0
     return (f"{asked}: {_slower(slower)}, {_words(taken, smaller)}",)

@@ -52,4 +52,4 @@ def foremost(scope: Iterable[str]) -> str:
 def all_but_full(stage: int, share: float) -> str:
     """The warning of a plan whose fullest stage leaves next to nothing of the usable memory."""
     doubt = "what is predicted of memory is off by a few per cent, so that this may run out"
-    return f"stage {stage} fills {share:.1%} of the usable memory: {doubt}; leave room with --memory-margin 10%"
+    return f"stage {stage} fills {share:.1%} of the usable memory: {doubt}; leave room with --memory-margin 5%"

@@ -100,7 +100,12 @@ def _ends(scenario: Scenario, source: str) -> tuple[float, float]:
 @cache
 def _judges(source: str) -> Measured:
     """The runs that intervals of one source rest on."""
-    return every_run().of("fit", "check").without(source)
+    return _all_judges().without(source)
+
+
+@cache
+def _all_judges() -> Measured:
+    return every_run().of("fit", "check")
 
 
 @cache

@@ -72,12 +72,13 @@ def _taken(placed: Sequence[Sequence[Option]], group: str) -> list[float]:
 
 
 def _ends(times: Sequence[float], period: float, end: float, most: int) -> list[float]:
-    """The end of the period, when those who start now may end after it, those who follow them, and so on.
+    """The end of the period, when those who start now or then may end after it, those who follow them, and so on.
 
     Of too many some at equal ranks are kept, and some between them and ``end``: who waits starts at the next one, never
     too early.
     """
-    kept, fresh = [period], sorted({time for time in times if time > period})
+    first = {time for time in times if time > period} | {period + time for time in times if period + time < end}
+    kept, fresh = [period], sorted(first)
     while fresh and len(kept) < most // 2:
         some = _some(fresh, most // 2 - len(kept))
         kept += some

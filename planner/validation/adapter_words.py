@@ -37,7 +37,7 @@ FROZEN_IN_16: Final = rf"automodel|torchtune|lit-?gpt|{FINE_TUNERS}"
 """Programs that load frozen weights in 16 bits, whatever they do with weights that train."""
 OTHERS: Final = "16"
 RANK: Final = (
-    r"\blora\b[^;.]{0,40}?\b(?:rank|r)\b[ =:]*(\d+)"
+    r"\blora\b[^;.]{0,40}?(?<!\bon )(?<!\bof )(?<!\bglobal )(?<!\blocal )\b(?:rank|r)\b[ =:]*([1-9]\d*)"
     r"|\blora[_-](?:r|rank)\b[ =:]*(\d+)|\brank[ -]?(\d+) (?:lora|adapters)\b"
 )
 """How notes say the rank of a run's adapters."""
@@ -57,8 +57,8 @@ MODULES: Final[tuple[tuple[str, tuple[Adapted, ...]], ...]] = (
 """Names of modules under which Transformers, torchtune and Megatron know what has adapters. Queries and values alone
 stand for all that goes into attention, whose products share their input."""
 QUANTISED: Final = (
-    r"\bq-?[ld]ora\b|(?<!no )(?<!not )(?<!without )\bnf4\b|\b(4[ -]?bit|int4) (\(\w+\) )?(base|frozen|weights)"
-    r"|\bload[_ ]in[_ ]4[_ ]?bit\b(?!\W*false)"
+    r"(?<!no )(?<!not )(?<!without )\b(q-?[ld]ora\b|nf4\b|(4[ -]?bit|int4) (\(\w+\) )?(base|frozen|weights))"
+    r"|\bload[_ ]in[_ ]4[_ ]?bit\b(?!\W*(false|off|no\b|0\b))"
 )
 ALONE: Final = r"(^|[;,(] ?)(4[ -]?bit|int4)(?= ?($|[;,)]))"
 """Words for frozen weights of 4 bits."""

@@ -9,8 +9,8 @@ from typing import Any, Final
 FLAGS: Final = ("hidden_dropout", "attention_dropout", "dropout")
 """Flags of Megatron's and of plain scripts; where fused attention keeps no mask, that of hidden states decides."""
 
-WORDS: Final = r"\b(no|without) dropout\b|\bdropout( of| rate)?[ =:]*(\d*\.?\d+)\b"
-"""A share in words, or none."""
+WORDS: Final = r"\b(no|without) dropout\b|(?<!lora )(?<!adapter )(?<!adapters )\bdropout( of| rate)?[ =:]*(\d*\.?\d+)\b"
+"""A share in words, or none; not that of adapters."""
 
 
 def dropout_changes(row: Mapping[str, Any]) -> dict[str, bool]:

@@ -43,7 +43,10 @@ SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
     (r"sail-sg", {"idle_gradients": False, "dropout": True}),
     # Release 4 reads arguments of its own instead of Megatron-LM's, which turned fp32 gradients on under bf16: off but
     # where asked for, so that they are added up and travel in 16 bits [SWIFT].
-    (r"megatron-?swift.*swift v?[4-9]\.", {"gradient_bytes": 2, "reduce_bytes": 2, "passed_gradient_bytes": 0}),
+    (
+        r"(?=.*megatron-?swift).*swift v?([4-9]|\d\d)\.",
+        {"gradient_bytes": 2, "reduce_bytes": 2, "passed_gradient_bytes": 0},
+    ),
     # Under Accelerate FSDP reduces gradients in the format of mixed precision, which parameters are gathered in too;
     # shards and their gradients stay in fp32 [Accelerate].
     (rf"(?=.*accelerate)(?=.*fsdp){OF_TRANSFORMERS}", {"keeps": ("gate", "norm"), "reduce_bytes": 2}),

@@ -23,7 +23,12 @@ COMPILED: Final = (
 """Words, in notes too, for what joins such operations."""
 UPCAST_SINCE: Final = "2024-08"
 """Adapters beside weights of 16 bits are of 32 from PEFT 0.12 of 24 July 2024 on (commit ae1ae20b7) [PEFT]."""
-ALL_KEPT: Final = r"dropout[\"']?[ =:]*(0(\.0*)?(?![.\d])|none\b|off\b)|\b(no|without) (lora )?dropout\b"
+_OF_THE_MODEL: Final = "".join(
+    rf"(?<!{name}[ _-])" for name in ("attention", "attn", "hidden", "resid", "embd", "model")
+)
+ALL_KEPT: Final = (
+    rf"{_OF_THE_MODEL}dropout[\"']?[ =:]*(0(\.0*)?(?![.\d])|none\b|off\b)|\b(no|without) (lora )?dropout\b"
+)
 WIDE: Final = r"\b(fp32|float32) (frozen |base )?(weights|parameters)\b|\bdtype[ =:]*(torch\.)?float32\b"
 """Words for a base model in 32 bits, whose adapters always were."""
 

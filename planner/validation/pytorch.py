@@ -9,6 +9,7 @@ from typing import Any
 from costmodels.scenario import REDUCED
 from costmodels.stack import Stack
 from planner.validation.dated import month
+from planner.validation.peft_words import flags_said
 from planner.validation.saving import NARROW
 
 Row = Mapping[str, Any]
@@ -30,9 +31,10 @@ MANY_PASSES = 92
 moment 8 and 12, root 8, its correction 8, epsilon 8, step 16, and 12 for the clipped norm; fused it is one pass."""
 NARROW_PASSES = 46 + 8
 """The same where all states have 16 bits; narrower moments take 8 off again (``optimizers.step_traffic_bytes``)."""
+_NOT_OFF = r"(?!\W{0,3}(false|off|no\b|0\b))"
 FUSED_STEP = (
-    r"(?<!no )(?<!not )(?<!without )\bfused[ _-]adamw?\b|\badamw?(,? \(?|_)fused\b(?! ?=)"
-    r"|\badamw_torch_fused\b|\badamw?\([^)]*fused ?= ?true"
+    rf"(?<!no )(?<!not )(?<!without )\bfused[ _-]adamw?\b{_NOT_OFF}|\badamw?(,? \(?|_)fused\b(?! ?=){_NOT_OFF}"
+    rf"|\badamw_torch_fused\b{_NOT_OFF}|\badamw?\([^)]*fused ?= ?true"
 )
 ONE_PASS = 38
 """Words for the kernel that does all of that at once, PyTorch's ``AdamW(fused=True)``, to Transformers' trainer
@@ -115,7 +117,8 @@ def rotated(row: Row) -> dict[str, float]:
 
 def _step(row: Row, chosen: Stack) -> dict[str, Any]:
     """Bytes that the step moves where the run names it, or its states or its framework say how it steps."""
-    said = str(row["stack"]).lower()
+    words = (row["stack"].get(name) for name in ("framework", "overlap", "notes"))
+    said = "; ".join([*map(str, words), flags_said(row)]).lower()
     if chosen.name in {"torchtitan", "fsdp"} and re.search(FUSED_STEP, said):
         return {"optimizer_traffic": ONE_PASS}
     plain = chosen.name == "generic" and re.search(SCRIPT, said) and not re.search(f"{FUSED_STEP}|{FUSING}", said)

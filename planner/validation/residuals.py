@@ -182,7 +182,7 @@ def levelled(known: Measured, expected: Floats) -> tuple[float, float]:
 def _levels(misses: Floats) -> Iterator[Floats]:
     """For every run of a source the mean miss of ``ENOUGH`` others: the next ones, every other one, and so on."""
     count = len(misses)
-    for step in range(1, (count - 1) // ENOUGH + 1 if count > ENOUGH + 1 else 1):
+    for step in range(1, (count - 1) // ENOUGH + 1):
         yield np.mean([np.roll(misses, -step * k) for k in range(1, ENOUGH + 1)], axis=0)
 
 

@@ -18,7 +18,7 @@ from planner.features import value_of
 
 KERNEL: Final = frozenset({"attention", "blackwell_attention", "recent_cudnn"})
 """Fields that choose the kernel of attention, and do nothing else; on many machines several values choose one."""
-UNSET: Final = frozenset({"name", "title", "calibration", "bf16", "fp16", "adapters"})
+UNSET: Final = frozenset({"name", "title", "calibration", "own_runs", "bf16", "fp16", "adapters"})
 """Fields that ``--set`` does not take."""
 
 

@@ -80,3 +80,11 @@ def test_in_a_long_queue_starts_are_reckoned_at_fewer_moments(monkeypatch):
     assert len(some) <= 8 < len(every)
     assert {60.0} < some & every
     assert max(some) > max(ends)
+
+
+def test_jobs_that_end_within_the_period_are_followed_as_soon_as_they_are_done():
+    only = {"gpus": [32], "groups": ["new"]}
+    found = allocate(queue_of(queue(*[LARGER | only] * 3, period="30 d", objective="weighted-finish")))
+    first = next(job.placed.finish_seconds for job in found.jobs if job.placed)
+    assert first < 86400
+    assert found.value == pytest.approx(first + 2 * 30 * 86400 + (1 + 2) * first, rel=1e-6)

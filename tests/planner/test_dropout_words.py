@@ -16,6 +16,7 @@ from tests.planner.measured_run import run
         ({}, "softmax and dropout 0.1; eager", True),
         ({}, "dropout=0", False),
         ({}, "no dropout", False),
+        ({}, "LoRA dropout 0.05", None),
         ({}, "no bias/dropout/softmax fusion", None),
         ({"hidden_dropout": "as published"}, "", None),
     ],

@@ -59,7 +59,10 @@ def test_where_notes_name_a_rank_alone_the_modules_are_the_programs_usual_ones()
     assert (said.rank, said.modules) == (5, (QKV,))
 
 
-@pytest.mark.parametrize("words", ["started on rank 3", "local rank 0 and LoRA", "tensor rank 2", None])
+@pytest.mark.parametrize(
+    "words",
+    ["started on rank 3", "local rank 0 and LoRA", "tensor rank 2", "LoRA fine-tuning, peak memory on rank 3", None],
+)
 def test_the_rank_of_a_process_is_not_that_of_adapters(words):
     priced = found(notes=words)
     assert priced.scenario.stack.adapters.rank == 16
@@ -135,6 +138,8 @@ def test_megatrons_kernels_are_its_own_whatever_notes_name(framework):
         ("torchtune", "README 2024-08", "fused AdamW", False),
         ("torchtune", "README 2024-08", "AdamW (fused)", False),
         ("torchtune", "README 2024-08", "fused kernels", True),
+        ("torchtune", "README 2024-08", "adamw_torch_fused: false", True),
+        ("torchtune", "README 2024-08", "AdamW fused off", True),
         ("torchtitan", "README 2024-11", None, True),
         ("torchtitan", "README 2025-04", None, False),
     ],
@@ -163,3 +168,9 @@ def test_a_model_loaded_in_16_bits_that_nothing_casts_has_states_of_16_bits(word
 @pytest.mark.parametrize("words", ["optimizer_in_bwd", "optimizer-in-backward", "optimizer step in backward"])
 def test_an_optimizer_within_the_backward_pass_keeps_no_gradients(words):
     assert case(run(stack={"framework": "torchtune", "notes": words})).scenario.stack.gradient_bytes == 0
+
+
+def test_flags_that_are_off_name_no_fused_step():
+    stack = {"framework": "PyTorch FSDP", "flags": {"fused_adamw": False}}
+    usual = case(run(stack={"framework": "PyTorch FSDP"})).scenario.stack
+    assert case(run(stack=stack)).scenario.stack.optimizer_traffic == usual.optimizer_traffic

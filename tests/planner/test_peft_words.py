@@ -69,6 +69,7 @@ def test_adapters_have_32_bits_since_peft_casts_them_and_where_nothing_else_does
     [
         ("lora_dropout 0", False), ("lora_dropout=0.0", False), ("dropout: 0", False), ("no dropout", False),
         ("lora_dropout 0.05", True), ("lora_dropout=0.1", True), (None, True),
+        ("attention_dropout 0.0; lora_dropout 0.05", True),
     ],
 )  # fmt: skip
 def test_inputs_are_dropped_unless_notes_say_that_none_are(notes, dropped):

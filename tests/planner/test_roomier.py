@@ -34,3 +34,10 @@ def test_the_plan_with_a_margin_is_the_plan_that_is_asked_for_with_one(full):
 def test_a_plan_with_room_or_with_a_margin_asked_for_says_nothing():
     for asked in ({"model": "llama3-8b", "gpus": 64}, FULL | {"memory_margin": 0.02, "pins": {"offload": "any"}}):
         assert not any("--memory-margin" in warning for warning in plan(PlanRequest(**asked)).warnings)
+
+
+def test_what_fits_with_a_margin_only_by_what_saves_memory_is_not_said_to_fit_not_at_all():
+    told = plan(PlanRequest(model="llama3-8b", gpus=2, cluster="dgx-h100")).warnings
+    safe = plan(PlanRequest(model="llama3-8b", gpus=2, cluster="dgx-h100", memory_margin=0.05, reasons=False))
+    assert safe.strategy.offload != "none"
+    assert "with --memory-margin 5% nothing fits without offloading or recomputing layers together" in told
