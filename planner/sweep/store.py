@@ -25,7 +25,9 @@ SCHEMA: Final = 1
 """Version of the tables; a store of a later one is left alone."""
 APPLICATION: Final = 0x6D657368
 """SQLite's mark of whose file this is: "mesh"."""
-_FULL: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR})
+_FULL: Final = frozenset(
+    {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_TRUNCATE}
+)
 """What SQLite says of a file that takes no more; of a quota or a largest size it only knows that writing failed."""
 PATIENCE: Final = 30.0
 """Seconds to wait for a reader or a slow disk."""
@@ -135,7 +137,7 @@ class Store:
 
         Raises:
             NoRoom: the disk is full; what was kept before stays.
-        BadFile: it fails.
+            BadFile: it fails.
         """
         rows = [(one.key, one.status, one.document, one.error, one.defect, one.seconds) for one in finished]
         with _said(self.path), self._connection:
@@ -234,7 +236,7 @@ def _said(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        kind = NoRoom if _code(error) in _FULL else BadFile
+        kind = NoRoom if _is_full(error) else BadFile
         raise kind(path, _reason(path, error)) from None
 
 
@@ -243,10 +245,14 @@ def _code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
+def _is_full(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) in _FULL
+
+
 def _reason(path: Path, error: sqlite3.Error) -> str:
     """What SQLite says, and what helps where that is known."""
     code = _code(error)
-    if code in _FULL:
+    if _is_full(error):
         return f"{error}; what was finished is kept, free some space and run it again"
     left = [name for name in (f"{path.name}-journal", f"{path.name}-wal") if path.with_name(name).exists()]
     if left and code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):

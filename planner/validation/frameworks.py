@@ -12,6 +12,7 @@ from costmodels.stack import Stack
 from costmodels.stack_fields import Kept
 from planner.validation.dated import month
 from planner.validation.maxtext_words import expert_fields, kept
+from planner.validation.peft_words import flags_said
 from planner.validation.pytorch import compiled
 from planner.validation.saving import NARROW
 from planner.validation.stack_words import FINE_TUNERS
@@ -252,7 +253,8 @@ def _loop(row: Row, framework: str, keeps: tuple[Kept, ...]) -> dict[str, Any]:
 
 def _caches(row: Row, framework: str) -> tuple[Kept, ...]:
     """Keys and values that a model of Transformers returns, once for every pass whose the loop around it holds."""
-    said = f"{row['stack']} {row['strategy'].get('recompute_detail')}".lower()
+    words = f"{framework}; {row['stack'].get('notes')}; {flags_said(row)}; {row['strategy'].get('recompute_detail')}"
+    said = words.lower()
     returned = re.search(CACHED, said) or re.search(CACHING, framework)
     if not returned or re.search(UNCACHED, said) or not re.search(OF_TRANSFORMERS, framework):
         return ()

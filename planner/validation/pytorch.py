@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from costmodels.optimizers import ONE_PASS
 from costmodels.scenario import REDUCED
 from costmodels.stack import Stack
 from planner.validation.dated import month
@@ -36,9 +37,8 @@ FUSED_STEP = (
     rf"(?<!no )(?<!not )(?<!without )\bfused[ _-]adamw?\b{_NOT_OFF}|\badamw?(,? \(?|_)fused\b(?! ?=){_NOT_OFF}"
     rf"|\badamw_torch_fused\b{_NOT_OFF}|\badamw?\([^)]*fused ?= ?true"
 )
-ONE_PASS = 38
 """Words for the kernel that does all of that at once, PyTorch's ``AdamW(fused=True)``, to Transformers' trainer
-``adamw_torch_fused``, and the bytes that it moves, as of other stacks."""
+``adamw_torch_fused``; it moves what a step of one kernel does anywhere."""
 SCRIPT = r"\bplain (pytorch )?script\b|\bpytorch\b.*\b(eager|no framework)\b"
 """Words for a script of PyTorch's own parts alone, whose AdamW is the multi-tensor one unless it says otherwise."""
 STEPPED_AT_ONCE_SINCE = "2025-03"
