@@ -381,3 +381,9 @@ def test_a_figure_of_all_devices_together_is_shared_out(words):
 )
 def test_a_total_of_other_things_is_one_devices(words):
     assert only(judge_row(run(measured={"memory": 10.0, "memory_kind": words})), "memory").measured == 10e9
+
+
+def test_a_flag_that_is_off_says_that_a_model_returns_no_keys():
+    stack = {"framework": "ATorch (PyTorch FSDP1, HF transformers)", "flags": {"use_cache": False}}
+    assert "cache" not in case(run(stack=stack)).scenario.stack.keeps
+    assert "cache" in case(run(stack={**stack, "flags": {}})).scenario.stack.keeps
