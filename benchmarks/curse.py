@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from costmodels.model_catalogue import model as find_model
-from costmodels.stack import stack as find_stack
+from costmodels.model.catalogue import model as find_model
+from costmodels.stack.stack import stack as find_stack
 from planner import PlanRequest, plan
-from planner.defaults import DEFAULT_STACK
-from planner.likeness import PLAIN, kind
-from planner.measured import measured
+from planner.request.defaults import DEFAULT_STACK
+from planner.trust.similarity import PLAIN, kind
+from planner.trust.table import measured
 
 MODELS = ("llama3-8b", "llama2-13b", "gpt-22b", "llama3-70b", "gpt3-175b", "llama3.1-405b", "mixtral-8x7b")
 """Small to large, and one with experts; the larger ones with experts are asked of few machines."""

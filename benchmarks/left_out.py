@@ -15,11 +15,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.measured import LEFT_OUT, source
-from planner.validation.calibrate import along, layout_of, samples, straightened
-from planner.validation.fitting import PRIOR, solve
-from planner.validation.judge import learnt_from
-from planner.validation.left_out import shipped
+from planner.runs.fit import along, layout_of, samples, straightened
+from planner.runs.judge import learnt_from
+from planner.runs.least_squares import PRIOR, solve
+from planner.runs.leave_one_out import shipped
+from planner.trust.table import LEFT_OUT, source
 
 PULLS = (0.01, 0.02, PRIOR, 0.05, 0.1)
 

@@ -14,10 +14,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner import measured, trust
-from planner.likeness import apart
-from planner.measured import every_run
-from planner.validation.residuals import tails, usual_miss, weights
+from planner.runs.residuals import tails, usual_miss, weights
+from planner.trust import interval
+from planner.trust import table as measured
+from planner.trust.similarity import apart
+from planner.trust.table import every_run
 
 OUTSIDE = 20.0
 """What a miss outside of a 90 % interval costs, over the width: 2 / (1 - 0.9)."""
@@ -32,7 +33,7 @@ def score(away, table):
     away, other, usual = away[judge][:, judge], other[judge][:, judge], usual_miss(known)
     misses = np.array(
         [
-            trust.expected_miss(row[kept], known.take(np.flatnonzero(kept)), usual)
+            interval.expected_miss(row[kept], known.take(np.flatnonzero(kept)), usual)
             for row, kept in zip(away, other, strict=True)
         ]
     )
@@ -58,7 +59,7 @@ def main() -> int:
     for key, part in parts.items():
         told(key, lambda factor, part=part: total + (factor - 1.0) * part)
     told("all", lambda factor: factor * total)
-    for module, name in ((measured, "FURTHER"), (trust, "NOTHING")):
+    for module, name in ((measured, "FURTHER"), (interval, "NOTHING")):
         chosen = getattr(module, name)
 
         def scaled(factor, module=module, name=name, chosen=chosen):

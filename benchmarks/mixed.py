@@ -11,15 +11,15 @@ import time
 from dataclasses import replace
 
 from costmodels.groups import Mixed
-from costmodels.model_catalogue import model
+from costmodels.model.catalogue import model
 from costmodels.scenario import Scenario
-from costmodels.stack import stack
+from costmodels.stack.stack import stack
 from hardware.catalogue import cluster
 from hardware.records import Cluster
-from planner.branches import build
-from planner.defaults import usual_batch
-from planner.mixed_search import search
-from planner.pins import parse_pins
+from planner.request.defaults import usual_batch
+from planner.request.pins import parse_pins
+from planner.search.mixed import search
+from planner.space.mixed import build
 
 INSTANCES = (
     ("llama2-7b", (("dgx-a100-80gb", 2), ("dgx-h100", 2)), {}),

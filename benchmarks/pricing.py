@@ -16,15 +16,15 @@ import time
 
 import numpy as np
 
-from costmodels.fullest import even_peaks
-from costmodels.memory import memory_limit, row_bytes
+from costmodels.memory.even_peaks import even_peaks
+from costmodels.memory.rows import memory_limit, row_bytes
 from costmodels.pricing import price
 from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, SCHEDULE_NAMES, Strategies
-from planner.pins import parse_pins
-from planner.request import PlanRequest, resolve
-from planner.search import CHUNK
-from planner.space import build
+from planner.request.pins import parse_pins
+from planner.request.request import PlanRequest, resolve
+from planner.search.best_first import CHUNK
+from planner.space.lattice import build
 
 SEED = 175
 OPTIONS = 3

@@ -22,10 +22,10 @@ from costmodels.pricing import quote
 from costmodels.scenario import Scenario
 from hardware.catalogue import accelerator, names
 from hardware.files import entry
-from planner.validation.calibrate import with_rate
-from planner.validation.judge import HOME, seconds_of
-from planner.validation.mapping import case
-from planner.validation.rows import read_rows
+from planner.runs.fit import with_rate
+from planner.runs.judge import HOME, seconds_of
+from planner.runs.rows import read_rows
+from planner.runs.words.mapping import case
 
 RULES = ("fitted", "neutral", "silicon", "vendor", "all")
 DONORS = ("v100-sxm2-32gb", "a100-sxm-80gb", "h100-sxm", "b200", "gb300", "l40s", "mi300x", "tpu-v5e")

@@ -42,9 +42,9 @@ cluster.price = { from = 1, to = 13, step = 1 }
 
 def rates() -> None:
     """Searches a second, sharing and alone, in turns so that other programs slow both alike."""
-    from planner.sweep import points_of, study_of
-    from planner.sweep.answer import Task, answered
-    from planner.sweep.sharing import Shared
+    from planner.studies import points_of, study_of
+    from planner.studies.answer import Task, answered
+    from planner.studies.sharing import Shared
 
     study = study_of(
         {**{k: v for k, v in DENSE.items() if k != "cluster"}, "clusters": DENSE["cluster"], "cluster": MACHINES}
@@ -73,7 +73,7 @@ def rates() -> None:
 
 def _whole(task: object) -> float:
     from planner import plan
-    from planner.sweep.question import request_of
+    from planner.studies.question import request_of
 
     started = time.process_time()
     plan(request_of(task.fields))

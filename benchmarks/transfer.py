@@ -20,10 +20,10 @@ from costmodels.pricing import quote
 from hardware.assembly import accelerator_record
 from hardware.errors import MeshwrightError
 from hardware.files import entry
-from planner.validation.calibrate import with_rate
-from planner.validation.judge import learnt_from, seconds_of
-from planner.validation.mapping import case
-from planner.validation.rows import read_rows
+from planner.runs.fit import with_rate
+from planner.runs.judge import learnt_from, seconds_of
+from planner.runs.rows import read_rows
+from planner.runs.words.mapping import case
 
 MOST = 40
 """Runs of a source that are priced."""

@@ -15,27 +15,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.activations import kept_bytes_of_kind
-from costmodels.blocks import embedding_seconds, further_token_projection, head_seconds, kind_seconds
-from costmodels.by_kind import ByKind, LayerTerms, Windows, contents, fullest_window, mean_terms
-from costmodels.checkpoints import checkpoint_seconds, selective_seconds
-from costmodels.exchange import hop_seconds, optimizer_seconds, step_traffic
-from costmodels.goodput import wall_stretch
-from costmodels.idle import bubble_share, straggler_share
-from costmodels.layer_kinds import Kind, ahead_kind
-from costmodels.offload import ACTIVATIONS, layer_offload_seconds, step_offload_seconds
-from costmodels.pairing import paired_terms
-from costmodels.passes import Passes
-from costmodels.pieces import copies, end_sends, ends, joined
-from costmodels.scales import sharing_seconds
+from costmodels.layer.blocks import embedding_seconds, further_token_projection, head_seconds, kind_seconds
+from costmodels.layer.checkpoints import checkpoint_seconds, selective_seconds
+from costmodels.layer.pairing import paired_terms
+from costmodels.layer.passes import Passes
+from costmodels.layer.scales import sharing_seconds
+from costmodels.layout.by_kind import ByKind, LayerTerms, Windows, contents, fullest_window, mean_terms
+from costmodels.layout.pieces import copies, end_sends, ends, joined
+from costmodels.layout.split import even_layers
+from costmodels.memory.activations import kept_bytes_of_kind
+from costmodels.model.layer_kinds import Kind, ahead_kind
+from costmodels.pipeline.idle import bubble_share, straggler_share
 from costmodels.scenario import Scenario
-from costmodels.split import even_layers
+from costmodels.step.offload import ACTIVATIONS, layer_offload_seconds, step_offload_seconds
+from costmodels.step.traffic import hop_seconds, optimizer_seconds, step_traffic
 from costmodels.strategy import SHARDING_INSIDE, Floats, Ints, Recompute, Strategies
+from costmodels.training.goodput import wall_stretch
 
 BLOCK_AXES = ("tp", "cp", "cp_kind", "micro_batch_size", "sequence_parallel", "ep", "etp")
 """All that the cost of a layer, the embedding and the head depends on."""
 LAYER_AXES = (*BLOCK_AXES, "recompute", "recompute_modules", "recompute_num_layers", "offload")
-"""The same with what a layer makes again or copies, beside ``costmodels.pairing.further_axes``."""
+"""The same with what a layer makes again or copies, beside ``costmodels.layer.pairing.further_axes``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.by_kind import stage_layers
-from costmodels.footprint import Footprint, footprint
 from costmodels.iteration import (
     Breakdown,
     RowSeconds,
@@ -20,10 +18,12 @@ from costmodels.iteration import (
     row_seconds,
     stage_extras,
 )
-from costmodels.memory import RowBytes, row_bytes
-from costmodels.pieces import copies, joined, of_both_ways
+from costmodels.layout.by_kind import stage_layers
+from costmodels.layout.pieces import copies, joined, of_both_ways
+from costmodels.layout.split import even_stages
+from costmodels.memory.footprint import Footprint, footprint
+from costmodels.memory.rows import RowBytes, row_bytes
 from costmodels.scenario import Scenario
-from costmodels.split import even_stages
 from costmodels.strategy import Floats, Ints, Recompute, Strategies
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from costmodels.kernels import WORD
-from costmodels.layer_kinds import Depth, depth_of
-from costmodels.model import Model
-from costmodels.precision import IN_TWO, RECIPES, Recipe
-from costmodels.stability import Stability
-from costmodels.stack import Stack
+from costmodels.model.layer_kinds import Depth, depth_of
+from costmodels.model.model import Model
+from costmodels.primitives.kernels import WORD
+from costmodels.stack.precision import IN_TWO, RECIPES, Recipe
+from costmodels.stack.stack import Stack
+from costmodels.training.stability import Stability
 from hardware.errors import MeshwrightError
 from hardware.kernels import AttentionFit, GemmFit
 from hardware.records import NodeGroup, UnsupportedDtype

@@ -11,41 +11,41 @@ if TYPE_CHECKING:
     from planner.allocation.allocate import allocate
     from planner.allocation.document import Allocation
     from planner.allocation.queue import Queue, queue_of
+    from planner.analyses.replan import replan
+    from planner.analyses.replan_document import Replan
+    from planner.answer.plan import Plan
     from planner.api import plan, predict
-    from planner.calibration.calibrate import calibrate
-    from planner.calibration.document import Calibration
-    from planner.document import Plan
     from planner.errors import BadFile, BadQuantity, BadRequest, MeshwrightError, OutOfTime, UnknownName
-    from planner.objection import WhyNot, why_not
-    from planner.replan_document import Replan
-    from planner.replanning import replan
-    from planner.request import PlanRequest
-    from planner.sparse import plan_sparse
-    from planner.sparse_document import SparsePlan
+    from planner.explain.why_not import WhyNot, why_not
+    from planner.request.request import PlanRequest
+    from planner.runs.calibrate.calibrate import calibrate
+    from planner.runs.calibrate.document import Calibration
+    from planner.sparse.document import SparsePlan
+    from planner.sparse.plan import plan_sparse
 
 _HOMES = {
     "Allocation": "planner.allocation.document",
     "BadFile": "planner.errors",
     "BadQuantity": "planner.errors",
     "BadRequest": "planner.errors",
-    "Calibration": "planner.calibration.document",
+    "Calibration": "planner.runs.calibrate.document",
     "MeshwrightError": "planner.errors",
     "OutOfTime": "planner.errors",
-    "Plan": "planner.document",
-    "PlanRequest": "planner.request",
+    "Plan": "planner.answer.plan",
+    "PlanRequest": "planner.request.request",
     "Queue": "planner.allocation.queue",
-    "Replan": "planner.replan_document",
-    "SparsePlan": "planner.sparse_document",
+    "Replan": "planner.analyses.replan_document",
+    "SparsePlan": "planner.sparse.document",
     "UnknownName": "planner.errors",
-    "WhyNot": "planner.objection",
+    "WhyNot": "planner.explain.why_not",
     "allocate": "planner.allocation.allocate",
-    "calibrate": "planner.calibration.calibrate",
+    "calibrate": "planner.runs.calibrate.calibrate",
     "plan": "planner.api",
-    "plan_sparse": "planner.sparse",
+    "plan_sparse": "planner.sparse.plan",
     "predict": "planner.api",
     "queue_of": "planner.allocation.queue",
-    "replan": "planner.replanning",
-    "why_not": "planner.objection",
+    "replan": "planner.analyses.replan",
+    "why_not": "planner.explain.why_not",
 }
 
 __all__ = [

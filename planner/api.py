@@ -9,49 +9,42 @@ from typing import Any
 
 import numpy as np
 
-from costmodels.memory import memory_limit
-from costmodels.offload import host_fits, host_need, host_room
+from costmodels.memory.rows import memory_limit
 from costmodels.pricing import Assignment, Quote, quote
 from costmodels.scenario import Scenario
+from costmodels.step.offload import host_fits, host_need, host_room
 from costmodels.strategy import Strategies
-from planner import explain
-from planner.aims import aim_of
-from planner.arguments import counts, of_type
-from planner.assemble import causal_excess, frame_record, peak_bytes, priced_record
-from planner.challenges import challenges, why_not_lines
-from planner.document import Plan, Prediction, Proof, Rejection
+from planner.answer.build import causal_excess, frame_record, peak_bytes, priced_record
+from planner.answer.plan import Plan, Prediction, Proof, Rejection
+from planner.answer.text import all_but_full, foremost
 from planner.errors import BadRequest, OutOfTime
-from planner.frameworks.devices import XLA, needs_cuda
-from planner.given import (
-    broken_rules,
-    checked_layers,
-    drawn_chunks,
-    single_row,
-    split_or_given,
-    with_recomputed,
-)
-from planner.helps import what_helps
-from planner.idle_pins import Lattice, idle_pins
-from planner.near_row import near_row
-from planner.nearest import nearest
-from planner.pins import parse_pins
-from planner.recent import recent_space
-from planner.request import PlanRequest, Resolved, resolve
-from planner.roomier import roomier
-from planner.rules import binding
-from planner.runners_up import alternatives, runners_up
-from planner.scope import left_out
-from planner.search import Outcome
-from planner.shortage import rejections, why_nothing
-from planner.space import Space, build
-from planner.sparing import offloaded, said_so
-from planner.splits import as_it_runs
-from planner.startable import unstarted
-from planner.ties import CLOSE, NEARLY_FULL, Choice, better_validated
-from planner.told import all_but_full, foremost
-from planner.trust import outside, trust
-from planner.validation.stack_words import COMPILED
-from planner.verify import LARGEST_SIMULATION, Verdict, verify
+from planner.explain import verdict as explain
+from planner.explain.challenges import challenges, why_not_lines
+from planner.explain.headroom import roomier
+from planner.explain.idle_pins import Lattice, idle_pins
+from planner.explain.infeasible import rejections, why_nothing
+from planner.explain.nearest_request import nearest
+from planner.explain.nearest_strategy import near_row
+from planner.explain.runners_up import alternatives, runners_up
+from planner.explain.startable import unstarted
+from planner.explain.what_helps import what_helps
+from planner.frameworks.vendors import XLA, needs_cuda
+from planner.request.arguments import counts, of_type
+from planner.request.pins import parse_pins
+from planner.request.request import PlanRequest, Resolved, resolve
+from planner.rules.core import binding
+from planner.runs.words.stack_words import COMPILED
+from planner.search.best_first import Outcome
+from planner.search.choice import CLOSE, NEARLY_FULL, Choice, better_validated
+from planner.search.given import broken_rules, checked_layers, drawn_chunks, single_row, split_or_given, with_recomputed
+from planner.search.memory_savers import offloaded, said_so
+from planner.search.objective import aim_of
+from planner.search.split import as_it_runs
+from planner.space.lattice import Space, build
+from planner.space.recent import recent_space
+from planner.space.scope import left_out
+from planner.trust.interval import outside, trust
+from planner.verify.check import LARGEST_SIMULATION, Verdict, verify
 
 EXPLAINED_WITHIN = 3.0
 """Seconds that the reasons may take beside the plan, where no time limit is asked for that leaves them more."""

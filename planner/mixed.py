@@ -11,27 +11,27 @@ import numpy as np
 
 from costmodels.groups import Mixed, MixedRows, mixed_quote
 from costmodels.pricing import Quote, row_assignment
-from planner.assemble import frame_record, prediction_record
-from planner.branches import MixedSpace, build
-from planner.document import Advice, Plan, Proof, Rejection
+from planner.answer.build import frame_record, prediction_record
+from planner.answer.plan import Advice, Plan, Proof, Rejection
+from planner.answer.text import all_but_full
 from planner.errors import BadRequest, OutOfTime
-from planner.explain import asked_until, later
-from planner.given import checked_layers, drawn_chunks
-from planner.idle_pins import Lattice, idle_pins
-from planner.mixed_explain import EXPLAINED_WITHIN, alternatives, runners_up, what_helps, why_not_lines
-from planner.mixed_given import broken_rules, given_row, in_every_order
-from planner.mixed_records import degrees_in_words, mixed_memory, mixed_record, stage_limits
-from planner.mixed_search import MixedIncumbent, MixedOutcome, best_split, given, given_split, price, search
-from planner.nearest import NEAREST_SECONDS, Near, tried, without
-from planner.pins import Pin, parse_pins
-from planner.plainer import plainer
-from planner.reasons import telling
-from planner.request import Resolved
-from planner.rules import GROUP_RULES, binding
-from planner.scope import left_out
-from planner.told import all_but_full
-from planner.trust import trust
-from planner.verify import Verdict, verify_mixed
+from planner.explain.idle_pins import Lattice, idle_pins
+from planner.explain.mixed import EXPLAINED_WITHIN, alternatives, runners_up, what_helps, why_not_lines
+from planner.explain.mixed_records import degrees_in_words, mixed_memory, mixed_record, stage_limits
+from planner.explain.nearest_request import NEAREST_SECONDS, Near, tried, without
+from planner.explain.plainer import plainer
+from planner.explain.reasons import telling
+from planner.explain.verdict import asked_until, later
+from planner.request.pins import Pin, parse_pins
+from planner.request.request import Resolved
+from planner.rules.core import GROUP_RULES, binding
+from planner.search.given import checked_layers, drawn_chunks
+from planner.search.mixed import MixedIncumbent, MixedOutcome, best_split, given, given_split, price, search
+from planner.search.mixed_given import broken_rules, given_row, in_every_order
+from planner.space.mixed import MixedSpace, build
+from planner.space.scope import left_out
+from planner.trust.interval import trust
+from planner.verify.check import Verdict, verify_mixed
 
 NEARLY_FULL = 0.95
 """Share of the usable memory from which a plan is called tight."""

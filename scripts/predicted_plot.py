@@ -1,4 +1,4 @@
-"""Predicted against measured iteration times as a picture, out of planner/measured.csv and nothing else.
+"""Predicted against measured iteration times as a picture, out of planner/trust/measured.csv and nothing else.
 
 One panel a split; the height is the ratio, because errors of a quarter vanish beside five powers of ten. Blue and
 vermilion are told apart by all kinds of colour vision, the marks differ too, and they, text and lines are read on white
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from planner.measured import Run, measured
+from planner.trust.table import Run, measured
 
 WIDE, HIGH, LEFT, TOP, BOTTOM, BETWEEN = 330, 250, 52, 30, 46, 48
 """A panel, and the margins, pixels."""

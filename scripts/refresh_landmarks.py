@@ -1,6 +1,6 @@
 """Pick the published training runs that people compare with out of the shipped measurements.
 
-    python scripts/refresh_landmarks.py            # rewrite planner/landmarks.csv
+    python scripts/refresh_landmarks.py            # rewrite planner/trust/published.csv
     python scripts/refresh_landmarks.py --check    # exit 1 where it differs from the measurements
 
 One run stands for every source, model, accelerator and number of GPUs: the fastest per GPU, among 16-bit runs where
@@ -19,12 +19,12 @@ from functools import cache
 from pathlib import Path
 
 from hardware.catalogue import accelerator
-from planner.landmarks import Landmark
-from planner.validation.rows import Row, measured_seconds, read_rows
+from planner.runs.rows import Row, measured_seconds, read_rows
+from planner.trust.published import Landmark
 
 ROOT = Path(__file__).resolve().parents[1]
-TABLE = ROOT / "planner" / "landmarks.csv"
-RUNS = tuple(ROOT / "planner" / "validation" / "runs" / f"{split}.jsonl.gz" for split in ("fit", "dev"))
+TABLE = ROOT / "planner" / "trust" / "published.csv"
+RUNS = tuple(ROOT / "planner" / "runs" / "data" / f"{split}.jsonl.gz" for split in ("fit", "dev"))
 SMALLEST = 0.3
 """Billions of parameters below which nobody asks for a plan."""
 STUDIES = ("vtrain-single", "megatron-bridge-skills", "megatron-lm-golden", "simumax")

@@ -1,6 +1,6 @@
 """Write down how well the measured runs are predicted: what intervals, nearest runs and ties rest on.
 
-    python scripts/refresh_measured.py            # rewrite planner/measured.csv and planner/trust.toml
+    python scripts/refresh_measured.py            # rewrite planner/trust/measured.csv and planner/trust/trust.toml
     python scripts/refresh_measured.py --check    # exit 1 where they differ from what the model predicts today
 
 Run it after every change of a predicted time, and before scripts/refresh_readme.py. It takes two minutes:
@@ -15,8 +15,8 @@ import io
 import sys
 import tomllib
 
-from planner.measured import FIGURES, TABLE
-from planner.validation import residuals
+from planner.runs import residuals
+from planner.trust.table import FIGURES, TABLE
 
 TOLERANCE = 0.0021
 """Difference below which two errors are one: two last digits."""
@@ -57,7 +57,9 @@ def main() -> int:
         return 0
     if alike(TABLE.read_text(encoding="utf-8"), table) and near(FIGURES.read_text(encoding="utf-8"), figures):
         return 0
-    sys.stderr.write("planner/measured.csv or planner/trust.toml is stale: run scripts/refresh_measured.py\n")
+    sys.stderr.write(
+        "planner/trust/measured.csv or planner/trust/trust.toml is stale: run scripts/refresh_measured.py\n"
+    )
     return 1
 
 

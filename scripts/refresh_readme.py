@@ -27,7 +27,7 @@ from typing import Any
 from origins_table import origins_table
 from predicted_plot import drawn
 
-from planner.measured import measured
+from planner.trust.table import measured
 
 ROOT = Path(__file__).resolve().parents[1]
 QUESTION = ("--model", "175b", "--gpus", "12288")
@@ -81,7 +81,7 @@ def example(name: str) -> Callable[[], str]:
 @cache
 def validated(split: str) -> dict[str, Any]:
     """The report on one split of the shipped runs."""
-    runs = ROOT / "planner" / "validation" / "runs" / f"{split}.jsonl.gz"
+    runs = ROOT / "planner" / "runs" / "data" / f"{split}.jsonl.gz"
     report: dict[str, Any] = json.loads(printed("validate", str(runs), "--format", "json"))
     return report
 
@@ -229,7 +229,7 @@ def predictions() -> str:
 
 def catalogue() -> str:
     """How much the catalogue holds."""
-    from planner.catalogue_view import KINDS
+    from planner.render.catalogue import KINDS
 
     counts = {kind: len(json.loads(printed("list", kind, "--format", "json"))) for kind in KINDS}
     return f"The catalogue holds {', '.join(f'{n} {kind}' for kind, n in counts.items())}; `plan list` shows them."
@@ -251,7 +251,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
 }
 
 
-PICTURE = ROOT / "images" / "predicted-measured.svg"
+PICTURE = ROOT / "docs" / "images" / "predicted-measured.svg"
 
 
 def part(text: str, name: str) -> str:
@@ -310,7 +310,7 @@ def main() -> None:
     if not checking:
         PICTURE.write_text(drawn(), encoding="utf-8")
     elif PICTURE.read_text(encoding="utf-8") != drawn():
-        stale.append(f"{PICTURE.name}: is not what planner/measured.csv says")
+        stale.append(f"{PICTURE.name}: is not what planner/trust/measured.csv says")
     if checking and stale:
         sys.exit("\n".join([*stale[:20], f"{len(stale)} stale; run python scripts/refresh_readme.py"]))
 

@@ -2,9 +2,9 @@
 
 from hypothesis import strategies as st
 
-from costmodels.model import Model
-from costmodels.modules import MODULES
-from costmodels.stack import Overlap
+from costmodels.layer.recompute_modules import MODULES
+from costmodels.model.model import Model
+from costmodels.stack.stack import Overlap
 from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES
 from hardware.links import Tier
 from tests.scenarios import (

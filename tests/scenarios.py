@@ -5,10 +5,10 @@ from math import prod
 
 import numpy as np
 
-from costmodels.model import Experts, LatentAttention, Model, checked, from_shape
+from costmodels.model.model import Experts, LatentAttention, Model, checked, from_shape
+from costmodels.pipeline.schedules import SCHEDULES
 from costmodels.scenario import Scenario
-from costmodels.schedules import SCHEDULES
-from costmodels.stack import Stack
+from costmodels.stack.stack import Stack
 from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, Recompute, strategies
 from hardware.kernels import AttentionFit, GemmFit, GroupedFit, Kernels, MemoryBoundFit
 from hardware.links import Link, Tier

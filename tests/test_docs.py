@@ -7,16 +7,16 @@ from pkgutil import resolve_name
 
 import pytest
 
-from costmodels.footprint import Footprint
 from costmodels.iteration import Breakdown
-from costmodels.model import Model
-from costmodels.overlap import Overlap
-from costmodels.stack import Stack
+from costmodels.memory.footprint import Footprint
+from costmodels.model.model import Model
+from costmodels.stack.overlap import Overlap
+from costmodels.stack.stack import Stack
 from costmodels.strategy import AXES
 from hardware.links import Link, Tier
 from hardware.records import Accelerator, Cluster, NodeGroup
-from planner.document import Plan
-from planner.request import PlanRequest
+from planner.answer.plan import Plan
+from planner.request.request import PlanRequest
 from planner.version import VERSION
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from costmodels.flops import flops_per_token, petaflops_days
-from costmodels.goodput import effective_share
-from costmodels.model_catalogue import model
-from costmodels.parameters import parameters
+from costmodels.model.catalogue import model
+from costmodels.model.flops import flops_per_token, petaflops_days
+from costmodels.model.parameters import parameters
+from costmodels.training.goodput import effective_share
 from planner import PlanRequest, plan, predict
-from planner.sweep import points_of, read_study
+from planner.studies import points_of, read_study
 
 ORIGINS = Path(__file__).resolve().parents[1] / "examples" / "origins"
 

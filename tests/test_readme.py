@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from planner import catalogue_view
 from planner.cli import main
-from planner.report.panels import TERMS
-from planner.validation.judge import shipped
-from planner.validation.rows import read_rows
+from planner.render import catalogue
+from planner.render.terminal.panels import TERMS
+from planner.runs.judge import shipped
+from planner.runs.rows import read_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -148,4 +148,4 @@ def test_the_shown_study_is_the_study():
 
 def test_the_kinds_of_the_catalogue_are_counted():
     counted = [kind for _, kind in re.findall(r"(\d+) (\w+)", part("catalogue"))]
-    assert sorted(counted) == sorted(catalogue_view.KINDS)
+    assert sorted(counted) == sorted(catalogue.KINDS)

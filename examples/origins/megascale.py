@@ -28,9 +28,9 @@ What of it is not met, and why no model can meet all of it at once:
 
 from collections.abc import Iterator
 
-from costmodels.goodput import effective_share, startup_seconds
+from costmodels.training.goodput import effective_share, startup_seconds
 from planner import Plan, PlanRequest, plan, predict
-from planner.compare import Side, side_of_run
+from planner.analyses.compare import Side, side_of_run
 
 PEAK = 312e12
 DAY = 86400.0

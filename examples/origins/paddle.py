@@ -36,7 +36,7 @@ from pathlib import Path
 
 import numpy as np
 
-from costmodels.placement import group_of, split_group
+from costmodels.layout.placement import group_of, split_group
 from costmodels.strategy import RANK_ORDERS, Strategies, strategies
 from planner import Plan, PlanRequest, predict
 

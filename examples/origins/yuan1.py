@@ -6,8 +6,8 @@ Sources: Yuan 1.0 (arXiv 2110.04725) and its released scripts; Yuan 2.0 (arXiv 2
 appendix C, which analyse the run; PaLM (arXiv 2204.02311) for GPT-3.
 """
 
-from costmodels.flops import flops_per_token, petaflops_days
-from costmodels.model_catalogue import model
+from costmodels.model.catalogue import model
+from costmodels.model.flops import flops_per_token, petaflops_days
 from planner import PlanRequest, plan, predict
 
 RUN = {

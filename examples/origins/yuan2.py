@@ -13,8 +13,8 @@ and no split needs less than 62, 20 %. Ours, whose logits are smaller, comes to 
 
 from pathlib import Path
 
-from costmodels.model_catalogue import model
-from costmodels.parameters import parameters
+from costmodels.model.catalogue import model
+from costmodels.model.parameters import parameters
 from hardware.catalogue import cluster
 from hardware.records import Cluster
 from planner import Plan, PlanRequest, plan, predict

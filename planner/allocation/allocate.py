@@ -18,13 +18,13 @@ from planner.allocation.explain import job_answers
 from planner.allocation.options import Option, dollars, options_of, pace
 from planner.allocation.queue import Goal, Job, Queue
 from planner.allocation.solver import Choice, Held, Options, solve
-from planner.arguments import of_type, whole_number
-from planner.defaults import rents
 from planner.errors import BadRequest, OutOfTime
-from planner.request import resolve
-from planner.shortage import and_nearest
+from planner.explain.infeasible import and_nearest
+from planner.request.arguments import of_type, whole_number
+from planner.request.defaults import rents
+from planner.request.request import resolve
+from planner.request.written import many
 from planner.version import VERSION
-from planner.written import many
 
 SHARE_OF_CURVES: Final = 0.8
 """Of the time limit, when the last search for a placement begins."""

@@ -9,7 +9,7 @@ from planner.allocation.curves import Placement
 from planner.allocation.division import Division
 from planner.allocation.options import Option, dollars, pace
 from planner.allocation.queue import Goal
-from planner.report.bars import scaled
+from planner.render.terminal.bars import scaled
 
 
 def because(division: Division, job: int) -> str:

@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any, Final
 
-from costmodels.goodput import move_seconds
-from costmodels.stability import Stability
-from costmodels.training import iterations
+from costmodels.training.goodput import move_seconds
+from costmodels.training.stability import Stability
+from costmodels.training.training import iterations
 from hardware.records import Cluster, NodeGroup
-from planner.aims import Aim, aim_of
 from planner.allocation.queue import Job, Queue
-from planner.assemble import counted_flops, strategy_record
-from planner.defaults import usual_batch
-from planner.document import Strategy
+from planner.answer.build import counted_flops, strategy_record
+from planner.answer.plan import Strategy
 from planner.errors import BadRequest, MeshwrightError
-from planner.pins import parse_pins
-from planner.request import PlanRequest, Resolved, resolve
-from planner.search import Outcome
-from planner.shortage import shortage
-from planner.space import around, build
-from planner.sparing import spared, ways
+from planner.explain.infeasible import shortage
+from planner.request.defaults import usual_batch
+from planner.request.pins import parse_pins
+from planner.request.request import PlanRequest, Resolved, resolve
+from planner.search.best_first import Outcome
+from planner.search.memory_savers import spared, ways
+from planner.search.objective import Aim, aim_of
+from planner.space.lattice import around, build
 
 LONGEST_SEARCH: Final = 60.0
 """Seconds that the search for one placement may take."""

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from planner.document import Strategy
+from planner.answer.plan import Strategy
 
 
 class _Part(BaseModel):

@@ -16,9 +16,9 @@ from planner.allocation.document import CurvePoint, JobAnswer, Placed
 from planner.allocation.options import Option, dollars
 from planner.allocation.queue import Job
 from planner.allocation.solver import solve
-from planner.document import Strategy
-from planner.explain import asked_until, later
-from planner.written import savings
+from planner.answer.plan import Strategy
+from planner.explain.verdict import asked_until, later
+from planner.request.written import savings
 
 EXPLAINED_WITHIN: Final = 2.0
 """Seconds that the reasons of all jobs may take together, where no time limit is asked for that leaves them more."""

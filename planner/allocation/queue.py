@@ -35,12 +35,12 @@ from hardware.errors import MeshwrightError, flatten, meant, no_such
 from hardware.files import expanded, read
 from hardware.records import Cluster
 from hardware.units import TimeQuantity, within
-from planner.axes import PIN_AXES
 from planner.errors import BadFile, BadRequest
-from planner.inline import cluster_of, named_or
-from planner.paths import led
-from planner.request import LARGEST_GPUS, PlanRequest, taken_of
-from planner.spelling import own_name, respelled
+from planner.request.axes import PIN_AXES
+from planner.request.files import led
+from planner.request.request import LARGEST_GPUS, PlanRequest, taken_of
+from planner.request.spelling import own_name, respelled
+from planner.request.tables import cluster_of, named_or
 
 _R = TypeVar("_R", bound=BaseModel)
 

@@ -48,7 +48,7 @@ def allocate(
     if form == "json":
         write(answer.to_json() + "\n", output)
     else:
-        from planner.report.allocation import render
+        from planner.render.terminal.allocation import render
 
         write(shown(lambda console: render(answer, console), output), output)
     if answer.status == "infeasible":

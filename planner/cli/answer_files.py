@@ -11,7 +11,7 @@ from planner.cli.ending import say
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
-    from planner.document import Plan
+    from planner.answer.plan import Plan
 
 _TEXTS: Final = "planner.texts"
 
@@ -49,7 +49,7 @@ def answer_in(path: str, *, quiet: bool = False) -> Plan:
         BadFile: there is no such file, or it is too large or no text.
         BadRequest: it holds something else, or was changed to what no plan says.
     """
-    from planner.saved import made_elsewhere, read
+    from planner.answer.load import made_elsewhere, read
 
     found = read(text_in(path), path)
     if not quiet and (remark := made_elsewhere(found)):

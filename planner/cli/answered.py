@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from planner.axes import PIN_AXES
 from planner.cli.answer_files import text_in
+from planner.request.axes import PIN_AXES
 
 if TYPE_CHECKING:
-    from planner.request import PlanRequest
+    from planner.request.request import PlanRequest
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def _strategy(config: str | None) -> dict[str, Any] | None:
     if config is None:
         return None
     from hardware.files import expanded, parsed
-    from planner.saved import REPLANNED, SCHEMA, read
+    from planner.answer.load import REPLANNED, SCHEMA, read
 
     text = text_in(config)
     if parsed(text, expanded(config)).get("schema") not in {SCHEMA, REPLANNED}:

@@ -13,14 +13,14 @@ import click
 from click.core import ParameterSource
 
 from hardware.errors import meant
-from planner.axes import PIN_AXES
 from planner.cli.answer_files import text_in
 from planner.errors import BadQuantity, BadRequest
-from planner.spelling import own_name, respelled
+from planner.request.axes import PIN_AXES
+from planner.request.spelling import own_name, respelled
 
 if TYPE_CHECKING:
-    from planner.intake.given import Given
-    from planner.request import PlanRequest
+    from planner.jobs.given import Given
+    from planner.request.request import PlanRequest
 
 _FACTOR: Final = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 """A number in plain digits, as files of commands and the shell hand it on: as text."""
@@ -101,7 +101,7 @@ def _wants_goodput(given: dict[str, Any], origins: dict[str, str]) -> None:
 
 def _below(imported: Given, source: str, given: dict[str, Any], origins: dict[str, str]) -> None:
     """Put what another program's file says below the options."""
-    from planner.intake.settled import settled
+    from planner.jobs.settled import settled
 
     fields = dict(imported.fields) | {name: value for name, value in given.items() if not name.startswith("pins.")}
     pins = dict(imported.pins) | {name: given[f"pins.{name}"] for name in _axes(given)}
@@ -142,7 +142,7 @@ def _spell_profile(ctx: click.Context, given: dict[str, Any], origins: dict[str,
     profile = ctx.params.get("profile")
     if profile is None:
         return
-    from planner.paths import profiled
+    from planner.request.files import profiled
 
     for name, file in profiled({"profile": profile}).items():
         if ctx.get_parameter_source(name) != ParameterSource.COMMANDLINE:
@@ -151,7 +151,7 @@ def _spell_profile(ctx: click.Context, given: dict[str, Any], origins: dict[str,
 
 def _configured(path: str) -> dict[str, Any]:
     from hardware.files import expanded, parsed
-    from planner.paths import led, profiled
+    from planner.request.files import led, profiled
 
     try:
         document = led(parsed(text_in(path), expanded(path)), expanded(path))
@@ -172,7 +172,7 @@ def _configured(path: str) -> dict[str, Any]:
 
 def _asked_again(answer: dict[str, Any], path: str) -> dict[str, Any]:
     """The question of an answer."""
-    from planner.saved import check_schema, picked
+    from planner.answer.load import check_schema, picked
 
     answer = picked(answer, path)
     check_schema(answer["schema"], path)
@@ -191,7 +191,7 @@ def _spell_chunks(ctx: click.Context, given: dict[str, Any], origins: dict[str, 
         raise BadRequest(f"{flag} and --vpp say the same thing twice; give one of them")
     if not (pp.isascii() and pp.isdecimal() and int(pp) > 0) or "model" not in given:
         raise BadRequest(f"{flag} {per_chunk} needs --model and one --pp, such as --pp 8; or give --vpp")
-    from costmodels.model_catalogue import model
+    from costmodels.model.catalogue import model
 
     length = given.get("seq_length")
     layers = model(str(given["model"]), length if isinstance(length, int) else None).num_layers
@@ -211,7 +211,7 @@ def _request(given: Mapping[str, Any]) -> PlanRequest:
     from pydantic import ValidationError
 
     from hardware.errors import flatten
-    from planner.request import PlanRequest
+    from planner.request.request import PlanRequest
 
     fields = {name: _value(name, value) for name, value in given.items() if not name.startswith("pins.")}
     pins = {name: _pin(given[f"pins.{name}"]) for name in _axes(given)}
@@ -260,7 +260,7 @@ def _changes(given: tuple[str, ...]) -> dict[str, str]:
 
 def _stability(text: str) -> Any:
     """A file, or name=value pairs with commas between them."""
-    from planner.inline import stability_written
+    from planner.request.tables import stability_written
 
     try:
         return stability_written(text if "=" in text else Path(text))
@@ -286,7 +286,7 @@ def seconds_in(name: str, text: str) -> float:
     Raises:
         BadRequest: no such time, or none that makes sense.
     """
-    from planner.inline import seconds_written
+    from planner.request.tables import seconds_written
 
     try:
         return float(seconds_written(text))

@@ -33,10 +33,10 @@ def calibrate(
     check_writable(output)
     if output is not None:
         from hardware.files import expanded
-        from planner.calibration.profile import check_profile
+        from planner.runs.calibrate.profile import check_profile
 
         check_profile(expanded(output))
-    from planner.calibration.calibrate import calibrate as fit
+    from planner.runs.calibrate.calibrate import calibrate as fit
 
     with working("fitting", quiet=quiet):
         answer = fit(files, cluster=cluster, stack=stack)
@@ -45,7 +45,7 @@ def calibrate(
     if form == "json":
         write(answer.model_dump_json(indent=2, by_alias=True) + "\n", None)
     else:
-        from planner.report.calibration import render
+        from planner.render.terminal.calibration import render
 
         write(shown(lambda console: render(answer, console), None), None)
     if output is None:

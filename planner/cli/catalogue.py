@@ -27,12 +27,12 @@ def list_(kind: str, form: str, output: str | None, **_talk: bool) -> None:
     As JSON, what is stated as a number is one; quantities are text with their unit, as in the files.
     """
     check_writable(output)
-    from planner.catalogue_view import lines, rows
+    from planner.render.catalogue import lines, rows
 
     if form == "json":
         write(json.dumps(rows(kind), indent=2, ensure_ascii=False) + "\n", output)
         return
-    from planner.report.tables import print_rows
+    from planner.render.terminal.tables import print_rows
 
     write(shown(lambda console: print_rows(lines(kind), console), output), output)
 
@@ -50,7 +50,7 @@ def list_(kind: str, form: str, output: str | None, **_talk: bool) -> None:
 def show(name: str, kind: str | None, form: str, output: str | None, **_talk: bool) -> None:
     """Show one entry of the catalogue with the source of every figure."""
     check_writable(output)
-    from planner import catalogue_view as view
+    from planner.render import catalogue as view
 
     found, full = view.find(name, (kind,) if kind else _KINDS)
     facts = view.figures(found, full)
@@ -66,7 +66,7 @@ def show(name: str, kind: str | None, form: str, output: str | None, **_talk: bo
         }
         write(json.dumps(document, indent=2, ensure_ascii=False) + "\n", output)
         return
-    from planner.report.tables import print_figures
+    from planner.render.terminal.tables import print_figures
 
     also = f"  (also {', '.join(others)})" if others else ""
 
@@ -93,16 +93,16 @@ def schema(document: str, output: str | None) -> None:
     """Print the JSON Schema of a document."""
     check_writable(output)
     from planner.allocation.document import Allocation
-    from planner.calibration.document import Calibration
-    from planner.compare import Comparison
-    from planner.document import Plan
-    from planner.objection import WhyNot
-    from planner.replan_document import Replan
-    from planner.request import PlanRequest
-    from planner.robust import Robust
-    from planner.sensitivity import Sensitivity
-    from planner.size_document import Size
-    from planner.sparse_document import SparsePlan
+    from planner.analyses.compare import Comparison
+    from planner.analyses.replan_document import Replan
+    from planner.analyses.robust import Robust
+    from planner.analyses.size_document import Size
+    from planner.analyses.what_if import Sensitivity
+    from planner.answer.plan import Plan
+    from planner.explain.why_not import WhyNot
+    from planner.request.request import PlanRequest
+    from planner.runs.calibrate.document import Calibration
+    from planner.sparse.document import SparsePlan
 
     records: dict[str, type[BaseModel]] = {"request": PlanRequest, "plan": Plan, "calibration": Calibration}
     records["sparse"] = SparsePlan
@@ -146,8 +146,8 @@ def validate(
     three. The table has a line for every run where these are 40 or fewer; --format json has one for each of any number.
     """
     check_writable(output)
-    from planner.sweep.cores import usable
-    from planner.validation.report import bottom, check_priced, compared, rank, written
+    from planner.runs.report import bottom, check_priced, compared, rank, written
+    from planner.studies.cores import usable
 
     if ranking and floor:
         raise BadRequest("--ranking and --floor are two reports; leave out one")

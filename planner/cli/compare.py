@@ -12,7 +12,7 @@ from planner.cli.options import Command, Text, output_options
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
-    from planner.compare import Side
+    from planner.analyses.compare import Side
 
 _STDIN = "-"
 
@@ -30,8 +30,8 @@ def compare(a: str, b: str, **params: Any) -> None:
     check_writable(params["output"])
     if a == b == _STDIN:
         raise BadRequest("stdin holds one answer; name a file for the other")
-    from planner.compare import compare as set_side_by_side
-    from planner.report.comparison import print_comparison
+    from planner.analyses.compare import compare as set_side_by_side
+    from planner.render.terminal.comparison import print_comparison
 
     found = set_side_by_side(*(_side(one, quiet=params["quiet"]) for one in (a, b)))
     if params["form"] == "json":
@@ -43,7 +43,7 @@ def compare(a: str, b: str, **params: Any) -> None:
 def _side(given: str, *, quiet: bool) -> Side:
     from pathlib import Path
 
-    from planner.compare import side_of_plan, side_of_run
+    from planner.analyses.compare import side_of_plan, side_of_run
 
     if given == _STDIN or Path(given).expanduser().exists() or given.endswith(".json"):
         return side_of_plan(answer_in(given, quiet=quiet), given)

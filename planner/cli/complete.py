@@ -14,7 +14,7 @@ _PLACES: Final = ("FILE", "DIR", "PATH")
 
 def _kind(kind: str) -> Callable[[], Iterable[str]]:
     def listed() -> Iterable[str]:
-        from planner.catalogue_view import KINDS
+        from planner.render.catalogue import KINDS
 
         return KINDS[kind].names()
 
@@ -22,13 +22,13 @@ def _kind(kind: str) -> Callable[[], Iterable[str]]:
 
 
 def _frameworks() -> Iterable[str]:
-    from planner.frameworks.table import FRAMEWORKS
+    from planner.frameworks.registry import FRAMEWORKS
 
     return FRAMEWORKS
 
 
 def _everything() -> Iterable[str]:
-    from planner.catalogue_view import KINDS
+    from planner.render.catalogue import KINDS
 
     return sorted({name for kind in KINDS.values() for name in kind.names()})
 

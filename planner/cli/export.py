@@ -14,8 +14,8 @@ from planner.cli.options import Command, Text, option
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
-    from planner.document import Plan
-    from planner.export.job import Export
+    from planner.answer.plan import Plan
+    from planner.jobs.job import Export
 
 _H = "Answer"
 
@@ -79,10 +79,10 @@ def _folder(output: str | None) -> Path | None:
 
 
 def _exported(plan: Plan, target: str, version: str | None) -> Export:
-    from planner.export.job import Inexpressible
-    from planner.export.nearest import nearest_expressible
-    from planner.export.targets import export as to
-    from planner.export.targets import target as known
+    from planner.jobs.job import Inexpressible
+    from planner.jobs.nearest import nearest_expressible
+    from planner.jobs.registry import export as to
+    from planner.jobs.registry import target as known
 
     try:
         return to(plan, target, version=version)

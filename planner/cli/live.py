@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from planner.cli.ending import say
 
 if TYPE_CHECKING:
-    from planner.sweep import Progress
+    from planner.studies import Progress
 
 EVERY: Final = 10.0
 """Seconds between plain lines."""

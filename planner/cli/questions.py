@@ -30,8 +30,8 @@ from planner.cli.options import (
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
-    from planner.document import Plan
-    from planner.intake.given import Given
+    from planner.answer.plan import Plan
+    from planner.jobs.given import Given
 
 _INSTEAD = "Instead of a plan"
 _LAYERS = re.compile(r"[0-9]{1,6}(,[0-9]{1,6})*")
@@ -104,7 +104,7 @@ def predict(ctx: click.Context, /, **params: Any) -> None:
         more["chunked"] = False  # a file may draw every chunk, which one number a stage does not say
     answer = price(own.request, layers=given, **more)
     if imported:
-        from planner.beside import beside_the_best
+        from planner.explain.against_best import beside_the_best
 
         with working("searching", quiet=params["quiet"]):
             answer = beside_the_best(answer, asked.request, imported.framework)
@@ -137,7 +137,7 @@ def _imported(params: dict[str, Any]) -> Given | None:
     if params["source"] is None:
         return None
     from hardware.files import expanded
-    from planner.intake.table import given
+    from planner.jobs.readers import given
 
     known = [name for name, value in params.items() if value is not None]
     return given(params["source"], expanded(params["file"]), known=known)
@@ -154,14 +154,14 @@ def why_not(ctx: click.Context, /, **params: Any) -> None:
     asked = _asked(ctx)
     if asked is None:
         return
-    from planner.objection import why_not as object_to
+    from planner.explain.why_not import why_not as object_to
 
     with working("searching", quiet=params["quiet"]):
         answer = object_to(asked.request)
     if params["form"] == "json":
         write(answer.model_dump_json(by_alias=True, indent=2) + "\n", params["output"])
         return
-    from planner.report.objection import render_why_not
+    from planner.render.terminal.objection import render_why_not
 
     write(shown(lambda console: render_why_not(answer, console), params["output"]), params["output"])
 
@@ -172,7 +172,7 @@ def _asked(ctx: click.Context, imported: Given | None = None) -> Question | None
     check_writable(ctx.params["output"])
     if not ctx.params["dry_run"]:
         return asked
-    from planner.report.dry_run import lines
+    from planner.render.terminal.dry_run import lines
 
     resolved = lines(asked.request, asked.origins)
     if ctx.params["form"] == "table":
@@ -194,12 +194,12 @@ def _layers(text: str | None) -> tuple[int, ...] | None:
 
 
 def _deliver(answer: Plan, params: dict[str, Any]) -> None:
-    from planner.report.formats import written
+    from planner.render.terminal.formats import written
 
     output = params["output"]
     remarks: tuple[str, ...] = ()
     if params["form"] == "table":
-        from planner.report.terminal import render
+        from planner.render.terminal.terminal import render
 
         text = shown(lambda console: render(answer, console), output)
     else:
@@ -218,7 +218,7 @@ def _deliver(answer: Plan, params: dict[str, Any]) -> None:
 
 def _refusal(answer: Plan) -> str:
     """Why nothing fits, in one line, and what does, or who finds it."""
-    from planner.told import why_none
+    from planner.answer.text import why_none
 
     known = answer.nearest or answer.nothing_near
     return f"infeasible: {why_none(answer)}" + (

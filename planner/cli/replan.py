@@ -17,7 +17,7 @@ from planner.cli.options import Command, Count, Text, Word, option, output_optio
 from planner.errors import BadRequest, MeshwrightError
 
 if TYPE_CHECKING:
-    from planner.document import Plan
+    from planner.answer.plan import Plan
 
 
 @click.command("replan", cls=Command, short_help="Plan a running job anew when nodes fail or join.")
@@ -40,8 +40,8 @@ def replan(result: str, gpus: int, tolerance: str, pick: str, **params: Any) -> 
     """
     output = params["output"]
     check_writable(output)
-    from planner.arguments import share
-    from planner.replanning import replan as anew
+    from planner.analyses.replan import replan as anew
+    from planner.request.arguments import share
 
     old = answer_in(result, quiet=params["quiet"])
     _named_once(old, params)
@@ -51,11 +51,11 @@ def replan(result: str, gpus: int, tolerance: str, pick: str, **params: Any) -> 
     if params["form"] == "json":
         write(answer.model_copy(update={"picked": pick}).to_json() + "\n", output)
     elif params["form"] == "table":
-        from planner.report.replan import render
+        from planner.render.terminal.replan import render
 
         write(shown(lambda console: render(answer, console), output), output)
     elif chosen is not None:
-        from planner.report.formats import written
+        from planner.render.terminal.formats import written
 
         text, remarks = written(chosen.plan, params["form"])
         write(text, output)
@@ -68,7 +68,7 @@ def replan(result: str, gpus: int, tolerance: str, pick: str, **params: Any) -> 
 
 def _named_once(old: Plan, params: dict[str, Any]) -> None:
     """The answer's own cluster and stack stand; others would price anew what runs, on machines that it does not use."""
-    from costmodels.stack import stack as find_stack
+    from costmodels.stack.stack import stack as find_stack
     from hardware.catalogue import cluster as find_cluster
 
     for name, find in (("cluster", find_cluster), ("stack", find_stack)):

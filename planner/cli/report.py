@@ -13,7 +13,7 @@ from planner.cli.options import Command, Text, option
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
-    from planner.page import Shown
+    from planner.render.page import Shown
 
 _H = "Answer"
 _SQLITE = b"SQLite format 3\0"
@@ -32,7 +32,7 @@ def report(source: str, study: str | None, **params: Any) -> None:
     wrote (- for a plan on stdin).
     """
     check_writable(params["output"])
-    from planner.page import page_of
+    from planner.render.page import page_of
 
     page = page_of(_shown(source, study, quiet=params["quiet"]))
     write(page, params["output"])
@@ -41,8 +41,8 @@ def report(source: str, study: str | None, **params: Any) -> None:
 
 def _shown(source: str, study: str | None, *, quiet: bool) -> Shown:
     from hardware.files import expanded, read_text
-    from planner.page import shown_plan, shown_study
-    from planner.page.source import study_in
+    from planner.render.page import shown_plan, shown_study
+    from planner.render.page.source import study_in
 
     if source == "-":
         return shown_plan(answer_in(source, quiet=quiet))
@@ -65,9 +65,9 @@ def _is_store(path: Path) -> bool:
 
 
 def _of_store(path: Path, study: str | None) -> Shown:
-    from planner.page import shown_study
-    from planner.sweep import read_study, results
-    from planner.sweep.answers import every_result
+    from planner.render.page import shown_study
+    from planner.studies import read_study, results
+    from planner.studies.answers import every_result
 
     if study is None:
         return shown_study(every_result(path), path.stem)

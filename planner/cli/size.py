@@ -30,9 +30,9 @@ def size(ctx: click.Context, /, deadline: str | None, budget: str | None, **para
     meets the limits; then the answer is what comes nearest.
     """
     check_writable(params["output"])
-    from planner.report.size import print_size
-    from planner.size import MOST_GPUS
-    from planner.size import size as sized
+    from planner.analyses.size import MOST_GPUS
+    from planner.analyses.size import size as sized
+    from planner.render.terminal.size import print_size
 
     days, dollars = _days(deadline), _dollars(budget)
     asked = question(ctx, usual={"gpus": MOST_GPUS}).request

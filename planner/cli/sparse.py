@@ -14,7 +14,7 @@ from planner.cli.options import Command, Count, Word, option, output_options
 from planner.errors import BadQuantity, BadRequest
 
 if TYPE_CHECKING:
-    from costmodels.sparse_load import Mode
+    from costmodels.sparse.load import Mode
 
 _Q = "Question"
 _NODES = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9_-]*)\s*=\s*([0-9]{1,9})\s*")
@@ -56,7 +56,7 @@ def sparse(**params: Any) -> None:
     for name in ("model", "cluster"):
         if params[name] is None:
             raise BadRequest(f"--{name} is missing, as in `{_EXAMPLE}`")
-    from planner.sparse import plan_sparse
+    from planner.sparse.plan import plan_sparse
 
     with working("searching", quiet=params["quiet"]):
         answer = plan_sparse(
@@ -72,7 +72,7 @@ def sparse(**params: Any) -> None:
     if params["form"] == "json":
         write(answer.model_dump_json(by_alias=True, exclude_none=True, indent=2) + "\n", params["output"])
     else:
-        from planner.report.sparse import print_sparse
+        from planner.render.terminal.sparse import print_sparse
 
         write(shown(lambda console: print_sparse(answer, console), params["output"]), params["output"])
     if params["verbose"]:
@@ -87,7 +87,7 @@ _EXAMPLE = "plan sparse --model examples/ctr-dnn.toml --cluster fleet-cpu --min-
 
 
 def _mode(word: str | None) -> Mode | None:
-    from costmodels.sparse_load import MODES
+    from costmodels.sparse.load import MODES
 
     return next((mode for mode in MODES if mode == word), None)
 

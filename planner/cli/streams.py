@@ -13,7 +13,7 @@ from planner.cli.answer import opened, put
 from planner.cli.ending import unwritten
 
 if TYPE_CHECKING:
-    from planner.sweep import Result, Study
+    from planner.studies import Result, Study
 
 
 def text_to(pieces: Iterable[str], place: str | None) -> None:
@@ -29,7 +29,7 @@ def text_to(pieces: Iterable[str], place: str | None) -> None:
 
 def parquet_to(found: Iterable[Result], study: Study, place: str | None) -> None:
     """A Parquet file, or its bytes on stdout."""
-    from planner.sweep.table import write_parquet
+    from planner.studies.table import write_parquet
 
     with tempfile.TemporaryDirectory() as folder:
         whole = Path(folder) / "results.parquet"

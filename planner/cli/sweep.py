@@ -13,8 +13,8 @@ from planner.cli.options import Command, Count, Text, Word, option, stacked
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
-    from planner.report.sweep_status import Counted
-    from planner.sweep import Progress, Study
+    from planner.render.terminal.sweep_status import Counted
+    from planner.studies import Progress, Study
 
 FORMATS = ("table", "json", "csv", "parquet")
 _W, _A = "Work", "Answer"
@@ -67,7 +67,7 @@ def run(study: str, **params: Any) -> None:
 
     Killed at any moment it can be started again: what was finished is kept, and asked of nobody twice.
     """
-    from planner.sweep import read_study
+    from planner.studies import read_study
 
     asked = read_study(study)
     check_writable(params["results"])
@@ -95,8 +95,8 @@ def status(study: str, store: str | None, form: str, **_talk: bool) -> None:
     """
     import json
 
-    from planner.report.sweep_status import record, text
-    from planner.sweep import read_study, results
+    from planner.render.terminal.sweep_status import record, text
+    from planner.studies import read_study, results
 
     asked, place = read_study(study), store or _usual_store(study)
     told = asked.name, place, results(asked, place)
@@ -109,7 +109,7 @@ def status(study: str, store: str | None, form: str, **_talk: bool) -> None:
 @_talk_options
 def merge(parts: tuple[str, ...], store: str, **params: Any) -> None:
     """Copy the answers of every PART that STORE lacks into it; what is there already stays as it is."""
-    from planner.sweep import merge as gather
+    from planner.studies import merge as gather
 
     new = gather(parts, store)
     talk(f"{new:,} answers of {len(parts)} stores are new in {store}", params)
@@ -125,7 +125,7 @@ def _rehearse(study: Study, params: dict[str, Any]) -> None:
     import json
     from itertools import islice
 
-    from planner.sweep.points import in_order
+    from planner.studies.points import in_order
 
     shown_points, count = list(islice(in_order(study), 5)), 0
     for count, _ in enumerate(in_order(study), start=1):  # noqa: B007 - counted without keeping
@@ -146,7 +146,7 @@ def _rehearse(study: Study, params: dict[str, Any]) -> None:
 
 def _run(study: Study, store: str, params: dict[str, Any]) -> Progress:
     from planner.cli.live import following
-    from planner.sweep import run as start
+    from planner.studies import run as start
 
     try:
         with following(quiet=params["quiet"]) as watch:
@@ -176,14 +176,14 @@ def _shard(text: str | None) -> tuple[int, int]:
 
 def _deliver(study: Study, store: str, params: dict[str, Any]) -> Counted:
     """Write the results of all points, and count them."""
-    from planner.report.sweep_status import Counted
-    from planner.sweep import results
-    from planner.sweep.table import as_csv, as_json
+    from planner.render.terminal.sweep_status import Counted
+    from planner.studies import results
+    from planner.studies.table import as_csv, as_json
 
     counted, place = Counted(), params["results"]
     found = counted.passing(results(study, store))
     if params["form"] == "table":
-        from planner.report.sweep import print_results
+        from planner.render.terminal.sweep import print_results
 
         write(shown(lambda console: print_results(found, study, console), place), place)
     elif params["form"] == "parquet":

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.axes import PIN_AXES
 from planner.cli.answer import check_writable, talk, working, write
 from planner.cli.answer_files import answer_in
 from planner.cli.ask import FIELDS, question
 from planner.cli.options import Command, Count, Text, option, pin_options, question_options
 from planner.errors import BadRequest
+from planner.request.axes import PIN_AXES
 
 if TYPE_CHECKING:
-    from planner.document import Plan
+    from planner.answer.plan import Plan
 
 _H = "Answer"
 _UNEVEN = 0.005
@@ -43,7 +43,7 @@ def trace(ctx: click.Context, /, result: str | None, **params: Any) -> None:
     """
     check_writable(params["output"])
     answer = _asked(ctx) if result is None else _read(ctx, result)
-    from planner.trace import trace as draw
+    from planner.render.trace import trace as draw
 
     drawn = draw(answer, params["micro_batches"])
     write(json.dumps(drawn.document, separators=(",", ":")) + "\n", params["output"])

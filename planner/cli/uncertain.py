@@ -8,7 +8,7 @@ from planner.cli.answer import shown, working, write
 from planner.errors import BadRequest, NothingFits
 
 if TYPE_CHECKING:
-    from planner.request import PlanRequest
+    from planner.request.request import PlanRequest
 
 
 def wanted(params: dict[str, Any]) -> bool:
@@ -35,10 +35,10 @@ def deliver(request: PlanRequest, params: dict[str, Any]) -> bool:
 
 
 def _answer(request: PlanRequest, params: dict[str, Any]) -> None:
-    from planner.report.robust import print_robust
-    from planner.report.sensitivity import print_sensitivity
-    from planner.robust import robust, share_of
-    from planner.sensitivity import sensitivity
+    from planner.analyses.robust import robust, share_of
+    from planner.analyses.what_if import sensitivity
+    from planner.render.terminal.robust import print_robust
+    from planner.render.terminal.sensitivity import print_sensitivity
 
     output = params["output"]
     if params["what_if"]:

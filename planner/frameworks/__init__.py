@@ -1,5 +1,5 @@
-"""What every framework refuses to start, as rules of kind ``framework``: a file a framework, all of them in ``table``.
+"""What each training framework can start: facts and rules, a file a framework.
 
-Each rule names the place that enforces it. `plan --for NAME` adds a framework's rules to the search, and the export of
-any plan is refused by the first that it breaks.
+In: strategies and a scenario. Out: rules of kind ``framework``. `plan --for NAME` adds a framework's rules to the
+search; the export of a plan is refused by the first rule that it breaks. Imports: rules, costmodels.
 """

@@ -1,6 +1,6 @@
 """The conditions of the frameworks' rules: each answers which rows of the lattice a framework starts.
 
-As in ``planner.conditions``, ``Columns`` are arrays that broadcast against each other, or one row's scalars.
+As in ``planner.rules.conditions``, ``Columns`` are arrays that broadcast against each other, or one row's scalars.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.model import Model
-from costmodels.modules import module_mask
+from costmodels.layer.recompute_modules import module_mask
+from costmodels.model.model import Model
 from costmodels.scenario import Scenario
 from costmodels.strategy import Recompute
-from planner.conditions import FOLDED, Columns, Mask
-from planner.pins import NAMED
+from planner.request.pins import NAMED
+from planner.rules.conditions import FOLDED, Columns, Mask
 
 PARAMETERS = 3
 """The ZeRO stage that shards parameters."""

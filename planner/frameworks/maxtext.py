@@ -6,8 +6,8 @@ from typing import Final
 
 from planner.frameworks import conditions as when
 from planner.frameworks import models
-from planner.frameworks.devices import TPU
 from planner.frameworks.records import NO_GPUS, SHARD, FrameworkRule
+from planner.frameworks.vendors import TPU
 
 _CONFIG: Final = "maxtext.configs.types: MaxTextConfig"
 _RULES: Final = "maxtext.configs: base.yml, logical_axis_rules"

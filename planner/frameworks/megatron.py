@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from planner.frameworks import conditions as when
-from planner.frameworks.devices import TPU
 from planner.frameworks.records import SHARD, FrameworkRule
+from planner.frameworks.vendors import TPU
 
 RULES: Final = (
     FrameworkRule(

@@ -6,12 +6,12 @@ from typing import Final
 
 import numpy as np
 
-from costmodels.model import Model
-from planner.conditions import Columns, Mask
+from costmodels.model.model import Model
 from planner.frameworks.conditions import PARAMETERS, Facts
-from planner.frameworks.devices import TPU
 from planner.frameworks.nanotron_split import stage_layers
-from planner.pins import NAMED
+from planner.frameworks.vendors import TPU
+from planner.request.pins import NAMED
+from planner.rules.conditions import Columns, Mask
 
 MAXTEXT: Final[frozenset[str]] = frozenset({
     "gpt-oss-120b", "gpt-oss-20b", "gpt3-175b", "llama2-13b", "llama2-70b", "llama2-7b", "llama3-70b", "llama3-8b",

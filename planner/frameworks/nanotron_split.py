@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costmodels.model import Model
+from costmodels.model.model import Model
 
 
 def stage_layers(model: Model, pp: int, *, reached: bool = False) -> list[int]:

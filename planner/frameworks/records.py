@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from costmodels.model import Model
+from costmodels.model.model import Model
 from planner.frameworks.conditions import Condition, facts_of
-from planner.rule import Rule
+from planner.rules.rule import Rule
 
 SHARD = ("cp", "dp", "zero_stage", "sharding_degree")
 """The axes that say over which ranks states are sharded."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from costmodels.stack import stack_names
+from costmodels.stack.stack import stack_names
 from planner.errors import BadRequest
 
 _NEMO: Final = ("nemo", "nemo-26.06")

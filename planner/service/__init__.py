@@ -1,1 +1,4 @@
-"""The planner for schedulers that are not Python: HTTP in front, processes behind."""
+"""The same over HTTP: raw bytes handed to confined processes.
+
+In: HTTP bodies. Out: the documents of the commands. Imports: planner.api and below; fastapi.
+"""

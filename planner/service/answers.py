@@ -10,13 +10,13 @@ from pydantic import ValidationError
 
 from hardware.errors import flatten, meant
 from hardware.files import unique
-from planner.axes import PIN_AXES
-from planner.changes import flat, known_path, numeric
+from planner.answer.load import no_constant
 from planner.errors import BadRequest, MeshwrightError, OutOfTime
-from planner.inline import seconds_written
-from planner.saved import no_constant
+from planner.request.axes import PIN_AXES
+from planner.request.overrides import flat, known_path, numeric
+from planner.request.tables import seconds_written
+from planner.request.written import is_multiple
 from planner.service.guard import names_only
-from planner.written import is_multiple
 
 Body = dict[str, Any]
 _DEEP: Final = 60
@@ -90,8 +90,8 @@ def _cut(limit: object, seconds: float) -> object:
 
 def _known_fields(body: Mapping[str, Any]) -> None:
     """Refuse fields that a request has not, with the one that may be meant: an axis, or what a study calls it."""
-    from planner.request import PlanRequest
-    from planner.sweep.fields import field_of
+    from planner.request.fields import field_of
+    from planner.request.request import PlanRequest
 
     unknown = sorted(set(body) - set(PlanRequest.model_fields))
     if not unknown:
@@ -117,14 +117,14 @@ def _typed_changes(changes: object) -> None:
 
 def _plan(body: Body, seconds: float) -> str:
     from planner.api import plan
-    from planner.request import PlanRequest
+    from planner.request.request import PlanRequest
 
     return plan(PlanRequest(**_fields(body, seconds))).to_json(indent=None)
 
 
 def _predict(body: Body, seconds: float) -> str:
     from planner.api import predict
-    from planner.request import PlanRequest
+    from planner.request.request import PlanRequest
 
     layers = body.pop("layers_per_stage", None)
     whole = isinstance(layers, list) and all(isinstance(n, int) and not isinstance(n, bool) for n in layers)
@@ -134,8 +134,8 @@ def _predict(body: Body, seconds: float) -> str:
 
 
 def _why_not(body: Body, seconds: float) -> str:
-    from planner.objection import why_not
-    from planner.request import PlanRequest
+    from planner.explain.why_not import why_not
+    from planner.request.request import PlanRequest
 
     return why_not(PlanRequest(**_fields(body, seconds / 2.0))).model_dump_json(by_alias=True)
 
@@ -154,9 +154,9 @@ def _allocate(body: Body, seconds: float) -> str:
 
 
 def _replan(body: Body, seconds: float) -> str:
-    from planner.document import Plan
-    from planner.replanning import replan
-    from planner.saved import checked
+    from planner.analyses.replan import replan
+    from planner.answer.load import checked
+    from planner.answer.plan import Plan
 
     old, gpus, share = body.get("plan"), body.get("gpus"), body.get("tolerance", 0.05)
     if unknown := sorted(set(body) - {"plan", "gpus", "tolerance"}):
@@ -174,7 +174,7 @@ def _replan(body: Body, seconds: float) -> str:
 
 
 def _list(body: Body, _seconds: float) -> str:
-    from planner.catalogue_view import rows
+    from planner.render.catalogue import rows
 
     return json.dumps(rows(body["kind"]))
 

@@ -10,10 +10,10 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from planner.allocation.document import Allocation
-from planner.document import Plan
-from planner.objection import WhyNot
-from planner.replan_document import Replan
-from planner.request import PlanRequest
+from planner.analyses.replan_document import Replan
+from planner.answer.plan import Plan
+from planner.explain.why_not import WhyNot
+from planner.request.request import PlanRequest
 
 
 @dataclass(frozen=True, slots=True)

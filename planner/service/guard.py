@@ -11,8 +11,8 @@ from typing import Any, Final
 import costmodels
 import hardware
 import planner
-from planner.changes import flat
 from planner.errors import BadRequest
+from planner.request.overrides import flat
 
 NAMED: Final = ("model", "cluster", "stack")
 _FORBIDDEN: Final = (

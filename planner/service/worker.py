@@ -42,7 +42,7 @@ def _limit_memory(most: int) -> None:
 def _warm() -> None:
     """Load what a first question would wait for."""
     from planner.api import plan
-    from planner.request import PlanRequest
+    from planner.request.request import PlanRequest
 
     plan(PlanRequest(model="gpt3-125m", gpus=8))
 

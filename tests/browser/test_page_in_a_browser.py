@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import sync_playwright
 
-from planner.page import page_of, shown_plan, shown_study
+from planner.render.page import page_of, shown_plan, shown_study
 from tests.browser.conftest import BROWSER
 from tests.planner.page_samples import EVIL, results, saved, small_plan
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from costmodels.footprint import footprint
-from costmodels.fullest import even_peaks
-from costmodels.memory import row_bytes
+from costmodels.memory.even_peaks import even_peaks
+from costmodels.memory.footprint import footprint
+from costmodels.memory.rows import row_bytes
 from costmodels.pricing import Assignment, price, quote, row_assignment
 from costmodels.strategy import Recompute
 from tests.scenarios import random_rows

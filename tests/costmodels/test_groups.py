@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costmodels.exchange import hop_seconds, tied_embedding_seconds
 from costmodels.groups import Mixed, MixedRows, mixed_bytes, mixed_quote, mixed_seconds
 from costmodels.iteration import row_seconds
-from costmodels.memory import memory_limit
+from costmodels.memory.rows import memory_limit
 from costmodels.pricing import Assignment
+from costmodels.step.traffic import hop_seconds, tied_embedding_seconds
 from costmodels.strategy import strategies
 from hardware.records import Between, Cluster
 from tests.scenarios import (

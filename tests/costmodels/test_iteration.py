@@ -5,13 +5,21 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from costmodels.flops import flops_per_token, frozen_flops, utilization
+from costmodels.model.flops import flops_per_token, frozen_flops, utilization
+from costmodels.pipeline.schedules import FILLING, SCHEDULES
 from costmodels.pricing import Assignment, even_assignment, price, quote
-from costmodels.schedules import FILLING, SCHEDULES
 from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
 from tests.costmodels.quoted import check_prices, quotes_that_add_up
 from tests.drawn import drawn_scenarios
-from tests.scenarios import INTERLEAVED, ONE_F_ONE_B, changed_device, changed_link, random_rows, toy_scenario, toy_stack
+from tests.scenarios import (
+    INTERLEAVED,
+    ONE_F_ONE_B,
+    changed_device,
+    changed_link,
+    random_rows,
+    toy_scenario,
+    toy_stack,
+)
 
 SEEDS = st.integers(0, 2**32 - 1)
 FILLED = [SCHEDULE_NAMES.index(name) for name in FILLING]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.sweep import run, study_of
+from planner.studies import run, study_of
 from tests.planner.sweep_studies import answers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +20,7 @@ STUDY = {
 HEAD = f"""
 import os, signal, sys
 from pathlib import Path
-from planner.sweep import run, study_of
+from planner.studies import run, study_of
 STUDY = {STUDY!r}
 def below(pid):
     for task in Path(f"/proc/{{pid}}/task").glob("*/children"):
@@ -103,7 +103,7 @@ drawn, most = 0, 0
 def watch(progress):
     global most
     most = max(most, drawn - progress.answered)
-import planner.sweep.running as module
+import planner.studies.running as module
 real = module._missing
 def counted(*arguments, **named):
     global drawn
@@ -124,7 +124,7 @@ def test_a_cluster_that_is_gone_is_not_waited_for(tmp_path):
     (tmp_path / "ray" / "ray_current_cluster").write_text("127.0.0.1:1")
     body = """
 os.environ["RAY_TMPDIR"] = sys.argv[1]
-from planner.sweep.ray_engine import _running_here
+from planner.studies.ray_engine import _running_here
 print(_running_here())
 """
     assert driver(body, tmp_path).split() == ["None"]

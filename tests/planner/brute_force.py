@@ -11,12 +11,12 @@ from functools import cache
 import numpy as np
 
 from costmodels.iteration import row_seconds
-from costmodels.memory import row_bytes
-from costmodels.modules import module_mask
+from costmodels.layer.recompute_modules import module_mask
+from costmodels.memory.rows import row_bytes
+from costmodels.pipeline.schedules import SCHEDULES
 from costmodels.pricing import Assignment, quote_of
-from costmodels.schedules import SCHEDULES
 from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, Recompute, strategies
-from planner.splits import as_it_runs
+from planner.search.split import as_it_runs
 
 STRAIGHT = ("gpipe", "1f1b", "zb-1p", "zb-2p", "dualpipe")
 IN_LOOPS = ("interleaved-1f1b", "breadth-first", "interleaved-groups", "interleaved-zb")

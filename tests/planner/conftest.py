@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from planner import space
+from planner.space import lattice
 
 
 @pytest.fixture(autouse=True, scope="session")
 def every_kind_of_context_parallelism() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(space, "LONG_SEQUENCE", 1)
+        patch.setattr(lattice, "LONG_SEQUENCE", 1)
         yield

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from costmodels.model_catalogue import model
-from planner.document import Plan
+from costmodels.model.catalogue import model
+from planner.answer.plan import Plan
 
 GIB = 2**30
 

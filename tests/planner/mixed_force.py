@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from costmodels.exchange import hop_seconds, tied_embedding_seconds
 from costmodels.iteration import row_seconds
-from costmodels.memory import row_bytes
-from costmodels.schedules import SCHEDULES
+from costmodels.memory.rows import row_bytes
+from costmodels.pipeline.schedules import SCHEDULES
+from costmodels.step.traffic import hop_seconds, tied_embedding_seconds
 from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
 from tests.planner.brute_force import context_kinds, every_split, factors_of, recomputations, slack
 

@@ -3,10 +3,10 @@
 import json
 from pathlib import Path
 
+from planner.answer.plan import Plan
 from planner.api import plan
-from planner.document import Plan
-from planner.request import PlanRequest
-from planner.sweep.answers import Result
+from planner.request.request import PlanRequest
+from planner.studies.answers import Result
 
 EVIL = "</script><img src=x onerror=\"document.title='owned'\"><b>&amp;"
 

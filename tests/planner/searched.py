@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from costmodels.fullest import even_peaks
-from costmodels.memory import row_bytes
+from costmodels.memory.even_peaks import even_peaks
+from costmodels.memory.rows import row_bytes
 from tests.planner.brute_force import brute_force
 from tests.scenarios import changed_device
 

@@ -5,10 +5,10 @@ from itertools import pairwise, product
 import numpy as np
 from hypothesis import strategies as st
 
-from costmodels.parameter_server import SparseScenario
-from costmodels.server_runtime import runtime
-from costmodels.sparse_load import MODES
-from costmodels.sparse_model import SparseModel
+from costmodels.sparse.load import MODES
+from costmodels.sparse.model import SparseModel
+from costmodels.sparse.parameter_server import SparseScenario
+from costmodels.sparse.server_runtime import runtime
 from hardware.catalogue import accelerator
 from hardware.servers import ServerGroup
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from costmodels.model import from_shape
+from costmodels.model.model import from_shape
 from hardware.errors import MeshwrightError, UnknownName
 from hardware.records import BadNodeCount, Cluster
-from planner import BadRequest, OutOfTime, PlanRequest, near_row, plan, predict, why_not
+from planner import BadRequest, OutOfTime, PlanRequest, plan, predict, why_not
+from planner.explain import nearest_strategy
 from tests.scenarios import toy_cluster, toy_device, toy_group, toy_model, toy_stack, with_experts
 
 STACK = toy_stack(uneven_stages=True, zero_stages=(0, 1, 2, 3))
@@ -269,7 +270,7 @@ def test_nothing_speaks_against_the_plan_itself():
 
 
 def test_a_busy_machine_names_the_nearest_that_an_idle_one_does(monkeypatch):
-    late, clock, row = [0.0], time.perf_counter, near_row.single_row
+    late, clock, row = [0.0], time.perf_counter, nearest_strategy.single_row
 
     def slow(*given):
         late[0] += 10.0
@@ -277,7 +278,7 @@ def test_a_busy_machine_names_the_nearest_that_an_idle_one_does(monkeypatch):
 
     asked = PlanRequest(model="175b", gpus=1024, pins={"tp": 8, "pp": 8, "vpp": 3, "schedule": "dualpipe"})
     idle = predict(asked)
-    monkeypatch.setattr("planner.near_row.single_row", slow)
+    monkeypatch.setattr("planner.explain.nearest_strategy.single_row", slow)
     monkeypatch.setattr(time, "perf_counter", lambda: clock() + late[0])
     assert predict(asked).nearest == idle.nearest
     assert idle.nearest.subject == "schedule interleaved-groups"

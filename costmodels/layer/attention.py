@@ -1,0 +1,255 @@
+"""Attention of one layer: the projections around it and its core, fused into a kernel or not."""
+
+from __future__ import annotations
+
+from math import log2
+
+import numpy as np
+
+from costmodels.layer.context import gathers, merging, ring_ranks
+from costmodels.layer.ordered import ordered_attention
+from costmodels.layer.passes import Passes, linear, linears, region_tokens, tokens_per_rank
+from costmodels.layer.softmax import softmax_traffic
+from costmodels.model.layer_kinds import DENSE, Kind
+from costmodels.model.model import Model
+from costmodels.model.parameters import attention_projections
+from costmodels.primitives.kernels import (
+    Number,
+    attention_backward_seconds,
+    attention_seconds,
+    matmul_seconds,
+    stream_seconds,
+)
+from costmodels.scenario import Scenario
+from costmodels.strategy import Floats, Strategies
+from hardware.kernels import AttentionFit
+
+DRAWN = 62e-12
+"""Seconds in which one compute unit draws the random number of a query-key pair. Forward and backward together, 33.6
+million pairs take 24 and 45 us more with dropout on B300, under FlashAttention-2 and cuDNN, 33 on GB200 and 20 on H200
+[TE-dropout]: 124 ps a unit and pair, by the logarithms' mean."""
+
+
+def up_projections(rows: Strategies, scenario: Scenario) -> Passes:
+    """Queries, keys and values out of their latent vectors; nothing in ordinary attention."""
+    T, t = tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
+    total = Passes(np.zeros(len(T)), np.zeros(len(T)))
+    for p in attention_projections(scenario.model):
+        if p.name in {"q_up", "kv_up"}:
+            total = total + linear(T, p.outputs / t, float(p.inputs), scenario)
+    return total
+
+
+def attention_matmuls(rows: Strategies, scenario: Scenario, among: tuple[str, ...] = ()) -> Passes:
+    """The projections around the attention core (and Yuan's two convolutions), or those of the names given.
+
+    Projections that tensor parallelism shards split the side that belongs to heads; those into the latent
+    vectors of latent attention are whole on every rank, over its own tokens.
+    """
+    model, T, t = scenario.model, tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
+    total = Passes(np.zeros(len(T)), np.zeros(len(T)))
+    for p in attention_projections(model):
+        if among and p.name not in among:
+            continue
+        if not p.sharded:
+            total = total + linear(region_tokens(rows, scenario), float(p.outputs), float(p.inputs), scenario)
+        elif p.name == "output":
+            total = total + linear(T, float(p.outputs), p.inputs / t, scenario)
+        elif p.name == "qkv":
+            keys = model.head_dim * np.maximum(model.num_query_groups / t, 1.0)
+            total = total + linears(T, (model.attention_width / t, keys, keys), float(p.inputs), scenario, name="qkv")
+        else:
+            total = total + linear(T, p.outputs / t, float(p.inputs), scenario)
+    if model.localized_filtering and not among:
+        h = float(model.hidden_size)
+        total = total + linear(T, h / 2 / t, 2 * h, scenario) + linear(T, h / t, h, scenario)
+    return total
+
+
+def attended_pairs(model: Model, seq_length: float, kind: Kind = DENSE) -> float:
+    """Causal query-key pairs per sequence and head."""
+    if kind.mixer != "local" or model.sliding_window is None or model.sliding_window >= seq_length:
+        return seq_length * seq_length / 2.0
+    w = float(model.sliding_window)
+    if model.chunked_attention:
+        whole, rest = divmod(seq_length, w)
+        return (whole * w * w + rest * rest) / 2.0
+    return seq_length * w - w * w / 2.0
+
+
+def computed_pairs(model: Model, seq_length: float, kind: Kind, block: float) -> float:
+    """Pairs of a sequence and head that lie in blocks of ``block`` queries and keys which the mask leaves any pair of.
+
+    A block of queries meets all keys up to its own end, or as many as its own and what the window reaches back
+    (``_splash_attention_forward`` of [Splash] skips a block that is masked as a whole, and no less). Exact where the
+    shorter side of a block divides the window.
+    """
+    if not block:
+        return attended_pairs(model, seq_length, kind)
+    side = min(block, seq_length)
+    causal = seq_length * (seq_length + side) / 2.0
+    if kind.mixer != "local" or model.sliding_window is None:
+        return causal
+    if model.chunked_attention:
+        return min(causal, seq_length * (side + model.sliding_window) / 2.0)
+    return min(causal, seq_length * (side + model.sliding_window))
+
+
+def attention_core(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:
+    """Scores, softmax and weighted sum of one layer, without its projections."""
+    if scenario.rates.attention is None:
+        return _unfused_attention(rows, scenario, kind)
+    once = _fused_attention(rows, scenario, kind)
+    if scenario.stack.deterministic:
+        pairs = attended_pairs(scenario.model, float(scenario.seq_length), kind)
+        once = ordered_attention(rows, scenario, once, pairs)
+    return once + dropped(rows, scenario, kind)
+
+
+def dropped(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
+    """Seconds to draw what fused attention's dropout needs, a number for every pair in either pass, (N,).
+
+    Of other vendors' kernels nobody published what it costs.
+    """
+    if not scenario.stack.dropout or scenario.group.accelerator.vendor != "NVIDIA":
+        return Passes(np.zeros(len(rows)), np.zeros(len(rows)))
+    pairs = attended_pairs(scenario.model, float(scenario.seq_length), kind) * scenario.model.num_heads
+    once = DRAWN * pairs * rows.micro_batch_size / (rows.tp * rows.cp * scenario.rates.compute_units)
+    return Passes(once, once)
+
+
+def keys_scored(scenario: Scenario, kind: Kind) -> float:
+    """Keys that unfused attention multiplies every query with, half of which a mask leaves out.
+
+    All of them, or block by block as far as the diagonal; within a sliding window where a stack cuts the scores into
+    chunks twice as long as it [Beltagy20].
+    """
+    if scenario.stack.attention_block:
+        s = float(scenario.seq_length)
+        return computed_pairs(scenario.model, s, DENSE, scenario.stack.attention_block) / s
+    if not scenario.stack.chunked_windows:
+        return float(scenario.seq_length)
+    return 2.0 * attended_pairs(scenario.model, scenario.seq_length, kind) / scenario.seq_length
+
+
+def attention_kept(scenario: Scenario, kind: Kind = DENSE) -> float:
+    """Bytes per token that the attention core keeps for its backward pass, all heads together.
+
+    Fused, or block by block: one fp32 number per head. Unfused: softmax, in fp32 too where a stack keeps that, and with
+    dropout its mask and output.
+    """
+    heads, stack = float(scenario.model.num_heads), scenario.stack
+    if scenario.rates.attention is not None or stack.attention_block:
+        return 4.0 * heads
+    kept = (
+        scenario.word + (4.0 if "softmax" in stack.keeps else 0.0) + ((1.0 + scenario.word) if stack.dropout else 0.0)
+    )
+    return kept * heads * keys_scored(scenario, kind)
+
+
+def _fused_attention(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
+    """One kernel; around a ring of r ranks r of them, each on s/r tokens; two over gathered keys and values.
+
+    Of a rank's two chunks of s/2c tokens the first step of a ring attends with both, causally; in every later one
+    some rank attends with one chunk to all that arrived, and sets the pace. Keys and values that were gathered are
+    attended to by each chunk in a call of its own.
+    """
+    model, s = scenario.model, float(scenario.seq_length)
+    share = rows.micro_batch_size / (rows.tp * rows.cp)
+    pairs = attended_pairs(model, s, kind)
+    flops = 2.0 * (model.attention_width + model.attention_output_width) * pairs * share
+    span = 2.0 * pairs / s
+    work = np.maximum(model.num_heads * s * share, 1.0)
+    if not (rows.cp > 1).any():
+        return _fused_kernel(scenario, kind, flops, span, work)
+    steps, gathered = ring_ranks(rows, scenario), gathers(rows)
+    calls = np.where(gathered, 2, steps)
+    first = _fused_kernel(scenario, kind, flops / calls, span / steps, np.where(gathered, work / 2.0, work))
+    later = _fused_kernel(scenario, kind, flops / calls, span / steps, work / 2.0)
+    once = Passes(first.forward + (calls - 1) * later.forward, first.backward + (calls - 1) * later.backward)
+    return once + merging(rows, scenario)
+
+
+KERNEL_WIDTHS = {
+    "flash-1": (32, 64, 128),
+    "flash-2": (32, 64, 96, 128, 160, 192, 224, 256),
+    "flash-3": (64, 96, 128, 192, 256),
+}
+"""Widths of heads that FlashAttention is compiled for; others run as the next wider one (``run_fmha_fwd`` of version 1,
+``HEADDIM_SWITCH`` of version 2 [Dao22])."""
+
+
+def kernel_width(name: str, head_dim: int) -> int:
+    """Width of a head that the kernel of that name computes for heads of ``head_dim``."""
+    return next((width for width in KERNEL_WIDTHS.get(name, ()) if width >= head_dim), head_dim)
+
+
+def _fused_kernel(scenario: Scenario, kind: Kind, flops: Floats, span: Number, work: Floats) -> Passes:
+    rates, head_dim = scenario.rates, scenario.model.head_dim
+    assert rates.attention is not None
+    fit = rates.attention
+    width = kernel_width(rates.attention_name, head_dim)
+    flops = flops * width / head_dim
+    known = {
+        "span": span,
+        "rows": work,
+        "fit": fit,
+        "peak": rates.attention_peak * fit.narrow ** log2(fit.full_width / min(width, fit.full_width)),
+        "units": rates.compute_units,
+    }
+    there, back = _narrower_formats(scenario, fit)
+    back = back if scenario.model.head_dim == scenario.model.v_head_dim else back / fit.unequal
+    there, back = there * _whole(scenario, kind, fit.block), back * _whole(scenario, kind, fit.backward_block)
+    past = _past_windows(scenario, kind)
+    return Passes(
+        attention_seconds(flops=flops * there, **known),
+        attention_backward_seconds(flops=flops * back * past, **known | {"span": span * past}),
+    )
+
+
+def _past_windows(scenario: Scenario, kind: Kind) -> float:
+    """Causal pairs over those of a window, where the backward pass computes the former all the same: in 8 bits.
+
+    cuDNN 9.22 takes four times as long for twice the tokens then: 1.9 and 6.6 ms for 4096 and 8192 in MXFP8, with a
+    window of 128 on GB300, where 16 bits take 0.44 and 0.86 [cudnn_frontend_sdpa].
+    """
+    if not scenario.attends_in_8_bits:
+        return 1.0
+    s = float(scenario.seq_length)
+    return attended_pairs(scenario.model, s) / attended_pairs(scenario.model, s, kind)
+
+
+def _narrower_formats(scenario: Scenario, fit: AttentionFit) -> tuple[float, float]:
+    """Time of either pass in the format that attention runs in, over that in 16 bits."""
+    if not scenario.attends_in_8_bits:
+        return 1.0, 1.0
+    widths = "" if scenario.model.head_dim == scenario.model.v_head_dim else "-unequal"
+    whole = fit.in_8_bits.get(f"fp8{widths}", fit.in_8_bits["fp8"])
+    return fit.in_8_bits.get(f"{scenario.recipe.fit}{widths}", whole)
+
+
+def _whole(scenario: Scenario, kind: Kind, block: float) -> float:
+    """Pairs computed over pairs attended."""
+    model, s = scenario.model, float(scenario.seq_length)
+    return computed_pairs(model, s, kind, block) / attended_pairs(model, s, kind)
+
+
+ALIGNED = 8
+"""Matrix units take rows of multiples of so many 16-bit values; batched products of other rows run on the ordinary
+ones [Anthony24]."""
+
+
+def _unfused_attention(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
+    """Two batched products over all pairs (the causal half is computed and masked) and passes over the scores."""
+    model, rates, s = scenario.model, scenario.rates, float(scenario.seq_length)
+    d, span = float(model.head_dim), keys_scored(scenario, kind)
+    queries = rows.micro_batch_size * s * model.num_heads / (rows.tp * rows.cp)
+    bandwidth = rates.bandwidth
+    fit, peak = (rates.plain, rates.plain_peak) if model.head_dim % ALIGNED else (rates.head, rates.head_peak)
+    scores = matmul_seconds(m=queries, n=span, k=d, fit=fit, peak=peak, bandwidth=bandwidth)
+    context = matmul_seconds(m=queries, n=float(model.v_head_dim), k=span, fit=fit, peak=peak, bandwidth=bandwidth)
+    pairs = queries * span
+    softmax, softmax_backward = softmax_traffic(rows, scenario)
+    forward = stream_seconds(traffic=pairs * softmax, share=rates.stream, bandwidth=rates.bandwidth)
+    backward = stream_seconds(traffic=pairs * softmax_backward, share=rates.stream, bandwidth=rates.bandwidth)
+    return Passes(scores + context + forward, 2.0 * (scores + context) + backward)

@@ -1,0 +1,160 @@
+"""Context parallelism: what its ranks exchange, at which shapes attention runs, and what is held meanwhile.
+
+The c ranks of a sequence each hold s/c tokens, in 2c chunks dealt out so that the causal half is shared evenly.
+They form c = u r: among u near ranks all-to-alls exchange tokens for heads [Jacobs23]; around a ring of r such
+groups keys and values pass [Liu23]. The ring alone is u = 1, Ulysses alone r = 1, both together [Fang24]. Or all
+keys and values are gathered on every rank (Llama 3, [Dubey24], section 3.3.2).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodels.layer.passes import Passes, tokens_per_rank
+from costmodels.layout.placement import Group, group_of, split_group
+from costmodels.primitives.collectives import all_to_all_seconds, gather_seconds, send_seconds
+from costmodels.primitives.kernels import WORD, stream_seconds
+from costmodels.scenario import Scenario
+from costmodels.strategy import CP_KINDS, Bools, Floats, Ints, Strategies
+
+RING, ULYSSES, GATHER, BOTH = range(len(CP_KINDS))
+MERGE_PASSES = 3.0
+"""Times that a partial result moves through memory to be added up: it and the sum are read, the sum is written."""
+_AXES = ("tp", "cp", "cp_kind", "micro_batch_size")
+"""What memory for context parallelism depends on."""
+
+
+def gathers(rows: Strategies) -> Bools:
+    """Where all keys and values are gathered, shape (N,)."""
+    return (rows.cp_kind == GATHER) & (rows.cp > 1)
+
+
+def near_ranks(cp: Ints, tp: Ints, scenario: Scenario) -> Ints:
+    """Ranks among which a2a+p2p exchanges tokens for heads, (N,).
+
+    As many as the innermost domain holds and as divide a tensor rank's heads, and its keys and values.
+    """
+    model, domain = scenario.model, scenario.group.tiers[0].domain or scenario.gpus
+    fits = np.gcd(cp, np.maximum(domain // tp, 1))
+    heads = np.gcd(fits, np.maximum(model.num_heads // tp, 1))
+    return heads if scenario.stack.repeats_key_values else np.gcd(heads, np.maximum(model.num_query_groups // tp, 1))
+
+
+def ulysses_ranks(rows: Strategies, scenario: Scenario) -> Ints:
+    """u: ranks that exchange tokens for heads, (N,)."""
+    inner = np.where(rows.cp_kind == ULYSSES, rows.cp, 1)
+    if not (rows.cp_kind == BOTH).any():
+        return inner
+    return np.where(rows.cp_kind == BOTH, near_ranks(rows.cp, rows.tp, scenario), inner)
+
+
+def ring_ranks(rows: Strategies, scenario: Scenario) -> Ints:
+    """r: groups of ranks around which keys and values pass, (N,); 1 without a ring."""
+    return np.where(rows.cp_kind == GATHER, 1, rows.cp // ulysses_ranks(rows, scenario))
+
+
+def merging(rows: Strategies, scenario: Scenario) -> Passes:
+    """Adding up what the steps of a ring leave: outputs forward, gradients of queries, keys and values backward.
+
+    Behind the first step each works on one of a rank's two chunks.
+    """
+    model, rates = scenario.model, scenario.rates
+    moved = MERGE_PASSES * WORD * tokens_per_rank(rows, scenario) / 2.0 / rows.tp
+    moved = moved * (ring_ranks(rows, scenario) - 1)
+    known = {"share": rates.stream, "bandwidth": rates.bandwidth}
+    return Passes(
+        stream_seconds(traffic=moved * model.attention_output_width, **known),
+        stream_seconds(traffic=moved * model.qkv_width, **known),
+    )
+
+
+def context_parallel(rows: Strategies, scenario: Scenario, attention: Passes) -> Passes:
+    """Exposed seconds of the exchange between context ranks, by each row's kind."""
+    if not (rows.cp > 1).any():
+        return Passes(np.zeros(len(rows)), np.zeros(len(rows)))
+    inner = ulysses_ranks(rows, scenario)
+    near, far = split_group(group_of(rows, "cp"), inner)
+    both = _ring(rows, scenario, far, attention) + _all_to_alls(rows, scenario, near)
+    if not gathers(rows).any():
+        return both
+    gathered = _gathered(rows, scenario)
+    return Passes(
+        np.where(gathers(rows), gathered.forward, both.forward),
+        np.where(gathers(rows), gathered.backward, both.backward),
+    )
+
+
+def _ring(rows: Strategies, scenario: Scenario, ring: Group, attention: Passes) -> Passes:
+    """R - 1 exchanges of keys and values, and of their gradients too backward, each hidden behind one step of r."""
+    size, ranks = np.where(gathers(rows), 1, ring.size), ring.size.astype(np.float64)
+    hops = size - 1
+    one = send_seconds(
+        key_value_bytes(rows, scenario), ring.parts[0][1].astype(np.float64), ranks, scenario.group.tiers
+    )
+    hidden, hidden_backward = (passes * hops / size for passes in (attention.forward, attention.backward))
+    floor = scenario.stack.overlap.cp
+    return Passes(
+        np.maximum(hops * one - hidden, floor * hops * one),
+        np.maximum(2.0 * hops * one - hidden_backward, floor * 2.0 * hops * one),
+    )
+
+
+def _all_to_alls(rows: Strategies, scenario: Scenario, near: Group) -> Passes:
+    """Queries, keys and values there, outputs back; backward the gradients of all four the other way."""
+    model, stack, tiers = scenario.model, scenario.stack, scenario.group.tiers
+    tokens = WORD * tokens_per_rank(rows, scenario)
+    heads = np.maximum(np.maximum(model.num_query_groups / rows.tp, 1.0), near.size)
+    widths = (model.attention_width / rows.tp, model.attention_output_width / rows.tp)
+    queries, outputs, keys, values = (*widths, heads * model.head_dim, heads * model.v_head_dim)
+    once = all_to_all_seconds(tokens * queries, near, tiers) + all_to_all_seconds(tokens * keys, near, tiers)
+    if model.mla is None:
+        once = 2.0 * once
+    else:
+        once = once + all_to_all_seconds(tokens * outputs, near, tiers)
+        once = once + all_to_all_seconds(tokens * values, near, tiers)
+    exposed = np.where(near.size > 1, once, 0.0) * stack.overlap.cp_collective / stack.communication_efficiency
+    return Passes(exposed, exposed)
+
+
+def _gathered(rows: Strategies, scenario: Scenario) -> Passes:
+    """Keys and values gathered forward and once more backward, where their gradients are scattered."""
+    stack = scenario.stack
+    full = key_value_bytes(rows, scenario) * rows.cp
+    once = gather_seconds(full, group_of(rows, "cp"), scenario.group.tiers)
+    exposed = np.where(rows.cp > 1, once, 0.0) * stack.overlap.cp_collective / stack.communication_efficiency
+    return Passes(exposed, 2.0 * exposed)
+
+
+def key_value_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+    """Keys and values of one micro-batch that a rank attends with before any travel, all-to-alls done, (N,).
+
+    Where there are more ranks than heads of them, each rank has one.
+    """
+    model, inner = scenario.model, ulysses_ranks(rows, scenario)
+    heads = np.maximum(model.num_query_groups / (rows.tp * inner), 1.0)
+    return WORD * tokens_per_rank(rows, scenario) * inner * heads * (model.head_dim + model.v_head_dim)
+
+
+def repeated_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+    """Bytes per layer and micro-batch kept beyond one copy of keys and values over tensor and context ranks, (N,)."""
+    model = scenario.model
+    part, inverse = rows.distinct(*_AXES)
+    once = WORD * tokens_per_rank(part, scenario) * (model.key_value_width + model.value_width) / part.tp
+    return np.maximum(key_value_bytes(part, scenario) - once, 0.0)[inverse]
+
+
+def exchange_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+    """Bytes held while one layer's attention runs, for the exchange alone, (N,).
+
+    A ring receives keys and values, and their gradients, into two buffers each. An all-to-all receives queries, keys
+    and values beside those it sends. A gather holds all keys and values, and backward all their gradients.
+    """
+    part, inverse = rows.distinct(*_AXES)
+    if not (part.cp > 1).any():
+        return np.zeros(len(rows))
+    keys = key_value_bytes(part, scenario)
+    queries = WORD * tokens_per_rank(part, scenario) * scenario.model.attention_width / part.tp
+    ring = np.where(ring_ranks(part, scenario) > 1, 4.0 * keys, 0.0)
+    exchanged = np.where(ulysses_ranks(part, scenario) > 1, queries + keys, 0.0)
+    held = np.where(part.cp_kind == GATHER, 2.0 * part.cp * keys, ring + exchanged)
+    return np.where(part.cp > 1, held, 0.0)[inverse]

@@ -1,0 +1,376 @@
+"""Seconds and bytes of layers with experts: routing, dispatch, grouped products, combine.
+
+Expert ranks are folded over the tensor, context and data ranks as in Megatron-Core: neighbouring ranks first
+split an expert (etp), then hold different experts (ep), and what is left replicates them. Every rank routes its
+own tokens; with sequence parallelism those are the tokens of its tensor slice.
+
+[Lepikhin20]: D. Lepikhin et al., "GShard: Scaling Giant Models with Conditional Computation", 2020.
+[HybridEP]: GitHub deepseek-ai/DeepEP, branch hybrid-ep: hybrid_ep_buffer.py, hybrid_ep_backend.cuh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodels.layer.expert_traffic import ACTIVATION, activation_traffic, copied_traffic, traffic
+from costmodels.layer.launches import local_kernels
+from costmodels.layer.overlapped_experts import overlaps
+from costmodels.layer.passes import Passes, linear, product, quantising, region_tokens, tokens_per_rank
+from costmodels.layout.placement import Group, group_of, split_group
+from costmodels.model.layer_kinds import EXPERTS, Kind
+from costmodels.model.model import Experts
+from costmodels.model.parameters import expert_parameters
+from costmodels.primitives.collectives import all_to_all_seconds, gather_seconds
+from costmodels.primitives.kernels import WORD, Number, matmul_seconds, stream_seconds
+from costmodels.scenario import Scenario
+from costmodels.stack.stack import Stack
+from costmodels.strategy import Bools, Floats, Ints, Strategies
+from hardware.kernels import GemmFit
+
+SCORES = 40.0
+"""Bytes per score that selection and the auxiliary loss move: ten passes in fp32."""
+FUSED_CASTS = 0.5
+"""Share of the quantisation that a fused operation leaves: of its two products, and of their gradients, what comes out
+of the one is quantised on its way into the other."""
+HYBRID_REACH = (0.75, 0.68)
+"""Share of NVLink's bandwidth that HybridEP's kernels reach on the way to the experts and back, on 32 units: 664 to 687
+and 580 to 645 GB/s leave a GB200 among 8 to 36 of them, the weights beside the tokens counted; a B200 among 8 has 2 %
+less on 16 units (docs/README_Hybrid-EP.md, kernel only, in 16 bits) [HybridEP]."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertSeconds:
+    """The feed-forward part of one layer with experts, one micro-batch, one rank: arrays (N,), seconds."""
+
+    matmul: Passes
+    stream: Passes
+    ep: Passes
+    """Dispatch and combine: the exposed part, or all of it where a stack ``overlaps`` it with another micro-batch."""
+    between: Passes
+    """What of ``matmul`` and ``stream`` lies between dispatch and combine."""
+    hidden: Passes
+    """Dispatch and combine beside the shared experts: seconds of computation that hide nothing else."""
+
+
+def experts_of(scenario: Scenario) -> Experts:
+    """The model's experts; only asked of models that have them."""
+    moe = scenario.model.moe
+    assert moe is not None
+    return moe
+
+
+def expert_group(rows: Strategies) -> Group:
+    """Ranks that hold different experts: ``ep`` of them, ``etp`` apart.
+
+    Under either rank order: where data ranks lie apart, expert ranks stay within tensor x context ranks (the rule
+    "experts-order").
+    """
+    return Group(rows.ep, ((rows.ep, rows.etp),))
+
+
+def expert_data_group(rows: Strategies) -> Group:
+    """Ranks that hold the same experts: what is left of tensor x context x data ranks."""
+    shards = rows.ep * rows.etp
+    return rows.once("expert data group", lambda: split_group(group_of(rows, "tp", "cp", "dp"), shards)[1])
+
+
+def routed_tokens(rows: Strategies, scenario: Scenario) -> Floats:
+    """Tokens that one rank sends to experts, each counted once per expert it goes to, shape (N,)."""
+    return region_tokens(rows, scenario) * experts_of(scenario).top_k
+
+
+def expert_layer(rows: Strategies, scenario: Scenario) -> ExpertSeconds:
+    """Router, experts, shared experts and the traffic between them."""
+    moe = experts_of(scenario)
+    region, h = region_tokens(rows, scenario), float(scenario.model.hidden_size)
+    products, streams = grouped(rows, scenario), expert_streams(rows, scenario) + small_kernels(rows, scenario)
+    matmul, traffic = router(region, scenario) + masked(rows, scenario) + products, dispatch(rows, scenario)
+    hidden = Passes(np.zeros(len(rows)), np.zeros(len(rows)))
+    if moe.num_shared_experts:
+        shared = shared_experts(rows, scenario)
+        matmul = matmul + shared
+        if scenario.stack.shared_expert_overlap:
+            traffic, hidden = _beside(traffic, shared, scenario)
+    if moe.latent_size is not None:
+        latent = float(moe.latent_size)
+        matmul = matmul + linear(region, latent, h, scenario) + linear(region, h, latent, scenario)
+    return ExpertSeconds(matmul, streams, traffic, products + streams, hidden)
+
+
+def small_kernels(rows: Strategies, scenario: Scenario) -> Passes:
+    """What it costs the device to begin and to end the kernels that every expert has of its own, beside its products.
+
+    Each has the fixed time of a product, however few its bytes. A fused operation has none of them.
+    """
+    once = local_kernels(rows, scenario) * scenario.rates.head.overhead
+    return Passes(once, 2.0 * once)
+
+
+def router(tokens: Floats, scenario: Scenario) -> Passes:
+    """A score per token and expert; never in reduced precision, scores kept in fp32 [MegatronMoE26]."""
+    model, rates = scenario.model, scenario.rates
+    scores = float(experts_of(scenario).num_experts)
+    h, frozen = float(model.hidden_size), scenario.frozen
+    gate = product(tokens, scores, h, rates.head, rates.head_peak, rates.bandwidth, frozen=frozen)
+    seconds = stream_seconds(traffic=SCORES * tokens * scores, share=rates.stream, bandwidth=rates.bandwidth)
+    return gate + Passes(seconds, seconds)
+
+
+def masked(rows: Strategies, scenario: Scenario) -> Passes:
+    """Products that bring tokens to their experts' places and back, where a stack multiplies with masks.
+
+    "BSM,BSEC->EBCM" and "EBCM,BSEC->BSM" of the s tokens of a sequence and k s places times the capacity: two forward,
+    and backward the gradients of the tokens, of what the experts return and of the mask that weighs it [Lepikhin20].
+    """
+    moe, rates, s = experts_of(scenario), scenario.rates, float(scenario.seq_length)
+    if not scenario.stack.expert_masks:
+        return Passes(np.zeros(len(rows)), np.zeros(len(rows)))
+    sequences = region_tokens(rows, scenario) / s
+    places = moe.top_k * s * (scenario.stack.expert_capacity or 1.0)
+    h, peak = float(scenario.model.expert_hidden_size), rates.head_peak
+    once = sequences * matmul_seconds(m=places, n=h, k=s, fit=rates.head, peak=peak, bandwidth=rates.bandwidth)
+    return Passes(2.0 * once, 3.0 * once)
+
+
+def shared_experts(rows: Strategies, scenario: Scenario) -> Passes:
+    """The two products of the experts that every token passes, split over the tensor ranks."""
+    model, moe = scenario.model, experts_of(scenario)
+    T, h, width = tokens_per_rank(rows, scenario), float(model.hidden_size), moe.shared_expert_ffn_hidden_size / rows.tp
+    return linear(T, width * model.ffn_branches, h, scenario) + linear(T, h, width, scenario)
+
+
+def _beside(traffic: Passes, shared: Passes, scenario: Scenario) -> tuple[Passes, Passes]:
+    """What outlasts the shared experts and what the traffic beside them slows them by; and that traffic."""
+    slowed = scenario.stack.overlap_slowdown / (1.0 + scenario.stack.overlap_slowdown)
+    ahead = np.minimum(traffic.forward, shared.forward)
+    after = np.minimum(traffic.backward, shared.backward)
+    left = Passes(traffic.forward - ahead + slowed * ahead, traffic.backward - after + slowed * after)
+    return left, Passes(ahead, after)
+
+
+def load(rows: Strategies, scenario: Scenario) -> Floats:
+    """Tokens that the busiest expert rank computes over the mean of all, shape (N,).
+
+    Dropless, all wait for the rank with the most, which has no more than all; one rank with every expert has them
+    anyway and waits for nobody.
+    With a capacity every expert computes just that many, tokens beyond it dropped, places short of it padded
+    [Lepikhin20].
+    """
+    capacity = scenario.stack.expert_capacity
+    if capacity is not None:
+        return np.full(len(rows), capacity)
+    return np.minimum(scenario.stack.expert_imbalance, rows.ep.astype(np.float64))
+
+
+def arrived_tokens(rows: Strategies, scenario: Scenario) -> Floats:
+    """Tokens that the experts of the busiest rank compute, each counted once per expert, shape (N,)."""
+    return routed_tokens(rows, scenario) * rows.etp * load(rows, scenario)
+
+
+def grouped(rows: Strategies, scenario: Scenario) -> Passes:
+    """The experts' products: one small product per expert of the rank, of the tokens routed to it."""
+    model, moe = scenario.model, experts_of(scenario)
+    arrived = arrived_tokens(rows, scenario)
+    groups = np.maximum(moe.num_experts / rows.ep, 1.0)
+    h, f = float(model.expert_hidden_size), moe.expert_ffn_hidden_size / rows.etp
+    first = _grouped(arrived, groups, f * model.ffn_branches, h, scenario)
+    second = _grouped(arrived, groups, h, f, scenario)
+    return first + second + Passes(np.zeros(len(rows)), _slowed_bias_gradients(arrived, groups, f, scenario))
+
+
+def _grouped(tokens: Floats, groups: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
+    """Forward, data gradient and weight gradient of ``groups`` products of tokens / groups rows each."""
+    rows = tokens / groups
+    fit, seconds = _of_one_expert(rows, scenario)
+    forward, data, weight = seconds(rows, n, k), seconds(rows, k, n), seconds(n, k, rows)
+    summed = np.maximum(weight * scenario.rates.matmul.wgrad_ratio, _accumulation(rows, n, k, fit, scenario))
+    summed = 0.0 * summed if scenario.frozen else summed
+    casts = (FUSED_CASTS if scenario.fused_experts else 1.0) * quantising(rows, n, k, scenario)
+    return Passes(groups * (forward + casts.forward), groups * (data + summed + casts.backward))
+
+
+def _of_one_expert(rows: Floats, scenario: Scenario) -> tuple[GemmFit, Callable[[Number, Number, Number], Floats]]:
+    """The rates of grouped products, and the seconds of one of (m, n, k) by an expert with so many rows."""
+    rates, reached = scenario.rates, scenario.stack.expert_efficiency
+    fit = scenario.group.accelerator.kernels.grouped
+    plain = rates.matmul.model_copy(
+        update={"overhead": fit.group_overhead, "memory_efficiency": fit.memory_efficiency, "area_half": 0.0}
+    )
+    peak, bandwidth = rates.matmul_peak * reached / (1.0 + fit.rows_half / rows), rates.bandwidth * reached
+
+    def seconds(m: Number, n: Number, k: Number) -> Floats:
+        return matmul_seconds(m=m, n=n, k=k, fit=plain, peak=peak, bandwidth=bandwidth)
+
+    return plain, seconds
+
+
+def _slowed_bias_gradients(tokens: Floats, groups: Floats, inner: Floats, scenario: Scenario) -> Floats:
+    """Seconds that the kernel of the activation's gradient takes beyond its usual time, as it sums gradients of biases.
+
+    That kernel is the second product's data gradient with the activation's gradient behind it (``grouped_gemm_dglu``).
+    """
+    model, extra = scenario.model, scenario.stack.bias_gradient_slowdown - 1.0
+    if not (extra and scenario.fused_experts and model.ffn_bias) or scenario.frozen:
+        return np.zeros_like(tokens)
+    rows = tokens / groups
+    product = groups * _of_one_expert(rows, scenario)[1](rows, inner, float(model.expert_hidden_size))
+    moved = ACTIVATION[model.gated_ffn][1] * tokens * inner
+    activation = stream_seconds(traffic=moved, share=_routed_share(scenario), bandwidth=scenario.rates.bandwidth)
+    return extra * (product + activation)
+
+
+def _accumulation(rows: Floats, n: Number, k: Number, fit: GemmFit, scenario: Scenario) -> Floats:
+    """Seconds to read both operands of a weight gradient, and to read and write the buffer it is added to.
+
+    Few rows an expert make that the longer part: the buffer is as large as the weights, however few tokens came. Of 36
+    such products measured on B200 [simumax] the median error falls from 25 to 12 %.
+    """
+    stack = scenario.stack
+    buffer = WORD if stack.accumulate_traffic else 2.0 * stack.gradient_bytes
+    moved = WORD * rows * (n + k) + buffer * n * k
+    reached = fit.memory_efficiency * stack.expert_efficiency
+    return stream_seconds(traffic=moved, share=reached, bandwidth=scenario.rates.bandwidth) + fit.overhead
+
+
+def expert_streams(rows: Strategies, scenario: Scenario) -> Passes:
+    """Permuting tokens to their experts and back, and everything memory-bound between the products.
+
+    Routed tokens are scattered rows, which move at a share of the bandwidth of their own (``GroupedFit``); what is
+    sorted or padded behind a plain all-to-all is copied in runs of rows, at that of other fused kernels.
+    """
+    moe, rates = experts_of(scenario), scenario.rates
+    arrived, held = arrived_tokens(rows, scenario), moe.num_experts / rows.ep
+    shared = moe.shared_expert_ffn_hidden_size / rows.tp * tokens_per_rank(rows, scenario)
+    forward, backward = traffic(scenario, arrived=arrived, inner=moe.expert_ffn_hidden_size / rows.etp, held=held)
+    copied = copied_traffic(scenario, arrived=arrived, held=held)
+    again = ACTIVATION[scenario.model.gated_ffn]
+    share = _routed_share(scenario)
+    known = {"share": rates.stream, "bandwidth": rates.bandwidth}
+    return Passes(
+        stream_seconds(traffic=forward, share=share, bandwidth=rates.bandwidth)
+        + stream_seconds(traffic=again[0] * shared + copied, **known),
+        stream_seconds(traffic=backward, share=share, bandwidth=rates.bandwidth)
+        + stream_seconds(traffic=again[1] * shared + copied, **known),
+    )
+
+
+def _routed_share(scenario: Scenario) -> float:
+    """Share of the bandwidth at which routed tokens move."""
+    reached = scenario.group.accelerator.kernels.grouped.stream_efficiency * scenario.stack.elementwise_efficiency
+    return reached * scenario.stack.expert_efficiency
+
+
+def activation_seconds(rows: Strategies, scenario: Scenario) -> Floats:
+    """Seconds of the routed experts' activation in the forward pass, at the rate of ``expert_streams``, (N,)."""
+    inner = experts_of(scenario).expert_ffn_hidden_size / rows.etp
+    moved = activation_traffic(scenario, arrived=arrived_tokens(rows, scenario), inner=inner)
+    return stream_seconds(traffic=moved, share=_routed_share(scenario), bandwidth=scenario.rates.bandwidth)
+
+
+def dispatch(rows: Strategies, scenario: Scenario) -> Passes:
+    """All-to-all to the experts and back, and the gather and scatter of split experts; exposed, unless beside others.
+
+    The lanes of all tiers work at once: where a token enters a domain once, what is copied inside it travels while
+    the next tokens arrive. HybridEP gathers the whole map of tokens to experts first [HybridEP].
+    """
+    stack, tiers, moe = scenario.stack, scenario.group.tiers, experts_of(scenario)
+    routed = routed_tokens(rows, scenario) * load(rows, scenario)
+    h, split = float(scenario.model.expert_hidden_size), Group(rows.etp, ((rows.etp, np.ones_like(rows.etp)),))
+    weights, (out, back) = routed_weights(rows, scenario), HYBRID_REACH if hybrid(stack) else (None, None)
+
+    def moved(width: float, beside: Floats | float, nearest: float | None) -> Floats:
+        """Seconds on the way there, or back, of values of ``width`` bytes and so many bytes beside a token."""
+        if stack.dispatch == "allgather":
+            every = width * region_tokens(rows, scenario) * h * rows.ep
+            across = gather_seconds(every, expert_group(rows), tiers)
+        else:
+            copies = moe.top_k if stack.dispatch == "once-per-domain" else 1
+            limits, size = (moe.router_group_top_k, moe.router_groups), routed * (width * h + beside)
+            across = all_to_all_seconds(size, expert_group(rows), tiers, copies=copies, groups=limits, nearest=nearest)
+        whole = np.where(rows.etp > 1, gather_seconds(width * routed * h * rows.etp, split, tiers), 0.0)
+        return np.where(rows.ep > 1, across, 0.0) + whole
+
+    left = 1.0 if overlaps(stack) else stack.overlap.ep
+    reached = left / stack.communication_efficiency
+    ahead = moved(stack.dispatch_bytes, weights, out) + moved(WORD, 0.0, back) + gathered_routes(rows, scenario)
+    after = moved(stack.dispatch_bytes, 0.0, out) + moved(WORD, weights, back)
+    return Passes(ahead * reached, after * reached)
+
+
+def hybrid(stack: Stack) -> bool:
+    """Whether tokens travel by HybridEP."""
+    return stack.gathered_routes and stack.dispatch == "once-per-domain"
+
+
+def routed_weights(rows: Strategies, scenario: Scenario) -> Floats:
+    """Bytes beside every copy of a token on its way there, and of its gradient on its way back, (N,).
+
+    HybridEP sends the weights that the router gave the token in fp32, one for each expert of the domain that it enters,
+    most of them zero (``expert_output_prob``, ``NUM_OF_EXPERTS_PER_RANK * NUM_OF_RANKS_PER_NODE``) [HybridEP].
+    """
+    if not hybrid(scenario.stack):
+        return np.zeros(len(rows))
+    near = expert_group(rows).ranks_within(scenario.group.tiers[0].domain)
+    return 4.0 * experts_of(scenario).num_experts / rows.ep * near
+
+
+def gathered_routes(rows: Strategies, scenario: Scenario) -> Floats:
+    """Seconds to gather which experts all tokens of a layer go to, a byte for each of either, (N,) [HybridEP]."""
+    stack = scenario.stack
+    if not hybrid(stack):
+        return np.zeros(len(rows))
+    size = region_tokens(rows, scenario) * rows.ep * experts_of(scenario).num_experts
+    return np.where(rows.ep > 1, gather_seconds(size, expert_group(rows), scenario.group.tiers), 0.0)
+
+
+def expert_parameters_per_rank(rows: Strategies, scenario: Scenario) -> Floats:
+    """Parameters of the routed experts of an average layer on one rank, shape (N,); 0 without experts."""
+    model = scenario.model
+    return kind_expert_parameters(rows, scenario, EXPERTS) * model.num_moe_layers / model.num_layers
+
+
+def kind_expert_parameters(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
+    """Parameters of the routed experts of one layer of a kind on one rank, shape (N,)."""
+    model = scenario.model
+    if model.moe is None or kind.ffn != "experts":
+        return np.zeros(len(rows))
+    return np.asarray(model.moe.num_experts / rows.ep * expert_parameters(model) / rows.etp)
+
+
+def expert_activation_bytes(
+    rows: Strategies, scenario: Scenario, saved: float, *, repeated: Bools | bool = False
+) -> Floats:
+    """Bytes that one layer with experts keeps of one micro-batch, beside attention and norms, shape (N,).
+
+    The dispatched tokens, both sides of the activation, and the shared experts' like a dense network's.
+    ``saved`` is bytes per value of what enters a product; where the activation is ``repeated`` its output is not kept
+    and its input is as narrow. Of frozen experts only what enters the activation is kept.
+    """
+    model, moe = scenario.model, experts_of(scenario)
+    arrived = arrived_tokens(rows, scenario)
+    f = moe.expert_ffn_hidden_size / rows.etp
+    saved = 0.0 if scenario.frozen else saved
+    each = np.where(repeated, saved * model.ffn_branches, scenario.word * model.ffn_branches + saved)
+    shared = moe.shared_expert_ffn_hidden_size / rows.tp * tokens_per_rank(rows, scenario)
+    return arrived * (saved * model.expert_hidden_size + each * f) + shared * each
+
+
+def exchanged_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+    """Bytes that the two exchanges of one layer's tokens return, and every second product of its shared experts, (N,).
+
+    That is what a list of operators keeps of experts, exchanges if it names them: grouped products are in none
+    [torchtitan].
+    """
+    model, moe = scenario.model, experts_of(scenario)
+    named = (rows.ep > 1) & scenario.stack.saves_exchanges
+    values = (arrived_tokens(rows, scenario) + routed_tokens(rows, scenario)) * named
+    shared = moe.shared_expert_ffn_hidden_size / rows.tp * tokens_per_rank(rows, scenario)
+    return scenario.word * (values * model.expert_hidden_size + shared)
+
+
+def expert_shards(rows: Strategies) -> Ints:
+    """Ranks over which the states of one expert are sharded where the dense states are, shape (N,)."""
+    return np.where(rows.zero_stage > 0, expert_data_group(rows).size, 1)

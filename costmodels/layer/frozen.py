@@ -1,0 +1,174 @@
+"""What training adapters beside frozen weights takes and spares.
+
+A frozen weight has no gradient: its product multiplies twice, not three times, keeps no input for the backward pass,
+and owes optimizer and data ranks nothing. Adapters are two narrow products beside it, which memory bounds, and the sums
+of what both return [Hu21].
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from costmodels.layer.passes import Passes, product, tokens_per_rank
+from costmodels.model.layer_kinds import Kind, layer_kinds
+from costmodels.model.model import Model
+from costmodels.model.parameters import attention_projections, expert_parameters, mtp_sets, parameters
+from costmodels.primitives.kernels import WORD, stream_seconds
+from costmodels.scenario import Scenario
+from costmodels.stack.adapters import OF_ATTENTION, Adapted, AdapterKernels
+from costmodels.strategy import Floats, Strategies
+
+
+class Touched(NamedTuple):
+    """Bytes that an adapter's kernels move beside its products, per value that enters or leaves its module."""
+
+    enters: Passes
+    leaves: Passes
+    dropped: float
+    """Of either pass, per value that enters, where some are dropped: value and mask on either side."""
+    kernels: float
+    """Of the forward pass, without the one that drops."""
+
+
+SUMMED = 3.0 * WORD
+"""Bytes per value to add what an adapter returns to what its module does: both are read, their sum is written."""
+
+
+def _passes(forward: float, backward: float) -> Passes:
+    return Passes(np.array(forward), np.array(backward))
+
+
+TOUCHED: dict[AdapterKernels, Touched] = {
+    "summed": Touched(_passes(0.0, SUMMED), _passes(SUMMED, 0.0), 0.0, 4.0),
+    "16-bit": Touched(_passes(0.0, SUMMED), _passes(4.0 + SUMMED, 4.0), 5.0, 4.0),
+    "autocast": Touched(_passes(12.0, 12.0 + SUMMED), _passes(4.0 + SUMMED, 4.0), 9.0, 6.0),
+    "32-bit": Touched(_passes(8.0, 10.0 + SUMMED), _passes(26.0, 24.0), 9.0, 6.0),
+}
+"""By ``Linear.forward`` of PEFT and its gradients, an operation a kernel [PEFT]. In 16 bits a scale moves 4. Under
+autocast inputs are cast to 32 bits and back, 6 each, in either pass. In 32 bits inputs are cast, 6, and read as such,
+2; outputs are written, 2, scaled, 8, summed, 10, and cast back, 6; the backward pass casts twice, 12, scales, 8, and
+reads outputs' gradients twice, 4; inputs and their gradients, 4, are cast, 6, and summed."""
+
+
+def sides(model: Model, kind: Kind, module: Adapted) -> tuple[tuple[float, float], ...]:
+    """Inputs and outputs of every product that a module of a layer of this kind has; none where there is no module.
+
+    Latent attention's products in front of the core are all ``linear_qkv``; routed experts have no adapters.
+    """
+    if module in OF_ATTENTION:
+        last = module == "linear_proj"
+        found = [p for p in attention_projections(model) if (p.name == "output") == last]
+        return tuple((float(p.inputs), float(p.outputs)) for p in found) if kind.attends else ()
+    h = float(model.hidden_size)
+    if kind.ffn != "dense":
+        return ()
+    return ((h, float(model.fc1_width)),) if module == "linear_fc1" else ((float(model.ffn_hidden_size), h),)
+
+
+def adapted(scenario: Scenario, kind: Kind) -> tuple[tuple[Adapted, float, float], ...]:
+    """Modules of a layer of this kind with adapters, inputs and outputs of each product."""
+    adapters = scenario.stack.adapters
+    modules = adapters.modules if adapters else ()
+    return tuple((module, n, k) for module in modules for n, k in sides(scenario.model, kind, module))
+
+
+def adapter_parameters(scenario: Scenario) -> float:
+    """Values of all adapters of the model."""
+    adapters = scenario.stack.adapters
+    if adapters is None:
+        return 0.0
+    each = {kind: sum(n + k for _, n, k in adapted(scenario, kind)) for kind in scenario.depth.kinds}
+    return adapters.rank * sum(each[kind] for kind in layer_kinds(scenario.model, scenario.seq_length))
+
+
+def weights_word(scenario: Scenario, word: float) -> float:
+    """Bytes per parameter of a layer's weights, which may be narrower than ``word`` where they are frozen.
+
+    Embedding and head stay wide [Dettmers23].
+    """
+    return (scenario.frozen and scenario.stack.frozen_bytes) or word
+
+
+def trained_share(scenario: Scenario) -> float:
+    """Values that train over the model's parameters without routed experts and routers: 1 unless weights are frozen.
+
+    Adapters are counted as if they were spread over these parameters alike.
+    """
+    if scenario.stack.adapters is None:
+        return 1.0
+    model, moe = scenario.model, scenario.model.moe
+    each = expert_parameters(model) + model.hidden_size
+    routed = (model.num_moe_layers + mtp_sets(model)) * moe.num_experts * each if moe else 0
+    return adapter_parameters(scenario) / (parameters(model) - routed)
+
+
+def trained_experts(scenario: Scenario) -> float:
+    """Share of the parameters of routed experts that train, which have no adapters."""
+    return 0.0 if scenario.frozen else 1.0
+
+
+def trained_parameters(scenario: Scenario) -> float:
+    """Values of the whole model that train."""
+    return adapter_parameters(scenario) if scenario.frozen else float(parameters(scenario.model))
+
+
+def reads_input(scenario: Scenario, kind: Kind, module: Adapted) -> bool:
+    """Whether an adapter reads what enters a module, and keeps it for its own gradient."""
+    return any(name == module for name, _, _ in adapted(scenario, kind))
+
+
+def adapter_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
+    """Seconds of a layer's adapters, (N,): in 16 bits, the wide side of either product split as its module's is."""
+    adapters, rates, t = scenario.stack.adapters, scenario.rates, rows.tp.astype(np.float64)
+    T = tokens_per_rank(rows, scenario)
+    total = Passes(np.zeros(len(T)), np.zeros(len(T)))
+    if adapters is None:
+        return total
+    rank = float(adapters.rank)
+    for module, inputs, outputs in adapted(scenario, kind):
+        rowwise = module in {"linear_proj", "linear_fc2"}
+        k, n = (inputs / t, outputs) if rowwise else (inputs, outputs / t)
+        down = product(T, rank, k, rates.head, rates.head_peak, rates.bandwidth)
+        up = product(T, n, rank, rates.head, rates.head_peak, rates.bandwidth)
+        moved = touched(scenario, module, k, n)
+        forward, backward = (
+            stream_seconds(traffic=T * each, share=rates.stream, bandwidth=rates.bandwidth)
+            for each in (moved.forward, moved.backward)
+        )
+        total = total + down + up + Passes(forward, backward)
+    return total
+
+
+def apart(scenario: Scenario, module: Adapted) -> int:
+    """Products of a module's adapters that kernels of their own each serve."""
+    adapters, model = scenario.stack.adapters, scenario.model
+    if adapters is None or adapters.kernels == "summed":
+        return 1
+    if module == "linear_qkv":
+        return 3 if model.mla is None else 1
+    return 2 if module == "linear_fc1" and model.gated_ffn else 1
+
+
+def touched(scenario: Scenario, module: Adapted, k: Floats | float, n: Floats | float) -> Passes:
+    """Bytes per token that kernels beside the products of an adapter move, k inputs and n outputs, (N,)."""
+    adapters = scenario.stack.adapters
+    if adapters is None:
+        return Passes(np.zeros(1), np.zeros(1))
+    found, inputs = TOUCHED[adapters.kernels], k * apart(scenario, module)
+    dropped = found.dropped * adapters.dropout
+    return Passes(
+        (found.enters.forward + dropped) * inputs + found.leaves.forward * n,
+        (found.enters.backward + dropped) * inputs + found.leaves.backward * n,
+    )
+
+
+def adapter_kernels(scenario: Scenario, kind: Kind) -> float:
+    """Kernels of the forward pass of a layer's adapters: two products each, and what stands beside them."""
+    adapters = scenario.stack.adapters
+    if adapters is None:
+        return 0.0
+    found = TOUCHED[adapters.kernels]
+    each = found.kernels + adapters.dropout * (adapters.kernels != "summed")
+    return each * sum(apart(scenario, module) for module, _, _ in adapted(scenario, kind))

@@ -1,0 +1,128 @@
+"""Forward and backward seconds of the same work, and the products that nearly all of it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodels.primitives.kernels import Number, matmul_seconds, stream_seconds
+from costmodels.scenario import Scenario
+from costmodels.strategy import Floats, Strategies
+from hardware.kernels import GemmFit
+
+ADDED = 2.0
+"""Bytes per value by which one more gradient of an input lengthens the kernel that reads their sum."""
+ADDED_ALONE = 6.0
+"""The same by a kernel of its own: two are read, their sum is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """Forward and backward seconds of the same piece of work, arrays (N,)."""
+
+    forward: Floats
+    backward: Floats
+
+    def __add__(self, other: Passes) -> Passes:
+        return Passes(self.forward + other.forward, self.backward + other.backward)
+
+    def __rmul__(self, share: float) -> Passes:
+        return Passes(share * self.forward, share * self.backward)
+
+
+def tokens_per_rank(rows: Strategies, scenario: Scenario) -> Floats:
+    """Tokens of one micro-batch on one rank, before any split over the tensor ranks, shape (N,)."""
+    return rows.micro_batch_size * scenario.seq_length / rows.cp
+
+
+def region_tokens(rows: Strategies, scenario: Scenario) -> Floats:
+    """Tokens that norms and residuals of one rank see: split over the tensor ranks by sequence parallelism."""
+    tokens = tokens_per_rank(rows, scenario)
+    return np.where(rows.sequence_parallel > 0, tokens / rows.tp, tokens)
+
+
+def linear(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
+    """One product of a layer in the precision of the layers: T tokens, n outputs, k inputs."""
+    rates = scenario.rates
+    plain = product(T, n, k, rates.matmul, rates.matmul_peak, rates.bandwidth, frozen=scenario.frozen)
+    return plain + _quantised(T, n, k, scenario)
+
+
+def linears(T: Floats, widths: Sequence[Number], k: Number, scenario: Scenario, *, name: str) -> Passes:
+    """Products of one input with so many outputs each: one product, or layers of their own where a stack's are.
+
+    Layers of their own return a gradient of the input each, to be added up. Under a recipe of single layers, and
+    wherever nothing fuses, each of them also quantises the input for itself.
+    """
+    rates, stack = scenario.rates, scenario.stack
+    if name not in stack.split_projections or len(widths) == 1:
+        return linear(T, sum(widths[1:], widths[0]), k, scenario)
+    moved = (ADDED if stack.fused_elementwise else ADDED_ALONE) * (len(widths) - 1) * T * k
+    adding = stream_seconds(traffic=moved, share=rates.stream, bandwidth=rates.bandwidth)
+    total = Passes(np.zeros_like(adding), adding)
+    for n in widths:
+        total = total + product(T, n, k, rates.matmul, rates.matmul_peak, rates.bandwidth, frozen=scenario.frozen)
+    shared = not scenario.recipe.by_layer and stack.fused_elementwise
+    for n in (sum(widths[1:], widths[0]),) if shared else widths:
+        total = total + _quantised(T, n, k, scenario)
+    return total
+
+
+def _quantised(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
+    """What quantising for one product takes, the start and drain of its kernels included."""
+    started = np.full(T.shape, scenario.recipe.casts * scenario.rates.head.overhead)
+    return quantising(T, n, k, scenario) + Passes(started, started)
+
+
+def ffn_matmuls(rows: Strategies, scenario: Scenario) -> Passes:
+    """The two matrix products of a dense layer's feed-forward network."""
+    model, T, t = scenario.model, tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
+    widths = (model.ffn_hidden_size / t,) * model.ffn_branches
+    return linears(T, widths, float(model.hidden_size), scenario, name="gate") + last_product(rows, scenario)
+
+
+def last_product(rows: Strategies, scenario: Scenario) -> Passes:
+    """The second of them."""
+    model, T, t = scenario.model, tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
+    return linear(T, float(model.hidden_size), float(model.ffn_hidden_size) / t, scenario)
+
+
+def quantising(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
+    """Passes that quantise a product's input, its output's gradient and its weights, and scale what products return.
+
+    Those that write columns out of rows take longer for their bytes, by the stack's ``transposing``; without weight
+    gradients nobody reads columns.
+    """
+    recipe, rates = scenario.recipe, scenario.rates
+    known = {"share": rates.stream, "bandwidth": rates.bandwidth}
+    columns = recipe.columns * scenario.along_depth
+    each = recipe.input_traffic + columns + recipe.transposed * (1.0 / scenario.stack.transposing - 1.0)
+    if scenario.frozen:
+        each = recipe.rows_traffic
+    forward = T * k * each + np.broadcast_to(n * k * recipe.weight_traffic, T.shape)
+    backward = T * n * each + recipe.rescaled * (T * k + (0.0 if scenario.frozen else n * k))
+    return Passes(stream_seconds(traffic=forward, **known), stream_seconds(traffic=backward, **known))
+
+
+def product(
+    T: Floats, n: Number, k: Number, fit: GemmFit, peak: Number, bandwidth: float, *, frozen: bool = False
+) -> Passes:
+    """y[T,n] = x[T,k] W: forward, data gradient with n and k exchanged, weight gradient with depth T.
+
+    A ``frozen`` weight has no gradient.
+    """
+    n, k = np.broadcast_to(n, T.shape), np.broadcast_to(k, T.shape)
+    forward = matmul_seconds(m=T, n=n, k=k, fit=fit, peak=peak, bandwidth=bandwidth)
+    data = matmul_seconds(m=T, n=k, k=n, fit=fit, peak=peak, bandwidth=bandwidth)
+    if frozen:
+        return Passes(forward, data)
+    weight = matmul_seconds(m=n, n=k, k=T, fit=fit, peak=peak, bandwidth=bandwidth) * fit.wgrad_ratio
+    return Passes(forward, data + weight)
+
+
+def turning_seconds(size: Floats, scenario: Scenario) -> Floats:
+    """Seconds to copy a gathered or scattered buffer once more, where the sequence is not its outermost dimension."""
+    copied = 2.0 * size * scenario.stack.batch_first
+    return stream_seconds(traffic=copied, share=scenario.rates.stream, bandwidth=scenario.rates.bandwidth)

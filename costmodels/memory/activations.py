@@ -1,0 +1,233 @@
+"""Activations that a layer keeps of one micro-batch for its backward pass."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodels.layer.attention import attention_kept
+from costmodels.layer.context import repeated_bytes
+from costmodels.layer.experts import exchanged_bytes, expert_activation_bytes, kind_expert_parameters
+from costmodels.layer.frozen import reads_input
+from costmodels.layer.passes import region_tokens, tokens_per_rank
+from costmodels.layer.recompute_modules import before_activation, module_bytes, picked
+from costmodels.layer.scan import mamba_kept_width
+from costmodels.layout.sizes import kind_parameters_per_rank
+from costmodels.model.layer_kinds import Kind
+from costmodels.scenario import Scenario
+from costmodels.step.sharded import PARAMETERS, stays_whole
+from costmodels.strategy import Bools, Floats, Recompute, Strategies
+
+_KEPT_OF_EXPERTS = {
+    "attention": 1.0,
+    "projections": 0.0,
+    "attention-products": 0.0,
+    "feed-forward": 0.0,
+    "products": 1.0,
+    "up-projections": 1.0,
+}
+"""Share of the experts' activations that each kind of selective recomputation keeps; a list of operators keeps what
+exchanges return."""
+
+
+def layer_activation_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+    """Bytes that an average layer keeps of one micro-batch for its backward pass, shape (N,)."""
+    return scenario.depth.average(lambda kind: kind_activation_bytes(rows, scenario, kind))
+
+
+def kind_activation_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
+    """Bytes that one layer of a kind keeps of one micro-batch for its backward pass, shape (N,).
+
+    Kept whole, or split over the tensor ranks by sequence parallelism: the inputs of norms and of the
+    column-parallel products, dropout masks; split always: queries, keys, values, scores, the inputs of the
+    row-parallel products. For a GPT block this is s b h (10 + 24/t + 5 a s / (h t)) [Korthikanti22].
+    """
+    stack, region, T = scenario.stack, region_tokens(rows, scenario), tokens_per_rank(rows, scenario)
+    selective = (rows.recompute == Recompute.SELECTIVE) & (rows.recompute_modules == 0)
+    whole, inner = _left_by(selective, scenario, kind)
+    more_whole, more_inner = unfused_widths(scenario, kind)
+    plain = np.where(selective & (stack.selective != "attention"), 0.0, 1.0)
+    whole, inner = whole + plain * more_whole, inner + plain * more_inner
+    products = _product_inputs(scenario, kind) * stack.gathered_inputs
+    scores = _scores(selective, scenario, kind)
+    kept = (T - region) * products + region * whole + T * (inner + scores) / rows.tp
+    if kind.attends:
+        kept = kept + repeated_bytes(rows, scenario)
+    kept = kept - kind_module_bytes(rows, scenario, kind) + _gathered_weights(rows, scenario, kind)
+    kept = kept + np.where(selective & (stack.selective == "operators"), 0.0, _cast_weights(rows, scenario, kind))
+    if kind.ffn != "experts":
+        return kept
+    repeated = selective & (stack.selective == "up-projections")
+    whole = expert_activation_bytes(rows, scenario, scenario.recipe.word, repeated=repeated)
+    if stack.selective == "operators":
+        return kept + np.where(selective, exchanged_bytes(rows, scenario), whole)
+    return kept + np.where(selective, _KEPT_OF_EXPERTS[stack.selective], 1.0) * whole
+
+
+def _product_inputs(scenario: Scenario, kind: Kind) -> float:
+    """Bytes per token of the inputs of a layer's branches, as they were multiplied."""
+    branches = 1.0 if scenario.model.parallel_block else float(kind.parts)
+    if scenario.frozen:  # what adapters read, in 16 bits
+        read = [reads_input(scenario, kind, name) for name in ("linear_qkv", "linear_fc1")]
+        return min(branches, float(sum(read))) * scenario.word * float(scenario.model.hidden_size)
+    return branches * scenario.saved_word * float(scenario.model.hidden_size)
+
+
+def _widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
+    """Bytes per token that a layer keeps with nothing recomputed: of the whole width, and split over tensor ranks."""
+    model, saved = scenario.model, scenario.saved_word
+    h, dense = float(model.hidden_size), float(kind.ffn == "dense")
+    last = saved if not scenario.frozen else scenario.word * reads_input(scenario, kind, "linear_fc2")
+    mask = 1.0 if scenario.stack.dropout else 0.0
+    norms = model.num_norms if kind.parts > 1 else 1
+    whole = norms * scenario.word * h + _product_inputs(scenario, kind) + kind.parts * mask * h
+    attention = kind.attends * scenario.word * (model.qkv_width + model.attention_output_width)
+    if not saved:  # but attention's output is no cheap thing to make again, and its cast reads all of it
+        attention += kind.attends * scenario.recipe.word * model.attention_output_width
+    inner = attention + dense * (before_activation(scenario) * model.fc1_width + last * model.ffn_hidden_size)
+    if kind.mixer == "mamba":
+        inner += mamba_kept_width(scenario, saved)
+    if kind.attends and model.mla is not None:
+        whole += scenario.word * (model.mla.q_down_width + model.mla.kv_down_width)
+    if kind.attends and model.localized_filtering:
+        inner += saved * (model.hidden_size / 2 + 2 * h)
+    return whole, inner
+
+
+def _left_by(selective: Bools, scenario: Scenario, kind: Kind) -> tuple[Floats | float, Floats | float]:
+    """The same, less what the stack's kind of selective recomputation repeats where it is on."""
+    model, stack = scenario.model, scenario.stack
+    whole, inner = _widths(scenario, kind)
+    if stack.selective == "attention":
+        return whole, inner
+    if stack.selective == "operators":
+        if kind.attends and model.mla is None:
+            listed = _listed(scenario, kind)
+            return np.where(selective, listed[0], whole), np.where(selective, listed[1], inner)
+        returned = 0.0 if scenario.keeps_attention else kind.attends * scenario.word * model.attention_output_width
+        left = max(whole / 2.0, scenario.word * model.hidden_size)  # what goes in is kept, whatever is frozen
+        return np.where(selective, left, whole), np.where(selective, inner / 2.0 - returned, inner)
+    if stack.selective == "up-projections":
+        left = whole - _product_inputs(scenario, kind)
+        return np.where(selective, left, whole), np.where(selective, _without_up_projections(scenario, kind), inner)
+    kept, outer = kind.attends * scenario.word * model.qkv_width, scenario.word * model.hidden_size
+    if stack.selective == "products":
+        kept += (kind.ffn == "dense") * scenario.word * model.fc1_width
+    if stack.selective in {"products", "attention-products", "feed-forward"}:
+        outer *= 1.0 + kind.attends * (kind.parts > 1)
+    if stack.selective == "feed-forward":
+        kept += kind.attends * scenario.word * model.attention_output_width
+    return np.where(selective, outer, whole), np.where(selective, kept, inner)
+
+
+def _listed(scenario: Scenario, kind: Kind) -> tuple[float, float]:
+    """The same where a list of operators names what is kept, as torchtitan has it: attention, and every second product.
+
+    Of queries, keys, values, output, gate, up and down these are queries, values, gate and down; what comes down is
+    added up at once, so that only eager autograd keeps it. All in 16 bits, whatever the products run in.
+    """
+    model, word = scenario.model, scenario.word
+    whole = word * model.hidden_size * (1.0 if scenario.stack.fused_elementwise or not model.gated_ffn else 2.0)
+    inner = model.attention_width + model.value_width + (kind.ffn == "dense") * model.ffn_hidden_size
+    return whole, word * (inner + scenario.keeps_attention * model.attention_output_width)
+
+
+def _without_up_projections(scenario: Scenario, kind: Kind) -> float:
+    """Bytes per token, split over tensor ranks, that are kept where norms, activation and up-projections repeat."""
+    model, saved = scenario.model, scenario.recipe.word
+    kept = kind.attends * scenario.word * model.attention_output_width + (kind.ffn == "dense") * saved * model.fc1_width
+    kept += 0.0 if model.mla else kind.attends * scenario.word * model.qkv_width
+    kept += mamba_kept_width(scenario, saved) if kind.mixer == "mamba" else 0.0
+    return kept
+
+
+def _scores(selective: Bools, scenario: Scenario, kind: Kind) -> Floats | float:
+    """Bytes per token of what the attention core keeps, split over tensor ranks.
+
+    Products without weights, and their softmax, are what every policy but two repeats.
+    """
+    scores = kind.attends * attention_kept(scenario, kind)
+    repeated = scenario.stack.selective not in {"operators", "up-projections"} and scenario.rates.attention is None
+    repeated |= scenario.stack.selective == "operators" and not scenario.keeps_attention
+    return np.where(selective, 0.0, scores) if repeated else scores
+
+
+def unfused_widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
+    """Bytes per token that operations which a stack has not fused keep: of the whole width, and split over ranks."""
+    model, keeps = scenario.model, scenario.stack.keeps
+    norms = model.num_norms if kind.parts > 1 else 1
+    gated = kind.ffn == "dense" and model.gated_ffn
+    repeated = model.attention_width + model.attention_output_width - (model.qkv_width - model.attention_width)
+    copied = "key-values" in keeps and model.num_query_groups < model.num_heads  # then nothing views the projection
+    inner = {
+        "gate": scenario.word * model.ffn_hidden_size * gated,
+        "key-values": scenario.word * kind.attends * repeated,
+        "rotated": scenario.word
+        * kind.attends
+        * (model.position == "rotary" and not copied)
+        * (model.attention_width + model.key_value_width),
+        "projected": scenario.word * kind.attends * (model.num_query_groups == model.num_heads) * 2 * model.value_width,
+        "transposed": scenario.word * kind.attends * model.attention_output_width,
+    }
+    width = 4.0 * ("norm" in keeps) + scenario.word * ("norm-16" in keeps)
+    return width * model.hidden_size * norms, sum(inner.get(name, 0.0) for name in keeps)
+
+
+def _gathered_weights(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
+    """Bytes of a layer's weights that its products keep as ZeRO stage 3 gathered them, anew in every micro-batch, (N,).
+
+    PyTorch's autograd saves a view of what a product multiplied. DeepSpeed puts a product in its place that saves the
+    parameter itself (runtime/zero/linear.py), but where models are built outside ``zero.Init``, or with
+    ``mem_efficient_linear=False``.
+    """
+    size = kind_parameters_per_rank(rows, scenario, kind) + kind_expert_parameters(rows, scenario, kind)
+    kept = (rows.zero_stage == PARAMETERS) & (rows.sharding_degree > 1) & ~stays_whole(rows, scenario)
+    return np.where(kept & ("gathered" in scenario.stack.keeps), scenario.word * size, 0.0)
+
+
+def _cast_weights(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
+    """Bytes of a layer's weights as they were cast to 8 bits for the forward pass, anew in every micro-batch, (N,).
+
+    A compiled graph keeps them for the backward pass, whatever full sharding then gives up, unless it is told to cast
+    again (``force_recompute_fp8_weight_in_bwd`` [TorchAO]).
+    """
+    size = kind_parameters_per_rank(rows, scenario, kind) + kind_expert_parameters(rows, scenario, kind)
+    return scenario.recipe.word * size * float("casts" in scenario.stack.keeps and scenario.recipe.reduced)
+
+
+def checkpoint_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+    """Bytes of one recomputed layer's input, of one micro-batch, (N,); its share where several have one together."""
+    region = region_tokens(rows, scenario)
+    if scenario.stack.partitioned_checkpoints:
+        region = np.minimum(region, tokens_per_rank(rows, scenario) / rows.tp)
+    inputs = scenario.word * scenario.model.hidden_size * region / rows.recompute_num_layers
+    return inputs + returned_bytes(rows, scenario)
+
+
+def returned_bytes(rows: Strategies, scenario: Scenario, *, others: bool = False) -> Floats:
+    """Bytes of keys and values of one layer that a model returns and a loop holds, as the loss is taken, (N,).
+
+    Those of this pass, which attention keeps anyway where nothing is recomputed (``others`` leaves them out), and of
+    the pass before: a loop that names what came back holds it until the next forward pass is over [use_cache]. What
+    models return whose layers do not all attend is not priced.
+    """
+    passes = max(scenario.stack.keeps.count("cache") - others, 0) * all(kind.attends for kind in scenario.depth.kinds)
+    width = float(scenario.model.key_value_width + scenario.model.value_width)
+    return passes * scenario.word * width * tokens_per_rank(rows, scenario) / rows.tp
+
+
+def kept_bytes_of_kind(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
+    """Bytes that one layer keeps of one micro-batch, on the device or the host; its input where recomputed whole."""
+    checkpoint = checkpoint_bytes(rows, scenario)
+    return np.where(rows.recompute >= Recompute.FULL, checkpoint, kind_activation_bytes(rows, scenario, kind))
+
+
+def kept_bytes_of_layer(rows: Strategies, scenario: Scenario) -> Floats:
+    """The same of an average layer, (N,)."""
+    return scenario.depth.average(lambda kind: kept_bytes_of_kind(rows, scenario, kind))
+
+
+def kind_module_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
+    """Bytes of one layer and micro-batch that named modules are repeated for instead of kept, shape (N,)."""
+    if not rows.recompute_modules.any():
+        return np.zeros(len(rows))
+    return picked(rows.recompute_modules, module_bytes(rows, scenario, kind))

@@ -1,0 +1,56 @@
+"""Allocated bytes of the fullest stage under the even split, of many strategies at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from costmodels.layout.by_kind import contents
+from costmodels.layout.pieces import copies, ends, in_flight, in_flight_at
+from costmodels.layout.split import even_layers
+from costmodels.memory.rows import RowBytes
+from costmodels.strategy import Floats, Ints, Recompute, Strategies
+
+
+def _peaks_by_kind(rows: Strategies, memory: RowBytes) -> Floats:
+    """Allocated bytes of the worst stage under the even split where layers differ, shape (N,)."""
+    assert memory.kinds is not None
+    full = rows.recompute >= Recompute.FULL
+    stages = contents(rows, memory.kinds.depth)
+    width = stages.stage.shape[1]
+    repeated = rows.take(np.repeat(np.arange(len(rows)), width))
+    held = in_flight(repeated, stages.stage.reshape(-1)).reshape(len(rows), width) + memory.queued[:, None]
+    kept = np.where(full, memory.checkpoint, memory.kinds.each("stored"))
+    first, last = ends(rows, stages.stage)
+    twice = copies(rows)[:, None]
+    needed = twice * stages.total(memory.kind_states) + held * stages.total(kept)
+    needed = needed + first * (memory.first[:, None] + held * memory.embedding_activation[:, None] / twice)
+    needed = needed + last * memory.last[:, None] + np.where(full[:, None], memory.working_at(last), 0.0)
+    return np.asarray(needed.max(axis=1) + memory.everywhere)
+
+
+_PLACES: tuple[Callable[[Ints], Ints], ...] = (np.zeros_like, lambda pp: np.minimum(1, pp - 1), lambda pp: pp - 1)
+"""The first, the second and the last of so many stages."""
+
+
+def even_peaks(rows: Strategies, memory: RowBytes, num_layers: int) -> Floats:
+    """Allocated bytes of the worst stage under the even split of ``pricing.even_assignment``, shape (N,).
+
+    The worst is the first, the second (most micro-batches in flight among the fuller ones) or the last.
+    """
+    if memory.kinds is not None:
+        return _peaks_by_kind(rows, memory)
+    pp, split = rows.pp, even_layers(num_layers, rows)
+    layers = (split.first, split.high, split.last)
+    full = rows.recompute >= Recompute.FULL
+    kept = np.where(full, memory.checkpoint, memory.stored)
+    worst, twice = np.zeros(len(rows)), copies(rows)
+    for place, (held, at) in enumerate(zip(layers, _PLACES, strict=True)):
+        count = in_flight_at(rows, at) + memory.queued
+        first, last = ends(rows, at(pp))
+        needed = held * (twice * memory.layer_state + count * kept)
+        needed = needed + first * (memory.first + count * memory.embedding_activation / twice) + last * memory.last
+        needed = needed + np.where(full, memory.working_at(last), 0.0)
+        worst = np.maximum(worst, np.where((place == 1) & (pp <= 2), 0.0, needed))
+    return worst + memory.everywhere

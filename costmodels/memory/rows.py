@@ -1,0 +1,347 @@
+"""Bytes on every stage's busiest rank: states, activations in flight, logits, buffers.
+
+A stage with n layers of which r are recomputed, c micro-batches in flight, needs
+
+    n state + c ((n - r) stored + r checkpoint) + [r > 0] working + what its embedding or head adds
+
+which is linear in n and r: the same numbers bound the search and constrain the stage solver.
+
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.layer.context import exchange_bytes
+from costmodels.layer.experts import expert_parameters_per_rank, expert_shards, kind_expert_parameters
+from costmodels.layer.passes import region_tokens
+from costmodels.layout.by_kind import ByKind, LayerBytes
+from costmodels.layout.pieces import by_chunk, copies, held_ahead, in_flight_at, joined, queued
+from costmodels.layout.sizes import (
+    embedding_parameters_per_rank,
+    head_parameters_per_rank,
+    kind_parameters_per_rank,
+    layer_parameters_per_rank,
+    vocabulary_rows,
+)
+from costmodels.layout.split import even_layers
+from costmodels.memory.activations import (
+    checkpoint_bytes,
+    kept_bytes_of_kind,
+    kind_activation_bytes,
+    kind_module_bytes,
+    layer_activation_bytes,
+    returned_bytes,
+)
+from costmodels.memory.peaks import loss_peak, momentary_bytes, standing_bytes, step_bytes
+from costmodels.memory.states import StateBytes, state_bytes
+from costmodels.model.layer_kinds import Kind, ahead_kind
+from costmodels.model.parameters import mtp_sets
+from costmodels.scenario import Scenario
+from costmodels.stack.optimizers import optimizer_of
+from costmodels.step.gathered import largest_matrix, second_copy, whole_bytes
+from costmodels.step.offload import activations_away, share_offloaded
+from costmodels.step.sharded import PARAMETERS, stays_whole
+from costmodels.strategy import SCHEDULE_NAMES, Bools, Floats, Recompute, Strategies
+
+OFFLOADED_LAYERS = 2.0
+"""Layers whose activations are on the device although all are offloaded: the running one, and one on its way. Where
+only the first ones are, the last of them has left as the forward pass ends, when the device is fullest."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowBytes:
+    """What a stage's memory is composed of, arrays (N,), bytes on one rank.
+
+    Where layers differ, those of one layer are of an average one, but for ``working``.
+    """
+
+    state: StateBytes
+    """Per parameter."""
+    layer_parameters: Floats
+    """Of an average layer, routed experts left out."""
+    expert_parameters: Floats
+    """Routed experts of an average layer."""
+    expert_state: StateBytes
+    """Per parameter of an expert, which fewer ranks share."""
+    embedding_parameters: Floats
+    head_parameters: Floats
+    edges: Floats
+    """Optimizer bytes per parameter that embedding and head keep beyond a layer's (Muon)."""
+    edge_weights: Floats
+    """Bytes per parameter that their weights take beyond a layer's (frozen ones of 4 bits)."""
+    stored: Floats
+    """Activations of one layer kept for one micro-batch."""
+    checkpoint: Floats
+    """The same when the layer is recomputed: its input."""
+    working: Floats
+    """Activations of the layers that are recomputed together; of the kind with the most, where layers differ."""
+    turns: Floats
+    """What of these is not held beside the logits: where a micro-batch goes back as soon as it came, the logits are
+    let go before the first layer is recomputed."""
+    embedding_activation: Floats
+    """Per micro-batch in flight on the first stage."""
+    first_peak: Floats
+    """On the first stage: what the embedding's gradient, or the optimizer's step, takes beyond the activations let go
+    before it, and the embedding itself where full sharding keeps it gathered."""
+    logits: Floats
+    """At the loss, once."""
+    ahead: Floats
+    """States of the experts of multi-token-prediction layers, and those layers' activations, on the last stage."""
+    queued: Floats
+    """Micro-batches that every stage holds beside those of its schedule, waiting for its part of the vocabulary."""
+    passing: Floats
+    """Activations and gradients of the moment on every stage, which ``everywhere`` holds too."""
+    everywhere: Floats
+    """On every stage beside its layers: parameters gathered for the moment under ZeRO stage 3, and the stage's
+    share of a vocabulary that is split over the stages."""
+    kinds: ByKind[LayerBytes] | None = None
+    """One layer of each kind, where layers differ along the depth."""
+
+    def take(self, rows: NDArray[Any]) -> RowBytes:
+        """The given rows (an index or mask)."""
+        nested = ("state", "expert_state", "kinds")
+        arrays = {f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name not in nested}
+        kinds = self.kinds and self.kinds.take(rows)
+        return RowBytes(state=self.state.take(rows), expert_state=self.expert_state.take(rows), kinds=kinds, **arrays)
+
+    @property
+    def layer_state(self) -> Floats:
+        """Weights, gradients and optimizer state of one layer."""
+        return self.layer_parameters * self.state.total + self.expert_parameters * self.expert_state.total
+
+    @property
+    def kind_states(self) -> Floats:
+        """The same of one layer of each kind, shape (K, N)."""
+        assert self.kinds is not None
+        dense = self.kinds.each("layer_parameters") * self.state.total
+        return dense + self.kinds.each("expert_parameters") * self.expert_state.total
+
+    @property
+    def end_state(self) -> Floats:
+        """Per parameter of embedding and head."""
+        return self.state.total + self.edges + self.edge_weights
+
+    @property
+    def first(self) -> Floats:
+        """States of the embedding, and the peak of its gradient."""
+        return self.embedding_parameters * self.end_state + self.first_peak
+
+    def working_at(self, last: Bools) -> Floats:
+        """``working`` on stages with and without the head, beyond what logits took before, of ``last``'s shape."""
+        whole, turns = (x.reshape(x.shape + (1,) * (last.ndim - 1)) for x in (self.working, self.turns))
+        return whole - last * turns
+
+    @property
+    def last(self) -> Floats:
+        """States of the head and of layers that predict further tokens, and the logits."""
+        return self.head_parameters * self.end_state + self.ahead + self.logits
+
+
+def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
+    """The memory of N strategies, down to the quantities that a split of layers over stages multiplies."""
+    kinds, stored = _by_kind(rows, scenario), layer_activation_bytes(rows, scenario)
+    here = 1.0 - activations_away(rows, scenario)
+    layer, experts = layer_parameters_per_rank(rows, scenario), expert_parameters_per_rank(rows, scenario)
+    outer = _outer(rows, scenario)
+    expert_state = outer.state if scenario.model.moe is None else state_bytes(rows, scenario, expert_shards(rows))
+    moment, standing = momentary_bytes(rows, scenario), standing_bytes(rows, scenario)
+    passing = _passing(rows, scenario)
+    logits = np.maximum(loss_peak(rows, scenario) - moment, 0.0)  # what the last layer needs comes after the head
+    working = _working(rows, scenario, stored)
+    named = returned_bytes(rows, scenario, others=True)
+    turns = np.where(_back_at_once(rows), np.minimum(working, logits * (1.0 - rows.vocabulary)), 0.0)
+    at_ends = 1.0 - rows.vocabulary
+    return RowBytes(
+        state=outer.state,
+        layer_parameters=layer,
+        expert_parameters=experts,
+        expert_state=expert_state,
+        embedding_parameters=outer.embedding * at_ends,
+        head_parameters=outer.head * at_ends,
+        edges=outer.edges,
+        edge_weights=outer.edge_weights,
+        stored=here * stored + named,
+        checkpoint=here * checkpoint_bytes(rows, scenario),
+        working=working,
+        turns=turns,
+        embedding_activation=_embedding_activation(rows, scenario),
+        first_peak=at_ends
+        * (_first_peak(rows, scenario, moment, stored) + outer.gathered * outer.embedding * scenario.stack.root_unit),
+        logits=(logits + outer.gathered * outer.head) * at_ends,
+        ahead=ahead_bytes(rows, scenario, expert_state.total),
+        queued=queued(rows, scenario.stack.vocabulary_in_flight),
+        passing=moment + standing + passing,
+        everywhere=_spread(rows, scenario, outer, logits)
+        + moment
+        + standing
+        + passing
+        + exchange_bytes(rows, scenario)
+        + second_copy(rows, scenario, layer)
+        + whole_bytes(rows, scenario, _gathered(rows, scenario, layer + experts, kinds)),
+        kinds=kinds,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Outer:
+    """The vocabulary at the model's two ends, arrays (N,)."""
+
+    state: StateBytes
+    """Per parameter, as of any layer's."""
+    embedding: Floats
+    head: Floats
+    """Parameters of both on one rank."""
+    edges: Floats
+    edge_weights: Floats
+    """Both as of ``RowBytes``."""
+    gathered: Floats
+    """Bytes per parameter that stay gathered through both passes: both belong to the outermost unit of full
+    sharding."""
+
+
+def _outer(rows: Strategies, scenario: Scenario) -> _Outer:
+    chosen = optimizer_of(scenario.stack)
+    shards = np.where(rows.zero_stage >= 1, rows.sharding_degree * copies(rows), 1)
+    edges = (chosen.edge_moments - chosen.moments) / shards
+    moment = (rows.zero_stage == PARAMETERS) & ~stays_whole(rows, scenario)
+    state = state_bytes(rows, scenario)
+    return _Outer(
+        state=state,
+        embedding=embedding_parameters_per_rank(rows, scenario),
+        head=head_parameters_per_rank(rows, scenario),
+        edges=edges * (1.0 - share_offloaded(rows, scenario)),
+        edge_weights=state_bytes(rows, scenario, ends=True).weights - state.weights,
+        gathered=np.where(moment & scenario.stack.fully_sharded, scenario.word, 0.0),
+    )
+
+
+def _embedding_activation(rows: Strategies, scenario: Scenario) -> Floats:
+    mask = 1.0 if scenario.stack.dropout else 0.0
+    return mask * float(scenario.model.hidden_size) * region_tokens(rows, scenario)
+
+
+def _spread(rows: Strategies, scenario: Scenario, outer: _Outer, logits: Floats) -> Floats:
+    """A stage's share of a vocabulary that is split over the stages, and what it keeps for it, (N,).
+
+    Logits of one micro-batch: a stage makes its gradients of one before it multiplies the next, however long layers
+    wait for them. Every stage keeps what its part of the embedding returned for each micro-batch on its way, and of the
+    head the input, in fp32 as it arrives too, and two gradients of it (GitHub sail-sg/VocabularyParallelism).
+    """
+    sharing = (outer.embedding + outer.head) * (outer.state.total + outer.edges + outer.edge_weights) + logits
+    width = float(scenario.model.hidden_size) * region_tokens(rows, scenario)
+    held = in_flight_at(rows, np.zeros_like) + queued(rows, scenario.stack.vocabulary_in_flight)
+    passing = scenario.word * held + 3.0 * scenario.word + 4.0
+    return (sharing / rows.pp + passing * width) * rows.vocabulary
+
+
+def _passing(rows: Strategies, scenario: Scenario) -> Floats:
+    """What named modules repeat, of one layer; and the room that offloaded activations pass through, (N,)."""
+    repeated = _most(rows, scenario, kind_module_bytes)
+    away = activations_away(rows, scenario) == 1.0
+    if not away.any():
+        return repeated
+    return repeated + np.where(away, OFFLOADED_LAYERS * _most(rows, scenario, kept_bytes_of_kind), 0.0)
+
+
+def _working(rows: Strategies, scenario: Scenario, stored: Floats) -> Floats:
+    """``RowBytes.working``; ``stored`` of an average layer."""
+    one = stored if scenario.depth.uniform else _most(rows, scenario, kind_activation_bytes)
+    return rows.recompute_num_layers * one
+
+
+def _gathered(rows: Strategies, scenario: Scenario, average: Floats, kinds: ByKind[LayerBytes] | None) -> Floats:
+    """Parameters that ZeRO stage 3 has whole at a time, of an average layer where chunks hold several, (N,)."""
+    gathered = average
+    if kinds is not None:  # the two at a time may be of the largest kind
+        most = (kinds.each("layer_parameters") + kinds.each("expert_parameters")).max(axis=0)
+        gathered = np.where(by_chunk(rows), gathered, most)
+    if scenario.stack.gathers == "matrix":
+        gathered = np.where(by_chunk(rows), gathered, np.minimum(gathered, largest_matrix(rows, scenario)))
+    return gathered
+
+
+_AT_ONCE = [SCHEDULE_NAMES.index(name) for name in ("none", "1f1b", "interleaved-1f1b")]
+
+
+def _back_at_once(rows: Strategies) -> Bools:
+    """Whether the last stage passes every micro-batch back as soon as it came, and nothing else meanwhile, (N,)."""
+    return np.isin(rows.schedule, _AT_ONCE)
+
+
+def _even_kept(rows: Strategies, scenario: Scenario, stored: Floats) -> Floats:
+    """Bytes that one micro-batch keeps on the fullest stage of an even split of average layers, (N,)."""
+    kept = np.where(rows.recompute >= Recompute.FULL, checkpoint_bytes(rows, scenario), stored)
+    return copies(rows) * even_layers(scenario.model.num_layers, rows).high * kept
+
+
+def _first_peak(rows: Strategies, scenario: Scenario, moment: Floats, stored: Floats) -> Floats:
+    """Bytes by which later moments of the first stage exceed the backward pass's beginning, under the even split, (N,).
+
+    The embedding's gradient, dense and in 16 bits, when all that the stage had kept of its micro-batch is let go; the
+    optimizer's step, when nothing is kept. Of what GPipe keeps no more is set against it than 1F1B would keep, so that
+    GPipe, which keeps more, needs as much under every split: an uneven or recomputed one may keep less than the even.
+    A recomputed layer, gone by then too, is not set against it: a search over how many layers are recomputed compares
+    rows that recompute all with rows that recompute some.
+    """
+    one = _even_kept(rows, scenario, stored)
+    embedding = embedding_parameters_per_rank(rows, scenario)
+    layers = copies(rows) * even_layers(scenario.model.num_layers, rows).first
+    parameters = layers * layer_parameters_per_rank(rows, scenario) + embedding
+    held = in_flight_at(rows, np.zeros_like)
+    held = np.where(rows.schedule == SCHEDULE_NAMES.index("gpipe"), np.minimum(held, rows.pp), held)
+    step = step_bytes(rows, scenario) * parameters - held * one
+    step = np.where(joined(rows), step - loss_peak(rows, scenario), step)
+    gradient = scenario.word * vocabulary_rows(rows, scenario, "embedding") * scenario.model.embedding_width
+    gradient = gradient * (not scenario.frozen)
+    return np.maximum(np.maximum(gradient - one / rows.vpp, step) - moment, 0.0)
+
+
+def _most(rows: Strategies, scenario: Scenario, of: Callable[[Strategies, Scenario, Kind], Floats]) -> Floats:
+    """Bytes of one layer of the kind that has the most, (N,)."""
+    each = [of(rows, scenario, kind) for kind in scenario.depth.kinds]
+    return each[0] if len(each) == 1 else np.max(each, axis=0)
+
+
+def _by_kind(rows: Strategies, scenario: Scenario) -> ByKind[LayerBytes] | None:
+    """One layer of each kind, where layers differ."""
+    depth = scenario.depth
+    if depth.uniform:
+        return None
+    parts = (
+        LayerBytes(
+            kind_parameters_per_rank(rows, scenario, kind),
+            kind_expert_parameters(rows, scenario, kind),
+            (1.0 - activations_away(rows, scenario)) * kind_activation_bytes(rows, scenario, kind)
+            + returned_bytes(rows, scenario, others=True),
+        )
+        for kind in depth.kinds
+    )
+    return ByKind(depth, tuple(parts))
+
+
+def ahead_bytes(rows: Strategies, scenario: Scenario, expert_state: Floats | float) -> Floats:
+    """Layers that predict further tokens: ``expert_state`` per parameter of their experts, and activations, (N,)."""
+    model, kind = scenario.model, ahead_kind(scenario.model)
+    if not model.mtp_layers:
+        return np.zeros(len(rows))
+    experts = mtp_sets(model) * kind_expert_parameters(rows, scenario, kind)
+    stored = model.mtp_layers * kind_activation_bytes(rows, scenario, kind)
+    return experts * expert_state + held_ahead(rows) * stored
+
+
+def slack_of(rows: Strategies, scenario: Scenario) -> Floats:
+    """Fragments that the allocator cannot use over what it hands out, (N,)."""
+    stack = scenario.stack
+    return np.where(rows.tp > 1, stack.slack if stack.tensor_slack is None else stack.tensor_slack, stack.slack)
+
+
+def memory_limit(scenario: Scenario, rows: Strategies) -> Floats:
+    """Bytes that the allocator may hand out, (N,): usable memory less the reserve, less the allocator's slack."""
+    usable = scenario.group.accelerator.usable_memory
+    return (usable - scenario.stack.reserved) / (1.0 + slack_of(rows, scenario))

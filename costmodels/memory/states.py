@@ -1,0 +1,88 @@
+"""Weights, gradients and optimizer states: bytes per parameter of one rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.layer.frozen import trained_experts, trained_share, weights_word
+from costmodels.layout.pieces import copies
+from costmodels.primitives.kernels import WORD
+from costmodels.scenario import Scenario
+from costmodels.stack.optimizers import kept_bytes, optimizer_of
+from costmodels.step.offload import EVERYTHING, share_offloaded
+from costmodels.step.sharded import GRADIENTS, PARAMETERS, gather_word, stays_whole
+from costmodels.strategy import Floats, Ints, Strategies
+
+
+@dataclass(frozen=True, slots=True)
+class StateBytes:
+    """Bytes per parameter of one rank, arrays (N,)."""
+
+    weights: Floats
+    gradients: Floats
+    optimizer: Floats
+
+    @property
+    def total(self) -> Floats:
+        """All three."""
+        return self.weights + self.gradients + self.optimizer
+
+    def take(self, rows: NDArray[Any]) -> StateBytes:
+        """The given rows (an index or mask)."""
+        return StateBytes(self.weights[rows], self.gradients[rows], self.optimizer[rows])
+
+
+def copies_of_weights(scenario: Scenario) -> float:
+    """Copies that weights kept in 8 bits are in: two where the second one is along columns [TE].
+
+    That is so where products take both inputs along the depth, and where rows and columns have scales of their own, so
+    that what is gathered has 16 bits.
+    """
+    return 2.0 if scenario.along_depth or scenario.recipe.gather_word >= WORD else 1.0
+
+
+def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None, *, ends: bool = False) -> StateBytes:
+    """Bytes per parameter whose states the sharding degree's ranks share, or those of experts ``shards``, arrays (N,).
+
+    ZeRO 1 shards the optimizer, 2 the gradients too, 3 the weights too [Rajbhandari20], beside which a pipeline may
+    hold them whole; so does stage 2 of what shards fully, which leaves them gathered between the passes
+    (SHARD_GRAD_OP, ``reshard_after_forward=False`` [FSDP1] [FSDP2]). Where a pipeline holds every parameter twice, the
+    two copies are replicas of each other and share what is sharded. Beside frozen weights lie adapters and their
+    states, by ``trained_share``; ``ends`` are embedding and head, which stay as wide as others.
+    """
+    stack, z = scenario.stack, rows.zero_stage
+    shard = (rows.sharding_degree if shards is None else shards) * copies(rows)
+    fp32 = scenario.precision == "fp32"
+    weights, sharded = 4.0 if fp32 else WORD, 4.0 if fp32 else float(stack.weight_bytes)
+    if scenario.recipe.reduced:
+        narrow = stack.fp8_param_gather and stack.weight_bytes == WORD
+        more = scenario.recipe.word * copies_of_weights(scenario) - WORD if narrow else stack.reduced_weight_bytes
+        weights, sharded = weights + more, sharded + more
+    adapting = weights
+    if not ends:
+        weights, sharded = weights_word(scenario, weights), weights_word(scenario, sharded)
+    kept = kept_bytes(stack, fp32=fp32)
+    alone = optimizer_of(stack).moments if stack.weight_bytes > WORD else kept
+    gathered = (z == GRADIENTS) & stack.fully_sharded
+    own = z >= np.where(stack.fully_sharded and alone <= optimizer_of(stack).moments, GRADIENTS, PARAMETERS)
+    optimizer = np.where(own, alone, kept)  # sharded weights in fp32 are their own master
+    buffer = float(stack.gradient_bytes + stack.passed_gradient_bytes)
+    buckets = np.where((z == 0) & (rows.dp > 1), stack.replica_buckets, 0.0)
+    gradient = max(buffer, weights) if fp32 else buffer + stack.lingering_gradients * (WORD + 4.0)
+    whole = stays_whole(rows, scenario)
+    between = scenario.word if ends or fp32 else weights_word(scenario, gather_word(scenario))
+    held = np.where(z >= PARAMETERS, np.where(whole, scenario.word, 0.0), np.where(gathered, between, weights))
+    scattered = ~whole & (z >= GRADIENTS) & stack.gradients_sharded
+    left = np.where(rows.offload == EVERYTHING, 0.0, 1.0)
+    trained = trained_share(scenario) if shards is None else trained_experts(scenario)
+    stays = 1.0 - share_offloaded(rows, scenario)
+    followed = np.where(scattered & stack.gradients_offloaded, stays, 1.0)
+    return StateBytes(
+        weights=left * (np.where(own, sharded / shard, 0.0) + held),
+        gradients=trained * left * followed * np.where(scattered, gradient / shard, gradient + buckets),
+        optimizer=trained * (np.where(z >= 1, optimizer / shard, optimizer) * stays + scenario.frozen * adapting),
+    )

@@ -1,0 +1,392 @@
+"""Hugging Face `config.json` descriptions read as `Model`.
+
+One small adapter per `model_type`, in the literal table `ADAPTERS`; those of families with experts or latent
+attention are in `huggingface_experts`, those with Mamba-2 mixers in `huggingface_hybrid`.
+An adapter names the configuration's
+fields, and states what the family's implementation fixes (biases, norms, tied embeddings). Families with
+another kind of layer are refused by name rather than approximated.
+"""
+
+from collections.abc import Callable, Mapping
+
+from costmodels.model.huggingface_config import (
+    Config,
+    Fields,
+    UnsupportedFamily,
+    biases,
+    heads,
+    learned_positions,
+    llama_decoder,
+    model_type,
+    partial_rotary,
+    refuse_experts,
+    sequence,
+    tied,
+    ungated_decoder,
+    upper_window,
+    window,
+)
+from costmodels.model.huggingface_experts import EXPERT_ADAPTERS, left_out, text_part
+from costmodels.model.huggingface_hybrid import HYBRID_ADAPTERS
+from costmodels.model.model import Model, checked
+from costmodels.model.parts import BadModel, Position
+
+CONFIGURATION = "Hugging Face configuration"
+"""Source of such models; what the file describes beside them follows."""
+
+
+def from_config(config: Mapping[str, object], *, name: str = "", seq_length: int | None = None) -> Model:
+    """The model that a Hugging Face `config.json` describes.
+
+    The default sequence length is the configuration's reach of positions, at most 8192 tokens: a
+    configuration does not say at which length the model was trained.
+
+    Args:
+        config: The parsed file.
+        name: Name of the model; otherwise the configuration's `_name_or_path` or its family.
+        seq_length: Tokens of the sequence that is asked for; positions reach as far where the configuration
+            does not say how far.
+
+    Raises:
+        UnsupportedFamily: The family is not in `ADAPTERS`.
+        BadModel: A field is missing, of the wrong type, or contradicts another one. One line.
+    """
+    without = left_out(config)
+    config = text_part(config)
+    family = model_type(config, ADAPTERS)
+    if family not in ADAPTERS:
+        known = ", ".join(ADAPTERS)
+        raise UnsupportedFamily(f"Hugging Face model family {family!r} is unsupported; supported are {known}")
+    label = name or str(config.get("_name_or_path") or family)
+    reader = Config(config, label, seq_length)
+    vocab_size, described = reader.count("vocab_size"), ADAPTERS[family](reader)
+    if "moe" not in described:
+        refuse_experts(reader, family)
+    fields: Fields = {
+        "name": label,
+        "title": label,
+        "family": family,
+        "source": f"{CONFIGURATION}{without and f' without its {without}'}",
+        "vocab_size": vocab_size,
+        **described,
+    }
+    return checked(fields, label=label)
+
+
+def _gpt2(config: Config) -> Fields:
+    hidden_size = config.count("n_embd", "hidden_size")
+    max_positions = config.reach("n_positions", "max_position_embeddings")
+    num_heads = config.count("n_head", "num_attention_heads")
+    return {
+        "num_layers": config.count("n_layer", "num_hidden_layers"),
+        "hidden_size": hidden_size,
+        **heads(config, hidden_size, num_heads, num_heads),
+        "ffn_hidden_size": config.count("n_inner", default=4 * hidden_size),
+        "activation": config.activation("activation_function", default="gelu_new", gated=False),
+        **learned_positions(max_positions),
+        "norm_bias": True,
+        **biases(qkv=True, output=True, ffn=True),
+        **tied(config, default=True),
+    }
+
+
+def _gpt_bigcode(config: Config) -> Fields:
+    fields = _gpt2(config)
+    if config.switch("multi_query", default=True):
+        fields["num_query_groups"] = 1
+    return fields
+
+
+def _gpt_neo(config: Config) -> Fields:
+    hidden_size, num_heads = config.count("hidden_size"), config.count("num_heads", "num_attention_heads")
+    max_positions = config.reach("max_position_embeddings")
+    kinds = config.get("attention_layers")
+    local = not isinstance(kinds, list) or "local" in kinds
+    return {
+        "num_layers": config.count("num_layers", "num_hidden_layers"),
+        "hidden_size": hidden_size,
+        **heads(config, hidden_size, num_heads, num_heads),
+        "ffn_hidden_size": config.count("intermediate_size", default=4 * hidden_size),
+        "activation": config.activation("activation_function", default="gelu_new", gated=False),
+        **learned_positions(max_positions),
+        # Global and local attention alternate in every published model of the family.
+        "sliding_window": config.count("window_size", default=256) if local else None,
+        "sliding_window_every": 2 if local else None,
+        "norm_bias": True,
+        **biases(qkv=False, output=True, ffn=True),
+        **tied(config, default=True),
+    }
+
+
+def _gptj(config: Config) -> Fields:
+    fields = _gpt2(config)
+    head_dim = config.count("n_embd") // config.count("n_head")
+    return fields | {
+        "position": "rotary",
+        "max_positions": 0,
+        "rotary_fraction": config.count("rotary_dim", default=head_dim) / head_dim,
+        "parallel_block": True,
+        "num_norms": 1,
+        "head_bias": True,
+        **biases(qkv=False, output=False, ffn=True),
+        **tied(config, default=False),
+    }
+
+
+def _gpt_neox(config: Config) -> Fields:
+    attention_bias = config.switch("attention_bias", default=True)
+    fields = ungated_decoder(config, activation="gelu")
+    return fields | {
+        # The family is multi-head whatever else the configuration says.
+        "num_query_groups": fields["num_heads"],
+        "rotary_fraction": config.fraction("rotary_pct", default=0.25),
+        "parallel_block": config.switch("use_parallel_residual", default=True),
+        "norm_bias": True,
+        **biases(qkv=attention_bias, output=attention_bias, ffn=True),
+        **tied(config, default=False),
+    }
+
+
+def _opt(config: Config) -> Fields:
+    hidden_size, reach = config.count("hidden_size"), config.reach("max_position_embeddings")
+    width = config.count("word_embed_proj_dim", default=hidden_size)
+    biased = config.switch("enable_bias", default=True)
+    affine = config.switch("layer_norm_elementwise_affine", default=True)
+    norm_before = config.switch("do_layer_norm_before", default=True)
+    num_heads = config.count("num_attention_heads")
+    return {
+        "num_layers": config.count("num_hidden_layers"),
+        "hidden_size": hidden_size,
+        **heads(config, hidden_size, num_heads, num_heads),
+        "ffn_hidden_size": config.count("ffn_dim"),
+        "activation": config.activation("activation_function", default="relu", gated=False),
+        "position": "learned",
+        # The implementation keeps two rows in front for padding.
+        "max_positions": reach + 2,
+        "seq_length": reach,
+        "embedding_size": None if width == hidden_size else width,
+        "norm_weight": affine,
+        "norm_bias": affine,
+        "final_norm": norm_before and not config.switch("_remove_final_layer_norm", default=False),
+        **biases(qkv=biased, output=biased, ffn=biased),
+        **tied(config, default=True),
+    }
+
+
+def _bloom(config: Config) -> Fields:
+    hidden_size = config.count("hidden_size", "n_embed", "n_embd")
+    num_heads = config.count("n_head", "num_attention_heads")
+    return {
+        "num_layers": config.count("n_layer", "num_hidden_layers"),
+        "hidden_size": hidden_size,
+        **heads(config, hidden_size, num_heads, num_heads),
+        "ffn_hidden_size": 4 * hidden_size,
+        "position": "alibi",
+        "seq_length": config.count("seq_length", default=2048),
+        "embedding_norm": True,
+        "norm_bias": True,
+        **biases(qkv=True, output=True, ffn=True),
+        **tied(config, default=True),
+    }
+
+
+def _falcon(config: Config) -> Fields:
+    hidden_size = config.count("hidden_size")
+    num_heads = config.count("num_attention_heads", "n_head")
+    grouped = config.switch("new_decoder_architecture", default=False)
+    multi_query = config.switch("multi_query", default=True)
+    groups = config.count("num_kv_heads", "n_head_kv", default=num_heads) if grouped else num_heads
+    parallel = grouped or config.switch("parallel_attn", default=True)
+    norms = config.count("num_ln_in_parallel_attn", default=2) if grouped else 1
+    biased = config.switch("bias", default=False)
+    return {
+        "num_layers": config.count("num_hidden_layers", "n_layer"),
+        "hidden_size": hidden_size,
+        **heads(config, hidden_size, num_heads, 1 if multi_query and not grouped else groups),
+        "ffn_hidden_size": config.count("ffn_hidden_size", default=4 * hidden_size),
+        "activation": config.activation("activation", default="gelu", gated=False),
+        "position": "alibi" if config.switch("alibi", default=False) else "rotary",
+        "seq_length": config.count("max_position_embeddings", default=2048),
+        "parallel_block": parallel,
+        "num_norms": norms if parallel else 2,
+        "norm_bias": True,
+        **biases(qkv=biased, output=biased, ffn=biased),
+        **tied(config, default=True),
+    }
+
+
+def _mpt(config: Config) -> Fields:
+    hidden_size, num_heads = config.count("d_model"), config.count("n_heads")
+    attention, reach = config.inner("attn_config"), config.reach("max_seq_len")
+    position: Position = "alibi" if attention.switch("alibi", default=True) else "none"
+    if position == "none" and config.switch("learned_pos_emb", default=True):
+        position = "learned"
+    biased = not config.switch("no_bias", default=True)
+    return {
+        "num_layers": config.count("n_layers"),
+        "hidden_size": hidden_size,
+        **heads(config, hidden_size, num_heads, attention.count("kv_n_heads", default=num_heads)),
+        "ffn_hidden_size": config.count("expansion_ratio", default=4) * hidden_size,
+        "position": position,
+        "max_positions": reach if position == "learned" else 0,
+        **sequence(reach),
+        "norm_bias": biased,
+        "qk_norm": "full" if attention.switch("qk_ln", default=False) else "none",
+        **biases(qkv=biased, output=biased, ffn=biased),
+        **tied(config, default=True),
+    }
+
+
+def _mistral(config: Config) -> Fields:
+    return llama_decoder(config) | window(config, every=None)
+
+
+def _qwen2(config: Config) -> Fields:
+    return llama_decoder(config) | {"qkv_bias": True} | upper_window(config)
+
+
+def _qwen3(config: Config) -> Fields:
+    fields = llama_decoder(config) | {"qk_norm": "head", "head_dim": config.count("head_dim", default=128)}
+    return fields | upper_window(config)
+
+
+def _gemma(config: Config) -> Fields:
+    activation = "hidden_activation" if config.get("hidden_activation") is not None else "hidden_act"
+    return llama_decoder(config) | {
+        "head_dim": config.count("head_dim", default=256),
+        # The first release said "gelu" and meant its tanh form; both are GeGLU here.
+        "activation": config.activation(activation, default="gelu_pytorch_tanh", gated=True),
+        **tied(config, default=True),
+    }
+
+
+def _gemma2(config: Config) -> Fields:
+    return _gemma(config) | {"num_norms": 4} | window(config, every=2)
+
+
+def _gemma3(config: Config) -> Fields:
+    every = config.count("sliding_window_pattern", "_sliding_window_pattern", default=6)
+    return _gemma(config) | {"num_norms": 4, "qk_norm": "head"} | window(config, every=every)
+
+
+def _phi(config: Config) -> Fields:
+    if config.switch("qk_layernorm", default=False):
+        raise BadModel(f"{config.label}: qk_layernorm: norms with a shift on queries and keys are unsupported")
+    return ungated_decoder(config, activation="gelu_new") | {
+        "rotary_fraction": partial_rotary(config, default=0.5),
+        "parallel_block": True,
+        "num_norms": 1,
+        "norm_bias": True,
+        "head_bias": True,
+        **biases(qkv=True, output=True, ffn=True),
+        **tied(config, default=False),
+    }
+
+
+def _phi3(config: Config) -> Fields:
+    return llama_decoder(config) | window(config, every=None)
+
+
+def _stablelm(config: Config) -> Fields:
+    parallel = config.switch("use_parallel_residual", default=False)
+    return llama_decoder(config) | {
+        "rotary_fraction": partial_rotary(config, default=0.25),
+        "parallel_block": parallel,
+        "num_norms": 1 if parallel else 2,
+        "norm": "layernorm",
+        "norm_bias": True,
+        "qk_norm": "full" if config.switch("qk_layernorm", default=False) else "none",
+        **biases(qkv=config.switch("use_qkv_bias", default=False), output=False, ffn=False),
+    }
+
+
+def _starcoder2(config: Config) -> Fields:
+    biased = config.switch("use_bias", default=True)
+    return {
+        **ungated_decoder(config, activation="gelu_pytorch_tanh"),
+        "norm_bias": True,
+        **biases(qkv=biased, output=biased, ffn=biased),
+        **tied(config, default=True),
+        **window(config, every=None),
+    }
+
+
+def _nemotron(config: Config) -> Fields:
+    attention_bias = config.switch("attention_bias", default=False)
+    return ungated_decoder(config, activation="relu2") | {
+        "rotary_fraction": partial_rotary(config, default=0.5),
+        "norm_bias": True,
+        **biases(qkv=attention_bias, output=attention_bias, ffn=config.switch("mlp_bias", default=False)),
+        **tied(config, default=False),
+    }
+
+
+def _internlm2(config: Config) -> Fields:
+    biased = config.switch("bias", default=False)
+    return llama_decoder(config) | biases(qkv=biased, output=biased, ffn=False)
+
+
+def _baichuan(config: Config) -> Fields:
+    # The 7B models rotate and state how far; the 13B models use ALiBi and only state a tokeniser limit.
+    if config.get("max_position_embeddings") is not None:
+        return llama_decoder(config)
+    limit = config.count("model_max_length", default=4096)
+    fields = llama_decoder(Config({**config.entries, "max_position_embeddings": limit}, config.label))
+    return fields | {"position": "alibi"}
+
+
+def _olmo(config: Config) -> Fields:
+    return llama_decoder(config) | {"norm": "layernorm", "norm_weight": False, "norm_bias": False}
+
+
+def _olmo2(config: Config) -> Fields:
+    return llama_decoder(config) | {"qk_norm": "full"}
+
+
+def _cohere(config: Config) -> Fields:
+    return llama_decoder(config) | {
+        "parallel_block": True,
+        "num_norms": 1,
+        "norm": "layernorm",
+        "qk_norm": "full" if config.switch("use_qk_norm", default=False) else "none",
+        **tied(config, default=True),
+    }
+
+
+def _cohere2(config: Config) -> Fields:
+    every = config.count("sliding_window_pattern", "_sliding_window_pattern", default=4)
+    return _cohere(config) | window(config, every=every)
+
+
+ADAPTERS: dict[str, Callable[[Config], Fields]] = {
+    "baichuan": _baichuan,
+    "bloom": _bloom,
+    "cohere": _cohere,
+    "cohere2": _cohere2,
+    "falcon": _falcon,
+    "gemma": _gemma,
+    "gemma2": _gemma2,
+    "gemma3_text": _gemma3,
+    "gpt2": _gpt2,
+    "gpt_bigcode": _gpt_bigcode,
+    "gpt_neo": _gpt_neo,
+    "gpt_neox": _gpt_neox,
+    "gptj": _gptj,
+    "granite": llama_decoder,
+    "internlm2": _internlm2,
+    "llama": llama_decoder,
+    "mistral": _mistral,
+    "mpt": _mpt,
+    "nemotron": _nemotron,
+    "olmo": _olmo,
+    "olmo2": _olmo2,
+    "opt": _opt,
+    "phi": _phi,
+    "phi3": _phi3,
+    "qwen2": _qwen2,
+    "qwen3": _qwen3,
+    "stablelm": _stablelm,
+    "starcoder2": _starcoder2,
+    **EXPERT_ADAPTERS,
+    **HYBRID_ADAPTERS,
+}

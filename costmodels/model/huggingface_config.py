@@ -1,0 +1,294 @@
+"""Typed reading of a Hugging Face `config.json`, and the pieces that several model families share."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from costmodels.model.parts import Activation, BadModel
+
+# A configuration states how far positions reach, not the length the model was trained at.
+LONGEST_DEFAULT_SEQUENCE = 8192
+
+ACTIVATIONS: dict[str, Activation] = {
+    "gelu": "gelu",
+    "gelu_new": "gelu",
+    "gelu_fast": "gelu",
+    "gelu_pytorch_tanh": "gelu",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+    "relu2": "squared_relu",
+}
+GATED: dict[Activation, Activation] = {"gelu": "geglu", "silu": "swiglu", "relu": "reglu"}
+
+# Chunks end attention at fixed places; a window as wide is never shorter, and the same within one chunk.
+LOCAL_ATTENTION = frozenset({"sliding_attention", "chunked_attention"})
+
+# How families that have experts spell their number; some nest it in `ffn_config`.
+EXPERT_COUNTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "num_moe_experts")
+
+Fields = dict[str, object]
+
+
+class UnsupportedFamily(BadModel):
+    """A Hugging Face model family whose layers a `Model` cannot describe."""
+
+
+def model_type(config: Mapping[str, object], known: Iterable[str]) -> str:
+    """The family of a configuration, from `model_type` or else the first of `architectures`.
+
+    Args:
+        config: The parsed file.
+        known: Families among which a class name ("LlamaForCausalLM") is recognised.
+
+    Raises:
+        BadModel: It has neither.
+    """
+    family = config.get("model_type")
+    if isinstance(family, str) and family:
+        return family
+    classes = config.get("architectures")
+    if isinstance(classes, list) and classes and isinstance(classes[0], str):
+        stem = classes[0].removesuffix("ForCausalLM").removesuffix("LMHeadModel").lower()
+        return next((name for name in known if name.replace("_", "") == stem), stem)
+    raise BadModel("not a Hugging Face configuration: neither model_type nor architectures names a family")
+
+
+@dataclass(frozen=True)
+class Config:
+    """Typed reading of one configuration; every wrong or missing field is one line."""
+
+    entries: Mapping[str, object]
+    label: str
+    seq_length: int | None = None
+    """Tokens of the sequence that is asked for, where one is."""
+
+    def get(self, field: str) -> object:
+        """The raw entry, None when absent."""
+        return self.entries.get(field)
+
+    def wrong(self, field: str, expected: str) -> BadModel:
+        """The error for an entry of the wrong type."""
+        return BadModel(f"{self.label}: {field}: expected {expected}, got {self.get(field)!r:.60}")
+
+    def count(self, *spellings: str, default: int | None = None) -> int:
+        """A positive whole number under the first spelling present; null counts as absent."""
+        for field in spellings:
+            value = self.get(field)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise self.wrong(field, "a positive whole number")
+            return value
+        if default is None:
+            raise BadModel(f"{self.label}: {spellings[0]}: missing from the Hugging Face configuration")
+        return default
+
+    def reach(self, *spellings: str) -> int:
+        """How far positions reach, at least as far as the sequence that is asked for where nothing says it."""
+        if self.seq_length is None and all(self.get(field) is None for field in spellings):
+            raise BadModel(
+                f"{self.label}: {spellings[0]}: missing from the Hugging Face configuration; add it, or say the "
+                "length of sequences (--seq-len 4096)"
+            )
+        return self.count(*spellings, default=self.seq_length)
+
+    def count_or_zero(self, field: str) -> int:
+        """A whole number that may be 0; null and absent are 0."""
+        return 0 if self.get(field) in (None, 0) and self.get(field) is not False else self.count(field)
+
+    def switch(self, field: str, *, default: bool) -> bool:
+        """True or false."""
+        value = self.get(field)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self.wrong(field, "true or false")
+        return value
+
+    def fraction(self, field: str, *, default: float) -> float:
+        """A number from 0 to 1."""
+        value = self.get(field)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+            raise self.wrong(field, "a number from 0 to 1")
+        return float(value)
+
+    def inner(self, field: str) -> "Config":
+        """A nested configuration; absent or null is an empty one."""
+        value = self.get(field)
+        if value is None:
+            return Config({}, self.label)
+        if not isinstance(value, Mapping):
+            raise self.wrong(field, "an object")
+        return Config(value, f"{self.label}: {field}")
+
+    def activation(self, field: str, *, default: str, gated: bool) -> Activation:
+        """The non-linearity, as the gated unit it is part of when `gated`."""
+        value = self.get(field)
+        plain = ACTIVATIONS.get(value if isinstance(value, str) else default)
+        if plain is None or not isinstance(value, str | None) or (gated and plain not in GATED):
+            raise self.wrong(field, f"one of {', '.join(ACTIVATIONS)}")
+        return GATED[plain] if gated else plain
+
+
+def refuse_experts(config: Config, family: str) -> None:
+    """Refuse a configuration that states experts under a family whose layers have none.
+
+    Raises:
+        BadModel: It does; planned as it stands, it would be a dense model of a fraction of the size.
+    """
+    for part in (config, config.inner("ffn_config")):
+        for field in EXPERT_COUNTS:
+            if part.count_or_zero(field) > 1:
+                raise BadModel(
+                    f"{part.label}: {field} {part.get(field)}: model_type {family!r} has no experts; "
+                    f"name a family that has them, such as mixtral or qwen3_moe, or leave the field out"
+                )
+
+
+def biases(*, qkv: bool, output: bool, ffn: bool) -> Fields:
+    """Which projections have biases."""
+    return {"qkv_bias": qkv, "output_bias": output, "ffn_bias": ffn}
+
+
+def tied(config: Config, *, default: bool) -> Fields:
+    """Whether the output head shares the embedding; `default` is the family's."""
+    return {"tied_embeddings": config.switch("tie_word_embeddings", default=default)}
+
+
+def heads(config: Config, hidden_size: int, num_heads: int, num_query_groups: int) -> Fields:
+    """Heads that divide the hidden size evenly, for families without a width of their own."""
+    if hidden_size % num_heads:
+        raise BadModel(f"{config.label}: {num_heads} heads do not divide a hidden size of {hidden_size}")
+    return {
+        "num_heads": num_heads,
+        "num_query_groups": num_query_groups,
+        "head_dim": hidden_size // num_heads,
+    }
+
+
+def learned_positions(reach: int) -> Fields:
+    """A learned table of `reach` positions, all of which a training sequence uses."""
+    return {"position": "learned", "max_positions": reach, "seq_length": reach}
+
+
+def sequence(reach: int) -> Fields:
+    """The default length where positions reach that far, and how far they do where it is held to less."""
+    longer = reach > LONGEST_DEFAULT_SEQUENCE
+    return {"seq_length": LONGEST_DEFAULT_SEQUENCE, "reach": reach} if longer else {"seq_length": reach}
+
+
+def window(config: Config, *, every: int | None, field: str = "sliding_window") -> Fields:
+    """The sliding window; `every` is the family's rhythm of global layers unless `layer_types` lists them.
+
+    Args:
+        config: The configuration.
+        every: Every n-th layer is global; None is none.
+        field: Entry with the width of the window.
+    """
+    if config.get(field) is None:
+        return {}
+    size = config.count(field)
+    kinds = config.get("layer_types")
+    if isinstance(kinds, list):
+        _check_kinds(config, kinds)
+        if not set(kinds) & LOCAL_ATTENTION:
+            return {}
+        every = _rhythm(config, kinds)
+    return {"sliding_window": size, "sliding_window_every": every}
+
+
+def upper_window(config: Config) -> Fields:
+    """Qwen's window, of the layers from `max_window_layers` on, if `use_sliding_window` asks for it."""
+    if not config.switch("use_sliding_window", default=False):
+        return {}
+    if isinstance(config.get("layer_types"), list):
+        return window(config, every=None)
+    layers, full = config.count("num_hidden_layers"), 28
+    if config.get("max_window_layers") is not None:
+        full = config.count_or_zero("max_window_layers")
+    if 0 < full < layers:
+        raise BadModel(
+            f"{config.label}: max_window_layers: {full} of {layers} layers without the window of the others are "
+            f"unsupported; 0 is a window everywhere, {layers} or more is none"
+        )
+    return {} if full else window(config, every=None)
+
+
+def _check_kinds(config: Config, kinds: list[object]) -> None:
+    """One known kind of attention per layer."""
+    known = (*sorted(LOCAL_ATTENTION), "full_attention")
+    if strange := [kind for kind in kinds if kind not in known]:
+        raise BadModel(f"{config.label}: layer_types: {strange[0]!r:.40} is unknown; there are {', '.join(known)}")
+    layers = config.get("num_hidden_layers")
+    if isinstance(layers, int) and len(kinds) != layers:
+        raise BadModel(f"{config.label}: layer_types: {len(kinds)} kinds for num_hidden_layers {layers}; one a layer")
+
+
+def _rhythm(config: Config, kinds: list[object]) -> int | None:
+    if "full_attention" not in kinds:
+        return None
+    every = kinds.index("full_attention") + 1
+    local = kinds[0]
+    regular = ["full_attention" if layer % every == 0 else local for layer in range(1, len(kinds) + 1)]
+    if kinds != regular:
+        raise config.wrong("layer_types", f"full attention in every {every}-th layer only")
+    return every
+
+
+def partial_rotary(config: Config, *, default: float) -> float:
+    """Share of each head that is rotated, in the older or the newer place of the configuration."""
+    newer = config.inner("rope_parameters").fraction("partial_rotary_factor", default=default)
+    return config.fraction("partial_rotary_factor", default=newer)
+
+
+def rotary_scaled(config: Config) -> bool:
+    """Whether sines and cosines get a factor: YaRN's, unless two of them cancel (DeepSeek), and LongRoPE's."""
+    for field in ("rope_parameters", "rope_scaling"):
+        entry = config.inner(field)
+        if (entry.get("rope_type") or entry.get("type")) in ("yarn", "longrope"):
+            return entry.get("mscale") is None or entry.get("mscale") != entry.get("mscale_all_dim")
+    return False
+
+
+def rotary_decoder(config: Config) -> Fields:
+    """Sizes of a decoder with rotary positions, under the names that most families share."""
+    hidden_size, num_heads = config.count("hidden_size"), config.count("num_attention_heads")
+    head_dim = config.count("head_dim", default=max(hidden_size // num_heads, 1))
+    if config.get("head_dim") is None:
+        heads(config, hidden_size, num_heads, num_heads)
+    return {
+        "num_layers": config.count("num_hidden_layers"),
+        "hidden_size": hidden_size,
+        "num_heads": num_heads,
+        "num_query_groups": config.count("num_key_value_heads", default=num_heads),
+        "head_dim": head_dim,
+        "ffn_hidden_size": config.count("intermediate_size"),
+        "position": "rotary",
+        "rotary_fraction": partial_rotary(config, default=1.0),
+        "rotary_scaled": rotary_scaled(config),
+        **sequence(config.reach("max_position_embeddings")),
+    }
+
+
+def ungated_decoder(config: Config, *, activation: str) -> Fields:
+    """A rotary decoder with an ungated feed-forward network and LayerNorm."""
+    return {
+        **rotary_decoder(config),
+        "activation": config.activation("hidden_act", default=activation, gated=False),
+        "norm": "layernorm",
+    }
+
+
+def llama_decoder(config: Config) -> Fields:
+    """The gated RMSNorm decoder that most later families vary."""
+    attention_bias = config.switch("attention_bias", default=False)
+    return {
+        **rotary_decoder(config),
+        "gated_ffn": True,
+        "activation": config.activation("hidden_act", default="silu", gated=True),
+        "norm": "rmsnorm",
+        **biases(qkv=attention_bias, output=attention_bias, ffn=config.switch("mlp_bias", default=False)),
+        **tied(config, default=False),
+    }

@@ -1,0 +1,223 @@
+"""Adapters of the Hugging Face families with mixture-of-experts layers or latent attention."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from costmodels.model.huggingface_config import Config, Fields, biases, llama_decoder, tied, upper_window, window
+from costmodels.model.parts import BadModel
+
+# Families whose configuration holds the decoder beside a vision tower, where that does not name its own family.
+TEXT_PARTS = {"llama4": "llama4_text", "gemma3": "gemma3_text"}
+
+LATENT_FIELDS = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+
+
+def text_part(config: Mapping[str, object]) -> Mapping[str, object]:
+    """The decoder's own configuration, where the file describes a vision tower too; else the file."""
+    inner = config.get("text_config")
+    if not isinstance(inner, Mapping):
+        return config
+    family = TEXT_PARTS.get(str(config.get("model_type"))) or inner.get("model_type")
+    return {**inner, "model_type": family} if family else config
+
+
+def left_out(config: Mapping[str, object]) -> str:
+    """What of a configuration is no part of the model that it makes: a tower for pictures, layers that look ahead."""
+    tower = "vision tower" if isinstance(config.get("text_config"), Mapping) else ""
+    ahead = text_part(config).get("num_nextn_predict_layers")
+    layers = f"layers that predict further tokens (--set model.mtp_layers={ahead})" if ahead else ""
+    return " and ".join(filter(None, (tower, layers)))
+
+
+def _routed(config: Config, *, experts: str, width: str, top_k: int | None, **more: object) -> Fields:
+    """The `moe` fields under the family's spellings; `top_k` is the family's default."""
+    return {
+        "num_experts": config.count(experts),
+        "top_k": config.count("num_experts_per_tok", default=top_k),
+        "expert_ffn_hidden_size": config.count(width),
+        **more,
+    }
+
+
+def _all_experts(config: Config, *, experts: str = "num_local_experts", top_k: int = 2) -> Fields:
+    """A LLaMA-like decoder whose every layer has experts of `intermediate_size`."""
+    moe = _routed(config, experts=experts, width="intermediate_size", top_k=top_k)
+    return llama_decoder(config) | {"moe": moe}
+
+
+def _mixtral(config: Config) -> Fields:
+    return _all_experts(config) | window(config, every=None)
+
+
+def _olmoe(config: Config) -> Fields:
+    return _all_experts(config, experts="num_experts", top_k=8) | {"qk_norm": "full"}
+
+
+def _phimoe(config: Config) -> Fields:
+    return {
+        **_all_experts(config),
+        **window(config, every=None),
+        "norm": "layernorm",
+        "norm_bias": True,
+        "head_bias": config.switch("lm_head_bias", default=False),
+    }
+
+
+def _leading(config: Config, field: str) -> int:
+    """How many leading layers a list of layer numbers names; a gap in it cannot be described."""
+    listed = config.get(field) or []
+    if not isinstance(listed, list) or listed != list(range(len(listed))):
+        raise config.wrong(field, "a list of leading layers 0, 1, ...")
+    return len(listed)
+
+
+def _sparse(config: Config) -> Fields:
+    """Which layers have experts in the Qwen families."""
+    return {
+        "dense_layers": _leading(config, "mlp_only_layers"),
+        "moe_every": config.count("decoder_sparse_step", default=1),
+    }
+
+
+def _qwen2_moe(config: Config) -> Fields:
+    shared = {
+        "num_shared_experts": 1,
+        "shared_expert_ffn_hidden_size": config.count("shared_expert_intermediate_size"),
+        "shared_expert_gate": True,
+    }
+    moe = _routed(config, experts="num_experts", width="moe_intermediate_size", top_k=4, **shared, **_sparse(config))
+    fields = llama_decoder(config) | {"qkv_bias": config.switch("qkv_bias", default=True), "moe": moe}
+    return fields | upper_window(config)
+
+
+def _qwen3_moe(config: Config) -> Fields:
+    experts = "num_experts" if config.get("num_experts") is not None else "num_local_experts"
+    moe = _routed(config, experts=experts, width="moe_intermediate_size", top_k=8, **_sparse(config))
+    fields = llama_decoder(config) | {"qk_norm": "head", "moe": moe}
+    return fields | upper_window(config)
+
+
+def _deepseek(config: Config, *, router_bias: bool) -> Fields:
+    if config.switch("mlp_bias", default=False):
+        raise BadModel(f"{config.label}: mlp_bias: biases without those of routed experts are unsupported")
+    if config.count("moe_layer_freq", default=1) != 1:
+        raise config.wrong("moe_layer_freq", "1")
+    latent = {field: config.count(field) for field in LATENT_FIELDS}
+    queries = None if config.get("q_lora_rank") in (None, 0) else config.count("q_lora_rank")
+    rotated, width = latent["qk_rope_head_dim"], latent["qk_rope_head_dim"] + latent["qk_nope_head_dim"]
+    # Files state no head width, or that of a part of it.
+    whole = replace(config, entries={**config.entries, "head_dim": width})
+    return llama_decoder(whole) | {
+        "num_query_groups": config.count("num_attention_heads"),
+        "rotary_fraction": rotated / width,
+        "mla": latent | {"q_lora_rank": queries},
+        "moe": _deepseek_experts(config, router_bias=router_bias),
+    }
+
+
+def _deepseek_experts(config: Config, *, router_bias: bool) -> Fields:
+    shared, width = config.count_or_zero("n_shared_experts"), config.count("moe_intermediate_size")
+    return _routed(
+        config,
+        experts="n_routed_experts",
+        width="moe_intermediate_size",
+        top_k=None,
+        num_shared_experts=shared,
+        shared_expert_ffn_hidden_size=shared * width,
+        dense_layers=config.count_or_zero("first_k_dense_replace"),
+        router_bias=router_bias,
+        **_groups(config),
+    )
+
+
+def _groups(config: Config) -> Fields:
+    """How many groups of experts there are and how many a token may go to; plain selection has one of one."""
+    limited = config.get("topk_method") != "greedy" and config.get("n_group") is not None
+    return {
+        "router_groups": config.count("n_group") if limited else 1,
+        "router_group_top_k": config.count("topk_group") if limited else 1,
+    }
+
+
+def _deepseek_v2(config: Config) -> Fields:
+    return _deepseek(config, router_bias=False)
+
+
+def _deepseek_v3(config: Config) -> Fields:
+    # The number of prediction layers that a configuration states are not part of the instantiated model.
+    return _deepseek(config, router_bias=True)
+
+
+def _dbrx(config: Config) -> Fields:
+    attention, ffn = config.inner("attn_config"), config.inner("ffn_config")
+    shape = {
+        "num_hidden_layers": config.count("n_layers"),
+        "hidden_size": config.count("d_model"),
+        "num_attention_heads": config.count("n_heads"),
+        "num_key_value_heads": attention.count("kv_n_heads", default=1),
+        "intermediate_size": ffn.count("ffn_hidden_size"),
+        "max_position_embeddings": config.reach("max_seq_len"),
+        "num_experts_per_tok": ffn.count("moe_top_k", default=1),
+        "num_local_experts": ffn.count("moe_num_experts", default=4),
+    }
+    return {
+        **_all_experts(Config(shape, config.label)),
+        "norm": "layernorm",
+        "norm_bias": False,
+        **tied(config, default=False),
+    }
+
+
+def _gpt_oss(config: Config) -> Fields:
+    attention_bias = config.switch("attention_bias", default=True)
+    moe = _routed(config, experts="num_local_experts", width="intermediate_size", top_k=4, router_bias=True)
+    return {
+        **llama_decoder(config),
+        **biases(qkv=attention_bias, output=attention_bias, ffn=True),
+        **window(config, every=2),
+        "attention_sinks": True,
+        "clamped_activation": True,
+        "moe": moe,
+    }
+
+
+def _llama4(config: Config) -> Fields:
+    every = config.count("interleave_moe_layer_step", default=1)
+    num_layers, width = config.count("num_hidden_layers"), config.count("intermediate_size")
+    layers = list(range(every - 1, num_layers, every))
+    if config.get("moe_layers") not in (None, [], layers):
+        raise config.wrong("moe_layers", f"every layer that interleave_moe_layer_step {every} names")
+    moe = _routed(
+        config,
+        experts="num_local_experts",
+        width="intermediate_size",
+        top_k=1,
+        num_shared_experts=1,
+        shared_expert_ffn_hidden_size=width,
+        moe_every=every,
+    )
+    return {
+        **llama_decoder(config),
+        # Its norm on queries and keys has no weights.
+        "ffn_hidden_size": config.count("intermediate_size_mlp", default=2 * width),
+        **window(config, every=config.count("no_rope_layer_interval", default=4), field="attention_chunk_size"),
+        "chunked_attention": True,
+        "moe": moe,
+    }
+
+
+EXPERT_ADAPTERS: dict[str, Callable[[Config], Fields]] = {
+    "dbrx": _dbrx,
+    "deepseek_v2": _deepseek_v2,
+    "deepseek_v3": _deepseek_v3,
+    "gpt_oss": _gpt_oss,
+    "granitemoe": _all_experts,
+    "kimi_k2": _deepseek_v3,
+    "llama4_text": _llama4,
+    "mixtral": _mixtral,
+    "olmoe": _olmoe,
+    "phimoe": _phimoe,
+    "qwen2_moe": _qwen2_moe,
+    "qwen3_moe": _qwen3_moe,
+}
+"""Family to adapter; see `costmodels.model.huggingface.ADAPTERS`."""

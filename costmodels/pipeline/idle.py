@@ -1,0 +1,41 @@
+"""What a pipeline waits for, as shares of its seconds: its other stages, and the slowest of all nodes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodels.pipeline.schedules import FILLING, SCHEDULES, Drain
+from costmodels.stack.stack import Stack
+from costmodels.strategy import SCHEDULE_NAMES, Floats, Recompute, Strategies
+
+
+def straggler_share(stack: Stack, nodes: float) -> float:
+    """Share by which the slowest of that many nodes stretches the pipeline: the mean of a normal maximum."""
+    return float(stack.straggler * np.sqrt(2.0 * np.log(max(nodes, 1.0))))
+
+
+def bubble_share(
+    rows: Strategies, stack: Stack, *, forward: Floats, layer: Floats, recompute: Floats, weight: Floats
+) -> Floats:
+    """Share of the other stages' seconds per micro-batch that the slowest stage idles once an iteration, (N,).
+
+    ``forward``, ``layer``, ``recompute`` and ``weight`` are seconds of one layer: its forward pass, both passes, its
+    second forward pass, its weight gradients. For the schedules that do not tell weight gradients apart the share is
+    1 / v; of the others, where some layers are recomputed, it is the most that any number of them leaves idle: the
+    longest path is a sum of passes, whose share of a layer rises or falls with what is recomputed throughout.
+    """
+    share = 1.0 / rows.vpp
+    for code, name in enumerate(SCHEDULE_NAMES):
+        mine = (rows.schedule == code) & (rows.pp > 1)
+        if name in FILLING and mine.any():
+            drain = SCHEDULES[name].drain if stack.post_validation else SCHEDULES[name].drain_at_barrier
+            none, every = (_idle(rows, drain, forward, total, weight) for total in (layer, layer + recompute))
+            some = np.where(rows.recompute == Recompute.PARTIAL, np.maximum(none, every), none)
+            share = np.where(mine, np.where(rows.recompute == Recompute.FULL, every, some), share)
+    return share
+
+
+def _idle(rows: Strategies, drain: Drain, forward: Floats, total: Floats, weight: Floats) -> Floats:
+    """The share of a schedule that fills its bubble, of layers that take ``total`` seconds, (N,)."""
+    p = np.maximum(rows.pp, 2)
+    return drain(p, rows.num_microbatches, rows.vpp, forward, total - forward - weight, weight) / ((p - 1) * total)

@@ -1,0 +1,199 @@
+"""Seconds of collective operations over groups that span the tiers of a network.
+
+A buffer of S bytes is gathered or scattered over n ranks by rings: every link of a ring passes all but one of
+the n pieces on. A domain of tier i - 1 holds k_(i-1) of the ranks, each with its own lane of tier i, so that as
+many rings share the way out. The lanes of all tiers work at once, and the slowest tier sets the bandwidth term
+[NCCL-tuning]:
+
+    V_i = S (n - 1) / (n k_(i-1))
+    t   = latency + max_i  V_i / (e_i B_i (1 - q_i / k_i)) (1 + sqrt(V0_i / V_i))
+
+In an all-to-all every rank sends its own S, of which (n - k_(i-1)) / n leaves the domain.
+
+The square root is how measured bus bandwidth approaches its peak [aiconfigurator].
+
+[DeepSeek24]: DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from costmodels.layout.placement import Crossing, Group
+from costmodels.strategy import Floats
+from hardware.links import Tier
+
+CHUNK = 512 * 1024.0
+"""Bytes that NCCL passes on at a time: an eighth of its buffer of 4 MiB [NCCL-tuning]."""
+TREE_BANDWIDTH = 0.92
+"""Share of the ring's bandwidth that NCCL grants its trees [NCCL-tuning]."""
+
+
+def gather_seconds(size: Floats, group: Group, tiers: Sequence[Tier]) -> Floats:
+    """Seconds of one all-gather or reduce-scatter; ``size`` is the full buffer in bytes, shape (N,)."""
+    return _ring_latency(group, tiers) + _bandwidth_seconds(size, group, tiers, passes=1.0)
+
+
+def all_reduce_seconds(size: Floats, group: Group, tiers: Sequence[Tier]) -> Floats:
+    """Seconds of one all-reduce of ``size`` bytes per rank, shape (N,): the better of ring and tree."""
+    moving = _bandwidth_seconds(size, group, tiers, passes=2.0)
+    ring = 2.0 * _ring_latency(group, tiers) + moving
+    tree = _tree_latency(group, tiers) + moving / TREE_BANDWIDTH
+    return np.minimum(ring, tree)
+
+
+def all_to_all_seconds(
+    size: Floats,
+    group: Group,
+    tiers: Sequence[Tier],
+    *,
+    copies: int = 1,
+    groups: tuple[int, int] = (1, 1),
+    nearest: float | None = None,
+) -> Floats:
+    """Seconds of one all-to-all where every rank sends ``size`` bytes in all, shape (N,).
+
+    ``copies`` is how many ranks each piece goes to, counted in ``size``, where a piece enters a domain once and is
+    copied inside, as DeepEP does; ``groups`` (how many, of how many) are the equal parts of the ranks that all
+    copies of a piece go to [DeepSeek24]. ``nearest`` is the share of the innermost link's bandwidth that a kernel of
+    its own reaches there, in place of what NCCL does.
+    """
+    moving = _bandwidth_seconds(size, group, tiers, passes=1.0, copies=copies, groups=groups, nearest=nearest)
+    return _ring_latency(group, tiers) + moving
+
+
+def broadcast_seconds(size: Floats, group: Group, tiers: Sequence[Tier]) -> Floats:
+    """Seconds in which every rank in turn broadcasts its part of ``size`` bytes to all others, shape (N,).
+
+    Every part enters a domain once, and goes down a chain of all ranks in pieces of ``CHUNK``, of which the last
+    rank sees the first one when every rank before it has passed it on.
+    """
+    moving = _bandwidth_seconds(size, group, tiers, passes=1.0, copies=1, shared=True)
+    piece = np.minimum(CHUNK, size / np.maximum(group.size, 1))
+    filling = np.zeros(len(group.size))
+    for tier, way in _crossed(group, tiers):
+        filling = filling + way.hops * piece / (tier.link.efficiency * tier.link.bandwidth)
+    return moving + group.size * (_ring_latency(group, tiers) + filling)
+
+
+def send_seconds(size: Floats, step: Floats, reach: Floats, tiers: Sequence[Tier]) -> Floats:
+    """Seconds to send ``size`` bytes to a rank ``step`` ranks away, in a chain of ``reach`` ranks, shape (N,).
+
+    The tier is the innermost that holds the whole chain: a pipeline is as slow as its slowest hop.
+    """
+    seconds = np.zeros_like(size)
+    placed = np.zeros(size.shape, dtype=bool)
+    for tier in tiers:
+        here = ~placed
+        if tier.domain:  # where it is no multiple of the chain, some hop of some chain leaves the domain
+            here = here & (np.mod(float(tier.domain), reach * step) == 0)
+        rate = tier.link.bandwidth * tier.link.point_to_point / tier.oversubscription
+        seconds = np.where(here, tier.link.base_latency + size / rate, seconds)
+        placed |= here
+    return np.where(reach > 1, seconds, 0.0)
+
+
+def _bandwidth_seconds(
+    size: Floats,
+    group: Group,
+    tiers: Sequence[Tier],
+    *,
+    passes: float,
+    copies: int = 0,
+    groups: tuple[int, int] = (1, 1),
+    shared: bool = False,
+    nearest: float | None = None,
+) -> Floats:
+    """``copies``: 0 for rings, else as in an all-to-all; ``shared``: the ranks of a domain share what enters it."""
+    slowest = np.zeros(len(group.size))
+    for tier, way in _crossed(group, tiers):
+        volume = passes * size * (_sent(group, way, copies, groups) if copies else way.ring_share)
+        volume = volume / way.inside if shared else volume
+        if nearest is not None and way.tier == 0:
+            slowest = np.maximum(slowest, volume / (nearest * tier.link.bandwidth))
+            continue
+        seconds = _link_seconds(volume, tier, way) * tier.oversubscription
+        if tier.link.lone_bandwidth is not None and not copies:
+            alone = np.where(way.inside > 1, 0.0, volume / tier.link.lone_bandwidth)
+            seconds = np.maximum(seconds, alone)
+        if tier.link.group_bandwidth is not None:  # a group leaves the domain by one card only
+            alone = seconds / tier.oversubscription * way.inside * tier.link.bandwidth / tier.link.group_bandwidth
+            seconds = np.maximum(seconds, alone)
+        seconds = seconds / tier.link.all_to_all_gain if copies and not shared else seconds
+        if passes > 1 and tier.link.gain_ranks:
+            seconds = np.where(way.within >= tier.link.gain_ranks, seconds / tier.link.all_reduce_gain, seconds)
+        slowest = np.maximum(slowest, seconds)
+    return slowest
+
+
+def _crossed(group: Group, tiers: Sequence[Tier]) -> Iterator[tuple[Tier, Crossing]]:
+    for way in group.crossings(tuple(tier.domain for tier in tiers)):
+        yield tiers[way.tier], way
+
+
+def _sent(group: Group, way: Crossing, copies: int, groups: tuple[int, int]) -> Floats:
+    """Of what a rank sends in an all-to-all: how much crosses a tier."""
+    n, inside = group.size, way.inside
+    share = np.where(way.crossed, (n - inside) / n, 0.0)
+    return share * _entered(n / inside, copies, groups) / copies if copies > 1 else share
+
+
+def _entered(domains: Floats, copies: int, groups: tuple[int, int]) -> Floats:
+    """Domains that a piece enters when its copies go to any of them alike, or to those of a few groups."""
+    chosen, of = groups
+    if chosen == of:
+        return _met(domains, copies)
+    inside = _met(np.maximum(domains * chosen / of, 1.0), copies)
+    return np.where(domains >= of, inside, np.minimum(_met(domains, copies), _met(domains, chosen)))
+
+
+def _met(places: Floats, draws: int) -> Floats:
+    """Different places among so many draws."""
+    return np.asarray(places * (1.0 - (1.0 - 1.0 / places) ** draws))
+
+
+def _link_seconds(volume: Floats, tier: Tier, way: Crossing) -> Floats:
+    link = tier.link
+    rate: Floats | float = link.efficiency * link.bandwidth
+    if link.group_penalty or link.mesh or link.axes:
+        ranks = np.maximum(way.fan, 2.0)
+        rate = rate * (1.0 - link.group_penalty / ranks)
+        if link.mesh:  # links to devices outside the group lie idle
+            rate = rate * np.minimum((ranks - 1.0) / max(link.mesh - 1.0, 1.0), 1.0)
+        if link.axes and tier.domain:  # so do axes that the group does not lie along
+            rate = rate * np.clip(np.log(ranks) / np.log(tier.domain), 1.0 / link.axes, 1.0)
+    return (volume + np.sqrt(link.saturation * volume)) / rate
+
+
+def _ring_latency(group: Group, tiers: Sequence[Tier]) -> Floats:
+    """One pass around: every tier's share of the n - 1 steps at its own step latency, plus the outermost base."""
+    seconds, base = np.zeros(len(group.size)), np.zeros(len(group.size))
+    for tier, way in _crossed(group, tiers):
+        seconds = seconds + tier.link.step_latency * way.hops
+        base = np.where(way.crossed, tier.link.base_latency, base)
+    return seconds + base
+
+
+def host_seconds(group: Group, tiers: Sequence[Tier]) -> Floats:
+    """What one pass around a ring waits for hosts, shape (N,): its latency on the tiers that lead through them."""
+    seconds = np.zeros(len(group.size))
+    for tier, way in _crossed(group, tiers):
+        if tier.link.through_hosts:
+            seconds = seconds + tier.link.step_latency * way.hops + np.where(way.crossed, tier.link.base_latency, 0.0)
+    return seconds
+
+
+def _tree_latency(group: Group, tiers: Sequence[Tier]) -> Floats:
+    """Up and down a tree [NCCL-tuning].
+
+    A chain, or a tree where that is shorter, inside the innermost domain; log2 of the domains outside it.
+    """
+    seconds, base = np.zeros(len(group.size)), np.zeros(len(group.size))
+    for tier, way in _crossed(group, tiers):
+        depth = np.log2(way.fan)
+        depth = np.minimum(way.fan - 1.0, 2.0 * depth) if way.tier == 0 else depth
+        seconds = seconds + 2.0 * tier.link.step_latency * depth
+        base = np.where(way.crossed, tier.link.base_latency, base)
+    return seconds + base

@@ -1,0 +1,45 @@
+"""What a request may change about its stack: optimizer, formats of states, the loss."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from costmodels.stack.adapters import Adapters
+from costmodels.stack.stack import Stack
+
+GRADIENT_WORD = {"fp32": 4, "bf16": 2}
+
+
+def chosen(
+    stack: Stack,
+    *,
+    optimizer: str | None = None,
+    main_grads: Literal["fp32", "bf16"] | None = None,
+    main_params: Literal["fp32", "fp16"] | None = None,
+    fp8_param_gather: bool | None = None,
+    loss: Literal["plain", "fused"] | None = None,
+    loss_block: int | None = None,
+    offload_fraction: float | None = None,
+    adapters: str | None = None,
+) -> Stack:
+    """The stack with what is said; what is None stays as the stack has it.
+
+    ``main_grads`` is the format that gradients are added up, kept and reduced in, ``main_params`` that of the master
+    weights (Megatron-Core's precision-aware optimizer); ``loss_block`` in tokens; ``adapters`` as ``Adapters.read``
+    takes them.
+    """
+    changes: dict[str, Any] = {
+        "optimizer": optimizer,
+        "main_params": main_params,
+        "fp8_param_gather": fp8_param_gather,
+        "loss": loss,
+        "loss_block": loss_block,
+        "offload_fraction": offload_fraction,
+        "adapters": None if adapters is None else Adapters.read(adapters),
+    }
+    if main_grads is not None:
+        changes |= dict.fromkeys(("gradient_bytes", "reduce_bytes"), GRADIENT_WORD[main_grads])
+        if main_grads == "bf16":
+            changes["passed_gradient_bytes"] = 0  # nothing is added up beside them
+    said = {name: value for name, value in changes.items() if value is not None}
+    return stack.model_copy(update=said) if said else stack

@@ -1,0 +1,346 @@
+"""Sharded gradients and parameters: traffic layer by layer in every micro-batch, and what of it is exposed.
+
+ZeRO stages 2 and 3 [Rajbhandari20], fully sharded data parallelism [Zhao23], copies within a domain [Zhang22] and
+second shards inside the node [Wang23]; chunk by chunk under a breadth-first pipeline [LamyPoirier22].
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from costmodels.layer.experts import expert_data_group, expert_parameters_per_rank, kind_expert_parameters
+from costmodels.layer.frozen import trained_experts, trained_share
+from costmodels.layer.passes import Passes
+from costmodels.layout.by_kind import ByKind, LayerTerms
+from costmodels.layout.pieces import by_chunk, copies, joined
+from costmodels.layout.placement import Group, sharding_groups, split_group
+from costmodels.layout.sizes import (
+    embedding_parameters_per_rank,
+    head_parameters_per_rank,
+    kind_parameters_per_rank,
+    layer_parameters_per_rank,
+)
+from costmodels.layout.split import even_layers
+from costmodels.model.layer_kinds import Depth, Kind
+from costmodels.model.model import Model
+from costmodels.model.parameters import attention_projections
+from costmodels.primitives.collectives import all_reduce_seconds, gather_seconds, host_seconds
+from costmodels.primitives.kernels import WORD, stream_seconds
+from costmodels.scenario import Scenario
+from costmodels.stack.stack import Stack
+from costmodels.strategy import Bools, Floats, Ints, Strategies
+
+GRADIENTS, PARAMETERS = 2, 3
+"""ZeRO stages from which gradients, and parameters, are sharded."""
+
+
+def gather_word(scenario: Scenario) -> float:
+    """Bytes of one gathered parameter."""
+    kept = scenario.recipe.reduced and scenario.stack.fp8_param_gather
+    return scenario.recipe.gather_word if kept else WORD
+
+
+def requantised(rows: Strategies, scenario: Scenario) -> Floats:
+    """Where weights are quantised for every pass: gathered in 16 bits and given up after it, 1 or 0, (N,)."""
+    stack = scenario.stack
+    wide = scenario.recipe.reduced and stack.fully_sharded and not stack.fp8_param_gather
+    return np.where((rows.zero_stage >= PARAMETERS) & (rows.sharding_degree > 1), float(wide), 0.0)
+
+
+def one_layout(scenario: Scenario) -> float:
+    """Bytes moved per weight to quantise it for one pass, which reads it along rows or along columns only."""
+    return max(scenario.recipe.step_traffic - scenario.recipe.word, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """Seconds of the collectives of one layer, arrays (N,)."""
+
+    gather: Floats
+    gather_again: Floats
+    """For the backward pass."""
+    scatter: Floats
+    replicas: Floats
+    """Reducing the shards of the gradients over the copies of the model."""
+    copied: Floats
+    """Parameters that pass a communication buffer."""
+
+
+def hidden(rows: Strategies, stack: Stack) -> tuple[Bools, Bools]:
+    """Whether gradients, and parameters, travel behind the passes, arrays (N,).
+
+    DeepSpeed's ``overlap_comm`` is off unless asked for, but on at stage 3, which also gathers parameters ahead
+    (``stage3_prefetch_bucket_size``).
+    """
+    third = (rows.zero_stage >= PARAMETERS) & stack.overlap.third_stage
+    return third | stack.overlap.gradients, third | stack.overlap.parameters
+
+
+def stays_whole(rows: Strategies, scenario: Scenario) -> Bools:
+    """Whether a pipeline's stages keep parameters gathered and gradients whole until the last micro-batch, (N,)."""
+    return scenario.stack.pipeline_holds & (rows.pp > 1) & (rows.zero_stage >= GRADIENTS)
+
+
+def every_micro_batch(
+    rows: Strategies,
+    scenario: Scenario,
+    layer: Passes,
+    kinds: ByKind[LayerTerms] | None = None,
+    paired: Passes | None = None,
+) -> tuple[Floats, Floats]:
+    """Exposed (backward, forward) seconds an iteration of ZeRO stages 2 and 3, arrays (N,).
+
+    At stage 3 every layer is gathered for both passes. A stack that shards fully keeps parameters from the forward to
+    the backward pass at stage 2. Copies around the collectives are on the stream that computes (``_copying``), of the
+    embedding and the head too. Copies of the model that meet once an iteration do so in the last micro-batch. A
+    pipeline that holds what it gathered does so once an iteration, unless every forward pass gives it back and the
+    backward pass gathers it, and scatters gradients when its last backward pass is over, beside nothing. Under an 8-bit
+    recipe weights that were gathered in 16 bits are quantised next. By chunks, a layer is gathered and its gradients
+    are scattered once for all micro-batches, which that then hides behind. ``layer`` and ``paired`` are as in
+    ``exchange.step_traffic``.
+    """
+    stack, whole = scenario.stack, stays_whole(rows, scenario)
+    third = (rows.zero_stage >= PARAMETERS) & ~whole
+    depth = scenario.depth if kinds is not None else None
+    each = [_layer(rows, scenario, kind) for kind in (depth.kinds if depth else (None,))]
+    pairs = [(one.repeating_window, one.paired) for one in kinds.parts] if kinds else [(layer, paired)]
+    ahead, after = _windows(rows, pairs, whole)
+    layers = copies(rows) * even_layers(scenario.model.num_layers, rows).high
+    back = [np.where(third, one.gather_again, 0.0) + one.scatter for one in each]
+    reduced = [part + one.replicas for part, one in zip(back, each, strict=True)]
+    gathered = [one.gather for one in each]
+    given, taken = hidden(rows, stack)
+    given = given & ~whole
+    slow = slowed(sharding_groups(rows)[0], scenario)
+    forward = _chain(gathered, ahead, layers, depth=depth, slow=slow, hidden=taken)
+    last = _chain(reduced, after, layers, depth=depth, slow=slow, hidden=given, backward=True)
+    first, final = _ends(rows, scenario)
+    apart = not stack.root_unit  # else the head travels with the embedding
+    late = _late(final.gather, ahead[-1], slow=slow, hidden=taken & apart)
+    forward = forward + first.gather + late
+    scattered = _late(final.scatter, after[-1], slow=slow, hidden=given & apart)
+    scattered = scattered + first.scatter
+    sharing, copying_over = (layers * part for part in _host_waits(rows, scenario))
+    forward, scattered = forward + np.where(third, sharing, 0.0), scattered + np.where(third, 2.0, 1.0) * sharing
+    last = last + scattered + first.replicas + final.replicas + copying_over
+    backward = last
+    if stack.replicas_once:
+        backward = scattered + _chain(back, after, layers, depth=depth, slow=slow, hidden=given, backward=True)
+    out, into = _copying(rows, scenario, layers, (first, final))
+    times = np.where(by_chunk(rows) | whole, 1, rows.num_microbatches)
+    gathers = times if stack.gathers_per_micro_batch else np.ones(len(rows))
+    scatters = np.where(third, gathers, times)
+    copying = (into + np.where(third, out, 0.0)) * scatters
+    backward = backward * (scatters - 1) + last + copying
+    if stack.pipeline_gathers_again:
+        again = _chain(gathered, after, layers, depth=depth, slow=slow, hidden=taken, backward=True)
+        anew = whole & (rows.zero_stage >= PARAMETERS)
+        backward = backward + np.where(anew, rows.num_microbatches * (again + out), 0.0)
+    return backward, (forward + out) * gathers
+
+
+def _windows(
+    rows: Strategies, pairs: Sequence[tuple[Passes, Passes | None]], whole: Bools
+) -> tuple[list[Floats], list[Floats]]:
+    """Computation that a layer's gathers, and its scatters, hide behind, by kind, (N,) each.
+
+    ``pairs``: of every kind its computation, and what of it other micro-batches' experts' traffic runs beside. By
+    chunks it is that of all micro-batches.
+    """
+    behind = np.where(by_chunk(rows), rows.num_microbatches, 1)
+    left = [_left(window, paired, whole) for window, paired in pairs]
+    return [behind * part.forward for part in left], [behind * part.backward for part in left]
+
+
+def _copying(
+    rows: Strategies, scenario: Scenario, layers: Floats, ends: tuple[_Layer, _Layer]
+) -> tuple[Floats, Floats]:
+    """Seconds to copy parameters out of the buffer they arrive in, and their gradients into theirs, (N,).
+
+    Those of so many layers and of embedding and head. Quantising the layers' moves more beside the former; the latter
+    casts to the width of the reduction, by a kernel of less bandwidth (``packing``). FSDP2 does both; FSDP1 uses the
+    flat parameter of a unit where it arrives, joins its gradients as they are, and casts them on another stream
+    [FSDP1]; the buffers of Megatron-FSDP are the parameters' own, and the products write gradients into them [MFSDP].
+    """
+    stack, known = scenario.stack, {"share": scenario.rates.stream, "bandwidth": scenario.rates.bandwidth}
+    copied = layers * _layer(rows, scenario).copied
+    anew = requantised(rows, scenario) * one_layout(scenario) * copied
+    copied = copied + ends[0].copied + ends[1].copied
+    out = 2.0 * WORD * (stack.state_copies == "both")
+    cast = (WORD + stack.reduce_bytes) / (stack.packing if stack.reduce_bytes != WORD else 1.0)
+    into = {"both": cast, "gradients": 2.0 * WORD, "none": 0.0}[stack.state_copies]
+    given = copied * into * trained_share(scenario)
+    return stream_seconds(traffic=copied * out + anew, **known), stream_seconds(traffic=given, **known)
+
+
+def _host_waits(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
+    """Seconds a layer that one pass among the ranks of a shard, and adding up over its copies, wait for hosts, (N,).
+
+    A compiler that sees single products has a collective for every weight in the loop over layers, and what a host
+    takes to answer is on its way in each [MaxText].
+    """
+    near, far = sharding_groups(rows)
+    tiers = scenario.group.tiers
+    times = weights_per_layer(scenario.model) if scenario.stack.gathers == "matrix" else 1.0
+    shared = (rows.zero_stage >= GRADIENTS) & (near.size > 1)
+    return np.where(shared, times * host_seconds(near, tiers), 0.0), 2.0 * times * host_seconds(far, tiers)
+
+
+def weights_per_layer(model: Model) -> float:
+    """Weights of a layer as they are gathered one by one, queries, keys and values apart, and norms."""
+    attention = {p.name for p in attention_projections(model)}
+    apart = len(attention) + 2.0 * ("qkv" in attention)
+    return apart + model.ffn_branches + 1.0 + (1.0 if model.parallel_block else model.num_norms)
+
+
+def _left(window: Passes, paired: Passes | None, once: Bools) -> Passes:
+    """What of a layer's computation the traffic of other micro-batches' experts leaves.
+
+    All of it ``once`` an iteration, beside the micro-batch without a partner; none where that traffic runs beside the
+    layer's tensor-parallel traffic too, and outlasts the computation.
+    """
+    if paired is None:
+        return window
+    forward = np.where(once, window.forward, np.maximum(window.forward - paired.forward, 0.0))
+    return Passes(forward, np.where(once, window.backward, np.maximum(window.backward - paired.backward, 0.0)))
+
+
+def _layer(rows: Strategies, scenario: Scenario, kind: Kind | None = None) -> _Layer:
+    """One layer of a kind, or an average one."""
+    stack, tiers = scenario.stack, scenario.group.tiers
+    pace = 1.0 / stack.communication_efficiency
+    near, far = sharding_groups(rows)
+    word, size, experts = gather_word(scenario), *_sizes(rows, scenario, kind)
+    shared = (near.size > 1) * pace
+    reduced = stack.reduce_bytes * trained_share(scenario)
+    gather, scatter = (gather_seconds(w * size, near, tiers) * shared for w in (word, reduced))
+    listed = _listed(rows, scenario, near)
+    gather, scatter = gather + listed, scatter + listed * (not scenario.frozen)
+    shard = reduced * size / rows.sharding_degree
+    replicas = all_reduce_seconds(shard, far, tiers) * (far.size > 1) * pace
+    again = gather
+    if stack.second_shard:
+        again = gather_seconds(word * size, _second(rows, scenario, near), tiers) * shared
+    same = expert_data_group(rows)
+    if scenario.model.num_moe_layers:
+        alike = (same.size > 1) * pace
+        whole, given = (gather_seconds(w * experts, same, tiers) * alike for w in (word, stack.reduce_bytes))
+        gather, again, scatter = gather + whole, again + whole, scatter + given * trained_experts(scenario)
+    copied = np.where(near.size > 1, size, 0.0) + np.where(same.size > 1, experts, 0.0)
+    return _Layer(gather, again, scatter, replicas, copied)
+
+
+def _ends(rows: Strategies, scenario: Scenario) -> tuple[_Layer, _Layer]:
+    """The embedding, which nothing comes before, and the head, which stays gathered to be used again at once.
+
+    Of a pipeline only the embedding counts: the head travels on another stage meanwhile. As one unit both are in
+    front of everything and behind it.
+    """
+    whole = joined(rows)
+    sizes = embedding_parameters_per_rank(rows, scenario), whole * head_parameters_per_rank(rows, scenario)
+    first, final = (_whole(rows, scenario, size) for size in sizes)
+    return first, final
+
+
+def _whole(rows: Strategies, scenario: Scenario, size: Floats) -> _Layer:
+    """Parameters that are gathered and scattered as one, 16 bits wide."""
+    stack, tiers = scenario.stack, scenario.group.tiers
+    near, far = sharding_groups(rows)
+    pace = 1.0 / stack.communication_efficiency
+    shared = (near.size > 1) * (size > 0) * pace
+    reduced = stack.reduce_bytes * trained_share(scenario)
+    gather, scatter = (gather_seconds(w * size, near, tiers) * shared for w in (WORD, reduced))
+    shard = reduced * size / rows.sharding_degree
+    replicas = all_reduce_seconds(shard, far, tiers) * (far.size > 1) * (size > 0) * pace
+    return _Layer(gather, gather, scatter, replicas, np.where(near.size > 1, size, 0.0))
+
+
+def _listed(rows: Strategies, scenario: Scenario, near: Group) -> Floats:
+    """Host seconds to make and copy a list of every rank's part of each weight of a layer, at stage 3, (N,).
+
+    Norms and biases are small enough to stay whole.
+    """
+    weights = len(attention_projections(scenario.model)) + 2.0
+    listing = (rows.zero_stage >= PARAMETERS) & (near.size > 1)
+    return np.where(listing, weights * near.size * scenario.stack.per_shard, 0.0)
+
+
+def _sizes(rows: Strategies, scenario: Scenario, kind: Kind | None) -> tuple[Floats, Floats]:
+    if kind is None:
+        return layer_parameters_per_rank(rows, scenario), expert_parameters_per_rank(rows, scenario)
+    return kind_parameters_per_rank(rows, scenario, kind), kind_expert_parameters(rows, scenario, kind)
+
+
+def second_shards(rows: Strategies, scenario: Scenario) -> Ints:
+    """Ranks of a sharding group within one innermost domain, which hold a second copy among them, (N,)."""
+    near = sharding_groups(rows)[0]
+    return near.ranks_within(scenario.group.tiers[0].domain)
+
+
+def _second(rows: Strategies, scenario: Scenario, near: Group) -> Group:
+    return split_group(near, second_shards(rows, scenario))[0]
+
+
+def exposed(seconds: Floats, window: Floats, share: Floats, *, slow: Floats, hidden: bool) -> Floats:
+    """What of a collective lengthens the iteration: all of it, or one bucket's share and what outlasts the window.
+
+    What is hidden slows the computation beside it, by ``slow``.
+    """
+    if not hidden:
+        return seconds
+    first = share * seconds
+    rest = seconds - first
+    return first + np.maximum(rest - window, 0.0) + slowdown(np.minimum(rest, window), slow)
+
+
+def slowed(group: Group, scenario: Scenario) -> Floats:
+    """How much computation slows beside a collective of such groups, (N,).
+
+    Within one innermost domain as its link says, where kernels of the library take units and memory from others;
+    elsewhere, or where the stack has them run in a few units, as the stack says.
+    """
+    stack, tier = scenario.stack, scenario.group.tiers[0]
+    usual = np.full(len(group.size), stack.overlap_slowdown)
+    if tier.link.slowdown is None or stack.registered_buffers or stack.overlap_slowdown == 0.0:
+        return usual
+    return np.where(group.ranks_within(tier.domain) < group.size, usual, tier.link.slowdown)
+
+
+def slowdown(hidden: Floats, slow: Floats | float) -> Floats:
+    """Seconds by which ``hidden`` seconds of communication hold up the computation they run beside."""
+    return hidden * slow / (1.0 + slow)
+
+
+def _late(seconds: Floats, window: Floats, *, slow: Floats, hidden: Bools) -> Floats:
+    """Exposed seconds of one collective, started a layer ahead where it is hidden."""
+    left = np.maximum(seconds - window, 0.0) + slowdown(np.minimum(seconds, window), slow)
+    return np.where(hidden, left, seconds)
+
+
+def _chain(
+    seconds: list[Floats],
+    windows: list[Floats],
+    layers: Floats,
+    *,
+    depth: Depth | None,
+    slow: Floats,
+    hidden: Bools,
+    backward: bool = False,
+) -> Floats:
+    """Exposed seconds of one collective per layer, prefetched behind the layer before it, by kind of layer.
+
+    Nothing comes before the first. Where layers differ, pairs of neighbours count by their share of the depth.
+    """
+    if depth is None:
+        return seconds[0] + (layers - 1.0) * _late(seconds[0], windows[0], slow=slow, hidden=hidden)
+    order = depth.layers.tolist()[::-1] if backward else depth.layers.tolist()
+    share = (layers - 1.0) / max(len(order) - 1.0, 1.0)
+    total = seconds[order[0]]
+    for (before, after), times in Counter(pairwise(order)).items():
+        total = total + times * share * _late(seconds[after], windows[before], slow=slow, hidden=hidden)
+    return total

@@ -1,0 +1,257 @@
+"""Traffic once per micro-batch between stages, and once per iteration between data-parallel ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodels.layer.experts import expert_data_group
+from costmodels.layer.frozen import trained_experts, trained_share
+from costmodels.layer.passes import Passes, tokens_per_rank
+from costmodels.layout.by_kind import ByKind, LayerTerms
+from costmodels.layout.pieces import by_chunk, joined
+from costmodels.layout.placement import ends_of, group_of, sharding_groups, strides
+from costmodels.layout.sizes import heaviest_experts, heaviest_stage, heaviest_stage_parameters, padded_vocabulary_rows
+from costmodels.layout.split import even_layers
+from costmodels.model.parameters import attention_projections
+from costmodels.pipeline.schedules import SCHEDULES
+from costmodels.primitives.collectives import all_reduce_seconds, broadcast_seconds, gather_seconds, send_seconds
+from costmodels.primitives.kernels import WORD
+from costmodels.scenario import Scenario
+from costmodels.stack.optimizers import muon_seconds, step_traffic_bytes
+from costmodels.stack.stack import Stack
+from costmodels.step.buckets import collectives, unhidden_share
+from costmodels.step.offload import share_offloaded, updated_parameters
+from costmodels.step.sharded import GRADIENTS, PARAMETERS, every_micro_batch, exposed, gather_word, requantised, slowed
+from costmodels.strategy import AXES, SCHEDULE_NAMES, Floats, Ints, Strategies
+
+
+def hop_seconds(rows: Strategies, scenario: Scenario) -> Floats:
+    """Exposed seconds that a stage with two neighbours spends per micro-batch on sends and receives, both passes, (N,).
+
+    Every chunk passes one activation on and one gradient back; with scatter/gather or sequence parallelism
+    each tensor rank sends its share [Narayanan21]. ``overlap.pp`` = 1 is a send that stops both stages, and a pipeline
+    is as slow as its slowest hop. Where sends delay their receivers alone, an iteration waits for some of them
+    (``Schedule.waits``).
+    """
+    stack = scenario.stack
+    size = WORD * tokens_per_rank(rows, scenario) * scenario.model.hidden_size
+    split = (rows.sequence_parallel > 0) | stack.scatter_gather
+    size = np.where(split, size / rows.tp, size)
+    one = send_seconds(size, strides(rows)["pp"].astype(np.float64), rows.pp.astype(np.float64), scenario.group.tiers)
+    exposed = np.where(rows.vpp > 1, stack.overlap.pp_interleaved, stack.overlap.pp) * waited_sends(rows)
+    return 2.0 * rows.vpp * one * exposed / stack.communication_efficiency
+
+
+def waited_sends(rows: Strategies) -> Floats:
+    """Share of a stage's sends and receives that its schedule waits for, (N,)."""
+    share = np.ones(len(rows))
+    for code, name in enumerate(SCHEDULE_NAMES):
+        mine = (rows.schedule == code) & (rows.pp > 1)
+        if mine.any() and SCHEDULES[name].sends_beside:
+            waited = SCHEDULES[name].waited(np.maximum(rows.pp, 2), rows.num_microbatches, rows.vpp)
+            share = np.where(mine, waited, share)
+    return share
+
+
+@dataclass(frozen=True, slots=True)
+class StepTraffic:
+    """Exposed seconds once per iteration, arrays (N,)."""
+
+    gradients: Floats
+    parameters: Floats
+    tied: Floats
+
+    @property
+    def total(self) -> Floats:
+        """All three."""
+        return self.gradients + self.parameters + self.tied
+
+
+def step_traffic(
+    rows: Strategies,
+    scenario: Scenario,
+    layer: Passes,
+    kinds: ByKind[LayerTerms] | None = None,
+    paired: Passes | None = None,
+    repeated: Floats | float = 0.0,
+) -> StepTraffic:
+    """Exposed data-parallel seconds of one iteration, for the stage with the most parameters.
+
+    ZeRO 0 reduces gradients everywhere once an iteration; 1 scatters them over the sharding group, reduces the
+    shards over its replicas and gathers the parameters; from 2 on gradients are scattered layer by layer in every
+    micro-batch, at 3 every layer is gathered twice a micro-batch, hidden behind the computation of the neighbouring
+    layer [Rajbhandari20], [Zhao23]. With a pipeline stage 2 is taken to keep gradients whole until the last
+    micro-batch; breadth first, all travels once an iteration and behind all micro-batches [LamyPoirier22].
+    ``layer`` is the computation of one layer for one micro-batch that hides no traffic of the layer's own; where layers
+    differ, ``kinds`` has that of each kind. What of it hides that of another micro-batch's experts, ``paired``, hides
+    none of what travels in every micro-batch; the last backward and the first forward pass have no such partner.
+    That hides behind the ``repeated`` seconds that a layer's backward pass computes again as well.
+    """
+    stack = scenario.stack
+    few, inverse = _alike(rows)
+    gradients, parameters, tied = (seconds[inverse] for seconds in _once_per_step(few, scenario))
+    first = unhidden_share(few, scenario, heaviest_stage_parameters(few, scenario))[inverse]
+    window = _window(rows, scenario, layer, kinds)
+    slow, way = slowed(group_of(few, "cp", "dp"), scenario)[inverse], stack.overlap
+    backward = _exposed_once(gradients, window.backward, rows, first, stack=stack, slow=slow, hidden=way.gradients)
+    forward = _exposed_once(parameters, window.forward, rows, first, stack=stack, slow=slow, hidden=way.parameters)
+    sharded, whole = rows.zero_stage >= GRADIENTS, rows.zero_stage >= PARAMETERS
+    sharded = sharded & (whole | (rows.pp == 1)) & np.isin(rows.zero_stage, stack.zero_stages)
+    if sharded.any():
+        longer = Passes(layer.forward, layer.backward + repeated)
+        always = every_micro_batch(rows, scenario, longer, kinds, paired)
+        backward = np.where(sharded, always[0], backward)
+        forward = np.where(sharded & (whole | stack.fully_sharded), always[1], forward)
+    return StepTraffic(backward, forward, tied=tied)
+
+
+STEP_AXES = tuple(
+    name
+    for name in AXES
+    if name
+    not in {"micro_batch_size", "num_microbatches", "recompute", "recompute_modules", "sequence_parallel", "cp_kind"}
+)
+"""All that traffic and updates once an iteration can depend on, before anything hides them."""
+
+
+def share_steps(rows: Strategies) -> None:
+    """Have rows that are alike once an iteration priced together there, as nine of ten are in a search.
+
+    What is found is the same to the last bit; of random rows too few are alike for it to pay.
+    """
+    rows.once("steps", lambda: rows.distinct(*STEP_AXES))
+
+
+def _alike(rows: Strategies) -> tuple[Strategies, Ints | slice]:
+    """Rows to price once an iteration, and which of them every row is."""
+    known: tuple[Strategies, Ints | slice] = rows.once("steps", lambda: (rows, slice(None)))
+    return known
+
+
+def _window(rows: Strategies, scenario: Scenario, layer: Passes, kinds: ByKind[LayerTerms] | None) -> Passes:
+    """Computation of one micro-batch that traffic once an iteration can hide behind.
+
+    Every stage has the low number of layers, however it is split; where layers differ it is the heaviest stage's.
+    """
+    if kinds is None:
+        low = even_layers(scenario.model.num_layers, rows).low
+        return Passes(low * layer.forward, low * layer.backward)
+    held = heaviest_stage(rows, scenario).held
+    return Passes(*(np.einsum("nk,kn->n", held, kinds.each(name)) for name in ("forward_window", "backward_window")))
+
+
+def _once_per_step(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats, Floats]:
+    """Seconds of reducing gradients, gathering parameters and reducing a tied embedding, once an iteration."""
+    size = heaviest_stage_parameters(rows, scenario) * trained_share(scenario)
+    pieces = collectives(rows, scenario, size)
+    pace, size = pieces / scenario.stack.communication_efficiency, size / pieces
+    gradients, parameters = np.zeros(len(rows)), np.zeros(len(rows))
+    for mine, exchange in ((rows.zero_stage == 0, _unsharded_once), (rows.zero_stage > 0, _sharded_once)):
+        if mine.any():
+            found = exchange(rows if mine.all() else rows.take(mine), scenario, size[mine])
+            gradients[mine], parameters[mine] = found
+    gradients, parameters = gradients * pace, parameters * pace + _listed(rows, scenario)
+    if scenario.model.num_moe_layers:
+        apart = _experts_once(rows, scenario)
+        gradients, parameters = gradients + apart[0], parameters + apart[1]
+    return gradients, parameters, tied_embedding_seconds(rows, scenario)
+
+
+def _listed(rows: Strategies, scenario: Scenario) -> Floats:
+    """Seconds to copy every rank's part of each tensor of a stage out of what was gathered, launch by launch, (N,)."""
+    model, (near, _far) = scenario.model, sharding_groups(rows)
+    tensors = len(attention_projections(model)) + 2 + model.num_norms
+    copies = even_layers(model.num_layers, rows).high * tensors * near.size * scenario.stack.per_shard
+    listed = (rows.zero_stage > 0) & (near.size > 1) & (scenario.stack.parameter_exchange == "listed")
+    return np.where(listed, copies, 0.0)
+
+
+def _unsharded_once(rows: Strategies, scenario: Scenario, size: Floats) -> tuple[Floats, Floats]:
+    """Seconds of reducing ``size`` gradients on every rank; no parameter is gathered."""
+    group = group_of(rows, "cp", "dp")
+    whole = all_reduce_seconds(scenario.stack.reduce_bytes * size, group, scenario.group.tiers)
+    return np.where(group.size > 1, whole, 0.0), np.zeros(len(rows))
+
+
+def _sharded_once(rows: Strategies, scenario: Scenario, size: Floats) -> tuple[Floats, Floats]:
+    """Seconds of reducing ``size`` gradients to the ranks that step them, and of gathering as many parameters."""
+    stack, tiers, (near, far) = scenario.stack, scenario.group.tiers, sharding_groups(rows)
+    spread = broadcast_seconds if stack.parameter_exchange == "broadcast" else gather_seconds
+    gather = np.where(near.size > 1, spread(gather_word(scenario) * size, near, tiers), 0.0)
+    if stack.gradient_exchange == "all-reduce":
+        return _unsharded_once(rows, scenario, size)[0], gather
+    scatter = gather_seconds(stack.reduce_bytes * size, near, tiers)
+    replicas = all_reduce_seconds(stack.reduce_bytes * size / rows.sharding_degree, far, tiers)
+    return np.where(near.size > 1, scatter, 0.0) + np.where(far.size > 1, replicas, 0.0), gather
+
+
+def _experts_once(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
+    """The same for routed experts, over the ranks that hold the same ones."""
+    stack, tiers, group = scenario.stack, scenario.group.tiers, expert_data_group(rows)
+    size = heaviest_experts(rows, scenario) * trained_experts(scenario)
+    word = gather_word(scenario)
+    pace = (group.size > 1) / stack.communication_efficiency
+    whole = all_reduce_seconds(stack.reduce_bytes * size, group, tiers)
+    scatter, gather = (gather_seconds(width * size, group, tiers) for width in (stack.reduce_bytes, word))
+    sharded = rows.zero_stage > 0
+    return np.where(sharded, scatter, whole) * pace, np.where(sharded, gather, 0.0) * pace
+
+
+def _exposed_once(
+    seconds: Floats, window: Floats, rows: Strategies, first: Floats, *, stack: Stack, slow: Floats, hidden: bool
+) -> Floats:
+    """``exposed``, where ``window`` is one micro-batch's pass.
+
+    By chunks, all traffic but the outermost chunk's has the passes of all micro-batches through another chunk to
+    hide behind; under interleaving, those of as many as there are stages, if the stack sends chunk by chunk.
+    """
+    v = rows.vpp.astype(np.float64)
+    chunked, interleaved = by_chunk(rows), stack.overlap.chunks & (rows.pp > 1) & (rows.vpp > 1)
+    times = np.where(chunked, rows.num_microbatches, np.minimum(rows.pp, rows.num_microbatches))
+    behind = window * times * (v - 1.0) / v
+    inner = exposed(seconds * (v - 1.0) / v, behind, first, slow=slow, hidden=hidden)
+    outer = exposed(seconds / v, window / v, first, slow=slow, hidden=hidden)
+    whole = exposed(seconds, window, first, slow=slow, hidden=hidden)
+    return np.where(chunked | interleaved, inner + outer, whole)
+
+
+def tied_embedding_seconds(rows: Strategies, scenario: Scenario) -> Floats:
+    """All-reduce of a tied embedding's gradient between the first and the last stage, in the format it is kept in.
+
+    Megatron-LM hands the buffer's own gradient to it; DeepSpeed the weight's, whatever data ranks reduce in
+    (``runtime/pipe/module.py``, ``allreduce_tied_weight_gradients``).
+    """
+    model, stack = scenario.model, scenario.stack
+    if not model.tied_embeddings or scenario.frozen:
+        return np.zeros(len(rows))
+    size = stack.gradient_bytes * padded_vocabulary_rows(rows, scenario) * model.embedding_width / rows.tp
+    ends = ends_of(group_of(rows, "pp"))
+    return np.where(joined(rows), 0.0, all_reduce_seconds(size, ends, scenario.group.tiers))
+
+
+def optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
+    """Clip, step and cast of the parameters a rank updates, and zeroing of the gradients that it keeps, (N,).
+
+    Under an 8-bit recipe the weights that are multiplied are quantised too, once an iteration where they are kept; Muon
+    orthogonalises.
+    """
+    few, inverse = _alike(rows)
+    return _optimizer_seconds(few, scenario)[inverse]
+
+
+def _optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
+    stack, rates = scenario.stack, scenario.rates
+    size = heaviest_stage_parameters(rows, scenario) * trained_share(scenario)
+    size = size + heaviest_experts(rows, scenario) * trained_experts(scenario)
+    mine = updated_parameters(rows, scenario)
+    mine = mine * (1.0 - share_offloaded(rows, scenario))
+    once = 1.0 - requantised(rows, scenario)
+    changed = 0.0 if scenario.frozen else scenario.recipe.step_traffic
+    quantised = once * (mine if gather_word(scenario) < WORD else size) * changed
+    scattered = (rows.zero_stage >= PARAMETERS) | ((rows.zero_stage >= GRADIENTS) & (rows.pp == 1))
+    zeroed = np.where(scattered & stack.gradients_sharded, mine, size)
+    traffic = mine * step_traffic_bytes(stack) + zeroed * stack.gradient_bytes + quantised
+    seconds = traffic / (rates.stream * rates.bandwidth)
+    return seconds + muon_seconds(rows, scenario) if stack.optimizer == "muon" else seconds

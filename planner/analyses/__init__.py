@@ -1,0 +1,4 @@
+"""Questions made of several plans: sizes, replanning, comparison, what-if, robustness.
+
+In: requests or answers. Out: a document of each kind. Imports: planner.api and below.
+"""

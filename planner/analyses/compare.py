@@ -1,0 +1,310 @@
+"""Two plans, or a plan and a measured run, term by term; and the way from one to the other, change by change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from costmodels.model.flops import utilization
+from costmodels.pricing import Assignment, Quote, quote
+from costmodels.scenario import Scenario
+from costmodels.stack.precision import RECIPES
+from costmodels.strategy import Strategies
+from hardware.errors import meant
+from planner.answer.build import counted_flops
+from planner.answer.plan import Plan
+from planner.answer.reread import row_of, split_of
+from planner.answer.text import why_none
+from planner.errors import BadRequest
+from planner.request.features import FEATURES, features, turned, value_of
+from planner.request.pins import NAMED, shown_value
+from planner.request.request import PlanRequest, resolve
+from planner.runs.judge import HOME
+from planner.runs.rows import measured_seconds, read_rows
+from planner.runs.words.mapping import case
+
+
+class Term(BaseModel):
+    """Exposed seconds of one cause on both sides."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    a: float
+    b: float
+
+
+class Step(BaseModel):
+    """One change on the way from A to B, and what it does to the prediction."""
+
+    model_config = ConfigDict(frozen=True)
+
+    change: str
+    detail: str
+    iteration_seconds: float
+    """After this change."""
+    mfu: float
+    saved_seconds: float
+    """Against the step before, both for as many tokens as A's iteration has."""
+
+
+class Compared(BaseModel):
+    """One side: prediction, measurement where there is one."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    iteration_seconds: float
+    measured_seconds: float | None
+    mfu: float
+    measured_mfu: float | None
+    tokens_per_second: float
+    peak_memory_bytes: float
+    gpus: int
+
+
+class Comparison(BaseModel):
+    """Schema ``comparison/1``: sides, terms that add up to their iterations, steps that lead from one to the other.
+
+    What the steps save, less ``more_tokens_seconds``, is A's iteration less B's.
+    """
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+    schema_: Literal["comparison/1"] = Field("comparison/1", alias="schema")
+    a: Compared
+    b: Compared
+    terms: tuple[Term, ...]
+    differences: dict[str, tuple[Any, Any]]
+    """Axes of the strategy, and names, that are not the same."""
+    steps: tuple[Step, ...]
+    more_tokens_seconds: float = 0.0
+    """What B's iteration takes for its tokens beyond A's, as a share of it; negative where it has fewer."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """A strategy with everything that its price depends on."""
+
+    name: str
+    scenario: Scenario
+    row: Strategies
+    split: Assignment
+    measured: float | None = None
+
+    def quote(self) -> Quote:
+        """Its price."""
+        return quote(self.row, self.scenario, self.split)
+
+    def mfu(self, seconds: float) -> float:
+        """Useful FLOP over those of the peak in that time; sliding windows counted as they are."""
+        s = self.scenario
+        flops = counted_flops(s) * s.tokens
+        return utilization(flops=flops, seconds=seconds, gpus=s.gpus, peak=s.peak_rate)
+
+
+def side_of_plan(plan: Plan, name: str) -> Side:
+    """An answer as a side.
+
+    Raises:
+        BadRequest: it has no strategy, or runs on several node groups.
+    """
+    if plan.strategy is None:
+        raise BadRequest(f"{name}: the answer is {plan.status} and has no strategy to compare: {why_none(plan)}")
+    resolved = resolve(PlanRequest(**plan.request))
+    if resolved.mixed:
+        raise BadRequest(f"{name}: plans over several node groups cannot be compared; those over a single group can")
+    return Side(name, resolved.scenario, row_of(plan.strategy), split_of(plan.strategy))
+
+
+def side_of_run(name: str) -> Side:
+    """A published run as a side.
+
+    Raises:
+        BadRequest: no run has that id.
+        Unpriceable: the run leaves out what pricing needs.
+    """
+    runs = _runs()
+    if name not in runs:
+        hint = meant(name, runs, most=2, otherwise="megascale-175b-megascale-12288g-gbs6144 is one")
+        raise BadRequest(f"{name}: no such file and no such published run; {hint}")
+    mapped = case(runs[name])
+    measured = runs[name]["measured"].get("iteration_time_s") or measured_seconds(runs[name])
+    return Side(name, mapped.scenario, mapped.rows, mapped.assignment, measured)
+
+
+@cache
+def _runs() -> dict[str, Mapping[str, Any]]:
+    return {row["id"]: row for path in sorted(HOME.glob("*.jsonl.gz")) for row in read_rows(path)}
+
+
+def compare(a: Side, b: Side) -> Comparison:
+    """Terms, differences and the steps between two sides."""
+    ours, theirs = a.quote(), b.quote()
+    names = dict.fromkeys([*ours.breakdown, *theirs.breakdown])
+    terms = (Term(name=name, a=ours.breakdown.get(name, 0.0), b=theirs.breakdown.get(name, 0.0)) for name in names)
+    return Comparison(
+        a=_compared(a, ours),
+        b=_compared(b, theirs),
+        terms=tuple(term for term in terms if term.a or term.b),
+        differences=_differences(a, b),
+        steps=tuple(_steps(a, b)),
+        more_tokens_seconds=theirs.iteration * (1.0 - a.scenario.tokens / b.scenario.tokens),
+    )
+
+
+def _compared(side: Side, priced: Quote) -> Compared:
+    return Compared(
+        name=side.name,
+        iteration_seconds=priced.iteration,
+        measured_seconds=side.measured,
+        mfu=side.mfu(priced.iteration),
+        measured_mfu=None if side.measured is None else side.mfu(side.measured),
+        tokens_per_second=side.scenario.tokens / priced.iteration,
+        peak_memory_bytes=float(priced.footprint.total.max()),
+        gpus=side.scenario.gpus,
+    )
+
+
+def _differences(a: Side, b: Side) -> dict[str, tuple[Any, Any]]:
+    first, second = _facts(a), _facts(b)
+    return {name: (first[name], second[name]) for name in first if first[name] != second[name]}
+
+
+def _facts(side: Side) -> dict[str, Any]:
+    s = side.scenario
+    named = {
+        "model": s.model.name,
+        "machines": f"{s.group.name} ({s.group.accelerator.name})",
+        "stack": s.stack.name,
+        "precision": s.precision,
+        "gpus": s.gpus,
+        "seq_length": s.seq_length,
+        "global_batch_size": s.global_batch_size,
+    }
+    stages = {"layers": side.split.layers, "recompute_layers": side.split.recomputed}
+    return named | _axes(side.row) | {name: ",".join(map(str, counts)) for name, counts in stages.items()}
+
+
+def _axes(row: Strategies) -> dict[str, Any]:
+    words = {"recompute_modules", *NAMED} - {"sequence_parallel"}
+    plain = row.row(0)
+    plain["sequence_parallel"] = bool(plain["sequence_parallel"])
+    return {name: shown_value(name, int(value)) if name in words else value for name, value in plain.items()}
+
+
+def _steps(a: Side, b: Side) -> Iterator[Step]:
+    """A turned into B one change at a time; what a change saves depends on those before it."""
+    before = a.quote().iteration
+    for change, detail, after in _stations(a, b):
+        seconds = after.quote().iteration
+        alike = seconds * a.scenario.tokens / after.scenario.tokens
+        yield Step(
+            change=change,
+            detail=detail,
+            iteration_seconds=seconds,
+            mfu=after.mfu(seconds),
+            saved_seconds=before - alike,
+        )
+        before = alike
+
+
+def _stations(a: Side, b: Side) -> Iterator[tuple[str, str, Side]]:
+    here, goal = a, b.scenario
+    if here.scenario.group != goal.group and a.scenario.gpus == goal.gpus:
+        for change, detail, moved in _machines(here.scenario, goal):
+            here = replace(here, scenario=moved)
+            yield change, detail, here
+    if a.scenario.model.num_layers == goal.model.num_layers:
+        for change, detail, model in _models(here.scenario, goal):
+            here = replace(here, scenario=model)
+            yield change, detail, here
+    for change, detail, stack in _stacks(here.scenario, goal):
+        here = replace(here, scenario=stack)
+        yield change, detail, here
+    if here.scenario.precision != goal.precision and _computes(here.scenario, goal.precision):
+        detail = f"{here.scenario.precision} -> {goal.precision}"
+        here = replace(here, scenario=replace(here.scenario, precision=goal.precision))
+        yield "precision", detail, here
+    yield from _strategies(here, b)
+
+
+def _computes(there: Scenario, precision: str) -> bool:
+    return there.group.accelerator.multiplies(RECIPES[precision].arithmetic)
+
+
+def _machines(here: Scenario, goal: Scenario) -> Iterator[tuple[str, str, Scenario]]:
+    """The other machines; before them the other format, or with them, where they do not compute in this one."""
+    formats, names = f"{here.precision} -> {goal.precision}", f"{here.group.name} -> {goal.group.name}"
+    if _computes(goal, here.precision):
+        yield "machines", names, replace(here, group=goal.group)
+    elif _computes(here, goal.precision):
+        yield "precision", formats, (here := replace(here, precision=goal.precision))
+        yield "machines", names, replace(here, group=goal.group)
+    else:
+        there = replace(here, group=goal.group, precision=goal.precision)
+        yield "machines and precision", f"{names}, {formats}", there
+
+
+def _models(here: Scenario, goal: Scenario) -> Iterator[tuple[str, str, Scenario]]:
+    """One architectural feature after the other, names and notes aside."""
+    for name in type(goal.model).model_fields:
+        old, new = getattr(here.model, name), getattr(goal.model, name)
+        if old != new and name not in ("name", "reach", "source", "title", "tokens"):
+            here = replace(here, model=here.model.model_copy(update={name: new}))
+            yield f"model: {name.replace('_', ' ')}", f"{_said(old)} -> {_said(new)}", here
+    if here.seq_length != goal.seq_length:
+        detail = f"{here.seq_length} -> {goal.seq_length}"
+        yield "sequence length", detail, replace(here, model=goal.model, seq_length=goal.seq_length)
+
+
+def _stacks(here: Scenario, goal: Scenario) -> Iterator[tuple[str, str, Scenario]]:
+    """One feature of the software after the other."""
+    for feature, changed in features(here.stack, goal.stack).items():
+        if changed:
+            told = ", ".join(
+                f"{n.rpartition('.')[2]} {_said(value_of(here.stack, n))} -> {_said(value_of(goal.stack, n))}"
+                for n in changed
+            )
+            here = replace(here, stack=turned(here.stack, goal.stack, changed))
+            yield feature, told, here
+    if here.stack != goal.stack:
+        yield "rest of the software", f"{here.stack.name} -> {goal.stack.name}", replace(here, stack=goal.stack)
+
+
+def _strategies(here: Side, b: Side) -> Iterator[tuple[str, str, Side]]:
+    """The degrees, and the batch last where only the number of micro-batches follows from it."""
+    goal = b.scenario
+    if here.scenario.global_batch_size != goal.global_batch_size and here.scenario.gpus == goal.gpus:
+        batch = here.scenario.global_batch_size
+        count = batch * b.row.num_microbatches / goal.global_batch_size
+        if count[0] == int(count[0]) >= 1:
+            row = replace(b.row, num_microbatches=count.astype(b.row.num_microbatches.dtype))
+            middle = Side(b.name, replace(goal, global_batch_size=batch), row, b.split)
+            if _axes(here.row) != _axes(row) or list(here.split.layers) != list(b.split.layers):
+                yield "strategy", _moved(here, middle), middle
+            yield "batch", f"{batch} -> {goal.global_batch_size} sequences", b
+            return
+    if _facts(here) != _facts(b):
+        alone = here.scenario.gpus == goal.gpus
+        yield "strategy" if alone else "GPUs and strategy", _moved(here, b), b
+
+
+def _moved(here: Side, there: Side) -> str:
+    found = _differences(here, there)
+    return ", ".join(f"{name} {_said(old)} -> {_said(new)}" for name, (old, new) in found.items())
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, tuple):
+        return "/".join(map(str, value)) or "none"
+    return str(value) if len(str(value)) <= 40 else str(value)[:37] + "..."
+
+
+__all__ = ["FEATURES", "Comparison", "Side", "compare", "features", "side_of_plan", "side_of_run", "turned"]

@@ -1,0 +1,372 @@
+"""The best plan on another number of devices, and the best of those that move least."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from pydantic import ValidationError
+
+from costmodels.pricing import Assignment, quote, row_assignment
+from costmodels.scenario import Scenario
+from costmodels.strategy import AXES, Strategies
+from costmodels.training.moving import Layout, Move, move
+from costmodels.training.stability import Stability
+from hardware.errors import flatten
+from hardware.units import format_quantity
+from planner.analyses.counts import good_counts
+from planner.analyses.replan_document import Choice, Moved, Replan
+from planner.answer.build import priced_record
+from planner.answer.plan import Plan
+from planner.answer.reread import row_of, split_of
+from planner.answer.text import why_none
+from planner.errors import BadRequest, OutOfTime, UnfilledPins
+from planner.explain.infeasible import and_nearest, shortage
+from planner.request.arguments import of_type, share, whole_number
+from planner.request.pins import Pin, parse_pins, shown_value
+from planner.request.request import LARGEST_GPUS, PlanRequest, Resolved, resolve
+from planner.request.written import many
+from planner.search.best_first import Outcome
+from planner.search.memory_savers import offloaded, said_so, spared
+from planner.search.objective import Aim, aim_of
+from planner.search.split import Incumbent
+from planner.space.lattice import Space, build, divisors
+from planner.verify.check import verify
+
+COUNTS: Final = 6
+"""Numbers of devices that are tried, the one asked for and further ones below it."""
+SHAPES: Final = ("tp", "cp", "pp", "vpp", "ep", "etp", "zero_stage", "schedule")
+"""Axes that stay, first all of them, then the first ones only, when a plan near the old one is looked for."""
+NEAR: Final = (SHAPES, SHAPES[:6], ("tp", "pp"), ("tp",))
+LEAVING: Final = ("dp", "sharding_degree")
+"""Axes whose pins do not outlive the number of devices."""
+BESIDE: Final = 32
+"""Runners-up of each search that are weighed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A strategy on one number of devices, and what it is worth by the request's objective: less is better."""
+
+    found: _Search
+    row: Strategies
+    split: Assignment
+    iteration: float
+    value: float
+
+    @property
+    def resolved(self) -> Resolved:
+        """The question that it answers."""
+        return self.found.resolved
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """What `plan` searches on one number of devices; ``spared``: with what saves memory, as nothing fits without."""
+
+    resolved: Resolved
+    aim: Aim
+    space: Space
+    outcome: Outcome
+    spared: bool = False
+
+    @property
+    def taken(self) -> Incumbent:
+        """The strategy that `plan` would take: the best, or what is tied with it and better validated."""
+        return self.aim.choice(self.outcome).taken
+
+    @property
+    def value(self) -> float:
+        """Of the best by the request's objective; infinite where there is none."""
+        return self.aim.value(self.outcome.best) if self.outcome.best else math.inf
+
+
+def replan(old: Plan, gpus: int, *, tolerance: float | str = 0.05, **changes: Any) -> Replan:
+    """Plan the same job anew for more or fewer devices, with the same global batch.
+
+    Where that many devices divide the batch badly, the largest numbers below them that do not are searched too, and
+    the devices left over stay idle.
+
+    Args:
+        old: the answer that runs now.
+        gpus: devices that there are now.
+        tolerance: how much slower than the fastest the plan that moves least may be, a share such as 0.05 or "5%"; how
+            much more it may need where the old answer was asked for the least memory.
+        changes: fields of the question that are to differ, such as ``cluster`` or ``global_batch_size``.
+
+    Raises:
+        BadRequest: the answer has no strategy, or runs on several node groups; or an argument is not what it should be.
+        OutOfTime: no plan was found in time.
+    """
+    old = of_type(old, Plan, of="the answer", such_as="what plan returns")
+    gpus, tolerance = whole_number("gpus", gpus, LARGEST_GPUS), share("tolerance", tolerance)
+    before, layout, was = _old(old, changes)
+    asked = _changed(before.request, changes)
+    kept = {axis: value for axis, value in asked.pins.items() if axis not in LEAVING}
+    request = asked.model_copy(update={"gpus": gpus, "pins": kept, "top": 0})
+    batch = request.global_batch_size or before.scenario.global_batch_size
+    request = request.model_copy(update={"global_batch_size": batch})
+    started = time.perf_counter()
+    searches = _searches(_questions(request, before, layout), started + request.time_limit)
+    best = min((s for s in searches if s.outcome.best), key=lambda found: found.value, default=None)
+    if best is None:
+        return _nothing(before, was, searches, gpus, tolerance)
+    ceiling = best.value * (1.0 + tolerance)
+    lost = max(before.scenario.gpus - gpus, 0)
+    choices = [(c, _move(layout, c, before, lost)) for c in _candidates(searches, layout, ceiling, started)]
+    fastest = _candidate(best)
+    quick = (fastest, _move(layout, fastest, before, lost))
+    near = min([quick, *choices], key=lambda pair: (_bytes(pair[1]), pair[0].value))
+    proved, same = all(s.outcome.proved for s in searches), near[0] is fastest
+    return Replan(
+        status="optimal" if proved else "feasible",
+        old_gpus=before.scenario.gpus,
+        old_iteration_seconds=was,
+        gpus=gpus,
+        global_batch_size=batch,
+        tolerance=tolerance,
+        counts=tuple(s.resolved.scenario.gpus for s in searches),
+        fastest=_choice(quick, layout, gpus, fastest, best),
+        nearest=_choice(near, layout, gpus, fastest, best),
+        statement=_statement(fastest, proved=proved, same=same, tolerance=tolerance, number=len(choices)),
+    )
+
+
+def _old(old: Plan, changes: dict[str, Any]) -> tuple[Resolved, Layout, float]:
+    if old.strategy is None or old.prediction is None:
+        raise BadRequest(f"the answer is {old.status} and has no strategy to start from: {why_none(old)}")
+    named = {name: changes[name] for name in ("cluster", "stack") if name in changes}
+    question = old.request | {str(name): value for name, value in named.items()}
+    before = resolve(_checked(question))
+    if before.mixed:
+        names = " and ".join(scenario.group.name for scenario in before.mixed.scenarios)
+        said = f"plans over several node groups ({names}) cannot be planned anew; `plan` with --gpus answers afresh"
+        raise BadRequest(said)
+    return before, Layout(row_of(old.strategy), split_of(old.strategy)), old.prediction.iteration_seconds
+
+
+def _changed(request: PlanRequest, changes: dict[str, Any]) -> PlanRequest:
+    """The question with some of its fields given anew."""
+    return _checked({name: getattr(request, name) for name in request.model_fields_set} | changes)
+
+
+def _checked(fields: Mapping[str, Any]) -> PlanRequest:
+    try:
+        return PlanRequest(**fields)
+    except ValidationError as error:
+        raise BadRequest(flatten(error)) from None
+
+
+def _questions(request: PlanRequest, before: Resolved, layout: Layout) -> Iterator[PlanRequest]:
+    """The question on as many devices as asked for, on numbers below that divide the batch well, on whole replicas."""
+    node, batch = before.machines.groups[0].gpus_per_node, request.global_batch_size or 1
+    row = layout.row
+    width = int(row.tp[0] * row.cp[0] * row.pp[0])
+    fitting = [width * dp for dp in divisors(batch) if width * dp <= request.gpus and width * dp % node == 0]
+    counts = [request.gpus, *good_counts(request.gpus, batch, node)[: COUNTS - 1], *fitting[-1:]]
+    for count in dict.fromkeys(counts):
+        yield request.model_copy(update={"gpus": count})
+
+
+def _searches(questions: Iterable[PlanRequest], deadline: float) -> list[_Search]:
+    """The search of every number of devices that the pins can make up.
+
+    Raises:
+        UnfilledPins: they make up none of them, in the words of the first.
+    """
+    found, refused = [], []
+    for one in questions:
+        try:
+            found.append(_searched(one, deadline))
+        except UnfilledPins as error:
+            refused.append(error)
+    if not found:
+        raise refused[0]
+    return found
+
+
+def _searched(request: PlanRequest, deadline: float) -> _Search:
+    """As `plan` searches: where nothing fits, with what saves memory at a price."""
+    resolved = resolve(request)
+    aim = aim_of(resolved)
+    space = build(resolved.scenario, parse_pins(request.pins))
+    found = _Search(resolved, aim, space, aim.search(space, deadline=deadline))
+    nothing = found.outcome.best is None and found.outcome.proved
+    if nothing and (wider := offloaded(request, resolved)):
+        return replace(_searched(wider, deadline), spared=True)
+    return found
+
+
+def _candidate(found: _Search, best: Incumbent | None = None) -> Candidate:
+    chosen = best or found.taken
+    return Candidate(found, chosen.row, chosen.assignment, found.aim.seconds(chosen), found.aim.value(chosen))
+
+
+def _candidates(searches: list[_Search], layout: Layout, ceiling: float, started: float) -> Iterator[Candidate]:
+    """What is within the tolerance: the old shape under fewer and fewer constraints, and runners-up of the searches."""
+    deadline = started + searches[0].resolved.request.time_limit
+    for found in searches:
+        for pinned in _near(found, layout, deadline):
+            if pinned.value <= ceiling:
+                yield pinned
+        yield from _runners_up(found, ceiling)
+
+
+def _near(found: _Search, layout: Layout, deadline: float) -> Iterator[Candidate]:
+    scenario, old = found.resolved.scenario, layout.row.row(0)
+    for axes in NEAR:
+        if scenario.gpus % math.prod(old[axis] for axis in axes if axis in ("tp", "cp", "pp")):
+            continue
+        pins = parse_pins(found.resolved.request.pins) | _pins(axes, old)
+        try:
+            outcome = found.aim.search(build(scenario, pins), deadline=deadline)
+        except UnfilledPins:
+            continue
+        if outcome.best is None:
+            continue
+        yield _candidate(found, outcome.best)
+        if (same := _with_split(outcome.best.row, layout, scenario)) is not None:
+            yield _candidate(found, same)
+
+
+def _pins(axes: tuple[str, ...], old: dict[str, Any]) -> dict[str, Pin]:
+    return parse_pins({axis: shown_value(axis, int(old[axis])) for axis in axes})
+
+
+def _with_split(row: Strategies, layout: Layout, scenario: Scenario) -> Incumbent | None:
+    """The row with the old layers on every stage, where they fit in memory as they are recomputed now."""
+    same = all(int(getattr(row, axis)[0]) == int(getattr(layout.row, axis)[0]) for axis in ("pp", "vpp", "schedule"))
+    if not same:
+        return None
+    priced = quote(row, scenario, layout.split)
+    fits = bool((priced.footprint.total <= scenario.group.accelerator.usable_memory).all())
+    return Incumbent(row, layout.split, priced.iteration) if fits else None
+
+
+def _runners_up(found: _Search, ceiling: float) -> Iterator[Candidate]:
+    """Even rows that a search has seen, fit and are good enough."""
+    lean, layers = found.aim.lean, found.resolved.scenario.model.num_layers
+    for part in found.outcome.pool:
+        ranked = part.peak if lean else part.even
+        order = np.flatnonzero(part.fits & np.isfinite(part.even))
+        for i in order[np.argsort(ranked[order], kind="stable")][:BESIDE]:
+            row = part.rows.take(np.array([i]))
+            even = Incumbent(row, row_assignment(row, layers), float(part.even[i]), float(part.peak[i]))
+            if (one := _candidate(found, even)).value <= ceiling:
+                yield one
+
+
+def _move(layout: Layout, there: Candidate, before: Resolved, lost: int) -> Move:
+    return move(
+        layout,
+        Layout(there.row, there.split),
+        before.scenario,
+        there.resolved.scenario,
+        lost=lost,
+        stability=before.stability or Stability(),
+    )
+
+
+def _bytes(found: Move) -> float:
+    return found.weight_bytes + found.state_bytes
+
+
+def _choice(pair: tuple[Candidate, Move], layout: Layout, gpus: int, fastest: Candidate, best: _Search) -> Choice:
+    there, moving = pair
+    used = there.resolved.scenario.gpus
+    return Choice(
+        gpus=used,
+        idle_gpus=gpus - used,
+        iteration_seconds=there.iteration,
+        slower=there.value / fastest.value - 1.0,
+        moved=_moved(moving, layout, there),
+        plan=_plan(there, best if there is fastest else None),
+    )
+
+
+def _moved(found: Move, layout: Layout, there: Candidate) -> Moved:
+    same = [int(getattr(layout.row, a)[0]) == int(getattr(there.row, a)[0]) for a in ("tp", "pp", "vpp", "ep", "etp")]
+    stays = all(same) and layout.split.layers.tolist() == there.split.layers.tolist()
+    numbers = {name: getattr(found, name) for name in Moved.model_fields if name not in {"only_regroups", "statement"}}
+    if stays and _same(layout, there):
+        stopped = dict.fromkeys(("restart_seconds", "seconds"), 0.0)
+        return Moved(only_regroups=True, statement="nothing changes: the job can go on as it runs", **numbers | stopped)
+    return Moved(only_regroups=stays, statement=_in_words(found, stays=stays), **numbers)
+
+
+def _same(layout: Layout, there: Candidate) -> bool:
+    """Whether the candidate is what runs now."""
+    axes = all(int(getattr(layout.row, axis)[0]) == int(getattr(there.row, axis)[0]) for axis in AXES)
+    return axes and layout.split.recomputed.tolist() == there.split.recomputed.tolist()
+
+
+def _in_words(found: Move, *, stays: bool) -> str:
+    what = "only data-parallel groups change" if stays else "stages or tensor slices change"
+    if found.lost_bytes:
+        return (
+            f"{what}; {_size(found.lost_bytes)} of optimizer states had their only copy on the lost devices, so all is "
+            f"read from the checkpoint"
+        )
+    return f"{what}; {_size(found.weight_bytes)} of weights and {_size(found.state_bytes)} of states change devices"
+
+
+def _size(count: float) -> str:
+    return format_quantity(count, "bytes")
+
+
+def _plan(there: Candidate, found: _Search | None) -> Plan:
+    """The choice as an answer of its own, to launch or to plan anew from."""
+    resolved, scenario = there.resolved, there.resolved.scenario
+    priced = quote(there.row, scenario, there.split)
+    verify(there.row, there.split, priced, scenario)
+    proved = found is not None and found.outcome.proved
+    answer = Plan(
+        status="optimal" if proved else "feasible",
+        **priced_record(resolved, there.row, there.split, priced),
+    )
+    return said_so(answer) if there.found.spared else answer
+
+
+_BEST: Final = {"memory": "leanest", "goodput": "to train most per wall time"}
+"""What is proved of the best choice; "fastest" where time is what counts."""
+
+
+def _statement(fastest: Candidate, *, proved: bool, same: bool, tolerance: float, number: int) -> str:
+    best = _BEST.get(fastest.found.aim.objective, "fastest")
+    said = f"proved {best} on the numbers of devices searched" if proved else "time ran out before the proof"
+    if fastest.found.spared:
+        said += f", with {spared(fastest.row)}, as nothing fits without"
+    if same:
+        which = "the only other does not move" if number == 1 else f"none of {number:,} others moves"
+        return f"{said}; within {tolerance:.0%} {which} less"
+    return f"{said}; the nearest moves least of {number} within {tolerance:.0%}"
+
+
+def _nothing(before: Resolved, was: float, searches: list[_Search], gpus: int, tolerance: float) -> Replan:
+    most = searches[0]
+    if not all(found.outcome.proved for found in searches):
+        raise OutOfTime(f"no plan within {most.resolved.request.time_limit:g} s; give --time-limit more")
+    counts = tuple(found.resolved.scenario.gpus for found in searches)
+    batch = most.resolved.scenario.global_batch_size
+    *others, last = counts
+    on = "".join(f"{count:,}, " for count in others) + many(last, "GPU")
+    why = shortage(most.resolved, most.space, most.outcome) + and_nearest(most.resolved)
+    return Replan(
+        status="infeasible",
+        old_gpus=before.scenario.gpus,
+        old_iteration_seconds=was,
+        gpus=gpus,
+        global_batch_size=batch,
+        tolerance=tolerance,
+        counts=counts,
+        fastest=None,
+        nearest=None,
+        statement=f"nothing fits on {on} with a global batch of {batch}: {why}",
+    )
+
+
+__all__ = ["replan"]

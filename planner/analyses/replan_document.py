@@ -1,0 +1,69 @@
+"""The result document of ``plan replan``, schema ``replan/1``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from planner.answer.plan import Plan
+
+
+class Moved(BaseModel):
+    """What a plan moves against the old one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    only_regroups: bool
+    """Tensor slices, stages and their layers stay: replicas leave or join."""
+    weight_bytes: float
+    state_bytes: float
+    most_bytes: float
+    """That one device receives."""
+    lost_bytes: float
+    """Optimizer states whose only copy was on lost devices; where there are any, all is read from the checkpoint."""
+    fabric_seconds: float
+    checkpoint_seconds: float
+    restart_seconds: float
+    seconds: float
+    """From the end of training under the old plan to its begin under the new one."""
+    statement: str
+
+
+class Choice(BaseModel):
+    """A plan for the new number of devices."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    gpus: int
+    idle_gpus: int
+    iteration_seconds: float
+    slower: float
+    """Share over the fastest choice; of bytes or of wall time, where the request wants the least of those."""
+    moved: Moved
+    plan: Plan
+
+
+class Replan(BaseModel):
+    """Schema ``replan/1``: the fastest plan, and the one of those nearly as fast that moves least."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    schema_: Literal["replan/1"] = Field("replan/1", alias="schema")
+    status: Literal["optimal", "feasible", "infeasible"]
+    old_gpus: int
+    old_iteration_seconds: float
+    gpus: int
+    global_batch_size: int
+    tolerance: float
+    counts: tuple[int, ...]
+    """Numbers of devices that were searched."""
+    fastest: Choice | None
+    nearest: Choice | None
+    picked: Literal["nearest", "fastest"] = "nearest"
+    """Which of them `plan export` and others that read an answer take."""
+    statement: str
+
+    def to_json(self, *, indent: int | None = 2) -> str:
+        """The document as JSON."""
+        return self.model_dump_json(by_alias=True, indent=indent)

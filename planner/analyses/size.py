@@ -1,0 +1,286 @@
+"""How many machines a deadline or a budget asks for: the question turned round.
+
+Sizes are whole nodes of one kind; each is answered by the planner's own search. A round size that meets the limits is
+found first, then the gap below it is halved, as if fewer nodes always took longer. They do not quite: a size that
+divides the model and the batch well can be faster. So the sizes below the answer are searched too, the roundest first,
+until the time is up, and the answer says whether all were. Sizes beyond the peak rate are not.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from planner.analyses.size_document import Neighbour, Option, Size
+from planner.analyses.size_search import Limits, Sizes, round_sizes
+from planner.answer.build import counted_flops
+from planner.errors import BadRequest, OutOfTime
+from planner.request.defaults import SPARES
+from planner.request.request import PlanRequest, Resolved, resolve
+from planner.request.written import many
+
+DAY: Final = 86_400.0
+MOST_GPUS: Final = 65_536
+"""Accelerators that are considered unless more or fewer are asked for."""
+AROUND: Final = 10.0
+"""Seconds that the sizes around an answer may take beyond its time, and those between sizes that nearly meet the limits
+within it."""
+MOST_TIMES: Final = 16
+"""Times the nodes that meet a deadline up to which it is looked at which are faster still."""
+NEARLY: Final = 1.1
+"""What nearly meets a limit misses it by less than this: so much may round sizes lose to others."""
+
+
+def size(
+    request: PlanRequest, *, days: float | None = None, dollars: float | None = None, limit: float | None = None
+) -> Size:
+    """The smallest cluster of whole nodes that meets a deadline, a budget, or both.
+
+    Args:
+        request: the question; ``gpus`` is the most that are considered, and a missing batch follows the size.
+        days: of training at most.
+        dollars: at most.
+        limit: seconds that the whole answer may take; ``request.time_limit`` unless given.
+
+    Raises:
+        BadRequest: no limit is given, a budget for machines without a price, or several kinds of nodes.
+        OutOfTime: the time passed before a size was found that meets the limits, or all were refuted.
+    """
+    if days is None and dollars is None:
+        raise BadRequest("size needs a limit: a deadline such as --deadline 30d, or a budget such as --budget $1M")
+    until = time.perf_counter() + (limit or request.time_limit)
+    sizes, resolved = _sizes(request, days, until)
+    if dollars is not None and resolved.cluster.usd_per_gpu_hour is None:
+        raise BadRequest(f"a budget needs a price, and {resolved.cluster.name} has none; give it price = '2 $/h'")
+    limits = Limits(days, dollars)
+    found = sizes.first(limits.met, sizes.least) if dollars is None else _within(sizes, limits)
+    if found is None and (resolved.stability or _nearly(sizes, limits)):
+        found = _anywhere(sizes, limits, math.inf if resolved.stability else time.perf_counter() + AROUND)
+    if found is None and sizes.late():
+        raise OutOfTime(f"no size that meets the limits was found in {request.time_limit:g} s; --time-limit gives more")
+    if not sizes.options():
+        reason = sizes.refusal or "; `plan` says why, --gpus considers more"
+        raise BadRequest(f"nothing fits on up to {sizes.most * sizes.each:,} GPUs{reason}")
+    if found is None:
+        return _missed(sizes, limits, resolved)
+    return _met(sizes, _smaller(sizes, limits, found), limits, resolved)
+
+
+def _sizes(request: PlanRequest, days: float | None, until: float) -> tuple[Sizes, Resolved]:
+    first = _resolved(request)
+    each = first.scenario.group.gpus_per_node
+    if request.gpus < each:
+        raise BadRequest(f"size counts whole nodes; a node has {each} GPUs, more than --gpus {request.gpus}")
+    most = min(request.gpus // each, first.machines.groups[0].nodes or request.gpus // each)
+    flops = counted_flops(first.scenario) * first.tokens
+    least = math.ceil(flops / (first.scenario.peak_rate * days * DAY) / each) if days else 1
+    return Sizes(request, max(min(least, most), 1), max(most, 1), each, until), first
+
+
+def _resolved(request: PlanRequest) -> Resolved:
+    """The question on one node, for what does not depend on the size."""
+    from hardware.catalogue import cluster as find_cluster
+
+    machines = find_cluster(request.cluster) if isinstance(request.cluster, str) else request.cluster
+    if len(machines.groups) > 1:
+        names = " and ".join(group.name for group in machines.groups)
+        said = f"a size is counted in nodes of one kind; {machines.name} has {names}; a cluster of one of them works"
+        raise BadRequest(said)
+    return resolve(request.model_copy(update={"gpus": machines.groups[0].gpus_per_node}))
+
+
+def _within(sizes: Sizes, limits: Limits) -> int | None:
+    """Fewest nodes that meet both limits; every round size is looked at, since a budget forgives no detour."""
+    soon = Limits(limits.days, None)
+    if limits.days is not None:
+        found = sizes.first(soon.met, sizes.least)
+        if found is not None and limits.met(sizes.at(found)):
+            return found
+    for nodes in [n for n in round_sizes(sizes.most) if n >= sizes.least]:
+        if sizes.late():
+            break
+        option = sizes.at(nodes)
+        if option and not limits.cheap(option) and any(map(limits.met, sizes.known.values())):
+            break
+        if option and (option.cost_dollars or 0.0) > 4 * (limits.dollars or math.inf):
+            break
+    works = [nodes for nodes, option in sizes.known.items() if limits.met(option)]
+    return min(works, default=None)
+
+
+def _nearly(sizes: Sizes, limits: Limits) -> bool:
+    """Whether a size that was searched misses them by so little that one between may not."""
+    wider = Limits(*(None if limit is None else limit * NEARLY for limit in (limits.days, limits.dollars)))
+    return any(map(wider.met, sizes.options()))
+
+
+def _anywhere(sizes: Sizes, limits: Limits, until: float) -> int | None:
+    """Nodes that meet the limits between those that do not: more nodes break more often, and some divide a model worse.
+
+    Those next to what comes nearest are looked at first.
+    """
+    near = _nearest(sizes, limits)
+    rest = sorted(_open(sizes, sizes.most + 1), key=lambda n: abs(n - near.nodes) if near else 0)
+    until = min(until, sizes.deadline)
+    return next((n for n in rest if time.perf_counter() < until and limits.met(sizes.at(n))), None)
+
+
+def _smaller(sizes: Sizes, limits: Limits, found: int) -> int:
+    """Fewest nodes that meet the limits after all: every size below, as long as there is time."""
+    for nodes in _open(sizes, found):
+        if sizes.late():
+            break
+        if nodes < found and limits.met(sizes.at(nodes)):
+            found = nodes
+    return found
+
+
+def _open(sizes: Sizes, end: int) -> list[int]:
+    """Sizes below ``end`` that were not searched, the roundest first."""
+    rest = [nodes for nodes in range(sizes.least, end) if nodes not in sizes.known]
+    return sorted(rest, key=lambda n: (-(n & -n), -n))
+
+
+def _met(sizes: Sizes, found: int, limits: Limits, resolved: Resolved) -> Size:
+    if limits.dollars is not None:
+        _dearest(sizes, limits, found)
+    answer, around = _settled(sizes, limits)
+    if limits.dollars is None:
+        _larger(sizes, answer)
+    good = _good(sizes, limits)
+    smallest, priced = good[0], all(option.cost_dollars is not None for option in good)
+    proved = all(n in sizes.known and n not in sizes.unproved for n in range(sizes.least, smallest.nodes))
+    return Size(
+        status="met",
+        answer=answer,
+        smallest=smallest,
+        fastest=min(good, key=lambda o: o.days),
+        cheapest=min(good, key=lambda o: o.cost_dollars or 0.0) if priced else None,
+        proved=proved,
+        statement=_statement(sizes, smallest.nodes, limits, proved=proved),
+        **around,
+        **_frame(sizes, limits, resolved),
+    )
+
+
+def _settled(sizes: Sizes, limits: Limits) -> tuple[Option, dict[str, Any]]:
+    """The smallest for a deadline, the fastest for a budget alone, and what is around it.
+
+    What is around it is looked at after it, and may turn out to be the better answer.
+    """
+    sizes.deadline = max(sizes.deadline, time.perf_counter() + AROUND)
+    answer = _best(sizes, limits)
+    while True:
+        beside = [sizes.at(n) for n in (answer.nodes - 1, answer.nodes + 1) if 1 <= n <= sizes.most]
+        days = limits.days or answer.days
+        other = [Limits(days + more, limits.dollars) for more in (1.0, -1.0)]
+        later, sooner = (_neighbour(sizes, answer, one) if one.days and one.days > 0 else None for one in other)
+        if (better := _best(sizes, limits)) is answer:
+            return answer, {"neighbours": tuple(filter(None, beside)), "day_later": later, "day_sooner": sooner}
+        answer = better
+
+
+def _best(sizes: Sizes, limits: Limits) -> Option:
+    good = _good(sizes, limits)
+    return good[0] if limits.days is not None else min(good, key=lambda o: o.days)
+
+
+def _good(sizes: Sizes, limits: Limits) -> list[Option]:
+    return [option for option in sizes.options() if limits.met(option)]
+
+
+def _dearest(sizes: Sizes, limits: Limits, found: int) -> None:
+    """Look for the most nodes that the budget pays, so that the fastest is among what was searched."""
+    within = [nodes for nodes, option in sizes.known.items() if limits.met(option)]
+    enough = max(within, default=found)
+    beyond = [n for n, option in sizes.known.items() if n > enough and option and not limits.cheap(option)]
+    above = min(beyond, default=sizes.most + 1)
+    while above - enough > 1 and not sizes.late():
+        middle = (enough + above) // 2
+        if limits.met(sizes.at(middle)):
+            enough = middle
+        else:
+            above = middle
+
+
+def _larger(sizes: Sizes, answer: Option) -> None:
+    """Look at round sizes beyond an answer and the most considered, so that the fastest is among what was searched."""
+    if sizes.most <= MOST_TIMES * answer.nodes:
+        beyond = [nodes for nodes in round_sizes(sizes.most) if nodes > answer.nodes]
+        for nodes in [sizes.most, *beyond]:
+            if not sizes.late():
+                sizes.at(nodes)
+
+
+def _neighbour(sizes: Sizes, answer: Option, limits: Limits) -> Neighbour | None:
+    """The smallest size found for another deadline, of all that were searched; None where it is the answer itself.
+
+    Where there is a budget, what it pays comes before what it does not.
+    """
+    days = limits.days or 0.0
+    sizes.first(Limits(days, None).met, min(sizes.least, answer.nodes))
+    option = _least(filter(limits.soon, sizes.options()), lambda one: (not limits.cheap(one), one.nodes))
+    if option is None or option.nodes == answer.nodes:
+        return None
+    cost, now = option.cost_dollars, answer.cost_dollars
+    extra = None if cost is None or now is None else cost - now
+    over = None if cost is None or limits.dollars is None or limits.cheap(option) else cost - limits.dollars
+    return Neighbour(deadline_days=days, option=option, extra_dollars=extra, over_dollars=over)
+
+
+def _statement(sizes: Sizes, found: int, limits: Limits, *, proved: bool) -> str:
+    below = range(sizes.least, found)
+    missing = sum(n not in sizes.known or n in sizes.unproved for n in below)
+    if limits.days is None:
+        return f"the fastest of {len(sizes.known)} sizes that were searched, halving the gap at the budget's edge"
+    if not proved:
+        return f"{missing} of {len(below)} smaller sizes were not searched to the end; --time-limit gives more time"
+    every = f"every smaller size of whole nodes was searched ({len(below)}); " if below else ""
+    most = f"{(sizes.least - 1) * sizes.each:,} GPUs would need more than 100 % MFU, and " if sizes.least > 1 else ""
+    return f"{every}{most}clusters come in whole nodes of {many(sizes.each, 'GPU')}"
+
+
+def _missed(sizes: Sizes, limits: Limits, resolved: Resolved) -> Size:
+    possible = range(sizes.least, sizes.most + 1)
+    rest = sum(n not in sizes.known or n in sizes.unproved for n in possible)
+    upto = f"of up to {sizes.most * sizes.each:,} GPUs"
+    missed = f"no size {upto} meets the limits (searched: {len(sizes.known)} of {sizes.most})"
+    if rest:
+        known = many(len(sizes.known), "size")
+        missed = f"none of the {known} searched {upto} meets the limits; {rest} were not searched"
+    nearest = _nearest(sizes, limits)
+    return Size(status="infeasible", nearest=nearest, statement=missed, **_frame(sizes, limits, resolved))
+
+
+def _nearest(sizes: Sizes, limits: Limits) -> Option | None:
+    """What comes nearest: the fastest where only the deadline is missed, else the cheapest that is soon enough."""
+    options = sizes.options()
+    soon = [option for option in options if limits.soon(option)]
+    return _least(soon, lambda o: o.cost_dollars or 0.0) or _least(options, lambda o: o.days)
+
+
+def _least(options: Iterable[Option], key: Callable[[Option], Any]) -> Option | None:
+    return min(options, key=key, default=None)
+
+
+def _frame(sizes: Sizes, limits: Limits, resolved: Resolved) -> dict[str, object]:
+    from planner.answer.build import provenance_record
+
+    defaults = [line for line in resolved.defaults if not line.startswith("global batch") and line != SPARES]
+    if sizes.request.global_batch_size is None:
+        rule = "1024 tokens per GPU, at least 4 Mi, rounded up to a power of two times the GPUs or a part of them"
+        defaults.append(f"global batch as `plan` takes it for each size: {rule}; --global-batch fixes it")
+    if resolved.stability:
+        defaults.append("interruptions, repairs and spare nodes counted in time and cost")
+    return {
+        "model": resolved.scenario.model.name,
+        "cluster": resolved.machines.name,
+        "tokens": resolved.tokens,
+        "deadline_days": limits.days,
+        "budget_dollars": limits.dollars,
+        "defaults": tuple(defaults),
+        "searched": len(sizes.known),
+        "provenance": provenance_record(resolved),
+    }

@@ -1,0 +1,241 @@
+"""What would help: every lever turned both ways, with the strategy kept and planned anew.
+
+Times are those of training, told as seconds for the tokens of one iteration of the plan, so that a larger batch
+compares. An elasticity is the change of the logarithm of time over that of the lever, between the lever over and times
+``FACTOR``: -0.8 says that 1 % more of it saves 0.8 % of the time.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from typing import Final, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from costmodels.memory.rows import memory_limit
+from costmodels.pricing import quote
+from costmodels.scenario import Scenario
+from costmodels.strategy import Strategies, strategies
+from planner.answer.build import provenance_record, strategy_record
+from planner.answer.plan import Provenance, Strategy
+from planner.errors import BadRequest, NothingFits, OutOfTime, UnfilledPins
+from planner.explain.levers import levers_of
+from planner.explain.nearest_request import with_gpus
+from planner.request.pins import Pin, parse_pins
+from planner.request.request import PlanRequest, Resolved, resolve
+from planner.search.best_first import Outcome, search
+from planner.search.given import broken_rules
+from planner.search.objective import aim_of
+from planner.search.split import Incumbent
+from planner.space.lattice import Space
+from planner.space.recent import recent_space
+
+FACTOR: Final = 1.25
+"""How far a lever is turned, over and times."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+Answered = Literal["planned", "does not fit", "not known", "not possible"]
+"""What came of planning anew: a proved plan, proof that nothing fits, no proof in time, or no such question (a cluster
+that has no such number of GPUs, pins that leave nothing)."""
+
+
+class Turned(_Part):
+    """One lever at one factor; ``seconds`` and ``strategy`` are None unless it is planned."""
+
+    factor: float
+    outcome: Answered
+    seconds: float | None
+    """Planned anew."""
+    kept_seconds: float | None
+    """With the strategy and its layers kept; None too where it cannot be kept."""
+    strategy: Strategy | None
+    """The new one."""
+
+
+class Leverage(_Part):
+    """One lever: what it does to the time of training."""
+
+    lever: str
+    less: Turned
+    more: Turned
+    elasticity: float | None
+    elasticity_kept: float | None
+
+
+class Sensitivity(BaseModel):
+    """The answer to "what would help", schema ``what-if/1``; the strongest lever first."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    schema_: Literal["what-if/1"] = Field("what-if/1", alias="schema")
+    model: str
+    cluster: str
+    gpus: int
+    strategy: Strategy
+    iteration_seconds: float
+    proved: bool
+    """Whether the plan is proved fastest; where it is not, a lever may seem to help that only had more time."""
+    levers: tuple[Leverage, ...]
+    defaults: tuple[str, ...]
+    provenance: Provenance
+
+
+def best_of(request: PlanRequest) -> tuple[Resolved, Space, Incumbent, bool]:
+    """The fastest strategy of a question over one kind of nodes, and whether that is proved.
+
+    Raises:
+        BadRequest: several kinds of nodes, another objective than time, or nothing fits.
+        OutOfTime: no strategy was found in time.
+    """
+    resolved = resolve(request)
+    if resolved.mixed:
+        names = " and ".join(scenario.group.name for scenario in resolved.mixed.scenarios)
+        said = f"levers are turned on one node group, not on {names} together; a cluster of one of them works"
+        raise BadRequest(said)
+    if request.objective == "memory":
+        raise BadRequest("levers are turned for the time of training; leave --objective memory out")
+    space = recent_space(resolved.scenario, parse_pins(request.pins))
+    found = search(space, aim_of(resolved).scenario, deadline=time.perf_counter() + request.time_limit)
+    if found.best is None and found.proved:
+        raise NothingFits("nothing fits; `plan` says why and what comes nearest")
+    if found.best is None:
+        raise OutOfTime(f"no plan within {request.time_limit:g} s")
+    return resolved, space, found.best, found.proved
+
+
+def sensitivity(request: PlanRequest) -> Sensitivity:
+    """Turn every lever of a question both ways.
+
+    Raises:
+        BadRequest, OutOfTime: as `best_of`.
+    """
+    until = time.perf_counter() + request.time_limit
+    resolved, space, best, proved = best_of(request)
+    scenario, pins = aim_of(resolved).scenario, parse_pins(request.pins)
+    levers = [
+        _leverage(name, [_turned(factor, lever(scenario, factor), scenario, space, best, until) for factor in _FACTORS])
+        for name, lever in levers_of(scenario).items()
+    ]
+    levers += [_of_batch(scenario, pins, best, until), _of_gpus(resolved, pins, best, until)]
+    return Sensitivity(
+        model=scenario.model.name,
+        cluster=resolved.cluster.name,
+        gpus=scenario.gpus,
+        strategy=strategy_record(best.row, best.assignment, scenario),
+        iteration_seconds=best.iteration,
+        proved=proved,
+        levers=tuple(sorted(levers, key=lambda one: -_swing(one, best.iteration))),
+        defaults=resolved.defaults,
+        provenance=provenance_record(resolved),
+    )
+
+
+_FACTORS: Final = (1.0 / FACTOR, FACTOR)
+
+
+def _swing(one: Leverage, now: float) -> float:
+    """The largest change of time that a lever makes, as a logarithm."""
+    times = [turned.seconds for turned in (one.less, one.more) if turned.seconds]
+    return max((abs(math.log(seconds / now)) for seconds in times), default=0.0)
+
+
+def _turned(factor: float, changed: Scenario, now: Scenario, space: Space, best: Incumbent, until: float) -> Turned:
+    """A lever on the machines: the same lattice, priced on others."""
+    return _planned(factor, search(space, changed, deadline=until), now, kept=quoted(best.row, changed, best))
+
+
+def _planned(factor: float, found: Outcome, scenario: Scenario, *, kept: float | None, scale: float = 1.0) -> Turned:
+    """What a search came to; what it had found when its time was up is no answer."""
+    known = found.best if found.proved else None
+    return Turned(
+        factor=factor,
+        outcome="planned" if known else "does not fit" if found.proved else "not known",
+        seconds=known.iteration * scale if known else None,
+        kept_seconds=kept,
+        strategy=strategy_record(known.row, known.assignment, scenario) if known else None,
+    )
+
+
+def _impossible(factor: float) -> Turned:
+    return Turned(factor=factor, outcome="not possible", seconds=None, kept_seconds=None, strategy=None)
+
+
+def _leverage(name: str, turned: list[Turned]) -> Leverage:
+    less, more = turned
+    return Leverage(
+        lever=name,
+        less=less,
+        more=more,
+        elasticity=_elasticity(less.seconds, more.seconds, more.factor / less.factor),
+        elasticity_kept=_elasticity(less.kept_seconds, more.kept_seconds, more.factor / less.factor),
+    )
+
+
+def _elasticity(less: float | None, more: float | None, ratio: float) -> float | None:
+    return math.log(more / less) / math.log(ratio) if less and more else None
+
+
+def _of_batch(scenario: Scenario, pins: dict[str, Pin], best: Incumbent, until: float) -> Leverage:
+    """Half and twice the batch; kept, the strategy takes half or twice the micro-batches."""
+    turned = []
+    for factor in (0.5, 2.0):
+        batch, micro = scenario.global_batch_size * factor, best.row.num_microbatches * factor
+        changed = replace(scenario, global_batch_size=max(int(batch), 1))
+        rows = replace(best.row, num_microbatches=micro.astype(np.int64))
+        whole = batch.is_integer() and bool(np.all(micro == rows.num_microbatches))
+        turned.append(
+            _elsewhere(factor, changed, scenario, pins, until, quoted(rows, changed, best) if whole else None)
+        )
+    return _leverage("batch", turned)
+
+
+def _of_gpus(resolved: Resolved, pins: dict[str, Pin], best: Incumbent, until: float) -> Leverage:
+    """Half and twice the GPUs under the same batch; kept, the strategy has half or twice the replicas."""
+    scenario, turned = aim_of(resolved).scenario, []
+    for factor in (0.5, 2.0):
+        changed = with_gpus(resolved, int(scenario.gpus * factor))
+        if changed is None:
+            turned.append(_impossible(factor))
+            continue
+        changed = replace(changed, stability=scenario.stability)
+        rows = _with_replicas(best.row, factor)
+        kept = None if rows is None else quoted(rows, changed, best)
+        turned.append(_elsewhere(factor, changed, scenario, pins, until, kept))
+    return _leverage("GPUs", turned)
+
+
+def _with_replicas(row: Strategies, factor: float) -> Strategies | None:
+    """The strategy with so many times the replicas and as many fewer micro-batches; None where they are not whole."""
+    at = row.row(0)
+    dp, micro = at["dp"] * factor, at["num_microbatches"] / factor
+    sharded = at["sharding_degree"] * (factor if at["sharding_degree"] == at["dp"] * at["cp"] else 1.0)
+    if not all(value.is_integer() for value in (dp, micro, sharded)):
+        return None
+    return strategies(**at | {"dp": int(dp), "num_microbatches": int(micro), "sharding_degree": int(sharded)})
+
+
+def quoted(rows: Strategies, changed: Scenario, best: Incumbent) -> float | None:
+    """Seconds of a strategy with its layers, None where it breaks a rule or does not fit."""
+    if broken_rules(rows, changed):
+        return None
+    priced = quote(rows, changed, best.assignment)
+    return priced.iteration if np.max(priced.footprint.allocated) <= memory_limit(changed, rows)[0] else None
+
+
+def _elsewhere(
+    factor: float, changed: Scenario, now: Scenario, pins: dict[str, Pin], until: float, kept: float | None
+) -> Turned:
+    """A lever on the question itself: another lattice, where the pins leave one."""
+    try:
+        found = search(recent_space(changed, pins), changed, deadline=until)
+    except UnfilledPins:
+        return _impossible(factor)
+    scale = now.tokens / changed.tokens
+    return _planned(factor, found, changed, kept=None if kept is None else kept * scale, scale=scale)

@@ -1,0 +1,289 @@
+"""From numbers to the result document; every figure that a person sees is a field made here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from costmodels.catalogue import catalogue_hash as models_hash
+from costmodels.layer.context import ulysses_ranks
+from costmodels.layer.recompute_modules import module_names
+from costmodels.model.flops import flops_per_token, frozen_flops, module_flops, recomputed_flops, utilization
+from costmodels.model.parameters import parameters
+from costmodels.pricing import Assignment, Quote
+from costmodels.scenario import Scenario
+from costmodels.stack.stack import Stack
+from costmodels.stack.stack import stack as find_stack
+from costmodels.strategy import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, VOCABULARIES, Recompute, Strategies
+from costmodels.training import training
+from costmodels.training.goodput import upkeep
+from hardware.catalogue import catalogue_hash as hardware_hash
+from hardware.catalogue import holds
+from hardware.errors import MeshwrightError
+from hardware.records import Cluster, NodeGroup
+from hardware.units import exact_quantity
+from hardware.writing import cluster_document, short_quantity
+from planner.answer.plan import Goodput, Prediction, Provenance, Stage, StageMemory, Strategy
+from planner.request.request import Resolved, choices_of
+from planner.search.split import as_it_runs
+from planner.trust.interval import interval
+from planner.version import VERSION
+
+_LOSSES = ("checkpoints", "failures", "repairs", "stragglers")
+
+
+def strategy_record(row: Strategies, assignment: Assignment, scenario: Scenario) -> Strategy:
+    """One row and its stages as a record; recomputation is named by what really happens."""
+    at = as_it_runs(row, assignment).row(0)
+    recompute = Recompute(at["recompute"])
+    group = scenario.group.name
+    return Strategy(
+        **{name: at[name] for name in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero_stage", "sharding_degree")},
+        cp_kind=CP_KINDS[at["cp_kind"]],
+        cp_near=int(ulysses_ranks(row, scenario)[0]),
+        micro_batch_size=int(at["micro_batch_size"]),
+        num_microbatches=at["num_microbatches"],
+        global_batch_size=scenario.global_batch_size,
+        schedule=SCHEDULE_NAMES[at["schedule"]],
+        sequence_parallel=bool(at["sequence_parallel"]),
+        recompute=recompute.name.lower(),
+        rank_order=RANK_ORDERS[at["rank_order"]],
+        recompute_modules=module_names(at["recompute_modules"]),
+        offload=OFFLOADS[at["offload"]],
+        vocabulary=VOCABULARIES[at["vocabulary"]],
+        recompute_num_layers=at["recompute_num_layers"],
+        stages=tuple(
+            Stage(layers=int(n), recompute_layers=int(r), group=group)
+            for n, r in zip(assignment.layers, assignment.recomputed, strict=True)
+        ),
+    )
+
+
+def prediction_record(resolved: Resolved, iteration: float, row: Strategies, assignment: Assignment) -> Prediction:
+    """Rates and totals that follow from the iteration time."""
+    scenario = resolved.scenario
+    peak = mean_peak(resolved)
+    model_flops = counted_flops(scenario) * scenario.tokens
+    hardware_flops = model_flops + _repeated_flops(scenario, row, assignment) * scenario.tokens
+    seconds, gpus = iteration, scenario.gpus
+    mfu = utilization(flops=model_flops, seconds=seconds, gpus=gpus, peak=peak)
+    run = training.totals(
+        cluster=resolved.cluster,
+        gpus=scenario.gpus,
+        iteration=iteration,
+        tokens=resolved.tokens,
+        tokens_per_iteration=scenario.tokens,
+    )
+    return Prediction(
+        iteration_seconds=iteration,
+        mfu=mfu,
+        hfu=utilization(flops=hardware_flops, seconds=seconds, gpus=gpus, peak=peak),
+        model_tflops_per_gpu=model_flops / iteration / scenario.gpus / 1e12,
+        tokens_per_second=scenario.tokens / iteration,
+        tokens_per_second_per_gpu=scenario.tokens / iteration / scenario.gpus,
+        iterations=run.iterations,
+        training_days=run.seconds / training.DAY,
+        gpu_hours=run.gpu_hours,
+        cost_dollars=run.cost,
+        energy_megawatt_hours=run.joules / training.JOULES_PER_MWH,
+        interval=interval(scenario, row, iteration, mfu=mfu, mixture=resolved.mixed is not None),
+    )
+
+
+def goodput_record(resolved: Resolved, row: Strategies, prediction: Prediction) -> Goodput | None:
+    """What interruptions and checkpoints leave, where the request speaks of them."""
+    if resolved.stability is None:
+        return None
+    cost = prediction.cost_dollars
+    found = upkeep(row, resolved.scenario, resolved.stability)
+    between, interval = found.mean_time_between_failures, found.interval
+    ends, each = math.isfinite(interval), prediction.iteration_seconds
+    longer = found.rented / found.effective  # spare nodes at rated power too, as no record has an idle one
+    return Goodput(
+        mean_hours_between_failures=between / training.HOUR if math.isfinite(between) else None,
+        checkpoint_bytes=found.checkpoint_bytes,
+        checkpoint_stall_seconds=found.checkpoint_stall,
+        checkpoint_interval_seconds=interval if ends else None,
+        checkpoint_interval_iterations=max(round(interval / each), 1) if ends else None,
+        downtime_seconds=found.downtime,
+        startup_seconds=found.startup,
+        **{name: getattr(found, name) for name in ("spare_nodes", "effective", *_LOSSES)},
+        wall_days=prediction.training_days / found.effective,
+        wall_cost_dollars=None if cost is None else cost * longer,
+        spare_cost_dollars=None if cost is None else cost * (longer - 1.0 / found.effective),
+        wall_energy_megawatt_hours=prediction.energy_megawatt_hours * longer,
+    )
+
+
+def mean_peak(resolved: Resolved) -> float:
+    """Peak FLOP/s of a device, averaged over the devices of all node groups."""
+    parts = resolved.mixed.scenarios if resolved.mixed else (resolved.scenario,)
+    peaks = [one.gpus * one.peak_rate for one in parts]
+    return sum(peaks) / sum(one.gpus for one in parts)
+
+
+def counted_flops(scenario: Scenario) -> float:
+    """FLOP per token that count as useful: full attention, but within a sliding window where there is one.
+
+    Gradients of frozen weights, which nobody computes, count as little as their adapters, which are narrow.
+    """
+    every = flops_per_token(scenario.model, seq_length=scenario.seq_length, definition="model-window")
+    return every - frozen_flops(scenario.model) if scenario.frozen else every
+
+
+def causal_excess(scenario: Scenario) -> float:
+    """What counts as useful over the same with the pairs of tokens alone that causal attention needs."""
+    halved = flops_per_token(scenario.model, seq_length=scenario.seq_length, definition="model-causal")
+    whole = counted_flops(scenario)
+    return whole / (halved - frozen_flops(scenario.model) if scenario.frozen else halved)
+
+
+def mfu_of(scenario: Scenario, seconds: float) -> float:
+    """Model FLOP utilisation of an iteration that takes so long, on devices of one kind."""
+    flops = counted_flops(scenario) * scenario.tokens
+    return utilization(flops=flops, seconds=seconds, gpus=scenario.gpus, peak=scenario.peak_rate)
+
+
+def _repeated_flops(scenario: Scenario, row: Strategies, assignment: Assignment) -> float:
+    """FLOP per token of the forward passes that run twice."""
+    recompute = Recompute(int(row.recompute[0]))
+    known: dict[str, Any] = {"seq_length": scenario.seq_length, "windowed": True}
+    if modules := module_names(int(row.recompute_modules[0])):
+        return module_flops(scenario.model, modules=modules, **known)
+    if recompute == Recompute.SELECTIVE:
+        return recomputed_flops(scenario.model, recompute="selective", **known)
+    share = assignment.recomputed.sum() / assignment.layers.sum()
+    return float(share * recomputed_flops(scenario.model, recompute="full", **known))
+
+
+def memory_records(quote: Quote, scenario: Scenario) -> tuple[StageMemory, ...]:
+    """The footprint of every stage."""
+    f, limit = quote.footprint, scenario.group.accelerator.usable_memory
+    names = ("weights", "gradients", "optimizer", "activations", "logits", "slack", "reserved", "total")
+    return tuple(
+        StageMemory(stage=s, limit=limit, **{name: float(getattr(f, name)[s]) for name in names})
+        for s in range(len(f.total))
+    )
+
+
+def request_record(resolved: Resolved) -> dict[str, Any]:
+    """The resolved request: everything that another machine needs to ask the same question."""
+    scenario, asked = resolved.scenario, resolved.request
+    model = scenario.model.model_dump(exclude_defaults=True)
+    model["parameters"] = parameters(scenario.model)
+    return {
+        "model": model,
+        "cluster": _cluster_record(resolved.cluster) | _own_file(resolved.machines),
+        "stack": _stack_record(resolved.software),
+        "gpus": scenario.gpus,
+        "global_batch_size": scenario.global_batch_size,
+        "seq_length": scenario.seq_length,
+        "tokens": resolved.tokens,
+        "precision": scenario.precision,
+        **choices_of(asked),
+        **({} if scenario.stack.adapters is None else {"adapters": str(scenario.stack.adapters)}),
+        **({"changes": _made(asked.changes, scenario)} if asked.changes else {}),
+        "objective": asked.objective,
+        **({} if resolved.stability is None else {"stability": resolved.stability.model_dump(exclude_unset=True)}),
+        "ties": asked.ties,
+        **({} if asked.framework is None else {"framework": asked.framework}),
+        "memory_margin": asked.memory_margin,
+        **({} if asked.expert_capacity is None else {"expert_capacity": asked.expert_capacity}),
+        **({} if asked.expert_imbalance is None else {"expert_imbalance": asked.expert_imbalance}),
+        "pins": {name: _text(value) for name, value in asked.pins.items() if value is not None},
+    }
+
+
+def _made(changes: Mapping[str, Any], scenario: Scenario) -> dict[str, Any]:
+    """Changes as they can be made again: the model stands there changed, so its multiples are said as values."""
+    return {
+        path: getattr(scenario.model, path.partition(".")[2]) if path.startswith("model.") else value
+        for path, value in changes.items()
+    }
+
+
+def _cluster_record(cluster: Cluster) -> dict[str, Any]:
+    """A cluster in short: its one node group at the top level, several under ``groups``."""
+    if len(cluster.groups) == 1:
+        return {"name": cluster.name, **_group_record(cluster.groups[0])}
+    groups = [{"name": group.name, **_group_record(group)} for group in cluster.groups]
+    return {"name": cluster.name, "groups": groups}
+
+
+def _own_file(machines: Cluster) -> dict[str, Any]:
+    """The table of a cluster that the catalogue does not hold, so that the answer alone asks the question again."""
+    return {} if holds(machines) else {"file": cluster_document(machines)}
+
+
+def _stack_record(software: Stack) -> str | dict[str, Any]:
+    """The name of a stack of the catalogue, else its table, so that the answer alone asks the question again."""
+    try:
+        held = find_stack(software.name) == software
+    except MeshwrightError:
+        held = False
+    return software.name if held else software.model_dump(mode="json", exclude_defaults=True)
+
+
+def _group_record(group: NodeGroup) -> dict[str, Any]:
+    limit = group.accelerator.power_limit
+    return {
+        "accelerator": group.accelerator.name,
+        **({} if limit is None else {"power_limit": short_quantity(exact_quantity(limit, "power"))}),
+        "gpus_per_node": group.gpus_per_node,
+        "nodes": group.nodes,
+        "tiers": [
+            {"name": t.name, "gpus": t.domain, "bandwidth": exact_quantity(t.link.bandwidth, "bandwidth")}
+            for t in group.tiers
+        ],
+    }
+
+
+def _text(value: Any) -> str:
+    """A pin as it can be asked again."""
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def frame_record(resolved: Resolved) -> dict[str, Any]:
+    """What every answer has: the question, what was taken without being asked for, where it comes from."""
+    return {
+        "request": request_record(resolved),
+        "defaults": resolved.defaults,
+        "provenance": provenance_record(resolved),
+    }
+
+
+def priced_record(resolved: Resolved, row: Strategies, split: Assignment, priced: Quote) -> dict[str, Any]:
+    """The same of an answer with one strategy, and all that follows from its price."""
+    predicted = prediction_record(resolved, priced.iteration, row, split)
+    return {
+        "strategy": strategy_record(row, split, resolved.scenario),
+        "prediction": predicted,
+        "goodput": goodput_record(resolved, row, predicted),
+        "breakdown_seconds": priced.breakdown,
+        "memory_bytes": memory_records(priced, resolved.scenario),
+        **frame_record(resolved),
+    }
+
+
+def provenance_record(resolved: Resolved) -> Provenance:
+    """Version, catalogue and the sources of the records that went in."""
+    scenario = resolved.scenario
+    sources = (
+        f"model {scenario.model.name}: {scenario.model.source}",
+        f"cluster {resolved.cluster.name}: {', '.join(sorted(set(resolved.cluster.sources.values())))}",
+        f"stack {scenario.stack.name}: {scenario.stack.source}",
+    )
+    return Provenance(version=VERSION, catalogue_hash=catalogue_hashes(), sources=sources)
+
+
+def catalogue_hashes() -> str:
+    """Which facts an answer rests on: machines, then models and stacks."""
+    return f"{hardware_hash()}-{models_hash()}"
+
+
+def peak_bytes(quote: Quote) -> float:
+    """Total bytes of the fullest stage."""
+    return float(np.max(quote.footprint.total))

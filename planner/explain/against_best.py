@@ -1,0 +1,54 @@
+"""A configuration that somebody runs, beside the best that there is for the same job."""
+
+from __future__ import annotations
+
+from planner.answer.plan import Advice, Alternative, Plan
+from planner.api import plan as ask
+from planner.explain.verdict import verdict
+from planner.explain.why_not import telling_terms
+from planner.frameworks.stacks import goes_with
+from planner.request.request import PlanRequest
+
+_AXES = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero_stage", "micro_batch_size", "recompute", "schedule")
+
+
+def beside_the_best(given: Plan, request: PlanRequest, framework: str | None = None) -> Plan:
+    """The priced configuration with the best plan as its alternative, and how far it is from it and why.
+
+    Args:
+        given: what was priced.
+        request: what it was priced by.
+        framework: whose configuration it is: the best is then what that starts, unless the stack is another one's.
+    """
+    best, own = _best(request, framework)
+    if best.strategy is None or best.prediction is None:
+        return given
+    terms = telling_terms(given, best) if given.prediction else {}
+    seconds, whose = best.prediction.iteration_seconds, f" (of those that {own} starts)" if own and given.fits else ""
+    said = Advice(subject="the best plan", text=verdict(given, best, terms) + whose, iteration_seconds=seconds)
+    other = Alternative(
+        strategy=best.strategy,
+        iteration_seconds=seconds,
+        mfu=best.prediction.mfu,
+        peak_memory_bytes=max(stage.total for stage in best.memory_bytes),
+        differs=_differs(given, best),
+    )
+    return given.model_copy(update={"alternatives": (other,) if other.differs else (), "why_not": (said,)})
+
+
+def _best(request: PlanRequest, framework: str | None) -> tuple[Plan, str | None]:
+    """The best plan that the framework starts, and its name; of all plans where the stack is another's or none fits."""
+    wanted = request.model_copy(update={"pins": {}, "top": 0, "reasons": False})
+    stack = request.stack if isinstance(request.stack, str) else request.stack.name
+    if framework and request.framework is None and goes_with(framework, stack):
+        best = ask(wanted.model_copy(update={"framework": framework}))
+        if best.strategy:
+            return best, framework
+    return ask(wanted), request.framework
+
+
+def _differs(given: Plan, best: Plan) -> str:
+    if given.strategy is None or best.strategy is None:
+        return "the only one that runs"
+    pairs = ((name, getattr(given.strategy, name), getattr(best.strategy, name)) for name in _AXES)
+    return ", ".join(f"{name} {theirs} instead of {mine}" for name, mine, theirs in pairs if mine != theirs)

@@ -1,0 +1,116 @@
+"""Runners-up: the best strategies that differ in kind from the plan and from each other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from costmodels.model.flops import utilization
+from costmodels.pricing import stage_bytes
+from costmodels.strategy import Recompute, Strategies
+from planner.answer.build import counted_flops, strategy_record
+from planner.answer.plan import Alternative, Strategy
+from planner.explain.challenges import Challenged
+from planner.explain.verdict import later
+from planner.request.request import Resolved
+from planner.search.best_first import Outcome
+from planner.search.objective import Aim
+from planner.search.split import Incumbent, as_it_runs
+from planner.trust.table import figures
+
+ALTERNATIVES_SECONDS = 1.0
+"""How long runners-up are looked for, where no time limit is asked for that leaves them more."""
+
+_KINDS = ("tp", "cp", "pp", "ep", "zero_stage", "recompute", "sequence_parallel", "schedule")
+
+
+class RunnersUp(NamedTuple):
+    """The best of every kind that was looked at, the best of all first, and whether all were looked at in time."""
+
+    best: tuple[Incumbent, ...]
+    complete: bool
+
+
+def runners_up(
+    outcome: Outcome, tried: Sequence[Challenged], aim: Aim, taken: Incumbent, top: int, *, until: float
+) -> RunnersUp:
+    """The best of their kinds, the plan's own among them; each under its best split.
+
+    They come from the challenges that were searched and from the most promising rows that the search saw. A time limit
+    that was asked for ends at ``until``.
+    """
+    scenario, seen = aim.scenario, set[tuple[object, ...]]()
+    found: list[tuple[float, Incumbent]] = []
+
+    def add(solved: Incumbent) -> None:
+        kind = _kind(strategy_record(solved.row, solved.assignment, scenario))
+        if kind not in seen:
+            found.append((aim.value(solved), solved))
+        seen.update((kind, _row_kind(solved.row)))
+
+    searched = (outcome.best, taken, *(one.outcome.best for one in tried))
+    for known in sorted((best for best in searched if best), key=aim.value):
+        add(known)
+    deadline = later(time.perf_counter() + ALTERNATIVES_SECONDS, until, of=2)
+    complete = all(one.outcome.proved for one in tried)
+    for bound, row in aim.promising(outcome):
+        if _settled([value for value, _ in found], top, bound):
+            break
+        if time.perf_counter() > deadline:
+            complete = False
+            break
+        if _row_kind(row) not in seen and (solved := aim.split(row, deadline)):
+            add(solved)
+    return RunnersUp(tuple(one for _, one in sorted(found, key=lambda pair: pair[0])), complete)
+
+
+def _settled(values: list[float], top: int, bound: float) -> bool:
+    """Whether no later row, none of them better than ``bound``, can be among the best ``top`` beside the plan."""
+    return len(values) > top and (top == 0 or bound >= sorted(values)[top])
+
+
+def alternatives(
+    others: Sequence[Incumbent], aim: Aim, resolved: Resolved, chosen: Strategy, best: Incumbent
+) -> tuple[Alternative, ...]:
+    """The runners-up that are not of the chosen strategy's kind, best first."""
+    shown, least = [], aim.value(best)
+    for solved in others:
+        record = strategy_record(solved.row, solved.assignment, resolved.scenario)
+        if _kind(record) != _kind(chosen):
+            shown.append(_alternative(record, solved, aim, resolved, chosen, least))
+    return tuple(shown[: resolved.request.top])
+
+
+def _alternative(
+    record: Strategy, solved: Incumbent, aim: Aim, resolved: Resolved, chosen: Strategy, least: float
+) -> Alternative:
+    scenario = resolved.scenario
+    seconds, runs = aim.seconds(solved), as_it_runs(solved.row, solved.assignment)
+    flops = counted_flops(scenario) * scenario.tokens
+    differs = [
+        name
+        for name in (*_KINDS, "cp_kind", "vpp", "micro_batch_size")
+        if getattr(record, name) != getattr(chosen, name)
+    ]
+    return Alternative(
+        strategy=record,
+        iteration_seconds=seconds,
+        mfu=utilization(flops=flops, seconds=seconds, gpus=scenario.gpus, peak=scenario.peak_rate),
+        peak_memory_bytes=float(np.max(stage_bytes(runs, scenario, solved.assignment).total)),
+        effective=aim.effective(solved) if aim.objective == "goodput" else None,
+        differs=", ".join(f"{name} {getattr(record, name)}" for name in differs),
+        tied=not aim.lean and aim.value(solved) <= least * (1.0 + figures().tie),
+    )
+
+
+def _kind(record: Strategy) -> tuple[object, ...]:
+    return (record.tp, record.cp, record.pp, record.ep, record.recompute == "none", record.zero_stage >= 2)
+
+
+def _row_kind(row: Strategies) -> tuple[object, ...]:
+    """The kind of a row before its recomputed layers are known: "partial" stands apart from none and all."""
+    at = row.row(0)
+    return (at["tp"], at["cp"], at["pp"], at["ep"], Recompute(at["recompute"]).name, at["zero_stage"] >= 2)

@@ -1,0 +1,135 @@
+"""Reasons in words and numbers: the closest run, what memory refused, one sentence that answers "why not"."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Protocol
+
+from costmodels.model.parameters import parameters
+from costmodels.scenario import Scenario
+from costmodels.step.offload import described
+from hardware.records import Accelerator
+from planner.answer.plan import Plan, Strategy
+from planner.answer.text import NOTABLE, told_bytes, told_seconds
+from planner.search.best_first import Outcome
+from planner.trust.published import Landmark, landmarks
+
+
+class Limited(Protocol):
+    """A question with a time limit that somebody may have asked for."""
+
+    @property
+    def time_limit(self) -> float: ...
+
+    @property
+    def model_fields_set(self) -> set[str]: ...
+
+
+def asked_until(request: Limited, started: float) -> float:
+    """When a time limit that was asked for ends, by ``time.perf_counter``; long ago where none was."""
+    return started + request.time_limit if "time_limit" in request.model_fields_set else -math.inf
+
+
+def later(usual: float, asked: float, of: int = 1) -> float:
+    """When one of so many kinds of reasons ends: when it usually does, or with its part of what was asked for."""
+    now = time.perf_counter()
+    return max(usual, now + (asked - now) / of)
+
+
+def memory_example(outcome: Outcome, scenario: Scenario) -> str:
+    """One strategy that memory refused, in words: the one that came nearest to fitting."""
+    if outcome.nearest is None:
+        return f"more than {told_bytes(scenario.group.accelerator.usable_memory)} per GPU"
+    needed, row = outcome.nearest
+    at = row.row(0)
+    limit = scenario.group.accelerator.usable_memory
+    name = f"tp {at['tp']} cp {at['cp']} pp {at['pp']} dp {at['dp']} ZeRO-{at['zero_stage']}"
+    told = f"{name} needs {told_bytes(needed)} per GPU, {told_bytes(limit)} available"
+    if scenario.stack.offloads and not described(scenario):
+        told += "; nothing can be offloaded: the cluster says no host_memory, host_link or host_bandwidth"
+    return told
+
+
+def closest_run(scenario: Scenario) -> str | None:
+    """The published run nearest in machine, size and scale."""
+    billions, device = parameters(scenario.model) / 1e9, scenario.group.accelerator
+
+    def distance(run: Landmark) -> float:
+        apart = abs(math.log(billions / run.billions)) + 0.5 * abs(math.log(scenario.gpus / run.gpus))
+        return apart + _other_machine(device, run) + (0.2 if run.precision not in {"", scenario.precision} else 0.0)
+
+    run = min(landmarks(), key=distance)
+    precision = f", {run.precision}" if run.precision else ""
+    where = f"{run.gpus:,} {run.accelerator}{precision}"
+    return f"{run.model} ({run.size}) on {where}: {run.result} ({run.source})"
+
+
+def _other_machine(device: Accelerator, run: Landmark) -> float:
+    """How far the run's accelerator is from the asked one, in factors of e of the model size."""
+    if run.accelerator == device.name:
+        return 0.0
+    if run.family == f"{device.vendor} {device.architecture}":
+        return 1.5
+    return 3.0 if run.family.startswith(f"{device.vendor} ") else 5.0
+
+
+WITHOUT = " (nothing fits without)"
+"""End of the remark that something that saves memory was not asked for."""
+
+
+def widths(strategy: Strategy | None) -> tuple[int, ...]:
+    """Ranks that stages have, the fewest first: several where node groups give them different ones."""
+    if strategy is None:
+        return ()
+    degrees = {(stage.tp or strategy.tp, stage.dp or strategy.dp) for stage in strategy.stages}
+    return tuple(sorted({tp * dp * strategy.cp for tp, dp in degrees}))
+
+
+def verdict(pinned: Plan, best: Plan, terms: Mapping[str, tuple[float, float]]) -> str:
+    """One sentence that answers "why not", by what the request wants least of.
+
+    ``terms`` are what adds up to that, this strategy's and the best plan's.
+    """
+    if pinned.prediction is None or not pinned.fits:
+        reasons = "; ".join(r.example for r in pinned.rejected[:2])
+        return f"it cannot run: {reasons}"
+    if best.prediction is None:
+        return "nothing else runs either"
+    spared = next((said.removesuffix(WITHOUT) for said in pinned.defaults if said.endswith(WITHOUT)), "")
+    return (f"it fits only with {spared}: " if spared else "") + _compared(pinned, best, terms)
+
+
+def _compared(pinned: Plan, best: Plan, terms: Mapping[str, tuple[float, float]]) -> str:
+    mine, theirs = pinned.value, best.value
+    lean, wall = (best.request.get("objective") == name for name in ("memory", "goodput"))
+    told = told_bytes if lean else told_seconds
+    needs, of = ("needs", " on its fullest device") if lean else ("takes", " of wall time" if wall else "")
+    most = told(mine) if pinned.proved else f"at most {told(mine)}"
+    least = told(theirs) if best.proved else f"{told(theirs)}, the best found before time ran out"
+    if len(unlike := widths(pinned.strategy)) > 1:
+        return _unlaunched(unlike, pinned, best, f"it would take {most}", least)
+    if mine <= theirs * (1 + NOTABLE):
+        compared = (
+            f"it {needs} {most}{of}, the best {needs} {least}" if lean or wall else f"{most}, the best takes {least}"
+        )
+        return f"nothing speaks against it: {compared}"
+    name = max(terms, key=lambda term: terms[term][0] - terms[term][1])
+    this, other = terms[name]
+    return (
+        f"it {needs} {most}{of}, {mine / theirs - 1:.1%} {'more' if lean else 'longer'} than {least}; "
+        f"most of it is {name}: {told(this)} against {told(other)}"
+    )
+
+
+def _unlaunched(unlike: tuple[int, ...], pinned: Plan, best: Plan, takes: str, least: str) -> str:
+    """The verdict on a plan whose stages have several widths, which the best one has where nothing else fits."""
+    whose = "the best" if len(widths(best.strategy)) > 1 else "the best that they start"
+    change = pinned.value / best.value - 1
+    apart = "" if abs(change) <= NOTABLE else f", {abs(change):.1%} {'longer' if change > 0 else 'shorter'}"
+    ranks = " and ".join(map(str, unlike))
+    return f"launchers start no plan with stages of {ranks} ranks: {takes}{apart}; {whose} takes {least}"
+
+
+__all__ = ["closest_run", "memory_example", "verdict", "widths"]

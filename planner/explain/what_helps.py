@@ -1,0 +1,204 @@
+"""What would help: better machines, another batch, more memory; or fewer machines that do nearly as much."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from costmodels.strategy import Recompute, Strategies
+from planner.answer.plan import Advice
+from planner.answer.text import NOT_KNOWN, NOTABLE, told_bytes, told_seconds
+from planner.errors import BadRequest
+from planner.explain.levers import arithmetic_times, device_times, links_times
+from planner.explain.nearest_request import enough_gpus, with_gpus
+from planner.request.pins import Pin, parse_pins
+from planner.request.request import Resolved
+from planner.request.written import many
+from planner.rules.conditions import SHARDED_GRADIENTS
+from planner.search.best_first import known_bound
+from planner.search.memory_savers import spared, ways
+from planner.search.objective import Aim
+from planner.search.split import Incumbent
+from planner.space.lattice import LARGEST_MICRO_BATCH, Space, build, divisors
+from planner.space.scope import offloads
+
+MORE_MEMORY = "memory 2x"
+ANY_OFFLOAD = "offload any"
+_LAYOUT = ("tp", "cp", "pp", "dp", "ep")
+_DEGREES = ("tp", "cp", "pp", "dp", "vpp", "ep", "etp", "micro_batch_size")
+"""Axes that a bound depends on and no rule of dominance ends with: fewer of their values leave the best in."""
+UNLIMITED = 1e6
+"""Times a device's memory that nothing needs more of."""
+MOST_BATCHES = 512
+"""Batch sizes on either side that are looked at for one with more divisors."""
+
+
+def what_helps(
+    resolved: Resolved, space: Space, aim: Aim, best: Incumbent, *, pins: Mapping[str, Pin], deadline: float
+) -> tuple[Advice, ...]:
+    """What would make the plan better by what is wanted least of, the most useful first."""
+    if aim.lean:
+        return _leaner(resolved, aim, best, pins, deadline)
+    fewer = enough_gpus(resolved, aim, aim.value(best), deadline)
+    return (*fewer, *_faster(space, aim, best, pins=pins, deadline=deadline))
+
+
+def _leaner(
+    resolved: Resolved, aim: Aim, best: Incumbent, pins: Mapping[str, Pin], deadline: float
+) -> tuple[Advice, ...]:
+    """What twice the devices, and what saves memory at a price, would spare of the bytes of the fullest device.
+
+    Faster machines spare none.
+    """
+    asked = {
+        f"{axis.replace('_', ' ')} {values}": parse_pins({axis: values}) for axis, values in ways(pins, aim.scenario)
+    }
+    questions = {subject: (aim, {**pins, **more}) for subject, more in asked.items()}
+    if larger := with_gpus(resolved, 2 * aim.scenario.gpus):
+        questions[many(larger.gpus, "GPU")] = (aim.on(larger), dict(pins))
+    now = aim.value(best)
+    lines = [_spared(subject, one, some, now, deadline) for subject, (one, some) in questions.items()]
+    return tuple(sorted(lines, key=lambda line: line.peak_memory_bytes or math.inf))
+
+
+def _spared(subject: str, aim: Aim, pins: Mapping[str, Pin], now: float, deadline: float) -> Advice:
+    """How much less the fullest device needs, where a question is a little another."""
+    if time.perf_counter() > deadline:
+        return Advice(subject=subject, text=NOT_KNOWN, proved=False)
+    try:
+        found = aim.search(build(aim.scenario, pins), deadline=deadline)
+    except BadRequest:  # pins that so many devices cannot make up
+        return Advice(subject=subject, text="the pins make up no strategy there")
+    needed = min(aim.value(found.best), now) if found.best else now
+    share = needed / now - 1.0
+    text = f"-{told_bytes(now - needed)} ({share:+.1%})" if share <= -NOTABLE else "nothing"
+    if not found.proved:
+        text = NOT_KNOWN if text == "nothing" else f"at least {text}"
+    return Advice(subject=subject, text=text, peak_memory_bytes=needed, proved=found.proved)
+
+
+def _faster(space: Space, aim: Aim, best: Incumbent, *, pins: Mapping[str, Pin], deadline: float) -> tuple[Advice, ...]:
+    """What a new plan would gain from better machines or a larger batch, most useful first."""
+    scenario, now = aim.scenario, aim.value(best)
+    memory = device_times(scenario, usable_memory=2.0)
+    changes = {
+        "network 2x": links_times(scenario, 2.0, inner=False),
+        "node links 2x": links_times(scenario, 2.0, inner=True),
+        "memory bandwidth 2x": device_times(scenario, memory_bandwidth=2.0),
+        "arithmetic 1.25x": arithmetic_times(scenario, 1.25),
+    }
+    lines = [_anew(MORE_MEMORY, aim.on(memory), space, best, now, deadline)]  # its bounds are those of the plan
+    lines += [_anew(subject, aim.on(changed), space, best, now, deadline) for subject, changed in changes.items()]
+    lines.append(_larger_batch(aim, best, now, pins, deadline))
+    lines.extend(_rounder_batch(aim, now, pins, deadline))
+    if _memory_is_short(best, lines):
+        lines.extend(_offloading(space, aim, best, pins, deadline))
+    return tuple(sorted(lines, key=lambda line: line.iteration_seconds or math.inf))
+
+
+def _anew(subject: str, changed: Aim, space: Space, best: Incumbent, now: float, deadline: float) -> Advice:
+    """What a plan would be on other machines of the same shape, hence in the same lattice.
+
+    The strategy of today is what it gains at least, if time ends the search.
+    """
+    found = changed.search(space, deadline=deadline, beside=1.0 + changed.within, confirm=False)
+    if found.best and found.proved:
+        return gained(subject, changed.value(changed.choice(found).taken), now)
+    known = [changed.anew(best), *([changed.value(found.best)] if found.best else [])]
+    return gained(subject, min(known), now, proved=False)
+
+
+def gained(subject: str, seconds: float, now: float, *, proved: bool = True) -> Advice:
+    """What a change saves of ``now`` seconds; nothing where it lengthens them.
+
+    What a search found that its deadline ended is no more than it saves at least.
+    """
+    share = seconds / now - 1
+    saves = share <= -NOTABLE
+    text = f"{told_seconds(seconds - now)} ({share:+.1%})" if saves else "nothing"
+    if not proved:
+        text = f"at least {text}" if saves else NOT_KNOWN
+    return Advice(subject=subject, text=text, iteration_seconds=min(seconds, now), proved=proved)
+
+
+def _memory_is_short(best: Incumbent, lines: Iterable[Advice]) -> bool:
+    """Whether time is spent on saving memory: another strategy would be taken with more, or this one repeats passes."""
+    at = best.row.row(0)
+    more = next(line for line in lines if line.subject == MORE_MEMORY)
+    saves = at["recompute"] != Recompute.NONE or at["zero_stage"] >= SHARDED_GRADIENTS
+    return saves or not more.proved or more.text != "nothing"
+
+
+def _offloading(space: Space, aim: Aim, best: Incumbent, pins: Mapping[str, Pin], deadline: float) -> list[Advice]:
+    """What states or activations on the hosts would save, which is searched only where it is asked for.
+
+    In the layouts of the plan and of the best without a limit on memory first, which tell how much at least.
+    """
+    now = seconds = aim.value(best)
+    kinds = parse_pins({"offload": ",".join(offloads(aim.scenario, pins)) or None})
+    if not kinds or not _hopeful(space, aim, best.iteration):
+        return []
+    for likely in (best, _unlimited(space, aim, deadline)):
+        if likely and time.perf_counter() < deadline:
+            layout = _values_of(likely.row, _LAYOUT)
+            found = aim.search(build(aim.scenario, {**pins, **layout, **kinds}), deadline=deadline)
+            seconds = min(seconds, aim.value(found.best)) if found.best else seconds
+    if time.perf_counter() > deadline:
+        return [gained(ANY_OFFLOAD, seconds, now, proved=False)]
+    left = _hopeful(space, aim, seconds * (1.0 + NOTABLE) if aim.by_time else best.iteration)
+    found = aim.search(build(aim.scenario, {**pins, **left, **kinds}), deadline=deadline, beside=1.0, confirm=False)
+    seconds = min(seconds, aim.value(found.best)) if found.best else seconds
+    subject = spared(found.best.row) if found.best and found.proved else ANY_OFFLOAD
+    gain = gained(subject, seconds, now, proved=found.proved)
+    return [] if gain.text == "nothing" else [gain]
+
+
+def _unlimited(space: Space, aim: Aim, deadline: float) -> Incumbent | None:
+    """The best were memory no limit: moving anything to the host only adds to its time."""
+    roomy = aim.on(device_times(aim.scenario, usable_memory=UNLIMITED))
+    return roomy.search(space, deadline=deadline, beside=1.0, confirm=False).best
+
+
+def _hopeful(space: Space, aim: Aim, ceiling: float) -> dict[str, Pin]:
+    """The degrees of the cores whose bound is below so many seconds of an iteration."""
+    return _values_of(space.cores.take(known_bound(space.cores, aim.scenario) < ceiling), _DEGREES)
+
+
+def _values_of(some: Strategies, axes: Iterable[str]) -> dict[str, Pin]:
+    values = {axis: np.unique(getattr(some, axis)).astype(int).tolist() for axis in axes}
+    return {axis: Pin(axis, tuple(found)) for axis, found in values.items() if found}
+
+
+def _larger_batch(aim: Aim, best: Incumbent, now: float, pins: Mapping[str, Pin], deadline: float) -> Advice:
+    """What a plan with twice the batch would be, per sequence."""
+    double = aim.on(replace(aim.scenario, global_batch_size=2 * aim.scenario.global_batch_size))
+    if time.perf_counter() < deadline:
+        space, beside = build(double.scenario, pins), 1.0 + double.within
+        found = double.search(space, deadline=deadline, beside=beside, confirm=False)
+        if found.best and found.proved:
+            return gained("batch 2x", double.value(double.choice(found).taken) / 2, now)
+    rows = replace(best.row, num_microbatches=2 * best.row.num_microbatches)
+    return gained("batch 2x", double.anew(replace(best, row=rows)) / 2, now, proved=False)
+
+
+def _rounder_batch(aim: Aim, now: float, pins: Mapping[str, Pin], deadline: float) -> list[Advice]:
+    """A batch within 1 % that has far more divisors, hence more ways to split it, per sequence."""
+    batch = aim.scenario.global_batch_size
+    reach = min(batch // 100, MOST_BATCHES)
+    near = range(max(batch - reach, 1), batch + reach + 1)
+    useful = aim.scenario.gpus * LARGEST_MICRO_BATCH
+    ways = {size: len(divisors(math.gcd(size, useful))) for size in near}
+    rounder = max(near, key=lambda size: (ways[size], -abs(size - batch)))
+    if ways[rounder] < 2 * ways[batch]:
+        return []
+    if time.perf_counter() > deadline:
+        return [gained(f"batch {rounder}", now, now, proved=False)]
+    other = aim.on(replace(aim.scenario, global_batch_size=rounder))
+    found = other.search(build(other.scenario, pins), deadline=deadline)
+    seconds = other.value(found.best) * batch / rounder if found.best else now
+    gain = gained(f"batch {rounder}", seconds, now, proved=found.proved)
+    return [] if gain.text == "nothing" else [gain]

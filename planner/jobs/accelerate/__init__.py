@@ -1,0 +1,1 @@
+"""Hugging Face Accelerate: its YAML, written."""

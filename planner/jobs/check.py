@@ -1,0 +1,76 @@
+"""Whether a framework starts a plan: its rules, asked of one strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from costmodels.strategy import AXES
+from planner.answer.reread import row_of
+from planner.frameworks.conditions import Facts
+from planner.frameworks.records import FrameworkRule
+from planner.frameworks.registry import FRAMEWORKS
+from planner.jobs.job import Job
+from planner.rules.rule import named
+
+
+def broken(job: Job, framework: str, *, but: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Every rule of the framework that the plan breaks, as the end of a sentence with its source; some left out."""
+    row, facts = row_of(job.strategy), _facts(job)
+    columns = {name: getattr(row, name) for name in AXES}
+    for rule in FRAMEWORKS[framework].constraints:
+        if rule.name not in but and not np.all(rule.holds(columns, facts)):
+            yield f"{_said(rule, row.row(0), facts)} ({rule.source})"
+
+
+def device_lack(job: Job, framework: str) -> str | None:
+    """Why a framework does not run on the accelerators, whatever the strategy; None where it does."""
+    facts, any_row = _facts(job), {"tp": np.ones(1, dtype=np.int64)}
+    for rule in FRAMEWORKS[framework].constraints:
+        if rule.name.endswith("-device") and not np.all(rule.holds(any_row, facts)):
+            return f"{rule.sentence.format(accelerator=facts.accelerator)} ({rule.source})"
+    return None
+
+
+def _facts(job: Job) -> Facts:
+    return Facts(
+        model=job.model,
+        seq_length=job.seq_length,
+        global_batch_size=job.strategy.global_batch_size,
+        precision=job.precision,
+        optimizer=job.optimizer,
+        main_params=str(_chosen(job, "main_params") or "fp32"),
+        offload_fraction=float(_chosen(job, "offload_fraction") or 1.0),
+        loss=str(_chosen(job, "loss") or "plain"),
+        loss_block=int(_chosen(job, "loss_block") or 0),
+        adapters=str(job.asked("adapters") or ""),
+        gpus_per_node=job.gpus_per_node,
+        accelerator=job.nodes[0].accelerator,
+        vendor=job.vendor,
+    )
+
+
+def _chosen(job: Job, name: str) -> Any:
+    return getattr(job.priced, name) if job.priced else job.asked(name)
+
+
+def _said(rule: FrameworkRule, row: dict[str, Any], facts: Facts) -> str:
+    model = facts.model
+    return rule.sentence.format(
+        **named(row),
+        precision=facts.precision,
+        optimizer=facts.optimizer,
+        main_params=facts.main_params,
+        accelerator=facts.accelerator,
+        offload_fraction=f"{facts.offload_fraction:g}",
+        loss_block=facts.loss_block,
+        adapters=facts.adapters,
+        num_layers=model.num_layers,
+        num_heads=model.num_heads,
+        num_query_groups=model.num_query_groups,
+        model=model.name,
+        global_batch_size=facts.global_batch_size,
+        seq_length=facts.seq_length,
+    )

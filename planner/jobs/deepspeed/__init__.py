@@ -1,0 +1,1 @@
+"""DeepSpeed: its JSON, read and written."""

@@ -1,0 +1,196 @@
+"""What an exporter reads, and what it hands back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from costmodels.model.model import Model
+from costmodels.stack.adapters import Adapters
+from costmodels.stack.stack import Stack
+from hardware.catalogue import accelerator, names
+from planner.answer.plan import Plan, Strategy
+from planner.answer.text import why_none
+from planner.errors import BadRequest
+from planner.jobs.changed import assumed_stack
+from planner.request.tables import model_of
+from planner.request.written import named
+
+LARGEST_NAME: Final = 63 - len("-node-99999999-9-abcde")
+"""Characters of a job's name: Kubernetes takes 63, and schedulers number the nodes and make every pod's name unique."""
+
+
+class Inexpressible(BadRequest):
+    """A plan that a target cannot say: the message names the target and what it lacks."""
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Neighbouring nodes of one kind, in the order of the pipeline."""
+
+    group: str
+    accelerator: str
+    count: int
+    gpus_per_node: int
+
+
+@dataclass(frozen=True)
+class Job:
+    """One plan with its records read.
+
+    Attributes:
+        plan: the whole answer.
+        strategy: degrees, switches and stages.
+        model: what is trained.
+        nodes: the machines, in the order in which ranks are dealt out.
+        stack: name of the software stack it was planned for.
+    """
+
+    plan: Plan
+    strategy: Strategy
+    model: Model
+    nodes: tuple[Nodes, ...]
+    stack: str
+
+    @property
+    def gpus(self) -> int:
+        """Ranks in all."""
+        return int(self.plan.request["gpus"])
+
+    @property
+    def gpus_per_node(self) -> int:
+        """Ranks of every node.
+
+        Raises:
+            Inexpressible: nodes differ; no launcher starts different numbers of ranks.
+        """
+        numbers = sorted({part.gpus_per_node for part in self.nodes})
+        if len(numbers) > 1:
+            raise Inexpressible(
+                f"launchers start as many ranks on every node; these have {' and '.join(map(str, numbers))} GPUs"
+            )
+        return numbers[0]
+
+    @property
+    def vendor(self) -> str:
+        """Who made the accelerators; empty where the catalogue does not know them."""
+        known, used = names("accelerator"), {part.accelerator for part in self.nodes}
+        vendors = {accelerator(name).vendor for name in used if name in known}
+        return vendors.pop() if len(vendors) == 1 else ""
+
+    @property
+    def node_count(self) -> int:
+        """Nodes in all."""
+        return sum(part.count for part in self.nodes)
+
+    @property
+    def uneven(self) -> bool:
+        """Whether stages hold different numbers of layers."""
+        return any(stage.layers * self.strategy.pp != self.model.num_layers for stage in self.strategy.stages)
+
+    @property
+    def seq_length(self) -> int:
+        """Tokens per sequence."""
+        return int(self.plan.request["seq_length"])
+
+    @property
+    def precision(self) -> str:
+        """Number format of the matrix products, one of ``costmodels.stack.precision.PRECISIONS``."""
+        return str(self.plan.request.get("precision") or "bf16")
+
+    @cached_property
+    def priced(self) -> Stack | None:
+        """The stack with all that was chosen; None where the answer holds only a name that the catalogue lacks."""
+        return assumed_stack(self.plan.request)
+
+    @property
+    def optimizer(self) -> str:
+        """What updates the weights."""
+        return self.priced.optimizer if self.priced else str(self.asked("optimizer") or "adam")
+
+    @property
+    def adapters(self) -> Adapters | None:
+        """What trains beside frozen weights."""
+        said = self.plan.request.get("adapters")
+        return Adapters.read(str(said)) if said else None
+
+    @property
+    def name(self) -> str:
+        """A name for the job that every scheduler takes: lower-case letters, digits and dashes, a letter first."""
+        plain = "".join(char if char.isascii() and char.isalnum() else "-" for char in self.model.name.lower())
+        words = "-".join(filter(None, plain.split("-")))
+        named = words if words[:1].isalpha() else f"train-{words}"
+        return f"{named[: LARGEST_NAME - len(f'-{self.gpus}')].strip('-')}-{self.gpus}"
+
+    def asked(self, name: str) -> Any:
+        """A field of the request, None where it is not said."""
+        return self.plan.request.get(name)
+
+
+@dataclass(frozen=True)
+class Export:
+    """What a target reads.
+
+    Attributes:
+        files: text by file name; the first one is the target's own, others it refers to.
+        program: what every rank runs, script first, as words; empty where a launcher has no such thing.
+        environment: variables that go with it.
+        remarks: what the reader has to add or to know.
+    """
+
+    files: Mapping[str, str]
+    program: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+
+Write = Callable[[Job, str], Export]
+"""An exporter: a job and the version of the target, to files."""
+
+
+def job_of(plan: Plan) -> Job:
+    """The plan with its records read.
+
+    Raises:
+        Inexpressible: there is no strategy, or node groups have degrees of their own.
+        BadRequest: the plan does not hold its model or its cluster.
+    """
+    if plan.strategy is None or plan.status == "infeasible":
+        raise Inexpressible(f"there is nothing to launch, the plan is infeasible: {why_none(plan)}")
+    if any(stage.tp or stage.dp for stage in plan.strategy.stages):
+        raise Inexpressible(
+            "launchers give every stage the same degrees, and this plan's differ between node groups; "
+            "--format json holds them stage by stage"
+        )
+    model, cluster, stack = (plan.request.get(name) for name in ("model", "cluster", "stack"))
+    if not isinstance(model, Mapping) or not isinstance(cluster, Mapping):
+        raise BadRequest("the answer does not hold its model and its cluster; ask `plan --format json` again")
+    return Job(plan, plan.strategy, model_of(model), _nodes(cluster, plan.strategy), named(stack))
+
+
+def _nodes(cluster: Mapping[str, Any], strategy: Strategy) -> tuple[Nodes, ...]:
+    """Nodes of every group, in the order in which the pipeline goes over them."""
+    parts = cluster.get("groups") or [cluster]
+    by_name = {
+        str(part["name"]): Nodes(str(part["name"]), str(part["accelerator"]), part["nodes"], part["gpus_per_node"])
+        for part in parts
+    }
+    turn = [name for name in dict.fromkeys(stage.group for stage in strategy.stages) if name in by_name]
+    return tuple(by_name[name] for name in dict.fromkeys([*turn, *by_name]))
+
+
+def refuse(target: str, reasons: Iterable[tuple[bool, str]]) -> None:
+    """Raise for the first reason that holds.
+
+    Args:
+        target: what is exported to, as people call it.
+        reasons: whether it holds, and what the target lacks, as the end of a sentence.
+
+    Raises:
+        Inexpressible: one holds.
+    """
+    for holds, reason in reasons:
+        if holds:
+            raise Inexpressible(f"{target} {reason}")

@@ -1,0 +1,1 @@
+"""MaxText: its configuration, written."""

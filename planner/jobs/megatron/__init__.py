@@ -1,0 +1,1 @@
+"""Megatron-LM and Megatron-Bridge: options, read from a launch script, written for a plan."""

@@ -1,0 +1,1 @@
+"""PaddleFormers: its training arguments, written."""

@@ -1,0 +1,215 @@
+"""What to paste into a launcher: the arguments of the framework that a stack stands for, or why there are none."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any, Final
+
+from planner.answer.plan import Plan, Strategy
+from planner.errors import BadRequest
+from planner.jobs.changed import carries, dispatch_of
+from planner.jobs.megatron.write_savers import chosen_of, saver_arguments, shards_by_itself
+from planner.jobs.megatron.write_stack import stack_arguments
+from planner.jobs.megatron.write_words import Arguments, megatron_arguments, unsaid
+from planner.jobs.torchtitan.write_words import torchtitan_arguments
+from planner.jobs.unsaid import unsaid_choices
+from planner.request.written import named
+
+_FORKS: Final[Mapping[str, str]] = {
+    "megatron-core": "",
+    "megatron-lm-2020": "the release of 2020 knows fewer of them",
+    "megatron-lm-2021": "the release of 2021 knows fewer of them",
+    "megatron-lm-2022": "the release of 2022 knows fewer of them",
+    "megascale": "MegaScale itself is not public",
+    "nemo": "Megatron-Bridge takes the same names as overrides, such as model.tensor_model_parallel_size=8",
+    "nemo-26.06": "Megatron-Bridge takes the same names as overrides, such as model.tensor_model_parallel_size=8",
+    "megatron-deepspeed": "Megatron-DeepSpeed takes ZeRO and precision from its DeepSpeed JSON",
+    "megatron-deepspeed-2021": "Megatron-DeepSpeed takes ZeRO and precision from its DeepSpeed JSON",
+    "vocabulary-parallel": "the fork adds --enable-vocab-parallel",
+    "yuan2": "Yuan 2.0's fork takes the layers of every stage in an option of its own",
+    "zero-bubble": "the zero-bubble fork adds --enable-zero-bubble and its kin for the schedule, and has no layout",
+}
+"""Stacks whose parser is Megatron-LM's or descends from it, and in what it is another one."""
+
+_OTHERS: Final[Mapping[str, str]] = {
+    "aleph-alpha": "Aleph Alpha's scaling is launched with a YAML file",
+    "deepseek": "HAI-LLM is not public",
+    "deepspeed": "DeepSpeed is launched with a JSON file, and its pipeline in code",
+    "deepspeed-2021": "DeepSpeed is launched with a JSON file, and its pipeline in code",
+    "fsdp": "PyTorch FSDP is set up in the training script",
+    "gpt-neox": "GPT-NeoX is launched with a YAML file",
+    "generic": "no framework in particular is meant",
+    "internevo": "InternEvo is launched with a Python configuration",
+    "maxtext": "plan export --to maxtext writes its YAML",
+    "mindformers": "MindFormers is launched with a YAML file",
+    "nanotron": "plan export --to nanotron writes its YAML",
+    "paddle": "PaddlePaddle is launched with its own hybrid-parallel arguments",
+    "paddle-2021": "static graphs of PaddlePaddle are planned in a training script",
+}
+"""Stacks that are launched otherwise, and how."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Arguments, and remarks on whose they are and what they cannot say."""
+
+    words: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+def launch(plan: Plan, strategy: Strategy) -> Launch:
+    """How to start what was planned.
+
+    Raises:
+        BadRequest: the arguments cannot say how the layers are split, or their framework refuses the plan.
+    """
+    if any(stage.tp or stage.dp for stage in strategy.stages):
+        raise BadRequest(
+            "launcher arguments give every stage the same degrees, and this plan's differ between node groups; "
+            "--format json holds them stage by stage"
+        )
+    stack, precision = named(plan.request.get("stack")), str(plan.request.get("precision") or "bf16")
+    _check(plan)
+    if stack == "torchtitan":
+        words, remarks = torchtitan_arguments(strategy, precision=precision)
+        return Launch(tuple(words), (*remarks, *unsaid_choices(plan.request, "torchtitan", "arguments")))
+    words, remarks = _megatron(plan, strategy, precision)
+    return Launch(tuple(words), (*_whose(plan), *_unsaid(plan), *remarks, *_in_turn(strategy)))
+
+
+def _check(plan: Plan) -> None:
+    """Refuse arguments that Megatron-LM would stop at; what a fork of it takes is for its remark to say.
+
+    Raises:
+        BadRequest: it would, with the way to a plan that it starts.
+    """
+    if why := foreign(plan):
+        other = f"; {_OTHERS['maxtext']}" if named(plan.request.get("stack")) == "maxtext" else ""
+        raise BadRequest(f"no arguments, since megatron-lm cannot start this plan: {why}{other}")
+    if not _own(plan) or plan.status == "infeasible":
+        return
+    from planner.jobs.check import broken
+    from planner.jobs.job import job_of
+
+    if plan.request.get("adapters"):
+        raise BadRequest("no arguments: megatron-lm trains no adapters; plan export --to megatron-bridge writes them")
+    for lack in broken(job_of(plan), "megatron-lm"):
+        raise BadRequest(
+            f"no arguments, since megatron-lm cannot start this plan: {lack}; the same question with "
+            f"--for megatron-lm finds the fastest plan that it can"
+        )
+
+
+def foreign(plan: Plan) -> str | None:
+    """Why Megatron-LM's arguments are for other devices than the plan's; None where they are for these."""
+    from planner.jobs.check import device_lack
+    from planner.jobs.job import job_of
+
+    whole = all(isinstance(plan.request.get(name), Mapping) for name in ("model", "cluster"))
+    return device_lack(job_of(plan), "megatron-lm") if whole and plan.status != "infeasible" else None
+
+
+def _in_turn(strategy: Strategy) -> tuple[str, ...]:
+    """Which nodes come first where a pipeline goes over several node groups."""
+    names = list(dict.fromkeys(stage.group for stage in strategy.stages))
+    if len(names) < 2:
+        return ()
+    return (f"rank nodes by node group, in the order of the pipeline: {', then '.join(names)}",)
+
+
+def _megatron(plan: Plan, strategy: Strategy, precision: str) -> Arguments:
+    given = plan.request.get("model")
+    model: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+    words, remarks = megatron_arguments(
+        strategy,
+        precision=precision,
+        experts=bool(model.get("moe")),
+        mtp_layers=int(model.get("mtp_layers") or 0),
+        layer_pattern=str(model.get("layer_pattern") or ""),
+        expert_capacity=chosen_of(plan.request, "expert_capacity"),
+        dispatch=dispatch_of(plan.request),
+        by_itself=shards_by_itself(plan.request),
+    )
+    more, beside = saver_arguments(strategy, plan.request)
+    assumed, lacks = stack_arguments(strategy, plan.request) if _own(plan) else ([], ())
+    return [*words, *more, *assumed], (*remarks, *beside, *lacks, *_nearby(plan, strategy))
+
+
+def _nearby(plan: Plan, strategy: Strategy) -> tuple[str, ...]:
+    """The way to a plan that the arguments say to the letter, where they only come near this one.
+
+    There is none over several node groups, which no framework's own rules are searched on.
+    """
+    if not (_own(plan) and unsaid(strategy)) or len({stage.group for stage in strategy.stages}) > 1:
+        return ()
+    return ("--for megatron-lm searches only what these arguments can say",)
+
+
+def _own(plan: Plan) -> bool:
+    """The stack's parser is today's Megatron-LM's."""
+    return named(plan.request.get("stack")) in {"megatron-core", "nemo", "nemo-26.06"}
+
+
+def elsewhere(plan: Plan) -> str | None:
+    """How the stack is launched, where its own arguments cannot be written here."""
+    stack = named(plan.request.get("stack"))
+    if stack in _FORKS or stack == "torchtitan":
+        return None
+    return _OTHERS.get(stack, f"how stack {stack} is launched is not known here")
+
+
+def _whose(plan: Plan) -> tuple[str, ...]:
+    stack = named(plan.request.get("stack"))
+    if other := elsewhere(plan):
+        return (f"these are arguments of Megatron-LM, not of stack {stack}: {other}",)
+    return (f"these are arguments of Megatron-LM; {_FORKS[stack]}",) if _FORKS[stack] else ()
+
+
+def _unsaid(plan: Plan) -> tuple[str, ...]:
+    """That what was changed of the stack is for the reader to see to."""
+    paths = [path for path in plan.request.get("changes", ()) if path.startswith("stack.")]
+    left = [path for path in paths if not (_own(plan) and carries("megatron-lm", path))]
+    return (f"what was set of the stack is not among them: {', '.join(left)}",) if left else ()
+
+
+def block(words: Sequence[str], width: int) -> list[str]:
+    """Arguments over several lines, quoted, ready to paste into a shell; no line is wider than ``width``."""
+    lines: list[str] = []
+    room = max(width - 4, 16)
+    for item in _items(words):
+        if lines and len(lines[-1]) + 1 + len(item) <= room + 2:
+            lines[-1] += f" {item}"
+        elif len(item) <= room:
+            lines.append(f"  {item}")
+        else:
+            lines += _broken(shlex.split(item), room)
+    return _continued(lines)
+
+
+def _items(words: Sequence[str]) -> Iterator[str]:
+    """An option with its values."""
+    for place, word in enumerate(words):
+        if word.startswith("--"):
+            yield shlex.join([word, *takewhile(lambda value: not value.startswith("--"), words[place + 1 :])])
+
+
+def _broken(words: Sequence[str], room: int) -> Iterator[str]:
+    """Option and value apart, and what is still too long in pieces: a piece from the first column continues a word."""
+    for word in words:
+        quoted = shlex.quote(word)
+        if len(quoted) <= room:
+            yield f"  {quoted}"
+            continue
+        step = room - 2
+        pieces = [shlex.quote(word[start : start + step]) for start in range(0, len(word), step)]
+        yield f"  {pieces[0]}"
+        yield from pieces[1:]
+
+
+def _continued(lines: Sequence[str]) -> list[str]:
+    """Every line but the last ends in a backslash, behind a blank unless the next one continues its word."""
+    glue = [" \\" if following.startswith(" ") else "\\" for following in lines[1:]]
+    return [line + mark for line, mark in zip(lines, [*glue, ""], strict=True)]

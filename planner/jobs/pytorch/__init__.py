@@ -1,0 +1,1 @@
+"""Plain PyTorch: device mesh, FSDP2 and pipelining, written."""

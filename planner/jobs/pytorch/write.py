@@ -1,0 +1,136 @@
+"""Plain PyTorch: a module with the device mesh, FSDP2 and the pipeline's schedule, for a training script to import."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from planner.answer.plan import Strategy
+from planner.jobs.job import Export, Job
+from planner.jobs.launchers import shell
+from planner.jobs.megatron.chunks import chunk_layers
+from planner.jobs.torchtitan.write_words import PARAMETERS, SCHEDULES, shard_ranks
+
+FILE: Final = "torch_plan.py"
+_FOLDED: Final = frozenset({"zb-v", "dualpipe-v"})
+_TYPES: Final = {"bf16": "torch.bfloat16", "fp16": "torch.float16", "fp32": "torch.float32"}
+_MODULE: Final = '''
+{imports}
+
+MESH = {mesh}
+"""Ranks of every dimension, slowest first."""
+MICRO_BATCH_SIZE = {micro}
+MICRO_BATCHES = {batches}
+"""Of one replica and step: pipelined, or accumulated where there is one stage."""
+SCHEDULE = {schedule!r}
+CHUNKS = {chunks}
+"""Layers of every pipeline chunk, in the order in which a micro-batch passes them."""
+RECOMPUTE = {recompute!r}
+CONTEXT_ROTATION = {rotation!r}
+"""For torch.distributed.tensor.experimental._attention.set_rotate_method."""
+
+
+def mesh(device_type="cuda"):
+    """The device mesh, with the ranks that share states as one more dimension."""
+    made = init_device_mesh(device_type, tuple(MESH.values()), mesh_dim_names=tuple(MESH))
+    made["shard", "cp"]._flatten("states")
+    return made
+
+
+{shard}
+
+
+{scheduled}
+'''
+_SHARDED: Final = '''
+def shard(module, layers, made):
+    """FSDP2 on a stage: every layer, then what is around them. Tensor ranks are the model's own plan."""
+    inner = made["replicate", "states"] if MESH["replicate"] > 1 else made["states"]
+    policy = MixedPrecisionPolicy(param_dtype={dtype}, reduce_dtype=torch.float32)
+    offload = {offload}()
+    for layer in (*layers, module):
+        fully_shard(layer, mesh=inner, reshard_after_forward={reshard}, mp_policy=policy, offload_policy=offload)
+    return module
+'''
+_WHOLE: Final = '''
+def shard(module, layers, made):
+    """Every replica keeps the whole of a stage. Tensor ranks are the model's own plan."""
+    return module
+'''
+_PIPELINED: Final = '''
+def schedule(stages, loss_fn):
+    """The pipeline's schedule of this rank's stages."""
+    chosen = get_schedule_class(SCHEDULE)
+    first = stages if issubclass(chosen, PipelineScheduleMulti) else stages[0]
+    return chosen(first, n_microbatches=MICRO_BATCHES, loss_fn=loss_fn)
+'''
+_ALONE: Final = '''
+def schedule(stages, loss_fn):
+    """None: one stage needs no schedule, the training script accumulates its micro-batches."""
+'''
+
+
+def _imports(strategy: Strategy) -> Iterator[str]:
+    """What the module's functions use."""
+    if strategy.zero_stage:
+        yield "import torch"
+    yield "from torch.distributed.device_mesh import init_device_mesh"
+    if strategy.zero_stage:
+        policies = sorted((_offload(strategy), "MixedPrecisionPolicy"))
+        yield f"from torch.distributed.fsdp import {', '.join(policies)}, fully_shard"
+    if strategy.pp > 1:
+        yield "from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_schedule_class"
+
+
+def _offload(strategy: Strategy) -> str:
+    return "OffloadPolicy" if strategy.offload == "none" else "CPUOffloadPolicy"
+
+
+def _sharding(job: Job) -> str:
+    """The function that shards a stage, as the plan's ZeRO stage has it."""
+    strategy = job.strategy
+    if strategy.zero_stage == 0:
+        return _WHOLE.strip()
+    return _SHARDED.strip().format(
+        dtype=_TYPES[job.precision],
+        offload=_offload(strategy),
+        reshard=strategy.zero_stage == PARAMETERS,
+    )
+
+
+def _remarks(job: Job) -> Iterator[str]:
+    strategy = job.strategy
+    yield f"train.py is yours: it imports {FILE} for mesh, shard and schedule"
+    yield f"give it sequences of {job.seq_length} tokens"
+    if strategy.tp > 1:
+        norms = "yes" if strategy.sequence_parallel else "no"
+        yield f"tensor ranks split as the model's own plan says; the plan splits norms over them: {norms}"
+    if not strategy.zero_stage:
+        yield f"train in {job.precision} as the script does: what is not sharded has no MixedPrecisionPolicy"
+
+
+def pytorch(job: Job, version: str) -> Export:
+    """The module as of PyTorch 2.13; what it lacks is refused by the rules."""
+    strategy, shared = job.strategy, shard_ranks(job.strategy)
+    mesh = {
+        "pp": strategy.pp,
+        "replicate": strategy.dp // shared,
+        "shard": shared,
+        "cp": strategy.cp,
+        "tp": strategy.tp,
+    }
+    body = _MODULE.format(
+        imports="\n".join(_imports(strategy)),
+        mesh=mesh,
+        micro=strategy.micro_batch_size,
+        batches=strategy.num_microbatches,
+        schedule=SCHEDULES.get(strategy.schedule, ""),
+        chunks=chunk_layers(strategy, folded=strategy.schedule in _FOLDED),
+        recompute=strategy.recompute,
+        rotation={"all-gather": "allgather", "p2p": "alltoall"}[strategy.cp_kind] if strategy.cp > 1 else "",
+        shard=_sharding(job),
+        scheduled=(_PIPELINED if strategy.pp > 1 else _ALONE).strip(),
+    )
+    remarks = tuple(_remarks(job))
+    head = "\n".join([*shell.header(f"PyTorch {version}"), *shell.remarks(remarks)])
+    return Export(files={FILE: f"{head}\n{body}"}, program=("train.py",), remarks=remarks)

@@ -1,0 +1,1 @@
+"""torchtitan: its configuration, read and written."""

@@ -1,0 +1,285 @@
+"""The catalogues as tables: every kind of entry, and every figure of an entry with its source."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+import costmodels
+from costmodels.model import catalogue
+from costmodels.pipeline.schedules import ALIASES, SCHEDULES
+from costmodels.stack.stack import stack as stack_of
+from costmodels.stack.stack import stack_names
+from hardware import files
+from hardware.catalogue import source_texts
+from hardware.errors import MeshwrightError, UnknownName, nearest
+from hardware.spelling import plain, spelled
+from planner.errors import BadRequest
+from planner.frameworks.registry import FRAMEWORKS
+from planner.jobs.registry import SHORT, TARGETS
+from planner.rules.core import GROUP_RULES, RULES
+
+EVERY_RULE: Final = (
+    *RULES,
+    *GROUP_RULES,
+    *{rule.name: rule for one in FRAMEWORKS.values() for rule in one.rules}.values(),
+)
+_HERE: Final = Path(costmodels.__file__).parent
+_LABELS: Final = {"name", "title", "source", "sources"}
+_EXAMPLE: Final = (8, 32)
+"""Stages and micro-batches for which bubble and memory of a schedule are shown."""
+_VISIBLE: Final = 5e-4
+_KEY: Final = re.compile(r"\[([a-z0-9_]+)\]")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One fact of an entry: where it stands in the record, what it is and who says so."""
+
+    field: str
+    value: Any
+    """A number, a switch, text, which quantities are with their unit, or a list of these; as the file states it."""
+    source: str
+
+    @property
+    def text(self) -> str:
+        """The value as people read it."""
+        return _text(self.value)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of catalogue entries, by its plural name on the command line."""
+
+    name: str
+    names: Callable[[], tuple[str, ...]]
+    aliases: Callable[[], Mapping[str, str]]
+    entry: Callable[[str], Mapping[str, Any]]
+    columns: tuple[str, ...]
+    """Fields that a list shows."""
+
+
+def _toml(folder: str) -> Callable[[str], Mapping[str, Any]]:
+    def entry(name: str) -> Mapping[str, Any]:
+        return {"name": name} | tomllib.loads((_HERE / folder / f"{name}.toml").read_text(encoding="utf-8"))
+
+    return entry
+
+
+def _rule(name: str) -> Mapping[str, Any]:
+    found = next(rule for rule in EVERY_RULE if rule.name == name)
+    return {field: getattr(found, field) for field in ("name", "kind", "reads", "sentence", "source")}
+
+
+def _schedule(name: str) -> Mapping[str, Any]:
+    """What is published of a schedule, and what the closed forms say of the example in ``_EXAMPLE``."""
+    found = SCHEDULES[name]
+    p, m = (1, _EXAMPLE[1]) if name == "none" else _EXAMPLE
+    v = next(chunks for chunks in (1, 2) if found.allowed(p, m, chunks))
+    third, stages = 1.0 / 3.0, np.arange(p)
+    idle, waiting = (float(drain(p, m, v, third, third, third)) / m for drain in (found.drain, found.drain_at_barrier))
+    held = found.in_flight(p, m, v, stages)
+    return {
+        "name": name,
+        "bubble": f"{idle:.1%}" + (f" ({waiting:.1%} with a barrier)" if abs(waiting - idle) > _VISIBLE else ""),
+        "in_flight": f"{held[0]:g}" + (f" to {held[-1]:g}" if held[-1] != held[0] else ""),
+        "parameters": f"{found.parameters_held:g}x",
+        "requires": found.requires,
+        "example": f"{p} stages, {m} micro-batches, {v} chunk{'s' if v > 1 else ''}, forward and both gradients alike",
+        "weight_gradients": "apart" if found.splits_backward else "with the backward pass",
+        "aliases": ", ".join(alias for alias, full in ALIASES.items() if full == name) or "none",
+        "stacks": ", ".join(one for one in stack_names() if name in stack_of(one).schedules) or "none",
+        "source": found.source,
+    }
+
+
+def _exporter(name: str) -> Mapping[str, Any]:
+    found = TARGETS[name]
+    return {field: getattr(found, field) for field in ("name", "kind", "title", "versions", "checked")}
+
+
+def _nobody() -> Mapping[str, str]:
+    return {}
+
+
+def _hardware(kind: files.Kind, *columns: str) -> Kind:
+    return Kind(
+        f"{kind}s",
+        lambda: files.names(kind),
+        lambda: files.aliases(kind),
+        lambda name: {"name": name} | files.entry(kind, name),
+        columns,
+    )
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            "models",
+            lambda: tuple(catalogue.names()),
+            catalogue.aliases,
+            _toml("model/models"),
+            ("name", "title", "num_layers", "hidden_size", "num_heads", "seq_length"),
+        ),
+        _hardware("cluster", "name", "title", "accelerator", "gpus_per_node"),
+        _hardware("accelerator", "name", "title", "memory", "memory_bandwidth", "year"),
+        _hardware("link", "name", "bandwidth", "efficiency", "step_latency"),
+        _hardware("server", "name", "title", "nodes", "memory", "accelerator", "price"),
+        Kind("stacks", stack_names, _nobody, _toml("stack/stacks"), ("name", "title")),
+        Kind(
+            "rules",
+            lambda: tuple(r.name for r in EVERY_RULE),
+            _nobody,
+            _rule,
+            ("name", "kind", "sentence", "source"),
+        ),
+        Kind(
+            "schedules",
+            lambda: tuple(SCHEDULES),
+            lambda: ALIASES,
+            _schedule,
+            ("name", "bubble", "in_flight", "parameters", "requires", "source"),
+        ),
+        Kind(
+            "exporters",
+            lambda: tuple(TARGETS),
+            lambda: SHORT,
+            _exporter,
+            ("name", "kind", "title", "versions", "checked"),
+        ),
+    )
+}
+
+
+def rows(kind: str) -> list[dict[str, Any]]:
+    """Every entry of a kind with the fields that its list shows, as the files state them.
+
+    Where the node groups of a cluster say different things there is a list, and None where nobody says anything.
+    """
+    return [{column: _stated(entry, column) for column in KINDS[kind].columns} for entry in _entries(kind)]
+
+
+def lines(kind: str) -> list[dict[str, str]]:
+    """The same as people read it."""
+    return [{column: _line(entry, column) for column in KINDS[kind].columns} for entry in _entries(kind)]
+
+
+def _entries(kind: str) -> Iterator[Mapping[str, Any]]:
+    return map(KINDS[kind].entry, KINDS[kind].names())
+
+
+def _stated(entry: Mapping[str, Any], column: str) -> Any:
+    if column in entry:
+        return entry[column]
+    said = _of_groups(entry, column)
+    return said if len(said) > 1 else said[0] if said else None
+
+
+def _line(entry: Mapping[str, Any], column: str) -> str:
+    return _text(entry[column]) if column in entry else " + ".join(map(_text, _of_groups(entry, column)))
+
+
+def _of_groups(entry: Mapping[str, Any], column: str) -> list[Any]:
+    """What the node groups of a mixed cluster say where the cluster itself does not."""
+    return list(dict.fromkeys(group[column] for group in entry.get("groups", ()) if column in group))
+
+
+def find(name: str, kinds: tuple[str, ...] = tuple(KINDS)) -> tuple[Kind, str]:
+    """The kind and the full name behind a name or alias.
+
+    Raises:
+        UnknownName: there is none; the message lists the nearest.
+        BadRequest: several kinds have one.
+    """
+    lowered = name.strip().lower()
+    exact = [(KINDS[kind], lowered) for kind in kinds if lowered in KINDS[kind].names()]
+    known = [(kind, kind.aliases()) for kind in (KINDS[name] for name in kinds)]
+    short = [(kind, aliases[lowered]) for kind, aliases in known if lowered in aliases]
+    found = exact or short or _otherwise(name, kinds)
+    if not found:
+        everything = [entry for kind in kinds for entry in (*KINDS[kind].names(), *KINDS[kind].aliases())]
+        raise _unknown(name, kinds, everything)
+    if len(found) > 1:
+        ways = " or ".join(f"`plan show {full} --kind {kind.name}`" for kind, full in found)
+        raise BadRequest(f"{name!r} names several things: {ways}")
+    return found[0]
+
+
+def _otherwise(name: str, kinds: tuple[str, ...]) -> list[tuple[Kind, str]]:
+    """Kinds and full names of machines whose names are spelled otherwise, full names before short ones."""
+    machines: dict[str, files.Kind] = {f"{kind}s": kind for kind in files.KINDS}
+    tried = [(KINDS[kind], files.otherwise(machines[kind], name)) for kind in kinds if kind in machines]
+    found = [(kind, full) for kind, full in tried if full is not None]
+    return [(kind, full) for kind, full in found if spelled(full).stem == spelled(name).stem] or found
+
+
+def _unknown(name: str, kinds: tuple[str, ...], known: list[str]) -> MeshwrightError:
+    if len(kinds) == 1:
+        return UnknownName(kinds[0].removesuffix("s"), name, known, plain(name))
+    near = nearest(plain(name) or name.lower(), known)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"`plan list` shows {', '.join(kinds)}"
+    return BadRequest(f"the catalogue has no {name!r}: {hint}")
+
+
+def figures(kind: Kind, name: str) -> list[Figure]:
+    """Every fact of an entry, as its file states it, with its source."""
+    entry = kind.entry(name)
+    sources = entry.get("sources", {})
+    texts = source_texts()
+    general = str(entry.get("source", ""))
+    return [
+        Figure(path, value, _cited(inner or _longest(path, sources) or general, texts))
+        for path, value, inner in _leaves(entry, "", "")
+        if path not in _LABELS and not path.startswith("sources.")
+    ]
+
+
+def title(kind: Kind, name: str) -> str:
+    """What people call an entry."""
+    return _text(kind.entry(name).get("title", name))
+
+
+def shorts(kind: Kind, name: str) -> list[str]:
+    """Other names of an entry."""
+    return sorted(alias for alias, full in kind.aliases().items() if full == name)
+
+
+def _leaves(value: Any, path: str, source: str) -> Iterator[tuple[str, Any, str]]:
+    """(path, value, source of the table it stands in); a table's own source covers what is below it."""
+    if isinstance(value, Mapping):
+        inner = str(value.get("source", source)) if path else source
+        for name, below in value.items():
+            if not (path and name == "source"):
+                yield from _leaves(below, f"{path}.{name}".strip("."), inner)
+    elif isinstance(value, list) and any(isinstance(one, Mapping) for one in value):
+        for place, below in enumerate(value):
+            yield from _leaves(below, f"{path}[{place}]", source)
+    else:
+        yield path, value, source
+
+
+def _longest(path: str, sources: Mapping[str, str]) -> str:
+    fitting = [prefix for prefix in sources if path == prefix or path.startswith((f"{prefix}.", f"{prefix}["))]
+    return sources[max(fitting, key=len)] if fitting else ""
+
+
+def _cited(source: str, texts: Mapping[str, str]) -> str:
+    """A key of the list of sources, or keys in brackets within a sentence, as what they stand for."""
+    if source in texts:
+        return texts[source]
+    return _KEY.sub(lambda match: f"[{texts.get(match[1], match[1])}]", source)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_text, value))
+    return str(value)

@@ -1,0 +1,248 @@
+"""What a page shows: points with their figures, out of a store, a study or one saved plan."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from planner.answer.plan import Plan
+from planner.answer.text import CUT_SHORT
+from planner.errors import BadRequest
+from planner.render.page.one_plan import breakdowns, memory_of, runners_up, timeline_of
+from planner.request.written import many, named
+from planner.studies.answers import Result
+from planner.trust.table import measured
+
+LARGEST_PAGE: Final = 20_000
+"""Points that one page holds: about 10 MB, which a browser still sorts and filters at once."""
+_DEGREES: Final = (("TP", "tp"), ("CP", "cp"), ("PP", "pp"), ("VPP", "vpp"), ("EP", "ep"), ("ETP", "etp"), ("DP", "dp"))
+_REQUEST: Final = (
+    *("model", "gpus", "cluster", "stack", "global_batch_size", "seq_length", "tokens", "precision", "objective"),
+    *("optimizer", "main_grads", "main_params", "fp8_param_gather", "loss", "loss_block", "offload_fraction"),
+    *("adapters", "memory_margin", "expert_capacity", "expert_imbalance", "changes", "ties"),
+)
+_MAIN: Final = ("model", "gpus", "cluster")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The content of a page, as plain values.
+
+    Attributes:
+        title: its headline.
+        remark: what is said below it.
+        axes: names of what was varied.
+        points: one object a point: axes, status, figures (seconds, shares, days, dollars, GiB), strategy, terms.
+        assumptions: lines that hold for all of it.
+        plan: what only one plan has, its memory by stage and its timeline; None for a study.
+    """
+
+    title: str
+    remark: str
+    axes: tuple[str, ...]
+    points: tuple[dict[str, Any], ...]
+    assumptions: tuple[str, ...]
+    plan: dict[str, Any] | None = None
+
+    def data(self) -> dict[str, Any]:
+        """Everything that the script draws."""
+        return {
+            "axes": self.axes,
+            "points": self.points,
+            "plan": self.plan,
+            "measured": _measured(),
+        }
+
+
+def shown_study(found: Iterable[Result], name: str, axes: Sequence[str] | None = None) -> Shown:
+    """A page over many results.
+
+    Args:
+        found: the results.
+        name: of the study or of the store.
+        axes: what was varied, by the names that the results use; unless given, what differs between the requests.
+
+    Raises:
+        BadRequest: there are none, none is answered, or more than a page holds.
+    """
+    results = list(islice(found, LARGEST_PAGE + 1))
+    if not results:
+        raise BadRequest(f"{name}: there are no answers to show yet; run `plan sweep` first")
+    if len(results) > LARGEST_PAGE:
+        raise BadRequest(
+            f"{name}: more than {LARGEST_PAGE:,} points, the most that one page holds; "
+            "show a part with --study FILE whose `where` keeps fewer"
+        )
+    if all(result.status == "pending" for result in results):
+        raise BadRequest(f"{name}: no point is answered by this version; run `plan sweep`, or leave --study out")
+    if axes is None:
+        results, axes = _with_axes(results)
+    points = tuple(_point(result) for result in results)
+    answered = sum(point["seconds"] is not None for point in points)
+    remark = f"{len(points):,} points, {answered:,} with a plan"
+    return Shown(name, remark, tuple(axes), points, tuple(_assumed(results)))
+
+
+def shown_plan(plan: Plan) -> Shown:
+    """A page over one plan and its runners-up."""
+    request = plan.request
+    title = f"{named(request['model'])} on {many(request['gpus'], 'GPU')} of {named(request['cluster'])}"
+    if plan.strategy is None or plan.prediction is None:
+        refused = tuple(f"{one.rule}: {one.example}" for one in plan.rejected)
+        point = _point(Result(0, {"plan": "asked"}, plan.status, {"request": request}, "; ".join(refused)[:500], None))
+        return Shown(title, f"{plan.status}; nothing fits", ("plan",), (point,), (*plan.defaults, *refused))
+    kept = json.loads(plan.to_json()) | {"peak_memory_bytes": max(stage.total for stage in plan.memory_bytes)}
+    first = _point(Result(0, {"plan": "best"}, plan.status, kept, None, None))
+    others = [_point(Result(i, *other, None, None)) for i, other in enumerate(runners_up(plan, kept), start=1)]
+    for point, terms in zip(others, breakdowns(plan), strict=False):
+        point["terms"] = terms
+    scope = (f"proved of strategies {'; '.join(plan.proof.scope)}",) if plan.proof and plan.proof.scope else ()
+    assumed = (*plan.defaults, *plan.warnings, *scope, *plan.provenance.sources, _origin(kept["provenance"]))
+    timeline, remark = timeline_of(plan)
+    drawn = {"memory": memory_of(plan), "timeline": timeline, "remark": remark, "advice": _advice(plan)}
+    drawn["nearest"] = [
+        [run.group, run.error, run.measured_seconds] for run in (plan.trust.nearest if plan.trust else ())
+    ]
+    statement = plan.proof.statement if plan.proof else plan.status
+    return Shown(title, f"{first['strategy']}: {statement}", ("plan",), (first, *others), assumed, drawn)
+
+
+def _advice(plan: Plan) -> list[list[Any]]:
+    pairs = (("why not", plan.why_not), ("what would help", plan.what_helps))
+    said = [[kind, one.subject, one.text] for kind, several in pairs for one in several]
+    return said if plan.alternatives_complete else [*said, ["alternatives", "others", CUT_SHORT]]
+
+
+def _point(result: Result) -> dict[str, Any]:
+    """One result as what the page draws of it; what it lacks is None."""
+    document, said = result.document, result.document.get("prediction") or {}
+    request, strategy = document.get("request") or {}, document.get("strategy")
+    runs = bool(said) and result.status != "infeasible"
+    refused = next((one["example"] for one in document.get("rejected", ())), None)
+    return {
+        "index": result.index,
+        "axes": {name.removeprefix("pins."): _plain(value) for name, value in result.axes.items()},
+        "job": _job(request),
+        "status": result.status,
+        "strategy": strategy_words(strategy) if strategy else None,
+        "gpus": request.get("gpus", result.axes.get("gpus")),
+        "seconds": said.get("iteration_seconds") if runs else None,
+        "mfu": said.get("mfu") if runs else None,
+        "days": said.get("training_days") if runs else None,
+        "cost": said.get("cost_dollars") if runs else None,
+        "rate": said.get("tokens_per_second") if runs else None,
+        "gib": document["peak_memory_bytes"] / 2**30 if runs and document.get("peak_memory_bytes") else None,
+        "speedup": result.speedup,
+        "terms": {name: value for name, value in (document.get("breakdown_seconds") or {}).items() if value > 0},
+        "note": result.error or refused or "; ".join(document.get("warnings", ())) or None,
+    }
+
+
+def strategy_words(strategy: Mapping[str, Any]) -> str:
+    """A strategy in one line: degrees above 1, micro-batch, and what is not usual."""
+    words = [f"{word} {strategy[name]}" for word, name in _DEGREES if strategy[name] > 1 or name in {"tp", "pp", "dp"}]
+    words += [f"micro-batch {strategy['micro_batch_size']}", f"ZeRO-{strategy['zero_stage']}"]
+    words += [strategy["schedule"]] if strategy["pp"] > 1 else []
+    words += [f"recompute {strategy['recompute']}"] if strategy["recompute"] != "none" else []
+    words += [f"offload {strategy['offload']}"] if strategy.get("offload", "none") != "none" else []
+    return ", ".join(words)
+
+
+def _job(request: Mapping[str, Any]) -> str:
+    """What is trained: only plans of one job compete with each other."""
+    if not request:
+        return ""
+    tokens = request.get("tokens")
+    return f"{named(request['model'])}, {tokens / 1e9:,.6g} B tokens" if tokens else named(request["model"])
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return value.get("name") or json.dumps(value, sort_keys=True)
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else value
+
+
+def _with_axes(results: list[Result]) -> tuple[list[Result], list[str]]:
+    """Results of a store alone, with what differs between their requests as axes, ordered by it."""
+    told = [dict(_flat(result.document.get("request") or {})) for result in results]
+    names = [*_REQUEST, *sorted({name for one in told for name in one} - {*_REQUEST})]
+    axes: list[str] = []
+    for name in names:
+        if len(_values(told, name)) > 1 and not any(_follows(told, name, axis) for axis in axes if name not in _MAIN):
+            axes.append(name)
+    order = sorted(range(len(results)), key=lambda i: [_rank(told[i].get(name)) for name in axes])
+    points = [
+        Result(place, {name: told[i].get(name) for name in axes}, *_rest(results[i])) for place, i in enumerate(order)
+    ]
+    return points, [name.removeprefix("pins.") for name in axes]
+
+
+def _values(told: Sequence[Mapping[str, Any]], *names: str) -> set[str]:
+    return {json.dumps([one.get(name) for name in names]) for one in told if one}
+
+
+def _follows(told: Sequence[Mapping[str, Any]], name: str, axis: str) -> bool:
+    """Whether an axis settles the value of ``name``, as a model does that of its sequence length."""
+    return len(_values(told, axis, name)) == len(_values(told, axis))
+
+
+def _rest(result: Result) -> tuple[str, dict[str, Any], str | None, float | None]:
+    return result.status, result.document, result.error, result.speedup
+
+
+def _flat(request: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in request.items():
+        if name == "pins":
+            yield from ((f"pins.{axis}", pinned) for axis, pinned in value.items())
+        elif name in _REQUEST:
+            yield name, _plain(value)
+
+
+def _rank(value: Any) -> tuple[int, float, str]:
+    """Numbers by size, before text by the alphabet, before nothing."""
+    if isinstance(value, int | float):
+        return 0, float(value), ""
+    return (2, 0.0, "") if value is None else (1, 0.0, str(value))
+
+
+def _assumed(results: Sequence[Result]) -> Iterator[str]:
+    """Sources of all answers, each once, and how many points have which warning."""
+    yield from sorted({_origin(one.document["provenance"]) for one in results if "provenance" in one.document})
+    yield from sorted({line for one in results for line in one.document.get("provenance", {}).get("sources", ())})
+
+
+def _origin(provenance: Mapping[str, Any]) -> str:
+    return f"version {provenance['version']}, catalogue {provenance['catalogue_hash']}"
+
+
+def _measured() -> dict[str, Any]:
+    """The shipped measured runs: groups, and for each run seconds, predicted over measured, split and group."""
+    runs = measured().runs
+    groups = sorted({run.group for run in runs})
+    place = {group: i for i, group in enumerate(groups)}
+    rows = [[float(f"{r.seconds:.4g}"), round(1 + r.error, 3), int(r.split == "dev"), place[r.group]] for r in runs]
+    return {"groups": groups, "runs": rows}
+
+
+def study_in(path: Path, text: str) -> tuple[list[Result], str, list[str]]:
+    """The results, name and axes in what `plan sweep --format json` wrote.
+
+    Raises:
+        BadRequest: it is something else.
+    """
+    try:
+        document = json.loads(text)
+        results = [_result(record) for record in document["results"]]
+        return results, str(document["study"]), [str(axis).removeprefix("pins.") for axis in document["axes"]]
+    except (KeyError, TypeError, ValueError, RecursionError):
+        raise BadRequest(f"{path}: not an answer of `plan --format json` or `plan sweep --format json`") from None
+
+
+def _result(record: dict[str, Any]) -> Result:
+    own = ("index", "point", "status", "error", "speedup")
+    rest = {name: value for name, value in record.items() if name not in own}
+    return Result(record["index"], record["point"], record["status"], rest, record["error"], record.get("speedup"))

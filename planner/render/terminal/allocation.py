@@ -1,0 +1,74 @@
+"""A division of a cluster on the screen."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from planner.allocation.document import Allocation, JobAnswer
+from planner.allocation.explain import in_words
+from planner.render.terminal.bars import days, scaled, seconds
+from planner.render.terminal.tables import said
+
+_DAY = 86400.0
+
+
+def render(found: Allocation, console: Console) -> None:
+    """The whole answer, within the width of the console."""
+    use = "  ".join(f"{group.used:,} of {group.gpus:,} {group.name}" for group in found.groups)
+    console.print(Text(f"{found.objective}  {_value(found)}  {use}", style="bold"), overflow="fold")
+    for line in found.assumed:
+        console.print(said(f"assumed: {line}", console, style="dim"), overflow="fold")
+    spent = (
+        f"{found.searches} placements searched in {found.curve_seconds:.1f} s, divided in {found.solve_seconds:.2f} s"
+    )
+    console.print(said(f"{spent}; {found.statement}", console), overflow="fold")
+    if found.jobs:
+        console.print("", Padding(_table(found.jobs, console), (0, 0, 0, 2)), sep="\n")
+        console.print("", Text("Why", style="bold"), Padding(_reasons(found.jobs, console), (0, 0, 0, 2)), sep="\n")
+
+
+def _value(found: Allocation) -> str:
+    if found.value is None:
+        return "infeasible"
+    match found.objective:
+        case "throughput":
+            return f"{scaled(found.value)}{'' if found.value else ' '}FLOP/s x priority"
+        case "weighted-finish":
+            return f"{found.value / _DAY:,.1f} days x priority"
+        case "cost":
+            return f"${scaled(found.value)}"
+        case _:
+            return f"sum of logarithms {found.value:.3f}"
+
+
+def _table(jobs: tuple[JobAnswer, ...], console: Console) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for place, name in enumerate(("job", "", "group", "GPUs", "iteration", "finish", "cost", "strategy")):
+        table.add_column(name, justify="right" if 3 <= place <= 6 else "left", overflow="fold")
+    for job in jobs:
+        table.add_row(*(said(text, console) for text in _cells(job)))
+    return table
+
+
+def _cells(job: JobAnswer) -> tuple[str, ...]:
+    at = job.placed
+    if at is None:
+        return job.name, job.change, "", "", "", "", "", ""
+    money = "" if at.cost_dollars is None else f"${scaled(at.cost_dollars)}"
+    finish = f"{days(at.finish_seconds / _DAY)}{' late' if job.late else ''}"
+    where = (at.group, f"{at.gpus:,}", seconds(at.iteration_seconds))
+    return (job.name, job.change, *where, finish, money, in_words(at.strategy))
+
+
+def _reasons(jobs: tuple[JobAnswer, ...], console: Console) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for job in jobs:
+        table.add_row(said(job.name, console), said(job.because, console))
+        if job.with_more:
+            table.add_row("", said(f"with more: {job.with_more}", console, style="dim"))
+    return table

@@ -1,0 +1,78 @@
+"""What `plan calibrate` shows: constants, errors, warnings."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from planner.render.terminal.tables import print_rows, said
+from planner.runs.calibrate.document import Calibration, Constant, Errors, RunError
+
+_TIMES = ("latency", "overhead", "launch")
+
+
+def render(answer: Calibration, console: Console) -> None:
+    """Draw the constants before and after, the errors of each run and of each set, and what could not be told."""
+    stack = "no stack" if answer.stack is None else answer.stack
+    console.print(f"Fitted to {answer.cluster}, {stack}", markup=False)
+    _heading(console, "Constants")
+    print_rows([_constant(one) for one in answer.constants], console)
+    if answer.runs:
+        _heading(console, "Runs: predicted / measured - 1")
+        print_rows([_run(one) for one in answer.runs], console)
+    _heading(console, "Errors: predicted / measured - 1")
+    print_rows([_errors(one) for one in answer.errors], console, named=False)
+    for heading, lines in (("Warnings", answer.warnings), ("Assumed or left aside", answer.notes)):
+        if lines:
+            _heading(console, heading)
+            _list(console, lines)
+
+
+def _heading(console: Console, text: str) -> None:
+    console.print()
+    console.print(text, markup=False, style="bold")
+
+
+def _list(console: Console, lines: tuple[str, ...]) -> None:
+    table = Table.grid(padding=(0, 1))
+    for line in lines:
+        table.add_row("-", said(line, console))
+    console.print(table)
+
+
+def _constant(one: Constant) -> dict[str, str]:
+    error = "" if one.standard_error is None else f"± {_figure(one.name, one.standard_error)}"
+    after = "as before" if one.standard_error is None else _figure(one.name, one.after)
+    return {"constant": one.name, "before": _figure(one.name, one.before), "after": after, "standard error": error}
+
+
+def _figure(name: str, value: float) -> str:
+    from hardware.units import format_quantity
+
+    field = name.rpartition(".")[2]
+    if field.endswith(_TIMES):
+        return format_quantity(value, "time")
+    return format_quantity(value, "bytes") if field == "saturation" else f"{value:.4g}"
+
+
+def _run(one: RunError) -> dict[str, str]:
+    return {
+        "run": one.id,
+        "measured": f"{one.measured_seconds:.3f} s",
+        "before": f"{one.before:+.1%}",
+        "after": f"{one.after:+.1%}",
+        "left out": "" if one.left_out is None else f"{one.left_out:+.1%}",
+    }
+
+
+def _errors(one: Errors) -> dict[str, str]:
+    left = "" if one.median_left_out is None else f"{one.median_left_out:.1%}"
+    return {
+        "what": one.what,
+        "points": str(one.points),
+        "bias before": f"{one.bias_before:+.1%}",
+        "after": f"{one.bias_after:+.1%}",
+        "median before": f"{one.median_before:.1%}",
+        "after ": f"{one.median_after:.1%}",
+        "left out": left,
+    }

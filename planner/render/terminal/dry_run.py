@@ -1,0 +1,64 @@
+"""What a request resolves to, and who said so."""
+
+from collections.abc import Mapping
+
+from costmodels.scenario import Scenario
+from planner.request.defaults import whose_length, whose_tokens
+from planner.request.overrides import written
+from planner.request.pins import parse_pins
+from planner.request.request import PlanRequest, choices_of, resolve
+from planner.request.written import many
+
+
+def lines(request: PlanRequest, origins: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """(field, value, origin) of every value of a request, defaults filled in.
+
+    Args:
+        request: the question.
+        origins: field, or ``pins.`` and axis, to who gave it.
+
+    Raises:
+        MeshwrightError: a name that does not exist, or values that contradict each other.
+    """
+    parse_pins(request.pins)
+    resolved = resolve(request)
+    scenario = resolved.scenario
+    machines = " + ".join(
+        f"{many(group.nodes, 'node') if group.nodes else '? nodes'} x {group.gpus_per_node}"
+        for group in resolved.cluster.groups
+    )
+    values = {
+        "model": f"{scenario.model.name} ({many(scenario.model.num_layers, 'layer')})",
+        "gpus": str(request.gpus),
+        "cluster": f"{resolved.cluster.name} ({machines})",
+        "stack": scenario.stack.name,
+        "global_batch_size": str(scenario.global_batch_size),
+        "seq_length": str(scenario.seq_length),
+        "tokens": f"{resolved.tokens}",
+        "precision": request.precision,
+        "objective": request.objective,
+        "ties": request.ties,
+        **({"framework": request.framework} if request.framework else {}),
+        "memory_margin": f"{request.memory_margin:.0%}",
+        **_experts(scenario),
+        "top": str(request.top),
+        "time_limit": f"{request.time_limit:g} s",
+    } | {name: str(value) for name, value in choices_of(request).items()}
+    values |= {path: written(value) for path, value in request.changes.items()}
+    values |= {f"pins.{axis}": str(pin) for axis, pin in request.pins.items()}
+    whose = {
+        "seq_length": whose_length(scenario.model),
+        "tokens": whose_tokens(scenario.model, frozen=scenario.frozen),
+    }
+    whose |= dict.fromkeys(request.changes, origins.get("changes", "default"))
+    return [(name, value, origins.get(name, whose.get(name, "default"))) for name, value in values.items()]
+
+
+def _experts(scenario: Scenario) -> dict[str, str]:
+    """How tokens fall on experts; nothing for a model without."""
+    if scenario.model.moe is None:
+        return {}
+    capacity = scenario.stack.expert_capacity
+    if capacity is not None:
+        return {"expert_capacity": f"{capacity:g}"}
+    return {"expert_capacity": "none dropped", "expert_imbalance": f"{scenario.stack.expert_imbalance:g}"}

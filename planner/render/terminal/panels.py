@@ -1,0 +1,176 @@
+"""The parts of the screen that are tables: time per iteration, memory per stage, alternatives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Final
+
+from rich.table import Table
+from rich.text import Text
+
+from planner.answer.plan import Alternative, Plan, Stage, StageMemory, Strategy
+from planner.render.terminal.bars import alike, bar, gib, percent, seconds
+from planner.request.written import many
+
+TERMS: Final[Mapping[str, str]] = {
+    "compute": "compute",
+    "recompute": "recompute",
+    "tp": "tp exposed",
+    "cp": "cp exposed",
+    "pp": "pp exposed",
+    "ep": "ep exposed",
+    "dp": "dp exposed",
+    "bubble": "bubble",
+    "optimizer": "optimizer",
+    "host": "host",
+    "straggler": "stragglers",
+    "offload": "offload",
+}
+"""Terms of an iteration as they are called on the screen; other terms keep their name."""
+
+_PARTS: Final = ("weights", "gradients", "optimizer", "activations", "logits", "slack", "reserved", "total")
+_BAR: Final = 16
+SIDE_BY_SIDE: Final = 90
+"""Columns from which the two panels stand beside each other."""
+WIDE: Final = 110
+"""Columns from which the alternatives say in words what they differ in."""
+_LEAST: Final = 5e-4
+_COLUMNS: Final = ("", "TP", "CP", "PP", "DP", "EP", "VPP", "mb", "ZeRO", "recompute", "iteration", "MFU", "GiB")
+
+
+def time_panel(plan: Plan, *, blocks: bool) -> Text:
+    """Exposed seconds per term with their shares, the largest first, without those below 0.05 %."""
+    total = sum(plan.breakdown_seconds.values()) or 1.0
+    shares = {name: value / total for name, value in plan.breakdown_seconds.items()}
+    large = sorted((name for name in shares if shares[name] >= _LEAST), key=lambda name: -shares[name])
+    longest = max(shares.values(), default=0.0) or 1.0
+    text = Text("Time per iteration", style="bold")
+    for name in large:
+        drawn = bar(shares[name] / longest, _BAR, blocks=blocks)
+        time = alike(plan.breakdown_seconds[name], longest * total)
+        row = f"\n  {TERMS.get(name, name):<12}{time:>9}{percent(shares[name]):>8} "
+        text.append(row, style="not bold").append(drawn, style="not bold cyan")
+    return text
+
+
+def memory_panel(stages: Sequence[StageMemory]) -> Text:
+    """Memory of the busiest rank of the first, the worst inner and the last stage."""
+    shown = _telling(stages)
+    limits = {gib(stage.limit) for stage in stages}
+    of = f" of {min(limits)}" if len(limits) == 1 else ""
+    text = Text(f"Memory per GPU, GiB{of}", style="bold")
+    text.append("\n" + _row("stage", [str(stage.stage) for stage in shown]), style="not bold")
+    for part in _PARTS if len(limits) == 1 else (*_PARTS, "limit"):
+        values = [getattr(stage, part) for stage in shown]
+        if any(value >= 2**20 for value in values) or part == "total":
+            style = "bold" if part == "total" else "not bold"
+            text.append("\n" + _row(part, [gib(value) for value in values]), style=style)
+    return text
+
+
+def _row(name: str, cells: Sequence[str]) -> str:
+    return f"  {name:<12}" + "".join(f"{cell:>8}" for cell in cells)
+
+
+def _telling(stages: Sequence[StageMemory]) -> list[StageMemory]:
+    inner = sorted(stages[1:-1], key=lambda stage: -stage.total)[:1]
+    return [*stages[:1], *inner, *(stages[-1:] if len(stages) > 1 else ())]
+
+
+def alternatives_table(plan: Plan, *, width: int) -> Table:
+    """The runners-up below the winner; in what each differs where there is room, or where its columns do not tell.
+
+    Those show the degrees of the first stage; other stages may have others, and node groups another order.
+    """
+    several = plan.strategy is not None and len({stage.group for stage in plan.strategy.stages}) > 1
+    wide, gap = width >= WIDE or several, 2 if width >= SIDE_BY_SIDE else 1
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold", collapse_padding=True)
+    wall = plan.goodput if plan.request.get("objective") == "goodput" else None
+    for name in (*_COLUMNS, *(["goodput"] if wall else [])):
+        table.add_column(name, justify="left" if name == "recompute" else "right", overflow="fold")
+    if wide:
+        table.add_column("", overflow="fold", style="dim")
+    if plan.strategy is not None and plan.prediction is not None and plan.memory_bytes:
+        best = Alternative(
+            strategy=plan.strategy,
+            iteration_seconds=plan.prediction.iteration_seconds,
+            mfu=plan.prediction.mfu,
+            peak_memory_bytes=max(stage.total for stage in plan.memory_bytes),
+            effective=wall.effective if wall else None,
+            differs="",
+        )
+        table.add_row(*_cells(1, best), *_goodput(best), style="bold")
+    for place, alternative in enumerate(plan.alternatives, start=2):
+        table.add_row(*_cells(place, alternative), *_goodput(alternative), *([alternative.differs] if wide else []))
+    return table
+
+
+def _cells(place: int, alternative: Alternative) -> list[str]:
+    strategy = alternative.strategy
+    degrees = (strategy.tp, strategy.cp, strategy.pp, strategy.dp, strategy.ep, strategy.vpp, strategy.micro_batch_size)
+    return [
+        f"{place}{'=' if alternative.tied else ''}",
+        *map(str, degrees),
+        str(strategy.zero_stage),
+        recomputation(strategy),
+        seconds(alternative.iteration_seconds),
+        percent(alternative.mfu),
+        gib(alternative.peak_memory_bytes),
+    ]
+
+
+def _goodput(alternative: Alternative) -> list[str]:
+    """Share of the wall time that trains, where that is what counts."""
+    return [] if alternative.effective is None else [percent(alternative.effective)]
+
+
+def recomputation(strategy: Strategy) -> str:
+    """What is recomputed: its kind, or how many layers where it is some of them."""
+    layers = sum(stage.recompute_layers for stage in strategy.stages)
+    if layers == 0:
+        return "+".join(strategy.recompute_modules) or strategy.recompute
+    every = sum(stage.layers for stage in strategy.stages)
+    together = f" by {strategy.recompute_num_layers} layers" if strategy.recompute_num_layers > 1 else ""
+    return f"full{together}" if layers == every else f"{layers}/{every} layers"
+
+
+def layers_per_stage(strategy: Strategy) -> str:
+    """The split of layers in words: "12 layers per stage", "layers per stage 11, 6 x 12, 13"."""
+    layers = [stage.layers for stage in strategy.stages]
+    if len(set(layers)) == 1:
+        return f"{many(layers[0], 'layer')} per stage"
+    return f"layers per stage {_runs(layers)}"
+
+
+def along_the_pipeline(strategy: Strategy) -> list[str]:
+    """The node groups from the first stage to the last, where there are several, each with what differs."""
+    if len({stage.group for stage in strategy.stages}) < 2:
+        return []
+    lines, start = [], 0
+    for name, run in groupby(strategy.stages, key=lambda stage: stage.group):
+        stages = list(run)
+        end = start + len(stages) - 1
+        where = f"stage {start}" if start == end else f"stages {start} to {end}"
+        parts = [f"{name}: {where}", f"layers {_runs([stage.layers for stage in stages])}", *_degrees_of(stages[0])]
+        if again := sum(stage.recompute_layers for stage in stages):
+            parts.append(f"{again} recomputed")
+        lines.append("  " + "   ".join(parts))
+        start = end + 1
+    return lines
+
+
+def _degrees_of(stage: Stage) -> list[str]:
+    """The degrees of a stage that are not those of every stage."""
+    known = (("TP", stage.tp), ("DP", stage.dp), ("micro-batch", stage.micro_batch_size))
+    return [f"{name} {value}" for name, value in known if value is not None]
+
+
+def _runs(values: Sequence[int]) -> str:
+    parts: list[tuple[int, int]] = []
+    for value in values:
+        if parts and parts[-1][0] == value:
+            parts[-1] = (value, parts[-1][1] + 1)
+        else:
+            parts.append((value, 1))
+    return ", ".join(f"{count} x {value}" if count > 1 else str(value) for value, count in parts)

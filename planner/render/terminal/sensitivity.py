@@ -1,0 +1,91 @@
+"""What would help, on the screen: a tornado of bars."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from planner.analyses.what_if import FACTOR, Leverage, Sensitivity, Turned
+from planner.answer.plan import Strategy
+from planner.render.terminal.bars import percent, seconds
+from planner.render.terminal.panels import recomputation
+from planner.render.terminal.tables import print_wide
+from planner.request.written import many
+
+_HALF = 16
+"""Characters of a bar on either side of no change."""
+
+
+def print_sensitivity(found: Sensitivity, console: Console) -> None:
+    """Every lever with its bar, strongest first: left of the middle is less time."""
+    head = f"{found.model} on {many(found.gpus, 'GPU')} of {found.cluster}: {seconds(found.iteration_seconds)}, "
+    console.print(Text(head + words(found.strategy), style="bold"), overflow="fold")
+    said = "; ".join(found.defaults)
+    console.print(Text(f"assumed: {said}" if said else "nothing is assumed"), overflow="fold")
+    console.print()
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("lever", no_wrap=True)
+    table.add_column("less", justify="right", no_wrap=True)
+    table.add_column("less time | more time", no_wrap=True)
+    table.add_column("more", justify="right", no_wrap=True)
+    table.add_column("elasticity", justify="right", no_wrap=True)
+    table.add_column("kept", justify="right", no_wrap=True)
+    table.add_column("with more of it", no_wrap=True)
+    now = found.iteration_seconds
+    widest = max((abs(_change(t, now) or 0.0) for one in found.levers for t in (one.less, one.more)), default=0.0)
+    for one in found.levers:
+        table.add_row(*_row(one, found, widest or 1.0))
+    print_wide(table, console)
+    console.print()
+    note = (
+        f"Change of the training time with {1 / FACTOR:g} and {FACTOR:g} times the lever (batch and GPUs: half and "
+        "twice), planned anew. Elasticity: per cent of time for a per cent of the lever; kept: with today's strategy."
+    )
+    console.print(Text(note), overflow="fold")
+    if not found.proved:
+        said = "The plan is not proved fastest in that time: what seems to help may be more of it (--time-limit)."
+        console.print(Text(said), overflow="fold")
+
+
+def _row(one: Leverage, found: Sensitivity, widest: float) -> tuple[str, ...]:
+    now = found.iteration_seconds
+    less, more = _change(one.less, now), _change(one.more, now)
+    same = one.more.strategy is None or words(one.more.strategy) == words(found.strategy)
+    new = "" if same or one.more.strategy is None else words(one.more.strategy)
+    figures = (_figure(one.elasticity), _figure(one.elasticity_kept))
+    return one.lever, _told(one.less, less), _bar(less, more, widest), _told(one.more, more), *figures, new
+
+
+def _change(turned: Turned, now: float) -> float | None:
+    return None if turned.seconds is None else turned.seconds / now - 1.0
+
+
+def _told(turned: Turned, change: float | None) -> str:
+    return turned.outcome if change is None else f"{'+' if change > 0 else ''}{percent(change)}"
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:+.2f}"
+
+
+def _bar(less: float | None, more: float | None, widest: float) -> str:
+    """Both changes around a middle line, ``#`` with more of the lever, ``-`` with less; one may lie over the other."""
+    cells = [" "] * (2 * _HALF + 1)
+    for change, sign in ((less, "-"), (more, "#")):
+        length = round(_HALF * abs(change or 0.0) / widest)
+        start = _HALF + 1 if (change or 0.0) > 0 else _HALF - length
+        cells[start : start + length] = [sign] * length
+    cells[_HALF] = "|"
+    return "".join(cells)
+
+
+def words(s: Strategy) -> str:
+    """A strategy in a few words: degrees above 1, replicas, micro-batch, sharding, what saves memory, rank order."""
+    degrees = (("TP", s.tp), ("CP", s.cp), ("PP", s.pp), ("VPP", s.vpp), ("EP", s.ep))
+    words = [f"{name} {value}" for name, value in degrees if value > 1]
+    over = [] if s.sharding_degree in {1, s.dp * s.cp} else [f"ZeRO-{s.zero_stage} over {s.sharding_degree}"]
+    said = recomputation(s)
+    again = [] if said == "none" else [f"recompute {said}"]
+    moved = [] if s.offload == "none" else [f"offload {s.offload}"]
+    return " ".join([*words, f"DP {s.dp}", f"mb {s.micro_batch_size}", *over, *again, *moved, f"ranks {s.rank_order}"])

@@ -1,0 +1,140 @@
+"""The answer to "how many GPUs" on the screen."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from planner.analyses.size_document import Neighbour, Option, Size
+from planner.render.terminal.bars import counted, days, dollars, percent, seconds
+from planner.render.terminal.tables import print_wide
+from planner.request.written import many, savings
+
+_UNDISTURBED: Final = ("GPUs", "time", "cost", "MFU", "iteration", "batch")
+_WITH_INTERRUPTIONS: Final = (
+    *("GPUs", "wall time", "cost", "spare nodes", "goodput"),
+    *("undisturbed MFU", "undisturbed iteration", "batch"),
+)
+"""An iteration runs undisturbed or not at all: what breaks is in the wall time and the cost alone."""
+
+
+def print_size(found: Size, console: Console) -> None:
+    """The size, what surrounds it and what a day costs."""
+    limits = [f"within {days(found.deadline_days)}" if found.deadline_days is not None else ""]
+    limits += [f"for at most {dollars(found.budget_dollars)}" if found.budget_dollars is not None else ""]
+    head = f"{found.model}  {counted(found.tokens)} tokens  on {found.cluster}  {' '.join(filter(None, limits))}"
+    _line(console, head, "bold")
+    _line(console, f"assumed: {'; '.join(found.defaults)}" if found.defaults else "nothing is assumed")
+    console.print()
+    rows = _rows(found) or [("nearest", option) for option in (found.nearest,) if option]
+    print_wide(_table(rows, found.deadline_days), console)
+    console.print()
+    for text in (*_days(found), *_batches(_rows(found)), found.statement):
+        _line(console, text)
+    for gpus, warning in _careful(found):
+        _line(console, f"careful: on {many(gpus, 'GPU')} {warning}", "yellow")
+    if found.answer is not None:
+        answer = found.answer
+        console.print()
+        _line(
+            console,
+            f"{many(answer.gpus, 'GPU')} ({many(answer.nodes, 'node')}): {_told(answer, found.deadline_days)}.",
+            "bold",
+        )
+
+
+def _line(console: Console, text: str, style: str = "") -> None:
+    console.print(Text(text, style=style), overflow="fold", soft_wrap=False)
+
+
+def _rows(found: Size) -> list[tuple[str, Option]]:
+    """Every size that has a name, smallest first, each once."""
+    rows: dict[int, tuple[list[str], Option]] = {}
+    for name, said in (("smallest", "smallest"), ("cheapest", "cheapest searched"), ("fastest", "fastest searched")):
+        if option := getattr(found, name):
+            rows.setdefault(option.gpus, ([], option))[0].append(said)
+    for option in found.neighbours:
+        fewer = found.answer is not None and option.nodes < found.answer.nodes
+        rows.setdefault(option.gpus, ([], option))[0].append("one node fewer" if fewer else "one node more")
+    return [(", ".join(names), option) for _, (names, option) in sorted(rows.items())]
+
+
+def _table(rows: list[tuple[str, Option]], deadline: float | None) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("", no_wrap=True)
+    for name in _WITH_INTERRUPTIONS if any(_interrupted(option) for _, option in rows) else _UNDISTURBED:
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("strategy", no_wrap=True)
+    for name, option in rows:
+        table.add_row(name, *_cells(option, deadline), f"{option.global_batch_size:,}", _words(option))
+    return table
+
+
+def _cells(option: Option, deadline: float | None) -> tuple[str, ...]:
+    cost = "" if option.cost_dollars is None else dollars(option.cost_dollars)
+    lost = () if option.effective is None else (str(option.spare_nodes), percent(option.effective))
+    running = (percent(option.mfu), seconds(option.iteration_seconds))
+    return f"{option.gpus:,}", days(option.days, deadline), cost, *lost, *running
+
+
+def _interrupted(option: Option) -> bool:
+    return option.effective is not None
+
+
+def _took(option: Option, deadline: float | None) -> str:
+    return f"{days(option.days, deadline)}{' of wall time' if _interrupted(option) else ''}"
+
+
+def _words(option: Option) -> str:
+    s = option.strategy
+    words = [f"{name} {value}" for name, value in (("TP", s.tp), ("CP", s.cp), ("PP", s.pp), ("EP", s.ep)) if value > 1]
+    return " ".join([*words, f"DP {s.dp}", *savings(s)])
+
+
+def _told(option: Option, deadline: float | None) -> str:
+    cost = "" if option.cost_dollars is None else f", {dollars(option.cost_dollars)}"
+    return f"{_took(option, deadline)}{cost}, {percent(option.mfu)} MFU, {_words(option)}"
+
+
+def _days(found: Size) -> list[str]:
+    """What a day more and a day less cost, or why they cost nothing or cannot be had."""
+    answer = found.answer
+    if answer is None:
+        return []
+    now = answer.days if found.deadline_days is None else found.deadline_days
+    more = _day(found.day_later, "more", now) or f"with a day more ({now + 1:.3g} days): no fewer GPUs were found to do"
+    return [more, _day(found.day_sooner, "less", now) or _no_day_less(answer, now)]
+
+
+def _no_day_less(answer: Option, now: float) -> str:
+    if now <= 1.0:
+        return "a day less would leave no time"
+    if answer.days <= now - 1.0:
+        return f"with a day less ({now - 1:.3g} days): the same {many(answer.gpus, 'GPU')} do"
+    return f"with a day less ({now - 1:.3g} days): no size that was searched does; more GPUs (--gpus) may"
+
+
+def _day(other: Neighbour | None, word: str, now: float) -> str:
+    if other is None:
+        return ""
+    option, extra = other.option, other.extra_dollars
+    money = "" if extra is None else f", {dollars(abs(extra))} {'more' if extra >= 0 else 'less'}"
+    over = "" if other.over_dollars is None else f", {dollars(other.over_dollars)} beyond the budget"
+    took = _took(option, now)
+    return f"with a day {word} ({other.deadline_days:.3g} days): {many(option.gpus, 'GPU')}, {took}{money}{over}"
+
+
+def _batches(rows: list[tuple[str, Option]]) -> list[str]:
+    """That sizes train with other batches, which their times and costs depend on."""
+    if len({option.global_batch_size for _, option in rows}) < 2:
+        return []
+    return ["batches differ between sizes, and with them the iterations' efficiency; --global-batch compares one"]
+
+
+def _careful(found: Size) -> list[tuple[int, str]]:
+    """What `plan` warns of on the sizes that are recommended."""
+    named = {option.gpus: option for option in (found.smallest, found.cheapest, found.fastest) if option}
+    return [(gpus, warning) for gpus, option in sorted(named.items()) for warning in option.careful]

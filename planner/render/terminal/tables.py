@@ -1,0 +1,147 @@
+"""Catalogue entries as tables."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from textwrap import wrap
+from typing import Final, Protocol
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from planner.render.terminal.bars import plain
+
+_WIDEST = 400
+"""Characters of a line."""
+
+
+class Fact(Protocol):
+    """A figure with its place and its source."""
+
+    @property
+    def field(self) -> str: ...  # noqa: D102 - where it stands
+    @property
+    def text(self) -> str: ...  # noqa: D102 - what it is
+    @property
+    def source(self) -> str: ...  # noqa: D102 - who says so
+
+
+def print_rows(rows: Sequence[Mapping[str, str]], console: Console, *, named: bool = True) -> None:
+    """Rows of one shape, a column per field; long texts fold, figures do not, nor the first column where it names.
+
+    Where nothing may fold, a narrow terminal folds the lines; where columns have no room, every field has a line.
+    """
+    columns = {name.replace("_", " "): [row[name] for row in rows] for name in (rows[0] if rows else ())}
+    whole = _whole(columns, console.width, named=named)
+    gap, sizes = _fitting(columns, whole, console.width)
+    if None in sizes and not all(whole):
+        _print_fields(columns, console, named=named)
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
+    for column, kept, wide in zip(columns, whole, sizes, strict=True):
+        table.add_column(_folded(column, None if kept else wide), overflow="fold", no_wrap=kept, width=wide)
+    for row in rows:
+        cells = zip(row.values(), whole, sizes, strict=True)
+        table.add_row(*(said(_folded(value, None if kept else wide), console) for value, kept, wide in cells))
+    if all(whole):
+        print_wide(table, console)
+    else:
+        console.print(table)
+
+
+def _fitting(columns: Mapping[str, Sequence[str]], whole: Sequence[bool], width: int) -> tuple[int, list[int | None]]:
+    """The gap between columns and their widths: it narrows before a word breaks, and words break before room is out."""
+    for gap, word in ((2, width), (1, width), (1, _NARROWEST)):
+        sizes = widths(columns, whole, width, gap=gap, word=word)
+        if None not in sizes:
+            return gap, sizes
+    return 2, sizes
+
+
+def _print_fields(columns: Mapping[str, Sequence[str]], console: Console, *, named: bool) -> None:
+    """A line a field, the first of a row above the others; where it names the row, without its own name."""
+    first, *others = columns.items()
+    for place, heading in enumerate(first[1]):
+        told = heading if named else f"{first[0]}: {heading}"
+        console.print(said(told, console, style="bold"), overflow="fold")
+        for name, cells in others:
+            if cells[place]:
+                console.print(Padding(said(f"{name}: {cells[place]}", console), (0, 0, 0, 2)), overflow="fold")
+
+
+def _folded(text: str, width: int | None) -> str:
+    """Text in lines of so many characters, which may end at a hyphen; as it is without a width."""
+    return text if width is None else "\n".join(wrap(text, width))
+
+
+def _whole(columns: Mapping[str, Sequence[str]], width: int, *, named: bool) -> list[bool]:
+    """Which columns stay in one piece: figures too where there is room, since what cannot fold would be cut off."""
+    first = [named and place == 0 for place in range(len(columns))]
+    both = [one or all(map(_FIGURE.fullmatch, cells)) for one, cells in zip(first, columns.values(), strict=True)]
+    widths = [max(map(len, (name, *cells))) for name, cells in columns.items()]
+    needed = sum(2 + (wide if whole else _NARROWEST) for wide, whole in zip(widths, both, strict=True))
+    return both if needed <= width or all(both) else first
+
+
+def widths(
+    columns: Mapping[str, Sequence[str]], whole: Sequence[bool], width: int, *, gap: int = 2, word: int = _WIDEST
+) -> list[int | None]:
+    """Characters of every column: the widest fold first, and no word breaks; None where words have to.
+
+    Args:
+        columns: their cells, by heading.
+        whole: which of them do not fold.
+        width: of the screen.
+        gap: between two of them.
+        word: characters from which on one may break.
+    """
+    texts = [(name, *cells) for name, cells in columns.items()]
+    wide = [max(map(len, text)) for text in texts]
+    least = [
+        size if kept else min(word, max(map(len, " ".join(text).split())))
+        for size, kept, text in zip(wide, whole, texts, strict=True)
+    ]
+    room = width - gap * len(wide)
+    if sum(least) > room:
+        return [None] * len(wide)
+    while sum(wide) > room:
+        place = max((place for place in range(len(wide)) if wide[place] > least[place]), key=wide.__getitem__)
+        wide[place] -= 1
+    return [*wide]
+
+
+_NARROWEST: Final = 12
+"""Characters that a column of texts can be read in."""
+_FIGURE: Final = re.compile(r"(± )?[+-]?[0-9,]*(\.[0-9]+)?(e[+-]?[0-9]+)?( ?(%|[A-Za-z/]{1,5}))?|as before")
+"""A number with its unit, or nothing."""
+
+
+def print_figures(heading: str, facts: Iterable[Fact], console: Console) -> None:
+    """Every figure of an entry; a source is told once for figures in a row that share it."""
+    console.print(said(heading, console, style="bold"), overflow="fold")
+    for source, group in groupby(facts, key=lambda fact: fact.source):
+        told = source or "what it is, as the catalogue names it"
+        console.print("", said(told, console, style="dim"), sep="\n", overflow="fold")
+        table = Table.grid(padding=(0, 2, 0, 0))
+        table.add_column(min_width=28, overflow="fold")
+        table.add_column(overflow="fold")
+        for fact in group:
+            table.add_row(said(fact.field, console), said(fact.text, console))
+        console.print(Padding(table, (0, 0, 0, 2)))
+
+
+def said(text: str, console: Console, style: str = "") -> Text:
+    """Text as it is, never as markup, in signs that the console can print."""
+    return Text(text if console.encoding.lower().startswith("utf") else plain(text), style=style)
+
+
+def print_wide(table: Table, console: Console) -> None:
+    """A table in its own width: a narrow terminal folds lines, not columns."""
+    usual = console.width
+    natural = Measurement.get(console, console.options.update(max_width=_WIDEST), table).maximum
+    console.width = max(natural, usual)  # rich never prints wider than the console
+    console.print(table)
+    console.width = usual

@@ -1,0 +1,341 @@
+"""The screen: assumptions first, the answer, where the time and the memory go, the reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from planner.answer.plan import Advice, Plan, Prediction, Proof, Rejection, Strategy, Trust
+from planner.answer.text import CUT_SHORT, foremost
+from planner.errors import BadRequest
+from planner.jobs.preview import block, elsewhere, foreign, launch
+from planner.render.terminal.asked import machine_facts, model_facts
+from planner.render.terminal.bars import days, dollars, flow, percent, plain, scaled, seconds, significant
+from planner.render.terminal.panels import (
+    SIDE_BY_SIDE,
+    along_the_pipeline,
+    alternatives_table,
+    layers_per_stage,
+    memory_panel,
+    recomputation,
+    time_panel,
+)
+from planner.render.terminal.upkeep import goodput_lines
+from planner.request.overrides import written
+from planner.request.written import many, named
+
+_Document = TypeVar("_Document", bound=BaseModel)
+
+
+def render(plan: Plan, console: Console) -> None:
+    """Print a plan on a console, within its width, with what its encoding can show."""
+    plan = printable(plan, console)
+    blocks = console.is_terminal and _speaks_utf(console)
+    for part in _parts(plan, console.width, blocks=blocks):
+        console.print(part, overflow="fold")
+
+
+def _parts(plan: Plan, width: int, *, blocks: bool) -> Iterator[RenderableType]:
+    yield from _header(plan, width)
+    if plan.status == "infeasible":
+        yield from _refusal(plan)
+    if plan.strategy is None or plan.prediction is None:
+        return
+    yield ""
+    yield from _answer(plan.strategy, plan.prediction, width, windowed=_windowed(plan.request))
+    if plan.goodput:
+        yield Text(goodput_lines(plan.goodput, width))
+    if not plan.fits:
+        yield Text("  does not fit the memory of the device", style="bold red")
+    yield ""
+    panels = [time_panel(plan, blocks=blocks), memory_panel(plan.memory_bytes)]
+    yield from _beside(panels) if width >= SIDE_BY_SIDE else _below(panels)
+    for warning in plan.warnings:
+        yield indented(Text(f"careful: {warning}", style="yellow"))
+    if plan.alternatives or not plan.alternatives_complete:
+        yield from ("", title("Alternatives"), indented(alternatives_table(plan, width=width - 2)))
+        yield from _ties(plan)
+    yield from _advice("Why not", plan.why_not)
+    yield from _advice("What would help", plan.what_helps)
+    yield from _evidence(plan)
+    if plan.status != "infeasible" and plan.fits:
+        yield from _launch(plan, plan.strategy, width)
+        yield from ("", _quote(plan, plan.strategy, plan.prediction, width))
+
+
+def _ties(plan: Plan) -> Iterator[RenderableType]:
+    """What the mark of tied alternatives means, which of them is better validated, and whether there may be others."""
+    if not plan.alternatives_complete:
+        yield indented(Text(CUT_SHORT, style="dim"))
+    if any(other.tied for other in plan.alternatives):
+        yield indented(
+            Text("= tied: measured sweeps bear out so small a gap less than two times in three", style="dim")
+        )
+    if better := plan.better_validated:
+        yield indented(Text(f"--ties validated takes {better.subject}: {better.text}"))
+
+
+def _evidence(plan: Plan) -> Iterator[RenderableType]:
+    """What others ran and measured that is most like the plan."""
+    if plan.closest_run:
+        yield from ("", title("Closest published run"), indented(Text(plan.closest_run)))
+    elif plan.trust:
+        yield from ("", title("Closest measured runs"))
+    if plan.trust:
+        yield from _trust(plan.trust)
+
+
+def _trust(found: Trust) -> Iterator[RenderableType]:
+    """The measured runs nearest to the plan, and how well each is predicted."""
+    yield indented(Text(f"nearest measured runs: how unlike (0: alike), error ({_where(found)})", style="dim"))
+    for run in found.nearest:
+        machines = f"{run.gpus:,} {run.accelerator}"
+        said = f"{run.distance:.1f}  {run.error:+.1%}  {run.model}, {machines}, {run.stack}, {run.layout} ({run.group})"
+        yield indented(Text(said))
+
+
+def _where(found: Trust) -> str:
+    """Whether the plan is in the validated region; where it is outside, by its distance or by its degrees."""
+    if found.inside:
+        return f"inside the validated region, up to {found.region:.1f}"
+    beyond = f"{', '.join(found.beyond)} among runs that are learnt from" if found.beyond else ""
+    if not found.nearest or found.nearest[0].distance > found.region:
+        return f"outside the validated region, up to {found.region:.1f}{beyond and f'; {beyond}'}"
+    return f"within {found.region:.1f}, but outside the validated region: {beyond}"
+
+
+def _header(plan: Plan, width: int) -> Iterator[Text]:
+    yield _line(named(plan.request.get("model")), model_facts(plan.request), width)
+    yield _line(named(plan.request.get("cluster")), machine_facts(plan.request), width)
+    if changes := plan.request.get("changes"):
+        said = _listed([f"{path} = {written(value)}" for path, value in changes.items()], ";")
+        yield Text(flow(["set:", *said], width=width, indent=0, gap=" "))
+    if plan.defaults:
+        yield Text(flow(["assumed:", *_listed(plan.defaults, ";")], width=width, indent=0, gap=" "), style="dim")
+    if plan.proof is not None:
+        yield _proof(plan.status, plan.proof)
+    elif plan.status != "infeasible":
+        yield Text("one strategy priced, no search", style="dim")
+
+
+def _listed(parts: Sequence[str], sign: str) -> list[str]:
+    return [f"{part}{sign}" for part in parts[:-1]] + list(parts[-1:])
+
+
+def _proof(status: str, proof: Proof) -> Text:
+    counts = f"{proof.feasible:,} of {proof.candidates:,} strategies feasible; "
+    took = f"in {seconds(proof.wall_seconds)}"
+    if status == "optimal" or proof.fastest_seconds is not None:
+        return Text(f"{counts}optimum proved {took}").append(f": {proof.statement}", style="dim")
+    if status == "infeasible":
+        return Text(f"{counts}proved {took}").append(f": {proof.statement}", style="dim")
+    far = f"at most {percent(proof.gap)} from the optimum" if proof.gap < 1.0 else proof.statement
+    return Text(f"{counts}best found {took}, not proved: {far}")
+
+
+def _windowed(request: Mapping[str, Any]) -> bool:
+    model = request.get("model")
+    return isinstance(model, Mapping) and model.get("sliding_window") is not None
+
+
+def _answer(strategy: Strategy, prediction: Prediction, width: int, *, windowed: bool) -> Iterator[Text]:
+    yield Text(flow(degrees(strategy), width=width), style="bold green")
+    yield Text(flow(switches(strategy), width=width), style="green")
+    yield from (Text(line, style="green") for line in along_the_pipeline(strategy))
+    yield Text()
+    interval = prediction.interval
+    speed = [
+        f"iteration   {seconds(prediction.iteration_seconds)}",
+        f"MFU {percent(prediction.mfu)}",
+        f"{significant(prediction.model_tflops_per_gpu)} TFLOP/s per GPU",
+        f"{scaled(prediction.tokens_per_second)} tokens/s",
+    ]
+    yield Text(flow(speed, width=width), style="bold")
+    likely = f"{interval.coverage:.0%} interval {seconds(interval.low)} to {seconds(interval.high)}"
+    attention = "attention within the window" if windowed else "full attention"
+    counted = [f"MFU of model FLOPs, {attention}"]
+    if prediction.hfu > prediction.mfu:
+        counted.append(f"HFU {percent(prediction.hfu)} with recomputation")
+    yield Text(flow([likely, *counted], width=width, indent=14), style="dim")
+    yield Text(flow(_training(prediction), width=width))
+
+
+def degrees(strategy: Strategy) -> list[str]:
+    """The degrees of a strategy as the answer shows them."""
+    schedule = strategy.schedule.replace("1f1b", "1F1B").replace("-", " ")
+    chunks = f", VPP {strategy.vpp}" if strategy.vpp > 1 else ""
+    experts = [f"EP {strategy.ep}", f"ETP {strategy.etp}"] if strategy.ep > 1 else []
+    kind = f" ({strategy.cp_kind})" if strategy.cp > 1 else ""
+    degrees = [f"TP {strategy.tp}", f"CP {strategy.cp}{kind}", f"PP {strategy.pp}", f"DP {strategy.dp}"]
+    pipeline = "no pipeline" if strategy.pp == 1 else f"{schedule}{chunks}"
+    return [*degrees, *experts, pipeline, layers_per_stage(strategy)]
+
+
+def switches(strategy: Strategy) -> list[str]:
+    """How it is run beside its degrees."""
+    whole = strategy.sharding_degree in {1, strategy.dp * strategy.cp}
+    over = "" if whole else f" over {strategy.sharding_degree} ranks"
+    again = recomputation(strategy)
+    return [
+        f"micro-batch {strategy.micro_batch_size} x {strategy.num_microbatches}",
+        f"ZeRO-{strategy.zero_stage}{over}" if strategy.zero_stage else "no sharding",
+        "sequence parallel" if strategy.sequence_parallel else "no sequence parallel",
+        "no recompute" if again == "none" else f"recompute {again}",
+        *([f"offload {strategy.offload}"] if strategy.offload != "none" else []),
+        f"ranks {strategy.rank_order}",
+        *(["vocabulary over all stages"] if strategy.vocabulary == "spread" else []),
+    ]
+
+
+def _training(prediction: Prediction) -> list[str]:
+    cost = prediction.cost_dollars
+    return [
+        f"training    {days(prediction.training_days)}",
+        many(prediction.iterations, "iteration"),
+        f"{scaled(prediction.gpu_hours)} GPU-hours",
+        dollars(cost) if cost is not None else "",
+        f"{significant(prediction.energy_megawatt_hours)} MWh",
+    ]
+
+
+def _beside(panels: list[Text]) -> Iterator[RenderableType]:
+    table = Table.grid(padding=(0, 4, 0, 0))
+    table.add_row(*panels)
+    yield table
+
+
+def _below(panels: list[Text]) -> Iterator[RenderableType]:
+    for place, panel in enumerate(panels):
+        if place:
+            yield ""
+        yield panel
+
+
+def _advice(heading: str, advice: Iterable[Advice]) -> Iterator[RenderableType]:
+    rows = [(one.subject, one.text) for one in advice]
+    if rows:
+        yield from ("", title(heading), indented(_pairs(rows)))
+
+
+def _refusal(plan: Plan) -> Iterator[RenderableType]:
+    alone = plan.strategy is not None  # priced as asked; what speaks against it follows its price
+    said = "This strategy does not fit." if alone else "Nothing fits this request."
+    yield from ("", Text(said, style="bold red"))
+    if plan.rejected:
+        yield from ("", title("Refused by"), indented(refused(plan.rejected)))
+    if not alone:
+        yield from _advice("Why not", plan.why_not)
+    yield from nearest_that_works(plan.nearest, plan.nothing_near)
+
+
+def nearest_that_works(nearest: Advice | None, tried: str) -> Iterator[RenderableType]:
+    """What works in place of what was asked for, or what was tried in vain."""
+    yield from _advice("Nearest that works", [nearest] if nearest else [])
+    if tried:
+        yield from ("", title("Nothing near works"), indented(Text(f"tried: {tried}")))
+
+
+def refused(rejected: Iterable[Rejection]) -> Table:
+    """What refused strategies, how many, and one of them."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("rule", overflow="fold")
+    table.add_column("refused", justify="right", no_wrap=True)
+    table.add_column("for example", overflow="fold")
+    for one in rejected:
+        table.add_row(one.rule, f"{one.count:,}", Text(one.example))
+    return table
+
+
+def _launch(plan: Plan, strategy: Strategy, width: int) -> Iterator[RenderableType]:
+    if other := elsewhere(plan):
+        told = other if foreign(plan) else f"{other}; --format args writes the plan as arguments of Megatron-LM"
+        yield from ("", title("Launch"), indented(Text(told)))
+        return
+    try:
+        start = launch(plan, strategy)
+    except BadRequest as error:
+        yield from ("", title("Launch"), indented(Text(str(error))))
+        return
+    yield from ("", title("Launch (--format args prints one line)"))
+    for remark in start.remarks:
+        yield Text(_comment(remark, width), style="dim")
+    yield Text("\n".join(block(start.words, width)))
+
+
+def _comment(remark: str, width: int) -> str:
+    """A remark that a shell skips when it is pasted along."""
+    lines = flow(remark.split(), width=width - 4, indent=0, gap=" ").splitlines()
+    return "\n".join(f"  # {line}" for line in lines)
+
+
+def _quote(plan: Plan, strategy: Strategy, prediction: Prediction, width: int) -> Text:
+    gpus = plan.request.get("gpus", strategy.tp * strategy.cp * strategy.pp * strategy.dp)
+    subject = f"{named(plan.request.get('model'))} on {many(gpus, 'GPU')}"
+    kind = f" ({strategy.cp_kind})" if strategy.cp > 1 else ""
+    degrees = {
+        "TP": strategy.tp,
+        "CP": f"{strategy.cp}{kind}",
+        "PP": strategy.pp,
+        "VPP": strategy.vpp,
+        "EP": strategy.ep,
+    }
+    telling = [f"{name} {degree}," for name, degree in degrees.items() if str(degree) != "1"]
+    figures = [
+        f"{seconds(prediction.iteration_seconds)} per iteration",
+        f"{percent(prediction.mfu)} MFU",
+        days(prediction.training_days),
+        *_proved(plan),
+    ]
+    said = [f"{subject}:", *telling, f"DP {strategy.dp}:", *_listed(figures, ",")]
+    return Text(flow(said, width=width - 1, indent=0, gap=" ") + ".", style="bold")
+
+
+def _proved(plan: Plan) -> list[str]:
+    """What the proof says of the plan, in a few words."""
+    if plan.proof and plan.proof.fastest_seconds is not None:
+        return [f"{100.0 * plan.proof.gap:.2f} % from the proved optimum"]
+    if plan.status != "optimal" or plan.proof is None:
+        return []
+    return [f"proved optimal in the model {foremost(plan.proof.scope)}".rstrip()]
+
+
+def printable(document: _Document, console: Console) -> _Document:
+    """The document in what the encoding of the console can show."""
+    if _speaks_utf(console):
+        return document
+    return type(document).model_validate_json(plain(document.model_dump_json(by_alias=True)))
+
+
+def _speaks_utf(console: Console) -> bool:
+    return console.encoding.lower().startswith("utf")
+
+
+def _line(name: str, facts: Iterable[str], width: int) -> Text:
+    text = Text(flow([f"{name:<14}", *facts], width=width, indent=0, gap="  "))
+    text.stylize("bold", 0, len(name))
+    return text
+
+
+def title(text: str) -> Text:
+    """A heading."""
+    return Text(text, style="bold")
+
+
+def indented(part: RenderableType) -> Padding:
+    """Something under a heading."""
+    return Padding(part, (0, 0, 0, 2))
+
+
+def _pairs(rows: Iterable[tuple[str, str]]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(overflow="fold", max_width=24)
+    table.add_column(overflow="fold")
+    for name, text in rows:
+        table.add_row(Text(name), Text(text))
+    return table

@@ -1,1 +1,0 @@
-"""A plan as people and programs read it: no arithmetic beyond formatting, every number is a field."""

@@ -1,0 +1,5 @@
+"""What is asked: the question as a person writes it, and its resolution into records.
+
+In: names, files, options, pins, overrides. Out: a `PlanRequest`, and a `Resolved` with every default made explicit.
+Imports: costmodels, hardware, planner.errors, planner.frameworks.
+"""

@@ -1,0 +1,189 @@
+"""What a request leaves open: what is taken then, and how the answer says so."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from costmodels.model.model import Model
+from costmodels.scenario import Scenario
+from costmodels.stack.stack import Stack
+from costmodels.training.goodput import spare_nodes
+from costmodels.training.stability import Stability
+from hardware.catalogue import holds, names
+from hardware.records import Cluster, NodeGroup
+from hardware.units import format_quantity
+from planner.errors import BadRequest
+from planner.request.written import many
+
+if TYPE_CHECKING:
+    from planner.request.request import PlanRequest
+
+DEFAULT_CLUSTER = "dgx-h100"
+DEFAULT_STACK = "megatron-core"
+DEFAULT_TOKENS = 300_000_000_000
+FINE_TUNE_TOKENS = 100_000_000
+"""Of adapters: a hundred thousand examples of a thousand tokens; what a model was pretrained on says nothing of it."""
+UNITS = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (1, ""))
+SMALLEST_BATCH_TOKENS = 4 * 2**20
+BATCH_TOKENS_PER_GPU = 1024
+ATTENTION = frozenset({"stack.attention", "stack.blackwell_attention"})
+"""Paths of a stack's kernels of attention."""
+FUSED = ("flash-2", "cudnn", "flash-1")
+OF_TRANSFORMERS = frozenset({"deepspeed", "fsdp"})
+"""Stacks of models that take another attention where they are told to (``attn_implementation``)."""
+UNCALIBRATED = "not calibrated"
+SPARES = "spare nodes rented all the time and drawing rated power (no idle power is known)"
+"""What is taken of nodes that stand by."""
+
+
+def usual_batch(gpus: int, seq_length: int) -> int:
+    """Sequences per iteration where none are asked for: 1024 tokens per GPU, at least 4 Mi tokens.
+
+    Always gpus times a power of two (halves included while they stay whole), so that every data-parallel
+    degree that divides the GPUs divides the batch, or all but a small power of two of it.
+    """
+    wanted = max(SMALLEST_BATCH_TOKENS, BATCH_TOKENS_PER_GPU * gpus) / seq_length
+    batch = gpus
+    while batch < wanted:
+        batch *= 2
+    while batch % 2 == 0 and batch // 2 >= wanted:
+        batch //= 2
+    return batch
+
+
+def _batch_rule(scenario: Scenario) -> str:
+    """The rule of ``usual_batch``, with the rounding where it made a difference."""
+    wanted = max(SMALLEST_BATCH_TOKENS, BATCH_TOKENS_PER_GPU * scenario.gpus) / scenario.seq_length
+    rule = "1024 tokens per GPU, at least 4 Mi"
+    if scenario.global_batch_size < wanted + 1.0:
+        return rule
+    return f"{rule}: {math.ceil(wanted)}, up to a power of two times the {scenario.gpus:,} GPUs or a part of them"
+
+
+def usual_tokens(model: Model, *, frozen: bool) -> int:
+    """Tokens of the whole run where none are asked for: the model's, or few where only adapters train."""
+    return FINE_TUNE_TOKENS if frozen else model.tokens or DEFAULT_TOKENS
+
+
+def whose_tokens(model: Model, *, frozen: bool) -> str:
+    """Who says the tokens where nobody asks for them."""
+    if frozen:
+        return "assumed of a fine-tune, --tokens says yours"
+    return "the model's" if model.tokens else "assumed"
+
+
+def whose_length(model: Model) -> str:
+    """Who says the sequence length where nobody asks for one."""
+    return (
+        f"the model reaches {model.reach}; --seq-len for more"
+        if (model.reach or 0) > model.seq_length
+        else "the model's"
+    )
+
+
+def _beside_the_model(scenario: Scenario) -> list[str]:
+    """What the file of a model describes that is no part of it."""
+    _, described, beside = scenario.model.source.partition(" without its ")
+    return [f"without the {beside}"] if described and not scenario.model.mtp_layers else []
+
+
+def _of_software(request: PlanRequest, scenario: Scenario) -> list[str]:
+    """What is taken of a stack that decides what fits and how fast: its attention, and constants that no run taught."""
+    stack, rates = scenario.stack, scenario.rates
+    lines = []
+    said = isinstance(request.stack, Stack) or ATTENTION & set(request.changes)
+    if not said and rates.attention is None:
+        known = [name for name in FUSED if name in scenario.group.accelerator.kernels.attention]
+        way = f"; --set stack.attention={known[0]} fuses it" if known else ""
+        lines.append(f"attention unfused (stack {stack.name}{way})")
+    elif not said and stack.name in OF_TRANSFORMERS:
+        lines.append(f"attention {rates.attention_name} (PyTorch's SDPA)")
+    if stack.calibration.startswith(UNCALIBRATED):
+        lines.append(f"constants of stack {stack.name} not calibrated on measured runs")
+    return lines
+
+
+def unsaid(machines: Cluster) -> tuple[str, ...]:
+    """What rent and energy leave out, or take from the catalogue, on a cluster that a person describes."""
+    if holds(machines):
+        return ()
+    lines = list(rents(machines))
+    if dark := [group.name for group in machines.groups if group.node_power_overhead is None]:
+        of = f" of {' and '.join(dark)}" if len(machines.groups) > 1 else ""
+        lines.append(f"energy without the hosts{of} (no node_power_overhead)")
+    return tuple(dict.fromkeys(filter(None, lines)))
+
+
+def rents(machines: Cluster) -> tuple[str, ...]:
+    """What stands for the prices that a cluster does not say."""
+    lines = [_rent(group) for group in machines.groups if group.price is None]
+    return tuple(filter(None, dict.fromkeys(lines)))
+
+
+def _rent(group: NodeGroup) -> str:
+    """What stands for the price that a group does not say; nothing where its own accelerator says it."""
+    device = group.accelerator
+    if device.price is None:
+        return f"no cost (no price of {device.name})"
+    whose = f"price {format_quantity(device.price, 'price')} per {device.name} (the catalogue's)"
+    return whose if device.name in names("accelerator") else ""
+
+
+def standing_by(scenario: Scenario, stability: Stability, machines: Cluster) -> tuple[str, ...]:
+    """What is taken of the nodes that stand by, on one node group.
+
+    Raises:
+        BadRequest: more are asked for than the cluster has beside the job's.
+    """
+    spares, group = spare_nodes(scenario, stability), machines.groups[0]
+    if not spares:
+        return ()
+    taken = -(-scenario.gpus // group.gpus_per_node)
+    left = spares if group.nodes is None else max(group.nodes - taken, 0)
+    if spares <= left:
+        return (SPARES,)
+    whole = f"{machines.name} has {many(group.nodes or 0, 'node')}, {left:,} beside the job's {taken:,}"
+    if stability.spare_nodes is not None:
+        raise BadRequest(f"spare_nodes {spares}: {whole}; {left} works")
+    return (SPARES, f"{many(spares, 'spare node')} counted, though {whole}")
+
+
+def filled(request: PlanRequest, scenario: Scenario, cluster: Cluster, tokens: int) -> tuple[str, ...]:
+    """What was taken without being asked for, a line each.
+
+    Args:
+        request: the question as it was asked.
+        scenario: what it was resolved to.
+        cluster: the machines of all node groups.
+        tokens: tokens of the whole run.
+    """
+    from planner.frameworks.vendors import taken_for
+
+    said = request.model_fields_set
+    lines = []
+    if "cluster" not in said:
+        lines.append(f"cluster {request.cluster}")
+    if "stack" not in said:
+        lines.append(f"stack {scenario.stack.name}{taken_for(request.framework, cluster)}")
+    lines += _of_software(request, scenario)
+    if request.global_batch_size is None:
+        lines.append(f"global batch {scenario.global_batch_size} sequences ({_batch_rule(scenario)})")
+    lines += _beside_the_model(scenario)
+    if request.seq_length is None:
+        lines.append(f"sequence length {scenario.seq_length} ({whose_length(scenario.model)})")
+    if request.tokens is None:
+        whose = whose_tokens(scenario.model, frozen=scenario.frozen)
+        count = next(f"{tokens / unit:g}{sign}" for unit, sign in UNITS if tokens >= unit)
+        lines.append(f"{count} training tokens ({whose})")
+    if "precision" not in said:
+        lines.append(f"precision {request.precision}")
+    if scenario.stack.adapters and request.adapters and ":" not in request.adapters:
+        lines.append(f"adapters on {', '.join(scenario.stack.adapters.modules)}")
+    if request.offload_fraction is not None and request.pins.get("offload") in (None, "", "none", "activations"):
+        share = f"offload fraction {request.offload_fraction:g}"
+        lines.append(f"{share} changes nothing: the optimizer stays on the devices (--offload optimizer moves it)")
+    capacity = scenario.stack.expert_capacity
+    if scenario.model.moe and capacity is not None and capacity < 1.0:
+        lines.append(f"experts drop {1.0 - capacity:.0%} or more of what is sent to them, and MFU counts it too")
+    return tuple(lines)

@@ -1,0 +1,169 @@
+"""Single fields of the stack and the model, changed by path: ``stack.overlap.pp``, ``model.sliding_window``.
+
+A stack also takes whole features of another one, by the names that ``plan compare`` gives them:
+``stack.pipeline-overlap = "megascale"``. Values are written as in a stack's or a model's file, or as a multiple of what
+is there: "2x". Several are made in the order in which they are given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from costmodels.model.model import Model, checked
+from costmodels.stack.overlap import Overlap
+from costmodels.stack.stack import Stack
+from costmodels.stack.stack import stack as find_stack
+from hardware.errors import no_such
+from planner.errors import BadRequest
+from planner.request.features import FEATURES, turned, value_of
+from planner.request.written import adapter, checked_value, dimension_of, kinds, multiple
+
+ROOTS: Final = ("stack", "model")
+_FIXED: Final = frozenset({"name", "title", "source", "calibration", "own_runs", "bf16", "fp16", "overlap"})
+"""What a stack is called and rests on; what is different in a 16-bit format is set by the field that it replaces."""
+_FIXED_MODEL: Final = frozenset({"name", "title", "family", "source", "reach", "tokens", "published_parameters"})
+_WORDS: Final = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False, "none": None}
+
+
+def _spelt(feature: str) -> str:
+    return re.sub(r"[ ,]+", "-", feature)
+
+
+_FEATURES: Final = {_spelt(feature): fields for feature, fields in FEATURES.items()}
+
+
+def flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Paths and values of nested tables."""
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
+
+
+def bare(table: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """Paths of nested tables that hold nothing."""
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from bare(value, f"{above}{name}.") if value else (f"{above}{name}",)
+
+
+def known_table(path: str) -> None:
+    """Raises: BadRequest: no table of changes is called that."""
+    if path in (*ROOTS, "stack.overlap"):
+        return
+    known_path(path)
+    raise BadRequest(f"{path}: expected a value, got a table that holds nothing")
+
+
+def known_path(path: str) -> str:
+    """The path, where it leads to a field of the stack or the model, or to a feature of the stack.
+
+    Raises:
+        BadRequest: it does not, with the nearest one that does.
+    """
+    root, _, name = path.partition(".")
+    if root == "cluster":
+        raise BadRequest(f"{path}: a study varies the machines (`plan sweep`), and a file states them; not this option")
+    if root not in ROOTS or not name:
+        raise BadRequest(f"{path!r:.60}: expected stack. or model. and a field, such as stack.overlap.pp")
+    known = settable() if root == "stack" else set(Model.model_fields) - _FIXED_MODEL
+    if name not in known:
+        raise BadRequest(f"{path}: {no_such(name, known)}")
+    return path
+
+
+def settable() -> set[str]:
+    """Fields and features of a stack that can be set."""
+    plain = set(Stack.model_fields) - _FIXED
+    return plain | {f"overlap.{name}" for name in Overlap.model_fields} | set(_FEATURES)
+
+
+def changed_stack(stack: Stack, changes: Mapping[str, Any]) -> Stack:
+    """The stack with those of the changes that are its own; it keeps its name.
+
+    Raises:
+        BadRequest: a value that does not belong there, a feature of a stack that does not exist.
+    """
+    for path, value in changes.items():
+        root, _, name = path.partition(".")
+        if root == "stack":
+            stack = _with_feature(stack, name, value) if name in _FEATURES else _with_field(stack, name, value, path)
+    return stack
+
+
+def _with_feature(stack: Stack, name: str, value: Any) -> Stack:
+    """The stack with one feature as another stack has it."""
+    if not isinstance(value, str):
+        raise BadRequest(f"stack.{name}: expected the stack to take it from, such as megascale, got {value!r:.40}")
+    return turned(stack, find_stack(value), list(_FEATURES[name]))
+
+
+def _with_field(stack: Stack, name: str, value: Any, path: str) -> Stack:
+    outer, _, inner = name.rpartition(".")
+    record = Overlap if outer else Stack
+    before = value_of(stack, name)
+    wanted = multiple(before, _typed(record, inner, value, path), dimension_of(record, inner), path)
+    after = checked_value(adapter(record, inner), wanted, path)
+    if outer:
+        return stack.model_copy(update={"overlap": stack.overlap.model_copy(update={inner: after})})
+    return stack.model_copy(update={inner: after})
+
+
+def changed_model(model: Model, changes: Mapping[str, Any]) -> Model:
+    """The model with those of the changes that are its own, checked as a whole; it keeps its name.
+
+    Raises:
+        BadModel: sizes and switches that contradict each other.
+    """
+    said = {path.partition(".")[2]: value for path, value in changes.items() if path.startswith("model.")}
+    if not said:
+        return model
+    typed = {name: _typed(Model, name, value, f"model.{name}") for name, value in said.items()}
+    fields = {name: multiple(getattr(model, name), value, None, f"model.{name}") for name, value in typed.items()}
+    return checked(model.model_dump() | {name: _whole(value) for name, value in fields.items()}, label=model.name)
+
+
+def _whole(value: Any) -> Any:
+    """A multiple of a whole number as the whole number that it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def numeric(path: str) -> bool:
+    """Whether nothing but numbers, and multiples of them, belongs to a known path."""
+    root, _, name = path.partition(".")
+    if root == "stack" and name in _FEATURES:
+        return False
+    record = Model if root == "model" else Overlap if "." in name else Stack
+    return {kind.get("type") for kind in kinds(record, name.rpartition(".")[2])} <= {"integer", "number", "null", None}
+
+
+def written(value: Any) -> str:
+    """A value as it is given on a command line."""
+    if isinstance(value, bool) or value is None:
+        return "none" if value is None else str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _typed(record: Any, field: str, value: Any, path: str) -> Any:
+    """What text on a command line stands for; values of other kinds as they are, true and false where they belong."""
+    allowed = {kind.get("type") for kind in kinds(record, field)}
+    if isinstance(value, bool) and not {"boolean", None} & allowed:
+        wanted = " or ".join(sorted(kind for kind in allowed if kind))
+        raise BadRequest(f"{path}: expected {wanted}, got {str(value).lower()}")
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if "array" in allowed:
+        return [part.strip() for part in text.split(",")]
+    if text.lower() in _WORDS and ({"boolean", "null"} & allowed):
+        return _WORDS[text.lower()]
+    for kind, type_ in ((int, "integer"), (float, "number")):
+        if type_ in allowed or (kind is int and "number" in allowed):
+            try:
+                return kind(text)
+            except ValueError:
+                continue
+    return text

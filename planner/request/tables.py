@@ -1,0 +1,210 @@
+"""Models, clusters and stacks given within a request, in place of a name.
+
+A table is what the file of such a thing would hold. The ``request`` of a plan's document says each in its
+own short way, so that the same question can be asked again from the answer.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel, Field, ValidationError
+
+from costmodels.model.model import Model, checked, from_shape
+from costmodels.stack.stack import Stack
+from hardware.assembly import cluster_record
+from hardware.catalogue import cluster as find_cluster
+from hardware.errors import BadQuantity, MeshwrightError, UnknownName, flatten
+from hardware.files import expanded, read
+from hardware.records import Cluster, NodeGroup
+from hardware.units import parse_quantity
+from planner.request.arguments import name_or_path
+from planner.request.written import percentage
+
+_R = TypeVar("_R", bound=BaseModel)
+Table = Mapping[str, Any]
+
+LONGEST: Final = 1e9
+"""Seconds that nobody waits for."""
+_PLAIN_SECONDS: Final = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
+_SHORT_CLUSTER: Final = {"name", "accelerator", "gpus_per_node", "nodes", "tiers"}
+
+
+def named_or(record: type[_R], value: object, build: Callable[[Table], _R | str]) -> _R | str:
+    """A name as it is, a record as it is, a table as the record that it describes.
+
+    Raises:
+        ValueError: anything else, or a table that describes none; one line.
+    """
+    value = name_or_path(value)
+    if isinstance(value, str | record):
+        return value
+    if not isinstance(value, Mapping):
+        shown = "null" if value is None else f"{value!r:.60}"
+        raise ValueError(f"expected a name, a file or a table of fields, got {shown}")  # noqa: TRY004 - pydantic's
+    try:
+        return build(value)
+    except ValidationError as error:
+        raise ValueError(flatten(error)) from None
+    except MeshwrightError as error:
+        raise ValueError(str(error)) from None
+
+
+def also(form: Mapping[str, Any]) -> Any:
+    """A field that its JSON Schema says to take one form more, which validators turn into the record."""
+
+    def extended(schema: dict[str, Any]) -> None:
+        known = schema.pop("anyOf", None) or [{"type": schema.pop("type")}]
+        schema["anyOf"] = [*known, dict(form)]
+
+    return Field(json_schema_extra=extended)
+
+
+WRITTEN: Final = also({"type": "string", "examples": ["300B"]})
+"""A count that may be written as people write it."""
+
+
+def seconds_written(value: Any) -> Any:
+    """Seconds out of text such as "30s" or "2 min", or plain ones; all else as it is.
+
+    Raises:
+        ValueError: text that is no time, or none that makes sense.
+    """
+    if not isinstance(value, str):
+        return value
+    if not value.isascii():
+        raise ValueError(f"expected plain digits and a unit, got {value!r}")
+    try:
+        seconds = float(value) if _PLAIN_SECONDS.fullmatch(value) else parse_quantity(value, "time")
+    except BadQuantity:
+        seconds = 0.0
+    if not 0.0 < seconds < LONGEST:
+        raise ValueError(f"expected a time such as 30s or 2min, got {value!r:.40}")
+    return seconds
+
+
+def share_written(value: Any) -> float | None:
+    """A share, as a number or as text such as "10%"; None as it is.
+
+    Raises:
+        ValueError: anything else.
+    """
+    if value is None:
+        return None
+    text = str(value).strip()
+    try:
+        return percentage(text)
+    except ValueError:
+        raise ValueError(f"expected a share such as 10% or 0.1, got {text!r:.40}") from None
+
+
+def stability_written(value: Any) -> Any:
+    """Interruptions and checkpoints out of text such as "detect=5 min,spare_nodes=8" or of a file; all else as it is.
+
+    Only what is a path is read as a file.
+
+    Raises:
+        ValueError: text without names, or a file that cannot be read.
+    """
+    if isinstance(value, os.PathLike):
+        try:
+            document = read(expanded(os.fsdecode(value)))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{os.fsdecode(value)}: {error}") from None
+        inner = document.get("stability", document)
+        return dict(inner) if isinstance(inner, Mapping) else {"stability": inner}
+    if not isinstance(value, str):
+        return value
+    pairs = [pair.partition("=") for pair in value.split(",")]
+    for name, sign, text in pairs:
+        if not (name.strip() and sign and text.strip()):
+            hint = "such as detect=5 min,spare_nodes=8"
+            raise ValueError(f"expected name=value, got {name + sign + text!r:.40}; {hint}")
+    return {name.strip(): _number(text.strip()) for name, _, text in pairs}
+
+
+def _number(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def table_of(of: str) -> Any:
+    """A field that takes the table of a model, a cluster or a stack too."""
+    return also({"type": "object", "description": f"As the file of a {of}, or as an answer's request states it."})
+
+
+def model_of(table: Table) -> Model:
+    """The model of a table: a record, as the schema has it and an answer states it, or the sizes of a model file.
+
+    A record says every field that has no default; the number of parameters, which follows, may stand beside them.
+    """
+    fields = {name: value for name, value in table.items() if name != "parameters"}
+    if any(field.is_required() and name not in fields for name, field in Model.model_fields.items()):
+        return from_shape(fields)
+    return checked(fields, label=str(fields["name"]))
+
+
+def stack_of(table: Table) -> Stack:
+    """The stack of a table of its fields."""
+    return Stack.model_validate(dict(table))
+
+
+def cluster_of(table: Table) -> Cluster | str:
+    """The cluster of a table as in its file, or the name of the one that an answer tells of in short.
+
+    An answer on a cluster that the catalogue does not hold states all of it, under ``file``.
+
+    Raises:
+        ValueError: an answer's cluster is not, or is no longer, in the catalogue.
+    """
+    if "file" in table:
+        return cluster_record(dict(table["file"]))
+    groups = _short_groups(table)
+    if groups is None:
+        return cluster_record(dict(table))
+    try:
+        known = find_cluster(table["name"]).with_gpus(sum(one["nodes"] * one["gpus_per_node"] for one in groups))
+        same = [_shape(one) for one in groups] == [_described(group) for group in known.groups]
+    except UnknownName:
+        same = False
+    except (KeyError, TypeError):
+        raise ValueError("expected the cluster as the answer stated it, or the fields of a cluster file") from None
+    if not same:
+        raise ValueError(f"the answer tells of {table['name']!r} in short only; give its file as --cluster")
+    return str(table["name"])
+
+
+def _short_groups(table: Table) -> list[Table] | None:
+    """The node groups of a cluster that an answer tells of in short; None where the table is another one."""
+    if set(table) == {"name", "groups"}:
+        groups = [one for one in table["groups"] if isinstance(one, Mapping)]
+        short = all(_is_short(one) for one in groups)
+        return groups if groups and short else None
+    return [table] if _is_short(table) else None
+
+
+def _is_short(table: Table) -> bool:
+    return set(table) - {"power_limit"} == _SHORT_CLUSTER and _in_short(table["tiers"])
+
+
+def _in_short(tiers: object) -> bool:
+    return isinstance(tiers, list | tuple) and all(isinstance(tier, Mapping) and "gpus" in tier for tier in tiers)
+
+
+def _shape(table: Table) -> tuple[object, ...]:
+    tiers = [(tier["name"], tier["gpus"], parse_quantity(tier["bandwidth"], "bandwidth")) for tier in table["tiers"]]
+    limit = table.get("power_limit")
+    held = None if limit is None else parse_quantity(limit, "power")
+    return table["accelerator"], held, table["gpus_per_node"], table["nodes"], tiers
+
+
+def _described(group: NodeGroup) -> tuple[object, ...]:
+    tiers = [(tier.name, tier.domain, tier.link.bandwidth) for tier in group.tiers]
+    return group.accelerator.name, group.accelerator.power_limit, group.gpus_per_node, group.nodes, tiers

@@ -1,0 +1,290 @@
+"""Feasibility rules as data: one list prunes the space, explains refusals, documents itself and is tested.
+
+A rule reads columns of the lattice (arrays that broadcast against each other, or one row's scalars) and
+answers which rows pass. Its sentence is filled with a row's numbers when a person asks why not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from costmodels.layer.recompute_modules import modules_of
+from costmodels.pipeline.schedules import SCHEDULES
+from costmodels.scenario import Scenario
+from planner.frameworks.registry import FRAMEWORKS
+from planner.rules import conditions as when
+from planner.rules.rule import Rule, named
+
+__all__ = ["GROUP_RULES", "RULES", "Rule", "active", "binding", "sentence"]
+
+
+_LAYOUT = ("tp", "cp", "pp", "dp")
+
+RULES: tuple[Rule, ...] = (
+    Rule("heads", "must", ("tp",), "tensor parallel size {tp} does not divide {num_heads} attention heads",
+         "Megatron-LM tensor parallelism", when.divides_heads),
+    Rule("query-groups", "must", ("tp",),
+         "tensor parallel size {tp} neither divides nor is a multiple of {num_query_groups} query groups",
+         "Megatron-Core attention", when.divides_groups),
+    Rule("ffn", "must", ("tp",),
+         "tensor parallel size {tp} does not divide hidden size {hidden_size} and feed-forward size {ffn_hidden_size}",
+         "Megatron-LM tensor parallelism", when.divides_ffn),
+    Rule("layers", "must", ("pp",), "{pp} pipeline stages for {num_layers} layers leave stages empty",
+         "arithmetic", when.enough_layers),
+    Rule("experts", "must", ("ep", "etp"), "expert ranks {ep} x {etp} need a model with experts; {model} has none",
+         "arithmetic", when.experts_exist),
+    Rule("experts-divide", "must", ("ep",), "expert parallel size {ep} does not divide {num_experts} experts",
+         "Megatron-Core mixture of experts", when.experts_divide),
+    Rule("experts-fold", "must", ("tp", "cp", "dp", "ep", "etp"),
+         "expert ranks {ep} x {etp} do not fold into {tp} x {cp} x {dp} tensor, context and data ranks",
+         "Megatron-Core parallel folding", when.experts_fold),
+    Rule("experts-order", "must", ("tp", "cp", "pp", "ep", "etp", "rank_order"),
+         "rank order {rank_order} spreads expert ranks {ep} x {etp} unless they are a stage's {tp} x {cp} ranks",
+         "Megatron-Core parallel state", when.experts_in_order),
+    Rule("expert-width", "must", ("tp", "etp"),
+         "expert tensor size {etp} does not split experts of width {expert_ffn_hidden_size} within tensor size {tp}",
+         "Megatron-Core mixture of experts", when.expert_width),
+    Rule("experts-sequence", "must", ("tp", "sequence_parallel"),
+         "experts with tensor parallel size {tp} need sequence parallelism", "Megatron-Core mixture of experts",
+         when.experts_need_split),
+    Rule("mamba-groups", "must", ("tp",),
+         "tensor parallel size {tp} does not divide {mamba_groups} groups of Mamba-2 heads", "Megatron-Core MambaMixer",
+         when.mixers_divide),
+    Rule("mamba-context", "must", ("tp", "cp"),
+         "context parallel size {cp} does not share out {mamba_heads} Mamba-2 heads in {mamba_groups} groups over "
+         "tensor parallel size {tp}", "Megatron-Core MambaContextParallel", when.mixers_exchange),
+    Rule("context-split", "must", ("cp",),
+         "sequence length {seq_length} does not split into 2 x {cp} chunks of context parallelism",
+         "Megatron-Core context parallelism, causal load balance", when.context_splits),
+    Rule("context-kind", "dominated", ("cp", "cp_kind"),
+         "with context parallel size {cp} every kind is p2p; {cp_kind} repeats it", "arithmetic",
+         when.context_exchanges),
+    Rule("stack-context", "stack", ("cp", "cp_kind"), "stack {stack} has no context parallelism of kind {cp_kind}",
+         "the stack", when.stack_context),
+    Rule("context-heads", "must", ("tp", "cp", "cp_kind"),
+         "context parallelism by {cp_kind} splits heads: {num_heads} heads and {num_query_groups} query groups do not "
+         "split over {tp} tensor x {cp} context ranks", "Jacobs et al. 2023; Transformer Engine attention",
+         when.context_heads),
+    Rule("context-hierarchy", "dominated", ("tp", "cp", "cp_kind"),
+         "a2a+p2p over {cp} context ranks beside {tp} tensor ranks is a2a or p2p alone: as many as share a fast domain "
+         "and divide the heads exchange, the others form the ring", "Fang and Zhao 2024", when.context_mixes),
+    Rule("context-window", "must", ("cp", "cp_kind"),
+         "{cp_kind} over {cp} context ranks passes all keys around; a sliding window needs a2a or all-gather",
+         "Transformer Engine attention", when.context_windows),
+    Rule("context-kernel", "must", ("cp", "cp_kind"), "context parallel size {cp} needs a fused attention kernel; "
+         "stack {stack} runs {attention} attention", "Megatron-Core context parallelism", when.context_needs_fused),
+    Rule("batch-covers", "must", ("dp",), "{dp} data-parallel replicas for {global_batch_size} sequences per batch",
+         "arithmetic", when.batch_covers),
+    Rule("batch-divides", "must", ("dp", "micro_batch_size"),
+         "micro-batch {micro_batch_size} x {dp} replicas do not divide the batch of {global_batch_size}",
+         "arithmetic", when.batch_divides),
+    Rule("interleaving", "must", ("pp", "vpp"), "{vpp} chunks per stage interleave a pipeline; pp is {pp}",
+         "Narayanan et al. 2021", when.chunks_interleave),
+    Rule("equal-chunks", "must", ("vpp",), "{num_layers} layers do not make equal chunks, {vpp} on every stage",
+         "interleaved schedules assume equal chunks", when.chunks_equal),
+    Rule("ends-as-layers", "must", ("vpp", "schedule", "recompute", "vocabulary"),
+         "{num_layers} layers make {vpp} equal chunks only where embedding and head take the places of layers, which "
+         "goes with looped schedules, layers recomputed all alike and the vocabulary at the ends",
+         "Megatron-Core pipeline layout", when.ends_take_places),
+    Rule("chunks", "must", ("pp", "vpp"), "{vpp} chunks on each of {pp} stages need more than the {num_layers} layers",
+         "Narayanan et al. 2021", when.chunks_fit),
+    Rule("even-stages", "stack", ("pp", "vpp"),
+         "{num_layers} layers do not split evenly over {pp} stages x {vpp} chunks, as stack {stack} needs",
+         "the stack's pipeline layout", when.even_stages),
+    Rule("interleave-groups", "must", ("pp", "dp", "micro_batch_size", "schedule"),
+         "interleaving needs micro-batches in a multiple of {pp} stages", "Megatron-LM interleaved schedule",
+         when.whole_groups),
+    Rule("sequence-needs-tensor", "must", ("tp", "sequence_parallel"),
+         "sequence parallelism splits over tensor ranks; tensor parallel size is {tp}", "Korthikanti et al. 2022",
+         when.split_needs_tensor),
+    Rule("sequence-split", "must", ("tp", "cp", "sequence_parallel"),
+         "sequence length {seq_length} does not split over {cp} context x {tp} tensor ranks", "Korthikanti et al. 2022",
+         when.split_divides),
+    Rule("stack-sequence", "stack", ("sequence_parallel",), "stack {stack} has no sequence parallelism",
+         "the stack", when.stack_splits),
+    Rule("schedule", "must", ("pp", "vpp", "schedule"),
+         "schedule {schedule} does not run {pp} stages with {vpp} chunks each", "Narayanan et al. 2021",
+         when.schedule_runs),
+    Rule("schedule-fills", "must", ("pp", "vpp", "dp", "micro_batch_size", "schedule"),
+         "schedule {schedule} cannot run {num_microbatches} micro-batches on {pp} stages: it needs {requires}",
+         "the schedules' publications", when.enough_batches),
+    Rule("stack-schedule", "stack", ("schedule",), "stack {stack} has no schedule {schedule}", "the stack",
+         when.stack_schedules),
+    Rule("vocabulary", "must", ("pp", "vocabulary"), "a vocabulary is spread over pipeline stages; pp is {pp}",
+         "Yeung et al. 2024", when.vocabulary_spreads),
+    Rule("stack-vocabulary", "stack", ("vocabulary",),
+         "stack {stack} cannot keep the vocabulary {vocabulary}; {vocabularies} it can", "the stack",
+         when.stack_spreads),
+    Rule("micro-batch-groups", "dominated", ("pp", "dp", "micro_batch_size", "schedule"),
+         "groups of {pp} micro-batches are interleaved-1f1b", "Megatron-Core", when.groups_differ),
+    Rule("gpipe", "dominated", ("schedule",), "gpipe holds more activations than 1f1b and is not faster",
+         "Narayanan et al. 2021", when.first_in_first_out),
+    Rule("selective", "dominated", ("recompute_modules", "recompute"),
+         "selective recomputation stores as much as none under {attention} attention, and is slower",
+         "Dao et al. 2022", when.selective_saves),
+    Rule("recompute-groups", "must", ("offload", "recompute", "recompute_num_layers"),
+         "{recompute_num_layers} layers share one stored input only where all are recomputed and nothing of them is "
+         "offloaded; recompute is {recompute}, offload {offload}", "Megatron-LM recompute_method uniform",
+         when.groups_are_full),
+    Rule("recompute-groups-divide", "must", ("pp", "vpp", "recompute_num_layers"),
+         "{recompute_num_layers} layers at a time do not divide the {num_layers} layers of {model} over {pp} stages of "
+         "{vpp} chunks", "arithmetic", when.groups_divide),
+    Rule("recompute-groups-alike", "must", ("schedule", "recompute_num_layers"),
+         "{recompute_num_layers} layers at a time are priced where layers are alike and stages hold one piece of the "
+         "model; {model} under {schedule} is not so", "the cost model", when.groups_are_alike),
+    Rule("stack-recompute-groups", "stack", ("recompute_num_layers",),
+         "stack {stack} stores the input of every recomputed layer, not of every {recompute_num_layers}", "the stack",
+         when.stack_recomputes_groups),
+    Rule("full-recompute", "dominated", ("vpp", "schedule", "offload", "recompute_num_layers", "recompute"),
+         "recomputing every layer of every stage is never faster than as many as memory asks for", "arithmetic",
+         when.recomputes_no_more),
+    Rule("full-recompute-hides", "dominated",
+         ("vpp", "schedule", "offload", "recompute_num_layers", "zero_stage", "recompute"),
+         "recomputing every layer hides no traffic of ZeRO stage {zero_stage}, and is never faster than as many as "
+         "memory asks for", "arithmetic", when.recomputes_to_hide),
+    Rule("rank-order", "dominated", ("pp", "dp", "rank_order"),
+         "rank order {rank_order} places ranks as the default does when pp {pp} or dp {dp} is 1", "arithmetic",
+         when.order_matters),
+    Rule("stack-order", "stack", ("rank_order",), "stack {stack} cannot be told rank order {rank_order}", "the stack",
+         when.stack_orders),
+    Rule("rank-order-sharding", "dominated", ("cp", "dp", "sharding_degree", "rank_order"),
+         "rank order {rank_order} is another one unless sharding over {sharding_degree} ranks takes part of dp {dp}",
+         "arithmetic", when.order_shards),
+    Rule("sharding-repeats", "dominated", ("sharding_degree",),
+         "sharding within a node, or a few, is sharding over all {dp} x {cp} data and context ranks, or another row's",
+         "arithmetic", when.shards_anew),
+    Rule("sharding", "must", ("zero_stage", "sharding_degree"),
+         "ZeRO stage {zero_stage} over {sharding_degree} ranks: stage 0 shards over 1 rank, the others over more",
+         "Rajbhandari et al. 2020", when.shards_something),
+    Rule("sharding-divides", "must", ("dp", "cp", "sharding_degree"),
+         "sharding degree {sharding_degree} does not divide the {dp} x {cp} data and context ranks", "arithmetic",
+         when.shard_divides),
+    Rule("stack-zero", "stack", ("zero_stage",), "stack {stack} has no ZeRO stage {zero_stage}", "the stack",
+         when.stack_shards),
+    Rule("zero-pipeline", "must", ("zero_stage", "pp", "schedule"),
+         "ZeRO stage {zero_stage} re-shards gradients every micro-batch and does not combine with {pp} pipeline stages "
+         "under {schedule}; breadth-first does, and stage 3 of PaddlePaddle's static graphs",
+         "DeepSpeed, PaddlePaddle fleet; Lamy-Poirier 2022",
+         when.gradients_accumulate),
+    Rule("modules-selective", "must", ("recompute", "recompute_modules"),
+         "modules {recompute_modules} are named, but recomputation is {recompute}; only selective has modules",
+         "Megatron-Core recomputation", when.modules_selective),
+    Rule("modules-exist", "must", ("recompute_modules",),
+         "model {model} does not have all of the modules {recompute_modules}; it has {model_modules}",
+         "Megatron-Core recomputation", when.modules_exist),
+    Rule("stack-modules", "stack", ("recompute_modules",),
+         "stack {stack} cannot recompute modules {recompute_modules}; it knows {stack_modules}", "the stack",
+         when.stack_modules),
+    Rule("stack-offload", "stack", ("offload",), "stack {stack} has no offload {offload}; it has {stack_offloads}",
+         "the stack", when.stack_offloads),
+    Rule("offload-host", "must", ("offload",),
+         "offload {offload} needs host_memory, host_link and host_bandwidth, which the cluster does not say",
+         "arithmetic", when.host_known),
+    Rule("offload-step", "must", ("offload",), "offload {offload}: optimizer {optimizer} has no step on the host",
+         "DeepSpeed CPU-Adam, Megatron-Core hybrid optimizer", when.host_steps),
+    Rule("adapters-offload", "must", ("offload",),
+         "offload {offload}: beside frozen weights only adapters {adapters} have optimizer states", "Hu et al. 2021",
+         when.states_to_offload),
+    Rule("adapters-schedule", "must", ("schedule",),
+         "schedule {schedule} fills its bubble with gradients of weights, which adapters {adapters} leave frozen",
+         "Qi et al. 2023", when.weights_to_fill),
+    Rule("adapters-modules", "must", ("recompute_modules",),
+         "recompute modules beside adapters {adapters}: what single modules of frozen weights keep is not known; none, "
+         "selective or full works", "arithmetic", when.modules_alike),
+    Rule("offload-parameters", "must", ("zero_stage", "offload"),
+         "offload {offload} needs ZeRO stage 3; it is {zero_stage}", "DeepSpeed ZeRO-Infinity",
+         when.parameters_sharded),
+    Rule("offload-layers", "must", ("recompute", "offload"),
+         "offload {offload} goes with recompute none, selective or full, not {recompute}",
+         "all layers of a stage are offloaded alike", when.offloads_alike),
+)  # fmt: skip
+"""Every rule but memory, in the order in which they are tried."""
+
+GROUP_RULES: tuple[Rule, ...] = (
+    Rule("group-chunks", "must", ("vpp",),
+         "{num_layers} layers do not make {vpp} equal chunks; over several node groups embedding and head take no "
+         "layer's place", "arithmetic", when.groups_chunk_evenly),
+    Rule("group-width", "stack", ("ranks", "widest"),
+         "stages of {ranks} ranks on one node group and of {widest} on another; launchers give every stage the same",
+         "Megatron-Core parallel state", when.one_width),
+    Rule("group-batch", "must", ("dp", "batch_width"),
+         "the {batch_width} sequences that the replicas take at a time do not split over the {dp} of one node group",
+         "arithmetic", when.batch_reaches),
+    Rule("group-order", "must", ("rank_order",),
+         "rank order {rank_order} spreads a node group's ranks over the pipeline; tp-cp-ep-dp-pp keeps them together",
+         "arithmetic", when.groups_in_order),
+    Rule("group-schedule", "must", ("schedule",),
+         "schedule {schedule} is priced for stages that are alike; stages on several node groups are not",
+         "Qi et al. 2023, 2024; Lamy-Poirier 2022", when.groups_in_turn),
+    Rule("group-vocabulary", "must", ("vocabulary",),
+         "vocabulary {vocabulary} gives every stage the same share; stages on several node groups are not alike",
+         "Yeung et al. 2024", when.groups_keep_ends),
+    Rule("group-recompute", "must", ("recompute_num_layers",),
+         "{recompute_num_layers} layers recomputed together are priced on one node group, not on several", "arithmetic",
+         when.groups_recompute_singly),
+    Rule("group-offload", "must", ("offload",),
+         "offload {offload} is priced for one kind of host; several node groups have several", "arithmetic",
+         when.groups_keep_states),
+)  # fmt: skip
+"""Rules beyond ``RULES`` where a pipeline goes over several node groups.
+
+They read a stage's ``ranks``, those of the ``widest`` stage, and ``batch_width``, the sequences of one micro-batch over
+all replicas, which every group deals out to its own.
+"""
+
+
+def active(scenario: Scenario, pinned: frozenset[str]) -> tuple[Rule, ...]:
+    """The rules of a search: what is dominated is kept where the request pins that very axis.
+
+    A framework's own rules come on top; what they leave dominates nothing that they refuse.
+    """
+    usual = tuple(r for r in RULES if r.kind != "dominated" or not set(r.reads[-1:]) & pinned)
+    if not scenario.framework:
+        return usual
+    framework = FRAMEWORKS[scenario.framework]
+    return (*(rule for rule in usual if rule.name not in framework.beside), *framework.rules)
+
+
+def binding(scenario: Scenario) -> tuple[Rule, ...]:
+    """The rules that a strategy may not break, whoever proposes it: all but those about what is dominated."""
+    beyond = FRAMEWORKS[scenario.framework].rules if scenario.framework else ()
+    return (*(rule for rule in RULES if rule.kind != "dominated"), *beyond)
+
+
+def sentence(rule: Rule, row: Mapping[str, Any], scenario: Scenario) -> str:
+    """The rule's sentence with one row's numbers."""
+    model, words = scenario.model, named(row)
+    words["requires"] = SCHEDULES[words["schedule"]].requires if "schedule" in words else ""
+    if words.get("dp") and words.get("micro_batch_size"):
+        words["num_microbatches"] = int(scenario.global_batch_size // (words["dp"] * words["micro_batch_size"]))
+    if isinstance(words.get("micro_batch_size"), float):
+        words["micro_batch_size"] = f"{words['micro_batch_size']:g}"
+    return rule.sentence.format(
+        **words,
+        num_heads=model.num_heads,
+        num_query_groups=model.num_query_groups,
+        hidden_size=model.hidden_size,
+        ffn_hidden_size=model.ffn_hidden_size,
+        num_layers=model.num_layers,
+        seq_length=scenario.seq_length,
+        global_batch_size=scenario.global_batch_size,
+        stack=scenario.stack.name,
+        vocabularies=" or ".join(scenario.stack.vocabulary),
+        model=model.name,
+        num_experts=model.moe.num_experts if model.moe else 0,
+        expert_ffn_hidden_size=model.moe.expert_ffn_hidden_size if model.moe else 0,
+        mamba_heads=model.mamba.num_heads if model.mamba else 0,
+        mamba_groups=model.mamba.num_groups if model.mamba else 0,
+        attention=scenario.rates.attention_name,
+        model_modules=",".join(modules_of(model)),
+        stack_modules=",".join(scenario.stack.recompute_modules) or "none",
+        stack_offloads=", ".join(scenario.stack.offloads) or "none",
+        optimizer=scenario.stack.optimizer,
+        main_params=scenario.stack.main_params,
+        accelerator=scenario.group.accelerator.name,
+        adapters=scenario.stack.adapters,
+        precision=scenario.precision,
+        offload_fraction=f"{scenario.stack.offload_fraction:g}",
+        loss_block=scenario.stack.loss_block,
+    )

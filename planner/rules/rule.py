@@ -1,0 +1,46 @@
+"""A rule: one reason why a strategy may be refused, with the place it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from costmodels.layer.recompute_modules import module_names
+from costmodels.scenario import Scenario
+from costmodels.strategy import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, VOCABULARIES, Recompute
+from planner.rules.conditions import Columns, Mask
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One reason why a strategy may be refused."""
+
+    name: str
+    kind: Literal["must", "stack", "dominated", "framework"]
+    """``must`` is arithmetic, ``stack`` what the software lacks, ``dominated`` never better than another row,
+    ``framework`` what an exporter's target refuses to start."""
+    reads: tuple[str, ...]
+    sentence: str
+    """Why a row fails, with ``{tp}``-like places for its numbers and the scenario's."""
+    source: str
+    passes: Callable[[Columns, Scenario], Mask]
+
+
+def named(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row's numbers with the names of what is coded."""
+    words = dict(row)
+    kinds = tuple(kind.name.lower() for kind in Recompute)
+    if "recompute_modules" in words:
+        words["recompute_modules"] = ",".join(module_names(int(words["recompute_modules"]))) or "none"
+    for name, names in (
+        ("schedule", SCHEDULE_NAMES),
+        ("rank_order", RANK_ORDERS),
+        ("cp_kind", CP_KINDS),
+        ("recompute", kinds),
+        ("offload", OFFLOADS),
+        ("vocabulary", VOCABULARIES),
+    ):
+        if name in words:
+            words[name] = names[int(words[name])]
+    return words

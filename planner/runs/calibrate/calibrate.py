@@ -1,0 +1,110 @@
+"""From files to a calibration: links first, then products, then what a stack adds to both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from costmodels.stack.stack import Stack
+from hardware.catalogue import cluster as find_cluster
+from hardware.catalogue import names
+from hardware.records import Accelerator, Cluster
+from planner.errors import BadRequest
+from planner.request.arguments import file_names, name_or_path
+from planner.runs.calibrate.document import Calibration
+from planner.runs.calibrate.evidence import gather
+from planner.runs.calibrate.links import Links, fit_links
+from planner.runs.calibrate.products import Products, fit_products
+from planner.runs.calibrate.profile import profile
+from planner.runs.calibrate.records import Evidence, Run
+from planner.runs.calibrate.runs import Runs, fit_runs, priced
+from planner.runs.calibrate.start import starting_cluster, starting_stack
+
+
+def calibrate(
+    files: str | Path | Sequence[str | Path],
+    *,
+    cluster: str | Path | None = None,
+    stack: str | Path | None = None,
+) -> Calibration:
+    """Fit a cluster and a stack to one's own measurements.
+
+    Args:
+        files: training runs (JSON lines as `plan validate` reads them), output of nccl-tests, tables of timed
+            products (CSV), in any mixture; told apart by their content.
+        cluster: name or file to start from; None takes the machines that the evidence names.
+        stack: likewise; without it and without runs no stack is fitted.
+
+    Raises:
+        BadFile: a file that cannot be read as any of these; the message names the line.
+        BadRequest: nothing, or several things, say which machines or stack to start from; or no run can be used.
+        UnknownName: no such cluster or stack.
+    """
+    if not files:
+        raise BadRequest("nothing to calibrate on; give files of runs, nccl-tests output or timed products")
+    files = [files] if isinstance(files, str | Path) else files
+    evidence = gather(file_names("files", files))
+    notes = list(evidence.notes)
+    started = starting_cluster(evidence, name_or_path(cluster), notes)
+    software = starting_stack(evidence, name_or_path(stack), notes)
+    machines, parts = _machines(evidence, started, notes)
+    machines = _named(machines)
+    if evidence.runs and software is not None:
+        runs = _runs(evidence.runs, machines, started, software, notes)
+        software = runs.stack
+        parts.append(runs)
+    constants = tuple(one for part in parts for one in part.constants)
+    warnings = tuple(line for part in parts for line in part.warnings)
+    return Calibration(
+        cluster=machines.name,
+        stack=None if software is None else software.name,
+        files=tuple(map(str, files)),
+        constants=constants,
+        runs=tuple(run for part in parts if isinstance(part, Runs) for run in part.runs),
+        errors=tuple(one for part in parts for one in part.errors),
+        warnings=warnings,
+        notes=tuple(notes),
+        profile=profile(machines, software, constants, warnings),
+    )
+
+
+def _machines(evidence: Evidence, started: Cluster, notes: list[str]) -> tuple[Cluster, list[Links | Products | Runs]]:
+    """The cluster with its links, then its products fitted, where there is evidence for them."""
+    machines, parts = started, list[Links | Products | Runs]()
+    if evidence.logs:
+        links = fit_links(evidence.logs, machines)
+        machines = links.cluster
+        notes += links.notes
+        parts.append(links)
+    if evidence.products:
+        products = fit_products(evidence.products, machines.accelerator)
+        machines = _with_device(machines, products.accelerator)
+        parts.append(products)
+    return machines, parts
+
+
+def _runs(given: Sequence[Run], machines: Cluster, started: Cluster, stack: Stack, notes: list[str]) -> Runs:
+    """The stack fitted to the runs that can be used.
+
+    Raises:
+        BadRequest: none can.
+    """
+    runs, unused = priced(given, machines, stack)
+    notes += unused
+    if not runs:
+        raise BadRequest(unused[0] + (f"; and {len(unused) - 1} more" if len(unused) > 1 else ""))
+    before, _ = priced([one.run for one in runs], started, stack)
+    return fit_runs(runs, before, stack)
+
+
+def _named(machines: Cluster) -> Cluster:
+    """The cluster under a name of its own where the catalogue's of its name is another: answers tell of it by name."""
+    name = machines.name
+    if name not in names("cluster") or machines == find_cluster(name):
+        return machines
+    return machines.model_copy(update={"name": f"{name}-calibrated", "title": f"{name} as measured"})
+
+
+def _with_device(cluster: Cluster, device: Accelerator) -> Cluster:
+    group = cluster.groups[0].model_copy(update={"accelerator": device})
+    return cluster.model_copy(update={"groups": (group,)})

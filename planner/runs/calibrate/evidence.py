@@ -1,0 +1,76 @@
+"""What a person measured: training runs, collectives, matrix products; told apart by content, not by name."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from hardware.errors import BadFile
+from hardware.files import expanded, read_text
+from planner.runs.calibrate.gemm_table import read_products
+from planner.runs.calibrate.nccl_log import read_logs
+from planner.runs.calibrate.records import Evidence, Run
+from planner.runs.rows import Row, read_rows, row_of
+
+NCCL = re.compile(r"# nThread \d+|#\s+size\s+count\s+type|out-of-place\s+in-place|Rank\s+\d+ .*Pid\s+\d+ on ")
+_TABLE = re.compile(r"[^,;\t\n]+([,;\t][^,;\t\n]+)+")
+
+
+def gather(files: Iterable[str | Path]) -> Evidence:
+    """Read every file as what it holds.
+
+    Raises:
+        BadFile: a file that is none of the three, or a line of it that is wrong; the message names the line.
+    """
+    found = Evidence()
+    for name in dict.fromkeys(map(str, files)):
+        _read(expanded(name), found)
+    return found
+
+
+def _read(path: Path, found: Evidence) -> None:
+    if path.suffix == ".gz":
+        found.runs += [_run(path, row) for row in read_rows(path)]
+        return
+    text = read_text(path)
+    first = text.lstrip()[:1]
+    if first == "{" or (first == "[" and not NCCL.search(text)):  # a log may begin with the tag of a rank, [1,0]
+        found.runs += [_run(path, row) for row in _rows(path, text)]
+    elif NCCL.search(text):
+        logs, notes = read_logs(path, text)
+        found.logs += logs
+        found.notes += notes
+    elif _TABLE.fullmatch(_first_line(text)):
+        found.products += read_products(path, text)
+    elif not text.strip():
+        raise BadFile(path, "empty, where runs, output of nccl-tests or a table of products is expected")
+    else:
+        raise BadFile(
+            path,
+            "neither runs (JSON lines), nor output of nccl-tests, nor a table of products "
+            f"(CSV with m, n, k, dtype, time_us); it begins with {_first_line(text)[:40]!r}",
+        )
+
+
+def _first_line(text: str) -> str:
+    lines = (line for line in text.splitlines() if line.strip() and not line.startswith("#"))
+    return next(lines, "").strip()
+
+
+def _rows(path: Path, text: str) -> list[Row]:
+    """Runs of JSON lines, or of one JSON document: a run, or a list of runs."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return list(read_rows(path))
+    if isinstance(document, dict):
+        return [row_of(path, "the document", document)]
+    if not document:
+        raise BadFile(path, "an empty list; runs are expected, as `plan validate` reads them")
+    return [row_of(path, f"entry {number}", entry) for number, entry in enumerate(document, start=1)]
+
+
+def _run(path: Path, row: Row) -> Run:
+    return Run(path.name, str(row.get("id") or "?"), row)

@@ -1,0 +1,258 @@
+"""A stack's constants fitted to training runs on one cluster."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.stack.stack import Stack
+from hardware.errors import MeshwrightError
+from hardware.records import Cluster
+from planner.runs.calibrate.document import Constant, Errors, RunError
+from planner.runs.calibrate.identify import Fit, settle
+from planner.runs.calibrate.records import Run
+from planner.runs.calibrate.summary import FARTHEST, FEWEST_LEFT_OUT, constants, errors, source, told, warnings
+from planner.runs.judge import UNREADABLE, seconds_of, strange
+from planner.runs.least_squares import EXPERTS, MOST_ROWS, STACK_KNOBS, Floats, Knob, log_error, with_constants
+from planner.runs.row_values import wrong_value
+from planner.runs.rows import CHECK, held_back
+from planner.runs.words.mapping import Case, case
+
+NOISE: Final = 0.07
+"""Spread of one source's runs around its own bias: the median over the 29 sources of the fit split with six or more."""
+_BOUNDS: Final = {
+    "kernel_efficiency": (0.05, 1.5),
+    "elementwise_efficiency": (0.05, 1.5),
+    "communication_efficiency": (0.02, 1.5),
+    "straggler": (0.0, 0.5),
+    "iteration_overhead": (0.0, 10.0),
+    "expert_efficiency": (0.05, 3.0),
+}
+"""Wider than those of the shipped calibration: one cluster may be worse than any published one."""
+_HINTS: Final = {
+    "kernel_efficiency": "a run that mostly computes, with a larger micro-batch",
+    "elementwise_efficiency": "a run with shorter sequences or a smaller hidden size",
+    "communication_efficiency": "a run with more tensor or data parallelism, or without overlap",
+    "straggler": "the same run on several numbers of nodes",
+    "iteration_overhead": "a run with a short iteration, such as a small batch",
+    "launch": "a run of small layers without CUDA graphs, which waits for its host",
+    "expert_efficiency": "a run with experts and a larger micro-batch",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A run that can be priced, with its time."""
+
+    run: Run
+    case: Case
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """A stack with fitted constants, and what is said of them."""
+
+    stack: Stack
+    constants: tuple[Constant, ...]
+    runs: tuple[RunError, ...]
+    errors: tuple[Errors, ...]
+    warnings: tuple[str, ...]
+
+
+def priced(runs: Sequence[Run], cluster: Cluster, stack: Stack) -> tuple[list[Measured], list[str]]:
+    """The runs on that cluster and stack with their times, and what cannot be used or is not read of them."""
+    found, notes = [], []
+    odd: defaultdict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        try:
+            found.append(one := _measured(run, cluster, stack))
+            for note in strange(run.row, one.case):
+                odd[note].append(run)
+        except MeshwrightError as error:
+            notes.append(f"{run.file}, run {run.id}: not used: {error}")
+        except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
+            notes.append(f"{run.file}, run {run.id}: not used: {UNREADABLE} ({error!r:.120})")
+    return found, notes + [_told(note, among) for note, among in odd.items()]
+
+
+def _told(note: str, among: Sequence[Run]) -> str:
+    more = f" and {len(among) - 1} more" if len(among) > 1 else ""
+    return f"{among[0].file}, run {among[0].id}{more}: {note}"
+
+
+class _Unusable(MeshwrightError):
+    """A run that says too little of its own time."""
+
+
+def _measured(run: Run, cluster: Cluster, stack: Stack) -> Measured:
+    if run.row.get("suspect"):
+        raise _Unusable("marked as suspect")
+    if run.row.get("complete") is False:
+        raise _Unusable("marked as incomplete")
+    if held_back(run.row):
+        raise _Unusable(f"of the split {CHECK!r}, which nothing is learnt from")
+    if run.row["measured"].get("oom"):
+        raise _Unusable("it ran out of memory")
+    if wrong := wrong_value(run.row):
+        raise _Unusable(wrong)
+    with np.errstate(all="ignore"):  # what a wrong row makes is looked at below
+        mapped = case(run.row, machines=cluster, software=stack)
+        seconds = seconds_of(run.row, mapped)
+        if seconds is None or not 0.0 < seconds < math.inf:
+            raise _Unusable("no iteration time, throughput or utilisation is said")
+        residual = log_error(mapped, mapped.scenario, seconds)
+    if not abs(residual) < FARTHEST:
+        raise _Unusable(
+            f"predicted to take {math.exp(min(residual, 700.0)):.3g} times as long as measured; look at its units"
+        )
+    return Measured(run, mapped, seconds)
+
+
+def knobs_of(stack: Stack, *, experts: bool) -> list[Knob]:
+    """The stack's constants, each drawn towards its value from before."""
+    chosen = (*STACK_KNOBS, EXPERTS) if experts else STACK_KNOBS
+    knobs = []
+    for knob in chosen:
+        low, high = _BOUNDS[knob.field]
+        knobs.append(replace(knob, neutral=float(getattr(stack, knob.field)), low=low, high=high))
+    return knobs + _host(stack.launch)
+
+
+def _host(launch: float) -> list[Knob]:
+    """The host's time for a kernel, if it takes any: hosts of the catalogue take 1 to 1.56 times as long as another."""
+    return [Knob("launch", launch, 0.25 * launch, 0.1 * launch, 10.0 * launch)] if launch else []
+
+
+def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack) -> Runs:
+    """The stack with the constants that the runs can tell.
+
+    Args:
+        found: the runs on the cluster whose links and products are fitted already; those of at most ``MOST_ROWS``
+            configurations, drawn at random, are fitted.
+        before: the same runs on the cluster that everything started from.
+        stack: where its constants start.
+    """
+    drawn = _drawn(found)
+    used = [one for one, taken in zip(found, drawn, strict=True) if taken]
+    knobs = knobs_of(stack, experts=any(one.case.scenario.model.moe for one in used))
+
+    asked = [_asked(one) for one in used]
+    apart = dict(zip(asked, used, strict=True))  # a configuration that was run again is priced once
+
+    def residuals(values: Floats) -> Floats:
+        predicted = {which: _miss(one, knobs, values) + math.log(one.seconds) for which, one in apart.items()}
+        return np.array([predicted[which] - math.log(one.seconds) for which, one in zip(asked, used, strict=True)])
+
+    fit = settle(residuals, knobs, noise=NOISE)
+    started = np.array([log_error(one.case, one.case.scenario, one.seconds) for one in before])
+    fit = replace(fit, before=started[drawn])
+    said = source([one.run.file for one in used], len(used), "runs" if len(used) > 1 else "run", fit)
+    missed = errors("runs", fit)
+    return Runs(
+        stack.model_copy(
+            update=told(fit) | {"calibration": said, "source": _sourced(stack.source), "own_runs": len(apart)}
+        ),
+        tuple(constants(fit, "stack.", said)),
+        _run_errors(found, used, started, knobs, fit),
+        (missed,),
+        tuple(warnings(fit, "stack.", "these runs", _HINTS) + _no_better(missed) + _apart(found) + _left(found, used)),
+    )
+
+
+def _drawn(found: Sequence[Measured]) -> NDArray[np.bool_]:
+    """Which runs are fitted, (N,): all of as many configurations as are affordable, the same at every call.
+
+    Every so-many-th run would do for no study that repeats a pattern.
+    """
+    asked = [_asked(one) for one in found]
+    known = list(dict.fromkeys(asked))
+    taken = set(known if len(known) <= MOST_ROWS else random.Random(0).sample(known, MOST_ROWS))  # noqa: S311
+    return np.array([which in taken for which in asked])
+
+
+def _left(found: Sequence[Measured], used: Sequence[Measured]) -> list[str]:
+    """A warning where some runs were not fitted."""
+    if len(used) == len(found):
+        return []
+    return [
+        f"{len(used)} of {len(found)} runs were fitted, of {MOST_ROWS} configurations drawn at random; all are listed"
+    ]
+
+
+def _sourced(source: str) -> str:
+    return source if source.endswith(_FITTED) else f"{source}{_FITTED}"
+
+
+_FITTED: Final = "; constants of one's own measurements"
+
+
+def _no_better(missed: Errors) -> list[str]:
+    """A warning where runs that were left out are predicted no better than before; of fewer than three, the runs."""
+    left = missed.median_left_out
+    if left is None and missed.median_after > missed.median_before:
+        sizes = f"a median of {100 * missed.median_after:.1f} %, before it {100 * missed.median_before:.1f} %"
+        return [f"after the fit these runs err by {sizes}: they ask for different constants; more runs would tell"]
+    if left is None or left < missed.median_before:
+        return []
+    sizes = f"a median of {100 * left:.1f} %, before the fit {100 * missed.median_before:.1f} %"
+    return [f"runs that the fit does not see err by {sizes}: the profile may not help on others; more runs would tell"]
+
+
+APART: Final = 1.2
+"""Longest over shortest time of runs of one configuration from which on these are called contradictory."""
+
+
+def _apart(found: Sequence[Measured]) -> list[str]:
+    """A warning for every configuration whose runs contradict each other."""
+    alike: defaultdict[str, list[Measured]] = defaultdict(list)
+    for one in found:
+        said = {section: one.run.row.get(section) for section in ("cluster", "stack", "model", "strategy")}
+        alike[json.dumps(said, sort_keys=True, default=str)].append(one)
+    told = []
+    for same in alike.values():
+        ordered = sorted(same, key=lambda one: one.seconds)
+        short, long = ordered[0], ordered[-1]
+        if long.seconds > APART * short.seconds:
+            times = f"{short.seconds:.4g} s ({short.run.id}) and {long.seconds:.4g} s ({long.run.id})"
+            told.append(f"runs of one configuration took {times}: the constants lie between; leave out the wrong one")
+    return told
+
+
+def _asked(one: Measured) -> str:
+    """All that the price of a run can depend on: its row but for its name and what was measured."""
+    said = {name: value for name, value in one.run.row.items() if name not in {"id", "measured"}}
+    return json.dumps(said, sort_keys=True, default=str)
+
+
+def _miss(one: Measured, knobs: Sequence[Knob], values: Floats) -> float:
+    return log_error(one.case, with_constants(one.case.scenario, knobs, values), one.seconds)
+
+
+def _run_errors(
+    found: Sequence[Measured], used: Sequence[Measured], started: Floats, knobs: Sequence[Knob], fit: Fit
+) -> tuple[RunError, ...]:
+    """The errors of every run, fitted or not."""
+    left = {id(one): float(np.expm1(residual)) for one, residual in zip(used, fit.left_out, strict=True)}
+    rows = []
+    for one, residual in zip(found, started, strict=True):
+        after = math.expm1(_miss(one, knobs, fit.values))
+        rows.append(
+            RunError(
+                file=one.run.file,
+                id=one.run.id,
+                measured_seconds=one.seconds,
+                before=math.expm1(residual),
+                after=after,
+                left_out=left.get(id(one), after) if len(used) >= FEWEST_LEFT_OUT else None,
+            )
+        )
+    return tuple(rows)

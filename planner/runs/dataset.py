@@ -1,0 +1,57 @@
+"""Join files of measured runs into one that is shipped: sorted, every run once, without a time of making.
+
+    python -m planner.runs.dataset A.jsonl B.jsonl.gz -o planner/runs/data/check.jsonl.gz
+
+Runs are sorted by group and id. One id with two contents is an error. Every run must be of the split that the file is
+named after.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from planner.runs.rows import read_rows
+
+
+def joined(paths: Iterable[Path]) -> list[Mapping[str, Any]]:
+    """The runs of all files by group and id.
+
+    Raises:
+        ValueError: two different runs have one group and id.
+    """
+    found: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for path in paths:
+        for row in read_rows(path):
+            key = (str(row["group"]), str(row["id"]))
+            if found.setdefault(key, row) != row:
+                raise ValueError(f"{path}: {key[1]} of {key[0]} is there already, with other contents")
+    return [found[key] for key in sorted(found)]
+
+
+def packed(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    """JSON lines, gzipped without a name or a time."""
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    return gzip.compress(text.encode("utf-8"), mtime=0)
+
+
+def main() -> None:
+    """Command line: files in, one file out."""
+    parser = argparse.ArgumentParser(description="Join files of measured runs.")
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    given = parser.parse_args()
+    rows = joined(given.runs)
+    split = given.output.name.partition(".")[0]
+    if wrong := [row["id"] for row in rows if row.get("split") != split]:
+        sys.exit(f"{len(wrong)} runs are not of the split {split}, the first {wrong[0]}")
+    given.output.write_bytes(packed(rows))
+
+
+if __name__ == "__main__":
+    main()

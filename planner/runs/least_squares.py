@@ -1,0 +1,109 @@
+"""What every calibration shares: the constants that may be fitted, and the least squares that fit them.
+
+The project's own calibration (``planner.runs.fit``) and that of a person's own evidence
+(``planner.runs.calibrate``) differ in their data and in what is kept fixed, not in how a constant is found.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.pricing import iteration_seconds
+from costmodels.scenario import Scenario
+from planner.runs.words.mapping import Case
+
+Floats = NDArray[np.float64]
+
+PRIOR = 0.03
+"""Weight of the pull towards neutral values against one source group; chosen on the dev split."""
+
+MOST_ROWS = 60
+"""Runs used per group: enough to see its shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """A constant that may be fitted: its field, neutral value, spread of the prior and bounds."""
+
+    field: str
+    neutral: float
+    spread: float
+    low: float
+    high: float
+
+
+STACK_KNOBS = (
+    # Kernel tables are what the libraries reach that every stack calls: none is faster than its machine.
+    Knob("kernel_efficiency", 1.0, 0.15, 0.6, 1.0),
+    Knob("elementwise_efficiency", 1.0, 0.2, 0.6, 1.3),
+    Knob("communication_efficiency", 1.0, 0.2, 0.3, 1.2),
+    Knob("straggler", 0.0, 0.01, 0.0, 0.04),
+    Knob("iteration_overhead", 0.0, 0.02, 0.0, 0.2),
+)
+EXPERTS = Knob("expert_efficiency", 1.0, 0.15, 0.3, 1.2)
+"""Fitted last, on models with experts, which the other constants are not fitted on."""
+
+
+def solve(
+    residuals: Callable[[Floats], Sequence[float] | Floats],
+    knobs: Sequence[Knob],
+    start: Floats,
+    *,
+    weights: Floats | float = 1.0,
+    prior: float = PRIOR,
+    scale: float = 0.03,
+) -> Floats:
+    """The knobs' values that bring the residuals down, each drawn towards its neutral value.
+
+    A residual counts by its square up to ``scale`` and by its size beyond, and so does the pull: convex where the
+    residuals are straight, so that there is one answer.
+
+    Args:
+        residuals: residuals (N,) of the knobs' values (K,).
+        knobs: what is fitted.
+        start: values to start from, shape (K,).
+        weights: what each residual counts, (N,) or one for all.
+        prior: how much one spread away from neutral counts, in the unit of the residuals.
+        scale: residual beyond which a point is an outlier.
+    """
+    from scipy.optimize import least_squares
+
+    def pulled(values: Floats) -> Floats:
+        drawn = [prior * (v - k.neutral) / k.spread for v, k in zip(values, knobs, strict=True)]
+        return np.concatenate([np.asarray(residuals(values), dtype=np.float64), drawn])
+
+    def loss(squares: Floats) -> Floats:
+        """Soft L1, weighted, with both derivatives, as SciPy wants it."""
+        size = np.sqrt(1.0 + squares)
+        rho = np.stack([2.0 * (size - 1.0), 1.0 / size, -0.5 / size**3])
+        rho[:, : -len(knobs)] *= weights
+        return rho
+
+    bounds = ([k.low for k in knobs], [k.high for k in knobs])
+    spreads = [k.spread for k in knobs]
+    inside = [min(1e-4, 0.01 * k.spread) for k in knobs]
+    x0 = np.clip(
+        start,
+        [k.low + i for k, i in zip(knobs, inside, strict=True)],
+        [k.high - i for k, i in zip(knobs, inside, strict=True)],
+    )
+    found = least_squares(
+        pulled, x0, bounds=bounds, x_scale=spreads, loss=loss, f_scale=scale, diff_step=1e-3, max_nfev=50
+    )
+    return np.asarray(found.x)
+
+
+def with_constants(scenario: Scenario, knobs: Sequence[Knob], values: Floats | Sequence[float]) -> Scenario:
+    """The scenario on a stack of those constants."""
+    update = {k.field: float(v) for k, v in zip(knobs, values, strict=True)}
+    return replace(scenario, stack=scenario.stack.model_copy(update=update))
+
+
+def log_error(case: Case, scenario: Scenario, measured: float) -> float:
+    """Logarithm of predicted over measured iteration time; the run's strategy on another scenario."""
+    return math.log(iteration_seconds(case.rows, scenario, case.assignment) / measured)

@@ -1,0 +1,260 @@
+"""What ``plan validate`` prints."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from planner.errors import BadFile, BadRequest
+from planner.runs.judge import Verdict, coverage, groups, judge, names_of, shipped, summary
+from planner.runs.run_lines import UNREAD, run_lines
+from planner.trust.interval import COVERAGE
+
+METRICS = ("iteration_time", "memory")
+FEW = 100
+"""Runs up to which the table says what was assumed of them."""
+MOST_REASONS = 20
+"""Reasons that a table gives; the rest is counted."""
+LEAST = 4
+"""Groups that are named where the interval holds less than it promises."""
+
+
+def validate(files: Sequence[str] = (), *, form: str = "table", profile: str | None = None, workers: int = 1) -> str:
+    """The report on the given files, or on the shipped runs, as a table or as JSON.
+
+    Args:
+        files: files of runs; none are the shipped ones.
+        form: "table" or "json".
+        profile: a file with the cluster and the stack that the runs were on; None takes each run's own words.
+        workers: processes to price the runs in; see `corpus.of_each`.
+
+    Raises:
+        BadFile: a file that cannot be read.
+    """
+    return written(compared(files, profile=profile, workers=workers), form=form)
+
+
+Compared = Mapping[str, list[Verdict]]
+"""The verdicts on every file, by its name."""
+
+
+def compared(files: Sequence[str] = (), *, profile: str | None = None, workers: int = 1) -> Compared:
+    """The verdicts behind ``validate``, by file; in so many processes.
+
+    Raises:
+        BadFile: a file that cannot be read.
+    """
+    return _by_file(_paths(files), profile, workers)
+
+
+def written(by_file: Compared, *, form: str = "table") -> str:
+    """The verdicts as a table or as JSON."""
+    return _json(by_file) if form == "json" else _table(by_file)
+
+
+def check_priced(by_file: Compared) -> None:
+    """Refuse files of which nothing could be compared.
+
+    Raises:
+        BadRequest: no measured figure is priced; with the most frequent reason.
+    """
+    verdicts = [verdict for found in by_file.values() for verdict in found]
+    if any(not verdict.reason for verdict in verdicts):
+        return
+    (reason, count), *_ = Counter(verdict.reason for verdict in verdicts).most_common(1)
+    told = "the only one" if len(verdicts) == 1 else f"{count} of {len(verdicts):,}"
+    raise BadRequest(f"{', '.join(by_file)}: no measured figure could be priced; {told}: {reason}")
+
+
+def rank(files: Sequence[str] = (), *, form: str = "table", workers: int = 1) -> str:
+    """How well the model chooses among measured strategies: the report of ``ranking`` on the same files.
+
+    Raises:
+        BadFile: a file that cannot be read.
+    """
+    from planner.runs.ranking import report, sweeps
+
+    return report(sweeps(_paths(files), workers=workers), form=form)
+
+
+def bottom(files: Sequence[str] = (), *, form: str = "table", workers: int = 1) -> str:
+    """What the measurements leave to any model: the report of ``floor`` on the same files.
+
+    Raises:
+        BadFile: a file that cannot be read.
+    """
+    from planner.runs.noise_floor import report
+
+    return report(_paths(files), form=form, workers=workers)
+
+
+def _by_file(paths: Sequence[Path], profile: str | None, workers: int) -> dict[str, list[Verdict]]:
+    """The verdicts on every file, by its name, or its whole path where several have that name."""
+    names = names_of(paths)
+    found: dict[str, list[Verdict]] = {}
+    for path, verdicts in zip(paths, judge(paths, profile, workers=workers), strict=True):
+        found.setdefault(names[path], []).extend(verdicts)
+    return found
+
+
+def _paths(files: Sequence[str]) -> list[Path]:
+    """Files, or the shipped splits of those names (``fit``, ``dev``, ``check``), each once; all splits for none."""
+    here = {path.name.removesuffix(".jsonl.gz"): path for path in shipped()}
+    found = [here[name] if name in here and not Path(name).is_file() else Path(name) for name in files]
+    for name, path in zip(files, found, strict=True):
+        if name.isalpha() and not path.exists():
+            raise BadFile(name, f"no such file, nor a split of the shipped runs ({', '.join(here)})")
+    return list(dict.fromkeys(found)) or shipped()
+
+
+def _json(by_file: Mapping[str, list[Verdict]]) -> str:
+    verdicts = [verdict for found in by_file.values() for verdict in found]
+    by_group = {metric: groups(verdicts, metric) for metric in METRICS}
+    document = {
+        "rows": [verdict.document() for verdict in verdicts],
+        "groups": by_group["iteration_time"],
+        "memory_groups": by_group["memory"],
+        "summary": summary(by_group["iteration_time"]),
+        "memory_summary": summary(by_group["memory"]),
+        "fits": _fits(verdicts),
+        "splits": _by_split(by_file),
+        "interval_coverage": {name: _covered(found) for name, found in by_file.items()},
+        "not_priced": sum(1 for verdict in verdicts if verdict.reason),
+    }
+    return json.dumps(document, indent=1)
+
+
+def _by_split(by_file: Mapping[str, list[Verdict]]) -> dict[str, dict[str, dict[str, float]]]:
+    """The means over the groups of every file: a split each where the shipped runs are judged."""
+    return {name: {metric: summary(groups(found, metric)) for metric in METRICS} for name, found in by_file.items()}
+
+
+def _split_lines(by_file: Mapping[str, list[Verdict]]) -> list[str]:
+    """A line a file and metric, where there are several files."""
+    if len(by_file) < 2:
+        return []
+    return [
+        _mean(f"{metric.replace('_', ' ')}, {name.removesuffix('.jsonl.gz')}", total)
+        for name, metrics in _by_split(by_file).items()
+        for metric, total in metrics.items()
+        if total["n"]
+    ]
+
+
+def _mean(title: str, total: Mapping[str, float]) -> str:
+    return (
+        f"{title:30s}{total['n']:6d}{total['bias']:+9.1%}{total['median_abs_error']:9.1%}{total['p90_abs_error']:9.1%}"
+    )
+
+
+def _fits(verdicts: list[Verdict]) -> dict[str, int]:
+    """Counts of right and wrong answers: a false alarm refuses a run that ran."""
+    counts = Counter(
+        (bool(v.measured), bool(v.predicted)) for v in verdicts if v.metric == "fits" and v.scored and not v.reason
+    )
+    return {
+        "ran_and_predicted_to": counts[True, True],
+        "false_alarms": counts[True, False],
+        "out_of_memory_and_predicted_to": counts[False, False],
+        "missed_out_of_memory": counts[False, True],
+    }
+
+
+def _covered(verdicts: list[Verdict]) -> dict[str, Any]:
+    """What the interval holds: mean over the groups, and every group."""
+    by_group = coverage(verdicts)
+    mean = statistics.fmean(by_group.values()) if by_group else None
+    return {"promised": COVERAGE, "mean": mean, "groups": by_group}
+
+
+def _coverage_lines(by_file: Mapping[str, list[Verdict]]) -> list[str]:
+    """One line a file: the mean over its groups, and those that hold least."""
+    lines = []
+    for name, found in by_file.items():
+        by_group = coverage(found)
+        if by_group:
+            least = sorted(by_group, key=lambda group: by_group[group])[:LEAST]
+            told = ", ".join(f"{group} {by_group[group]:.0%}" for group in least if by_group[group] < COVERAGE)
+            share = statistics.fmean(by_group.values())
+            lines.append(
+                f"{COVERAGE:.0%} interval, {name}: holds {share:.1%}, mean over groups{told and f'; least: {told}'}"
+            )
+    return lines
+
+
+def _table(by_file: Mapping[str, list[Verdict]]) -> str:
+    verdicts = [verdict for found in by_file.values() for verdict in found]
+    published = {path.name for path in shipped()}
+    lines = run_lines({name: found for name, found in by_file.items() if name not in published})
+    for metric, title in zip(METRICS, ("Iteration time", "Memory"), strict=True):
+        by_group = groups(verdicts, metric)
+        lines += [
+            f"{title}: predicted / measured - 1",
+            f"{'group':30s}{'n':>6s}{'bias':>9s}{'median':>9s}{'p90':>9s}",
+        ]
+        lines += [
+            f"{name:30s}{int(g['n']):6d}{g['bias']:+9.1%}{g['median_abs_error']:9.1%}{g['p90_abs_error']:9.1%}"
+            for name, g in by_group.items()
+        ]
+        total = summary(by_group)
+        if total["n"]:
+            lines.append(_mean("mean over groups", total))
+        lines.append("")
+    lines += [*_split_lines(by_file), *_coverage_lines(by_file)]
+    fits = _fits(verdicts)
+    lines.append("Fits: " + ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in fits.items()))
+    return "\n".join([*lines, *_assumed(verdicts), *_repeated(by_file), *_reasons(verdicts)])
+
+
+def _assumed(verdicts: list[Verdict]) -> list[str]:
+    """What runs leave out and was assumed, with how many leave it out; nothing of many runs, which the JSON tells."""
+    runs = {verdict.id for verdict in verdicts}
+    told = {(verdict.id, note) for verdict in verdicts for note in verdict.notes if not UNREAD.search(note)}
+    if len(runs) > FEW or not told:
+        return []
+    counts = Counter(note for _, note in told)
+    shown = [f"{n:6d}  {note}" for note, n in sorted(counts.items(), key=lambda found: (-found[1], found[0]))]
+    return ["", f"Assumed of {len(runs)} run{'s' if len(runs) > 1 else ''}:", *shown]
+
+
+def _repeated(by_file: Mapping[str, list[Verdict]]) -> list[str]:
+    """Names that several runs of one file have, so that nobody can tell which is which."""
+    lines = []
+    for name, found in by_file.items():
+        twice = [key for key, n in Counter((v.id, v.metric) for v in found).items() if n > 1]
+        ids = sorted({key for key, _metric in twice})
+        if ids:
+            lines.append(f"{name}: several runs are called {', '.join(ids[:LEAST])}")
+    return lines
+
+
+def _strange(verdicts: list[Verdict]) -> list[str]:
+    """What runs say and nobody reads, with how many say so."""
+    told = {(verdict.id, note) for verdict in verdicts for note in verdict.notes if UNREAD.search(note)}
+    counts = Counter(note for _, note in told)
+    return [f"{note}: {n} run{'s' if n > 1 else ''}" for note, n in sorted(counts.items())]
+
+
+def _reasons(verdicts: list[Verdict]) -> list[str]:
+    reasons = Counter(verdict.reason for verdict in verdicts if verdict.reason)
+    aside = sum(not verdict.scored and not verdict.reason for verdict in verdicts)
+    left = [f"Priced but not scored, of runs marked incomplete or suspect: {aside} figures"] if aside else []
+    left += _strange(verdicts)
+    if not reasons:
+        return left
+    first, rest = reasons.most_common()[:MOST_REASONS], reasons.most_common()[MOST_REASONS:]
+    return [
+        *left,
+        "",
+        f"Not priced: {sum(reasons.values())} of {len(verdicts):,} measured figures",
+        *(f"{n:6d}  {why}" for why, n in first),
+        *(
+            [f"{sum(n for _, n in rest):6d}  for {len(rest)} further reasons, which --format json tells"]
+            if rest
+            else []
+        ),
+    ]

@@ -1,0 +1,292 @@
+"""From measured runs to the table and the figures that the trust in a prediction rests on."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.pricing import quote
+from costmodels.strategy import Floats
+from hardware.errors import MeshwrightError
+from planner.answer.build import mfu_of
+from planner.runs.fit import samples
+from planner.runs.judge import learnt_from, seconds_of, shipped
+from planner.runs.leave_one_out import Constants, without_each
+from planner.runs.ranking import SMALLEST, Cell, cell_of
+from planner.runs.rows import Row, read_rows
+from planner.runs.words.mapping import Case, case
+from planner.trust.interval import COVERAGE, expected_miss
+from planner.trust.similarity import EXTENTS, NAMES, SIZES, SWITCHES, distance, traits
+from planner.trust.table import ENOUGH, LEFT_OUT, Figures, Measured, Run, from_rows, source
+
+MOST = 30
+"""Runs of a group and split that the table keeps: enough to see its shape."""
+WITHIN = 0.9
+"""Share of the measured runs that the validated region holds."""
+BORNE_OUT = 2.0 / 3.0
+"""How often measurements must have the order that is predicted for two strategies not to be tied."""
+NEAR_GAPS = 0.1
+"""Predicted gaps up to which pairs speak about ties."""
+
+
+@dataclass(frozen=True)
+class Priced:
+    """One measured run with its price."""
+
+    split: str
+    group: str
+    row: Row
+    case: Case
+    measured: float
+    predicted: float
+
+
+def priced_runs(among: Container[str] | None = None) -> list[Priced]:
+    """Every run that counts in the table of errors and can be priced; of these groups, where they are given."""
+    found = []
+    for path in shipped():
+        split = path.name.partition(".")[0]
+        rows = (row for row in read_rows(path) if among is None or row["group"] in among)
+        found += [one for row in rows if (one := _priced(split, row)) is not None]
+    return found
+
+
+def _priced(split: str, row: Row) -> Priced | None:
+    if not row.get("complete") or row.get("suspect"):
+        return None
+    try:
+        mapped = case(row)
+        seconds = seconds_of(row, mapped)
+    except (MeshwrightError, ValueError, TypeError, KeyError, ZeroDivisionError):
+        return None
+    if not seconds:
+        return None
+    predicted = quote(mapped.rows, mapped.scenario, mapped.assignment).iteration
+    return Priced(split, str(row["group"]), row, mapped, seconds, predicted)
+
+
+def thinned(runs: Sequence[Priced]) -> list[Priced]:
+    """At most ``MOST`` runs of every group and split, evenly picked."""
+    groups: dict[tuple[str, str], list[Priced]] = defaultdict(list)
+    for run in runs:
+        groups[run.split, run.group].append(run)
+    return [run for key in sorted(groups) for run in groups[key][:: math.ceil(len(groups[key]) / MOST)]]
+
+
+def miss(run: Priced, without: Mapping[str, Constants]) -> float:
+    """Logarithm of measured over predicted, as if the run's source had not been there to fit constants on.
+
+    Args:
+        run: a measured run with its price.
+        without: by source, the constants without it.
+    """
+    absent = without.get(source(run.group))
+    if absent is None:
+        return math.log(run.measured / run.predicted)
+    return math.log(run.measured / quote(run.case.rows, absent.on(run.case.scenario), run.case.assignment).iteration)
+
+
+def table(runs: Sequence[Priced]) -> list[dict[str, str]]:
+    """The rows of ``measured.csv``."""
+    fitted = [path for path in learnt_from() if path.name.startswith("fit.")]
+    without = without_each(samples(fitted, LEFT_OUT))
+    return _with_nearest([_record(run, miss(run, without)) for run in thinned(runs)])
+
+
+def _with_nearest(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    known = from_rows([row | {"nearest": "0"} for row in rows])
+    apart = zip(rows, each_apart(known, known.of("fit", "dev")), strict=True)
+    return [row | {"nearest": f"{distance(one.traits, rest.traits).min():.3f}"} for row, (one, rest) in apart]
+
+
+def _record(run: Priced, missed: float) -> dict[str, str]:
+    known = traits(run.case.scenario, run.case.rows)
+    sizes = {key: f"{2.0 ** float(known.sizes[key][0]):.4g}" for key in SIZES} | {"gpus": str(run.case.scenario.gpus)}
+    return {
+        "group": run.group,
+        "split": run.split,
+        "model": str(run.row["model"].get("name") or run.case.scenario.model.name),
+        "seconds": f"{run.measured:.4g}",
+        "mfu": f"{mfu_of(run.case.scenario, run.measured):.3f}",
+        "error": f"{run.predicted / run.measured - 1.0:.3f}",
+        "miss": f"{missed:.3f}",
+        **{key: str(known.names[key][0]) for key in NAMES},
+        **sizes,
+        **{key: f"{known.sizes[key][0]:.0f}" for key in SWITCHES},
+        "vpp": f"{2.0 ** float(known.sizes['vpp'][0]):.0f}",
+    }
+
+
+def as_csv(rows: Sequence[dict[str, str]]) -> str:
+    """The rows as a file."""
+    text = io.StringIO()
+    names = list(dict.fromkeys((*Run._fields, *NAMES, *SIZES, *SWITCHES, *EXTENTS)))
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def find(rows: list[dict[str, str]], runs: Sequence[Priced]) -> Figures:
+    """Quantiles of scores between the sources of the fit and the check split; the region and ties of the fit split."""
+    known = from_rows(rows)
+    judges = known.of("fit", "check")
+    usual = usual_miss(judges)
+    expected = expected_misses(judges, usual)
+    orderly = np.array([run.group not in LEFT_OUT for run in judges.runs])
+    taught = orderly & (judges.splits == "fit")
+    left = -np.log1p([run.error for run in judges.runs]) / judges.scales
+    ends = _ends(judges.scaled / expected, orderly, judges)
+    fitted = _ends(left / expected, taught, judges)
+    fit = known.of("fit")
+    gaps = paired_gaps(runs)
+    return Figures(
+        *ends,
+        *fitted,
+        *levelled(judges, expected),
+        usual=usual,
+        region=weighted_quantile(_nearest_other(fit), weights([run.group for run in fit.runs]), WITHIN),
+        tie=tie_width(*gaps),
+        curse=curse(runs),
+    )
+
+
+def _ends(scores: Floats, chosen: NDArray[np.bool_], known: Measured) -> tuple[float, float]:
+    return _both_ends(scores[chosen], known.sources[chosen])
+
+
+def _both_ends(scores: Floats, sources: NDArray[np.str_]) -> tuple[float, float]:
+    low, high = tails(scores, weights(sources))
+    return min(low, 0.0), max(high, 0.0)
+
+
+def levelled(known: Measured, expected: Floats) -> tuple[float, float]:
+    """The ends for a source that ``ENOUGH`` of its runs have been seen of: by how much less or more its others miss."""
+    scores, names = [], []
+    for name in np.unique(known.sources):
+        mine = np.flatnonzero(known.sources == name)
+        for level in _levels(known.misses[mine]):
+            scores.append((known.misses[mine] - level) / known.scales[mine] / expected[mine])
+            names += [name] * len(mine)
+    return _both_ends(np.concatenate(scores), np.array(names))
+
+
+def _levels(misses: Floats) -> Iterator[Floats]:
+    """For every run of a source the mean miss of ``ENOUGH`` others: the next ones, every other one, and so on."""
+    count = len(misses)
+    for step in range(1, (count - 1) // ENOUGH + 1):
+        yield np.mean([np.roll(misses, -step * k) for k in range(1, ENOUGH + 1)], axis=0)
+
+
+def _nearest_other(known: Measured) -> Floats:
+    """How far the nearest run of another source is, of every run."""
+    return np.array([distance(one.traits, others.traits).min() for one, others in each_apart(known, known)])
+
+
+def expected_misses(known: Measured, usual: float) -> Floats:
+    """The scaled miss that the runs of other sources lead one to expect, of every run."""
+    apart = each_apart(known, known)
+    return np.array([expected_miss(distance(one.traits, rest.traits)[0], rest, usual) for one, rest in apart])
+
+
+def each_apart(known: Measured, among: Measured) -> Iterator[tuple[Measured, Measured]]:
+    """Every run, and those among others that are of another source."""
+    others = {name: among.without(name) for name in np.unique(known.sources)}
+    return ((known.take(np.array([i])), others[name]) for i, name in enumerate(known.sources))
+
+
+def usual_miss(known: Measured) -> float:
+    """Mean size of the scaled misses of a source, the median over the sources."""
+    return float(np.median([np.mean(abs(known.scaled[known.sources == name])) for name in np.unique(known.sources)]))
+
+
+def weights(names: Sequence[str] | NDArray[Any]) -> Floats:
+    """Every name the same, and of it every run: a weight for each run, which sum to 1.
+
+    Args:
+        names: group or source of every run.
+    """
+    _, place, runs = np.unique(names, return_inverse=True, return_counts=True)
+    weight: Floats = 1.0 / (len(runs) * runs[place])
+    return weight
+
+
+def weighted_quantile(values: Floats, weight: Floats, share: float) -> float:
+    """The least value that has ``share`` of the weight at or below it."""
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weight[order]) / weight.sum()
+    return float(values[order][min(int(np.searchsorted(reached, share - 1e-12)), len(values) - 1)])
+
+
+def tails(scores: Floats, weight: Floats) -> tuple[float, float]:
+    """The ends beyond which either tail has half of what ``COVERAGE`` leaves out."""
+    beyond = (1.0 - COVERAGE) / 2.0
+    return weighted_quantile(scores, weight, beyond), weighted_quantile(scores, weight, 1.0 - beyond)
+
+
+def sweeps(runs: Iterable[Priced], split: str = "fit") -> dict[Cell, list[tuple[float, float]]]:
+    """Logarithms of predicted and measured seconds per token, by sweep of ``SMALLEST`` or more strategies."""
+    cells: dict[Cell, list[tuple[float, float]]] = defaultdict(list)
+    for run in runs:
+        if run.split == split:
+            tokens = run.case.scenario.tokens
+            cells[cell_of(run.row)].append((math.log(run.predicted / tokens), math.log(run.measured / tokens)))
+    return {cell: found for cell, found in cells.items() if len(found) >= SMALLEST}
+
+
+def paired_gaps(runs: Iterable[Priced], split: str = "fit") -> tuple[Floats, Floats, Floats]:
+    """Pairs inside the sweeps: predicted gap (positive), measured gap (positive: as predicted), weight by source."""
+    found: dict[str, list[NDArray[Any]]] = defaultdict(list)
+    for cell, times in sorted(sweeps(runs, split).items(), key=str):
+        predicted, measured = np.array(times).T
+        i, j = np.triu_indices(len(times), 1)
+        gap, truth = predicted[i] - predicted[j], measured[i] - measured[j]
+        near = (abs(gap) > 0.0) & (abs(gap) <= NEAR_GAPS)
+        found[source(cell.group)].append(np.stack([abs(gap), truth * np.sign(gap)])[:, near])
+    parts = [np.concatenate(pairs, axis=1) for pairs in found.values()]
+    weight = [np.full(part.shape[1], 1.0 / max(part.shape[1], 1)) for part in parts]
+    predicted, measured = np.concatenate(parts, axis=1)
+    return predicted, measured, np.concatenate(weight)
+
+
+def tie_width(predicted: Floats, measured: Floats, weight: Floats) -> float:
+    """The gap that measurements bear out ``BORNE_OUT`` of the time, were errors of gaps logistic.
+
+    The odds of the right order are exp(gap / s); s has the greatest likelihood.
+    """
+    from scipy.optimize import minimize_scalar
+
+    right = np.where(measured > 0.0, 1.0, -1.0)
+
+    def unlikely(logarithm: float) -> float:
+        return float(weight @ np.logaddexp(0.0, -right * predicted / math.exp(logarithm)))
+
+    s = math.exp(minimize_scalar(unlikely, bounds=(math.log(1e-3), 0.0), method="bounded").x)
+    return float(s * math.log(BORNE_OUT / (1.0 - BORNE_OUT)))
+
+
+def curse(runs: Iterable[Priced], split: str = "fit") -> float:
+    """How much the strategy predicted fastest disappoints beside its sweep: median over the sources, at least 0.
+
+    Its miss less the median miss of the sweep, meaned over the sweeps of a source.
+    """
+    found: dict[str, list[float]] = defaultdict(list)
+    for cell, times in sweeps(runs, split).items():
+        predicted, measured = np.array(times).T
+        missed = measured - predicted
+        found[source(cell.group)].append(float(missed[np.argmin(predicted)] - np.median(missed)))
+    return max(float(np.median([np.mean(mine) for mine in found.values()])), 0.0)
+
+
+def as_toml(found: Figures) -> str:
+    """The figures as a file."""
+    head = "# Written by scripts/refresh_measured.py; planner/trust/table.py says what each is.\n"
+    return head + "".join(f"{name} = {value:.4f}\n" for name, value in found._asdict().items())

@@ -1,0 +1,1 @@
+"""The words of measured runs, turned into fields."""

@@ -1,0 +1,371 @@
+"""Best-first search with a certificate.
+
+Cores (strategies without sharding) are visited in the order of an optimistic bound that needs only the price
+of a layer. Those that might beat the incumbent are priced in full with every sharding option; rows that might
+still beat it get the exact relaxation of the stage problem, and then, in the order of that bound, the stage
+solver. When no bound is left below the incumbent, the incumbent is optimal within the model.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from costmodels.iteration import LAYER_AXES, RowSeconds, core_seconds
+from costmodels.layer.overlapped_experts import overlaps
+from costmodels.layer.pairing import further_axes, hidden_experts
+from costmodels.layout.by_kind import LayerTerms, fullest_window
+from costmodels.layout.split import even_layers
+from costmodels.memory.even_peaks import even_peaks
+from costmodels.memory.rows import RowBytes, memory_limit, row_bytes, slack_of
+from costmodels.pipeline.idle import bubble_share
+from costmodels.pricing import Assignment, row_assignment
+from costmodels.scenario import Scenario
+from costmodels.step.sharded import slowdown
+from costmodels.strategy import Bools, Floats, Ints, Recompute, Strategies
+from planner.search.priced import Priced, pairs, price_pairs
+from planner.search.split import TOLERANCE, Incumbent, best_split
+from planner.space.lattice import Space
+from planner.stages.from_rows import ROOM, assignment_of, least_peaks, own_cut, problem_of, stage_bounds
+from planner.stages.solver import solve
+
+CHUNK = 8192
+"""Cores that are priced at a time: enough to amortise a call, few enough to stay in cache."""
+FIRST = 512
+"""Cores of the first chunk; each chunk doubles, so that a good incumbent is found before much is priced."""
+ORDERED = 16
+"""How many times as many cores are put in order each time that those in order are used up."""
+LEFT_OVER = 0.05
+"""Share of a chunk that may be left over for it to take as well: a few cores take nearly as long as many."""
+BESIDE = 1.02
+"""Cores whose bounds are this near to the incumbent are priced if their chunk is, to be shown as runners-up."""
+KEPT_BOUNDS = 8
+"""Scenarios whose bounds of the same cores are remembered."""
+KEPT = 4096
+"""Best rows of a chunk that are remembered for alternatives and explanations."""
+PROMISING = 512
+"""Rows that are bounded exactly when runners-up are looked for."""
+
+
+@dataclass
+class Outcome:
+    """What a search found, and what it took."""
+
+    best: Incumbent | None = None
+    lower_bound: float = np.inf
+    proved: bool = True
+    feasible: int = 0
+    priced: int = 0
+    solves: int = 0
+    memory_refused: int = 0
+    nearest: tuple[float, Strategies] | None = None
+    """Bytes that the fullest device must have under the even split, and the row: the least of those that do not fit."""
+    pool: list[Priced] = field(default_factory=list)
+    """Even rows seen on the way, the best of them kept."""
+
+
+def search(
+    space: Space,
+    scenario: Scenario,
+    *,
+    deadline: float,
+    among: Ints | None = None,
+    bounds: Floats | None = None,
+    beside: float = BESIDE,
+    seen: Sequence[Priced] = (),
+    confirm: bool = True,
+) -> Outcome:
+    """The fastest feasible strategy of the space, by ``time.perf_counter`` not much later than ``deadline``.
+
+    Args:
+        space: the lattice.
+        scenario: what to price.
+        deadline: when to stop.
+        among: the cores to look at, indices (K,); all of them unless given.
+        bounds: ``core_bound`` of all cores (C,), where it is known.
+        beside: cores of a chunk are priced whose bounds are below so many incumbents; the best is the same from 1 on.
+        seen: rows of these cores that another search has priced: it need not look at what is slower.
+        confirm: whether the stage solver speaks on the best as well, which is as good by its bound.
+    """
+    outcome = Outcome()
+    cores = np.arange(len(space.cores)) if among is None else among
+    if not len(cores):
+        return outcome
+    optimistic = known_bound(space.cores, scenario) if bounds is None else bounds
+    for part in seen:
+        remember(outcome, part, scenario)
+    pending: list[Priced] = []
+    for chunk in _visits(cores, optimistic):
+        if optimistic[chunk[0]] >= _ceiling(outcome):
+            break
+        if time.perf_counter() > deadline:
+            outcome.proved, outcome.lower_bound = False, float(optimistic[chunk[0]])
+            break
+        priced = _price_fitting(outcome, space, chunk[optimistic[chunk] < beside * _ceiling(outcome)], scenario)
+        if priced is not None:
+            remember(outcome, priced, scenario)
+            pending.append(_open(priced, scenario))
+    _settle(outcome, _unbeaten(pending, outcome), scenario, deadline)
+    if outcome.best and outcome.proved:
+        if confirm:
+            _confirm(outcome, scenario, deadline)
+        outcome.lower_bound = outcome.best.iteration
+    return outcome
+
+
+def _visits(cores: Ints, optimistic: Floats) -> Iterator[Ints]:
+    """Chunks of cores in the order of their bounds; what is never asked for is never put in order."""
+    rest, size, ordered = cores, FIRST, FIRST
+    while len(rest):
+        near, rest = _nearest(rest, optimistic, ordered)
+        start, ordered = 0, ORDERED * ordered
+        while start < len(near):
+            stop, larger = start + size, 2 * size
+            if len(near) - stop <= LEFT_OVER * size:
+                stop, larger = len(near), 4 * size
+            yield near[start:stop]
+            start, size = stop, min(larger, CHUNK)
+
+
+def _nearest(cores: Ints, optimistic: Floats, count: int) -> tuple[Ints, Ints]:
+    """The cores of the ``count`` least bounds or some more, in their order, and the others."""
+    bounds = optimistic[cores]
+    within = np.ones(len(cores), dtype=bool)
+    if len(cores) > count:
+        within = bounds <= np.partition(bounds, count)[count]
+    near = cores[within]
+    return near[np.argsort(optimistic[near], kind="stable")], cores[~within]
+
+
+def known_bound(cores: Strategies, scenario: Scenario) -> Floats:
+    """``core_bound``, worked out once for all searches of the same cores whose scenarios differ in memory alone."""
+    device = scenario.group.accelerator.model_copy(update={"usable_memory": 0.0})
+    plain = replace(scenario, group=scenario.group.model_copy(update={"accelerator": device}))
+    known: list[tuple[Scenario, Floats]] = cores.once("core bounds", list)
+    for other, bounds in known:
+        if other == plain:
+            return bounds
+    known.append((plain, core_bound(cores, scenario)))
+    del known[:-KEPT_BOUNDS]
+    return known[-1][1]
+
+
+def core_bound(cores: Strategies, scenario: Scenario) -> Floats:
+    """Optimistic seconds of every core under any split, sharding and recomputation, from its layer's price alone.
+
+    The slowest stage holds at least the mean of all work, and at least ceil(L / p) layers; sends, data-parallel
+    traffic and the optimizer are left out. Shape (C,).
+    """
+    block, inverse = cores.distinct(*LAYER_AXES, *further_axes(scenario.stack))
+    price = core_seconds(replace(block, schedule=np.zeros_like(block.schedule)), scenario)
+    ends = (price.embedding + price.head + price.spread * block.pp)[inverse]
+    each, saved = _hidden(cores, price, inverse, scenario)
+    ends = ends - scenario.model.mtp_layers * saved
+    layer = price.layer[inverse] - saved + np.where(cores.recompute == Recompute.FULL, price.recompute[inverse], 0.0)
+    layers = scenario.model.num_layers
+    total = layers * layer + ends
+    fullest = even_layers(layers, cores).some * layer if each is None else fullest_window(cores, scenario.depth, each)
+    slowest = np.maximum(fullest, total / cores.pp)
+    share = bubble_share(
+        cores,
+        scenario.stack,
+        forward=(price.recompute - price.checkpointing)[inverse] - saved / 2.0,
+        layer=price.layer[inverse] - saved,
+        recompute=price.recompute[inverse],
+        weight=price.weight[inverse],
+    )
+    pipeline = cores.num_microbatches * slowest + (total - slowest) * share
+    return pipeline * (1.0 + price.straggler[0]) + price.overhead[0]
+
+
+def _hidden(cores: Strategies, price: RowSeconds, inverse: Ints, scenario: Scenario) -> tuple[Floats | None, Floats]:
+    """Seconds of layers by kind, (K, C), where they differ, and what an average layer's experts' traffic hides, (C,).
+
+    The former are less what theirs hides. What does not depend on the schedule was hidden in ``price`` already.
+    """
+    if price.kinds is None:
+        found = np.zeros(len(cores)) if overlaps(scenario.stack) else _hidden_traffic(cores, price, inverse, scenario)
+        return None, found
+    again = cores.recompute == Recompute.FULL
+    each = np.array([kind.layer[inverse] + again * kind.recompute[inverse] for kind in price.kinds.parts])
+    if overlaps(scenario.stack):
+        return each, np.zeros(len(cores))
+    hidden = np.array([_hidden_traffic(cores, kind, inverse, scenario) for kind in price.kinds.parts])
+    return each - hidden, np.dot(price.kinds.depth.shares, hidden)
+
+
+def _hidden_traffic(cores: Strategies, layer: RowSeconds | LayerTerms, inverse: Ints, scenario: Scenario) -> Floats:
+    """Seconds of experts' traffic that another pass hides, less what it slows that down, (C,)."""
+    traffic, window = layer.layer_ep, layer.forward_window + layer.backward_window
+    beside = hidden_experts(cores, scenario.stack, traffic=traffic[inverse], window=window[inverse])
+    return beside - slowdown(beside, scenario.stack.overlap_slowdown)
+
+
+def _price_fitting(outcome: Outcome, space: Space, cores: Ints, scenario: Scenario) -> Priced | None:
+    """The same, where pairs that fit memory under no split are only counted; None where no other pair is left."""
+    place, rows = pairs(space, cores, scenario)
+    if not len(rows):
+        return None
+    memory = row_bytes(rows, scenario)
+    least = least_peaks(rows, memory, scenario)
+    beyond = least > memory_limit(scenario, rows) * (1.0 + ROOM)
+    if beyond.any():
+        _let_go(outcome, rows, memory, np.where(beyond, least, np.inf), scenario)
+        kept = np.flatnonzero(~beyond)
+        place, rows, memory = place[kept], rows.take(kept), memory.take(kept)
+    if not len(rows):
+        return None
+    used, place = np.unique(place, return_inverse=True)
+    return price_pairs(space.cores.take(cores[used]), place, rows, memory, scenario)
+
+
+def _let_go(outcome: Outcome, rows: Strategies, memory: RowBytes, least: Floats, scenario: Scenario) -> None:
+    """Count rows that memory refuses before they are priced: where ``least``, the bytes they need, is finite.
+
+    The nearest of them is the likeliest one, or among those that may need less than that.
+    """
+    count = int(np.isfinite(least).sum())
+    outcome.priced += count
+    outcome.memory_refused += count
+    needed = least * (1 + slack_of(rows, scenario)) + scenario.stack.reserved
+    _note_nearest(outcome, *_peaks_at(np.array([np.argmin(needed)]), rows, memory, scenario), scenario)
+    assert outcome.nearest is not None
+    _note_nearest(outcome, *_peaks_at(np.flatnonzero(needed < outcome.nearest[0]), rows, memory, scenario), scenario)
+
+
+def _peaks_at(index: Ints, rows: Strategies, memory: RowBytes, scenario: Scenario) -> tuple[Strategies, Floats]:
+    some = rows.take(index)
+    return some, even_peaks(some, memory.take(index), scenario.model.num_layers) if len(index) else np.zeros(0)
+
+
+def _note_nearest(outcome: Outcome, rows: Strategies, peak: Floats, scenario: Scenario) -> None:
+    if not len(rows):
+        return
+    needed = peak * (1 + slack_of(rows, scenario)) + scenario.stack.reserved
+    least = np.argmin(needed)
+    if outcome.nearest is None or needed[least] < outcome.nearest[0]:
+        outcome.nearest = float(needed[least]), rows.take(np.array([least]))
+
+
+def remember(outcome: Outcome, priced: Priced, scenario: Scenario, *, lean: bool = False) -> None:
+    """Count, keep the best even rows, and raise the incumbent: the fastest, or with ``lean`` the leanest."""
+    outcome.priced += len(priced.rows)
+    outcome.feasible += int(priced.fits.sum())
+    outcome.memory_refused += int((~priced.fits).sum())
+    _note_nearest(outcome, priced.rows.take(~priced.fits), priced.peak[~priced.fits], scenario)
+    outcome.pool.append(_best_of(priced, KEPT, priced.peak if lean else priced.bound))
+    possible = priced.fits & np.isfinite(priced.even)
+    if not possible.any():
+        return
+    value = np.where(possible, priced.even, np.inf)
+    peak = np.where(possible, priced.peak, np.inf)
+    keys = (np.round(value, 12), peak) if lean else (peak, np.round(value, 12))
+    best = int(np.lexsort((priced.rows.pp, priced.rows.tp, *keys))[0])
+    if outcome.best is None or _better(value[best], peak[best], outcome.best, lean=lean):
+        row = priced.rows.take(np.array([best]))
+        split = row_assignment(row, scenario.model.num_layers)
+        outcome.best = Incumbent(row, split, float(value[best]), float(peak[best]))
+
+
+def _better(value: float, peak: float, best: Incumbent, *, lean: bool) -> bool:
+    """Faster, or as fast and leaner; the other way round where lean."""
+    if lean:
+        return bool((peak, value) < (best.peak, best.iteration))
+    near = best.iteration * TOLERANCE
+    return bool(value < best.iteration - near or (value <= best.iteration + near and peak < best.peak))
+
+
+def _best_of(priced: Priced, count: int, least: Floats) -> Priced:
+    if len(priced.rows) <= count:
+        return priced
+    return priced.take(np.argpartition(least, count)[:count])
+
+
+def _open(priced: Priced, scenario: Scenario) -> Priced:
+    """Rows whose best split may differ from the even one: stages may be uneven, or layers recomputed one by one."""
+    free = priced.rows.recompute == Recompute.PARTIAL
+    staged = (scenario.stack.uneven_stages or own_cut(scenario) is not None) & (priced.rows.pp > 1)
+    uneven = staged & (priced.bound < priced.even * (1 - TOLERANCE))
+    return priced.take(free | uneven | (~priced.fits & staged))
+
+
+def _unbeaten(parts: list[Priced], outcome: Outcome) -> list[Priced]:
+    ceiling = outcome.best.iteration * (1 - TOLERANCE) if outcome.best else np.inf
+    return [kept for part in parts if len((kept := part.take(part.bound < ceiling)).rows)]
+
+
+def _tight(part: Priced, scenario: Scenario) -> tuple[Floats, Bools]:
+    """The larger of a row's two bounds, (N,), and whether its layers fit: where layers differ neither is always it."""
+    bound, feasible = stage_bounds(part.rows, part.seconds, part.memory, scenario)
+    return np.maximum(bound, part.bound), feasible
+
+
+def _settle(outcome: Outcome, pending: list[Priced], scenario: Scenario, deadline: float) -> None:
+    """Solve the open rows in the order of their tight bounds until none can beat the incumbent."""
+    candidates = [(part, *_tight(part, scenario)) for part in pending]
+    flat = [
+        (float(bound[i]), part, i)
+        for part, bound, feasible in candidates
+        for i in np.flatnonzero(feasible & (bound < _ceiling(outcome)))
+    ]
+    flat.sort(key=lambda item: item[0])
+    for place, (bound, part, i) in enumerate(flat):
+        if bound >= _ceiling(outcome):
+            break
+        if time.perf_counter() > deadline:
+            outcome.proved, outcome.lower_bound = False, min(outcome.lower_bound, flat[place][0])
+            return
+        _try(outcome, part, int(i), scenario, deadline)
+
+
+def _confirm(outcome: Outcome, scenario: Scenario, deadline: float) -> None:
+    """Let the stage solver speak on the winner too: the bound said that no split of its layers is faster.
+
+    The winner takes the split that its row alone has, whatever was found before it: ``predict`` splits no other way.
+    """
+    assert outcome.best is not None
+    found = best_split(outcome.best.row, scenario, deadline=deadline)
+    outcome.solves += 1
+    if found and found.iteration <= outcome.best.iteration * (1 + TOLERANCE):
+        outcome.best = replace(found, iteration=min(found.iteration, outcome.best.iteration))
+
+
+def _ceiling(outcome: Outcome) -> float:
+    return outcome.best.iteration * (1 - TOLERANCE) if outcome.best else np.inf
+
+
+def _try(outcome: Outcome, part: Priced, i: int, scenario: Scenario, deadline: float) -> None:
+    """Solve one row's stage problem; keep it if it beats the incumbent."""
+    one = part.take(np.array([i]))
+    once = float(one.seconds.data_parallel[0] + one.seconds.optimizer[0])
+    once += float(one.seconds.offload[0] + one.seconds.overhead[0])
+    stretch = 1.0 + float(one.seconds.straggler[0])
+    upkeep = float(one.seconds.upkeep[0])
+    cutoff = None if outcome.best is None else (outcome.best.iteration / upkeep - once) / stretch
+    left = max(deadline - time.perf_counter(), 0.05)
+    solution = solve(problem_of(one.rows, one.seconds, one.memory, scenario), cutoff_seconds=cutoff, time_limit=left)
+    outcome.solves += 1
+    if solution.status in ("feasible", "unknown"):
+        outcome.proved = False
+        outcome.lower_bound = min(outcome.lower_bound, (solution.bound_seconds * stretch + once) * upkeep)
+    if solution.layers:
+        value = (solution.objective_seconds * stretch + once) * upkeep
+        _raise(outcome, one.rows, value, assignment_of(solution, one.rows, scenario))
+
+
+def _raise(outcome: Outcome, row: Strategies, value: float, split: Assignment) -> None:
+    if outcome.best is None or value < outcome.best.iteration:
+        outcome.best = Incumbent(row, split, value)
+        outcome.feasible += 1
+
+
+def promising(outcome: Outcome, scenario: Scenario, count: int = PROMISING) -> Iterator[tuple[float, Strategies]]:
+    """The most promising rows seen, by the seconds that no split of theirs can beat; those that cannot fit left out."""
+    kept = [part.take(np.argsort(part.bound, kind="stable")[:count]) for part in outcome.pool if len(part.rows)]
+    found = [(part, *_tight(part, scenario)) for part in kept]
+    places = [(float(bound[i]), n, i) for n, (_, bound, fits) in enumerate(found) for i in np.flatnonzero(fits)]
+    for bound, n, i in sorted(places)[:count]:
+        yield bound, found[n][0].rows.take(np.array([i]))

@@ -1,0 +1,173 @@
+"""Strategies that measurements cannot tell apart, and which of them to take.
+
+The fastest of many predictions is where the model is too kind [Smith06]. Two strategies of one model on the same
+machines share most of their error, so the interval of either says nothing about their order; measured sweeps do.
+``figures().tie`` is the predicted gap that they bear out two times in three. Among the tied, expected time speaks for
+the fastest, and doubt against those that are far from anything measured, fill the memory, or use many switches; one
+step of doubt weighs as much as the strategies predicted fastest in sweeps disappointed by (``figures().curse``).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from costmodels.memory.rows import slack_of
+from costmodels.pricing import quote
+from costmodels.scenario import Scenario
+from costmodels.strategy import SCHEDULE_NAMES, Floats, Ints, Strategies
+from planner.answer.plan import Advice
+from planner.search.best_first import Outcome
+from planner.search.priced import Priced
+from planner.search.split import TOLERANCE, Incumbent, best_split
+from planner.trust.similarity import PLAIN, distance, traits
+from planner.trust.table import figures, measured
+
+Ties = Literal["fastest", "close", "validated"]
+
+CLOSE = 1e-3
+"""Share of the time below which no stopwatch tells two strategies apart: a plan within it counts as optimal."""
+NEARLY_FULL = 0.95
+"""Share of the usable memory from which a plan is called tight."""
+TIGHT = 1.0
+"""What tight memory adds to the doubt: as much as another vendor's machine."""
+SWITCH = 0.1
+"""What every switch adds that a plain strategy leaves alone, and every factor of four in chunks per stage."""
+LEAST = 0.005
+"""Least price of a step of doubt, in shares of the time."""
+PATIENCE = 1.0
+"""Seconds that splitting the layers of the chosen strategy may take."""
+_NONE = ("none", *PLAIN)
+
+
+class Doubts(NamedTuple):
+    """What speaks against N strategies beside their time, arrays (N,)."""
+
+    distance: Floats
+    """To the nearest measured run."""
+    filled: Floats
+    """Share of the usable memory that the fullest device needs."""
+    switches: Floats
+    """How many switches are not at their plain setting."""
+
+    @property
+    def total(self) -> Floats:
+        """The sum that is weighed against time."""
+        return self.distance + TIGHT * (self.filled > NEARLY_FULL) + SWITCH * self.switches
+
+
+class Choice(NamedTuple):
+    """The strategy taken, and why it is not the fastest; "" where it is."""
+
+    taken: Incumbent
+    reason: str
+
+
+def width(ties: Ties) -> float:
+    """How much slower than the fastest a strategy may be and be taken in its place, as a share."""
+    return {"fastest": 0.0, "close": CLOSE, "validated": figures().tie}[ties]
+
+
+def choose(outcome: Outcome, scenario: Scenario, within: float) -> Choice:
+    """The strategy with the least sum of time and doubt among those that are no more than ``within`` slower.
+
+    They are among the rows that the search priced whole, by their even split, and fit; the proof is of the fastest.
+    """
+    fastest = outcome.best
+    assert fastest is not None
+    if not within:
+        return Choice(fastest, "")
+    allocated = float(np.max(quote(fastest.row, scenario, fastest.assignment).footprint.allocated))
+    against = doubts(fastest.row, np.array([allocated]), scenario)
+    ceiling = fastest.iteration * (1.0 + within)
+    tied = [_best_of(part, fastest.iteration, ceiling, scenario) for part in outcome.pool]
+    weighed = [one for one in tied if one is not None and one.score < float(against.total[0]) - TOLERANCE]
+    if not weighed:
+        return Choice(fastest, "")
+    best = min(weighed, key=lambda one: (round(one.score, 9), one.even))
+    solved = best_split(best.row, scenario, deadline=time.perf_counter() + PATIENCE)
+    if solved is None or solved.iteration > ceiling:
+        return Choice(fastest, "")
+    return Choice(solved, reason(against, best.against))
+
+
+def only_tied(outcome: Outcome, within: float) -> list[Priced]:
+    """The rows that `choose` looks at, of all that a search saw; a few, where it keeps thousands."""
+    if outcome.best is None or not within:
+        return []
+    ceiling = outcome.best.iteration * (1.0 + within)
+    parts = [part.take(part.fits & (part.even <= ceiling)) for part in outcome.pool]
+    return [part for part in parts if len(part.rows)]
+
+
+class _Tied(NamedTuple):
+    """The best of some tied rows: its score, seconds of its even split, the row and what speaks against it."""
+
+    score: float
+    even: float
+    row: Strategies
+    against: Doubts
+
+
+def _best_of(part: Priced, fastest: float, ceiling: float, scenario: Scenario) -> _Tied | None:
+    """The row of least time and doubt among those that fit under the ceiling; None where there is none."""
+    near: Ints = np.flatnonzero(part.fits & (part.even <= ceiling))
+    if not len(near):
+        return None
+    rows, even = part.rows.take(near), part.even[near]
+    against = doubts(rows, part.peak[near], scenario)
+    score = (even / fastest - 1.0) / max(figures().curse, LEAST) + against.total
+    i = np.lexsort((even, np.round(score, 9)))[:1]
+    return _Tied(float(score[i[0]]), float(even[i[0]]), rows.take(i), Doubts(*(part[i] for part in against)))
+
+
+def better_validated(outcome: Outcome, taken: Incumbent, scenario: Scenario) -> Advice | None:
+    """What would be taken of all that is tied; None where that is the strategy taken."""
+    choice = choose(outcome, scenario, width("validated"))
+    at, seconds = choice.taken.row.row(0), choice.taken.iteration
+    if not choice.reason or at == taken.row.row(0):
+        return None
+    degrees = [f"{name.upper()} {at[name]}" for name in ("tp", "cp", "pp", "vpp", "dp", "ep") if at[name] > 1]
+    text = f"{seconds / taken.iteration - 1:+.2%}, but {choice.reason}"
+    return Advice(subject=" ".join(degrees) or "no parallelism", text=text, iteration_seconds=seconds)
+
+
+def doubts(rows: Strategies, allocated: Floats, scenario: Scenario) -> Doubts:
+    """What speaks against strategies that allocate so many bytes on their fullest device."""
+    away = distance(traits(scenario, rows), measured().traits)
+    whole = allocated * (1.0 + slack_of(rows, scenario)) + scenario.stack.reserved
+    nearest = away.min(axis=1) if len(rows) else np.zeros(0)
+    return Doubts(nearest, whole / scenario.group.accelerator.usable_memory, switches(rows))
+
+
+def switches(rows: Strategies) -> Floats:
+    """How many settings differ from the plainest, (N,)."""
+    plain = np.array([name in _NONE for name in SCHEDULE_NAMES])
+    usual = (rows.sharding_degree == 1) | (rows.sharding_degree == rows.dp * rows.cp)
+    return (
+        0.5 * np.log2(rows.vpp)
+        + (rows.cp > 1)
+        + ((rows.recompute > 0) | (rows.recompute_modules > 0))
+        + (rows.zero_stage >= 2)
+        + (rows.offload > 0)
+        + (rows.vocabulary > 0)
+        + (rows.rank_order > 0)
+        + ~usual
+        + ~plain[rows.schedule]
+    )
+
+
+def reason(fastest: Doubts, taken: Doubts) -> str:
+    """What speaks for the one taken, in words."""
+    was, now = (tuple(float(part[0]) for part in one) for one in (fastest, taken))
+    said = []
+    if was[1] > NEARLY_FULL >= now[1]:
+        said.append(f"fills {now[1]:.0%} of the memory in place of {was[1]:.0%}")
+    if math.floor(100 * now[0]) < math.floor(100 * was[0]):
+        said.append(f"is nearer to measured runs ({now[0]:.2f} in place of {was[0]:.2f})")
+    if now[2] < was[2]:
+        said.append("is plainer")
+    return " and ".join(filter(None, [", ".join(said[:-1]), *said[-1:]]))

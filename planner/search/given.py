@@ -1,0 +1,256 @@
+"""One strategy that somebody has in mind: its row, the rules that it breaks, its layers by stage."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from costmodels.layout.pieces import joined
+from costmodels.layout.split import ENDS, end_places, ends_of_cut, nearest_cut, odd_stage, places_of
+from costmodels.pricing import Assignment, row_assignment
+from costmodels.scenario import Scenario
+from costmodels.strategy import AXES, CP_KINDS, SCHEDULE_NAMES, VOCABULARIES, Recompute, Strategies, strategies
+from planner.answer.plan import Rejection
+from planner.errors import BadRequest
+from planner.explain.nearest_request import nearest_divisor, nearest_multiple
+from planner.request.pins import Pin
+from planner.request.written import many
+from planner.rules.conditions import FOLDED
+from planner.rules.core import binding, sentence
+from planner.search.least_memory import leanest_split
+from planner.search.split import best_split, given_split
+from planner.space.divisors import closest
+from planner.space.lattice import layouts
+from planner.stages.from_rows import fewest_layers, own_cut
+
+CHUNKS = "chunks"
+"""The rule that every chunk has a layer."""
+
+
+def single_row(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None) -> Strategies:
+    """The one strategy that the pins describe; data parallelism takes the GPUs that are left."""
+    axes = {name: _one(pins[name]) for name in pins}
+    tp, cp = axes.get("tp", 1), axes.get("cp", 1)
+    pp = axes.get("pp", len(layers) if layers else 1)
+    dp = _replicas(scenario, axes, tp * cp * pp, f"tp {tp} x cp {cp} x pp {pp}")
+    two = SCHEDULE_NAMES[axes.get("schedule", 0)] in FOLDED
+    micro, vpp = axes.get("micro_batch_size", 1), axes.get("vpp", 2 if two else 1)
+    zero = axes.get("zero_stage", 1 if 1 in scenario.stack.zero_stages and dp * cp > 1 else 0)
+    usual = 0 if pp == 1 else 3 if vpp > 1 else 2
+    return strategies(
+        tp=tp,
+        cp=cp,
+        cp_kind=axes.get("cp_kind", CP_KINDS.index(scenario.stack.cp_kinds[0]) if cp > 1 else 0),
+        pp=pp,
+        vpp=vpp,
+        dp=dp,
+        ep=axes.get("ep", 1),
+        etp=axes.get("etp", 1),
+        zero_stage=zero,
+        sharding_degree=axes.get("sharding_degree", dp * cp if zero else 1),
+        micro_batch_size=micro,
+        num_microbatches=_batches(scenario, micro, dp),
+        schedule=axes.get("schedule", usual),
+        sequence_parallel=axes.get("sequence_parallel", int(tp > 1 and scenario.stack.sequence_parallel)),
+        recompute=axes.get("recompute", _usual_recompute(axes)),
+        rank_order=axes.get("rank_order", 0),
+        recompute_modules=axes.get("recompute_modules", 0),
+        offload=axes.get("offload", 0),
+        vocabulary=axes.get("vocabulary", VOCABULARIES.index(scenario.stack.vocabulary[0])),
+        recompute_num_layers=axes.get("recompute_num_layers", 1),
+    )
+
+
+def _replicas(scenario: Scenario, axes: Mapping[str, int], ranks: int, said: str) -> int:
+    """The data-parallel ranks: those that are left beside the ``ranks`` of one copy."""
+    if scenario.gpus % ranks:
+        near = _dividing(scenario.gpus, axes) or nearest_divisor(scenario.gpus, ranks)
+        raise BadRequest(f"{said} = {ranks} does not divide {many(scenario.gpus, 'GPU')}; {near}")
+    dp = scenario.gpus // ranks
+    if axes.get("dp", dp) != dp:
+        raise BadRequest(f"dp {axes['dp']} x {said} is not {many(scenario.gpus, 'GPU')}; dp {dp} is")
+    return dp
+
+
+def _dividing(gpus: int, axes: Mapping[str, int]) -> str:
+    """The degrees closest to those of one copy that divide the devices, to end a sentence; "" of fewer than two."""
+    asked = {name: Pin(name, (axes[name],)) for name in ("tp", "cp", "pp") if axes.get(name, 1) > 1}
+    return f"{closest(layouts(gpus, {}), asked)} do" if len(asked) > 1 else ""
+
+
+def _batches(scenario: Scenario, micro: int, dp: int) -> int:
+    if scenario.global_batch_size % (micro * dp):
+        raise BadRequest(
+            f"micro-batch {micro} x dp {dp} does not divide the global batch of {scenario.global_batch_size}; "
+            f"{nearest_multiple(scenario.global_batch_size, micro * dp)} would"
+        )
+    return scenario.global_batch_size // (micro * dp)
+
+
+def _usual_recompute(axes: Mapping[str, int]) -> Recompute:
+    """What the other pins say of recomputation: modules are selective, layers that go together are all of them."""
+    if axes.get("recompute_num_layers", 1) > 1:
+        return Recompute.FULL
+    return Recompute.SELECTIVE if axes.get("recompute_modules") else Recompute.NONE
+
+
+def _one(pin: Pin) -> int:
+    if len(pin.values) != 1:
+        raise BadRequest(f"{pin.axis}: one strategy is priced at a time; give a single value")
+    return pin.values[0]
+
+
+def broken_rules(row: Strategies, scenario: Scenario, layers: Sequence[int] | None = None) -> tuple[Rejection, ...]:
+    """The rules that refuse the row, each in its own words.
+
+    ``layers`` that are given fill chunks with ends where they say so, and are told which would.
+    """
+    columns = {name: getattr(row, name) for name in AXES}
+    failing = [r for r in binding(scenario) if not np.all(r.passes(columns, scenario))]
+    told = {r.name: sentence(r, row.row(0), scenario) for r in failing}
+    if layers is not None and CHUNKS in told:
+        if _filled(layers, row, scenario):
+            del told[CHUNKS]
+        else:
+            told[CHUNKS] += f"; {_filling(row, scenario)} would do"
+    return tuple(Rejection(rule=name, count=1, example=words) for name, words in told.items())
+
+
+def _filled(layers: Sequence[int], row: Strategies, scenario: Scenario) -> bool:
+    """Whether each of the equal chunks of such stages has a layer, or an end that takes the place of one."""
+    if len(layers) != row.pp[0] or sum(layers) != scenario.model.num_layers:
+        return False
+    ends = _ends(layers, row, scenario)
+    return ends is not None and bool((places_of(layers, ends) >= row.vpp[0]).all())
+
+
+def _filling(row: Strategies, scenario: Scenario) -> str:
+    """Layers that fill as many chunks with the help of ends, in words; one chunk a stage where none do."""
+    pp = int(row.pp[0])
+    for first, last in ENDS:
+        each, left = divmod(scenario.model.num_layers + first + last, pp)
+        layers = [each] * pp
+        layers[0], layers[-1] = layers[0] - first, layers[-1] - last
+        if not left and _filled(layers, row, scenario):
+            return f"layers {','.join(map(str, layers))}, where an end takes a layer's place,"
+    return "one chunk on each"
+
+
+def _ends(
+    layers: Sequence[int], row: Strategies, scenario: Scenario, *, counted: bool = True
+) -> tuple[int, int] | None:
+    """Layers' places that the ends take where all stages make equal chunks of what they hold; None where they do not.
+
+    What moves the places of ends by hand goes where the rule ``ends-as-layers`` lets them take places.
+    """
+    plain = row.vocabulary[0] == 0 and row.recompute[0] != Recompute.PARTIAL and not joined(row)[0]
+    return ends_of_cut(layers, int(row.vpp[0]), counted=bool(counted and plain and scenario.stack.ends_as_layers))
+
+
+def split_or_given(
+    scenario: Scenario, row: Strategies, layers: Sequence[int] | None, seconds: float, *, lean: bool = False
+) -> Assignment:
+    """The ``checked_layers`` given, else the split that a search would choose, else, where none fits, the even one.
+
+    ``lean`` is a search for the least memory.
+    """
+    if layers is not None:
+        return given_split(row, scenario, layers)
+    solved = (leanest_split if lean else best_split)(row, scenario, deadline=time.perf_counter() + seconds)
+    pp, total, cut = int(row.pp[0]), scenario.model.num_layers, own_cut(scenario)
+    return solved.assignment if solved else row_assignment(row, total, cut(scenario.model, pp) if cut else None)
+
+
+def checked_layers(
+    layers: Sequence[int], row: Strategies, scenario: Scenario, *, counted: bool = True, chunked: bool = True
+) -> Sequence[int]:
+    """Layers of every stage as they were given.
+
+    Args:
+        layers: of every stage.
+        row: the one strategy, which breaks no rule.
+        scenario: what is trained on what.
+        counted: whether ends may count as layers, where the stack lets them.
+        chunked: whether they must make equal chunks.
+
+    Raises:
+        BadRequest: they are not those of the model, or not as the stack, the framework or the schedule wants them.
+    """
+    pp, total, stack = int(row.pp[0]), scenario.model.num_layers, scenario.stack
+    if len(layers) != pp:
+        raise BadRequest(f"{len(layers)} stages are given layers, pp is {pp}; {_evenly(total, pp)} would do")
+    if sum(layers) != total:
+        said = f"the stages hold {many(sum(layers), 'layer')}, the model has {total}"
+        raise BadRequest(f"{said}; {_evenly(total, pp)} would do")
+    if not (counted and _filled(layers, row, scenario)):
+        _check_fewest(layers, row, scenario)
+    _check_groups(row, layers)
+    if len(set(layers)) > 1 and not stack.uneven_stages:
+        raise BadRequest(f"stack {stack.name} needs even stages; {total // pp} layers each would be")
+    if chunked and (odd := unequal_chunks(layers, row, scenario, counted=counted)):
+        step = int(row.vpp[0] * row.recompute_num_layers[0])
+        raise BadRequest(f"{odd}; {','.join(map(str, nearest_cut(layers, int(row.vpp[0]), step)))} would")
+    return layers
+
+
+def _evenly(layers: int, stages: int) -> str:
+    """The layers of every stage, as evenly as they go."""
+    return ",".join(str((layers + place) // stages) for place in reversed(range(stages)))
+
+
+def _check_fewest(layers: Sequence[int], row: Strategies, scenario: Scenario) -> None:
+    """Refuse stages with a chunk of nothing, and layers other than those that a framework itself gives a stage."""
+    least = fewest_layers(row, scenario)[0]
+    if own_cut(scenario) and list(layers) != least.tolist():
+        raise BadRequest(f"{scenario.framework} divides the layers itself, into {','.join(map(str, least))}")
+    if short := [held for held, fewest in zip(layers, least, strict=True) if held < fewest]:
+        raise BadRequest(f"a stage holds {many(short[0], 'layer')}; each of its {int(row.vpp[0])} chunks needs one")
+
+
+def unequal_chunks(layers: Sequence[int], row: Strategies, scenario: Scenario, *, counted: bool = True) -> str:
+    """Which stage's layers make no equal chunks, in words; empty where all do."""
+    if _ends(layers, row, scenario, counted=counted):
+        return ""
+    vpp = int(row.vpp[0])
+    stage = odd_stage(layers, vpp)
+    embedded = " and the embedding" if stage == 0 and end_places(sum(layers), row)[0][0] else ""
+    return f"stage {stage} holds {many(layers[stage], 'layer')}{embedded}, which make no {vpp} equal chunks"
+
+
+def drawn_chunks(
+    layers: Sequence[int], row: Strategies, scenario: Scenario, *, counted: bool = True
+) -> tuple[str, ...]:
+    """A word on chunks that are priced as equal ones and are none."""
+    odd = unequal_chunks(layers, row, scenario, counted=counted)
+    return (f"{odd}; they are priced as if they were equal",) if odd else ()
+
+
+def with_recomputed(row: Strategies, split: Assignment, recomputed: Sequence[int] | None) -> Assignment:
+    """The same layers, of which each stage recomputes the number given.
+
+    Raises:
+        BadRequest: recomputation that is not partial, or more layers than a stage holds.
+    """
+    if recomputed is None:
+        return split
+    if row.recompute[0] != Recompute.PARTIAL:
+        kind = Recompute(int(row.recompute[0])).name.lower()
+        raise BadRequest(f"recomputed layers are given, recompute is {kind}; partial takes them")
+    if len(recomputed) != len(split.layers):
+        raise BadRequest(f"{len(recomputed)} stages are given recomputed layers, pp is {len(split.layers)}")
+    if odd := [pair for pair in zip(recomputed, split.layers.tolist(), strict=True) if not 0 <= pair[0] <= pair[1]]:
+        raise BadRequest(f"a stage of {many(odd[0][1], 'layer')} cannot recompute {odd[0][0]}; 0 to {odd[0][1]} can be")
+    return Assignment(split.layers, np.asarray(recomputed, dtype=np.int64))
+
+
+def _check_groups(row: Strategies, layers: Sequence[int]) -> None:
+    """Refuse stages that layers which are recomputed together do not divide."""
+    together, vpp = int(row.recompute_num_layers[0]), int(row.vpp[0])
+    odd = [held for held in layers if together > 1 and held % (together * vpp)]
+    if odd:
+        raise BadRequest(
+            f"a stage of {vpp} chunks holds {odd[0]} layers, of which {together} are recomputed together; "
+            f"{nearest_multiple(odd[0], together * vpp)} would do"
+        )

@@ -1,0 +1,181 @@
+"""The one strategy over several node groups that a request describes, and what speaks against it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from costmodels.groups import Mixed, MixedRows
+from costmodels.strategy import AXES, CP_KINDS, Recompute, strategies
+from planner.answer.plan import Rejection
+from planner.errors import BadRequest
+from planner.explain.mixed_records import PER_GROUP
+from planner.request.pins import Pin, parse_pins
+from planner.request.request import Resolved
+from planner.rules.core import GROUP_RULES, RULES, sentence
+from planner.space.lattice import around, divisors
+from planner.space.mixed import WIDTH
+
+
+def given_row(resolved: Resolved, mixed: Mixed) -> MixedRows:
+    """The one strategy that the pins describe; unpinned axes take their plainest value.
+
+    Raises:
+        BadRequest: an axis with several values that are not one for each group, or degrees that do not fit.
+    """
+    axes = {name: pin for name, pin in parse_pins(resolved.request.pins).items() if name not in PER_GROUP}
+    known = {name: _one(pin) for name, pin in axes.items()}
+    cp, count = known.get("cp", 1), len(mixed.scenarios)
+    tp = _for_groups(resolved, "tp", count) or (1,) * count
+    dp = _for_groups(resolved, "dp", count) or _replicas(mixed, tp, cp, known.get("pp"))
+    stages = [_stages(one.gpus, one.group.name, t * cp * d) for one, t, d in zip(mixed.scenarios, tp, dp, strict=True)]
+    if known.get("pp", sum(stages)) != sum(stages):
+        raise BadRequest(f"pp {known['pp']} is not the {' + '.join(map(str, stages))} stages that tp, cp and dp leave")
+    micro = _micro_batches(resolved, mixed, dp)
+    return MixedRows(
+        groups=tuple(
+            strategies(**_columns(mixed, known, pp=sum(stages), tp=tp[g], dp=dp[g], cp=cp, micro=micro[g]))
+            for g in range(count)
+        ),
+        stages=np.array([stages]),
+        order=np.array([range(count)]),
+    )
+
+
+def _columns(
+    mixed: Mixed, known: Mapping[str, int], *, pp: int, tp: int, dp: int, cp: int, micro: int
+) -> dict[str, int]:
+    stack, batch = mixed.scenarios[0].stack, mixed.scenarios[0].global_batch_size
+    vpp = known.get("vpp", 1)
+    zero = known.get("zero_stage", int(1 in stack.zero_stages)) if dp * cp > 1 else 0
+    return {
+        "tp": tp,
+        "cp": cp,
+        "cp_kind": known.get("cp_kind", CP_KINDS.index(stack.cp_kinds[0]) if cp > 1 else 0),
+        "pp": pp,
+        "vpp": vpp,
+        "dp": dp,
+        "ep": known.get("ep", 1),
+        "etp": known.get("etp", 1),
+        "zero_stage": zero,
+        "sharding_degree": known.get("sharding_degree", dp * cp) if zero else 1,
+        "micro_batch_size": micro,
+        "num_microbatches": batch // (micro * dp),
+        "schedule": known.get("schedule", 3 if vpp > 1 else 2),
+        "sequence_parallel": known.get("sequence_parallel", int(stack.sequence_parallel)) if tp > 1 else 0,
+        "recompute": known.get("recompute", Recompute.SELECTIVE if known.get("recompute_modules") else 0),
+        "recompute_modules": known.get("recompute_modules", 0),
+        "rank_order": known.get("rank_order", 0),
+        "offload": known.get("offload", 0),
+        "vocabulary": known.get("vocabulary", 0),
+        "recompute_num_layers": known.get("recompute_num_layers", 1),
+    }
+
+
+def _one(pin: Pin) -> int:
+    if len(pin.values) != 1:
+        raise BadRequest(f"{pin.axis}: one strategy is priced at a time; give a single value")
+    return pin.values[0]
+
+
+def for_each(resolved: Resolved, mixed: Mixed) -> dict[str, Pin] | None:
+    """The pins, those with as many values as there are node groups as one for each; None where none differ by group.
+
+    So are they read of a single strategy; of a search they are a choice.
+    """
+    pins, count = parse_pins(resolved.request.pins), len(mixed.scenarios)
+    for axis in set(PER_GROUP) & set(pins):
+        parts = [parse_pins({axis: part})[axis].values for part in _parts(resolved.request.pins[axis])]
+        if len(parts) == count and all(len(values) == 1 for values in parts):
+            pins[axis] = replace(pins[axis], each=tuple(values[0] for values in parts))
+    dp, micro = pins.get("dp"), pins.get("micro_batch_size")
+    if dp and dp.each and micro and len(micro.values) == 1:
+        pins["micro_batch_size"] = replace(micro, each=_dealt(micro.values[0], dp.each))
+    return pins if any(len(set(pin.each)) > 1 for pin in pins.values()) else None
+
+
+def _parts(given: Any) -> Sequence[Any]:
+    return given.split(",") if isinstance(given, str) else given if isinstance(given, list | tuple) else [given]
+
+
+def _for_groups(resolved: Resolved, axis: str, count: int) -> tuple[int, ...] | None:
+    """What a pin says of every group: one value for all, or one for each in the cluster's order."""
+    given = resolved.request.pins.get(axis)
+    if given is None or given == "":
+        return None
+    values = [_one(parse_pins({axis: part})[axis]) for part in _parts(given)]
+    if len(values) not in {1, count}:
+        raise BadRequest(f"{axis}: {len(values)} values for {count} node groups; give one, or one for each")
+    return tuple(values * count if len(values) == 1 else values)
+
+
+def _replicas(mixed: Mixed, tp: Sequence[int], cp: int, pp: int | None) -> tuple[int, ...]:
+    """Replicas that use up every group: on stages of one width where pp is given, else on one stage a group."""
+    gpus = [one.gpus for one in mixed.scenarios]
+    if pp is None:
+        return tuple(max(count // (t * cp), 1) for count, t in zip(gpus, tp, strict=True))
+    common = divisors(math.gcd(*gpus))
+    able = sorted(mixed.gpus // width for width in common)
+    if mixed.gpus % pp or mixed.gpus // pp not in common:
+        what = " + ".join(map(str, gpus))
+        raise BadRequest(f"pp {pp} stages of one width cannot be made of {what} GPUs; {around(able, pp)}")
+    width = mixed.gpus // pp
+    if uneven := [t for t in tp if width % (t * cp)]:
+        near = around(divisors(width), uneven[0] * cp)
+        raise BadRequest(f"tp {uneven[0]} x cp {cp} does not divide the {width} ranks of a stage; {near}")
+    return tuple(width // (t * cp) for t in tp)
+
+
+def _stages(gpus: int, name: str, ranks: int) -> int:
+    if gpus % ranks:
+        near = around(divisors(gpus), ranks)
+        raise BadRequest(f"tp x cp x dp = {ranks} ranks do not divide the {gpus} GPUs of {name}; {near}")
+    return gpus // ranks
+
+
+def _micro_batches(resolved: Resolved, mixed: Mixed, dp: Sequence[int]) -> tuple[int, ...]:
+    """Sequences of every group's micro-batch: as many over all its replicas; one value is that of the most replicas."""
+    batch, given = mixed.scenarios[0].global_batch_size, _for_groups(resolved, "micro_batch_size", len(dp))
+    if given is None or len(set(given)) == 1:
+        given = _dealt(given[0] if given else 1, dp)
+    widths = {b * d for b, d in zip(given, dp, strict=True)}
+    if len(widths) > 1:
+        said = ", ".join(f"{b} x {d}" for b, d in zip(given, dp, strict=True))
+        raise BadRequest(f"micro-batch x dp must be the same sequences on every node group, got {said}")
+    if batch % (width := widths.pop()):
+        raise BadRequest(f"the {width} sequences of a micro-batch on all replicas do not divide the batch of {batch}")
+    return given
+
+
+def _dealt(micro: int, dp: Sequence[int]) -> tuple[int, ...]:
+    """Sequences of every group's micro-batch where ``micro`` is that of the most replicas."""
+    width = math.lcm(*dp) * micro
+    return tuple(width // d for d in dp)
+
+
+def in_every_order(row: MixedRows) -> list[MixedRows]:
+    """The same strategy with its groups in every order."""
+    count = len(row.groups)
+    return [replace(row, order=np.array([order])) for order in itertools.permutations(range(count))]
+
+
+def broken_rules(row: MixedRows, mixed: Mixed) -> tuple[Rejection, ...]:
+    """The rules that the strategy breaks on any of its groups; stages of different widths are priced all the same."""
+    found: dict[str, Rejection] = {}
+    width = np.sum([group.micro_batch_size * group.dp for group in row.groups[:1]], axis=0)
+    for group, scenario in zip(row.groups, mixed.scenarios, strict=True):
+        columns = {name: getattr(group, name) for name in AXES} | {"batch_width": width.astype(np.int64)}
+        for rule in (*GROUP_RULES, *RULES):
+            if rule.kind == "dominated" or rule.name in {WIDTH, *found}:
+                continue
+            if rule.name == "sharding" and group.dp[0] * group.cp[0] == 1:
+                continue
+            if not np.all(rule.passes(columns, scenario)):
+                row_words = {name: column[0].item() for name, column in columns.items()}
+                found[rule.name] = Rejection(rule=rule.name, count=1, example=sentence(rule, row_words, scenario))
+    return tuple(found.values())

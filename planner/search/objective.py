@@ -1,0 +1,140 @@
+"""What a request wants least of: seconds of an iteration, seconds of wall time, or bytes; and how that is searched for.
+
+At a given number of devices time, utilisation, money and tokens per device-hour put strategies in the same order. Wall
+time counts interruptions and checkpoints too, memory is what the fullest device allocates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from costmodels.pricing import iteration_seconds, stage_bytes
+from costmodels.scenario import Scenario
+from costmodels.strategy import Ints, Strategies
+from costmodels.training.goodput import upkeep
+from planner.answer.text import told_bytes, told_seconds
+from planner.request.request import Resolved
+from planner.search.best_first import BESIDE, Outcome, promising, search
+from planner.search.choice import Choice, choose, width
+from planner.search.least_memory import leanest, leanest_rows, leanest_split
+from planner.search.priced import Priced
+from planner.search.split import TOLERANCE, Incumbent, best_split
+from planner.space.lattice import Space
+
+Promising = tuple[float, Strategies]
+"""A row, and what no split of it needs less of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What is minimised, and what it is priced on.
+
+    Attributes:
+        objective: as in the request.
+        scenario: what a search prices, with interruptions and checkpoints where goodput is wanted.
+        within: how much slower than the fastest a plan may be and be taken in its place, as a share.
+    """
+
+    objective: str
+    scenario: Scenario
+    within: float
+
+    @property
+    def lean(self) -> bool:
+        """Whether bytes count, not seconds."""
+        return self.objective == "memory"
+
+    @property
+    def by_time(self) -> bool:
+        """Whether an iteration's seconds are all that counts, which are what measured sweeps bear out."""
+        return self.objective not in {"memory", "goodput"}
+
+    def on(self, scenario: Scenario) -> Aim:
+        """The same aim on other machines, or with another batch."""
+        return replace(self, scenario=replace(scenario, stability=self.scenario.stability))
+
+    def search(
+        self,
+        space: Space,
+        *,
+        deadline: float,
+        among: Ints | None = None,
+        beside: float | None = None,
+        seen: Sequence[Priced] = (),
+        confirm: bool = True,
+    ) -> Outcome:
+        """The best of the space, with what was seen on the way; arguments as of ``best_first.search``."""
+        if self.lean:
+            return leanest(space, self.scenario, deadline=deadline, among=among)
+        near = max(BESIDE, 1.0 + self.within) if beside is None else beside
+        known = {"deadline": deadline, "among": among, "beside": near, "seen": seen, "confirm": confirm}
+        return search(space, self.scenario, **known)  # type: ignore[arg-type]
+
+    def value(self, found: Incumbent) -> float:
+        """What there is to be least of what a search for this aim found.
+
+        Seconds of an iteration, of wall time with goodput, or bytes with memory.
+        """
+        return found.iteration if self.by_time else self.anew(found)
+
+    def anew(self, found: Incumbent) -> float:
+        """The same of a strategy that was found on other machines, or with another batch."""
+        if self.lean:
+            return float(np.max(stage_bytes(found.row, self.scenario, found.assignment).allocated))
+        return self._seconds_anew(found) / self.effective(found)
+
+    def seconds(self, found: Incumbent) -> float:
+        """Of an iteration, without interruptions and checkpoints, of what a search for this aim found."""
+        return found.iteration if self.by_time else self._seconds_anew(found)
+
+    def _seconds_anew(self, found: Incumbent) -> float:
+        return iteration_seconds(found.row, replace(self.scenario, stability=None), found.assignment)
+
+    def effective(self, found: Incumbent) -> float:
+        """Share of the wall time in which iterations run, where that is reckoned; else 1."""
+        stability = self.scenario.stability
+        return upkeep(found.row, self.scenario, stability).effective if stability else 1.0
+
+    def told(self, value: float) -> str:
+        """Such a value as a sentence says it."""
+        if self.lean:
+            return f"{told_bytes(value)} allocated"
+        return told_seconds(value) + (" of wall time" if self.objective == "goodput" else "")
+
+    def better(self, one: Incumbent, other: Incumbent) -> bool:
+        """Whether one is better than another by more than rounding."""
+        return self.value(one) < self.value(other) * (1.0 - TOLERANCE)
+
+    def promising(self, outcome: Outcome) -> Iterator[Promising]:
+        """The most promising rows that a search saw, each with its bound, best first."""
+        if self.lean:
+            yield from leanest_rows(outcome, self.scenario)
+            return
+        best, alike = outcome.best, 1.0
+        if best and not self.by_time:  # a search leaves out of wall time what all strategies lose alike
+            alike = self.value(best) / iteration_seconds(best.row, self.scenario, best.assignment)
+        for bound, row in promising(outcome, self.scenario):
+            yield bound * alike, row
+
+    def split(self, row: Strategies, deadline: float) -> Incumbent | None:
+        """A row under the split of its layers that this aim likes best; None where none fits in time."""
+        return (leanest_split if self.lean else best_split)(row, self.scenario, deadline=deadline)
+
+    def choice(self, outcome: Outcome) -> Choice:
+        """The best, or what is as good as that and better validated."""
+        return choose(outcome, self.scenario, self.within)
+
+
+def aim_of(resolved: Resolved) -> Aim:
+    """What a request wants, and what is to be priced for it."""
+    objective = resolved.request.objective
+    asked = Aim(objective, resolved.scenario, 0.0)
+    within = width(resolved.request.ties) if asked.by_time else 0.0
+    stability = resolved.stability if objective == "goodput" else None
+    return Aim(objective, replace(resolved.scenario, stability=stability), within)
+
+
+__all__ = ["Aim", "aim_of"]

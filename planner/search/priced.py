@@ -1,0 +1,108 @@
+"""Strategies priced in full: seconds under the even split, a bound over all splits, bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.iteration import (
+    RowSeconds,
+    all_sides,
+    compose,
+    core_seconds,
+    end_hop,
+    even_split,
+    fullest_stage,
+    with_step,
+)
+from costmodels.memory.even_peaks import even_peaks
+from costmodels.memory.rows import RowBytes, memory_limit, row_bytes
+from costmodels.scenario import Scenario
+from costmodels.step.offload import host_fits
+from costmodels.step.traffic import share_steps
+from costmodels.strategy import Bools, Floats, Ints, Recompute, Strategies
+from planner.space.lattice import Space
+from planner.stages.from_rows import own_cut
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """Rows priced in full, arrays (N,): even split, bound over all splits, worst stage's bytes."""
+
+    rows: Strategies
+    seconds: RowSeconds
+    memory: RowBytes
+    even: Floats
+    """Seconds of the iteration under the even split; FULL and PARTIAL recompute every layer."""
+    bound: Floats
+    """No split of this row is faster."""
+    peak: Floats
+    """Bytes of the worst stage under the even split."""
+    fits: Bools
+
+    def take(self, index: NDArray[np.int64] | Bools) -> Priced:
+        """The given rows."""
+        return Priced(
+            self.rows.take(index),
+            self.seconds.take(index),
+            self.memory.take(index),
+            self.even[index],
+            self.bound[index],
+            self.peak[index],
+            self.fits[index],
+        )
+
+
+def price_cores(space: Space, cores: Ints, scenario: Scenario) -> Priced:
+    """Every allowed (core, sharding) pair of the given cores, priced in full."""
+    place, rows = pairs(space, cores, scenario)
+    return price_pairs(space.cores.take(cores), place, rows, row_bytes(rows, scenario), scenario)
+
+
+def pairs(space: Space, cores: Ints, scenario: Scenario) -> tuple[Ints, Strategies]:
+    """Which of the cores each allowed pair has, and the pairs as rows; those that fit the host."""
+    place, option = np.nonzero(space.allowed[cores])
+    rows = space.rows(cores[place], option)
+    roomy = host_fits(rows, scenario)
+    return (place, rows) if roomy.all() else (place[roomy], rows.take(roomy))
+
+
+def price_pairs(cores: Strategies, place: Ints, rows: Strategies, memory: RowBytes, scenario: Scenario) -> Priced:
+    """The rows that ``place`` says the core of, with their memory known, priced in full."""
+    share_steps(rows)
+    core = core_seconds(cores, scenario).take(place)
+    return _priced(rows, with_step(rows, scenario, core), memory, scenario)
+
+
+def price_rows(rows: Strategies, seconds: RowSeconds, scenario: Scenario) -> Priced:
+    """Even split, bound and memory of rows whose seconds are known."""
+    return _priced(rows, seconds, row_bytes(rows, scenario), scenario)
+
+
+def _priced(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario) -> Priced:
+    layers = scenario.model.num_layers
+    again = (rows.recompute >= Recompute.FULL).astype(np.float64)
+    slowest, total = even_split(rows, seconds, layers, again)
+    peak = even_peaks(rows, memory, layers)
+    even = compose(rows, seconds, slowest, total)
+    return Priced(
+        rows,
+        seconds,
+        memory,
+        even=even if own_cut(scenario) is None else np.where(rows.pp > 1, np.inf, even),
+        bound=_row_bound(rows, seconds, layers),
+        peak=peak,
+        fits=peak <= memory_limit(scenario, rows),
+    )
+
+
+def _row_bound(rows: Strategies, seconds: RowSeconds, layers: int) -> Floats:
+    least = end_hop(rows, seconds) + seconds.host + seconds.spread
+    again = (rows.recompute == Recompute.FULL).astype(np.float64)
+    layer = seconds.layer + again * seconds.recompute
+    total = layers * layer + seconds.embedding + seconds.head + all_sides(rows, seconds)
+    fullest = fullest_stage(rows, layer, seconds.kinds, layers, again)
+    slowest = np.maximum(fullest + least, total / rows.pp)
+    return compose(rows, seconds, slowest, total)

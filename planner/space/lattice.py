@@ -1,0 +1,382 @@
+"""The lattice of strategies: every combination of the axes, refused by rules before anything is priced.
+
+The lattice is a mesh of small axes (layouts, chunks, micro-batches, switches, sharding). Rules are evaluated
+as soon as the axes they read are laid out, so that millions of points are counted and refused without ever
+being written down; what survives is materialised as rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.layer.recompute_modules import preset_masks
+from costmodels.scenario import Scenario
+from costmodels.strategy import (
+    AXES,
+    CP_KINDS,
+    RANK_ORDERS,
+    SCHEDULE_NAMES,
+    VOCABULARIES,
+    Bools,
+    Ints,
+    Recompute,
+    Strategies,
+    alike,
+    strategies,
+)
+from planner.errors import BadRequest, UnfilledPins
+from planner.request.pins import Pin
+from planner.request.written import many
+from planner.rules.conditions import FOLDED, LOOPED, REPEATS, SHARDED_GRADIENTS, fills
+from planner.rules.core import Rule, active, sentence
+from planner.space.divisors import closest
+
+LARGEST_MICRO_BATCH = 64
+LONG_SEQUENCE = 8192
+"""Tokens from which every kind of context parallelism is searched."""
+NODES_OF_SHARDS = (1, 4)
+"""Innermost domains that one copy of sharded states may span, where it does not span everything."""
+
+LAYOUT = ("tp", "cp", "pp", "dp")
+SHARDING = frozenset({"zero_stage", "sharding_degree"})
+"""Axes of sharding; the other ones, with those of the layout, make a core."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """How many strategies one rule refused first, and one of them in words."""
+
+    rule: str
+    count: int
+    example: str
+
+
+@dataclass(frozen=True)
+class Space:
+    """All strategies considered, those that pass every rule but memory as cores x sharding options.
+
+    ``cores`` are rows without sharding; ``allowed[c, z]`` says whether core c may take option z, which is
+    ZeRO stage ``zero_stage[z]`` over ``degree[layout[c], z]`` ranks: what sharding depends on, few cores differ in.
+    """
+
+    candidates: int
+    cores: Strategies
+    zero_stage: Ints
+    layout: Ints
+    degree: Ints
+    allowed: Bools
+    refusals: tuple[Refusal, ...]
+
+    def rows(self, core: Ints, option: Ints) -> Strategies:
+        """The strategies of (core, option) pairs, arrays of equal length."""
+        taken, degree = self.cores.take(core), self.degree[self.layout[core], option]
+        columns = {name: getattr(taken, name) for name in AXES if name not in SHARDING}
+        return Strategies(**columns, zero_stage=self.zero_stage[option], sharding_degree=degree)
+
+
+def build(scenario: Scenario, pins: Mapping[str, Pin], *, without: str = "") -> Space:
+    """Lay out the lattice under the pins and apply every rule but memory, and but the one that it is asked ``without``.
+
+    Raises:
+        BadRequest: pinned degrees that cannot make up the number of GPUs.
+    """
+    axes = axes_of(scenario, pins)
+    columns: dict[str, NDArray[Any]] = dict(layouts(scenario.gpus, pins))
+    options = axes.pop("sharding")
+    beyond = math.prod(len(values) for values in axes.values()) * len(options)
+    candidates = len(columns["tp"]) * beyond
+    rules = tuple(rule for rule in active(scenario, frozenset(pins)) if rule.name != without)
+    refusals: list[Refusal] = []
+    ripe = _ripe(rules, set(LAYOUT), new=set(LAYOUT))
+    columns = _chosen(columns, _allowed(scenario, ripe, columns, partial(_point, columns), beyond, refusals))
+    # Axes of one value first: they multiply nothing, and let rules speak while there are few rows.
+    for axis, values in sorted(axes.items(), key=lambda item: len(item[1]) > 1):
+        ripe = _ripe(rules, {*columns, axis}, new={axis})
+        beyond //= len(values)
+        columns = _expand(scenario, ripe, columns, axis, values, beyond, refusals)
+    row, recompute = come_to(columns, axes["recompute"], options)
+    if len(row) > len(columns["tp"]):
+        candidates += (len(row) - len(columns["tp"])) * len(options)
+        columns = {**_chosen(columns, row), "recompute": recompute}
+    return _with_sharding(scenario, rules, columns, options, candidates, refusals)
+
+
+def come_to(columns: Mapping[str, NDArray[Any]], kinds: Ints, sharding: Ints) -> tuple[Ints, Ints]:
+    """All rows, and once more as none or full those that recompute some layers; which row each is, and its recompute.
+
+    What recomputes some layers may come to none or to all, and is then priced as that (``splits.as_it_runs``). Where
+    that is another price and the ``kinds`` of recomputation asked for leave it out, it is laid out beside. ``sharding``
+    holds the pairs of stage and degree.
+    """
+    rows, found = [np.arange(len(columns["recompute"]))], [columns["recompute"]]
+    some, filling = columns["recompute"] == Recompute.PARTIAL, fills(columns)
+    hiding = filling | (sharding[:, 0].max() >= SHARDED_GRADIENTS)
+    for kind, another in ((Recompute.NONE, filling), (Recompute.FULL, hiding)):
+        if kind not in kinds:
+            rows.append(np.flatnonzero(some & another))
+            found.append(np.full(len(rows[-1]), int(kind)))
+    return np.concatenate(rows), np.concatenate(found)
+
+
+def divisors(number: int) -> list[int]:
+    """All divisors, ascending."""
+    small = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]
+    return sorted({*small, *(number // d for d in small)})
+
+
+def axes_of(scenario: Scenario, pins: Mapping[str, Pin]) -> dict[str, NDArray[Any]]:
+    """The values of every axis but the layout, under the pins; "sharding" holds pairs of stage and degree."""
+    model, stack = scenario.model, scenario.stack
+    places = [model.num_layers + ends for ends in range(3 if stack.ends_as_layers else 1)]
+    chunks = {d for count in places for d in divisors(count) if d <= count // 2}
+    usual: dict[str, list[int]] = {
+        "cp_kind": sorted({0, *(CP_KINDS.index(kind) for kind in context_kinds(scenario))}),
+        "micro_batch_size": [d for d in divisors(scenario.global_batch_size) if d <= LARGEST_MICRO_BATCH],
+        "vpp": sorted({1, *_chunks(stack.schedules, chunks)}),
+        "ep": divisors(model.moe.num_experts) if model.moe else [1],
+        "etp": [1, 2, 4, 8] if model.moe else [1],
+        "schedule": [SCHEDULE_NAMES.index(name) for name in stack.schedules if name in SCHEDULE_NAMES],
+        "sequence_parallel": [0, 1],
+        "offload": [0],
+        "recompute": list(Recompute),
+        "recompute_modules": [0, *preset_masks(model, stack.recompute_modules)],
+        "rank_order": [RANK_ORDERS.index(order) for order in stack.rank_orders],
+        "vocabulary": [VOCABULARIES.index(place) for place in stack.vocabulary],
+        "recompute_num_layers": divisors(model.num_layers) if "recompute_num_layers" in pins else [1],
+    }
+    axes = {name: np.array(_restrict(pins, name, values), dtype=np.int64) for name, values in usual.items()}
+    axes["sharding"] = _sharding_options(scenario, pins)
+    return axes
+
+
+def _chunks(schedules: tuple[str, ...], chunks: set[int]) -> set[int]:
+    """Chunks per stage that some schedule can have: any number in a loop, two in a V."""
+    if set(schedules) & set(LOOPED):
+        return chunks
+    return chunks & {2} if set(schedules) & set(FOLDED) else set()
+
+
+def context_kinds(scenario: Scenario) -> tuple[str, ...]:
+    """Kinds of context parallelism that are searched: all of the stack's for long sequences, else its usual one.
+
+    A short sequence is hardly worth splitting, however its parts are exchanged; any other kind can be pinned. Where
+    windows keep keys from going round a ring, all kinds are searched.
+    """
+    kinds = scenario.stack.cp_kinds
+    short = scenario.seq_length < LONG_SEQUENCE and scenario.model.sliding_window is None
+    return kinds[:1] if short else kinds
+
+
+def _restrict(pins: Mapping[str, Pin], axis: str, usual: list[int]) -> tuple[int, ...]:
+    if axis not in pins:
+        return tuple(usual)
+    values = pins[axis].restrict(usual)
+    if not values:
+        raise BadRequest(f"{axis}: nothing lies in the range asked for; {_few(usual)} would")
+    return values
+
+
+def around(values: list[int], wanted: int) -> str:
+    """The values on either side of the wanted one, as the end of a sentence: "4 and 8 do"."""
+    below = [value for value in values if value < wanted][-1:]
+    above = [value for value in values if value > wanted][:1]
+    near = [str(value) for value in (*below, *above)]
+    return f"{' and '.join(near)} {'do' if len(near) > 1 else 'does'}"
+
+
+def _few(values: list[int]) -> str:
+    shown = ", ".join(map(str, values[:8]))
+    return shown if len(values) <= 8 else f"{shown} ... {values[-1]}"
+
+
+def _sharding_options(scenario: Scenario, pins: Mapping[str, Pin]) -> NDArray[np.int64]:
+    """(stage, degree) pairs; degree 0 stands for all data and context ranks, -D for those within D devices."""
+    stages = _restrict(pins, "zero_stage", list(scenario.stack.zero_stages))
+    degrees: tuple[int, ...] = (0, *(-domain for domain in sharding_domains(scenario)))
+    if "sharding_degree" in pins:
+        degrees = pins["sharding_degree"].values or tuple(pins["sharding_degree"].restrict(divisors(scenario.gpus)))
+    whole = (1,) if "sharding_degree" not in pins or 1 in degrees else ()
+    pairs = [(stage, degree) for stage in stages for degree in (degrees if stage else whole)]
+    if not pairs:
+        raise BadRequest("ZeRO stage 0 shards over 1 rank; drop the pinned sharding degree or allow another stage")
+    return np.array(pairs, dtype=np.int64)
+
+
+def sharding_domains(scenario: Scenario) -> list[int]:
+    """Devices within which states are sharded where not over all: a node, a domain of a tier, a few innermost ones."""
+    group = scenario.group
+    inner = group.tiers[0].domain or group.gpus_per_node
+    few = {inner * number for number in NODES_OF_SHARDS}
+    domains = {group.gpus_per_node, *few, *(tier.domain for tier in group.tiers)}
+    return sorted(domain for domain in domains if 1 < domain < scenario.gpus)
+
+
+def layouts(gpus: int, pins: Mapping[str, Pin]) -> dict[str, Ints]:
+    """Every ordered factorisation tp x cp x pp x dp of the GPUs that the pins allow, columns (A,)."""
+    options = {}
+    whole = divisors(gpus)
+    for name in LAYOUT:
+        wanted = pins[name].restrict(whole) if name in pins else tuple(whole)
+        options[name] = np.array([d for d in wanted if gpus % d == 0], dtype=np.int64)
+        if not len(options[name]):
+            asked = ", ".join(map(str, wanted[:4])) or "the range"
+            near = around(whole, wanted[0] if wanted else 1)
+            raise UnfilledPins(f"{name} {asked} does not divide {many(gpus, 'GPU')}; {near}")
+    columns = {"tp": options["tp"], "dp": gpus // options["tp"]}
+    for name in ("cp", "pp"):
+        columns = _divide(columns, name, options[name])
+    kept = np.isin(columns["dp"], options["dp"])
+    if not kept.any():
+        mine = {name: pins[name] for name in LAYOUT if name in pins}
+        pinned = ", ".join(f"{name} {shown(pin)}" for name, pin in mine.items())
+        said = f"{pinned} cannot make up {many(gpus, 'GPU')}: tp x cp x pp x dp must equal {gpus}"
+        raise UnfilledPins(f"{said}; {closest(layouts(gpus, {}), mine)} can")
+    return {name: column[kept] for name, column in columns.items()}
+
+
+def _divide(columns: dict[str, Ints], name: str, options: Ints) -> dict[str, Ints]:
+    """The rows times one more degree, which is taken out of what is left for data parallelism."""
+    row, option = np.nonzero(columns["dp"][:, None] % options[None, :] == 0)
+    grown = {axis: column[row] for axis, column in columns.items()}
+    return {**grown, name: options[option], "dp": grown["dp"] // options[option]}
+
+
+def shown(pin: Pin) -> str:
+    """A pin as it is written."""
+    return ",".join(map(str, pin.values)) if pin.values else pin.span()
+
+
+def _ripe(rules: tuple[Rule, ...], known: set[str], *, new: set[str]) -> list[Rule]:
+    """The rules that can be evaluated on the known axes and could not be before the new ones came."""
+    return [rule for rule in rules if set(rule.reads) <= known and set(rule.reads) & new]
+
+
+def _expand(
+    scenario: Scenario,
+    rules: list[Rule],
+    columns: dict[str, NDArray[Any]],
+    axis: str,
+    values: NDArray[Any],
+    beyond: int,
+    refusals: list[Refusal],
+) -> dict[str, NDArray[Any]]:
+    """The cross product of the rows with one more axis, less what the rules refuse.
+
+    Only what they read is laid out before they have spoken.
+    """
+    rows, times = len(columns["tp"]), len(values)
+    row = np.repeat(np.arange(rows), times)
+    added = np.broadcast_to(values, (rows,)) if times == 1 else np.tile(values, rows)
+    reads = {name: columns[name] for rule in rules for name in rule.reads if name != axis}
+    wide = {**(reads if times == 1 else _chosen(reads, row)), axis: added}
+
+    def point(place: int) -> dict[str, int]:
+        return _point(columns, row[place]) | {axis: int(added[place])}
+
+    kept = _allowed(scenario, rules, wide, point, beyond, refusals)
+    if times == 1 and len(kept) == rows:
+        return {**columns, axis: added}
+    return {**_chosen(columns, row[kept]), **_chosen({axis: added}, kept)}
+
+
+def _chosen(columns: Mapping[str, NDArray[Any]], rows: Ints) -> dict[str, NDArray[Any]]:
+    """The given rows of every column; what all rows have in common stays one value."""
+    return {
+        name: np.broadcast_to(column[:1], rows.shape) if alike(column) else column.take(rows)
+        for name, column in columns.items()
+    }
+
+
+def _point(columns: Mapping[str, NDArray[Any]], place: int) -> dict[str, int]:
+    return {name: int(column[place]) for name, column in columns.items()}
+
+
+def _allowed(
+    scenario: Scenario,
+    rules: list[Rule],
+    columns: Mapping[str, NDArray[Any]],
+    point: Callable[[int], dict[str, int]],
+    beyond: int,
+    refusals: list[Refusal],
+) -> Ints:
+    """The rows that pass; each refused one stands for ``beyond`` lattice points on axes not yet laid out.
+
+    ``columns`` is what the rules read, ``point`` a row in full, as a refusal tells it.
+    """
+    alive = np.ones(max(len(column) for column in columns.values()), dtype=bool)
+    for rule in rules:
+        failed = alive & ~np.asarray(rule.passes(columns, scenario))
+        if failed.any():
+            example = sentence(rule, point(int(np.argmax(failed))), scenario)
+            refusals.append(Refusal(rule.name, int(failed.sum()) * beyond, example))
+            alive &= ~failed
+    return np.flatnonzero(alive)
+
+
+def _with_sharding(
+    scenario: Scenario,
+    rules: tuple[Rule, ...],
+    columns: dict[str, NDArray[Any]],
+    options: Ints,
+    candidates: int,
+    refusals: list[Refusal],
+) -> Space:
+    batches = scenario.global_batch_size // (columns["dp"] * columns["micro_batch_size"])
+    cores = strategies(**columns, num_microbatches=batches)
+    stage, degree = options.T
+    late = _ripe(rules, {*columns, *SHARDING}, new=set(SHARDING))
+    reads = dict.fromkeys((*LAYOUT, *(axis for rule in late for axis in rule.reads if axis not in SHARDING)))
+    layouts, layout = cores.distinct(*reads)
+    wide = {name: getattr(layouts, name)[:, None] for name in reads}
+    wide["zero_stage"] = stage[None, :]
+    wide["sharding_degree"] = sharding_degrees(wide, degree[None, :])
+    allowed, refused = _refuse_sharding(scenario, late, wide, np.bincount(layout, minlength=len(layouts)))
+    return Space(
+        candidates=candidates,
+        cores=cores,
+        zero_stage=stage,
+        layout=layout,
+        degree=np.broadcast_to(wide["sharding_degree"], allowed.shape),
+        allowed=allowed[layout],
+        refusals=(*refusals, *refused),
+    )
+
+
+def _refuse_sharding(
+    scenario: Scenario, rules: list[Rule], wide: dict[str, NDArray[Any]], cores: Ints
+) -> tuple[Bools, list[Refusal]]:
+    """Which option each layout (L, Z) may take, and what was refused of the ``cores`` (L,) that each stands for."""
+    allowed = np.ones((len(cores), wide["zero_stage"].shape[1]), dtype=bool)
+    refusals = []
+    for rule in rules:
+        failed = allowed & ~np.asarray(rule.passes(wide, scenario))
+        if failed.any():
+            at, option = (int(place[0]) for place in np.nonzero(failed))
+            row = {name: int(np.broadcast_to(column, allowed.shape)[at, option]) for name, column in wide.items()}
+            count = int((failed * cores[:, None]).sum())
+            refusals.append(Refusal(rule.name, count, sentence(rule, row, scenario)))
+            allowed &= ~failed
+    return allowed, refusals
+
+
+def sharding_degrees(columns: Mapping[str, NDArray[Any]], degree: Ints) -> Ints:
+    """Ranks behind the symbols, (L, Z): 0 all data and context ranks; -D as many of them as D devices hold.
+
+    A group that would be everything, or one rank, or what a smaller domain gives, repeats another row.
+    """
+    ranks = columns["dp"] * columns["cp"]
+    near = np.gcd(ranks, np.maximum(-degree // columns["tp"], 1))
+    near = np.where((near < ranks) & (near > 1), near, REPEATS)
+    stage = columns["zero_stage"]
+    for place in range(1, degree.shape[1]):
+        mine = near[:, [place]]
+        before = (stage[:, :place] == stage[:, place]) & (degree[:, :place] < 0) & (near[:, :place] == mine)
+        near[:, [place]] = np.where(before.any(axis=1, keepdims=True), REPEATS, mine)
+    return np.where(degree == 0, ranks, np.where(degree < 0, near, degree))

@@ -1,0 +1,4 @@
+"""Plans for sparse models on parameter servers.
+
+In: a sparse model, node kinds and limits. Out: a `SparsePlan`, proved best. Imports: costmodels.sparse; ortools.
+"""

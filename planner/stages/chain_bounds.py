@@ -1,0 +1,162 @@
+"""An optimistic answer to many stage problems whose slices differ: arrays, no solver.
+
+Given a limit on the slowest stage, each stage in turn takes as many slices as its time and its memory allow; the
+limit is too low for any split if the stages together do not reach the end. What a stage asks for grows with what it
+holds, so that taking the most is never worse. Bisection brings the limit up to where it may be high enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.iteration import RowSeconds, all_sides, end_hop, fullest_stage, stage_extras
+from costmodels.layout.pieces import ends, folded, in_flight
+from costmodels.memory.rows import RowBytes, memory_limit
+from costmodels.scenario import Scenario
+from costmodels.strategy import Bools, Floats, Ints, Recompute, Strategies
+from planner.stages.bounds import StageBound
+
+_SLACK = 1e-9
+"""Relative room for rounding: a bound must stay on the optimistic side."""
+_HALVINGS = 14
+"""Halvings of the distance between a limit that is too low and one that is not."""
+_CELLS = 1 << 20
+"""Rows times stages times slices to work on at a time."""
+
+
+def chain_lower_bound(
+    rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario, fewest: Ints
+) -> StageBound:
+    """Bounds on the slowest stage's seconds and on their sum over the stages, arrays (N,).
+
+    No split of a row has a smaller slowest stage or a smaller sum. A row marked infeasible has no split that fits
+    in memory; one marked feasible may have none. ``fewest`` (N, P) is the slices that each stage holds at least.
+    """
+    assert seconds.kinds is not None
+    layers = scenario.model.num_layers
+    total = layers * seconds.layer + seconds.embedding + seconds.head + all_sides(rows, seconds)
+    total = total + np.where(rows.recompute == Recompute.FULL, layers * seconds.recompute, 0.0)
+    fullest = fullest_stage(rows, seconds.layer, seconds.kinds, layers, np.zeros(len(rows)))
+    low = np.maximum(total / rows.pp, fullest + end_hop(rows, seconds) + seconds.host + seconds.spread)
+    bound = StageBound(np.zeros(len(rows)), total * (1 - _SLACK), np.zeros(len(rows), dtype=np.bool_))
+    for part in _alike(rows, scenario):
+        chains = _chains(rows.take(part), seconds.take(part), memory.take(part), scenario, fewest[part])
+        bound.feasible[part] = chains.reaches(np.full(len(part), np.inf))
+        bound.slowest[part] = _lowest(chains, low[part]) * (1 - _SLACK)
+    return bound
+
+
+def _alike(rows: Strategies, scenario: Scenario) -> Iterator[Ints]:
+    """Rows with the same stages and slices, few enough at a time."""
+    keys = np.stack([rows.pp, rows.vpp, folded(rows).astype(np.int64)])
+    distinct, place = np.unique(keys, axis=1, return_inverse=True)
+    for index in range(distinct.shape[1]):
+        same = np.flatnonzero(place.reshape(-1) == index)
+        cells = len(same) * int(distinct[0, index]) * scenario.model.num_layers
+        yield from np.array_split(same, -(-cells // _CELLS))
+
+
+def _lowest(chains: _Chains, low: Floats) -> Floats:
+    """A limit on the slowest stage that is too low or just enough, (n,): no split is below."""
+    low = np.maximum(low, chains.least)
+    high = chains.prefix[:, -1] + chains.extra.max(axis=1) + chains.again
+    enough = chains.reaches(low)
+    for _ in range(_HALVINGS):
+        middle = np.minimum((low + high) / 2.0, 1.25 * low)
+        reached = chains.reaches(middle)
+        high, low = np.where(reached, middle, high), np.where(reached | enough, low, middle)
+    return low
+
+
+@dataclass(frozen=True, slots=True)
+class _Chains:
+    """Rows with the same number of stages p and slices S: sums in front of every slice, (n, S + 1) each."""
+
+    prefix: Floats
+    """Seconds."""
+    extra: Floats
+    """Seconds of each stage beside its slices, (n, p)."""
+    least: Floats
+    """No slowest stage is below, (n,)."""
+    again: Floats
+    """Seconds to recompute every slice, (n,)."""
+    behind: Ints
+    """Slices that the stages behind each one hold at least, (n, p)."""
+    thin: list[Floats]
+    """Bytes of slices in their leanest form, for each stage."""
+    room: list[Floats]
+    """Bytes that a stage has for its slices, (n,) for each stage."""
+    bent: list[Floats]
+    """Seconds and what memory asks to recompute for each slice stored, for each stage."""
+    spare: list[Floats]
+    """Recomputation that the room of a stage saves, seconds, (n,) for each stage."""
+
+    def reaches(self, limit: Floats) -> Bools:
+        """Whether stages within ``limit`` can hold all slices, some each at least, as far as this bound sees, (n,)."""
+        row, start = np.arange(len(limit)), np.zeros(len(limit), dtype=np.int64)
+        slices, stages = self.prefix.shape[1] - 1, self.extra.shape[1]
+        for stage in range(stages):
+            left = limit - self.extra[:, stage]
+            reach = _within(self.prefix, row, start, left)
+            reach = np.minimum(reach, _within(self.thin[stage], row, start, self.room[stage]))
+            reach = np.minimum(reach, _within(self.bent[stage], row, start, left + self.spare[stage]))
+            start = np.maximum(start, np.minimum(reach, slices - self.behind[:, stage]))
+        return (start >= slices) & (np.array(self.room) >= 0.0).all(axis=0)
+
+
+def _within(before: Floats, row: Ints, start: Ints, budget: Floats) -> Ints:
+    """The last slice boundary whose sum from ``start`` is within the budget, (n,)."""
+    target = before[row, start] + budget
+    with np.errstate(invalid="ignore"):
+        target = target + _SLACK * np.abs(target) + _SLACK * before[:, -1]
+    return np.count_nonzero(before <= target[:, None], axis=1) - 1
+
+
+def _chains(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario, fewest: Ints) -> _Chains:
+    assert seconds.kinds is not None
+    assert memory.kinds is not None
+    pp = int(rows.pp[0])
+    counts = seconds.kinds.depth.slices(int(rows.vpp[0]), folded=bool(folded(rows)[0]))
+    every, free = rows.recompute == Recompute.FULL, rows.recompute == Recompute.PARTIAL
+    again = counts @ seconds.kinds.each("recompute")
+    plain = counts @ seconds.kinds.each("layer") + every * again
+    state, stored = counts @ memory.kind_states, counts @ memory.kinds.each("stored")
+    light = counts.sum(axis=1)[:, None] * memory.checkpoint
+    stages = np.arange(pp)
+    held = in_flight(rows.take(np.repeat(np.arange(len(rows)), pp)), np.tile(stages, len(rows))).reshape(-1, pp)
+    held = held + memory.queued[:, None]
+    places = np.broadcast_to(stages, held.shape)
+    extra, (first, last) = stage_extras(rows, seconds, places), ends(rows, places)
+    fewest = fewest[:, :pp] if bool(scenario.stack.uneven_stages) else np.ones_like(held, dtype=np.int64)
+    usable = memory_limit(scenario, rows) - memory.everywhere
+    thin, room, bent, spare = [], [], [], []
+    for stage in range(pp):
+        mine = held[:, stage]
+        fixed = first[:, stage] * (memory.first + mine * memory.embedding_activation) + last[:, stage] * memory.last
+        saved = mine * np.maximum(stored - light, 0.0)
+        rate = np.where(free, _cheapest(again, saved), 0.0)
+        kept = np.where(every, light, np.where(free, np.minimum(light, stored), stored))
+        left = usable - fixed - (every & (fewest[:, stage] > 0)) * memory.working_at(last[:, stage]) + _SLACK * usable
+        thin.append(_sums(state + mine * kept))
+        room.append(left)
+        bent.append(_sums(plain + rate * (state + mine * stored)))
+        spare.append(rate * left)
+    least = ((fewest > 0) * plain.min(axis=0)[:, None] + extra).max(axis=1)
+    behind = fewest[:, ::-1].cumsum(axis=1)[:, ::-1] - fewest
+    return _Chains(_sums(plain), extra, least, again.sum(axis=0), behind, thin, room, bent, spare)
+
+
+def _cheapest(again: Floats, saved: Floats) -> Floats:
+    """Least seconds per byte that recomputing any slice takes, (n,); 0 where none saves any."""
+    rate = np.where(saved > 0, again / np.where(saved > 0, saved, 1.0), np.inf).min(axis=0)
+    return np.where(np.isfinite(rate), rate, 0.0)
+
+
+def _sums(each: NDArray[Any]) -> Floats:
+    """Sums in front of every slice: (S, n) to (n, S + 1)."""
+    return np.concatenate([np.zeros((1, each.shape[1])), each.cumsum(axis=0)]).T.copy()

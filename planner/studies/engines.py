@@ -1,0 +1,198 @@
+"""Engines: who answers the tasks. An engine draws batches only as fast as it works, and hands back what is finished.
+
+``local`` are processes on this machine, each with a pipe of its own: what a worker finished is known at once, and of
+one that dies it is known on which point.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from threading import Thread
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from planner.studies.answer import Finished, Task
+
+Batch = list["Task"]
+"""Neighbours, which share what is worked out once."""
+Engine = Callable[[Iterator[Batch]], Iterator[list["Finished"]]]
+
+ATTEMPTS: Final = 3
+"""How many workers may die on a point before it is given up."""
+TOGETHER: Final = 0.05
+"""Seconds of answers that are kept together: a disk takes about as long for one as for ten."""
+THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def in_process(batches: Iterator[Batch]) -> Iterator[list[Finished]]:
+    """Answer everything in this process, for a single worker and for tests."""
+    from planner.studies.answer import answered
+    from planner.studies.sharing import Shared
+
+    shared, done, told = Shared(), [], time.monotonic()
+    for task in chain.from_iterable(batches):
+        done.append(answered(task, shared))
+        if time.monotonic() - told >= TOGETHER:
+            yield done
+            done, told = [], time.monotonic()
+    if done:
+        yield done
+
+
+def local(workers: int) -> Engine:
+    """So many processes on this machine."""
+
+    def engine(batches: Iterator[Batch]) -> Iterator[list[Finished]]:
+        crew = _Crew(batches, workers)
+        try:
+            yield from crew.work()
+        finally:
+            crew.dismiss()
+
+    return engine
+
+
+@dataclass
+class _Worker:
+    """One process and the tasks that it was given and has not answered, the first of them in work."""
+
+    process: SpawnProcess
+    pipe: Connection
+    tasks: deque[Task] = field(default_factory=deque)
+
+
+class _Crew:
+    def __init__(self, batches: Iterator[Batch], size: int) -> None:
+        self._batches, self._size = batches, size
+        self._workers: list[_Worker] = []
+        self._again: deque[Batch] = deque()
+        self._deaths: Counter[str] = Counter()
+
+    def work(self) -> Iterator[list[Finished]]:
+        """Finished points, as they come, until all batches are drawn and answered."""
+        self._feed()
+        while busy := [worker for worker in self._workers if worker.tasks]:
+            ready = wait([worker.pipe for worker in busy])
+            done: list[Finished] = []
+            for worker in busy:
+                if worker.pipe in ready:
+                    done += self._heard(worker)
+            self._feed()
+            if done:
+                yield done
+
+    def dismiss(self) -> None:
+        """End every worker, whatever it does."""
+        for worker in self._workers:
+            worker.pipe.close()
+            worker.process.terminate()
+        for worker in self._workers:
+            worker.process.join()
+
+    def _feed(self) -> None:
+        """Give every idle worker a batch, and start workers while there are batches for them."""
+        for worker in self._workers:
+            if not worker.tasks and (batch := self._next()):
+                self._give(worker, batch)
+        while len(self._workers) < self._size and (batch := self._next()):
+            worker = _started()
+            self._workers.append(worker)
+            self._give(worker, batch)
+
+    def _next(self) -> Batch | None:
+        return self._again.popleft() if self._again else next(self._batches, None)
+
+    def _give(self, worker: _Worker, batch: Batch) -> None:
+        worker.tasks.extend(batch)
+        try:
+            worker.pipe.send(batch)
+        except OSError:
+            return  # it died; hearing from it says so
+
+    def _heard(self, worker: _Worker) -> list[Finished]:
+        """What a worker has to say; one that died leaves the point it died on, and the rest to others."""
+        heard: list[Finished] = []
+        try:
+            while worker.tasks and worker.pipe.poll():
+                heard.append(worker.pipe.recv())
+                worker.tasks.popleft()
+        except (EOFError, OSError):
+            heard += self._buried(worker)
+        return heard
+
+    def _buried(self, worker: _Worker) -> list[Finished]:
+        from planner.studies.answer import Finished
+
+        self._workers.remove(worker)
+        worker.process.join()
+        worker.pipe.close()
+        suspect, *rest = worker.tasks
+        if rest:
+            self._again.append(rest)
+        self._deaths[suspect.key] += 1
+        if self._deaths[suspect.key] < ATTEMPTS:
+            self._again.append([suspect])
+            return []
+        error = f"{ATTEMPTS} workers died on it, the last with exit code {worker.process.exitcode}; out of memory?"
+        return [Finished(suspect.index, suspect.key, "failed", None, error, 0.0, defect=True)]
+
+
+def _started() -> _Worker:
+    """A worker in a fresh process: nothing of this one, neither locks nor threads, gets into it."""
+    context = get_context("spawn")
+    here, there = context.Pipe()
+    before = {name: os.environ.get(name) for name in THREADS}
+    os.environ |= dict.fromkeys(THREADS, "1")  # as many processes as processors leave none for threads
+    try:
+        process = context.Process(target=_serve, args=(there,), daemon=True)
+        process.start()
+    finally:
+        for name, value in before.items():
+            _restore(name, value)
+    there.close()
+    return _Worker(process, here)
+
+
+def _restore(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
+
+
+def _serve(pipe: Connection) -> None:
+    """The life of a worker: answer batches until the pipe closes, and never outlive the process that reads."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its workers
+    Thread(target=_die_with_parent, daemon=True).start()
+    from planner.studies.answer import answered
+    from planner.studies.sharing import Shared
+
+    shared = Shared()
+    try:
+        while True:
+            for task in _drawn(pipe):
+                pipe.send(answered(task, shared))
+    except (EOFError, OSError):
+        return
+
+
+def _drawn(pipe: Connection) -> Iterable[Task]:
+    batch: Batch = pipe.recv()
+    return batch
+
+
+def _die_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

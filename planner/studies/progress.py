@@ -1,0 +1,112 @@
+"""How far a study has come: counts, rate, time left, the best so far."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from planner.studies.answer import Finished
+
+RECENT: Final = 60.0
+"""Seconds over which the rate is taken."""
+
+
+@dataclass
+class Progress:
+    """The state of a run; ``total`` counts points before filters unless they have been counted."""
+
+    total: int
+    known: int = 0
+    """Points whose answer was in the store already, or is another's too."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """Points answered by this run, by status."""
+    defects: int = 0
+    best: tuple[float, str] | None = None
+    """The best value of the objective so far and how to say it."""
+    started: float = field(default_factory=time.monotonic)
+    marks: list[tuple[float, int]] = field(default_factory=list)
+
+    @property
+    def answered(self) -> int:
+        """Points that this run answered."""
+        return sum(self.counts.values())
+
+    @property
+    def done(self) -> int:
+        """Points that are answered, by whom ever."""
+        return self.known + self.answered
+
+    @property
+    def failed(self) -> int:
+        """Points that this run could not answer."""
+        return self.counts["failed"]
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the run began."""
+        return time.monotonic() - self.started
+
+    @property
+    def rate(self) -> float:
+        """Points a second, of late."""
+        if len(self.marks) < 2:
+            return self.answered / max(self.elapsed, 1e-9)
+        (then, before), (now, after) = self.marks[0], self.marks[-1]
+        return (after - before) / max(now - then, 1e-9)
+
+    @property
+    def left(self) -> float | None:
+        """Seconds that the rest will take at this rate."""
+        return (self.total - self.done) / self.rate if self.rate > 0 else None
+
+    def add(self, finished: list[Finished]) -> None:
+        """Count answers."""
+        for one in finished:
+            self.counts[one.status] += 1
+            self.defects += one.defect
+            if one.document is not None and one.status != "infeasible":
+                self._weigh(json.loads(one.document))
+        now = time.monotonic()
+        self.marks.append((now, self.answered))
+        while len(self.marks) > 2 and (now - self.marks[0][0] > RECENT or len(self.marks) > MOST_MARKS):
+            del self.marks[0]
+
+    def _weigh(self, document: dict[str, Any]) -> None:
+        score, words = merit(document)
+        if self.best is None or score < self.best[0]:
+            request = document["request"]
+            where = f"{request['model']['name']} on {request['gpus']:,} x {request['cluster']['name']}"
+            self.best = score, f"{words} ({where})"
+
+
+MOST_MARKS: Final = 200
+
+
+def merit(document: dict[str, Any]) -> tuple[float, str]:
+    """What the objective of an answer is worth, less is better, and in words."""
+    said, memory = document["prediction"], document["peak_memory_bytes"]
+    found: dict[str, Callable[[], tuple[float, str]]] = {
+        "time": lambda: (said["training_days"], f"{said['training_days']:.3g} days"),
+        "mfu": lambda: (-said["mfu"], f"MFU {said['mfu']:.1%}"),
+        "cost": lambda: _cost(said),
+        "tokens-per-gpu-hour": lambda: (
+            -said["tokens_per_second_per_gpu"],
+            f"{said['tokens_per_second_per_gpu']:.4g} tokens/s per GPU",
+        ),
+        "goodput": lambda: _wall(document["goodput"]),
+        "memory": lambda: (memory, f"{memory / 2**30:.1f} GiB"),
+    }
+    return found[document["request"]["objective"]]()
+
+
+def _cost(said: dict[str, Any]) -> tuple[float, str]:
+    cost = said["cost_dollars"]
+    return (said["gpu_hours"], f"{said['gpu_hours']:.4g} GPU hours") if cost is None else (cost, f"${cost:,.0f}")
+
+
+def _wall(said: dict[str, Any]) -> tuple[float, str]:
+    return said["wall_days"], f"{said['wall_days']:.3g} days with interruptions"

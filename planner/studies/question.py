@@ -1,0 +1,125 @@
+"""From a point to its request, and to the key that its answer is kept under."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import BaseModel, ValidationError
+
+from costmodels.catalogue import catalogue_hash as models_hash
+from costmodels.model.catalogue import model as find_model
+from costmodels.model.model import Model
+from costmodels.stack.stack import stack as find_stack
+from hardware.catalogue import catalogue_hash as hardware_hash
+from hardware.errors import flatten
+from hardware.records import Cluster
+from planner.errors import BadRequest, MeshwrightError
+from planner.request.defaults import usual_batch, usual_tokens
+from planner.request.fields import FIELDS, LAYERS
+from planner.request.pins import parse_pins
+from planner.request.request import PlanRequest
+from planner.studies.machines import changed_cluster
+from planner.studies.study import SCENARIO, Mode
+from planner.version import VERSION
+
+_ROOMS: Final = ("hardware", "costmodels", "planner", "planner/sweep")
+
+
+def request_of(fields: Mapping[str, Any]) -> PlanRequest:
+    """The request of a point; names of models become records, changes of the machines are made.
+
+    Raises:
+        MeshwrightError: a name that does not exist, a value that does not belong.
+    """
+    plain = {name: value for name, value in fields.items() if "." not in name and name not in (SCENARIO, LAYERS)}
+    pins = {name.removeprefix("pins."): value for name, value in fields.items() if name.startswith("pins.")}
+    changes = tuple((name, value) for name, value in fields.items() if name.startswith("cluster."))
+    if several := {name: value for name, value in fields.items() if name.startswith(("stack.", "model."))}:
+        plain["changes"] = dict(plain.get("changes", {})) | several
+    if isinstance(plain["model"], str):
+        length = plain.get("seq_length")
+        plain["model"] = _model(plain["model"], length if isinstance(length, int) else None)
+    try:
+        request = PlanRequest(**plain, pins=pins)
+    except ValidationError as error:
+        raise BadRequest(flatten(error)) from None
+    if not changes:
+        return request
+    return request.model_copy(update={"cluster": changed_cluster(request.cluster, changes)})
+
+
+@lru_cache(maxsize=256)
+def _model(name: str, seq_length: int | None) -> Model:
+    return find_model(name, seq_length)
+
+
+def key_of(fields: Mapping[str, Any], mode: Mode) -> str:
+    """SHA-256 of the resolved question, the catalogue and the version: one key, one answer.
+
+    A request that cannot be resolved is known by what was written.
+    """
+    try:
+        asked: dict[str, Any] = _resolved(request_of(fields))
+    except MeshwrightError:
+        asked = {"unresolved": dict(fields)}
+    layers = fields.get(LAYERS)
+    stated = {"mode": mode, "request": asked, "layers": layers, "release": release(), "catalogue": catalogue()}
+    return hashlib.sha256(json.dumps(stated, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _resolved(request: PlanRequest) -> dict[str, Any]:
+    """What `planner.request.request.resolve` would fill in, without the work of it; records by what they hold."""
+    assert isinstance(request.model, Model)
+    model, gpus = request.model, request.gpus
+    seq_length = request.seq_length or model.seq_length
+    cluster = request.cluster if isinstance(request.cluster, Cluster) else changed_cluster(request.cluster, ())
+    stack = find_stack(request.stack) if isinstance(request.stack, str) else request.stack
+    frozen = request.adapters is not None or stack.adapters is not None
+    pins = {axis: (pin.values, pin.low, pin.high) for axis, pin in parse_pins(request.pins).items()}
+    plain = {name: getattr(request, name) for name in FIELDS}
+    told = {name: _digest(value) if isinstance(value, BaseModel) else value for name, value in plain.items()}
+    return told | {
+        "model": _digest(model),
+        "cluster": _digest(cluster),
+        "stack": _digest(stack),
+        "global_batch_size": request.global_batch_size or usual_batch(gpus, seq_length),
+        "seq_length": seq_length,
+        "tokens": request.tokens or usual_tokens(model, frozen=frozen),
+        "pins": pins,
+    }
+
+
+_known: dict[int, tuple[BaseModel, str]] = {}
+_MOST_KNOWN: Final = 4096
+
+
+def _digest(record: BaseModel) -> str:
+    """SHA-256 of a record's content, worked out once as long as the record is the same object."""
+    found = _known.get(id(record))
+    if found is None or found[0] is not record:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        found = record, hashlib.sha256(record.model_dump_json().encode()).hexdigest()
+        _known[id(record)] = found
+    return found[1]
+
+
+@cache
+def release() -> str:
+    """The version, and twelve digits over the code that answers: a store outlives neither."""
+    root = Path(__file__).resolve().parents[2]
+    digest = hashlib.sha256()
+    for room in _ROOMS:
+        for path in sorted((root / room).glob("*.py")):
+            digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
+    return f"{VERSION}+{digest.hexdigest()[:12]}"
+
+
+def catalogue() -> str:
+    """Which catalogue: machines, models, stacks."""
+    return f"{hardware_hash()}-{models_hash()}"

@@ -1,0 +1,301 @@
+"""The store: one SQLite file that keeps every answer under its key.
+
+A commit holds whole answers and is on the disk when it returns (rollback journal, ``synchronous = EXTRA``), so that a
+process may die at any moment. One process writes at a time: it holds a lock on a file beside the store, which the
+system takes back from a process that dies. Readers need no lock, but the right to write: whoever opens a store after
+a process died in a commit rolls that commit back.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final, Self
+
+from planner.errors import BadFile, NoRoom
+from planner.studies.answer import Finished
+
+SCHEMA: Final = 1
+"""Version of the tables; a store of a later one is left alone."""
+APPLICATION: Final = 0x6D657368
+"""SQLite's mark of whose file this is: "mesh"."""
+_FULL: Final = frozenset(
+    {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_TRUNCATE}
+)
+"""What SQLite says of a file that takes no more; of a quota or a largest size it only knows that writing failed."""
+PATIENCE: Final = 30.0
+"""Seconds to wait for a reader or a slow disk."""
+
+_TABLES: Final = """
+CREATE TABLE results (
+    key TEXT PRIMARY KEY,
+    status TEXT NOT NULL CHECK (status IN ('optimal', 'feasible', 'infeasible', 'failed')),
+    document TEXT,
+    error TEXT,
+    defect INTEGER NOT NULL DEFAULT 0,
+    seconds REAL NOT NULL,
+    finished TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))
+) WITHOUT ROWID;
+CREATE TABLE studies (
+    name TEXT NOT NULL,
+    axes TEXT NOT NULL,
+    release TEXT NOT NULL,
+    begun TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now')),
+    PRIMARY KEY (name, axes, release)
+) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One answer as the store has it."""
+
+    key: str
+    status: str
+    document: str | None
+    error: str | None
+    defect: bool
+    seconds: float
+
+
+class Store:
+    """A store, open; ``with Store.open(path) as store`` closes it.
+
+    Args:
+        path: the file.
+        connection: SQLite's.
+        lock: the file that keeps other writers away; None for a reader.
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, lock: IO[str] | None) -> None:
+        self.path, self._connection, self._lock = path, connection, lock
+
+    @classmethod
+    def open(cls, path: str | Path, *, writing: bool = True) -> Self:
+        """Open a store, and make it where there is none and it is to be written.
+
+        Raises:
+            BadFile: another process writes it, it is no store, or one of a later version, or the disk refuses.
+        """
+        place = Path(path)
+        if place.is_dir() or not place.parent.is_dir():
+            raise BadFile(path, "a folder, where a file is expected" if place.is_dir() else f"no folder {place.parent}")
+        if place.is_fifo() or place.is_socket():
+            raise BadFile(path, "a pipe, where a file is expected")
+        if not writing and not place.exists():
+            raise BadFile(path, "no such store")
+        lock = _locked(place) if writing else None
+        try:
+            with _said(place):
+                connection = _connected(place, writing=writing)
+        except BadFile:
+            _unlocked(place, lock)
+            raise
+        return cls(place, connection, lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file and of the lock."""
+        self._connection.close()
+        _unlocked(self.path, self._lock)
+
+    def statuses(self, keys: Sequence[str]) -> dict[str, str]:
+        """The status of those of the keys that are there."""
+        return {one.key: one.status for one in self._rows(keys, "NULL")}
+
+    def get(self, keys: Sequence[str]) -> dict[str, Kept]:
+        """The answers of those of the keys that are there."""
+        return {one.key: one for one in self._rows(keys, "document")}
+
+    def every(self) -> Iterator[Kept]:
+        """All answers, in the order of their keys."""
+        with _said(self.path):
+            query = "SELECT key, status, document, error, defect, seconds FROM results ORDER BY key"
+            for row in self._connection.execute(query):
+                yield Kept(row[0], row[1], row[2], row[3], bool(row[4]), row[5])
+
+    def _rows(self, keys: Sequence[str], document: str) -> Iterator[Kept]:
+        marks = ",".join("?" * len(keys))
+        query = f"SELECT key, status, {document}, error, defect, seconds FROM results WHERE key IN ({marks})"  # noqa: S608 - marks only
+        with _said(self.path):
+            for row in self._connection.execute(query, list(keys)):
+                yield Kept(row[0], row[1], row[2], row[3], bool(row[4]), row[5])
+
+    def add(self, finished: Iterable[Finished]) -> None:
+        """Keep answers, all of them or none; a failed one gives way to a later answer, no other is ever replaced.
+
+        Raises:
+            NoRoom: the disk is full; what was kept before stays.
+            BadFile: it fails.
+        """
+        rows = [(one.key, one.status, one.document, one.error, one.defect, one.seconds) for one in finished]
+        with _said(self.path), self._connection:
+            self._connection.executemany(
+                "INSERT INTO results (key, status, document, error, defect, seconds) VALUES (?, ?, ?, ?, ?, ?)"
+                " ON CONFLICT (key) DO UPDATE SET status = excluded.status, document = excluded.document,"
+                " error = excluded.error, defect = excluded.defect, seconds = excluded.seconds,"
+                " finished = excluded.finished WHERE results.status = 'failed'",
+                rows,
+            )
+
+    def note(self, name: str, axes: dict[str, int], release: str) -> None:
+        """Remember that a study was run here."""
+        with _said(self.path), self._connection:
+            row = (name, json.dumps(axes), release)
+            self._connection.execute("INSERT OR IGNORE INTO studies (name, axes, release) VALUES (?, ?, ?)", row)
+
+    def counts(self) -> dict[str, int]:
+        """How many answers there are of each status."""
+        with _said(self.path):
+            return dict(self._connection.execute("SELECT status, count(*) FROM results GROUP BY status"))
+
+    def take_over(self, part: Path) -> int:
+        """Copy the answers of another store that are missing here; how many there were."""
+        with _said(part):
+            self._connection.execute("ATTACH ? AS part", (_address(part, "rw"),))
+        try:
+            with _said(part):
+                _check(self._connection, part, "part.")
+                with self._connection:
+                    columns = "key, status, document, error, defect, seconds, finished"
+                    copied = self._connection.execute(
+                        f"INSERT INTO results ({columns}) SELECT {columns} FROM part.results WHERE true"  # noqa: S608 - a constant
+                        " ON CONFLICT (key) DO UPDATE SET status = excluded.status, document = excluded.document,"
+                        " error = excluded.error, defect = excluded.defect, seconds = excluded.seconds,"
+                        " finished = excluded.finished WHERE results.status = 'failed' AND excluded.status != 'failed'"
+                    )
+                    self._connection.execute("INSERT OR IGNORE INTO studies SELECT * FROM part.studies")
+        finally:
+            with _said(part):
+                self._connection.execute("DETACH part")
+        return copied.rowcount
+
+
+def merge(parts: Sequence[str | Path], path: str | Path) -> int:
+    """Gather the answers of several stores in one; how many were new to it.
+
+    Raises:
+        BadFile: a part is missing or is no store, or another process writes the whole.
+    """
+    for part in parts:
+        if not Path(part).is_file():
+            raise BadFile(part, "no such store")
+        if Path(part).resolve() == Path(path).resolve():
+            raise BadFile(part, "cannot be merged into itself; leave it out")
+    with Store.open(path) as store:
+        return sum(store.take_over(Path(part)) for part in parts)
+
+
+def _address(path: Path, mode: str) -> str:
+    """How SQLite is told of a file; "rw" reads where nothing can be written, "ro" would refuse a commit cut off."""
+    return f"{path.resolve().as_uri()}?mode={mode}"
+
+
+def _connected(path: Path, *, writing: bool) -> sqlite3.Connection:
+    connection = sqlite3.connect(_address(path, "rwc" if writing else "rw"), uri=True, timeout=PATIENCE)
+    try:
+        connection.execute("PRAGMA journal_mode = DELETE" if writing else "PRAGMA query_only = ON")
+        connection.execute("PRAGMA synchronous = EXTRA")
+        if writing and not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            connection.executescript(
+                f"BEGIN; PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {SCHEMA}; {_TABLES} COMMIT;"
+            )
+        _check(connection, path, "")
+    except (sqlite3.Error, BadFile):
+        connection.close()
+        raise
+    return connection
+
+
+def _check(connection: sqlite3.Connection, path: Path, database: str) -> None:
+    """Refuse a database that is not this program's, or of a later version."""
+    whose = connection.execute(f"PRAGMA {database}application_id").fetchone()[0]
+    version = connection.execute(f"PRAGMA {database}user_version").fetchone()[0]
+    if not whose and not connection.execute(f"SELECT count(*) FROM {database}sqlite_master").fetchone()[0]:  # noqa: S608 - a constant
+        raise BadFile(path, "an empty file, which `plan sweep` would make a store of")
+    if whose != APPLICATION:
+        raise BadFile(path, "an SQLite file of something else; name another store")
+    if version != SCHEMA:
+        raise BadFile(path, f"a store of version {version}, this program writes version {SCHEMA}; name another store")
+
+
+@contextmanager
+def _said(path: Path) -> Iterator[None]:
+    """Turn what SQLite says into one line about the file."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        kind = NoRoom if _is_full(error) else BadFile
+        raise kind(path, _reason(path, error)) from None
+
+
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's finding without what it adds to it."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _is_full(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) in _FULL
+
+
+def _reason(path: Path, error: sqlite3.Error) -> str:
+    """What SQLite says, and what helps where that is known."""
+    code = _code(error)
+    if _is_full(error):
+        return f"{error}; what was finished is kept, free some space and run it again"
+    left = [name for name in (f"{path.name}-journal", f"{path.name}-wal") if path.with_name(name).exists()]
+    if left and code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+        said = "a process died while it wrote, and nothing can be mended in this folder"
+        return f"{said}; copy {path.name} and {left[0]} to one that can be written"
+    return str(error)
+
+
+def _locked(path: Path) -> IO[str]:
+    """The lock of a store, held until it is closed or the process ends.
+
+    Raises:
+        BadFile: another process holds it, or the folder cannot be written.
+    """
+    place = _lock_of(path)
+    while True:
+        try:
+            lock = place.open("a+", encoding="ascii")
+        except OSError as error:
+            raise BadFile(path, (error.strerror or "cannot be written").lower()) from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.seek(0)
+            holder = lock.read().strip()
+            lock.close()
+            raise BadFile(
+                path, f"process {holder or 'unknown'} is writing it; wait for it or name another store"
+            ) from None
+        if place.exists() and os.path.samestat(place.stat(), os.fstat(lock.fileno())):
+            break
+        lock.close()  # its last holder removed the file in the meantime
+    lock.truncate(0)
+    lock.write(f"{os.getpid()}\n")
+    lock.flush()
+    return lock
+
+
+def _unlocked(path: Path, lock: IO[str] | None) -> None:
+    if lock is not None:
+        _lock_of(path).unlink(missing_ok=True)
+        lock.close()
+
+
+def _lock_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")

@@ -1,0 +1,145 @@
+"""How unlike two runs are in what makes a prediction hold or fail: machine, software, model, formats, strategy.
+
+A distance of 1 is another vendor, another family of frameworks, experts in place of dense layers, or matrices in
+another number of bits; a doubling of a size or of a degree is a tenth of that. The weights are round numbers, not
+fitted: half or twice any one of them moves the score of the intervals by less than 2 %, of all of them makes it 5 to
+7 % worse, and no distance at all 14 % (``benchmarks/likeness.py``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.model.model import Model
+from costmodels.model.parameters import parameters
+from costmodels.scenario import Scenario
+from costmodels.stack.precision import RECIPES
+from costmodels.strategy import OFFLOADS, SCHEDULE_NAMES, Floats, Recompute, Strategies
+
+NAMES: Mapping[str, float] = {
+    "accelerator": 0.5,
+    "architecture": 0.5,
+    "vendor": 1.0,
+    "stack": 0.5,
+    "framework": 1.0,
+    "kind": 1.0,
+    "bits": 1.0,
+    "schedule": 0.5,
+}
+"""What a difference in a name adds; another vendor is another architecture and accelerator as well, and so on."""
+
+SIZES: Mapping[str, float] = dict.fromkeys(("parameters", "gpus", "seq_length", "tp", "cp", "pp", "ep"), 0.1)
+"""What a factor of two adds."""
+
+SWITCHES: Mapping[str, float] = {"sharding": 0.5, "offload": 1.0, "recompute": 0.25, "attention": 1.0}
+"""What 1 in place of 0 adds: gradients or parameters sharded, something offloaded, layers recomputed whole, attention
+without a fused kernel."""
+
+EXTENTS = ("tp", "cp", "pp", "vpp", "ep")
+"""Degrees whose largest measured value bounds the validated region; they add to no distance by that."""
+
+MIXTURE = 1.0
+"""What several kinds of nodes in one job add: no measured run has them."""
+
+FRAMEWORKS: tuple[tuple[str, str], ...] = (
+    (r"megatron-deepspeed|gpt-neox|deepspeed$", "deepspeed"),
+    (r"megatron|megascale|nemo|zero-bubble|vocabulary-parallel", "megatron"),
+    (r"torchtitan|fsdp", "torch"),
+)
+"""First match of a stack's name is the family that its code descends from; others are families of their own."""
+
+PLAIN = frozenset({"gpipe", "1f1b", "interleaved-1f1b", "interleaved-groups"})
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What M runs, or M strategies of one scenario, are compared by."""
+
+    names: Mapping[str, NDArray[np.str_]]
+    """By the keys of ``NAMES``; shape (M,), or (1,) where all have the same."""
+    sizes: Mapping[str, Floats]
+    """By the keys of ``SIZES``, as logarithms to base 2, and of ``SWITCHES``; shape (M,) or (1,)."""
+
+    def take(self, chosen: NDArray[Any]) -> Traits:
+        """The given runs, of traits that all have shape (M,)."""
+        names = {key: value[chosen] for key, value in self.names.items()}
+        return Traits(names, {key: value[chosen] for key, value in self.sizes.items()})
+
+    @cached_property
+    def codes(self) -> Mapping[str, tuple[NDArray[np.str_], NDArray[np.int64]]]:
+        """Distinct names, and which of them each run has."""
+        pairs = {key: np.unique(value, return_inverse=True) for key, value in self.names.items()}
+        return {key: (known, inverse.reshape(-1)) for key, (known, inverse) in pairs.items()}
+
+
+def traits(scenario: Scenario, rows: Strategies) -> Traits:
+    """The traits of strategies under one scenario."""
+    device, name = scenario.group.accelerator, scenario.stack.name
+    said = {
+        "accelerator": device.name,
+        "architecture": device.architecture,
+        "vendor": device.vendor,
+        "stack": name,
+        "framework": framework(name),
+        "kind": kind(scenario.model),
+        "bits": RECIPES[scenario.precision].arithmetic.removeprefix("mx").replace("bf16", "fp16"),
+    }
+    sizes = {"parameters": parameters(scenario.model), "gpus": scenario.gpus, "seq_length": scenario.seq_length}
+    return Traits(
+        {key: np.array([value]) for key, value in said.items()} | {"schedule": _schedules(rows)},
+        {key: np.log2([float(value)]) for key, value in sizes.items()}
+        | {key: np.log2(getattr(rows, key).astype(np.float64)) for key in EXTENTS}
+        | {
+            "sharding": (rows.zero_stage >= 2).astype(np.float64),
+            "offload": (rows.offload != OFFLOADS.index("none")).astype(np.float64),
+            "recompute": (rows.recompute >= Recompute.FULL).astype(np.float64),
+            "attention": np.array([float(scenario.stack.attention[0] == "unfused")]),
+        },
+    )
+
+
+def kind(model: Model) -> str:
+    """What a model's layers are: "hybrid" with Mamba-2 mixers, "experts", or "dense"."""
+    if model.mamba:
+        return "hybrid"
+    return "experts" if model.moe else "dense"
+
+
+def framework(stack: str) -> str:
+    """The family of a stack's code."""
+    return next((family for pattern, family in FRAMEWORKS if re.search(pattern, stack)), stack)
+
+
+def _schedules(rows: Strategies) -> NDArray[np.str_]:
+    """No pipeline, a plain one, or the name of another."""
+    known = np.array([name if name not in PLAIN else "plain" for name in SCHEDULE_NAMES])
+    return np.where(rows.pp > 1, known[rows.schedule], "none")
+
+
+def apart(mine: Traits, others: Traits) -> dict[str, Floats]:
+    """What every trait adds to the distance; arrays (N, M) or (N, 1) where N strategies have one and the same trait."""
+    return {
+        **{key: weight * _unlike(mine.names[key], *others.codes[key]) for key, weight in NAMES.items()},
+        **{
+            key: weight * abs(mine.sizes[key][:, None] - others.sizes[key])
+            for key, weight in {**SIZES, **SWITCHES}.items()
+        },
+    }
+
+
+def _unlike(mine: NDArray[np.str_], known: NDArray[np.str_], code: NDArray[np.int64]) -> Floats:
+    differs: Floats = (mine[:, None] != known).astype(np.float64)
+    return differs[:, code]
+
+
+def distance(mine: Traits, others: Traits) -> Floats:
+    """From N strategies to M runs, (N, M)."""
+    total: Floats = sum(apart(mine, others).values(), start=np.zeros((1, 1)))
+    return total

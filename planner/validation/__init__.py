@@ -1,1 +1,0 @@
-"""Predicted against measured runs."""

@@ -1,0 +1,106 @@
+import json
+import re
+
+import pytest
+from pydantic import ValidationError
+
+from costmodels.pipeline.schedules import SCHEDULES
+from costmodels.stack.fields import ATTENTION_KERNELS
+from costmodels.stack.stack import Stack, stack, stack_names
+from hardware.errors import BadFile, UnknownName
+
+MINE = {"name": "mine", "title": "Mine", "source": "measured"}
+
+
+@pytest.mark.parametrize("name", stack_names())
+def test_every_stack_loads_under_its_own_name_and_knows_what_it_names(name):
+    loaded = stack(name)
+    assert loaded.name == name
+    assert loaded.title
+    assert loaded.source
+    assert set(loaded.schedules) <= set(SCHEDULES)
+    assert "none" in loaded.schedules
+    assert set(loaded.attention) <= set(ATTENTION_KERNELS)
+    assert 0 in loaded.zero_stages
+    assert set(loaded.zero_stages) <= {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("name", stack_names())
+def test_a_stack_that_pipelines_can_run_more_than_one_stage_without_holding_everything(name):
+    schedules = set(stack(name).schedules) - {"none"}
+    assert not schedules or "1f1b" in schedules
+
+
+def test_an_unknown_stack_names_the_nearest():
+    with pytest.raises(UnknownName, match="megatron-core"):
+        stack("megatron-cor")
+
+
+def test_names_are_forgiving_about_case_and_blanks():
+    assert stack(" Megatron-Core ") is not None
+
+
+def test_a_stack_can_be_read_from_a_file(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('name = "mine"\ntitle = "Mine"\nsource = "measured"\nlaunch = "4 us"\n')
+    assert stack(str(path)).launch == pytest.approx(4e-6)
+
+
+@pytest.mark.parametrize(
+    "line", ["launch = 4e-6", 'reserved = "2 s"', "slack = 0.9", "unheard_of = 1", "straggler = -1.0"]
+)
+def test_a_wrong_field_is_refused_by_file_and_name(tmp_path, line):
+    path = tmp_path / "mine.toml"
+    path.write_text(f'name = "mine"\ntitle = "Mine"\nsource = "measured"\n{line}\n')
+    with pytest.raises(BadFile, match=line.split(" ", maxsplit=1)[0]):
+        stack(str(path))
+
+
+def test_a_stack_is_frozen():
+    with pytest.raises(ValidationError):
+        stack("generic").slack = 0.1
+
+
+def test_a_stack_survives_its_own_document():
+    for name in stack_names():
+        assert Stack.model_validate_json(stack(name).model_dump_json()) == stack(name)
+
+
+def test_experts_in_16_bits_run_as_they_did_before_the_operation_that_16_bits_do_not_have():
+    assert stack("nemo-26.06").at("bf16").expert_efficiency == stack("nemo").expert_efficiency
+    assert stack("nemo-26.06").at("mxfp8").expert_efficiency > stack("nemo").expert_efficiency
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("attention", ["flash3"], "there is no 'flash3'; did you mean flash-3?"),
+        ("blackwell_attention", ["cudn"], "did you mean cudnn?"),
+        ("attention", [], "at least 1 item"),
+        ("zero_stages", [7], "there is no '7'; there are 0, 1, 2, 3"),
+        ("zero_stages", [], "at least 1 item"),
+        ("schedules", ["1f1bb"], "did you mean 1f1b?"),
+        ("schedules", [], "at least 1 item"),
+        ("recompute_modules", ["mlpp"], "did you mean mlp?"),
+        ("offloads", ["optimizers"], "did you mean optimizer?"),
+        ("cp_kinds", [], "at least 1 item"),
+        ("rank_orders", [], "at least 1 item"),
+        ("gradient_bytes", -4, "greater than or equal to 0"),
+        ("gradient_bytes", "4", "expected a whole number, got '4'"),
+        ("kernel_efficiency", True, "expected a number, got true"),
+        ("recent_cudnn", 1, "expected true or false, got 1"),
+        ("expert_capacity", "2", "expected a number, got '2'"),
+    ],
+)
+def test_a_stack_file_with_a_word_that_means_nothing_is_refused_by_its_field(tmp_path, field, value, said):
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(MINE | {field: value}))
+    with pytest.raises(BadFile, match=re.escape(said)) as caught:
+        stack(str(path))
+    assert f"{field}: " in str(caught.value)
+
+
+@pytest.mark.parametrize("name", stack_names())
+def test_a_stack_written_in_short_reads_as_the_same_stack(name):
+    written = json.loads(json.dumps(stack(name).model_dump(mode="json", exclude_defaults=True)))
+    assert Stack.model_validate(written) == stack(name)

@@ -1,0 +1,385 @@
+"""Optimizers, number formats, the loss, named modules and offloading: by hand, and which way they go."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costmodels.iteration import core_seconds, row_seconds
+from costmodels.layer.blocks import kind_seconds
+from costmodels.layer.experts import expert_layer
+from costmodels.layer.loss import block_tokens, logit_bytes, loss_seconds
+from costmodels.layer.passes import Passes
+from costmodels.layer.recompute_modules import (
+    MODULES,
+    allowed_mask,
+    module_bytes,
+    module_mask,
+    module_names,
+    modules_of,
+    preset_masks,
+)
+from costmodels.memory.rows import layer_activation_bytes, row_bytes
+from costmodels.memory.states import state_bytes
+from costmodels.model.flops import module_flops, recomputed_flops
+from costmodels.pricing import price, quote, row_assignment
+from costmodels.stack.choices import chosen
+from costmodels.stack.optimizers import OPTIMIZERS, kept_bytes, newton_schulz_flops, step_traffic_bytes
+from costmodels.step.offload import (
+    ACTIVATIONS,
+    EVERYTHING,
+    OPTIMIZER,
+    cpu_adam_seconds,
+    host_fits,
+    host_need,
+    host_stream,
+    link_bandwidth,
+    step_offload_seconds,
+    updated_parameters,
+)
+from costmodels.step.traffic import optimizer_seconds, step_traffic
+from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
+from tests.drawn import drawn_expert_models, drawn_scenarios
+from tests.scenarios import random_rows, toy_model, toy_scenario, toy_stack, with_experts, with_latent_attention
+
+ROW = strategies(dp=8, zero_stage=1, sharding_degree=8, num_microbatches=2)
+MIXED = with_latent_attention(with_experts(toy_model(), num_shared_experts=1, shared_expert_ffn_hidden_size=1024))
+SOME = settings(max_examples=60, deadline=None)
+
+
+# ---------------------------------------------------------------------------------------------- optimizers
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_the_two_copies_of_dualpipe_share_the_states_of_twice_the_layers(optimizer):
+    """Each stage holds two pieces and half of their states: as much as under 1F1B, whatever the optimizer keeps."""
+    scenario = toy_scenario(stack=toy_stack(optimizer=optimizer))
+    known = {"pp": 4, "dp": 2, "zero_stage": 1, "sharding_degree": 2, "num_microbatches": 8}
+    once, twice = (
+        strategies(**known, schedule=SCHEDULE_NAMES.index(name), offload=OPTIMIZER) for name in ("1f1b", "dualpipe")
+    )
+    alone, shared = (state_bytes(rows, scenario).optimizer for rows in (once, twice))
+    assert shared == pytest.approx(alone / 2)
+    edges = [row_bytes(rows, scenario).edges for rows in (once, twice)]
+    assert edges[1] == pytest.approx(edges[0] / 2)
+    assert updated_parameters(twice, scenario) == pytest.approx(updated_parameters(once, scenario), rel=0.2)
+    assert step_offload_seconds(twice, scenario, Passes(np.zeros(1), np.zeros(1))) > 0
+
+
+def test_parameters_on_the_host_come_in_once_an_iteration_breadth_first():
+    scenario, nothing = toy_scenario(), Passes(np.zeros(1), np.zeros(1))
+    known = {"pp": 2, "vpp": 2, "dp": 4, "zero_stage": 3, "sharding_degree": 4, "offload": EVERYTHING}
+
+    def seconds(name, m):
+        rows = strategies(**known, schedule=SCHEDULE_NAMES.index(name), num_microbatches=m)
+        return step_offload_seconds(rows, scenario, nothing).item()
+
+    assert seconds("breadth-first", 40) == seconds("breadth-first", 4)
+    assert seconds("interleaved-1f1b", 40) > seconds("interleaved-1f1b", 4) > seconds("breadth-first", 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"), [("adam", 12.0), ("adam-bf16", 8.0), ("lamb", 12.0), ("sgd", 8.0), ("adafactor", 4.0)]
+)
+def test_states_per_parameter_are_those_of_the_literature(name, kept):
+    assert kept_bytes(toy_stack(optimizer=name)) == kept
+    assert state_bytes(ROW, toy_scenario(stack=toy_stack(optimizer=name))).optimizer == pytest.approx(kept / 8)
+
+
+def test_eight_bit_moments_are_two_bytes_and_their_scales():
+    assert kept_bytes(toy_stack(optimizer="adam-8bit")) == 4.0 + 2.0 + 2 * 4 / 256
+
+
+def test_half_precision_masters_save_two_bytes_and_their_traffic():
+    plain, narrow = toy_stack(), toy_stack(main_params="fp16")
+    assert kept_bytes(plain) - kept_bytes(narrow) == 2.0
+    assert step_traffic_bytes(plain) - step_traffic_bytes(narrow) == 4.0
+
+
+def test_the_default_moves_what_the_stack_says():
+    assert step_traffic_bytes(toy_stack(optimizer_traffic=38)) == 38.0
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_fewer_bytes_of_states_are_never_slower_but_for_more_passes(name):
+    now = optimizer_seconds(ROW, toy_scenario(stack=toy_stack(optimizer=name)))
+    adam = optimizer_seconds(ROW, toy_scenario())
+    assert (now > adam).all() if name in {"lamb", "muon"} else (now <= adam).all()
+
+
+def test_newton_schulz_counts_the_products_one_by_one():
+    n, m = 3.0, 5.0
+    once = 2 * n * m * n + 2 * n * n * n + 2 * n * n * m
+    assert newton_schulz_flops(n, m) == newton_schulz_flops(m, n) == 5 * once
+
+
+def test_muon_keeps_one_moment_in_layers_and_two_at_the_edges():
+    scenario = toy_scenario(stack=toy_stack(optimizer="muon"))
+    memory = row_bytes(ROW, scenario)
+    assert memory.state.optimizer * 8 == pytest.approx(8.0)
+    assert memory.edges * 8 == pytest.approx(4.0)
+    held = quote(ROW, scenario, row_assignment(ROW, 8)).footprint.optimizer
+    edges = memory.embedding_parameters + memory.head_parameters
+    assert held == pytest.approx((8 * memory.layer_parameters * 8 + edges * 12) / 8)
+
+
+def test_muon_shares_its_products_over_the_ranks_that_share_the_states():
+    scenario = toy_scenario(gpus=64, stack=toy_stack(optimizer="muon"))
+    degrees = np.array([1, 2, 8, 64])
+    rows = strategies(dp=64, zero_stage=(degrees > 1).astype(int), sharding_degree=degrees)
+    assert (np.diff(optimizer_seconds(rows, scenario)) < 0).all()
+
+
+def test_16_bit_gradients_halve_their_buffer_and_their_traffic():
+    narrow = chosen(toy_stack(), main_grads="bf16")
+    assert (narrow.gradient_bytes, narrow.reduce_bytes) == (2, 2)
+    assert chosen(toy_stack()) is not None
+    layer = Passes(np.zeros(1), np.zeros(1))
+    wide, thin = (step_traffic(ROW, toy_scenario(stack=s), layer).gradients for s in (toy_stack(), narrow))
+    assert thin == pytest.approx(wide / 2)
+
+
+def test_sharded_weights_in_fp32_are_their_own_masters():
+    rows = strategies(dp=8, zero_stage=[0, 2, 3], sharding_degree=[1, 8, 8])
+    state = state_bytes(rows, toy_scenario(stack=toy_stack(weight_bytes=4, zero_stages=(0, 1, 2, 3))))
+    assert state.weights == pytest.approx([2.0, 2.0, 4.0 / 8])
+    assert state.optimizer == pytest.approx([12.0, 12.0 / 8, 8.0 / 8])
+
+
+# ---------------------------------------------------------------------------------------------------- loss
+
+
+def test_a_loss_in_blocks_holds_fewer_logits_and_multiplies_them_again():
+    tokens, vocabulary = np.array([4096.0]), np.array([8192.0])
+    whole, blocks = (toy_scenario(stack=toy_stack(loss_block=block)) for block in (0, 512))
+    assert logit_bytes(tokens, vocabulary, blocks) == logit_bytes(tokens, vocabulary, whole) / 8
+    plain, again = (loss_seconds(tokens, vocabulary, x) for x in (whole, blocks))
+    assert again.forward == pytest.approx(plain.forward)
+    assert again.backward - plain.backward == pytest.approx(plain.forward)
+
+
+def test_a_block_of_all_tokens_changes_nothing():
+    tokens, vocabulary = np.array([512.0]), np.array([8192.0])
+    whole, blocks = (loss_seconds(tokens, vocabulary, toy_scenario(stack=toy_stack(loss_block=b))) for b in (0, 512))
+    assert (whole.forward, whole.backward) == (blocks.forward, blocks.backward)
+
+
+def test_the_fused_loss_chooses_blocks_of_about_the_size_of_the_hidden_state():
+    scenario = toy_scenario(stack=toy_stack(loss="fused"))
+    assert block_tokens(np.array([4096.0]), np.array([8192.0]), scenario) == [512.0]
+    assert block_tokens(np.array([4096.0]), np.array([100.0]), scenario) == [4096.0]
+
+
+@given(st.integers(10, 16), st.integers(10, 17))
+def test_the_fused_loss_holds_less_where_there_are_as_many_tokens_as_it_is_wide(tokens, vocabulary):
+    sizes = np.array([2.0**tokens]), np.array([2.0**vocabulary])
+    plain, fused = (toy_scenario(stack=toy_stack(loss=loss)) for loss in ("plain", "fused"))
+    assert logit_bytes(*sizes, fused) <= logit_bytes(*sizes, plain)
+
+
+def test_the_fused_loss_adds_up_the_gradient_of_its_weights_block_by_block():
+    sizes, h = (np.array([4096.0]), np.array([8192.0])), 1024.0
+    once, eight = (loss_seconds(*sizes, toy_scenario(stack=toy_stack(loss="fused", loss_block=b))) for b in (4096, 512))
+    assert eight.forward - once.forward == pytest.approx(7 * 8192 * h * 4 / 1e12)
+
+
+# ------------------------------------------------------------------------------------------------- modules
+
+
+def test_a_set_of_modules_is_a_number_and_back():
+    assert module_names(module_mask(["mlp", "layernorm"])) == ("mlp", "layernorm")
+    assert module_mask([]) == 0
+    assert module_names(allowed_mask(MODULES)) == MODULES
+    with pytest.raises(ValueError, match="no module 'moe_layer'; there are core_attn, mlp"):
+        module_mask(["moe_layer"])
+
+
+def test_a_module_inside_another_adds_nothing():
+    assert module_mask(["moe", "moe_act", "shared_experts"]) == module_mask(["moe"])
+
+
+def test_a_search_tries_only_what_model_and_stack_have():
+    dense = [module_names(mask) for mask in preset_masks(toy_model(), MODULES)]
+    assert dense == [("layernorm",)]
+    assert [module_names(mask) for mask in preset_masks(MIXED, MODULES)] == [
+        ("layernorm", "moe", "mla_up_proj"),
+        ("layernorm", "moe_act", "mla_up_proj"),
+    ]
+    assert preset_masks(toy_model(), ()) == []
+
+
+@SOME
+@given(drawn_scenarios(models=drawn_expert_models), st.integers(0, 99), st.sampled_from(MODULES))
+def test_a_named_module_costs_time_and_saves_what_it_says(scenario, seed, name):
+    rows = random_rows(scenario, 5, seed)
+    rows = replace(rows, recompute=np.full(len(rows), int(Recompute.NONE)))
+    if name not in modules_of(scenario.model):
+        return
+    named = replace(
+        rows,
+        recompute=np.full(len(rows), int(Recompute.SELECTIVE)),
+        recompute_modules=np.full(len(rows), module_mask([name])),
+    )
+    saved = layer_activation_bytes(rows, scenario) - layer_activation_bytes(named, scenario)
+    depth, nothing = scenario.depth, np.zeros(len(rows))
+    each = [module_bytes(rows, scenario, kind).get(name, nothing) for kind in depth.kinds]
+    assert saved == pytest.approx(np.dot(depth.shares, each), rel=1e-6)
+    assert (layer_activation_bytes(named, scenario) > 0).all()
+    slower = core_seconds(named, scenario).layer - core_seconds(rows, scenario).layer
+    assert slower == pytest.approx(core_seconds(named, scenario).selective)
+    assert (slower >= 0).all()
+    # A module's exchange of tokens is repeated beside nothing, a layer's beside the layer.
+    beside = np.dot(depth.shares, [_exchanged_beside(rows, scenario, kind) for kind in depth.kinds])
+    whole = core_seconds(rows, scenario).recompute + beside
+    assert (slower <= whole * (1 + 1e-9) + 1e-15).all()
+
+
+def _exchanged_beside(rows, scenario, kind):
+    """Forward seconds of the exchange of tokens that a layer of a kind hides, (N,)."""
+    exchange = expert_layer(rows, scenario).ep.forward if kind.ffn == "experts" else np.zeros(len(rows))
+    return np.maximum(exchange - kind_seconds(rows, scenario, kind).ep.forward, 0.0)
+
+
+def test_named_modules_repeat_the_products_inside_them():
+    model = toy_model()
+    h, layers = 1024, 8
+    known = {"model": model, "seq_length": 1024}
+    assert module_flops(**known, modules=("layernorm",)) == 0
+    assert module_flops(**known, modules=("mlp",)) == 2 * layers * 8 * h * h
+    core = recomputed_flops(model, seq_length=1024, recompute="selective")
+    assert module_flops(**known, modules=("core_attn", "mlp")) == core + 2 * layers * 8 * h * h
+    parts = [module_flops(MIXED, seq_length=1024, modules=(name,)) for name in ("shared_experts", "moe")]
+    assert 0 < parts[0] < parts[1]
+
+
+def test_repeating_all_of_a_dense_layer_is_repeating_its_modules():
+    """Core attention, norms and the feed-forward part leave only the projections, the rotary pass and residuals."""
+    row = strategies(dp=8, num_microbatches=2)
+    scenario = toy_scenario()
+    every = replace(row, recompute=np.array([1]), recompute_modules=np.array([allowed_mask(modules_of(toy_model()))]))
+    again = core_seconds(every, scenario).selective
+    assert 0.5 * core_seconds(row, scenario).recompute < again < core_seconds(row, scenario).recompute
+
+
+# ------------------------------------------------------------------------------------------------- offload
+
+OFFLOADED = strategies(
+    dp=8, zero_stage=3, sharding_degree=8, num_microbatches=2, offload=[0, ACTIVATIONS, OPTIMIZER, EVERYTHING]
+)
+HOSTED = toy_scenario(stack=toy_stack(zero_stages=(0, 1, 2, 3)))
+
+
+def with_host(scenario, **changes):
+    return replace(scenario, group=scenario.group.model_copy(update=changes))
+
+
+def test_adam_on_the_cpus_moves_thirty_bytes_a_parameter():
+    assert cpu_adam_seconds(parameters=np.array([1e9]), word=12.0, bandwidth=30e9) == pytest.approx([1.0])
+    assert np.isinf(cpu_adam_seconds(parameters=np.array([1e9]), word=12.0, bandwidth=0.0))
+
+
+def test_gradients_that_the_host_scales_first_cost_it_more():
+    scaled = replace(HOSTED, stack=HOSTED.stack.model_copy(update={"host_gradient_traffic": 12.0}))
+    once, again = (row_seconds(OFFLOADED, x).offload for x in (HOSTED, scaled))
+    assert (again[2:] > once[2:]).all()
+    assert again[:2] == pytest.approx(once[:2])
+
+
+def test_weights_that_are_cast_behind_a_step_on_the_host_take_longer():
+    """By hand: a cast moves 6 bytes for the 2 that Adam writes, and 6 more go through a buffer of the driver."""
+    behind = replace(HOSTED, stack=HOSTED.stack.model_copy(update={"copied_weights": 3}))
+    below = replace(HOSTED, stack=HOSTED.stack.model_copy(update={"copied_weights": 4}))
+    fused, cast = (row_seconds(OFFLOADED, x).offload for x in (below, behind))
+    parameters, stream = updated_parameters(OFFLOADED, behind), host_stream(behind)
+    assert cast[OPTIMIZER] - fused[OPTIMIZER] == pytest.approx(10 * parameters[OPTIMIZER] / stream)
+    assert cast[EVERYTHING] - fused[EVERYTHING] == pytest.approx(4 * parameters[EVERYTHING] / stream)
+    assert cast[:2] == pytest.approx(fused[:2])
+
+
+def test_what_is_offloaded_leaves_the_device():
+    memory = row_bytes(OFFLOADED, HOSTED)
+    assert memory.stored[1] == memory.checkpoint[1] == 0
+    assert (memory.state.optimizer[[2, 3]] == 0).all()
+    assert memory.state.total[3] == 0
+    assert memory.everywhere[1] - memory.everywhere[0] == pytest.approx(2 * memory.stored[0])
+    assert memory.state.weights[2] == memory.state.weights[0]
+
+
+def test_scattered_gradients_follow_offloaded_states_where_the_stack_moves_them():
+    rows = strategies(dp=8, zero_stage=[1, 2, 3, 3], sharding_degree=8, offload=[OPTIMIZER, OPTIMIZER, OPTIMIZER, 0])
+    follows = replace(HOSTED, stack=HOSTED.stack.model_copy(update={"gradients_offloaded": True}))
+    assert (state_bytes(rows, follows).gradients > 0).tolist() == [True, False, False, True]
+    assert (state_bytes(rows, HOSTED).gradients > 0).all()
+
+
+def test_part_of_the_states_may_stay():
+    half = replace(HOSTED, stack=chosen(HOSTED.stack, offload_fraction=0.5))
+    kept = [float(state_bytes(OFFLOADED, x).optimizer[2]) for x in (HOSTED, half)]
+    assert kept == pytest.approx([0.0, 12.0 / 8 / 2])
+    slow, fast = (row_seconds(OFFLOADED, x).offload[2] for x in (HOSTED, half))
+    assert 0 < fast < slow
+
+
+def test_some_layers_may_keep_their_activations_here_and_have_the_longer_for_the_others():
+    quarter = replace(HOSTED, stack=HOSTED.stack.model_copy(update={"offloaded_layers": 0.25}))
+    none, some = (row_bytes(OFFLOADED, quarter).stored[place] for place in (0, 1))
+    assert some == pytest.approx(0.75 * none)
+    assert row_bytes(OFFLOADED, quarter).everywhere[1] == pytest.approx(row_bytes(OFFLOADED, quarter).everywhere[0])
+    away = [row_seconds(OFFLOADED, x).layer_offload[1] for x in (HOSTED, quarter)]
+    assert 0 <= away[1] <= away[0] / 4
+    assert host_need(OFFLOADED, quarter)[1] == pytest.approx(host_need(OFFLOADED, HOSTED)[1] / 4)
+
+
+def test_nothing_offloaded_costs_nothing():
+    seconds = row_seconds(OFFLOADED, HOSTED)
+    assert seconds.offload[0] == seconds.layer_offload[0] == 0
+
+
+def test_the_step_on_the_host_replaces_the_step_on_the_device():
+    seconds = row_seconds(OFFLOADED, HOSTED)
+    assert seconds.optimizer[2] < seconds.optimizer[0]
+    assert seconds.offload[2] > seconds.optimizer[0]
+
+
+def test_without_a_link_nothing_arrives():
+    unlinked = with_host(HOSTED, host_link=None)
+    assert link_bandwidth(unlinked) == 0
+    assert np.isinf(row_seconds(OFFLOADED, unlinked).offload[2])
+
+
+@SOME
+@given(drawn_scenarios(), st.integers(0, 99), st.integers(0, 3), st.floats(1.1, 10))
+def test_faster_hosts_and_links_never_hurt(scenario, seed, code, factor):
+    rows = random_rows(scenario, 10, seed)
+    rows = replace(rows, offload=np.full(len(rows), code))
+    group = scenario.group
+    faster = with_host(scenario, host_link=group.host_link * factor, host_bandwidth=group.host_bandwidth * factor)
+    assert (price(rows, faster).iteration <= price(rows, scenario).iteration * (1 + 1e-9)).all()
+
+
+def test_gradients_hide_behind_the_last_backward_pass():
+    hidden = HOSTED.stack.model_copy(update={"overlap": HOSTED.stack.overlap.model_copy(update={"gradients": True})})
+    long = Passes(np.ones(4), np.ones(4))
+    apart, behind = (step_offload_seconds(OFFLOADED, replace(HOSTED, stack=s), long) for s in (HOSTED.stack, hidden))
+    assert behind[2] < apart[2]
+
+
+def test_a_small_host_refuses_what_does_not_fit_it():
+    needed = host_need(OFFLOADED, HOSTED)
+    assert needed[0] == 0
+    assert (needed[1:] > 0).all()
+    assert needed[3] > needed[2]
+    tight = with_host(HOSTED, host_memory=float(needed[2] * 4 * 1.001))
+    assert host_fits(OFFLOADED, tight).tolist() == [True, bool(needed[1] <= needed[2] * 1.001), True, False]
+
+
+@SOME
+@given(drawn_scenarios(), st.integers(0, 99), st.integers(1, 3))
+def test_the_terms_of_an_offloaded_iteration_add_up(scenario, seed, code):
+    rows = random_rows(scenario, 1, seed)
+    rows = replace(rows, offload=np.full(len(rows), code))
+    priced = quote(rows, scenario, row_assignment(rows, scenario.model.num_layers))
+    assert sum(priced.breakdown.values()) == pytest.approx(priced.iteration)
+    assert priced.breakdown["offload"] >= 0

@@ -1,0 +1,171 @@
+"""Two plans, or a plan and a published run, term by term."""
+
+import json
+from io import StringIO
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from planner import PlanRequest, plan, predict
+from planner.analyses.compare import compare, side_of_plan, side_of_run
+from planner.cli.app import main
+from planner.errors import BadRequest
+from planner.render.terminal.comparison import print_comparison
+
+MEGATRON, MEGASCALE = (f"megascale-175b-{name}-12288g-gbs6144" for name in ("megatron-lm", "megascale"))
+LLAMA = {"model": "llama3-8b", "gpus": 64, "global_batch_size": 256}
+
+
+def side(**request):
+    return side_of_plan(predict(PlanRequest(**LLAMA | request)), "answer")
+
+
+def pinned(**pins):
+    return side(pins=pins)
+
+
+def test_terms_add_up_to_both_iterations():
+    found = compare(pinned(tp=2), pinned(tp=4, pp=2))
+    assert sum(term.a for term in found.terms) == pytest.approx(found.a.iteration_seconds)
+    assert sum(term.b for term in found.terms) == pytest.approx(found.b.iteration_seconds)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"stack": "torchtitan", "pins": {"tp": 4}},
+        {"cluster": "dgx-a100-80gb", "pins": {"tp": 2, "pp": 2}},
+        {"seq_length": 4096, "precision": "fp8", "pins": {"tp": 2}},
+        {"model": "llama2-7b", "seq_length": 8192, "pins": {"tp": 2}},
+    ],
+)
+def test_the_steps_lead_from_one_to_the_other(other):
+    a, b = pinned(tp=2), side(**other)
+    found = compare(a, b)
+    assert found.steps[-1].iteration_seconds == pytest.approx(found.b.iteration_seconds)
+    assert left_over(found) == pytest.approx(0.0, abs=1e-9)
+
+
+H100, A100 = {"precision": "fp8", "pins": {"tp": 2}}, {"cluster": "dgx-a100-80gb", "pins": {"tp": 2}}
+TPU = {"cluster": "tpu-v5e-pod", "stack": "maxtext", "precision": "int8", "pins": {"zero_stage": 3}}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "changes"),
+    [
+        (H100, A100, ["precision", "machines"]),
+        (A100, H100, ["machines", "precision"]),
+        (H100, TPU, ["machines and precision"]),
+        (A100 | {"gpus": 128}, H100, ["GPUs and strategy"]),
+        (H100, A100 | {"gpus": 128}, ["precision", "GPUs and strategy"]),
+    ],
+)
+def test_no_step_computes_in_a_format_that_its_machines_lack(one, other, changes):
+    found = compare(side(**one), side(**other))
+    told = ("precision", "machines", "machines and precision", "GPUs and strategy")
+    assert [step.change for step in found.steps if step.change in told] == changes
+    assert left_over(found) == pytest.approx(0.0, abs=1e-9)
+
+
+def left_over(found):
+    """Of the difference of two iterations, what its parts do not explain."""
+    saved = sum(step.saved_seconds for step in found.steps) - found.more_tokens_seconds
+    return found.a.iteration_seconds - found.b.iteration_seconds - saved
+
+
+@pytest.mark.parametrize("batch", [256, 512])
+def test_over_other_gpus_the_parts_add_up_and_replicas_are_told(batch):
+    found = compare(pinned(tp=2, pp=2), side(gpus=128, global_batch_size=batch, pins={"tp": 2, "pp": 2}))
+    assert found.differences["dp"] == (16, 32)
+    assert [step.change for step in found.steps] == ["GPUs and strategy"]
+    assert "dp 16 -> 32" in found.steps[0].detail
+    assert left_over(found) == pytest.approx(0.0, abs=1e-9)
+    b = found.b.iteration_seconds
+    assert found.more_tokens_seconds == pytest.approx(b * (1 - 256 / batch))
+    assert found.steps[0].saved_seconds == pytest.approx(found.a.iteration_seconds - b * 256 / batch)
+    table = printed(found)
+    assert ("more tokens" in table) == (batch > 256)
+    assert table.count("  sum ") == 2
+
+
+def test_layers_that_are_recomputed_beside_others_are_a_difference():
+    few, many = (
+        side(pins={"tp": 2, "recompute": "partial", "micro_batch_size": 4}, memory_margin=share) for share in (0, 0.3)
+    )
+    found = compare(few, many)
+    assert list(found.differences) == ["recompute_layers"]
+    assert left_over(found) == pytest.approx(0.0, abs=1e-9)
+
+
+def printed(found):
+    console = Console(width=100, record=True, file=StringIO())
+    print_comparison(found, console)
+    return console.export_text()
+
+
+def test_a_larger_batch_saves_per_sequence():
+    small, large = (side(global_batch_size=batch, pins={"tp": 2, "pp": 4}) for batch in (256, 1024))
+    step = compare(small, large).steps[-1]
+    assert step.change == "batch"
+    before, after = small.quote().iteration, large.quote().iteration
+    assert step.saved_seconds == pytest.approx(before - after / 4)
+    assert step.saved_seconds > 0
+    table = printed(compare(small, large))
+    assert "for as many tokens as A's iteration has" in table
+    assert "2.10 M -> 8.39 M in an iteration" in table
+
+
+def test_what_is_recomputed_or_offloaded_is_told_in_words():
+    lean = pinned(tp=2, recompute_modules="layernorm,mlp", offload="optimizer", sequence_parallel=False)
+    found = compare(pinned(tp=2, recompute="none"), lean)
+    assert found.differences["recompute_modules"] == ("none", "mlp,layernorm")
+    assert found.differences["offload"] == ("none", "optimizer")
+    assert found.differences["sequence_parallel"] == (True, False)
+
+
+def test_nothing_differs_between_a_plan_and_itself():
+    found = compare(pinned(tp=2), pinned(tp=2))
+    assert (found.steps, found.differences) == ((), {})
+
+
+def test_megascale_differs_from_megatron_by_overlap_and_kernels_not_by_degrees():
+    found = compare(side_of_run(MEGATRON), side_of_run(MEGASCALE))
+    assert (found.a.measured_seconds, found.b.measured_seconds) == (8.57, 6.34)
+    changes = {step.change: step.saved_seconds for step in found.steps}
+    for feature in ("tensor-parallel overlap", "pipeline overlap", "data-parallel overlap"):
+        assert 0.02 < changes[feature] < 1.3, feature
+    assert not {"tp", "pp", "vpp", "gpus"} & found.differences.keys()
+
+
+def test_a_plan_is_compared_with_a_published_run(tmp_path):
+    saved = tmp_path / "plan.json"
+    saved.write_text(plan(PlanRequest(model="175b", gpus=12288, cluster="megascale", top=0)).to_json())
+    result = CliRunner().invoke(main, ["compare", MEGATRON, str(saved), "--format", "json"])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["schema"] == "comparison/1"
+    assert found["b"]["measured_seconds"] is None
+    table = CliRunner().invoke(main, ["compare", MEGATRON, str(saved)])
+    assert "From A to B" in table.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((MEGATRON, "megascale-175b-megascale-12288g"), "did you mean megascale-175b-megascale-12288g-gbs6144"),
+        (("-", "-"), "stdin"),
+        ((MEGATRON, "missing.json"), "no such file"),
+    ],
+)
+def test_what_is_not_there_is_refused_in_one_line(words, says):
+    result = CliRunner().invoke(main, ["compare", *words])
+    assert result.exit_code == 2
+    assert says in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_an_answer_without_a_strategy_cannot_be_compared():
+    nothing = plan(PlanRequest(model="175b", gpus=8))
+    with pytest.raises(BadRequest, match="no strategy"):
+        side_of_plan(nothing, "nothing.json")

@@ -1,0 +1,364 @@
+"""The export command: what it writes, where, and what it refuses."""
+
+import json
+import re
+import subprocess
+from dataclasses import replace
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from planner.answer.plan import Plan
+from planner.cli import main
+from planner.errors import BadRequest
+from planner.frameworks.registry import FRAMEWORKS
+from planner.jobs.changed import dispatch_of
+from planner.jobs.job import Inexpressible, job_of
+from planner.jobs.launchers.placement import locality
+from planner.jobs.megatron.chunks import chunk_layers
+from planner.jobs.megatron.write_stack import stack_arguments
+from planner.jobs.registry import TARGETS, export, target
+from planner.jobs.yaml_text import yaml_text
+from planner.request.request import PlanRequest
+from tests.conformance.plans import random_plans
+from tests.planner.fake_plan import infeasible_plan
+
+PLANS = {name: random_plans(name, 12, seed=3, models=("llama3-8b", "mixtral-8x7b"), precisions=("bf16",))
+         for name in FRAMEWORKS}  # fmt: skip
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_text(PLANS["megatron-lm"][0].to_json())
+    return path
+
+
+def run(*arguments, stdin=None):
+    return CliRunner().invoke(main, ["export", *map(str, arguments)], input=stdin)
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_every_plan_for_a_framework_is_written_for_it(name):
+    for plan in PLANS[name]:
+        exported = export(plan, name)
+        assert all(text.endswith("\n") and "meshwright" in text for text in exported.files.values() if text[0] != "{")
+        assert exported == export(plan, name)
+
+
+@pytest.mark.parametrize("name", [name for name, target in TARGETS.items() if target.kind == "launcher"])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_launcher_starts_the_program_of_the_plans_framework(name, framework):
+    for plan in PLANS[framework][:4]:
+        text = "".join(export(plan, name).files.values())
+        program = export(plan, framework).program
+        assert all(word in text for word in program[:1])
+        assert str(plan.request["cluster"]["nodes"]) in text
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("Llama 3.1 8B", "llama-3-1-8b"),
+        ("01-model", "train-01-model"),
+        ("7b", "train-7b"),
+        ("Модель", "train"),
+        ("Модель-7b", "train-7b"),
+        ("Ministral--" + 60 * "x", "ministral-" + 28 * "x"),
+    ],
+)
+def test_a_job_is_called_what_every_scheduler_takes_with_the_numbers_of_its_pods(model, name):
+    job = job_of(PLANS["megatron-lm"][0])
+    called = replace(job, model=job.model.model_copy(update={"name": model})).name
+    assert called == f"{name}-{job.gpus}"
+    assert re.fullmatch(r"[a-z][-a-z0-9]{,62}", f"{called}-node-{2**24 - 1}-0-abcde")
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_every_target_states_its_version_and_who_checked_it(name):
+    target = TARGETS[name]
+    assert target.versions
+    assert len(target.checked) > 10
+    with pytest.raises(BadRequest, match=f"version {target.versions[0]}"):
+        export(PLANS["megatron-lm"][0], name, version="0.0.1")
+
+
+def test_a_pytorch_module_holds_what_the_plan_uses_and_no_more():
+    for plan in PLANS["pytorch"]:
+        text = export(plan, "pytorch").files["torch_plan.py"]
+        compile(text, "torch_plan.py", "exec")
+        assert ("fully_shard(" in text) == (plan.strategy.zero_stage > 0)
+        assert ("get_schedule_class(" in text) == (plan.strategy.pp > 1)
+        assert "if not" not in text
+    assert {plan.strategy.pp > 1 for plan in PLANS["pytorch"]} == {True, False}
+
+
+@pytest.mark.parametrize("name", ["pytorch", "torchtitan"])
+def test_two_blank_lines_at_most_stand_in_a_module(name):
+    for plan in PLANS[name]:
+        assert "\n\n\n\n" not in "".join(export(plan, name).files.values())
+
+
+def test_a_plan_from_a_file_goes_to_stdout(saved):
+    done = run(saved, "--to", "megatron-lm")
+    assert done.exit_code == 0, done.stderr
+    assert "MEGATRON_ARGS=(" in done.stdout
+    assert subprocess.run(["bash", "-n"], input=done.stdout, text=True, check=False).returncode == 0
+
+
+def test_a_plan_from_stdin_goes_to_a_folder_once(saved, tmp_path):
+    folder = tmp_path / "run"
+    done = run("-", "--to", "slurm", "-o", folder, stdin=saved.read_text())
+    assert (done.exit_code, done.stdout) == (0, "")
+    (script,) = folder.iterdir()
+    before = script.read_text()
+    again = run(saved, "--to", "slurm", "-o", folder)
+    assert again.exit_code == 2
+    assert "--force overwrites it" in again.stderr
+    script.write_text("mine\n")
+    assert run(saved, "--to", "slurm", "-o", folder, "--force").exit_code == 0
+    assert script.read_text() == before
+
+
+@pytest.mark.parametrize(("name", "file"), [("torchrun", "torchrun.sh"), ("slurm", "job.sbatch")])
+def test_a_launch_script_says_where_its_processes_are_priced(name, file):
+    text = export(PLANS["megatron-lm"][0], name).files[file]
+    assert any(line.startswith("#") and "--numa-binding node" in line for line in text.splitlines())
+    assert subprocess.run(["bash", "-n"], input=text, text=True, check=False).returncode == 0
+
+
+def test_what_a_target_lacks_is_refused_with_what_it_takes(saved):
+    plan = next(plan for plan in PLANS["megatron-lm"] if plan.strategy.pp > 1)
+    saved.write_text(plan.to_json())
+    done = run(saved, "--to", "accelerate")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "accelerate cannot start this plan: no pipeline" in done.stderr
+    assert "--for accelerate" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--to", "megatron-l"), "did you mean megatron-lm"),
+        (("--to", "slurm", "--target-version", "9"), "22.05 and 24.05"),
+        (("--to", "slurm", "-o", "/nowhere/at/all"), "there is no folder /nowhere/at"),
+    ],
+)
+def test_a_wrong_question_is_refused_in_a_line(saved, arguments, said):
+    done = run(saved, *arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+def test_nothing_is_launched_where_nothing_fits():
+    with pytest.raises(Inexpressible, match="infeasible"):
+        export(infeasible_plan(), "megatron-lm")
+
+
+def test_degrees_of_each_node_group_are_no_launchers():
+    plan = PLANS["megatron-lm"][0]
+    stages = [{**stage.model_dump(), "tp": 2} for stage in plan.strategy.stages]
+    document = json.loads(plan.to_json())
+    document["strategy"]["stages"] = stages
+    with pytest.raises(Inexpressible, match="differ between node groups"):
+        job_of(Plan.model_validate(document))
+
+
+def test_recomputation_that_differs_by_stage_is_refused_by_megatron():
+    plan = next(plan for plan in PLANS["megatron-lm"] if plan.strategy.pp > 1)
+    stages = [
+        {"layers": s.layers, "recompute_layers": n == 0, "group": s.group} for n, s in enumerate(plan.strategy.stages)
+    ]
+    strategy = plan.strategy.model_dump() | {"stages": stages, "recompute": "partial", "recompute_modules": ()}
+    with pytest.raises(Inexpressible, match="one number for all stages"):
+        export(Plan.model_validate(json.loads(plan.to_json()) | {"strategy": strategy}), "megatron-lm")
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_the_tightest_group_spans_a_divisor_of_the_nodes(framework):
+    for plan in PLANS[framework]:
+        job = job_of(plan)
+        assert job.node_count % locality(job) == 0
+
+
+def test_chunks_hold_the_layers_of_their_stages():
+    plan = next(plan for plan in PLANS["torchtitan"] if plan.strategy.vpp > 1)
+    held = chunk_layers(plan.strategy, folded=plan.strategy.schedule in {"zb-v", "dualpipe-v"})
+    assert sum(held) == plan.request["model"]["num_layers"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "plain",
+        "yes",
+        "1",
+        "1.5",
+        "a: b",
+        "",
+        "- x",
+        "two\nlines\n",
+        "#",
+        "null",
+        "*",
+        "{",
+        "x y",
+        "~",
+        "é",
+        "0x1",
+        "1e3",
+    ],
+)
+def test_yaml_text_is_read_back_as_it_was(value):
+    document = {"a": value, "b": [value, {"c": value, "d": []}], "n": {"i": 1, "f": 0.5, "t": True, "e": {}}}
+    assert yaml.safe_load(yaml_text(document)) == document
+
+
+def test_the_exporters_are_listed():
+    done = CliRunner().invoke(main, ["list", "exporters", "--format", "json"])
+    assert [row["name"] for row in json.loads(done.stdout)] == list(TARGETS)
+
+
+def test_nanotron_divides_the_layers_and_the_search_takes_its_word():
+    """The best plan for it is the best of those with nanotron's own split, found by pricing each of them."""
+    from planner.api import plan, predict
+    from planner.frameworks.nanotron_split import stage_layers
+
+    asked = {"model": "llama3-70b", "gpus": 128, "framework": "nanotron"}
+    found = plan(PlanRequest(**asked))
+    best, stages = found.strategy, [stage.layers for stage in found.strategy.stages]
+    assert best.pp > 1
+    assert stages != [80 // best.pp] * best.pp
+    assert stages == stage_layers(job_of(found).model, best.pp)
+    names = ("tp", "dp", "zero_stage", "micro_batch_size", "sequence_parallel", "recompute")
+    pins = {name: getattr(best, name) for name in names} | {"schedule": "1f1b"}
+    for pp in (best.pp, 2 * best.pp):
+        one = pins | {"pp": pp, "dp": best.dp * best.pp // pp}
+        priced = predict(PlanRequest(**asked, pins=one))
+        assert [stage.layers for stage in priced.strategy.stages] == stage_layers(job_of(found).model, pp)
+        assert priced.prediction.iteration_seconds >= found.prediction.iteration_seconds * (1 - 1e-9)
+
+
+NARROW = "--grad-reduce-in-bf16"
+GRAPHED = ["--cuda-graph-impl", "transformer_engine", "--cuda-graph-scope", "attn", "moe_router", "moe_preprocess"]
+
+
+@pytest.mark.parametrize(
+    ("stack", "changes", "words", "said"),
+    [
+        ("megatron-core", {}, [], ""),
+        ("nemo", {"tp": 2, "sequence_parallel": True}, ["--tp-comm-overlap", NARROW], ""),
+        ("nemo", {"tp": 2, "sequence_parallel": False}, [NARROW], "under --sequence-parallel only"),
+        ("nemo-26.06", {"recompute": "full"}, [NARROW], "none of layers that are recomputed"),
+        (
+            "nemo-26.06",
+            {"recompute": "none", "ep": 2, "pp": 1, "vpp": 1},
+            ["--overlap-moe-expert-parallel-comm", *GRAPHED, NARROW],
+            "--delay-wgrad-compute",
+        ),
+        (
+            "nemo-26.06",
+            {"recompute": "none", "ep": 2, "pp": 2, "vpp": 1},
+            [*GRAPHED, NARROW],
+            "without interleaving",
+        ),
+    ],
+)
+def test_megatron_is_told_what_the_stack_assumes(stack, changes, words, said):
+    (plan,) = random_plans("megatron-lm", 1, seed=3, models=("mixtral-8x7b",), precisions=("bf16",))
+    calm = {"tp": 1, "sequence_parallel": False, "recompute_modules": [], "offload": "none"}
+    strategy = plan.strategy.model_copy(update=calm | changes)
+    given, remarks = stack_arguments(strategy, plan.request | {"stack": stack})
+    assert given == words
+    assert said in " ".join(remarks)
+
+
+@pytest.mark.parametrize("plan", PLANS["paddle"], ids=range(len(PLANS["paddle"])))
+def test_fleet_s_degrees_make_up_the_world_and_agree_with_the_training_arguments(plan):
+    files = export(plan, "paddle").files
+    alone, arguments = json.loads(files["hybrid_configs.json"]), json.loads(files["paddle_args.json"])
+    hybrid, at = alone["hybrid_configs"], plan.strategy
+    ranks = hybrid["dp_degree"] * hybrid["sharding_degree"] * hybrid["mp_degree"] * hybrid["pp_degree"]
+    assert ranks == plan.request["gpus"]
+    assert hybrid["mp_degree"] == arguments["tensor_model_parallel_size"] == at.tp
+    assert hybrid["sharding_degree"] == arguments["sharding_parallel_size"]
+    inside = arguments["hybrid_parallel_topo_order"] == "sharding_first"
+    assert ("order" in hybrid) == inside
+    assert alone["pipeline_configs"] == {
+        "accumulate_steps": at.num_microbatches,
+        "micro_batch_size": at.micro_batch_size,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "has", "lacks"),
+    [
+        ("deepseek-v3", ("--moe-router-enable-expert-bias", "sigmoid", "--swiglu"), "--quick-geglu"),
+        ("gpt-oss-20b", ("--quick-geglu", "learnable"), "--moe-router-score-function"),
+        ("mixtral-8x7b", ("--swiglu", "--disable-bias-linear"), "--moe-router-score-function"),
+    ],
+)
+def test_megatron_s_router_and_activation_are_the_models(name, has, lacks):
+    (plan,) = random_plans("megatron-lm", 1, seed=3, models=(name,), precisions=("bf16",))
+    exported = export(plan, "megatron-lm")
+    words = exported.files["megatron-args.sh"].split()
+    assert set(has) <= set(words)
+    assert lacks not in words
+    assert "--rotary-base ..." in exported.files["megatron-args.sh"], "what only the user knows is asked for"
+
+
+@pytest.mark.parametrize("launcher", ["slurm", "torchrun", "jobset", "ray"])
+def test_a_launcher_of_megatron_has_all_its_arguments_and_asks_for_the_base_of_the_rotation(launcher):
+    for model, rotates in (("deepseek-v3", True), ("gpt-oss-20b", True), ("gpt3-13b", False)):
+        (plan,) = random_plans("megatron-lm", 1, seed=3, models=(model,), precisions=("bf16",))
+        launched = export(plan, launcher)
+        text = "".join(launched.files.values())
+        assert all(word in text for word in export(plan, "megatron-lm").program)
+        assert any("--rotary-base ..." in remark for remark in launched.remarks) == rotates
+        assert ("--rotary-base ..." in text) == rotates
+        assert "--data-path ..." in text
+
+
+@pytest.mark.parametrize(
+    ("name", "lack"), [("gpt-oss-20b", "(YaRN)"), ("olmo2-7b", "over all heads together"), ("mixtral-8x7b", None)]
+)
+def test_what_megatron_s_arguments_cannot_say_of_a_model_is_said(name, lack):
+    (plan,) = random_plans("megatron-lm", 1, seed=3, models=(name,), precisions=("bf16",))
+    remarks = " ".join(export(plan, "megatron-lm").remarks)
+    assert ("the model is not whole" in remarks) == (lack is not None)
+    assert (lack or "") in remarks
+
+
+def changed(plan, **changes):
+    """The plan as if it had been made under ``--set`` of these paths, dots for double underscores."""
+    made = {path.replace("__", "."): value for path, value in changes.items()}
+    return plan.model_copy(update={"request": dict(plan.request) | {"changes": made}})
+
+
+def test_changes_that_a_launch_file_cannot_say_are_named():
+    plan = changed(PLANS["megatron-lm"][0], stack__selective="projections", model__sliding_window=1024)
+    assert "stack.selective=projections, which" in export(plan, "megatron-lm").remarks[-1]
+    for other in ("megatron-bridge", "slurm"):
+        assert "stack.selective=projections" in export(plan, other).remarks[-1]
+    assert "model.sliding_window=1024" in export(plan, "megatron-bridge").remarks[-1]
+    assert not any("priced with" in remark for remark in export(PLANS["megatron-lm"][0], "megatron-lm").remarks)
+
+
+def test_changes_that_megatron_can_say_are_in_its_file():
+    (plan,) = random_plans("megatron-lm", 1, seed=3, models=("mixtral-8x7b",), precisions=("bf16",))
+    update = {"tp": 2, "ep": 2, "sequence_parallel": True, "stages": plan.strategy.stages}
+    plan = plan.model_copy(update={"strategy": plan.strategy.model_copy(update=update)})
+    asked = changed(plan, stack__dispatch="deepep", stack__overlap__tp_forward="0.1").request
+    assert dispatch_of(asked) == "once-per-domain"
+    assert stack_arguments(plan.strategy, asked)[0] == ["--tp-comm-overlap"]
+    assert stack_arguments(plan.strategy, plan.request)[0] == []
+
+
+def test_targets_have_the_short_names_that_people_use():
+    assert {name: target(name).name for name in ("megatron", "NeMo", "kubernetes")} == {
+        "megatron": "megatron-lm",
+        "NeMo": "megatron-bridge",
+        "kubernetes": "jobset",
+    }

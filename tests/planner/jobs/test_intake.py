@@ -1,0 +1,328 @@
+"""What is exported is read back as the same strategy; what is not a configuration is refused in a line."""
+
+import json
+import tomllib
+
+import pytest
+from click.testing import CliRunner
+
+from costmodels.model.catalogue import model
+from costmodels.model.parameters import parameters
+from planner import PlanRequest
+from planner import plan as ask
+from planner.cli import main
+from planner.errors import BadRequest
+from planner.explain.against_best import beside_the_best
+from planner.jobs.deepspeed.read import deepspeed_job
+from planner.jobs.megatron.options import options
+from planner.jobs.megatron.read import megatron_job
+from planner.jobs.megatron.read_layout import layout_layers
+from planner.jobs.registry import export
+from planner.jobs.settled import settled
+from planner.jobs.torchtitan.read import torchtitan_job
+from planner.request.tables import model_of
+from tests.conformance.plans import label, random_plans
+from tests.planner.jobs.test_export_choices import planned
+
+MODELS = ("llama3-8b", "qwen2.5-7b", "mixtral-8x7b", "deepseek-v2-lite")
+AXES = ("tp", "cp", "pp", "vpp", "ep", "zero_stage", "micro_batch_size", "offload")
+
+
+def agree(plan, given, axes=AXES):
+    fields, pins = settled(given.fields | {"gpus": plan.request["gpus"]}, {"pp": plan.strategy.pp} | given.pins)
+    at = plan.strategy
+    for axis in axes:
+        assert str(pins.get(axis, 1)) == str(getattr(at, axis)), (axis, label(plan))
+    assert fields.get("global_batch_size", at.global_batch_size) == at.global_batch_size, label(plan)
+    assert fields["precision"] == plan.request["precision"]
+    if given.layers:
+        assert given.layers == tuple(stage.layers for stage in at.stages)
+    return fields, pins
+
+
+@pytest.mark.parametrize("plan", random_plans("megatron-lm", 40, seed=1, models=MODELS), ids=range(40))
+def test_arguments_of_megatron_are_read_back(plan):
+    given = megatron_job(export(plan, "megatron-lm").files["megatron-args.sh"])
+    _, pins = agree(plan, given, (*AXES, "schedule", "etp", "rank_order"))
+    at = plan.strategy
+    assert pins.get("sharding_degree", at.dp * at.cp if at.zero_stage else 1) == at.sharding_degree
+    assert pins["sequence_parallel"] == str(at.sequence_parallel).lower()
+    whole = {"partial": "full"}.get(at.recompute, at.recompute)
+    assert {"partial": "full"}.get(pins["recompute"], pins["recompute"]) == whole
+
+
+@pytest.mark.parametrize(
+    "plan", random_plans("deepspeed", 20, seed=1, models=MODELS, precisions=("bf16",)), ids=range(20)
+)
+def test_a_deepspeed_json_is_read_back(plan):
+    given = deepspeed_job(json.loads(export(plan, "deepspeed").files["ds_config.json"]))
+    agree(plan, given, ("tp", "cp", "zero_stage", "micro_batch_size", "offload"))
+
+
+@pytest.mark.parametrize(
+    "plan", random_plans("torchtitan", 20, seed=1, models=("llama3-8b",), precisions=("bf16",)), ids=range(20)
+)
+def test_a_torchtitan_toml_is_read_back(plan):
+    if plan.strategy.tp > 1 and not plan.strategy.sequence_parallel:
+        return
+    given = torchtitan_job(tomllib.loads(export(plan, "torchtitan", version="0.2").files["torchtitan.toml"]))
+    fields, _ = agree(plan, given, (*(axis for axis in AXES if axis != "zero_stage"), "recompute"))
+    assert fields["model"] == "llama3-8b"
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp32", "fp8-current", "fp8-rowwise", "mxfp8"])
+def test_the_products_of_a_torchtitan_toml_are_read_back(precision):
+    plan = planned("torchtitan", {"precision": precision})
+    given = torchtitan_job(tomllib.loads(export(plan, "torchtitan", version="0.2").files["torchtitan.toml"]))
+    assert given.fields["precision"] == precision
+
+
+def test_states_that_muon_shares_out_itself_are_read_back_as_shared():
+    plan = planned("megatron-lm", {"optimizer": "muon"})
+    given = megatron_job(export(plan, "megatron-lm").files["megatron-args.sh"])
+    assert (given.fields["optimizer"], given.pins["zero_stage"]) == ("muon", 1)
+
+
+@pytest.mark.parametrize(
+    "name", ["llama3-8b", "qwen2.5-7b", "gpt3-13b", "deepseek-v3", "qwen3-30b-a3b", "mixtral-8x7b"]
+)
+def test_the_model_of_the_arguments_costs_what_the_catalogues_does(name):
+    (plan,) = random_plans("megatron-lm", 1, seed=1, models=(name,), precisions=("bf16",))
+    read = model_of(megatron_job(export(plan, "megatron-lm").files["megatron-args.sh"]).fields["model"])
+    known = model(name)
+    for field in ("num_layers", "hidden_size", "ffn_hidden_size", "num_query_groups", "vocab_size", "mla", "qkv_width"):
+        assert getattr(read, field) == getattr(known, field), field
+    assert (read.moe is None) == (known.moe is None)
+
+
+def test_what_gpt_oss_alone_does_is_read_back():
+    (plan,) = random_plans("megatron-lm", 1, seed=1, models=("gpt-oss-20b",), precisions=("bf16",))
+    read = model_of(megatron_job(export(plan, "megatron-lm").files["megatron-args.sh"]).fields["model"])
+    alone = (
+        "moe", "sliding_window", "sliding_window_every", "attention_sinks", "activation", "clamped_activation",
+        "qkv_bias", "ffn_bias",
+    )  # fmt: skip
+    known = model("gpt-oss-20b")
+    for field in alone:
+        assert getattr(read, field) == getattr(known, field), field
+
+
+HYBRIDS = ("nemotron-h-8b", "nemotron-3-nano-30b-a3b", "nemotron-3-super-120b-a12b")
+
+
+@pytest.mark.parametrize(
+    "plan", random_plans("megatron-lm", 16, seed=1, models=HYBRIDS, precisions=("bf16",)), ids=range(16)
+)
+def test_a_hybrid_is_read_back_with_its_stages_and_chunks(plan):
+    given = megatron_job(export(plan, "megatron-lm").files["megatron-args.sh"])
+    agree(plan, given, (*AXES, "schedule"))
+    if plan.strategy.pp > 1:
+        assert given.layers == tuple(stage.layers for stage in plan.strategy.stages)
+    read, known = model_of(given.fields["model"]), model(plan.request["model"]["name"])
+    for field in ("layer_pattern", "num_layers", "hidden_size", "mamba", "position", "mtp_layers"):
+        assert getattr(read, field) == getattr(known, field), field
+    assert parameters(read) == pytest.approx(parameters(known), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reason"), [("M*X-", "'X' is none of M, [*], -, E"), ("M|*|-", "3 chunks for 2 stages")]
+)
+def test_a_pattern_that_no_pipeline_has_is_refused(pattern, reason):
+    with pytest.raises(BadRequest, match=reason):
+        megatron_job(f"{SIZES} --pipeline-model-parallel-size 2 --hybrid-layer-pattern '{pattern}'")
+
+
+def test_the_part_of_a_latent_head_that_rotates_is_no_share_of_it():
+    (plan,) = random_plans("megatron-lm", 1, seed=1, models=("deepseek-v2-lite",), precisions=("bf16",))
+    written = export(plan, "megatron-lm").files["megatron-args.sh"]
+    assert "--rotary-percent" not in written
+    assert "--qk-pos-emb-head-dim 64" in written
+
+
+SIZES = "--num-layers 2 --hidden-size 8 --num-attention-heads 2 --seq-length 8 --position-embedding-type rope"
+
+
+@pytest.mark.parametrize(
+    ("words", "fields"),
+    [
+        ("--rotary-percent 0.5", {"rotary_fraction": 0.5}),
+        ("--window-size 127,0", {"sliding_window": 128}),
+        ("--window-size '(127, 0)' --window-attn-skip-freq 2", {"sliding_window": 128, "sliding_window_every": 2}),
+        ("--window-size=-1,0", {}),
+        ("--position-embedding-type yarn", {"position": "rotary", "rotary_scaled": True}),
+        ("--quick-geglu", {"activation": "swiglu", "clamped_activation": False}),
+    ],
+)
+def test_switches_of_a_model_are_read(words, fields):
+    read = megatron_job(f"{SIZES} {words}").fields["model"]
+    assert fields.items() <= read.items()
+    assert ("sliding_window" in read) == ("sliding_window" in fields)
+
+
+@pytest.mark.parametrize(
+    "wrong", ["--rotary-percent 2", "--rotary-percent half", "--window-size all", "--window-size=-7,0"]
+)
+def test_a_share_or_a_window_that_is_none_is_refused(wrong):
+    with pytest.raises(BadRequest, match="--rotary-percent" if "rotary" in wrong else "--window-size"):
+        megatron_job(f"{SIZES} {wrong}")
+
+
+@pytest.mark.parametrize(
+    ("layout", "pp", "layers"),
+    [
+        ("E|t*16|t*16|L", 4, (0, 16, 16, 0)),
+        ("Et*3|(tt|)*6t*3L", 2, (9, 9)),
+        ("Ett|tt|ttL", 3, (2, 2, 2)),
+    ],
+)
+def test_a_layout_is_layers_of_every_stage(layout, pp, layers):
+    assert layout_layers(layout, pp) == layers
+
+
+@pytest.mark.parametrize(("layout", "pp"), [("Ett|xx|ttL", 3), ("Ett|ttL", 3)])
+def test_a_wrong_layout_is_refused(layout, pp):
+    with pytest.raises(BadRequest, match="pipeline-model-parallel-layout"):
+        layout_layers(layout, pp)
+
+
+def test_a_command_line_over_several_lines_is_read():
+    at = options("torchrun --nnodes=2 --nproc-per-node 8 pretrain_gpt.py \\\n  --num-layers 4 --bf16 # comment\n")
+    assert (at["nnodes"], at["num-layers"], at["bf16"]) == (["2"], ["4"], [])
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["predict", *arguments])
+
+
+def test_a_configuration_is_priced_beside_the_best(tmp_path):
+    path = tmp_path / "ds.json"
+    path.write_text(json.dumps({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4,
+                                "zero_optimization": {"stage": 3}, "bf16": {"enabled": True}}))  # fmt: skip
+    done = run("--from", "deepspeed", str(path), "--model", "llama3-8b", "--gpus", "8", "--format", "json",
+               "--recompute", "full", "--seq-len", "2048")  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    plan = json.loads(done.stdout)
+    assert plan["strategy"]["zero_stage"] == 3
+    assert plan["strategy"]["global_batch_size"] == 32
+    assert plan["alternatives"][0]["iteration_seconds"] <= plan["prediction"]["iteration_seconds"]
+    assert plan["why_not"][0]["subject"] == "the best plan"
+
+
+def test_the_best_itself_is_not_listed_beside_itself():
+    asked = PlanRequest(model="llama3-8b", gpus=8, reasons=False)
+    best = ask(asked)
+    said = beside_the_best(best, asked)
+    assert said.alternatives == ()
+    assert said.why_not[0].text.startswith("nothing speaks against it")
+
+
+def test_a_model_of_hugging_face_is_a_source_too(tmp_path):
+    path = tmp_path / "config.json"
+    sizes = {"hidden_size": 2048, "num_hidden_layers": 16, "vocab_size": 32000, "num_attention_heads": 16}
+    more = {"num_key_value_heads": 8, "intermediate_size": 5504, "max_position_embeddings": 4096}
+    path.write_text(json.dumps({"model_type": "llama", **sizes, **more}))
+    done = run("--from", "hf", str(path), "--gpus", "8", "--tp", "2", "--format", "json", "-q")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["strategy"]["tp"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--from", "deepspeed"), "needs a FILE"),
+        (("run.sh",), "needs --from"),
+        (("--from", "deepspeed", "/nowhere/ds.json"), "No such file"),
+    ],
+)
+def test_half_a_question_is_refused_in_a_line(arguments, said):
+    done = run(*arguments, "--model", "llama3-8b", "--gpus", "8")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("megatron-args", "--lr 1"),
+        ("megatron-args", "--num-layers many --hidden-size 8"),
+        ("megatron-args", "echo 'open"),
+        ("deepspeed", "{}"),
+        ("deepspeed", "{"),
+        ("deepspeed", "[1]"),
+        ("torchtitan", "x = 1"),
+        ("torchtitan", "x ="),
+    ],
+)
+def test_a_file_of_something_else_is_refused_in_a_line(form, text, tmp_path):
+    path = tmp_path / "file"
+    path.write_text(text)
+    done = run("--from", form, str(path), "--model", "llama3-8b", "--gpus", "8")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+
+
+WORDS = (
+    "pretrain_gpt.py --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 2048 --bf16 "
+    "--max-position-embeddings 2048 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 4 --lr 1e-4 "
+)
+
+
+def test_stages_hold_equal_layers_where_nothing_else_is_said():
+    assert megatron_job(WORDS).layers == (6, 6, 6, 6)
+    ends = "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split"
+    assert megatron_job(WORDS.replace("24", "26") + ends).layers == (6, 7, 7, 6)
+    with pytest.raises(BadRequest, match="--num-layers 25 do not divide over 4 stages; 24 or 28 would"):
+        megatron_job(WORDS.replace("24", "25"))
+
+
+@pytest.mark.parametrize(
+    ("more", "remark"),
+    [
+        ("--expert-model-paralel-size 2", "--expert-model-paralel-size is not read; --expert-model-parallel-size is"),
+        (
+            "--data-paralel-sharding-strategy x --use-megatron-fsdp",
+            "--data-paralel-sharding-strategy is not read; --data-parallel-sharding-strategy is",
+        ),
+        ("--foo-bar 3 --baz", "not read, and without effect on the price: --foo-bar, --baz"),
+        ("", "--overlap-grad-reduce is not given; the stack's overlap is priced"),
+    ],
+)
+def test_arguments_that_are_not_read_are_named(more, remark):
+    assert remark in megatron_job(WORDS + more).remarks
+
+
+def test_arguments_around_the_model_need_no_remark():
+    sizes = "--vocab-size 51200 --micro-batch-size 1 --global-batch-size 64"
+    overlaps = "--overlap-grad-reduce --overlap-param-gather"
+    around = "--train-iters 10 --save /x --log-interval 1 --weight-decay 0.1"
+    assert megatron_job(f"{WORDS} {sizes} {around} {overlaps}").remarks == ()
+
+
+def test_experts_are_as_wide_as_the_dense_layers_unless_said():
+    assert megatron_job(WORDS + "--num-experts 8").fields["model"]["moe"]["expert_ffn_hidden_size"] == 4096
+
+
+def test_two_precisions_at_once_are_refused():
+    with pytest.raises(BadRequest, match="--bf16 and --fp16 exclude each other"):
+        megatron_job(WORDS + "--fp16")
+
+
+def test_keys_that_are_not_read_are_named():
+    zero = {"stage": 2, "stge": 3, "overlap_comm": True}
+    given = {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 2, "optimizer": {"type": "AdamW"}}
+    given |= {"bf16": {"enabled": True}}
+    job = deepspeed_job({"zero_optimization": zero, "foo": 1, "gradient_clipping": 1.0, "train_batch_sise": 8} | given)
+    assert job.remarks == (
+        "train_batch_sise is not read; train_batch_size is",
+        "not read, and without effect on the price: foo",
+        "zero_optimization.stge is not read; zero_optimization.stage is",
+    )
+    parallel = {"tensor_paralel_degree": 2, "data_parallel_replicate_degree": 2}
+    told = "parallelism.tensor_paralel_degree is not read; parallelism.tensor_parallel_degree is"
+    assert told in torchtitan_job({"parallelism": parallel}).remarks
+
+
+def test_states_on_disks_are_not_priced():
+    zero = {"stage": 3, "offload_optimizer": {"device": "nvme"}}
+    with pytest.raises(BadRequest, match=r"offload_optimizer\.device: 'nvme' is not priced"):
+        deepspeed_job({"zero_optimization": zero})

@@ -1,0 +1,54 @@
+"""A question about a framework is of its current release; runs keep the kernels of their date, and answers say both."""
+
+import pytest
+
+from planner import PlanRequest
+from planner.request.request import resolve
+from planner.runs.words.mapping import case
+from tests.planner.measured_run import run
+
+
+def assumed(**asked):
+    return "; ".join(resolve(PlanRequest(model="llama3-8b", gpus=64, **asked)).defaults)
+
+
+@pytest.mark.parametrize("stack", ["deepspeed", "fsdp", "torchtitan", "paddle", "mindformers", "nanotron", "generic"])
+def test_attention_of_a_current_framework_is_fused(stack):
+    asked = PlanRequest(model="llama3-8b", gpus=64, stack=stack)
+    assert resolve(asked).scenario.rates.attention is not None
+    assert "unfused" not in assumed(stack=stack)
+
+
+def test_attention_that_a_model_may_have_otherwise_is_said():
+    assert "attention cudnn (PyTorch's SDPA)" in assumed(framework="deepspeed")
+    assert "attention flash-2 (PyTorch's SDPA)" in assumed(stack="fsdp", cluster="dgx-a100-80gb")
+    assert "SDPA" not in assumed(stack="deepspeed", changes={"stack.attention": "flash-2"})
+
+
+def test_unfused_attention_is_said_with_the_kernel_that_the_device_has():
+    assert "attention unfused (stack megatron-lm-2022; --set stack.attention=flash-2 fuses it)" in assumed(
+        stack="megatron-lm-2022"
+    )
+    older = assumed(stack="mindformers", cluster="v100-dgx2", precision="fp16")
+    assert "attention unfused (stack mindformers" in older
+    assert "flash-2" not in older
+
+
+def test_constants_that_no_run_taught_are_said():
+    assert "constants of stack deepspeed not calibrated" in assumed(stack="deepspeed")
+    assert "not calibrated" not in assumed(stack="nemo")
+
+
+@pytest.mark.parametrize(
+    ("date", "accelerator", "kernels"),
+    [
+        (None, "a100-sxm-80gb", ("unfused",)),
+        ("2022-06", "a100-sxm-80gb", ("unfused",)),
+        ("2024-06", "h100-sxm", ("flash-2", "flash-1")),
+        ("2026-08", "h100-sxm", ("cudnn", "flash-2", "flash-1")),
+    ],
+)
+def test_a_run_of_deepspeed_attends_as_at_its_date(date, accelerator, kernels):
+    said = {"framework": "DeepSpeed ZeRO-3", "attention": None}
+    row = run(stack=said, cluster={"accelerator": accelerator}) | ({"date": date} if date else {})
+    assert case(row).scenario.stack.attention == kernels

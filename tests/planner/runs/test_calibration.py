@@ -1,0 +1,385 @@
+"""A known machine is found again from a wrong start; what data cannot tell stays, with a warning; nothing gets lost."""
+
+import copy
+import json
+import math
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costmodels.pricing import iteration_seconds, quote
+from costmodels.stack.stack import Stack
+from costmodels.stack.stack import stack as find_stack
+from hardware.catalogue import cluster as find_cluster
+from planner import Calibration, PlanRequest, calibrate, predict
+from planner.cli import main
+from planner.errors import BadRequest
+from planner.runs.calibrate.identify import settle
+from planner.runs.calibrate.profile import profile
+from planner.runs.judge import HOME
+from planner.runs.least_squares import Knob
+from planner.runs.rows import read_rows
+from planner.runs.words.mapping import case
+from tests.planner.measured_run import run
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "calibrate"
+RUNS, LOGS = EXAMPLES / "runs.jsonl", (EXAMPLES / "all_reduce_1_node.log", EXAMPLES / "all_reduce_2_nodes.log")
+
+SHAPES = (
+    {"model": {"num_layers": 24, "hidden_size": 4096, "num_heads": 32, "num_query_groups": 32}, "micro": 4, "tp": 1},
+    {"model": {"num_layers": 12, "hidden_size": 2048}, "micro": 1, "tp": 8},
+    {"model": {"num_layers": 24, "hidden_size": 8192, "num_heads": 64, "num_query_groups": 64}, "micro": 1, "tp": 8},
+    {"model": {"num_layers": 4, "hidden_size": 1024}, "micro": 2, "tp": 1},
+    {"model": {"num_layers": 48, "hidden_size": 1024}, "micro": 8, "tp": 2},
+    {"model": {"num_layers": 6, "hidden_size": 4096}, "micro": 1, "tp": 4},
+    {"model": {"num_layers": 2, "hidden_size": 1024, "vocab_size": 1024}, "micro": 1, "tp": 1},
+    {"model": {"num_layers": 96, "hidden_size": 1024}, "micro": 1, "tp": 8},
+)
+
+
+def rows(shapes=SHAPES, *, copies=3, **constants):
+    """Runs that the model itself makes on a stack of those constants, the same few several times."""
+    made = []
+    for number, shape in enumerate(shapes * copies):
+        at = {"tp": shape["tp"], "pp": 1, "vpp": 1, "dp": 16 // shape["tp"], "micro_batch_size": shape["micro"]}
+        at |= {"schedule": "none", "recompute": "none", "global_batch_size": 16 * shape["micro"], "zero_stage": 0}
+        row = run(id=f"made-{number}", model=shape["model"], strategy=at)
+        mapped = case(row)
+        stack = mapped.scenario.stack.model_copy(update=constants)
+        seconds = quote(mapped.rows, replace(mapped.scenario, stack=stack), mapped.assignment).iteration
+        row["measured"] = {"iteration_time_s": seconds}
+        made.append(row)
+    return made
+
+
+def written(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def by_name(answer):
+    return {one.name: one for one in answer.constants}
+
+
+def test_the_stack_that_made_the_runs_is_found_from_the_shipped_one(tmp_path):
+    truth = {"kernel_efficiency": 0.7, "communication_efficiency": 0.6, "iteration_overhead": 0.012}
+    answer = calibrate([written(tmp_path / "runs.jsonl", rows(copies=3, **truth))])
+    found = by_name(answer)
+    for name, value in truth.items():
+        constant = found[f"stack.{name}"]
+        assert constant.after == pytest.approx(value, rel=0.03), name
+        assert constant.standard_error is not None
+    assert max(abs(one.after) for one in answer.runs) < 0.01
+    # The 96 thin layers wait for the host whatever their kernels do: these runs are right from the start.
+    assert np.median([abs(one.before) for one in answer.runs]) > 0.2
+    assert max(abs(one.left_out) for one in answer.runs) < 0.01
+
+
+def test_a_slow_host_is_told_by_the_runs_that_wait_for_it(tmp_path):
+    shipped = case(run()).scenario.stack.launch
+    answer = calibrate([written(tmp_path / "runs.jsonl", rows(copies=2, launch=1.6 * shipped))])
+    host = by_name(answer)["stack.launch"]
+    assert host.before == pytest.approx(shipped)
+    assert host.after == pytest.approx(1.6 * shipped, rel=0.05)
+    assert by_name(answer)["stack.kernel_efficiency"].after == pytest.approx(
+        by_name(answer)["stack.kernel_efficiency"].before, rel=0.02
+    )
+    assert max(abs(one.after) for one in answer.runs) < 0.02
+
+
+def test_what_runs_cannot_tell_stays_as_it_was_with_a_warning_each(tmp_path):
+    answer = calibrate([written(tmp_path / "runs.jsonl", rows(SHAPES[:1], copies=2, kernel_efficiency=0.7))])
+    found = by_name(answer)
+    assert found["stack.kernel_efficiency"].after == pytest.approx(0.7, rel=0.03)
+    alone = [one for one in answer.constants if one.standard_error is None]
+    assert {one.name for one in alone} >= {
+        "stack.straggler",
+        "stack.iteration_overhead",
+        "stack.communication_efficiency",
+    }
+    for one in alone:
+        assert one.after == one.before
+        assert sum(line.startswith(f"{one.name} stays as it was") for line in answer.warnings) == 1
+    assert all(one.left_out is None for one in answer.runs)
+
+
+def test_runs_without_a_miss_move_nothing(tmp_path):
+    answer = calibrate([written(tmp_path / "runs.jsonl", rows(copies=1))])
+    assert all(one.after == pytest.approx(one.before, abs=2e-3) for one in answer.constants)
+
+
+def test_one_wild_run_does_not_carry_the_others_along(tmp_path):
+    made = rows(copies=2, kernel_efficiency=0.7)
+    made[0]["measured"]["iteration_time_s"] *= 3.0
+    found = by_name(calibrate([written(tmp_path / "runs.jsonl", made)]))
+    assert found["stack.kernel_efficiency"].after == pytest.approx(0.7, rel=0.08)
+
+
+def test_leaving_a_run_out_is_close_to_fitting_without_it(tmp_path):
+    made = rows(SHAPES[:3], copies=2, kernel_efficiency=0.8)
+    for number, row in enumerate(made):
+        row["measured"]["iteration_time_s"] *= 1.0 + 0.03 * (-1) ** number
+    told = calibrate([written(tmp_path / "all.jsonl", made)]).runs[0].left_out
+    others = calibrate([written(tmp_path / "others.jsonl", made[1:])])
+    (tmp_path / "p.toml").write_text(others.profile)
+    mapped = case(made[0], machines=find_cluster(tmp_path / "p.toml"), software=find_stack(str(tmp_path / "p.toml")))
+    refitted = quote(mapped.rows, mapped.scenario, mapped.assignment).iteration
+    assert told == pytest.approx(refitted / made[0]["measured"]["iteration_time_s"] - 1.0, abs=0.01)
+
+
+@pytest.mark.parametrize("steep", [0.5, 2.0])
+def test_a_sum_that_is_told_moves_one_of_its_parts_and_names_it(steep):
+    """Two constants of which only the sum shows: the weaker one stays."""
+    knobs = [Knob("a", 0.0, 1.0, -5.0, 5.0), Knob("b", 0.0, 1.0, -5.0, 5.0)]
+    fit = settle(lambda v: np.full(9, v[0] + steep * v[1] - 1.0), knobs, noise=0.05)
+    told, left = sorted(fit.constants, key=lambda one: not one.fitted)
+    assert (told.fitted, left.fitted, left.value, left.instead) == (True, False, 0.0, told.knob.field)
+    assert told.knob.field == ("b" if steep > 1 else "a")
+    assert told.value == pytest.approx(1.0 / max(steep, 1.0), rel=0.02)
+
+
+def test_a_profile_reads_back_as_what_was_fitted(tmp_path):
+    answer = calibrate([RUNS, EXAMPLES / "products.csv"], cluster="gh200-slingshot")
+    path = tmp_path / "p.toml"
+    path.write_text(answer.profile)
+    cluster, stack = find_cluster(path), find_stack(str(path))
+    assert stack.kernel_efficiency == by_name(answer)["stack.kernel_efficiency"].after
+    assert "runs.jsonl: 3 runs; median error" in stack.calibration
+    assert profile(cluster, stack, answer.constants, answer.warnings) == answer.profile
+    stated = tomllib.loads(answer.profile)["calibration"]["constants"]
+    assert [one["name"] for one in stated] == [one.name for one in answer.constants]
+    assert all("runs.jsonl" in one["source"] or "products.csv" in one["source"] for one in stated)
+    assert predict(PlanRequest(model="gpt3-350m", gpus=16, cluster=str(path), stack=str(path))).status == "feasible"
+
+
+@pytest.mark.parametrize(("copies", "centred"), [(1, False), (2, True)])
+def test_runs_of_two_strategies_centre_the_interval_and_a_repeated_one_does_not(tmp_path, copies, centred):
+    rows = [json.loads(line) for line in RUNS.read_text().splitlines()][:copies]
+    path = tmp_path / "p.toml"
+    path.write_text(calibrate([written(tmp_path / "runs.jsonl", rows * 2)]).profile)
+    answer = plan("predict", "--profile", path, "--model", "gpt3-350m", "--gpus", "16", "--format", "json")
+    found = json.loads(answer.stdout)["prediction"]
+    up, down = (abs(math.log(found["interval"][end] / found["iteration_seconds"])) for end in ("high", "low"))
+    assert find_stack(str(path)).own_runs == copies
+    assert (up < 1.2 * down) == centred
+
+
+def test_every_stack_comes_back_from_a_profile(tmp_path):
+    for name in ("deepseek", "fsdp", "nemo", "megatron-deepspeed"):
+        path = tmp_path / f"{name}.toml"
+        path.write_text(profile(find_cluster("dgx-h100"), find_stack(name), (), ()))
+        assert find_stack(str(path)) == find_stack(name)
+
+
+def test_a_calibration_goes_through_json():
+    answer = calibrate(LOGS)
+    text = answer.model_dump_json(by_alias=True)
+    assert json.loads(text)["schema"] == "calibration/1"
+    assert Calibration.model_validate_json(text) == answer
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "message"),
+    [
+        ([{}, {"cluster": {"accelerator": "h100-sxm"}}], {}, "nodes of 8 x a100-sxm-80gb and 8 x h100-sxm"),
+        ([{}, {"cluster": {"inter_node": "4x HDR 200 Gb/s"}}], {}, r"name 2 networks \(100 Gb/s, 200 Gb/s a device\)"),
+        ([{}, {"stack": {"framework": "torchtitan"}}], {}, "stacks megatron-core and torchtitan; say which"),
+        ([{"cluster": {"accelerator": "abacus"}}], {}, "accelerator abacus is not in the catalogue"),
+        ([{}], {"cluster": "dgx-h100"}, "the run was on a100-sxm-80gb, the cluster given is of h100-sxm"),
+        ([{}], {"cluster": "a100-h100-mixed"}, "one node group at a time"),
+        ([{"measured": {"iteration_time_s": None}}], {}, "no iteration time, throughput or utilisation"),
+        ([{"suspect": "yes"}], {}, "marked as suspect"),
+        ([{"split": "check"}], {}, "of the split 'check', which nothing is learnt from"),
+        ([{"strategy": {"gpus": "many"}}], {}, "strategy.gpus: expected a whole number from 1, got 'many'"),
+    ],
+)
+def test_runs_that_cannot_be_fitted_together_say_why(tmp_path, changes, options, message):
+    with pytest.raises(BadRequest, match=message):
+        calibrate([written(tmp_path / "runs.jsonl", [run(**change) for change in changes])], **options)
+
+
+def test_a_run_that_cannot_be_used_is_told_and_the_others_are_fitted(tmp_path):
+    answer = calibrate(
+        [written(tmp_path / "runs.jsonl", [run(id="good"), run(id="bad", strategy={"schedule": "star"})])]
+    )
+    assert [one.id for one in answer.runs] == ["good"]
+    assert sum("run bad: not used" in note for note in answer.notes) == 1
+
+
+def test_runs_of_one_configuration_that_contradict_each_other_are_named(tmp_path):
+    times = {"a": 2.0, "b": 2.3, "c": 2.5}
+    found = {}
+    for ids in ("ab", "abc"):
+        same = [run(id=one, measured={"iteration_time_s": times[one]}) for one in ids]
+        answer = calibrate([written(tmp_path / "runs.jsonl", same)])
+        found[ids] = [warning for warning in answer.warnings if warning.startswith("runs of one configuration")]
+    assert found["ab"] == []
+    assert found["abc"][0].startswith("runs of one configuration took 2 s (a) and 2.5 s (c)")
+
+
+def test_an_accelerator_may_be_said_by_a_short_name(tmp_path):
+    short = run(cluster={"accelerator": "a100", "gpus_per_node": 8})
+    long = run(cluster={"accelerator": "a100-sxm-80gb", "gpus_per_node": 8})
+    told = [calibrate([written(tmp_path / "runs.jsonl", [one])]) for one in (short, long)]
+    assert [len(answer.runs) for answer in told] == [1, 1]
+    assert told[0].runs[0].measured_seconds == told[1].runs[0].measured_seconds
+
+
+def plan(*arguments, **how):
+    return CliRunner().invoke(main, [str(one) for one in arguments], env={"COLUMNS": "120"}, **how)
+
+
+def test_the_command_writes_a_profile_that_the_others_take(tmp_path):
+    path = tmp_path / "profile.toml"
+    done = plan("calibrate", RUNS, "-o", path)
+    assert done.exit_code == 0, done.stderr
+    assert "stack.kernel_efficiency" in done.stdout
+    assert "Warnings" in done.stdout
+    question = ("--model", "gpt3-350m", "--gpus", "16", "--format", "json")
+    for command in ("solve", "predict"):
+        answer = plan(command, "--profile", path, *question)
+        assert answer.exit_code == 0, answer.stderr
+        assert json.loads(answer.stdout)["request"]["cluster"]["name"] == "gh200-slingshot"
+    other = plan("predict", "--profile", path, "--stack", "megatron-core", *question)
+    assert json.loads(other.stdout)["request"]["stack"] != json.loads(answer.stdout)["request"]["stack"]
+
+
+def test_a_profile_on_the_command_line_beats_a_variable(tmp_path):
+    path = tmp_path / "profile.toml"
+    plan("calibrate", RUNS, "-o", path, "-q")
+    arguments = ["predict", "--profile", str(path), "--model", "gpt3-350m", "--gpus", "16", "--format", "json"]
+    done = CliRunner().invoke(main, arguments, env={"PLAN_CLUSTER": "dgx-h100"})
+    assert json.loads(done.stdout)["request"]["cluster"]["name"] == "gh200-slingshot"
+
+
+def test_runs_that_were_not_fitted_are_predicted_better_with_the_profile(tmp_path):
+    """A published sweep as it would be measured on machines that are a quarter slower."""
+    shipped = [row for row in read_rows(HOME / "dev.jsonl.gz") if row["group"] == "nemo-launcher"]
+    slower = [
+        row | {"measured": {"iteration_time_s": 1.25 * row["measured"]["iteration_time_s"]}}
+        for row in shipped
+        if row.get("complete") and row["measured"].get("iteration_time_s")
+    ]
+    seen, others = (written(tmp_path / f"{n}.jsonl", rows) for n, rows in (("a", slower[::6]), ("b", slower[1::6])))
+    path = tmp_path / "profile.toml"
+    plan("calibrate", seen, "-o", path, "-q")
+    misses = {}
+    for name, options in (("before", ()), ("after", ("--profile", path))):
+        document = json.loads(plan("validate", others, *options, "--format", "json").stdout)
+        misses[name] = document["summary"]["median_abs_error"]
+        assert document["summary"]["n"] >= 4
+    assert misses["before"] > 0.15
+    assert misses["after"] < 0.08
+
+
+def test_a_profile_of_logs_alone_has_no_stack(tmp_path):
+    path = tmp_path / "links.toml"
+    assert plan("calibrate", *LOGS, "-o", path, "--format", "json", "-q").exit_code == 0
+    assert "stack" not in tomllib.loads(path.read_text())
+    assert plan("predict", "--profile", path, "--model", "gpt3-350m", "--gpus", "16").exit_code == 0
+    refused = plan("predict", "--stack", path, "--model", "gpt3-350m", "--gpus", "16")
+    assert (refused.exit_code, "a profile without a [stack] table" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "needs FILE"),
+        (("nothing.jsonl",), "nothing.jsonl: no such file"),
+        ((RUNS, "--cluster", "dgx-h1000"), "unknown cluster"),
+        ((RUNS, "--stack", "megatron-cor"), "unknown stack"),
+        ((RUNS, "-o", RUNS), "would write over"),
+        ((RUNS, "-o", LOGS[0]), "is there already and is no profile"),
+        ((RUNS, "-o", "/nowhere/p.toml"), "there is no folder"),
+    ],
+)
+def test_bad_requests_end_with_one_line_and_exit_code_2(arguments, message):
+    content = RUNS.read_text()
+    done = plan("calibrate", *arguments)
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert RUNS.read_text() == content
+
+
+@pytest.mark.parametrize("option", ["predict", "validate"])
+def test_a_file_that_is_no_profile_is_refused_as_one(option):
+    question = () if option == "validate" else ("--model", "gpt3-350m", "--gpus", "16")
+    done = plan(option, "--profile", EXAMPLES.parent / "my-cluster.toml", *question)
+    assert done.exit_code == 2
+    assert "no profile; `plan calibrate" in done.stderr
+
+
+def test_a_profile_may_be_written_again(tmp_path):
+    path = tmp_path / "p.toml"
+    assert [plan("calibrate", RUNS, "-o", path, "-q").exit_code for _ in range(2)] == [0, 0]
+
+
+def test_fitted_machines_have_a_name_of_their_own(tmp_path):
+    """An answer holds a fitted cluster; asked again it does not become the catalogue's."""
+    path = tmp_path / "links.toml"
+    assert calibrate(LOGS, cluster="a100-40gb-roce-1600g").cluster == "a100-40gb-roce-1600g-calibrated"
+    plan("calibrate", *LOGS, "--cluster", "a100-40gb-roce-1600g", "-o", path, "-q")
+    done = plan(
+        "--profile", path, "--model", "gpt3-350m", "--gpus", "16", "--format", "json", "-o", tmp_path / "a.json"
+    )
+    assert done.exit_code == 0, done.stderr
+    again = plan("--config", tmp_path / "a.json", "--format", "json")
+    seconds = [
+        json.loads(text)["prediction"]["iteration_seconds"]
+        for text in ((tmp_path / "a.json").read_text(), again.stdout)
+    ]
+    assert seconds[0] == seconds[1]
+
+
+def test_a_profile_can_be_calibrated_further(tmp_path):
+    path = tmp_path / "p.toml"
+    path.write_text(calibrate(LOGS, cluster="a100-40gb-roce-1600g").profile)
+    again = calibrate(LOGS, cluster=str(path))
+    assert again.errors[1].median_before < 0.2
+    assert again.cluster == "a100-40gb-roce-1600g-calibrated"
+
+
+def test_the_schema_describes_the_answer():
+    document = json.loads(plan("schema", "calibration").stdout)
+    assert set(json.loads(plan("calibrate", *LOGS, "--format", "json", "-q").stdout)) == set(document["properties"])
+
+
+VALUES = (
+    st.none() | st.booleans() | st.integers(-3, 2**40) | st.floats() | st.text(max_size=5) | st.just([]) | st.just({})
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sampled_from(["cluster", "stack", "model", "strategy", "measured"]), st.data())
+def test_whatever_a_run_says_the_answer_is_a_calibration_or_one_line(tmp_path_factory, section, data):
+    row = copy.deepcopy(run())
+    field = data.draw(st.sampled_from(sorted(row[section])))
+    row[section][field] = data.draw(VALUES)
+    path = written(tmp_path_factory.getbasetemp() / "fuzz.jsonl", [row])
+    done = plan("calibrate", path, "--format", "json", "-q")
+    assert done.exit_code in {0, 2}, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_time_alone_is_that_of_the_quote():
+    for strategy in ({}, {"pp": 4, "dp": 2}, {"tp": 1, "cp": 2, "dp": 4}):
+        mapped = case(run(strategy=strategy))
+        alone = iteration_seconds(mapped.rows, mapped.scenario, mapped.assignment)
+        assert alone == quote(mapped.rows, mapped.scenario, mapped.assignment).iteration
+
+
+def test_stacks_of_ones_own_are_read_anew_every_time(tmp_path):
+    path = tmp_path / "s.toml"
+    values = []
+    for value in (0.5, 0.6):
+        path.write_text(f'name = "mine"\ntitle = "mine"\nsource = "me"\nkernel_efficiency = {value}\n')
+        values.append(find_stack(str(path)).kernel_efficiency)
+    assert values == [0.5, 0.6]
+    assert isinstance(find_stack("nemo"), Stack)

@@ -1,0 +1,130 @@
+"""The check runs are of sources that nothing was learnt from, and nothing is learnt from them."""
+
+import gzip
+import json
+from collections import Counter
+from functools import cache, partial
+
+import pytest
+
+from costmodels.strategy import strategies
+from planner import PlanRequest
+from planner.errors import BadFile
+from planner.request.request import resolve
+from planner.runs import residuals
+from planner.runs.dataset import joined, packed
+from planner.runs.fit import samples
+from planner.runs.fit_memory import caches, tensor_slacks
+from planner.runs.judge import HOME, learnt_from, shipped
+from planner.runs.report import validate
+from planner.runs.rows import CHECK, read_rows
+from planner.trust.interval import interval
+from planner.trust.table import every_run, measured
+from tests.planner.measured_run import run
+
+FILE = HOME / f"{CHECK}.jsonl.gz"
+
+
+@cache
+def rows(path):
+    return list(read_rows(path))
+
+
+def test_the_check_runs_are_shipped_and_come_last():
+    assert shipped() == [*learnt_from(), FILE]
+    assert {path.name for path in learnt_from()} == {"fit.jsonl.gz", "dev.jsonl.gz"}
+
+
+def test_no_source_of_the_check_runs_is_one_that_was_learnt_from():
+    known = [row for path in learnt_from() for row in rows(path)]
+    for field in ("group", "id", "source"):
+        assert {row[field] for row in rows(FILE)}.isdisjoint(row[field] for row in known), field
+    assert {row.get("split") for row in known} == {"fit", "dev"}
+    assert {row["split"] for row in rows(FILE)} == {CHECK}
+
+
+def test_every_check_run_names_its_source_and_what_it_measured():
+    assert Counter(row["id"] for row in rows(FILE)).most_common(1)[0][1] == 1
+    assert all(row["source"] and row["measured"] and isinstance(row["complete"], bool) for row in rows(FILE))
+    assert len({row["group"] for row in rows(FILE)}) >= 15
+    recalled = [row for row in rows(FILE) if "from memory" in str(row.get("notes"))]
+    assert not any(row["complete"] for row in recalled)
+
+
+@pytest.mark.parametrize("fit", [samples, caches, tensor_slacks])
+def test_fitting_passes_check_runs_over(fit, tmp_path):
+    named = {"memory": 40, "memory_kind": "nvidia-smi, GiB"}
+    lines = [json.dumps(run(id=str(n), split=CHECK, measured=named)) for n in range(60)]
+    file = tmp_path / "runs.jsonl"
+    file.write_text("\n".join(lines))
+    assert not fit([file])
+    file.write_text("\n".join(lines).replace(f'"{CHECK}"', '"fit"'))
+    assert fit([file]) or fit is tensor_slacks
+
+
+def test_nearest_runs_ties_and_the_region_rest_on_no_check_run():
+    table = every_run()
+    assert {one.split for one in measured().runs} == {"fit", "dev"}
+    assert set(table.splits) == {"fit", "dev", CHECK}
+    priced = residuals.priced_runs({"zero-bubble", "kwai-atc24"})
+    fit = [one for one in priced if one.split == "fit"]
+    assert {one.split for one in priced} == {"fit", "dev", CHECK}
+    assert residuals.curse(priced) == residuals.curse(fit)
+    assert [len(part) for part in residuals.paired_gaps(priced)] == [len(part) for part in residuals.paired_gaps(fit)]
+
+
+def test_intervals_rest_on_misses_of_every_source_but_those_of_the_dev_split():
+    """Which only say how far away the nearest run is."""
+    only_dev = {one.source for one in every_run().of("dev").runs} - {one.source for one in every_run().of("fit").runs}
+    scenario = resolve(PlanRequest(model="llama3-8b", gpus=64)).scenario
+    told = partial(interval, scenario, strategies(tp=2, dp=32, num_microbatches=4), 1.0, mfu=0.4)
+    assert len(only_dev) > 10
+    assert all(told(source=name).high >= told().high for name in only_dev)
+    assert sum(told(source=name) == told() for name in only_dev) > len(only_dev) - 3
+    checked = {one.source for one in every_run().of(CHECK).runs}
+    assert all(told(source=name) != told() for name in checked)
+
+
+def test_validate_tells_the_means_of_every_file_apart(tmp_path):
+    for name, seconds in (("one", 1.0), ("two", 2.0)):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(run(measured={"iteration_time_s": seconds})))
+    files = [str(tmp_path / f"{name}.jsonl") for name in ("one", "two")]
+    told = json.loads(validate(files, form="json"))["splits"]
+    assert told["one.jsonl"]["iteration_time"]["bias"] > told["two.jsonl"]["iteration_time"]["bias"]
+    assert "iteration time, two.jsonl" in validate(files)
+    assert "iteration time, two.jsonl" not in validate(files[1:])
+
+
+def test_a_split_is_taken_once_and_whatever_folder_has_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "check").mkdir()
+    assert validate(["check", "check"]) == validate(["check"])
+    with pytest.raises(BadFile, match=r"chek: no such file, nor a split of the shipped runs \(.*check\)"):
+        validate(["chek"])
+
+
+def test_packing_sorts_runs_and_gives_the_same_bytes_whatever_the_order(tmp_path):
+    files = [tmp_path / f"{name}.jsonl" for name in ("a", "b")]
+    files[0].write_text(json.dumps(run(id="2", group="b")) + "\n" + json.dumps(run(id="1", group="b")))
+    files[1].write_text(json.dumps(run(id="3", group="a")))
+    both = joined(files)
+    assert [row["id"] for row in both] == ["3", "1", "2"]
+    assert packed(both) == packed(joined(files[::-1]))
+    assert gzip.decompress(packed(both)).count(b"\n") == 3
+    files[1].write_text(json.dumps(run(id="1", group="b", source="another")))
+    with pytest.raises(ValueError, match="there already"):
+        joined(files)
+
+
+def test_the_shipped_file_is_what_packing_makes():
+    assert gzip.decompress(FILE.read_bytes()) == gzip.decompress(packed(rows(FILE)))
+    assert [(row["group"], row["id"]) for row in rows(FILE)] == sorted((r["group"], r["id"]) for r in rows(FILE))
+
+
+def test_fitting_passes_runs_of_a_machine_over_that_was_not_in_order(tmp_path):
+    log = 'bigscience-workshop/bigscience train/tr11-176B-ml/chronicles-prequel.md, section "48 node contenders"'
+    dates = ("02-21", "02-25", "02-26")
+    lines = [json.dumps(run(id=date, split="fit", source=log, notes=f"dated {date}")) for date in dates]
+    file = tmp_path / "runs.jsonl"
+    file.write_text("\n".join(lines))
+    assert len(samples([file])) == 2

@@ -1,0 +1,96 @@
+"""The constants of stacks and accelerators, fitted on runs that the model itself made."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from costmodels.pricing import quote
+from hardware.catalogue import accelerator
+from planner.runs.fit import (
+    EXPERTS,
+    STACK_KNOBS,
+    Errors,
+    Sample,
+    alone_on_machines,
+    calibrate,
+    calibrate_experts,
+    in_step,
+    with_experts,
+    with_rate,
+)
+from planner.runs.leave_one_out import without_each
+from planner.runs.words.mapping import case
+from tests.planner.measured_run import run
+
+
+def made_at(rate, group="made"):
+    """Runs that the model itself made where the accelerator trains at that rate, and no host binds them."""
+    samples = []
+    for layers, micro in ((12, 1), (24, 2), (48, 4)):
+        mapped = case(run(model={"num_layers": layers}, strategy={"micro_batch_size": micro, "recompute": "none"}))
+        neutral: dict[str, object] = {knob.field: knob.neutral for knob in STACK_KNOBS} | {"cuda_graphs": True}
+        stack = mapped.scenario.stack.model_copy(update=neutral)
+        scenario = replace(mapped.scenario, stack=stack)
+        seconds = quote(mapped.rows, with_rate(scenario, rate), mapped.assignment).iteration
+        samples.append(Sample(group, replace(mapped, scenario=scenario), seconds, 1.0 / math.sqrt(3)))
+    return samples
+
+
+def test_calibration_finds_the_machine_that_made_the_runs():
+    """A fifth slower: the runs are explained by the machine."""
+    _, rates = calibrate(made_at(0.8), rounds=2)
+    assert rates["a100-sxm-80gb"] == pytest.approx(0.8, rel=0.03)
+
+
+def test_without_a_source_the_constants_are_those_of_the_others():
+    """Two sources, a tenth below and above the shipped rate: each is judged by what the other one draws."""
+    shipped = accelerator("a100-sxm-80gb").training_rate
+    slow, fast = 0.9 * shipped, 1.1 * shipped
+    without = without_each([*made_at(slow, "slow-2021"), *made_at(fast, "fast")])
+    assert without["slow"].rates["a100-sxm-80gb"] == pytest.approx(fast, rel=0.03)
+    assert without["fast"].rates["a100-sxm-80gb"] == pytest.approx(slow, rel=0.03)
+
+
+def test_what_a_source_alone_speaks_of_is_neutral_without_it():
+    without = without_each(made_at(0.8))
+    assert without["made"].rates["a100-sxm-80gb"] == pytest.approx(1.0, abs=0.01)
+
+
+def test_a_stack_alone_on_its_machines_leaves_their_speed_to_them():
+    """No run tells its kernels from the machine's; where another stack runs there too, one does."""
+    mapped = case(run())
+    scenario = mapped.scenario
+    others = scenario.stack.model_copy(update={"name": "another"})
+    with_other = type(mapped)(replace(scenario, stack=others), mapped.rows, mapped.assignment, ())
+    mine, theirs = (Sample("made", one, 1.0, 1.0) for one in (mapped, with_other))
+    assert alone_on_machines([mine]) == {scenario.stack.name}
+    assert alone_on_machines([mine, theirs]) == set()
+    stacks, _ = calibrate([mine], rounds=2)
+    assert stacks[scenario.stack.name][0] == STACK_KNOBS[0].neutral
+
+
+def test_three_quarters_of_the_expert_efficiency_are_kept():
+    experts = {"num_experts": 8, "top_k": 2, "expert_ffn_hidden_size": 8192, "num_shared_experts": 0}
+    shape = {"kind": "moe", "moe": experts}
+    mapped = case(run(model=shape, strategy={"ep": 2, "recompute": "none"}))
+    assert mapped.scenario.model.moe is not None
+    slower = quote(mapped.rows, with_experts(mapped.scenario, 0.64), mapped.assignment).iteration
+    stack = mapped.scenario.stack
+    known = {stack.name: [float(getattr(stack, knob.field)) for knob in STACK_KNOBS]}
+    ((name, (value, left)),) = calibrate_experts([Sample("made", mapped, slower, 1.0)], known, {}).items()
+    assert name == stack.name
+    assert value == pytest.approx(0.64**0.75, rel=0.01)
+    assert left.bias < 0
+    assert EXPERTS.low < value < EXPERTS.high
+
+
+def test_an_efficiency_that_is_another_stacks_is_fitted_with_it():
+    text = """expert_efficiency = 1.083
+[bf16]
+expert_efficiency = 0.962  # as nemo: for the others alone
+[fp16]
+expert_efficiency = 0.9  # as torchtitan
+"""
+    told = in_step(text, {"nemo": (0.95, Errors(3, 0.0, 0.0, 0.0))})
+    assert told == text.replace("0.962", "0.950")

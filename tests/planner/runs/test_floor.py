@@ -1,0 +1,108 @@
+"""What the measurements leave to any model: no prediction does better than the bound, and the bound is reached."""
+
+import gzip
+import itertools
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.runs.judge import Verdict
+from planner.runs.noise_floor import AIMS, Judged, floor, floors, judged, least_errors, miss, releases, report, rounding
+from tests.planner.measured_run import run
+
+TIMES = st.lists(st.floats(1.0, 3.0), min_size=1, max_size=4)
+
+
+def measured(seconds, predicted=1.0, group="a", **of_row):
+    """One judged time of a row that states nothing but what is given."""
+    verdict = Verdict("id", group, "iteration_time", seconds, predicted, predicted / seconds - 1.0, scored=True)
+    return Judged({"measured": {"iteration_time_s": seconds}, **of_row}, verdict)
+
+
+@given(st.lists(TIMES, min_size=1, max_size=3), st.data())
+def test_no_predictions_miss_less_than_the_bound(classes, data):
+    chosen = [data.draw(st.floats(0.5, 4.0)) for _ in classes]
+    errors = sorted(abs(p / m - 1.0) for p, times in zip(chosen, classes, strict=True) for m in times)
+    assert all(least <= error + 1e-12 for least, error in zip(sorted(least_errors(classes)), errors, strict=True))
+    assert miss(least_errors(classes)).median <= miss(errors).median + 1e-12
+
+
+@given(st.lists(st.floats(1.0, 3.0), min_size=2, max_size=5))
+def test_some_prediction_reaches_every_figure_of_the_bound(times):
+    least = least_errors([times])
+    pairs = itertools.combinations_with_replacement(times, 2)
+    reached = [sorted(abs(2 * a * b / (a + b) / m - 1.0) for m in times) for a, b in pairs]
+    assert np.min(reached, axis=0) == pytest.approx(np.array(least), abs=1e-9)
+
+
+def test_two_runs_a_third_apart_leave_a_seventh():
+    assert least_errors([[3.0, 4.0]]) == pytest.approx([0.0, 1 / 7])
+    assert least_errors([[3.0], [4.0]]) == [0.0, 0.0]
+
+
+def test_configurations_that_differ_in_one_word_bound_nothing():
+    alike = floor([measured(3.0, model={"layers": 2}), measured(4.0, model={"layers": 2})])
+    apart = floor([measured(3.0, model={"layers": 2}), measured(4.0, model={"layers": 3})])
+    assert (alike.again, apart.again) == (2, 0)
+    assert alike.bound.p90 == pytest.approx(1 / 7)
+    assert apart.bound.p90 == 0.0
+    assert apart.spread is None
+
+
+def test_a_figure_that_is_printed_twice_was_not_measured_again():
+    assert floor([measured(3.0), measured(3.0)]).again == 0
+
+
+def test_one_constant_leaves_nothing_of_one_bias():
+    found = floor([measured(2.0, 1.0, model={"layers": 1}), measured(4.0, 2.0, model={"layers": 2})])
+    assert found.now == pytest.approx((0.5, 0.5))
+    assert found.constant == pytest.approx((0.0, 0.0))
+
+
+def test_rounding_is_half_the_finest_digit_of_what_was_printed():
+    whole, finer = measured(8.0), measured(7.25)
+    assert rounding(whole, [whole]) == pytest.approx(0.5 / 8.0)
+    assert rounding(whole, [whole, finer]) == pytest.approx(0.005 / 8.0)
+    derived = {
+        "measured": {"iteration_time_s": 8.1234, "tokens_per_s": 40},
+        "derived": ["iteration_time_s from tokens/s"],
+    }
+    of_throughput = Judged(derived, whole.verdict)
+    assert rounding(of_throughput, [of_throughput]) == pytest.approx(0.5 / 40)
+
+
+def test_digits_that_only_the_words_tell_are_those_of_the_throughput():
+    plan = {"global_batch_size": 64, "gpus": 8}
+    two = measured(4.0, strategy=plan, derived=["iteration_time_s = batch / throughput (it has 2 significant digits)"])
+    assert rounding(two, [two]) == pytest.approx(0.05 / 2.0)
+
+
+def test_releases_of_one_source_are_compared_and_other_sources_are_not():
+    rows = [measured(t, group=g, config_key="k") for t, g in ((3.0, "x-v1.0"), (4.0, "x-v2.0"), (9.0, "other"))]
+    found = releases(rows)
+    assert list(found) == ["x"]
+    assert (found["x"].configurations, found["x"].n) == (1, 2)
+    assert found["x"].bound.p90 == pytest.approx(1 / 7)
+
+
+def test_the_table_says_whether_an_aim_is_proved_out_of_reach(tmp_path, monkeypatch):
+    path = tmp_path / "fit.jsonl.gz"
+    monkeypatch.setattr("planner.runs.noise_floor.shipped", lambda: [path])
+    noisy = [run(id=str(t), split="fit", measured={"iteration_time_s": t}) for t in (1.0, 2.0)]
+    path.write_bytes(gzip.compress("\n".join(map(json.dumps, noisy)).encode()))
+    assert "which is proved out of reach" in report([path])
+    (part,) = json.loads(report([path], form="json"))["parts"]
+    assert part["proved_out_of_reach"]
+    assert part["aim"] == AIMS["fit", "iteration_time"]._asdict()
+    path.write_bytes(gzip.compress(json.dumps(noisy[0]).encode()))
+    assert "which is not proved out of reach" in report([path])
+
+
+def test_a_file_of_one_s_own_is_called_by_its_name_and_has_no_aim(tmp_path):
+    path = tmp_path / "mine.jsonl"
+    path.write_text(json.dumps(run(split="dev")))
+    assert list(floors(judged([path]))) == [("mine.jsonl", "iteration_time")]
+    assert "aim  " not in report([path])

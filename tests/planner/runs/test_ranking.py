@@ -1,0 +1,110 @@
+"""Sweeps of measured strategies: what following the model costs, and how well any could order them."""
+
+import json
+
+import numpy as np
+import pytest
+
+from planner.runs.judge import judge_row
+from planner.runs.ranking import ceiling, floor, sweeps, without_left_out
+from planner.runs.report import rank
+from tests.planner.measured_run import only, run
+
+
+def swept(seconds):
+    """A sweep over tensor parallelism in which the strategies took so long."""
+    degrees = zip((1, 2, 4, 8), seconds, strict=True)
+    return [
+        run(
+            id=f"tp{tp}",
+            strategy={"tp": tp, "pp": 1, "vpp": 1, "schedule": "none", "dp": 16 // tp, "sharding_degree": 16 // tp},
+            measured={"iteration_time_s": time},
+        )
+        for tp, time in degrees
+    ]
+
+
+def sweep_of(seconds, tmp_path):
+    path = tmp_path / "sweep.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in swept(seconds)))
+    return sweeps([path])
+
+
+def test_a_model_that_orders_a_sweep_rightly_has_no_regret(tmp_path):
+    predicted = [only(judge_row(row), "iteration_time").predicted for row in swept([1.0] * 4)]
+    (right,) = sweep_of(predicted, tmp_path)
+    assert (right.strategies, right.regret, right.correlation) == (4, 0.0, pytest.approx(1.0))
+    assert right.chosen == right.best
+
+
+def test_the_regret_is_what_following_the_prediction_costs(tmp_path):
+    predicted = np.array([only(judge_row(row), "iteration_time").predicted for row in swept([1.0] * 4)])
+    (wrong,) = sweep_of((10.0 / predicted).tolist(), tmp_path)
+    assert wrong.regret == pytest.approx(predicted.max() / predicted.min() - 1)
+    assert wrong.correlation == pytest.approx(-1.0)
+
+
+def test_a_strategy_that_was_measured_again_counts_once_with_its_median(tmp_path):
+    path = tmp_path / "again.jsonl"
+    again = [
+        {**swept([1.0] * 4)[0], "id": f"again{i}", "measured": {"iteration_time_s": t}}
+        for i, t in enumerate((9.0, 0.9))
+    ]
+    rows = [*swept([1.0, 2.0, 3.0, 4.0]), *again]
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+    (one,) = sweeps([path])
+    assert one.strategies == 4
+    assert one.best == "tp1"
+    path.write_text("\n".join(json.dumps({**row, "strategy": rows[0]["strategy"]}) for row in rows))
+    assert sweeps([path]) == []
+
+
+def test_models_that_differ_in_heads_are_no_sweep(tmp_path):
+    path = tmp_path / "heads.jsonl"
+    rows = swept([1.0, 2.0, 3.0, 4.0])
+    rows[0]["model"] = {**rows[0]["model"], "num_heads": 2 * rows[0]["model"]["num_heads"]}
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+    assert sweeps([path]) == []
+
+
+def test_noise_lowers_the_ceiling_of_near_times_alone():
+    assert ceiling([1.0, 2.0, 4.0, 8.0], 0.02) == pytest.approx(1.0)
+    assert ceiling([1.0, 2.0, 4.0, 8.0], 0.0) == pytest.approx(1.0)
+    assert ceiling([1.0, 1.001, 1.002, 1.003], 0.02) < 0.3
+
+
+def test_noise_leaves_a_regret_where_times_are_near_alone():
+    assert floor([1.0, 2.0, 4.0, 8.0], 0.02) == 0.0
+    assert floor([1.0, 1.0, 1.0, 1.0], 0.0) == 0.0
+    near, nearer = floor([1.0, 1.1], 0.2), floor([1.0, 1.001], 0.2)
+    assert 0.0 < near < nearer
+
+
+def test_of_two_equal_strategies_the_regret_left_is_half_of_what_two_measurements_differ_by():
+    sigma = 0.01
+    assert floor([1.0, 1.0], sigma) == pytest.approx(sigma / np.sqrt(np.pi), rel=0.15)
+
+
+def test_three_strategies_are_no_sweep(tmp_path):
+    path = tmp_path / "few.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in swept([1.0, 2.0, 3.0, 4.0])[:3]))
+    assert sweeps([path]) == []
+    assert "No sweep" in rank([str(path)])
+
+
+def test_the_ranking_of_a_file_is_told_as_a_table_and_as_json(tmp_path):
+    path = tmp_path / "sweep.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in swept([1.0, 2.0, 3.0, 4.0])))
+    told = json.loads(rank([str(path)], form="json"))
+    assert told["summary"]["sweeps"] == 1
+    assert told["sweeps"][0]["best"] == "tp1"
+    assert told["groups"]["made-up"]["regret_floor"] == told["sweeps"][0]["regret_floor"] >= 0.0
+    assert "made-up" in rank([str(path)])
+    assert "left out" not in rank([str(path)])
+
+
+def test_sources_that_fits_leave_out_are_out_of_the_second_mean():
+    figures = {"sweeps": 1, "mean_regret": 0.0, "rank_correlation": 1.0, "ceiling": 1.0, "regret_floor": 0.0}
+    groups = {"quiet": figures, "bigscience-v100": {**figures, "mean_regret": 0.7}}
+    assert without_left_out(groups)["mean_regret"] == 0.0
+    assert without_left_out(groups)["sweeps"] == 1

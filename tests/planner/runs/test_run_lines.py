@@ -1,0 +1,101 @@
+"""`plan validate` on a file of one's own: a line a run, and its group."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from planner.cli import main
+from planner.runs.run_lines import MOST
+from tests.planner.measured_run import run
+
+
+def asked(path, rows, *words):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return CliRunner().invoke(main, ["validate", str(path), *words]).stdout
+
+
+def lines(said):
+    return said.partition("\n\n")[0].splitlines()
+
+
+def test_every_run_has_a_line_with_its_error_and_whether_it_is_inside(tmp_path):
+    rows = [run(id="good"), run(id="slow", measured={"iteration_time_s": 40.0})]
+    said = lines(asked(tmp_path / "mine.jsonl", rows))
+    told = json.loads(asked(tmp_path / "mine.jsonl", rows, "--format", "json"))["rows"]
+    times = [row for row in told if row["metric"] == "iteration_time"]
+    assert said[0].split() == ["run", "measured", "predicted", "error", "90%", "interval"]
+    for line, row in zip(said[1:], times, strict=True):
+        assert line.startswith(row["id"])
+        assert f"{row['error']:+.1%}" in line
+        assert line.endswith("inside" if row["within_interval"] else "outside")
+
+
+def test_what_was_assumed_of_one_run_alone_stands_below_it(tmp_path):
+    bare = run(id="bare")
+    del bare["strategy"]["recompute"]
+    said = lines(asked(tmp_path / "mine.jsonl", [run(id="whole"), bare]))
+    assert said[-1].strip() == "recomputation none assumed"
+    assert said[-2].startswith("bare")
+    assert not any("assumed" in line for line in said[:-1])
+
+
+def test_a_run_that_is_not_priced_says_why_in_its_line(tmp_path):
+    said = lines(asked(tmp_path / "mine.jsonl", [run(), run(id="odd", cluster={"accelerator": "h1000"})]))
+    assert "not priced: accelerator h1000 is not in the catalogue" in said[-1]
+
+
+def test_of_many_runs_one_line_says_where_each_is_told(tmp_path):
+    rows = [run(id=str(place)) for place in range(MOST + 1)]
+    assert lines(asked(tmp_path / "mine.jsonl", rows))[0].startswith(f"{MOST + 1} runs; --format json tells")
+
+
+@pytest.mark.parametrize("group", [None, ""])
+def test_runs_without_a_group_are_called_by_their_file(group, tmp_path):
+    said = asked(tmp_path / "mine.jsonl", [run(group=group)])
+    assert "\nmine.jsonl  " in said
+    assert "\n?" not in said
+
+
+def test_the_shipped_runs_have_no_lines_of_their_own():
+    from planner.runs import report
+
+    here = {"dev.jsonl.gz": []}
+    assert report.written(here).startswith("Iteration time: predicted / measured - 1")
+
+
+@pytest.mark.parametrize(
+    ("measured", "said"),
+    [
+        ({"tokens_per_s_per_gpu": 4096.0}, "time out of the stated tokens_per_s_per_gpu"),
+        ({"mfu": 0.4}, "time derived from the stated efficiency, FLOP convention 'model'"),
+    ],
+)
+def test_a_time_says_what_it_was_made_of_where_the_catalogue_gives_the_sequence(measured, said, tmp_path):
+    row = run(model={"name": "llama3-8b"}) | {"measured": measured}
+    row["model"] = {"name": "llama3-8b"}
+    row["strategy"] |= {"vpp": 1, "schedule": "1f1b"}
+    told = json.loads(asked(tmp_path / "mine.jsonl", [row], "--format", "json"))["rows"][0]
+    assert [note for note in told["assumed"] if note.startswith("time ")] == [said]
+
+
+def test_runs_whose_sequence_the_catalogue_knows_are_ranked(tmp_path):
+    rows = []
+    for place, micro in enumerate((1, 2, 4, 8)):
+        row = run(id=str(place), strategy={"micro_batch_size": micro}, measured={"iteration_time_s": 9.0 + place})
+        row["model"] = {"name": "llama3-8b"}
+        rows.append(row)
+    assert "made-up  " in asked(tmp_path / "mine.jsonl", rows, "--ranking")
+
+
+def test_runs_of_several_files_stand_below_their_file(tmp_path):
+    other = tmp_path / "other.jsonl"
+    other.write_text(json.dumps(run(id="there")) + "\n", encoding="utf-8")
+    said = lines(asked(tmp_path / "mine.jsonl", [run(id="here")], str(other)))
+    assert [line.split()[0] for line in said[1:]] == ["mine.jsonl:", "here", "other.jsonl:", "there"]
+
+
+def test_a_mark_of_byte_order_is_read_over_on_stdin_too():
+    done = CliRunner().invoke(main, ["validate", "-"], input="\ufeff" + json.dumps(run(id="piped")) + "\n")
+    assert done.exit_code == 0, done.stderr
+    assert lines(done.stdout)[1].startswith("piped")

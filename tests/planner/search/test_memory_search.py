@@ -1,0 +1,106 @@
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+
+from costmodels.iteration import row_seconds
+from costmodels.layout.pieces import copies
+from costmodels.memory.even_peaks import even_peaks
+from costmodels.memory.rows import memory_limit, row_bytes
+from planner import PlanRequest, plan, predict
+from planner.search.least_memory import leanest
+from planner.space.lattice import build
+from tests.drawn import drawn_scenarios
+from tests.planner.brute_force import seconds_and_bytes, splits_of
+from tests.scenarios import toy_cluster, toy_model, toy_scenario, toy_stack
+
+SOME = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@SOME
+@given(drawn_scenarios(gpus=(1, 2, 4, 8), batches=(8, 16), layers=(1, 2, 4, 6)))
+def test_the_leanest_is_the_least_of_all_even_splits(scenario):
+    scenario = replace(scenario, stack=scenario.stack.model_copy(update={"uneven_stages": False}))
+    space = build(scenario, {})
+    assume(len(space.cores))
+    core, option = np.nonzero(space.allowed)
+    rows = space.rows(core, option)
+    peaks = even_peaks(rows, row_bytes(rows, scenario), scenario.model.num_layers)
+    outcome = leanest(space, scenario, deadline=time.perf_counter() + 60)
+    assert outcome.proved
+    peaks = np.where(peaks <= memory_limit(scenario, rows), peaks, np.inf)
+    if peaks.min() == np.inf:
+        assert outcome.best is None
+    else:
+        assert outcome.best.peak == peaks.min()
+
+
+def test_small_chunks_change_nothing(monkeypatch):
+    scenario = toy_scenario(gpus=16, batch=32, stack=toy_stack(uneven_stages=True, zero_stages=(0, 1, 2, 3)))
+    space = build(scenario, {})
+    whole = leanest(space, scenario, deadline=time.perf_counter() + 60).best
+    monkeypatch.setattr("planner.search.least_memory.CHUNK", 5)
+    parts = leanest(space, scenario, deadline=time.perf_counter() + 60).best
+    assert parts.peak == whole.peak
+    assert parts.row.row(0) == whole.row.row(0)
+
+
+def test_asking_for_memory_never_needs_more_than_asking_for_time():
+    asked = {"model": toy_model(), "cluster": toy_cluster(), "stack": toy_stack(), "gpus": 8, "global_batch_size": 16}
+    lean, fast = (plan(PlanRequest(**asked, objective=objective)) for objective in ("memory", "time"))
+    assert max(s.total for s in lean.memory_bytes) <= max(s.total for s in fast.memory_bytes)
+    assert lean.prediction.iteration_seconds >= fast.prediction.iteration_seconds
+    assert "GiB" in lean.proof.statement
+
+
+def test_out_of_time_proves_nothing():
+    scenario = toy_scenario()
+    outcome = leanest(build(scenario, {}), scenario, deadline=time.perf_counter() - 1)
+    assert not outcome.proved
+    assert outcome.best is None
+
+
+def all_or_none(rows, scenario, index, seconds, memory):
+    """The least peak of one row over all splits that recompute every layer of a stage or none."""
+    layers, again = splits_of(rows.row(index), scenario)
+    _, used = seconds_and_bytes(rows, scenario, index, seconds, memory)
+    whole = ((again == 0) | (again == layers)).all(axis=1)
+    alike = whole & ((again == layers).all(axis=1) | (again == 0).all(axis=1))
+    return used[alike].min() if alike.any() else np.inf
+
+
+@SOME
+@given(drawn_scenarios(gpus=(2, 4, 8), batches=(4, 8), layers=(2, 3, 4, 5, 6)))
+def test_the_leanest_is_the_least_of_all_uneven_splits(scenario):
+    scenario = replace(scenario, stack=scenario.stack.model_copy(update={"uneven_stages": True}))
+    assume(scenario.depth.uniform)
+    space = build(scenario, {})
+    assume(0 < len(space.cores) <= 300)
+    rows = space.rows(*np.nonzero(space.allowed))
+    assume((copies(rows) == 1).all())
+    seconds, memory = row_seconds(rows, scenario), row_bytes(rows, scenario)
+    peaks = [all_or_none(rows, scenario, index, seconds, memory) for index in range(len(rows))]
+    found = leanest(space, scenario, deadline=time.perf_counter() + 60).best
+    peaks = np.where(peaks <= memory_limit(scenario, rows) * (1 - 1e-6), peaks, np.inf)
+    if min(peaks) < np.inf:
+        assert found.peak == pytest.approx(min(peaks), rel=1e-6)
+
+
+def test_the_leanest_split_of_24_layers_over_8_stages_spares_the_ends():
+    asked = {
+        "model": toy_model(num_layers=24, vocab_size=50000),
+        "cluster": toy_cluster(),
+        "stack": toy_stack(uneven_stages=True, zero_stages=(0,), schedules=("1f1b",)),
+        "gpus": 8,
+        "global_batch_size": 64,
+        "pins": {"pp": 8, "vpp": 1, "recompute": "none", "micro_batch_size": 4},
+    }
+    lean = plan(PlanRequest(**asked, objective="memory"))
+    even = predict(PlanRequest(**asked), layers=[3] * 8)
+    layers = [stage.layers for stage in lean.strategy.stages]
+    assert sum(layers) == 24
+    assert layers[0] == min(layers)
+    assert layers[-1] < max(layers)
+    assert max(s.total for s in lean.memory_bytes) < max(s.total for s in even.memory_bytes)

@@ -1,0 +1,170 @@
+"""Plans for parameter servers against every plan there is."""
+
+import math
+import time
+from dataclasses import replace
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
+
+from planner.sparse import layout as sparse_layout
+from planner.sparse import plan as sparse
+from planner.sparse.layout import layout
+from planner.sparse.plan import Tried, subsets
+from planner.sparse.search import RESOLUTION, cheapest, fastest, usage
+from planner.sparse.solver import Limits, holds, solve
+from tests.planner.sparse_force import a_group, a_model, a_scenario, every_plan, scenarios
+
+FEW = settings(
+    max_examples=25,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+@pytest.fixture(autouse=True)
+def _few_cuts(monkeypatch):
+    monkeypatch.setattr(sparse_layout, "HBM_CUTS", (0.0, 0.1))
+    monkeypatch.setattr(sparse_layout, "DRAM_CUTS", (0.1, 1.0))
+
+
+def soon():
+    return time.perf_counter() + 60.0
+
+
+@FEW
+@given(scenarios(), st.floats(0.05, 1.2))
+def test_the_cheapest_plan_is_the_cheapest_of_all(scenario, share):
+    made = layout(scenario)
+    plans = list(every_plan(made))
+    assume(plans)
+    floor = share * max(rate for _, _, rate, _ in plans)
+    enough = [cost for _, _, rate, cost in plans if rate >= floor]
+    best = cheapest(made, Limits(floor), deadline=soon())
+    if not enough:
+        assert best.status == "infeasible"
+        return
+    assert best.status == "optimal"
+    assert best.cost == pytest.approx(min(enough), rel=1e-5)
+    assert best.rate >= floor * (1 - 1e-6)
+    assert holds(made, Limits(floor), best.chosen, best.nodes)
+
+
+@FEW
+@given(scenarios(), st.floats(1.0, 20.0))
+def test_the_fastest_plan_is_the_fastest_that_the_rent_buys(scenario, dollars):
+    made, budget = layout(scenario), dollars / 3600.0
+    rates = [rate for _, _, rate, cost in every_plan(made) if cost <= budget * (1 + 1e-9)]  # as the solver rounds
+    best = fastest(made, Limits(0.0, budget), deadline=soon())
+    if not rates or max(rates) < 1.0:
+        assert best.status == "infeasible"
+        return
+    assert best.rate >= max(rates) * (1 - 1.01 * RESOLUTION)
+    assert best.rate <= max(rates) * (1 + 1e-6)
+    assert best.bound >= max(rates) * (1 - 1e-6)
+
+
+@FEW
+@given(scenarios(), st.floats(0.05, 1.0))
+def test_all_machines_together_are_never_worse_than_either_kind_alone(scenario, share):
+    made = layout(scenario)
+    top = fastest(made, Limits(0.0), deadline=soon())
+    assume(top.chosen)
+    floor = share * top.rate
+    together = cheapest(made, Limits(floor), deadline=soon())
+    cluster = type("Cluster", (), {"groups": scenario.groups})
+    for machines, groups in subsets(cluster):
+        alone = made.restricted(groups)
+        if machines == "all" or alone is None:
+            continue
+        assert together.cost <= cheapest(alone, Limits(floor), deadline=soon()).cost * (1 + 1e-9)
+        assert top.rate >= fastest(alone, Limits(0.0), deadline=soon()).rate * (1 - RESOLUTION)
+
+
+@FEW
+@given(scenarios(), st.integers(0, 100))
+def test_a_plan_is_as_fresh_as_was_asked_for(scenario, late):
+    made = layout(scenario)
+    fresh = [plan for plan in every_plan(made) if made.staleness(plan[0], plan[1]) <= late and plan[2] >= 1.0]
+    best = cheapest(made, Limits(1.0, staleness=late), deadline=soon())
+    assert bool(best.chosen) == bool(fresh)
+    if fresh:
+        assert best.cost == pytest.approx(min(cost for *_, cost in fresh), rel=1e-5)
+
+
+def test_the_bound_of_the_solver_is_never_above_the_plan():
+    found = solve(layout(a_scenario()), Limits(1e4), time_limit=30.0)
+    assert found.status == "optimal"
+    assert found.bound == pytest.approx(1.0 / 3600.0)
+
+
+def test_heterogeneous_plans_beat_both_pure_ones_where_each_kind_is_good_at_something():
+    """Tables that only CPU nodes have room for, below a tower that only accelerators are fast at."""
+    groups = (a_group(nodes=40, memory=256, network=100), a_group("gpu", nodes=8, devices=4, network=100, price=10.0))
+    model = a_model(rows=(5e9,), width=32, hotness=40.0, dense=(4096, 4096, 4096, 8))
+    made = layout(a_scenario(model, groups))
+    both, bare, dense = (
+        fastest(part, Limits(0.0, 60.0 / 3600.0), deadline=soon()) if part else None
+        for part in (made, made.restricted({0}), made.restricted({1}))
+    )
+    assert both.rate > 1.5 * bare.rate
+    assert dense is None or not dense.chosen
+    assert made.places[2].choices[both.chosen[2]].group == 1
+    assert made.places[1].choices[both.chosen[1]].home == 0
+
+
+def test_more_drives_and_memory_never_make_a_plan_dearer():
+    groups = (a_group("gpu", nodes=3, devices=4, memory=64, ssd=500, price=3.0),)
+    roomy = (groups[0].model_copy(update={"memory": 256e9}),)
+    model = a_model(rows=(1e9,), width=16)
+    costs = [cheapest(layout(a_scenario(model, g)), Limits(1e5), deadline=soon()).cost for g in (groups, roomy)]
+    assert costs[1] <= costs[0]
+
+
+def test_rates_and_usage_agree():
+    made = layout(a_scenario(groups=(a_group(nodes=4),)))
+    best = cheapest(made, Limits(1e4), deadline=soon())
+    assert usage(best).max() == pytest.approx(1.0)
+
+
+def test_without_time_nothing_is_claimed():
+    best = cheapest(layout(a_scenario()), Limits(1e4), deadline=time.perf_counter() - 1.0)
+    assert best.status in {"unknown", "feasible"}
+    assert best.gap > 0.0
+
+
+def test_a_mode_without_time_leaves_the_most_throughput_open():
+    made = layout(a_scenario())
+    best = fastest(made, Limits(0.0), deadline=soon())
+    late = fastest(made, Limits(0.0), deadline=time.perf_counter() - 1.0)
+    request = SimpleNamespace(min_throughput=None)
+    told, open_ = (
+        sparse._proof(request, Tried("all", "async", best), [Tried("all", "async", one) for one in ones], 1.0)
+        for ones in ([best], [best, late])
+    )
+    assert (late.status, late.chosen) == ("unknown", ())
+    assert told.gap <= 1.01 * RESOLUTION
+    assert (open_.bound, open_.gap) == (None, 1.0)
+
+
+def test_the_throughput_grows_with_nodes_but_less_and_less():
+    made = layout(a_scenario(a_model(batch_size=100), (a_group(nodes=64),)))
+    rates = [float(made.rates(made.load((0,) * len(made.places)), np.array([k])).min()) for k in (1, 2, 4, 8, 16, 32)]
+    gains = [later / earlier for earlier, later in pairwise(rates)]
+    assert all(1.0 < gain <= 2.0 + 1e-9 for gain in gains)
+    assert gains == sorted(gains, reverse=True)
+
+
+def test_scaled_prices_scale_the_plan():
+    scenario = a_scenario(groups=(a_group(nodes=8, price=1.0), a_group("other", nodes=8, cores=32, price=2.5)))
+    dear = tuple(group.model_copy(update={"price": 3 * group.price}) for group in scenario.groups)
+    once, thrice = (
+        cheapest(layout(one), Limits(2e5), deadline=soon()) for one in (scenario, replace(scenario, groups=dear))
+    )
+    assert thrice.cost == pytest.approx(3 * once.cost)
+    assert math.isfinite(once.cost)
