@@ -136,9 +136,10 @@ def test_every_path_in_code_type_exists(name):
         assert (ROOT / path).exists() or "NAME" in path, path
 
 
-def test_decisions_are_numbered_without_gaps_and_all_in_the_index():
+def test_decisions_have_numbers_of_their_own_and_all_are_in_the_index():
     numbers = [int(path.stem[:3]) for path in RECORDS_OF_DECISIONS]
-    assert numbers == list(range(1, len(numbers) + 1))
+    assert len(numbers) > 30
+    assert len(set(numbers)) == len(numbers)
     titles = [TEXTS[name].splitlines()[0].removeprefix("# ") for name in DECISIONS]
     due = [f"- [{title}]({path.name})" for title, path in zip(titles, RECORDS_OF_DECISIONS, strict=True)]
     assert re.findall(r"^- \[\d.*", TEXTS["docs/decisions/README"], re.MULTILINE) == due
