@@ -136,7 +136,7 @@ class Rates:
     attention: AttentionFit | None
     attention_name: str
     attention_peak: float
-    """Of fused attention, which keeps in training what its tables say (decision 135): no rate that products lose."""
+    """Of fused attention, which keeps in training what its tables say (decision 015): no rate that products lose."""
     compute_units: float
     bandwidth: float
     stream: float

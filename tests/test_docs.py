@@ -1,7 +1,11 @@
 """Names, keys and links of the documents are those of the code."""
 
+import ast
+import inspect
 import re
+import textwrap
 from dataclasses import fields
+from itertools import pairwise
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -20,8 +24,11 @@ from planner.request.request import PlanRequest
 from planner.version import VERSION
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = ("README", "DESIGN", "NOMENCLATURE", "REFERENCES", "CHANGELOG", "CONTRIBUTING")
-PAGES = (*DOCUMENTS, *(f"docs/{path.stem}" for path in sorted((ROOT / "docs").glob("*.md"))))
+RECORDS_OF_DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+DOCUMENTS = ("README", "NOMENCLATURE", "REFERENCES", "CHANGELOG", "CONTRIBUTING")
+DECISIONS = tuple(f"docs/decisions/{path.stem}" for path in RECORDS_OF_DECISIONS)
+GUIDES = tuple(f"docs/{path.stem}" for path in sorted((ROOT / "docs").glob("*.md")))
+PAGES = (*DOCUMENTS, *GUIDES, "docs/decisions/README", *DECISIONS)
 TEXTS = {name: (ROOT / f"{name}.md").read_text(encoding="utf-8") for name in PAGES}
 RECORDS = (Stack, Overlap, Model, Link, Tier, Accelerator, NodeGroup, Cluster, PlanRequest, Plan)
 PLAIN = {"name", "title", "family", "source", "sources", "vendor", "year", "link", "accelerator", "schema_"}
@@ -32,20 +39,37 @@ KEY = re.compile(r"\[([A-Z][A-Za-z]+\d\d|NCCL-tuning|aiconfigurator|simumax|Galv
 
 
 def defined_keys():
-    return set(re.findall(r"^\[([A-Za-z0-9-]+)\] [A-Z]", TEXTS["REFERENCES"], re.MULTILINE))
+    return set(re.findall(r"^- \[([^\]]+)\] ", TEXTS["REFERENCES"], re.MULTILINE))
 
 
 def homes():
-    """Every heading of the nomenclature that names classes, with the first column of its table."""
+    """Every heading of the nomenclature that names a class, with the names in the first column of its table."""
     for section in TEXTS["NOMENCLATURE"].split("\n## ")[1:]:
-        heading = section.splitlines()[0]
-        classes = re.findall(r"`((?:hardware|costmodels|planner)[\w.]+)`", section.split("\n|")[0] + heading)
-        tables = re.split(r"\n\n(?=[A-Z])", section)
-        for table in tables:
-            named = re.findall(r"`((?:hardware|costmodels|planner)\.[\w.]+)`", table) or classes
-            names = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
-            if names:
-                yield [resolve_name(name) for name in named], names
+        if named := re.search(r": `([A-Z]\w+)`", section.splitlines()[0]):
+            columns = re.findall(r"^\| (`[^|]+`) \|", section, re.MULTILINE)
+            yield class_named(named[1]), [name for column in columns for name in re.findall(r"\w+", column)]
+
+
+def class_named(name):
+    """The class of that name, wherever in the rooms it lives."""
+    for path in SOURCES:
+        if re.search(rf"^class {name}\b", path.read_text(encoding="utf-8"), re.MULTILINE):
+            return resolve_name(f"{'.'.join(path.relative_to(ROOT).with_suffix('').parts)}:{name}")
+    raise AssertionError(name)
+
+
+def described(kind):
+    """Fields of a record with a docstring below them, or a description, in it or in what it inherits from."""
+    found = {name for name, field in kind.model_fields.items() if field.description}
+    for base in kind.__mro__:
+        if base.__module__.split(".")[0] in ROOMS:
+            body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0].body
+            found |= {a.target.id for a, b in pairwise(body) if isinstance(a, ast.AnnAssign) and is_text(b)}
+    return found
+
+
+def is_text(node):
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def attributes(kind):
@@ -59,16 +83,16 @@ def test_axes_and_terms_are_in_the_nomenclature(name):
 
 def test_every_name_of_the_nomenclature_exists_in_the_code():
     tables = list(homes())
-    assert len(tables) >= 8
-    for kinds, names in tables:
-        known = set().union(*map(attributes, kinds))
-        assert set(names) <= known, (kinds, set(names) - known)
+    assert len(tables) >= 4
+    for kind, names in tables:
+        assert names
+        assert set(names) <= attributes(kind), (kind, set(names) - attributes(kind))
 
 
 @pytest.mark.parametrize("kind", RECORDS)
-def test_every_field_that_a_file_or_a_request_can_set_is_in_the_nomenclature(kind):
+def test_every_field_that_a_file_or_a_request_can_set_is_described(kind):
     said = {name for names in re.findall(r"`([\w.]+)`", TEXTS["NOMENCLATURE"]) for name in names.split(".")}
-    assert set(kind.model_fields) - PLAIN <= said
+    assert set(kind.model_fields) - PLAIN - described(kind) <= said
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
@@ -84,7 +108,7 @@ def test_every_key_that_a_document_cites_is_a_reference(name):
 @pytest.mark.parametrize("key", sorted(defined_keys()))
 def test_every_reference_is_cited(key):
     files = [*SOURCES, *(path for room in ROOMS for path in (ROOT / room).rglob("*.toml"))]
-    texts = [*(path.read_text(encoding="utf-8") for path in files), *(TEXTS[n] for n in DOCUMENTS if n != "REFERENCES")]
+    texts = [*(path.read_text(encoding="utf-8") for path in files), *(TEXTS[n] for n in PAGES if n != "REFERENCES")]
     assert any(re.search(rf"\[{re.escape(key)}\b|\b{re.escape(key)}\]", text) for text in texts)
 
 
@@ -106,23 +130,40 @@ def headings(page):
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("name", ["DESIGN", "CONTRIBUTING"])
+@pytest.mark.parametrize("name", ["docs/architecture", "CONTRIBUTING", *DECISIONS])
 def test_every_path_in_code_type_exists(name):
     for path in re.findall(r"`((?:hardware|costmodels|planner|scripts)/[\w./-]+)`", TEXTS[name]):
         assert (ROOT / path).exists() or "NAME" in path, path
 
 
-def test_the_modules_and_functions_that_the_design_names_exist():
-    named = re.findall(r"`((?:costmodels|planner|hardware)(?:\.[a-z_]+)+)`", TEXTS["DESIGN"])
-    assert len(named) > 5
-    for name in named:
-        assert resolve_name(name)
+def test_decisions_have_numbers_of_their_own_and_all_are_in_the_index():
+    numbers = [int(path.stem[:3]) for path in RECORDS_OF_DECISIONS]
+    assert len(numbers) > 30
+    assert len(set(numbers)) == len(numbers)
+    titles = [TEXTS[name].splitlines()[0].removeprefix("# ") for name in DECISIONS]
+    due = [f"- [{title}]({path.name})" for title, path in zip(titles, RECORDS_OF_DECISIONS, strict=True)]
+    assert re.findall(r"^- \[\d.*", TEXTS["docs/decisions/README"], re.MULTILINE) == due
 
 
-def test_decisions_are_numbered_without_gaps():
-    numbers = [int(n) for n in re.findall(r"^## (\d+)\. ", TEXTS["DESIGN"], re.MULTILINE)]
-    assert numbers == list(range(1, len(numbers) + 1))
-    assert "## What is weaker than wished" in TEXTS["DESIGN"]
+@pytest.mark.parametrize("name", DECISIONS)
+def test_a_decision_says_what_why_and_what_it_costs_on_one_page(name):
+    headings_ = re.findall(r"^#+ (.+)$", TEXTS[name], re.MULTILINE)
+    assert headings_[0].startswith(name.split("/")[-1][:3])
+    assert headings_[1:] == ["What", "Why", "What it costs"]
+    assert len(TEXTS[name].encode()) < 3000
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("README", 12_000),
+        ("docs/architecture", 12_000),
+        ("NOMENCLATURE", 12_000),
+        ("CONTRIBUTING", 8_000),
+    ],
+)
+def test_a_page_that_newcomers_read_stays_short(name, most):
+    assert len(TEXTS[name].encode()) <= most
 
 
 def test_the_changelog_knows_this_version():

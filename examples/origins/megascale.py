@@ -14,7 +14,7 @@ What of it is not met, and why no model can meet all of it at once:
   of pipeline overlap, which acts on every one too. So its parts contradict its rows by 0.3 to 0.9 s.
 - Ours of Megatron-LM is 0.198 m + 2.2 s: its commit (285068c8, January 2023) had just merged FlashAttention, shards
   nothing unless told, and reduces fp32 gradients after the last pass at half a card's rate, as every ring does that
-  has one rank in a node (DESIGN.md, decision 174). The paper does not say which flags it gave; with unfused attention
+  has one rank in a node (decision 022). The paper does not say which flags it gave; with unfused attention
   a is 0.219, and the step to FlashAttention-2 would save 1.2 s where 0.33 were measured.
 - 530B on 2,240 GPUs: 43.1 s here, and 39.15 s by NVIDIA (Korthikanti et al., arXiv 2205.05198, section 6.3) for the
   same layers, layout, batch and accelerator, with selective recomputation and fewer heads. Ours is that one.

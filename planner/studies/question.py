@@ -27,7 +27,9 @@ from planner.studies.machines import changed_cluster
 from planner.studies.study import SCENARIO, Mode
 from planner.version import VERSION
 
-_ROOMS: Final = ("hardware", "costmodels", "planner", "planner/sweep")
+_ROOMS: Final = ("hardware", "costmodels", "planner")
+_SAY_NOTHING: Final = {"cli", "jobs", "render", "runs", "service"}
+"""Packages of the planner that no answer of a study comes from."""
 
 
 def request_of(fields: Mapping[str, Any]) -> PlanRequest:
@@ -115,8 +117,10 @@ def release() -> str:
     root = Path(__file__).resolve().parents[2]
     digest = hashlib.sha256()
     for room in _ROOMS:
-        for path in sorted((root / room).glob("*.py")):
-            digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
+        for path in sorted((root / room).rglob("*.py")):
+            inside = path.relative_to(root)
+            if inside.parts[1] not in _SAY_NOTHING:
+                digest.update(inside.as_posix().encode() + path.read_bytes())
     return f"{VERSION}+{digest.hexdigest()[:12]}"
 
 

@@ -92,7 +92,7 @@ def test_a_better_machine_is_never_slower(improvement, scenario, seed, factor):
 def hides_all_it_could(rows, scenario):
     """Rows whose traffic of a step hides behind all that the last micro-batch takes.
 
-    None hides behind a repeated pass, which a faster device makes wait for its host for longer (DESIGN, decision 167).
+    None hides behind a repeated pass, which a faster device makes wait for its host for longer (decision 017).
     """
     return (rows.recompute == Recompute.NONE) | (scenario.stack.launch == 0.0)
 

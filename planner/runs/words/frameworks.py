@@ -25,7 +25,7 @@ INTERLACED = 0.5
 wait for: half as many again as without [Yeung24, section 6]."""
 
 NOTHING_FUSED = {"fused_elementwise": False, "fused_softmax": False}
-"""Bias, GELU, dropout and softmax in kernels of their own, as Megatron-LM 1.1.5 runs unless asked (decision 132)."""
+"""Bias, GELU, dropout and softmax in kernels of their own, as Megatron-LM 1.1.5 runs unless asked (decision 016)."""
 
 OF_TRANSFORMERS = (
     rf"^(?!.*(liger|transformer engine|unsloth|megatron-?swift)).*(hugging ?face|\bhf (trainer|peft)|{FINE_TUNERS})"
