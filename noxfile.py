@@ -8,7 +8,8 @@ import shutil
 import nox
 
 nox.options.error_on_missing_interpreters = True
-PYTEST = ("python", "-m", "pytest", "-c", "tests.tests/conformance/pytest.ini", "--rootdir", ".")
+CONFIGURED = ("-c", "tests/conformance/pytest.ini", "--rootdir", ".", "--confcutdir", "tests/conformance")
+PYTEST = ("python", "-m", "pytest", *CONFIGURED)
 COMMON = ("pytest>=8.2", "pytest-timeout>=2.3", "pyyaml>=6.0")
 
 
