@@ -23,8 +23,9 @@ from costmodels.layout.pieces import copies, joined, of_both_ways
 from costmodels.layout.split import even_stages
 from costmodels.memory.footprint import Footprint, footprint
 from costmodels.memory.rows import RowBytes, row_bytes
+from costmodels.names import Recompute
 from costmodels.scenario import Scenario
-from costmodels.strategy import Floats, Ints, Recompute, Strategies
+from costmodels.strategy import Floats, Ints, Strategies
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,8 +38,9 @@ from costmodels.layer.user_buffers import left_open, served
 from costmodels.layout.placement import group_of
 from costmodels.layout.sizes import kind_parameters_per_rank, padded_vocabulary_rows
 from costmodels.model.layer_kinds import DENSE, Kind
+from costmodels.names import WORD
 from costmodels.primitives.collectives import all_reduce_seconds, gather_seconds
-from costmodels.primitives.kernels import WORD, stream_seconds
+from costmodels.primitives.kernels import stream_seconds
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Strategies
 

@@ -23,8 +23,9 @@ from costmodels.layout.placement import Group, group_of, split_group
 from costmodels.model.layer_kinds import EXPERTS, Kind
 from costmodels.model.model import Experts
 from costmodels.model.parameters import expert_parameters
+from costmodels.names import WORD
 from costmodels.primitives.collectives import all_to_all_seconds, gather_seconds
-from costmodels.primitives.kernels import WORD, Number, matmul_seconds, stream_seconds
+from costmodels.primitives.kernels import Number, matmul_seconds, stream_seconds
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
 from costmodels.strategy import Bools, Floats, Ints, Strategies

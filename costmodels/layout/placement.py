@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from costmodels.strategy import RANK_ORDERS, SHARDING_INSIDE, Bools, Floats, Ints, Strategies
+from costmodels.names import RANK_ORDERS, SHARDING_INSIDE
+from costmodels.strategy import (
+    Bools,
+    Floats,
+    Ints,
+    Strategies,
+)
 
 _DIMENSIONS = ("tp", "cp", "dp", "pp", "sharding")
 _ORDERS = tuple(tuple(d for d in order.split("-") if d in _DIMENSIONS) for order in RANK_ORDERS)

@@ -42,12 +42,13 @@ from costmodels.memory.peaks import loss_peak, momentary_bytes, standing_bytes, 
 from costmodels.memory.states import StateBytes, state_bytes
 from costmodels.model.layer_kinds import Kind, ahead_kind
 from costmodels.model.parameters import mtp_sets
+from costmodels.names import SCHEDULE_NAMES, SHARDED_PARAMETERS, Recompute
 from costmodels.scenario import Scenario
 from costmodels.stack.optimizers import optimizer_of
 from costmodels.step.gathered import largest_matrix, second_copy, whole_bytes
 from costmodels.step.offload import activations_away, share_offloaded
-from costmodels.step.sharded import PARAMETERS, stays_whole
-from costmodels.strategy import SCHEDULE_NAMES, Bools, Floats, Recompute, Strategies
+from costmodels.step.sharded import stays_whole
+from costmodels.strategy import Bools, Floats, Strategies
 
 OFFLOADED_LAYERS = 2.0
 """Layers whose activations are on the device although all are offloaded: the running one, and one on its way. Where
@@ -209,7 +210,7 @@ def _outer(rows: Strategies, scenario: Scenario) -> _Outer:
     chosen = optimizer_of(scenario.stack)
     shards = np.where(rows.zero_stage >= 1, rows.sharding_degree * copies(rows), 1)
     edges = (chosen.edge_moments - chosen.moments) / shards
-    moment = (rows.zero_stage == PARAMETERS) & ~stays_whole(rows, scenario)
+    moment = (rows.zero_stage == SHARDED_PARAMETERS) & ~stays_whole(rows, scenario)
     state = state_bytes(rows, scenario)
     return _Outer(
         state=state,

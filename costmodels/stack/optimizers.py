@@ -18,8 +18,8 @@ from costmodels.layout.sizes import layer_parameters_per_rank
 from costmodels.layout.split import even_layers
 from costmodels.model.model import Model
 from costmodels.model.parameters import attention_projections
+from costmodels.names import WORD
 from costmodels.primitives.collectives import gather_seconds
-from costmodels.primitives.kernels import WORD
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
 from costmodels.strategy import Floats, Strategies

@@ -18,11 +18,12 @@ from costmodels.layout.pieces import by_chunk, copies, in_flight_at, queued
 from costmodels.layout.sizes import heaviest_experts, heaviest_stage_parameters
 from costmodels.layout.split import even_layers
 from costmodels.memory.activations import kept_bytes_of_layer
-from costmodels.primitives.kernels import WORD, Number
+from costmodels.names import OFFLOADS, WORD
+from costmodels.primitives.kernels import Number
 from costmodels.scenario import Scenario
 from costmodels.stack.optimizers import kept_bytes
 from costmodels.step.sharded import hidden
-from costmodels.strategy import OFFLOADS, Bools, Floats, Strategies
+from costmodels.strategy import Bools, Floats, Strategies
 
 ACTIVATIONS, OPTIMIZER, EVERYTHING = (OFFLOADS.index(name) for name in OFFLOADS[1:])
 

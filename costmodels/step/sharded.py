@@ -29,14 +29,12 @@ from costmodels.layout.split import even_layers
 from costmodels.model.layer_kinds import Depth, Kind
 from costmodels.model.model import Model
 from costmodels.model.parameters import attention_projections
+from costmodels.names import SHARDED_GRADIENTS, SHARDED_PARAMETERS, WORD
 from costmodels.primitives.collectives import all_reduce_seconds, gather_seconds, host_seconds
-from costmodels.primitives.kernels import WORD, stream_seconds
+from costmodels.primitives.kernels import stream_seconds
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
 from costmodels.strategy import Bools, Floats, Ints, Strategies
-
-GRADIENTS, PARAMETERS = 2, 3
-"""ZeRO stages from which gradients, and parameters, are sharded."""
 
 
 def gather_word(scenario: Scenario) -> float:
@@ -49,7 +47,7 @@ def requantised(rows: Strategies, scenario: Scenario) -> Floats:
     """Where weights are quantised for every pass: gathered in 16 bits and given up after it, 1 or 0, (N,)."""
     stack = scenario.stack
     wide = scenario.recipe.reduced and stack.fully_sharded and not stack.fp8_param_gather
-    return np.where((rows.zero_stage >= PARAMETERS) & (rows.sharding_degree > 1), float(wide), 0.0)
+    return np.where((rows.zero_stage >= SHARDED_PARAMETERS) & (rows.sharding_degree > 1), float(wide), 0.0)
 
 
 def one_layout(scenario: Scenario) -> float:
@@ -77,13 +75,13 @@ def hidden(rows: Strategies, stack: Stack) -> tuple[Bools, Bools]:
     DeepSpeed's ``overlap_comm`` is off unless asked for, but on at stage 3, which also gathers parameters ahead
     (``stage3_prefetch_bucket_size``).
     """
-    third = (rows.zero_stage >= PARAMETERS) & stack.overlap.third_stage
+    third = (rows.zero_stage >= SHARDED_PARAMETERS) & stack.overlap.third_stage
     return third | stack.overlap.gradients, third | stack.overlap.parameters
 
 
 def stays_whole(rows: Strategies, scenario: Scenario) -> Bools:
     """Whether a pipeline's stages keep parameters gathered and gradients whole until the last micro-batch, (N,)."""
-    return scenario.stack.pipeline_holds & (rows.pp > 1) & (rows.zero_stage >= GRADIENTS)
+    return scenario.stack.pipeline_holds & (rows.pp > 1) & (rows.zero_stage >= SHARDED_GRADIENTS)
 
 
 def every_micro_batch(
@@ -105,7 +103,7 @@ def every_micro_batch(
     ``exchange.step_traffic``.
     """
     stack, whole = scenario.stack, stays_whole(rows, scenario)
-    third = (rows.zero_stage >= PARAMETERS) & ~whole
+    third = (rows.zero_stage >= SHARDED_PARAMETERS) & ~whole
     depth = scenario.depth if kinds is not None else None
     each = [_layer(rows, scenario, kind) for kind in (depth.kinds if depth else (None,))]
     pairs = [(one.repeating_window, one.paired) for one in kinds.parts] if kinds else [(layer, paired)]
@@ -139,7 +137,7 @@ def every_micro_batch(
     backward = backward * (scatters - 1) + last + copying
     if stack.pipeline_gathers_again:
         again = _chain(gathered, after, layers, depth=depth, slow=slow, hidden=taken, backward=True)
-        anew = whole & (rows.zero_stage >= PARAMETERS)
+        anew = whole & (rows.zero_stage >= SHARDED_PARAMETERS)
         backward = backward + np.where(anew, rows.num_microbatches * (again + out), 0.0)
     return backward, (forward + out) * gathers
 
@@ -187,7 +185,7 @@ def _host_waits(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
     near, far = sharding_groups(rows)
     tiers = scenario.group.tiers
     times = weights_per_layer(scenario.model) if scenario.stack.gathers == "matrix" else 1.0
-    shared = (rows.zero_stage >= GRADIENTS) & (near.size > 1)
+    shared = (rows.zero_stage >= SHARDED_GRADIENTS) & (near.size > 1)
     return np.where(shared, times * host_seconds(near, tiers), 0.0), 2.0 * times * host_seconds(far, tiers)
 
 
@@ -266,7 +264,7 @@ def _listed(rows: Strategies, scenario: Scenario, near: Group) -> Floats:
     Norms and biases are small enough to stay whole.
     """
     weights = len(attention_projections(scenario.model)) + 2.0
-    listing = (rows.zero_stage >= PARAMETERS) & (near.size > 1)
+    listing = (rows.zero_stage >= SHARDED_PARAMETERS) & (near.size > 1)
     return np.where(listing, weights * near.size * scenario.stack.per_shard, 0.0)
 
 

@@ -15,16 +15,27 @@ from costmodels.layout.placement import ends_of, group_of, sharding_groups, stri
 from costmodels.layout.sizes import heaviest_experts, heaviest_stage, heaviest_stage_parameters, padded_vocabulary_rows
 from costmodels.layout.split import even_layers
 from costmodels.model.parameters import attention_projections
+from costmodels.names import SCHEDULE_NAMES, SHARDED_GRADIENTS, SHARDED_PARAMETERS, WORD
 from costmodels.pipeline.schedules import SCHEDULES
 from costmodels.primitives.collectives import all_reduce_seconds, broadcast_seconds, gather_seconds, send_seconds
-from costmodels.primitives.kernels import WORD
 from costmodels.scenario import Scenario
 from costmodels.stack.optimizers import muon_seconds, step_traffic_bytes
 from costmodels.stack.stack import Stack
 from costmodels.step.buckets import collectives, unhidden_share
 from costmodels.step.offload import share_offloaded, updated_parameters
-from costmodels.step.sharded import GRADIENTS, PARAMETERS, every_micro_batch, exposed, gather_word, requantised, slowed
-from costmodels.strategy import AXES, SCHEDULE_NAMES, Floats, Ints, Strategies
+from costmodels.step.sharded import (
+    every_micro_batch,
+    exposed,
+    gather_word,
+    requantised,
+    slowed,
+)
+from costmodels.strategy import (
+    AXES,
+    Floats,
+    Ints,
+    Strategies,
+)
 
 
 def hop_seconds(rows: Strategies, scenario: Scenario) -> Floats:
@@ -97,7 +108,7 @@ def step_traffic(
     slow, way = slowed(group_of(few, "cp", "dp"), scenario)[inverse], stack.overlap
     backward = _exposed_once(gradients, window.backward, rows, first, stack=stack, slow=slow, hidden=way.gradients)
     forward = _exposed_once(parameters, window.forward, rows, first, stack=stack, slow=slow, hidden=way.parameters)
-    sharded, whole = rows.zero_stage >= GRADIENTS, rows.zero_stage >= PARAMETERS
+    sharded, whole = rows.zero_stage >= SHARDED_GRADIENTS, rows.zero_stage >= SHARDED_PARAMETERS
     sharded = sharded & (whole | (rows.pp == 1)) & np.isin(rows.zero_stage, stack.zero_stages)
     if sharded.any():
         longer = Passes(layer.forward, layer.backward + repeated)
@@ -250,7 +261,7 @@ def _optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     once = 1.0 - requantised(rows, scenario)
     changed = 0.0 if scenario.frozen else scenario.recipe.step_traffic
     quantised = once * (mine if gather_word(scenario) < WORD else size) * changed
-    scattered = (rows.zero_stage >= PARAMETERS) | ((rows.zero_stage >= GRADIENTS) & (rows.pp == 1))
+    scattered = (rows.zero_stage >= SHARDED_PARAMETERS) | ((rows.zero_stage >= SHARDED_GRADIENTS) & (rows.pp == 1))
     zeroed = np.where(scattered & stack.gradients_sharded, mine, size)
     traffic = mine * step_traffic_bytes(stack) + zeroed * stack.gradient_bytes + quantised
     seconds = traffic / (rates.stream * rates.bandwidth)

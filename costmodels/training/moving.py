@@ -11,11 +11,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.model.parameters import embedding_parameters, head_parameters, parameters
+from costmodels.names import SCHEDULE_NAMES
 from costmodels.pipeline.schedules import SCHEDULES
 from costmodels.pricing import Assignment
 from costmodels.scenario import Scenario
 from costmodels.stack.optimizers import kept_bytes
-from costmodels.strategy import SCHEDULE_NAMES, Bools, Floats, Ints, Strategies
+from costmodels.strategy import (
+    Bools,
+    Floats,
+    Ints,
+    Strategies,
+)
 from costmodels.training.goodput import checkpoint_bytes, startup_seconds, storage_rate
 from costmodels.training.stability import Stability
 

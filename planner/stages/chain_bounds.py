@@ -17,8 +17,14 @@ from numpy.typing import NDArray
 from costmodels.iteration import RowSeconds, all_sides, end_hop, fullest_stage, stage_extras
 from costmodels.layout.pieces import ends, folded, in_flight
 from costmodels.memory.rows import RowBytes, memory_limit
+from costmodels.names import Recompute
 from costmodels.scenario import Scenario
-from costmodels.strategy import Bools, Floats, Ints, Recompute, Strategies
+from costmodels.strategy import (
+    Bools,
+    Floats,
+    Ints,
+    Strategies,
+)
 from planner.stages.bounds import StageBound
 
 _SLACK = 1e-9

@@ -13,9 +13,15 @@ from costmodels.layout.pieces import copies, ends, folded, in_flight, joined
 from costmodels.layout.split import end_places, slice_layers
 from costmodels.memory.rows import RowBytes, memory_limit
 from costmodels.model.model import Model
+from costmodels.names import Recompute
 from costmodels.pricing import Assignment, halved
 from costmodels.scenario import Scenario
-from costmodels.strategy import Bools, Floats, Ints, Recompute, Strategies
+from costmodels.strategy import (
+    Bools,
+    Floats,
+    Ints,
+    Strategies,
+)
 from planner.stages import chain
 from planner.stages.bounds import BY_STAGE, RECOMPUTE_MODES, StageBound, StageRows, stage_lower_bound
 from planner.stages.chain_bounds import chain_lower_bound

@@ -6,8 +6,8 @@ import pytest
 from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.footprint import footprint
 from costmodels.memory.rows import row_bytes
+from costmodels.names import Recompute
 from costmodels.pricing import Assignment, price, quote, row_assignment
-from costmodels.strategy import Recompute
 from tests.scenarios import random_rows
 
 

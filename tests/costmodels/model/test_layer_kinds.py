@@ -13,8 +13,9 @@ from costmodels.layout.split import even_stages
 from costmodels.memory.rows import row_bytes
 from costmodels.model import catalogue
 from costmodels.model.layer_kinds import DENSE, EXPERTS, Depth, Kind, depth_of, layer_kinds
+from costmodels.names import SCHEDULE_NAMES
 from costmodels.pricing import Assignment, stage_seconds
-from costmodels.strategy import SCHEDULE_NAMES, strategies
+from costmodels.strategy import strategies
 from tests.costmodels.quoted import check_peaks, check_prices, quotes_that_add_up
 from tests.drawn import drawn_depths, drawn_scenarios
 from tests.scenarios import random_rows, toy_hybrid, toy_model, toy_scenario

@@ -24,6 +24,7 @@ from costmodels.layer.recompute_modules import (
 from costmodels.memory.rows import layer_activation_bytes, row_bytes
 from costmodels.memory.states import state_bytes
 from costmodels.model.flops import module_flops, recomputed_flops
+from costmodels.names import SCHEDULE_NAMES, Recompute
 from costmodels.pricing import price, quote, row_assignment
 from costmodels.stack.choices import chosen
 from costmodels.stack.optimizers import OPTIMIZERS, kept_bytes, newton_schulz_flops, step_traffic_bytes
@@ -40,7 +41,7 @@ from costmodels.step.offload import (
     updated_parameters,
 )
 from costmodels.step.traffic import optimizer_seconds, step_traffic
-from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
+from costmodels.strategy import strategies
 from tests.drawn import drawn_expert_models, drawn_scenarios
 from tests.scenarios import random_rows, toy_model, toy_scenario, toy_stack, with_experts, with_latent_attention
 
