@@ -6,12 +6,12 @@ import numpy as np
 
 from costmodels.layer.attention import attention_kept
 from costmodels.layer.context import repeated_bytes
-from costmodels.layer.experts import exchanged_bytes, expert_activation_bytes, kind_expert_parameters
+from costmodels.layer.experts import exchanged_bytes, expert_activation_bytes
 from costmodels.layer.frozen import reads_input
 from costmodels.layer.passes import region_tokens, tokens_per_rank
 from costmodels.layer.recompute_modules import before_activation, module_bytes, picked
 from costmodels.layer.scan import mamba_kept_width
-from costmodels.layout.sizes import kind_parameters_per_rank
+from costmodels.layout.sizes import kind_expert_parameters, kind_parameters_per_rank
 from costmodels.model.layer_kinds import Kind
 from costmodels.names import SHARDED_PARAMETERS, Recompute
 from costmodels.scenario import Scenario

@@ -18,13 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.layer.context import exchange_bytes
-from costmodels.layer.experts import expert_parameters_per_rank, expert_shards, kind_expert_parameters
 from costmodels.layer.passes import region_tokens
-from costmodels.layout.by_kind import ByKind, LayerBytes
+from costmodels.layout.by_kind import ByKind
 from costmodels.layout.pieces import by_chunk, copies, held_ahead, in_flight_at, joined, queued
+from costmodels.layout.placement import expert_shards
 from costmodels.layout.sizes import (
     embedding_parameters_per_rank,
+    expert_parameters_per_rank,
     head_parameters_per_rank,
+    kind_expert_parameters,
     kind_parameters_per_rank,
     layer_parameters_per_rank,
     vocabulary_rows,
@@ -346,3 +348,16 @@ def memory_limit(scenario: Scenario, rows: Strategies) -> Floats:
     """Bytes that the allocator may hand out, (N,): usable memory less the reserve, less the allocator's slack."""
     usable = scenario.group.accelerator.usable_memory
     return (usable - scenario.stack.reserved) / (1.0 + slack_of(rows, scenario))
+
+
+@dataclass(frozen=True, slots=True)
+class LayerBytes:
+    """Bytes and parameters of one layer of a kind, arrays (N,); the fields are those of ``memory.RowBytes``."""
+
+    layer_parameters: Floats
+    expert_parameters: Floats
+    stored: Floats
+
+    def take(self, rows: NDArray[Any]) -> LayerBytes:
+        """The given rows (an index or mask)."""
+        return LayerBytes(*(getattr(self, field.name)[rows] for field in fields(self)))

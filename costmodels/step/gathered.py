@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodels.layer.experts import kind_expert_parameters
 from costmodels.layout.pieces import by_chunk, copies
+from costmodels.layout.sizes import kind_expert_parameters
 from costmodels.layout.split import even_layers
 from costmodels.model.layer_kinds import EXPERTS
 from costmodels.model.parameters import attention_projections

@@ -13,15 +13,17 @@ from itertools import pairwise
 
 import numpy as np
 
-from costmodels.layer.experts import expert_data_group, expert_parameters_per_rank, kind_expert_parameters
 from costmodels.layer.frozen import trained_experts, trained_share
 from costmodels.layer.passes import Passes
-from costmodels.layout.by_kind import ByKind, LayerTerms
+from costmodels.layer.terms import LayerTerms
+from costmodels.layout.by_kind import ByKind
 from costmodels.layout.pieces import by_chunk, copies, joined
-from costmodels.layout.placement import Group, sharding_groups, split_group
+from costmodels.layout.placement import Group, expert_data_group, sharding_groups, split_group
 from costmodels.layout.sizes import (
     embedding_parameters_per_rank,
+    expert_parameters_per_rank,
     head_parameters_per_rank,
+    kind_expert_parameters,
     kind_parameters_per_rank,
     layer_parameters_per_rank,
 )
@@ -32,6 +34,7 @@ from costmodels.model.parameters import attention_projections
 from costmodels.names import SHARDED_GRADIENTS, SHARDED_PARAMETERS, WORD
 from costmodels.primitives.collectives import all_reduce_seconds, gather_seconds, host_seconds
 from costmodels.primitives.kernels import stream_seconds
+from costmodels.primitives.overlap import prefetched
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
 from costmodels.strategy import Bools, Floats, Ints, Strategies
@@ -119,9 +122,9 @@ def every_micro_batch(
     last = _chain(reduced, after, layers, depth=depth, slow=slow, hidden=given, backward=True)
     first, final = _ends(rows, scenario)
     apart = not stack.root_unit  # else the head travels with the embedding
-    late = _late(final.gather, ahead[-1], slow=slow, hidden=taken & apart)
+    late = prefetched(final.gather, ahead[-1], slow=slow, hidden=taken & apart)
     forward = forward + first.gather + late
-    scattered = _late(final.scatter, after[-1], slow=slow, hidden=given & apart)
+    scattered = prefetched(final.scatter, after[-1], slow=slow, hidden=given & apart)
     scattered = scattered + first.scatter
     sharing, copying_over = (layers * part for part in _host_waits(rows, scenario))
     forward, scattered = forward + np.where(third, sharing, 0.0), scattered + np.where(third, 2.0, 1.0) * sharing
@@ -284,18 +287,6 @@ def _second(rows: Strategies, scenario: Scenario, near: Group) -> Group:
     return split_group(near, second_shards(rows, scenario))[0]
 
 
-def exposed(seconds: Floats, window: Floats, share: Floats, *, slow: Floats, hidden: bool) -> Floats:
-    """What of a collective lengthens the iteration: all of it, or one bucket's share and what outlasts the window.
-
-    What is hidden slows the computation beside it, by ``slow``.
-    """
-    if not hidden:
-        return seconds
-    first = share * seconds
-    rest = seconds - first
-    return first + np.maximum(rest - window, 0.0) + slowdown(np.minimum(rest, window), slow)
-
-
 def slowed(group: Group, scenario: Scenario) -> Floats:
     """How much computation slows beside a collective of such groups, (N,).
 
@@ -307,17 +298,6 @@ def slowed(group: Group, scenario: Scenario) -> Floats:
     if tier.link.slowdown is None or stack.registered_buffers or stack.overlap_slowdown == 0.0:
         return usual
     return np.where(group.ranks_within(tier.domain) < group.size, usual, tier.link.slowdown)
-
-
-def slowdown(hidden: Floats, slow: Floats | float) -> Floats:
-    """Seconds by which ``hidden`` seconds of communication hold up the computation they run beside."""
-    return hidden * slow / (1.0 + slow)
-
-
-def _late(seconds: Floats, window: Floats, *, slow: Floats, hidden: Bools) -> Floats:
-    """Exposed seconds of one collective, started a layer ahead where it is hidden."""
-    left = np.maximum(seconds - window, 0.0) + slowdown(np.minimum(seconds, window), slow)
-    return np.where(hidden, left, seconds)
 
 
 def _chain(
@@ -335,10 +315,10 @@ def _chain(
     Nothing comes before the first. Where layers differ, pairs of neighbours count by their share of the depth.
     """
     if depth is None:
-        return seconds[0] + (layers - 1.0) * _late(seconds[0], windows[0], slow=slow, hidden=hidden)
+        return seconds[0] + (layers - 1.0) * prefetched(seconds[0], windows[0], slow=slow, hidden=hidden)
     order = depth.layers.tolist()[::-1] if backward else depth.layers.tolist()
     share = (layers - 1.0) / max(len(order) - 1.0, 1.0)
     total = seconds[order[0]]
     for (before, after), times in Counter(pairwise(order)).items():
-        total = total + times * share * _late(seconds[after], windows[before], slow=slow, hidden=hidden)
+        total = total + times * share * prefetched(seconds[after], windows[before], slow=slow, hidden=hidden)
     return total

@@ -11,6 +11,7 @@ import numpy as np
 from costmodels.catalogue import catalogue_hash as models_hash
 from costmodels.layer.context import ulysses_ranks
 from costmodels.layer.recompute_modules import module_names
+from costmodels.layout.split import Assignment
 from costmodels.model.flops import flops_per_token, frozen_flops, module_flops, recomputed_flops, utilization
 from costmodels.model.parameters import parameters
 from costmodels.names import (
@@ -21,7 +22,7 @@ from costmodels.names import (
     VOCABULARIES,
     Recompute,
 )
-from costmodels.pricing import Assignment, Quote
+from costmodels.pricing import Quote
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
 from costmodels.stack.stack import stack as find_stack

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from costmodels.layer.recompute_modules import module_mask
+from costmodels.layout.split import Assignment
 from costmodels.names import (
     CP_KINDS,
     OFFLOADS,
@@ -13,7 +14,6 @@ from costmodels.names import (
     VOCABULARIES,
     Recompute,
 )
-from costmodels.pricing import Assignment
 from costmodels.strategy import Strategies, strategies
 from planner.answer.plan import Strategy as StrategyRecord
 

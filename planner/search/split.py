@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from costmodels.iteration import compose, row_seconds
-from costmodels.layout.split import slice_layers
+from costmodels.layout.split import Assignment, slice_layers
 from costmodels.memory.rows import row_bytes
 from costmodels.names import Recompute
-from costmodels.pricing import Assignment, row_assignment
+from costmodels.pricing import row_assignment
 from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies
 from planner.search.priced import Priced, price_rows

@@ -12,6 +12,7 @@ import numpy as np
 
 from costmodels.iteration import row_seconds
 from costmodels.layer.recompute_modules import module_mask
+from costmodels.layout.split import Assignment
 from costmodels.memory.rows import row_bytes
 from costmodels.names import (
     CP_KINDS,
@@ -20,7 +21,7 @@ from costmodels.names import (
     Recompute,
 )
 from costmodels.pipeline.schedules import SCHEDULES
-from costmodels.pricing import Assignment, quote_of
+from costmodels.pricing import quote_of
 from costmodels.strategy import strategies
 from planner.search.split import as_it_runs
 

@@ -20,7 +20,8 @@ from costmodels.model.parameters import parameters, parameters_without_embedding
 from costmodels.names import Recompute
 from costmodels.stack.adapters import ADAPTED, Adapters
 from costmodels.stack.precision import RECIPES
-from costmodels.step.traffic import optimizer_seconds, step_traffic
+from costmodels.step.optimizer import optimizer_seconds
+from costmodels.step.traffic import step_traffic
 from costmodels.strategy import strategies
 from tests.scenarios import toy_model, toy_scenario, toy_stack, with_experts, with_latent_attention
 

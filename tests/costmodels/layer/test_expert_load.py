@@ -33,7 +33,8 @@ from costmodels.names import SCHEDULE_NAMES
 from costmodels.pricing import even_assignment
 from costmodels.stack.adapters import Adapters
 from costmodels.stack.stack import Stack
-from costmodels.step.traffic import optimizer_seconds, step_traffic
+from costmodels.step.optimizer import optimizer_seconds
+from costmodels.step.traffic import step_traffic
 from costmodels.strategy import strategies
 from hardware.kernels import AttentionFit
 from tests.costmodels.layer.test_experts import (

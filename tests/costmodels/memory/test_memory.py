@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costmodels.layout.pieces import in_flight
+from costmodels.layout.split import Assignment
 from costmodels.memory.activations import checkpoint_bytes
 from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.footprint import footprint, readings
@@ -12,7 +13,7 @@ from costmodels.memory.rows import layer_activation_bytes, memory_limit, row_byt
 from costmodels.memory.states import state_bytes
 from costmodels.model.parameters import parameters
 from costmodels.names import SCHEDULE_NAMES, Recompute
-from costmodels.pricing import Assignment, even_assignment, row_assignment, stage_bytes
+from costmodels.pricing import even_assignment, row_assignment, stage_bytes
 from costmodels.stack.stack import stack
 from costmodels.strategy import strategies
 from tests.costmodels.quoted import check_peaks

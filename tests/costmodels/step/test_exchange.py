@@ -12,7 +12,13 @@ from costmodels.layout.sizes import embedding_parameters_per_rank, heaviest_stag
 from costmodels.model.parameters import parameters
 from costmodels.names import SCHEDULE_NAMES
 from costmodels.step.buckets import collectives, unhidden_share
-from costmodels.step.traffic import exposed, hop_seconds, optimizer_seconds, step_traffic, tied_embedding_seconds
+from costmodels.step.optimizer import optimizer_seconds
+from costmodels.step.traffic import (
+    exposed,
+    hop_seconds,
+    step_traffic,
+    tied_embedding_seconds,
+)
 from costmodels.strategy import strategies
 from tests.scenarios import toy_device, toy_group, toy_link, toy_model, toy_scenario, toy_stack, toy_tiers
 
