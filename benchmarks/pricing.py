@@ -18,9 +18,10 @@ import numpy as np
 
 from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.rows import memory_limit, row_bytes
+from costmodels.names import SCHEDULE_NAMES
 from costmodels.pricing import price
 from costmodels.scenario import Scenario
-from costmodels.strategy import AXES, SCHEDULE_NAMES, Strategies
+from costmodels.strategy import AXES, Strategies
 from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest, resolve
 from planner.search.best_first import CHUNK

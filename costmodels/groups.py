@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 
 from costmodels.iteration import RowSeconds, breakdown, compose, core_seconds
 from costmodels.layout.pieces import in_flight
+from costmodels.layout.split import Assignment
 from costmodels.memory.footprint import Footprint, footprint
 from costmodels.memory.rows import RowBytes, memory_limit, row_bytes
 from costmodels.pipeline.idle import straggler_share
-from costmodels.pricing import Assignment, Quote
+from costmodels.pricing import Quote
 from costmodels.scenario import Scenario
-from costmodels.step.traffic import hop_seconds, optimizer_seconds, step_traffic, tied_embedding_seconds
+from costmodels.step.optimizer import optimizer_seconds
+from costmodels.step.traffic import hop_seconds, step_traffic, tied_embedding_seconds
 from costmodels.strategy import Floats, Ints, Strategies
 from hardware.links import Tier
 from hardware.records import Cluster

@@ -20,16 +20,19 @@ from costmodels.layer.checkpoints import checkpoint_seconds, selective_seconds
 from costmodels.layer.pairing import paired_terms
 from costmodels.layer.passes import Passes
 from costmodels.layer.scales import sharing_seconds
-from costmodels.layout.by_kind import ByKind, LayerTerms, Windows, contents, fullest_window, mean_terms
+from costmodels.layer.terms import LayerTerms, Windows, mean_terms
+from costmodels.layout.by_kind import ByKind, contents, fullest_window
 from costmodels.layout.pieces import copies, end_sends, ends, joined
 from costmodels.layout.split import even_layers
 from costmodels.memory.activations import kept_bytes_of_kind
 from costmodels.model.layer_kinds import Kind, ahead_kind
+from costmodels.names import SHARDING_INSIDE, Recompute
 from costmodels.pipeline.idle import bubble_share, straggler_share
 from costmodels.scenario import Scenario
 from costmodels.step.offload import ACTIVATIONS, layer_offload_seconds, step_offload_seconds
-from costmodels.step.traffic import hop_seconds, optimizer_seconds, step_traffic
-from costmodels.strategy import SHARDING_INSIDE, Floats, Ints, Recompute, Strategies
+from costmodels.step.optimizer import optimizer_seconds
+from costmodels.step.traffic import hop_seconds, step_traffic
+from costmodels.strategy import Floats, Ints, Strategies
 from costmodels.training.goodput import wall_stretch
 
 BLOCK_AXES = ("tp", "cp", "cp_kind", "micro_batch_size", "sequence_parallel", "ep", "etp")

@@ -20,11 +20,12 @@ from costmodels.iteration import (
 )
 from costmodels.layout.by_kind import stage_layers
 from costmodels.layout.pieces import copies, joined, of_both_ways
-from costmodels.layout.split import even_stages
+from costmodels.layout.split import Assignment, even_stages
 from costmodels.memory.footprint import Footprint, footprint
 from costmodels.memory.rows import RowBytes, row_bytes
+from costmodels.names import Recompute
 from costmodels.scenario import Scenario
-from costmodels.strategy import Floats, Ints, Recompute, Strategies
+from costmodels.strategy import Floats, Ints, Strategies
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +44,6 @@ def price(rows: Strategies, scenario: Scenario) -> Prices:
     again = (rows.recompute >= Recompute.FULL).astype(np.float64)
     slowest, total = even_split(rows, seconds, scenario.model.num_layers, again)
     return Prices(seconds, slowest, total, compose(rows, seconds, slowest, total))
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """Layers and recomputed layers of every stage, arrays (pp,)."""
-
-    layers: Ints
-    recomputed: Ints
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from functools import cached_property
 
 from costmodels.model.layer_kinds import Depth, depth_of
 from costmodels.model.model import Model
-from costmodels.primitives.kernels import WORD
+from costmodels.names import WORD
+from costmodels.stability import Stability
 from costmodels.stack.precision import IN_TWO, RECIPES, Recipe
 from costmodels.stack.stack import Stack
-from costmodels.training.stability import Stability
 from hardware.errors import MeshwrightError
 from hardware.kernels import AttentionFit, GemmFit
 from hardware.records import NodeGroup, UnsupportedDtype

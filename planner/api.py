@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from costmodels.layout.split import Assignment
+from costmodels.memory.host import host_fits, host_need, host_room
 from costmodels.memory.rows import memory_limit
-from costmodels.pricing import Assignment, Quote, quote
+from costmodels.pricing import Quote, quote
 from costmodels.scenario import Scenario
-from costmodels.step.offload import host_fits, host_need, host_room
 from costmodels.strategy import Strategies
 from planner.answer.build import causal_excess, frame_record, peak_bytes, priced_record
 from planner.answer.plan import Plan, Prediction, Proof, Rejection

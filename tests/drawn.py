@@ -4,8 +4,8 @@ from hypothesis import strategies as st
 
 from costmodels.layer.recompute_modules import MODULES
 from costmodels.model.model import Model
+from costmodels.names import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES
 from costmodels.stack.stack import Overlap
-from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES
 from hardware.links import Tier
 from tests.scenarios import (
     toy_device,

@@ -6,10 +6,11 @@ from math import prod
 import numpy as np
 
 from costmodels.model.model import Experts, LatentAttention, Model, checked, from_shape
+from costmodels.names import RANK_ORDERS, SCHEDULE_NAMES, Recompute
 from costmodels.pipeline.schedules import SCHEDULES
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
-from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, Recompute, strategies
+from costmodels.strategy import strategies
 from hardware.kernels import AttentionFit, GemmFit, GroupedFit, Kernels, MemoryBoundFit
 from hardware.links import Link, Tier
 from hardware.records import Accelerator, Cluster, NodeGroup

@@ -15,7 +15,7 @@ import numpy as np
 
 from costmodels.layer.attention import attention_core, attention_matmuls, up_projections
 from costmodels.layer.context import context_parallel
-from costmodels.layer.experts import ExpertSeconds, expert_layer, kind_expert_parameters
+from costmodels.layer.experts import ExpertSeconds, expert_layer
 from costmodels.layer.frozen import adapter_seconds, trained_experts, trained_share
 from costmodels.layer.launches import exposed_launches, launch_floor, small_kernels
 from costmodels.layer.loss import loss_seconds
@@ -36,10 +36,11 @@ from costmodels.layer.scan import exchange_of_heads, mamba_matmuls, scan
 from costmodels.layer.tensor_ranks import exchanging_parts, input_reductions, logit_gather, logits_seen
 from costmodels.layer.user_buffers import left_open, served
 from costmodels.layout.placement import group_of
-from costmodels.layout.sizes import kind_parameters_per_rank, padded_vocabulary_rows
+from costmodels.layout.sizes import kind_expert_parameters, kind_parameters_per_rank, padded_vocabulary_rows
 from costmodels.model.layer_kinds import DENSE, Kind
+from costmodels.names import WORD
 from costmodels.primitives.collectives import all_reduce_seconds, gather_seconds
-from costmodels.primitives.kernels import WORD, stream_seconds
+from costmodels.primitives.kernels import stream_seconds
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Strategies
 

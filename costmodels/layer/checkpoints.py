@@ -13,8 +13,9 @@ from costmodels.layer.blocks import LayerSeconds
 from costmodels.layer.launches import SHARED, expert_calls, half_calls
 from costmodels.layer.recompute_modules import module_seconds, picked
 from costmodels.model.layer_kinds import Kind
+from costmodels.names import Recompute
 from costmodels.scenario import Scenario
-from costmodels.strategy import Floats, Ints, Recompute, Strategies
+from costmodels.strategy import Floats, Ints, Strategies
 
 CHECKPOINT: Final = 0.72
 """Calls of the host for one checkpoint beyond those of what runs again, over those of a dense layer's forward pass:

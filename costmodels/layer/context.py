@@ -12,10 +12,16 @@ import numpy as np
 
 from costmodels.layer.passes import Passes, tokens_per_rank
 from costmodels.layout.placement import Group, group_of, split_group
+from costmodels.names import CP_KINDS, WORD
 from costmodels.primitives.collectives import all_to_all_seconds, gather_seconds, send_seconds
-from costmodels.primitives.kernels import WORD, stream_seconds
+from costmodels.primitives.kernels import stream_seconds
 from costmodels.scenario import Scenario
-from costmodels.strategy import CP_KINDS, Bools, Floats, Ints, Strategies
+from costmodels.strategy import (
+    Bools,
+    Floats,
+    Ints,
+    Strategies,
+)
 
 RING, ULYSSES, GATHER, BOTH = range(len(CP_KINDS))
 MERGE_PASSES = 3.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodels.primitives.kernels import WORD
+from costmodels.names import WORD
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats
 

@@ -19,15 +19,14 @@ from costmodels.layer.expert_traffic import ACTIVATION, activation_traffic, copi
 from costmodels.layer.launches import local_kernels
 from costmodels.layer.overlapped_experts import overlaps
 from costmodels.layer.passes import Passes, linear, product, quantising, region_tokens, tokens_per_rank
-from costmodels.layout.placement import Group, group_of, split_group
-from costmodels.model.layer_kinds import EXPERTS, Kind
+from costmodels.layout.placement import Group, expert_group
 from costmodels.model.model import Experts
-from costmodels.model.parameters import expert_parameters
+from costmodels.names import WORD
 from costmodels.primitives.collectives import all_to_all_seconds, gather_seconds
-from costmodels.primitives.kernels import WORD, Number, matmul_seconds, stream_seconds
+from costmodels.primitives.kernels import Number, matmul_seconds, stream_seconds
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
-from costmodels.strategy import Bools, Floats, Ints, Strategies
+from costmodels.strategy import Bools, Floats, Strategies
 from hardware.kernels import GemmFit
 
 SCORES = 40.0
@@ -60,21 +59,6 @@ def experts_of(scenario: Scenario) -> Experts:
     moe = scenario.model.moe
     assert moe is not None
     return moe
-
-
-def expert_group(rows: Strategies) -> Group:
-    """Ranks that hold different experts: ``ep`` of them, ``etp`` apart.
-
-    Under either rank order: where data ranks lie apart, expert ranks stay within tensor x context ranks (the rule
-    "experts-order").
-    """
-    return Group(rows.ep, ((rows.ep, rows.etp),))
-
-
-def expert_data_group(rows: Strategies) -> Group:
-    """Ranks that hold the same experts: what is left of tensor x context x data ranks."""
-    shards = rows.ep * rows.etp
-    return rows.once("expert data group", lambda: split_group(group_of(rows, "tp", "cp", "dp"), shards)[1])
 
 
 def routed_tokens(rows: Strategies, scenario: Scenario) -> Floats:
@@ -326,20 +310,6 @@ def gathered_routes(rows: Strategies, scenario: Scenario) -> Floats:
     return np.where(rows.ep > 1, gather_seconds(size, expert_group(rows), scenario.group.tiers), 0.0)
 
 
-def expert_parameters_per_rank(rows: Strategies, scenario: Scenario) -> Floats:
-    """Parameters of the routed experts of an average layer on one rank, shape (N,); 0 without experts."""
-    model = scenario.model
-    return kind_expert_parameters(rows, scenario, EXPERTS) * model.num_moe_layers / model.num_layers
-
-
-def kind_expert_parameters(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
-    """Parameters of the routed experts of one layer of a kind on one rank, shape (N,)."""
-    model = scenario.model
-    if model.moe is None or kind.ffn != "experts":
-        return np.zeros(len(rows))
-    return np.asarray(model.moe.num_experts / rows.ep * expert_parameters(model) / rows.etp)
-
-
 def expert_activation_bytes(
     rows: Strategies, scenario: Scenario, saved: float, *, repeated: Bools | bool = False
 ) -> Floats:
@@ -369,8 +339,3 @@ def exchanged_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     values = (arrived_tokens(rows, scenario) + routed_tokens(rows, scenario)) * named
     shared = moe.shared_expert_ffn_hidden_size / rows.tp * tokens_per_rank(rows, scenario)
     return scenario.word * (values * model.expert_hidden_size + shared)
-
-
-def expert_shards(rows: Strategies) -> Ints:
-    """Ranks over which the states of one expert are sharded where the dense states are, shape (N,)."""
-    return np.where(rows.zero_stage > 0, expert_data_group(rows).size, 1)

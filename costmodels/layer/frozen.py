@@ -15,7 +15,8 @@ from costmodels.layer.passes import Passes, product, tokens_per_rank
 from costmodels.model.layer_kinds import Kind, layer_kinds
 from costmodels.model.model import Model
 from costmodels.model.parameters import attention_projections, expert_parameters, mtp_sets, parameters
-from costmodels.primitives.kernels import WORD, stream_seconds
+from costmodels.names import WORD
+from costmodels.primitives.kernels import stream_seconds
 from costmodels.scenario import Scenario
 from costmodels.stack.adapters import OF_ATTENTION, Adapted, AdapterKernels
 from costmodels.strategy import Floats, Strategies

@@ -6,7 +6,8 @@ import numpy as np
 
 from costmodels.layer.ordered import FILLED_LOGIT
 from costmodels.layer.passes import Passes, product
-from costmodels.primitives.kernels import WORD, stream_seconds
+from costmodels.names import WORD
+from costmodels.primitives.kernels import stream_seconds
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats
 

@@ -11,12 +11,13 @@ import numpy as np
 
 from costmodels.layer.overlapped_experts import overlaps
 from costmodels.layer.passes import Passes
-from costmodels.layout.by_kind import LayerTerms
+from costmodels.layer.terms import LayerTerms
+from costmodels.names import SCHEDULE_NAMES
 from costmodels.pipeline.limits import no_pairs
 from costmodels.pipeline.schedules import SCHEDULES
+from costmodels.primitives.overlap import slowdown
 from costmodels.stack.stack import Stack
-from costmodels.step.sharded import slowdown
-from costmodels.strategy import SCHEDULE_NAMES, Floats, Strategies
+from costmodels.strategy import Floats, Strategies
 
 PAIRING = tuple(name for name, schedule in SCHEDULES.items() if schedule.pairs is not no_pairs)
 """Schedules that run a forward beside a backward pass of the other direction."""

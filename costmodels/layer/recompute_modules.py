@@ -25,9 +25,10 @@ from costmodels.layer.experts import (
 from costmodels.layer.passes import ffn_matmuls, region_tokens, tokens_per_rank
 from costmodels.model.layer_kinds import Kind
 from costmodels.model.model import Model
+from costmodels.names import MODULES
 from costmodels.primitives.kernels import stream_seconds
 from costmodels.scenario import Scenario
-from costmodels.strategy import MODULES, Floats, Ints, Strategies
+from costmodels.strategy import Floats, Ints, Strategies
 
 INSIDE = {"moe": ("moe_act", "shared_experts")}
 """Modules that are part of another; named beside it they add nothing."""

@@ -9,8 +9,9 @@ from costmodels.layer.experts import grouped
 from costmodels.layer.passes import Passes, last_product, linear, region_tokens, tokens_per_rank, turning_seconds
 from costmodels.layout.placement import group_of
 from costmodels.model.layer_kinds import Kind
+from costmodels.names import WORD
 from costmodels.primitives.collectives import all_reduce_seconds, gather_seconds
-from costmodels.primitives.kernels import WORD, stream_seconds
+from costmodels.primitives.kernels import stream_seconds
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Strategies
 

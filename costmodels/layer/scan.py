@@ -14,8 +14,9 @@ import numpy as np
 from costmodels.layer.passes import Passes, linear, tokens_per_rank
 from costmodels.layout.placement import group_of
 from costmodels.model.mamba import ScanKernel, mamba_of, scan_kernels
+from costmodels.names import WORD
 from costmodels.primitives.collectives import all_to_all_seconds
-from costmodels.primitives.kernels import WORD, stream_seconds
+from costmodels.primitives.kernels import stream_seconds
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Strategies
 

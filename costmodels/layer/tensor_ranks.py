@@ -6,8 +6,9 @@ import numpy as np
 
 from costmodels.layout.placement import group_of
 from costmodels.model.layer_kinds import Kind
+from costmodels.names import WORD
 from costmodels.primitives.collectives import gather_seconds
-from costmodels.primitives.kernels import WORD, stream_seconds
+from costmodels.primitives.kernels import stream_seconds
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Strategies
 

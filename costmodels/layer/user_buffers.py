@@ -14,8 +14,9 @@ import numpy as np
 from costmodels.layer.passes import Passes, tokens_per_rank
 from costmodels.layout.placement import group_of
 from costmodels.model.layer_kinds import Kind
+from costmodels.names import WORD
 from costmodels.primitives.collectives import gather_seconds
-from costmodels.primitives.kernels import WORD, Number, matmul_seconds, stream_seconds
+from costmodels.primitives.kernels import Number, matmul_seconds, stream_seconds
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Strategies
 

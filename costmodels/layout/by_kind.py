@@ -1,112 +1,43 @@
-"""Costs of models whose layers differ along the depth: per kind of layer, and summed over what stages hold.
+"""Models whose layers differ along the depth: layers of each kind on every stage, and records of each kind.
 
 The stages of an even split differ then. Of each split a few stages can be the slowest, the fullest or the largest
-(`Depth.contents`); rows are priced on those, without a loop over rows. Where stages mirror each other
-(``pieces.copies``), every layer counts as an average one.
+(`leading_stages`); rows are priced on those, without a loop over rows. Where stages mirror each other
+(``stages.copies``), every layer counts as an average one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Generic, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.layer.passes import Passes
 from costmodels.layout.pieces import copies, folded, of_both_ways
-from costmodels.layout.split import even_layers
+from costmodels.layout.split import even_layers, even_stages, places_of_ends
 from costmodels.model.layer_kinds import Depth
 from costmodels.strategy import Floats, Ints, Strategies
 
 
-class Windows:
-    """The computation of a layer that hides traffic, pass by pass, of whatever holds its five terms."""
+class Part(Protocol):
+    """Arrays (N,) of one layer."""
 
-    __slots__ = ()
-    forward_window: Floats
-    backward_window: Floats
-    repeated_window: Floats
-    paired_forward: Floats
-    paired_backward: Floats
-
-    @property
-    def window(self) -> Passes:
-        """The computation of one layer that data-parallel traffic can hide behind."""
-        return Passes(self.forward_window, self.backward_window)
-
-    @property
-    def repeating_window(self) -> Passes:
-        """The same of what travels in every micro-batch, which hides behind what its backward pass repeats too."""
-        return Passes(self.forward_window, self.backward_window + self.repeated_window)
-
-    @property
-    def paired(self) -> Passes:
-        """What of it traffic of other micro-batches' experts runs beside."""
-        return Passes(self.paired_forward, self.paired_backward)
-
-
-@dataclass(frozen=True, slots=True)
-class LayerTerms(Windows):
-    """Seconds of one layer of a kind, arrays (N,); the fields are those of ``iteration.RowSeconds``."""
-
-    layer: Floats
-    forward: Floats
-    backward: Floats
-    layer_tp: Floats
-    layer_cp: Floats
-    layer_ep: Floats
-    layer_alone: Floats
-    layer_launch: Floats
-    recompute: Floats
-    checkpointing: Floats
-    weight: Floats
-    selective: Floats
-    layer_offload: Floats
-    forward_window: Floats
-    backward_window: Floats
-    repeated_window: Floats
-    paired_forward: Floats
-    paired_backward: Floats
-
-    def take(self, rows: NDArray[Any]) -> LayerTerms:
+    def take(self, rows: NDArray[Any]) -> Self:
         """The given rows (an index or mask)."""
-        return LayerTerms(*(getattr(self, field.name)[rows] for field in fields(self)))
+        ...
 
 
-def mean_terms(terms: Sequence[LayerTerms], shares: Sequence[float]) -> LayerTerms:
-    """An average layer: every kind by its share of the depth."""
-    if len(terms) == 1:
-        return terms[0]
-    names = [field.name for field in fields(LayerTerms)]
-    return LayerTerms(*(np.dot(shares, [getattr(term, name) for term in terms]) for name in names))
+P = TypeVar("P", bound=Part)
 
 
 @dataclass(frozen=True, slots=True)
-class LayerBytes:
-    """Bytes and parameters of one layer of a kind, arrays (N,); the fields are those of ``memory.RowBytes``."""
-
-    layer_parameters: Floats
-    expert_parameters: Floats
-    stored: Floats
-
-    def take(self, rows: NDArray[Any]) -> LayerBytes:
-        """The given rows (an index or mask)."""
-        return LayerBytes(*(getattr(self, field.name)[rows] for field in fields(self)))
-
-
-Part = TypeVar("Part", LayerTerms, LayerBytes)
-
-
-@dataclass(frozen=True, slots=True)
-class ByKind(Generic[Part]):
+class ByKind(Generic[P]):
     """One record for each of the model's kinds of layer."""
 
     depth: Depth
-    parts: tuple[Part, ...]
+    parts: tuple[P, ...]
 
-    def take(self, rows: NDArray[Any]) -> ByKind[Part]:
+    def take(self, rows: NDArray[Any]) -> ByKind[P]:
         """The given rows (an index or mask)."""
         return ByKind(self.depth, tuple(part.take(rows) for part in self.parts))
 
@@ -137,7 +68,7 @@ def contents(rows: Strategies, depth: Depth) -> Contents:
 def _contents(rows: Strategies, depth: Depth) -> Contents:
     some, place = rows.distinct("pp", "vpp", "schedule")
     ways = zip(some.pp.tolist(), some.vpp.tolist(), folded(some).tolist(), strict=True)
-    found = [depth.contents(pp, vpp, folded=back) for pp, vpp, back in ways]
+    found = [leading_stages(depth, pp, vpp, folded=back) for pp, vpp, back in ways]
     width = max((len(each.stage) for each in found), default=1)
     if (copies(some) > 1).any():
         width = max(width, len(_PLACES))
@@ -177,8 +108,8 @@ def stage_layers(one: Strategies, depth: Depth, layers: Ints, recomputed: Ints) 
     if twice > 1.0:
         passed, again = (of_both_ways(held, twice)[:, None] * np.array(depth.shares) for held in (layers, recomputed))
         return passed, again
-    held = depth.held(layers, vpp, folded=back)
-    again = depth.held(layers, vpp, folded=back, only=recomputed)
+    held = kinds_held(depth, layers, vpp, folded=back)
+    again = kinds_held(depth, layers, vpp, folded=back, only=recomputed)
     return held.astype(np.float64), again.astype(np.float64)
 
 
@@ -197,4 +128,107 @@ def _windows(one: Strategies, depth: Depth) -> Floats:
     """Layers by kind of the stages of one row that may be the lightest with the most slices, (D, K)."""
     if (copies(one) > 1).all():
         return even_layers(len(depth.layers), one).high[:, None] * np.array(depth.shares)
-    return np.asarray(depth.lightest(int(one.pp[0]), int(one.vpp[0]), folded=bool(folded(one)[0])), dtype=np.float64)
+    return np.asarray(
+        lightest_runs(depth, int(one.pp[0]), int(one.vpp[0]), folded=bool(folded(one)[0])), dtype=np.float64
+    )
+
+
+def kind_slices(depth: Depth, vpp: int, *, folded: bool = False) -> Ints:
+    """Layers of each kind in each slice that moves as one, shape (S, K).
+
+    Slice a has layer a of every chunk: a, L/v + a, ...; folded over two chunks it is a and L - 1 - a. The embedding
+    and the head count as layers where that makes L a multiple of v; where nothing does a slice is one layer.
+    """
+    return np.diff(_kinds_before(depth, vpp, folded=folded)[:: _chunks(depth, vpp, folded=folded)], axis=0)
+
+
+def _end_places(depth: Depth, vpp: int, *, folded: bool) -> tuple[int, int]:
+    """Layers' places that the embedding and the head take."""
+    if folded:
+        return 0, 0
+    embedding, head = places_of_ends(len(depth.layers), np.int64(vpp))
+    return int(embedding), int(head)
+
+
+def _chunks(depth: Depth, vpp: int, *, folded: bool) -> int:
+    """Layers, or places of them, that make a slice."""
+    return vpp if (len(depth.layers) + sum(_end_places(depth, vpp, folded=folded))) % vpp == 0 else 1
+
+
+def _kinds_before(depth: Depth, vpp: int, *, folded: bool) -> Ints:
+    """Layers of each kind in front of every layer's place, slice by slice, shape (L + 1, K) or more."""
+    embedding, head = _end_places(depth, vpp, folded=folded)
+    chunks = _chunks(depth, vpp, folded=folded)
+    placed = np.concatenate([[-1] * embedding, depth.layers, [-1] * head]).astype(np.int64).reshape(chunks, -1)
+    if folded and chunks == 2:
+        placed = np.stack([placed[0], placed[1][::-1]])
+    each = placed.T.reshape(-1, 1) == np.arange(len(depth.kinds))
+    return np.concatenate([np.zeros((1, len(depth.kinds)), np.int64), each.cumsum(axis=0)])
+
+
+def kinds_held(depth: Depth, layers: Ints, vpp: int, *, folded: bool = False, only: Ints | None = None) -> Ints:
+    """Layers of each kind on every stage, shape (p, K).
+
+    Args:
+        depth: The model's layers by kind.
+        layers: Layers of every stage, shape (p,).
+        vpp: Chunks of a stage.
+        folded: Whether the second chunk runs back up the stages.
+        only: Count only so many layers of each stage, the first of its first slices.
+    """
+    embedding, head = _end_places(depth, vpp, folded=folded)
+    places = layers.copy()
+    places[0] += embedding
+    places[-1] += head
+    before, ends = _kinds_before(depth, vpp, folded=folded), np.cumsum(places)
+    if only is None:
+        return before[ends] - before[ends - places]
+    passed = only.copy()
+    passed[0] += embedding
+    return before[ends - places + passed] - before[ends - places]
+
+
+def leading_stages(depth: Depth, pp: int, vpp: int, *, folded: bool) -> StageContents:
+    """Every stage of the even split that may be the slowest, the fullest or the largest."""
+    return depth.once(("leading", pp, vpp, folded), lambda: _leading_stages(depth, pp, vpp, folded=folded))
+
+
+def _leading_stages(depth: Depth, pp: int, vpp: int, *, folded: bool) -> StageContents:
+    layers = even_stages(len(depth.layers), pp, vpp, joined_ends=folded)
+    return _leading(kinds_held(depth, layers, vpp, folded=folded))
+
+
+def lightest_runs(depth: Depth, pp: int, vpp: int, *, folded: bool) -> Ints:
+    """Layers of each kind in runs of ceil(S / p) slices, those that no other run has less of every kind than."""
+    return depth.once(("lightest", pp, vpp, folded), lambda: _lightest_runs(depth, pp, vpp, folded=folded))
+
+
+def _lightest_runs(depth: Depth, pp: int, vpp: int, *, folded: bool) -> Ints:
+    slices = kind_slices(depth, vpp, folded=folded)
+    length = -(-len(slices) // pp)
+    before = np.concatenate([np.zeros((1, len(depth.kinds)), np.int64), slices.cumsum(axis=0)])
+    runs = np.unique(before[length:] - before[:-length], axis=0)
+    under = (runs[:, None, :] >= runs[None, :, :]).all(axis=2).sum(axis=1)
+    return runs[under == 1]
+
+
+class StageContents(NamedTuple):
+    """Some stages of a split: which, and their layers of each kind, shapes (D,) and (D, K)."""
+
+    stage: Ints
+    held: Ints
+
+
+def _leading(held: Ints) -> StageContents:
+    """The first and last stage, and every other that holds more of some kind than each inner stage before it.
+
+    Costs grow with every kind, and an earlier stage never has fewer micro-batches in flight, so that one that
+    holds as much of every kind as a later one outweighs it.
+    """
+    last = len(held) - 1
+    kept: list[int] = []
+    for stage in range(1, last):
+        if not any((held[earlier] >= held[stage]).all() for earlier in kept):
+            kept.append(stage)
+    stages = np.unique([0, *kept, last]).astype(np.int64)
+    return StageContents(stages, held[stages])

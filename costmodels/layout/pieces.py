@@ -13,9 +13,15 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.names import SCHEDULE_NAMES
 from costmodels.pipeline.schedules import SCHEDULES
 from costmodels.pipeline.slots import folded as _folded_paths
-from costmodels.strategy import SCHEDULE_NAMES, Bools, Floats, Ints, Strategies
+from costmodels.strategy import (
+    Bools,
+    Floats,
+    Ints,
+    Strategies,
+)
 
 _COPIES = np.array([SCHEDULES[name].parameters_held for name in SCHEDULE_NAMES])
 _FOLDED = np.array([SCHEDULES[name].paths is _folded_paths for name in SCHEDULE_NAMES])

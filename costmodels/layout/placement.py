@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from costmodels.strategy import RANK_ORDERS, SHARDING_INSIDE, Bools, Floats, Ints, Strategies
+from costmodels.names import RANK_ORDERS, SHARDING_INSIDE
+from costmodels.strategy import (
+    Bools,
+    Floats,
+    Ints,
+    Strategies,
+)
 
 _DIMENSIONS = ("tp", "cp", "dp", "pp", "sharding")
 _ORDERS = tuple(tuple(d for d in order.split("-") if d in _DIMENSIONS) for order in RANK_ORDERS)
@@ -182,3 +188,23 @@ def split_group(group: Group, inner: Ints) -> tuple[Group, Group]:
         near.append((take, stride))
         far.append((size // take, stride * take))
     return Group(inner, tuple(near)), Group(group.size // np.maximum(inner, 1), tuple(far))
+
+
+def expert_group(rows: Strategies) -> Group:
+    """Ranks that hold different experts: ``ep`` of them, ``etp`` apart.
+
+    Under either rank order: where data ranks lie apart, expert ranks stay within tensor x context ranks (the rule
+    "experts-order").
+    """
+    return Group(rows.ep, ((rows.ep, rows.etp),))
+
+
+def expert_data_group(rows: Strategies) -> Group:
+    """Ranks that hold the same experts: what is left of tensor x context x data ranks."""
+    shards = rows.ep * rows.etp
+    return rows.once("expert data group", lambda: split_group(group_of(rows, "tp", "cp", "dp"), shards)[1])
+
+
+def expert_shards(rows: Strategies) -> Ints:
+    """Ranks over which the states of one expert are sharded where the dense states are, shape (N,)."""
+    return np.where(rows.zero_stage > 0, expert_data_group(rows).size, 1)

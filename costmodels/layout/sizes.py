@@ -6,14 +6,14 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from costmodels.layer.experts import expert_parameters_per_rank, kind_expert_parameters
 from costmodels.layout.by_kind import contents
 from costmodels.layout.pieces import copies, ends, folded, joined
 from costmodels.layout.split import even_layers
-from costmodels.model.layer_kinds import Kind, ahead_kind
+from costmodels.model.layer_kinds import EXPERTS, Kind, ahead_kind
 from costmodels.model.parameters import (
     embedding_norm_parameters,
     embedding_projection_parameters,
+    expert_parameters,
     final_norm_parameters,
     kind_matrix_parameters,
     kind_replicated_parameters,
@@ -134,3 +134,17 @@ def heaviest_experts(rows: Strategies, scenario: Scenario) -> Floats:
     if not scenario.depth.uniform:
         return heaviest_stage(rows, scenario).experts
     return expert_layers(rows, scenario) * expert_parameters_per_rank(rows, scenario)
+
+
+def expert_parameters_per_rank(rows: Strategies, scenario: Scenario) -> Floats:
+    """Parameters of the routed experts of an average layer on one rank, shape (N,); 0 without experts."""
+    model = scenario.model
+    return kind_expert_parameters(rows, scenario, EXPERTS) * model.num_moe_layers / model.num_layers
+
+
+def kind_expert_parameters(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
+    """Parameters of the routed experts of one layer of a kind on one rank, shape (N,)."""
+    model = scenario.model
+    if model.moe is None or kind.ffn != "experts":
+        return np.zeros(len(rows))
+    return np.asarray(model.moe.num_experts / rows.ep * expert_parameters(model) / rows.etp)

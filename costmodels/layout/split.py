@@ -152,3 +152,11 @@ def _even_layers(num_layers: int, rows: Strategies) -> EvenSplit:
         last=last,
         some=high - head,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Layers and recomputed layers of every stage, arrays (pp,)."""
+
+    layers: Ints
+    recomputed: Ints

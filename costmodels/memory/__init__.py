@@ -1,4 +1,4 @@
 """Bytes on a device: states, activations, peaks over time, what the allocator holds.
 
-In: strategies and a scenario. Out: bytes per stage. Imports: layout and below, and pipeline for what is in flight.
+In: strategies and a scenario. Out: bytes per stage. Imports: step and below.
 """

@@ -6,16 +6,17 @@ import numpy as np
 
 from costmodels.layer.attention import attention_kept
 from costmodels.layer.context import repeated_bytes
-from costmodels.layer.experts import exchanged_bytes, expert_activation_bytes, kind_expert_parameters
+from costmodels.layer.experts import exchanged_bytes, expert_activation_bytes
 from costmodels.layer.frozen import reads_input
 from costmodels.layer.passes import region_tokens, tokens_per_rank
 from costmodels.layer.recompute_modules import before_activation, module_bytes, picked
 from costmodels.layer.scan import mamba_kept_width
-from costmodels.layout.sizes import kind_parameters_per_rank
+from costmodels.layout.sizes import kind_expert_parameters, kind_parameters_per_rank
 from costmodels.model.layer_kinds import Kind
+from costmodels.names import SHARDED_PARAMETERS, Recompute
 from costmodels.scenario import Scenario
-from costmodels.step.sharded import PARAMETERS, stays_whole
-from costmodels.strategy import Bools, Floats, Recompute, Strategies
+from costmodels.step.sharded import stays_whole
+from costmodels.strategy import Bools, Floats, Strategies
 
 _KEPT_OF_EXPERTS = {
     "attention": 1.0,
@@ -180,7 +181,7 @@ def _gathered_weights(rows: Strategies, scenario: Scenario, kind: Kind) -> Float
     ``mem_efficient_linear=False``.
     """
     size = kind_parameters_per_rank(rows, scenario, kind) + kind_expert_parameters(rows, scenario, kind)
-    kept = (rows.zero_stage == PARAMETERS) & (rows.sharding_degree > 1) & ~stays_whole(rows, scenario)
+    kept = (rows.zero_stage == SHARDED_PARAMETERS) & (rows.sharding_degree > 1) & ~stays_whole(rows, scenario)
     return np.where(kept & ("gathered" in scenario.stack.keeps), scenario.word * size, 0.0)
 
 

@@ -14,11 +14,10 @@ import numpy as np
 
 from costmodels.layer.passes import region_tokens, tokens_per_rank
 from costmodels.layout.sizes import vocabulary_rows
-from costmodels.primitives.kernels import WORD
+from costmodels.names import SHARDED_GRADIENTS, WORD, Recompute
 from costmodels.scenario import Scenario
 from costmodels.stack.optimizers import ADAM_MOMENTS
-from costmodels.step.sharded import GRADIENTS
-from costmodels.strategy import Bools, Floats, Recompute, Strategies
+from costmodels.strategy import Bools, Floats, Strategies
 
 LAUNCHES_AHEAD = 1024.0
 """Kernels that the host may launch before the device has started the first of them."""
@@ -93,7 +92,7 @@ def buffer_bytes(rows: Strategies, scenario: Scenario, *, layer: Floats, ends: t
     """
     embedding, head = ends
     outer = embedding + head if scenario.stack.root_unit else np.maximum(embedding, head)
-    gathers = scenario.stack.gather_pool & (rows.zero_stage >= GRADIENTS)
+    gathers = scenario.stack.gather_pool & (rows.zero_stage >= SHARDED_GRADIENTS)
     return np.where(gathers, scenario.word * np.maximum(layer, outer), 0.0)
 
 

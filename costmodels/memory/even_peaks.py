@@ -10,7 +10,8 @@ from costmodels.layout.by_kind import contents
 from costmodels.layout.pieces import copies, ends, in_flight, in_flight_at
 from costmodels.layout.split import even_layers
 from costmodels.memory.rows import RowBytes
-from costmodels.strategy import Floats, Ints, Recompute, Strategies
+from costmodels.names import Recompute
+from costmodels.strategy import Floats, Ints, Strategies
 
 
 def _peaks_by_kind(rows: Strategies, memory: RowBytes) -> Floats:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.layer.experts import kind_expert_parameters
 from costmodels.layout.by_kind import stage_layers
 from costmodels.layout.pieces import copies, ends, in_flight, of_both_ways
+from costmodels.layout.sizes import kind_expert_parameters
 from costmodels.memory.allocator import (
     buffer_bytes,
     flat_bytes,
@@ -22,9 +22,9 @@ from costmodels.memory.peaks import step_bytes
 from costmodels.memory.rows import RowBytes, ahead_bytes, slack_of
 from costmodels.model.layer_kinds import ahead_kind
 from costmodels.model.parameters import mtp_sets
+from costmodels.names import SHARDED_GRADIENTS
 from costmodels.scenario import Scenario
 from costmodels.step.gathered import largest_matrix
-from costmodels.step.sharded import GRADIENTS
 from costmodels.strategy import Bools, Floats, Ints, Strategies
 
 
@@ -115,8 +115,8 @@ def _fresh_gradients(one: Strategies, scenario: Scenario) -> Bools:
     buckets of all of them, which stay.
     """
     stack = scenario.stack
-    scattered = (one.zero_stage >= GRADIENTS) & (stack.fully_sharded and stack.gradients_sharded)
-    alone = (one.zero_stage < GRADIENTS) & (one.dp * one.cp == 1)
+    scattered = (one.zero_stage >= SHARDED_GRADIENTS) & (stack.fully_sharded and stack.gradients_sharded)
+    alone = (one.zero_stage < SHARDED_GRADIENTS) & (one.dp * one.cp == 1)
     return stack.fresh_gradients & (one.num_microbatches == 1) & (one.pp == 1) & (scattered | alone)
 
 

@@ -18,11 +18,11 @@ from costmodels.layer.recompute_modules import before_activation
 from costmodels.layout.sizes import padded_vocabulary_rows, vocabulary_rows
 from costmodels.model.layer_kinds import Kind
 from costmodels.model.parameters import attention_projections, expert_parameters
+from costmodels.names import SHARDED_PARAMETERS, Recompute
 from costmodels.scenario import Scenario
 from costmodels.stack.optimizers import ADAM_MOMENTS, root_bytes
 from costmodels.stack.stack import Stack
-from costmodels.step.sharded import PARAMETERS
-from costmodels.strategy import Floats, Recompute, Strategies
+from costmodels.strategy import Floats, Strategies
 
 WORKSPACES = 64.0 * 2**20
 """Workspaces of matrix products, one of PyTorch's and one of Transformer Engine's, 32 MiB each [TE]."""
@@ -58,7 +58,7 @@ def step_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     shard = np.where(rows.zero_stage > 0, rows.sharding_degree, 1)
     reduced = stack.gradient_bytes * float(stack.flattened_gradients) + copied / shard
     reduced = reduced * (not stack.lingering_gradients)  # the last step's let go as this one's come
-    gathered = stack.joint_gather & (rows.zero_stage > 0) & (rows.zero_stage < PARAMETERS) & (shard > 1)
+    gathered = stack.joint_gather & (rows.zero_stage > 0) & (rows.zero_stage < SHARDED_PARAMETERS) & (shard > 1)
     held = np.maximum(reduced, np.where(gathered, scenario.word * (1.0 + 1.0 / shard), 0.0))
     held = np.maximum(held, root_bytes(stack) / shard)
     return held * trained_share(scenario)
@@ -130,7 +130,7 @@ def _scores(rows: Strategies, scenario: Scenario) -> Floats:
 
 def _reduce_buckets(rows: Strategies, stack: Stack) -> Floats:
     """Bytes of the buffers that gradients are copied into for their reduction, (N,)."""
-    twice = stack.overlap.gradients & (rows.zero_stage < PARAMETERS)
+    twice = stack.overlap.gradients & (rows.zero_stage < SHARDED_PARAMETERS)
     reduced = (rows.zero_stage > 0) & (rows.sharding_degree > 1)
     return np.where(reduced, np.where(twice, 2.0, 1.0) * stack.reduce_bucket, 0.0)
 

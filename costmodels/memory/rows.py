@@ -18,13 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.layer.context import exchange_bytes
-from costmodels.layer.experts import expert_parameters_per_rank, expert_shards, kind_expert_parameters
 from costmodels.layer.passes import region_tokens
-from costmodels.layout.by_kind import ByKind, LayerBytes
+from costmodels.layout.by_kind import ByKind
 from costmodels.layout.pieces import by_chunk, copies, held_ahead, in_flight_at, joined, queued
+from costmodels.layout.placement import expert_shards
 from costmodels.layout.sizes import (
     embedding_parameters_per_rank,
+    expert_parameters_per_rank,
     head_parameters_per_rank,
+    kind_expert_parameters,
     kind_parameters_per_rank,
     layer_parameters_per_rank,
     vocabulary_rows,
@@ -42,12 +44,13 @@ from costmodels.memory.peaks import loss_peak, momentary_bytes, standing_bytes, 
 from costmodels.memory.states import StateBytes, state_bytes
 from costmodels.model.layer_kinds import Kind, ahead_kind
 from costmodels.model.parameters import mtp_sets
+from costmodels.names import SCHEDULE_NAMES, SHARDED_PARAMETERS, Recompute
 from costmodels.scenario import Scenario
 from costmodels.stack.optimizers import optimizer_of
 from costmodels.step.gathered import largest_matrix, second_copy, whole_bytes
 from costmodels.step.offload import activations_away, share_offloaded
-from costmodels.step.sharded import PARAMETERS, stays_whole
-from costmodels.strategy import SCHEDULE_NAMES, Bools, Floats, Recompute, Strategies
+from costmodels.step.sharded import stays_whole
+from costmodels.strategy import Bools, Floats, Strategies
 
 OFFLOADED_LAYERS = 2.0
 """Layers whose activations are on the device although all are offloaded: the running one, and one on its way. Where
@@ -209,7 +212,7 @@ def _outer(rows: Strategies, scenario: Scenario) -> _Outer:
     chosen = optimizer_of(scenario.stack)
     shards = np.where(rows.zero_stage >= 1, rows.sharding_degree * copies(rows), 1)
     edges = (chosen.edge_moments - chosen.moments) / shards
-    moment = (rows.zero_stage == PARAMETERS) & ~stays_whole(rows, scenario)
+    moment = (rows.zero_stage == SHARDED_PARAMETERS) & ~stays_whole(rows, scenario)
     state = state_bytes(rows, scenario)
     return _Outer(
         state=state,
@@ -345,3 +348,16 @@ def memory_limit(scenario: Scenario, rows: Strategies) -> Floats:
     """Bytes that the allocator may hand out, (N,): usable memory less the reserve, less the allocator's slack."""
     usable = scenario.group.accelerator.usable_memory
     return (usable - scenario.stack.reserved) / (1.0 + slack_of(rows, scenario))
+
+
+@dataclass(frozen=True, slots=True)
+class LayerBytes:
+    """Bytes and parameters of one layer of a kind, arrays (N,); the fields are those of ``memory.RowBytes``."""
+
+    layer_parameters: Floats
+    expert_parameters: Floats
+    stored: Floats
+
+    def take(self, rows: NDArray[Any]) -> LayerBytes:
+        """The given rows (an index or mask)."""
+        return LayerBytes(*(getattr(self, field.name)[rows] for field in fields(self)))

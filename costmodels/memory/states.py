@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from costmodels.layer.frozen import trained_experts, trained_share, weights_word
 from costmodels.layout.pieces import copies
-from costmodels.primitives.kernels import WORD
+from costmodels.names import SHARDED_GRADIENTS, SHARDED_PARAMETERS, WORD
 from costmodels.scenario import Scenario
 from costmodels.stack.optimizers import kept_bytes, optimizer_of
 from costmodels.step.offload import EVERYTHING, share_offloaded
-from costmodels.step.sharded import GRADIENTS, PARAMETERS, gather_word, stays_whole
+from costmodels.step.sharded import gather_word, stays_whole
 from costmodels.strategy import Floats, Ints, Strategies
 
 
@@ -67,16 +67,18 @@ def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None
         weights, sharded = weights_word(scenario, weights), weights_word(scenario, sharded)
     kept = kept_bytes(stack, fp32=fp32)
     alone = optimizer_of(stack).moments if stack.weight_bytes > WORD else kept
-    gathered = (z == GRADIENTS) & stack.fully_sharded
-    own = z >= np.where(stack.fully_sharded and alone <= optimizer_of(stack).moments, GRADIENTS, PARAMETERS)
+    gathered = (z == SHARDED_GRADIENTS) & stack.fully_sharded
+    own = z >= np.where(
+        stack.fully_sharded and alone <= optimizer_of(stack).moments, SHARDED_GRADIENTS, SHARDED_PARAMETERS
+    )
     optimizer = np.where(own, alone, kept)  # sharded weights in fp32 are their own master
     buffer = float(stack.gradient_bytes + stack.passed_gradient_bytes)
     buckets = np.where((z == 0) & (rows.dp > 1), stack.replica_buckets, 0.0)
     gradient = max(buffer, weights) if fp32 else buffer + stack.lingering_gradients * (WORD + 4.0)
     whole = stays_whole(rows, scenario)
     between = scenario.word if ends or fp32 else weights_word(scenario, gather_word(scenario))
-    held = np.where(z >= PARAMETERS, np.where(whole, scenario.word, 0.0), np.where(gathered, between, weights))
-    scattered = ~whole & (z >= GRADIENTS) & stack.gradients_sharded
+    held = np.where(z >= SHARDED_PARAMETERS, np.where(whole, scenario.word, 0.0), np.where(gathered, between, weights))
+    scattered = ~whole & (z >= SHARDED_GRADIENTS) & stack.gradients_sharded
     left = np.where(rows.offload == EVERYTHING, 0.0, 1.0)
     trained = trained_share(scenario) if shards is None else trained_experts(scenario)
     stays = 1.0 - share_offloaded(rows, scenario)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from costmodels.names import SCHEDULE_NAMES, Recompute
 from costmodels.pipeline.schedules import FILLING, SCHEDULES, Drain
 from costmodels.stack.stack import Stack
-from costmodels.strategy import SCHEDULE_NAMES, Floats, Recompute, Strategies
+from costmodels.strategy import Floats, Strategies
 
 
 def straggler_share(stack: Stack, nodes: float) -> float:

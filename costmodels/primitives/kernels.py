@@ -6,14 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from costmodels.names import WORD
 from costmodels.strategy import Floats
 from hardware.kernels import AttentionFit, GemmFit
 
 Number = Any
 """One value per row, a scalar, or in the unit proof a quantity: the formulas take them alike."""
-
-WORD = 2.0
-"""Bytes of one activation value in 16-bit training."""
 
 
 def matmul_seconds(*, m: Number, n: Number, k: Number, fit: GemmFit, peak: Number, bandwidth: float) -> Floats:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from costmodels.strategy import MODULES, OFFLOADS, SCHEDULE_NAMES
+from costmodels.names import MODULES, OFFLOADS, SCHEDULE_NAMES
 from hardware.errors import no_such
 from hardware.kernels import Record
 

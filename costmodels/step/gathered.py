@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodels.layer.experts import kind_expert_parameters
 from costmodels.layout.pieces import by_chunk, copies
+from costmodels.layout.sizes import kind_expert_parameters
 from costmodels.layout.split import even_layers
 from costmodels.model.layer_kinds import EXPERTS
 from costmodels.model.parameters import attention_projections
+from costmodels.names import SHARDED_GRADIENTS, SHARDED_PARAMETERS
 from costmodels.scenario import Scenario
-from costmodels.step.sharded import GRADIENTS, PARAMETERS, second_shards, stays_whole
+from costmodels.step.sharded import second_shards, stays_whole
 from costmodels.strategy import Floats, Strategies
 
 PREFETCHED = 2.0
@@ -19,7 +20,7 @@ PREFETCHED = 2.0
 
 def second_copy(rows: Strategies, scenario: Scenario, layer: Floats) -> Floats:
     """A second, sharded copy of the fullest even stage's layers within every innermost domain [Wang23], (N,)."""
-    third = rows.zero_stage == PARAMETERS
+    third = rows.zero_stage == SHARDED_PARAMETERS
     if not scenario.stack.second_shard or not third.any():
         return np.zeros(len(rows))
     held = copies(rows) * even_layers(scenario.model.num_layers, rows).high * layer
@@ -46,8 +47,8 @@ def whole_bytes(rows: Strategies, scenario: Scenario, layer: Floats) -> Floats:
     are those of the even split.
     """
     chunked, held = by_chunk(rows), stays_whole(rows, scenario)
-    third = (rows.zero_stage == PARAMETERS) & ~held
+    third = (rows.zero_stage == SHARDED_PARAMETERS) & ~held
     chunk = np.ceil(even_layers(scenario.model.num_layers, rows).high / rows.vpp)
     gathered = np.where(third, PREFETCHED * scenario.word * layer * np.where(chunked, chunk, 1.0), 0.0)
     added = PREFETCHED * scenario.stack.gradient_bytes * layer * chunk
-    return gathered + np.where(chunked & ~held & (rows.zero_stage >= GRADIENTS), added, 0.0)
+    return gathered + np.where(chunked & ~held & (rows.zero_stage >= SHARDED_GRADIENTS), added, 0.0)

@@ -11,18 +11,18 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.layer.experts import expert_shards
 from costmodels.layer.frozen import trained_experts, trained_share
 from costmodels.layer.passes import Passes
-from costmodels.layout.pieces import by_chunk, copies, in_flight_at, queued
+from costmodels.layout.pieces import by_chunk, copies
+from costmodels.layout.placement import expert_shards
 from costmodels.layout.sizes import heaviest_experts, heaviest_stage_parameters
 from costmodels.layout.split import even_layers
-from costmodels.memory.activations import kept_bytes_of_layer
-from costmodels.primitives.kernels import WORD, Number
+from costmodels.names import OFFLOADS, WORD
+from costmodels.primitives.kernels import Number
 from costmodels.scenario import Scenario
 from costmodels.stack.optimizers import kept_bytes
 from costmodels.step.sharded import hidden
-from costmodels.strategy import OFFLOADS, Bools, Floats, Strategies
+from costmodels.strategy import Floats, Strategies
 
 ACTIVATIONS, OPTIMIZER, EVERYTHING = (OFFLOADS.index(name) for name in OFFLOADS[1:])
 
@@ -146,35 +146,3 @@ def step_offload_seconds(rows: Strategies, scenario: Scenario, layer: Passes) ->
     everything = np.maximum(step, 0.0) + times * passes
     found = np.where(rows.offload == OPTIMIZER, states, np.where(rows.offload == EVERYTHING, everything, 0.0))
     return np.asarray(found, dtype=np.float64)
-
-
-def host_bytes(rows: Strategies, scenario: Scenario, kept: Floats, in_flight: Floats) -> Floats:
-    """Bytes of one device's offloaded data on its host, under the even split's heaviest stage, (N,).
-
-    ``kept`` is what a layer keeps of a micro-batch, ``in_flight`` the micro-batches of the first stage. Beside states
-    lie the gradients that the CPUs read, and where parameters are offloaded these too.
-    """
-    stack, mine = scenario.stack, updated_parameters(rows, scenario)
-    states = mine * share_offloaded(rows, scenario) * (kept_bytes(stack) + stack.gradient_bytes)
-    parameters = np.where(rows.offload == EVERYTHING, mine * WORD, 0.0)
-    layers = even_layers(scenario.model.num_layers, rows).high
-    activations = activations_away(rows, scenario) * in_flight * layers * kept
-    return states + parameters + activations
-
-
-def host_room(scenario: Scenario) -> float:
-    """Bytes of the host's memory per device; 0 where the cluster does not say."""
-    return (scenario.group.host_memory or 0.0) / scenario.group.gpus_per_node
-
-
-def host_fits(rows: Strategies, scenario: Scenario) -> Bools:
-    """Whether what is offloaded fits the host's memory, shape (N,)."""
-    if not rows.offload.any():
-        return np.ones(len(rows), dtype=np.bool_)
-    return host_need(rows, scenario) <= host_room(scenario)
-
-
-def host_need(rows: Strategies, scenario: Scenario) -> Floats:
-    """Bytes of the host's memory that one device's offloaded data take, shape (N,)."""
-    held = in_flight_at(rows, np.zeros_like) + queued(rows, scenario.stack.vocabulary_in_flight)
-    return host_bytes(rows, scenario, kept_bytes_of_layer(rows, scenario), held)

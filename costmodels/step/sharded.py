@@ -13,15 +13,17 @@ from itertools import pairwise
 
 import numpy as np
 
-from costmodels.layer.experts import expert_data_group, expert_parameters_per_rank, kind_expert_parameters
 from costmodels.layer.frozen import trained_experts, trained_share
 from costmodels.layer.passes import Passes
-from costmodels.layout.by_kind import ByKind, LayerTerms
+from costmodels.layer.terms import LayerTerms
+from costmodels.layout.by_kind import ByKind
 from costmodels.layout.pieces import by_chunk, copies, joined
-from costmodels.layout.placement import Group, sharding_groups, split_group
+from costmodels.layout.placement import Group, expert_data_group, sharding_groups, split_group
 from costmodels.layout.sizes import (
     embedding_parameters_per_rank,
+    expert_parameters_per_rank,
     head_parameters_per_rank,
+    kind_expert_parameters,
     kind_parameters_per_rank,
     layer_parameters_per_rank,
 )
@@ -29,14 +31,13 @@ from costmodels.layout.split import even_layers
 from costmodels.model.layer_kinds import Depth, Kind
 from costmodels.model.model import Model
 from costmodels.model.parameters import attention_projections
+from costmodels.names import SHARDED_GRADIENTS, SHARDED_PARAMETERS, WORD
 from costmodels.primitives.collectives import all_reduce_seconds, gather_seconds, host_seconds
-from costmodels.primitives.kernels import WORD, stream_seconds
+from costmodels.primitives.kernels import stream_seconds
+from costmodels.primitives.overlap import prefetched
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
 from costmodels.strategy import Bools, Floats, Ints, Strategies
-
-GRADIENTS, PARAMETERS = 2, 3
-"""ZeRO stages from which gradients, and parameters, are sharded."""
 
 
 def gather_word(scenario: Scenario) -> float:
@@ -49,7 +50,7 @@ def requantised(rows: Strategies, scenario: Scenario) -> Floats:
     """Where weights are quantised for every pass: gathered in 16 bits and given up after it, 1 or 0, (N,)."""
     stack = scenario.stack
     wide = scenario.recipe.reduced and stack.fully_sharded and not stack.fp8_param_gather
-    return np.where((rows.zero_stage >= PARAMETERS) & (rows.sharding_degree > 1), float(wide), 0.0)
+    return np.where((rows.zero_stage >= SHARDED_PARAMETERS) & (rows.sharding_degree > 1), float(wide), 0.0)
 
 
 def one_layout(scenario: Scenario) -> float:
@@ -77,13 +78,13 @@ def hidden(rows: Strategies, stack: Stack) -> tuple[Bools, Bools]:
     DeepSpeed's ``overlap_comm`` is off unless asked for, but on at stage 3, which also gathers parameters ahead
     (``stage3_prefetch_bucket_size``).
     """
-    third = (rows.zero_stage >= PARAMETERS) & stack.overlap.third_stage
+    third = (rows.zero_stage >= SHARDED_PARAMETERS) & stack.overlap.third_stage
     return third | stack.overlap.gradients, third | stack.overlap.parameters
 
 
 def stays_whole(rows: Strategies, scenario: Scenario) -> Bools:
     """Whether a pipeline's stages keep parameters gathered and gradients whole until the last micro-batch, (N,)."""
-    return scenario.stack.pipeline_holds & (rows.pp > 1) & (rows.zero_stage >= GRADIENTS)
+    return scenario.stack.pipeline_holds & (rows.pp > 1) & (rows.zero_stage >= SHARDED_GRADIENTS)
 
 
 def every_micro_batch(
@@ -105,7 +106,7 @@ def every_micro_batch(
     ``exchange.step_traffic``.
     """
     stack, whole = scenario.stack, stays_whole(rows, scenario)
-    third = (rows.zero_stage >= PARAMETERS) & ~whole
+    third = (rows.zero_stage >= SHARDED_PARAMETERS) & ~whole
     depth = scenario.depth if kinds is not None else None
     each = [_layer(rows, scenario, kind) for kind in (depth.kinds if depth else (None,))]
     pairs = [(one.repeating_window, one.paired) for one in kinds.parts] if kinds else [(layer, paired)]
@@ -121,9 +122,9 @@ def every_micro_batch(
     last = _chain(reduced, after, layers, depth=depth, slow=slow, hidden=given, backward=True)
     first, final = _ends(rows, scenario)
     apart = not stack.root_unit  # else the head travels with the embedding
-    late = _late(final.gather, ahead[-1], slow=slow, hidden=taken & apart)
+    late = prefetched(final.gather, ahead[-1], slow=slow, hidden=taken & apart)
     forward = forward + first.gather + late
-    scattered = _late(final.scatter, after[-1], slow=slow, hidden=given & apart)
+    scattered = prefetched(final.scatter, after[-1], slow=slow, hidden=given & apart)
     scattered = scattered + first.scatter
     sharing, copying_over = (layers * part for part in _host_waits(rows, scenario))
     forward, scattered = forward + np.where(third, sharing, 0.0), scattered + np.where(third, 2.0, 1.0) * sharing
@@ -139,7 +140,7 @@ def every_micro_batch(
     backward = backward * (scatters - 1) + last + copying
     if stack.pipeline_gathers_again:
         again = _chain(gathered, after, layers, depth=depth, slow=slow, hidden=taken, backward=True)
-        anew = whole & (rows.zero_stage >= PARAMETERS)
+        anew = whole & (rows.zero_stage >= SHARDED_PARAMETERS)
         backward = backward + np.where(anew, rows.num_microbatches * (again + out), 0.0)
     return backward, (forward + out) * gathers
 
@@ -187,7 +188,7 @@ def _host_waits(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
     near, far = sharding_groups(rows)
     tiers = scenario.group.tiers
     times = weights_per_layer(scenario.model) if scenario.stack.gathers == "matrix" else 1.0
-    shared = (rows.zero_stage >= GRADIENTS) & (near.size > 1)
+    shared = (rows.zero_stage >= SHARDED_GRADIENTS) & (near.size > 1)
     return np.where(shared, times * host_seconds(near, tiers), 0.0), 2.0 * times * host_seconds(far, tiers)
 
 
@@ -266,7 +267,7 @@ def _listed(rows: Strategies, scenario: Scenario, near: Group) -> Floats:
     Norms and biases are small enough to stay whole.
     """
     weights = len(attention_projections(scenario.model)) + 2.0
-    listing = (rows.zero_stage >= PARAMETERS) & (near.size > 1)
+    listing = (rows.zero_stage >= SHARDED_PARAMETERS) & (near.size > 1)
     return np.where(listing, weights * near.size * scenario.stack.per_shard, 0.0)
 
 
@@ -286,18 +287,6 @@ def _second(rows: Strategies, scenario: Scenario, near: Group) -> Group:
     return split_group(near, second_shards(rows, scenario))[0]
 
 
-def exposed(seconds: Floats, window: Floats, share: Floats, *, slow: Floats, hidden: bool) -> Floats:
-    """What of a collective lengthens the iteration: all of it, or one bucket's share and what outlasts the window.
-
-    What is hidden slows the computation beside it, by ``slow``.
-    """
-    if not hidden:
-        return seconds
-    first = share * seconds
-    rest = seconds - first
-    return first + np.maximum(rest - window, 0.0) + slowdown(np.minimum(rest, window), slow)
-
-
 def slowed(group: Group, scenario: Scenario) -> Floats:
     """How much computation slows beside a collective of such groups, (N,).
 
@@ -309,17 +298,6 @@ def slowed(group: Group, scenario: Scenario) -> Floats:
     if tier.link.slowdown is None or stack.registered_buffers or stack.overlap_slowdown == 0.0:
         return usual
     return np.where(group.ranks_within(tier.domain) < group.size, usual, tier.link.slowdown)
-
-
-def slowdown(hidden: Floats, slow: Floats | float) -> Floats:
-    """Seconds by which ``hidden`` seconds of communication hold up the computation they run beside."""
-    return hidden * slow / (1.0 + slow)
-
-
-def _late(seconds: Floats, window: Floats, *, slow: Floats, hidden: Bools) -> Floats:
-    """Exposed seconds of one collective, started a layer ahead where it is hidden."""
-    left = np.maximum(seconds - window, 0.0) + slowdown(np.minimum(seconds, window), slow)
-    return np.where(hidden, left, seconds)
 
 
 def _chain(
@@ -337,10 +315,10 @@ def _chain(
     Nothing comes before the first. Where layers differ, pairs of neighbours count by their share of the depth.
     """
     if depth is None:
-        return seconds[0] + (layers - 1.0) * _late(seconds[0], windows[0], slow=slow, hidden=hidden)
+        return seconds[0] + (layers - 1.0) * prefetched(seconds[0], windows[0], slow=slow, hidden=hidden)
     order = depth.layers.tolist()[::-1] if backward else depth.layers.tolist()
     share = (layers - 1.0) / max(len(order) - 1.0, 1.0)
     total = seconds[order[0]]
     for (before, after), times in Counter(pairwise(order)).items():
-        total = total + times * share * _late(seconds[after], windows[before], slow=slow, hidden=hidden)
+        total = total + times * share * prefetched(seconds[after], windows[before], slow=slow, hidden=hidden)
     return total

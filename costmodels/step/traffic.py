@@ -6,25 +6,33 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.layer.experts import expert_data_group
 from costmodels.layer.frozen import trained_experts, trained_share
 from costmodels.layer.passes import Passes, tokens_per_rank
-from costmodels.layout.by_kind import ByKind, LayerTerms
+from costmodels.layer.terms import LayerTerms
+from costmodels.layout.by_kind import ByKind
 from costmodels.layout.pieces import by_chunk, joined
-from costmodels.layout.placement import ends_of, group_of, sharding_groups, strides
+from costmodels.layout.placement import ends_of, expert_data_group, group_of, sharding_groups, strides
 from costmodels.layout.sizes import heaviest_experts, heaviest_stage, heaviest_stage_parameters, padded_vocabulary_rows
 from costmodels.layout.split import even_layers
 from costmodels.model.parameters import attention_projections
+from costmodels.names import SCHEDULE_NAMES, SHARDED_GRADIENTS, SHARDED_PARAMETERS, WORD
 from costmodels.pipeline.schedules import SCHEDULES
 from costmodels.primitives.collectives import all_reduce_seconds, broadcast_seconds, gather_seconds, send_seconds
-from costmodels.primitives.kernels import WORD
+from costmodels.primitives.overlap import exposed
 from costmodels.scenario import Scenario
-from costmodels.stack.optimizers import muon_seconds, step_traffic_bytes
 from costmodels.stack.stack import Stack
 from costmodels.step.buckets import collectives, unhidden_share
-from costmodels.step.offload import share_offloaded, updated_parameters
-from costmodels.step.sharded import GRADIENTS, PARAMETERS, every_micro_batch, exposed, gather_word, requantised, slowed
-from costmodels.strategy import AXES, SCHEDULE_NAMES, Floats, Ints, Strategies
+from costmodels.step.sharded import (
+    every_micro_batch,
+    gather_word,
+    slowed,
+)
+from costmodels.strategy import (
+    AXES,
+    Floats,
+    Ints,
+    Strategies,
+)
 
 
 def hop_seconds(rows: Strategies, scenario: Scenario) -> Floats:
@@ -90,14 +98,14 @@ def step_traffic(
     That hides behind the ``repeated`` seconds that a layer's backward pass computes again as well.
     """
     stack = scenario.stack
-    few, inverse = _alike(rows)
+    few, inverse = alike_steps(rows)
     gradients, parameters, tied = (seconds[inverse] for seconds in _once_per_step(few, scenario))
     first = unhidden_share(few, scenario, heaviest_stage_parameters(few, scenario))[inverse]
     window = _window(rows, scenario, layer, kinds)
     slow, way = slowed(group_of(few, "cp", "dp"), scenario)[inverse], stack.overlap
     backward = _exposed_once(gradients, window.backward, rows, first, stack=stack, slow=slow, hidden=way.gradients)
     forward = _exposed_once(parameters, window.forward, rows, first, stack=stack, slow=slow, hidden=way.parameters)
-    sharded, whole = rows.zero_stage >= GRADIENTS, rows.zero_stage >= PARAMETERS
+    sharded, whole = rows.zero_stage >= SHARDED_GRADIENTS, rows.zero_stage >= SHARDED_PARAMETERS
     sharded = sharded & (whole | (rows.pp == 1)) & np.isin(rows.zero_stage, stack.zero_stages)
     if sharded.any():
         longer = Passes(layer.forward, layer.backward + repeated)
@@ -124,7 +132,7 @@ def share_steps(rows: Strategies) -> None:
     rows.once("steps", lambda: rows.distinct(*STEP_AXES))
 
 
-def _alike(rows: Strategies) -> tuple[Strategies, Ints | slice]:
+def alike_steps(rows: Strategies) -> tuple[Strategies, Ints | slice]:
     """Rows to price once an iteration, and which of them every row is."""
     known: tuple[Strategies, Ints | slice] = rows.once("steps", lambda: (rows, slice(None)))
     return known
@@ -229,29 +237,3 @@ def tied_embedding_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     size = stack.gradient_bytes * padded_vocabulary_rows(rows, scenario) * model.embedding_width / rows.tp
     ends = ends_of(group_of(rows, "pp"))
     return np.where(joined(rows), 0.0, all_reduce_seconds(size, ends, scenario.group.tiers))
-
-
-def optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
-    """Clip, step and cast of the parameters a rank updates, and zeroing of the gradients that it keeps, (N,).
-
-    Under an 8-bit recipe the weights that are multiplied are quantised too, once an iteration where they are kept; Muon
-    orthogonalises.
-    """
-    few, inverse = _alike(rows)
-    return _optimizer_seconds(few, scenario)[inverse]
-
-
-def _optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
-    stack, rates = scenario.stack, scenario.rates
-    size = heaviest_stage_parameters(rows, scenario) * trained_share(scenario)
-    size = size + heaviest_experts(rows, scenario) * trained_experts(scenario)
-    mine = updated_parameters(rows, scenario)
-    mine = mine * (1.0 - share_offloaded(rows, scenario))
-    once = 1.0 - requantised(rows, scenario)
-    changed = 0.0 if scenario.frozen else scenario.recipe.step_traffic
-    quantised = once * (mine if gather_word(scenario) < WORD else size) * changed
-    scattered = (rows.zero_stage >= PARAMETERS) | ((rows.zero_stage >= GRADIENTS) & (rows.pp == 1))
-    zeroed = np.where(scattered & stack.gradients_sharded, mine, size)
-    traffic = mine * step_traffic_bytes(stack) + zeroed * stack.gradient_bytes + quantised
-    seconds = traffic / (rates.stream * rates.bandwidth)
-    return seconds + muon_seconds(rows, scenario) if stack.optimizer == "muon" else seconds

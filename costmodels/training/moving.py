@@ -10,14 +10,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from costmodels.layout.split import Assignment
 from costmodels.model.parameters import embedding_parameters, head_parameters, parameters
+from costmodels.names import SCHEDULE_NAMES
 from costmodels.pipeline.schedules import SCHEDULES
-from costmodels.pricing import Assignment
 from costmodels.scenario import Scenario
+from costmodels.stability import Stability
 from costmodels.stack.optimizers import kept_bytes
-from costmodels.strategy import SCHEDULE_NAMES, Bools, Floats, Ints, Strategies
+from costmodels.strategy import (
+    Bools,
+    Floats,
+    Ints,
+    Strategies,
+)
 from costmodels.training.goodput import checkpoint_bytes, startup_seconds, storage_rate
-from costmodels.training.stability import Stability
 
 WEIGHT_BYTES = 2.0
 """Of a weight in training, 16 bits."""

@@ -37,7 +37,8 @@ from pathlib import Path
 import numpy as np
 
 from costmodels.layout.placement import group_of, split_group
-from costmodels.strategy import RANK_ORDERS, Strategies, strategies
+from costmodels.names import RANK_ORDERS
+from costmodels.strategy import Strategies, strategies
 from planner import Plan, PlanRequest, predict
 
 HERE = Path(__file__).parent

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any, Final
 
+from costmodels.stability import Stability
 from costmodels.training.goodput import move_seconds
-from costmodels.training.stability import Stability
 from costmodels.training.training import iterations
 from hardware.records import Cluster, NodeGroup
 from planner.allocation.queue import Job, Queue

@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from costmodels.layout.split import Assignment
 from costmodels.model.flops import utilization
-from costmodels.pricing import Assignment, Quote, quote
+from costmodels.pricing import Quote, quote
 from costmodels.scenario import Scenario
 from costmodels.stack.precision import RECIPES
 from costmodels.strategy import Strategies

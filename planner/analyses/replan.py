@@ -11,11 +11,12 @@ from typing import Any, Final
 import numpy as np
 from pydantic import ValidationError
 
-from costmodels.pricing import Assignment, quote, row_assignment
+from costmodels.layout.split import Assignment
+from costmodels.pricing import quote, row_assignment
 from costmodels.scenario import Scenario
+from costmodels.stability import Stability
 from costmodels.strategy import AXES, Strategies
 from costmodels.training.moving import Layout, Move, move
-from costmodels.training.stability import Stability
 from hardware.errors import flatten
 from hardware.units import format_quantity
 from planner.analyses.counts import good_counts

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from costmodels.groups import Mixed, mixed_quote
-from costmodels.pricing import Assignment, quote
+from costmodels.layout.split import Assignment
+from costmodels.pricing import quote
 from costmodels.scenario import Scenario
 from planner.analyses.what_if import best_of
 from planner.answer.build import strategy_record

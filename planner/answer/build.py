@@ -11,13 +11,22 @@ import numpy as np
 from costmodels.catalogue import catalogue_hash as models_hash
 from costmodels.layer.context import ulysses_ranks
 from costmodels.layer.recompute_modules import module_names
+from costmodels.layout.split import Assignment
 from costmodels.model.flops import flops_per_token, frozen_flops, module_flops, recomputed_flops, utilization
 from costmodels.model.parameters import parameters
-from costmodels.pricing import Assignment, Quote
+from costmodels.names import (
+    CP_KINDS,
+    OFFLOADS,
+    RANK_ORDERS,
+    SCHEDULE_NAMES,
+    VOCABULARIES,
+    Recompute,
+)
+from costmodels.pricing import Quote
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
 from costmodels.stack.stack import stack as find_stack
-from costmodels.strategy import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, VOCABULARIES, Recompute, Strategies
+from costmodels.strategy import Strategies
 from costmodels.training import training
 from costmodels.training.goodput import upkeep
 from hardware.catalogue import catalogue_hash as hardware_hash

@@ -5,17 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from costmodels.layer.recompute_modules import module_mask
-from costmodels.pricing import Assignment
-from costmodels.strategy import (
+from costmodels.layout.split import Assignment
+from costmodels.names import (
     CP_KINDS,
     OFFLOADS,
     RANK_ORDERS,
     SCHEDULE_NAMES,
     VOCABULARIES,
     Recompute,
-    Strategies,
-    strategies,
 )
+from costmodels.strategy import Strategies, strategies
 from planner.answer.plan import Strategy as StrategyRecord
 
 

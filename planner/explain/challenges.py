@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from costmodels.names import Recompute
 from costmodels.pricing import quote
 from costmodels.scenario import Scenario
-from costmodels.strategy import Bools, Recompute, Strategies
+from costmodels.strategy import Bools, Strategies
 from planner.answer.plan import Advice
 from planner.answer.text import NOT_KNOWN, NOTABLE, told_bytes, told_seconds
 from planner.errors import BadRequest

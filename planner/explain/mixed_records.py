@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from costmodels.groups import Mixed, MixedRows
-from costmodels.pricing import Assignment, Quote
+from costmodels.layout.split import Assignment
+from costmodels.pricing import Quote
 from costmodels.strategy import Floats
 from planner.answer.build import memory_records, strategy_record
 from planner.answer.plan import Stage, StageMemory, Strategy

@@ -9,10 +9,10 @@ from typing import Final
 
 import numpy as np
 
+from costmodels.memory.host import host_fits
 from costmodels.memory.rows import memory_limit
 from costmodels.pricing import quote
 from costmodels.scenario import Scenario
-from costmodels.step.offload import host_fits
 from costmodels.strategy import Strategies
 from planner.answer.plan import Advice
 from planner.errors import BadRequest

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodels.model.flops import utilization
+from costmodels.names import Recompute
 from costmodels.pricing import stage_bytes
-from costmodels.strategy import Recompute, Strategies
+from costmodels.strategy import Strategies
 from planner.answer.build import counted_flops, strategy_record
 from planner.answer.plan import Alternative, Strategy
 from planner.explain.challenges import Challenged

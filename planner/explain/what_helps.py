@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from costmodels.strategy import Recompute, Strategies
+from costmodels.names import SHARDED_GRADIENTS, Recompute
+from costmodels.strategy import Strategies
 from planner.answer.plan import Advice
 from planner.answer.text import NOT_KNOWN, NOTABLE, told_bytes, told_seconds
 from planner.errors import BadRequest
@@ -18,7 +19,6 @@ from planner.explain.nearest_request import enough_gpus, with_gpus
 from planner.request.pins import Pin, parse_pins
 from planner.request.request import Resolved
 from planner.request.written import many
-from planner.rules.conditions import SHARDED_GRADIENTS
 from planner.search.best_first import known_bound
 from planner.search.memory_savers import spared, ways
 from planner.search.objective import Aim

@@ -12,13 +12,10 @@ import numpy as np
 
 from costmodels.layer.recompute_modules import module_mask
 from costmodels.model.model import Model
+from costmodels.names import SHARDED_PARAMETERS, Recompute
 from costmodels.scenario import Scenario
-from costmodels.strategy import Recompute
 from planner.request.pins import NAMED
 from planner.rules.conditions import FOLDED, Columns, Mask
-
-PARAMETERS = 3
-"""The ZeRO stage that shards parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +244,7 @@ def up_to_stage(stage: int) -> Condition:
 
 
 def parameters_with_experts_whole(c: Columns, _x: Facts) -> Mask:
-    return (c["ep"] == 1) | (c["zero_stage"] < PARAMETERS)
+    return (c["ep"] == 1) | (c["zero_stage"] < SHARDED_PARAMETERS)
 
 
 def host_needs_shards(c: Columns, _x: Facts) -> Mask:
@@ -256,7 +253,7 @@ def host_needs_shards(c: Columns, _x: Facts) -> Mask:
 
 
 def share_needs_parameters(c: Columns, x: Facts) -> Mask:
-    return (c["offload"] == 0) | (x.offload_fraction >= 1) | (c["zero_stage"] == PARAMETERS)
+    return (c["offload"] == 0) | (x.offload_fraction >= 1) | (c["zero_stage"] == SHARDED_PARAMETERS)
 
 
 def experts_within_copy(c: Columns, _x: Facts) -> Mask:

@@ -7,7 +7,8 @@ from typing import Final
 import numpy as np
 
 from costmodels.model.model import Model
-from planner.frameworks.conditions import PARAMETERS, Facts
+from costmodels.names import SHARDED_PARAMETERS
+from planner.frameworks.conditions import Facts
 from planner.frameworks.nanotron_split import stage_layers
 from planner.frameworks.vendors import TPU
 from planner.request.pins import NAMED
@@ -80,12 +81,12 @@ def scatters(c: Columns, x: Facts) -> Mask:
 def all_or_optimizer(c: Columns, _x: Facts) -> Mask:
     """Optimizer states over all data ranks, or parameters too; gradients alone are never sharded."""
     whole = (c["zero_stage"] == 1) & (c["sharding_degree"] == c["dp"] * c["cp"])
-    return (c["zero_stage"] == 0) | whole | (c["zero_stage"] == PARAMETERS)
+    return (c["zero_stage"] == 0) | whole | (c["zero_stage"] == SHARDED_PARAMETERS)
 
 
 def parameters_beside_ranks(c: Columns, _x: Facts) -> Mask:
     """Context and expert ranks hold parts of the parameters."""
-    return (c["cp"] * c["ep"] == 1) | (c["zero_stage"] == PARAMETERS)
+    return (c["cp"] * c["ep"] == 1) | (c["zero_stage"] == SHARDED_PARAMETERS)
 
 
 def shards_inner_ranks(c: Columns, _x: Facts) -> Mask:

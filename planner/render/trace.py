@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from costmodels.layout.split import Assignment
 from costmodels.pipeline.schedules import SCHEDULES, Schedule
 from costmodels.pipeline.slots import Path
-from costmodels.pricing import Assignment, Quote, quote
+from costmodels.pricing import Quote, quote
 from costmodels.scenario import Scenario
 from costmodels.step.traffic import step_traffic
 from costmodels.strategy import Floats, Strategies, strategies

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from costmodels.model.model import Model
 from costmodels.scenario import Scenario
+from costmodels.stability import Stability
 from costmodels.stack.stack import Stack
 from costmodels.training.goodput import spare_nodes
-from costmodels.training.stability import Stability
 from hardware.catalogue import holds, names
 from hardware.records import Cluster, NodeGroup
 from hardware.units import format_quantity

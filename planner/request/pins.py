@@ -8,8 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from costmodels.layer.recompute_modules import module_mask, module_names
+from costmodels.names import (
+    CP_KINDS,
+    OFFLOADS,
+    RANK_ORDERS,
+    SCHEDULE_NAMES,
+    VOCABULARIES,
+    Recompute,
+)
 from costmodels.pipeline.schedules import ALIASES
-from costmodels.strategy import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, VOCABULARIES, Recompute
 from planner.errors import BadRequest
 
 _RANGE = re.compile(r"^(\d{1,12})?\.\.(\d{1,12})?$", re.ASCII)

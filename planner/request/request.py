@@ -12,13 +12,13 @@ from costmodels.groups import Mixed
 from costmodels.model.catalogue import model as find_model
 from costmodels.model.model import Model
 from costmodels.scenario import REDUCED, Scenario
+from costmodels.stability import Stability
 from costmodels.stack.adapters import OF_ATTENTION, Adapters
 from costmodels.stack.choices import chosen
 from costmodels.stack.optimizers import OptimizerName
 from costmodels.stack.precision import known_precision
 from costmodels.stack.stack import LARGEST_CAPACITY, Stack
 from costmodels.stack.stack import stack as find_stack
-from costmodels.training.stability import Stability
 from hardware.catalogue import cluster as find_cluster
 from hardware.errors import meant
 from hardware.records import Cluster

@@ -14,19 +14,21 @@ from numpy.typing import NDArray
 from costmodels.layer.context import BOTH, RING, ULYSSES, near_ranks
 from costmodels.layer.recompute_modules import allowed_mask, modules_of
 from costmodels.layout.split import places_of_ends
-from costmodels.pipeline.schedules import FILLING, SCHEDULES
-from costmodels.scenario import Scenario
-from costmodels.step.offload import ACTIVATIONS, EVERYTHING, OPTIMIZER, described
-from costmodels.strategy import (
+from costmodels.names import (
     CP_KINDS,
     OFFLOADS,
     RANK_ORDERS,
     SCHEDULE_NAMES,
+    SHARDED_GRADIENTS,
+    SHARDED_PARAMETERS,
     SHARDING_INSIDE,
     VOCABULARIES,
-    Ints,
     Recompute,
 )
+from costmodels.pipeline.schedules import FILLING, SCHEDULES
+from costmodels.scenario import Scenario
+from costmodels.step.offload import ACTIVATIONS, EVERYTHING, OPTIMIZER, described
+from costmodels.strategy import Ints
 
 Columns = Mapping[str, NDArray[np.int64]]
 Mask = NDArray[np.bool_]
@@ -42,8 +44,6 @@ FOLDED = ("zb-v", "v-half", "v-min", "dualpipe-v")
 SEVERAL_PIECES = tuple(SCHEDULE_NAMES.index(name) for name in (*FOLDED, "dualpipe"))
 """Schedules whose stages hold pieces of the model that lie apart and are not looped."""
 
-SHARDED_GRADIENTS, SHARDED_PARAMETERS = 2, 3
-"""The least ZeRO stages that shard gradients and parameters."""
 REPEATS = 0
 """Sharding degree that stands for a group which another row already covers."""
 

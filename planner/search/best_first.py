@@ -17,15 +17,22 @@ import numpy as np
 from costmodels.iteration import LAYER_AXES, RowSeconds, core_seconds
 from costmodels.layer.overlapped_experts import overlaps
 from costmodels.layer.pairing import further_axes, hidden_experts
-from costmodels.layout.by_kind import LayerTerms, fullest_window
-from costmodels.layout.split import even_layers
+from costmodels.layer.terms import LayerTerms
+from costmodels.layout.by_kind import fullest_window
+from costmodels.layout.split import Assignment, even_layers
 from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.rows import RowBytes, memory_limit, row_bytes, slack_of
+from costmodels.names import Recompute
 from costmodels.pipeline.idle import bubble_share
-from costmodels.pricing import Assignment, row_assignment
+from costmodels.pricing import row_assignment
+from costmodels.primitives.overlap import slowdown
 from costmodels.scenario import Scenario
-from costmodels.step.sharded import slowdown
-from costmodels.strategy import Bools, Floats, Ints, Recompute, Strategies
+from costmodels.strategy import (
+    Bools,
+    Floats,
+    Ints,
+    Strategies,
+)
 from planner.search.priced import Priced, pairs, price_pairs
 from planner.search.split import TOLERANCE, Incumbent, best_split
 from planner.space.lattice import Space

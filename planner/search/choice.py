@@ -16,9 +16,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from costmodels.memory.rows import slack_of
+from costmodels.names import SCHEDULE_NAMES
 from costmodels.pricing import quote
 from costmodels.scenario import Scenario
-from costmodels.strategy import SCHEDULE_NAMES, Floats, Ints, Strategies
+from costmodels.strategy import Floats, Ints, Strategies
 from planner.answer.plan import Advice
 from planner.search.best_first import Outcome
 from planner.search.priced import Priced

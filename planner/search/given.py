@@ -8,10 +8,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from costmodels.layout.pieces import joined
-from costmodels.layout.split import ENDS, end_places, ends_of_cut, nearest_cut, odd_stage, places_of
-from costmodels.pricing import Assignment, row_assignment
+from costmodels.layout.split import ENDS, Assignment, end_places, ends_of_cut, nearest_cut, odd_stage, places_of
+from costmodels.names import (
+    CP_KINDS,
+    SCHEDULE_NAMES,
+    VOCABULARIES,
+    Recompute,
+)
+from costmodels.pricing import row_assignment
 from costmodels.scenario import Scenario
-from costmodels.strategy import AXES, CP_KINDS, SCHEDULE_NAMES, VOCABULARIES, Recompute, Strategies, strategies
+from costmodels.strategy import AXES, Strategies, strategies
 from planner.answer.plan import Rejection
 from planner.errors import BadRequest
 from planner.explain.nearest_request import nearest_divisor, nearest_multiple

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 
+from costmodels.names import OFFLOADS
 from costmodels.scenario import Scenario
 from costmodels.step.offload import described
-from costmodels.strategy import OFFLOADS, Strategies
+from costmodels.strategy import Strategies
 from planner.answer.plan import Plan
 from planner.errors import BadRequest
 from planner.explain.verdict import WITHOUT

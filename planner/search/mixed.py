@@ -17,9 +17,10 @@ import numpy as np
 from costmodels.groups import Mixed, MixedBytes, MixedRows, MixedSeconds, mixed_bytes, mixed_quote, mixed_seconds
 from costmodels.iteration import LAYER_AXES, RowSeconds, compose, core_seconds
 from costmodels.layer.pairing import further_axes
-from costmodels.layout.split import slice_layers
-from costmodels.pricing import Assignment, row_assignment
-from costmodels.strategy import Bools, Floats, Ints, Recompute
+from costmodels.layout.split import Assignment, slice_layers
+from costmodels.names import Recompute
+from costmodels.pricing import row_assignment
+from costmodels.strategy import Bools, Floats, Ints
 from planner.search.split import TOLERANCE, as_it_runs
 from planner.space.mixed import MixedSpace
 from planner.stages.bounds import RECOMPUTE_MODES, StageRows, stage_lower_bound

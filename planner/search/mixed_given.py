@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from costmodels.groups import Mixed, MixedRows
-from costmodels.strategy import AXES, CP_KINDS, Recompute, strategies
+from costmodels.names import CP_KINDS, Recompute
+from costmodels.strategy import AXES, strategies
 from planner.answer.plan import Rejection
 from planner.errors import BadRequest
 from planner.explain.mixed_records import PER_GROUP

@@ -18,11 +18,17 @@ from costmodels.iteration import (
     with_step,
 )
 from costmodels.memory.even_peaks import even_peaks
+from costmodels.memory.host import host_fits
 from costmodels.memory.rows import RowBytes, memory_limit, row_bytes
+from costmodels.names import Recompute
 from costmodels.scenario import Scenario
-from costmodels.step.offload import host_fits
 from costmodels.step.traffic import share_steps
-from costmodels.strategy import Bools, Floats, Ints, Recompute, Strategies
+from costmodels.strategy import (
+    Bools,
+    Floats,
+    Ints,
+    Strategies,
+)
 from planner.space.lattice import Space
 from planner.stages.from_rows import own_cut
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from costmodels.iteration import compose, row_seconds
-from costmodels.layout.split import slice_layers
+from costmodels.layout.split import Assignment, slice_layers
 from costmodels.memory.rows import row_bytes
-from costmodels.pricing import Assignment, row_assignment
+from costmodels.names import Recompute
+from costmodels.pricing import row_assignment
 from costmodels.scenario import Scenario
-from costmodels.strategy import Recompute, Strategies
+from costmodels.strategy import Strategies
 from planner.search.priced import Priced, price_rows
 from planner.stages.from_rows import assignment_of, fewest_recomputed, problem_of, slices_of, whole_pipeline
 from planner.stages.solver import solve

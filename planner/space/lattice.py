@@ -17,16 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.layer.recompute_modules import preset_masks
-from costmodels.scenario import Scenario
-from costmodels.strategy import (
-    AXES,
+from costmodels.names import (
     CP_KINDS,
     RANK_ORDERS,
     SCHEDULE_NAMES,
+    SHARDED_GRADIENTS,
     VOCABULARIES,
+    Recompute,
+)
+from costmodels.scenario import Scenario
+from costmodels.strategy import (
+    AXES,
     Bools,
     Ints,
-    Recompute,
     Strategies,
     alike,
     strategies,
@@ -34,7 +37,12 @@ from costmodels.strategy import (
 from planner.errors import BadRequest, UnfilledPins
 from planner.request.pins import Pin
 from planner.request.written import many
-from planner.rules.conditions import FOLDED, LOOPED, REPEATS, SHARDED_GRADIENTS, fills
+from planner.rules.conditions import (
+    FOLDED,
+    LOOPED,
+    REPEATS,
+    fills,
+)
 from planner.rules.core import Rule, active, sentence
 from planner.space.divisors import closest
 

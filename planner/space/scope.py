@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from costmodels.layer.recompute_modules import module_mask, module_names, modules_of
 from costmodels.layout.pieces import copies
+from costmodels.names import CP_KINDS, OFFLOADS, Recompute
 from costmodels.scenario import Scenario
-from costmodels.strategy import CP_KINDS, OFFLOADS, Ints, Recompute, Strategies
+from costmodels.strategy import Ints, Strategies
 from planner.answer.text import NO_OFFLOADING
 from planner.request.pins import Pin
 from planner.rules.core import binding

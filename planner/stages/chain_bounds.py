@@ -15,10 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.iteration import RowSeconds, all_sides, end_hop, fullest_stage, stage_extras
+from costmodels.layout.by_kind import kind_slices
 from costmodels.layout.pieces import ends, folded, in_flight
 from costmodels.memory.rows import RowBytes, memory_limit
+from costmodels.names import Recompute
 from costmodels.scenario import Scenario
-from costmodels.strategy import Bools, Floats, Ints, Recompute, Strategies
+from costmodels.strategy import (
+    Bools,
+    Floats,
+    Ints,
+    Strategies,
+)
 from planner.stages.bounds import StageBound
 
 _SLACK = 1e-9
@@ -121,7 +128,7 @@ def _chains(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: S
     assert seconds.kinds is not None
     assert memory.kinds is not None
     pp = int(rows.pp[0])
-    counts = seconds.kinds.depth.slices(int(rows.vpp[0]), folded=bool(folded(rows)[0]))
+    counts = kind_slices(seconds.kinds.depth, int(rows.vpp[0]), folded=bool(folded(rows)[0]))
     every, free = rows.recompute == Recompute.FULL, rows.recompute == Recompute.PARTIAL
     again = counts @ seconds.kinds.each("recompute")
     plain = counts @ seconds.kinds.each("layer") + every * again

@@ -9,13 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.iteration import RowSeconds, compose, stage_extras
+from costmodels.layout.by_kind import kind_slices
 from costmodels.layout.pieces import copies, ends, folded, in_flight, joined
-from costmodels.layout.split import end_places, slice_layers
+from costmodels.layout.split import Assignment, end_places, slice_layers
 from costmodels.memory.rows import RowBytes, memory_limit
 from costmodels.model.model import Model
-from costmodels.pricing import Assignment, halved
+from costmodels.names import Recompute
+from costmodels.pricing import halved
 from costmodels.scenario import Scenario
-from costmodels.strategy import Bools, Floats, Ints, Recompute, Strategies
+from costmodels.strategy import (
+    Bools,
+    Floats,
+    Ints,
+    Strategies,
+)
 from planner.stages import chain
 from planner.stages.bounds import BY_STAGE, RECOMPUTE_MODES, StageBound, StageRows, stage_lower_bound
 from planner.stages.chain_bounds import chain_lower_bound
@@ -72,7 +79,7 @@ def _slice_costs(one: Strategies, seconds: RowSeconds, memory: RowBytes) -> Slic
         return None
     pp = int(one.pp[0])
     held = in_flight(one.take(np.zeros(pp, dtype=np.int64)), np.arange(pp)) + memory.queued[0]
-    counts = seconds.kinds.depth.slices(int(one.vpp[0]), folded=bool(folded(one)[0]))
+    counts = kind_slices(seconds.kinds.depth, int(one.vpp[0]), folded=bool(folded(one)[0]))
     return SliceCosts(
         seconds=(counts @ seconds.kinds.each("layer")[:, 0])[None, :],
         recompute_seconds=(counts @ seconds.kinds.each("recompute")[:, 0])[None, :],

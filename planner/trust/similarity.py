@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from costmodels.model.model import Model
 from costmodels.model.parameters import parameters
+from costmodels.names import OFFLOADS, SCHEDULE_NAMES, Recompute
 from costmodels.scenario import Scenario
 from costmodels.stack.precision import RECIPES
-from costmodels.strategy import OFFLOADS, SCHEDULE_NAMES, Floats, Recompute, Strategies
+from costmodels.strategy import Floats, Strategies
 
 NAMES: Mapping[str, float] = {
     "accelerator": 0.5,

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.groups import Mixed, MixedRows, mixed_seconds
+from costmodels.layout.split import Assignment
+from costmodels.names import SCHEDULE_NAMES
 from costmodels.pipeline.schedules import FILLING, SCHEDULES
-from costmodels.pricing import Assignment, Quote
+from costmodels.pricing import Quote
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
-from costmodels.strategy import SCHEDULE_NAMES, Floats, Strategies
+from costmodels.strategy import Floats, Strategies
 from hardware.errors import MeshwrightError
 from planner.verify.simulate import simulate
 

@@ -11,7 +11,7 @@ from torchtitan.distributed import parallel_dims as dims
 from torchtitan.distributed.pipeline_parallel import _get_pipeline_metadata
 from torchtitan.models.common.decoder import Decoder
 
-from costmodels.strategy import SCHEDULE_NAMES
+from costmodels.names import SCHEDULE_NAMES
 from planner.jobs.registry import export
 from planner.jobs.torchtitan.write_words import SCHEDULES
 from tests.conformance.plans import label, random_plans

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from costmodels.layout.split import Assignment
 from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.footprint import footprint
 from costmodels.memory.rows import row_bytes
-from costmodels.pricing import Assignment, price, quote, row_assignment
-from costmodels.strategy import Recompute
+from costmodels.names import Recompute
+from costmodels.pricing import price, quote, row_assignment
 from tests.scenarios import random_rows
 
 

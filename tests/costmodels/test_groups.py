@@ -7,8 +7,8 @@ import pytest
 
 from costmodels.groups import Mixed, MixedRows, mixed_bytes, mixed_quote, mixed_seconds
 from costmodels.iteration import row_seconds
+from costmodels.layout.split import Assignment
 from costmodels.memory.rows import memory_limit
-from costmodels.pricing import Assignment
 from costmodels.step.traffic import hop_seconds, tied_embedding_seconds
 from costmodels.strategy import strategies
 from hardware.records import Between, Cluster

@@ -5,10 +5,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from costmodels.layout.split import Assignment
 from costmodels.model.flops import flops_per_token, frozen_flops, utilization
+from costmodels.names import SCHEDULE_NAMES, Recompute
 from costmodels.pipeline.schedules import FILLING, SCHEDULES
-from costmodels.pricing import Assignment, even_assignment, price, quote
-from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
+from costmodels.pricing import even_assignment, price, quote
+from costmodels.strategy import strategies
 from tests.costmodels.quoted import check_prices, quotes_that_add_up
 from tests.drawn import drawn_scenarios
 from tests.scenarios import (

@@ -12,10 +12,17 @@ import numpy as np
 
 from costmodels.iteration import row_seconds
 from costmodels.layer.recompute_modules import module_mask
+from costmodels.layout.split import Assignment
 from costmodels.memory.rows import row_bytes
+from costmodels.names import (
+    CP_KINDS,
+    RANK_ORDERS,
+    SCHEDULE_NAMES,
+    Recompute,
+)
 from costmodels.pipeline.schedules import SCHEDULES
-from costmodels.pricing import Assignment, quote_of
-from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, Recompute, strategies
+from costmodels.pricing import quote_of
+from costmodels.strategy import strategies
 from planner.search.split import as_it_runs
 
 STRAIGHT = ("gpipe", "1f1b", "zb-1p", "zb-2p", "dualpipe")

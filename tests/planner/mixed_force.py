@@ -8,9 +8,10 @@ import numpy as np
 
 from costmodels.iteration import row_seconds
 from costmodels.memory.rows import row_bytes
+from costmodels.names import SCHEDULE_NAMES, Recompute
 from costmodels.pipeline.schedules import SCHEDULES
 from costmodels.step.traffic import hop_seconds, tied_embedding_seconds
-from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
+from costmodels.strategy import strategies
 from tests.planner.brute_force import context_kinds, every_split, factors_of, recomputations, slack
 
 ON_GROUPS = ("gpipe", "1f1b", "interleaved-1f1b", "interleaved-groups")

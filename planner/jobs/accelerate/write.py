@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from costmodels.names import SHARDED_PARAMETERS
 from planner.jobs.job import Export, Job
 from planner.jobs.launchers import shell
 from planner.jobs.yaml_text import yaml_text
 
 FILE: Final = "accelerate.yaml"
-_PARAMETERS = 3
 _STEPS: Final = "ACCELERATE_GRADIENT_ACCUMULATION_STEPS"
 _FP8: Final[Mapping[str, dict[str, Any]]] = {
     "fp8": {"backend": "TE", "fp8_format": "HYBRID", "amax_history_len": 1024, "amax_compute_algo": "max"},
@@ -113,7 +113,7 @@ def _fsdp(job: Job) -> dict[str, Any]:
     return {
         "fsdp_version": 2,
         "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
-        "fsdp_reshard_after_forward": strategy.zero_stage == _PARAMETERS,
+        "fsdp_reshard_after_forward": strategy.zero_stage == SHARDED_PARAMETERS,
         "fsdp_activation_checkpointing": strategy.recompute == "full",
         "fsdp_offload_params": strategy.offload == "optimizer+parameters",
         "fsdp_cpu_ram_efficient_loading": strategy.offload == "none" and _backend(job) != "AO",

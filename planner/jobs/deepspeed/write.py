@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from costmodels.names import SHARDED_PARAMETERS
 from planner.jobs.job import Export, Job, refuse
 from planner.jobs.launchers import shell
 
 FILE: Final = "ds_config.json"
 STUB: Final = "ds_pipeline.py"
-_PARAMETERS = 3
 
 
 def deepspeed(job: Job, version: str) -> Export:
@@ -44,7 +44,7 @@ def _zero(job: Job) -> dict[str, Any]:
     block: dict[str, Any] = {"stage": strategy.zero_stage}
     if strategy.zero_stage:
         block |= {"overlap_comm": True, "contiguous_gradients": True, "reduce_scatter": True}
-    if strategy.zero_stage == _PARAMETERS and _second_shard(job.stack):
+    if strategy.zero_stage == SHARDED_PARAMETERS and _second_shard(job.stack):
         block["zero_hpz_partition_size"] = job.gpus_per_node
     if strategy.offload.startswith("optimizer"):
         share = job.priced.offload_fraction if job.priced else float(job.asked("offload_fraction") or 1.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from costmodels.names import SHARDED_PARAMETERS
 from planner.frameworks.models import MAXTEXT
 from planner.frameworks.vendors import TPU
 from planner.jobs.job import Export, Job, refuse
@@ -13,7 +14,6 @@ from planner.jobs.yaml_text import yaml_text
 
 FILE: Final = "maxtext.yml"
 SCRIPT: Final = "maxtext.sh"
-_PARAMETERS = 3
 _POLICIES: Final[Mapping[str, str]] = {
     "none": "minimal_with_context",
     "selective": "save_qkv_proj",
@@ -87,7 +87,7 @@ def axes(job: Job) -> dict[str, int]:
     it is told how many there are. Parameters are sharded over the ranks of ``fsdp``, context and experts together.
     """
     strategy = job.strategy
-    inner = strategy.sharding_degree // (strategy.cp * strategy.ep) if strategy.zero_stage == _PARAMETERS else 1
+    inner = strategy.sharding_degree // (strategy.cp * strategy.ep) if strategy.zero_stage == SHARDED_PARAMETERS else 1
     tensor = {"tensor": 1, "tensor_sequence": strategy.tp} if strategy.sequence_parallel else {"tensor": strategy.tp}
     ranks = {
         "data": strategy.dp // (inner * strategy.ep),

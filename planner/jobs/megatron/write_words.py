@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, groupby, pairwise
 from typing import Final
 
+from costmodels.names import SHARDED_PARAMETERS
 from costmodels.pipeline.interleaving import group_size
 from planner.answer.plan import Strategy
 from planner.errors import BadRequest
@@ -14,8 +15,6 @@ from planner.jobs.megatron.chunks import looped_chunks
 Arguments = tuple[list[str], tuple[str, ...]]
 """Words of a command line, and remarks on what they cannot say."""
 
-_PARAMETERS: Final = 3
-"""The ZeRO stage that shards the parameters too."""
 _WORTH_REPEATING: Final = 3
 """Chunks in a row from which a layout is shorter with a repetition."""
 _OWN_ORDERS: Final = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
@@ -181,7 +180,7 @@ def _sharding(strategy: Strategy, *, by_itself: bool) -> list[str]:
         return [*words, *gathers]
     words = ["--use-distributed-optimizer", *words, *gathers]
     if strategy.zero_stage > 1:
-        shared = "optim_grads" if strategy.zero_stage < _PARAMETERS else "optim_grads_params"
+        shared = "optim_grads" if strategy.zero_stage < SHARDED_PARAMETERS else "optim_grads_params"
         words += ["--use-megatron-fsdp", "--data-parallel-sharding-strategy", shared, "--ckpt-format", "fsdp_dtensor"]
     copies = data_ranks // max(strategy.sharding_degree, 1)
     return words + (["--num-distributed-optimizer-instances", str(copies)] if copies > 1 else [])

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from costmodels.names import SHARDED_PARAMETERS
 from planner.answer.plan import Strategy
 from planner.jobs.job import Export, Job
 from planner.jobs.launchers import shell
 from planner.jobs.megatron.chunks import chunk_layers
-from planner.jobs.torchtitan.write_words import PARAMETERS, SCHEDULES, shard_ranks
+from planner.jobs.torchtitan.write_words import SCHEDULES, shard_ranks
 
 FILE: Final = "torch_plan.py"
 _FOLDED: Final = frozenset({"zb-v", "dualpipe-v"})
@@ -94,7 +95,7 @@ def _sharding(job: Job) -> str:
     return _SHARDED.strip().format(
         dtype=_TYPES[job.precision],
         offload=_offload(strategy),
-        reshard=strategy.zero_stage == PARAMETERS,
+        reshard=strategy.zero_stage == SHARDED_PARAMETERS,
     )
 
 

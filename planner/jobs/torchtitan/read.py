@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from costmodels.names import SHARDED_PARAMETERS
 from hardware.errors import meant
 from planner.errors import BadRequest
 from planner.jobs.fields import flag, table, whole, word
 from planner.jobs.given import Asked, Given, Length, said
 from planner.jobs.torchtitan.read_precision import precision
-from planner.jobs.torchtitan.write_words import PARAMETERS, SCHEDULES
+from planner.jobs.torchtitan.write_words import SCHEDULES
 from planner.request.written import many
 
 _MODELS: Final = {
@@ -115,7 +116,7 @@ def _ranks(parallel: Mapping[str, Any], *, cp: int, pp: int) -> _Ranks:
     kept = word(
         parallel, "fsdp_reshard_after_forward", ("default", "always", "never"), "default", within="parallelism."
     )
-    zero = PARAMETERS if kept == "always" or (kept == "default" and pp == 1) else _SHARDED
+    zero = SHARDED_PARAMETERS if kept == "always" or (kept == "default" and pp == 1) else _SHARDED
     if shard < 0:
         return _Ranks(replicas, None, {"zero_stage": zero, "copies": replicas})
     sharded = {"zero_stage": zero, "sharding_degree": shard * cp} if shard * cp > 1 else {"zero_stage": 0}

@@ -8,11 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from costmodels.names import SHARDED_PARAMETERS
 from planner.jobs.job import Export, Job, refuse
 from planner.jobs.launchers import shell
 from planner.jobs.megatron.chunks import chunk_layers
 from planner.jobs.toml_text import toml_text
-from planner.jobs.torchtitan.write_words import PARAMETERS, ROTATIONS, SCHEDULES, shard_ranks, unsaid
+from planner.jobs.torchtitan.write_words import (
+    ROTATIONS,
+    SCHEDULES,
+    shard_ranks,
+    unsaid,
+)
 
 MODULE: Final = "meshwright_plan"
 TOML: Final = "torchtitan.toml"
@@ -67,7 +73,7 @@ def parallelism(job: Job, *, old: bool) -> dict[str, Any]:
     values: dict[str, Any] = {
         "data_parallel_replicate_degree": strategy.dp // shard,
         "data_parallel_shard_degree": shard,
-        "fsdp_reshard_after_forward": "always" if strategy.zero_stage >= PARAMETERS else "never",
+        "fsdp_reshard_after_forward": "always" if strategy.zero_stage >= SHARDED_PARAMETERS else "never",
         "tensor_parallel_degree": strategy.tp,
         "context_parallel_degree": strategy.cp,
         "pipeline_parallel_degree": strategy.pp,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from costmodels.names import SHARDED_GRADIENTS, SHARDED_PARAMETERS
 from planner.answer.plan import Strategy
 
 SCHEDULES: Final[Mapping[str, str]] = {
@@ -19,8 +20,6 @@ SCHEDULES: Final[Mapping[str, str]] = {
 ROTATIONS: Final[Mapping[str, str]] = {"all-gather": "allgather", "p2p": "alltoall"}
 """How keys and values reach other context ranks in 0.2; an all-to-all in which each sends to the next is a ring. From
 0.3 on they are gathered."""
-_GRADIENTS, PARAMETERS = 2, 3
-"""The ZeRO stages up to which gradients and parameters are sharded."""
 
 
 def torchtitan_arguments(strategy: Strategy, *, precision: str = "bf16") -> tuple[list[str], tuple[str, ...]]:
@@ -59,7 +58,7 @@ def shard_ranks(strategy: Strategy) -> int:
 def _resharding(strategy: Strategy) -> dict[str, str]:
     if not strategy.zero_stage:
         return {}
-    kept = "never" if strategy.zero_stage < PARAMETERS else "always"
+    kept = "never" if strategy.zero_stage < SHARDED_PARAMETERS else "always"
     return {"parallelism.fsdp_reshard_after_forward": kept}
 
 
@@ -113,7 +112,7 @@ def unsaid(strategy: Strategy, *, version: str = "0.3") -> tuple[str, ...]:
     kinds = ROTATIONS if version == "0.2" else ("all-gather",)
     untrue = {
         f"torchtitan shards gradients with the optimizer; the plan has ZeRO-{strategy.zero_stage}": (
-            0 < strategy.zero_stage < _GRADIENTS
+            0 < strategy.zero_stage < SHARDED_GRADIENTS
         ),
         f"torchtitan cannot shard over {strategy.sharding_degree} of {strategy.dp * strategy.cp} ranks": (
             strategy.zero_stage > 0 and shard_ranks(strategy) * strategy.cp != strategy.sharding_degree

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from costmodels.names import SHARDED_PARAMETERS
+
 Row = Mapping[str, Any]
 
-FULLY: Final = 3
-"""The ZeRO stage that shards everything."""
 NARROW: Final = 32
 """Chips that hold a recipe's model in bf16 throughout."""
 ROUNDED: Final = 64
@@ -78,7 +78,7 @@ def _offloading(row: Row) -> Row:
     """Megatron-Bridge's performance summary with the layers whose activations go to the host."""
     plan, model, device = row["strategy"], str(row["model"].get("name")).lower(), row["cluster"].get("accelerator")
     summary = re.search(r"megatron-bridge docs performance-summary", str(row.get("source")).lower())
-    sharded = plan.get("zero_stage") == FULLY and int(plan.get("pp") or 1) == 1
+    sharded = plan.get("zero_stage") == SHARDED_PARAMETERS and int(plan.get("pp") or 1) == 1
     if summary is None or not sharded or plan.get("offload"):
         return row
     known = (model, device, plan.get("precision"))

@@ -15,13 +15,15 @@ from typing import Any, Final
 import numpy as np
 
 from costmodels.iteration import row_seconds
+from costmodels.layout.split import Assignment
 from costmodels.memory.rows import row_bytes
 from costmodels.model.model import Model
-from costmodels.pricing import Assignment, row_assignment
+from costmodels.names import Recompute
+from costmodels.pricing import row_assignment
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
 from costmodels.stack.stack import stack as find_stack
-from costmodels.strategy import Recompute, Strategies
+from costmodels.strategy import Strategies
 from hardware.records import Accelerator, Cluster
 from planner.frameworks.nanotron_split import stage_layers
 from planner.runs.words import aleph, redistributed, saving

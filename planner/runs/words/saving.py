@@ -13,11 +13,12 @@ import numpy as np
 
 from costmodels.layer.recompute_modules import module_mask, modules_of
 from costmodels.model.model import Model
+from costmodels.names import MODULES, Recompute
 from costmodels.stack.choices import GRADIENT_WORD
 from costmodels.stack.precision import RECIPES, known_precision
 from costmodels.stack.stack import Stack
 from costmodels.step.offload import ACTIVATIONS, EVERYTHING, OPTIMIZER
-from costmodels.strategy import MODULES, Recompute, Strategies
+from costmodels.strategy import Strategies
 from hardware.catalogue import cluster
 from hardware.records import NodeGroup
 from planner.errors import BadRequest

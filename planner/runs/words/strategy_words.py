@@ -7,8 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from costmodels.names import CP_KINDS, SCHEDULE_NAMES, Recompute
 from costmodels.stack.stack import Stack
-from costmodels.strategy import CP_KINDS, SCHEDULE_NAMES, Recompute, Strategies, strategies
+from costmodels.strategy import Strategies, strategies
 from planner.runs.words.machines import Unpriceable
 
 Row = Mapping[str, Any]

@@ -17,10 +17,12 @@ from costmodels.memory.states import state_bytes
 from costmodels.model.catalogue import model
 from costmodels.model.layer_kinds import DENSE
 from costmodels.model.parameters import parameters, parameters_without_embedding
+from costmodels.names import Recompute
 from costmodels.stack.adapters import ADAPTED, Adapters
 from costmodels.stack.precision import RECIPES
-from costmodels.step.traffic import optimizer_seconds, step_traffic
-from costmodels.strategy import Recompute, strategies
+from costmodels.step.optimizer import optimizer_seconds
+from costmodels.step.traffic import step_traffic
+from costmodels.strategy import strategies
 from tests.scenarios import toy_model, toy_scenario, toy_stack, with_experts, with_latent_attention
 
 ROW = strategies(dp=8, zero_stage=1, sharding_degree=8, micro_batch_size=2, num_microbatches=2)

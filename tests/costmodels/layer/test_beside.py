@@ -4,7 +4,8 @@ import pytest
 
 from costmodels.iteration import core_seconds
 from costmodels.layer.blocks import layer_seconds
-from costmodels.strategy import Recompute, strategies
+from costmodels.names import Recompute
+from costmodels.strategy import strategies
 from tests.scenarios import toy_group, toy_link, toy_model, toy_scenario, toy_stack, toy_tiers, with_experts
 
 SLOW = toy_group(tiers=toy_tiers(inner=toy_link(bandwidth=2e9)))

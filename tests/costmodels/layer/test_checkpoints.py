@@ -10,7 +10,8 @@ from costmodels.layer.checkpoints import CHECKPOINT, CORE, DISCARDED, LATENT, SM
 from costmodels.layer.launches import SHARED
 from costmodels.layer.recompute_modules import MODULES, module_mask
 from costmodels.model.layer_kinds import DENSE, Kind
-from costmodels.strategy import Recompute, strategies
+from costmodels.names import Recompute
+from costmodels.strategy import strategies
 from tests.scenarios import (
     toy_device,
     toy_group,

@@ -19,7 +19,8 @@ from costmodels.layer.context import (
 from costmodels.layer.passes import Passes
 from costmodels.memory.peaks import momentary_bytes, standing_bytes
 from costmodels.memory.rows import row_bytes
-from costmodels.strategy import CP_KINDS, strategies
+from costmodels.names import CP_KINDS
+from costmodels.strategy import strategies
 from tests.drawn import drawn_scenarios
 from tests.scenarios import (
     toy_device,

@@ -29,11 +29,13 @@ from costmodels.layer.passes import Passes
 from costmodels.memory.footprint import footprint
 from costmodels.memory.rows import row_bytes
 from costmodels.model.layer_kinds import Kind
+from costmodels.names import SCHEDULE_NAMES
 from costmodels.pricing import even_assignment
 from costmodels.stack.adapters import Adapters
 from costmodels.stack.stack import Stack
-from costmodels.step.traffic import optimizer_seconds, step_traffic
-from costmodels.strategy import SCHEDULE_NAMES, strategies
+from costmodels.step.optimizer import optimizer_seconds
+from costmodels.step.traffic import step_traffic
+from costmodels.strategy import strategies
 from hardware.kernels import AttentionFit
 from tests.costmodels.layer.test_experts import (
     ARITHMETIC,

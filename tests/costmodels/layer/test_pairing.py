@@ -11,7 +11,8 @@ from costmodels.layer.overlapped_experts import exposed_beside, overlaps
 from costmodels.layer.pairing import alone_share, further_axes
 from costmodels.layer.passes import Passes
 from costmodels.model.layer_kinds import EXPERTS
-from costmodels.strategy import SCHEDULE_NAMES, strategies
+from costmodels.names import SCHEDULE_NAMES
+from costmodels.strategy import strategies
 from tests.drawn import drawn_expert_models, drawn_scenarios
 from tests.scenarios import random_rows, toy_stack
 

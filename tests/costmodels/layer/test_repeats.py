@@ -10,7 +10,8 @@ from costmodels.layer.passes import ffn_matmuls, last_product, linear, tokens_pe
 from costmodels.layer.repeats import summing_up
 from costmodels.memory.activations import layer_activation_bytes
 from costmodels.model.layer_kinds import DENSE
-from costmodels.strategy import Recompute, strategies
+from costmodels.names import Recompute
+from costmodels.strategy import strategies
 from tests.scenarios import toy_device, toy_group, toy_model, toy_scenario, toy_stack, with_experts
 
 FAST_MEMORY = toy_group(device=toy_device(bandwidth=1e30))

@@ -7,8 +7,8 @@ from costmodels.iteration import core_seconds, row_seconds, with_step
 from costmodels.layer.scales import scale_seconds, sharing_seconds
 from costmodels.layout.placement import group_of
 from costmodels.model.layer_kinds import DENSE, EXPERTS
+from costmodels.names import SHARDING_INSIDE
 from costmodels.primitives.collectives import all_reduce_seconds
-from costmodels.strategy import SHARDING_INSIDE
 from tests.costmodels.stack.test_precision import eight_bit
 from tests.scenarios import strategies
 

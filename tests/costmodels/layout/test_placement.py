@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodels.layer.experts import expert_data_group, expert_group
-from costmodels.layout.placement import ends_of, group_of, split_group, strides
-from costmodels.strategy import RANK_ORDERS, SHARDING_INSIDE, strategies
+from costmodels.layout.placement import ends_of, expert_data_group, expert_group, group_of, split_group, strides
+from costmodels.names import RANK_ORDERS, SHARDING_INSIDE
+from costmodels.strategy import strategies
 
 DIMENSIONS = ("tp", "cp", "pp", "dp")
 POWERS = st.sampled_from([1, 2, 4])

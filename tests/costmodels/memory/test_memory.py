@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costmodels.layout.pieces import in_flight
+from costmodels.layout.split import Assignment
 from costmodels.memory.activations import checkpoint_bytes
 from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.footprint import footprint, readings
@@ -11,9 +12,10 @@ from costmodels.memory.peaks import loss_peak, standing_bytes
 from costmodels.memory.rows import layer_activation_bytes, memory_limit, row_bytes
 from costmodels.memory.states import state_bytes
 from costmodels.model.parameters import parameters
-from costmodels.pricing import Assignment, even_assignment, row_assignment, stage_bytes
+from costmodels.names import SCHEDULE_NAMES, Recompute
+from costmodels.pricing import even_assignment, row_assignment, stage_bytes
 from costmodels.stack.stack import stack
-from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
+from costmodels.strategy import strategies
 from tests.costmodels.quoted import check_peaks
 from tests.drawn import drawn_scenarios
 from tests.scenarios import (

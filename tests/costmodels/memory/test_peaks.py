@@ -7,7 +7,8 @@ from costmodels.memory.activations import checkpoint_bytes, layer_activation_byt
 from costmodels.memory.peaks import WORKSPACES, loss_peak, momentary_bytes, standing_bytes, step_bytes
 from costmodels.memory.rows import row_bytes
 from costmodels.memory.states import state_bytes
-from costmodels.strategy import Recompute, strategies
+from costmodels.names import Recompute
+from costmodels.strategy import strategies
 from tests.scenarios import ONE_F_ONE_B, toy_device, toy_group, toy_model, toy_scenario, toy_stack
 
 T, H, F, V = 1024, 1024, 4096, 8192

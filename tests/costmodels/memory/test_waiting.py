@@ -15,8 +15,9 @@ from costmodels.memory.allocator import (
 from costmodels.memory.footprint import footprint, readings
 from costmodels.memory.peaks import step_bytes
 from costmodels.memory.rows import row_bytes
+from costmodels.names import Recompute
 from costmodels.pricing import even_assignment
-from costmodels.strategy import Recompute, strategies
+from costmodels.strategy import strategies
 from tests.scenarios import changed_device, toy_model, toy_scenario, toy_stack
 
 TOKENS, HIDDEN = 1024, 1024

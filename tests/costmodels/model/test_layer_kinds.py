@@ -6,15 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costmodels.iteration import row_seconds
-from costmodels.layout.by_kind import stage_layers
+from costmodels.layout.by_kind import kind_slices, kinds_held, leading_stages, lightest_runs, stage_layers
 from costmodels.layout.pieces import copies, in_flight, of_both_ways
 from costmodels.layout.pieces import folded as turned
-from costmodels.layout.split import even_stages
+from costmodels.layout.split import Assignment, even_stages
 from costmodels.memory.rows import row_bytes
 from costmodels.model import catalogue
 from costmodels.model.layer_kinds import DENSE, EXPERTS, Depth, Kind, depth_of, layer_kinds
-from costmodels.pricing import Assignment, stage_seconds
-from costmodels.strategy import SCHEDULE_NAMES, strategies
+from costmodels.names import SCHEDULE_NAMES
+from costmodels.pricing import stage_seconds
+from costmodels.strategy import strategies
 from tests.costmodels.quoted import check_peaks, check_prices, quotes_that_add_up
 from tests.drawn import drawn_depths, drawn_scenarios
 from tests.scenarios import random_rows, toy_hybrid, toy_model, toy_scenario
@@ -52,10 +53,10 @@ def test_letters_of_a_pattern_are_parts_alone():
 
 def test_a_slice_has_one_layer_of_every_chunk():
     chain = depth([0, 1, 2, 0, 0, 1])
-    assert chain.slices(1).tolist() == np.eye(3, dtype=int)[[0, 1, 2, 0, 0, 1]].tolist()
-    assert chain.slices(2).tolist() == [[2, 0, 0], [1, 1, 0], [0, 1, 1]]
-    assert chain.slices(2, folded=True).tolist() == [[1, 1, 0], [1, 1, 0], [1, 0, 1]]
-    assert chain.slices(5).shape == (6, 3)  # six layers make no five equal chunks, whatever the ends stand for
+    assert kind_slices(chain, 1).tolist() == np.eye(3, dtype=int)[[0, 1, 2, 0, 0, 1]].tolist()
+    assert kind_slices(chain, 2).tolist() == [[2, 0, 0], [1, 1, 0], [0, 1, 1]]
+    assert kind_slices(chain, 2, folded=True).tolist() == [[1, 1, 0], [1, 1, 0], [1, 0, 1]]
+    assert kind_slices(chain, 5).shape == (6, 3)  # six layers make no five equal chunks, whatever the ends stand for
 
 
 @MANY
@@ -67,7 +68,7 @@ def test_stages_hold_the_layers_that_interleaving_gives_them(kinds, vpp, folded,
     cuts = sorted(chance.sample(range(1, count // vpp), pp - 1))
     per_chunk = np.diff([0, *cuts, count // vpp])
     folded = folded and vpp == 2
-    held = chain.held(per_chunk * vpp, vpp, folded=folded)
+    held = kinds_held(chain, per_chunk * vpp, vpp, folded=folded)
     for stage in range(pp):
         mine = []
         for chunk in range(vpp):
@@ -81,7 +82,7 @@ def test_stages_hold_the_layers_that_interleaving_gives_them(kinds, vpp, folded,
 
 def test_recomputed_layers_are_a_stage_s_first():
     chain = depth([1, 1, 0, 2, 2, 0])
-    held = chain.held(np.array([4, 2]), 1, only=np.array([2, 1]))
+    held = kinds_held(chain, np.array([4, 2]), 1, only=np.array([2, 1]))
     assert held.tolist() == [[0, 2, 0], [0, 0, 1]]
 
 
@@ -90,8 +91,8 @@ def test_recomputed_layers_are_a_stage_s_first():
 def test_the_worst_stage_is_among_those_that_are_looked_at(kinds, pp, vpp, seed):
     chain, chance = depth(kinds), np.random.default_rng(seed)
     pp = min(pp, len(kinds) // vpp) or 1
-    held = chain.held(even_stages(len(kinds), pp, vpp), vpp)
-    some = chain.contents(pp, vpp, folded=False)
+    held = kinds_held(chain, even_stages(len(kinds), pp, vpp), vpp)
+    some = leading_stages(chain, pp, vpp, folded=False)
     assert (held[some.stage] == some.held).all()
     each, flights = chance.uniform(size=len(chain.kinds)), np.sort(chance.uniform(size=pp))[::-1]
     ends = chance.uniform(size=2)
@@ -107,8 +108,8 @@ def test_no_split_has_a_slowest_stage_below_the_lightest_run(kinds, pp, seed):
     pp = min(pp, len(kinds))
     each = chance.uniform(size=len(chain.kinds))
     cuts = np.sort(chance.choice(np.arange(1, len(kinds)), pp - 1, replace=False))
-    held = chain.held(np.diff([0, *cuts, len(kinds)]), 1)
-    least = (chain.lightest(pp, 1, folded=False) @ each).min()
+    held = kinds_held(chain, np.diff([0, *cuts, len(kinds)]), 1)
+    least = (lightest_runs(chain, pp, 1, folded=False) @ each).min()
     assert least <= (held @ each).max() * (1 + 1e-12)
 
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from costmodels.names import SCHEDULE_NAMES
 from costmodels.pipeline.schedules import SCHEDULES, BadSchedule, Slot, pipeline_seconds
-from costmodels.strategy import SCHEDULE_NAMES
 
 WHOLE_BACKWARD = tuple(name for name, schedule in SCHEDULES.items() if not schedule.splits_backward)
 PIPELINES = [

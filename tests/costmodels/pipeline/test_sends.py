@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from costmodels.names import SCHEDULE_NAMES
 from costmodels.pipeline.schedules import SCHEDULES
 from costmodels.step.traffic import hop_seconds, waited_sends
-from costmodels.strategy import SCHEDULE_NAMES, strategies
+from costmodels.strategy import strategies
 from planner.verify.simulate import simulate
 from tests.scenarios import toy_scenario, toy_stack
 

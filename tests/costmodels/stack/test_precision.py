@@ -10,7 +10,8 @@ from costmodels.layer.passes import ADDED, ADDED_ALONE, Passes, linear, linears,
 from costmodels.memory.rows import row_bytes
 from costmodels.memory.states import state_bytes
 from costmodels.stack.precision import ALIASES, PRECISIONS, RECIPES, known_precision
-from costmodels.step.traffic import optimizer_seconds, step_traffic
+from costmodels.step.optimizer import optimizer_seconds
+from costmodels.step.traffic import step_traffic
 from costmodels.strategy import strategies
 from hardware.catalogue import accelerator
 from hardware.records import UnsupportedDtype

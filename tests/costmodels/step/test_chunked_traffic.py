@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from costmodels.layer.passes import Passes
+from costmodels.names import SCHEDULE_NAMES
 from costmodels.stack.overlap import Overlap
 from costmodels.step.traffic import step_traffic
-from costmodels.strategy import SCHEDULE_NAMES, strategies
+from costmodels.strategy import strategies
 from tests.scenarios import toy_scenario, toy_stack
 
 LAYER = Passes(np.array([2e-4]), np.array([4e-4]))

@@ -10,9 +10,16 @@ from costmodels.layer.blocks import Passes
 from costmodels.layout.pieces import end_sends
 from costmodels.layout.sizes import embedding_parameters_per_rank, heaviest_stage_parameters, layer_parameters_per_rank
 from costmodels.model.parameters import parameters
+from costmodels.names import SCHEDULE_NAMES
 from costmodels.step.buckets import collectives, unhidden_share
-from costmodels.step.traffic import exposed, hop_seconds, optimizer_seconds, step_traffic, tied_embedding_seconds
-from costmodels.strategy import SCHEDULE_NAMES, strategies
+from costmodels.step.optimizer import optimizer_seconds
+from costmodels.step.traffic import (
+    exposed,
+    hop_seconds,
+    step_traffic,
+    tied_embedding_seconds,
+)
+from costmodels.strategy import strategies
 from tests.scenarios import toy_device, toy_group, toy_link, toy_model, toy_scenario, toy_stack, toy_tiers
 
 MESSAGE = 2 * 1024 * 1024

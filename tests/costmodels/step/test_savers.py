@@ -21,26 +21,27 @@ from costmodels.layer.recompute_modules import (
     modules_of,
     preset_masks,
 )
+from costmodels.memory.host import host_fits, host_need
 from costmodels.memory.rows import layer_activation_bytes, row_bytes
 from costmodels.memory.states import state_bytes
 from costmodels.model.flops import module_flops, recomputed_flops
+from costmodels.names import SCHEDULE_NAMES, Recompute
 from costmodels.pricing import price, quote, row_assignment
 from costmodels.stack.choices import chosen
-from costmodels.stack.optimizers import OPTIMIZERS, kept_bytes, newton_schulz_flops, step_traffic_bytes
+from costmodels.stack.optimizers import OPTIMIZERS, kept_bytes, step_traffic_bytes
 from costmodels.step.offload import (
     ACTIVATIONS,
     EVERYTHING,
     OPTIMIZER,
     cpu_adam_seconds,
-    host_fits,
-    host_need,
     host_stream,
     link_bandwidth,
     step_offload_seconds,
     updated_parameters,
 )
-from costmodels.step.traffic import optimizer_seconds, step_traffic
-from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
+from costmodels.step.optimizer import newton_schulz_flops, optimizer_seconds
+from costmodels.step.traffic import step_traffic
+from costmodels.strategy import strategies
 from tests.drawn import drawn_expert_models, drawn_scenarios
 from tests.scenarios import random_rows, toy_model, toy_scenario, toy_stack, with_experts, with_latent_attention
 

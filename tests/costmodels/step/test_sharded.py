@@ -13,11 +13,17 @@ from costmodels.layout.sizes import (
     layer_parameters_per_rank,
 )
 from costmodels.memory.rows import row_bytes
+from costmodels.names import (
+    RANK_ORDERS,
+    SCHEDULE_NAMES,
+    SHARDING_INSIDE,
+    Recompute,
+)
 from costmodels.stack.overlap import Overlap
 from costmodels.stack.stack import stack
 from costmodels.step.sharded import every_micro_batch, second_shards, slowed, weights_per_layer
 from costmodels.step.traffic import hop_seconds, step_traffic
-from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, SHARDING_INSIDE, Recompute, strategies
+from costmodels.strategy import strategies
 from tests.scenarios import (
     ONE_F_ONE_B,
     toy_device,

@@ -11,6 +11,7 @@ from scipy.optimize import minimize_scalar
 
 from costmodels.model.catalogue import model
 from costmodels.scenario import Scenario
+from costmodels.stability import SPARE_RISK, Stability
 from costmodels.stack.stack import stack
 from costmodels.strategy import strategies
 from costmodels.training.goodput import (
@@ -24,7 +25,6 @@ from costmodels.training.goodput import (
     upkeep,
     wall_stretch,
 )
-from costmodels.training.stability import SPARE_RISK, Stability
 from hardware.catalogue import cluster
 
 DAY = 86400.0

@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costmodels.model.parameters import parameters
+from costmodels.names import SCHEDULE_NAMES
 from costmodels.pricing import row_assignment
+from costmodels.stability import Stability
 from costmodels.stack.optimizers import kept_bytes
-from costmodels.strategy import SCHEDULE_NAMES, strategies
+from costmodels.strategy import strategies
 from costmodels.training.moving import Layout, held, kept_share, move, overlaps
-from costmodels.training.stability import Stability
 from hardware.units import format_quantity
 from planner import PlanRequest, plan
 from planner.analyses.counts import good_counts

@@ -10,10 +10,12 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from costmodels.layout.pieces import in_flight
+from costmodels.layout.split import Assignment
 from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.rows import memory_limit, row_bytes
-from costmodels.pricing import Assignment, price, quote
-from costmodels.strategy import Recompute, strategies
+from costmodels.names import Recompute
+from costmodels.pricing import price, quote
+from costmodels.strategy import strategies
 from hardware.records import Cluster
 from planner import PlanRequest, plan, predict
 from planner.errors import BadRequest

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from costmodels.training.stability import Stability
+from costmodels.stability import Stability
 from planner import PlanRequest, plan, predict
 from planner.cli.app import main
 from planner.errors import BadRequest

@@ -6,9 +6,9 @@ from collections import defaultdict
 
 import pytest
 
+from costmodels.names import Recompute
 from costmodels.pricing import iteration_seconds
 from costmodels.stack.stack import stack
-from costmodels.strategy import Recompute
 from hardware.records import Cluster
 from planner import PlanRequest, predict
 from planner.request.axes import PIN_AXES

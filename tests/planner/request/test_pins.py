@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES
+from costmodels.names import RANK_ORDERS, SCHEDULE_NAMES
 from planner import PlanRequest
 from planner.errors import BadRequest
 from planner.request.axes import PIN_AXES

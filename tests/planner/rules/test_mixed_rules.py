@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from costmodels.strategy import SCHEDULE_NAMES
+from costmodels.names import SCHEDULE_NAMES
 from planner.api import plan
 from planner.request.request import PlanRequest
 from planner.rules.core import GROUP_RULES, RULES, sentence

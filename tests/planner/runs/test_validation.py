@@ -8,8 +8,8 @@ from click.testing import CliRunner
 
 from costmodels.model.catalogue import model as catalogue_model
 from costmodels.model.flops import flops_per_iteration, model_flops
+from costmodels.names import CP_KINDS, SCHEDULE_NAMES, Recompute
 from costmodels.pricing import quote
-from costmodels.strategy import CP_KINDS, SCHEDULE_NAMES, Recompute
 from planner.answer.build import mfu_of
 from planner.cli import main
 from planner.runs.fit_memory import caches

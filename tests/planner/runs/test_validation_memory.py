@@ -4,8 +4,8 @@ import statistics
 
 import pytest
 
+from costmodels.names import Recompute
 from costmodels.stack.stack import stack
-from costmodels.strategy import Recompute
 from planner.runs.judge import judge_row, memory_kind, shipped, stage_read
 from planner.runs.rows import read_rows
 from planner.runs.words import frameworks, redistributed

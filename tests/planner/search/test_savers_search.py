@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from costmodels.layer.recompute_modules import MODULES
 from costmodels.memory.rows import memory_limit
+from costmodels.names import OFFLOADS, Recompute
 from costmodels.step.offload import ACTIVATIONS, EVERYTHING, OPTIMIZER
-from costmodels.strategy import OFFLOADS, Recompute, strategies
+from costmodels.strategy import strategies
 from planner import PlanRequest, plan, predict, why_not
 from planner.answer.plan import Plan
 from planner.errors import BadRequest

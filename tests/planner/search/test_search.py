@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from costmodels.memory.rows import memory_limit
+from costmodels.names import Recompute
 from costmodels.pricing import price, quote
-from costmodels.strategy import Recompute
 from planner.request.pins import parse_pins
 from planner.search.best_first import core_bound, known_bound, search
 from planner.search.priced import price_cores

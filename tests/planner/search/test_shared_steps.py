@@ -5,7 +5,8 @@ import pytest
 
 from costmodels.iteration import row_seconds
 from costmodels.layer.passes import Passes
-from costmodels.step.traffic import STEP_AXES, optimizer_seconds, share_steps, step_traffic
+from costmodels.step.optimizer import optimizer_seconds
+from costmodels.step.traffic import STEP_AXES, share_steps, step_traffic
 from planner import PlanRequest
 from planner.request.pins import parse_pins
 from planner.request.request import resolve

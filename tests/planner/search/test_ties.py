@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from costmodels.strategy import SCHEDULE_NAMES, strategies
+from costmodels.names import SCHEDULE_NAMES
+from costmodels.strategy import strategies
 from planner import PlanRequest, plan
 from planner.cli import main
 from planner.request.pins import parse_pins

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodels.strategy import AXES, CP_KINDS, Recompute
+from costmodels.names import CP_KINDS, Recompute
+from costmodels.strategy import AXES
 from planner.errors import BadRequest
 from planner.request.pins import parse_pins
 from planner.rules.core import active

@@ -10,11 +10,12 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from costmodels.iteration import row_seconds
-from costmodels.layout.split import end_places
+from costmodels.layout.split import Assignment, end_places
 from costmodels.memory.rows import memory_limit, row_bytes
+from costmodels.names import SCHEDULE_NAMES, Recompute
 from costmodels.pipeline.schedules import pipeline_seconds
-from costmodels.pricing import Assignment, quote, quote_of, stage_seconds
-from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
+from costmodels.pricing import quote, quote_of, stage_seconds
+from costmodels.strategy import strategies
 from planner.search.best_first import core_bound
 from planner.search.priced import price_cores
 from planner.search.split import best_split, given_split

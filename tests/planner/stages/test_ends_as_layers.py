@@ -6,9 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costmodels.layout.split import even_stages, places_of_ends
+from costmodels.layout.by_kind import kind_slices, kinds_held
+from costmodels.layout.split import Assignment, even_stages, places_of_ends
 from costmodels.model.layer_kinds import Depth, Kind
-from costmodels.pricing import Assignment, quote
+from costmodels.pricing import quote
 from costmodels.strategy import strategies
 from planner import PlanRequest, plan, predict
 from planner.jobs.megatron.chunks import looped_chunks
@@ -49,10 +50,10 @@ def test_megatron_is_given_a_layout_whose_outer_chunks_are_the_ends():
 
 def test_layers_of_several_kinds_keep_their_places_behind_the_embedding():
     chain = Depth((Kind("global", "dense"), Kind("mamba", "none")), np.array([0, 0, 1, 1, 0, 1]))
-    assert chain.slices(4).tolist() == [[1, 2], [2, 1]]  # chunks E0 01 10 1L: first places, then second ones
-    held = chain.held(np.array([3, 3]), 4)
+    assert kind_slices(chain, 4).tolist() == [[1, 2], [2, 1]]  # chunks E0 01 10 1L: first places, then second ones
+    held = kinds_held(chain, np.array([3, 3]), 4)
     assert held.tolist() == [[1, 2], [2, 1]]
-    assert chain.held(np.array([3, 3]), 4, only=np.array([1, 2])).tolist() == [[1, 0], [1, 1]]
+    assert kinds_held(chain, np.array([3, 3]), 4, only=np.array([1, 2])).tolist() == [[1, 0], [1, 1]]
 
 
 def test_an_end_that_stands_for_a_layer_lowers_what_its_stage_holds_at_least():

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from costmodels.names import OFFLOADS
 from costmodels.stack.stack import stack as find_stack
-from costmodels.strategy import OFFLOADS, strategies
+from costmodels.strategy import strategies
 from hardware.catalogue import accelerator, names
 from planner import PlanRequest, plan, predict
 from planner.answer.plan import Interval

@@ -2,8 +2,8 @@
 
 import pytest
 
+from costmodels.names import Recompute
 from costmodels.stack.stack import stack as find_stack
-from costmodels.strategy import Recompute
 from planner.runs.rows import convention
 from planner.runs.words.mapping import case
 from planner.runs.words.maxtext_words import as_programmed, counted

@@ -2,9 +2,9 @@
 
 import pytest
 
+from costmodels.names import CP_KINDS
 from costmodels.pricing import quote
 from costmodels.stack.stack import stack as find_stack
-from costmodels.strategy import CP_KINDS
 from hardware.catalogue import accelerator
 from planner.runs.words.aleph import stage_layers
 from planner.runs.words.frameworks import changes

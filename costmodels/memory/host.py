@@ -1,0 +1,46 @@
+"""The host's memory: what of a device's data is offloaded there, and whether it fits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodels.layout.pieces import in_flight_at, queued
+from costmodels.layout.split import even_layers
+from costmodels.memory.activations import kept_bytes_of_layer
+from costmodels.names import WORD
+from costmodels.scenario import Scenario
+from costmodels.stack.optimizers import kept_bytes
+from costmodels.step.offload import EVERYTHING, activations_away, share_offloaded, updated_parameters
+from costmodels.strategy import Bools, Floats, Strategies
+
+
+def host_bytes(rows: Strategies, scenario: Scenario, kept: Floats, in_flight: Floats) -> Floats:
+    """Bytes of one device's offloaded data on its host, under the even split's heaviest stage, (N,).
+
+    ``kept`` is what a layer keeps of a micro-batch, ``in_flight`` the micro-batches of the first stage. Beside states
+    lie the gradients that the CPUs read, and where parameters are offloaded these too.
+    """
+    stack, mine = scenario.stack, updated_parameters(rows, scenario)
+    states = mine * share_offloaded(rows, scenario) * (kept_bytes(stack) + stack.gradient_bytes)
+    parameters = np.where(rows.offload == EVERYTHING, mine * WORD, 0.0)
+    layers = even_layers(scenario.model.num_layers, rows).high
+    activations = activations_away(rows, scenario) * in_flight * layers * kept
+    return states + parameters + activations
+
+
+def host_room(scenario: Scenario) -> float:
+    """Bytes of the host's memory per device; 0 where the cluster does not say."""
+    return (scenario.group.host_memory or 0.0) / scenario.group.gpus_per_node
+
+
+def host_fits(rows: Strategies, scenario: Scenario) -> Bools:
+    """Whether what is offloaded fits the host's memory, shape (N,)."""
+    if not rows.offload.any():
+        return np.ones(len(rows), dtype=np.bool_)
+    return host_need(rows, scenario) <= host_room(scenario)
+
+
+def host_need(rows: Strategies, scenario: Scenario) -> Floats:
+    """Bytes of the host's memory that one device's offloaded data take, shape (N,)."""
+    held = in_flight_at(rows, np.zeros_like) + queued(rows, scenario.stack.vocabulary_in_flight)
+    return host_bytes(rows, scenario, kept_bytes_of_layer(rows, scenario), held)

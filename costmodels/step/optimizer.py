@@ -1,0 +1,112 @@
+"""Seconds of the optimizer's step: what it moves through memory, and what Muon multiplies."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodels.layer.frozen import trained_experts, trained_share
+from costmodels.layout.pieces import copies
+from costmodels.layout.placement import expert_shards, sharding_groups
+from costmodels.layout.sizes import heaviest_experts, heaviest_stage_parameters, layer_parameters_per_rank
+from costmodels.layout.split import even_layers
+from costmodels.model.model import Model
+from costmodels.model.parameters import attention_projections
+from costmodels.names import SHARDED_GRADIENTS, SHARDED_PARAMETERS, WORD
+from costmodels.primitives.collectives import gather_seconds
+from costmodels.scenario import Scenario
+from costmodels.stack.optimizers import step_traffic_bytes
+from costmodels.step.offload import share_offloaded, updated_parameters
+from costmodels.step.sharded import gather_word, requantised
+from costmodels.step.traffic import alike_steps
+from costmodels.strategy import Floats, Strategies
+
+NEWTON_SCHULZ = 5
+"""Iterations that orthogonalise Muon's momentum [Moonlight25]."""
+
+
+def newton_schulz_flops(rows: float, columns: float) -> float:
+    """FLOP that orthogonalise one matrix: per iteration X X^T, its square, and the product with X [Moonlight25].
+
+    With n the shorter side and m the longer: 2 n^2 m + 2 n^3 + 2 n^2 m.
+    """
+    n, m = min(rows, columns), max(rows, columns)
+    return NEWTON_SCHULZ * (4.0 * n * n * m + 2.0 * n**3)
+
+
+def layer_matrices(model: Model) -> tuple[tuple[float, float, float], ...]:
+    """(rows, columns, how many) of an average layer's matrices, routed experts left out; gates apart."""
+    share, h = model.num_moe_layers / model.num_layers, float(model.hidden_size)
+    attending, branched = model.num_attention_layers / model.num_layers, model.num_dense_layers / model.num_layers
+    mixers = tuple((float(p.outputs), float(p.inputs), attending) for p in attention_projections(model))
+    if model.mamba is not None:
+        here = model.layer_pattern.count("M") / model.num_layers
+        mixers += ((float(model.mamba.in_width), h, here), (h, float(model.mamba.inner_width), here))
+    count = model.ffn_branches + 1.0
+    dense = ((float(model.ffn_hidden_size), h, branched * count),)
+    if model.moe is None:
+        return mixers + dense
+    shared = ((float(model.moe.shared_expert_ffn_hidden_size), h, share * count),)
+    return mixers + dense + (shared if model.moe.num_shared_experts else ())
+
+
+def muon_seconds(rows: Strategies, scenario: Scenario) -> Floats:
+    """Seconds per iteration to orthogonalise the momentum of a stage's matrices, (N,).
+
+    Distributed as in [Moonlight25]: the momentum is gathered over the ranks that share the states, in 16 bits, and
+    every rank multiplies the matrices that its part lies in, one more than its share. Tensor ranks share the products.
+    """
+    model, rates = scenario.model, scenario.rates
+    layers = copies(rows) * even_layers(model.num_layers, rows).high
+    shares = rows.sharding_degree * _copies_sharing(rows)
+    matrices = layer_matrices(model)
+    layer = sum(count * newton_schulz_flops(n, m) for n, m, count in matrices)
+    largest = max(newton_schulz_flops(n, m) for n, m, count in matrices if count)
+    work = layers * layer / shares + np.where(shares > 1, largest, 0.0)
+    work = np.minimum(work, layers * layer) / rows.tp + _expert_work(rows, scenario, layers)
+    near = sharding_groups(rows)[0]
+    size = WORD * layers * layer_parameters_per_rank(rows, scenario)
+    gathered = np.where(near.size > 1, gather_seconds(size, near, scenario.group.tiers), 0.0)
+    pace = scenario.stack.communication_efficiency
+    return work / (rates.head.efficiency * rates.head.sustained * rates.head_peak) + gathered / pace
+
+
+def _expert_work(rows: Strategies, scenario: Scenario, layers: Floats) -> Floats:
+    model, moe = scenario.model, scenario.model.moe
+    if moe is None:
+        return np.zeros(len(rows))
+    width = moe.expert_ffn_hidden_size / rows.etp
+    n, m = np.minimum(width, model.expert_hidden_size), np.maximum(width, model.expert_hidden_size)
+    one = NEWTON_SCHULZ * (4.0 * n * n * m + 2.0 * n**3) * (model.ffn_branches + 1.0)
+    held = moe.num_experts / rows.ep * model.num_moe_layers / model.num_layers
+    return layers * held * one / (expert_shards(rows) * _copies_sharing(rows))
+
+
+def _copies_sharing(rows: Strategies) -> Floats:
+    """Copies of the model in one pipeline, which share what is sharded, (N,)."""
+    return np.where(rows.zero_stage > 0, copies(rows), 1.0)
+
+
+def optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
+    """Clip, step and cast of the parameters a rank updates, and zeroing of the gradients that it keeps, (N,).
+
+    Under an 8-bit recipe the weights that are multiplied are quantised too, once an iteration where they are kept; Muon
+    orthogonalises.
+    """
+    few, inverse = alike_steps(rows)
+    return _optimizer_seconds(few, scenario)[inverse]
+
+
+def _optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
+    stack, rates = scenario.stack, scenario.rates
+    size = heaviest_stage_parameters(rows, scenario) * trained_share(scenario)
+    size = size + heaviest_experts(rows, scenario) * trained_experts(scenario)
+    mine = updated_parameters(rows, scenario)
+    mine = mine * (1.0 - share_offloaded(rows, scenario))
+    once = 1.0 - requantised(rows, scenario)
+    changed = 0.0 if scenario.frozen else scenario.recipe.step_traffic
+    quantised = once * (mine if gather_word(scenario) < WORD else size) * changed
+    scattered = (rows.zero_stage >= SHARDED_PARAMETERS) | ((rows.zero_stage >= SHARDED_GRADIENTS) & (rows.pp == 1))
+    zeroed = np.where(scattered & stack.gradients_sharded, mine, size)
+    traffic = mine * step_traffic_bytes(stack) + zeroed * stack.gradient_bytes + quantised
+    seconds = traffic / (rates.stream * rates.bandwidth)
+    return seconds + muon_seconds(rows, scenario) if stack.optimizer == "muon" else seconds
