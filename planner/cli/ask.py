@@ -101,7 +101,7 @@ def _wants_goodput(given: dict[str, Any], origins: dict[str, str]) -> None:
 
 def _below(imported: Given, source: str, given: dict[str, Any], origins: dict[str, str]) -> None:
     """Put what another program's file says below the options."""
-    from planner.jobs.settled import settled
+    from planner.jobs.given import settled
 
     fields = dict(imported.fields) | {name: value for name, value in given.items() if not name.startswith("pins.")}
     pins = dict(imported.pins) | {name: given[f"pins.{name}"] for name in _axes(given)}

@@ -137,7 +137,7 @@ def _imported(params: dict[str, Any]) -> Given | None:
     if params["source"] is None:
         return None
     from hardware.files import expanded
-    from planner.jobs.readers import given
+    from planner.jobs.registry import given
 
     known = [name for name, value in params.items() if value is not None]
     return given(params["source"], expanded(params["file"]), known=known)

@@ -14,7 +14,7 @@ from hardware.catalogue import accelerator, names
 from planner.answer.plan import Plan, Strategy
 from planner.answer.text import why_none
 from planner.errors import BadRequest
-from planner.jobs.changed import assumed_stack
+from planner.jobs.choices import assumed_stack
 from planner.request.tables import model_of
 from planner.request.written import named
 

@@ -10,12 +10,10 @@ from typing import Any, Final
 
 from planner.answer.plan import Plan, Strategy
 from planner.errors import BadRequest
-from planner.jobs.changed import carries, dispatch_of
-from planner.jobs.megatron.write_savers import chosen_of, saver_arguments, shards_by_itself
-from planner.jobs.megatron.write_stack import stack_arguments
+from planner.jobs.choices import carries, dispatch_of, unsaid_choices
+from planner.jobs.megatron.write_stack import chosen_of, saver_arguments, shards_by_itself, stack_arguments
 from planner.jobs.megatron.write_words import Arguments, megatron_arguments, unsaid
 from planner.jobs.torchtitan.write_words import torchtitan_arguments
-from planner.jobs.unsaid import unsaid_choices
 from planner.request.written import named
 
 _FORKS: Final[Mapping[str, str]] = {

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.jobs.fields import AUTO, flag, table, whole, word
-from planner.jobs.given import Asked, Given, said
+from planner.jobs.given import AUTO, Asked, Given, flag, said, table, whole, word
 
 _OFFLOADED: Final = {"offload_optimizer": "cpu_offload", "offload_param": "cpu_offload_param"}
 """Tables of what lives in the hosts' memory, and the older switch of each."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from planner.errors import BadRequest
-from planner.jobs.given import Asked, Given, said
+from planner.jobs.given import Asked, Given, Length, said
 from planner.jobs.megatron.options import (
     CP_KINDS,
     FP8_RECIPES,
@@ -18,11 +18,8 @@ from planner.jobs.megatron.options import (
     options,
     word,
 )
-from planner.jobs.megatron.read_hybrid import hybrid_pattern
-from planner.jobs.megatron.read_layout import Pipeline, pipeline_of
-from planner.jobs.megatron.read_length import training_length, unknown_length
 from planner.jobs.megatron.read_model import assumed_fields, model_fields
-from planner.jobs.megatron.read_recompute import recomputation
+from planner.jobs.megatron.read_pipeline import Pipeline, hybrid_pattern, pipeline_of, recomputation
 
 _PRICED_OTHERWISE: Final = (
     "tp-comm-overlap", "overlap-moe-expert-parallel-comm", "cuda-graph-impl", "enable-cuda-graph",
@@ -211,3 +208,34 @@ def _changes(at: Options) -> dict[str, Any]:
     unfused = word(at, "attention-backend") in {"unfused", "local"} or _plain(at)
     found = {"stack.attention": "unfused", "stack.blackwell_attention": "unfused"} if unfused else {}
     return found | ({"stack.zero_stages": [0, 1, 2, 3], "stack.state_copies": "none"} if _whole(at) else {})
+
+
+_WORDS: Final[tuple[tuple[str, Literal["iterations", "sequences", "tokens"]], ...]] = (
+    ("train-iters", "iterations"),
+    ("train-samples", "sequences"),
+    ("train-tokens", "tokens"),  # Megatron-DeepSpeed's
+)
+
+
+def training_length(at: Options) -> Length | None:
+    """Iterations, samples or tokens, where a number says them; a variable of the environment does not.
+
+    Raises:
+        BadRequest: both iterations and samples, which Megatron-LM refuses (arguments.py: validate_args).
+    """
+    found = [Length(count, of, f"--{name}") for name, of in _WORDS if (count := _said(at, name))]
+    if {"iterations", "sequences"} <= {one.of for one in found}:
+        raise BadRequest("--train-iters and --train-samples exclude each other; leave one of them out")
+    return found[-1] if found else None
+
+
+def unknown_length(at: Options) -> list[str]:
+    """That a length is said by a variable that nothing in the script sets."""
+    unset = [name for name, _ in _WORDS if word(at, name).startswith("$")]
+    return [f"--{name} {word(at, name):.40} is set nowhere in the script; --tokens says how long the training is"
+            for name in unset]  # fmt: skip
+
+
+def _said(at: Options, name: str) -> int | None:
+    """The number of an option, None where it is absent, 0 or a variable."""
+    return None if word(at, name).startswith("$") else number(at, name, least=0)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from costmodels.model.parts import Experts
 from planner.errors import BadRequest
 from planner.jobs.megatron.options import POSITIONS, Options, count, needed, word
-from planner.jobs.megatron.read_hybrid import hybrid_pattern, hybrid_predictions
+from planner.jobs.megatron.read_pipeline import hybrid_pattern, hybrid_predictions
 
 _ACTIVATIONS: Final = {"swiglu": "swiglu", "quick-geglu": "swiglu", "squared-relu": "squared_relu"}
 _VOCABULARY: Final = 50256

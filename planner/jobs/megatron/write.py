@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from planner.jobs.changed import dispatch_of
+from planner.jobs.choices import dispatch_of
 from planner.jobs.job import Export, Job, refuse
 from planner.jobs.launchers import shell
 from planner.jobs.megatron.write_model import model_arguments
-from planner.jobs.megatron.write_savers import chosen_of, saver_arguments, savers_unsaid, shards_by_itself
-from planner.jobs.megatron.write_stack import stack_arguments
+from planner.jobs.megatron.write_stack import (
+    chosen_of,
+    saver_arguments,
+    savers_unsaid,
+    shards_by_itself,
+    stack_arguments,
+)
 from planner.jobs.megatron.write_words import megatron_arguments, unsaid
 
 FILE: Final = "megatron-args.sh"

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from costmodels.model.catalogue import names
 from costmodels.model.model import Model
-from planner.jobs.changed import dispatch_of
+from planner.jobs.choices import dispatch_of
 from planner.jobs.job import Export, Job, refuse
 from planner.jobs.launchers import shell
-from planner.jobs.megatron.write_savers import chosen_of, saver_arguments, savers_unsaid, shards_by_itself
+from planner.jobs.megatron.write_stack import chosen_of, saver_arguments, savers_unsaid, shards_by_itself
 from planner.jobs.megatron.write_words import megatron_arguments, unsaid
 
 FILE: Final = "bridge-overrides.sh"

@@ -13,7 +13,7 @@ from planner.answer.plan import Plan
 from planner.cli import main
 from planner.errors import BadRequest
 from planner.frameworks.registry import FRAMEWORKS
-from planner.jobs.changed import dispatch_of
+from planner.jobs.choices import dispatch_of
 from planner.jobs.job import Inexpressible, job_of
 from planner.jobs.launchers.placement import locality
 from planner.jobs.megatron.chunks import chunk_layers

@@ -14,11 +14,11 @@ from planner.cli import main
 from planner.errors import BadRequest
 from planner.explain.against_best import beside_the_best
 from planner.jobs.deepspeed.read import deepspeed_job
+from planner.jobs.given import settled
 from planner.jobs.megatron.options import options
 from planner.jobs.megatron.read import megatron_job
-from planner.jobs.megatron.read_layout import layout_layers
+from planner.jobs.megatron.read_pipeline import layout_layers
 from planner.jobs.registry import export
-from planner.jobs.settled import settled
 from planner.jobs.torchtitan.read import torchtitan_job
 from planner.request.tables import model_of
 from tests.conformance.plans import label, random_plans

@@ -7,8 +7,8 @@ from click.testing import CliRunner
 
 from planner.cli import main
 from planner.errors import BadRequest
+from planner.jobs.given import settled
 from planner.jobs.megatron.read import megatron_job
-from planner.jobs.settled import settled
 from planner.request.tables import model_of
 
 DENSE = (

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from planner.cli import main
 from planner.errors import BadRequest
 from planner.jobs.deepspeed.read import deepspeed_job
-from planner.jobs.settled import settled
+from planner.jobs.given import settled
 from planner.jobs.torchtitan.read import torchtitan_job
 
 RANKS = {"gpus": 16}

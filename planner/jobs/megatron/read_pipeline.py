@@ -1,15 +1,50 @@
-"""Megatron's pipeline as layers of every stage and chunk, by whichever of its ways they are said."""
+"""Megatron's pipeline as layers of every stage and chunk, by whichever of its ways they are given."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from planner.errors import BadRequest
 from planner.explain.nearest_request import nearest_divisor
+from planner.jobs.given import said
 from planner.jobs.megatron.options import Options, count, number, word
-from planner.jobs.megatron.read_hybrid import hybrid_chunks, hybrid_option, hybrid_pattern
+
+LETTERS: Final = "M*-E"
+"""Mamba, attention, a feed-forward layer, one of experts."""
+_OPTIONS: Final = ("hybrid-layer-pattern", "hybrid-override-pattern")
+"""The present option and the one of before, which has no bars."""
+
+
+def hybrid_option(at: Mapping[str, Sequence[str]]) -> str:
+    """The option that has the pattern, "" where there is none."""
+    return next((option for option in _OPTIONS if option in at), "")
+
+
+def hybrid_chunks(at: Mapping[str, Sequence[str]]) -> list[str]:
+    """Letters of chunk after chunk, those of stages within one another chunk-major; none where no pattern is given.
+
+    Raises:
+        BadRequest: a letter that is not known.
+    """
+    name = hybrid_option(at)
+    text = "".join(at.get(name, ()))
+    chunks = text.partition("/")[0].split("|") if text else []
+    if wrong := set("".join(chunks)) - set(LETTERS):
+        raise BadRequest(f"--{name}: {min(wrong)!r} is none of {', '.join(LETTERS)}")
+    return chunks
+
+
+def hybrid_pattern(at: Mapping[str, Sequence[str]]) -> str:
+    """Letters of all layers in the order of the depth, empty where there is no pattern."""
+    return "".join(hybrid_chunks(at))
+
+
+def hybrid_predictions(at: Mapping[str, Sequence[str]]) -> int:
+    """Modules that predict further tokens, each behind a slash."""
+    return "".join(at.get(hybrid_option(at), ())).count("/")
+
 
 _LAYOUT: Final = "pipeline-model-parallel-layout"
 _PER_CHUNK: Final = "num-layers-per-virtual-pipeline-stage"
@@ -161,3 +196,60 @@ def _depth(at: Options, places: Sequence[int]) -> int:
         near = nearest_divisor(odd[0], vpp)
         raise BadRequest(f"--{_CHUNKS} {vpp} does not divide the {odd[0]} layers of a stage; {near}")
     return vpp
+
+
+_KIND: Final = "recompute-granularity"
+_METHOD: Final = "recompute-method"
+_COUNT: Final = "recompute-num-layers"
+_MODULES: Final = "recompute-modules"
+_LIGHT: Final = ("recompute-activations", "moe-layer-recompute")
+"""Older words for selective recomputation: of attention, and of the experts too."""
+
+
+class Recomputation(NamedTuple):
+    """Pins, recomputed layers of every stage where these are partial and known, and remarks."""
+
+    pins: dict[str, Any]
+    layers: tuple[int, ...] | None = None
+    remarks: tuple[str, ...] = ()
+
+
+def recomputation(at: Options, pipeline: Pipeline) -> Recomputation:
+    """The recomputation that is asked for.
+
+    Raises:
+        BadRequest: two kinds of it, or words that are missing or belong to the other kind.
+    """
+    light = next((name for name in _LIGHT if name in at), "")
+    kind = word(at, _KIND) or ("selective" if light else "")
+    if light and kind == "full":
+        raise BadRequest(f"--{light} is selective recomputation, --{_KIND} is full; leave out one of them")
+    if not kind:
+        stray = [f"--{name} has no effect without --{_KIND}" for name in (_METHOD, _COUNT, _MODULES) if name in at]
+        return Recomputation({"recompute": "none"}, None, tuple(stray))
+    return _whole_layers(at, pipeline) if kind == "full" else _selective(at)
+
+
+def _selective(at: Options) -> Recomputation:
+    if wrong := [name for name in (_METHOD, _COUNT) if name in at]:
+        raise BadRequest(f"--{wrong[0]} is of --{_KIND} full, not of selective; leave it out")
+    modules = list(at.get(_MODULES, ()))
+    if _LIGHT[1] in at and "moe" not in modules:
+        modules = [*(modules or ["core_attn"]), "moe"]
+    return Recomputation({"recompute": "selective", **said(recompute_modules=",".join(modules))})
+
+
+def _whole_layers(at: Options, pipeline: Pipeline) -> Recomputation:
+    method, layers = word(at, _METHOD), number(at, _COUNT)
+    if not method or layers is None:
+        lacks = f"--{_COUNT}, such as 1" if method else f"--{_METHOD} uniform or block"
+        raise BadRequest(f"--{_KIND} full needs {lacks}")
+    if method == "uniform":
+        return Recomputation({"recompute": "full"} | ({} if layers == 1 else {"recompute_num_layers": layers}))
+    if pipeline.chunks is None:
+        words = f"{layers} layers of every chunk are recomputed; priced is the least number that fits"
+        return Recomputation({"recompute": "partial"}, None, (words,))
+    again = pipeline.by_stage([min(layers, held) for held in pipeline.chunks])
+    if again == pipeline.layers:
+        return Recomputation({"recompute": "full"})
+    return Recomputation({"recompute": "partial"}, again)
