@@ -59,6 +59,18 @@ class Recompute(IntEnum):
     """Some layers whole: as many on each stage as memory asks for. Counts as FULL where stages are split evenly."""
 
 
+VALUE_NAMES: Mapping[str, tuple[str, ...]] = {
+    "cp_kind": CP_KINDS,
+    "schedule": SCHEDULE_NAMES,
+    "recompute": tuple(kind.name.lower() for kind in Recompute),
+    "rank_order": RANK_ORDERS,
+    "vocabulary": VOCABULARIES,
+    "sequence_parallel": ("false", "true"),
+    "offload": OFFLOADS,
+}
+"""Columns whose values are names; the code of a value is its place."""
+
+
 @dataclass(frozen=True, slots=True)
 class Strategies:
     """N strategies, one array of shape (N,) per axis.

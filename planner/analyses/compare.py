@@ -13,7 +13,7 @@ from costmodels.model.flops import utilization
 from costmodels.pricing import Assignment, Quote, quote
 from costmodels.scenario import Scenario
 from costmodels.stack.precision import RECIPES
-from costmodels.strategy import Strategies
+from costmodels.strategy import VALUE_NAMES, Strategies
 from hardware.errors import meant
 from planner.answer.build import counted_flops
 from planner.answer.plan import Plan
@@ -21,7 +21,7 @@ from planner.answer.reread import row_of, split_of
 from planner.answer.text import why_none
 from planner.errors import BadRequest
 from planner.request.features import FEATURES, features, turned, value_of
-from planner.request.pins import NAMED, shown_value
+from planner.request.pins import shown_value
 from planner.request.request import PlanRequest, resolve
 from planner.runs.judge import HOME
 from planner.runs.rows import measured_seconds, read_rows
@@ -191,7 +191,7 @@ def _facts(side: Side) -> dict[str, Any]:
 
 
 def _axes(row: Strategies) -> dict[str, Any]:
-    words = {"recompute_modules", *NAMED} - {"sequence_parallel"}
+    words = {"recompute_modules", *VALUE_NAMES} - {"sequence_parallel"}
     plain = row.row(0)
     plain["sequence_parallel"] = bool(plain["sequence_parallel"])
     return {name: shown_value(name, int(value)) if name in words else value for name, value in plain.items()}

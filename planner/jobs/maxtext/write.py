@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from planner.frameworks.models import MAXTEXT
+from planner.frameworks.maxtext import MAXTEXT
 from planner.frameworks.vendors import TPU
 from planner.jobs.job import Export, Job, refuse
 from planner.jobs.launchers import shell

@@ -224,7 +224,7 @@ def test_the_exporters_are_listed():
 def test_nanotron_divides_the_layers_and_the_search_takes_its_word():
     """The best plan for it is the best of those with nanotron's own split, found by pricing each of them."""
     from planner.api import plan, predict
-    from planner.frameworks.nanotron_split import stage_layers
+    from planner.frameworks.nanotron import stage_layers
 
     asked = {"model": "llama3-70b", "gpus": 128, "framework": "nanotron"}
     found = plan(PlanRequest(**asked))

@@ -7,7 +7,8 @@ from costmodels.layer.recompute_modules import module_mask
 from costmodels.stack.adapters import Adapters
 from costmodels.step.offload import ACTIVATIONS, EVERYTHING, OPTIMIZER
 from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, SHARDING_INSIDE, Recompute, strategies
-from planner.rules.core import RULES, active, sentence
+from planner.rules.core import RULES, sentence
+from planner.space.active_rules import active
 from tests.scenarios import (
     GPIPE,
     INTERLEAVED,
