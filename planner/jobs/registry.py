@@ -18,35 +18,38 @@ from planner.jobs.check import broken
 from planner.jobs.choices import unsaid_choices
 from planner.jobs.deepspeed.read import deepspeed_job
 from planner.jobs.deepspeed.write import deepspeed
-from planner.jobs.given import Given, refusal, said
+from planner.jobs.imported import ImportedJob, refusal
 from planner.jobs.job import Export, Job, Write, job_of, refuse
 from planner.jobs.launchers.clouds import ray, skypilot
 from planner.jobs.launchers.kubernetes import jobset, kueue, trainjob, volcano
 from planner.jobs.launchers.slurm import slurm
 from planner.jobs.launchers.torchrun import torchrun
 from planner.jobs.maxtext.write import maxtext
+from planner.jobs.megatron.bridge import bridge
 from planner.jobs.megatron.read import megatron_job
 from planner.jobs.megatron.write import megatron
-from planner.jobs.megatron.write_bridge import bridge
 from planner.jobs.nanotron.write import nanotron
 from planner.jobs.paddle.write import paddle
 from planner.jobs.pytorch.write import pytorch
 from planner.jobs.torchtitan.read import torchtitan_job
 from planner.jobs.torchtitan.write import torchtitan
 
-_Reader = Callable[[Path, Collection[str]], Given]
+_Reader = Callable[[Path, Collection[str]], ImportedJob]
+_Document = Mapping[str, Any]
 
 
-def _hugging_face(path: Path, _: Collection[str]) -> Given:
-    return Given({"model": str(path)})
+def _hugging_face(path: Path, _: Collection[str]) -> ImportedJob:
+    return ImportedJob({"model": str(path)})
 
 
-def _megatron(path: Path, known: Collection[str]) -> Given:
+def _megatron(path: Path, known: Collection[str]) -> ImportedJob:
     return megatron_job(path.read_text(encoding="utf-8"), model_known="model" in known)
 
 
-def _parsed(kind: str, parse: Callable[[str], Mapping[str, Any]], job: Callable[[Mapping[str, Any]], Given]) -> _Reader:
-    def read(path: Path, _: Collection[str]) -> Given:
+def _parsed(
+    kind: str, parse: Callable[[str], Mapping[str, Any]], job: Callable[[Mapping[str, Any]], ImportedJob]
+) -> _Reader:
+    def read(path: Path, _: Collection[str]) -> ImportedJob:
         text = path.read_text(encoding="utf-8")
         try:
             document = parse(text)
@@ -71,7 +74,7 @@ What Hugging Face says is a model, of no framework in particular: the usual stac
 """
 
 
-def given(form: str, path: Path, *, known: Collection[str] = ()) -> Given:
+def import_job(form: str, path: Path, *, known: Collection[str] = ()) -> ImportedJob:
     """What a file says, where the fields that are ``known`` are said elsewhere.
 
     Raises:
@@ -87,7 +90,7 @@ def given(form: str, path: Path, *, known: Collection[str] = ()) -> Given:
         raise BadFile(path, error.strerror or "cannot be read") from None
     except UnicodeDecodeError:
         raise BadFile(path, "not text in UTF-8") from None
-    return replace(found, fields={**said(stack=stack), **found.fields}, framework=framework)
+    return replace(found, fields={**({"stack": stack} if stack else {}), **found.fields}, framework=framework)
 
 
 Start = Callable[[Job, str, Export], Export]

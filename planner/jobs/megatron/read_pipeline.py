@@ -3,54 +3,36 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from planner.errors import BadRequest
 from planner.explain.nearest_request import nearest_divisor
-from planner.jobs.given import said
-from planner.jobs.megatron.options import Options, count, number, word
+from planner.jobs.options import Arguments, present
 
 LETTERS: Final = "M*-E"
 """Mamba, attention, a feed-forward layer, one of experts."""
-_OPTIONS: Final = ("hybrid-layer-pattern", "hybrid-override-pattern")
-"""The present option and the one of before, which has no bars."""
+_ENDS: Final = ("embedding_as_layer", "loss_as_layer")
+_OUTER: Final = ("first_stage_layers", "last_stage_layers", *_ENDS)
 
 
-def hybrid_option(at: Mapping[str, Sequence[str]]) -> str:
-    """The option that has the pattern, "" where there is none."""
-    return next((option for option in _OPTIONS if option in at), "")
-
-
-def hybrid_chunks(at: Mapping[str, Sequence[str]]) -> list[str]:
+def hybrid_chunks(at: Arguments) -> list[str]:
     """Letters of chunk after chunk, those of stages within one another chunk-major; none where no pattern is given.
 
     Raises:
         BadRequest: a letter that is not known.
     """
-    name = hybrid_option(at)
-    text = "".join(at.get(name, ()))
+    text = "".join(at.words("layer_pattern"))
     chunks = text.partition("/")[0].split("|") if text else []
     if wrong := set("".join(chunks)) - set(LETTERS):
-        raise BadRequest(f"--{name}: {min(wrong)!r} is none of {', '.join(LETTERS)}")
+        raise BadRequest(f"--{at.word_of('layer_pattern')}: {min(wrong)!r} is none of {', '.join(LETTERS)}")
     return chunks
 
 
-def hybrid_pattern(at: Mapping[str, Sequence[str]]) -> str:
+def hybrid_pattern(at: Arguments) -> str:
     """Letters of all layers in the order of the depth, empty where there is no pattern."""
     return "".join(hybrid_chunks(at))
 
-
-def hybrid_predictions(at: Mapping[str, Sequence[str]]) -> int:
-    """Modules that predict further tokens, each behind a slash."""
-    return "".join(at.get(hybrid_option(at), ())).count("/")
-
-
-_LAYOUT: Final = "pipeline-model-parallel-layout"
-_PER_CHUNK: Final = "num-layers-per-virtual-pipeline-stage"
-_CHUNKS: Final = "num-virtual-stages-per-pipeline-rank"
-_OUTER: Final = ("decoder-first-pipeline-num-layers", "decoder-last-pipeline-num-layers")
-_ENDS: Final = ("account-for-embedding-in-pipeline-split", "account-for-loss-in-pipeline-split")
 
 _GROUP: Final = re.compile(r"\(([^()]*)\)\*(\d+)")
 _LETTER: Final = re.compile(r"([A-Za-z])\*(\d+)")
@@ -103,49 +85,52 @@ class Pipeline(NamedTuple):
         return tuple(sum(chunks[stage :: self.pp]) for stage in range(self.pp))
 
 
-def pipeline_of(at: Options) -> Pipeline:
+def pipeline_of(at: Arguments) -> Pipeline:
     """The pipeline that the arguments describe, as Megatron-LM checks it.
 
     Raises:
-        BadRequest: it is said in two ways, or stages or chunks would be unequal where they must not be.
+        BadRequest: it is given in two ways, or stages or chunks would be unequal where they must not be.
     """
-    pp = count(at, "pipeline-model-parallel-size")
+    pp = at.count("pp")
     _check_ways(at)
-    if text := word(at, _LAYOUT):
+    if text := at.text("layout"):
         held = [chunk.count("t") for chunk in layout_chunks(text)]
         _ = layout_layers(text, pp)
-        if sum(held) != (total := number(at, "num-layers", sum(held))):
-            raise BadRequest(f"--{_LAYOUT} has {sum(held)} layers, --num-layers is {total}")
+        if sum(held) != (stated := at.count("num_layers", sum(held))):
+            raise BadRequest(f"--{at.word_of('layout')} has {sum(held)} layers, --num-layers is {stated}")
         return _checked(Pipeline(pp, len(held) // pp, held))
     if len(drawn := hybrid_chunks(at)) > 1:
         if len(drawn) % pp:
-            raise BadRequest(f"--{hybrid_option(at)} has {len(drawn)} chunks for {pp} stages")
+            raise BadRequest(f"--{at.word_of('layer_pattern')} has {len(drawn)} chunks for {pp} stages")
         return _checked(Pipeline(pp, len(drawn) // pp, [len(chunk) for chunk in drawn]))
-    total = number(at, "num-layers", len(hybrid_pattern(at)) or None)
-    total = len(hybrid_pattern(at)) or total
-    if total is None:
-        if _PER_CHUNK in at:
-            raise BadRequest(f"--{_PER_CHUNK} says nothing without --num-layers; give that, or --vpp")
-        return Pipeline(pp, count(at, _CHUNKS), None)
+    total = sum(map(len, drawn)) or at.count("num_layers", 0)
+    if not total:
+        if at.given("layers_per_chunk"):
+            raise BadRequest(
+                f"--{at.word_of('layers_per_chunk')} says nothing without --num-layers; give that, or --vpp"
+            )
+        return Pipeline(pp, at.count("vpp"), None)
     held = _stages(at, total, pp)
-    places = [held[0] + (_ENDS[0] in at), *held[1:]]
-    places[-1] += _ENDS[1] in at
-    vpp = _depth(at, places)
+    places = [held[0] + at.given(_ENDS[0]), *held[1:]]
+    places[-1] += at.given(_ENDS[1])
+    vpp = _chunks_per_stage(at, places)
     chunks = [each // vpp for each in places] * vpp
-    chunks[0] -= _ENDS[0] in at
-    chunks[-1] -= _ENDS[1] in at
+    chunks[0] -= at.given(_ENDS[0])
+    chunks[-1] -= at.given(_ENDS[1])
     return _checked(Pipeline(pp, vpp, chunks))
 
 
-def _check_ways(at: Options) -> None:
+def _check_ways(at: Arguments) -> None:
     """Refuse two ways to say the same."""
-    ways = [name for name in (hybrid_option(at), _LAYOUT, _PER_CHUNK, _CHUNKS) if name in at]
+    ways = [field for field in ("layer_pattern", "layout", "layers_per_chunk", "vpp") if at.given(field)]
     if len(ways) > 1:
-        raise BadRequest(f"--{ways[0]} and --{ways[1]} both say what chunks there are; leave out one of them")
-    outer = [name for name in (*_OUTER, *_ENDS) if name in at]
-    apart = _LAYOUT in at or _PER_CHUNK in at or len(hybrid_chunks(at)) > 1
-    if apart and outer and not (_PER_CHUNK in at and set(outer) <= set(_ENDS)):
-        raise BadRequest(f"--{ways[0]} says what the outer stages hold; leave out --{outer[0]}")
+        one, other = (at.word_of(field) for field in ways[:2])
+        raise BadRequest(f"--{one} and --{other} both say what chunks there are; leave out one of them")
+    outer = [field for field in _OUTER if at.given(field)]
+    apart = at.given("layout") or at.given("layers_per_chunk") or len(hybrid_chunks(at)) > 1
+    if apart and outer and not (at.given("layers_per_chunk") and set(outer) <= set(_ENDS)):
+        way, end = at.word_of(ways[0]), at.word_of(outer[0])
+        raise BadRequest(f"--{way} says what the outer stages hold; leave out --{end}")
 
 
 def _checked(found: Pipeline) -> Pipeline:
@@ -155,9 +140,9 @@ def _checked(found: Pipeline) -> Pipeline:
     return found
 
 
-def _stages(at: Options, total: int, pp: int) -> list[int]:
+def _stages(at: Arguments, total: int, pp: int) -> list[int]:
     """Layers of every stage: as many on each, or on each but the outer ones."""
-    first, last = (number(at, name) for name in _OUTER)
+    first, last = (at.number(field) for field in _OUTER[:2])
     if first is None and last is None:
         return _even(at, total, pp)
     inner = pp - (first is not None) - (last is not None)
@@ -168,9 +153,9 @@ def _stages(at: Options, total: int, pp: int) -> list[int]:
     return [*([] if first is None else [first]), *middle, *([] if last is None else [last])]
 
 
-def _even(at: Options, total: int, pp: int) -> list[int]:
+def _even(at: Arguments, total: int, pp: int) -> list[int]:
     """As many layers on every stage; the embedding and the head stand for one each where the arguments say so."""
-    before, behind = (int(name in at) for name in _ENDS)
+    before, behind = (int(at.given(field)) for field in _ENDS)
     each, left = divmod(total + before + behind, pp)
     if left:
         near = [n for n in (total - left, total + pp - left) if n > 0]
@@ -184,26 +169,15 @@ def _even(at: Options, total: int, pp: int) -> list[int]:
     return held
 
 
-def _depth(at: Options, places: Sequence[int]) -> int:
+def _chunks_per_stage(at: Arguments, places: Sequence[int]) -> int:
     """Chunks of every stage, of as many layers each; an end that counts as a layer is one."""
-    if (per_chunk := number(at, _PER_CHUNK)) is not None:
-        if places[0] % per_chunk:
-            near = nearest_divisor(places[0], per_chunk)
-            raise BadRequest(f"--{_PER_CHUNK} {per_chunk} does not divide the {places[0]} layers of a stage; {near}")
-        return places[0] // per_chunk
-    vpp = count(at, _CHUNKS)
-    if odd := [each for each in places if each % vpp]:
-        near = nearest_divisor(odd[0], vpp)
-        raise BadRequest(f"--{_CHUNKS} {vpp} does not divide the {odd[0]} layers of a stage; {near}")
-    return vpp
-
-
-_KIND: Final = "recompute-granularity"
-_METHOD: Final = "recompute-method"
-_COUNT: Final = "recompute-num-layers"
-_MODULES: Final = "recompute-modules"
-_LIGHT: Final = ("recompute-activations", "moe-layer-recompute")
-"""Older words for selective recomputation: of attention, and of the experts too."""
+    per_chunk, vpp = at.number("layers_per_chunk"), at.count("vpp")
+    field, size = ("vpp", vpp) if per_chunk is None else ("layers_per_chunk", per_chunk)
+    checked = places if per_chunk is None else places[:1]
+    if odd := [each for each in checked if each % size]:
+        near = nearest_divisor(odd[0], size)
+        raise BadRequest(f"--{at.word_of(field)} {size} does not divide the {odd[0]} layers of a stage; {near}")
+    return vpp if per_chunk is None else places[0] // per_chunk
 
 
 class Recomputation(NamedTuple):
@@ -214,41 +188,43 @@ class Recomputation(NamedTuple):
     remarks: tuple[str, ...] = ()
 
 
-def recomputation(at: Options, pipeline: Pipeline) -> Recomputation:
-    """The recomputation that is asked for.
+def recomputation(at: Arguments, pipeline: Pipeline) -> Recomputation:
+    """The recomputation that is asked for; older words stand for the selective one, of attention or of experts too.
 
     Raises:
         BadRequest: two kinds of it, or words that are missing or belong to the other kind.
     """
-    light = next((name for name in _LIGHT if name in at), "")
-    kind = word(at, _KIND) or ("selective" if light else "")
+    light = next((field for field in ("recompute_activations", "moe_layer_recompute") if at.given(field)), "")
+    kind = at.choice("recompute") or ("selective" if light else "")
+    word = at.word_of("recompute")
     if light and kind == "full":
-        raise BadRequest(f"--{light} is selective recomputation, --{_KIND} is full; leave out one of them")
+        raise BadRequest(f"--{at.word_of(light)} is selective recomputation, --{word} is full; leave out one of them")
     if not kind:
-        stray = [f"--{name} has no effect without --{_KIND}" for name in (_METHOD, _COUNT, _MODULES) if name in at]
+        parts = ("recompute_method", "recompute_num_layers", "recompute_modules")
+        stray = [f"--{at.word_of(field)} has no effect without --{word}" for field in parts if at.given(field)]
         return Recomputation({"recompute": "none"}, None, tuple(stray))
     return _whole_layers(at, pipeline) if kind == "full" else _selective(at)
 
 
-def _selective(at: Options) -> Recomputation:
-    if wrong := [name for name in (_METHOD, _COUNT) if name in at]:
-        raise BadRequest(f"--{wrong[0]} is of --{_KIND} full, not of selective; leave it out")
-    modules = list(at.get(_MODULES, ()))
-    if _LIGHT[1] in at and "moe" not in modules:
+def _selective(at: Arguments) -> Recomputation:
+    if wrong := [field for field in ("recompute_method", "recompute_num_layers") if at.given(field)]:
+        raise BadRequest(f"--{at.word_of(wrong[0])} is of --recompute-granularity full, not of selective; leave it out")
+    modules = list(at.words("recompute_modules"))
+    if at.given("moe_layer_recompute") and "moe" not in modules:
         modules = [*(modules or ["core_attn"]), "moe"]
-    return Recomputation({"recompute": "selective", **said(recompute_modules=",".join(modules))})
+    return Recomputation({"recompute": "selective", **present(recompute_modules=",".join(modules))})
 
 
-def _whole_layers(at: Options, pipeline: Pipeline) -> Recomputation:
-    method, layers = word(at, _METHOD), number(at, _COUNT)
+def _whole_layers(at: Arguments, pipeline: Pipeline) -> Recomputation:
+    method, layers = at.choice("recompute_method"), at.number("recompute_num_layers")
     if not method or layers is None:
-        lacks = f"--{_COUNT}, such as 1" if method else f"--{_METHOD} uniform or block"
-        raise BadRequest(f"--{_KIND} full needs {lacks}")
+        lacks = "--recompute-num-layers, such as 1" if method else "--recompute-method uniform or block"
+        raise BadRequest(f"--recompute-granularity full needs {lacks}")
     if method == "uniform":
         return Recomputation({"recompute": "full"} | ({} if layers == 1 else {"recompute_num_layers": layers}))
     if pipeline.chunks is None:
-        words = f"{layers} layers of every chunk are recomputed; priced is the least number that fits"
-        return Recomputation({"recompute": "partial"}, None, (words,))
+        remark = f"{layers} layers of every chunk are recomputed; priced is the least number that fits"
+        return Recomputation({"recompute": "partial"}, None, (remark,))
     again = pipeline.by_stage([min(layers, held) for held in pipeline.chunks])
     if again == pipeline.layers:
         return Recomputation({"recompute": "full"})

@@ -1,4 +1,4 @@
-"""What a file of another program asks for, before it is a request, and the readers of its single values.
+"""What a file of another program asks for, before it is a request, and what its batch is once the devices are known.
 
 Beside the axes of a strategy, readers put among the pins what can only be resolved once the devices are known:
 
@@ -12,16 +12,12 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any, Final, Literal
 
 from planner.errors import BadRequest
 from planner.request.written import many
-
-LIKE: Final = 0.85
-"""How alike two names are of which one may be meant by the other (``difflib``)."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,7 @@ class Length:
         each = {"iterations": batch * seq_length, "sequences": seq_length, "tokens": 1}[self.of]
         return self.count * each
 
-    def told(self, batch: int, seq_length: int) -> str:
+    def described(self, batch: int, seq_length: int) -> str:
         """The same in words, with what it was multiplied from."""
         sides = {"iterations": (batch, seq_length), "sequences": (seq_length,), "tokens": ()}[self.of]
         product = " x ".join(f"{side:,}" for side in (self.count, *sides))
@@ -53,8 +49,8 @@ class Length:
 
 
 @dataclass(frozen=True)
-class Given:
-    """Fields and pins of a request, and what else the file says.
+class ImportedJob:
+    """What a file of another program says of a job: fields and pins of a request, and what else there is.
 
     Attributes:
         fields: of ``PlanRequest``; what the file leaves open is absent.
@@ -75,107 +71,6 @@ class Given:
     framework: str | None = None
     length: Length | None = None
     lacks: str = ""
-
-
-def said(**values: Any) -> dict[str, Any]:
-    """The values that are said: neither None nor empty."""
-    return {name: value for name, value in values.items() if value is not None and value != ""}
-
-
-class Asked(dict[str, Any]):
-    """Values by name, and which names were asked for, whether they are there or not."""
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        """Of a file's values."""
-        super().__init__(values)
-        self.names: set[str] = set()
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """As of any mapping."""
-        self.names.add(name)
-        return super().get(name, default)
-
-    def __contains__(self, name: object) -> bool:
-        self.names.add(str(name))
-        return super().__contains__(name)
-
-    def __getitem__(self, name: str) -> Any:
-        self.names.add(name)
-        return super().__getitem__(name)
-
-    def unread(self, harmless: str, *, prefix: str = "") -> tuple[str, ...]:
-        """A remark for every name that was not asked for and resembles one that was, and one for all the others.
-
-        Args:
-            harmless: pattern of names that change no price and need no remark.
-            prefix: what stands in front of a name where it is shown.
-        """
-        near = {name: get_close_matches(name, self.names, 1, LIKE) for name in self if name not in self.names}
-        slips = [f"{prefix}{name} is not read; {prefix}{close[0]} is" for name, close in near.items() if close]
-        others = [name for name, close in near.items() if not (close or re.fullmatch(harmless, name))]
-        told = ", ".join(f"{prefix}{name}" for name in others)
-        return (*slips, *([f"not read, and without effect on the price: {told}"] if told else ()))
-
-
-AUTO: Final = "auto"
-"""What Hugging Face fills in from its own arguments."""
-
-
-def table(document: Mapping[str, Any], name: str, *, such_as: str) -> Asked:
-    """A table of a document, empty where absent.
-
-    Raises:
-        BadRequest: something else is there.
-    """
-    found = document.get(name)
-    if found is None:
-        return Asked({})
-    if not isinstance(found, Mapping):
-        raise BadRequest(f"{name}: expected a table such as {such_as}, got {found!r:.40}")
-    return Asked(found)
-
-
-def whole(at: Mapping[str, Any], name: str, default: int | None = None, *, least: int = 1, within: str = "") -> Any:
-    """A whole number, or the default where it is absent or null.
-
-    Raises:
-        BadRequest: something else, or less than ``least``.
-    """
-    value = at.get(name)
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise BadRequest(f"{within}{name}: expected a whole number from {least} on, got {value!r:.40}")
-    return value
-
-
-def flag(at: Mapping[str, Any], name: str, *, within: str = "", default: bool = False) -> bool:
-    """True or false.
-
-    Raises:
-        BadRequest: something else.
-    """
-    value = at.get(name)
-    if value is None:
-        return default
-    if not isinstance(value, bool):
-        raise BadRequest(f"{within}{name}: expected true or false, got {value!r:.40}")
-    return value
-
-
-def word(at: Mapping[str, Any], name: str, known: Iterable[str], default: str, *, within: str = "") -> str:
-    """One of the words that are known, in any case, as they are written there.
-
-    Raises:
-        BadRequest: another.
-    """
-    value, names = at.get(name), list(known)
-    if value is None:
-        return default
-    spelled = {one.lower(): one for one in names}
-    if not isinstance(value, str) or value.lower() not in spelled:
-        raise BadRequest(f"{within}{name}: {value!r:.40} is not priced; {', '.join(names)} are")
-    return spelled[value.lower()]
 
 
 _OPTION: Final = re.compile(r"(?m)(?:^|\s)--[a-z][\w-]+")
@@ -226,7 +121,7 @@ def _parses(parse: Callable[[str], Any], text: str) -> bool:
 _BATCH: Final = ("global_batch_size", "pins.micro_batch_size")
 
 
-def settled(
+def complete(
     fields: Mapping[str, Any], pins: Mapping[str, Any], *, asked: Collection[str] = (), length: Length | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Fields and pins with what follows from the number of devices: copies of states, and batches said in steps.
@@ -236,7 +131,7 @@ def settled(
     Args:
         fields: of the request.
         pins: of the request, and the words above.
-        asked: names that somebody gave beside the file, such as ``pins.tp``; a batch among them is not the file's.
+        asked: names that were given apart from the file, such as ``pins.tp``; a batch among them is not the file's.
         length: of the training, as the file has it.
 
     Raises:
