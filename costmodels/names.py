@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 RANK_ORDERS = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "tp-cp-ep-sharding-pp-dp")
@@ -45,6 +46,17 @@ class Recompute(IntEnum):
     PARTIAL = 3
     """Some layers whole: as many on each stage as memory asks for. Counts as FULL where stages are split evenly."""
 
+
+VALUE_NAMES: Mapping[str, tuple[str, ...]] = {
+    "cp_kind": CP_KINDS,
+    "schedule": SCHEDULE_NAMES,
+    "recompute": tuple(kind.name.lower() for kind in Recompute),
+    "rank_order": RANK_ORDERS,
+    "vocabulary": VOCABULARIES,
+    "sequence_parallel": ("false", "true"),
+    "offload": OFFLOADS,
+}
+"""Columns whose values are names; the code of a value is its place."""
 
 WORD = 2.0
 """Bytes of one activation value in 16-bit training."""

@@ -33,7 +33,6 @@ from planner.frameworks.vendors import XLA, needs_cuda
 from planner.request.arguments import counts, of_type
 from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest, Resolved, resolve
-from planner.rules.core import binding
 from planner.runs.words.stack_words import COMPILED
 from planner.search.best_first import Outcome
 from planner.search.choice import CLOSE, NEARLY_FULL, Choice, better_validated
@@ -41,6 +40,7 @@ from planner.search.given import broken_rules, checked_layers, drawn_chunks, sin
 from planner.search.memory_savers import offloaded, said_so
 from planner.search.objective import aim_of
 from planner.search.split import as_it_runs
+from planner.space.active_rules import binding
 from planner.space.lattice import Space, build
 from planner.space.recent import recent_space
 from planner.space.scope import left_out

@@ -24,10 +24,11 @@ from planner.explain.reasons import telling
 from planner.explain.verdict import asked_until, later
 from planner.request.pins import Pin, parse_pins
 from planner.request.request import Resolved
-from planner.rules.core import GROUP_RULES, binding
+from planner.rules.core import GROUP_RULES
 from planner.search.given import checked_layers, drawn_chunks
 from planner.search.mixed import MixedIncumbent, MixedOutcome, best_split, given, given_split, price, search
 from planner.search.mixed_given import broken_rules, given_row, in_every_order
+from planner.space.active_rules import binding
 from planner.space.mixed import MixedSpace, build
 from planner.space.scope import left_out
 from planner.trust.interval import trust

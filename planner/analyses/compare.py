@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from costmodels.layout.split import Assignment
 from costmodels.model.flops import utilization
+from costmodels.names import VALUE_NAMES
 from costmodels.pricing import Quote, quote
 from costmodels.scenario import Scenario
 from costmodels.stack.precision import RECIPES
@@ -22,7 +23,7 @@ from planner.answer.reread import row_of, split_of
 from planner.answer.text import why_none
 from planner.errors import BadRequest
 from planner.request.features import FEATURES, features, turned, value_of
-from planner.request.pins import NAMED, shown_value
+from planner.request.pins import shown_value
 from planner.request.request import PlanRequest, resolve
 from planner.runs.judge import HOME
 from planner.runs.rows import measured_seconds, read_rows
@@ -192,7 +193,7 @@ def _facts(side: Side) -> dict[str, Any]:
 
 
 def _axes(row: Strategies) -> dict[str, Any]:
-    words = {"recompute_modules", *NAMED} - {"sequence_parallel"}
+    words = {"recompute_modules", *VALUE_NAMES} - {"sequence_parallel"}
     plain = row.row(0)
     plain["sequence_parallel"] = bool(plain["sequence_parallel"])
     return {name: shown_value(name, int(value)) if name in words else value for name, value in plain.items()}

@@ -19,7 +19,7 @@ from planner.request.axes import PIN_AXES
 from planner.request.spelling import own_name, respelled
 
 if TYPE_CHECKING:
-    from planner.jobs.given import Given
+    from planner.jobs.imported import ImportedJob
     from planner.request.request import PlanRequest
 
 _FACTOR: Final = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
@@ -63,7 +63,9 @@ class Question:
     origins: Mapping[str, str]
 
 
-def question(ctx: click.Context, imported: Given | None = None, usual: Mapping[str, Any] | None = None) -> Question:
+def question(
+    ctx: click.Context, imported: ImportedJob | None = None, usual: Mapping[str, Any] | None = None
+) -> Question:
     """The request that the options of a command make, with a configuration file or another program's below them.
 
     ``usual`` stands below all of these.
@@ -99,13 +101,13 @@ def _wants_goodput(given: dict[str, Any], origins: dict[str, str]) -> None:
     origins.setdefault("objective", "--goodput")
 
 
-def _below(imported: Given, source: str, given: dict[str, Any], origins: dict[str, str]) -> None:
+def _below(imported: ImportedJob, source: str, given: dict[str, Any], origins: dict[str, str]) -> None:
     """Put what another program's file says below the options."""
-    from planner.jobs.settled import settled
+    from planner.jobs.imported import complete
 
     fields = dict(imported.fields) | {name: value for name, value in given.items() if not name.startswith("pins.")}
     pins = dict(imported.pins) | {name: given[f"pins.{name}"] for name in _axes(given)}
-    fields, pins = settled(fields, pins, asked=given, length=imported.length)
+    fields, pins = complete(fields, pins, asked=given, length=imported.length)
     if changes := dict(
         imported.fields.get("changes", {})
     ):  # each counts by itself, one that is given before the file's

@@ -192,7 +192,7 @@ def stacked(*decorators: Decorator) -> Decorator:
 
 _Q, _P, _O = "Question", PINS_HEADING, "Answer"
 SOURCES: Final = ("megatron-args", "deepspeed", "torchtitan", "hf")
-"""Formats of other programs; ``planner.jobs.readers`` reads them."""
+"""Formats of other programs; ``planner.jobs.registry`` reads them."""
 FORMATS: Final = ("table", "json", "yaml", "env", "args")
 
 saver_options: Final = (

@@ -31,7 +31,7 @@ from planner.errors import BadRequest
 
 if TYPE_CHECKING:
     from planner.answer.plan import Plan
-    from planner.jobs.given import Given
+    from planner.jobs.imported import ImportedJob
 
 _INSTEAD = "Instead of a plan"
 _LAYERS = re.compile(r"[0-9]{1,6}(,[0-9]{1,6})*")
@@ -113,7 +113,7 @@ def predict(ctx: click.Context, /, **params: Any) -> None:
     _deliver(answer, params)
 
 
-def _length(imported: Given, asked: Question, source: str) -> list[str]:
+def _length(imported: ImportedJob, asked: Question, source: str) -> list[str]:
     """That the tokens of the run are the file's, where they are, or that it does not say enough of them."""
     length, request = imported.length, asked.request
     if length is None:
@@ -122,10 +122,10 @@ def _length(imported: Given, asked: Question, source: str) -> list[str]:
         return [f"{length.word} counts nothing, as no sequence length is said; --tokens says how long the training is"]
     if asked.origins["tokens"] != source:
         return [f"{length.word} is not read, since {asked.origins['tokens']} says the tokens"]
-    return [length.told(request.global_batch_size or 0, request.seq_length or 0)]
+    return [length.described(request.global_batch_size or 0, request.seq_length or 0)]
 
 
-def _imported(params: dict[str, Any]) -> Given | None:
+def _imported(params: dict[str, Any]) -> ImportedJob | None:
     """What the file of another program says, where one is given.
 
     Raises:
@@ -137,10 +137,10 @@ def _imported(params: dict[str, Any]) -> Given | None:
     if params["source"] is None:
         return None
     from hardware.files import expanded
-    from planner.jobs.readers import given
+    from planner.jobs.registry import import_job
 
     known = [name for name, value in params.items() if value is not None]
-    return given(params["source"], expanded(params["file"]), known=known)
+    return import_job(params["source"], expanded(params["file"]), known=known)
 
 
 @click.command("why-not", cls=Command, short_help="Rules and numbers against a strategy.")
@@ -166,7 +166,7 @@ def why_not(ctx: click.Context, /, **params: Any) -> None:
     write(shown(lambda console: render_why_not(answer, console), params["output"]), params["output"])
 
 
-def _asked(ctx: click.Context, imported: Given | None = None) -> Question | None:
+def _asked(ctx: click.Context, imported: ImportedJob | None = None) -> Question | None:
     """The question, or None where it was only to be shown."""
     asked = question(ctx, imported)
     check_writable(ctx.params["output"])

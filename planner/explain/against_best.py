@@ -6,7 +6,7 @@ from planner.answer.plan import Advice, Alternative, Plan
 from planner.api import plan as ask
 from planner.explain.verdict import verdict
 from planner.explain.why_not import telling_terms
-from planner.frameworks.stacks import goes_with
+from planner.frameworks.registry import goes_with
 from planner.request.request import PlanRequest
 
 _AXES = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero_stage", "micro_batch_size", "recompute", "schedule")

@@ -11,12 +11,13 @@ import numpy as np
 
 from costmodels.memory.host import host_fits
 from costmodels.memory.rows import memory_limit
+from costmodels.names import VALUE_NAMES
 from costmodels.pricing import quote
 from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies
 from planner.answer.plan import Advice
 from planner.errors import BadRequest
-from planner.request.pins import NAMED, Pin, shown_value
+from planner.request.pins import Pin, shown_value
 from planner.search.given import broken_rules, checked_layers, single_row, split_or_given
 from planner.search.split import as_it_runs
 from planner.space.lattice import LAYOUT, divisors
@@ -66,8 +67,8 @@ def _others(scenario: Scenario, pins: Mapping[str, Pin]) -> Iterator[tuple[str, 
 
 
 def _values(scenario: Scenario, axis: str) -> Iterable[int]:
-    if axis in NAMED:
-        return range(len(NAMED[axis]))
+    if axis in VALUE_NAMES:
+        return range(len(VALUE_NAMES[axis]))
     if axis in ("vpp", "recompute_num_layers"):
         return divisors(scenario.model.num_layers)
     if axis == "micro_batch_size":
@@ -76,7 +77,7 @@ def _values(scenario: Scenario, axis: str) -> Iterable[int]:
 
 
 def _times_off(pin: Pin, value: int) -> float:
-    if pin.axis in NAMED:
+    if pin.axis in VALUE_NAMES:
         return 100.0 + abs(pin.values[0] - value)
     return abs(math.log(max(value, 0.5) / max(pin.values[0], 0.5)))
 

@@ -12,10 +12,14 @@ import numpy as np
 
 from costmodels.layer.recompute_modules import module_mask
 from costmodels.model.model import Model
-from costmodels.names import SHARDED_PARAMETERS, Recompute
+from costmodels.names import SHARDED_PARAMETERS, VALUE_NAMES, Recompute
 from costmodels.scenario import Scenario
-from planner.request.pins import NAMED
 from planner.rules.conditions import FOLDED, Columns, Mask
+
+SHARD = ("cp", "dp", "zero_stage", "sharding_degree")
+"""The axes that say over which ranks states are sharded."""
+FSDP2 = "torch.distributed.fsdp.fully_shard"
+"""What shards the states of the frameworks on PyTorch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +64,23 @@ def facts_of(scenario: Scenario) -> Facts:
 
 
 Condition = Callable[[Columns, Facts], Mask]
+"""Which rows a framework starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkRule:
+    """One constraint of a framework; its condition reads less than a scenario, so that a saved plan answers it."""
+
+    name: str
+    reads: tuple[str, ...]
+    sentence: str
+    source: str
+    holds: Condition
 
 
 def only(axis: str, *names: str) -> Condition:
     """One of these values of a named axis."""
-    codes = [NAMED[axis].index(name) for name in names]
+    codes = [VALUE_NAMES[axis].index(name) for name in names]
     return lambda c, _x: np.isin(c[axis], codes)
 
 
@@ -120,7 +136,7 @@ def muon_shares_all(c: Columns, x: Facts) -> Mask:
 def narrow_states_sharded(c: Columns, x: Facts) -> Mask:
     """Narrow master weights or moments, and states on the host, are of a sharded Adam."""
     narrow = x.main_params != "fp32" or x.optimizer in {"adam-bf16", "adam-8bit"}
-    hosted = c["offload"] == NAMED["offload"].index("optimizer")
+    hosted = c["offload"] == VALUE_NAMES["offload"].index("optimizer")
     return ~(hosted | narrow) | ((c["zero_stage"] > 0) & x.optimizer.startswith("adam"))
 
 
@@ -152,7 +168,7 @@ def untied_in_pipeline(c: Columns, x: Facts) -> Mask:
 
 def fills(*names: str) -> Condition:
     """As many micro-batches as stages under these schedules."""
-    codes = [NAMED["schedule"].index(name) for name in names]
+    codes = [VALUE_NAMES["schedule"].index(name) for name in names]
 
     def filled(c: Columns, x: Facts) -> Mask:
         batches = x.global_batch_size // (c["micro_batch_size"] * c["dp"])
@@ -179,7 +195,7 @@ def classic_layers(c: Columns, x: Facts) -> Mask:
 
 
 def offloads_shards(c: Columns, x: Facts) -> Mask:
-    whole = c["offload"] == NAMED["offload"].index("optimizer+parameters")
+    whole = c["offload"] == VALUE_NAMES["offload"].index("optimizer+parameters")
     return (c["offload"] == 0) | (whole & (c["zero_stage"] > 0) & (x.offload_fraction >= 1))
 
 
@@ -193,7 +209,7 @@ def whole_layers(c: Columns, _x: Facts) -> Mask:
 
 def nothing_repeated_in_pairs(c: Columns, _x: Facts) -> Mask:
     """A pass beside another one's exchanges of tokens with experts repeats nothing."""
-    pairs = (c["schedule"] == NAMED["schedule"].index("dualpipe-v")) & (c["ep"] > 1)
+    pairs = (c["schedule"] == VALUE_NAMES["schedule"].index("dualpipe-v")) & (c["ep"] > 1)
     return ~pairs | (c["recompute"] == Recompute.NONE)
 
 
@@ -248,7 +264,7 @@ def parameters_with_experts_whole(c: Columns, _x: Facts) -> Mask:
 
 
 def host_needs_shards(c: Columns, _x: Facts) -> Mask:
-    host = np.isin(c["offload"], [NAMED["offload"].index(name) for name in ("optimizer", "optimizer+parameters")])
+    host = np.isin(c["offload"], [VALUE_NAMES["offload"].index(name) for name in ("optimizer", "optimizer+parameters")])
     return ~host | (c["zero_stage"] > 0)
 
 
@@ -263,7 +279,7 @@ def experts_within_copy(c: Columns, _x: Facts) -> Mask:
 
 
 def folded_twice(c: Columns, _x: Facts) -> Mask:
-    folds = np.isin(c["schedule"], [NAMED["schedule"].index(name) for name in FOLDED])
+    folds = np.isin(c["schedule"], [VALUE_NAMES["schedule"].index(name) for name in FOLDED])
     return ~folds | (c["vpp"] == 2)
 
 
@@ -276,3 +292,17 @@ def replicas_share(c: Columns, _x: Facts) -> Mask:
 def something_sharded(c: Columns, _x: Facts) -> Mask:
     """FSDP2 has ranks to shard over."""
     return (c["zero_stage"] == 0) | (c["dp"] * c["cp"] > 1)
+
+
+def plain(model: Model) -> bool:
+    """A dense decoder of Llama's kind: gated, root-mean-square norms, rotated, no biases in its matrices."""
+    other = any((model.moe, model.mla, model.mamba, model.sliding_window, model.embedding_size, model.mtp_layers))
+    biased = model.qkv_bias or model.output_bias or model.ffn_bias or model.norm_bias or model.head_bias
+    own = model.parallel_block or model.layer_pattern or model.localized_filtering or model.embedding_norm
+    usual = (model.norm, model.position, model.qk_norm, model.num_norms) == ("rmsnorm", "rotary", "none", 2)
+    return usual and model.gated_ffn and model.norm_weight and not (other or biased or own)
+
+
+def scatters(c: Columns, x: Facts) -> Mask:
+    """Every tensor rank has heads of keys of its own, as many as the others."""
+    return x.model.num_query_groups % c["tp"] == 0

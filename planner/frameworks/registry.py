@@ -1,26 +1,120 @@
-"""The table of frameworks, by the name of their exporter."""
+"""The table of frameworks, by the name of their exporter, and which stacks each can be priced as."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
 
-from planner.frameworks import accelerate, bridge, deepspeed, maxtext, megatron, nanotron, paddle, pytorch, torchtitan
-from planner.frameworks.nanotron_split import stage_layers
-from planner.frameworks.records import Framework
+from costmodels.model.model import Model
+from costmodels.stack.stack import stack_names
+from hardware.records import Cluster
+from planner.errors import BadRequest
+from planner.frameworks import accelerate, deepspeed, maxtext, megatron, nanotron, paddle, pytorch, torchtitan
+from planner.frameworks.conditions import FrameworkRule, facts_of
+from planner.frameworks.vendors import XLA, needs_cuda, tpu_of
+from planner.rules.rule import Rule
 
-_PREFERS_PARTS: Final = ("full-recompute", "full-recompute-hides")
-"""What is dominated only where layers can be recomputed one by one."""
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """A framework that plans are written for.
+
+    Attributes:
+        stacks: what it can be priced as, the usual one first: its releases, its forks, its sharding in other programs.
+        constraints: what it refuses.
+        recompute: "free" takes any number of recomputed layers on every stage, "alike" one number for all stages,
+            "whole" every layer or none.
+        dropped: usual rules that do not hold: they prefer what this framework refuses.
+        cut: layers of every stage where the framework itself divides them; None lets the plan divide them.
+        main_grads: the format of gradients that its files have, where its stack's own recipes have another.
+    """
+
+    stacks: tuple[str, ...]
+    constraints: tuple[FrameworkRule, ...]
+    recompute: Literal["free", "alike", "whole"] = "free"
+    dropped: tuple[str, ...] = ()
+    cut: Callable[[Model, int], list[int]] | None = None
+    main_grads: Literal["fp32"] | None = None
+
+    @property
+    def stack(self) -> str:
+        """What is priced unless another stack is asked for."""
+        return self.stacks[0]
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The constraints as rules of a search."""
+        return tuple(_as_rule(one) for one in self.constraints)
+
+
+def _as_rule(one: FrameworkRule) -> Rule:
+    holds = one.holds
+    return Rule(one.name, "framework", one.reads, one.sentence, one.source, lambda c, x: holds(c, facts_of(x)))
+
+
+_NEMO: Final = ("nemo", "nemo-26.06")
+_MEGATRON: Final = (
+    *("megatron-core", *_NEMO, "megatron-lm-2022", "megatron-lm-2021", "megatron-lm-2020", "megascale", "yuan2"),
+    *("zero-bubble", "vocabulary-parallel", "megatron-deepspeed", "megatron-deepspeed-2021"),
+)
+_DEEPSPEED: Final = ("deepspeed", "deepspeed-2021", "megatron-deepspeed", "megatron-deepspeed-2021")
+_ANY: Final = "generic"
+"""The stack that means no framework in particular, and so goes with every one."""
+_PARTS: Final = ("full-recompute", "full-recompute-hides")
+"""Rules about what is dominated only where layers can be recomputed one by one."""
 
 FRAMEWORKS: Final[Mapping[str, Framework]] = {
-    "megatron-lm": Framework("megatron-core", (*megatron.RULES, *megatron.ALONE), "alike"),
-    "megatron-bridge": Framework("nemo", (*bridge.RULES, *megatron.RULES), "alike", main_grads="fp32"),
-    "deepspeed": Framework("deepspeed", deepspeed.RULES, "whole", _PREFERS_PARTS),
-    "torchtitan": Framework("torchtitan", torchtitan.RULES, "whole", _PREFERS_PARTS),
-    "accelerate": Framework("fsdp", accelerate.RULES, "whole", _PREFERS_PARTS),
-    "pytorch": Framework("torchtitan", pytorch.RULES, "whole", _PREFERS_PARTS),
-    "paddle": Framework("paddle", paddle.RULES, "whole", _PREFERS_PARTS, main_grads="fp32"),
-    "nanotron": Framework("nanotron", nanotron.RULES, "whole", _PREFERS_PARTS, stage_layers),
-    "maxtext": Framework("maxtext", maxtext.RULES, "whole", _PREFERS_PARTS),
+    "megatron-lm": Framework(_MEGATRON, (*megatron.RULES, *megatron.ALONE), "alike"),
+    "megatron-bridge": Framework(
+        (*_NEMO, "megatron-core"), (*megatron.BRIDGE, *megatron.RULES), "alike", main_grads="fp32"
+    ),
+    "deepspeed": Framework(_DEEPSPEED, deepspeed.RULES, "whole", _PARTS),
+    "torchtitan": Framework(("torchtitan",), torchtitan.RULES, "whole", _PARTS),
+    "accelerate": Framework(("fsdp", "torchtitan"), accelerate.RULES, "whole", _PARTS),
+    "pytorch": Framework(("torchtitan", "fsdp"), pytorch.RULES, "whole", _PARTS),
+    "paddle": Framework(("paddle", "paddle-2021"), paddle.RULES, "whole", _PARTS, main_grads="fp32"),
+    "nanotron": Framework(("nanotron",), nanotron.RULES, "whole", _PARTS, nanotron.stage_layers),
+    "maxtext": Framework(("maxtext",), maxtext.RULES, "whole", _PARTS),
 }
-"""Frameworks by the name of their exporter."""
+
+
+def usual_stack(framework: str | None, cluster: Cluster) -> str | None:
+    """The stack that a framework or a cluster is planned with where none is asked for; None where any would do."""
+    if framework is not None:
+        return FRAMEWORKS[framework].stack
+    return XLA if tpu_of(cluster) else None
+
+
+def check_programs(stack: str, framework: str | None, cluster: Cluster) -> None:
+    """Refuse a stack of the catalogue, or a framework, on TPUs that it makes no programs for.
+
+    Raises:
+        BadRequest: it makes none, with the one that does.
+    """
+    device = tpu_of(cluster)
+    if device is None:
+        return
+    if framework not in {None, XLA}:
+        raise BadRequest(f"framework {framework} makes no programs for {device}; {XLA} does")
+    if needs_cuda(stack):
+        raise BadRequest(f"stack {stack} makes no programs for {device}; {XLA} does")
+
+
+def goes_with(framework: str, stack: str) -> bool:
+    """Whether a framework may be what a stack is of; a stack of somebody's own, by whatever name, may be of any."""
+    return stack in (*FRAMEWORKS[framework].stacks, _ANY) or stack not in stack_names()
+
+
+def check_goes_with(framework: str | None, stack: str) -> None:
+    """Refuse a framework with the stack of another one.
+
+    Raises:
+        BadRequest: it is, with the stacks that go with it.
+    """
+    if framework is None or goes_with(framework, stack):
+        return
+    fit = ", ".join((*FRAMEWORKS[framework].stacks, _ANY))
+    others = [other for other in FRAMEWORKS if goes_with(other, stack)]
+    for_it = f"; framework {' or '.join(others)} goes with {stack}" if others else ""
+    raise BadRequest(f"framework {framework} does not go with stack {stack}; {fit} do{for_it}")

@@ -1,4 +1,4 @@
-"""Which stacks there are for TPUs: programs for them come from XLA, which all but one of the stacks do without."""
+"""Makers of accelerators, and which stacks make programs for TPUs: only those on XLA do."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Final
 
 from costmodels.stack.stack import stack_names
 from hardware.records import Cluster
-from planner.errors import BadRequest
-from planner.frameworks.records import NO_GPUS
 
+NO_GPUS: Final = ("Google", "AWS", "Huawei", "Intel", "Baidu", "Moore Threads")
+"""Makers of accelerators that neither CUDA nor ROCm programs."""
 TPU: Final = "Google"
-"""Who makes them."""
+"""Who makes TPUs."""
 XLA: Final = "maxtext"
 """The stack, and the framework, that makes programs for TPUs."""
 _MEASURED: Final = {"Huawei": "mindformers"}
@@ -25,15 +25,6 @@ def tpu_of(cluster: Cluster) -> str | None:
     return next((device.name for device in devices if device.vendor == TPU), None)
 
 
-def usual_stack(framework: str | None, cluster: Cluster) -> str | None:
-    """The stack that a framework or a cluster is planned with where none is asked for; None where any would do."""
-    from planner.frameworks.registry import FRAMEWORKS
-
-    if framework is not None:
-        return FRAMEWORKS[framework].stack
-    return XLA if tpu_of(cluster) else None
-
-
 def needs_cuda(stack: str) -> bool:
     """Whether a stack of the catalogue makes no programs through XLA."""
     return stack in stack_names() and stack not in _ANYWHERE
@@ -46,18 +37,3 @@ def taken_for(framework: str | None, cluster: Cluster) -> str:
     makers = {group.accelerator.vendor for group in cluster.groups} & set(NO_GPUS)
     own = next((f"; --stack {_MEASURED[maker]} was measured on {maker}'s" for maker in makers & set(_MEASURED)), "")
     return f" (as it runs on GPUs{own})" if makers else ""
-
-
-def check_programs(stack: str, framework: str | None, cluster: Cluster) -> None:
-    """Refuse a stack of the catalogue, or a framework, on TPUs that it makes no programs for.
-
-    Raises:
-        BadRequest: it makes none, with the one that does.
-    """
-    device = tpu_of(cluster)
-    if device is None:
-        return
-    if framework not in {None, XLA}:
-        raise BadRequest(f"framework {framework} makes no programs for {device}; {XLA} does")
-    if needs_cuda(stack):
-        raise BadRequest(f"stack {stack} makes no programs for {device}; {XLA} does")

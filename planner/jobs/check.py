@@ -9,8 +9,7 @@ import numpy as np
 
 from costmodels.strategy import AXES
 from planner.answer.reread import row_of
-from planner.frameworks.conditions import Facts
-from planner.frameworks.records import FrameworkRule
+from planner.frameworks.conditions import Facts, FrameworkRule
 from planner.frameworks.registry import FRAMEWORKS
 from planner.jobs.job import Job
 from planner.rules.rule import named

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
+from costmodels.layout.split import ends_of_cut, odd_stage
 from costmodels.model.model import Model
 from costmodels.stack.adapters import Adapters
 from costmodels.stack.stack import Stack
@@ -14,7 +15,7 @@ from hardware.catalogue import accelerator, names
 from planner.answer.plan import Plan, Strategy
 from planner.answer.text import why_none
 from planner.errors import BadRequest
-from planner.jobs.changed import assumed_stack
+from planner.jobs.choices import assumed_stack
 from planner.request.tables import model_of
 from planner.request.written import named
 
@@ -194,3 +195,37 @@ def refuse(target: str, reasons: Iterable[tuple[bool, str]]) -> None:
     for holds, reason in reasons:
         if holds:
             raise Inexpressible(f"{target} {reason}")
+
+
+def chunk_layers(strategy: Strategy, *, folded: bool = False) -> list[int]:
+    """Layers of chunk after chunk; looped pipelines pass all stages once a round, folded ones come back.
+
+    Raises:
+        Inexpressible: a stage's layers are no multiple of its chunks.
+    """
+    held = [stage.layers for stage in strategy.stages]
+    if folded:
+        each = [n // 2 for n in held]
+        return [*(n - low for n, low in zip(held, each, strict=True)), *reversed(each)]
+    try:
+        return looped_chunks(held, strategy.vpp)
+    except ValueError as reason:
+        raise Inexpressible(f"no chunks are alike: {reason}") from None
+
+
+def looped_chunks(held: Sequence[int], vpp: int) -> list[int]:
+    """Layers of chunk after chunk; embedding and head may take the place of a layer in the first and the last.
+
+    Raises:
+        ValueError: a stage's layers make no equal chunks.
+    """
+    ends = ends_of_cut(held, vpp, counted=True)
+    if ends is None:
+        raise ValueError(f"{held[odd_stage(held, vpp)]} layers split over {vpp} chunks")
+    embedding, head = ends
+    places = [held[0] + embedding, *held[1:]]
+    places[-1] += head
+    chunks = [n // vpp for n in places] * vpp
+    chunks[0] -= embedding
+    chunks[-1] -= head
+    return chunks

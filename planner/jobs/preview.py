@@ -6,16 +6,15 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any, Final
+from typing import Final
 
 from planner.answer.plan import Plan, Strategy
 from planner.errors import BadRequest
-from planner.jobs.changed import carries, dispatch_of
-from planner.jobs.megatron.write_savers import chosen_of, saver_arguments, shards_by_itself
-from planner.jobs.megatron.write_stack import stack_arguments
-from planner.jobs.megatron.write_words import Arguments, megatron_arguments, unsaid
-from planner.jobs.torchtitan.write_words import torchtitan_arguments
-from planner.jobs.unsaid import unsaid_choices
+from planner.jobs.choices import carries, unsaid_choices
+from planner.jobs.megatron.options import OPTIONS
+from planner.jobs.megatron.write import strategy_lacks, strategy_values
+from planner.jobs.megatron.write_stack import stack_values, state_values
+from planner.jobs.torchtitan.write import torchtitan_arguments
 from planner.request.written import named
 
 _FORKS: Final[Mapping[str, str]] = {
@@ -76,7 +75,7 @@ def launch(plan: Plan, strategy: Strategy) -> Launch:
     if stack == "torchtitan":
         words, remarks = torchtitan_arguments(strategy, precision=precision)
         return Launch(tuple(words), (*remarks, *unsaid_choices(plan.request, "torchtitan", "arguments")))
-    words, remarks = _megatron(plan, strategy, precision)
+    words, remarks = _megatron(plan, strategy)
     return Launch(tuple(words), (*_whose(plan), *_unsaid(plan), *remarks, *_in_turn(strategy)))
 
 
@@ -120,22 +119,12 @@ def _in_turn(strategy: Strategy) -> tuple[str, ...]:
     return (f"rank nodes by node group, in the order of the pipeline: {', then '.join(names)}",)
 
 
-def _megatron(plan: Plan, strategy: Strategy, precision: str) -> Arguments:
-    given = plan.request.get("model")
-    model: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
-    words, remarks = megatron_arguments(
-        strategy,
-        precision=precision,
-        experts=bool(model.get("moe")),
-        mtp_layers=int(model.get("mtp_layers") or 0),
-        layer_pattern=str(model.get("layer_pattern") or ""),
-        expert_capacity=chosen_of(plan.request, "expert_capacity"),
-        dispatch=dispatch_of(plan.request),
-        by_itself=shards_by_itself(plan.request),
-    )
-    more, beside = saver_arguments(strategy, plan.request)
-    assumed, lacks = stack_arguments(strategy, plan.request) if _own(plan) else ([], ())
-    return [*words, *more, *assumed], (*remarks, *beside, *lacks, *_nearby(plan, strategy))
+def _megatron(plan: Plan, strategy: Strategy) -> tuple[list[str], tuple[str, ...]]:
+    values, remarks = strategy_values(strategy, plan.request)
+    states, about_states = state_values(strategy, plan.request)
+    assumed, about_stack = stack_values(strategy, plan.request) if _own(plan) else ({}, ())
+    words = OPTIONS.words(values | states | assumed)
+    return words, (*remarks, *about_states, *about_stack, *_nearby(plan, strategy))
 
 
 def _nearby(plan: Plan, strategy: Strategy) -> tuple[str, ...]:
@@ -143,7 +132,7 @@ def _nearby(plan: Plan, strategy: Strategy) -> tuple[str, ...]:
 
     There is none over several node groups, which no framework's own rules are searched on.
     """
-    if not (_own(plan) and unsaid(strategy)) or len({stage.group for stage in strategy.stages}) > 1:
+    if not (_own(plan) and strategy_lacks(strategy, {})) or len({stage.group for stage in strategy.stages}) > 1:
         return ()
     return ("--for megatron-lm searches only what these arguments can say",)
 

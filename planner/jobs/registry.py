@@ -1,31 +1,97 @@
-"""The table of targets: one line each."""
+"""The table of frameworks and launchers: titles, versions, readers and writers, one line each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import tomllib
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from pathlib import Path
+from typing import Any, Final, Literal
 
 from planner.answer.plan import Plan
-from planner.errors import BadRequest, UnknownName
+from planner.errors import BadFile, BadRequest, UnknownName
 from planner.frameworks.registry import FRAMEWORKS
 from planner.frameworks.vendors import TPU, XLA
 from planner.jobs.accelerate.write import accelerate
 from planner.jobs.check import broken
+from planner.jobs.choices import unsaid_choices
+from planner.jobs.deepspeed.read import deepspeed_job
 from planner.jobs.deepspeed.write import deepspeed
+from planner.jobs.imported import ImportedJob, refusal
 from planner.jobs.job import Export, Job, Write, job_of, refuse
 from planner.jobs.launchers.clouds import ray, skypilot
 from planner.jobs.launchers.kubernetes import jobset, kueue, trainjob, volcano
 from planner.jobs.launchers.slurm import slurm
 from planner.jobs.launchers.torchrun import torchrun
 from planner.jobs.maxtext.write import maxtext
+from planner.jobs.megatron.bridge import bridge
+from planner.jobs.megatron.read import megatron_job
 from planner.jobs.megatron.write import megatron
-from planner.jobs.megatron.write_bridge import bridge
 from planner.jobs.nanotron.write import nanotron
 from planner.jobs.paddle.write import paddle
 from planner.jobs.pytorch.write import pytorch
+from planner.jobs.torchtitan.read import torchtitan_job
 from planner.jobs.torchtitan.write import torchtitan
-from planner.jobs.unsaid import unsaid_choices
+
+_Reader = Callable[[Path, Collection[str]], ImportedJob]
+_Document = Mapping[str, Any]
+
+
+def _hugging_face(path: Path, _: Collection[str]) -> ImportedJob:
+    return ImportedJob({"model": str(path)})
+
+
+def _megatron(path: Path, known: Collection[str]) -> ImportedJob:
+    return megatron_job(path.read_text(encoding="utf-8"), model_known="model" in known)
+
+
+def _parsed(
+    kind: str, parse: Callable[[str], Mapping[str, Any]], job: Callable[[Mapping[str, Any]], ImportedJob]
+) -> _Reader:
+    def read(path: Path, _: Collection[str]) -> ImportedJob:
+        text = path.read_text(encoding="utf-8")
+        try:
+            document = parse(text)
+        except (ValueError, RecursionError) as error:
+            raise BadFile(path, refusal(text, kind, str(error).splitlines()[0])) from None
+        if not isinstance(document, Mapping):
+            raise BadFile(path, "expected a table of fields")
+        return job(document)
+
+    return read
+
+
+FORMATS: Final[Mapping[str, tuple[str | None, str | None, _Reader]]] = {
+    "megatron-args": ("megatron-core", "megatron-lm", _megatron),
+    "deepspeed": ("deepspeed", "deepspeed", _parsed("JSON", json.loads, deepspeed_job)),
+    "torchtitan": ("torchtitan", "torchtitan", _parsed("TOML", tomllib.loads, torchtitan_job)),
+    "hf": (None, None, _hugging_face),
+}
+"""Format to the stack that is priced unless another is asked for, the framework that reads it, and its reader.
+
+What Hugging Face says is a model, of no framework in particular: the usual stack is priced, or that of ``--for``.
+"""
+
+
+def import_job(form: str, path: Path, *, known: Collection[str] = ()) -> ImportedJob:
+    """What a file says, where the fields that are ``known`` are said elsewhere.
+
+    Raises:
+        BadFile: it is missing or unreadable.
+        BadRequest: no such format, or nothing of it in the file.
+    """
+    if form not in FORMATS:
+        raise BadRequest(f"--from: {form!r} is not read; {', '.join(FORMATS)} are")
+    stack, framework, read = FORMATS[form]
+    try:
+        found = read(path, known)
+    except OSError as error:
+        raise BadFile(path, error.strerror or "cannot be read") from None
+    except UnicodeDecodeError:
+        raise BadFile(path, "not text in UTF-8") from None
+    return replace(found, fields={**({"stack": stack} if stack else {}), **found.fields}, framework=framework)
+
 
 Start = Callable[[Job, str, Export], Export]
 """A launcher: a job, the launcher's version, and what the framework runs."""

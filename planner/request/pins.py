@@ -9,12 +9,7 @@ from typing import Any
 
 from costmodels.layer.recompute_modules import module_mask, module_names
 from costmodels.names import (
-    CP_KINDS,
-    OFFLOADS,
-    RANK_ORDERS,
-    SCHEDULE_NAMES,
-    VOCABULARIES,
-    Recompute,
+    VALUE_NAMES,
 )
 from costmodels.pipeline.schedules import ALIASES
 from planner.errors import BadRequest
@@ -23,16 +18,6 @@ _RANGE = re.compile(r"^(\d{1,12})?\.\.(\d{1,12})?$", re.ASCII)
 _NUMBER = re.compile(r"^\d{1,12}$", re.ASCII)
 _LARGEST = 2**31
 
-NAMED: Mapping[str, tuple[str, ...]] = {
-    "cp_kind": CP_KINDS,
-    "schedule": SCHEDULE_NAMES,
-    "recompute": tuple(kind.name.lower() for kind in Recompute),
-    "rank_order": RANK_ORDERS,
-    "vocabulary": VOCABULARIES,
-    "sequence_parallel": ("false", "true"),
-    "offload": OFFLOADS,
-}
-"""Axes whose values are names; the code of a value is its place."""
 _WIDER: Mapping[str, tuple[str, ...]] = {"offload": ("any",)}
 """Words that stand for all values of an axis of which nothing but the first is tried unasked."""
 
@@ -92,11 +77,11 @@ def parse_pins(pins: Mapping[str, Any]) -> dict[str, Pin]:
 def _parse(axis: str, given: Any) -> Pin:
     if axis == "recompute_modules":
         return Pin(axis, (_modules(given),))
-    if isinstance(given, str) and (found := _RANGE.match(given.strip())) and axis not in NAMED:
+    if isinstance(given, str) and (found := _RANGE.match(given.strip())) and axis not in VALUE_NAMES:
         return _range(axis, given, found)
     parts = given.split(",") if isinstance(given, str) else given if isinstance(given, (list, tuple)) else [given]
     if _every(axis, parts):
-        return Pin(axis, tuple(range(len(NAMED[axis]))))
+        return Pin(axis, tuple(range(len(VALUE_NAMES[axis]))))
     values = tuple(dict.fromkeys(_value(axis, part) for part in parts))
     if not values:
         raise BadRequest(f"{axis}: no value given; write one such as 8, several as 4,8 or a range as ..8")
@@ -116,7 +101,7 @@ def _range(axis: str, given: str, found: re.Match[str]) -> Pin:
 
 def _value(axis: str, part: Any) -> int:
     text = str(part).strip().lower()
-    if axis in NAMED:
+    if axis in VALUE_NAMES:
         return _named(axis, text)
     if isinstance(part, float) and part.is_integer():
         text = str(int(part))
@@ -145,11 +130,11 @@ def shown_value(axis: str, value: int) -> str:
     """A value of an axis as it can be asked again."""
     if axis == "recompute_modules":
         return ",".join(module_names(value)) or "none"
-    return NAMED[axis][value] if axis in NAMED else str(value)
+    return VALUE_NAMES[axis][value] if axis in VALUE_NAMES else str(value)
 
 
 def _named(axis: str, text: str) -> int:
-    names = NAMED[axis]
+    names = VALUE_NAMES[axis]
     if axis == "sequence_parallel":
         text = {"1": "true", "0": "false", "on": "true", "off": "false"}.get(text, text)
     if axis == "schedule":

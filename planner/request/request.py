@@ -282,8 +282,7 @@ def _stack(request: PlanRequest, cluster: Cluster) -> Stack:
     Raises:
         BadRequest: it makes no programs for these devices, or is of another framework than the one asked for.
     """
-    from planner.frameworks.stacks import check_goes_with
-    from planner.frameworks.vendors import check_programs, usual_stack
+    from planner.frameworks.registry import check_goes_with, check_programs, usual_stack
 
     if isinstance(request.stack, Stack):
         found = request.stack

@@ -12,11 +12,10 @@ from typing import Any
 from costmodels.layer.recompute_modules import modules_of
 from costmodels.pipeline.schedules import SCHEDULES
 from costmodels.scenario import Scenario
-from planner.frameworks.registry import FRAMEWORKS
 from planner.rules import conditions as when
 from planner.rules.rule import Rule, named
 
-__all__ = ["GROUP_RULES", "RULES", "Rule", "active", "binding", "sentence"]
+__all__ = ["GROUP_RULES", "RULES", "Rule", "sentence"]
 
 
 _LAYOUT = ("tp", "cp", "pp", "dp")
@@ -232,24 +231,6 @@ GROUP_RULES: tuple[Rule, ...] = (
 They read a stage's ``ranks``, those of the ``widest`` stage, and ``batch_width``, the sequences of one micro-batch over
 all replicas, which every group deals out to its own.
 """
-
-
-def active(scenario: Scenario, pinned: frozenset[str]) -> tuple[Rule, ...]:
-    """The rules of a search: what is dominated is kept where the request pins that very axis.
-
-    A framework's own rules come on top; what they leave dominates nothing that they refuse.
-    """
-    usual = tuple(r for r in RULES if r.kind != "dominated" or not set(r.reads[-1:]) & pinned)
-    if not scenario.framework:
-        return usual
-    framework = FRAMEWORKS[scenario.framework]
-    return (*(rule for rule in usual if rule.name not in framework.beside), *framework.rules)
-
-
-def binding(scenario: Scenario) -> tuple[Rule, ...]:
-    """The rules that a strategy may not break, whoever proposes it: all but those about what is dominated."""
-    beyond = FRAMEWORKS[scenario.framework].rules if scenario.framework else ()
-    return (*(rule for rule in RULES if rule.kind != "dominated"), *beyond)
 
 
 def sentence(rule: Rule, row: Mapping[str, Any], scenario: Scenario) -> str:

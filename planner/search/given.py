@@ -24,9 +24,10 @@ from planner.explain.nearest_request import nearest_divisor, nearest_multiple
 from planner.request.pins import Pin
 from planner.request.written import many
 from planner.rules.conditions import FOLDED
-from planner.rules.core import binding, sentence
+from planner.rules.core import sentence
 from planner.search.least_memory import leanest_split
 from planner.search.split import best_split, given_split
+from planner.space.active_rules import binding
 from planner.space.divisors import closest
 from planner.space.lattice import layouts
 from planner.stages.from_rows import fewest_layers, own_cut

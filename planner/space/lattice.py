@@ -37,13 +37,9 @@ from costmodels.strategy import (
 from planner.errors import BadRequest, UnfilledPins
 from planner.request.pins import Pin
 from planner.request.written import many
-from planner.rules.conditions import (
-    FOLDED,
-    LOOPED,
-    REPEATS,
-    fills,
-)
-from planner.rules.core import Rule, active, sentence
+from planner.rules.conditions import FOLDED, LOOPED, REPEATS, fills
+from planner.rules.core import Rule, sentence
+from planner.space.active_rules import active
 from planner.space.divisors import closest
 
 LARGEST_MICRO_BATCH = 64

@@ -24,7 +24,8 @@ from costmodels.strategy import AXES, Bools, Ints, Strategies, strategies
 from planner.errors import BadRequest, OutOfTime
 from planner.request.pins import Pin
 from planner.rules.conditions import REPEATS
-from planner.rules.core import GROUP_RULES, Rule, active, sentence
+from planner.rules.core import GROUP_RULES, Rule, sentence
+from planner.space.active_rules import active
 from planner.space.divisors import closest
 from planner.space.lattice import (
     LARGEST_MICRO_BATCH,

@@ -17,7 +17,7 @@ from costmodels.scenario import Scenario
 from costmodels.strategy import Ints, Strategies
 from planner.answer.text import NO_OFFLOADING
 from planner.request.pins import Pin
-from planner.rules.core import binding
+from planner.space.active_rules import binding
 from planner.space.lattice import LARGEST_MICRO_BATCH, axes_of, divisors, sharding_degrees, sharding_domains
 
 _Values = Sequence[int] | Ints

@@ -12,7 +12,7 @@ import pytest
 from maxtext.configs import pyconfig
 from maxtext.utils import elastic_utils, max_utils
 
-from planner.frameworks.models import MAXTEXT
+from planner.frameworks.maxtext import MAXTEXT
 from planner.jobs.registry import export
 from tests.conformance.plans import label, random_plans
 

@@ -5,7 +5,7 @@ import torch
 from torch.distributed.pipelining.schedules import get_schedule_class
 
 from planner.jobs.registry import export
-from planner.jobs.torchtitan.write_words import SCHEDULES
+from planner.jobs.torchtitan.options import SCHEDULES
 from tests.conformance.plans import DENSE, label, random_plans
 from tests.conformance.test_torchtitan import _Stage
 from tests.conformance.world import rank_of

@@ -13,7 +13,7 @@ from torchtitan.models.common.decoder import Decoder
 
 from costmodels.names import SCHEDULE_NAMES
 from planner.jobs.registry import export
-from planner.jobs.torchtitan.write_words import SCHEDULES
+from planner.jobs.torchtitan.options import SCHEDULES
 from tests.conformance.plans import label, random_plans
 from tests.conformance.world import rank_of
 

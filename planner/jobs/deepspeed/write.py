@@ -6,6 +6,7 @@ import json
 from typing import Any, Final
 
 from costmodels.names import SHARDED_PARAMETERS
+from planner.jobs.deepspeed.options import OPTIONS
 from planner.jobs.job import Export, Job, refuse
 from planner.jobs.launchers import shell
 
@@ -21,37 +22,36 @@ def deepspeed(job: Job, version: str) -> Export:
     """
     refuse("deepspeed cannot start this plan:", _lacks(job))
     strategy = job.strategy
-    document: dict[str, Any] = {
-        **({"train_batch_size": strategy.global_batch_size} if strategy.tp == 1 else {}),
-        "train_micro_batch_size_per_gpu": strategy.micro_batch_size,
-        "gradient_accumulation_steps": strategy.num_microbatches,
-        **({"bf16": {"enabled": True}} if job.precision == "bf16" else {}),
-        **({"fp16": {"enabled": True}} if job.precision == "fp16" else {}),
-        "zero_optimization": _zero(job),
-        **({"tensor_parallel": {"autotp_size": strategy.tp}} if strategy.tp > 1 else {}),
-        **({"data_parallel_size": strategy.dp, "sequence_parallel_size": strategy.cp} if strategy.cp > 1 else {}),
-    }
     remarks = _remarks(job)
-    files = {FILE: json.dumps(document, indent=2) + "\n"}
+    files = {FILE: json.dumps(OPTIONS.document(_values(job)), indent=2) + "\n"}
     if strategy.pp > 1:
         files[STUB] = _stub(job, version)
     program = ("train.py", "--deepspeed", "--deepspeed_config", FILE)
     return Export(files=files, program=program, remarks=remarks)
 
 
-def _zero(job: Job) -> dict[str, Any]:
-    strategy = job.strategy
-    block: dict[str, Any] = {"stage": strategy.zero_stage}
-    if strategy.zero_stage:
-        block |= {"overlap_comm": True, "contiguous_gradients": True, "reduce_scatter": True}
-    if strategy.zero_stage == SHARDED_PARAMETERS and _second_shard(job.stack):
-        block["zero_hpz_partition_size"] = job.gpus_per_node
-    if strategy.offload.startswith("optimizer"):
-        share = job.priced.offload_fraction if job.priced else float(job.asked("offload_fraction") or 1.0)
-        block["offload_optimizer"] = {"device": "cpu", "pin_memory": True, **({"ratio": share} if share < 1 else {})}
-    if strategy.offload == "optimizer+parameters":
-        block["offload_param"] = {"device": "cpu", "pin_memory": True}
-    return block
+def _values(job: Job) -> dict[str, Any]:
+    """Values by the fields of its options; AutoTP's ranks count as replicas, so that no batch stands beside them."""
+    strategy, at = job.strategy, job.strategy.zero_stage
+    sharded = True if at else None
+    hosted, all_hosted = strategy.offload.startswith("optimizer"), strategy.offload == "optimizer+parameters"
+    share = job.priced.offload_fraction if job.priced else float(job.asked("offload_fraction") or 1.0)
+    return {
+        "global_batch_size": strategy.global_batch_size if strategy.tp == 1 else None,
+        "micro_batch_size": strategy.micro_batch_size,
+        "steps": strategy.num_microbatches,
+        "bf16": True if job.precision == "bf16" else None,
+        "fp16": True if job.precision == "fp16" else None,
+        "zero_stage": at,
+        **dict.fromkeys(("overlap_comm", "contiguous_gradients", "reduce_scatter"), sharded),
+        "second_shard": job.gpus_per_node if at == SHARDED_PARAMETERS and _second_shard(job.stack) else None,
+        **dict.fromkeys(("states_on_host", "states_pinned"), True if hosted else None),
+        "offload_fraction": share if hosted and share < 1 else None,
+        **dict.fromkeys(("parameters_on_host", "parameters_pinned"), True if all_hosted else None),
+        "tp": strategy.tp if strategy.tp > 1 else None,
+        "dp": strategy.dp if strategy.cp > 1 else None,
+        "cp": strategy.cp if strategy.cp > 1 else None,
+    }
 
 
 def _second_shard(name: str) -> bool:

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from planner.jobs.job import Export, Job
 from planner.jobs.launchers import shell
-from planner.jobs.launchers.placement import locality
-from planner.jobs.launchers.torchrun import PORT, beside, program_words
+from planner.jobs.launchers.torchrun import PORT, beside, locality, program_words
 from planner.jobs.yaml_text import yaml_text
 
 GPU: Final = "nvidia.com/gpu"

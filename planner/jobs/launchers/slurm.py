@@ -7,8 +7,7 @@ from typing import Final
 
 from planner.jobs.job import Export, Job
 from planner.jobs.launchers import shell
-from planner.jobs.launchers.placement import locality
-from planner.jobs.launchers.torchrun import BINDING, beside, launch_words, program_words
+from planner.jobs.launchers.torchrun import BINDING, beside, launch_words, locality, program_words
 
 FILE: Final = "job.sbatch"
 _BLOCKS: Final = "24.05"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from typing import Final
 
@@ -56,3 +57,15 @@ def beside(program: Export) -> dict[str, str]:
     named = shlex.join(program.program)
     read = [name for name in program.files if name.endswith(".py") or name.rpartition(".")[0] in named]
     return {name: program.files[name] for name in read}
+
+
+def locality(job: Job) -> int:
+    """Nodes that hold one tightest group: the tensor, context and expert ranks that exchange in every layer.
+
+    Ranks are dealt out tensor fastest, then context, then the data ranks that experts fold over. The number divides
+    the nodes, as a scheduler's blocks must.
+    """
+    strategy, per_node = job.strategy, job.gpus_per_node
+    ranks = math.lcm(strategy.tp * strategy.cp, strategy.ep * strategy.etp)
+    nodes = -(-ranks // per_node)
+    return next((n for n in range(nodes, job.node_count + 1) if job.node_count % n == 0), job.node_count)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from costmodels.names import SHARDED_PARAMETERS
-from planner.frameworks.models import MAXTEXT
+from planner.frameworks.maxtext import MAXTEXT
 from planner.frameworks.vendors import TPU
 from planner.jobs.job import Export, Job, refuse
 from planner.jobs.launchers import shell

@@ -1,65 +1,171 @@
-"""Words of Megatron-LM's command line: every option with its values, and which values there are [Megatron]."""
+"""The options of Megatron-LM's command line, as of Megatron-Core 0.17, and the words of a script [Megatron]."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import takewhile
-from typing import Final
+from typing import Any, Final
 
 from planner.errors import BadRequest
+from planner.jobs.options import Options, choice, flag, number, text
 
-Options = Mapping[str, Sequence[str]]
-"""Values by option, without dashes in front."""
+_FORMATS: Final = ("fp32", "fp16", "bf16", "fp8")
 
-_PARTS: Final = re.compile(r"\\\n")
-_SET: Final = re.compile(r"""(?:^|(?<=[ \t;]))(\w+)=(?!\()("[^"]*"|'[^']*'|[^\s;#"']*)""", re.MULTILINE)
-"""A shell variable that a script sets, lists apart: their options stand where they are set."""
-_USED: Final = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
-"""A variable that it uses: ``$TP``, ``${TP}``, or ``${TP:-8}``, which is 8 unless set."""
-_DIGITS: Final = 12
-FP8_RECIPES: Final = {"delayed": "fp8", "tensorwise": "fp8-current", "blockwise": "fp8-block", "mxfp8": "mxfp8"}
-SHARDED: Final = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
-OPTIMIZERS: Final = {"adam": None, "sgd": "sgd", "muon": "muon", "dist_muon": "muon"}
-POSITIONS: Final = {
-    "learned_absolute": "learned",
-    "rope": "rotary",
-    "mrope": "rotary",
-    "yarn": "rotary",
-    "none": "none",
+OPTIONS: Final = Options(
+    # The model.
+    number("num-layers"),
+    number("hidden-size"),
+    number("ffn-hidden-size"),
+    number("seq-length"),
+    number("max-position-embeddings", "max_positions"),
+    choice("position-embedding-type", "position",
+           {"learned_absolute": "learned", "rope": "rotary", "mrope": "rotary", "yarn": "rotary", "none": "none"},
+           default="learned"),
+    flag("use-rotary-position-embeddings"),
+    text("rotary-percent", "rotary_fraction"),
+    text("tokenizer-type"),
+    number("vocab-size"),
+    number("padded-vocab-size"),
+    flag("untie-embeddings-and-output-weights", "untied_embeddings"),
+    number("num-attention-heads", "num_heads"),
+    flag("group-query-attention"),
+    number("num-query-groups"),
+    number("kv-channels", "head_dim"),
+    flag("qk-layernorm", "qk_norm"),
+    text("window-size", "sliding_window"),
+    number("window-attn-skip-freq", "sliding_window_every"),
+    choice("softmax-type", "attention_sinks", {"vanilla": False, "off-by-one": False, "learnable": True}, False),
+    choice("normalization", "norm", {"LayerNorm": "layernorm", "RMSNorm": "rmsnorm"}, "layernorm"),
+    flag("swiglu"),
+    flag("quick-geglu"),
+    text("glu-linear-offset"),
+    text("activation-func-clamp-value"),
+    flag("squared-relu"),
+    flag("disable-bias-linear"),
+    flag("add-qkv-bias"),
+    number("num-experts"),
+    number("moe-router-topk", "top_k", 2),
+    number("moe-ffn-hidden-size", "expert_ffn_hidden_size"),
+    flag("moe-grouped-gemm"),
+    text("moe-layer-freq"),
+    number("moe-shared-expert-intermediate-size", "shared_expert_ffn_hidden_size", 0, least=0),
+    flag("moe-shared-expert-gate", "shared_expert_gate"),
+    number("moe-router-num-groups", "router_groups", 1),
+    number("moe-router-group-topk", "router_group_top_k", 1),
+    number("moe-latent-size", "latent_size"),
+    text("moe-router-score-function"),
+    flag("moe-router-enable-expert-bias", "router_bias"),
+    flag("multi-latent-attention"),
+    number("q-lora-rank"),
+    number("kv-lora-rank", default=32),
+    number("qk-head-dim", "qk_nope_head_dim", 128),
+    number("qk-pos-emb-head-dim", "qk_rope_head_dim", 64),
+    number("v-head-dim", default=128),
+    number("mamba-num-heads"),
+    number("mamba-head-dim", default=64),
+    number("mamba-state-dim", "mamba_state_size", 128),
+    number("mamba-num-groups", default=8),
+    number("mtp-num-layers", "mtp_layers", least=0),
+    # The strategy.
+    number("tensor-model-parallel-size", "tp", 1),
+    number("pipeline-model-parallel-size", "pp", 1),
+    number("context-parallel-size", "cp", 1),
+    choice("cp-comm-type", "cp_kind",
+           {"p2p": "p2p", "a2a": "a2a", "all_gather": "all-gather", "allgather": "all-gather", "a2a+p2p": "a2a+p2p"}),
+    text("hierarchical-context-parallel-sizes"),
+    number("data-parallel-size", "dp"),
+    number("expert-model-parallel-size", "ep", 1),
+    number("expert-tensor-parallel-size", "etp"),
+    choice("moe-token-dispatcher-type", "dispatch",
+           {"allgather": "allgather", "alltoall": "every-copy", "flex": "once-per-domain"}),
+    text("moe-flex-dispatcher-backend"),
+    text("moe-expert-capacity-factor", "expert_capacity"),
+    flag("moe-pad-expert-input-to-capacity"),
+    text("hybrid-layer-pattern", "layer_pattern", older=("hybrid-override-pattern",)),
+    number("num-layers-per-virtual-pipeline-stage", "layers_per_chunk"),
+    number("num-virtual-stages-per-pipeline-rank", "vpp", 1),
+    text("pipeline-model-parallel-layout", "layout"),
+    number("decoder-first-pipeline-num-layers", "first_stage_layers"),
+    number("decoder-last-pipeline-num-layers", "last_stage_layers"),
+    flag("account-for-embedding-in-pipeline-split", "embedding_as_layer"),
+    flag("account-for-loss-in-pipeline-split", "loss_as_layer"),
+    flag("sequence-parallel"),
+    number("micro-batch-size", default=1),
+    number("global-batch-size"),
+    flag("fp16"),
+    flag("bf16"),
+    choice("fp8-format", "fp8", ("e4m3", "hybrid")),
+    flag("fp8", "fp8_flag"),
+    choice("fp8-recipe", "fp8_recipe", ("delayed", "tensorwise", "blockwise", "mxfp8"), "delayed"),
+    choice("fp4-format", "fp4", ("e2m1",)),
+    choice("fp4-recipe", "fp4_recipe", ("nvfp4",)),
+    flag("use-distributed-optimizer"),
+    flag("overlap-grad-reduce"),
+    flag("overlap-param-gather"),
+    flag("use-megatron-fsdp", older=("use-custom-fsdp",)),
+    choice("data-parallel-sharding-strategy", "zero_stage",
+           {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}, 0),
+    text("ckpt-format"),
+    number("num-distributed-optimizer-instances", "copies", 1),
+    choice("recompute-granularity", "recompute", ("full", "selective")),
+    choice("recompute-method", "recompute_method", ("uniform", "block")),
+    number("recompute-num-layers"),
+    text("recompute-modules"),
+    flag("recompute-activations"),
+    flag("moe-layer-recompute"),
+    number("microbatch-group-size-per-virtual-pipeline-stage", "chunk_group"),
+    flag("use-tp-pp-dp-mapping"),
+    # The optimizer and the formats of its states.
+    choice("optimizer", "optimizer", {"adam": "adam", "sgd": "sgd", "dist_muon": "muon", "muon": "muon"}, "adam"),
+    flag("accumulate-allreduce-grads-in-fp32"),
+    flag("grad-reduce-in-bf16"),
+    flag("use-precision-aware-optimizer"),
+    choice("main-params-dtype", "main_params", _FORMATS[:2]),
+    choice("main-grads-dtype", "main_grads", ("fp32", "bf16")),
+    choice("exp-avg-dtype", "moments", _FORMATS, "fp32"),
+    choice("exp-avg-sq-dtype", "second_moments", _FORMATS, "fp32"),
+    flag("optimizer-cpu-offload"),
+    text("optimizer-offload-fraction", "offload_fraction"),
+    flag("overlap-cpu-optimizer-d2h-h2d"),
+    flag("fp8-param-gather"),
+    flag("fp4-param-gather"),
+    flag("fine-grained-activation-offloading"),
+    text("offload-modules"),
+    # What a stack hides and captures.
+    flag("tp-comm-overlap"),
+    flag("overlap-moe-expert-parallel-comm"),
+    choice("cuda-graph-impl", "graphs", ("none", "local", "transformer_engine", "full_iteration")),
+    text("cuda-graph-scope"),
+    choice("cross-entropy-fusion-impl", "loss", {"native": "plain", "te": "plain", "linear": "fused"}),
+    choice("transformer-impl", "", ("local", "transformer_engine")),
+    choice("attention-backend", "attention", ("flash", "fused", "unfused", "local", "auto")),
+    text("attention-dropout"),
+    text("hidden-dropout"),
+    # The run.
+    number("nnodes"),
+    number("nproc-per-node"),
+    number("train-iters", least=0),
+    number("train-samples", least=0),
+    number("train-tokens", least=0),  # Megatron-DeepSpeed's
+)  # fmt: skip
+"""Options by field, in the order in which they are written; those that are never written say what others say."""
+
+PRECISIONS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "fp32": {},
+    "fp16": {"fp16": True},
+    "bf16": {"bf16": True},
+    "fp8": {"bf16": True, "fp8": "hybrid"},
+    "fp8-current": {"bf16": True, "fp8": "hybrid", "fp8_recipe": "tensorwise"},
+    "fp8-block": {"bf16": True, "fp8": "e4m3", "fp8_recipe": "blockwise"},
+    "mxfp8": {"bf16": True, "fp8": "e4m3", "fp8_recipe": "mxfp8"},
+    "nvfp4": {"bf16": True, "fp4": "e2m1"},
 }
-CP_KINDS: Final = {
-    "p2p": "p2p",
-    "a2a": "a2a",
-    "allgather": "all-gather",
-    "all_gather": "all-gather",
-    "a2a+p2p": "a2a+p2p",
-}
-_WORDS: Final[Mapping[str, Sequence[str]]] = {
-    "optimizer": tuple(OPTIMIZERS),
-    "recompute-granularity": ("full", "selective"),
-    "recompute-method": ("uniform", "block"),
-    "position-embedding-type": tuple(POSITIONS),
-    "normalization": ("LayerNorm", "RMSNorm"),
-    "softmax-type": ("vanilla", "off-by-one", "learnable"),
-    "fp8-format": ("e4m3", "hybrid"),
-    "fp8-recipe": tuple(FP8_RECIPES),
-    "fp4-format": ("e2m1",),
-    "fp4-recipe": ("nvfp4",),
-    "data-parallel-sharding-strategy": tuple(SHARDED),
-    "main-grads-dtype": ("fp32", "bf16"),
-    "main-params-dtype": ("fp32", "fp16"),
-    "exp-avg-dtype": ("fp32", "fp16", "bf16", "fp8"),
-    "exp-avg-sq-dtype": ("fp32", "fp16", "bf16", "fp8"),
-    "cross-entropy-fusion-impl": ("native", "te", "linear"),
-    "cp-comm-type": tuple(CP_KINDS),
-    "moe-token-dispatcher-type": ("allgather", "alltoall", "flex"),
-    "cuda-graph-impl": ("none", "local", "transformer_engine", "full_iteration"),
-    "transformer-impl": ("local", "transformer_engine"),
-    "attention-backend": ("flash", "fused", "unfused", "local", "auto"),
-}
-"""Options of a few words, with those that a training can be priced with."""
+"""Megatron-LM trains in fp32 unless an option says otherwise; the narrow formats come on top of bf16."""
+MOMENTS: Final = {"bf16": "adam-bf16", "fp16": "adam-bf16", "fp8": "adam-8bit"}
+"""Formats of Adam's moments, and the optimizer that has them; the first of an optimizer is the one that is written."""
+
 _GONE: Final = {
     "batch-size": "micro-batch-size",
     "model-parallel-size": "tensor-model-parallel-size",
@@ -68,11 +174,21 @@ _GONE: Final = {
 }
 """What its parser no longer takes, and what it takes instead."""
 
+_PARTS: Final = re.compile(r"\\\n")
+_SET: Final = re.compile(r"""(?:^|(?<=[ \t;]))(\w+)=(?!\()("[^"]*"|'[^']*'|[^\s;#"']*)""", re.MULTILINE)
+"""A shell variable that a script sets, lists apart: their options stand where they are set."""
+_USED: Final = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
+"""A variable that it uses: ``$TP``, ``${TP}``, or ``${TP:-8}``, which is 8 unless set."""
 
-def options(text: str) -> dict[str, list[str]]:
-    """Every option of a command line or script with its values; the last one said counts."""
+
+def command_line(script: str) -> dict[str, list[str]]:
+    """Every option of a command line or script with its values; the last one counts.
+
+    Raises:
+        BadRequest: it is no command line, or has an option that Megatron-LM no longer takes.
+    """
     try:
-        words = shlex.split(_filled(_PARTS.sub(" ", text)), comments=True)
+        words = shlex.split(_filled(_PARTS.sub(" ", script)), comments=True)
     except ValueError as error:
         raise BadRequest(f"not a command line: {error}") from None
     found: dict[str, list[str]] = {}
@@ -81,70 +197,19 @@ def options(text: str) -> dict[str, list[str]]:
             name, _, value = said[2:].partition("=")
             after = takewhile(lambda one: not one.startswith("--") and one != ")", words[place + 1 :])
             found[name.replace("_", "-")] = [value] if value else list(after)
+    for name, instead in _GONE.items():
+        if name in found:
+            raise BadRequest(f"--{name} is no longer an argument of Megatron-LM; --{instead} is")
     return found
 
 
-def _filled(text: str) -> str:
+def _filled(script: str) -> str:
     """A script with the values of the variables that it sets in the places of those that it uses."""
     known: dict[str, str] = {}
 
     def value(used: re.Match[str]) -> str:
         return known.get(used[1] or used[3], used[2] or used[0])
 
-    for name, said in _SET.findall(text):
+    for name, said in _SET.findall(script):
         known[name] = _USED.sub(value, said.strip("\"'"))
-    return _USED.sub(value, text)
-
-
-def check_words(at: Options) -> None:
-    """Refuse options that are no more, and words of others that are not known or not priced.
-
-    Raises:
-        BadRequest: there is one.
-    """
-    values = dict(at)  # to be looked at, not read
-    for name, instead in _GONE.items():
-        if name in values:
-            raise BadRequest(f"--{name} is no longer an argument of Megatron-LM; --{instead} is")
-    for name, known in _WORDS.items():
-        if name in values and (said := word(values, name)) not in known:
-            raise BadRequest(f"--{name}: {said!r:.40} is not priced; {', '.join(known)} are")
-
-
-def number(at: Options, name: str, default: int | None = None, *, least: int = 1) -> int | None:
-    """An option's whole number.
-
-    Raises:
-        BadRequest: it is something else, or less than ``least``.
-    """
-    if name not in at:
-        return default
-    text = word(at, name)
-    if text.startswith("$"):
-        raise BadRequest(f"--{name}: {text:.40} is set nowhere in the script; write its value in its place")
-    if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS and int(text) >= least):
-        raise BadRequest(f"--{name}: expected a whole number from {least} on, got {text!r:.40}")
-    return int(text)
-
-
-def count(at: Options, name: str, default: int = 1, *, least: int = 1) -> int:
-    """The same, where there is a default."""
-    found = number(at, name, default, least=least)
-    return default if found is None else found
-
-
-def needed(at: Options, name: str) -> int:
-    """The same of an option without which there is no model.
-
-    Raises:
-        BadRequest: it is missing.
-    """
-    found = number(at, name)
-    if found is None:
-        raise BadRequest(f"--{name} is missing, without which Megatron-LM has no model; or give --model")
-    return found
-
-
-def word(at: Options, name: str, default: str = "") -> str:
-    """An option's first value."""
-    return at[name][0] if at.get(name) else default
+    return _USED.sub(value, script)

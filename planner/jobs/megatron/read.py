@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, Literal
 
 from planner.errors import BadRequest
-from planner.jobs.given import Asked, Given, said
-from planner.jobs.megatron.options import (
-    CP_KINDS,
-    FP8_RECIPES,
-    OPTIMIZERS,
-    SHARDED,
-    Options,
-    check_words,
-    count,
-    number,
-    options,
-    word,
-)
-from planner.jobs.megatron.read_hybrid import hybrid_pattern
-from planner.jobs.megatron.read_layout import Pipeline, pipeline_of
-from planner.jobs.megatron.read_length import training_length, unknown_length
+from planner.jobs.imported import ImportedJob, Length
+from planner.jobs.megatron.options import MOMENTS, OPTIONS, PRECISIONS, command_line
 from planner.jobs.megatron.read_model import assumed_fields, model_fields
-from planner.jobs.megatron.read_recompute import recomputation
+from planner.jobs.megatron.read_pipeline import Pipeline, hybrid_pattern, pipeline_of, recomputation
+from planner.jobs.options import Arguments, present
 
 _PRICED_OTHERWISE: Final = (
     "tp-comm-overlap", "overlap-moe-expert-parallel-comm", "cuda-graph-impl", "enable-cuda-graph",
@@ -52,162 +40,190 @@ LOOPED: Final = (
     "experts a rank has"
 )
 """What Megatron-Core builds then (extensions/transformer_engine_spec_provider.py: grouped_mlp_modules)."""
-_MOMENTS: Final = {"fp16": "adam-bf16", "bf16": "adam-bf16", "fp8": "adam-8bit"}
+_LENGTHS: Final[Mapping[str, Literal["iterations", "sequences", "tokens"]]] = {
+    "train_iters": "iterations",
+    "train_samples": "sequences",
+    "train_tokens": "tokens",
+}
 
 
-def megatron_job(text: str, *, model_known: bool = False) -> Given:
+def megatron_job(script: str, *, model_known: bool = False) -> ImportedJob:
     """The job that arguments of ``pretrain_gpt.py`` describe, as of Megatron-Core 0.17.
 
     Args:
-        text: a command line, or a script with one.
-        model_known: the model is said elsewhere, and the arguments need not describe one.
+        script: a command line, or a script with one.
+        model_known: the model is given elsewhere, and the arguments need not describe one.
 
     Raises:
         BadRequest: no argument of Megatron-LM is there, or a value is not what it should be.
     """
-    at = Asked(options(text))
-    if not {"tensor-model-parallel-size", "num-layers", "micro-batch-size"} & set(at):
+    at = Arguments(command_line(script), OPTIONS)
+    if not (at.given("tp") or at.given("num_layers") or at.given("micro_batch_size")):
         raise BadRequest("no arguments of Megatron-LM in it, such as --tensor-model-parallel-size 8")
-    check_words(at)
+    at.check_choices()
     pipeline = pipeline_of(at)
-    described = not model_known and ("num-layers" in at or bool(hybrid_pattern(at)))
-    fields = said(
+    described = not model_known and (at.given("num_layers") or bool(hybrid_pattern(at)))
+    fields = present(
         model=model_fields(at) if described else None,
         gpus=_gpus(at),
-        global_batch_size=number(at, "global-batch-size"),
-        seq_length=number(at, "seq-length"),
+        global_batch_size=at.number("global_batch_size"),
+        seq_length=at.number("seq_length"),
         precision=_precision(at),
-        **_savers(at),
+        **_states(at),
         changes=_changes(at) or None,
     )
     again = recomputation(at, pipeline)
     pins = _pins(at, pipeline) | again.pins
-    length = training_length(at)
+    length = _length(at)
     remarks = (
-        *_otherwise(at),
+        *_priced_otherwise(at),
         *(assumed_fields(at) if described else ()),
         *_assumed(at),
         *again.remarks,
-        *unknown_length(at),
+        *_unknown_length(at),
+        *at.unread(_HARMLESS, prefix="--"),
     )
-    unread = at.unread(_HARMLESS, prefix="--")
-    return Given(fields, pins, pipeline.layers, again.layers, (*remarks, *unread), length=length)
+    return ImportedJob(fields, pins, pipeline.layers, again.layers, remarks, length=length)
 
 
-def _otherwise(at: Options) -> list[str]:
-    """What is said and not priced, or not said and priced."""
-    told = [f"--{name} is not priced from the arguments" for name in _PRICED_OTHERWISE if name in at]
-    told += [f"--{name} is not given; the stack's overlap is priced" for name in _OVERLAPS if name not in at]
-    one, other = (word(at, name, "fp32") for name in ("exp-avg-dtype", "exp-avg-sq-dtype"))
+def _priced_otherwise(at: Arguments) -> list[str]:
+    """What is given and not priced, or not given and priced."""
+    found = [f"--{name} is not priced from the arguments" for name in _PRICED_OTHERWISE if name in at]
+    found += [f"--{name} is not given; the stack's overlap is priced" for name in _OVERLAPS if name not in at]
+    one, other = at.choice("moments"), at.choice("second_moments")
     if one != other:
-        told.append(f"--exp-avg-sq-dtype {other} is priced as --exp-avg-dtype {one}: both moments have one format")
-    if word(at, "attention-backend") == "flash":
-        told.append(
+        found.append(f"--exp-avg-sq-dtype {other} is priced as --exp-avg-dtype {one}: both moments have one format")
+    if at.text("attention") == "flash":
+        found.append(
             "--attention-backend flash is priced as the stack attends; --set stack.attention=flash-2 says which"
         )
-    if "num-experts" in at and ("moe-grouped-gemm" not in at or _plain(at)):
-        told.append(LOOPED)
-    return told
+    if at.given("num_experts") and (not at.given("moe_grouped_gemm") or _local(at)):
+        found.append(LOOPED)
+    return found
 
 
-def _assumed(at: Options) -> list[str]:
+def _assumed(at: Arguments) -> list[str]:
     """What Megatron-LM fills in, or demands, and is taken so."""
     batch = "--global-batch-size is not given; one micro-batch for every data-parallel rank, as Megatron-LM takes it"
     micro = "--micro-batch-size is not given, which Megatron-LM needs; 1 is priced"
-    return [text for name, text in (("global-batch-size", batch), ("micro-batch-size", micro)) if name not in at]
+    return [
+        remark for field, remark in (("global_batch_size", batch), ("micro_batch_size", micro)) if not at.given(field)
+    ]
 
 
-def _gpus(at: Options) -> int | None:
-    nodes = number(at, "nnodes")
-    each = number(at, "nproc-per-node")
+def _gpus(at: Arguments) -> int | None:
+    nodes, each = at.number("nnodes"), at.number("nproc_per_node")
     return nodes * each if nodes and each else None
 
 
-def _precision(at: Options) -> str:
-    if "bf16" in at and "fp16" in at:
+def _precision(at: Arguments) -> str:
+    """The recipe whose options these are; whether 8 bits have one format or two makes no other."""
+    if at.given("bf16") and at.given("fp16"):
         raise BadRequest("--bf16 and --fp16 exclude each other; leave one of them out")
-    narrow = "fp8-format" in at or "fp8" in at
-    if "fp4-format" in at:
+    narrow = at.given("fp8") or at.given("fp8_flag")
+    if at.given("fp4"):
         if narrow:
             raise BadRequest("--fp4-format and --fp8-format exclude each other; leave one of them out")
-        return "nvfp4"
+        return next(name for name, recipe in PRECISIONS.items() if "fp4" in recipe)
     if narrow:
-        return FP8_RECIPES[word(at, "fp8-recipe", "delayed")]
-    return next((name for name in ("bf16", "fp16") if name in at), "fp32")
+        recipes = {recipe.get("fp8_recipe", "delayed"): name for name, recipe in PRECISIONS.items() if "fp8" in recipe}
+        return recipes[at.choice("fp8_recipe")]
+    return next((name for name in ("bf16", "fp16") if at.given(name)), "fp32")
 
 
-def _savers(at: Options) -> dict[str, Any]:
-    moments = _MOMENTS.get(word(at, "exp-avg-dtype"))
-    share = word(at, "optimizer-offload-fraction")
-    narrow = "grad-reduce-in-bf16" in at or word(at, "main-grads-dtype") == "bf16"
-    return said(
-        optimizer=OPTIMIZERS[word(at, "optimizer", "adam")] or moments,
+def _states(at: Arguments) -> dict[str, Any]:
+    """The optimizer, the formats and the places of its states, and what else saves memory."""
+    adam = MOMENTS.get(at.choice("moments"))
+    named = at.choice("optimizer")
+    narrow = at.given("grad_reduce_in_bf16") or at.choice("main_grads") == "bf16"
+    return present(
+        optimizer=adam if named == "adam" else named,
         main_grads="bf16" if narrow else None,
-        main_params=word(at, "main-params-dtype") or None,
-        fp8_param_gather=True if "fp8-param-gather" in at else None,
-        loss="fused" if word(at, "cross-entropy-fusion-impl") == "linear" else None,
-        offload_fraction=share or None,
-        expert_capacity=word(at, "moe-expert-capacity-factor") or None,
+        main_params=at.choice("main_params"),
+        fp8_param_gather=True if at.given("fp8_param_gather") else None,
+        loss="fused" if at.choice("loss") == "fused" else None,
+        offload_fraction=at.text("offload_fraction"),
+        expert_capacity=at.text("expert_capacity"),
     )
 
 
-def _pins(at: Options, pipeline: Pipeline) -> dict[str, Any]:
-    tp, cp = count(at, "tensor-model-parallel-size"), count(at, "context-parallel-size")
+def _pins(at: Arguments, pipeline: Pipeline) -> dict[str, Any]:
+    tp, cp = at.count("tp"), at.count("cp")
     pp, vpp = pipeline.pp, pipeline.vpp
-    grouped = "microbatch-group-size-per-virtual-pipeline-stage" in at
+    grouped = at.given("chunk_group")
     schedule = "none" if pp == 1 else "1f1b" if vpp == 1 else "interleaved-groups" if grouped else "interleaved-1f1b"
-    copies = count(at, "num-distributed-optimizer-instances")
-    return said(
+    copies = at.count("copies")
+    return present(
         tp=tp,
         cp=cp,
         pp=pp,
         vpp=vpp,
-        dp=number(at, "data-parallel-size"),
-        ep=count(at, "expert-model-parallel-size"),
-        etp=count(at, "expert-tensor-parallel-size", tp) if "num-experts" in at else 1,
-        micro_batch_size=count(at, "micro-batch-size"),
-        steps=None if "global-batch-size" in at else 1,
+        dp=at.number("dp"),
+        ep=at.count("ep"),
+        etp=at.count("etp", tp) if at.given("num_experts") else 1,
+        micro_batch_size=at.count("micro_batch_size"),
+        steps=None if at.given("global_batch_size") else 1,
         copies=copies if copies > 1 else None,
-        cp_kind=_kind(at),
+        cp_kind=_context_kind(at),
         schedule=schedule,
-        sequence_parallel=str("sequence-parallel" in at and tp > 1).lower(),
-        rank_order="tp-cp-ep-pp-dp" if "use-tp-pp-dp-mapping" in at and pp > 1 else "tp-cp-ep-dp-pp",
+        sequence_parallel=str(at.given("sequence_parallel") and tp > 1).lower(),
+        rank_order="tp-cp-ep-pp-dp" if at.given("use_tp_pp_dp_mapping") and pp > 1 else "tp-cp-ep-dp-pp",
         offload=_offload(at),
-        zero_stage=_zero(at),
+        zero_stage=_zero_stage(at),
     )
 
 
-def _kind(at: Options) -> str:
-    kinds = at.get("cp-comm-type") or ["p2p"]
+def _context_kind(at: Arguments) -> str:
+    kinds = at.words("cp_kind") or ["p2p"]
     if len(set(kinds)) > 1:
         raise BadRequest(f"--cp-comm-type: {' '.join(kinds)!r:.40} is not priced; one kind for all layers is")
-    return CP_KINDS[kinds[0]]
+    return str(at.choice("cp_kind") or "p2p")
 
 
-def _offload(at: Options) -> str:
-    states, activations = "optimizer-cpu-offload" in at, "fine-grained-activation-offloading" in at
+def _offload(at: Arguments) -> str:
+    states, activations = at.given("optimizer_cpu_offload"), at.given("fine_grained_activation_offloading")
     if states and activations:
         raise BadRequest("--optimizer-cpu-offload and --fine-grained-activation-offloading are not priced together")
     return "optimizer" if states else "activations" if activations else "none"
 
 
-def _zero(at: Options) -> int:
-    alone = int("use-distributed-optimizer" in at or word(at, "optimizer", "adam") == "dist_muon")
-    return SHARDED[word(at, "data-parallel-sharding-strategy", "no_shard")] if _whole(at) else alone
+def _zero_stage(at: Arguments) -> int:
+    """Megatron-FSDP's stage, else that of the distributed optimizer, which Muon is its own."""
+    alone = int(at.given("use_distributed_optimizer") or at.text("optimizer") == "dist_muon")
+    return int(at.choice("zero_stage")) if at.given("use_megatron_fsdp") else alone
 
 
-def _whole(at: Options) -> bool:
-    """Whether Megatron-FSDP shards."""
-    return "use-megatron-fsdp" in at or "use-custom-fsdp" in at
-
-
-def _plain(at: Options) -> bool:
+def _local(at: Arguments) -> bool:
     """Whether Megatron-Core's own modules run, none of Transformer Engine's (models/backends.py: LocalSpecProvider)."""
-    return word(at, "transformer-impl") == "local"
+    return at.text("transformer_impl") == "local"
 
 
-def _changes(at: Options) -> dict[str, Any]:
+def _changes(at: Arguments) -> dict[str, Any]:
     """Fields of the stack that the arguments decide: attention, and what Megatron-FSDP does otherwise."""
-    unfused = word(at, "attention-backend") in {"unfused", "local"} or _plain(at)
-    found = {"stack.attention": "unfused", "stack.blackwell_attention": "unfused"} if unfused else {}
-    return found | ({"stack.zero_stages": [0, 1, 2, 3], "stack.state_copies": "none"} if _whole(at) else {})
+    unfused = at.text("attention") in {"unfused", "local"} or _local(at)
+    found: dict[str, Any] = {"stack.attention": "unfused", "stack.blackwell_attention": "unfused"} if unfused else {}
+    whole = at.given("use_megatron_fsdp")
+    return found | ({"stack.zero_stages": [0, 1, 2, 3], "stack.state_copies": "none"} if whole else {})
+
+
+def _length(at: Arguments) -> Length | None:
+    """Iterations, samples or tokens, where a number says them; a variable of the environment does not.
+
+    Raises:
+        BadRequest: both iterations and samples, which Megatron-LM refuses (arguments.py: validate_args).
+    """
+    known = {field: at.number(field) for field in _LENGTHS if not at.text(field).startswith("$")}
+    found = {field: count for field, count in known.items() if count}
+    if {"train_iters", "train_samples"} <= set(found):
+        raise BadRequest("--train-iters and --train-samples exclude each other; leave one of them out")
+    if not found:
+        return None
+    field, count = list(found.items())[-1]
+    return Length(count, _LENGTHS[field], f"--{at.word_of(field)}")
+
+
+def _unknown_length(at: Arguments) -> list[str]:
+    """That a length is given by a variable that nothing in the script sets."""
+    advice = "is set nowhere in the script; --tokens says how long the training is"
+    unset = [field for field in _LENGTHS if at.text(field).startswith("$")]
+    return [f"--{at.word_of(field)} {at.text(field):.40} {advice}" for field in unset]

@@ -10,70 +10,69 @@ from typing import Any, Final
 
 from costmodels.model.parts import Experts
 from planner.errors import BadRequest
-from planner.jobs.megatron.options import POSITIONS, Options, count, needed, word
-from planner.jobs.megatron.read_hybrid import hybrid_pattern, hybrid_predictions
+from planner.jobs.megatron.read_pipeline import hybrid_pattern
+from planner.jobs.options import Arguments
 
-_ACTIVATIONS: Final = {"swiglu": "swiglu", "quick-geglu": "swiglu", "squared-relu": "squared_relu"}
+_ACTIVATIONS: Final = {"swiglu": "swiglu", "quick_geglu": "swiglu", "squared_relu": "squared_relu"}
 _VOCABULARY: Final = 50256
 """Tokens of GPT-2's tokenizer, which Megatron-LM's examples use."""
 _ROUNDED: Final = 64
 """What the width of a gated network is a multiple of where nothing is said (arguments.py: validate_args)."""
 
 
-def model_fields(at: Options) -> dict[str, Any]:
+def model_fields(at: Arguments) -> dict[str, Any]:
     """Fields of ``costmodels.model.model.from_shape``.
 
     Raises:
         BadRequest: a size is missing or not a number.
     """
-    heads, hidden = needed(at, "num-attention-heads"), needed(at, "hidden-size")
-    bias = "disable-bias-linear" not in at
-    activation = next((name for flag, name in _ACTIVATIONS.items() if flag in at), "gelu")
-    usual = word(at, "position-embedding-type", "learned_absolute")
-    rotary = "rope" if "use-rotary-position-embeddings" in at else usual
+    heads, hidden = at.needed("num_heads"), at.needed("hidden_size")
+    bias = not at.given("disable_bias_linear")
+    activation = next((name for field, name in _ACTIVATIONS.items() if at.given(field)), "gelu")
+    latent = at.given("multi_latent_attention")
     fields: dict[str, Any] = {
         "name": "given",
-        "num_layers": len(hybrid_pattern(at)) or needed(at, "num-layers"),
+        "num_layers": len(hybrid_pattern(at)) or at.needed("num_layers"),
         "hidden_size": hidden,
         "num_heads": heads,
-        "num_query_groups": count(at, "num-query-groups") if "group-query-attention" in at else heads,
-        "ffn_hidden_size": count(at, "ffn-hidden-size", _usual_width(hidden, gated="swiglu" in at)),
+        "num_query_groups": at.count("num_query_groups") if at.given("group_query_attention") else heads,
+        "ffn_hidden_size": at.count("ffn_hidden_size", _usual_width(hidden, gated=at.given("swiglu"))),
         "gated_ffn": activation == "swiglu",
         "activation": activation,
         "vocab_size": _vocabulary(at),
-        "seq_length": needed(at, "seq-length"),
-        "position": POSITIONS[rotary],
-        "rotary_scaled": rotary == "yarn",
-        "norm": "rmsnorm" if word(at, "normalization") == "RMSNorm" else "layernorm",
-        "tied_embeddings": "untie-embeddings-and-output-weights" not in at,
-        "qkv_bias": bias or "add-qkv-bias" in at,
+        "seq_length": at.needed("seq_length"),
+        "position": "rotary" if at.given("use_rotary_position_embeddings") else at.choice("position"),
+        "rotary_scaled": at.text("position") == "yarn" and not at.given("use_rotary_position_embeddings"),
+        "norm": at.choice("norm"),
+        "tied_embeddings": not at.given("untied_embeddings"),
+        "qkv_bias": bias or at.given("add_qkv_bias"),
         "output_bias": bias,
         "ffn_bias": bias,
-        "clamped_activation": "quick-geglu" in at and "activation-func-clamp-value" in at,
-        "attention_sinks": word(at, "softmax-type") == "learnable",
-        "qk_norm": "head" if "qk-layernorm" in at and "multi-latent-attention" not in at else "none",
+        "clamped_activation": at.given("quick_geglu") and at.given("activation_func_clamp_value"),
+        "attention_sinks": at.choice("attention_sinks"),
+        "qk_norm": "head" if at.given("qk_norm") and not latent else "none",
     }
     if fields["position"] == "learned":
-        fields["max_positions"] = needed(at, "max-position-embeddings")
-    if "kv-channels" in at:
-        fields["head_dim"] = needed(at, "kv-channels")
-    if "mtp-num-layers" in at:
-        fields["mtp_layers"] = count(at, "mtp-num-layers", least=0)
-    if "rotary-percent" in at and "multi-latent-attention" not in at:
-        fields["rotary_fraction"] = _share(at, "rotary-percent")
+        fields["max_positions"] = at.needed("max_positions")
+    if at.given("head_dim"):
+        fields["head_dim"] = at.needed("head_dim")
+    if at.given("mtp_layers"):
+        fields["mtp_layers"] = at.count("mtp_layers")
+    if at.given("rotary_fraction") and not latent:
+        fields["rotary_fraction"] = _share(at)
     return fields | _window(at) | _experts(at, fields, bias=bias) | _latent(at) | _hybrid(at)
 
 
-def assumed_fields(at: Options) -> tuple[str, ...]:
+def assumed_fields(at: Arguments) -> tuple[str, ...]:
     """What of the model is assumed, or has no effect."""
-    told = {
-        f"--vocab-size is not given; {_vocabulary(at):,} tokens are priced": "vocab-size" not in at,
+    remarks = {
+        f"--vocab-size is not given; {_vocabulary(at):,} tokens are priced": not at.given("vocab_size"),
         "--num-query-groups has no effect without --group-query-attention": (
-            "num-query-groups" in at and "group-query-attention" not in at
+            at.given("num_query_groups") and not at.given("group_query_attention")
         ),
-        "--softmax-type off-by-one is priced as vanilla": word(at, "softmax-type") == "off-by-one",
+        "--softmax-type off-by-one is priced as vanilla": at.text("attention_sinks") == "off-by-one",
     }
-    return tuple(text for text, holds in told.items() if holds)
+    return tuple(text for text, holds in remarks.items() if holds)
 
 
 def _usual_width(hidden: int, *, gated: bool) -> int:
@@ -81,70 +80,71 @@ def _usual_width(hidden: int, *, gated: bool) -> int:
     return int(4 * hidden * 2 / 3 / _ROUNDED) * _ROUNDED if gated else 4 * hidden
 
 
-def _hybrid(at: Options) -> dict[str, Any]:
-    """Layers by letter, and Mamba's sizes, as of Megatron-Core where nothing is said."""
-    pattern, width = hybrid_pattern(at), count(at, "mamba-head-dim", 64)
+def _hybrid(at: Arguments) -> dict[str, Any]:
+    """Layers by letter, Mamba's sizes, and how many modules, each behind a slash, predict further tokens."""
+    pattern, width = hybrid_pattern(at), at.count("mamba_head_dim")
     if not pattern:
         return {}
     mamba = {
-        "num_heads": count(at, "mamba-num-heads", 2 * needed(at, "hidden-size") // width),
+        "num_heads": at.count("mamba_num_heads", 2 * at.needed("hidden_size") // width),
         "head_dim": width,
-        "state_size": count(at, "mamba-state-dim", 128),
-        "num_groups": count(at, "mamba-num-groups", 8),
+        "state_size": at.count("mamba_state_size"),
+        "num_groups": at.count("mamba_num_groups"),
     }
-    ahead = {"mtp_layers": hybrid_predictions(at)} if hybrid_predictions(at) else {}
+    predicting = "".join(at.words("layer_pattern")).count("/")
+    ahead = {"mtp_layers": predicting} if predicting else {}
     return {"layer_pattern": pattern, **ahead, **({"mamba": mamba} if "M" in pattern else {})}
 
 
-def _vocabulary(at: Options) -> int:
+def _vocabulary(at: Arguments) -> int:
     """Its stand-in tokenizer adds one token."""
-    return count(at, "vocab-size", _VOCABULARY) + (word(at, "tokenizer-type") == "NullTokenizer")
+    return at.count("vocab_size", _VOCABULARY) + (at.text("tokenizer_type") == "NullTokenizer")
 
 
-def _window(at: Options) -> dict[str, Any]:
+def _window(at: Arguments) -> dict[str, Any]:
     """Tokens that a local layer attends to, the current one beside those on its left, and which layers are global.
 
     -1 is all of them, no window.
     """
-    if "window-size" not in at:
+    if not at.given("sliding_window"):
         return {}
-    left = re.search(r"-?\d+", "".join(at["window-size"]))
+    left = re.search(r"-?\d+", "".join(at.words("sliding_window")))
     if left is None or int(left[0]) < -1:
-        raise BadRequest(f"--window-size: expected two numbers such as 127,0, got {word(at, 'window-size')!r:.40}")
+        raise BadRequest(f"--window-size: expected two numbers such as 127,0, got {at.text('sliding_window')!r:.40}")
     if int(left[0]) == -1:
         return {}
-    every = {"sliding_window_every": needed(at, "window-attn-skip-freq")} if "window-attn-skip-freq" in at else {}
-    return {"sliding_window": int(left[0]) + 1, **every}
+    every = "sliding_window_every"
+    return {"sliding_window": int(left[0]) + 1, **({every: at.needed(every)} if at.given(every) else {})}
 
 
-def _experts(at: Options, fields: Mapping[str, Any], *, bias: bool) -> dict[str, Any]:
-    if "num-experts" not in at:
+def _experts(at: Arguments, fields: Mapping[str, Any], *, bias: bool) -> dict[str, Any]:
+    if not at.given("num_experts"):
         return {}
-    shared = count(at, "moe-shared-expert-intermediate-size", 0, least=0)
+    shared = at.count("shared_expert_ffn_hidden_size")
     moe: dict[str, Any] = {
-        "num_experts": needed(at, "num-experts"),
-        "top_k": count(at, "moe-router-topk", 2),
-        "expert_ffn_hidden_size": count(at, "moe-ffn-hidden-size", fields["ffn_hidden_size"]),
+        "num_experts": at.needed("num_experts"),
+        "top_k": at.count("top_k"),
+        "expert_ffn_hidden_size": at.count("expert_ffn_hidden_size", fields["ffn_hidden_size"]),
         "num_shared_experts": int(shared > 0),
         "shared_expert_ffn_hidden_size": shared,
-        "shared_expert_gate": "moe-shared-expert-gate" in at,
+        "shared_expert_gate": at.given("shared_expert_gate"),
         **_places(at, fields["num_layers"]),
         # Megatron-LM's router has a learned bias where its linear layers have one.
-        "router_bias": bias or "moe-router-enable-expert-bias" in at,
-        "router_groups": count(at, "moe-router-num-groups"),
-        "router_group_top_k": count(at, "moe-router-group-topk"),
-        **({"latent_size": needed(at, "moe-latent-size")} if "moe-latent-size" in at else {}),
+        "router_bias": bias or at.given("router_bias"),
+        "router_groups": at.count("router_groups"),
+        "router_group_top_k": at.count("router_group_top_k"),
+        **({"latent_size": at.needed("latent_size")} if at.given("latent_size") else {}),
     }
     return {"moe": moe}
 
 
-def _places(at: Options, layers: int) -> dict[str, int]:
+def _places(at: Arguments, layers: int) -> dict[str, int]:
     """Which layers have experts.
 
     Raises:
         BadRequest: neither all behind some dense ones have, nor every n-th, or it is no pattern of the model's layers.
     """
-    text = "".join(at.get("moe-layer-freq", ()))
+    text = "".join(at.words("moe_layer_freq"))
     if not text or hybrid_pattern(at):
         return {"dense_layers": 0}
     bits = layer_bits(text, layers)
@@ -199,23 +199,16 @@ def _lists(value: Any) -> list[Any]:
     return value
 
 
-def _latent(at: Options) -> dict[str, Any]:
-    if "multi-latent-attention" not in at:
+def _latent(at: Arguments) -> dict[str, Any]:
+    if not at.given("multi_latent_attention"):
         return {}
-    rank = {"q_lora_rank": needed(at, "q-lora-rank")} if "q-lora-rank" in at else {}
-    return {
-        "mla": {
-            **rank,
-            "kv_lora_rank": count(at, "kv-lora-rank", 32),
-            "qk_nope_head_dim": count(at, "qk-head-dim", 128),
-            "qk_rope_head_dim": count(at, "qk-pos-emb-head-dim", 64),
-            "v_head_dim": count(at, "v-head-dim", 128),
-        }
-    }
+    rank = {"q_lora_rank": at.needed("q_lora_rank")} if at.given("q_lora_rank") else {}
+    sizes = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+    return {"mla": {**rank, **{name: at.count(name) for name in sizes}}}
 
 
-def _share(at: Options, name: str) -> float:
-    text = word(at, name)
+def _share(at: Arguments) -> float:
+    text = at.text("rotary_fraction")
     if not re.fullmatch(r"0?\.\d+|1(\.0*)?", text):
-        raise BadRequest(f"--{name}: expected a share up to 1, got {text!r:.40}")
+        raise BadRequest(f"--rotary-percent: expected a share up to 1, got {text!r:.40}")
     return float(text)

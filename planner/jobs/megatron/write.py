@@ -1,20 +1,34 @@
-"""Megatron-LM: a shell file with the variables and the arguments of ``pretrain_gpt.py``."""
+"""Megatron-LM: a shell file with the variables and the arguments of ``pretrain_gpt.py``, as of Megatron-Core 0.17."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, groupby, pairwise
+from typing import Any, Final
 
-from planner.jobs.changed import dispatch_of
-from planner.jobs.job import Export, Job, refuse
+from costmodels.pipeline.interleaving import group_size
+from planner.answer.plan import Strategy
+from planner.errors import BadRequest
+from planner.jobs.choices import dispatch_of
+from planner.jobs.job import Export, Job, looped_chunks, refuse
 from planner.jobs.launchers import shell
-from planner.jobs.megatron.write_model import model_arguments
-from planner.jobs.megatron.write_savers import chosen_of, saver_arguments, savers_unsaid, shards_by_itself
-from planner.jobs.megatron.write_stack import stack_arguments
-from planner.jobs.megatron.write_words import megatron_arguments, unsaid
+from planner.jobs.megatron.options import OPTIONS, PRECISIONS
+from planner.jobs.megatron.write_model import model_values
+from planner.jobs.megatron.write_stack import (
+    Values,
+    chosen_of,
+    shards_by_itself,
+    stack_values,
+    state_lacks,
+    state_values,
+)
 
 FILE: Final = "megatron-args.sh"
 _BLACKWELL: Final = ("b200", "b300", "gb200", "gb300")
+_WORTH_REPEATING: Final = 3
+"""Chunks in a row from which a layout is shorter with a repetition."""
+_OWN_ORDERS: Final = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
+_OWN_SCHEDULES: Final = frozenset({"none", "1f1b", "interleaved-1f1b", "interleaved-groups"})
 
 
 def megatron(job: Job, version: str) -> Export:
@@ -23,32 +37,24 @@ def megatron(job: Job, version: str) -> Export:
     Raises:
         Inexpressible: Megatron-LM lacks a part of the plan.
     """
-    strategy, moe = job.strategy, job.model.moe
-    lacks = (*unsaid(strategy, experts=moe is not None), *savers_unsaid(strategy, job.plan.request))
-    refuse("megatron-lm cannot start this plan:", ((True, lack) for lack in lacks))
-    sizes, about = model_arguments(job.model, seq_length=job.seq_length)
-    words, _ = megatron_arguments(
-        strategy,
-        precision=job.precision,
-        experts=moe is not None,
-        mtp_layers=job.model.mtp_layers,
-        layer_pattern=job.model.layer_pattern,
-        expert_capacity=chosen_of(job.plan.request, "expert_capacity"),
-        dispatch=dispatch_of(job.plan.request),
-        by_itself=shards_by_itself(job.plan.request),
-    )
-    more, narrow = saver_arguments(strategy, job.plan.request)
-    assumed, beside = stack_arguments(strategy, job.plan.request)
-    more = [*more, *assumed, *_dropout(job)]
+    strategy, request = job.strategy, job.plan.request
+    reasons = (*strategy_lacks(strategy, request), *state_lacks(strategy, request))
+    refuse("megatron-lm cannot start this plan:", ((True, reason) for reason in reasons))
+    model, about_model = model_values(job.model, seq_length=job.seq_length)
+    states, about_states = state_values(strategy, request)
+    assumed, about_stack = stack_values(strategy, request)
+    # Megatron-LM drops a tenth of attention's weights and of what a layer adds unless an option says otherwise.
+    kept = {} if job.priced and job.priced.dropout else {"attention_dropout": "0.0", "hidden_dropout": "0.0"}
+    words = OPTIONS.words(model | strategy_values(strategy, request)[0] | states | assumed | kept)
     script = "pretrain_mamba.py" if job.model.layer_pattern else "pretrain_gpt.py"
     environment = dict(_environment(job))
-    remarks = (*about, *narrow, *beside, *_ported(job), *_in_turn(job), _left_out(job))
+    remarks = (*about_model, *about_states, *about_stack, *_ported(job), *_in_turn(job), _left_out(job))
     lines = [*shell.header(f"Megatron-LM, Megatron-Core {version}"), *shell.remarks(remarks)]
     how = [f'# source {FILE}; torchrun ... {script} "${{MEGATRON_ARGS[@]}}" {" ".join(_own_words(job))}']
-    arguments = shell.array("MEGATRON_ARGS", [*sizes, *words, *more])
+    arguments = shell.array("MEGATRON_ARGS", words)
     return Export(
         files={FILE: shell.text([*lines, *how], shell.exports(environment), arguments)},
-        program=(script, *sizes, *words, *more),
+        program=(script, *words),
         environment=environment,
         remarks=remarks,
     )
@@ -60,12 +66,6 @@ def _environment(job: Job) -> Iterator[tuple[str, str]]:
     blackwell = all(part.accelerator.startswith(_BLACKWELL) for part in job.nodes)
     if strategy.tp * strategy.cp > 1 and strategy.zero_stage <= 1 and not blackwell:
         yield "CUDA_DEVICE_MAX_CONNECTIONS", "1"
-
-
-def _dropout(job: Job) -> list[str]:
-    """Megatron-LM drops a tenth of attention's weights and of what a layer adds unless it is told otherwise."""
-    dropped = job.priced is not None and job.priced.dropout
-    return [] if dropped else ["--attention-dropout", "0.0", "--hidden-dropout", "0.0"]
 
 
 def _ported(job: Job) -> tuple[str, ...]:
@@ -89,3 +89,182 @@ def _in_turn(job: Job) -> tuple[str, ...]:
     if len(job.nodes) < 2:
         return ()
     return (f"rank nodes by node group, in the order of the pipeline: {', then '.join(n.group for n in job.nodes)}",)
+
+
+def strategy_values(strategy: Strategy, request: Mapping[str, Any]) -> Values:
+    """A strategy by the fields of Megatron-LM's options, and remarks on what they cannot say.
+
+    Args:
+        strategy: degrees, switches and stages.
+        request: the resolved request of the answer, of which the model and the stack say how experts are sent tokens.
+
+    Raises:
+        BadRequest: the split of layers over stages and chunks cannot be written as a pipeline layout.
+    """
+    model = _model(request)
+    pattern, predicting = str(model.get("layer_pattern") or ""), int(model.get("mtp_layers") or 0)
+    capacity = chosen_of(request, "expert_capacity")
+    precision = str(request.get("precision") or "bf16")
+    values = {
+        **{axis: getattr(strategy, axis) for axis in ("tp", "pp", "micro_batch_size", "global_batch_size")},
+        **(_context(strategy) if strategy.cp > 1 else {}),
+        **(_experts(strategy, dispatch_of(request)) if model.get("moe") or strategy.ep > 1 else {}),
+        **({} if capacity is None else {"expert_capacity": capacity, "moe_pad_expert_input_to_capacity": True}),
+        **(_pattern(strategy, pattern, predicting) if pattern else _pipeline(strategy, predicting)),
+        "sequence_parallel": strategy.sequence_parallel,
+        **PRECISIONS["fp8-current" if precision == "fp8-rowwise" else precision],
+        **_sharding(strategy, by_itself=shards_by_itself(request)),
+        **_recompute(strategy)[0],
+        **_groups(strategy),
+        "use_tp_pp_dp_mapping": strategy.rank_order == "tp-cp-ep-pp-dp",
+    }
+    hybrid = "a hybrid model is started by pretrain_hybrid.py; its pattern has the stages, a bar between two"
+    return values, (*strategy_lacks(strategy, request), *((hybrid,) if pattern else ()), *_variables(strategy))
+
+
+def strategy_lacks(strategy: Strategy, request: Mapping[str, Any]) -> tuple[str, ...]:
+    """What of a strategy Megatron-LM's arguments cannot say."""
+    alone = bool(_model(request).get("moe")) and strategy.tp > 1 and not strategy.sequence_parallel
+    why = "Megatron-LM trains experts under TP only with --sequence-parallel, which the plan leaves out"
+    of_stages = (*_recompute(strategy)[1], *_schedule(strategy), *_order(strategy), *_vocabulary(strategy))
+    return (*((why,) if alone else ()), *of_stages)
+
+
+def _model(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    given = request.get("model")
+    return given if isinstance(given, Mapping) else {}
+
+
+def _context(strategy: Strategy) -> dict[str, Any]:
+    """Left out, the kind is p2p."""
+    kind = strategy.cp_kind
+    levels = (strategy.cp_near, strategy.cp // strategy.cp_near) if kind == "a2a+p2p" else None
+    return {
+        "cp": strategy.cp,
+        "cp_kind": kind if kind != "p2p" else None,
+        "hierarchical_context_parallel_sizes": levels,
+    }
+
+
+def _pattern(strategy: Strategy, pattern: str, mtp_layers: int) -> dict[str, Any]:
+    """Megatron's hybrid pattern: a bar between chunks, chunk-major, a slash in front of what predicts further."""
+    ends = list(accumulate(_chunks([stage.layers for stage in strategy.stages], strategy.vpp)))
+    pieces = [pattern[start:end] for start, end in pairwise([0, *ends])]
+    ahead = "/*E" if "E" in pattern else "/*-"
+    return {"layer_pattern": "|".join(pieces) + ahead * mtp_layers}
+
+
+def _experts(strategy: Strategy, dispatch: str) -> dict[str, Any]:
+    """Left out, the expert tensor size is the tensor size, and the dispatcher gathers instead of exchanging."""
+    sent = {"dispatch": dispatch} if strategy.ep > 1 else {}
+    backend = {"moe_flex_dispatcher_backend": "deepep"} if sent and dispatch == "once-per-domain" else {}
+    return {"ep": strategy.ep, "etp": strategy.etp, **sent, **backend}
+
+
+def _pipeline(strategy: Strategy, mtp_layers: int) -> dict[str, Any]:
+    layers = [stage.layers for stage in strategy.stages]
+    if len(set(layers)) == 1 and layers[0] % strategy.vpp == 0:
+        return {"layers_per_chunk": layers[0] // strategy.vpp if strategy.vpp > 1 else None}
+    return {"layout": _layout(layers, strategy.vpp, mtp_layers)}
+
+
+def _groups(strategy: Strategy) -> dict[str, Any]:
+    """Micro-batches that pass one chunk before the next, where Megatron's default of p would not do."""
+    if strategy.schedule != "interleaved-groups":
+        return {}
+    return {"chunk_group": int(group_size(strategy.pp, strategy.num_microbatches))}
+
+
+def _layout(layers: Sequence[int], vpp: int, mtp_layers: int) -> str:
+    """Megatron's layout: chunk-major, E the embedding, t a layer, m a layer that predicts further, L the loss."""
+    chunks = [_times("t", held) for held in _chunks(layers, vpp)]
+    chunks[0] = f"E{chunks[0]}"
+    chunks[-1] += f"{_times('m', mtp_layers)}L"
+    return "|".join(_repeated(text, len(list(same))) for text, same in groupby(chunks))
+
+
+def _chunks(layers: Sequence[int], vpp: int) -> list[int]:
+    try:
+        return looped_chunks(layers, vpp)
+    except ValueError as reason:
+        raise BadRequest(f"Megatron-LM arguments cannot say how {reason}; --format json holds the stages") from None
+
+
+def _times(letter: str, count: int) -> str:
+    return f"{letter}*{count}" if count > 1 else letter * count
+
+
+def _repeated(chunk: str, count: int) -> str:
+    if not chunk or count < _WORTH_REPEATING:
+        return "|".join([chunk] * count)
+    return f"({chunk}|)*{count - 1}{chunk}"
+
+
+def _sharding(strategy: Strategy, *, by_itself: bool) -> dict[str, Any]:
+    data_ranks = strategy.dp * strategy.cp
+    values: dict[str, Any] = {"overlap_grad_reduce": data_ranks > 1}
+    if strategy.zero_stage == 0:
+        return values
+    values["overlap_param_gather"] = data_ranks > 1
+    if by_itself:
+        return values
+    values["use_distributed_optimizer"] = True
+    if strategy.zero_stage > 1:
+        values |= {"use_megatron_fsdp": True, "zero_stage": strategy.zero_stage, "ckpt_format": "fsdp_dtensor"}
+    copies = data_ranks // max(strategy.sharding_degree, 1)
+    return values | ({"copies": copies} if copies > 1 else {})
+
+
+def _recompute(strategy: Strategy) -> Values:
+    """Full recomputation of the first layers of every chunk; Megatron knows one number for all stages."""
+    stages = strategy.stages
+    planned = [stage.recompute_layers for stage in stages]
+    if not any(planned):
+        selective = strategy.recompute == "selective"
+        named = {"recompute": "selective", "recompute_modules": strategy.recompute_modules or None}
+        return (named if selective else {}), ()
+    if all(stage.recompute_layers == stage.layers for stage in stages):
+        together = strategy.recompute_num_layers
+        return {"recompute": "full", "recompute_method": "uniform", "recompute_num_layers": together}, ()
+    most = -(-max(planned) // strategy.vpp)
+    values = {"recompute": "full", "recompute_method": "block", "recompute_num_layers": most}
+    done = [min(most * strategy.vpp, stage.layers) for stage in stages]
+    if done == planned:
+        return values, ()
+    held = sum(stage.layers for stage in stages)
+    where = "chunk" if strategy.vpp > 1 else "stage"
+    remark = (
+        f"Megatron-LM has one number for all stages: --recompute-num-layers {most} recomputes {most} layers of every "
+        f"{where}, {sum(done)} of {held} in all, where the plan recomputes {sum(planned)} "
+        f"({','.join(map(str, planned))} per stage); no stage stores more layers than planned, but the iteration "
+        f"is longer than predicted"
+    )
+    return values, (remark,)
+
+
+def _schedule(strategy: Strategy) -> tuple[str, ...]:
+    if strategy.schedule in _OWN_SCHEDULES:
+        return ()
+    runs = "interleaved 1F1B" if strategy.vpp > 1 else "1F1B"
+    return (f"Megatron-LM has no {strategy.schedule} schedule; these arguments run {runs}",)
+
+
+def _order(strategy: Strategy) -> tuple[str, ...]:
+    if strategy.rank_order in _OWN_ORDERS:
+        return ()
+    return (f"Megatron-LM has no rank order {strategy.rank_order}; these arguments run {_OWN_ORDERS[0]}",)
+
+
+def _vocabulary(strategy: Strategy) -> tuple[str, ...]:
+    if strategy.vocabulary == "ends":
+        return ()
+    return ("Megatron-LM keeps embedding and head at the ends; the zero-bubble fork has --enable-vocab-parallel",)
+
+
+def _variables(strategy: Strategy) -> tuple[str, ...]:
+    """What its parser insists on beside the arguments."""
+    if strategy.zero_stage > 1:
+        return ("Megatron-FSDP refuses CUDA_DEVICE_MAX_CONNECTIONS=1; leave the variable unset",)
+    if strategy.tp * strategy.cp == 1:
+        return ()
+    return ("set CUDA_DEVICE_MAX_CONNECTIONS=1: before Blackwell, Megatron-LM refuses TP or CP without it",)

@@ -2,96 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import groupby
-from typing import Final
+from typing import Any, Final
 
 from costmodels.model.model import Experts, LatentAttention, Mamba, Model
+from planner.jobs.megatron.options import OPTIONS
 
-_ACTIVATIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "gelu": (),
-    "swiglu": ("--swiglu",),
-    "squared_relu": ("--squared-relu",),
+_ACTIVATIONS: Final[dict[str, dict[str, Any]]] = {
+    "gelu": {},
+    "swiglu": {"swiglu": True},
+    "squared_relu": {"squared_relu": True},
 }
-_CLAMPED: Final = ("--quick-geglu", "--glu-linear-offset", "1.0", "--activation-func-clamp-value", "7.0")
+_CLAMPED: Final = {"quick_geglu": True, "glu_linear_offset": "1.0", "activation_func_clamp_value": "7.0"}
 """GPT-OSS's: x sigmoid(1.702 x) times a linear branch plus one, both clamped at seven (its config's `swiglu_limit`)."""
-_STEERED: Final = ("--moe-router-score-function", "sigmoid", "--moe-router-enable-expert-bias")
-_POSITIONS: Final[Mapping[str, str]] = {"rotary": "rope", "learned": "learned_absolute", "none": "none"}
-_NORMS: Final[Mapping[str, str]] = {"rmsnorm": "RMSNorm", "layernorm": "LayerNorm"}
+_STEERED: Final = {"moe_router_score_function": "sigmoid", "router_bias": True}
+_POSITIONS: Final = frozenset(OPTIONS["position"].values.values())
 
 
-def model_arguments(model: Model, *, seq_length: int) -> tuple[list[str], tuple[str, ...]]:
-    """Sizes and switches of a model, and remarks on what the arguments cannot say of it.
+def model_values(model: Model, *, seq_length: int) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Sizes and switches of a model by the fields of Megatron-LM's options, and remarks on what these cannot say of it.
 
     The tokenizer is a stand-in that has the vocabulary's size, an end of document of its own included; a later
     --tokenizer-type replaces it.
     """
-    words = [
-        *_sizes(model, seq_length),
-        *_attention(model),
-        *_feed_forward(model),
-        *(_experts(model, model.moe) if model.moe else ()),
-        *(_STEERED if model.router_steered else ()),
-        *(_latent(model.mla) if model.mla else ()),
-        *(_mamba(model.mamba) if model.mamba else ()),
-        *(("--mtp-num-layers", str(model.mtp_layers)) if model.mtp_layers and not model.layer_pattern else ()),
-    ]
-    return words, tuple(f"the model is not whole: Megatron-LM's arguments have no {lack}" for lack in _lacks(model))
+    values = _sizes(model, seq_length) | _attention(model) | _feed_forward(model)
+    values |= _experts(model, model.moe) if model.moe else {}
+    values |= _STEERED if model.router_steered else {}
+    values |= _latent(model.mla) if model.mla else {}
+    values |= _mamba(model.mamba) if model.mamba else {}
+    values |= {"mtp_layers": model.mtp_layers} if model.mtp_layers and not model.layer_pattern else {}
+    return values, tuple(f"the model is not whole: Megatron-LM's arguments have no {lack}" for lack in _lacks(model))
 
 
-def _sizes(model: Model, seq_length: int) -> Iterator[str]:
-    yield from () if model.layer_pattern else ("--num-layers", str(model.num_layers))
-    yield from ("--hidden-size", str(model.hidden_size), "--ffn-hidden-size", str(model.ffn_hidden_size))
-    yield from ("--seq-length", str(seq_length))
-    yield from ("--max-position-embeddings", str(max(seq_length, model.max_positions)))
-    yield from ("--position-embedding-type", _POSITIONS.get(model.position, "none"))
+def _sizes(model: Model, seq_length: int) -> dict[str, Any]:
     # Of latent attention Megatron rotates the part that is there for it, and takes a share of that.
-    if model.position == "rotary" and model.rotary_fraction < 1.0 and model.mla is None:
-        yield from ("--rotary-percent", f"{model.rotary_fraction:g}")
-    yield from ("--tokenizer-type", "NullTokenizer", "--vocab-size", str(model.vocab_size - 1))
-    if model.padded_vocab_size:
-        yield from ("--padded-vocab-size", str(model.padded_vocab_size))
-    yield from () if model.tied_embeddings else ("--untie-embeddings-and-output-weights",)
+    part = model.position == "rotary" and model.rotary_fraction < 1.0 and model.mla is None
+    return {
+        "num_layers": None if model.layer_pattern else model.num_layers,
+        "hidden_size": model.hidden_size,
+        "ffn_hidden_size": model.ffn_hidden_size,
+        "seq_length": seq_length,
+        "max_positions": max(seq_length, model.max_positions),
+        "position": model.position if model.position in _POSITIONS else "none",
+        "rotary_fraction": model.rotary_fraction if part else None,
+        "tokenizer_type": "NullTokenizer",
+        "vocab_size": model.vocab_size - 1,
+        "padded_vocab_size": model.padded_vocab_size or None,
+        "untied_embeddings": not model.tied_embeddings,
+    }
 
 
-def _attention(model: Model) -> Iterator[str]:
-    yield from ("--num-attention-heads", str(model.num_heads))
-    if model.num_query_groups < model.num_heads and model.mla is None:
-        yield from ("--group-query-attention", "--num-query-groups", str(model.num_query_groups))
-    if model.mla is None and model.head_dim * model.num_heads != model.hidden_size:
-        yield from ("--kv-channels", str(model.head_dim))
-    yield from () if model.qk_norm == "none" and model.mla is None else ("--qk-layernorm",)
-    if model.sliding_window is not None and not model.chunked_attention:
-        yield from ("--window-size", f"{model.sliding_window - 1},0")
-        every = model.sliding_window_every
-        yield from ("--window-attn-skip-freq", str(every)) if every else ()
-    yield from ("--softmax-type", "learnable") if model.attention_sinks else ()
+def _attention(model: Model) -> dict[str, Any]:
+    plain = model.mla is None
+    window = None if model.chunked_attention else model.sliding_window
+    grouped = model.num_query_groups < model.num_heads and plain
+    return {
+        "num_heads": model.num_heads,
+        "group_query_attention": grouped,
+        "num_query_groups": model.num_query_groups if grouped else None,
+        "head_dim": model.head_dim if plain and model.head_dim * model.num_heads != model.hidden_size else None,
+        "qk_norm": model.qk_norm != "none" or not plain,
+        "sliding_window": None if window is None else f"{window - 1},0",
+        "sliding_window_every": None if window is None else model.sliding_window_every or None,
+        "attention_sinks": True if model.attention_sinks else None,
+    }
 
 
-def _feed_forward(model: Model) -> Iterator[str]:
-    yield from ("--normalization", _NORMS[model.norm])
-    yield from (
-        _CLAMPED
-        if model.clamped_activation and model.activation == "swiglu"
-        else _ACTIVATIONS.get(model.activation, ())
-    )
-    if not (model.output_bias or model.ffn_bias):
-        yield "--disable-bias-linear"
-        yield from ("--add-qkv-bias",) if model.qkv_bias and model.mla is None else ()
+def _feed_forward(model: Model) -> dict[str, Any]:
+    clamped = model.clamped_activation and model.activation == "swiglu"
+    unbiased = not (model.output_bias or model.ffn_bias)
+    return {
+        "norm": model.norm,
+        **(_CLAMPED if clamped else _ACTIVATIONS.get(model.activation, {})),
+        "disable_bias_linear": unbiased,
+        "add_qkv_bias": unbiased and model.qkv_bias and model.mla is None,
+    }
 
 
-def _experts(model: Model, moe: Experts) -> Iterator[str]:
-    yield from ("--num-experts", str(moe.num_experts), "--moe-router-topk", str(moe.top_k))
-    yield from ("--moe-ffn-hidden-size", str(moe.expert_ffn_hidden_size), "--moe-grouped-gemm")
-    if not model.layer_pattern and model.num_moe_layers < model.num_layers:
-        yield from ("--moe-layer-freq", _frequency([moe.is_moe_layer(layer) for layer in range(model.num_layers)]))
-    if moe.num_shared_experts:
-        yield from ("--moe-shared-expert-intermediate-size", str(moe.shared_expert_ffn_hidden_size))
-        yield from ("--moe-shared-expert-gate",) if moe.shared_expert_gate else ()
-    if moe.router_groups > 1:
-        yield from ("--moe-router-num-groups", str(moe.router_groups))
-        yield from ("--moe-router-group-topk", str(moe.router_group_top_k))
-    yield from ("--moe-latent-size", str(moe.latent_size)) if moe.latent_size else ()
+def _experts(model: Model, moe: Experts) -> dict[str, Any]:
+    some = not model.layer_pattern and model.num_moe_layers < model.num_layers
+    shared, grouped = moe.num_shared_experts, moe.router_groups > 1
+    return {
+        "num_experts": moe.num_experts,
+        "top_k": moe.top_k,
+        "expert_ffn_hidden_size": moe.expert_ffn_hidden_size,
+        "moe_grouped_gemm": True,
+        "moe_layer_freq": _frequency([moe.is_moe_layer(layer) for layer in range(model.num_layers)]) if some else None,
+        "shared_expert_ffn_hidden_size": moe.shared_expert_ffn_hidden_size if shared else None,
+        "shared_expert_gate": bool(shared and moe.shared_expert_gate),
+        "router_groups": moe.router_groups if grouped else None,
+        "router_group_top_k": moe.router_group_top_k if grouped else None,
+        "latent_size": moe.latent_size or None,
+    }
 
 
 def _frequency(layers: list[bool]) -> str:
@@ -99,16 +102,16 @@ def _frequency(layers: list[bool]) -> str:
     return "+".join(f"[{int(has)}]*{len(list(same))}" for has, same in groupby(layers))
 
 
-def _latent(mla: LatentAttention) -> Iterator[str]:
-    yield "--multi-latent-attention"
-    yield from ("--q-lora-rank", str(mla.q_lora_rank)) if mla.q_lora_rank else ()
-    yield from ("--kv-lora-rank", str(mla.kv_lora_rank), "--qk-head-dim", str(mla.qk_nope_head_dim))
-    yield from ("--qk-pos-emb-head-dim", str(mla.qk_rope_head_dim), "--v-head-dim", str(mla.v_head_dim))
+def _latent(mla: LatentAttention) -> dict[str, Any]:
+    return {
+        "multi_latent_attention": True,
+        "q_lora_rank": mla.q_lora_rank or None,
+        **{name: getattr(mla, name) for name in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")},
+    }
 
 
-def _mamba(mamba: Mamba) -> Iterator[str]:
-    yield from ("--mamba-num-heads", str(mamba.num_heads), "--mamba-head-dim", str(mamba.head_dim))
-    yield from ("--mamba-state-dim", str(mamba.state_size), "--mamba-num-groups", str(mamba.num_groups))
+def _mamba(mamba: Mamba) -> dict[str, Any]:
+    return {f"mamba_{name}": getattr(mamba, name) for name in ("num_heads", "head_dim", "state_size", "num_groups")}
 
 
 def _lacks(model: Model) -> Iterator[str]:

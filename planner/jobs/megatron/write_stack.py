@@ -1,4 +1,7 @@
-"""What a stack hides or captures, as arguments of Megatron-Core 0.17: without them the price would promise too much."""
+"""What was chosen beside the strategy as arguments of Megatron-LM: the optimizer, its states, what a stack hides.
+
+As of Megatron-Core 0.17; without what a stack hides or captures the price would promise too much.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,111 @@ from typing import Any, Final
 
 from costmodels.stack.stack import Stack
 from planner.answer.plan import Strategy
-from planner.jobs.changed import assumed_stack
-from planner.jobs.megatron.write_words import Arguments
+from planner.jobs.choices import assumed_stack
+from planner.jobs.megatron.options import MOMENTS, OPTIONS
 
+Values = tuple[dict[str, Any], tuple[str, ...]]
+"""Values by the fields of Megatron-LM's options, and remarks on what they cannot say."""
+
+_ABSENT: Final = frozenset({"lamb", "adafactor"})
+_GATHERED: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("fp8", "fp8-current", "fp8-block", "mxfp8"), "fp8_param_gather"),
+    "nvfp4": "fp4_param_gather",
+}
+"""How weights in the format of the products are asked for."""
+_OFFLOADED: Final = ("attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm", "expert_fc1", "moe_act")
 _FP32: Final = 4
 """Bytes of a value."""
 _GRAPHED_EXPERTS: Final = ("attn", "moe_router", "moe_preprocess")
 """What of a layer with experts is captured where no token is dropped: sizes behind the router are the device's."""
 
 
-def stack_arguments(strategy: Strategy, request: Mapping[str, Any]) -> Arguments:
+def state_values(strategy: Strategy, request: Mapping[str, Any]) -> Values:
+    """What a request and its strategy have of the optimizer, the formats of its states, and offloading."""
+    weights, remarks = _weights(strategy, request)
+    offloaded = {"fine_grained_activation_offloading": True, "offload_modules": _OFFLOADED}
+    values = _optimizer(strategy, request) | weights | (offloaded if strategy.offload == "activations" else {})
+    return values, (*state_lacks(strategy, request), *remarks)
+
+
+def shards_by_itself(request: Mapping[str, Any]) -> bool:
+    """Whether the optimizer shares its states out layer by layer, in place of Megatron-LM's distributed optimizer."""
+    return chosen_of(request, "optimizer") == "muon"
+
+
+def chosen_of(request: Mapping[str, Any], name: str) -> Any:
+    """A choice as it was priced; of a stack that the catalogue lacks, as it was asked for."""
+    priced = assumed_stack(request)
+    return request.get(name) if priced is None else getattr(priced, name)
+
+
+def _optimizer(strategy: Strategy, request: Mapping[str, Any]) -> dict[str, Any]:
+    name = str(chosen_of(request, "optimizer") or "adam")
+    # The precision-aware optimizer is Adam's, and the distributed optimizer's: gradients alone are narrow without it.
+    aware = _formats(request, name) if name.startswith("adam") and strategy.zero_stage else {}
+    offloaded = strategy.offload.startswith("optimizer")
+    values = {"optimizer": name if name in {"sgd", "muon"} else None, **_gradients(request), **aware}
+    values["use_precision_aware_optimizer"] = offloaded or any(aware.values())
+    if offloaded:
+        share = float(chosen_of(request, "offload_fraction") or 1.0)
+        values |= {"optimizer_cpu_offload": True, "offload_fraction": share, "overlap_cpu_optimizer_d2h_h2d": True}
+    return values
+
+
+def _weights(strategy: Strategy, request: Mapping[str, Any]) -> Values:
+    """Weights that are kept and gathered as they are multiplied, which the distributed optimizer alone does."""
+    field = _GATHERED.get(str(request.get("precision")))
+    if field is None or not chosen_of(request, "fp8_param_gather"):
+        return {}, ()
+    option = f"--{OPTIONS[field].word}"
+    if shards_by_itself(request) or not strategy.zero_stage:
+        return {}, (f"{option} needs --use-distributed-optimizer: weights stay in 16 bits, which the plan has in 8",)
+    if strategy.offload.startswith("optimizer") and request.get("precision") != "fp8":
+        return {}, (f"{option} goes with offloaded states under delayed scaling alone: weights stay in 16 bits",)
+    return {field: True}, ()
+
+
+def _gradients(request: Mapping[str, Any]) -> dict[str, Any]:
+    """In fp16 Megatron-LM adds gradients up as they are, in bf16 in fp32, unless an option says otherwise."""
+    wanted, precision = request.get("main_grads"), request.get("precision")
+    return {
+        "accumulate_allreduce_grads_in_fp32": precision == "fp16" and wanted == "fp32",
+        "grad_reduce_in_bf16": wanted == "bf16" and precision not in {"fp16", "fp32"},
+    }
+
+
+def _formats(request: Mapping[str, Any], name: str) -> dict[str, str | None]:
+    """Formats that the precision-aware optimizer is given, None for its own."""
+    moments = next((kind for kind, optimizer in MOMENTS.items() if optimizer == name), None)
+    params = chosen_of(request, "main_params")
+    grads = request.get("main_grads") if request.get("precision") not in {"fp16", "fp32"} else None
+    return {
+        "main_params": None if params == "fp32" else params,
+        "main_grads": None if grads == "fp32" else grads,
+        "moments": moments,
+        "second_moments": moments,
+    }
+
+
+def state_lacks(strategy: Strategy, request: Mapping[str, Any]) -> tuple[str, ...]:
+    """What of a request and its strategy Megatron-LM's arguments cannot say of these."""
+    return tuple(_lacks(strategy, request))
+
+
+def _lacks(strategy: Strategy, request: Mapping[str, Any]) -> Iterator[str]:
+    if (name := chosen_of(request, "optimizer")) in _ABSENT:
+        yield f"Megatron-LM has no optimizer {name}; these arguments run Adam"
+    if block := request.get("loss_block"):
+        yield f"Megatron-LM has no loss in blocks of {block} tokens"
+    if chosen_of(request, "loss") == "fused":
+        yield "Megatron-LM has no loss fused with the head's product"
+    if strategy.offload == "optimizer+parameters":
+        yield "Megatron-LM keeps parameters on the device; these arguments offload the optimizer alone"
+    if request.get("precision") == "fp8-rowwise":
+        yield "Megatron-LM has no row-wise scaling; these arguments scale by tensor"
+
+
+def stack_values(strategy: Strategy, request: Mapping[str, Any]) -> Values:
     """Flags for what the request's stack assumes, and remarks where Megatron-LM refuses them for this strategy.
 
     Args:
@@ -25,30 +123,31 @@ def stack_arguments(strategy: Strategy, request: Mapping[str, Any]) -> Arguments
     """
     assumed, model = assumed_stack(request), request.get("model")
     if assumed is None or not isinstance(model, Mapping):
-        return [], ()
+        return {}, ()
     experts = _experts(strategy, assumed, model)
     graphs = _graphs(strategy, assumed, request, paired=bool(experts[0]))
-    parts = (_tensor(strategy, assumed), experts, graphs, _gradients(assumed, request))
-    return [word for words, _ in parts for word in words], tuple(said for _, remarks in parts for said in remarks)
+    parts = (_tensor(strategy, assumed), experts, graphs, _stack_gradients(assumed, request))
+    values = {field: value for found, _ in parts for field, value in found.items()}
+    return values, tuple(remark for _, remarks in parts for remark in remarks)
 
 
-def _tensor(strategy: Strategy, assumed: Stack) -> Arguments:
+def _tensor(strategy: Strategy, assumed: Stack) -> Values:
     if strategy.tp == 1 or assumed.overlap.tp_forward == 1:
-        return [], ()
+        return {}, ()
     if strategy.sequence_parallel:
-        return ["--tp-comm-overlap"], ()
-    return [], (
+        return {"tp_comm_overlap": True}, ()
+    return {}, (
         f"stack {assumed.name} hides tensor-parallel traffic; Megatron-LM does so under --sequence-parallel only",
     )
 
 
-def _experts(strategy: Strategy, assumed: Stack, model: Mapping[str, Any]) -> Arguments:
+def _experts(strategy: Strategy, assumed: Stack, model: Mapping[str, Any]) -> Values:
     """Micro-batches in pairs, so that one computes while the tokens of the other travel."""
     if strategy.ep == 1 or assumed.overlap.ep == 1:
-        return [], ()
+        return {}, ()
     if why := next(_unpaired(strategy, assumed, model), None):
-        return [], (f"stack {assumed.name} hides experts' traffic; Megatron-LM does not {why}",)
-    return ["--overlap-moe-expert-parallel-comm"], (
+        return {}, (f"stack {assumed.name} hides experts' traffic; Megatron-LM does not {why}",)
+    return {"overlap_moe_expert_parallel_comm": True}, (
         "--delay-wgrad-compute, from Transformer Engine 2.8 on, hides more of the experts' traffic than is priced",
     )
 
@@ -70,27 +169,27 @@ def _unpaired(strategy: Strategy, assumed: Stack, model: Mapping[str, Any]) -> I
         yield "beside shared experts that hide it"
 
 
-def _gradients(assumed: Stack, request: Mapping[str, Any]) -> Arguments:
+def _stack_gradients(assumed: Stack, request: Mapping[str, Any]) -> Values:
     """Where the stack adds gradients up in another format than Megatron-LM, and the request says none of its own."""
     kept, sent, precision = assumed.gradient_bytes, assumed.reduce_bytes, request.get("precision")
     if request.get("main_grads"):
-        return [], ()
+        return {}, ()
     if kept != sent:
         said = f"gradients up in {8 * kept} bits and reduces them in {8 * sent}"
-        return [], (f"stack {assumed.name} adds {said}; Megatron-LM does both in one format",)
+        return {}, (f"stack {assumed.name} adds {said}; Megatron-LM does both in one format",)
     if precision == "fp16":
-        return (["--accumulate-allreduce-grads-in-fp32"] if kept == _FP32 else []), ()
-    return (["--grad-reduce-in-bf16"] if kept < _FP32 and precision != "fp32" else []), ()
+        return {"accumulate_allreduce_grads_in_fp32": kept == _FP32}, ()
+    return {"grad_reduce_in_bf16": kept < _FP32 and precision != "fp32"}, ()
 
 
-def _graphs(strategy: Strategy, assumed: Stack, request: Mapping[str, Any], *, paired: bool) -> Arguments:
+def _graphs(strategy: Strategy, assumed: Stack, request: Mapping[str, Any], *, paired: bool) -> Values:
     if not (assumed.cuda_graphs or assumed.graphs):
-        return [], ()
+        return {}, ()
     if strategy.recompute in {"full", "partial"} or strategy.offload != "none":
         why = "recomputed" if strategy.offload == "none" else "offloaded"
-        return [], (f"stack {assumed.name} replays graphs; Megatron-LM captures none of layers that are {why}",)
+        return {}, (f"stack {assumed.name} replays graphs; Megatron-LM captures none of layers that are {why}",)
     scope = [part for part in assumed.graphs or _scope(strategy, request) if not (paired and part in {"mlp", "moe"})]
-    return ["--cuda-graph-impl", "transformer_engine", *(["--cuda-graph-scope", *scope] if scope else [])], ()
+    return {"graphs": "transformer_engine", "cuda_graph_scope": scope or None}, ()
 
 
 def _scope(strategy: Strategy, request: Mapping[str, Any]) -> Sequence[str]:

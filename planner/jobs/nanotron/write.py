@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from planner.frameworks.nanotron_split import stage_layers
+from planner.frameworks.nanotron import stage_layers
 from planner.jobs.job import Export, Job, refuse
 from planner.jobs.launchers import shell
 from planner.jobs.yaml_text import yaml_text

@@ -7,13 +7,12 @@ from typing import Final
 
 from costmodels.names import SHARDED_PARAMETERS
 from planner.answer.plan import Strategy
-from planner.jobs.job import Export, Job
+from planner.jobs.job import Export, Job, chunk_layers
 from planner.jobs.launchers import shell
-from planner.jobs.megatron.chunks import chunk_layers
-from planner.jobs.torchtitan.write_words import SCHEDULES, shard_ranks
+from planner.jobs.torchtitan.options import FOLDED, SCHEDULES
+from planner.jobs.torchtitan.write import shard_ranks
 
 FILE: Final = "torch_plan.py"
-_FOLDED: Final = frozenset({"zb-v", "dualpipe-v"})
 _TYPES: Final = {"bf16": "torch.bfloat16", "fp16": "torch.float16", "fp32": "torch.float32"}
 _MODULE: Final = '''
 {imports}
@@ -126,7 +125,7 @@ def pytorch(job: Job, version: str) -> Export:
         micro=strategy.micro_batch_size,
         batches=strategy.num_microbatches,
         schedule=SCHEDULES.get(strategy.schedule, ""),
-        chunks=chunk_layers(strategy, folded=strategy.schedule in _FOLDED),
+        chunks=chunk_layers(strategy, folded=strategy.schedule in FOLDED),
         recompute=strategy.recompute,
         rotation={"all-gather": "allgather", "p2p": "alltoall"}[strategy.cp_kind] if strategy.cp > 1 else "",
         shard=_sharding(job),

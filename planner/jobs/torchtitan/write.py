@@ -5,24 +5,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from costmodels.names import SHARDED_PARAMETERS
-from planner.jobs.job import Export, Job, refuse
+from planner.answer.plan import Strategy
+from planner.jobs.job import Export, Job, chunk_layers, refuse
 from planner.jobs.launchers import shell
-from planner.jobs.megatron.chunks import chunk_layers
-from planner.jobs.toml_text import toml_text
-from planner.jobs.torchtitan.write_words import (
-    ROTATIONS,
-    SCHEDULES,
-    shard_ranks,
-    unsaid,
-)
+from planner.jobs.torchtitan.options import CONVERTERS, FOLDED, MODELS, OPTIONS, SCHEDULES
 
 MODULE: Final = "meshwright_plan"
 TOML: Final = "torchtitan.toml"
-_FOLDED: Final = frozenset({"zb-v", "dualpipe-v"})
+_GRADIENTS = 2
+"""The ZeRO stages up to which gradients and parameters are sharded."""
 _REGISTERED: Final[Mapping[str, tuple[str, str]]] = {
     "llama3-8b": ("llama3", "llama3_8b"),
     "llama3-70b": ("llama3", "llama3_70b"),
@@ -36,22 +32,7 @@ _REGISTERED: Final[Mapping[str, tuple[str, str]]] = {
     "gpt-oss-120b": ("gpt_oss", "gpt_oss_120b"),
 }
 """Catalogue models that torchtitan 0.3 registers in bf16: module and configuration function."""
-_FLAVOURS: Final[Mapping[str, tuple[str, str]]] = {
-    "llama3-8b": ("llama3", "8B"),
-    "llama3-70b": ("llama3", "70B"),
-    "llama3.1-405b": ("llama3", "405B"),
-    "deepseek-v3": ("deepseek_v3", "671B"),
-}
-"""Name and flavour of the same in 0.2."""
-_CHECKPOINTS: Final = {"none": "none", "selective": "selective", "full": "full"}
-_PRECISIONS: Final[Mapping[str, tuple[str, str, str]]] = {
-    "bf16": ("", "", ""),
-    "fp32": ("", "", ""),
-    "fp8-current": ("float8", "tensorwise", ""),
-    "fp8-rowwise": ("float8", "rowwise", ""),
-    "mxfp8": ("mx", "mxfp8_cublas", "mxfp8"),
-}
-"""Converter of the model's products in 0.2, its recipe, and its recipe for the products of experts."""
+_TOML_PRECISIONS: Final = ("bf16", "fp32", *CONVERTERS)
 
 
 def torchtitan(job: Job, version: str) -> Export:
@@ -61,46 +42,45 @@ def torchtitan(job: Job, version: str) -> Export:
         Inexpressible: torchtitan lacks a part of the plan.
     """
     old = version == "0.2"
-    lacks = [(True, lack) for lack in unsaid(job.strategy, version=version)]
-    none = f"torchtitan {version} has no precision {job.precision}; {', '.join(_PRECISIONS)} work"
-    refuse("torchtitan cannot start this plan:", [*lacks, (old and job.precision not in _PRECISIONS, none)])
+    reasons = [(True, lack) for lack in lacks(job.strategy, version=version)]
+    none = f"torchtitan {version} has no precision {job.precision}; {', '.join(_TOML_PRECISIONS)} work"
+    refuse("torchtitan cannot start this plan:", [*reasons, (old and job.precision not in _TOML_PRECISIONS, none)])
     return _as_toml(job, version) if old else _as_python(job, version)
 
 
-def parallelism(job: Job, *, old: bool) -> dict[str, Any]:
-    """The table ``parallelism``, every degree written out."""
-    strategy, shard = job.strategy, shard_ranks(job.strategy)
-    values: dict[str, Any] = {
-        "data_parallel_replicate_degree": strategy.dp // shard,
-        "data_parallel_shard_degree": shard,
-        "fsdp_reshard_after_forward": "always" if strategy.zero_stage >= SHARDED_PARAMETERS else "never",
-        "tensor_parallel_degree": strategy.tp,
-        "context_parallel_degree": strategy.cp,
-        "pipeline_parallel_degree": strategy.pp,
-        "expert_parallel_degree": strategy.ep,
-    }
-    if old:
-        values["disable_loss_parallel"] = False
-        values["expert_tensor_parallel_degree"] = strategy.etp
-        values |= {"context_parallel_rotate_method": ROTATIONS[strategy.cp_kind]} if strategy.cp > 1 else {}
-    else:
-        values["enable_sequence_parallel"] = strategy.sequence_parallel or strategy.tp == 1
-    return values | (_pipeline(job, old=old) if strategy.pp > 1 else {})
-
-
-def _pipeline(job: Job, *, old: bool) -> dict[str, Any]:
-    strategy = job.strategy
-    head = "output" if old else "lm_head"
+def strategy_values(strategy: Strategy) -> dict[str, Any]:
+    """Every degree by the fields of torchtitan's options; a pipeline's micro-batches are cut out of the local batch."""
+    shard, micro = shard_ranks(strategy), strategy.micro_batch_size
+    staged = strategy.pp > 1
     return {
-        "pipeline_parallel_schedule": SCHEDULES[strategy.schedule],
-        "pipeline_parallel_microbatch_size": strategy.micro_batch_size,
-        "module_fqns_per_model_part": module_names(job, head),
+        "replicas": strategy.dp // shard,
+        "shard": shard,
+        "reshard": "always" if strategy.zero_stage >= SHARDED_PARAMETERS else "never",
+        **{axis: getattr(strategy, axis) for axis in ("tp", "cp", "pp", "ep", "etp")},
+        "disable_loss_parallel": False,
+        "cp_kind": strategy.cp_kind if strategy.cp > 1 else None,
+        "sequence_parallel": strategy.sequence_parallel or strategy.tp == 1,
+        "schedule": strategy.schedule if staged and strategy.schedule in SCHEDULES else None,
+        "micro_batch_size": micro if staged else None,
+        "local_batch_size": micro * (strategy.num_microbatches if staged else 1),
+        "global_batch_size": strategy.global_batch_size,
+        "offload": True if strategy.offload != "none" else None,
+    }
+
+
+def _job_values(job: Job, version: str) -> dict[str, Any]:
+    """Those of a whole job; the modules of every chunk are named."""
+    head = "output" if version == "0.2" else "lm_head"
+    return strategy_values(job.strategy) | {
+        "seq_length": job.seq_length,
+        "width": "float32" if job.precision == "fp32" else "bfloat16",
+        "modules": module_names(job, head) if job.strategy.pp > 1 else None,
     }
 
 
 def module_names(job: Job, head: str) -> list[list[str]]:
     """Modules of every chunk, chunk-major, as ``module_fqns_per_model_part`` wants them."""
-    chunks = chunk_layers(job.strategy, folded=job.strategy.schedule in _FOLDED)
+    chunks = chunk_layers(job.strategy, folded=job.strategy.schedule in FOLDED)
     names, start = [], 0
     for layers in chunks:
         names.append([f"layers.{layer}" for layer in range(start, start + layers)])
@@ -110,59 +90,46 @@ def module_names(job: Job, head: str) -> list[list[str]]:
     return names
 
 
-def training(job: Job) -> dict[str, Any]:
-    """The table ``training``: pipeline micro-batches are cut out of the local batch."""
-    strategy = job.strategy
-    local = strategy.micro_batch_size * (strategy.num_microbatches if strategy.pp > 1 else 1)
-    return {
-        "local_batch_size": local,
-        "global_batch_size": strategy.global_batch_size,
-        "seq_len": job.seq_length,
-        **({"enable_cpu_offload": True} if job.strategy.offload != "none" else {}),
-    }
+def shard_ranks(strategy: Strategy) -> int:
+    """Data-parallel ranks that share one copy; torchtitan always shards over the context ranks as well."""
+    ranks = max(strategy.sharding_degree // strategy.cp, 1) if strategy.zero_stage else 1
+    return ranks if strategy.dp % ranks == 0 else strategy.dp
 
 
 def _as_toml(job: Job, version: str) -> Export:
-    name, flavour = _FLAVOURS.get(job.model.name, ("", ""))
+    name, flavor = MODELS.get(job.model.name, (None, None))
     remarks = () if name else (f"torchtitan {version} registers no model {job.model.name}: name yours under [model]",)
-    quantised = _quantised(job)
-    model = {**({"name": name, "flavor": flavour} if name else {}), **_converters(quantised)}
-    document = {
-        **({"model": model} if model else {}),
-        **quantised,
-        "training": {**training(job), "mixed_precision_param": _sixteen(job)},
-        "parallelism": parallelism(job, old=True),
-        "activation_checkpoint": _checkpoints(job),
-    }
+    selective = job.strategy.recompute == "selective"
+    values = _job_values(job, version) | _quantised(job) | {"model": name, "flavor": flavor}
+    # Of operators, not of every second layer: that is what selective recomputation is priced as.
+    values |= {"recompute": job.strategy.recompute, "selective_option": "op" if selective else None}
+    tables = OPTIONS.tables(values, version)
     head = "\n".join([*shell.header(f"torchtitan {version}"), *shell.remarks(remarks)])
     program = ("-m", "torchtitan.train", "--job.config_file", TOML)
-    return Export(files={TOML: f"{head}\n\n{toml_text(document)}"}, program=program, remarks=remarks)
+    body = "\n".join(_table(path, table) for path, table in tables.items())
+    return Export(files={TOML: f"{head}\n\n{body}"}, program=program, remarks=remarks)
 
 
-def _quantised(job: Job) -> dict[str, dict[str, Any]]:
-    """Tables of the converters that make the plan's products, those of experts where there are any."""
-    kind, recipe, grouped = _PRECISIONS[job.precision]
-    if not kind:
+def _table(path: str, values: Mapping[str, Any]) -> str:
+    """A table in TOML, where values are as in JSON; a list of lists has a row a line."""
+    lines = [f"[{path}]\n"]
+    for key, value in values.items():
+        rows = isinstance(value, list) and value and isinstance(value[0], list)
+        text = "[\n" + "".join(f"  {json.dumps(row)},\n" for row in value) + "]" if rows else json.dumps(value)
+        lines.append(f"{key} = {text}\n")
+    return "".join(lines)
+
+
+def _quantised(job: Job) -> dict[str, Any]:
+    """The converters that make the plan's products, those of experts where there are any."""
+    kind = CONVERTERS.get(job.precision)
+    if kind is None:
         return {}
-    tables: dict[str, dict[str, Any]] = {f"quantize.linear.{kind}": {"recipe_name": recipe}}
-    if job.model.moe:
-        named = {"recipe_name": grouped} if grouped else {}
-        tables[f"quantize.grouped_mm.{kind}"] = {**named, "fqns": ["experts"]}
-    return tables
-
-
-def _converters(tables: Mapping[str, Any]) -> dict[str, list[str]]:
-    return {"converters": list(tables)} if tables else {}
-
-
-def _checkpoints(job: Job) -> dict[str, str]:
-    """Of operators, not of every second layer: that is what selective recomputation is priced as."""
-    mode = _CHECKPOINTS[job.strategy.recompute]
-    return {"mode": mode, **({"selective_ac_option": "op"} if mode == "selective" else {})}
-
-
-def _sixteen(job: Job) -> str:
-    return "float32" if job.precision == "fp32" else "bfloat16"
+    names, values = [f"quantize.linear.{kind}"], {f"{kind}_recipe": job.precision}
+    if not job.model.moe:
+        return {**values, "converters": names}
+    experts = {f"{kind}_experts": ["experts"]} | ({"mx_experts_recipe": "mxfp8"} if kind == "mx" else {})
+    return {**values, **experts, "converters": [*names, f"quantize.grouped_mm.{kind}"]}
 
 
 _PYTHON = '''
@@ -183,7 +150,7 @@ def planned():
 def _as_python(job: Job, version: str) -> Export:
     home, function = _REGISTERED.get(job.model.name, ("", ""))
     remarks = tuple(_remarks(job, version, known=bool(home)))
-    body = "".join(f"    {line}\n" for line in _statements(job))
+    body = "".join(f"    {line}\n" for line in _statements(job, version))
     code = "\n".join([*shell.header(f"torchtitan {version}"), *shell.remarks(remarks)])
     code += "\n" + "".join(f"\n{line}\n" for line in _imports(job)) + "\n" + _PYTHON.format(body=body)
     if home:
@@ -198,12 +165,11 @@ def _imports(job: Job) -> Iterator[str]:
         yield f"from torchtitan.distributed.activation_checkpoint import {names[job.strategy.recompute]}"
 
 
-def _statements(job: Job) -> Iterator[str]:
-    for name, value in parallelism(job, old=False).items():
-        yield from _assigned(f"config.parallelism.{name}", value)
-    for name, value in training(job).items():
-        yield f"config.training.{name} = {value!r}"
-    yield f"config.training.mixed_precision_param = {_sixteen(job)!r}"
+def _statements(job: Job, version: str) -> Iterator[str]:
+    tables = OPTIONS.tables(_job_values(job, version), version)
+    for table in ("parallelism", "training"):
+        for key, value in tables[table].items():
+            yield from _assigned(f"config.{table}.{key}", value)
     if job.strategy.pp > 1 or job.strategy.ep > 1:
         yield "config.training.disable_cuda_graphs = True  # they exclude pipelines and most dispatchers of experts"
     names = {"none": "None", "selective": "SelectiveAC.Config()", "full": "FullAC.Config()"}
@@ -224,3 +190,103 @@ def _remarks(job: Job, version: str, *, known: bool) -> Iterator[str]:
         yield f"torchtitan {version} registers no model {job.model.name}: call apply() on your own configuration"
     if job.precision not in {"bf16", "fp32"}:
         yield f"convert the model's products to {job.precision} in its configuration function"
+
+
+def torchtitan_arguments(strategy: Strategy, *, precision: str = "bf16") -> tuple[list[str], tuple[str, ...]]:
+    """Overrides for ``torchtitan.train`` of 0.3, and remarks on what they cannot say.
+
+    Args:
+        strategy: degrees, switches and stages.
+        precision: number format of the matrix products, one of ``costmodels.stack.precision.PRECISIONS``.
+    """
+    values = strategy_values(strategy) | {"offload": None}
+    if not strategy.zero_stage:
+        values["reshard"] = None
+    if strategy.tp == 1:
+        values["sequence_parallel"] = None
+    if strategy.pp > 1 or strategy.ep > 1:
+        values["disable_cuda_graphs"] = True
+    if strategy.pp > 1 and _evenly(strategy):
+        layers = strategy.stages[0].layers // strategy.vpp
+        values |= {"layers_per_stage": layers, "first_less": 0, "last_less": 0}
+    words: list[str] = []
+    for row, value in sorted(OPTIONS.written(values, "0.3"), key=lambda pair: pair[0].word.partition(".")[0]):
+        table, _, key = row.word.rpartition(".")
+        switch = f"--{table}.{'' if value else 'no-'}{key.replace('_', '-')}"
+        words += [switch] if isinstance(value, bool) else [f"--{row.word}", str(value)]
+    return words, _argument_remarks(strategy, precision)
+
+
+def _evenly(strategy: Strategy) -> bool:
+    layers = {stage.layers for stage in strategy.stages}
+    return len(layers) == 1 and not max(layers) % strategy.vpp
+
+
+def _argument_remarks(strategy: Strategy, precision: str) -> tuple[str, ...]:
+    layers = ",".join(str(stage.layers) for stage in strategy.stages)
+    again = ",".join(str(stage.recompute_layers) for stage in strategy.stages)
+    wanted = f"full recomputation of {again} layers per stage" if _partly(strategy) else strategy.recompute
+    beside = {
+        f"name the modules of every stage in parallelism.module_fqns_per_model_part; the plan has {layers} layers": (
+            strategy.pp > 1 and not _evenly(strategy)
+        ),
+        f"set training.enable_cpu_offload: the plan offloads {strategy.offload}": strategy.offload != "none",
+        f"set precision {precision} in the model's configuration": precision != "bf16",
+    }
+    return (
+        f"set activation_checkpoint in the configuration: the plan has recomputation {wanted}",
+        *lacks(strategy),
+        *(remark for remark, holds in beside.items() if holds),
+    )
+
+
+def _partly(strategy: Strategy) -> bool:
+    return strategy.recompute in {"full", "partial"} and any(s.recompute_layers != s.layers for s in strategy.stages)
+
+
+def lacks(strategy: Strategy, *, version: str = "0.3") -> tuple[str, ...]:
+    """What of a strategy no configuration of torchtitan says."""
+    again = ",".join(str(stage.recompute_layers) for stage in strategy.stages)
+    kinds = OPTIONS["cp_kind"].values.values() if version == "0.2" else ("all-gather",)
+    untrue = {
+        f"torchtitan shards gradients with the optimizer; the plan has ZeRO-{strategy.zero_stage}": (
+            0 < strategy.zero_stage < _GRADIENTS
+        ),
+        f"torchtitan cannot shard over {strategy.sharding_degree} of {strategy.dp * strategy.cp} ranks": (
+            strategy.zero_stage > 0 and shard_ranks(strategy) * strategy.cp != strategy.sharding_degree
+        ),
+        f"torchtitan shards over the {strategy.cp} context ranks too; the plan has ZeRO-0": (
+            strategy.zero_stage == 0 and strategy.cp > 1
+        ),
+        f"the schedule {strategy.schedule} is not among those written here": (
+            strategy.pp > 1 and strategy.schedule not in SCHEDULES
+        ),
+        f"torchtitan {version} has no context parallelism of kind {strategy.cp_kind}": (
+            strategy.cp > 1 and strategy.cp_kind not in kinds
+        ),
+        f"torchtitan recomputes every layer or none; the plan recomputes {again} layers per stage": _partly(strategy),
+        f"torchtitan recomputes operators, not modules {','.join(strategy.recompute_modules)}": bool(
+            strategy.recompute_modules
+        ),
+        "torchtitan refuses DualPipeV with experts and activation checkpointing; set it to none": (
+            strategy.schedule == "dualpipe-v" and strategy.ep > 1 and strategy.recompute != "none"
+        ),
+        f"torchtitan {version} always splits norms over tensor ranks": (
+            version == "0.2" and strategy.tp > 1 and not strategy.sequence_parallel
+        ),
+        f"torchtitan {version} has no tensor parallelism of experts of {strategy.etp} ranks": strategy.etp
+        not in ((1, strategy.tp) if version == "0.2" else (1,)),
+        f"the expert ranks {strategy.ep} do not divide the {shard_ranks(strategy)} x {strategy.cp} x {strategy.tp} "
+        f"ranks of one copy, as torchtitan's meshes need": (
+            (shard_ranks(strategy) * strategy.cp * strategy.tp) % strategy.ep != 0
+        ),
+        f"torchtitan orders ranks tp-cp-ep-dp-pp, not {strategy.rank_order}": strategy.rank_order != "tp-cp-ep-dp-pp",
+        f"torchtitan offloads parameters and states together, not {strategy.offload}": (
+            strategy.offload not in {"none", "optimizer+parameters"}
+        ),
+        "torchtitan keeps embedding and head at the ends of the pipeline": strategy.vocabulary != "ends",
+        "torchtitan's V-shaped schedules hold two chunks a stage, the last one the head": (
+            strategy.schedule in FOLDED and strategy.vpp != 2
+        ),
+    }
+    return tuple(lack for lack, holds in untrue.items() if holds)

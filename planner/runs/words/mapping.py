@@ -25,7 +25,7 @@ from costmodels.stack.stack import Stack
 from costmodels.stack.stack import stack as find_stack
 from costmodels.strategy import Strategies
 from hardware.records import Accelerator, Cluster
-from planner.frameworks.nanotron_split import stage_layers
+from planner.frameworks.nanotron import stage_layers
 from planner.runs.words import aleph, redistributed, saving
 from planner.runs.words.adapter_words import adapters_of, frozen_changes
 from planner.runs.words.corrections import as_committed, as_configured, as_dispatched, as_run, as_timed

@@ -18,7 +18,8 @@ from costmodels.stack.stack import stack_names
 from planner.answer.plan import Plan, Strategy
 from planner.cli import main
 from planner.errors import BadRequest
-from planner.jobs.megatron.write_words import megatron_arguments
+from planner.jobs.megatron.options import OPTIONS
+from planner.jobs.megatron.write import strategy_values
 from planner.jobs.preview import block
 from planner.render.terminal.formats import written
 from planner.render.terminal.terminal import render
@@ -35,9 +36,11 @@ def screen(plan):
 
 def arguments(*, precision="bf16", experts=False, mtp_layers=0, layer_pattern="", **changes):
     asked = Strategy.model_validate(strategy(**changes))
-    known = {"precision": precision, "experts": experts, "mtp_layers": mtp_layers, "layer_pattern": layer_pattern}
-    words, remarks = megatron_arguments(asked, **known)
-    return shlex.join(words), tuple(remark for remark in remarks if "CUDA_DEVICE_MAX_CONNECTIONS" not in remark)
+    shape = {"moe": experts, "mtp_layers": mtp_layers, "layer_pattern": layer_pattern}
+    values, remarks = strategy_values(asked, {"precision": precision, "model": shape})
+    return shlex.join(OPTIONS.words(values)), tuple(
+        remark for remark in remarks if "CUDA_DEVICE_MAX_CONNECTIONS" not in remark
+    )
 
 
 def stages(*layers, recompute=()):

@@ -9,8 +9,8 @@ from planner.explain.decisive import decisive
 from planner.explain.infeasible import rejections
 from planner.request.pins import parse_pins
 from planner.request.request import resolve
-from planner.rules.core import binding
 from planner.search.best_first import Outcome
+from planner.space.active_rules import binding
 from planner.space.lattice import build
 from tests.scenarios import toy_cluster, toy_device, toy_model, toy_stack
 

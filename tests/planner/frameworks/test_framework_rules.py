@@ -13,7 +13,8 @@ from costmodels.names import (
 )
 from costmodels.strategy import strategies
 from planner.frameworks.registry import FRAMEWORKS
-from planner.rules.core import RULES, active, binding, sentence
+from planner.rules.core import RULES, sentence
+from planner.space.active_rules import active, binding
 from planner.space.lattice import build
 from tests.scenarios import changed_device, toy_hybrid, toy_model, toy_scenario, toy_stack, with_experts
 
@@ -275,7 +276,7 @@ def test_a_framework_adds_its_rules_and_drops_what_prefers_the_impossible(name):
     scenario = toy_scenario(framework=name)
     names = {rule.name for rule in active(scenario, frozenset())}
     assert {rule.name for rule in FRAMEWORKS[name].rules} <= names
-    assert not set(FRAMEWORKS[name].beside) & names
+    assert not set(FRAMEWORKS[name].dropped) & names
     assert {rule.name for rule in binding(scenario)} >= {rule.name for rule in FRAMEWORKS[name].rules}
 
 

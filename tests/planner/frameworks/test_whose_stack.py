@@ -9,8 +9,7 @@ from costmodels.stack.stack import stack_names
 from planner import PlanRequest
 from planner.cli import main
 from planner.errors import BadRequest
-from planner.frameworks.registry import FRAMEWORKS
-from planner.frameworks.stacks import STACKS, goes_with
+from planner.frameworks.registry import FRAMEWORKS, goes_with
 from planner.request.request import resolve
 
 TITAN = """
@@ -32,10 +31,9 @@ def run(*arguments, **environment):
 
 
 def test_every_framework_goes_with_its_own_stack_and_names_stacks_that_exist():
-    assert set(STACKS) == set(FRAMEWORKS)
     for name, framework in FRAMEWORKS.items():
         assert goes_with(name, framework.stack)
-        assert set(STACKS[name]) <= set(stack_names())
+        assert set(framework.stacks) <= set(stack_names())
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from planner.answer.plan import Plan
 from planner.cli import main
 from planner.errors import BadRequest
 from planner.frameworks.registry import FRAMEWORKS
-from planner.jobs.changed import dispatch_of
-from planner.jobs.job import Inexpressible, job_of
-from planner.jobs.launchers.placement import locality
-from planner.jobs.megatron.chunks import chunk_layers
-from planner.jobs.megatron.write_stack import stack_arguments
+from planner.jobs.choices import dispatch_of
+from planner.jobs.job import Inexpressible, chunk_layers, job_of
+from planner.jobs.launchers.torchrun import locality
+from planner.jobs.megatron.options import OPTIONS
+from planner.jobs.megatron.write_stack import stack_values
 from planner.jobs.registry import TARGETS, export, target
 from planner.jobs.yaml_text import yaml_text
 from planner.request.request import PlanRequest
@@ -224,7 +224,7 @@ def test_the_exporters_are_listed():
 def test_nanotron_divides_the_layers_and_the_search_takes_its_word():
     """The best plan for it is the best of those with nanotron's own split, found by pricing each of them."""
     from planner.api import plan, predict
-    from planner.frameworks.nanotron_split import stage_layers
+    from planner.frameworks.nanotron import stage_layers
 
     asked = {"model": "llama3-70b", "gpus": 128, "framework": "nanotron"}
     found = plan(PlanRequest(**asked))
@@ -249,19 +249,19 @@ GRAPHED = ["--cuda-graph-impl", "transformer_engine", "--cuda-graph-scope", "att
     ("stack", "changes", "words", "said"),
     [
         ("megatron-core", {}, [], ""),
-        ("nemo", {"tp": 2, "sequence_parallel": True}, ["--tp-comm-overlap", NARROW], ""),
+        ("nemo", {"tp": 2, "sequence_parallel": True}, [NARROW, "--tp-comm-overlap"], ""),
         ("nemo", {"tp": 2, "sequence_parallel": False}, [NARROW], "under --sequence-parallel only"),
         ("nemo-26.06", {"recompute": "full"}, [NARROW], "none of layers that are recomputed"),
         (
             "nemo-26.06",
             {"recompute": "none", "ep": 2, "pp": 1, "vpp": 1},
-            ["--overlap-moe-expert-parallel-comm", *GRAPHED, NARROW],
+            [NARROW, "--overlap-moe-expert-parallel-comm", *GRAPHED],
             "--delay-wgrad-compute",
         ),
         (
             "nemo-26.06",
             {"recompute": "none", "ep": 2, "pp": 2, "vpp": 1},
-            [*GRAPHED, NARROW],
+            [NARROW, *GRAPHED],
             "without interleaving",
         ),
     ],
@@ -270,8 +270,8 @@ def test_megatron_is_told_what_the_stack_assumes(stack, changes, words, said):
     (plan,) = random_plans("megatron-lm", 1, seed=3, models=("mixtral-8x7b",), precisions=("bf16",))
     calm = {"tp": 1, "sequence_parallel": False, "recompute_modules": [], "offload": "none"}
     strategy = plan.strategy.model_copy(update=calm | changes)
-    given, remarks = stack_arguments(strategy, plan.request | {"stack": stack})
-    assert given == words
+    given, remarks = stack_values(strategy, plan.request | {"stack": stack})
+    assert OPTIONS.words(given) == words
     assert said in " ".join(remarks)
 
 
@@ -352,8 +352,8 @@ def test_changes_that_megatron_can_say_are_in_its_file():
     plan = plan.model_copy(update={"strategy": plan.strategy.model_copy(update=update)})
     asked = changed(plan, stack__dispatch="deepep", stack__overlap__tp_forward="0.1").request
     assert dispatch_of(asked) == "once-per-domain"
-    assert stack_arguments(plan.strategy, asked)[0] == ["--tp-comm-overlap"]
-    assert stack_arguments(plan.strategy, plan.request)[0] == []
+    assert OPTIONS.words(stack_values(plan.strategy, asked)[0]) == ["--tp-comm-overlap"]
+    assert OPTIONS.words(stack_values(plan.strategy, plan.request)[0]) == []
 
 
 def test_targets_have_the_short_names_that_people_use():

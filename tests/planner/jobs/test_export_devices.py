@@ -10,8 +10,8 @@ from hardware.catalogue import accelerator, names
 from planner.api import plan, predict
 from planner.cli import main
 from planner.errors import BadRequest
-from planner.frameworks.records import NO_GPUS
 from planner.frameworks.registry import FRAMEWORKS
+from planner.frameworks.vendors import NO_GPUS
 from planner.jobs.job import Inexpressible, job_of
 from planner.jobs.maxtext.write import axes
 from planner.jobs.preview import launch

@@ -14,11 +14,11 @@ from planner.cli import main
 from planner.errors import BadRequest
 from planner.explain.against_best import beside_the_best
 from planner.jobs.deepspeed.read import deepspeed_job
-from planner.jobs.megatron.options import options
+from planner.jobs.imported import complete
+from planner.jobs.megatron.options import command_line
 from planner.jobs.megatron.read import megatron_job
-from planner.jobs.megatron.read_layout import layout_layers
+from planner.jobs.megatron.read_pipeline import layout_layers
 from planner.jobs.registry import export
-from planner.jobs.settled import settled
 from planner.jobs.torchtitan.read import torchtitan_job
 from planner.request.tables import model_of
 from tests.conformance.plans import label, random_plans
@@ -29,7 +29,7 @@ AXES = ("tp", "cp", "pp", "vpp", "ep", "zero_stage", "micro_batch_size", "offloa
 
 
 def agree(plan, given, axes=AXES):
-    fields, pins = settled(given.fields | {"gpus": plan.request["gpus"]}, {"pp": plan.strategy.pp} | given.pins)
+    fields, pins = complete(given.fields | {"gpus": plan.request["gpus"]}, {"pp": plan.strategy.pp} | given.pins)
     at = plan.strategy
     for axis in axes:
         assert str(pins.get(axis, 1)) == str(getattr(at, axis)), (axis, label(plan))
@@ -186,7 +186,7 @@ def test_a_wrong_layout_is_refused(layout, pp):
 
 
 def test_a_command_line_over_several_lines_is_read():
-    at = options("torchrun --nnodes=2 --nproc-per-node 8 pretrain_gpt.py \\\n  --num-layers 4 --bf16 # comment\n")
+    at = command_line("torchrun --nnodes=2 --nproc-per-node 8 pretrain_gpt.py \\\n  --num-layers 4 --bf16 # comment\n")
     assert (at["nnodes"], at["num-layers"], at["bf16"]) == (["2"], ["4"], [])
 
 

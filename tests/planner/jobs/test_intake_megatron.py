@@ -7,8 +7,8 @@ from click.testing import CliRunner
 
 from planner.cli import main
 from planner.errors import BadRequest
+from planner.jobs.imported import complete
 from planner.jobs.megatron.read import megatron_job
-from planner.jobs.settled import settled
 from planner.request.tables import model_of
 
 DENSE = (
@@ -99,7 +99,7 @@ REFUSED = [
     (f"{FULL}some --recompute-num-layers 1", "'some' is not priced; uniform, block are"),
     ("--checkpoint-activations", "no longer an argument of Megatron-LM; --recompute-activations is"),
     ("--batch-size 4", "no longer an argument of Megatron-LM; --micro-batch-size is"),
-    ("--optimizer nosuch", "--optimizer: 'nosuch' is not priced; adam, sgd, muon"),
+    ("--optimizer nosuch", "--optimizer: 'nosuch' is not priced; adam, sgd, dist_muon"),
     ("--optimizer lion", "--optimizer: 'lion' is not priced"),
     ("--exp-avg-dtype int4", "--exp-avg-dtype: 'int4' is not priced"),
     ("--fp8-format hybrid --fp8-recipe nosuch", "--fp8-recipe: 'nosuch' is not priced"),
@@ -174,7 +174,7 @@ def test_a_batch_that_is_not_given_is_one_micro_batch_of_every_rank_and_said_so(
     done = predicted(tmp_path, DENSE.replace("--global-batch-size 128", ""))
     assert json.loads(done.stdout)["strategy"]["global_batch_size"] == 4
     assert "--global-batch-size is not given; one micro-batch for every data-parallel rank" in done.stderr
-    fields, _ = settled({"gpus": 16}, {"tp": 2, "pp": 2, "micro_batch_size": 2, "steps": 1})
+    fields, _ = complete({"gpus": 16}, {"tp": 2, "pp": 2, "micro_batch_size": 2, "steps": 1})
     assert fields["global_batch_size"] == 8
 
 

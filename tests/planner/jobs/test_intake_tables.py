@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from planner.cli import main
 from planner.errors import BadRequest
 from planner.jobs.deepspeed.read import deepspeed_job
-from planner.jobs.settled import settled
+from planner.jobs.imported import complete
 from planner.jobs.torchtitan.read import torchtitan_job
 
 RANKS = {"gpus": 16}
@@ -19,7 +19,7 @@ MODEL = '[model]\nname = "llama3"\nflavor = "8B"\n'
 def refusal(job, document):
     def read():
         given = job(document)
-        return settled(given.fields | RANKS, given.pins)
+        return complete(given.fields | RANKS, given.pins)
 
     with pytest.raises(BadRequest) as refused:
         read()
@@ -29,7 +29,7 @@ def refusal(job, document):
 
 def sizes(document):
     given = deepspeed_job({"zero_optimization": {"stage": 1}} | document)
-    fields, pins = settled(given.fields | RANKS, given.pins)
+    fields, pins = complete(given.fields | RANKS, given.pins)
     return fields.get("global_batch_size"), pins.get("micro_batch_size")
 
 
@@ -131,7 +131,7 @@ def titan(training="", parallel="", model="", more="", mode="full"):
 
 def settled_titan(*arguments, **more):
     given = torchtitan_job(titan(*arguments, **more))
-    return settled(given.fields | RANKS, given.pins)
+    return complete(given.fields | RANKS, given.pins)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_what_a_torchtitan_toml_leaves_open_or_no_price_has_is_told(document, re
 
 
 def test_a_batch_that_somebody_asks_for_is_not_the_file_s():
-    fields, pins = settled(
+    fields, pins = complete(
         {"gpus": 16, "global_batch_size": 256},
         {"micro_batch_size": 1, "steps": 4},
         asked={"global_batch_size"},

@@ -5,8 +5,8 @@ from click.testing import CliRunner
 
 from planner.cli import main
 from planner.errors import BadRequest
+from planner.jobs.imported import complete
 from planner.jobs.megatron.read import megatron_job
-from planner.jobs.settled import settled
 from planner.jobs.torchtitan.read import torchtitan_job
 
 WORDS = (
@@ -40,7 +40,7 @@ def predict(form, text, tmp_path, *arguments):
 )
 def test_tokens_follow_from_megatrons_words(said, tokens):
     job = megatron_job(WORDS + said)
-    fields, _ = settled(job.fields | {"gpus": 8}, job.pins, length=job.length)
+    fields, _ = complete(job.fields | {"gpus": 8}, job.pins, length=job.length)
     assert fields.get("tokens") == tokens
 
 
@@ -57,7 +57,7 @@ def test_a_length_that_nothing_sets_is_told():
 
 def test_a_batch_beside_the_file_counts():
     job = megatron_job(WORDS + "--train-iters 500")
-    fields, _ = settled(job.fields | {"gpus": 8, "global_batch_size": 128}, job.pins, length=job.length)
+    fields, _ = complete(job.fields | {"gpus": 8, "global_batch_size": 128}, job.pins, length=job.length)
     assert fields["tokens"] == 500 * 128 * 2048
 
 

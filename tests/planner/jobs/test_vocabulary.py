@@ -4,7 +4,7 @@ import pytest
 
 from planner.api import plan, predict
 from planner.errors import BadRequest
-from planner.jobs.megatron.write_words import megatron_arguments
+from planner.jobs.megatron.write import strategy_values
 from planner.request.request import PlanRequest
 
 JOB = {"model": "gemma2-2b", "gpus": 16, "global_batch_size": 256}
@@ -19,8 +19,7 @@ def test_an_end_stage_holds_the_vocabulary_alone_where_the_stack_can_say_so():
     free, held = (plan(PlanRequest(**JOB, stack=stack, pins=PINS)) for stack in ("megatron-core", "torchtitan"))
     assert layers(free)[-1] == 0
     assert min(layers(held)) == 1
-    words, _ = megatron_arguments(free.strategy)
-    layout = words[words.index("--pipeline-model-parallel-layout") + 1]
+    layout = strategy_values(free.strategy, free.request)[0]["layout"]
     assert layout.endswith("|L")
     assert layout.startswith("E")
 
@@ -43,7 +42,7 @@ def test_a_large_vocabulary_is_spread_over_the_stages_where_the_stack_can():
     assert best.strategy.vocabulary == "spread"
     ends = plan(PlanRequest(**job, pins={**pins, "vocabulary": "ends"}))
     assert best.prediction.iteration_seconds < ends.prediction.iteration_seconds
-    _, remarks = megatron_arguments(best.strategy)
+    _, remarks = strategy_values(best.strategy, best.request)
     assert any("--enable-vocab-parallel" in remark for remark in remarks)
 
 

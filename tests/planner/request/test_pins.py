@@ -4,13 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from costmodels.names import RANK_ORDERS, SCHEDULE_NAMES
+from costmodels.names import RANK_ORDERS, SCHEDULE_NAMES, VALUE_NAMES
 from planner import PlanRequest
 from planner.errors import BadRequest
 from planner.request.axes import PIN_AXES
-from planner.request.pins import NAMED, parse_pins
+from planner.request.pins import parse_pins
 
-NUMBERS = [axis for axis in PIN_AXES if axis not in NAMED]
+NUMBERS = [axis for axis in PIN_AXES if axis not in VALUE_NAMES]
 USUAL = (1, 2, 3, 4, 6, 8, 12)
 
 
@@ -65,9 +65,9 @@ def test_what_is_not_a_pin_is_refused_with_the_axis_and_an_example(written):
         parse_pins({"tp": written})
 
 
-@pytest.mark.parametrize("axis", sorted(NAMED))
+@pytest.mark.parametrize("axis", sorted(VALUE_NAMES))
 def test_an_unknown_name_is_refused_with_the_known_ones(axis):
-    with pytest.raises(BadRequest, match=f"^{axis}: .*{NAMED[axis][0]}"):
+    with pytest.raises(BadRequest, match=f"^{axis}: .*{VALUE_NAMES[axis][0]}"):
         parse_pins({axis: "sideways"})
 
 

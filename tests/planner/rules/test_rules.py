@@ -14,7 +14,8 @@ from costmodels.names import (
 from costmodels.stack.adapters import Adapters
 from costmodels.step.offload import ACTIVATIONS, EVERYTHING, OPTIMIZER
 from costmodels.strategy import strategies
-from planner.rules.core import RULES, active, sentence
+from planner.rules.core import RULES, sentence
+from planner.space.active_rules import active
 from tests.scenarios import (
     GPIPE,
     INTERLEAVED,

@@ -10,8 +10,8 @@ from costmodels.names import CP_KINDS, Recompute
 from costmodels.strategy import AXES
 from planner.errors import BadRequest
 from planner.request.pins import parse_pins
-from planner.rules.core import active
 from planner.space import lattice
+from planner.space.active_rules import active
 from planner.space.lattice import build, context_kinds, divisors
 from tests.drawn import drawn_scenarios
 from tests.planner.brute_force import every_row

@@ -12,7 +12,7 @@ from costmodels.model.layer_kinds import Depth, Kind
 from costmodels.pricing import quote
 from costmodels.strategy import strategies
 from planner import PlanRequest, plan, predict
-from planner.jobs.megatron.chunks import looped_chunks
+from planner.jobs.job import looped_chunks
 from planner.jobs.preview import launch
 from planner.stages.from_rows import assignment_of, fewest_layers, problem_of
 from planner.stages.solver import solve

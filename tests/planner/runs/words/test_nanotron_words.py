@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.frameworks.nanotron_split import stage_layers
+from planner.frameworks.nanotron import stage_layers
 from planner.runs.judge import judge_row
 from planner.runs.words.mapping import case
 from planner.runs.words.nanotron_words import as_networked, counted_beyond

@@ -1,0 +1,192 @@
+"""What a file of another program asks for, before it is a request, and what its batch is once the devices are known.
+
+Beside the axes of a strategy, readers put among the pins what can only be resolved once the devices are known:
+
+- ``steps``: micro-batches, or local batches, of every data-parallel rank in an iteration.
+- ``local``: sequences that every data-parallel rank takes at a time, of which the batch is a multiple.
+- ``copies``: groups of data-parallel ranks that share one copy of the states each.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from planner.errors import BadRequest
+from planner.request.written import many
+
+
+@dataclass(frozen=True)
+class Length:
+    """How long a file has the training.
+
+    Attributes:
+        count: how many.
+        of: iterations, sequences or tokens.
+        word: the file's own for it.
+    """
+
+    count: int
+    of: Literal["iterations", "sequences", "tokens"]
+    word: str
+
+    def tokens(self, batch: int, seq_length: int) -> int:
+        """Tokens of the whole run; 0 where what they follow from is 0, being unknown."""
+        each = {"iterations": batch * seq_length, "sequences": seq_length, "tokens": 1}[self.of]
+        return self.count * each
+
+    def described(self, batch: int, seq_length: int) -> str:
+        """The same in words, with what it was multiplied from."""
+        sides = {"iterations": (batch, seq_length), "sequences": (seq_length,), "tokens": ()}[self.of]
+        product = " x ".join(f"{side:,}" for side in (self.count, *sides))
+        found = self.tokens(batch, seq_length)
+        whole = f" = {found:,}" if sides else ""
+        return f"{self.word}: {product}{whole} training tokens, which days and cost are of"
+
+
+@dataclass(frozen=True)
+class ImportedJob:
+    """What a file of another program says of a job: fields and pins of a request, and what else there is.
+
+    Attributes:
+        fields: of ``PlanRequest``; what the file leaves open is absent.
+        pins: the strategy, by axis.
+        layers: of every stage, where the file says.
+        recomputed: of these, the first so many, where the file says it and recomputation is partial.
+        remarks: what was assumed, was not read, or cannot be.
+        framework: that reads the file, by the name of its exporter, where one does.
+        length: of the training, where the file says it.
+        lacks: why it says no model, where it names one that is not known.
+    """
+
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    pins: Mapping[str, Any] = field(default_factory=dict)
+    layers: tuple[int, ...] | None = None
+    recomputed: tuple[int, ...] | None = None
+    remarks: tuple[str, ...] = ()
+    framework: str | None = None
+    length: Length | None = None
+    lacks: str = ""
+
+
+_OPTION: Final = re.compile(r"(?m)(?:^|\s)--[a-z][\w-]+")
+_KEY: Final = re.compile(r"(?m)^\s*[\w.-]+:(\s|$)")
+_TABLES: Final[tuple[tuple[str, str, Callable[[str], Any]], ...]] = (
+    ("JSON", "deepspeed", json.loads),
+    ("TOML", "torchtitan", tomllib.loads),
+)
+"""Kinds with a parser, and the format that reads them."""
+
+
+def refusal(text: str, wanted: str, error: str) -> str:
+    """Why a text is not of the kind that is wanted, in a line: what it looks like, or what its parser says.
+
+    Args:
+        text: of the file.
+        wanted: "JSON" or "TOML".
+        error: what the parser of that says.
+    """
+    seen = _kind(text)
+    if seen is None:
+        return f"no {wanted}: {error}"
+    kind, reads = seen
+    return f"no {wanted}: it looks like {kind}" + (f", which --from {reads} reads" if reads else "")
+
+
+def _kind(text: str) -> tuple[str, str] | None:
+    """What a text looks like, and the format that reads it, if any does."""
+    if not text.strip():
+        return "an empty file", ""
+    for kind, reads, parse in _TABLES:
+        if _parses(parse, text):
+            return kind, reads
+    if text.startswith("#!") or _OPTION.search(text):
+        return "a script or a command line", "megatron-args"
+    if text.lstrip().startswith(("{", "[")):
+        return None  # what was meant is plain, and the parser knows where it goes wrong
+    return ("YAML", "") if _KEY.search(text) else ("plain text", "")
+
+
+def _parses(parse: Callable[[str], Any], text: str) -> bool:
+    try:
+        return isinstance(parse(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+_BATCH: Final = ("global_batch_size", "pins.micro_batch_size")
+
+
+def complete(
+    fields: Mapping[str, Any], pins: Mapping[str, Any], *, asked: Collection[str] = (), length: Length | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Fields and pins with what follows from the number of devices: copies of states, and batches said in steps.
+
+    And the tokens that all of the training has, where they are not given.
+
+    Args:
+        fields: of the request.
+        pins: of the request, and the words above.
+        asked: names that were given apart from the file, such as ``pins.tp``; a batch among them is not the file's.
+        length: of the training, as the file has it.
+
+    Raises:
+        BadRequest: the sizes of batches contradict each other.
+    """
+    fields, pins = dict(fields), dict(pins)
+    copies, steps, local = (pins.pop(name, None) for name in ("copies", "steps", "local"))
+    tp, pp, cp = (_one(pins.get(name, 1)) for name in ("tp", "pp", "cp"))
+    gpus = _one(fields.get("gpus"))
+    if not (gpus and tp and pp and cp) or gpus % (tp * pp * cp):
+        return fields, pins  # refused, with the reason, where the degrees are multiplied
+    ranks = gpus // (tp * pp)
+    if copies:
+        pins |= _shared_over(ranks // copies, pins) if ranks % copies == 0 else {"sharding_degree": ranks // copies}
+    if not set(_BATCH) & set(asked):
+        _settle_batch(fields, pins, ranks // cp, steps=steps, local=local)
+    elif steps and "global_batch_size" not in fields and (micro := _one(pins.get("micro_batch_size", 1))):
+        fields["global_batch_size"] = micro * steps * (ranks // cp)
+    if length and (tokens := length.tokens(*(_one(fields.get(name)) for name in ("global_batch_size", "seq_length")))):
+        fields.setdefault("tokens", tokens)
+    return fields, pins
+
+
+def _one(value: Any) -> int:
+    """A single number, 0 where it is none."""
+    text = str(value)
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 0
+
+
+def _shared_over(degree: int, pins: Mapping[str, Any]) -> dict[str, Any]:
+    """States that a group of one rank has for itself are not shared."""
+    return {"sharding_degree": degree} if degree > 1 or not pins.get("zero_stage") else {"zero_stage": 0}
+
+
+def _settle_batch(fields: dict[str, Any], pins: dict[str, Any], replicas: int, *, steps: Any, local: Any) -> None:
+    """Fill in the batch or the micro-batch; refuse what does not multiply."""
+    batch, micro = fields.get("global_batch_size"), pins.get("micro_batch_size")
+    if local and batch and batch % (local * replicas):
+        near = max(round(batch / (local * replicas)), 1) * local * replicas
+        said = f"{many(local, 'sequence')} x {many(replicas, 'data-parallel rank')}"
+        raise BadRequest(f"a global batch of {batch} is no multiple of {said}; {near} is")
+    if not steps:
+        return
+    if batch and micro and batch != micro * steps * replicas:
+        each, taken = micro * replicas, micro * steps * replicas
+        said = f"{many(micro, 'sequence')} x {many(steps, 'step')} x {many(replicas, 'data-parallel rank')} = {taken}"
+        near = [f"a batch of {taken}"]
+        near += [many(batch // each, "step")] if batch % each == 0 else []
+        near += [f"{taken // batch} pipeline stages (--pp)"] if taken % batch == 0 else []
+        raise BadRequest(f"a batch of {batch} contradicts {said}; {' or '.join(near)} would do")
+    if batch and not micro:
+        each, left = divmod(batch, steps * replicas)
+        if left or not each:
+            said = f"{many(steps, 'step')} x {many(replicas, 'data-parallel rank')}"
+            raise BadRequest(f"a batch of {batch} does not divide into {said}; a multiple of {steps * replicas} does")
+        pins["micro_batch_size"] = each
+    elif not batch:
+        fields["global_batch_size"] = (micro or 1) * steps * replicas

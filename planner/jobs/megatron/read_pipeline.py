@@ -1,0 +1,231 @@
+"""Megatron's pipeline as layers of every stage and chunk, by whichever of its ways they are given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from planner.errors import BadRequest
+from planner.explain.nearest_request import nearest_divisor
+from planner.jobs.options import Arguments, present
+
+LETTERS: Final = "M*-E"
+"""Mamba, attention, a feed-forward layer, one of experts."""
+_ENDS: Final = ("embedding_as_layer", "loss_as_layer")
+_OUTER: Final = ("first_stage_layers", "last_stage_layers", *_ENDS)
+
+
+def hybrid_chunks(at: Arguments) -> list[str]:
+    """Letters of chunk after chunk, those of stages within one another chunk-major; none where no pattern is given.
+
+    Raises:
+        BadRequest: a letter that is not known.
+    """
+    text = "".join(at.words("layer_pattern"))
+    chunks = text.partition("/")[0].split("|") if text else []
+    if wrong := set("".join(chunks)) - set(LETTERS):
+        raise BadRequest(f"--{at.word_of('layer_pattern')}: {min(wrong)!r} is none of {', '.join(LETTERS)}")
+    return chunks
+
+
+def hybrid_pattern(at: Arguments) -> str:
+    """Letters of all layers in the order of the depth, empty where there is no pattern."""
+    return "".join(hybrid_chunks(at))
+
+
+_GROUP: Final = re.compile(r"\(([^()]*)\)\*(\d+)")
+_LETTER: Final = re.compile(r"([A-Za-z])\*(\d+)")
+
+
+def layout_chunks(text: str) -> list[str]:
+    """Letters of chunk after chunk, repetitions written out.
+
+    Raises:
+        BadRequest: a letter that the layout does not know.
+    """
+    plain = text.replace(",", "").replace(" ", "")
+    while _GROUP.search(plain):
+        plain = _GROUP.sub(lambda found: found[1] * int(found[2]), plain)
+    plain = _LETTER.sub(lambda found: found[1] * int(found[2]), plain)
+    if wrong := set(plain) - set("EtmL|"):
+        raise BadRequest(f"--pipeline-model-parallel-layout: {min(wrong)!r} is none of E, t, m, L")
+    return plain.split("|")
+
+
+def layout_layers(text: str, pp: int) -> tuple[int, ...]:
+    """Layers of every stage; chunk i is the stage's of rank i modulo ``pp``.
+
+    Raises:
+        BadRequest: the chunks are no multiple of the stages.
+    """
+    chunks = layout_chunks(text)
+    if len(chunks) % pp:
+        raise BadRequest(f"--pipeline-model-parallel-layout has {len(chunks)} chunks for {pp} stages")
+    return tuple(sum(chunk.count("t") for chunk in chunks[stage::pp]) for stage in range(pp))
+
+
+class Pipeline(NamedTuple):
+    """Stages, and layers of chunk after chunk, chunk i on stage i modulo ``pp``.
+
+    None where the arguments do not say how many layers there are.
+    """
+
+    pp: int
+    vpp: int
+    chunks: Sequence[int] | None
+
+    @property
+    def layers(self) -> tuple[int, ...] | None:
+        """Layers of every stage."""
+        return None if self.chunks is None else self.by_stage(self.chunks)
+
+    def by_stage(self, chunks: Sequence[int]) -> tuple[int, ...]:
+        """The sum over the chunks of every stage."""
+        return tuple(sum(chunks[stage :: self.pp]) for stage in range(self.pp))
+
+
+def pipeline_of(at: Arguments) -> Pipeline:
+    """The pipeline that the arguments describe, as Megatron-LM checks it.
+
+    Raises:
+        BadRequest: it is given in two ways, or stages or chunks would be unequal where they must not be.
+    """
+    pp = at.count("pp")
+    _check_ways(at)
+    if text := at.text("layout"):
+        held = [chunk.count("t") for chunk in layout_chunks(text)]
+        _ = layout_layers(text, pp)
+        if sum(held) != (stated := at.count("num_layers", sum(held))):
+            raise BadRequest(f"--{at.word_of('layout')} has {sum(held)} layers, --num-layers is {stated}")
+        return _checked(Pipeline(pp, len(held) // pp, held))
+    if len(drawn := hybrid_chunks(at)) > 1:
+        if len(drawn) % pp:
+            raise BadRequest(f"--{at.word_of('layer_pattern')} has {len(drawn)} chunks for {pp} stages")
+        return _checked(Pipeline(pp, len(drawn) // pp, [len(chunk) for chunk in drawn]))
+    total = sum(map(len, drawn)) or at.count("num_layers", 0)
+    if not total:
+        if at.given("layers_per_chunk"):
+            raise BadRequest(
+                f"--{at.word_of('layers_per_chunk')} says nothing without --num-layers; give that, or --vpp"
+            )
+        return Pipeline(pp, at.count("vpp"), None)
+    held = _stages(at, total, pp)
+    places = [held[0] + at.given(_ENDS[0]), *held[1:]]
+    places[-1] += at.given(_ENDS[1])
+    vpp = _chunks_per_stage(at, places)
+    chunks = [each // vpp for each in places] * vpp
+    chunks[0] -= at.given(_ENDS[0])
+    chunks[-1] -= at.given(_ENDS[1])
+    return _checked(Pipeline(pp, vpp, chunks))
+
+
+def _check_ways(at: Arguments) -> None:
+    """Refuse two ways to say the same."""
+    ways = [field for field in ("layer_pattern", "layout", "layers_per_chunk", "vpp") if at.given(field)]
+    if len(ways) > 1:
+        one, other = (at.word_of(field) for field in ways[:2])
+        raise BadRequest(f"--{one} and --{other} both say what chunks there are; leave out one of them")
+    outer = [field for field in _OUTER if at.given(field)]
+    apart = at.given("layout") or at.given("layers_per_chunk") or len(hybrid_chunks(at)) > 1
+    if apart and outer and not (at.given("layers_per_chunk") and set(outer) <= set(_ENDS)):
+        way, end = at.word_of(ways[0]), at.word_of(outer[0])
+        raise BadRequest(f"--{way} says what the outer stages hold; leave out --{end}")
+
+
+def _checked(found: Pipeline) -> Pipeline:
+    if found.pp == 1 and found.vpp > 1:
+        needs = "interleaving needs --pipeline-model-parallel-size 2 or more"
+        raise BadRequest(f"{found.vpp} chunks on one stage: {needs}")
+    return found
+
+
+def _stages(at: Arguments, total: int, pp: int) -> list[int]:
+    """Layers of every stage: as many on each, or on each but the outer ones."""
+    first, last = (at.number(field) for field in _OUTER[:2])
+    if first is None and last is None:
+        return _even(at, total, pp)
+    inner = pp - (first is not None) - (last is not None)
+    left = total - (first or 0) - (last or 0)
+    if left < 0 or (inner and left % inner) or (not inner and left):
+        raise BadRequest(f"{left} layers do not split over the {inner} other stages")
+    middle = [left // inner] * inner if inner else []
+    return [*([] if first is None else [first]), *middle, *([] if last is None else [last])]
+
+
+def _even(at: Arguments, total: int, pp: int) -> list[int]:
+    """As many layers on every stage; the embedding and the head stand for one each where the arguments say so."""
+    before, behind = (int(at.given(field)) for field in _ENDS)
+    each, left = divmod(total + before + behind, pp)
+    if left:
+        near = [n for n in (total - left, total + pp - left) if n > 0]
+        raise BadRequest(
+            f"--num-layers {total} do not divide over {pp} stages; {' or '.join(map(str, near))} would, or "
+            "--decoder-last-pipeline-num-layers"
+        )
+    held = [each] * pp
+    held[0] -= before
+    held[-1] -= behind
+    return held
+
+
+def _chunks_per_stage(at: Arguments, places: Sequence[int]) -> int:
+    """Chunks of every stage, of as many layers each; an end that counts as a layer is one."""
+    per_chunk, vpp = at.number("layers_per_chunk"), at.count("vpp")
+    field, size = ("vpp", vpp) if per_chunk is None else ("layers_per_chunk", per_chunk)
+    checked = places if per_chunk is None else places[:1]
+    if odd := [each for each in checked if each % size]:
+        near = nearest_divisor(odd[0], size)
+        raise BadRequest(f"--{at.word_of(field)} {size} does not divide the {odd[0]} layers of a stage; {near}")
+    return vpp if per_chunk is None else places[0] // per_chunk
+
+
+class Recomputation(NamedTuple):
+    """Pins, recomputed layers of every stage where these are partial and known, and remarks."""
+
+    pins: dict[str, Any]
+    layers: tuple[int, ...] | None = None
+    remarks: tuple[str, ...] = ()
+
+
+def recomputation(at: Arguments, pipeline: Pipeline) -> Recomputation:
+    """The recomputation that is asked for; older words stand for the selective one, of attention or of experts too.
+
+    Raises:
+        BadRequest: two kinds of it, or words that are missing or belong to the other kind.
+    """
+    light = next((field for field in ("recompute_activations", "moe_layer_recompute") if at.given(field)), "")
+    kind = at.choice("recompute") or ("selective" if light else "")
+    word = at.word_of("recompute")
+    if light and kind == "full":
+        raise BadRequest(f"--{at.word_of(light)} is selective recomputation, --{word} is full; leave out one of them")
+    if not kind:
+        parts = ("recompute_method", "recompute_num_layers", "recompute_modules")
+        stray = [f"--{at.word_of(field)} has no effect without --{word}" for field in parts if at.given(field)]
+        return Recomputation({"recompute": "none"}, None, tuple(stray))
+    return _whole_layers(at, pipeline) if kind == "full" else _selective(at)
+
+
+def _selective(at: Arguments) -> Recomputation:
+    if wrong := [field for field in ("recompute_method", "recompute_num_layers") if at.given(field)]:
+        raise BadRequest(f"--{at.word_of(wrong[0])} is of --recompute-granularity full, not of selective; leave it out")
+    modules = list(at.words("recompute_modules"))
+    if at.given("moe_layer_recompute") and "moe" not in modules:
+        modules = [*(modules or ["core_attn"]), "moe"]
+    return Recomputation({"recompute": "selective", **present(recompute_modules=",".join(modules))})
+
+
+def _whole_layers(at: Arguments, pipeline: Pipeline) -> Recomputation:
+    method, layers = at.choice("recompute_method"), at.number("recompute_num_layers")
+    if not method or layers is None:
+        lacks = "--recompute-num-layers, such as 1" if method else "--recompute-method uniform or block"
+        raise BadRequest(f"--recompute-granularity full needs {lacks}")
+    if method == "uniform":
+        return Recomputation({"recompute": "full"} | ({} if layers == 1 else {"recompute_num_layers": layers}))
+    if pipeline.chunks is None:
+        remark = f"{layers} layers of every chunk are recomputed; priced is the least number that fits"
+        return Recomputation({"recompute": "partial"}, None, (remark,))
+    again = pipeline.by_stage([min(layers, held) for held in pipeline.chunks])
+    if again == pipeline.layers:
+        return Recomputation({"recompute": "full"})
+    return Recomputation({"recompute": "partial"}, again)

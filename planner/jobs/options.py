@@ -1,0 +1,327 @@
+"""The options of a framework as one table: what reads a file of it and what writes one go through the same rows.
+
+A row has the option's word, the field that it stands for, and how its value is spelled. Command lines hold words; JSON
+and TOML hold tables, where a word is a path such as ``parallelism.tensor_parallel_degree``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Final, Literal
+
+from planner.errors import BadRequest
+
+ALIKE: Final = 0.85
+"""How alike two names are of which one may be meant by the other (``difflib``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option.
+
+    Attributes:
+        word: as files spell it, without dashes in front; where they have tables, the path of table and key.
+        field: of the request, the strategy or the model; a name of its own where it says a part of one.
+        kind: what its value is: a whole number, on or off, one of some words, or anything else.
+        values: what each of these words stands for; the first word of a value is the one that is written.
+        default: the value where a file leaves it out, where that is known.
+        least: the smallest number that it takes.
+        since: the first version that has it, where older ones are written too.
+        until: the last version that has it.
+        older: spellings of before, which are read.
+    """
+
+    word: str
+    field: str
+    kind: Literal["number", "flag", "choice", "text"]
+    values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    default: Any = None
+    least: int = 1
+    since: str = ""
+    until: str = ""
+    older: tuple[str, ...] = ()
+
+    def spelled(self, value: Any) -> Any:
+        """The file's value for a field's."""
+        return next(word for word, meant in self.values.items() if meant == value) if self.values else value
+
+    def known_to(self, version: str) -> bool:
+        """Whether a version of the framework has it."""
+        return not version or (self.since <= version and (not self.until or version <= self.until))
+
+
+def number(word: str, field: str = "", default: int | None = None, **more: Any) -> Option:
+    """An option of a whole number; its field is its word with underscores unless it is given."""
+    return Option(word, field or _field(word), "number", default=default, **more)
+
+
+def flag(word: str, field: str = "", **more: Any) -> Option:
+    """An option that is on or off."""
+    return Option(word, field or _field(word), "flag", default=False, **more)
+
+
+def choice(
+    word: str, field: str, values: Mapping[str, Any] | Iterable[str], default: Any = None, **more: Any
+) -> Option:
+    """An option of a few words, each with the value of the field, or with itself."""
+    known = values if isinstance(values, Mapping) else {one: one for one in values}
+    return Option(word, field or _field(word), "choice", known, default, **more)
+
+
+def text(word: str, field: str = "", **more: Any) -> Option:
+    """An option of words or numbers that its reader takes apart."""
+    return Option(word, field or _field(word), "text", **more)
+
+
+def _field(word: str) -> str:
+    return word.replace("-", "_")
+
+
+class Options:
+    """The options of a framework by field, in the order in which they are written."""
+
+    def __init__(self, *rows: Option) -> None:
+        self._rows = {row.field: row for row in rows}
+        assert len(self._rows) == len(rows), "two options of one field"
+
+    def __iter__(self) -> Iterator[Option]:
+        return iter(self._rows.values())
+
+    def __getitem__(self, field: str) -> Option:
+        return self._rows[field]
+
+    def written(self, values: Mapping[str, Any], version: str = "") -> Iterator[tuple[Option, Any]]:
+        """Every option of a version whose field has a value, with the value as the file spells it."""
+        assert set(values) <= set(self._rows), set(values) - set(self._rows)
+        for row in self:
+            if values.get(row.field) is not None and row.known_to(version):
+                yield row, row.spelled(values[row.field])
+
+    def words(self, values: Mapping[str, Any]) -> list[str]:
+        """A command line of the fields that have a value: a flag that is on has none of its own."""
+        found: list[str] = []
+        for row, value in self.written(values):
+            if value is not False:
+                found += [f"--{row.word}", *_words(value)]
+        return found
+
+    def tables(self, values: Mapping[str, Any], version: str = "") -> dict[str, dict[str, Any]]:
+        """Keys and values of the fields that have one, by the path of their table."""
+        found: dict[str, dict[str, Any]] = {}
+        for row, value in self.written(values, version):
+            path, _, key = row.word.rpartition(".")
+            found.setdefault(path, {})[key] = value
+        return found
+
+    def document(self, values: Mapping[str, Any], version: str = "") -> dict[str, Any]:
+        """The same, as tables within tables."""
+        found: dict[str, Any] = {}
+        for row, value in self.written(values, version):
+            *path, key = row.word.split(".")
+            at = found
+            for name in path:
+                at = at.setdefault(name, {})
+            at[key] = value
+        return found
+
+
+def _words(value: Any) -> list[str]:
+    if value is True:
+        return []
+    several = value if isinstance(value, list | tuple) else [value]
+    return [f"{one:g}" if isinstance(one, float) else str(one) for one in several]
+
+
+def present(**values: Any) -> dict[str, Any]:
+    """The values that are neither None nor empty."""
+    return {name: value for name, value in values.items() if value is not None and value != ""}
+
+
+class Tracked(dict[str, Any]):
+    """Values by name, and which names were asked for, whether they are there or not."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        """Of a file's values."""
+        super().__init__(values)
+        self.names: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """As of any mapping."""
+        self.names.add(name)
+        return super().get(name, default)
+
+    def __contains__(self, name: object) -> bool:
+        self.names.add(str(name))
+        return super().__contains__(name)
+
+    def __getitem__(self, name: str) -> Any:
+        self.names.add(name)
+        return super().__getitem__(name)
+
+    def unread(self, harmless: str, *, prefix: str = "") -> tuple[str, ...]:
+        """A remark for every name that was not asked for and resembles one that was, and one for all the others.
+
+        Args:
+            harmless: pattern of names that change no price and need no remark.
+            prefix: what stands in front of a name where it is shown.
+        """
+        near = {name: get_close_matches(name, self.names, 1, ALIKE) for name in self if name not in self.names}
+        slips = [f"{prefix}{name} is not read; {prefix}{close[0]} is" for name, close in near.items() if close]
+        others = [name for name, close in near.items() if not (close or re.fullmatch(harmless, name))]
+        listed = ", ".join(f"{prefix}{name}" for name in others)
+        return (*slips, *([f"not read, and without effect on the price: {listed}"] if listed else ()))
+
+
+class Document:
+    """A file of tables, read by the fields of a framework's options.
+
+    Args:
+        document: the file, parsed.
+        options: of the framework.
+        examples: of what may stand in a table, by its path.
+    """
+
+    def __init__(self, document: Mapping[str, Any], options: Options, examples: Mapping[str, str]) -> None:
+        self._options, self._examples = options, examples
+        self._tables = {"": Tracked(document)}
+
+    def table(self, path: str) -> Tracked:
+        """A table of the file, empty where absent.
+
+        Raises:
+            BadRequest: something else is there.
+        """
+        if path not in self._tables:
+            above, _, name = path.rpartition(".")
+            found = self.table(above).get(name)
+            if found is not None and not isinstance(found, Mapping):
+                raise BadRequest(f"{name}: expected a table such as {self._examples[path]}, got {found!r:.40}")
+            self._tables[path] = Tracked(found or {})
+        return self._tables[path]
+
+    def raw(self, field: str) -> Any:
+        """What the file has for a field, whatever it is; None where it has nothing."""
+        at, name = self._place(field)
+        return at.get(name)
+
+    def __call__(self, field: str) -> Any:
+        """The value of a field, the option's default where the file has none.
+
+        Raises:
+            BadRequest: the option takes no such value.
+        """
+        option = self._options[field]
+        value, shown = self.raw(field), option.word
+        if value is None:
+            return option.default
+        if option.kind == "number" and (isinstance(value, bool) or not isinstance(value, int) or value < option.least):
+            raise BadRequest(f"{shown}: expected a whole number from {option.least} on, got {value!r:.40}")
+        if option.kind == "flag" and not isinstance(value, bool):
+            raise BadRequest(f"{shown}: expected true or false, got {value!r:.40}")
+        if option.kind == "choice":
+            known = {word.lower(): meant for word, meant in option.values.items()}
+            if not isinstance(value, str) or value.lower() not in known:
+                raise BadRequest(f"{shown}: {value!r:.40} is not priced; {', '.join(option.values)} are")
+            return known[value.lower()]
+        return value
+
+    def unread(self, path: str, harmless: str) -> tuple[str, ...]:
+        """Remarks on the names of a table that were not read."""
+        return self.table(path).unread(harmless, prefix=path and f"{path}.")
+
+    def _place(self, field: str) -> tuple[Tracked, str]:
+        """The table and the key that a field has here, of the older spellings where only their table is there."""
+        option = self._options[field]
+        places = [word.rpartition(".") for word in (option.word, *option.older)]
+        path, _, name = next((place for place in places if self.table(place[0])), places[0])
+        return self.table(path), name
+
+
+class Arguments(Tracked):
+    """The options of a command line with their words, read by the fields of a framework's options.
+
+    Args:
+        words: of every option, without dashes in front.
+        options: of the framework.
+    """
+
+    _DIGITS: Final = 12
+
+    def __init__(self, words: Mapping[str, Sequence[str]], options: Options) -> None:
+        super().__init__(words)
+        self._options = options
+
+    def word_of(self, field: str) -> str:
+        """The spelling that the command line has of an option, its present one where it has none."""
+        option = self._options[field]
+        return next((word for word in (option.word, *option.older) if word in self), option.word)
+
+    def given(self, field: str) -> bool:
+        """Whether the option is there."""
+        return self.word_of(field) in self
+
+    def words(self, field: str) -> Sequence[str]:
+        """All its words."""
+        return super().get(self.word_of(field), ())
+
+    def text(self, field: str, default: str = "") -> str:
+        """Its first word."""
+        words = self.words(field)
+        return words[0] if words else default
+
+    def choice(self, field: str) -> Any:
+        """What its word stands for.
+
+        Raises:
+            BadRequest: it is none of the option's words.
+        """
+        option, said = self._options[field], self.text(field)
+        if not self.given(field):
+            return option.default
+        if said not in option.values:
+            raise BadRequest(f"--{self.word_of(field)}: {said!r:.40} is not priced; {', '.join(option.values)} are")
+        return option.values[said]
+
+    def number(self, field: str) -> int | None:
+        """Its whole number, the option's default where it is absent.
+
+        Raises:
+            BadRequest: it is something else, or too small.
+        """
+        option, word = self._options[field], self.word_of(field)
+        if word not in self:
+            return option.default
+        said = self.text(field)
+        if said.startswith("$"):
+            raise BadRequest(f"--{word}: {said:.40} is set nowhere in the script; write its value in its place")
+        if not (said.isascii() and said.isdecimal() and len(said) <= self._DIGITS and int(said) >= option.least):
+            raise BadRequest(f"--{word}: expected a whole number from {option.least} on, got {said!r:.40}")
+        return int(said)
+
+    def count(self, field: str, default: int = 1) -> int:
+        """Its whole number, the option's default or this one where it is absent."""
+        found = self.number(field)
+        return default if found is None else found
+
+    def needed(self, field: str) -> int:
+        """Its whole number.
+
+        Raises:
+            BadRequest: it is missing, or no number.
+        """
+        found = self.number(field)
+        if found is None:
+            raise BadRequest(f"--{self.word_of(field)} is missing, without which there is no model; or give --model")
+        return found
+
+    def check_choices(self) -> None:
+        """Refuse words that no option of a few words has; the options need not be read for that."""
+        asked = set(self.names)
+        for option in self._options:
+            if option.kind == "choice":
+                self.choice(option.field)
+        self.names = asked

@@ -1,0 +1,25 @@
+"""Which rules hold in a search: the usual ones, and those of the framework that plans are for."""
+
+from __future__ import annotations
+
+from costmodels.scenario import Scenario
+from planner.frameworks.registry import FRAMEWORKS
+from planner.rules.core import RULES, Rule
+
+
+def active(scenario: Scenario, pinned: frozenset[str]) -> tuple[Rule, ...]:
+    """The rules of a search: what is dominated is kept where the request pins that very axis.
+
+    A framework's own rules come on top; what they leave dominates nothing that they refuse.
+    """
+    usual = tuple(r for r in RULES if r.kind != "dominated" or not set(r.reads[-1:]) & pinned)
+    if not scenario.framework:
+        return usual
+    framework = FRAMEWORKS[scenario.framework]
+    return (*(rule for rule in usual if rule.name not in framework.dropped), *framework.rules)
+
+
+def binding(scenario: Scenario) -> tuple[Rule, ...]:
+    """The rules that a strategy may not break, whoever proposes it: all but those about what is dominated."""
+    beyond = FRAMEWORKS[scenario.framework].rules if scenario.framework else ()
+    return (*(rule for rule in RULES if rule.kind != "dominated"), *beyond)
