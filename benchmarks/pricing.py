@@ -22,7 +22,8 @@ from costmodels.pricing import price
 from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, SCHEDULE_NAMES, Strategies
 from planner.request.pins import parse_pins
-from planner.request.request import PlanRequest, resolve
+from planner.request.request import PlanRequest
+from planner.request.resolve import resolve
 from planner.search.best_first import CHUNK
 from planner.space.lattice import build
 

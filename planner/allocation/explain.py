@@ -17,8 +17,8 @@ from planner.allocation.options import Option, dollars
 from planner.allocation.queue import Job
 from planner.allocation.solver import solve
 from planner.answer.plan import Strategy
+from planner.answer.text import memory_savings
 from planner.explain.verdict import asked_until, later
-from planner.request.written import savings
 
 EXPLAINED_WITHIN: Final = 2.0
 """Seconds that the reasons of all jobs may take together, where no time limit is asked for that leaves them more."""
@@ -87,7 +87,7 @@ def in_words(strategy: Strategy) -> str:
     """The degrees of a strategy that are not 1, and what it does for memory."""
     names = ("tp", "cp", "pp", "vpp", "dp", "ep")
     said = [f"{name.upper()} {getattr(strategy, name)}" for name in names if getattr(strategy, name) > 1]
-    return ", ".join([*(said or ["one GPU"]), *savings(strategy)])
+    return ", ".join([*(said or ["one GPU"]), *memory_savings(strategy)])
 
 
 def _change(job: Job, option: Option) -> str:

@@ -1,14 +1,14 @@
-"""Quantities as a sentence says them, and what it says of those that are not known."""
+"""Wording: quantities as a sentence says them, and what is said where one is not known."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from hardware.units import format_quantity
 
 if TYPE_CHECKING:
-    from planner.answer.plan import Plan
+    from planner.answer.plan import Plan, Strategy
 
 NOTABLE = 0.0005
 """Relative change below which something helps nothing."""
@@ -21,7 +21,7 @@ NO_OFFLOADING = "without offloading"
 """What a proof leaves out unless it is asked for: the restriction that most often matters."""
 
 
-def told_seconds(value: float) -> str:
+def format_seconds(value: float) -> str:
     """Seconds as a sentence says them."""
     if value == 0:
         return "0 s"
@@ -30,9 +30,28 @@ def told_seconds(value: float) -> str:
     return format_quantity(value, "time") if value > 0 else f"-{format_quantity(-value, 'time')}"
 
 
-def told_bytes(value: float) -> str:
+def format_bytes(value: float) -> str:
     """Bytes of a device; those that a tenth of a GiB does not show in MiB."""
     return f"{value / 2**30:.1f} GiB" if value == 0 or value >= 2**30 / 10 else f"{value / 2**20:.3g} MiB"
+
+
+def plural(count: int, thing: str) -> str:
+    """So many things: "1 layer", "12,288 GPUs"."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def name_in(given: object) -> str:
+    """What a request calls its model, its cluster or its stack, whether by name or in a table."""
+    return str(given.get("name", "custom")) if isinstance(given, Mapping) else str(given or "custom")
+
+
+def memory_savings(strategy: Strategy) -> list[str]:
+    """What a strategy does for memory that only a lack of it explains, in words."""
+    together = strategy.recompute_num_layers
+    return [
+        *([f"{together} layers recomputed together"] if together > 1 else []),
+        *([f"offload {strategy.offload}"] if strategy.offload != "none" else []),
+    ]
 
 
 def why_none(answer: Plan) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from planner.cli.answer_files import text_in
-from planner.request.axes import PIN_AXES
+from planner.request.fields import PIN_AXES
 
 if TYPE_CHECKING:
     from planner.request.request import PlanRequest

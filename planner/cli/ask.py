@@ -15,8 +15,7 @@ from click.core import ParameterSource
 from hardware.errors import meant
 from planner.cli.answer_files import text_in
 from planner.errors import BadQuantity, BadRequest
-from planner.request.axes import PIN_AXES
-from planner.request.spelling import own_name, respelled
+from planner.request.fields import FIELDS, PIN_AXES, QUESTION, own_name, respelled
 
 if TYPE_CHECKING:
     from planner.jobs.given import Given
@@ -24,35 +23,6 @@ if TYPE_CHECKING:
 
 _FACTOR: Final = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 """A number in plain digits, as files of commands and the shell hand it on: as text."""
-FIELDS: Final = (
-    "model",
-    "gpus",
-    "cluster",
-    "stack",
-    "global_batch_size",
-    "seq_length",
-    "tokens",
-    "precision",
-    "objective",
-    "ties",
-    "framework",
-    "memory_margin",
-    "expert_capacity",
-    "expert_imbalance",
-    "optimizer",
-    "main_grads",
-    "main_params",
-    "fp8_param_gather",
-    "loss",
-    "loss_block",
-    "offload_fraction",
-    "adapters",
-    "changes",
-    "stability",
-    "reasons",
-    "top",
-    "time_limit",
-)
 
 
 @dataclass(frozen=True)
@@ -122,7 +92,7 @@ def _options(ctx: click.Context) -> tuple[dict[str, Any], dict[str, str]]:
     for param in ctx.command.params:
         name = param.name or ""
         value = ctx.params.get(name)
-        if value is None or value == () or name not in (*FIELDS, *PIN_AXES):
+        if value is None or value == () or name not in (*QUESTION, *PIN_AXES):
             continue
         key = f"pins.{name}" if name in PIN_AXES else name
         given[key] = value
@@ -159,13 +129,13 @@ def _configured(path: str) -> dict[str, Any]:
         raise BadRequest(f"{path}: {error}") from None
     if str(document.get("schema", "")).startswith(("plan/", "replan/")):
         document = _asked_again(document, path)
-    document = respelled(profiled(document), FIELDS)
+    document = respelled(profiled(document), QUESTION)
     pins = document.pop("pins", {})
     if not isinstance(pins, Mapping):
         raise BadRequest(f"{path}: pins must be a table such as [pins] tp = 8, got {pins!r}")
-    if unknown := [name for name in document if name not in FIELDS]:
+    if unknown := [name for name in document if name not in QUESTION]:
         axis = own_name(unknown[0])
-        hint = f"it belongs under [pins]: {axis} = ..." if axis in PIN_AXES else meant(unknown[0], (*FIELDS, "pins"))
+        hint = f"it belongs under [pins]: {axis} = ..." if axis in PIN_AXES else meant(unknown[0], (*QUESTION, "pins"))
         raise BadRequest(f"{path}: there is no field {unknown[0]!r}; {hint}")
     return document | {f"pins.{name}": value for name, value in respelled(pins, PIN_AXES).items()}
 
@@ -230,17 +200,17 @@ def _pin(value: Any) -> Any:
 
 
 def _value(name: str, value: Any) -> Any:
-    if name == "tokens" and isinstance(value, str):
-        return _whole(name, value)
-    if name == "changes" and isinstance(value, tuple):
+    """A value as the request takes it, of text as the shell hands it on."""
+    kind = FIELDS[name].kind
+    if isinstance(value, tuple):
         return _changes(value)
-    if name == "stability" and isinstance(value, str):
-        return _stability(value)
-    if name == "time_limit" and isinstance(value, str):
-        return seconds_in(name, value)
-    if name in ("expert_capacity", "expert_imbalance") and isinstance(value, str) and _FACTOR.fullmatch(value.strip()):
+    if not isinstance(value, str):
+        return value
+    if kind in _TEXTS:
+        return _TEXTS[kind](name, value)
+    if kind == "number" and _FACTOR.fullmatch(value.strip()):
         return float(value)
-    if isinstance(value, str) and "\0" in value:
+    if "\0" in value:
         raise BadRequest(f"{name}: contains a NUL character")
     return value
 
@@ -258,14 +228,14 @@ def _changes(given: tuple[str, ...]) -> dict[str, str]:
     return changes
 
 
-def _stability(text: str) -> Any:
+def _stability(name: str, text: str) -> Any:
     """A file, or name=value pairs with commas between them."""
-    from planner.request.tables import stability_written
+    from planner.request.values import stability_written
 
     try:
         return stability_written(text if "=" in text else Path(text))
     except (ValueError, RecursionError) as error:
-        raise BadRequest(f"stability: {error}") from None
+        raise BadRequest(f"{name}: {error}") from None
 
 
 def _whole(name: str, text: str) -> int:
@@ -286,7 +256,7 @@ def seconds_in(name: str, text: str) -> float:
     Raises:
         BadRequest: no such time, or none that makes sense.
     """
-    from planner.request.tables import seconds_written
+    from planner.request.values import seconds_written
 
     try:
         return float(seconds_written(text))
@@ -303,3 +273,7 @@ def _quantity(name: str, text: str, dimension: Any) -> float:
         return parse_quantity(text, dimension)
     except BadQuantity as error:
         raise BadRequest(f"{name}: {error}") from None
+
+
+_TEXTS: Final = {"tokens": _whole, "pairs": _stability, "time": seconds_in}
+"""What reads text for fields that are written with a unit or in pairs, by their kind."""

@@ -14,20 +14,19 @@ from planner.cli.ask import Question, question
 from planner.cli.ending import INFEASIBLE
 from planner.cli.options import (
     FORMATS,
-    PINS_HEADING,
     SOURCES,
     Command,
     Text,
     Word,
     dry_run_option,
+    field_option,
     option,
     output_options,
     pin_options,
     question_options,
-    reasons_option,
-    top_option,
 )
 from planner.errors import BadRequest
+from planner.request.fields import PINS
 
 if TYPE_CHECKING:
     from planner.answer.plan import Plan
@@ -42,8 +41,8 @@ _LAYERS = re.compile(r"[0-9]{1,6}(,[0-9]{1,6})*")
 @pin_options
 @option("--what-if", heading=_INSTEAD, is_flag=True, help="What would help: every lever turned both ways.")
 @option("--robust", heading=_INSTEAD, metavar="SHARE", help="Least worst regret, rates uncertain by so much: 20%.")
-@top_option
-@reasons_option
+@field_option("top")
+@field_option("reasons")
 @output_options(*FORMATS)
 @dry_run_option
 @click.pass_context
@@ -77,7 +76,7 @@ def solve(ctx: click.Context, /, **params: Any) -> None:
 @pin_options
 @option(
     "--layers-per-stage",
-    heading=PINS_HEADING,
+    heading=PINS,
     metavar="N,N,...",
     help="Layers of each pipeline stage (default: the split that a search takes).",
 )

@@ -41,7 +41,7 @@ def replan(result: str, gpus: int, tolerance: str, pick: str, **params: Any) -> 
     output = params["output"]
     check_writable(output)
     from planner.analyses.replan import replan as anew
-    from planner.request.arguments import share
+    from planner.request.values import share
 
     old = answer_in(result, quiet=params["quiet"])
     _named_once(old, params)

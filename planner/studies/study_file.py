@@ -33,11 +33,11 @@ from typing import Any, Final
 
 from hardware.files import expanded, read, read_text
 from planner.errors import BadFile, BadRequest
-from planner.request.fields import field_of, read_value, unknown_field
+from planner.request.fields import field_of, unknown_field
 from planner.request.files import led, profiled
 from planner.studies.check import check
 from planner.studies.filters import read_filter
-from planner.studies.ranges import axis_values, is_range
+from planner.studies.ranges import axis_values, is_range, read_value
 from planner.studies.study import SCENARIO, Axis, Mode, Study
 
 LARGEST_STUDY: Final = 2_000_000

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from hardware.errors import meant
+from planner.answer.text import plural
 from planner.errors import BadRequest
 from planner.jobs.fields import flag, table, whole, word
 from planner.jobs.given import Asked, Given, Length, said
 from planner.jobs.torchtitan.read_precision import precision
 from planner.jobs.torchtitan.write_words import PARAMETERS, SCHEDULES
-from planner.request.written import many
 
 _MODELS: Final = {
     ("llama3", "8B"): "llama3-8b",
@@ -131,7 +131,7 @@ def _pipeline(parallel: Mapping[str, Any], pp: int) -> tuple[dict[str, Any], tup
         return {"schedule": "none"}, None, []
     if parts is None:
         vpp = 1 if ours in _ONE_CHUNK else 2
-        words = f"parallelism.module_fqns_per_model_part is not given; priced are stages of {many(vpp, 'chunk')}"
+        words = f"parallelism.module_fqns_per_model_part is not given; priced are stages of {plural(vpp, 'chunk')}"
         return {"schedule": ours, "vpp": vpp}, None, [f"{words}, split as a search does"]
     pins = {"schedule": ours, "vpp": len(parts) // pp}
     return pins, None if ours in _FOLDED else _layers(parts, pp), []

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from planner.answer.text import name_in, plural
 from planner.render.terminal.bars import counted
-from planner.request.written import many, named
 
 
 def model_facts(request: Mapping[str, Any]) -> list[str]:
@@ -16,7 +16,7 @@ def model_facts(request: Mapping[str, Any]) -> list[str]:
     asked = {"seq": "seq_length", "batch": "global_batch_size", "adapters": "adapters"}
     return [
         f"{counted(sizes['parameters'])} parameters" if "parameters" in sizes else "",
-        many(sizes["num_layers"], "layer") if "num_layers" in sizes else "",
+        plural(sizes["num_layers"], "layer") if "num_layers" in sizes else "",
         *(f"{word} {request[name]}" for word, name in asked.items() if request.get(name)),
         str(request.get("precision") or ""),
         f"{counted(request['tokens'])} tokens" if request.get("tokens") else "",
@@ -29,16 +29,16 @@ def machine_facts(request: Mapping[str, Any]) -> list[str]:
     machines = cluster if isinstance(cluster, Mapping) else {}
     return [
         " + ".join(filter(None, map(_machines, machines.get("groups", [machines])))),
-        many(request["gpus"], "GPU") if "gpus" in request else "",
+        plural(request["gpus"], "GPU") if "gpus" in request else "",
         _software(request.get("stack")),
     ]
 
 
 def _software(stack: object) -> str:
-    return f"stack {named(stack)}" + (", as you gave it" if isinstance(stack, Mapping) else "")
+    return f"stack {name_in(stack)}" + (", as you gave it" if isinstance(stack, Mapping) else "")
 
 
 def _machines(group: Mapping[str, Any]) -> str:
     nodes, each = group.get("nodes"), group.get("gpus_per_node")
     held = f" within {group['power_limit']}" if "power_limit" in group else ""
-    return f"{many(nodes, 'node')} x {each} {group.get('accelerator', 'GPUs')}{held}" if nodes and each else ""
+    return f"{plural(nodes, 'node')} x {each} {group.get('accelerator', 'GPUs')}{held}" if nodes and each else ""

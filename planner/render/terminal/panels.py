@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.answer.plan import Alternative, Plan, Stage, StageMemory, Strategy
+from planner.answer.text import plural
 from planner.render.terminal.bars import alike, bar, gib, percent, seconds
-from planner.request.written import many
 
 TERMS: Final[Mapping[str, str]] = {
     "compute": "compute",
@@ -139,7 +139,7 @@ def layers_per_stage(strategy: Strategy) -> str:
     """The split of layers in words: "12 layers per stage", "layers per stage 11, 6 x 12, 13"."""
     layers = [stage.layers for stage in strategy.stages]
     if len(set(layers)) == 1:
-        return f"{many(layers[0], 'layer')} per stage"
+        return f"{plural(layers[0], 'layer')} per stage"
     return f"layers per stage {_runs(layers)}"
 
 

@@ -10,15 +10,15 @@ from rich.text import Text
 from hardware.units import format_quantity
 from planner.allocation.explain import in_words
 from planner.analyses.replan_document import Choice, Replan
+from planner.answer.text import plural
 from planner.render.terminal.bars import percent, seconds
 from planner.render.terminal.tables import said
-from planner.request.written import many
 
 
 def render(found: Replan, console: Console) -> None:
     """The whole answer, within the width of the console."""
-    was = f"{many(found.old_gpus, 'GPU')}, {seconds(found.old_iteration_seconds)} per iteration"
-    console.print(Text(f"{was} -> {many(found.gpus, 'GPU')}, global batch {found.global_batch_size}", style="bold"))
+    was = f"{plural(found.old_gpus, 'GPU')}, {seconds(found.old_iteration_seconds)} per iteration"
+    console.print(Text(f"{was} -> {plural(found.gpus, 'GPU')}, global batch {found.global_batch_size}", style="bold"))
     searched = ", ".join(f"{count:,}" for count in found.counts)
     console.print(said(f"searched {searched} GPUs: {found.statement}", console), overflow="fold")
     if found.fastest is None or found.nearest is None:

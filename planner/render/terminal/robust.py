@@ -7,16 +7,16 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.analyses.robust import Candidate, Robust
+from planner.answer.text import plural
 from planner.render.terminal.bars import percent, seconds
 from planner.render.terminal.sensitivity import words
 from planner.render.terminal.tables import print_wide
-from planner.request.written import many
 
 
 def print_robust(found: Robust, console: Console) -> None:
     """The choice beside the best, the next candidates, and how far the best stays best."""
     spread = f"{', '.join(found.uncertain)} each within {percent(found.within)}"
-    _line(console, f"{found.model} on {many(found.gpus, 'GPU')} of {found.cluster}; {spread}", "bold")
+    _line(console, f"{found.model} on {plural(found.gpus, 'GPU')} of {found.cluster}; {spread}", "bold")
     _line(console, f"assumed: {'; '.join(found.defaults)}" if found.defaults else "nothing is assumed")
     console.print()
     print_wide(_table(found), console)

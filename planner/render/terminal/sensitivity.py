@@ -8,10 +8,10 @@ from rich.text import Text
 
 from planner.analyses.what_if import FACTOR, Leverage, Sensitivity, Turned
 from planner.answer.plan import Strategy
+from planner.answer.text import plural
 from planner.render.terminal.bars import percent, seconds
 from planner.render.terminal.panels import recomputation
 from planner.render.terminal.tables import print_wide
-from planner.request.written import many
 
 _HALF = 16
 """Characters of a bar on either side of no change."""
@@ -19,7 +19,7 @@ _HALF = 16
 
 def print_sensitivity(found: Sensitivity, console: Console) -> None:
     """Every lever with its bar, strongest first: left of the middle is less time."""
-    head = f"{found.model} on {many(found.gpus, 'GPU')} of {found.cluster}: {seconds(found.iteration_seconds)}, "
+    head = f"{found.model} on {plural(found.gpus, 'GPU')} of {found.cluster}: {seconds(found.iteration_seconds)}, "
     console.print(Text(head + words(found.strategy), style="bold"), overflow="fold")
     said = "; ".join(found.defaults)
     console.print(Text(f"assumed: {said}" if said else "nothing is assumed"), overflow="fold")

@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.analyses.size_document import Neighbour, Option, Size
+from planner.answer.text import memory_savings, plural
 from planner.render.terminal.bars import counted, days, dollars, percent, seconds
 from planner.render.terminal.tables import print_wide
-from planner.request.written import many, savings
 
 _UNDISTURBED: Final = ("GPUs", "time", "cost", "MFU", "iteration", "batch")
 _WITH_INTERRUPTIONS: Final = (
@@ -35,13 +35,13 @@ def print_size(found: Size, console: Console) -> None:
     for text in (*_days(found), *_batches(_rows(found)), found.statement):
         _line(console, text)
     for gpus, warning in _careful(found):
-        _line(console, f"careful: on {many(gpus, 'GPU')} {warning}", "yellow")
+        _line(console, f"careful: on {plural(gpus, 'GPU')} {warning}", "yellow")
     if found.answer is not None:
         answer = found.answer
         console.print()
         _line(
             console,
-            f"{many(answer.gpus, 'GPU')} ({many(answer.nodes, 'node')}): {_told(answer, found.deadline_days)}.",
+            f"{plural(answer.gpus, 'GPU')} ({plural(answer.nodes, 'node')}): {_told(answer, found.deadline_days)}.",
             "bold",
         )
 
@@ -91,7 +91,7 @@ def _took(option: Option, deadline: float | None) -> str:
 def _words(option: Option) -> str:
     s = option.strategy
     words = [f"{name} {value}" for name, value in (("TP", s.tp), ("CP", s.cp), ("PP", s.pp), ("EP", s.ep)) if value > 1]
-    return " ".join([*words, f"DP {s.dp}", *savings(s)])
+    return " ".join([*words, f"DP {s.dp}", *memory_savings(s)])
 
 
 def _told(option: Option, deadline: float | None) -> str:
@@ -113,7 +113,7 @@ def _no_day_less(answer: Option, now: float) -> str:
     if now <= 1.0:
         return "a day less would leave no time"
     if answer.days <= now - 1.0:
-        return f"with a day less ({now - 1:.3g} days): the same {many(answer.gpus, 'GPU')} do"
+        return f"with a day less ({now - 1:.3g} days): the same {plural(answer.gpus, 'GPU')} do"
     return f"with a day less ({now - 1:.3g} days): no size that was searched does; more GPUs (--gpus) may"
 
 
@@ -124,7 +124,7 @@ def _day(other: Neighbour | None, word: str, now: float) -> str:
     money = "" if extra is None else f", {dollars(abs(extra))} {'more' if extra >= 0 else 'less'}"
     over = "" if other.over_dollars is None else f", {dollars(other.over_dollars)} beyond the budget"
     took = _took(option, now)
-    return f"with a day {word} ({other.deadline_days:.3g} days): {many(option.gpus, 'GPU')}, {took}{money}{over}"
+    return f"with a day {word} ({other.deadline_days:.3g} days): {plural(option.gpus, 'GPU')}, {took}{money}{over}"
 
 
 def _batches(rows: list[tuple[str, Option]]) -> list[str]:

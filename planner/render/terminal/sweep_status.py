@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from planner.answer.text import plural
 from planner.render.terminal.sweep import named
-from planner.request.written import many
 from planner.studies.answers import Result
 
 SHOWN: Final = 10
@@ -68,7 +68,7 @@ def text(name: str, place: str, found: Iterable[Result]) -> str:
 def _failures(kinds: Mapping[str, Sequence[Result]]) -> list[str]:
     by_count = sorted(kinds.values(), key=len, reverse=True)
     lines = [f"  {_first(alike)}: {alike[0].error}" for alike in by_count[:SHOWN]]
-    unsaid = f"{many(len(kinds) - SHOWN, 'other message')}; " if len(kinds) > SHOWN else ""
+    unsaid = f"{plural(len(kinds) - SHOWN, 'other message')}; " if len(kinds) > SHOWN else ""
     failed = sum(map(len, kinds.values()))
     return [*lines, *([f"  {unsaid}--format json names all {failed:,} failed points"] if failed > len(lines) else [])]
 

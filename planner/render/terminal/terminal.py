@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.answer.plan import Advice, Plan, Prediction, Proof, Rejection, Strategy, Trust
-from planner.answer.text import CUT_SHORT, foremost
+from planner.answer.text import CUT_SHORT, foremost, name_in, plural
 from planner.errors import BadRequest
 from planner.jobs.preview import block, elsewhere, foreign, launch
 from planner.render.terminal.asked import machine_facts, model_facts
@@ -28,7 +28,6 @@ from planner.render.terminal.panels import (
 )
 from planner.render.terminal.upkeep import goodput_lines
 from planner.request.overrides import written
-from planner.request.written import many, named
 
 _Document = TypeVar("_Document", bound=BaseModel)
 
@@ -111,8 +110,8 @@ def _where(found: Trust) -> str:
 
 
 def _header(plan: Plan, width: int) -> Iterator[Text]:
-    yield _line(named(plan.request.get("model")), model_facts(plan.request), width)
-    yield _line(named(plan.request.get("cluster")), machine_facts(plan.request), width)
+    yield _line(name_in(plan.request.get("model")), model_facts(plan.request), width)
+    yield _line(name_in(plan.request.get("cluster")), machine_facts(plan.request), width)
     if changes := plan.request.get("changes"):
         said = _listed([f"{path} = {written(value)}" for path, value in changes.items()], ";")
         yield Text(flow(["set:", *said], width=width, indent=0, gap=" "))
@@ -197,7 +196,7 @@ def _training(prediction: Prediction) -> list[str]:
     cost = prediction.cost_dollars
     return [
         f"training    {days(prediction.training_days)}",
-        many(prediction.iterations, "iteration"),
+        plural(prediction.iterations, "iteration"),
         f"{scaled(prediction.gpu_hours)} GPU-hours",
         dollars(cost) if cost is not None else "",
         f"{significant(prediction.energy_megawatt_hours)} MWh",
@@ -276,7 +275,7 @@ def _comment(remark: str, width: int) -> str:
 
 def _quote(plan: Plan, strategy: Strategy, prediction: Prediction, width: int) -> Text:
     gpus = plan.request.get("gpus", strategy.tp * strategy.cp * strategy.pp * strategy.dp)
-    subject = f"{named(plan.request.get('model'))} on {many(gpus, 'GPU')}"
+    subject = f"{name_in(plan.request.get('model'))} on {plural(gpus, 'GPU')}"
     kind = f" ({strategy.cp_kind})" if strategy.cp > 1 else ""
     degrees = {
         "TP": strategy.tp,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from planner.answer.plan import Goodput
+from planner.answer.text import plural
 from planner.render.terminal.bars import days, dollars, flow, percent, scaled, seconds, significant
-from planner.request.written import many
 
 _LOSSES: Final = ("checkpoints", "failures", "repairs", "stragglers")
 _LEAST: Final = 5e-4
@@ -37,7 +37,7 @@ def goodput_lines(found: Goodput, width: int) -> str:
 
 def _spares(found: Goodput) -> str:
     paid = f" for {dollars(found.spare_cost_dollars)}" if found.spare_cost_dollars else ""
-    return many(found.spare_nodes, "spare node") + paid
+    return plural(found.spare_nodes, "spare node") + paid
 
 
 def _interval(found: Goodput) -> str:

@@ -11,7 +11,7 @@ from planner.cli import main
 from planner.errors import BadRequest
 from planner.frameworks.registry import FRAMEWORKS
 from planner.frameworks.stacks import STACKS, goes_with
-from planner.request.request import resolve
+from planner.request.resolve import resolve
 
 TITAN = """
 [model]
