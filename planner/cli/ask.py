@@ -112,24 +112,24 @@ def _spell_profile(ctx: click.Context, given: dict[str, Any], origins: dict[str,
     profile = ctx.params.get("profile")
     if profile is None:
         return
-    from planner.request.files import profiled
+    from planner.request.files import with_profile
 
-    for name, file in profiled({"profile": profile}).items():
+    for name, file in with_profile({"profile": profile}).items():
         if ctx.get_parameter_source(name) != ParameterSource.COMMANDLINE:
             given[name], origins[name] = file, "--profile"
 
 
 def _configured(path: str) -> dict[str, Any]:
     from hardware.files import expanded, parsed
-    from planner.request.files import led, profiled
+    from planner.request.files import with_files_beside, with_profile
 
     try:
-        document = led(parsed(text_in(path), expanded(path)), expanded(path))
+        document = with_files_beside(parsed(text_in(path), expanded(path)), expanded(path))
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"{path}: {error}") from None
     if str(document.get("schema", "")).startswith(("plan/", "replan/")):
         document = _asked_again(document, path)
-    document = respelled(profiled(document), QUESTION)
+    document = respelled(with_profile(document), QUESTION)
     pins = document.pop("pins", {})
     if not isinstance(pins, Mapping):
         raise BadRequest(f"{path}: pins must be a table such as [pins] tp = 8, got {pins!r}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal
 
 from hardware.errors import meant
@@ -60,6 +61,9 @@ class Field:
 
 PINS: Final = "Pins and ranges: 8, 4,8, ..8 or 2..16"
 """The heading of all axes."""
+
+
+_choice = partial(Field, changes_stack=True, left_out=1)
 
 
 def _axis(name: str, explained: str, *others: str, kind: Kind = "text") -> Field:
@@ -116,29 +120,18 @@ _ROWS: Final = (
         kind="pairs",
     ),
     Field("framework", "Propose only what this exporter accepts.", "NAME", ("for",), left_out=6),
-    Field(
-        "optimizer", "adam, adam-bf16, adam-8bit, lamb, sgd, adafactor or muon.", "NAME", changes_stack=True, left_out=1
-    ),
-    Field("main_grads", "fp32 or bf16.", "NAME", ("main-grads", "main-grads-dtype"), changes_stack=True, left_out=1),
-    Field("main_params", "fp32 or fp16.", "NAME", ("main-params", "main-params-dtype"), changes_stack=True, left_out=1),
-    Field("fp8_param_gather", "Keep and gather weights in 8 bits.", kind="switch", changes_stack=True, left_out=1),
-    Field("loss", "plain, or fused with the head's product.", "NAME", changes_stack=True, left_out=1),
-    Field("loss_block", "Tokens whose logits exist at once.", "TOKENS", kind="count", changes_stack=True, left_out=1),
-    Field(
-        "offload_fraction",
-        "Share of the optimizer states to offload.",
-        "SHARE",
-        kind="share",
-        changes_stack=True,
-        left_out=1,
-    ),
-    Field(
+    _choice("optimizer", "adam, adam-bf16, adam-8bit, lamb, sgd, adafactor or muon.", "NAME"),
+    _choice("main_grads", "fp32 or bf16.", "NAME", ("main-grads", "main-grads-dtype")),
+    _choice("main_params", "fp32 or fp16.", "NAME", ("main-params", "main-params-dtype")),
+    _choice("fp8_param_gather", "Keep and gather weights in 8 bits.", kind="switch"),
+    _choice("loss", "plain, or fused with the head's product.", "NAME"),
+    _choice("loss_block", "Tokens whose logits exist at once.", "TOKENS", kind="count"),
+    _choice("offload_fraction", "Share of the optimizer states to offload.", "SHARE", kind="share"),
+    _choice(
         "adapters",
         "Train adapters beside frozen weights; of linear_qkv,linear_proj,linear_fc1,linear_fc2, all unless said.",
         "RANK[:MODULES]",
         ("adapters", "lora"),
-        changes_stack=True,
-        left_out=1,
     ),
     Field(
         "changes",

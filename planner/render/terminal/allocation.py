@@ -9,7 +9,7 @@ from rich.text import Text
 
 from planner.allocation.document import Allocation, JobAnswer
 from planner.allocation.explain import in_words
-from planner.render.terminal.bars import days, scaled, seconds
+from planner.answer.text import format_days, format_prefixed, short_seconds
 from planner.render.terminal.tables import said
 
 _DAY = 86400.0
@@ -35,11 +35,11 @@ def _value(found: Allocation) -> str:
         return "infeasible"
     match found.objective:
         case "throughput":
-            return f"{scaled(found.value)}{'' if found.value else ' '}FLOP/s x priority"
+            return f"{format_prefixed(found.value)}{'' if found.value else ' '}FLOP/s x priority"
         case "weighted-finish":
             return f"{found.value / _DAY:,.1f} days x priority"
         case "cost":
-            return f"${scaled(found.value)}"
+            return f"${format_prefixed(found.value)}"
         case _:
             return f"sum of logarithms {found.value:.3f}"
 
@@ -57,9 +57,9 @@ def _cells(job: JobAnswer) -> tuple[str, ...]:
     at = job.placed
     if at is None:
         return job.name, job.change, "", "", "", "", "", ""
-    money = "" if at.cost_dollars is None else f"${scaled(at.cost_dollars)}"
-    finish = f"{days(at.finish_seconds / _DAY)}{' late' if job.late else ''}"
-    where = (at.group, f"{at.gpus:,}", seconds(at.iteration_seconds))
+    money = "" if at.cost_dollars is None else f"${format_prefixed(at.cost_dollars)}"
+    finish = f"{format_days(at.finish_seconds / _DAY)}{' late' if job.late else ''}"
+    where = (at.group, f"{at.gpus:,}", short_seconds(at.iteration_seconds))
     return (job.name, job.change, *where, finish, money, in_words(at.strategy))
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from planner.answer.text import name_in, plural
-from planner.render.terminal.bars import counted
+from planner.answer.text import format_count, name_in, plural
 
 
 def model_facts(request: Mapping[str, Any]) -> list[str]:
@@ -15,11 +14,11 @@ def model_facts(request: Mapping[str, Any]) -> list[str]:
     sizes = model if isinstance(model, Mapping) else {}
     asked = {"seq": "seq_length", "batch": "global_batch_size", "adapters": "adapters"}
     return [
-        f"{counted(sizes['parameters'])} parameters" if "parameters" in sizes else "",
+        f"{format_count(sizes['parameters'])} parameters" if "parameters" in sizes else "",
         plural(sizes["num_layers"], "layer") if "num_layers" in sizes else "",
         *(f"{word} {request[name]}" for word, name in asked.items() if request.get(name)),
         str(request.get("precision") or ""),
-        f"{counted(request['tokens'])} tokens" if request.get("tokens") else "",
+        f"{format_count(request['tokens'])} tokens" if request.get("tokens") else "",
     ]
 
 

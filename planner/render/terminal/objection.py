@@ -8,8 +8,9 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from planner.answer.text import column_seconds, format_gib
 from planner.explain.why_not import WhyNot
-from planner.render.terminal.bars import alike, flow, gib
+from planner.render.terminal.bars import flow
 from planner.render.terminal.panels import TERMS, along_the_pipeline
 from planner.render.terminal.terminal import degrees, indented, nearest_that_works, printable, refused, switches, title
 
@@ -59,10 +60,16 @@ def _comparison(answer: WhyNot) -> Table:
 def _held(answer: WhyNot) -> Table:
     table = _side_by_side()
     for name, (this, best) in answer.memory_terms.items():
-        table.add_row(name, gib(this), gib(best), f"{'+' if this >= best else '-'}{gib(abs(this - best))}")
+        table.add_row(
+            name, format_gib(this), format_gib(best), f"{'+' if this >= best else '-'}{format_gib(abs(this - best))}"
+        )
     return table
 
 
 def _compared(this: float, best: float, largest: float) -> tuple[str, str, str]:
     sign = "+" if this >= best else "-"
-    return alike(this, largest), alike(best, largest), f"{sign}{alike(abs(this - best), largest)}"
+    return (
+        column_seconds(this, largest),
+        column_seconds(best, largest),
+        f"{sign}{column_seconds(abs(this - best), largest)}",
+    )

@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.answer.plan import Alternative, Plan, Stage, StageMemory, Strategy
-from planner.answer.text import plural
-from planner.render.terminal.bars import alike, bar, gib, percent, seconds
+from planner.answer.text import column_seconds, format_gib, format_percent, plural, short_seconds
+from planner.render.terminal.bars import bar
 
 TERMS: Final[Mapping[str, str]] = {
     "compute": "compute",
@@ -48,8 +48,8 @@ def time_panel(plan: Plan, *, blocks: bool) -> Text:
     text = Text("Time per iteration", style="bold")
     for name in large:
         drawn = bar(shares[name] / longest, _BAR, blocks=blocks)
-        time = alike(plan.breakdown_seconds[name], longest * total)
-        row = f"\n  {TERMS.get(name, name):<12}{time:>9}{percent(shares[name]):>8} "
+        time = column_seconds(plan.breakdown_seconds[name], longest * total)
+        row = f"\n  {TERMS.get(name, name):<12}{time:>9}{format_percent(shares[name]):>8} "
         text.append(row, style="not bold").append(drawn, style="not bold cyan")
     return text
 
@@ -57,7 +57,7 @@ def time_panel(plan: Plan, *, blocks: bool) -> Text:
 def memory_panel(stages: Sequence[StageMemory]) -> Text:
     """Memory of the busiest rank of the first, the worst inner and the last stage."""
     shown = _telling(stages)
-    limits = {gib(stage.limit) for stage in stages}
+    limits = {format_gib(stage.limit) for stage in stages}
     of = f" of {min(limits)}" if len(limits) == 1 else ""
     text = Text(f"Memory per GPU, GiB{of}", style="bold")
     text.append("\n" + _row("stage", [str(stage.stage) for stage in shown]), style="not bold")
@@ -65,7 +65,7 @@ def memory_panel(stages: Sequence[StageMemory]) -> Text:
         values = [getattr(stage, part) for stage in shown]
         if any(value >= 2**20 for value in values) or part == "total":
             style = "bold" if part == "total" else "not bold"
-            text.append("\n" + _row(part, [gib(value) for value in values]), style=style)
+            text.append("\n" + _row(part, [format_gib(value) for value in values]), style=style)
     return text
 
 
@@ -114,15 +114,15 @@ def _cells(place: int, alternative: Alternative) -> list[str]:
         *map(str, degrees),
         str(strategy.zero_stage),
         recomputation(strategy),
-        seconds(alternative.iteration_seconds),
-        percent(alternative.mfu),
-        gib(alternative.peak_memory_bytes),
+        short_seconds(alternative.iteration_seconds),
+        format_percent(alternative.mfu),
+        format_gib(alternative.peak_memory_bytes),
     ]
 
 
 def _goodput(alternative: Alternative) -> list[str]:
     """Share of the wall time that trains, where that is what counts."""
-    return [] if alternative.effective is None else [percent(alternative.effective)]
+    return [] if alternative.effective is None else [format_percent(alternative.effective)]
 
 
 def recomputation(strategy: Strategy) -> str:

@@ -10,14 +10,13 @@ from rich.text import Text
 from hardware.units import format_quantity
 from planner.allocation.explain import in_words
 from planner.analyses.replan_document import Choice, Replan
-from planner.answer.text import plural
-from planner.render.terminal.bars import percent, seconds
+from planner.answer.text import format_percent, plural, short_seconds
 from planner.render.terminal.tables import said
 
 
 def render(found: Replan, console: Console) -> None:
     """The whole answer, within the width of the console."""
-    was = f"{plural(found.old_gpus, 'GPU')}, {seconds(found.old_iteration_seconds)} per iteration"
+    was = f"{plural(found.old_gpus, 'GPU')}, {short_seconds(found.old_iteration_seconds)} per iteration"
     console.print(Text(f"{was} -> {plural(found.gpus, 'GPU')}, global batch {found.global_batch_size}", style="bold"))
     searched = ", ".join(f"{count:,}" for count in found.counts)
     console.print(said(f"searched {searched} GPUs: {found.statement}", console), overflow="fold")
@@ -42,10 +41,10 @@ def _table(choices: list[tuple[str, Choice]], console: Console) -> Table:
         cells = (
             f"{choice.gpus:,}",
             f"{choice.idle_gpus:,}",
-            seconds(choice.iteration_seconds),
-            percent(choice.slower),
+            short_seconds(choice.iteration_seconds),
+            format_percent(choice.slower),
             format_quantity(moved.weight_bytes + moved.state_bytes, "bytes"),
-            seconds(moved.seconds),
+            short_seconds(moved.seconds),
             in_words(at) if at else "",
         )
         table.add_row(name, *(said(cell, console) for cell in cells))

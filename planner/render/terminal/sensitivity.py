@@ -8,8 +8,7 @@ from rich.text import Text
 
 from planner.analyses.what_if import FACTOR, Leverage, Sensitivity, Turned
 from planner.answer.plan import Strategy
-from planner.answer.text import plural
-from planner.render.terminal.bars import percent, seconds
+from planner.answer.text import format_percent, plural, short_seconds
 from planner.render.terminal.panels import recomputation
 from planner.render.terminal.tables import print_wide
 
@@ -19,7 +18,9 @@ _HALF = 16
 
 def print_sensitivity(found: Sensitivity, console: Console) -> None:
     """Every lever with its bar, strongest first: left of the middle is less time."""
-    head = f"{found.model} on {plural(found.gpus, 'GPU')} of {found.cluster}: {seconds(found.iteration_seconds)}, "
+    head = (
+        f"{found.model} on {plural(found.gpus, 'GPU')} of {found.cluster}: {short_seconds(found.iteration_seconds)}, "
+    )
     console.print(Text(head + words(found.strategy), style="bold"), overflow="fold")
     said = "; ".join(found.defaults)
     console.print(Text(f"assumed: {said}" if said else "nothing is assumed"), overflow="fold")
@@ -62,7 +63,7 @@ def _change(turned: Turned, now: float) -> float | None:
 
 
 def _told(turned: Turned, change: float | None) -> str:
-    return turned.outcome if change is None else f"{'+' if change > 0 else ''}{percent(change)}"
+    return turned.outcome if change is None else f"{'+' if change > 0 else ''}{format_percent(change)}"
 
 
 def _figure(value: float | None) -> str:

@@ -9,8 +9,15 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.analyses.size_document import Neighbour, Option, Size
-from planner.answer.text import memory_savings, plural
-from planner.render.terminal.bars import counted, days, dollars, percent, seconds
+from planner.answer.text import (
+    format_count,
+    format_days,
+    format_dollars,
+    format_percent,
+    memory_savings,
+    plural,
+    short_seconds,
+)
 from planner.render.terminal.tables import print_wide
 
 _UNDISTURBED: Final = ("GPUs", "time", "cost", "MFU", "iteration", "batch")
@@ -23,9 +30,9 @@ _WITH_INTERRUPTIONS: Final = (
 
 def print_size(found: Size, console: Console) -> None:
     """The size, what surrounds it and what a day costs."""
-    limits = [f"within {days(found.deadline_days)}" if found.deadline_days is not None else ""]
-    limits += [f"for at most {dollars(found.budget_dollars)}" if found.budget_dollars is not None else ""]
-    head = f"{found.model}  {counted(found.tokens)} tokens  on {found.cluster}  {' '.join(filter(None, limits))}"
+    limits = [f"within {format_days(found.deadline_days)}" if found.deadline_days is not None else ""]
+    limits += [f"for at most {format_dollars(found.budget_dollars)}" if found.budget_dollars is not None else ""]
+    head = f"{found.model}  {format_count(found.tokens)} tokens  on {found.cluster}  {' '.join(filter(None, limits))}"
     _line(console, head, "bold")
     _line(console, f"assumed: {'; '.join(found.defaults)}" if found.defaults else "nothing is assumed")
     console.print()
@@ -74,10 +81,10 @@ def _table(rows: list[tuple[str, Option]], deadline: float | None) -> Table:
 
 
 def _cells(option: Option, deadline: float | None) -> tuple[str, ...]:
-    cost = "" if option.cost_dollars is None else dollars(option.cost_dollars)
-    lost = () if option.effective is None else (str(option.spare_nodes), percent(option.effective))
-    running = (percent(option.mfu), seconds(option.iteration_seconds))
-    return f"{option.gpus:,}", days(option.days, deadline), cost, *lost, *running
+    cost = "" if option.cost_dollars is None else format_dollars(option.cost_dollars)
+    lost = () if option.effective is None else (str(option.spare_nodes), format_percent(option.effective))
+    running = (format_percent(option.mfu), short_seconds(option.iteration_seconds))
+    return f"{option.gpus:,}", format_days(option.days, deadline), cost, *lost, *running
 
 
 def _interrupted(option: Option) -> bool:
@@ -85,7 +92,7 @@ def _interrupted(option: Option) -> bool:
 
 
 def _took(option: Option, deadline: float | None) -> str:
-    return f"{days(option.days, deadline)}{' of wall time' if _interrupted(option) else ''}"
+    return f"{format_days(option.days, deadline)}{' of wall time' if _interrupted(option) else ''}"
 
 
 def _words(option: Option) -> str:
@@ -95,8 +102,8 @@ def _words(option: Option) -> str:
 
 
 def _told(option: Option, deadline: float | None) -> str:
-    cost = "" if option.cost_dollars is None else f", {dollars(option.cost_dollars)}"
-    return f"{_took(option, deadline)}{cost}, {percent(option.mfu)} MFU, {_words(option)}"
+    cost = "" if option.cost_dollars is None else f", {format_dollars(option.cost_dollars)}"
+    return f"{_took(option, deadline)}{cost}, {format_percent(option.mfu)} MFU, {_words(option)}"
 
 
 def _days(found: Size) -> list[str]:
@@ -121,8 +128,8 @@ def _day(other: Neighbour | None, word: str, now: float) -> str:
     if other is None:
         return ""
     option, extra = other.option, other.extra_dollars
-    money = "" if extra is None else f", {dollars(abs(extra))} {'more' if extra >= 0 else 'less'}"
-    over = "" if other.over_dollars is None else f", {dollars(other.over_dollars)} beyond the budget"
+    money = "" if extra is None else f", {format_dollars(abs(extra))} {'more' if extra >= 0 else 'less'}"
+    over = "" if other.over_dollars is None else f", {format_dollars(other.over_dollars)} beyond the budget"
     took = _took(option, now)
     return f"with a day {word} ({other.deadline_days:.3g} days): {plural(option.gpus, 'GPU')}, {took}{money}{over}"
 

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from planner.render.terminal.bars import significant
+from planner.answer.text import three_digits
 from planner.render.terminal.tables import print_wide, widths
 from planner.studies.answers import Result
 from planner.studies.study import Study
@@ -113,7 +113,7 @@ def _plan(result: Result, values: Mapping[str, Any]) -> list[str]:
     cells = [" ".join(words), f"{values['iteration_seconds']:.3g}"]
     cells += [
         f"{values['mfu']:.1%}",
-        significant(values["training_days"]),
+        three_digits(values["training_days"]),
         "" if cost is None else f"${cost:,.0f}",
     ]
     cells.append(f"{values['peak_memory_bytes'] / 2**30:.1f}")
