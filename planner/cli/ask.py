@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from hardware.errors import meant
-from planner.cli.answer_files import text_in
+from planner.cli.input import text_in
 from planner.errors import BadQuantity, BadRequest
 from planner.request.fields import FIELDS, PIN_AXES, QUESTION, own_name, respelled
 
@@ -241,7 +241,7 @@ def _stability(name: str, text: str) -> Any:
 def _whole(name: str, text: str) -> int:
     from hardware.units import counted
 
-    number = _quantity(name, text, "count")
+    number = quantity_in(name, text, "count")
     if not 1 <= number < 1e18:
         raise BadRequest(f"{name}: expected a count between 1 and 1e18 such as 300B, got {text!r}")
     try:
@@ -264,7 +264,12 @@ def seconds_in(name: str, text: str) -> float:
         raise BadRequest(f"{name}: {error}") from None
 
 
-def _quantity(name: str, text: str, dimension: Any) -> float:
+def quantity_in(name: str, text: str, dimension: Any) -> float:
+    """A quantity as people write it, in the units of the code.
+
+    Raises:
+        BadRequest: it is none, or not in plain digits.
+    """
     from hardware.units import parse_quantity
 
     if not text.isascii():

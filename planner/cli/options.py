@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 
 from hardware.errors import meant
 from planner.cli.complete import complete
-from planner.cli.inputs import keep_inputs
+from planner.cli.input import keep_inputs
 from planner.request.fields import FIELDS, PIN_AXES, PINS, QUESTION
 
 _DIGITS: Final = re.compile(r"\+?[0-9]+")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.answer import check_writable, opened, shown, talk, write
 from planner.cli.ending import BAD_REQUEST, UNEXPECTED
 from planner.cli.options import Command, Count, Text, Word, option, stacked
+from planner.cli.output import check_writable, opened, shown, talk, write
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -187,11 +187,11 @@ def _deliver(study: Study, store: str, params: dict[str, Any]) -> Counted:
 
         write(shown(lambda console: print_results(found, study, console), place), place)
     elif params["form"] == "parquet":
-        from planner.cli.streams import parquet_to
+        from planner.cli.output import parquet_to
 
         parquet_to(found, study, place)
     else:
-        from planner.cli.streams import text_to
+        from planner.cli.output import text_to
 
         text_to((as_json if params["form"] == "json" else as_csv)(found, study), place)
     return counted

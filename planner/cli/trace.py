@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.answer import check_writable, talk, working, write
-from planner.cli.answer_files import answer_in
 from planner.cli.ask import question
+from planner.cli.input import answer_in
 from planner.cli.options import Command, Count, Text, option, pin_options, question_options
+from planner.cli.output import check_writable, talk, working, write
 from planner.errors import BadRequest
 from planner.request.fields import FIELDS
 
