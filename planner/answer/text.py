@@ -143,6 +143,17 @@ def memory_savings(strategy: Strategy) -> list[str]:
     ]
 
 
+def degrees_above_one(strategy: Strategy, *names: str) -> list[str]:
+    """The degrees that split anything: "TP 8", of all unless some are named."""
+    axes = names or ("tp", "cp", "pp", "vpp", "dp", "ep")
+    return [f"{axis.upper()} {degree}" for axis in axes if (degree := getattr(strategy, axis)) > 1]
+
+
+def strategy_in_words(strategy: Strategy) -> str:
+    """A strategy in a few words: the degrees above 1, and what it does for memory."""
+    return ", ".join([*(degrees_above_one(strategy) or ["one GPU"]), *memory_savings(strategy)])
+
+
 def why_none(answer: Plan) -> str:
     """Why an answer has nothing that works, memory first, else the rule, or two that stand together; and what would."""
     refused = sorted(answer.rejected, key=lambda one: one.rule != "memory")

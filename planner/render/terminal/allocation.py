@@ -8,9 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.allocation.document import Allocation, JobAnswer
-from planner.allocation.explain import in_words
-from planner.answer.text import format_days, format_prefixed, short_seconds
-from planner.render.terminal.tables import said
+from planner.answer.text import format_days, format_prefixed, short_seconds, strategy_in_words
+from planner.render.terminal.tables import grid, said, section
 
 _DAY = 86400.0
 
@@ -27,7 +26,7 @@ def render(found: Allocation, console: Console) -> None:
     console.print(said(f"{spent}; {found.statement}", console), overflow="fold")
     if found.jobs:
         console.print("", Padding(_table(found.jobs, console), (0, 0, 0, 2)), sep="\n")
-        console.print("", Text("Why", style="bold"), Padding(_reasons(found.jobs, console), (0, 0, 0, 2)), sep="\n")
+        section("Why", _reasons(found.jobs, console), console)
 
 
 def _value(found: Allocation) -> str:
@@ -45,9 +44,7 @@ def _value(found: Allocation) -> str:
 
 
 def _table(jobs: tuple[JobAnswer, ...], console: Console) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for place, name in enumerate(("job", "", "group", "GPUs", "iteration", "finish", "cost", "strategy")):
-        table.add_column(name, justify="right" if 3 <= place <= 6 else "left", overflow="fold")
+    table = grid("job", "", "group", "GPUs", "iteration", "finish", "cost", "strategy", left=(0, 1, 2, 7))
     for job in jobs:
         table.add_row(*(said(text, console) for text in _cells(job)))
     return table
@@ -60,7 +57,7 @@ def _cells(job: JobAnswer) -> tuple[str, ...]:
     money = "" if at.cost_dollars is None else f"${format_prefixed(at.cost_dollars)}"
     finish = f"{format_days(at.finish_seconds / _DAY)}{' late' if job.late else ''}"
     where = (at.group, f"{at.gpus:,}", short_seconds(at.iteration_seconds))
-    return (job.name, job.change, *where, finish, money, in_words(at.strategy))
+    return (job.name, job.change, *where, finish, money, strategy_in_words(at.strategy))
 
 
 def _reasons(jobs: tuple[JobAnswer, ...], console: Console) -> Table:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from planner.analyses.compare import Compared, Comparison
 from planner.answer.text import format_gib, format_percent, format_prefixed, short_seconds
 from planner.render.terminal.panels import TERMS
+from planner.render.terminal.tables import grid, section
 
 _LEAST = 5e-4
 
@@ -24,22 +24,15 @@ def print_comparison(found: Comparison, console: Console) -> None:
         ("From A to B, change by change", _steps(found)),
     ):
         if table.row_count:
-            console.print("", Text(heading, style="bold"), Padding(table, (0, 0, 0, 2)), sep="\n")
+            section(heading, table, console)
     if found.steps and found.more_tokens_seconds:
         console.print("  what changes save is for as many tokens as A's iteration has", overflow="fold")
     if not found.steps:
         console.print("", "A and B are the same.", sep="\n")
 
 
-def _grid(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for place, column in enumerate(columns):
-        table.add_column(column, justify="left" if place == 0 or column == "" else "right", overflow="fold")
-    return table
-
-
 def _sides(found: Comparison) -> Table:
-    table = _grid("", "iteration", "MFU", "measured", "MFU", "tokens/s", "GiB", "GPUs")
+    table = grid("", "iteration", "MFU", "measured", "MFU", "tokens/s", "GiB", "GPUs")
     for letter, side in (("A", found.a), ("B", found.b)):
         table.add_row(letter, *_figures(side))
     return table
@@ -59,7 +52,7 @@ def _figures(side: Compared) -> tuple[str, ...]:
 
 
 def _terms(found: Comparison) -> Table:
-    table = _grid("", "A", "B", "B - A", "of A")
+    table = grid("", "A", "B", "B - A", "of A")
     total = found.a.iteration_seconds
     for term in sorted(found.terms, key=lambda term: term.b - term.a):
         if max(term.a, term.b) >= _LEAST * total:
@@ -74,7 +67,7 @@ def _difference(a: float, b: float, total: float) -> tuple[str, ...]:
 
 
 def _steps(found: Comparison) -> Table:
-    table = _grid("change", "saves", "iteration", "MFU", "")
+    table = grid("change", "saves", "iteration", "MFU", "", left=(0, 4))
     for step in found.steps:
         figures = (_saved(step.saved_seconds), short_seconds(step.iteration_seconds), format_percent(step.mfu))
         table.add_row(step.change, *figures, Text(step.detail))

@@ -8,10 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from hardware.units import format_quantity
-from planner.allocation.explain import in_words
 from planner.analyses.replan_document import Choice, Replan
-from planner.answer.text import format_percent, plural, short_seconds
-from planner.render.terminal.tables import said
+from planner.answer.text import format_percent, plural, short_seconds, strategy_in_words
+from planner.render.terminal.tables import grid, said, section
 
 
 def render(found: Replan, console: Console) -> None:
@@ -26,15 +25,11 @@ def render(found: Replan, console: Console) -> None:
     choices = [("fastest", found.fastest), *([] if same else [("nearest", found.nearest)])]
     console.print("", Padding(_table(choices, console), (0, 0, 0, 2)), sep="\n")
     for name, choice in choices:
-        console.print(
-            "", Text(name, style="bold"), Padding(said(choice.moved.statement, console), (0, 0, 0, 2)), sep="\n"
-        )
+        section(name, said(choice.moved.statement, console), console)
 
 
 def _table(choices: list[tuple[str, Choice]], console: Console) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for place, name in enumerate(("", "GPUs", "idle", "iteration", "slower", "moved", "pause", "strategy")):
-        table.add_column(name, justify="left" if place in (0, 7) else "right", overflow="fold")
+    table = grid("", "GPUs", "idle", "iteration", "slower", "moved", "pause", "strategy", left=(0, 7))
     for name, choice in choices:
         at = choice.plan.strategy
         moved = choice.moved
@@ -45,7 +40,7 @@ def _table(choices: list[tuple[str, Choice]], console: Console) -> Table:
             format_percent(choice.slower),
             format_quantity(moved.weight_bytes + moved.state_bytes, "bytes"),
             short_seconds(moved.seconds),
-            in_words(at) if at else "",
+            strategy_in_words(at) if at else "",
         )
         table.add_row(name, *(said(cell, console) for cell in cells))
     return table

@@ -6,10 +6,10 @@ from typing import Final
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from planner.analyses.size_document import Neighbour, Option, Size
 from planner.answer.text import (
+    degrees_above_one,
     format_count,
     format_days,
     format_dollars,
@@ -18,7 +18,7 @@ from planner.answer.text import (
     plural,
     short_seconds,
 )
-from planner.render.terminal.tables import print_wide
+from planner.render.terminal.tables import grid, line, print_wide
 
 _UNDISTURBED: Final = ("GPUs", "time", "cost", "MFU", "iteration", "batch")
 _WITH_INTERRUPTIONS: Final = (
@@ -33,28 +33,24 @@ def print_size(found: Size, console: Console) -> None:
     limits = [f"within {format_days(found.deadline_days)}" if found.deadline_days is not None else ""]
     limits += [f"for at most {format_dollars(found.budget_dollars)}" if found.budget_dollars is not None else ""]
     head = f"{found.model}  {format_count(found.tokens)} tokens  on {found.cluster}  {' '.join(filter(None, limits))}"
-    _line(console, head, "bold")
-    _line(console, f"assumed: {'; '.join(found.defaults)}" if found.defaults else "nothing is assumed")
+    line(console, head, "bold")
+    line(console, f"assumed: {'; '.join(found.defaults)}" if found.defaults else "nothing is assumed")
     console.print()
     rows = _rows(found) or [("nearest", option) for option in (found.nearest,) if option]
     print_wide(_table(rows, found.deadline_days), console)
     console.print()
     for text in (*_days(found), *_batches(_rows(found)), found.statement):
-        _line(console, text)
+        line(console, text)
     for gpus, warning in _careful(found):
-        _line(console, f"careful: on {plural(gpus, 'GPU')} {warning}", "yellow")
+        line(console, f"careful: on {plural(gpus, 'GPU')} {warning}", "yellow")
     if found.answer is not None:
         answer = found.answer
         console.print()
-        _line(
+        line(
             console,
             f"{plural(answer.gpus, 'GPU')} ({plural(answer.nodes, 'node')}): {_told(answer, found.deadline_days)}.",
             "bold",
         )
-
-
-def _line(console: Console, text: str, style: str = "") -> None:
-    console.print(Text(text, style=style), overflow="fold", soft_wrap=False)
 
 
 def _rows(found: Size) -> list[tuple[str, Option]]:
@@ -70,11 +66,8 @@ def _rows(found: Size) -> list[tuple[str, Option]]:
 
 
 def _table(rows: list[tuple[str, Option]], deadline: float | None) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("", no_wrap=True)
-    for name in _WITH_INTERRUPTIONS if any(_interrupted(option) for _, option in rows) else _UNDISTURBED:
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("strategy", no_wrap=True)
+    names = _WITH_INTERRUPTIONS if any(_interrupted(option) for _, option in rows) else _UNDISTURBED
+    table = grid("", *names, "strategy", left=(0, len(names) + 1), wrap=False)
     for name, option in rows:
         table.add_row(name, *_cells(option, deadline), f"{option.global_batch_size:,}", _words(option))
     return table
@@ -97,8 +90,7 @@ def _took(option: Option, deadline: float | None) -> str:
 
 def _words(option: Option) -> str:
     s = option.strategy
-    words = [f"{name} {value}" for name, value in (("TP", s.tp), ("CP", s.cp), ("PP", s.pp), ("EP", s.ep)) if value > 1]
-    return " ".join([*words, f"DP {s.dp}", *memory_savings(s)])
+    return " ".join([*degrees_above_one(s, "tp", "cp", "pp", "ep"), f"DP {s.dp}", *memory_savings(s)])
 
 
 def _told(option: Option, deadline: float | None) -> str:

@@ -26,18 +26,19 @@ from planner.answer.text import (
 )
 from planner.errors import BadRequest
 from planner.jobs.preview import block, elsewhere, foreign, launch
-from planner.render.terminal.asked import machine_facts, model_facts
 from planner.render.terminal.bars import flow, plain
 from planner.render.terminal.panels import (
     SIDE_BY_SIDE,
     along_the_pipeline,
     alternatives_table,
+    goodput_lines,
     layers_per_stage,
+    machine_facts,
     memory_panel,
+    model_facts,
     recomputation,
     time_panel,
 )
-from planner.render.terminal.upkeep import goodput_lines
 from planner.request.overrides import written
 
 _Document = TypeVar("_Document", bound=BaseModel)

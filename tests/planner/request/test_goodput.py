@@ -13,7 +13,7 @@ from costmodels.training.stability import Stability
 from planner import PlanRequest, plan, predict
 from planner.cli.app import main
 from planner.errors import BadRequest
-from planner.render.terminal.upkeep import goodput_lines
+from planner.render.terminal.panels import goodput_lines
 from planner.request.defaults import SPARES
 from planner.request.pins import parse_pins
 from planner.request.resolve import resolve
