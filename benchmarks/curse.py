@@ -21,7 +21,7 @@ import numpy as np
 from costmodels.model.catalogue import model as find_model
 from costmodels.stack.stack import stack as find_stack
 from planner import PlanRequest, plan
-from planner.request.defaults import DEFAULT_STACK
+from planner.request.fields import DEFAULT_STACK
 from planner.trust.similarity import PLAIN, kind
 from planner.trust.table import measured
 

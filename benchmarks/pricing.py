@@ -23,7 +23,8 @@ from costmodels.pricing import price
 from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, Strategies
 from planner.request.pins import parse_pins
-from planner.request.request import PlanRequest, resolve
+from planner.request.request import PlanRequest
+from planner.request.resolve import resolve
 from planner.search.best_first import CHUNK
 from planner.space.lattice import build
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -154,3 +154,16 @@ def row_assignment(row: Strategies, num_layers: int, layers: Sequence[int] | Non
 def halved(pairs: Ints) -> Ints:
     """Layers of every piece where two mirrored pieces hold so many together, the earlier one more if odd."""
     return np.concatenate([pairs - pairs // 2, (pairs // 2)[::-1]])
+
+
+def effective_recompute(row: Strategies, split: Assignment) -> Strategies:
+    """One row with its recomputation called what it comes to: none, or full, where PARTIAL repeats no layer or all.
+
+    A row that may recompute is priced in what does not depend on how many layers do (the bubble of schedules that fill
+    it) as if all did, which is what bounds take; a plan is priced as what it is.
+    """
+    if row.recompute[0] != Recompute.PARTIAL:
+        return row
+    if not split.recomputed.any():
+        return replace(row, recompute=np.array([int(Recompute.NONE)]))
+    return replace(row, recompute=np.array([int(Recompute.FULL)])) if (split.recomputed == split.layers).all() else row

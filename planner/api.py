@@ -12,7 +12,7 @@ import numpy as np
 from costmodels.layout.split import Assignment
 from costmodels.memory.host import host_fits, host_need, host_room
 from costmodels.memory.rows import memory_limit
-from costmodels.pricing import Quote, quote
+from costmodels.pricing import Quote, effective_recompute, quote
 from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies
 from planner.answer.build import causal_excess, frame_record, peak_bytes, priced_record
@@ -30,21 +30,21 @@ from planner.explain.runners_up import alternatives, runners_up
 from planner.explain.startable import unstarted
 from planner.explain.what_helps import what_helps
 from planner.frameworks.vendors import XLA, needs_cuda
-from planner.request.arguments import counts, of_type
 from planner.request.pins import parse_pins
-from planner.request.request import PlanRequest, Resolved, resolve
+from planner.request.request import PlanRequest
+from planner.request.resolve import Resolved, resolve
+from planner.request.values import counts, expect_type
 from planner.runs.words.stack_words import COMPILED
 from planner.search.best_first import Outcome
 from planner.search.choice import CLOSE, NEARLY_FULL, Choice, better_validated
 from planner.search.given import broken_rules, checked_layers, drawn_chunks, single_row, split_or_given, with_recomputed
 from planner.search.memory_savers import offloaded, said_so
 from planner.search.objective import aim_of
-from planner.search.split import as_it_runs
 from planner.space.active_rules import binding
 from planner.space.lattice import Space, build
 from planner.space.recent import recent_space
 from planner.space.scope import left_out
-from planner.trust.interval import outside, trust
+from planner.trust.interval import interval, outside, trust
 from planner.verify.check import LARGEST_SIMULATION, Verdict, verify
 
 EXPLAINED_WITHIN = 3.0
@@ -81,7 +81,7 @@ def plan(request: PlanRequest) -> Plan:
 
 def question(request: PlanRequest) -> PlanRequest:
     """The request, of whatever a caller gave for one; raises BadRequest where it is none."""
-    return of_type(request, PlanRequest, of="the question", such_as="PlanRequest(model='llama3-8b', gpus=64)")
+    return expect_type("the question", request, PlanRequest, example="PlanRequest(model='llama3-8b', gpus=64)")
 
 
 def conclude(resolved: Resolved, space: Space, outcome: Outcome, started: float) -> Plan:
@@ -105,9 +105,9 @@ def _settled(
 ) -> dict[str, Any]:
     """What is known of the plan without looking at anything else; ``largest`` passes are simulated at most."""
     scenario, best = resolved.scenario, choice.taken
-    priced = quote(as_it_runs(best.row, best.assignment), scenario, best.assignment)
+    priced = quote(effective_recompute(best.row, best.assignment), scenario, best.assignment)
     verdict = verify(best.row, best.assignment, priced, scenario, largest=largest)
-    found = priced_record(resolved, best.row, best.assignment, priced)
+    found = priced_record(resolved, best.row, best.assignment, priced, interval)
     proof = _proof(resolved, space, outcome, choice, verdict=verdict, started=started, value=priced.iteration)
     return {
         "status": "optimal" if outcome.proved and proof.gap <= CLOSE else "feasible",
@@ -265,8 +265,8 @@ def predict(
 def _predicted(resolved: Resolved, row: Strategies, split: Assignment) -> Plan:
     """The price of one strategy that keeps to the rules, and whether it fits."""
     scenario = resolved.scenario
-    priced = quote(as_it_runs(row, split), scenario, split)
-    found = priced_record(resolved, row, split, priced)
+    priced = quote(effective_recompute(row, split), scenario, split)
+    found = priced_record(resolved, row, split, priced, interval)
     known = trust(scenario, row, mfu=found["prediction"].mfu)
     refused = _too_large(row, priced, scenario)
     said = (*_warnings(priced, resolved), *_counted(found["prediction"], resolved))

@@ -23,7 +23,7 @@ from planner.explain.plainer import plainer
 from planner.explain.reasons import telling
 from planner.explain.verdict import asked_until, later
 from planner.request.pins import Pin, parse_pins
-from planner.request.request import Resolved
+from planner.request.resolve import Resolved
 from planner.rules.core import GROUP_RULES
 from planner.search.given import checked_layers, drawn_chunks
 from planner.search.mixed import MixedIncumbent, MixedOutcome, best_split, given, given_split, price, search
@@ -31,7 +31,7 @@ from planner.search.mixed_given import broken_rules, given_row, in_every_order
 from planner.space.active_rules import binding
 from planner.space.mixed import MixedSpace, build
 from planner.space.scope import left_out
-from planner.trust.interval import trust
+from planner.trust.interval import interval, trust
 from planner.verify.check import Verdict, verify_mixed
 
 NEARLY_FULL = 0.95
@@ -133,7 +133,7 @@ def found_plan(
 def _priced(resolved: Resolved, mixed: Mixed, best: MixedIncumbent, priced: Quote) -> dict[str, Any]:
     """What a found plan and a predicted one have in common."""
     lead = best.row.groups[int(best.row.order[0, 0])]
-    prediction = prediction_record(resolved, priced.iteration, lead, best.assignment)
+    prediction = prediction_record(resolved, priced.iteration, lead, best.assignment, interval)
     return {
         "strategy": mixed_record(best.row, best.assignment, mixed),
         "prediction": prediction,

@@ -18,12 +18,12 @@ from planner.allocation.explain import job_answers
 from planner.allocation.options import Option, dollars, options_of, pace
 from planner.allocation.queue import Goal, Job, Queue
 from planner.allocation.solver import Choice, Held, Options, solve
+from planner.answer.text import plural
 from planner.errors import BadRequest, OutOfTime
 from planner.explain.infeasible import and_nearest
-from planner.request.arguments import of_type, whole_number
 from planner.request.defaults import rents
-from planner.request.request import resolve
-from planner.request.written import many
+from planner.request.resolve import resolve
+from planner.request.values import expect_type, whole_number
 from planner.version import VERSION
 
 SHARE_OF_CURVES: Final = 0.8
@@ -48,7 +48,7 @@ def allocate(queue: Queue, *, workers: int = 1) -> Allocation:
         OutOfTime: the time limit passed before any placement was priced.
     """
     started = time.perf_counter()
-    queue = of_type(queue, Queue, of="the queue", such_as="queue_of(...) makes of a table")
+    queue = expect_type("the queue", queue, Queue, example="queue_of(...) makes of a table")
     workers = whole_number("workers", workers, MOST_WORKERS)
     _priced(queue)
     known = curves(queue, deadline=started + SHARE_OF_CURVES * queue.time_limit, workers=workers)
@@ -140,7 +140,7 @@ def _fits_nowhere(queue: Queue, job: Job, refused: Sequence[Refused]) -> str:
     groups = tuple(group.model_copy(update={"nodes": None}) for group in queue.cluster.groups)
     question = question_at(job, queue.cluster.model_copy(update={"groups": groups}), largest(refused).at)
     near = and_nearest(resolve(question.model_copy(update={"time_limit": queue.time_limit})))
-    fits = f"{job.name} may not wait and fits on none of its {many(len(refused), 'placement')}"
+    fits = f"{job.name} may not wait and fits on none of its {plural(len(refused), 'placement')}"
     return f"{fits}: {largest(refused).in_words()}{near or '; let it wait'}"
 
 
@@ -243,7 +243,7 @@ def _then(queue: Queue) -> str:
 def _nothing(queue: Queue, known: Curves, reason: Callable[[], str]) -> Allocation:
     if known.unpriced:  # what was not looked at might fit
         raise OutOfTime(
-            f"{many(known.unpriced, 'placement')} not priced within {queue.time_limit:g} s; give --time-limit more"
+            f"{plural(known.unpriced, 'placement')} not priced within {queue.time_limit:g} s; give --time-limit more"
         )
     groups = tuple(GroupUse(name=g.name, gpus=g.gpus or 0, used=0) for g in queue.cluster.groups)
     frame = _frame(queue, known)

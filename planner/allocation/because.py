@@ -9,7 +9,7 @@ from planner.allocation.curves import Placement
 from planner.allocation.division import Division
 from planner.allocation.options import Option, dollars, pace
 from planner.allocation.queue import Goal
-from planner.render.terminal.bars import scaled
+from planner.answer.text import format_duration, format_prefixed
 
 
 def because(division: Division, job: int) -> str:
@@ -21,16 +21,8 @@ def because(division: Division, job: int) -> str:
     if asked.deadline is not None:
         reasons.append(_about_deadline(option, asked.deadline))
     if asked.running is not None and option.lost:
-        reasons.append(f"moving loses {minutes(option.lost)}")
+        reasons.append(f"moving loses {format_duration(option.lost)}")
     return "; ".join(reasons)
-
-
-def minutes(seconds: float) -> str:
-    """A time between a second and days in words."""
-    for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
-        if seconds >= 2.0 * size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.3g} s"
 
 
 def _not_placed(division: Division, job: int) -> str:
@@ -55,16 +47,17 @@ def _reckoned(division: Division, job: int) -> str:
     wait = division.of(job)
     if wait.after is None or division.queue.objective != "weighted-finish":
         return ""
-    return f"; reckoned to start on {_at(wait.after)} {minutes(wait.start)} from now, done in {minutes(wait.finish)}"
+    start, finish = format_duration(wait.start), format_duration(wait.finish)
+    return f"; reckoned to start on {_at(wait.after)} {start} from now, done in {finish}"
 
 
 def _later(division: Division, waiting: int, best: int) -> str:
     """Where a job that waits is reckoned to start, and when."""
     wait = division.options[waiting]
     assert wait.after is not None
-    after = f"on {_at(wait.after)} {minutes(wait.start)} from now"
+    after = f"on {_at(wait.after)} {format_duration(wait.start)} from now"
     freed = ", when they are free," if wait.start > division.queue.period else ""
-    then, now = (minutes(division.options[o].finish) for o in (waiting, best))
+    then, now = (format_duration(division.options[o].finish) for o in (waiting, best))
     return f"if it starts {after}{freed} it is done in {then}, on the {_where(division, best)} that are left in {now}"
 
 
@@ -101,12 +94,12 @@ def _paces(division: Division, chosen: int, best: int) -> str:
 
 
 def _finishes(division: Division, chosen: int, best: int) -> str:
-    mine, other = (minutes(division.options[o].finish) for o in (chosen, best))
+    mine, other = (format_duration(division.options[o].finish) for o in (chosen, best))
     return f"done in {mine}, in {other} on {_where(division, best)}"
 
 
 def _costs(division: Division, chosen: int, best: int) -> str:
-    mine, other = (scaled(dollars(division.options[o]) or 0.0) for o in (chosen, best))
+    mine, other = (format_prefixed(dollars(division.options[o]) or 0.0) for o in (chosen, best))
     return f"costs ${mine}, ${other} on {_where(division, best)}"
 
 

@@ -20,7 +20,8 @@ from planner.errors import BadRequest, MeshwrightError
 from planner.explain.infeasible import shortage
 from planner.request.defaults import usual_batch
 from planner.request.pins import parse_pins
-from planner.request.request import PlanRequest, Resolved, resolve
+from planner.request.request import PlanRequest
+from planner.request.resolve import Resolved, resolve
 from planner.search.best_first import Outcome
 from planner.search.memory_savers import spared, ways
 from planner.search.objective import Aim, aim_of

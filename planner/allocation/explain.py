@@ -16,9 +16,8 @@ from planner.allocation.document import CurvePoint, JobAnswer, Placed
 from planner.allocation.options import Option, dollars
 from planner.allocation.queue import Job
 from planner.allocation.solver import solve
-from planner.answer.plan import Strategy
+from planner.answer.text import strategy_in_words
 from planner.explain.verdict import asked_until, later
-from planner.request.written import savings
 
 EXPLAINED_WITHIN: Final = 2.0
 """Seconds that the reasons of all jobs may take together, where no time limit is asked for that leaves them more."""
@@ -59,7 +58,7 @@ def _job_answer(division: Division, place: int, known: Curves, more: str | None)
                 gpus=p.at.gpus,
                 iteration_seconds=p.iteration_seconds,
                 tokens_per_second=p.tokens_per_second,
-                strategy=in_words(p.strategy),
+                strategy=strategy_in_words(p.strategy),
             )
             for p in points
         ),
@@ -81,13 +80,6 @@ def _placed(option: Option) -> Placed | None:
         cost_dollars=dollars(option),
         strategy=point.strategy,
     )
-
-
-def in_words(strategy: Strategy) -> str:
-    """The degrees of a strategy that are not 1, and what it does for memory."""
-    names = ("tp", "cp", "pp", "vpp", "dp", "ep")
-    said = [f"{name.upper()} {getattr(strategy, name)}" for name in names if getattr(strategy, name) > 1]
-    return ", ".join([*(said or ["one GPU"]), *savings(strategy)])
 
 
 def _change(job: Job, option: Option) -> str:

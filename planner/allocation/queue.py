@@ -36,10 +36,10 @@ from hardware.files import expanded, read
 from hardware.records import Cluster
 from hardware.units import TimeQuantity, within
 from planner.errors import BadFile, BadRequest
-from planner.request.axes import PIN_AXES
-from planner.request.files import led
-from planner.request.request import LARGEST_GPUS, PlanRequest, taken_of
-from planner.request.spelling import own_name, respelled
+from planner.request.fields import PIN_AXES, own_name, respelled
+from planner.request.files import with_files_beside
+from planner.request.request import LARGEST_GPUS, PlanRequest
+from planner.request.resolve import taken_of
 from planner.request.tables import cluster_of, named_or
 
 _R = TypeVar("_R", bound=BaseModel)
@@ -119,7 +119,7 @@ def queue_in(path: str, over: Mapping[str, Any] | None = None) -> Queue:
         BadFile: it cannot be read.
         BadRequest: what it says is wrong, with the nearest that works.
     """
-    document = led(read(expanded(path)), expanded(path))
+    document = with_files_beside(read(expanded(path)), expanded(path))
     try:
         return queue_of(document | dict(over or {}))
     except BadRequest as error:

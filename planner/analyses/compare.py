@@ -18,13 +18,14 @@ from costmodels.stack.precision import RECIPES
 from costmodels.strategy import Strategies
 from hardware.errors import meant
 from planner.answer.build import counted_flops
+from planner.answer.load import stages_from_plan, strategy_from_plan
 from planner.answer.plan import Plan
-from planner.answer.reread import row_of, split_of
 from planner.answer.text import why_none
 from planner.errors import BadRequest
 from planner.request.features import FEATURES, features, turned, value_of
 from planner.request.pins import shown_value
-from planner.request.request import PlanRequest, resolve
+from planner.request.request import PlanRequest
+from planner.request.resolve import resolve
 from planner.runs.judge import HOME
 from planner.runs.rows import measured_seconds, read_rows
 from planner.runs.words.mapping import case
@@ -120,7 +121,7 @@ def side_of_plan(plan: Plan, name: str) -> Side:
     resolved = resolve(PlanRequest(**plan.request))
     if resolved.mixed:
         raise BadRequest(f"{name}: plans over several node groups cannot be compared; those over a single group can")
-    return Side(name, resolved.scenario, row_of(plan.strategy), split_of(plan.strategy))
+    return Side(name, resolved.scenario, strategy_from_plan(plan.strategy), stages_from_plan(plan.strategy))
 
 
 def side_of_run(name: str) -> Side:

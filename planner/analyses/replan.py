@@ -22,20 +22,21 @@ from hardware.units import format_quantity
 from planner.analyses.counts import good_counts
 from planner.analyses.replan_document import Choice, Moved, Replan
 from planner.answer.build import priced_record
+from planner.answer.load import stages_from_plan, strategy_from_plan
 from planner.answer.plan import Plan
-from planner.answer.reread import row_of, split_of
-from planner.answer.text import why_none
+from planner.answer.text import plural, why_none
 from planner.errors import BadRequest, OutOfTime, UnfilledPins
 from planner.explain.infeasible import and_nearest, shortage
-from planner.request.arguments import of_type, share, whole_number
 from planner.request.pins import Pin, parse_pins, shown_value
-from planner.request.request import LARGEST_GPUS, PlanRequest, Resolved, resolve
-from planner.request.written import many
+from planner.request.request import LARGEST_GPUS, PlanRequest
+from planner.request.resolve import Resolved, resolve
+from planner.request.values import expect_type, share, whole_number
 from planner.search.best_first import Outcome
 from planner.search.memory_savers import offloaded, said_so, spared
 from planner.search.objective import Aim, aim_of
 from planner.search.split import Incumbent
 from planner.space.lattice import Space, build, divisors
+from planner.trust.interval import interval
 from planner.verify.check import verify
 
 COUNTS: Final = 6
@@ -103,7 +104,7 @@ def replan(old: Plan, gpus: int, *, tolerance: float | str = 0.05, **changes: An
         BadRequest: the answer has no strategy, or runs on several node groups; or an argument is not what it should be.
         OutOfTime: no plan was found in time.
     """
-    old = of_type(old, Plan, of="the answer", such_as="what plan returns")
+    old = expect_type("the answer", old, Plan, example="what plan returns")
     gpus, tolerance = whole_number("gpus", gpus, LARGEST_GPUS), share("tolerance", tolerance)
     before, layout, was = _old(old, changes)
     asked = _changed(before.request, changes)
@@ -147,7 +148,11 @@ def _old(old: Plan, changes: dict[str, Any]) -> tuple[Resolved, Layout, float]:
         names = " and ".join(scenario.group.name for scenario in before.mixed.scenarios)
         said = f"plans over several node groups ({names}) cannot be planned anew; `plan` with --gpus answers afresh"
         raise BadRequest(said)
-    return before, Layout(row_of(old.strategy), split_of(old.strategy)), old.prediction.iteration_seconds
+    return (
+        before,
+        Layout(strategy_from_plan(old.strategy), stages_from_plan(old.strategy)),
+        old.prediction.iteration_seconds,
+    )
 
 
 def _changed(request: PlanRequest, changes: dict[str, Any]) -> PlanRequest:
@@ -327,7 +332,7 @@ def _plan(there: Candidate, found: _Search | None) -> Plan:
     proved = found is not None and found.outcome.proved
     answer = Plan(
         status="optimal" if proved else "feasible",
-        **priced_record(resolved, there.row, there.split, priced),
+        **priced_record(resolved, there.row, there.split, priced, interval),
     )
     return said_so(answer) if there.found.spared else answer
 
@@ -354,7 +359,7 @@ def _nothing(before: Resolved, was: float, searches: list[_Search], gpus: int, t
     counts = tuple(found.resolved.scenario.gpus for found in searches)
     batch = most.resolved.scenario.global_batch_size
     *others, last = counts
-    on = "".join(f"{count:,}, " for count in others) + many(last, "GPU")
+    on = "".join(f"{count:,}, " for count in others) + plural(last, "GPU")
     why = shortage(most.resolved, most.space, most.outcome) + and_nearest(most.resolved)
     return Replan(
         status="infeasible",

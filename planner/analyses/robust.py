@@ -24,8 +24,9 @@ from planner.analyses.uncertain import Found, Machines, Question, on_groups, on_
 from planner.answer.build import provenance_record
 from planner.answer.plan import Provenance, Strategy
 from planner.errors import BadRequest
-from planner.request.request import PlanRequest, Resolved, resolve
-from planner.request.written import percentage
+from planner.request.request import PlanRequest
+from planner.request.resolve import Resolved, resolve
+from planner.request.values import percentage
 from planner.search.choice import CLOSE
 from planner.search.split import TOLERANCE
 

@@ -16,10 +16,11 @@ from typing import Any, Final
 from planner.analyses.size_document import Neighbour, Option, Size
 from planner.analyses.size_search import Limits, Sizes, round_sizes
 from planner.answer.build import counted_flops
+from planner.answer.text import plural
 from planner.errors import BadRequest, OutOfTime
 from planner.request.defaults import SPARES
-from planner.request.request import PlanRequest, Resolved, resolve
-from planner.request.written import many
+from planner.request.request import PlanRequest
+from planner.request.resolve import Resolved, resolve
 
 DAY: Final = 86_400.0
 MOST_GPUS: Final = 65_536
@@ -239,7 +240,7 @@ def _statement(sizes: Sizes, found: int, limits: Limits, *, proved: bool) -> str
         return f"{missing} of {len(below)} smaller sizes were not searched to the end; --time-limit gives more time"
     every = f"every smaller size of whole nodes was searched ({len(below)}); " if below else ""
     most = f"{(sizes.least - 1) * sizes.each:,} GPUs would need more than 100 % MFU, and " if sizes.least > 1 else ""
-    return f"{every}{most}clusters come in whole nodes of {many(sizes.each, 'GPU')}"
+    return f"{every}{most}clusters come in whole nodes of {plural(sizes.each, 'GPU')}"
 
 
 def _missed(sizes: Sizes, limits: Limits, resolved: Resolved) -> Size:
@@ -248,7 +249,7 @@ def _missed(sizes: Sizes, limits: Limits, resolved: Resolved) -> Size:
     upto = f"of up to {sizes.most * sizes.each:,} GPUs"
     missed = f"no size {upto} meets the limits (searched: {len(sizes.known)} of {sizes.most})"
     if rest:
-        known = many(len(sizes.known), "size")
+        known = plural(len(sizes.known), "size")
         missed = f"none of the {known} searched {upto} meets the limits; {rest} were not searched"
     nearest = _nearest(sizes, limits)
     return Size(status="infeasible", nearest=nearest, statement=missed, **_frame(sizes, limits, resolved))

@@ -20,7 +20,8 @@ from planner.explain.mixed import promising as promising_branches
 from planner.explain.mixed_records import mixed_record
 from planner.mixed import space_that_fits
 from planner.request.pins import parse_pins
-from planner.request.request import PlanRequest, Resolved
+from planner.request.request import PlanRequest
+from planner.request.resolve import Resolved
 from planner.search import mixed as mixed_search
 from planner.search.best_first import promising, search
 from planner.search.mixed import MixedIncumbent

@@ -25,7 +25,8 @@ from planner.errors import BadRequest, NothingFits, OutOfTime, UnfilledPins
 from planner.explain.levers import levers_of
 from planner.explain.nearest_request import with_gpus
 from planner.request.pins import Pin, parse_pins
-from planner.request.request import PlanRequest, Resolved, resolve
+from planner.request.request import PlanRequest
+from planner.request.resolve import Resolved, resolve
 from planner.search.best_first import Outcome, search
 from planner.search.given import broken_rules
 from planner.search.objective import aim_of

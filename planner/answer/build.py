@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,15 +14,8 @@ from costmodels.layer.recompute_modules import module_names
 from costmodels.layout.split import Assignment
 from costmodels.model.flops import flops_per_token, frozen_flops, module_flops, recomputed_flops, utilization
 from costmodels.model.parameters import parameters
-from costmodels.names import (
-    CP_KINDS,
-    OFFLOADS,
-    RANK_ORDERS,
-    SCHEDULE_NAMES,
-    VOCABULARIES,
-    Recompute,
-)
-from costmodels.pricing import Quote
+from costmodels.names import VALUE_NAMES, Recompute
+from costmodels.pricing import Quote, effective_recompute
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
 from costmodels.stack.stack import stack as find_stack
@@ -35,10 +28,9 @@ from hardware.errors import MeshwrightError
 from hardware.records import Cluster, NodeGroup
 from hardware.units import exact_quantity
 from hardware.writing import cluster_document, short_quantity
-from planner.answer.plan import Goodput, Prediction, Provenance, Stage, StageMemory, Strategy
-from planner.request.request import Resolved, choices_of
-from planner.search.split import as_it_runs
-from planner.trust.interval import interval
+from planner.answer.plan import Goodput, Interval, Prediction, Provenance, Stage, StageMemory, Strategy
+from planner.request.fields import FIELDS, QUESTION
+from planner.request.resolve import Resolved
 from planner.version import VERSION
 
 _LOSSES = ("checkpoints", "failures", "repairs", "stragglers")
@@ -46,24 +38,16 @@ _LOSSES = ("checkpoints", "failures", "repairs", "stragglers")
 
 def strategy_record(row: Strategies, assignment: Assignment, scenario: Scenario) -> Strategy:
     """One row and its stages as a record; recomputation is named by what really happens."""
-    at = as_it_runs(row, assignment).row(0)
-    recompute = Recompute(at["recompute"])
+    at = effective_recompute(row, assignment).row(0)
     group = scenario.group.name
+    plain = {name: int(value) for name, value in at.items() if name in Strategy.model_fields}
+    named = {axis: names[plain[axis]] for axis, names in VALUE_NAMES.items()}
+    switch = {"sequence_parallel": bool(at["sequence_parallel"])}
+    modules = {"recompute_modules": module_names(at["recompute_modules"])}
     return Strategy(
-        **{name: at[name] for name in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero_stage", "sharding_degree")},
-        cp_kind=CP_KINDS[at["cp_kind"]],
+        **(plain | named | switch | modules),
         cp_near=int(ulysses_ranks(row, scenario)[0]),
-        micro_batch_size=int(at["micro_batch_size"]),
-        num_microbatches=at["num_microbatches"],
         global_batch_size=scenario.global_batch_size,
-        schedule=SCHEDULE_NAMES[at["schedule"]],
-        sequence_parallel=bool(at["sequence_parallel"]),
-        recompute=recompute.name.lower(),
-        rank_order=RANK_ORDERS[at["rank_order"]],
-        recompute_modules=module_names(at["recompute_modules"]),
-        offload=OFFLOADS[at["offload"]],
-        vocabulary=VOCABULARIES[at["vocabulary"]],
-        recompute_num_layers=at["recompute_num_layers"],
         stages=tuple(
             Stage(layers=int(n), recompute_layers=int(r), group=group)
             for n, r in zip(assignment.layers, assignment.recomputed, strict=True)
@@ -71,8 +55,10 @@ def strategy_record(row: Strategies, assignment: Assignment, scenario: Scenario)
     )
 
 
-def prediction_record(resolved: Resolved, iteration: float, row: Strategies, assignment: Assignment) -> Prediction:
-    """Rates and totals that follow from the iteration time."""
+def prediction_record(
+    resolved: Resolved, iteration: float, row: Strategies, assignment: Assignment, interval: Callable[..., Interval]
+) -> Prediction:
+    """Rates and totals that follow from the iteration time; ``interval`` is ``planner.trust.interval.interval``."""
     scenario = resolved.scenario
     peak = mean_peak(resolved)
     model_flops = counted_flops(scenario) * scenario.tokens
@@ -181,29 +167,21 @@ def memory_records(quote: Quote, scenario: Scenario) -> tuple[StageMemory, ...]:
 def request_record(resolved: Resolved) -> dict[str, Any]:
     """The resolved request: everything that another machine needs to ask the same question."""
     scenario, asked = resolved.scenario, resolved.request
-    model = scenario.model.model_dump(exclude_defaults=True)
-    model["parameters"] = parameters(scenario.model)
-    return {
-        "model": model,
+    adapters, stability = scenario.stack.adapters, resolved.stability
+    found = {
+        "model": scenario.model.model_dump(exclude_defaults=True) | {"parameters": parameters(scenario.model)},
         "cluster": _cluster_record(resolved.cluster) | _own_file(resolved.machines),
         "stack": _stack_record(resolved.software),
-        "gpus": scenario.gpus,
         "global_batch_size": scenario.global_batch_size,
         "seq_length": scenario.seq_length,
         "tokens": resolved.tokens,
-        "precision": scenario.precision,
-        **choices_of(asked),
-        **({} if scenario.stack.adapters is None else {"adapters": str(scenario.stack.adapters)}),
-        **({"changes": _made(asked.changes, scenario)} if asked.changes else {}),
-        "objective": asked.objective,
-        **({} if resolved.stability is None else {"stability": resolved.stability.model_dump(exclude_unset=True)}),
-        "ties": asked.ties,
-        **({} if asked.framework is None else {"framework": asked.framework}),
-        "memory_margin": asked.memory_margin,
-        **({} if asked.expert_capacity is None else {"expert_capacity": asked.expert_capacity}),
-        **({} if asked.expert_imbalance is None else {"expert_imbalance": asked.expert_imbalance}),
-        "pins": {name: _text(value) for name, value in asked.pins.items() if value is not None},
+        "adapters": str(adapters) if adapters else None,
+        "changes": _made(asked.changes, scenario) or None,
+        "stability": stability.model_dump(exclude_unset=True) if stability else None,
     }
+    said = {name: found[name] if name in found else getattr(asked, name) for name in QUESTION if FIELDS[name].saved}
+    pins = {name: _text(value) for name, value in asked.pins.items() if value is not None}
+    return {name: value for name, value in said.items() if value is not None} | {"pins": pins}
 
 
 def _made(changes: Mapping[str, Any], scenario: Scenario) -> dict[str, Any]:
@@ -264,9 +242,11 @@ def frame_record(resolved: Resolved) -> dict[str, Any]:
     }
 
 
-def priced_record(resolved: Resolved, row: Strategies, split: Assignment, priced: Quote) -> dict[str, Any]:
-    """The same of an answer with one strategy, and all that follows from its price."""
-    predicted = prediction_record(resolved, priced.iteration, row, split)
+def priced_record(
+    resolved: Resolved, row: Strategies, split: Assignment, priced: Quote, interval: Callable[..., Interval]
+) -> dict[str, Any]:
+    """What an answer with one strategy has: its frame, and all that follows from the price."""
+    predicted = prediction_record(resolved, priced.iteration, row, split, interval)
     return {
         "strategy": strategy_record(row, split, resolved.scenario),
         "prediction": predicted,

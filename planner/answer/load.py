@@ -1,4 +1,4 @@
-"""Answers that came back from a file or over a wire, which somebody may have changed since."""
+"""Answers that came back from a file or over a wire: checked, as somebody may have changed them, and priced again."""
 
 from __future__ import annotations
 
@@ -7,17 +7,13 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+import numpy as np
 from pydantic import ValidationError
 
-from costmodels.names import (
-    CP_KINDS,
-    MODULES,
-    OFFLOADS,
-    RANK_ORDERS,
-    SCHEDULE_NAMES,
-    VOCABULARIES,
-    Recompute,
-)
+from costmodels.layer.recompute_modules import module_mask
+from costmodels.layout.split import Assignment
+from costmodels.names import MODULES, VALUE_NAMES, Recompute
+from costmodels.strategy import Strategies, strategies
 from hardware.errors import flatten
 from hardware.files import unique
 from planner.answer.build import catalogue_hashes
@@ -30,16 +26,11 @@ SCHEMA: Final = "plan/1"
 REPLANNED: Final = "replan/1"
 LARGEST: Final = 2**40
 """No degree and no batch of a plan is larger."""
-_COUNTS: Final = ("tp", "cp", "cp_near", "pp", "vpp", "dp", "ep", "etp", "micro_batch_size", "num_microbatches",
-                  "global_batch_size", "recompute_num_layers")  # fmt: skip
-_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "schedule": tuple(SCHEDULE_NAMES),
-    "rank_order": tuple(RANK_ORDERS),
-    "cp_kind": tuple(CP_KINDS),
-    "offload": tuple(OFFLOADS),
-    "vocabulary": tuple(VOCABULARIES),
-    "recompute": tuple(kind.name.lower() for kind in Recompute),
-}
+_NONE_IS_ZERO: Final = ("zero_stage", "sharding_degree")
+_COUNTS: Final = tuple(
+    name for name, field in Strategy.model_fields.items() if field.annotation is int and name not in _NONE_IS_ZERO
+)
+_WORDS: Final = {axis: names for axis, names in VALUE_NAMES.items() if Strategy.model_fields[axis].annotation is str}
 
 
 def read(text: str, name: str) -> Plan:
@@ -214,3 +205,20 @@ def _of_stages(strategy: Strategy, request: Mapping[str, Any], gpus: int) -> Ite
 def _short(value: object) -> str:
     text = str(value)
     return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def strategy_from_plan(record: Strategy) -> Strategies:
+    """The row behind a record; what was recomputed in part is PARTIAL, whatever it came to."""
+    same = {name: value for name, value in record.model_dump().items() if name in Strategies.__dataclass_fields__}
+    recompute = Recompute[record.recompute.upper()]
+    if any(stage.recompute_layers not in (0, stage.layers) for stage in record.stages):
+        recompute = Recompute.PARTIAL
+    named = {axis: names.index(getattr(record, axis)) for axis, names in _WORDS.items()}
+    modules = module_mask(record.recompute_modules)
+    return strategies(**same | named | {"recompute": int(recompute), "recompute_modules": modules})
+
+
+def stages_from_plan(record: Strategy) -> Assignment:
+    """Layers and recomputed layers of every stage."""
+    layers, again = ([getattr(s, name) for s in record.stages] for name in ("layers", "recompute_layers"))
+    return Assignment(np.array(layers, dtype=np.int64), np.array(again, dtype=np.int64))

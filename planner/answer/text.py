@@ -1,14 +1,17 @@
-"""Quantities as a sentence says them, and what it says of those that are not known."""
+"""Wording: quantities as a sentence says them, and what is said where one is not known."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
 
 from hardware.units import format_quantity
 
 if TYPE_CHECKING:
-    from planner.answer.plan import Plan
+    from planner.answer.plan import Plan, Strategy
+
+_SECONDS: Final = (("s", 1.0), ("ms", 1e3), ("us", 1e6))
+_PREFIXES: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 NOTABLE = 0.0005
 """Relative change below which something helps nothing."""
@@ -21,7 +24,7 @@ NO_OFFLOADING = "without offloading"
 """What a proof leaves out unless it is asked for: the restriction that most often matters."""
 
 
-def told_seconds(value: float) -> str:
+def format_seconds(value: float) -> str:
     """Seconds as a sentence says them."""
     if value == 0:
         return "0 s"
@@ -30,9 +33,125 @@ def told_seconds(value: float) -> str:
     return format_quantity(value, "time") if value > 0 else f"-{format_quantity(-value, 'time')}"
 
 
-def told_bytes(value: float) -> str:
+def format_bytes(value: float) -> str:
     """Bytes of a device; those that a tenth of a GiB does not show in MiB."""
     return f"{value / 2**30:.1f} GiB" if value == 0 or value >= 2**30 / 10 else f"{value / 2**20:.3g} MiB"
+
+
+def short_seconds(value: float) -> str:
+    """A time as people compare it: "6.71 s", "812 ms", "54.1 us", "2.35 h"."""
+    if value <= 0.0:
+        return "0 s"
+    if value >= 7200.0:
+        return f"{three_digits(value / 3600.0)} h"
+    for unit, scale in _SECONDS:
+        if value * scale >= 0.9995:
+            return f"{three_digits(value * scale)} {unit}"
+    return f"{three_digits(value * 1e9)} ns"
+
+
+_MOST_DIGITS = 9
+"""After the point, of a figure beside a limit."""
+
+
+def column_seconds(value: float, largest: float) -> str:
+    """A time in the unit and the decimals that suit the largest of its column."""
+    unit, scale = next((pair for pair in _SECONDS if largest * pair[1] >= 0.9995), _SECONDS[-1])
+    decimals = 2 if largest * scale < 99.95 else 1
+    return f"{value * scale:,.{decimals}f} {unit}"
+
+
+def three_digits(value: float) -> str:
+    """Three significant digits without an exponent, thousands separated: "6.71", "52.7", "1,235"."""
+    if value == 0.0:
+        return "0"
+    if abs(value) >= 99.95:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.3g}" if abs(value) < 0.995 else f"{value:.2f}"
+
+
+def format_prefixed(value: float) -> str:
+    """A rate or count with a decimal prefix: "1.88 M", "164 k", "950"."""
+    for scale, prefix in _PREFIXES:
+        if value >= 0.9995 * scale:
+            return f"{three_digits(value / scale)} {prefix}"
+    return three_digits(value)
+
+
+def format_count(value: float) -> str:
+    """A number of tokens or parameters in the field's letters: "300 B", "174.6 B", "1.4 T"."""
+    for scale, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
+        if value >= scale:
+            return f"{value / scale:.4g} {letter}"
+    return f"{value:,.0f}"
+
+
+def format_percent(share: float) -> str:
+    """A share: "52.7 %"."""
+    return f"{100.0 * share:.1f} %"
+
+
+def format_gib(value: float) -> str:
+    """Bytes in GiB to one decimal, without the unit."""
+    return f"{value / 2**30:,.1f}"
+
+
+def format_dollars(value: float) -> str:
+    """Money: "$1.61 M", "$950"."""
+    return f"${format_prefixed(value)}"
+
+
+def format_days(value: float, limit: float | None = None) -> str:
+    """A duration in days, or in hours below one day; not rounded to the other side of a limit in days."""
+    scale, unit = (24.0, "hours") if value < 1.0 else (1.0, "days")
+    return f"{_clear_of(value * scale, None if limit is None else limit * scale)} {unit}"
+
+
+def _clear_of(value: float, limit: float | None) -> str:
+    """Three significant digits, or as many as tell a value from a limit that it exceeds or is below."""
+    text, digits = three_digits(value), 0
+    while limit is not None and digits < _MOST_DIGITS and (float(text.replace(",", "")) > limit) != (value > limit):
+        digits += 1
+        text = f"{value:,.{digits}f}"
+    return text
+
+
+def format_duration(seconds: float) -> str:
+    """A time between a second and days in words."""
+    for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 2.0 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def plural(count: int, thing: str) -> str:
+    """So many things: "1 layer", "12,288 GPUs"."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def name_in(given: object) -> str:
+    """What a request calls its model, its cluster or its stack, whether by name or in a table."""
+    return str(given.get("name", "custom")) if isinstance(given, Mapping) else str(given or "custom")
+
+
+def memory_savings(strategy: Strategy) -> list[str]:
+    """What a strategy does for memory that only a lack of it explains, in words."""
+    together = strategy.recompute_num_layers
+    return [
+        *([f"{together} layers recomputed together"] if together > 1 else []),
+        *([f"offload {strategy.offload}"] if strategy.offload != "none" else []),
+    ]
+
+
+def degrees_above_one(strategy: Strategy, *names: str) -> list[str]:
+    """The degrees that split anything: "TP 8", of all unless some are named."""
+    axes = names or ("tp", "cp", "pp", "vpp", "dp", "ep")
+    return [f"{axis.upper()} {degree}" for axis in axes if (degree := getattr(strategy, axis)) > 1]
+
+
+def strategy_in_words(strategy: Strategy) -> str:
+    """A strategy in a few words: the degrees above 1, and what it does for memory."""
+    return ", ".join([*(degrees_above_one(strategy) or ["one GPU"]), *memory_savings(strategy)])
 
 
 def why_none(answer: Plan) -> str:

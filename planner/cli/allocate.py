@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
+from typing import Any
 
 import click
 
-from planner.cli.answer import check_writable, shown, talk, working, write
 from planner.cli.ask import seconds_in
-from planner.cli.ending import INFEASIBLE
 from planner.cli.options import Command, Count, Text, Word, option, output_options
+from planner.cli.output import check_writable, deliver, end_infeasible, working
 
 _GOALS = ("throughput", "weighted-finish", "cost", "fairness")
 
@@ -25,32 +24,24 @@ def allocate(
     objective: str | None,
     time_limit: str | None,
     workers: int,
-    form: str,
-    output: str | None,
-    quiet: bool,
-    verbose: bool,
+    **params: Any,
 ) -> None:
     """Say which job gets how many GPUs of which node group, under which strategy, proved; and why, and who waits.
 
     The file names a cluster and [[jobs]]: model, priority, allowed counts, deadline, where it runs now.
     examples/queue.toml of the sources shows one, docs/jobs.md explains it.
     """
-    del verbose
-    check_writable(output)
+    check_writable(params["output"])
     from planner.allocation.allocate import allocate as divide
     from planner.allocation.queue import queue_in
 
     seconds = None if time_limit is None else f"{seconds_in('--time-limit', time_limit)} s"
     over = {"objective": objective, "time_limit": seconds}
     asked = queue_in(queue, {name: value for name, value in over.items() if value is not None})
-    with working("searching", quiet=quiet):
+    with working("searching", quiet=params["quiet"]):
         answer = divide(asked, workers=workers)
-    if form == "json":
-        write(answer.to_json() + "\n", output)
-    else:
-        from planner.render.terminal.allocation import render
+    from planner.render.terminal.allocation import render
 
-        write(shown(lambda console: render(answer, console), output), output)
+    deliver(answer.to_json, lambda console: render(answer, console), params)
     if answer.status == "infeasible":
-        talk(f"infeasible: {answer.statement}", {"quiet": quiet})
-        sys.exit(INFEASIBLE)
+        end_infeasible(answer.statement, params)

@@ -13,10 +13,9 @@ import click
 from click.core import ParameterSource
 
 from hardware.errors import meant
-from planner.cli.answer_files import text_in
+from planner.cli.input import text_in
 from planner.errors import BadQuantity, BadRequest
-from planner.request.axes import PIN_AXES
-from planner.request.spelling import own_name, respelled
+from planner.request.fields import FIELDS, PIN_AXES, QUESTION, own_name, respelled
 
 if TYPE_CHECKING:
     from planner.jobs.imported import ImportedJob
@@ -24,35 +23,6 @@ if TYPE_CHECKING:
 
 _FACTOR: Final = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 """A number in plain digits, as files of commands and the shell hand it on: as text."""
-FIELDS: Final = (
-    "model",
-    "gpus",
-    "cluster",
-    "stack",
-    "global_batch_size",
-    "seq_length",
-    "tokens",
-    "precision",
-    "objective",
-    "ties",
-    "framework",
-    "memory_margin",
-    "expert_capacity",
-    "expert_imbalance",
-    "optimizer",
-    "main_grads",
-    "main_params",
-    "fp8_param_gather",
-    "loss",
-    "loss_block",
-    "offload_fraction",
-    "adapters",
-    "changes",
-    "stability",
-    "reasons",
-    "top",
-    "time_limit",
-)
 
 
 @dataclass(frozen=True)
@@ -124,7 +94,7 @@ def _options(ctx: click.Context) -> tuple[dict[str, Any], dict[str, str]]:
     for param in ctx.command.params:
         name = param.name or ""
         value = ctx.params.get(name)
-        if value is None or value == () or name not in (*FIELDS, *PIN_AXES):
+        if value is None or value == () or name not in (*QUESTION, *PIN_AXES):
             continue
         key = f"pins.{name}" if name in PIN_AXES else name
         given[key] = value
@@ -144,30 +114,30 @@ def _spell_profile(ctx: click.Context, given: dict[str, Any], origins: dict[str,
     profile = ctx.params.get("profile")
     if profile is None:
         return
-    from planner.request.files import profiled
+    from planner.request.files import with_profile
 
-    for name, file in profiled({"profile": profile}).items():
+    for name, file in with_profile({"profile": profile}).items():
         if ctx.get_parameter_source(name) != ParameterSource.COMMANDLINE:
             given[name], origins[name] = file, "--profile"
 
 
 def _configured(path: str) -> dict[str, Any]:
     from hardware.files import expanded, parsed
-    from planner.request.files import led, profiled
+    from planner.request.files import with_files_beside, with_profile
 
     try:
-        document = led(parsed(text_in(path), expanded(path)), expanded(path))
+        document = with_files_beside(parsed(text_in(path), expanded(path)), expanded(path))
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"{path}: {error}") from None
     if str(document.get("schema", "")).startswith(("plan/", "replan/")):
         document = _asked_again(document, path)
-    document = respelled(profiled(document), FIELDS)
+    document = respelled(with_profile(document), QUESTION)
     pins = document.pop("pins", {})
     if not isinstance(pins, Mapping):
         raise BadRequest(f"{path}: pins must be a table such as [pins] tp = 8, got {pins!r}")
-    if unknown := [name for name in document if name not in FIELDS]:
+    if unknown := [name for name in document if name not in QUESTION]:
         axis = own_name(unknown[0])
-        hint = f"it belongs under [pins]: {axis} = ..." if axis in PIN_AXES else meant(unknown[0], (*FIELDS, "pins"))
+        hint = f"it belongs under [pins]: {axis} = ..." if axis in PIN_AXES else meant(unknown[0], (*QUESTION, "pins"))
         raise BadRequest(f"{path}: there is no field {unknown[0]!r}; {hint}")
     return document | {f"pins.{name}": value for name, value in respelled(pins, PIN_AXES).items()}
 
@@ -232,17 +202,17 @@ def _pin(value: Any) -> Any:
 
 
 def _value(name: str, value: Any) -> Any:
-    if name == "tokens" and isinstance(value, str):
-        return _whole(name, value)
-    if name == "changes" and isinstance(value, tuple):
+    """A value as the request takes it, of text as the shell hands it on."""
+    kind = FIELDS[name].kind
+    if isinstance(value, tuple):
         return _changes(value)
-    if name == "stability" and isinstance(value, str):
-        return _stability(value)
-    if name == "time_limit" and isinstance(value, str):
-        return seconds_in(name, value)
-    if name in ("expert_capacity", "expert_imbalance") and isinstance(value, str) and _FACTOR.fullmatch(value.strip()):
+    if not isinstance(value, str):
+        return value
+    if kind in _TEXTS:
+        return _TEXTS[kind](name, value)
+    if kind == "number" and _FACTOR.fullmatch(value.strip()):
         return float(value)
-    if isinstance(value, str) and "\0" in value:
+    if "\0" in value:
         raise BadRequest(f"{name}: contains a NUL character")
     return value
 
@@ -260,20 +230,20 @@ def _changes(given: tuple[str, ...]) -> dict[str, str]:
     return changes
 
 
-def _stability(text: str) -> Any:
+def _stability(name: str, text: str) -> Any:
     """A file, or name=value pairs with commas between them."""
-    from planner.request.tables import stability_written
+    from planner.request.values import stability_written
 
     try:
         return stability_written(text if "=" in text else Path(text))
     except (ValueError, RecursionError) as error:
-        raise BadRequest(f"stability: {error}") from None
+        raise BadRequest(f"{name}: {error}") from None
 
 
 def _whole(name: str, text: str) -> int:
     from hardware.units import counted
 
-    number = _quantity(name, text, "count")
+    number = quantity_in(name, text, "count")
     if not 1 <= number < 1e18:
         raise BadRequest(f"{name}: expected a count between 1 and 1e18 such as 300B, got {text!r}")
     try:
@@ -288,7 +258,7 @@ def seconds_in(name: str, text: str) -> float:
     Raises:
         BadRequest: no such time, or none that makes sense.
     """
-    from planner.request.tables import seconds_written
+    from planner.request.values import seconds_written
 
     try:
         return float(seconds_written(text))
@@ -296,7 +266,12 @@ def seconds_in(name: str, text: str) -> float:
         raise BadRequest(f"{name}: {error}") from None
 
 
-def _quantity(name: str, text: str, dimension: Any) -> float:
+def quantity_in(name: str, text: str, dimension: Any) -> float:
+    """A quantity as people write it, in the units of the code.
+
+    Raises:
+        BadRequest: it is none, or not in plain digits.
+    """
     from hardware.units import parse_quantity
 
     if not text.isascii():
@@ -305,3 +280,7 @@ def _quantity(name: str, text: str, dimension: Any) -> float:
         return parse_quantity(text, dimension)
     except BadQuantity as error:
         raise BadRequest(f"{name}: {error}") from None
+
+
+_TEXTS: Final = {"tokens": _whole, "pairs": _stability, "time": seconds_in}
+"""What reads text for fields that are written with a unit or in pairs, by their kind."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import click
 
-from planner.cli.answer import check_writable, shown, talk, working, write
 from planner.cli.options import Command, Text, option, output_options
+from planner.cli.output import check_writable, deliver, talk, working, write
 
 
 @click.command("calibrate", cls=Command, short_help="A cluster and a stack from one's own measurements.")
@@ -19,17 +22,14 @@ def calibrate(
     files: tuple[str, ...],
     cluster: str | None,
     stack: str | None,
-    form: str,
-    output: str | None,
-    quiet: bool,
-    verbose: bool,
+    **params: Any,
 ) -> None:
     """Fit constants to training runs (JSON lines), output of nccl-tests and timed matrix products (CSV).
 
     The report goes to stdout; --output names the profile, one TOML file for `plan --profile FILE`, which --cluster and
     --stack read too. Constants that the files do not tell stay as they were, with a warning.
     """
-    del verbose
+    output = params["output"]
     check_writable(output)
     if output is not None:
         from hardware.files import expanded
@@ -38,15 +38,13 @@ def calibrate(
         check_profile(expanded(output))
     from planner.runs.calibrate.calibrate import calibrate as fit
 
-    with working("fitting", quiet=quiet):
+    with working("fitting", quiet=params["quiet"]):
         answer = fit(files, cluster=cluster, stack=stack)
     if output is not None:
         write(answer.profile, output)
-    if form == "json":
-        write(answer.model_dump_json(indent=2, by_alias=True) + "\n", None)
-    else:
-        from planner.render.terminal.calibration import render
+    from planner.render.terminal.calibration import render
 
-        write(shown(lambda console: render(answer, console), None), None)
+    document = partial(answer.model_dump_json, indent=2, by_alias=True)
+    deliver(document, lambda console: render(answer, console), params | {"output": None})
     if output is None:
-        talk("no profile was written; -o profile.toml writes it", {"quiet": quiet})
+        talk("no profile was written; -o profile.toml writes it", params)

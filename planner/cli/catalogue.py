@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.answer import check_writable, shown, write
 from planner.cli.options import Command, Text, Word, option, output_options
+from planner.cli.output import check_writable, deliver, write
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
-    from rich.console import Console
 
 _KINDS = ("models", "clusters", "accelerators", "links", "servers", "stacks", "rules", "schedules", "exporters")
 
@@ -21,20 +21,17 @@ _KINDS = ("models", "clusters", "accelerators", "links", "servers", "stacks", "r
 @click.command("list", cls=Command, short_help="What the catalogue holds.")
 @click.argument("kind", type=Word(_KINDS), metavar="|".join(_KINDS))
 @output_options("table", "json")
-def list_(kind: str, form: str, output: str | None, **_talk: bool) -> None:
+def list_(kind: str, **params: Any) -> None:
     """List the entries of one kind.
 
     As JSON, what is stated as a number is one; quantities are text with their unit, as in the files.
     """
-    check_writable(output)
+    check_writable(params["output"])
     from planner.render.catalogue import lines, rows
-
-    if form == "json":
-        write(json.dumps(rows(kind), indent=2, ensure_ascii=False) + "\n", output)
-        return
     from planner.render.terminal.tables import print_rows
 
-    write(shown(lambda console: print_rows(lines(kind), console), output), output)
+    document = partial(json.dumps, rows(kind), indent=2, ensure_ascii=False)
+    deliver(document, lambda console: print_rows(lines(kind), console), params)
 
 
 @click.command("show", cls=Command, short_help="One entry, every figure with its source.")
@@ -47,33 +44,20 @@ def list_(kind: str, form: str, output: str | None, **_talk: bool) -> None:
     help=f"Where a name means several things: {', '.join(_KINDS)}.",
 )
 @output_options("table", "json")
-def show(name: str, kind: str | None, form: str, output: str | None, **_talk: bool) -> None:
+def show(name: str, kind: str | None, **params: Any) -> None:
     """Show one entry of the catalogue with the source of every figure."""
-    check_writable(output)
+    check_writable(params["output"])
     from planner.render import catalogue as view
 
     found, full = view.find(name, (kind,) if kind else _KINDS)
     facts = view.figures(found, full)
     heading, others = view.title(found, full), view.shorts(found, full)
-    if form == "json":
-        stated = [vars(fact) for fact in facts]
-        document = {
-            "kind": found.name,
-            "name": full,
-            "title": heading,
-            "aliases": others,
-            "figures": stated,
-        }
-        write(json.dumps(document, indent=2, ensure_ascii=False) + "\n", output)
-        return
     from planner.render.terminal.tables import print_figures
 
+    head = {"kind": found.name, "name": full, "title": heading, "aliases": others}
+    document = partial(json.dumps, head | {"figures": [vars(fact) for fact in facts]}, indent=2, ensure_ascii=False)
     also = f"  (also {', '.join(others)})" if others else ""
-
-    def draw(console: Console) -> None:
-        print_figures(f"{full}  {heading}{also}", facts, console)
-
-    write(shown(draw, output), output)
+    deliver(document, lambda console: print_figures(f"{full}  {heading}{also}", facts, console), params)
 
 
 _ANSWERS = (

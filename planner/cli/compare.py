@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.answer import check_writable, shown, write
-from planner.cli.answer_files import answer_in
+from planner.cli.input import answer_in
 from planner.cli.options import Command, Text, output_options
+from planner.cli.output import check_writable, deliver
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -34,10 +35,8 @@ def compare(a: str, b: str, **params: Any) -> None:
     from planner.render.terminal.comparison import print_comparison
 
     found = set_side_by_side(*(_side(one, quiet=params["quiet"]) for one in (a, b)))
-    if params["form"] == "json":
-        write(found.model_dump_json(by_alias=True, indent=2) + "\n", params["output"])
-    else:
-        write(shown(lambda console: print_comparison(found, console), params["output"]), params["output"])
+    document = partial(found.model_dump_json, by_alias=True, indent=2)
+    deliver(document, lambda console: print_comparison(found, console), params)
 
 
 def _side(given: str, *, quiet: bool) -> Side:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.answer import talk, write
-from planner.cli.answer_files import answer_in
 from planner.cli.ending import unwritten
+from planner.cli.input import answer_in
 from planner.cli.options import Command, Text, option
+from planner.cli.output import talk, write
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:

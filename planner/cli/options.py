@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import click
@@ -10,7 +10,8 @@ from click.shell_completion import CompletionItem
 
 from hardware.errors import meant
 from planner.cli.complete import complete
-from planner.cli.inputs import keep_inputs
+from planner.cli.input import keep_inputs
+from planner.request.fields import FIELDS, PIN_AXES, PINS, QUESTION
 
 _DIGITS: Final = re.compile(r"\+?[0-9]+")
 _LOOSE: Final = re.compile(r"([+-]?[0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)([kmbgt]?)", re.IGNORECASE)
@@ -19,7 +20,6 @@ _SUFFIXES: Final = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 
 _MOST_DIGITS: Final = 15
 _LONGEST_TEXT: Final = 4096
 _LONGEST_PIN: Final = 200
-PINS_HEADING: Final = "Pins and ranges: 8, 4,8, ..8 or 2..16"
 
 
 class Text(click.ParamType[str]):
@@ -175,7 +175,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 def option(*names: str, heading: str, **settings: Any) -> Decorator:
     """An `Option` as a decorator; text that is neither empty nor an option unless said otherwise."""
     if not settings.get("is_flag") and "type" not in settings:
-        settings["type"] = Text(_LONGEST_PIN if heading == PINS_HEADING else _LONGEST_TEXT)
+        settings["type"] = Text(_LONGEST_PIN if heading == PINS else _LONGEST_TEXT)
     return click.option(*names, cls=Option, heading=heading, **settings)
 
 
@@ -190,176 +190,55 @@ def stacked(*decorators: Decorator) -> Decorator:
     return decorate
 
 
-_Q, _P, _O = "Question", PINS_HEADING, "Answer"
+_Q, _O = "Question", "Answer"
 SOURCES: Final = ("megatron-args", "deepspeed", "torchtitan", "hf")
 """Formats of other programs; ``planner.jobs.registry`` reads them."""
 FORMATS: Final = ("table", "json", "yaml", "env", "args")
 
-saver_options: Final = (
-    option("--optimizer", heading=_Q, metavar="NAME", help="adam, adam-bf16, adam-8bit, lamb, sgd, adafactor or muon."),
-    option("--main-grads", "--main-grads-dtype", "main_grads", heading=_Q, metavar="NAME", help="fp32 or bf16."),
-    option("--main-params", "--main-params-dtype", "main_params", heading=_Q, metavar="NAME", help="fp32 or fp16."),
-    option(
-        "--fp8-param-gather/--no-fp8-param-gather",
-        heading=_Q,
-        is_flag=True,
-        default=None,
-        help="Keep and gather weights in 8 bits.",
-    ),
-    option("--loss", heading=_Q, metavar="NAME", help="plain, or fused with the head's product."),
-    option("--loss-block", heading=_Q, type=Count(), metavar="TOKENS", help="Tokens whose logits exist at once."),
-    option("--offload-fraction", heading=_Q, metavar="SHARE", help="Share of the optimizer states to offload."),
-    option(
-        "--adapters",
-        "--lora",
-        "adapters",
-        heading=_Q,
-        metavar="RANK[:MODULES]",
-        help="Train adapters beside frozen weights; of linear_qkv,linear_proj,linear_fc1,linear_fc2, all unless said.",
-    ),
-)
 
-question_options = stacked(
-    option("--model", heading=_Q, metavar="NAME|FILE", help="Catalogue name, TOML file or config.json."),
-    option("--gpus", heading=_Q, type=Count(), help="Number of accelerators."),
-    option("--cluster", heading=_Q, metavar="NAME|FILE", help="Machines (default: dgx-h100)."),
-    option(
-        "--stack",
-        heading=_Q,
-        metavar="NAME|FILE",
-        help="Training framework (default: megatron-core, on TPUs maxtext).",
-    ),
-    option("--profile", heading=_Q, metavar="FILE", help="Both, as `plan calibrate` wrote them."),
-    option(
-        "--global-batch",
-        "--global-batch-size",
-        "global_batch_size",
-        heading=_Q,
-        type=Count(),
-        help="Sequences per iteration.",
-    ),
-    option("--seq-len", "--seq-length", "seq_length", heading=_Q, type=Count(), help="Tokens per sequence."),
-    option("--tokens", heading=_Q, metavar="QUANTITY", help="Training tokens, such as 300B."),
-    option(
-        "--precision",
-        heading=_Q,
-        metavar="NAME",
-        help="fp32, fp16, bf16, fp8, fp8-current, fp8-block, fp8-rowwise, int8, mxfp8, nvfp4.",
-    ),
-    option("--objective", heading=_Q, metavar="NAME", help="time, mfu, cost, tokens-per-gpu-hour, memory or goodput."),
-    option(
-        "--ties",
-        heading=_Q,
-        metavar="NAME",
-        help="Take a better-validated plan that is tied: never (fastest), up to 0.1 % (close), any (validated).",
-    ),
-    option(
+def field_option(name: str) -> Decorator:
+    """The option of a field of a question or of an axis, as the table of them says."""
+    field = FIELDS[name]
+    words = [f"--{word}" for word in field.words]
+    common: dict[str, Any] = {"heading": field.heading, "help": field.help}
+    if field.kind == "switch":
+        return option(f"{words[0]}/--no-{words[0][2:]}", name, is_flag=True, default=None, **common)
+    if field.kind == "count":
+        common["type"] = Count(field.least)
+    return option(*words, name, metavar=field.takes, multiple=field.kind == "changes", **common)
+
+
+_BETWEEN: Final = {
+    "stack": option("--profile", heading=_Q, metavar="FILE", help="Both, as `plan calibrate` wrote them."),
+    "ties": option(
         "--goodput",
         heading=_Q,
         is_flag=True,
         default=None,
         help="Count interruptions and checkpoints: --objective goodput.",
     ),
-    option(
-        "--stability",
-        heading=_Q,
-        metavar="FILE|NAME=VALUE,...",
-        type=Text(),
-        help="What they take: detect=5 min, storage=100 GB/s, spare_nodes=8 ...",
-    ),
-    option("--for", "framework", heading=_Q, metavar="NAME", help="Propose only what this exporter accepts."),
-    *saver_options,
-    option(
-        "--set",
-        "changes",
-        heading=_Q,
-        multiple=True,
-        metavar="PATH=VALUE",
-        help="One field of the stack or the model, such as stack.overlap.pp=0.1 or model.sliding_window=1024; or a "
-        "feature as another stack has it, stack.pipeline-overlap=megascale. Again for more.",
-    ),
-    option("--memory-margin", heading=_Q, metavar="SHARE", help="Usable memory to leave alone, such as 10%."),
-    option(
-        "--expert-capacity",
-        "--moe-expert-capacity-factor",
-        "expert_capacity",
-        heading=_Q,
-        metavar="FACTOR",
-        help="Tokens every expert computes over the mean, such as 1.25; more are dropped.",
-    ),
-    option(
-        "--expert-imbalance",
-        heading=_Q,
-        metavar="FACTOR",
-        help="Tokens of the busiest expert rank over the mean, such as 1.3.",
-    ),
-    option("--time-limit", heading=_Q, metavar="TIME", help="Longest search: 30s, 2min or plain seconds."),
-    option(
+    "time_limit": option(
         "--config", heading=_Q, metavar="FILE", help="File of these fields, TOML or JSON, or an answer (- for stdin)."
     ),
-)
-
-pin_options = stacked(
-    option("--tp", "--tensor-model-parallel-size", "tp", heading=_P, help="Tensor parallel size."),
-    option("--cp", "--context-parallel-size", "cp", heading=_P, help="Context parallel size."),
-    option("--cp-kind", "--cp-comm-type", "cp_kind", heading=_P, help="p2p, a2a, all-gather or a2a+p2p."),
-    option("--pp", "--pipeline-model-parallel-size", "pp", heading=_P, help="Pipeline stages."),
-    option(
-        "--vpp",
-        "--num-virtual-stages-per-pipeline-rank",
-        "vpp",
-        heading=_P,
-        help="Model chunks per pipeline stage.",
-    ),
-    option(
+    "vpp": option(
         "--num-layers-per-virtual-pipeline-stage",
         "layers_per_virtual_stage",
-        heading=_P,
+        heading=PINS,
         type=Count(),
         help="The same by layers per chunk, as Megatron counts; needs one --pp.",
     ),
-    option("--dp", "--data-parallel-size", "dp", heading=_P, help="Data parallel size."),
-    option("--ep", "--expert-model-parallel-size", "ep", heading=_P, help="Expert parallel size."),
-    option("--etp", "--expert-tensor-parallel-size", "etp", heading=_P, help="Tensor parallel size of an expert."),
-    option("--zero", "--zero-stage", "zero_stage", heading=_P, help="ZeRO stage, 0 to 3."),
-    option("--sharding-degree", heading=_P, help="Ranks over which the ZeRO stage shards."),
-    option(
-        "--micro-batch",
-        "--micro-batch-size",
-        "micro_batch_size",
-        heading=_P,
-        help="Sequences per micro-batch and data-parallel rank.",
-    ),
-    option("--schedule", heading=_P, help="Pipeline schedule; `plan list schedules` shows them."),
-    option(
-        "--sequence-parallel/--no-sequence-parallel",
-        heading=_P,
-        is_flag=True,
-        default=None,
-        help="Split norms and dropout over the tensor ranks, or do not.",
-    ),
-    option("--recompute", "--recompute-granularity", "recompute", heading=_P, help="none, selective, partial or full."),
-    option(
-        "--recompute-num-layers",
-        heading=_P,
-        help="Layers that are recomputed together from one stored input, where all are (full).",
-    ),
-    option("--recompute-modules", heading=_P, help="What selective recomputation repeats, such as layernorm,moe_act."),
-    option("--offload", heading=_P, help="none, activations, optimizer, optimizer+parameters or any."),
-    option("--rank-order", heading=_P, help="Which dimension varies fastest, such as tp-cp-ep-dp-pp."),
-    option("--vocabulary", heading=_P, help="Embedding and head at the ends of the pipeline, or spread: ends, spread."),
-)
+}
+"""Options that stand for several fields, or for one in another form, behind the field that they are listed after."""
 
-top_option = option("--top", heading="Answer", type=Count(least=0), help="Number of alternatives to show (default: 5).")
 
-reasons_option = option(
-    "--reasons/--no-reasons",
-    "reasons",
-    heading="Answer",
-    is_flag=True,
-    default=None,
-    help="Leave out runners-up, why not and what helps: several times as fast.",
-)
+def _listed(names: Iterable[str]) -> Decorator:
+    """The options of some fields, with those that stand between them."""
+    between = {name: (_BETWEEN[name],) if name in _BETWEEN else () for name in names}
+    return stacked(*(one for name in between for one in (field_option(name), *between[name])))
+
+
+question_options = _listed(name for name in QUESTION if FIELDS[name].heading == _Q)
+pin_options = _listed(PIN_AXES)
 
 
 def output_options(*formats: str) -> Decorator:

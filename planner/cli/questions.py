@@ -4,34 +4,33 @@ from __future__ import annotations
 
 import json
 import re
-import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.answer import check_writable, shown, talk, working, write
 from planner.cli.ask import Question, question
-from planner.cli.ending import INFEASIBLE
 from planner.cli.options import (
     FORMATS,
-    PINS_HEADING,
     SOURCES,
     Command,
     Text,
     Word,
     dry_run_option,
+    field_option,
     option,
     output_options,
     pin_options,
     question_options,
-    reasons_option,
-    top_option,
 )
-from planner.errors import BadRequest
+from planner.cli.output import check_writable, deliver, end_infeasible, shown, talk, working, write
+from planner.errors import BadRequest, NothingFits
+from planner.request.fields import PINS
 
 if TYPE_CHECKING:
     from planner.answer.plan import Plan
     from planner.jobs.imported import ImportedJob
+    from planner.request.request import PlanRequest
 
 _INSTEAD = "Instead of a plan"
 _LAYERS = re.compile(r"[0-9]{1,6}(,[0-9]{1,6})*")
@@ -42,25 +41,58 @@ _LAYERS = re.compile(r"[0-9]{1,6}(,[0-9]{1,6})*")
 @pin_options
 @option("--what-if", heading=_INSTEAD, is_flag=True, help="What would help: every lever turned both ways.")
 @option("--robust", heading=_INSTEAD, metavar="SHARE", help="Least worst regret, rates uncertain by so much: 20%.")
-@top_option
-@reasons_option
+@field_option("top")
+@field_option("reasons")
 @output_options(*FORMATS)
 @dry_run_option
 @click.pass_context
 def solve(ctx: click.Context, /, **params: Any) -> None:
     """Find the strategy that trains fastest, prove that no other is faster, and say why."""
-    from planner.cli.uncertain import deliver, wanted
-
-    instead, asked = wanted(params), _asked(ctx)
-    if asked is None:
-        return
-    if instead and deliver(asked.request, params):
+    instead, asked = _instead_of_a_plan(params), _asked(ctx)
+    if asked is None or (instead and _answered_instead(asked.request, params)):
         return
     from planner.api import plan
 
     with working("searching", quiet=params["quiet"]):
         answer = plan(asked.request)
     _deliver(answer, params)
+
+
+def _instead_of_a_plan(params: dict[str, Any]) -> bool:
+    """Whether --what-if or --robust is asked for.
+
+    Raises:
+        BadRequest: both, or in a form that only a plan has.
+    """
+    asked = [name for name, given in (("--what-if", params["what_if"]), ("--robust", params["robust"])) if given]
+    if len(asked) > 1:
+        raise BadRequest("--what-if and --robust are two questions; ask one at a time")
+    if asked and params["form"] not in {"table", "json"}:
+        raise BadRequest(f"{asked[0]} is answered as table or json, not as {params['form']}")
+    return bool(asked)
+
+
+def _answered_instead(request: PlanRequest, params: dict[str, Any]) -> bool:
+    """Answer --what-if or --robust; False where nothing fits, which a plan says with its reasons."""
+    from planner.analyses.robust import robust, share_of
+    from planner.analyses.what_if import sensitivity
+    from planner.render.terminal.robust import print_robust
+    from planner.render.terminal.sensitivity import print_sensitivity
+
+    answer: Any
+    draw: Any
+    try:
+        if params["what_if"]:
+            with working("turning levers", quiet=params["quiet"]):
+                answer, draw = sensitivity(request), print_sensitivity
+        else:
+            share = share_of(params["robust"])
+            with working("searching every corner", quiet=params["quiet"]):
+                answer, draw = robust(request, share), print_robust
+    except NothingFits:
+        return False
+    deliver(partial(answer.model_dump_json, by_alias=True, indent=2), lambda console: draw(answer, console), params)
+    return True
 
 
 @click.command("predict", cls=Command, short_help="Price one given strategy; no search.")
@@ -77,7 +109,7 @@ def solve(ctx: click.Context, /, **params: Any) -> None:
 @pin_options
 @option(
     "--layers-per-stage",
-    heading=PINS_HEADING,
+    heading=PINS,
     metavar="N,N,...",
     help="Layers of each pipeline stage (default: the split that a search takes).",
 )
@@ -92,7 +124,7 @@ def predict(ctx: click.Context, /, **params: Any) -> None:
     if asked is None:
         return
     from planner.api import predict as price
-    from planner.cli.answered import answered
+    from planner.cli.input import answered
 
     own = answered(asked.request, None if imported else params["config"], asked.origins)
     given = imported.layers if imported and not layers else layers or own.layers
@@ -158,12 +190,10 @@ def why_not(ctx: click.Context, /, **params: Any) -> None:
 
     with working("searching", quiet=params["quiet"]):
         answer = object_to(asked.request)
-    if params["form"] == "json":
-        write(answer.model_dump_json(by_alias=True, indent=2) + "\n", params["output"])
-        return
     from planner.render.terminal.objection import render_why_not
 
-    write(shown(lambda console: render_why_not(answer, console), params["output"]), params["output"])
+    document = partial(answer.model_dump_json, by_alias=True, indent=2)
+    deliver(document, lambda console: render_why_not(answer, console), params)
 
 
 def _asked(ctx: click.Context, imported: ImportedJob | None = None) -> Question | None:
@@ -212,8 +242,7 @@ def _deliver(answer: Plan, params: dict[str, Any]) -> None:
         if answer.proof and answer.proof.scope:
             talk(f"what the proof covers: strategies {'; '.join(answer.proof.scope)}", params)
     if answer.status == "infeasible":
-        talk(_refusal(answer), params)
-        sys.exit(INFEASIBLE)
+        end_infeasible(_refusal(answer), params)
 
 
 def _refusal(answer: Plan) -> str:
@@ -221,6 +250,4 @@ def _refusal(answer: Plan) -> str:
     from planner.answer.text import why_none
 
     known = answer.nearest or answer.nothing_near
-    return f"infeasible: {why_none(answer)}" + (
-        "" if known else "; `plan` in place of `plan predict` finds what comes nearest"
-    )
+    return why_none(answer) + ("" if known else "; `plan` in place of `plan predict` finds what comes nearest")

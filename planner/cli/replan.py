@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from planner.cli.answer import check_writable, shown, talk, working, write
-from planner.cli.answer_files import answer_in
 from planner.cli.ask import seconds_in
-from planner.cli.ending import INFEASIBLE
+from planner.cli.input import answer_in
 from planner.cli.options import Command, Count, Text, Word, option, output_options
+from planner.cli.output import check_writable, deliver, end_infeasible, talk, working, write
 from planner.errors import BadRequest, MeshwrightError
 
 if TYPE_CHECKING:
@@ -41,19 +39,18 @@ def replan(result: str, gpus: int, tolerance: str, pick: str, **params: Any) -> 
     output = params["output"]
     check_writable(output)
     from planner.analyses.replan import replan as anew
-    from planner.request.arguments import share
+    from planner.request.values import share
 
     old = answer_in(result, quiet=params["quiet"])
     _named_once(old, params)
     with working("searching", quiet=params["quiet"]):
         answer = anew(old, gpus, tolerance=share("--tolerance", tolerance), **_changes(params))
     chosen = getattr(answer, pick)
-    if params["form"] == "json":
-        write(answer.model_copy(update={"picked": pick}).to_json() + "\n", output)
-    elif params["form"] == "table":
+    if params["form"] in {"table", "json"}:
         from planner.render.terminal.replan import render
 
-        write(shown(lambda console: render(answer, console), output), output)
+        document = answer.model_copy(update={"picked": pick}).to_json
+        deliver(document, lambda console: render(answer, console), params)
     elif chosen is not None:
         from planner.render.terminal.formats import written
 
@@ -62,8 +59,7 @@ def replan(result: str, gpus: int, tolerance: str, pick: str, **params: Any) -> 
         for remark in remarks:
             talk(remark, params)
     if answer.status == "infeasible":
-        talk(f"infeasible: {answer.statement}", params)
-        sys.exit(INFEASIBLE)
+        end_infeasible(answer.statement, params)
 
 
 def _named_once(old: Plan, params: dict[str, Any]) -> None:

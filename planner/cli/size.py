@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from typing import Any
 
 import click
 
-from planner.cli.answer import check_writable, shown, talk, working, write
-from planner.cli.ask import question
-from planner.cli.ending import INFEASIBLE
+from planner.cli.ask import quantity_in, question
 from planner.cli.options import Command, option, output_options, pin_options, question_options
+from planner.cli.output import check_writable, deliver, end_infeasible, working
 from planner.errors import BadQuantity, BadRequest
 
 _L = "Limits"
@@ -38,16 +37,11 @@ def size(ctx: click.Context, /, deadline: str | None, budget: str | None, **para
     asked = question(ctx, usual={"gpus": MOST_GPUS}).request
     with working("searching", quiet=params["quiet"]):
         found = sized(asked, days=days, dollars=dollars)
-    if params["form"] == "json":
-        write(found.model_dump_json(by_alias=True, indent=2) + "\n", params["output"])
-    else:
-        write(shown(lambda console: print_size(found, console), params["output"]), params["output"])
+    deliver(partial(found.model_dump_json, by_alias=True, indent=2), lambda console: print_size(found, console), params)
     if found.status == "infeasible":
         near = found.nearest
-        talk(
-            f"infeasible: {found.statement}" + (_near(near.gpus, near.days, near.cost_dollars) if near else ""), params
-        )
-        sys.exit(INFEASIBLE)
+        said = _near(near.gpus, near.days, near.cost_dollars) if near else ""
+        end_infeasible(found.statement + said, params)
 
 
 def _near(gpus: int, days: float, cost: float | None) -> str:
@@ -72,14 +66,7 @@ def _days(text: str | None) -> float | None:
 def _dollars(text: str | None) -> float | None:
     if text is None:
         return None
-    from hardware.units import parse_quantity
-
-    if not text.isascii():
-        raise BadRequest(f"--budget: expected plain digits, such as $1.5M, got {text!r:.40}")
-    try:
-        dollars = parse_quantity(text if "$" in text else f"${text}", "money")
-    except BadQuantity as error:
-        raise BadRequest(f"--budget: {error}") from None
+    dollars = quantity_in("--budget", text if "$" in text else f"${text}", "money")
     if not dollars > 0.0:
         raise BadRequest(f"--budget: expected an amount such as $1.5M, got {text!r:.40}")
     return dollars

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import re
-import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.answer import check_writable, shown, talk, working, write
-from planner.cli.ending import INFEASIBLE
+from planner.cli.ask import quantity_in, seconds_in
 from planner.cli.options import Command, Count, Word, option, output_options
-from planner.errors import BadQuantity, BadRequest
+from planner.cli.output import check_writable, deliver, end_infeasible, talk, working
+from planner.errors import BadRequest
 
 if TYPE_CHECKING:
     from costmodels.sparse.load import Mode
 
 _Q = "Question"
 _NODES = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9_-]*)\s*=\s*([0-9]{1,9})\s*")
-_PLAIN_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]*)?")
 
 
 @click.command("sparse", cls=Command, short_help="Parameter servers for a model with embedding tables.")
@@ -67,20 +66,17 @@ def sparse(**params: Any) -> None:
             mode=_mode(params["mode"]),
             max_staleness=params["max_staleness"],
             nodes=_nodes(params["nodes"]),
-            time_limit=_seconds(params),
+            time_limit=seconds_in("--time-limit", params["time_limit"] or "60s"),
         )
-    if params["form"] == "json":
-        write(answer.model_dump_json(by_alias=True, exclude_none=True, indent=2) + "\n", params["output"])
-    else:
-        from planner.render.terminal.sparse import print_sparse
+    from planner.render.terminal.sparse import print_sparse
 
-        write(shown(lambda console: print_sparse(answer, console), params["output"]), params["output"])
+    document = partial(answer.model_dump_json, by_alias=True, exclude_none=True, indent=2)
+    deliver(document, lambda console: print_sparse(answer, console), params)
     if params["verbose"]:
         talk(f"version {answer.version}, catalogue {answer.catalogue_hash}", params)
     if answer.status == "infeasible":
         near = f"; nearest: {answer.nearest.text}" if answer.nearest else ""
-        talk(f"infeasible: {answer.reason}{near}", params)
-        sys.exit(INFEASIBLE)
+        end_infeasible(f"{answer.reason}{near}", params)
 
 
 _EXAMPLE = "plan sparse --model examples/ctr-dnn.toml --cluster fleet-cpu --min-throughput 2M"
@@ -93,15 +89,10 @@ def _mode(word: str | None) -> Mode | None:
 
 
 def _quantity(params: dict[str, Any], name: str, dimension: Any, *, most: float) -> float | None:
-    from hardware.units import parse_quantity
-
     if params[name] is None:
         return None
     flag = f"--{name.replace('_', '-')}"
-    try:
-        value = parse_quantity(params[name], dimension)
-    except BadQuantity as error:
-        raise BadRequest(f"{flag}: {error}") from None
+    value = quantity_in(flag, params[name], dimension)
     if not 0.0 < value <= most:
         raise BadRequest(f"{flag}: expected more than 0 and at most {most:g}, got {params[name]!r}")
     return value
@@ -110,17 +101,6 @@ def _quantity(params: dict[str, Any], name: str, dimension: Any, *, most: float)
 def _dollars_per_hour(params: dict[str, Any]) -> float | None:
     price = _quantity(params, "max_cost", "price", most=1e9 / 3600.0)
     return None if price is None else price * 3600.0
-
-
-def _seconds(params: dict[str, Any]) -> float:
-    given = params["time_limit"]
-    if given is None:
-        return 60.0
-    if _PLAIN_SECONDS.fullmatch(given) and float(given) > 0.0:
-        return float(given)
-    seconds = _quantity(params, "time_limit", "time", most=1e9)
-    assert seconds is not None
-    return seconds
 
 
 def _nodes(text: str | None) -> dict[str, int] | None:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.answer import check_writable, opened, shown, talk, write
 from planner.cli.ending import BAD_REQUEST, UNEXPECTED
 from planner.cli.options import Command, Count, Text, Word, option, stacked
+from planner.cli.output import check_writable, opened, shown, talk, write
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
-    from planner.render.terminal.sweep_status import Counted
+    from planner.render.terminal.sweep import Counted
     from planner.studies import Progress, Study
 
 FORMATS = ("table", "json", "csv", "parquet")
@@ -95,12 +95,15 @@ def status(study: str, store: str | None, form: str, **_talk: bool) -> None:
     """
     import json
 
-    from planner.render.terminal.sweep_status import record, text
+    from planner.render.terminal.sweep import status_record, status_text
     from planner.studies import read_study, results
 
     asked, place = read_study(study), store or _usual_store(study)
-    told = asked.name, place, results(asked, place)
-    write(text(*told) if form == "table" else json.dumps(record(*told), indent=2, default=str) + "\n", None)
+    known = asked.name, place, results(asked, place)
+    write(
+        status_text(*known) if form == "table" else json.dumps(status_record(*known), indent=2, default=str) + "\n",
+        None,
+    )
 
 
 @sweep.command("merge", cls=Command, short_help="Gather the answers of several stores in one.")
@@ -176,7 +179,7 @@ def _shard(text: str | None) -> tuple[int, int]:
 
 def _deliver(study: Study, store: str, params: dict[str, Any]) -> Counted:
     """Write the results of all points, and count them."""
-    from planner.render.terminal.sweep_status import Counted
+    from planner.render.terminal.sweep import Counted
     from planner.studies import results
     from planner.studies.table import as_csv, as_json
 
@@ -187,11 +190,11 @@ def _deliver(study: Study, store: str, params: dict[str, Any]) -> Counted:
 
         write(shown(lambda console: print_results(found, study, console), place), place)
     elif params["form"] == "parquet":
-        from planner.cli.streams import parquet_to
+        from planner.cli.output import parquet_to
 
         parquet_to(found, study, place)
     else:
-        from planner.cli.streams import text_to
+        from planner.cli.output import text_to
 
         text_to((as_json if params["form"] == "json" else as_csv)(found, study), place)
     return counted

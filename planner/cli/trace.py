@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.answer import check_writable, talk, working, write
-from planner.cli.answer_files import answer_in
-from planner.cli.ask import FIELDS, question
+from planner.cli.ask import question
+from planner.cli.input import answer_in
 from planner.cli.options import Command, Count, Text, option, pin_options, question_options
+from planner.cli.output import check_writable, talk, working, write
 from planner.errors import BadRequest
-from planner.request.axes import PIN_AXES
+from planner.request.fields import FIELDS
 
 if TYPE_CHECKING:
     from planner.answer.plan import Plan
@@ -67,7 +67,7 @@ def _asked(ctx: click.Context) -> Plan:
 
 
 def _read(ctx: click.Context, result: str) -> Plan:
-    given = [name for name in (*FIELDS, *PIN_AXES) if _on_the_line(ctx, name)]
+    given = [name for name in FIELDS if _on_the_line(ctx, name)]
     if given:
         raise BadRequest(f"an answer is a question of its own: leave out --{given[0].replace('_', '-')}, or {result}")
     return answer_in(result, quiet=ctx.params["quiet"])

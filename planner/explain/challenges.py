@@ -12,7 +12,7 @@ from costmodels.pricing import quote
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Strategies
 from planner.answer.plan import Advice
-from planner.answer.text import NOT_KNOWN, NOTABLE, told_bytes, told_seconds
+from planner.answer.text import NOT_KNOWN, NOTABLE, format_bytes, format_seconds
 from planner.errors import BadRequest
 from planner.request.pins import Pin
 from planner.search.best_first import Outcome
@@ -127,7 +127,7 @@ def _peak(found: Incumbent, aim: Aim) -> float | None:
 def _worse(other: Incumbent, aim: Aim, least: float, ours: dict[str, float]) -> str:
     """What another strategy needs, by how much more than the plan, and mostly for what."""
     value, theirs = aim.value(other), _parts(other, aim)
-    told = told_bytes if aim.lean else told_seconds
+    told = format_bytes if aim.lean else format_seconds
     worse = sorted(((theirs[name] - ours[name], name) for name in ours), reverse=True)
     terms = ", ".join(
         f"{name} {told(ours[name])} -> {told(theirs[name])}" for gain, name in worse[:2] if gain > NOTABLE * least
@@ -147,7 +147,7 @@ def _parts(found: Incumbent, aim: Aim) -> dict[str, float]:
 
 def _too_big(needed: float, scenario: Scenario) -> str:
     limit = scenario.group.accelerator.usable_memory
-    return f"needs at least {told_bytes(needed)} per GPU, evenly split; {told_bytes(limit)} available"
+    return f"needs at least {format_bytes(needed)} per GPU, evenly split; {format_bytes(limit)} available"
 
 
 def _refused(space: Space, subject: str, scenario: Scenario) -> str:

@@ -9,9 +9,9 @@ import numpy as np
 
 from costmodels.pricing import quote
 from planner.answer.build import peak_bytes, strategy_record
+from planner.answer.text import memory_savings
 from planner.explain.levers import device_times
 from planner.request.pins import Pin
-from planner.request.written import savings
 from planner.search.choice import NEARLY_FULL
 from planner.search.memory_savers import ways
 from planner.search.objective import Aim
@@ -55,4 +55,4 @@ def _words(taken: Incumbent, aim: Aim) -> str:
         said.append(f"recompute {again}/{layers} layers")
     elif strategy.recompute != "none":
         said.append(f"recompute {strategy.recompute}")
-    return ", ".join([" ".join(said) or "one GPU", *savings(strategy)])
+    return ", ".join([" ".join(said) or "one GPU", *memory_savings(strategy)])

@@ -13,7 +13,7 @@ from planner.answer.plan import Rejection
 from planner.errors import BadRequest
 from planner.explain.reasons import telling
 from planner.request.pins import Pin, shown_value
-from planner.request.request import Resolved
+from planner.request.resolve import Resolved
 from planner.rules.rule import Rule
 from planner.space.lattice import Refusal, Space
 

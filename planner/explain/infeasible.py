@@ -9,7 +9,7 @@ from planner.explain.nearest_request import nearest
 from planner.explain.reasons import telling
 from planner.explain.verdict import memory_example
 from planner.request.pins import parse_pins
-from planner.request.request import Resolved
+from planner.request.resolve import Resolved
 from planner.search.best_first import Outcome
 from planner.space.active_rules import binding
 from planner.space.lattice import Space

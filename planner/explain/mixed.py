@@ -17,12 +17,12 @@ from costmodels.strategy import Bools
 from hardware.records import Between
 from planner.answer.build import counted_flops, mean_peak
 from planner.answer.plan import Advice, Alternative
-from planner.answer.text import NOT_KNOWN, NOTABLE, told_seconds
+from planner.answer.text import NOT_KNOWN, NOTABLE, format_seconds
 from planner.errors import OutOfTime
 from planner.explain.mixed_records import degrees_in_words, mixed_record
 from planner.explain.what_helps import gained
 from planner.request.pins import parse_pins
-from planner.request.request import Resolved
+from planner.request.resolve import Resolved
 from planner.search import mixed as mixed_search
 from planner.search.best_first import search as search_one
 from planner.search.mixed import Branches, MixedIncumbent, MixedOutcome, best_split
@@ -162,7 +162,9 @@ def _compared(subject: str, found: MixedIncumbent | Incumbent | None, now: float
 
 def _slower(seconds: float, now: float) -> str:
     share = seconds / now - 1
-    return f"{told_seconds(seconds)}, as fast" if share < NOTABLE else f"{told_seconds(seconds)}, {share:.1%} longer"
+    return (
+        f"{format_seconds(seconds)}, as fast" if share < NOTABLE else f"{format_seconds(seconds)}, {share:.1%} longer"
+    )
 
 
 def _alone(scenario: Scenario, now: float, deadline: float) -> Advice:
@@ -174,7 +176,7 @@ def _alone(scenario: Scenario, now: float, deadline: float) -> Advice:
         return _compared(subject, found, now, proved=proved)
     most, least = ("", "") if proved else ("at most ", "at least ")
     shorter = f"{least}{1 - found.iteration / now:.1%} shorter: leave the others idle"
-    text = f"{most}{told_seconds(found.iteration)}, {shorter}"
+    text = f"{most}{format_seconds(found.iteration)}, {shorter}"
     return Advice(subject=subject, text=text, iteration_seconds=found.iteration, proved=proved)
 
 

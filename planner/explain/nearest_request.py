@@ -11,12 +11,11 @@ from typing import NamedTuple
 from costmodels.scenario import Scenario
 from hardware.records import BadNodeCount
 from planner.answer.plan import Advice
-from planner.answer.text import NOT_KNOWN
+from planner.answer.text import NOT_KNOWN, plural
 from planner.errors import BadRequest
 from planner.explain.plainer import given, option_of, plainer
 from planner.request.pins import Pin, parse_pins
-from planner.request.request import Resolved
-from planner.request.written import many
+from planner.request.resolve import Resolved
 from planner.search.memory_savers import best_of, spared
 from planner.search.objective import Aim
 from planner.search.split import Incumbent
@@ -136,7 +135,7 @@ def _more_gpus(resolved: Resolved, pins: Mapping[str, Pin], deadline: float) -> 
             gpus, best = _between(resolved, (few, larger.gpus), best, lambda at: best_of(at, pins, deadline))
             freed = "" if len(pins) == len(asked) else f" {without(asked)}"
             text = f"the same request{freed} fits, with the same batch (--global-batch {larger.global_batch_size})"
-            return Advice(subject=many(gpus, "GPU"), text=_and_spared(text, best), iteration_seconds=best.iteration)
+            return Advice(subject=plural(gpus, "GPU"), text=_and_spared(text, best), iteration_seconds=best.iteration)
         few = larger.gpus
     return None
 
@@ -147,7 +146,7 @@ def _fewer_gpus(resolved: Resolved, pins: Mapping[str, Pin], deadline: float) ->
         scenario = None if time.perf_counter() > deadline else with_gpus(resolved, count)
         if scenario and (found := best_of(scenario, pins, deadline)):
             text = _and_spared("the same request fits, with the same batch", found)
-            return Advice(subject=many(count, "GPU"), text=text, iteration_seconds=found.iteration)
+            return Advice(subject=plural(count, "GPU"), text=text, iteration_seconds=found.iteration)
     return None
 
 
@@ -199,12 +198,12 @@ def enough_gpus(resolved: Resolved, aim: Aim, now: float, deadline: float) -> tu
             count = min(faster, key=lambda count: faster[count].seconds)
             lines.append(_fewer(total, count, faster[count], now))
         elif late := [count for count, found in tried.items() if found and not found.proved]:
-            lines.append(Advice(subject=many(late[0], "GPU"), text=NOT_KNOWN, proved=False))
+            lines.append(Advice(subject=plural(late[0], "GPU"), text=NOT_KNOWN, proved=False))
     while few > batch and few % 2 == 0:
         found = _on(resolved, aim, few // 2, deadline)
         if found is None or found.seconds > (1.0 + WORTH_IT) * now:
             if found and not found.proved:
-                lines.append(Advice(subject=many(few // 2, "GPU"), text=NOT_KNOWN, proved=False))
+                lines.append(Advice(subject=plural(few // 2, "GPU"), text=NOT_KNOWN, proved=False))
             break
         few, best = few // 2, found
     return (*lines, *([_fewer(total, few, best, now)] if best else []))
@@ -221,7 +220,7 @@ def _fewer(total: int, count: int, found: _Found, now: float) -> Advice:
     change, share = found.seconds / now - 1.0, count / total
     most, least = ("", "") if found.proved else ("at most ", "at least ")
     text = f"{most}{change:+.1%} of the time, {least}{1.0 - share * (1.0 + change):.0%} fewer GPU hours"
-    return Advice(subject=many(count, "GPU"), text=text, iteration_seconds=found.seconds, proved=found.proved)
+    return Advice(subject=plural(count, "GPU"), text=text, iteration_seconds=found.seconds, proved=found.proved)
 
 
 def _on(resolved: Resolved, aim: Aim, gpus: int, deadline: float) -> _Found | None:

@@ -12,14 +12,13 @@ import numpy as np
 from costmodels.memory.host import host_fits
 from costmodels.memory.rows import memory_limit
 from costmodels.names import VALUE_NAMES
-from costmodels.pricing import quote
+from costmodels.pricing import effective_recompute, quote
 from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies
 from planner.answer.plan import Advice
 from planner.errors import BadRequest
 from planner.request.pins import Pin, shown_value
 from planner.search.given import broken_rules, checked_layers, single_row, split_or_given
-from planner.search.split import as_it_runs
 from planner.space.lattice import LAYOUT, divisors
 
 TRIED: Final = 400
@@ -85,6 +84,6 @@ def _times_off(pin: Pin, value: int) -> float:
 def _seconds(scenario: Scenario, row: Strategies, layers: Sequence[int] | None) -> float | None:
     """Per iteration; None where it does not fit."""
     split = split_or_given(scenario, row, layers, SPLIT_SECONDS)
-    priced = quote(as_it_runs(row, split), scenario, split)
+    priced = quote(effective_recompute(row, split), scenario, split)
     fits = host_fits(row, scenario)[0] and np.max(priced.footprint.allocated) <= memory_limit(scenario, row)[0]
     return priced.iteration if fits else None

@@ -4,27 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from hardware.errors import MeshwrightError
-from planner.request.defaults import DEFAULT_STACK
-from planner.request.request import CHOICES, PlanRequest, Resolved, resolve
-
-_USUAL: Final[dict[str, Any]] = {
-    **dict.fromkeys(CHOICES),
-    "precision": "bf16",
-    "expert_capacity": None,
-    "expert_imbalance": None,
-    "memory_margin": 0.0,
-    "changes": {},
-    "framework": None,
-    "stack": DEFAULT_STACK,
-}
-"""Fields of how a job is run that a request may leave out, with what they are then; the least change comes first."""
-_OF_THE_JOB: Final[dict[str, Any]] = {"global_batch_size": None, "seq_length": None}
-"""The same of what is trained."""
-_OPTIONS: Final = {"framework": "for", "changes": "set", "global_batch_size": "global-batch", "seq_length": "seq-len"}
-"""Where an option is not called as its field."""
+from planner.request.fields import FIELDS, optional_fields
+from planner.request.request import PlanRequest
+from planner.request.resolve import Resolved, resolve
 
 
 def plainer(resolved: Resolved, deadline: float, *, same_job: bool = False) -> Iterator[tuple[str, Resolved]]:
@@ -34,7 +19,7 @@ def plainer(resolved: Resolved, deadline: float, *, same_job: bool = False) -> I
         if time.perf_counter() > deadline:
             return
         try:
-            there = resolve(request.model_copy(update={name: (_USUAL | _OF_THE_JOB)[name]}))
+            there = resolve(request.model_copy(update={name: _usual(name)}))
         except MeshwrightError:  # options that need this one
             continue
         yield f"without {option_of(request, name)}{_in_its_place(resolved, there)}", there
@@ -42,15 +27,18 @@ def plainer(resolved: Resolved, deadline: float, *, same_job: bool = False) -> I
 
 def given(request: PlanRequest, *, same_job: bool = False) -> list[str]:
     """The options that a request gives and need not, those about what is trained left out with ``same_job``."""
-    usual = _USUAL if same_job else _USUAL | _OF_THE_JOB
-    return [name for name, value in usual.items() if getattr(request, name) != value]
+    return [name for name in optional_fields(same_job=same_job) if getattr(request, name) != _usual(name)]
+
+
+def _usual(name: str) -> Any:
+    return PlanRequest.model_fields[name].get_default(call_default_factory=True)
 
 
 def option_of(request: PlanRequest, name: str) -> str:
     """An option as it is given: "--optimizer adafactor"."""
     value = getattr(request, name)
     shown = value if isinstance(value, str | float) or type(value) is int else getattr(value, "name", "")
-    return f"--{_OPTIONS.get(name, name.replace('_', '-'))} {shown}".rstrip()
+    return f"--{FIELDS[name].words[0]} {shown}".rstrip()
 
 
 def _in_its_place(asked: Resolved, there: Resolved) -> str:

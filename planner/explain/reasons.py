@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from planner.answer.plan import Rejection
-from planner.request.request import Resolved
+from planner.request.resolve import Resolved
 from planner.rules.rule import Rule
 
 LAID_OUT = frozenset({"tp", "cp", "pp", "dp", "ranks", "widest"})

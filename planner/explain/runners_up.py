@@ -10,16 +10,16 @@ import numpy as np
 
 from costmodels.model.flops import utilization
 from costmodels.names import Recompute
-from costmodels.pricing import stage_bytes
+from costmodels.pricing import effective_recompute, stage_bytes
 from costmodels.strategy import Strategies
 from planner.answer.build import counted_flops, strategy_record
 from planner.answer.plan import Alternative, Strategy
 from planner.explain.challenges import Challenged
 from planner.explain.verdict import later
-from planner.request.request import Resolved
+from planner.request.resolve import Resolved
 from planner.search.best_first import Outcome
 from planner.search.objective import Aim
-from planner.search.split import Incumbent, as_it_runs
+from planner.search.split import Incumbent
 from planner.trust.table import figures
 
 ALTERNATIVES_SECONDS = 1.0
@@ -89,7 +89,7 @@ def _alternative(
     record: Strategy, solved: Incumbent, aim: Aim, resolved: Resolved, chosen: Strategy, least: float
 ) -> Alternative:
     scenario = resolved.scenario
-    seconds, runs = aim.seconds(solved), as_it_runs(solved.row, solved.assignment)
+    seconds, runs = aim.seconds(solved), effective_recompute(solved.row, solved.assignment)
     flops = counted_flops(scenario) * scenario.tokens
     differs = [
         name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from planner.answer.plan import Plan, Strategy
-from planner.answer.text import told_seconds
+from planner.answer.text import format_seconds
 from planner.errors import MeshwrightError
 from planner.request.request import PlanRequest
 
@@ -47,7 +47,7 @@ def _instead(plan: Plan, request: PlanRequest, framework: str) -> str:
         near = f", the nearest is {found.nearest.subject}" if found.nearest else ""
         return f"--for {framework} finds none that fits{near}"
     mine, theirs = plan.prediction.iteration_seconds, found.prediction.iteration_seconds
-    return f"--for {framework} finds {_shown(found.strategy)}: {told_seconds(theirs)} ({theirs / mine - 1:+.1%})"
+    return f"--for {framework} finds {_shown(found.strategy)}: {format_seconds(theirs)} ({theirs / mine - 1:+.1%})"
 
 
 def _shown(strategy: Strategy) -> str:

@@ -12,7 +12,7 @@ from costmodels.scenario import Scenario
 from costmodels.step.offload import described
 from hardware.records import Accelerator
 from planner.answer.plan import Plan, Strategy
-from planner.answer.text import NOTABLE, told_bytes, told_seconds
+from planner.answer.text import NOTABLE, format_bytes, format_seconds
 from planner.search.best_first import Outcome
 from planner.trust.published import Landmark, landmarks
 
@@ -41,12 +41,12 @@ def later(usual: float, asked: float, of: int = 1) -> float:
 def memory_example(outcome: Outcome, scenario: Scenario) -> str:
     """One strategy that memory refused, in words: the one that came nearest to fitting."""
     if outcome.nearest is None:
-        return f"more than {told_bytes(scenario.group.accelerator.usable_memory)} per GPU"
+        return f"more than {format_bytes(scenario.group.accelerator.usable_memory)} per GPU"
     needed, row = outcome.nearest
     at = row.row(0)
     limit = scenario.group.accelerator.usable_memory
     name = f"tp {at['tp']} cp {at['cp']} pp {at['pp']} dp {at['dp']} ZeRO-{at['zero_stage']}"
-    told = f"{name} needs {told_bytes(needed)} per GPU, {told_bytes(limit)} available"
+    told = f"{name} needs {format_bytes(needed)} per GPU, {format_bytes(limit)} available"
     if scenario.stack.offloads and not described(scenario):
         told += "; nothing can be offloaded: the cluster says no host_memory, host_link or host_bandwidth"
     return told
@@ -104,7 +104,7 @@ def verdict(pinned: Plan, best: Plan, terms: Mapping[str, tuple[float, float]]) 
 def _compared(pinned: Plan, best: Plan, terms: Mapping[str, tuple[float, float]]) -> str:
     mine, theirs = pinned.value, best.value
     lean, wall = (best.request.get("objective") == name for name in ("memory", "goodput"))
-    told = told_bytes if lean else told_seconds
+    told = format_bytes if lean else format_seconds
     needs, of = ("needs", " on its fullest device") if lean else ("takes", " of wall time" if wall else "")
     most = told(mine) if pinned.proved else f"at most {told(mine)}"
     least = told(theirs) if best.proved else f"{told(theirs)}, the best found before time ran out"

@@ -12,13 +12,12 @@ import numpy as np
 from costmodels.names import SHARDED_GRADIENTS, Recompute
 from costmodels.strategy import Strategies
 from planner.answer.plan import Advice
-from planner.answer.text import NOT_KNOWN, NOTABLE, told_bytes, told_seconds
+from planner.answer.text import NOT_KNOWN, NOTABLE, format_bytes, format_seconds, plural
 from planner.errors import BadRequest
 from planner.explain.levers import arithmetic_times, device_times, links_times
 from planner.explain.nearest_request import enough_gpus, with_gpus
 from planner.request.pins import Pin, parse_pins
-from planner.request.request import Resolved
-from planner.request.written import many
+from planner.request.resolve import Resolved
 from planner.search.best_first import known_bound
 from planner.search.memory_savers import spared, ways
 from planner.search.objective import Aim
@@ -59,7 +58,7 @@ def _leaner(
     }
     questions = {subject: (aim, {**pins, **more}) for subject, more in asked.items()}
     if larger := with_gpus(resolved, 2 * aim.scenario.gpus):
-        questions[many(larger.gpus, "GPU")] = (aim.on(larger), dict(pins))
+        questions[plural(larger.gpus, "GPU")] = (aim.on(larger), dict(pins))
     now = aim.value(best)
     lines = [_spared(subject, one, some, now, deadline) for subject, (one, some) in questions.items()]
     return tuple(sorted(lines, key=lambda line: line.peak_memory_bytes or math.inf))
@@ -75,7 +74,7 @@ def _spared(subject: str, aim: Aim, pins: Mapping[str, Pin], now: float, deadlin
         return Advice(subject=subject, text="the pins make up no strategy there")
     needed = min(aim.value(found.best), now) if found.best else now
     share = needed / now - 1.0
-    text = f"-{told_bytes(now - needed)} ({share:+.1%})" if share <= -NOTABLE else "nothing"
+    text = f"-{format_bytes(now - needed)} ({share:+.1%})" if share <= -NOTABLE else "nothing"
     if not found.proved:
         text = NOT_KNOWN if text == "nothing" else f"at least {text}"
     return Advice(subject=subject, text=text, peak_memory_bytes=needed, proved=found.proved)
@@ -119,7 +118,7 @@ def gained(subject: str, seconds: float, now: float, *, proved: bool = True) -> 
     """
     share = seconds / now - 1
     saves = share <= -NOTABLE
-    text = f"{told_seconds(seconds - now)} ({share:+.1%})" if saves else "nothing"
+    text = f"{format_seconds(seconds - now)} ({share:+.1%})" if saves else "nothing"
     if not proved:
         text = f"at least {text}" if saves else NOT_KNOWN
     return Advice(subject=subject, text=text, iteration_seconds=min(seconds, now), proved=proved)

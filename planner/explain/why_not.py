@@ -16,7 +16,8 @@ from planner.explain import verdict as explain
 from planner.explain.challenges import MEMORY
 from planner.mixed import plan_mixed
 from planner.request.pins import Pin, parse_pins, shown_value
-from planner.request.request import PlanRequest, Resolved, resolve
+from planner.request.request import PlanRequest
+from planner.request.resolve import Resolved, resolve
 from planner.rules.core import GROUP_RULES
 from planner.search.mixed_given import for_each
 from planner.space.mixed import WIDTH

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from costmodels.strategy import AXES
-from planner.answer.reread import row_of
+from planner.answer.load import strategy_from_plan
 from planner.frameworks.conditions import Facts, FrameworkRule
 from planner.frameworks.registry import FRAMEWORKS
 from planner.jobs.job import Job
@@ -17,7 +17,7 @@ from planner.rules.rule import named
 
 def broken(job: Job, framework: str, *, but: frozenset[str] = frozenset()) -> Iterator[str]:
     """Every rule of the framework that the plan breaks, as the end of a sentence with its source; some left out."""
-    row, facts = row_of(job.strategy), _facts(job)
+    row, facts = strategy_from_plan(job.strategy), _facts(job)
     columns = {name: getattr(row, name) for name in AXES}
     for rule in FRAMEWORKS[framework].constraints:
         if rule.name not in but and not np.all(rule.holds(columns, facts)):

@@ -15,8 +15,8 @@ from costmodels.scenario import REDUCED
 from costmodels.stack.choices import chosen
 from costmodels.stack.stack import Stack, stack, stack_names
 from planner.frameworks.registry import FRAMEWORKS
+from planner.request.fields import STACK_CHOICES
 from planner.request.overrides import changed_stack, written
-from planner.request.request import CHOICES
 from planner.request.tables import stack_of
 
 _MODEL: Final = tuple(f"model.{name}" for name in Model.model_fields)
@@ -54,7 +54,7 @@ def assumed_stack(request: Mapping[str, Any]) -> Stack | None:
 def with_choices(known: Stack, request: Mapping[str, Any]) -> Stack:
     """A stack with what a resolved request says of it."""
     changed = changed_stack(known.at(str(request.get("precision") or "bf16")), request.get("changes") or {})
-    whole = chosen(changed, **{name: request[name] for name in CHOICES if request.get(name) is not None})
+    whole = chosen(changed, **{name: request[name] for name in STACK_CHOICES if request.get(name) is not None})
     capacity = request.get("expert_capacity")
     return whole if capacity is None else whole.model_copy(update={"expert_capacity": capacity})
 

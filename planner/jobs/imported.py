@@ -16,8 +16,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from planner.answer.text import plural
 from planner.errors import BadRequest
-from planner.request.written import many
 
 
 @dataclass(frozen=True)
@@ -171,21 +171,22 @@ def _settle_batch(fields: dict[str, Any], pins: dict[str, Any], replicas: int, *
     batch, micro = fields.get("global_batch_size"), pins.get("micro_batch_size")
     if local and batch and batch % (local * replicas):
         near = max(round(batch / (local * replicas)), 1) * local * replicas
-        said = f"{many(local, 'sequence')} x {many(replicas, 'data-parallel rank')}"
+        said = f"{plural(local, 'sequence')} x {plural(replicas, 'data-parallel rank')}"
         raise BadRequest(f"a global batch of {batch} is no multiple of {said}; {near} is")
     if not steps:
         return
     if batch and micro and batch != micro * steps * replicas:
         each, taken = micro * replicas, micro * steps * replicas
-        said = f"{many(micro, 'sequence')} x {many(steps, 'step')} x {many(replicas, 'data-parallel rank')} = {taken}"
+        parts = ((micro, "sequence"), (steps, "step"), (replicas, "data-parallel rank"))
+        said = f"{' x '.join(plural(*part) for part in parts)} = {taken}"
         near = [f"a batch of {taken}"]
-        near += [many(batch // each, "step")] if batch % each == 0 else []
+        near += [plural(batch // each, "step")] if batch % each == 0 else []
         near += [f"{taken // batch} pipeline stages (--pp)"] if taken % batch == 0 else []
         raise BadRequest(f"a batch of {batch} contradicts {said}; {' or '.join(near)} would do")
     if batch and not micro:
         each, left = divmod(batch, steps * replicas)
         if left or not each:
-            said = f"{many(steps, 'step')} x {many(replicas, 'data-parallel rank')}"
+            said = f"{plural(steps, 'step')} x {plural(replicas, 'data-parallel rank')}"
             raise BadRequest(f"a batch of {batch} does not divide into {said}; a multiple of {steps * replicas} does")
         pins["micro_batch_size"] = each
     elif not batch:

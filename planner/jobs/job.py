@@ -13,11 +13,10 @@ from costmodels.stack.adapters import Adapters
 from costmodels.stack.stack import Stack
 from hardware.catalogue import accelerator, names
 from planner.answer.plan import Plan, Strategy
-from planner.answer.text import why_none
+from planner.answer.text import name_in, why_none
 from planner.errors import BadRequest
 from planner.jobs.choices import assumed_stack
 from planner.request.tables import model_of
-from planner.request.written import named
 
 LARGEST_NAME: Final = 63 - len("-node-99999999-9-abcde")
 """Characters of a job's name: Kubernetes takes 63, and schedulers number the nodes and make every pod's name unique."""
@@ -168,7 +167,7 @@ def job_of(plan: Plan) -> Job:
     model, cluster, stack = (plan.request.get(name) for name in ("model", "cluster", "stack"))
     if not isinstance(model, Mapping) or not isinstance(cluster, Mapping):
         raise BadRequest("the answer does not hold its model and its cluster; ask `plan --format json` again")
-    return Job(plan, plan.strategy, model_of(model), _nodes(cluster, plan.strategy), named(stack))
+    return Job(plan, plan.strategy, model_of(model), _nodes(cluster, plan.strategy), name_in(stack))
 
 
 def _nodes(cluster: Mapping[str, Any], strategy: Strategy) -> tuple[Nodes, ...]:

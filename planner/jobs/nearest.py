@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from planner.answer.load import strategy_from_plan
 from planner.answer.plan import Plan, Strategy
-from planner.answer.reread import row_of
+from planner.answer.text import name_in
 from planner.frameworks.registry import FRAMEWORKS
 from planner.request.pins import parse_pins
-from planner.request.written import named
 
 SECONDS = 10.0
 """How long it is looked for, all in all."""
@@ -75,11 +75,11 @@ def _told(pins: Mapping[str, Any], found: Plan, plan: Plan, target: str) -> str:
     gone = _given_up(plan.request.get("pins", {}), found.strategy)
     without = f", without the pinned {', '.join(gone)}" if gone else ""
     stack = found.request["stack"]
-    on = "" if stack == plan.request.get("stack") else f" on stack {named(stack)}"
+    on = "" if stack == plan.request.get("stack") else f" on stack {name_in(stack)}"
     return f"; nearest: {said} in {_seconds(found):.4g} s{on} (plan --for {target}{kept}{without})"
 
 
 def _given_up(pins: Mapping[str, Any], strategy: Strategy) -> list[str]:
     """The pins that a strategy does not keep."""
-    at = row_of(strategy).row(0)
+    at = strategy_from_plan(strategy).row(0)
     return [name for name, pin in parse_pins(pins).items() if int(at[name]) not in pin.restrict((int(at[name]),))]

@@ -19,14 +19,14 @@ from costmodels.pricing import Quote, quote
 from costmodels.scenario import Scenario
 from costmodels.step.traffic import step_traffic
 from costmodels.strategy import Floats, Strategies, strategies
+from planner.answer.load import stages_from_plan, strategy_from_plan
 from planner.answer.plan import Plan
 from planner.answer.plan import Strategy as StrategyRecord
-from planner.answer.reread import row_of, split_of
-from planner.answer.text import why_none
+from planner.answer.text import plural, why_none
 from planner.errors import BadRequest
 from planner.render.trace_pieces import KINDS, STREAMS, Pieces, pieces_of
-from planner.request.request import PlanRequest, resolve
-from planner.request.written import many
+from planner.request.request import PlanRequest
+from planner.request.resolve import resolve
 from planner.verify.simulate import Event, Simulation, simulate
 
 LARGEST_TRACE: Final = 20_000
@@ -75,7 +75,7 @@ def trace(plan: Plan, micro_batches: int | None = None, largest: int = LARGEST_T
     if resolved.mixed:
         raise BadRequest("a plan over several node groups cannot be traced; one over a single group can")
     scenario = resolved.scenario
-    row, split = row_of(plan.strategy), split_of(plan.strategy)
+    row, split = strategy_from_plan(plan.strategy), stages_from_plan(plan.strategy)
     _check_same(quote(row, scenario, split).iteration, plan)
     schedule = SCHEDULES[plan.strategy.schedule]
     drawn = _drawn(schedule, plan.strategy, micro_batches, largest)
@@ -230,7 +230,7 @@ def _complete(
 
 def _names(record: StrategyRecord) -> Iterator[dict[str, Any]]:
     for stage, held in enumerate(record.stages):
-        label = {"name": f"stage {stage}: {many(held.layers, 'layer')}"}
+        label = {"name": f"stage {stage}: {plural(held.layers, 'layer')}"}
         yield {"ph": "M", "name": "process_name", "pid": stage, "tid": 0, "args": label}
         yield {"ph": "M", "name": "process_sort_index", "pid": stage, "tid": 0, "args": {"sort_index": stage}}
         for tid, stream in enumerate(STREAMS):

@@ -14,13 +14,10 @@ from hardware.catalogue import holds, names
 from hardware.records import Cluster, NodeGroup
 from hardware.units import format_quantity
 from planner.errors import BadRequest
-from planner.request.written import many
 
 if TYPE_CHECKING:
     from planner.request.request import PlanRequest
 
-DEFAULT_CLUSTER = "dgx-h100"
-DEFAULT_STACK = "megatron-core"
 DEFAULT_TOKENS = 300_000_000_000
 FINE_TUNE_TOKENS = 100_000_000
 """Of adapters: a hundred thousand examples of a thousand tokens; what a model was pretrained on says nothing of it."""
@@ -143,10 +140,11 @@ def standing_by(scenario: Scenario, stability: Stability, machines: Cluster) -> 
     left = spares if group.nodes is None else max(group.nodes - taken, 0)
     if spares <= left:
         return (SPARES,)
-    whole = f"{machines.name} has {many(group.nodes or 0, 'node')}, {left:,} beside the job's {taken:,}"
+    nodes = group.nodes or 0
+    whole = f"{machines.name} has {nodes:,} node{'s' * (nodes != 1)}, {left:,} beside the job's {taken:,}"
     if stability.spare_nodes is not None:
         raise BadRequest(f"spare_nodes {spares}: {whole}; {left} works")
-    return (SPARES, f"{many(spares, 'spare node')} counted, though {whole}")
+    return (SPARES, f"{spares:,} spare node{'s' * (spares != 1)} counted, though {whole}")
 
 
 def filled(request: PlanRequest, scenario: Scenario, cluster: Cluster, tokens: int) -> tuple[str, ...]:

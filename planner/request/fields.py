@@ -1,24 +1,262 @@
-"""The fields that a study may vary, under every name that people give them."""
+"""The table of a question: every field of a request and every axis that it may pin, each in one row.
+
+The request's readers of values, options of the command line, files of questions, studies, queues, the service, saved
+answers and "without --optimizer adafactor" read it. Imports next to nothing, for a quick start.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Literal
 
 from hardware.errors import meant
 from planner.errors import BadRequest
-from planner.request.axes import PIN_AXES
-from planner.request.overrides import ROOTS
-from planner.request.request import PlanRequest
-from planner.request.spelling import ALIASES
 
-FIELDS: Final = tuple(name for name in PlanRequest.model_fields if name not in {"pins", "top"})
+Kind = Literal["text", "record", "count", "number", "tokens", "time", "share", "switch", "pairs", "changes"]
+"""How a value is written: text; the name, file or table of a record; a whole number; a number; "300B"; "30s" (seconds);
+"10%"; true or false; a table or "name=value,..."; paths and their values."""
+
+DEFAULT_CLUSTER: Final = "dgx-h100"
+DEFAULT_STACK: Final = "megatron-core"
+DEFAULT_TOP: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a question, or one axis."""
+
+    name: str
+    help: str
+    takes: str | None = None
+    """What stands for the value in the help of its option."""
+    options: tuple[str, ...] = ()
+    """Words of the command line without their dashes, the usual one first, where the name is not the only one."""
+    kind: Kind = "text"
+    default: Any = None
+    """Of a request that leaves it out; None: nothing is said, or `resolve` finds it."""
+    least: int = 1
+    """Least count that its option takes."""
+    heading: str = "Question"
+    """Part of the help that lists its option."""
+    also: tuple[str, ...] = ()
+    """Further names in files."""
+    axis: bool = False
+    """Whether it is pinned, under ``pins``."""
+    changes_stack: bool = False
+    """Whether it changes the stack; unset ones leave it alone."""
+    left_out: int = 0
+    """Place among what an infeasible question is asked without, the least change first; 0: never."""
+    varies: bool = True
+    """Whether a study may vary it: it bears on the answer."""
+    saved: bool = True
+    """Whether the request of an answer says it."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Words of the command line without their dashes."""
+        return self.options or (self.name.replace("_", "-"),)
+
+
+PINS: Final = "Pins and ranges: 8, 4,8, ..8 or 2..16"
+"""The heading of all axes."""
+
+
+_choice = partial(Field, changes_stack=True, left_out=1)
+
+
+def _axis(name: str, explained: str, *others: str, kind: Kind = "text") -> Field:
+    return Field(name, explained, options=others, kind=kind, heading=PINS, axis=True)
+
+
+_ROWS: Final = (
+    Field("model", "Catalogue name, TOML file or config.json.", "NAME|FILE", kind="record"),
+    Field("gpus", "Number of accelerators.", kind="count"),
+    Field("cluster", f"Machines (default: {DEFAULT_CLUSTER}).", "NAME|FILE", kind="record", default=DEFAULT_CLUSTER),
+    Field(
+        "stack",
+        f"Training framework (default: {DEFAULT_STACK}, on TPUs maxtext).",
+        "NAME|FILE",
+        kind="record",
+        default=DEFAULT_STACK,
+        left_out=7,
+    ),
+    Field(
+        "global_batch_size",
+        "Sequences per iteration.",
+        options=("global-batch", "global-batch-size"),
+        kind="count",
+        also=("global_batches",),
+        left_out=8,
+    ),
+    Field(
+        "seq_length",
+        "Tokens per sequence.",
+        options=("seq-len", "seq-length"),
+        kind="count",
+        also=("seq_lens",),
+        left_out=9,
+    ),
+    Field("tokens", "Training tokens, such as 300B.", "QUANTITY", kind="tokens"),
+    Field(
+        "precision",
+        "fp32, fp16, bf16, fp8, fp8-current, fp8-block, fp8-rowwise, int8, mxfp8, nvfp4.",
+        "NAME",
+        default="bf16",
+        left_out=2,
+    ),
+    Field("objective", "time, mfu, cost, tokens-per-gpu-hour, memory or goodput.", "NAME", default="time"),
+    Field(
+        "ties",
+        "Take a better-validated plan that is tied: never (fastest), up to 0.1 % (close), any (validated).",
+        "NAME",
+        default="close",
+    ),
+    Field(
+        "stability",
+        "What they take: detect=5 min, storage=100 GB/s, spare_nodes=8 ...",
+        "FILE|NAME=VALUE,...",
+        kind="pairs",
+    ),
+    Field("framework", "Propose only what this exporter accepts.", "NAME", ("for",), left_out=6),
+    _choice("optimizer", "adam, adam-bf16, adam-8bit, lamb, sgd, adafactor or muon.", "NAME"),
+    _choice("main_grads", "fp32 or bf16.", "NAME", ("main-grads", "main-grads-dtype")),
+    _choice("main_params", "fp32 or fp16.", "NAME", ("main-params", "main-params-dtype")),
+    _choice("fp8_param_gather", "Keep and gather weights in 8 bits.", kind="switch"),
+    _choice("loss", "plain, or fused with the head's product.", "NAME"),
+    _choice("loss_block", "Tokens whose logits exist at once.", "TOKENS", kind="count"),
+    _choice("offload_fraction", "Share of the optimizer states to offload.", "SHARE", kind="share"),
+    _choice(
+        "adapters",
+        "Train adapters beside frozen weights; of linear_qkv,linear_proj,linear_fc1,linear_fc2, all unless said.",
+        "RANK[:MODULES]",
+        ("adapters", "lora"),
+    ),
+    Field(
+        "changes",
+        "One field of the stack or the model, such as stack.overlap.pp=0.1 or model.sliding_window=1024; or a feature "
+        "as another stack has it, stack.pipeline-overlap=megascale. Again for more.",
+        "PATH=VALUE",
+        ("set",),
+        kind="changes",
+        left_out=5,
+    ),
+    Field(
+        "memory_margin", "Usable memory to leave alone, such as 10%.", "SHARE", kind="share", default=0.0, left_out=4
+    ),
+    Field(
+        "expert_capacity",
+        "Tokens every expert computes over the mean, such as 1.25; more are dropped.",
+        "FACTOR",
+        ("expert-capacity", "moe-expert-capacity-factor"),
+        kind="number",
+        left_out=3,
+    ),
+    Field(
+        "expert_imbalance",
+        "Tokens of the busiest expert rank over the mean, such as 1.3.",
+        "FACTOR",
+        kind="number",
+        left_out=3,
+    ),
+    Field("time_limit", "Longest search: 30s, 2min or plain seconds.", "TIME", kind="time", default=60.0, saved=False),
+    Field(
+        "top",
+        f"Number of alternatives to show (default: {DEFAULT_TOP}).",
+        kind="count",
+        default=DEFAULT_TOP,
+        least=0,
+        heading="Answer",
+        varies=False,
+        saved=False,
+    ),
+    Field(
+        "reasons",
+        "Leave out runners-up, why not and what helps: several times as fast.",
+        kind="switch",
+        default=True,
+        heading="Answer",
+        saved=False,
+    ),
+    _axis("tp", "Tensor parallel size.", "tp", "tensor-model-parallel-size"),
+    _axis("cp", "Context parallel size.", "cp", "context-parallel-size"),
+    _axis("cp_kind", "p2p, a2a, all-gather or a2a+p2p.", "cp-kind", "cp-comm-type"),
+    _axis("pp", "Pipeline stages.", "pp", "pipeline-model-parallel-size"),
+    _axis("vpp", "Model chunks per pipeline stage.", "vpp", "num-virtual-stages-per-pipeline-rank"),
+    _axis("dp", "Data parallel size.", "dp", "data-parallel-size"),
+    _axis("ep", "Expert parallel size.", "ep", "expert-model-parallel-size"),
+    _axis("etp", "Tensor parallel size of an expert.", "etp", "expert-tensor-parallel-size"),
+    _axis("zero_stage", "ZeRO stage, 0 to 3.", "zero", "zero-stage"),
+    _axis("sharding_degree", "Ranks over which the ZeRO stage shards."),
+    _axis("micro_batch_size", "Sequences per micro-batch and data-parallel rank.", "micro-batch", "micro-batch-size"),
+    _axis("schedule", "Pipeline schedule; `plan list schedules` shows them."),
+    _axis("sequence_parallel", "Split norms and dropout over the tensor ranks, or do not.", kind="switch"),
+    _axis("recompute", "none, selective, partial or full.", "recompute", "recompute-granularity"),
+    _axis("recompute_num_layers", "Layers that are recomputed together from one stored input, where all are (full)."),
+    _axis("recompute_modules", "What selective recomputation repeats, such as layernorm,moe_act."),
+    _axis("offload", "none, activations, optimizer, optimizer+parameters or any."),
+    _axis("rank_order", "Which dimension varies fastest, such as tp-cp-ep-dp-pp."),
+    _axis("vocabulary", "Embedding and head at the ends of the pipeline, or spread: ends, spread."),
+)
+
+FIELDS: Final[Mapping[str, Field]] = {row.name: row for row in _ROWS}
+QUESTION: Final = tuple(row.name for row in _ROWS if not row.axis)
+"""Fields of a request beside its pins."""
+PIN_AXES: Final = tuple(row.name for row in _ROWS if row.axis)
+VARIED: Final = tuple(row.name for row in _ROWS if row.varies and not row.axis)
 """Fields of a request that bear on its answer."""
-
+STACK_CHOICES: Final = tuple(row.name for row in _ROWS if row.changes_stack)
 LAYERS: Final = "layers_per_stage"
 """Layers of every stage of a fixed strategy, written "12,12,11,13"."""
+PATHS: Final = ("cluster.", "stack.", "model.")
+"""How paths to single fields of the machines, the stack and the model begin."""
+ALIASES: Final = {
+    word.replace("-", "_"): row.name
+    for row in _ROWS
+    for word in (*row.words, *row.also)
+    if word.replace("-", "_") != row.name
+}
+"""Words of the command line and of studies, and the name of the field or the axis."""
 
-_KNOWN: Final = (*FIELDS, *PIN_AXES, LAYERS)
+_KNOWN: Final = (*VARIED, *PIN_AXES, LAYERS)
+
+
+def default_of(name: str) -> Any:
+    """What a request has that leaves a field out."""
+    return FIELDS[name].default
+
+
+def optional_fields(*, same_job: bool = False) -> tuple[str, ...]:
+    """Fields that an infeasible question is asked without, the least change first.
+
+    Args:
+        same_job: leave out those about what is trained.
+    """
+    rows = (row for row in _ROWS if row.left_out and not (same_job and row.name in {"global_batch_size", "seq_length"}))
+    return tuple(row.name for row in sorted(rows, key=lambda row: row.left_out))
+
+
+def own_name(word: str) -> str:
+    """What a field or an axis is called in files, of whatever people call it."""
+    plain = word.replace("-", "_")
+    return ALIASES.get(plain, plain)
+
+
+def respelled(table: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+    """The table with the known fields under their own names.
+
+    Raises:
+        BadRequest: a field is there under two names.
+    """
+    found: dict[str, Any] = {}
+    said: dict[str, str] = {}
+    for word, value in table.items():
+        name = word if word in known or own_name(str(word)) not in known else own_name(str(word))
+        if name in found:
+            raise BadRequest(f"{said[name]} and {word} say the same thing twice; give one of them")
+        found[name], said[name] = value, str(word)
+    return found
 
 
 def field_of(name: str) -> str | None:
@@ -28,60 +266,17 @@ def field_of(name: str) -> str | None:
     and a path.
     """
     short = name.removeprefix("pins.").replace("-", "_")
-    for spelling in (short, ALIASES.get(short, ""), short.removesuffix("s"), ALIASES.get(short.removesuffix("s"), "")):
+    for spelling in (own_name(short), own_name(short.removesuffix("s"))):
         if spelling in PIN_AXES:
             return f"pins.{spelling}"
         if spelling in _KNOWN and not name.startswith("pins."):
             return spelling
-    return name if name.startswith(("cluster.", *(f"{root}." for root in ROOTS))) else None
+    return name if name.startswith(PATHS) else None
 
 
 def unknown_field(name: str, also: Iterable[str] = ()) -> str:
-    """What to say about a name that means nothing."""
+    """What to say about a name that means nothing in a study."""
     plurals = {f"{field}s" for field in ("model", "cluster", "stack")}
     known = {*_KNOWN, *ALIASES, *plurals, *also}
-    every = f"there are {', '.join((*FIELDS, *also))} and the pins {', '.join(PIN_AXES)}"
+    every = f"there are {', '.join((*VARIED, *also))} and the pins {', '.join(PIN_AXES)}"
     return f"there is no field {name!r}; {meant(name.removeprefix('pins.'), known, most=2, otherwise=every)}"
-
-
-def read_value(field: str, value: Any) -> Any:
-    """A value as the request takes it: counts and times written with their unit become numbers.
-
-    Raises:
-        BadRequest: text that is no quantity, a list or a table where one value belongs.
-    """
-    if field == LAYERS:
-        return _layers(value)
-    if field in {"tokens", "time_limit"} and isinstance(value, str):
-        return _quantity(field, value)
-    if field.startswith("pins."):
-        return _pin(field, value)
-    if isinstance(value, dict) and field not in {"model", "cluster", "stack", "stability", "changes"}:
-        raise BadRequest(f"{field}: expected one value, got a table")
-    if isinstance(value, list) and field.startswith("cluster."):
-        raise BadRequest(f"{field}: expected one value for each point, got the list {value!r:.40}")
-    return value
-
-
-def _pin(field: str, value: Any) -> Any:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if not isinstance(value, str | int | float):
-        raise BadRequest(f'{field}: expected a value such as 8, several allowed as "4,8" or a range as "..8"')
-    return value
-
-
-def _layers(value: Any) -> tuple[int, ...]:
-    parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, list | tuple) or not all(str(part).strip().isdecimal() for part in parts):
-        raise BadRequest(f'{LAYERS}: expected counts such as "12,12,11,13", got {value!r:.40}')
-    return tuple(int(part) for part in parts)
-
-
-def _quantity(field: str, text: str) -> float | int:
-    from hardware.units import counted, parse_quantity
-
-    try:
-        return int(counted(text)) if field == "tokens" else parse_quantity(text, "time")
-    except ValueError as error:
-        raise BadRequest(f"{field}: {error}") from None

@@ -7,7 +7,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from planner.errors import BadRequest
+from costmodels.stack.stack import Stack
+from costmodels.stack.stack import stack as find_stack
+from hardware.catalogue import cluster as find_cluster
+from hardware.files import PROFILE, expanded, read
+from hardware.records import Cluster
+from planner.errors import BadFile, BadRequest
 
 FIELDS: Final = re.compile(r"(model|cluster|stack|profile|stability)s?")
 """Fields that may name a file."""
@@ -16,7 +21,7 @@ CONDITIONS: Final = "where"
 """The field whose texts compare with the values of others."""
 
 
-def led(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
+def with_files_beside(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """The document with the files that lie beside its own file named as they are from here.
 
     Args:
@@ -28,7 +33,7 @@ def led(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
     return {field: _moved(field, value, found) for field, value in document.items()}
 
 
-def profiled(document: Mapping[str, Any]) -> dict[str, Any]:
+def with_profile(document: Mapping[str, Any]) -> dict[str, Any]:
     """The document with the cluster and the stack of the profile that it names; what it says of either itself wins.
 
     Raises:
@@ -40,11 +45,22 @@ def profiled(document: Mapping[str, Any]) -> dict[str, Any]:
         return dict(document)
     if not isinstance(profile, str):
         raise BadRequest(f"profile: expected the file that `plan calibrate` wrote, got {profile!r:.40}")
-    from planner.runs.judge import parts_of
-
-    parts = parts_of(profile)
-    names = {name: profile for name, part in (("cluster", "machines"), ("stack", "software")) if part in parts}
+    names = dict.fromkeys(profile_records(profile), profile)
     return names | {name: value for name, value in document.items() if name != "profile"}
+
+
+def profile_records(profile: str) -> dict[str, Cluster | Stack]:
+    """The cluster and, where it has one, the stack of a profile, by the field that takes it.
+
+    Raises:
+        BadFile: it is no profile.
+    """
+    path = expanded(profile)
+    document = read(path)
+    if document.get("schema") != PROFILE:
+        raise BadFile(path, "no profile; `plan calibrate FILE... -o profile.toml` writes one")
+    stack = {"stack": find_stack(str(path))} if "stack" in document else {}
+    return {"cluster": find_cluster(path), **stack}
 
 
 def _named(document: Mapping[str, Any]) -> Iterator[str]:

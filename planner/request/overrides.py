@@ -18,7 +18,7 @@ from costmodels.stack.stack import stack as find_stack
 from hardware.errors import no_such
 from planner.errors import BadRequest
 from planner.request.features import FEATURES, turned, value_of
-from planner.request.written import adapter, checked_value, dimension_of, kinds, multiple
+from planner.request.values import adapter, checked_value, dimension_of, kinds, multiple
 
 ROOTS: Final = ("stack", "model")
 _FIXED: Final = frozenset({"name", "title", "source", "calibration", "own_runs", "bf16", "fp16", "overlap"})

@@ -1,43 +1,26 @@
-"""What a person asks for, and its resolution into records with every default made explicit."""
+"""What a person asks for: the record of a question; the table ``fields`` says how its fields are called and written."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from costmodels.groups import Mixed
-from costmodels.model.catalogue import model as find_model
 from costmodels.model.model import Model
-from costmodels.scenario import REDUCED, Scenario
 from costmodels.stability import Stability
-from costmodels.stack.adapters import OF_ATTENTION, Adapters
-from costmodels.stack.choices import chosen
+from costmodels.stack.adapters import Adapters
 from costmodels.stack.optimizers import OptimizerName
 from costmodels.stack.precision import known_precision
 from costmodels.stack.stack import LARGEST_CAPACITY, Stack
-from costmodels.stack.stack import stack as find_stack
-from hardware.catalogue import cluster as find_cluster
 from hardware.errors import meant
 from hardware.records import Cluster
-from hardware.units import counted
 from planner.errors import BadRequest
 from planner.request import tables
-from planner.request.axes import PIN_AXES
-from planner.request.defaults import (
-    DEFAULT_CLUSTER,
-    DEFAULT_STACK,
-    filled,
-    standing_by,
-    unsaid,
-    usual_batch,
-    usual_tokens,
-)
-from planner.request.overrides import bare, changed_model, changed_stack, flat, known_path, known_table
+from planner.request.fields import FIELDS, PIN_AXES, default_of, field_of
+from planner.request.overrides import bare, flat, known_path, known_table
 from planner.request.pins import plainly
-from planner.request.written import plain_number, plain_switch
+from planner.request.values import LONGEST, READERS
 
 Objective = Literal["time", "mfu", "cost", "tokens-per-gpu-hour", "memory", "goodput"]
 
@@ -45,14 +28,7 @@ LARGEST_GPUS = 2**24
 LARGEST_BATCH = 2**28
 LARGEST_SEQUENCE = 2**24
 
-
-_NUMBERS: Final = {
-    **dict.fromkeys(("gpus", "global_batch_size", "seq_length", "top", "loss_block"), "a whole number"),
-    **dict.fromkeys(("expert_capacity", "expert_imbalance"), "a number"),
-    **dict.fromkeys(("tokens", "time_limit", "offload_fraction"), ""),
-}
-"""Fields that are numbers, of which Python would take True for 1, and of what kind; "" where they are also written as
-people do: "2T", "30s", "50%"."""
+_WRITTEN: Final = tables.also({"type": "string", "examples": ["300B"]})
 _TIME: Final = tables.also({"type": "string", "examples": ["30s"]})
 _PAIRS: Final = tables.also({"type": "string", "examples": ["detect=5 min,spare_nodes=8"]})
 _PERCENT: Final = tables.also({"type": "string", "pattern": r"^\s*[0-9.]+%?\s*$"})
@@ -68,17 +44,17 @@ class PlanRequest(BaseModel):
 
     model: Annotated[str | Model, tables.table_of("model")]
     gpus: Annotated[int, Field(gt=0, le=LARGEST_GPUS)]
-    cluster: Annotated[str | Cluster, tables.table_of("cluster")] = DEFAULT_CLUSTER
-    stack: Annotated[str | Stack, tables.table_of("stack")] = DEFAULT_STACK
+    cluster: Annotated[str | Cluster, tables.table_of("cluster")] = default_of("cluster")
+    stack: Annotated[str | Stack, tables.table_of("stack")] = default_of("stack")
     global_batch_size: Annotated[int, Field(gt=0, le=LARGEST_BATCH)] | None = None
     seq_length: Annotated[int, Field(gt=0, le=LARGEST_SEQUENCE)] | None = None
-    tokens: Annotated[int, Field(gt=0, lt=10**18), tables.WRITTEN] | None = None
-    precision: str = "bf16"
-    objective: Objective = "time"
+    tokens: Annotated[int, Field(gt=0, lt=10**18), _WRITTEN] | None = None
+    precision: str = default_of("precision")
+    objective: Objective = default_of("objective")
     framework: str | None = None
     """Only what this framework accepts is proposed; the name of its exporter."""
     pins: Mapping[str, Any] = Field(default_factory=dict)
-    memory_margin: Annotated[float, Field(ge=0, le=0.9), _PERCENT] = 0.0
+    memory_margin: Annotated[float, Field(ge=0, le=0.9), _PERCENT] = default_of("memory_margin")
     """Share of the usable memory that is left alone."""
     expert_capacity: Annotated[float, Field(gt=0, le=LARGEST_CAPACITY)] | None = None
     """Tokens that every expert computes over the mean, more dropped and fewer padded; None as the stack does."""
@@ -104,41 +80,25 @@ class PlanRequest(BaseModel):
     as another one has them. Tables may be nested."""
     stability: Annotated[Stability | None, _PAIRS] = None
     """Interruptions and checkpoints; with it, or with the objective goodput, the plan says what they cost."""
-    reasons: bool = True
+    reasons: bool = default_of("reasons")
     """Whether the answer says what else would nearly do, why not something else and what would help; without them it
     comes several times as fast, and is as much proved."""
-    ties: Literal["fastest", "close", "validated"] = "close"
+    ties: Literal["fastest", "close", "validated"] = default_of("ties")
     """How far from the fastest strategy a better-validated one may be to be taken: not at all, 0.1 %, or as far as
     measured sweeps cannot tell them apart."""
-    top: Annotated[int, Field(ge=0, le=1000)] = 5
-    time_limit: Annotated[float, Field(gt=0, lt=tables.LONGEST), _TIME] = 60.0
+    top: Annotated[int, Field(ge=0, le=1000)] = default_of("top")
+    time_limit: Annotated[float, Field(gt=0, lt=LONGEST), _TIME] = default_of("time_limit")
 
-    @field_validator("model", mode="before")
+    @field_validator("*", mode="before")
     @classmethod
-    def _model(cls, value: object) -> object:
-        return tables.named_or(Model, value, tables.model_of)
-
-    @field_validator("cluster", mode="before")
-    @classmethod
-    def _cluster(cls, value: object) -> object:
-        return tables.named_or(Cluster, value, tables.cluster_of)
-
-    @field_validator("stack", mode="before")
-    @classmethod
-    def _stack(cls, value: object) -> object:
-        return tables.named_or(Stack, value, tables.stack_of)
-
-    @field_validator(*_NUMBERS, mode="before")
-    @classmethod
-    def _number(cls, value: object, field: ValidationInfo) -> object:
-        return plain_number(value, expected=_NUMBERS[str(field.field_name)])
-
-    _switch = field_validator("fp8_param_gather", "reasons", mode="before")(plain_switch)
-
-    _tokens = field_validator("tokens", mode="before")(counted)
-    _seconds = field_validator("time_limit", mode="before")(tables.seconds_written)
-    _share = field_validator("memory_margin", "offload_fraction", mode="before")(tables.share_written)
-    _interruptions = field_validator("stability", mode="before")(tables.stability_written)
+    def _as_written(cls, value: object, field: ValidationInfo) -> object:
+        """What was given, read by the kind of its field in the table."""
+        name = str(field.field_name)
+        _refuse_bytes(value)
+        if name in tables.RECORDS:
+            record, build = tables.RECORDS[name]
+            return tables.named_or(record, value, build)
+        return READERS[FIELDS[name].kind](value) if name in FIELDS and FIELDS[name].kind in READERS else value
 
     @field_validator("precision")
     @classmethod
@@ -174,7 +134,7 @@ class PlanRequest(BaseModel):
         except BadRequest as error:
             raise ValueError(str(error)) from None
         for path, new in found.items():
-            _no_bytes(path, new)
+            _refuse_bytes(new, f"{path}: ")
         return found
 
     @field_validator("pins")
@@ -184,224 +144,15 @@ class PlanRequest(BaseModel):
             raise ValueError(_no_axis(str(unknown[0])))
         return {axis: plainly(axis, given) for axis, given in value.items()}
 
-    @model_validator(mode="before")
-    @classmethod
-    def _text(cls, fields: object) -> object:
-        """Bytes are no text, though pydantic reads "8" and b"8" alike."""
-        for name, value in fields.items() if isinstance(fields, Mapping) else ():
-            _no_bytes(name, value)
-        return fields
-
 
 def _no_axis(name: str) -> str:
-    from planner.request.fields import field_of  # knows what else axes are called; it reads this file
-
     axis = field_of(f"pins.{name}")
     every = f"the axes are {', '.join(PIN_AXES)}"
     near = meant(name, PIN_AXES, otherwise=every) if axis is None else f"did you mean {axis.removeprefix('pins.')}?"
     return f"cannot pin {name!r:.40}; {near}"
 
 
-def _no_bytes(name: str, value: object) -> None:
+def _refuse_bytes(value: object, where: str = "") -> None:
+    """Bytes are no text, though pydantic reads "8" and b"8" alike."""
     if isinstance(value, bytes | bytearray | memoryview):
-        raise ValueError(f"{name}: expected text or a number, got {bytes(value)!r:.40}")  # noqa: TRY004 - pydantic's
-
-
-@dataclass(frozen=True)
-class Resolved:
-    """A request with records in place of names, and where each filled value came from."""
-
-    request: PlanRequest
-    scenario: Scenario
-    cluster: Cluster
-    machines: Cluster
-    """The cluster as it was named, before the number of GPUs."""
-    software: Stack
-    """The stack as it was named, before the precision, the changes and the choices."""
-    tokens: int
-    defaults: tuple[str, ...]
-    stability: Stability | None = None
-    """Interruptions and checkpoints, where they are asked about."""
-    mixed: Mixed | None = None
-    """All node groups, where there are several; ``scenario`` then has the first one's machines and all the GPUs."""
-
-
-def resolve(request: PlanRequest) -> Resolved:
-    """Look up every name, fill every default.
-
-    Raises:
-        BadRequest: values that contradict each other.
-        UnknownName, BadFile: names or files that do not exist.
-    """
-    model = request.model if isinstance(request.model, Model) else find_model(request.model, request.seq_length)
-    model = changed_model(model, request.changes)
-    grads = _written_gradients(request)
-    request = request.model_copy(update={"main_grads": grads}) if grads else request
-    base = request.cluster if isinstance(request.cluster, Cluster) else find_cluster(request.cluster)
-    software = _stack(request, base)
-    choices = choices_of(request)
-    stack = chosen(changed_stack(software.at(request.precision), request.changes), **choices)
-    cluster = base if base.gpus == request.gpus else base.with_gpus(request.gpus)
-    stack = _with_adapters(_with_experts(stack, model, request), model, request)
-    seq_length = request.seq_length or model.seq_length
-    _check_positions(model, seq_length)
-    batch = request.global_batch_size or usual_batch(request.gpus, seq_length)
-    cluster = _with_margin(cluster, request.memory_margin)
-    tokens = request.tokens or usual_tokens(model, frozen=stack.adapters is not None)
-    asked = request.framework or ""
-    sizes = (request.gpus, seq_length, batch, request.precision)
-    scenario = Scenario(model, cluster.groups[0], stack, *sizes, framework=asked)
-    _ = scenario.rates
-    defaults = filled(request, scenario, cluster, tokens) + unsaid(base)
-    defaults += (f"main gradients {grads} (as the files for {asked} have them)",) if grads else ()
-    mixed = _mixed(request, scenario, cluster) if len(base.groups) > 1 else None
-    if len(base.groups) > 1 and cluster.gpus != base.gpus:
-        defaults += (taken_of(cluster, base),)
-    stability = _stability(request)
-    defaults += standing_by(scenario, stability, base) if stability else ()
-    return Resolved(request, scenario, cluster, base, software, tokens, defaults, stability, mixed)
-
-
-def _stability(request: PlanRequest) -> Stability | None:
-    """What is said about interruptions, the usual where only goodput is asked for."""
-    return request.stability or (Stability() if request.objective == "goodput" else None)
-
-
-def _written_gradients(request: PlanRequest) -> str | None:
-    """The format of gradients that the files of the framework asked for have, where nothing else is said of them."""
-    from planner.frameworks.registry import FRAMEWORKS
-
-    framework = FRAMEWORKS.get(request.framework or "")
-    said = request.main_grads or "stack" in request.model_fields_set or GRADIENTS & set(request.changes)
-    return None if framework is None or said or request.precision == "fp16" else framework.main_grads
-
-
-def _stack(request: PlanRequest, cluster: Cluster) -> Stack:
-    """The stack asked for, or the usual one.
-
-    Raises:
-        BadRequest: it makes no programs for these devices, or is of another framework than the one asked for.
-    """
-    from planner.frameworks.registry import check_goes_with, check_programs, usual_stack
-
-    if isinstance(request.stack, Stack):
-        found = request.stack
-    else:
-        said = "stack" in request.model_fields_set
-        name = request.stack if said else usual_stack(request.framework, cluster) or DEFAULT_STACK
-        check_programs(name, request.framework, cluster)
-        found = find_stack(name)
-    check_goes_with(request.framework, found.name)
-    return found
-
-
-def taken_of(cluster: Cluster, base: Cluster) -> str:
-    """Which GPUs of a mixed cluster a request for fewer gets."""
-    names = " + ".join(f"{group.gpus} {group.name}" for group in cluster.groups)
-    return f"the fastest {cluster.gpus} of {base.gpus} GPUs in whole nodes: {names}"
-
-
-def _mixed(request: PlanRequest, lead: Scenario, cluster: Cluster) -> Mixed | None:
-    """The question on every node group, None where one is left.
-
-    Raises:
-        BadRequest: an objective that is searched on one node group only.
-    """
-    if len(cluster.groups) == 1:
-        return None
-    names = ", ".join(group.name for group in cluster.groups)
-    if request.framework:
-        raise BadRequest(f"framework {request.framework} is planned for on one node group, not on {names} together")
-    if request.stability:
-        raise BadRequest(f"stability is reckoned on one node group, not on {names} together; leave it out")
-    if request.objective in ("memory", "goodput"):
-        said = f"objective {request.objective} is searched on one node group, not on {names} together; time works"
-        raise BadRequest(said)
-    parts = tuple(replace(lead, group=group, gpus=group.gpus or 0) for group in cluster.groups)
-    for part in parts:
-        _ = part.rates
-    return Mixed(cluster, parts)
-
-
-def _with_experts(stack: Stack, model: Model, request: PlanRequest) -> Stack:
-    """The stack with the load of experts that is asked for."""
-    names = ("expert_capacity", "expert_imbalance")
-    said = {name: value for name in names if (value := getattr(request, name)) is not None}
-    if said and model.moe is None:
-        raise BadRequest(f"{next(iter(said))}: model {model.name} has no experts; leave it out")
-    if len(said) == len(names):
-        raise BadRequest(
-            f"expert_imbalance {request.expert_imbalance:g} says nothing beside expert_capacity "
-            f"{request.expert_capacity:g}, which has every expert compute as many tokens; leave out one of them"
-        )
-    return stack.model_copy(update=said | ({"expert_capacity": None} if "expert_imbalance" in said else {}))
-
-
-def _with_adapters(stack: Stack, model: Model, request: PlanRequest) -> Stack:
-    """The stack with the adapters that the model has where no module is named: none are priced on routed experts.
-
-    Raises:
-        BadRequest: adapters on the network of a model whose networks are experts.
-    """
-    asked = stack.adapters
-    if asked is None or model.moe is None or set(asked.modules) <= set(OF_ATTENTION):
-        return stack
-    if ":" in str(request.adapters):
-        usual = asked.model_copy(update={"modules": OF_ATTENTION})
-        raise BadRequest(
-            f"adapters {request.adapters}: none are priced on experts, which {model.name} has; {usual} works"
-        )
-    return stack.model_copy(update={"adapters": asked.model_copy(update={"modules": OF_ATTENTION})})
-
-
-GRADIENTS: Final = frozenset({"stack.gradient_bytes", "stack.reduce_bytes"})
-"""What main_grads says too."""
-CHOICES: tuple[str, ...] = (
-    "optimizer",
-    "main_grads",
-    "main_params",
-    "fp8_param_gather",
-    "loss",
-    "loss_block",
-    "offload_fraction",
-    "adapters",
-)
-"""Fields that change the stack; unset ones leave it alone."""
-
-
-def choices_of(request: PlanRequest) -> dict[str, Any]:
-    """What the request changes about its stack.
-
-    Raises:
-        BadRequest: 8-bit weights without a recipe of 8 bits.
-    """
-    if request.fp8_param_gather and request.precision not in REDUCED:
-        raise BadRequest(f"fp8_param_gather needs 8-bit products, precision is {request.precision}; fp8 works")
-    said = {name: value for name in CHOICES if (value := getattr(request, name)) is not None}
-    if "main_grads" in said and GRADIENTS & set(request.changes):
-        raise BadRequest("main_grads says stack.gradient_bytes and stack.reduce_bytes too; give one of them")
-    if any(path.startswith("stack.adapters") for path in request.changes):
-        raise BadRequest("stack.adapters is asked for as adapters, such as --adapters 16:linear_qkv")
-    if twice := [name for name in said if f"stack.{name}" in request.changes]:
-        raise BadRequest(f"{twice[0]} and stack.{twice[0]} say the same thing twice; give one of them")
-    return said
-
-
-def _with_margin(cluster: Cluster, margin: float) -> Cluster:
-    """The cluster with that share of its devices' usable memory left alone."""
-    if not margin:
-        return cluster
-    groups = []
-    for group in cluster.groups:
-        usable = group.accelerator.usable_memory * (1.0 - margin)
-        device = group.accelerator.model_copy(update={"usable_memory": usable})
-        groups.append(group.model_copy(update={"accelerator": device}))
-    return cluster.model_copy(update={"groups": tuple(groups)})
-
-
-def _check_positions(model: Model, seq_length: int) -> None:
-    if model.position == "learned" and seq_length > max(model.max_positions, model.seq_length):
-        raise BadRequest(
-            f"sequence length {seq_length} exceeds the {model.max_positions} learned positions of {model.name}; "
-            f"at most {model.max_positions} works"
-        )
+        raise ValueError(f"{where}expected text or a number, got {bytes(value)!r:.40}")  # noqa: TRY004 - pydantic's

@@ -6,8 +6,6 @@ own short way, so that the same question can be asked again from the answer.
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
@@ -17,19 +15,14 @@ from costmodels.model.model import Model, checked, from_shape
 from costmodels.stack.stack import Stack
 from hardware.assembly import cluster_record
 from hardware.catalogue import cluster as find_cluster
-from hardware.errors import BadQuantity, MeshwrightError, UnknownName, flatten
-from hardware.files import expanded, read
+from hardware.errors import MeshwrightError, UnknownName, flatten
 from hardware.records import Cluster, NodeGroup
 from hardware.units import parse_quantity
-from planner.request.arguments import name_or_path
-from planner.request.written import percentage
+from planner.request.values import name_or_path
 
 _R = TypeVar("_R", bound=BaseModel)
 Table = Mapping[str, Any]
 
-LONGEST: Final = 1e9
-"""Seconds that nobody waits for."""
-_PLAIN_SECONDS: Final = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 _SHORT_CLUSTER: Final = {"name", "accelerator", "gpus_per_node", "nodes", "tiers"}
 
 
@@ -61,78 +54,6 @@ def also(form: Mapping[str, Any]) -> Any:
         schema["anyOf"] = [*known, dict(form)]
 
     return Field(json_schema_extra=extended)
-
-
-WRITTEN: Final = also({"type": "string", "examples": ["300B"]})
-"""A count that may be written as people write it."""
-
-
-def seconds_written(value: Any) -> Any:
-    """Seconds out of text such as "30s" or "2 min", or plain ones; all else as it is.
-
-    Raises:
-        ValueError: text that is no time, or none that makes sense.
-    """
-    if not isinstance(value, str):
-        return value
-    if not value.isascii():
-        raise ValueError(f"expected plain digits and a unit, got {value!r}")
-    try:
-        seconds = float(value) if _PLAIN_SECONDS.fullmatch(value) else parse_quantity(value, "time")
-    except BadQuantity:
-        seconds = 0.0
-    if not 0.0 < seconds < LONGEST:
-        raise ValueError(f"expected a time such as 30s or 2min, got {value!r:.40}")
-    return seconds
-
-
-def share_written(value: Any) -> float | None:
-    """A share, as a number or as text such as "10%"; None as it is.
-
-    Raises:
-        ValueError: anything else.
-    """
-    if value is None:
-        return None
-    text = str(value).strip()
-    try:
-        return percentage(text)
-    except ValueError:
-        raise ValueError(f"expected a share such as 10% or 0.1, got {text!r:.40}") from None
-
-
-def stability_written(value: Any) -> Any:
-    """Interruptions and checkpoints out of text such as "detect=5 min,spare_nodes=8" or of a file; all else as it is.
-
-    Only what is a path is read as a file.
-
-    Raises:
-        ValueError: text without names, or a file that cannot be read.
-    """
-    if isinstance(value, os.PathLike):
-        try:
-            document = read(expanded(os.fsdecode(value)))
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{os.fsdecode(value)}: {error}") from None
-        inner = document.get("stability", document)
-        return dict(inner) if isinstance(inner, Mapping) else {"stability": inner}
-    if not isinstance(value, str):
-        return value
-    pairs = [pair.partition("=") for pair in value.split(",")]
-    for name, sign, text in pairs:
-        if not (name.strip() and sign and text.strip()):
-            hint = "such as detect=5 min,spare_nodes=8"
-            raise ValueError(f"expected name=value, got {name + sign + text!r:.40}; {hint}")
-    return {name.strip(): _number(text.strip()) for name, _, text in pairs}
-
-
-def _number(text: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 def table_of(of: str) -> Any:
@@ -179,6 +100,14 @@ def cluster_of(table: Table) -> Cluster | str:
     if not same:
         raise ValueError(f"the answer tells of {table['name']!r} in short only; give its file as --cluster")
     return str(table["name"])
+
+
+RECORDS: Final[Mapping[str, tuple[type[BaseModel], Callable[[Table], Any]]]] = {
+    "model": (Model, model_of),
+    "cluster": (Cluster, cluster_of),
+    "stack": (Stack, stack_of),
+}
+"""Fields of a request that are a name, a file or a table: what the table becomes, and what reads it."""
 
 
 def _short_groups(table: Table) -> list[Table] | None:

@@ -17,11 +17,9 @@ from costmodels.memory.footprint import Footprint, readings
 from costmodels.model.flops import Recompute as Repeated
 from costmodels.model.flops import flops_per_iteration
 from costmodels.pricing import iteration_seconds, stage_bytes
-from costmodels.stack.stack import stack as find_stack
-from hardware.catalogue import cluster as find_cluster
-from hardware.errors import BadFile, MeshwrightError
-from hardware.files import PROFILE, expanded, read
+from hardware.errors import MeshwrightError
 from planner.answer.build import mfu_of
+from planner.request.files import profile_records
 from planner.runs.corpus import of_each
 from planner.runs.row_fields import unknown_fields
 from planner.runs.row_values import wrong_value
@@ -167,12 +165,8 @@ def parts_of(profile: str) -> dict[str, Any]:
     Raises:
         BadFile: it is no profile.
     """
-    path = expanded(profile)
-    document = read(path)
-    if document.get("schema") != PROFILE:
-        raise BadFile(path, "no profile; `plan calibrate FILE... -o profile.toml` writes one")
-    stack = {"software": find_stack(str(path))} if "stack" in document else {}
-    return {"machines": find_cluster(path), **stack}
+    names = {"cluster": "machines", "stack": "software"}
+    return {names[field]: record for field, record in profile_records(profile).items()}
 
 
 def judge_row(row: Row, mapping: Callable[[Row], Case] = case) -> list[Verdict]:

@@ -19,10 +19,10 @@ from costmodels.pricing import row_assignment
 from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, Strategies, strategies
 from planner.answer.plan import Rejection
+from planner.answer.text import plural
 from planner.errors import BadRequest
 from planner.explain.nearest_request import nearest_divisor, nearest_multiple
 from planner.request.pins import Pin
-from planner.request.written import many
 from planner.rules.conditions import FOLDED
 from planner.rules.core import sentence
 from planner.search.least_memory import leanest_split
@@ -74,10 +74,10 @@ def _replicas(scenario: Scenario, axes: Mapping[str, int], ranks: int, said: str
     """The data-parallel ranks: those that are left beside the ``ranks`` of one copy."""
     if scenario.gpus % ranks:
         near = _dividing(scenario.gpus, axes) or nearest_divisor(scenario.gpus, ranks)
-        raise BadRequest(f"{said} = {ranks} does not divide {many(scenario.gpus, 'GPU')}; {near}")
+        raise BadRequest(f"{said} = {ranks} does not divide {plural(scenario.gpus, 'GPU')}; {near}")
     dp = scenario.gpus // ranks
     if axes.get("dp", dp) != dp:
-        raise BadRequest(f"dp {axes['dp']} x {said} is not {many(scenario.gpus, 'GPU')}; dp {dp} is")
+        raise BadRequest(f"dp {axes['dp']} x {said} is not {plural(scenario.gpus, 'GPU')}; dp {dp} is")
     return dp
 
 
@@ -189,7 +189,7 @@ def checked_layers(
     if len(layers) != pp:
         raise BadRequest(f"{len(layers)} stages are given layers, pp is {pp}; {_evenly(total, pp)} would do")
     if sum(layers) != total:
-        said = f"the stages hold {many(sum(layers), 'layer')}, the model has {total}"
+        said = f"the stages hold {plural(sum(layers), 'layer')}, the model has {total}"
         raise BadRequest(f"{said}; {_evenly(total, pp)} would do")
     if not (counted and _filled(layers, row, scenario)):
         _check_fewest(layers, row, scenario)
@@ -213,7 +213,7 @@ def _check_fewest(layers: Sequence[int], row: Strategies, scenario: Scenario) ->
     if own_cut(scenario) and list(layers) != least.tolist():
         raise BadRequest(f"{scenario.framework} divides the layers itself, into {','.join(map(str, least))}")
     if short := [held for held, fewest in zip(layers, least, strict=True) if held < fewest]:
-        raise BadRequest(f"a stage holds {many(short[0], 'layer')}; each of its {int(row.vpp[0])} chunks needs one")
+        raise BadRequest(f"a stage holds {plural(short[0], 'layer')}; each of its {int(row.vpp[0])} chunks needs one")
 
 
 def unequal_chunks(layers: Sequence[int], row: Strategies, scenario: Scenario, *, counted: bool = True) -> str:
@@ -223,7 +223,7 @@ def unequal_chunks(layers: Sequence[int], row: Strategies, scenario: Scenario, *
     vpp = int(row.vpp[0])
     stage = odd_stage(layers, vpp)
     embedded = " and the embedding" if stage == 0 and end_places(sum(layers), row)[0][0] else ""
-    return f"stage {stage} holds {many(layers[stage], 'layer')}{embedded}, which make no {vpp} equal chunks"
+    return f"stage {stage} holds {plural(layers[stage], 'layer')}{embedded}, which make no {vpp} equal chunks"
 
 
 def drawn_chunks(
@@ -248,7 +248,9 @@ def with_recomputed(row: Strategies, split: Assignment, recomputed: Sequence[int
     if len(recomputed) != len(split.layers):
         raise BadRequest(f"{len(recomputed)} stages are given recomputed layers, pp is {len(split.layers)}")
     if odd := [pair for pair in zip(recomputed, split.layers.tolist(), strict=True) if not 0 <= pair[0] <= pair[1]]:
-        raise BadRequest(f"a stage of {many(odd[0][1], 'layer')} cannot recompute {odd[0][0]}; 0 to {odd[0][1]} can be")
+        raise BadRequest(
+            f"a stage of {plural(odd[0][1], 'layer')} cannot recompute {odd[0][0]}; 0 to {odd[0][1]} can be"
+        )
     return Assignment(split.layers, np.asarray(recomputed, dtype=np.int64))
 
 

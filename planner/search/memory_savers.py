@@ -13,7 +13,8 @@ from planner.answer.plan import Plan
 from planner.errors import BadRequest
 from planner.explain.verdict import WITHOUT
 from planner.request.pins import Pin, parse_pins
-from planner.request.request import PlanRequest, Resolved
+from planner.request.request import PlanRequest
+from planner.request.resolve import Resolved
 from planner.search.best_first import search
 from planner.search.split import Incumbent
 from planner.space.lattice import build

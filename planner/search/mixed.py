@@ -19,9 +19,9 @@ from costmodels.iteration import LAYER_AXES, RowSeconds, compose, core_seconds
 from costmodels.layer.pairing import further_axes
 from costmodels.layout.split import Assignment, slice_layers
 from costmodels.names import Recompute
-from costmodels.pricing import row_assignment
+from costmodels.pricing import effective_recompute, row_assignment
 from costmodels.strategy import Bools, Floats, Ints
-from planner.search.split import TOLERANCE, as_it_runs
+from planner.search.split import TOLERANCE
 from planner.space.mixed import MixedSpace
 from planner.stages.bounds import RECOMPUTE_MODES, StageRows, stage_lower_bound
 from planner.stages.from_rows import MODES, ROUNDING, fewest_layers
@@ -256,8 +256,8 @@ def _try(outcome: MixedOutcome, one: Branches, mixed: Mixed, deadline: float) ->
 
 
 def _as_it_runs(row: MixedRows, split: Assignment, seconds: float, mixed: Mixed) -> MixedIncumbent:
-    """One branch, whose split takes ``seconds``, as ``splits.as_it_runs`` has it on every group."""
-    run = replace(row, groups=tuple(as_it_runs(group, split) for group in row.groups))
+    """One branch, whose split takes ``seconds``, as ``effective_recompute`` has it on every group."""
+    run = replace(row, groups=tuple(effective_recompute(group, split) for group in row.groups))
     if run.groups[0].recompute[0] == row.groups[0].recompute[0]:
         return MixedIncumbent(row, split, seconds)
     return MixedIncumbent(run, split, mixed_quote(run, mixed, split).iteration)

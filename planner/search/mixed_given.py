@@ -17,7 +17,7 @@ from planner.answer.plan import Rejection
 from planner.errors import BadRequest
 from planner.explain.mixed_records import PER_GROUP
 from planner.request.pins import Pin, parse_pins
-from planner.request.request import Resolved
+from planner.request.resolve import Resolved
 from planner.rules.core import GROUP_RULES, RULES, sentence
 from planner.space.lattice import around, divisors
 from planner.space.mixed import WIDTH

@@ -15,8 +15,8 @@ from costmodels.pricing import iteration_seconds, stage_bytes
 from costmodels.scenario import Scenario
 from costmodels.strategy import Ints, Strategies
 from costmodels.training.goodput import upkeep
-from planner.answer.text import told_bytes, told_seconds
-from planner.request.request import Resolved
+from planner.answer.text import format_bytes, format_seconds
+from planner.request.resolve import Resolved
 from planner.search.best_first import BESIDE, Outcome, promising, search
 from planner.search.choice import Choice, choose, width
 from planner.search.least_memory import leanest, leanest_rows, leanest_split
@@ -101,8 +101,8 @@ class Aim:
     def told(self, value: float) -> str:
         """Such a value as a sentence says it."""
         if self.lean:
-            return f"{told_bytes(value)} allocated"
-        return told_seconds(value) + (" of wall time" if self.objective == "goodput" else "")
+            return f"{format_bytes(value)} allocated"
+        return format_seconds(value) + (" of wall time" if self.objective == "goodput" else "")
 
     def better(self, one: Incumbent, other: Incumbent) -> bool:
         """Whether one is better than another by more than rounding."""

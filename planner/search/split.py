@@ -76,16 +76,3 @@ def given_split(row: Strategies, scenario: Scenario, layers: Sequence[int]) -> A
     again = int(slice_layers(scenario.model.num_layers, row)[0]) * fewest_recomputed(problem, slices.tolist())
     front = np.minimum(split.layers[: len(again)], again)
     return Assignment(split.layers, np.concatenate([front, (again - front)[::-1]])[: len(split.layers)])
-
-
-def as_it_runs(row: Strategies, split: Assignment) -> Strategies:
-    """One row with its recomputation called what it comes to: none, or full, where PARTIAL repeats no layer or all.
-
-    A row that may recompute is priced in what does not depend on how many layers do (the bubble of schedules that fill
-    it) as if all did, which is what bounds take; a plan is priced as what it is.
-    """
-    if row.recompute[0] != Recompute.PARTIAL:
-        return row
-    if not split.recomputed.any():
-        return replace(row, recompute=np.array([int(Recompute.NONE)]))
-    return replace(row, recompute=np.array([int(Recompute.FULL)])) if (split.recomputed == split.layers).all() else row

@@ -12,10 +12,9 @@ from hardware.errors import flatten, meant
 from hardware.files import unique
 from planner.answer.load import no_constant
 from planner.errors import BadRequest, MeshwrightError, OutOfTime
-from planner.request.axes import PIN_AXES
+from planner.request.fields import PIN_AXES
 from planner.request.overrides import flat, known_path, numeric
-from planner.request.tables import seconds_written
-from planner.request.written import is_multiple
+from planner.request.values import is_multiple, seconds_written
 from planner.service.guard import names_only
 
 Body = dict[str, Any]

@@ -34,11 +34,12 @@ from costmodels.strategy import (
     alike,
     strategies,
 )
+from planner.answer.text import plural
 from planner.errors import BadRequest, UnfilledPins
 from planner.request.pins import Pin
-from planner.request.written import many
 from planner.rules.conditions import FOLDED, LOOPED, REPEATS, fills
-from planner.rules.core import Rule, sentence
+from planner.rules.core import sentence
+from planner.rules.rule import Rule
 from planner.space.active_rules import active
 from planner.space.divisors import closest
 
@@ -115,7 +116,7 @@ def build(scenario: Scenario, pins: Mapping[str, Pin], *, without: str = "") -> 
 def come_to(columns: Mapping[str, NDArray[Any]], kinds: Ints, sharding: Ints) -> tuple[Ints, Ints]:
     """All rows, and once more as none or full those that recompute some layers; which row each is, and its recompute.
 
-    What recomputes some layers may come to none or to all, and is then priced as that (``splits.as_it_runs``). Where
+    What recomputes some layers may come to none or to all, and is then priced as that (``effective_recompute``). Where
     that is another price and the ``kinds`` of recomputation asked for leave it out, it is laid out beside. ``sharding``
     holds the pairs of stage and degree.
     """
@@ -232,7 +233,7 @@ def layouts(gpus: int, pins: Mapping[str, Pin]) -> dict[str, Ints]:
         if not len(options[name]):
             asked = ", ".join(map(str, wanted[:4])) or "the range"
             near = around(whole, wanted[0] if wanted else 1)
-            raise UnfilledPins(f"{name} {asked} does not divide {many(gpus, 'GPU')}; {near}")
+            raise UnfilledPins(f"{name} {asked} does not divide {plural(gpus, 'GPU')}; {near}")
     columns = {"tp": options["tp"], "dp": gpus // options["tp"]}
     for name in ("cp", "pp"):
         columns = _divide(columns, name, options[name])
@@ -240,7 +241,7 @@ def layouts(gpus: int, pins: Mapping[str, Pin]) -> dict[str, Ints]:
     if not kept.any():
         mine = {name: pins[name] for name in LAYOUT if name in pins}
         pinned = ", ".join(f"{name} {shown(pin)}" for name, pin in mine.items())
-        said = f"{pinned} cannot make up {many(gpus, 'GPU')}: tp x cp x pp x dp must equal {gpus}"
+        said = f"{pinned} cannot make up {plural(gpus, 'GPU')}: tp x cp x pp x dp must equal {gpus}"
         raise UnfilledPins(f"{said}; {closest(layouts(gpus, {}), mine)} can")
     return {name: column[kept] for name, column in columns.items()}
 

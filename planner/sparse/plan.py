@@ -23,7 +23,7 @@ from hardware.catalogue import catalogue_hash as hardware_hash
 from hardware.errors import flatten
 from hardware.servers import SparseCluster, sparse_cluster
 from planner.errors import BadRequest, OutOfTime
-from planner.request.arguments import file_name, quantity
+from planner.request.values import file_name, quantity
 from planner.sparse.document import Alternative, Placed, Rented, SparsePlan, SparseProof, SparseRequest, Stage
 from planner.sparse.infeasible import refusal
 from planner.sparse.layout import SLACK, Layout, layout

@@ -14,7 +14,8 @@ from planner.errors import MeshwrightError
 from planner.mixed import plan_mixed
 from planner.request.fields import LAYERS
 from planner.request.pins import parse_pins
-from planner.request.request import PlanRequest, resolve
+from planner.request.request import PlanRequest
+from planner.request.resolve import resolve
 from planner.search.memory_savers import offloaded, said_so
 from planner.space.recent import recent_space
 from planner.studies.question import request_of

@@ -8,8 +8,7 @@ from typing import Any
 from costmodels.model.catalogue import model as find_model
 from costmodels.stack.stack import stack as find_stack
 from planner.errors import BadRequest, MeshwrightError
-from planner.request.defaults import DEFAULT_CLUSTER, DEFAULT_STACK
-from planner.request.fields import LAYERS
+from planner.request.fields import DEFAULT_CLUSTER, DEFAULT_STACK, LAYERS
 from planner.request.overrides import ROOTS, changed_model, changed_stack, known_path
 from planner.request.pins import parse_pins
 from planner.request.tables import model_of, stack_of

@@ -18,7 +18,7 @@ from hardware.errors import no_such
 from hardware.links import Link, Tier
 from hardware.records import Accelerator, Cluster, NodeGroup
 from planner.errors import BadRequest
-from planner.request.written import adapter, checked_value, dimension_of, multiple
+from planner.request.values import adapter, checked_value, dimension_of, multiple
 
 Changes = tuple[tuple[str, Any], ...]
 """Paths and their values, as the study writes them."""

@@ -20,7 +20,7 @@ from hardware.errors import flatten
 from hardware.records import Cluster
 from planner.errors import BadRequest, MeshwrightError
 from planner.request.defaults import usual_batch, usual_tokens
-from planner.request.fields import FIELDS, LAYERS
+from planner.request.fields import LAYERS, VARIED
 from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest
 from planner.studies.machines import changed_cluster
@@ -83,7 +83,7 @@ def _resolved(request: PlanRequest) -> dict[str, Any]:
     stack = find_stack(request.stack) if isinstance(request.stack, str) else request.stack
     frozen = request.adapters is not None or stack.adapters is not None
     pins = {axis: (pin.values, pin.low, pin.high) for axis, pin in parse_pins(request.pins).items()}
-    plain = {name: getattr(request, name) for name in FIELDS}
+    plain = {name: getattr(request, name) for name in VARIED}
     told = {name: _digest(value) if isinstance(value, BaseModel) else value for name, value in plain.items()}
     return told | {
         "model": _digest(model),

@@ -12,7 +12,7 @@ from typing import Any, Final
 from costmodels.scenario import Scenario
 from hardware.records import Accelerator
 from planner.request.pins import Pin
-from planner.request.request import Resolved
+from planner.request.resolve import Resolved
 from planner.search.best_first import Outcome
 from planner.search.choice import only_tied
 from planner.search.objective import Aim, aim_of

@@ -33,11 +33,11 @@ from typing import Any, Final
 
 from hardware.files import expanded, read, read_text
 from planner.errors import BadFile, BadRequest
-from planner.request.fields import field_of, read_value, unknown_field
-from planner.request.files import led, profiled
+from planner.request.fields import field_of, unknown_field
+from planner.request.files import with_files_beside, with_profile
 from planner.studies.check import check
 from planner.studies.filters import read_filter
-from planner.studies.ranges import axis_values, is_range
+from planner.studies.ranges import axis_values, is_range, read_value
 from planner.studies.study import SCENARIO, Axis, Mode, Study
 
 LARGEST_STUDY: Final = 2_000_000
@@ -61,7 +61,7 @@ def read_study(path: str | Path) -> Study:
     place = expanded(path)
     document = _yaml(place) if place.suffix.lower() in {".yaml", ".yml"} else _read(place)
     try:
-        return study_of(profiled(led(document, place)), name=place.stem)
+        return study_of(with_profile(with_files_beside(document, place)), name=place.stem)
     except BadRequest as error:
         raise BadRequest(f"{path}: {error}") from None
 

@@ -12,7 +12,8 @@ from planner.answer.build import provenance_record, request_record, strategy_rec
 from planner.answer.plan import Plan
 from planner.errors import MeshwrightError
 from planner.request.pins import parse_pins
-from planner.request.request import PlanRequest, resolve
+from planner.request.request import PlanRequest
+from planner.request.resolve import resolve
 from planner.search.split import best_split
 from planner.space.lattice import build
 from planner.stages.from_rows import own_cut

@@ -13,9 +13,10 @@ from megatron.core.tokenizers.utils.build_tokenizer import vocab_size_with_paddi
 from megatron.training.arguments import core_transformer_config_from_args, parse_args, validate_args
 
 from costmodels.memory.rows import row_bytes
-from planner.answer.reread import row_of
+from planner.answer.load import strategy_from_plan
 from planner.jobs.registry import export
-from planner.request.request import PlanRequest, resolve
+from planner.request.request import PlanRequest
+from planner.request.resolve import resolve
 from tests.conformance.plans import label, random_plans
 from tests.conformance.test_megatron_lm import WITHOUT_ENGINE, groups, hopper
 from tests.conformance.world import rank_of
@@ -82,7 +83,7 @@ def ours(plan):
     """Parameters of one rank of every stage, as the memory model counts them."""
     fields = {name: value for name, value in plan.request.items() if name != "pins"}
     scenario = resolve(PlanRequest(**fields)).scenario
-    at, memory = plan.strategy, row_bytes(row_of(plan.strategy), scenario)
+    at, memory = plan.strategy, row_bytes(strategy_from_plan(plan.strategy), scenario)
     layer = memory.layer_parameters[0] + memory.expert_parameters[0]
     counts = [stage.layers * layer for stage in at.stages]
     counts[0] += memory.embedding_parameters[0]

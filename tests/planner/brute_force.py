@@ -21,9 +21,8 @@ from costmodels.names import (
     Recompute,
 )
 from costmodels.pipeline.schedules import SCHEDULES
-from costmodels.pricing import quote_of
+from costmodels.pricing import effective_recompute, quote_of
 from costmodels.strategy import strategies
-from planner.search.split import as_it_runs
 
 STRAIGHT = ("gpipe", "1f1b", "zb-1p", "zb-2p", "dualpipe")
 IN_LOOPS = ("interleaved-1f1b", "breadth-first", "interleaved-groups", "interleaved-zb")
@@ -330,7 +329,7 @@ def brute_force_by_quote(rows, scenario):
         price = cache(lambda kind, row=given: _priced_as(row, kind, scenario))
         for layers, again in zip(*splits_of(rows.row(index), scenario), strict=True):
             split = Assignment(layers, again)
-            one, seconds, memory = price(int(as_it_runs(given, split).recompute[0]))
+            one, seconds, memory = price(int(effective_recompute(given, split).recompute[0]))
             priced = quote_of(one, seconds, memory, scenario, split)
             if priced.footprint.total.max() <= limit:
                 best = min(best, priced.iteration)

@@ -7,11 +7,11 @@ from typing import Any, Final, NamedTuple
 
 from costmodels.names import SHARDED_PARAMETERS
 from hardware.errors import meant
+from planner.answer.text import plural
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob, Length
 from planner.jobs.options import Document, present
 from planner.jobs.torchtitan.options import EXAMPLES, FOLDED, MODELS, OPTIONS
-from planner.request.written import many
 
 _SHARDED = 2
 """The ZeRO stages that keep gathered parameters, and that do not."""
@@ -107,7 +107,7 @@ def _pipeline(at: Document, pp: int) -> tuple[dict[str, Any], tuple[int, ...] | 
         return {"schedule": "none"}, None, []
     if parts is None:
         vpp = 1 if schedule in _ONE_CHUNK else 2
-        words = f"parallelism.module_fqns_per_model_part is not given; priced are stages of {many(vpp, 'chunk')}"
+        words = f"parallelism.module_fqns_per_model_part is not given; priced are stages of {plural(vpp, 'chunk')}"
         return {"schedule": schedule, "vpp": vpp}, None, [f"{words}, split as a search does"]
     pins = {"schedule": schedule, "vpp": len(parts) // pp}
     return pins, None if schedule in FOLDED else _layers(parts, pp), []

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from costmodels.pricing import quote
+from planner.answer.load import stages_from_plan, strategy_from_plan
 from planner.answer.plan import Plan
-from planner.answer.reread import row_of, split_of
 from planner.errors import MeshwrightError
 from planner.render.trace import trace
-from planner.request.request import PlanRequest, resolve
+from planner.request.request import PlanRequest
+from planner.request.resolve import resolve
 
 PASSES: Final = 2500
 """Passes that the timeline of a page draws: about 200 kB."""
@@ -58,7 +59,7 @@ def breakdowns(plan: Plan) -> list[dict[str, float]]:
         return []
     found = []
     for other in plan.alternatives:
-        priced = quote(row_of(other.strategy), resolved.scenario, split_of(other.strategy))
+        priced = quote(strategy_from_plan(other.strategy), resolved.scenario, stages_from_plan(other.strategy))
         if abs(priced.iteration - other.iteration_seconds) > 1e-6 * other.iteration_seconds:
             return []
         found.append({name: seconds for name, seconds in priced.breakdown.items() if seconds > 0})

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from planner.answer.plan import Plan
-from planner.answer.text import CUT_SHORT
+from planner.answer.text import CUT_SHORT, name_in, plural
 from planner.errors import BadRequest
 from planner.render.page.one_plan import breakdowns, memory_of, runners_up, timeline_of
-from planner.request.written import many, named
 from planner.studies.answers import Result
 from planner.trust.table import measured
 
@@ -90,7 +89,7 @@ def shown_study(found: Iterable[Result], name: str, axes: Sequence[str] | None =
 def shown_plan(plan: Plan) -> Shown:
     """A page over one plan and its runners-up."""
     request = plan.request
-    title = f"{named(request['model'])} on {many(request['gpus'], 'GPU')} of {named(request['cluster'])}"
+    title = f"{name_in(request['model'])} on {plural(request['gpus'], 'GPU')} of {name_in(request['cluster'])}"
     if plan.strategy is None or plan.prediction is None:
         refused = tuple(f"{one.rule}: {one.example}" for one in plan.rejected)
         point = _point(Result(0, {"plan": "asked"}, plan.status, {"request": request}, "; ".join(refused)[:500], None))
@@ -157,7 +156,7 @@ def _job(request: Mapping[str, Any]) -> str:
     if not request:
         return ""
     tokens = request.get("tokens")
-    return f"{named(request['model'])}, {tokens / 1e9:,.6g} B tokens" if tokens else named(request["model"])
+    return f"{name_in(request['model'])}, {tokens / 1e9:,.6g} B tokens" if tokens else name_in(request["model"])
 
 
 def _plain(value: Any) -> Any:

@@ -8,9 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.allocation.document import Allocation, JobAnswer
-from planner.allocation.explain import in_words
-from planner.render.terminal.bars import days, scaled, seconds
-from planner.render.terminal.tables import said
+from planner.answer.text import format_days, format_prefixed, short_seconds, strategy_in_words
+from planner.render.terminal.tables import grid, said, section
 
 _DAY = 86400.0
 
@@ -27,7 +26,7 @@ def render(found: Allocation, console: Console) -> None:
     console.print(said(f"{spent}; {found.statement}", console), overflow="fold")
     if found.jobs:
         console.print("", Padding(_table(found.jobs, console), (0, 0, 0, 2)), sep="\n")
-        console.print("", Text("Why", style="bold"), Padding(_reasons(found.jobs, console), (0, 0, 0, 2)), sep="\n")
+        section("Why", _reasons(found.jobs, console), console)
 
 
 def _value(found: Allocation) -> str:
@@ -35,19 +34,17 @@ def _value(found: Allocation) -> str:
         return "infeasible"
     match found.objective:
         case "throughput":
-            return f"{scaled(found.value)}{'' if found.value else ' '}FLOP/s x priority"
+            return f"{format_prefixed(found.value)}{'' if found.value else ' '}FLOP/s x priority"
         case "weighted-finish":
             return f"{found.value / _DAY:,.1f} days x priority"
         case "cost":
-            return f"${scaled(found.value)}"
+            return f"${format_prefixed(found.value)}"
         case _:
             return f"sum of logarithms {found.value:.3f}"
 
 
 def _table(jobs: tuple[JobAnswer, ...], console: Console) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for place, name in enumerate(("job", "", "group", "GPUs", "iteration", "finish", "cost", "strategy")):
-        table.add_column(name, justify="right" if 3 <= place <= 6 else "left", overflow="fold")
+    table = grid("job", "", "group", "GPUs", "iteration", "finish", "cost", "strategy", left=(0, 1, 2, 7))
     for job in jobs:
         table.add_row(*(said(text, console) for text in _cells(job)))
     return table
@@ -57,10 +54,10 @@ def _cells(job: JobAnswer) -> tuple[str, ...]:
     at = job.placed
     if at is None:
         return job.name, job.change, "", "", "", "", "", ""
-    money = "" if at.cost_dollars is None else f"${scaled(at.cost_dollars)}"
-    finish = f"{days(at.finish_seconds / _DAY)}{' late' if job.late else ''}"
-    where = (at.group, f"{at.gpus:,}", seconds(at.iteration_seconds))
-    return (job.name, job.change, *where, finish, money, in_words(at.strategy))
+    money = "" if at.cost_dollars is None else f"${format_prefixed(at.cost_dollars)}"
+    finish = f"{format_days(at.finish_seconds / _DAY)}{' late' if job.late else ''}"
+    where = (at.group, f"{at.gpus:,}", short_seconds(at.iteration_seconds))
+    return (job.name, job.change, *where, finish, money, strategy_in_words(at.strategy))
 
 
 def _reasons(jobs: tuple[JobAnswer, ...], console: Console) -> Table:

@@ -1,4 +1,4 @@
-"""Numbers and bars for the screen."""
+"""Bars, plain text and flowing lines for the screen."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -24,8 +24,6 @@ _SIGNS: Final = str.maketrans(
         "\u00a0": " ",
     }
 )
-_UNITS: Final = (("s", 1.0), ("ms", 1e3), ("us", 1e6))
-_SCALES: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def bar(share: float, width: int, *, blocks: bool) -> str:
@@ -46,84 +44,6 @@ def bar(share: float, width: int, *, blocks: bool) -> str:
 def plain(text: str) -> str:
     """Text in ASCII: typographic signs become their usual spelling, anything else a question mark."""
     return text.translate(_SIGNS).encode("ascii", "replace").decode()
-
-
-def seconds(value: float) -> str:
-    """A time as people compare it: "6.71 s", "812 ms", "54.1 us", "2.35 h"."""
-    if value <= 0.0:
-        return "0 s"
-    if value >= 7200.0:
-        return f"{significant(value / 3600.0)} h"
-    for unit, scale in _UNITS:
-        if value * scale >= 0.9995:
-            return f"{significant(value * scale)} {unit}"
-    return f"{significant(value * 1e9)} ns"
-
-
-MOST_DIGITS = 9
-"""After the point, of a figure beside a limit."""
-
-
-def alike(value: float, largest: float) -> str:
-    """A time in the unit and the decimals that suit the largest of its column."""
-    unit, scale = next((pair for pair in _UNITS if largest * pair[1] >= 0.9995), _UNITS[-1])
-    decimals = 2 if largest * scale < 99.95 else 1
-    return f"{value * scale:,.{decimals}f} {unit}"
-
-
-def significant(value: float) -> str:
-    """Three significant digits without an exponent, thousands separated: "6.71", "52.7", "1,235"."""
-    if value == 0.0:
-        return "0"
-    if abs(value) >= 99.95:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.3g}" if abs(value) < 0.995 else f"{value:.2f}"
-
-
-def scaled(value: float) -> str:
-    """A rate or count with a decimal prefix: "1.88 M", "164 k", "950"."""
-    for scale, prefix in _SCALES:
-        if value >= 0.9995 * scale:
-            return f"{significant(value / scale)} {prefix}"
-    return significant(value)
-
-
-def counted(value: float) -> str:
-    """A number of tokens or parameters in the field's letters: "300 B", "174.6 B", "1.4 T"."""
-    for scale, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
-        if value >= scale:
-            return f"{value / scale:.4g} {letter}"
-    return f"{value:,.0f}"
-
-
-def percent(share: float) -> str:
-    """A share: "52.7 %"."""
-    return f"{100.0 * share:.1f} %"
-
-
-def gib(value: float) -> str:
-    """Bytes in GiB to one decimal, without the unit."""
-    return f"{value / 2**30:,.1f}"
-
-
-def dollars(value: float) -> str:
-    """Money: "$1.61 M", "$950"."""
-    return f"${scaled(value)}"
-
-
-def days(value: float, limit: float | None = None) -> str:
-    """A duration in days, or in hours below one day; not rounded to the other side of a limit in days."""
-    scale, unit = (24.0, "hours") if value < 1.0 else (1.0, "days")
-    return f"{_beside(value * scale, None if limit is None else limit * scale)} {unit}"
-
-
-def _beside(value: float, limit: float | None) -> str:
-    """Three significant digits, or as many as tell a value from a limit that it exceeds or is below."""
-    text, digits = significant(value), 0
-    while limit is not None and digits < MOST_DIGITS and (float(text.replace(",", "")) > limit) != (value > limit):
-        digits += 1
-        text = f"{value:,.{digits}f}"
-    return text
 
 
 def flow(pieces: Iterable[str], *, width: int, indent: int = 2, gap: str = "   ") -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from planner.analyses.compare import Compared, Comparison
-from planner.render.terminal.bars import gib, percent, scaled, seconds
+from planner.answer.text import format_gib, format_percent, format_prefixed, short_seconds
 from planner.render.terminal.panels import TERMS
+from planner.render.terminal.tables import grid, section
 
 _LEAST = 5e-4
 
@@ -24,22 +24,15 @@ def print_comparison(found: Comparison, console: Console) -> None:
         ("From A to B, change by change", _steps(found)),
     ):
         if table.row_count:
-            console.print("", Text(heading, style="bold"), Padding(table, (0, 0, 0, 2)), sep="\n")
+            section(heading, table, console)
     if found.steps and found.more_tokens_seconds:
         console.print("  what changes save is for as many tokens as A's iteration has", overflow="fold")
     if not found.steps:
         console.print("", "A and B are the same.", sep="\n")
 
 
-def _grid(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for place, column in enumerate(columns):
-        table.add_column(column, justify="left" if place == 0 or column == "" else "right", overflow="fold")
-    return table
-
-
 def _sides(found: Comparison) -> Table:
-    table = _grid("", "iteration", "MFU", "measured", "MFU", "tokens/s", "GiB", "GPUs")
+    table = grid("", "iteration", "MFU", "measured", "MFU", "tokens/s", "GiB", "GPUs")
     for letter, side in (("A", found.a), ("B", found.b)):
         table.add_row(letter, *_figures(side))
     return table
@@ -48,18 +41,18 @@ def _sides(found: Comparison) -> Table:
 def _figures(side: Compared) -> tuple[str, ...]:
     known = side.measured_seconds is not None
     return (
-        seconds(side.iteration_seconds),
-        percent(side.mfu),
-        seconds(side.measured_seconds or 0.0) if known else "",
-        percent(side.measured_mfu or 0.0) if known else "",
-        scaled(side.tokens_per_second),
-        gib(side.peak_memory_bytes),
+        short_seconds(side.iteration_seconds),
+        format_percent(side.mfu),
+        short_seconds(side.measured_seconds or 0.0) if known else "",
+        format_percent(side.measured_mfu or 0.0) if known else "",
+        format_prefixed(side.tokens_per_second),
+        format_gib(side.peak_memory_bytes),
         f"{side.gpus:,}",
     )
 
 
 def _terms(found: Comparison) -> Table:
-    table = _grid("", "A", "B", "B - A", "of A")
+    table = grid("", "A", "B", "B - A", "of A")
     total = found.a.iteration_seconds
     for term in sorted(found.terms, key=lambda term: term.b - term.a):
         if max(term.a, term.b) >= _LEAST * total:
@@ -70,13 +63,13 @@ def _terms(found: Comparison) -> Table:
 
 def _difference(a: float, b: float, total: float) -> tuple[str, ...]:
     sign = "-" if b < a else "+"
-    return seconds(a), seconds(b), f"{sign}{seconds(abs(b - a))}", f"{(b - a) / total:+.1%}"
+    return short_seconds(a), short_seconds(b), f"{sign}{short_seconds(abs(b - a))}", f"{(b - a) / total:+.1%}"
 
 
 def _steps(found: Comparison) -> Table:
-    table = _grid("change", "saves", "iteration", "MFU", "")
+    table = grid("change", "saves", "iteration", "MFU", "", left=(0, 4))
     for step in found.steps:
-        figures = (_saved(step.saved_seconds), seconds(step.iteration_seconds), percent(step.mfu))
+        figures = (_saved(step.saved_seconds), short_seconds(step.iteration_seconds), format_percent(step.mfu))
         table.add_row(step.change, *figures, Text(step.detail))
     if found.steps:
         _sum_up(found, table)
@@ -86,11 +79,11 @@ def _steps(found: Comparison) -> Table:
 def _sum_up(found: Comparison, table: Table) -> None:
     """What leads from the sum of all that is saved to the difference of the iterations, and that difference."""
     if more := found.more_tokens_seconds:
-        counts = [scaled(side.tokens_per_second * side.iteration_seconds) for side in (found.a, found.b)]
+        counts = [format_prefixed(side.tokens_per_second * side.iteration_seconds) for side in (found.a, found.b)]
         change = f"{'more' if more > 0 else 'fewer'} tokens"
         table.add_row(change, _saved(-more), "", "", " -> ".join(counts) + " in an iteration")
     table.add_row("sum", _saved(found.a.iteration_seconds - found.b.iteration_seconds), "", "", "", style="bold")
 
 
 def _saved(value: float) -> str:
-    return f"{'-' if value < 0 else ''}{seconds(abs(value))}"
+    return f"{'-' if value < 0 else ''}{short_seconds(abs(value))}"

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 
 from costmodels.scenario import Scenario
+from planner.answer.text import plural
 from planner.request.defaults import whose_length, whose_tokens
 from planner.request.overrides import written
 from planner.request.pins import parse_pins
-from planner.request.request import PlanRequest, choices_of, resolve
-from planner.request.written import many
+from planner.request.request import PlanRequest
+from planner.request.resolve import choices_of, resolve
 
 
 def lines(request: PlanRequest, origins: Mapping[str, str]) -> list[tuple[str, str, str]]:
@@ -24,11 +25,11 @@ def lines(request: PlanRequest, origins: Mapping[str, str]) -> list[tuple[str, s
     resolved = resolve(request)
     scenario = resolved.scenario
     machines = " + ".join(
-        f"{many(group.nodes, 'node') if group.nodes else '? nodes'} x {group.gpus_per_node}"
+        f"{plural(group.nodes, 'node') if group.nodes else '? nodes'} x {group.gpus_per_node}"
         for group in resolved.cluster.groups
     )
     values = {
-        "model": f"{scenario.model.name} ({many(scenario.model.num_layers, 'layer')})",
+        "model": f"{scenario.model.name} ({plural(scenario.model.num_layers, 'layer')})",
         "gpus": str(request.gpus),
         "cluster": f"{resolved.cluster.name} ({machines})",
         "stack": scenario.stack.name,

@@ -8,9 +8,11 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from planner.answer.text import column_seconds, format_gib
 from planner.explain.why_not import WhyNot
-from planner.render.terminal.bars import alike, flow, gib
+from planner.render.terminal.bars import flow
 from planner.render.terminal.panels import TERMS, along_the_pipeline
+from planner.render.terminal.tables import grid
 from planner.render.terminal.terminal import degrees, indented, nearest_that_works, printable, refused, switches, title
 
 
@@ -36,16 +38,8 @@ def _objection(answer: WhyNot, width: int) -> Iterator[RenderableType]:
         yield from ("", title("Time per iteration"), indented(_comparison(answer)))
 
 
-def _side_by_side() -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("", no_wrap=True)
-    for name in ("this", "best", "difference"):
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
-
-
 def _comparison(answer: WhyNot) -> Table:
-    table = _side_by_side()
+    table = grid("", "this", "best", "difference", wrap=False)
     whole = (answer.iteration_seconds, answer.best_iteration_seconds)
     largest = max((value for value in whole if value), default=1.0)
     for name, (this, best) in answer.terms.items():
@@ -57,12 +51,18 @@ def _comparison(answer: WhyNot) -> Table:
 
 
 def _held(answer: WhyNot) -> Table:
-    table = _side_by_side()
+    table = grid("", "this", "best", "difference", wrap=False)
     for name, (this, best) in answer.memory_terms.items():
-        table.add_row(name, gib(this), gib(best), f"{'+' if this >= best else '-'}{gib(abs(this - best))}")
+        table.add_row(
+            name, format_gib(this), format_gib(best), f"{'+' if this >= best else '-'}{format_gib(abs(this - best))}"
+        )
     return table
 
 
 def _compared(this: float, best: float, largest: float) -> tuple[str, str, str]:
     sign = "+" if this >= best else "-"
-    return alike(this, largest), alike(best, largest), f"{sign}{alike(abs(this - best), largest)}"
+    return (
+        column_seconds(this, largest),
+        column_seconds(best, largest),
+        f"{sign}{column_seconds(abs(this - best), largest)}",
+    )

@@ -1,17 +1,29 @@
-"""The parts of the screen that are tables: time per iteration, memory per stage, alternatives."""
+"""The parts of the screen: what was asked, time per iteration, memory per stage, goodput, alternatives."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Final
+from typing import Any, Final
 
 from rich.table import Table
 from rich.text import Text
 
-from planner.answer.plan import Alternative, Plan, Stage, StageMemory, Strategy
-from planner.render.terminal.bars import alike, bar, gib, percent, seconds
-from planner.request.written import many
+from planner.answer.plan import Alternative, Goodput, Plan, Stage, StageMemory, Strategy
+from planner.answer.text import (
+    column_seconds,
+    format_count,
+    format_days,
+    format_dollars,
+    format_gib,
+    format_percent,
+    format_prefixed,
+    name_in,
+    plural,
+    short_seconds,
+    three_digits,
+)
+from planner.render.terminal.bars import bar, flow
 
 TERMS: Final[Mapping[str, str]] = {
     "compute": "compute",
@@ -48,8 +60,8 @@ def time_panel(plan: Plan, *, blocks: bool) -> Text:
     text = Text("Time per iteration", style="bold")
     for name in large:
         drawn = bar(shares[name] / longest, _BAR, blocks=blocks)
-        time = alike(plan.breakdown_seconds[name], longest * total)
-        row = f"\n  {TERMS.get(name, name):<12}{time:>9}{percent(shares[name]):>8} "
+        time = column_seconds(plan.breakdown_seconds[name], longest * total)
+        row = f"\n  {TERMS.get(name, name):<12}{time:>9}{format_percent(shares[name]):>8} "
         text.append(row, style="not bold").append(drawn, style="not bold cyan")
     return text
 
@@ -57,7 +69,7 @@ def time_panel(plan: Plan, *, blocks: bool) -> Text:
 def memory_panel(stages: Sequence[StageMemory]) -> Text:
     """Memory of the busiest rank of the first, the worst inner and the last stage."""
     shown = _telling(stages)
-    limits = {gib(stage.limit) for stage in stages}
+    limits = {format_gib(stage.limit) for stage in stages}
     of = f" of {min(limits)}" if len(limits) == 1 else ""
     text = Text(f"Memory per GPU, GiB{of}", style="bold")
     text.append("\n" + _row("stage", [str(stage.stage) for stage in shown]), style="not bold")
@@ -65,7 +77,7 @@ def memory_panel(stages: Sequence[StageMemory]) -> Text:
         values = [getattr(stage, part) for stage in shown]
         if any(value >= 2**20 for value in values) or part == "total":
             style = "bold" if part == "total" else "not bold"
-            text.append("\n" + _row(part, [gib(value) for value in values]), style=style)
+            text.append("\n" + _row(part, [format_gib(value) for value in values]), style=style)
     return text
 
 
@@ -114,15 +126,15 @@ def _cells(place: int, alternative: Alternative) -> list[str]:
         *map(str, degrees),
         str(strategy.zero_stage),
         recomputation(strategy),
-        seconds(alternative.iteration_seconds),
-        percent(alternative.mfu),
-        gib(alternative.peak_memory_bytes),
+        short_seconds(alternative.iteration_seconds),
+        format_percent(alternative.mfu),
+        format_gib(alternative.peak_memory_bytes),
     ]
 
 
 def _goodput(alternative: Alternative) -> list[str]:
     """Share of the wall time that trains, where that is what counts."""
-    return [] if alternative.effective is None else [percent(alternative.effective)]
+    return [] if alternative.effective is None else [format_percent(alternative.effective)]
 
 
 def recomputation(strategy: Strategy) -> str:
@@ -139,7 +151,7 @@ def layers_per_stage(strategy: Strategy) -> str:
     """The split of layers in words: "12 layers per stage", "layers per stage 11, 6 x 12, 13"."""
     layers = [stage.layers for stage in strategy.stages]
     if len(set(layers)) == 1:
-        return f"{many(layers[0], 'layer')} per stage"
+        return f"{plural(layers[0], 'layer')} per stage"
     return f"layers per stage {_runs(layers)}"
 
 
@@ -174,3 +186,74 @@ def _runs(values: Sequence[int]) -> str:
         else:
             parts.append((value, 1))
     return ", ".join(f"{count} x {value}" if count > 1 else str(value) for value, count in parts)
+
+
+def model_facts(request: Mapping[str, Any]) -> list[str]:
+    """Sizes of the model and of its training."""
+    model = request.get("model")
+    sizes = model if isinstance(model, Mapping) else {}
+    asked = {"seq": "seq_length", "batch": "global_batch_size", "adapters": "adapters"}
+    return [
+        f"{format_count(sizes['parameters'])} parameters" if "parameters" in sizes else "",
+        plural(sizes["num_layers"], "layer") if "num_layers" in sizes else "",
+        *(f"{word} {request[name]}" for word, name in asked.items() if request.get(name)),
+        str(request.get("precision") or ""),
+        f"{format_count(request['tokens'])} tokens" if request.get("tokens") else "",
+    ]
+
+
+def machine_facts(request: Mapping[str, Any]) -> list[str]:
+    """Nodes, devices and the software on them."""
+    cluster = request.get("cluster")
+    machines = cluster if isinstance(cluster, Mapping) else {}
+    return [
+        " + ".join(filter(None, map(_machines, machines.get("groups", [machines])))),
+        plural(request["gpus"], "GPU") if "gpus" in request else "",
+        _software(request.get("stack")),
+    ]
+
+
+def _software(stack: object) -> str:
+    return f"stack {name_in(stack)}" + (", as you gave it" if isinstance(stack, Mapping) else "")
+
+
+def _machines(group: Mapping[str, Any]) -> str:
+    nodes, each = group.get("nodes"), group.get("gpus_per_node")
+    held = f" within {group['power_limit']}" if "power_limit" in group else ""
+    return f"{plural(nodes, 'node')} x {each} {group.get('accelerator', 'GPUs')}{held}" if nodes and each else ""
+
+
+_LOSSES: Final = ("checkpoints", "failures", "repairs", "stragglers")
+
+
+def goodput_lines(found: Goodput, width: int) -> str:
+    """What is left of the wall time and why; how often, how long, how much."""
+    often, every = found.mean_hours_between_failures, found.checkpoint_interval_seconds
+    losses = [(name, getattr(found, name)) for name in _LOSSES]
+    shares = [
+        f"goodput     {format_percent(found.effective)}",
+        *(f"{name} {format_percent(share)}" for name, share in losses if share >= _LEAST),
+        f"{format_days(found.wall_days)} in all",
+        format_dollars(found.wall_cost_dollars) if found.wall_cost_dollars is not None else "",
+        f"{three_digits(energy)} MWh" if (energy := found.wall_energy_megawatt_hours) is not None else "",
+    ]
+    why = [
+        "never interrupted" if often is None else f"interrupted every {short_seconds(often * 3600.0)}",
+        f"back after {short_seconds(found.downtime_seconds)}" if often is not None else "",
+        f"checkpoint of {format_prefixed(found.checkpoint_bytes)}B",
+        "never written"
+        if every is None
+        else f"every {_checkpoints(found)}, stall {short_seconds(found.checkpoint_stall_seconds)}",
+        _spares(found) if often is not None or found.spare_nodes else "",
+    ]
+    return flow(shares, width=width) + "\n" + flow(why, width=width, indent=14)
+
+
+def _spares(found: Goodput) -> str:
+    paid = f" for {format_dollars(found.spare_cost_dollars)}" if found.spare_cost_dollars else ""
+    return plural(found.spare_nodes, "spare node") + paid
+
+
+def _checkpoints(found: Goodput) -> str:
+    count = found.checkpoint_interval_iterations
+    return f"{short_seconds(found.checkpoint_interval_seconds or 0.0)} ({count:,} iteration{'s' if count != 1 else ''})"

@@ -8,17 +8,15 @@ from rich.table import Table
 from rich.text import Text
 
 from hardware.units import format_quantity
-from planner.allocation.explain import in_words
 from planner.analyses.replan_document import Choice, Replan
-from planner.render.terminal.bars import percent, seconds
-from planner.render.terminal.tables import said
-from planner.request.written import many
+from planner.answer.text import format_percent, plural, short_seconds, strategy_in_words
+from planner.render.terminal.tables import grid, said, section
 
 
 def render(found: Replan, console: Console) -> None:
     """The whole answer, within the width of the console."""
-    was = f"{many(found.old_gpus, 'GPU')}, {seconds(found.old_iteration_seconds)} per iteration"
-    console.print(Text(f"{was} -> {many(found.gpus, 'GPU')}, global batch {found.global_batch_size}", style="bold"))
+    was = f"{plural(found.old_gpus, 'GPU')}, {short_seconds(found.old_iteration_seconds)} per iteration"
+    console.print(Text(f"{was} -> {plural(found.gpus, 'GPU')}, global batch {found.global_batch_size}", style="bold"))
     searched = ", ".join(f"{count:,}" for count in found.counts)
     console.print(said(f"searched {searched} GPUs: {found.statement}", console), overflow="fold")
     if found.fastest is None or found.nearest is None:
@@ -27,26 +25,22 @@ def render(found: Replan, console: Console) -> None:
     choices = [("fastest", found.fastest), *([] if same else [("nearest", found.nearest)])]
     console.print("", Padding(_table(choices, console), (0, 0, 0, 2)), sep="\n")
     for name, choice in choices:
-        console.print(
-            "", Text(name, style="bold"), Padding(said(choice.moved.statement, console), (0, 0, 0, 2)), sep="\n"
-        )
+        section(name, said(choice.moved.statement, console), console)
 
 
 def _table(choices: list[tuple[str, Choice]], console: Console) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for place, name in enumerate(("", "GPUs", "idle", "iteration", "slower", "moved", "pause", "strategy")):
-        table.add_column(name, justify="left" if place in (0, 7) else "right", overflow="fold")
+    table = grid("", "GPUs", "idle", "iteration", "slower", "moved", "pause", "strategy", left=(0, 7))
     for name, choice in choices:
         at = choice.plan.strategy
         moved = choice.moved
         cells = (
             f"{choice.gpus:,}",
             f"{choice.idle_gpus:,}",
-            seconds(choice.iteration_seconds),
-            percent(choice.slower),
+            short_seconds(choice.iteration_seconds),
+            format_percent(choice.slower),
             format_quantity(moved.weight_bytes + moved.state_bytes, "bytes"),
-            seconds(moved.seconds),
-            in_words(at) if at else "",
+            short_seconds(moved.seconds),
+            strategy_in_words(at) if at else "",
         )
         table.add_row(name, *(said(cell, console) for cell in cells))
     return table

@@ -4,45 +4,37 @@ from __future__ import annotations
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from planner.analyses.robust import Candidate, Robust
-from planner.render.terminal.bars import percent, seconds
+from planner.answer.text import format_percent, plural, short_seconds
 from planner.render.terminal.sensitivity import words
-from planner.render.terminal.tables import print_wide
-from planner.request.written import many
+from planner.render.terminal.tables import grid, line, print_wide
 
 
 def print_robust(found: Robust, console: Console) -> None:
     """The choice beside the best, the next candidates, and how far the best stays best."""
-    spread = f"{', '.join(found.uncertain)} each within {percent(found.within)}"
-    _line(console, f"{found.model} on {many(found.gpus, 'GPU')} of {found.cluster}; {spread}", "bold")
-    _line(console, f"assumed: {'; '.join(found.defaults)}" if found.defaults else "nothing is assumed")
+    spread = f"{', '.join(found.uncertain)} each within {format_percent(found.within)}"
+    line(console, f"{found.model} on {plural(found.gpus, 'GPU')} of {found.cluster}; {spread}", "bold")
+    line(console, f"assumed: {'; '.join(found.defaults)}" if found.defaults else "nothing is assumed")
     console.print()
     print_wide(_table(found), console)
     console.print()
     if found.radius >= found.within:
-        _line(console, f"The best as said stays best, to 0.1 %, at every corner of {percent(found.within)}.")
+        line(console, f"The best as said stays best, to 0.1 %, at every corner of {format_percent(found.within)}.")
     else:
-        _line(console, f"The best as said stays best, to 0.1 %, at every corner up to {100 * found.radius:.2g} %.")
-    _line(console, f"{found.statement[0].upper()}{found.statement[1:]}.")
+        line(console, f"The best as said stays best, to 0.1 %, at every corner up to {100 * found.radius:.2g} %.")
+    line(console, f"{found.statement[0].upper()}{found.statement[1:]}.")
     console.print()
-    _line(
-        console, f"{words(found.chosen.strategy)}: at worst {percent(found.chosen.worst_regret)} over the best.", "bold"
+    line(
+        console,
+        f"{words(found.chosen.strategy)}: at worst {format_percent(found.chosen.worst_regret)} over the best.",
+        "bold",
     )
 
 
-def _line(console: Console, text: str, style: str = "") -> None:
-    console.print(Text(text, style=style), overflow="fold")
-
-
 def _table(found: Robust) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("", no_wrap=True)
-    for name in ("as said", "regret", "worst", "best in"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("strategy", no_wrap=True)
-    table.add_column("worst where", no_wrap=True)
+    columns = ("", "as said", "regret", "worst", "best in", "strategy", "worst where")
+    table = grid(*columns, left=(0, 5, 6), wrap=False)
     same = found.chosen == found.best
     table.add_row("robust, best as said" if same else "robust", *_cells(found.chosen, found))
     if not same:
@@ -55,5 +47,5 @@ def _table(found: Robust) -> Table:
 
 def _cells(one: Candidate, found: Robust) -> tuple[str, ...]:
     where = ", ".join(f"{name} {'+' if factor > 1 else '-'}" for name, factor in one.worst_where.items() if factor != 1)
-    figures = (seconds(one.seconds), percent(one.regret), percent(one.worst_regret))
+    figures = (short_seconds(one.seconds), format_percent(one.regret), format_percent(one.worst_regret))
     return *figures, f"{one.best_in} of {found.scenarios}", words(one.strategy), where or "as said"

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from planner.analyses.what_if import FACTOR, Leverage, Sensitivity, Turned
 from planner.answer.plan import Strategy
-from planner.render.terminal.bars import percent, seconds
+from planner.answer.text import degrees_above_one, format_percent, plural, short_seconds
 from planner.render.terminal.panels import recomputation
-from planner.render.terminal.tables import print_wide
-from planner.request.written import many
+from planner.render.terminal.tables import grid, line, print_wide
 
 _HALF = 16
 """Characters of a bar on either side of no change."""
@@ -19,19 +16,15 @@ _HALF = 16
 
 def print_sensitivity(found: Sensitivity, console: Console) -> None:
     """Every lever with its bar, strongest first: left of the middle is less time."""
-    head = f"{found.model} on {many(found.gpus, 'GPU')} of {found.cluster}: {seconds(found.iteration_seconds)}, "
-    console.print(Text(head + words(found.strategy), style="bold"), overflow="fold")
+    head = (
+        f"{found.model} on {plural(found.gpus, 'GPU')} of {found.cluster}: {short_seconds(found.iteration_seconds)}, "
+    )
+    line(console, head + words(found.strategy), "bold")
     said = "; ".join(found.defaults)
-    console.print(Text(f"assumed: {said}" if said else "nothing is assumed"), overflow="fold")
+    line(console, f"assumed: {said}" if said else "nothing is assumed")
     console.print()
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("lever", no_wrap=True)
-    table.add_column("less", justify="right", no_wrap=True)
-    table.add_column("less time | more time", no_wrap=True)
-    table.add_column("more", justify="right", no_wrap=True)
-    table.add_column("elasticity", justify="right", no_wrap=True)
-    table.add_column("kept", justify="right", no_wrap=True)
-    table.add_column("with more of it", no_wrap=True)
+    columns = ("lever", "less", "less time | more time", "more", "elasticity", "kept", "with more of it")
+    table = grid(*columns, left=(0, 2, 6), wrap=False)
     now = found.iteration_seconds
     widest = max((abs(_change(t, now) or 0.0) for one in found.levers for t in (one.less, one.more)), default=0.0)
     for one in found.levers:
@@ -42,10 +35,10 @@ def print_sensitivity(found: Sensitivity, console: Console) -> None:
         f"Change of the training time with {1 / FACTOR:g} and {FACTOR:g} times the lever (batch and GPUs: half and "
         "twice), planned anew. Elasticity: per cent of time for a per cent of the lever; kept: with today's strategy."
     )
-    console.print(Text(note), overflow="fold")
+    line(console, note)
     if not found.proved:
         said = "The plan is not proved fastest in that time: what seems to help may be more of it (--time-limit)."
-        console.print(Text(said), overflow="fold")
+        line(console, said)
 
 
 def _row(one: Leverage, found: Sensitivity, widest: float) -> tuple[str, ...]:
@@ -62,7 +55,7 @@ def _change(turned: Turned, now: float) -> float | None:
 
 
 def _told(turned: Turned, change: float | None) -> str:
-    return turned.outcome if change is None else f"{'+' if change > 0 else ''}{percent(change)}"
+    return turned.outcome if change is None else f"{'+' if change > 0 else ''}{format_percent(change)}"
 
 
 def _figure(value: float | None) -> str:
@@ -82,8 +75,7 @@ def _bar(less: float | None, more: float | None, widest: float) -> str:
 
 def words(s: Strategy) -> str:
     """A strategy in a few words: degrees above 1, replicas, micro-batch, sharding, what saves memory, rank order."""
-    degrees = (("TP", s.tp), ("CP", s.cp), ("PP", s.pp), ("VPP", s.vpp), ("EP", s.ep))
-    words = [f"{name} {value}" for name, value in degrees if value > 1]
+    words = degrees_above_one(s, "tp", "cp", "pp", "vpp", "ep")
     over = [] if s.sharding_degree in {1, s.dp * s.cp} else [f"ZeRO-{s.zero_stage} over {s.sharding_degree}"]
     said = recomputation(s)
     again = [] if said == "none" else [f"recompute {said}"]

@@ -6,12 +6,19 @@ from typing import Final
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from planner.analyses.size_document import Neighbour, Option, Size
-from planner.render.terminal.bars import counted, days, dollars, percent, seconds
-from planner.render.terminal.tables import print_wide
-from planner.request.written import many, savings
+from planner.answer.text import (
+    degrees_above_one,
+    format_count,
+    format_days,
+    format_dollars,
+    format_percent,
+    memory_savings,
+    plural,
+    short_seconds,
+)
+from planner.render.terminal.tables import grid, line, print_wide
 
 _UNDISTURBED: Final = ("GPUs", "time", "cost", "MFU", "iteration", "batch")
 _WITH_INTERRUPTIONS: Final = (
@@ -23,31 +30,27 @@ _WITH_INTERRUPTIONS: Final = (
 
 def print_size(found: Size, console: Console) -> None:
     """The size, what surrounds it and what a day costs."""
-    limits = [f"within {days(found.deadline_days)}" if found.deadline_days is not None else ""]
-    limits += [f"for at most {dollars(found.budget_dollars)}" if found.budget_dollars is not None else ""]
-    head = f"{found.model}  {counted(found.tokens)} tokens  on {found.cluster}  {' '.join(filter(None, limits))}"
-    _line(console, head, "bold")
-    _line(console, f"assumed: {'; '.join(found.defaults)}" if found.defaults else "nothing is assumed")
+    limits = [f"within {format_days(found.deadline_days)}" if found.deadline_days is not None else ""]
+    limits += [f"for at most {format_dollars(found.budget_dollars)}" if found.budget_dollars is not None else ""]
+    head = f"{found.model}  {format_count(found.tokens)} tokens  on {found.cluster}  {' '.join(filter(None, limits))}"
+    line(console, head, "bold")
+    line(console, f"assumed: {'; '.join(found.defaults)}" if found.defaults else "nothing is assumed")
     console.print()
     rows = _rows(found) or [("nearest", option) for option in (found.nearest,) if option]
     print_wide(_table(rows, found.deadline_days), console)
     console.print()
     for text in (*_days(found), *_batches(_rows(found)), found.statement):
-        _line(console, text)
+        line(console, text)
     for gpus, warning in _careful(found):
-        _line(console, f"careful: on {many(gpus, 'GPU')} {warning}", "yellow")
+        line(console, f"careful: on {plural(gpus, 'GPU')} {warning}", "yellow")
     if found.answer is not None:
         answer = found.answer
         console.print()
-        _line(
+        line(
             console,
-            f"{many(answer.gpus, 'GPU')} ({many(answer.nodes, 'node')}): {_told(answer, found.deadline_days)}.",
+            f"{plural(answer.gpus, 'GPU')} ({plural(answer.nodes, 'node')}): {_told(answer, found.deadline_days)}.",
             "bold",
         )
-
-
-def _line(console: Console, text: str, style: str = "") -> None:
-    console.print(Text(text, style=style), overflow="fold", soft_wrap=False)
 
 
 def _rows(found: Size) -> list[tuple[str, Option]]:
@@ -63,21 +66,18 @@ def _rows(found: Size) -> list[tuple[str, Option]]:
 
 
 def _table(rows: list[tuple[str, Option]], deadline: float | None) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("", no_wrap=True)
-    for name in _WITH_INTERRUPTIONS if any(_interrupted(option) for _, option in rows) else _UNDISTURBED:
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("strategy", no_wrap=True)
+    names = _WITH_INTERRUPTIONS if any(_interrupted(option) for _, option in rows) else _UNDISTURBED
+    table = grid("", *names, "strategy", left=(0, len(names) + 1), wrap=False)
     for name, option in rows:
         table.add_row(name, *_cells(option, deadline), f"{option.global_batch_size:,}", _words(option))
     return table
 
 
 def _cells(option: Option, deadline: float | None) -> tuple[str, ...]:
-    cost = "" if option.cost_dollars is None else dollars(option.cost_dollars)
-    lost = () if option.effective is None else (str(option.spare_nodes), percent(option.effective))
-    running = (percent(option.mfu), seconds(option.iteration_seconds))
-    return f"{option.gpus:,}", days(option.days, deadline), cost, *lost, *running
+    cost = "" if option.cost_dollars is None else format_dollars(option.cost_dollars)
+    lost = () if option.effective is None else (str(option.spare_nodes), format_percent(option.effective))
+    running = (format_percent(option.mfu), short_seconds(option.iteration_seconds))
+    return f"{option.gpus:,}", format_days(option.days, deadline), cost, *lost, *running
 
 
 def _interrupted(option: Option) -> bool:
@@ -85,18 +85,17 @@ def _interrupted(option: Option) -> bool:
 
 
 def _took(option: Option, deadline: float | None) -> str:
-    return f"{days(option.days, deadline)}{' of wall time' if _interrupted(option) else ''}"
+    return f"{format_days(option.days, deadline)}{' of wall time' if _interrupted(option) else ''}"
 
 
 def _words(option: Option) -> str:
     s = option.strategy
-    words = [f"{name} {value}" for name, value in (("TP", s.tp), ("CP", s.cp), ("PP", s.pp), ("EP", s.ep)) if value > 1]
-    return " ".join([*words, f"DP {s.dp}", *savings(s)])
+    return " ".join([*degrees_above_one(s, "tp", "cp", "pp", "ep"), f"DP {s.dp}", *memory_savings(s)])
 
 
 def _told(option: Option, deadline: float | None) -> str:
-    cost = "" if option.cost_dollars is None else f", {dollars(option.cost_dollars)}"
-    return f"{_took(option, deadline)}{cost}, {percent(option.mfu)} MFU, {_words(option)}"
+    cost = "" if option.cost_dollars is None else f", {format_dollars(option.cost_dollars)}"
+    return f"{_took(option, deadline)}{cost}, {format_percent(option.mfu)} MFU, {_words(option)}"
 
 
 def _days(found: Size) -> list[str]:
@@ -113,7 +112,7 @@ def _no_day_less(answer: Option, now: float) -> str:
     if now <= 1.0:
         return "a day less would leave no time"
     if answer.days <= now - 1.0:
-        return f"with a day less ({now - 1:.3g} days): the same {many(answer.gpus, 'GPU')} do"
+        return f"with a day less ({now - 1:.3g} days): the same {plural(answer.gpus, 'GPU')} do"
     return f"with a day less ({now - 1:.3g} days): no size that was searched does; more GPUs (--gpus) may"
 
 
@@ -121,10 +120,10 @@ def _day(other: Neighbour | None, word: str, now: float) -> str:
     if other is None:
         return ""
     option, extra = other.option, other.extra_dollars
-    money = "" if extra is None else f", {dollars(abs(extra))} {'more' if extra >= 0 else 'less'}"
-    over = "" if other.over_dollars is None else f", {dollars(other.over_dollars)} beyond the budget"
+    money = "" if extra is None else f", {format_dollars(abs(extra))} {'more' if extra >= 0 else 'less'}"
+    over = "" if other.over_dollars is None else f", {format_dollars(other.over_dollars)} beyond the budget"
     took = _took(option, now)
-    return f"with a day {word} ({other.deadline_days:.3g} days): {many(option.gpus, 'GPU')}, {took}{money}{over}"
+    return f"with a day {word} ({other.deadline_days:.3g} days): {plural(option.gpus, 'GPU')}, {took}{money}{over}"
 
 
 def _batches(rows: list[tuple[str, Option]]) -> list[str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import groupby
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from hardware.servers import ServerGroup
 from hardware.units import format_quantity
+from planner.render.terminal.tables import grid, section
 from planner.sparse.document import Alternative, Placed, Rented, SparsePlan
 
 _MACHINES = {"all": "all machines", "cpu": "CPU nodes", "accelerators": "accelerators"}
@@ -32,7 +32,7 @@ def print_sparse(plan: SparsePlan, console: Console) -> None:
         ("Parts", _parts(plan)),
         ("Alternatives", _alternatives(plan)),
     ):
-        console.print("", Text(heading, style="bold"), Padding(table, (0, 0, 0, 2)), sep="\n")
+        section(heading, table, console)
 
 
 def _print_question(plan: SparsePlan, console: Console) -> None:
@@ -89,15 +89,8 @@ def _lateness(plan: SparsePlan) -> str:
     return f"gradients are up to {plan.staleness:,} steps of other workers late, whatever that does to accuracy"
 
 
-def _grid(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for place, column in enumerate(columns):
-        table.add_column(column, justify="left" if place == 0 or column.endswith(" ") else "right", overflow="fold")
-    return table
-
-
 def _nodes(plan: SparsePlan) -> Table:
-    table = _grid("group", "nodes", "of", "$/h", "keeps up with", "busy ")
+    table = grid("group", "nodes", "of", "$/h", "keeps up with", "busy ", left=(0, 5))
     for one in plan.rented:
         pace = "" if one.examples_per_second is None else format_quantity(one.examples_per_second, "count")
         table.add_row(one.group, f"{one.nodes:,}", f"{one.of:,}", f"{one.cost_per_hour:,.2f}", pace, _busy(one))
@@ -111,7 +104,7 @@ def _busy(one: Rented) -> str:
 
 
 def _parts(plan: SparsePlan) -> Table:
-    table = _grid("part", "runs on ", "rows on ", "")
+    table = grid("part", "runs on ", "rows on ", "", left=(0, 1, 2))
     for _, run in groupby(plan.places, key=_kept_together):
         places = list(run)
         name = places[0].name if len(places) == 1 else f"{places[0].name} to {places[-1].name}"
@@ -132,7 +125,7 @@ def _stored(place: Placed) -> str:
 
 
 def _alternatives(plan: SparsePlan) -> Table:
-    table = _grid("machines", "mode ", "$/h", "examples/s", "$ a million", "nodes ", "")
+    table = grid("machines", "mode ", "$/h", "examples/s", "$ a million", "nodes ", "", left=(0, 1, 5))
     for one in plan.alternatives:
         table.add_row(_MACHINES[one.machines], one.mode, *_figures(one), _against(plan, one))
     return table

@@ -1,15 +1,18 @@
-"""The results of a study on a terminal."""
+"""The results of a study on a terminal, how far it has come, and what failed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
 
-from planner.render.terminal.bars import significant
+from planner.answer.text import plural, three_digits
 from planner.render.terminal.tables import print_wide, widths
 from planner.studies.answers import Result
 from planner.studies.study import Study
@@ -113,7 +116,7 @@ def _plan(result: Result, values: Mapping[str, Any]) -> list[str]:
     cells = [" ".join(words), f"{values['iteration_seconds']:.3g}"]
     cells += [
         f"{values['mfu']:.1%}",
-        significant(values["training_days"]),
+        three_digits(values["training_days"]),
         "" if cost is None else f"${cost:,.0f}",
     ]
     cells.append(f"{values['peak_memory_bytes'] / 2**30:.1f}")
@@ -124,3 +127,68 @@ def _savings(strategy: Mapping[str, Any]) -> list[str]:
     """What it does for memory, in one word each; stores of earlier versions do not know of it."""
     together, offload = strategy.get("recompute_num_layers", 1), strategy.get("offload", "none")
     return [*([f"by{together}"] if together > 1 else []), *([f"offload-{offload}"] if offload != "none" else [])]
+
+
+_KINDS_SHOWN: Final = 10
+"""Kinds of failure on the screen; the rest is counted."""
+STATUSES: Final = ("optimal", "feasible", "infeasible", "failed", "pending")
+_NUMBER: Final = re.compile(r"\d[\d.,]*\d|\d")
+
+
+@dataclass
+class Counted:
+    """Results by their status, as they pass by."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def passing(self, found: Iterable[Result]) -> Iterator[Result]:
+        """The same results, counted."""
+        for result in found:
+            self.counts[result.status] += 1
+            yield result
+
+    @property
+    def answered(self) -> int:
+        """Points with an answer; a failed one has none."""
+        return self.counts.total() - self.counts["failed"] - self.counts["pending"]
+
+    def in_words(self) -> str:
+        """How many points are answered, and how many failed."""
+        failed = f", {self.counts['failed']:,} failed" if self.counts["failed"] else ""
+        return f"{self.answered:,} of {self.counts.total():,} points answered{failed}"
+
+
+def status_record(name: str, place: str, found: Iterable[Result]) -> dict[str, Any]:
+    """The state of a study as one JSON object, with every failed point."""
+    counted = Counted()
+    failed = [
+        {"index": result.index, "point": result.axes, "error": result.error}
+        for result in counted.passing(found)
+        if result.status == "failed"
+    ]
+    counts = {status: counted.counts[status] for status in STATUSES}
+    return {"study": name, "store": place, "points": counted.counts.total(), "counts": counts, "failed": failed}
+
+
+def status_text(name: str, place: str, found: Iterable[Result]) -> str:
+    """The same for people: failed points by message, the first point of each."""
+    counted = Counted()
+    kinds: dict[str, list[Result]] = {}
+    for result in counted.passing(found):
+        if result.status == "failed":
+            kinds.setdefault(_NUMBER.sub("0", result.error or ""), []).append(result)
+    lines = [f"{name}: {counted.in_words()} in {place}"]
+    lines += [f"  {counted.counts[status]:>9,} {status}" for status in STATUSES]
+    return "".join(f"{line}\n" for line in (*lines, *_failures(kinds)))
+
+
+def _failures(kinds: Mapping[str, Sequence[Result]]) -> list[str]:
+    by_count = sorted(kinds.values(), key=len, reverse=True)
+    lines = [f"  {_first(alike)}: {alike[0].error}" for alike in by_count[:_KINDS_SHOWN]]
+    unsaid = f"{plural(len(kinds) - _KINDS_SHOWN, 'other message')}; " if len(kinds) > _KINDS_SHOWN else ""
+    failed = sum(map(len, kinds.values()))
+    return [*lines, *([f"  {unsaid}--format json names all {failed:,} failed points"] if failed > len(lines) else [])]
+
+
+def _first(alike: Sequence[Result]) -> str:
+    return named(alike[0]) + (f" and {len(alike) - 1:,} alike" if len(alike) > 1 else "")

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from textwrap import wrap
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
@@ -131,6 +131,25 @@ def print_figures(heading: str, facts: Iterable[Fact], console: Console) -> None
         for fact in group:
             table.add_row(said(fact.field, console), said(fact.text, console))
         console.print(Padding(table, (0, 0, 0, 2)))
+
+
+def grid(*columns: str, left: Iterable[int] = (0,), wrap: bool = True) -> Table:
+    """A table of these headings without lines; cells stand right but in the columns ``left``, and wrap unless told."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for place, column in enumerate(columns):
+        side: Literal["left", "right"] = "left" if place in left else "right"
+        table.add_column(column, justify=side, no_wrap=not wrap, overflow="fold" if wrap else "ellipsis")
+    return table
+
+
+def section(heading: str, part: RenderableType, console: Console) -> None:
+    """Something indented under a heading, behind an empty line."""
+    console.print("", Text(heading, style="bold"), Padding(part, (0, 0, 0, 2)), sep="\n")
+
+
+def line(console: Console, text: str, style: str = "") -> None:
+    """A line of plain text, folded where it is too long."""
+    console.print(Text(text, style=style), overflow="fold")
 
 
 def said(text: str, console: Console, style: str = "") -> Text:

@@ -12,23 +12,34 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.answer.plan import Advice, Plan, Prediction, Proof, Rejection, Strategy, Trust
-from planner.answer.text import CUT_SHORT, foremost
+from planner.answer.text import (
+    CUT_SHORT,
+    foremost,
+    format_days,
+    format_dollars,
+    format_percent,
+    format_prefixed,
+    name_in,
+    plural,
+    short_seconds,
+    three_digits,
+)
 from planner.errors import BadRequest
 from planner.jobs.preview import block, elsewhere, foreign, launch
-from planner.render.terminal.asked import machine_facts, model_facts
-from planner.render.terminal.bars import days, dollars, flow, percent, plain, scaled, seconds, significant
+from planner.render.terminal.bars import flow, plain
 from planner.render.terminal.panels import (
     SIDE_BY_SIDE,
     along_the_pipeline,
     alternatives_table,
+    goodput_lines,
     layers_per_stage,
+    machine_facts,
     memory_panel,
+    model_facts,
     recomputation,
     time_panel,
 )
-from planner.render.terminal.upkeep import goodput_lines
 from planner.request.overrides import written
-from planner.request.written import many, named
 
 _Document = TypeVar("_Document", bound=BaseModel)
 
@@ -111,8 +122,8 @@ def _where(found: Trust) -> str:
 
 
 def _header(plan: Plan, width: int) -> Iterator[Text]:
-    yield _line(named(plan.request.get("model")), model_facts(plan.request), width)
-    yield _line(named(plan.request.get("cluster")), machine_facts(plan.request), width)
+    yield _line(name_in(plan.request.get("model")), model_facts(plan.request), width)
+    yield _line(name_in(plan.request.get("cluster")), machine_facts(plan.request), width)
     if changes := plan.request.get("changes"):
         said = _listed([f"{path} = {written(value)}" for path, value in changes.items()], ";")
         yield Text(flow(["set:", *said], width=width, indent=0, gap=" "))
@@ -130,12 +141,12 @@ def _listed(parts: Sequence[str], sign: str) -> list[str]:
 
 def _proof(status: str, proof: Proof) -> Text:
     counts = f"{proof.feasible:,} of {proof.candidates:,} strategies feasible; "
-    took = f"in {seconds(proof.wall_seconds)}"
+    took = f"in {short_seconds(proof.wall_seconds)}"
     if status == "optimal" or proof.fastest_seconds is not None:
         return Text(f"{counts}optimum proved {took}").append(f": {proof.statement}", style="dim")
     if status == "infeasible":
         return Text(f"{counts}proved {took}").append(f": {proof.statement}", style="dim")
-    far = f"at most {percent(proof.gap)} from the optimum" if proof.gap < 1.0 else proof.statement
+    far = f"at most {format_percent(proof.gap)} from the optimum" if proof.gap < 1.0 else proof.statement
     return Text(f"{counts}best found {took}, not proved: {far}")
 
 
@@ -151,17 +162,17 @@ def _answer(strategy: Strategy, prediction: Prediction, width: int, *, windowed:
     yield Text()
     interval = prediction.interval
     speed = [
-        f"iteration   {seconds(prediction.iteration_seconds)}",
-        f"MFU {percent(prediction.mfu)}",
-        f"{significant(prediction.model_tflops_per_gpu)} TFLOP/s per GPU",
-        f"{scaled(prediction.tokens_per_second)} tokens/s",
+        f"iteration   {short_seconds(prediction.iteration_seconds)}",
+        f"MFU {format_percent(prediction.mfu)}",
+        f"{three_digits(prediction.model_tflops_per_gpu)} TFLOP/s per GPU",
+        f"{format_prefixed(prediction.tokens_per_second)} tokens/s",
     ]
     yield Text(flow(speed, width=width), style="bold")
-    likely = f"{interval.coverage:.0%} interval {seconds(interval.low)} to {seconds(interval.high)}"
+    likely = f"{interval.coverage:.0%} interval {short_seconds(interval.low)} to {short_seconds(interval.high)}"
     attention = "attention within the window" if windowed else "full attention"
     counted = [f"MFU of model FLOPs, {attention}"]
     if prediction.hfu > prediction.mfu:
-        counted.append(f"HFU {percent(prediction.hfu)} with recomputation")
+        counted.append(f"HFU {format_percent(prediction.hfu)} with recomputation")
     yield Text(flow([likely, *counted], width=width, indent=14), style="dim")
     yield Text(flow(_training(prediction), width=width))
 
@@ -196,11 +207,11 @@ def switches(strategy: Strategy) -> list[str]:
 def _training(prediction: Prediction) -> list[str]:
     cost = prediction.cost_dollars
     return [
-        f"training    {days(prediction.training_days)}",
-        many(prediction.iterations, "iteration"),
-        f"{scaled(prediction.gpu_hours)} GPU-hours",
-        dollars(cost) if cost is not None else "",
-        f"{significant(prediction.energy_megawatt_hours)} MWh",
+        f"training    {format_days(prediction.training_days)}",
+        plural(prediction.iterations, "iteration"),
+        f"{format_prefixed(prediction.gpu_hours)} GPU-hours",
+        format_dollars(cost) if cost is not None else "",
+        f"{three_digits(prediction.energy_megawatt_hours)} MWh",
     ]
 
 
@@ -276,7 +287,7 @@ def _comment(remark: str, width: int) -> str:
 
 def _quote(plan: Plan, strategy: Strategy, prediction: Prediction, width: int) -> Text:
     gpus = plan.request.get("gpus", strategy.tp * strategy.cp * strategy.pp * strategy.dp)
-    subject = f"{named(plan.request.get('model'))} on {many(gpus, 'GPU')}"
+    subject = f"{name_in(plan.request.get('model'))} on {plural(gpus, 'GPU')}"
     kind = f" ({strategy.cp_kind})" if strategy.cp > 1 else ""
     degrees = {
         "TP": strategy.tp,
@@ -287,9 +298,9 @@ def _quote(plan: Plan, strategy: Strategy, prediction: Prediction, width: int) -
     }
     telling = [f"{name} {degree}," for name, degree in degrees.items() if str(degree) != "1"]
     figures = [
-        f"{seconds(prediction.iteration_seconds)} per iteration",
-        f"{percent(prediction.mfu)} MFU",
-        days(prediction.training_days),
+        f"{short_seconds(prediction.iteration_seconds)} per iteration",
+        f"{format_percent(prediction.mfu)} MFU",
+        format_days(prediction.training_days),
         *_proved(plan),
     ]
     said = [f"{subject}:", *telling, f"DP {strategy.dp}:", *_listed(figures, ",")]

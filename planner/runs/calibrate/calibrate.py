@@ -10,7 +10,7 @@ from hardware.catalogue import cluster as find_cluster
 from hardware.catalogue import names
 from hardware.records import Accelerator, Cluster
 from planner.errors import BadRequest
-from planner.request.arguments import file_names, name_or_path
+from planner.request.values import file_names, name_or_path
 from planner.runs.calibrate.document import Calibration
 from planner.runs.calibrate.evidence import gather
 from planner.runs.calibrate.links import Links, fit_links

@@ -21,7 +21,7 @@ from planner.analyses.counts import good_counts
 from planner.analyses.replan import replan
 from planner.cli import main
 from planner.errors import BadRequest
-from planner.request.request import resolve
+from planner.request.resolve import resolve
 
 MODEL = "gpt3-1.3b"
 LAYERS = 24

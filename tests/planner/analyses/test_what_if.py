@@ -13,13 +13,14 @@ from costmodels.pricing import quote
 from planner.analyses.robust import corners_of, robust, share_of
 from planner.analyses.uncertain import changed_by, changed_groups
 from planner.analyses.what_if import FACTOR, sensitivity
-from planner.answer.reread import row_of, split_of
+from planner.answer.load import stages_from_plan, strategy_from_plan
 from planner.api import plan, predict
 from planner.cli import main
 from planner.errors import BadRequest
 from planner.explain.levers import levers_of, uncertain_of
 from planner.render.terminal.sensitivity import words
-from planner.request.request import PlanRequest, resolve
+from planner.request.request import PlanRequest
+from planner.request.resolve import resolve
 from planner.search.best_first import search
 
 ASK = PlanRequest(model="22b", gpus=64, global_batch_size=128, ties="fastest")
@@ -106,14 +107,14 @@ def test_twice_the_gpus_are_what_plan_says_of_them(levers):
 def test_a_lever_at_one_changes_no_price():
     scenario = resolve(ASK).scenario
     found = plan(ASK)
-    row, split = row_of(found.strategy), split_of(found.strategy)
+    row, split = strategy_from_plan(found.strategy), stages_from_plan(found.strategy)
     for lever in (*levers_of(scenario).values(), *uncertain_of(scenario).values()):
         assert quote(row, lever(scenario, 1.0), split).iteration == quote(row, scenario, split).iteration
 
 
 def test_regrets_are_over_the_proved_best_of_every_scenario(least):
     scenario = resolve(ASK).scenario
-    row, split = row_of(least.chosen.strategy), split_of(least.chosen.strategy)
+    row, split = strategy_from_plan(least.chosen.strategy), stages_from_plan(least.chosen.strategy)
     regrets = []
     for factors in corners_of(tuple(uncertain_of(scenario)), 0.3):
         changed = changed_by(scenario, factors)

@@ -92,7 +92,7 @@ def test_what_binds_is_told():
         ((*ASK, "--nodes", "gpu=4"), "nodes: fleet-cpu has no group 'gpu'; it has cpu"),
         ((*ASK, "--nodes", "cpu=400"), "nodes: fleet-cpu has 100 cpu; 400 were asked for"),
         ((*ASK, "--nodes", "cpu=0"), "nodes: no group of fleet-cpu is left"),
-        ((*ASK, "--time-limit", "soon"), "--time-limit: expected a time such as '5 us', got 'soon'"),
+        ((*ASK, "--time-limit", "soon"), "--time-limit: expected a time such as 30s or 2min, got 'soon'"),
         ((*ASK, "--max-staleness", "few"), "--max-staleness: expected a whole number"),
         ((*ASK, "-o", "/nowhere/plan.json"), "--output: there is no folder /nowhere"),
     ],

@@ -11,12 +11,12 @@ from rich.console import Console
 
 from hardware.records import NodeGroup
 from planner import PlanRequest, plan, why_not
-from planner.answer.text import CUT_SHORT, NOT_KNOWN, told_bytes
+from planner.answer.text import CUT_SHORT, NOT_KNOWN, format_bytes
 from planner.api import found_plan
 from planner.explain.what_helps import gained
 from planner.render.page.source import shown_plan
 from planner.render.terminal.terminal import render
-from planner.request.request import resolve
+from planner.request.resolve import resolve
 from planner.search.best_first import search
 from planner.space.lattice import build
 from tests.scenarios import toy_cluster, toy_device, toy_link, toy_model, toy_stack, toy_tiers
@@ -256,4 +256,4 @@ def test_no_interleaving_costs_what_pinning_one_chunk_costs_a_pipeline_or_none()
 
 @pytest.mark.parametrize(("value", "told"), [(0, "0.0 GiB"), (15 * 2**20, "15 MiB"), (1.5 * 2**30, "1.5 GiB")])
 def test_bytes_that_a_tenth_of_a_gibibyte_does_not_show_are_told_in_mebibytes(value, told):
-    assert told_bytes(value) == told
+    assert format_bytes(value) == told

@@ -5,7 +5,7 @@ import pytest
 from planner import PlanRequest, plan
 from planner.explain.levers import arithmetic_times, device_times, links_times
 from planner.explain.what_helps import gained
-from planner.request.request import resolve
+from planner.request.resolve import resolve
 
 ASKED = {
     "llama3-70b on 512": {"model": "llama3-70b", "gpus": 512, "cluster": "dgx-h100", "global_batch_size": 512},

@@ -22,7 +22,8 @@ from planner.explain.why_not import why_not
 from planner.mixed import found_plan, plan_mixed
 from planner.render.terminal.formats import written
 from planner.render.terminal.terminal import render
-from planner.request.request import PlanRequest, resolve
+from planner.request.request import PlanRequest
+from planner.request.resolve import resolve
 from planner.search.mixed import search
 from planner.space.mixed import build
 from tests.scenarios import toy_device, toy_group, toy_model, toy_stack

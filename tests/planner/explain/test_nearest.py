@@ -8,7 +8,7 @@ from planner.cli import main
 from planner.explain.decisive import decisive
 from planner.explain.infeasible import rejections
 from planner.request.pins import parse_pins
-from planner.request.request import resolve
+from planner.request.resolve import resolve
 from planner.search.best_first import Outcome
 from planner.space.active_rules import binding
 from planner.space.lattice import build

@@ -10,7 +10,7 @@ from planner import PlanRequest
 from planner.cli import main
 from planner.errors import BadRequest
 from planner.frameworks.registry import FRAMEWORKS, goes_with
-from planner.request.request import resolve
+from planner.request.resolve import resolve
 
 TITAN = """
 [model]

@@ -16,7 +16,8 @@ from planner.answer.plan import Strategy
 from planner.frameworks.registry import FRAMEWORKS
 from planner.jobs.job import Inexpressible
 from planner.jobs.registry import TARGETS, export
-from planner.request.request import CHOICES, PlanRequest
+from planner.request.fields import STACK_CHOICES
+from planner.request.request import PlanRequest
 from tests.conformance.plans import random_plans
 
 GPUS, BATCH = 16, 64
@@ -159,7 +160,7 @@ def test_no_field_of_a_plan_is_forgotten():
     assert not set(STRATEGIES) & FOLLOW
     assert set(REQUESTS) | BESIDE == set(PlanRequest.model_fields)
     assert not set(REQUESTS) & BESIDE
-    assert set(CHOICES) <= set(REQUESTS)
+    assert set(STACK_CHOICES) <= set(REQUESTS)
     assert set(STAGE) == set(FRAMEWORKS)
 
 

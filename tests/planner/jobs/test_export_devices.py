@@ -16,7 +16,8 @@ from planner.jobs.job import Inexpressible, job_of
 from planner.jobs.maxtext.write import axes
 from planner.jobs.preview import launch
 from planner.jobs.registry import TARGETS, export
-from planner.request.request import PlanRequest, resolve
+from planner.request.request import PlanRequest
+from planner.request.resolve import resolve
 
 ASKED = {"model": "llama3-8b", "gpus": 64, "cluster": "tpu-v5p-pod", "reasons": False, "top": 0}
 

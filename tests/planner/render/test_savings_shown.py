@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from planner.allocation.explain import in_words
+from planner.answer.text import strategy_in_words
 from planner.api import plan
 from planner.cli import main
 from planner.render.terminal.sensitivity import words
@@ -26,11 +26,11 @@ def screen(*arguments):
 def test_the_words_of_a_strategy_say_what_is_offloaded(strategy):
     assert strategy.offload == "optimizer"
     plain = strategy.model_copy(update={"offload": "none"})
-    for said in (in_words, words):
+    for said in (strategy_in_words, words):
         assert "offload optimizer" in said(strategy)
         assert "offload" not in said(plain)
     together = plain.model_copy(update={"recompute_num_layers": 4})
-    assert "4 layers recomputed together" in in_words(together)
+    assert "4 layers recomputed together" in strategy_in_words(together)
 
 
 def test_the_size_that_offloads_says_so():

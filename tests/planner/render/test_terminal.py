@@ -6,9 +6,10 @@ import pytest
 from rich.console import Console
 
 from costmodels.model.model import Model
+from planner.answer.text import column_seconds, format_count, format_days, format_prefixed, short_seconds, three_digits
 from planner.api import predict
 from planner.explain.why_not import WhyNot
-from planner.render.terminal.bars import alike, bar, counted, days, flow, plain, scaled, seconds, significant
+from planner.render.terminal.bars import bar, flow, plain
 from planner.render.terminal.formats import written
 from planner.render.terminal.objection import render_why_not
 from planner.render.terminal.tables import print_rows
@@ -299,24 +300,24 @@ def test_why_not_names_the_rules_that_forbid():
 @pytest.mark.parametrize(
     ("shown", "expected"),
     [
-        (seconds(6.713), "6.71 s"),
-        (seconds(0.0541), "54.1 ms"),
-        (seconds(2.5e-5), "25.0 us"),
-        (seconds(0.9999), "1.00 s"),
-        (seconds(0.0), "0 s"),
-        (seconds(8460.0), "2.35 h"),
-        (alike(0.06, 5.0), "0.06 s"),
-        (alike(0.0123, 0.4), "12.3 ms"),
-        (significant(1234.5), "1,234"),
-        (significant(99.96), "100"),
-        (significant(9.996), "10.0"),
-        (scaled(1.875e6), "1.88 M"),
-        (scaled(999.6), "1.00 k"),
-        (scaled(12.0), "12.0"),
-        (counted(174.6e9), "174.6 B"),
-        (counted(3e11), "300 B"),
-        (days(0.5), "12.0 hours"),
-        (days(30.0), "30.0 days"),
+        (short_seconds(6.713), "6.71 s"),
+        (short_seconds(0.0541), "54.1 ms"),
+        (short_seconds(2.5e-5), "25.0 us"),
+        (short_seconds(0.9999), "1.00 s"),
+        (short_seconds(0.0), "0 s"),
+        (short_seconds(8460.0), "2.35 h"),
+        (column_seconds(0.06, 5.0), "0.06 s"),
+        (column_seconds(0.0123, 0.4), "12.3 ms"),
+        (three_digits(1234.5), "1,234"),
+        (three_digits(99.96), "100"),
+        (three_digits(9.996), "10.0"),
+        (format_prefixed(1.875e6), "1.88 M"),
+        (format_prefixed(999.6), "1.00 k"),
+        (format_prefixed(12.0), "12.0"),
+        (format_count(174.6e9), "174.6 B"),
+        (format_count(3e11), "300 B"),
+        (format_days(0.5), "12.0 hours"),
+        (format_days(30.0), "30.0 days"),
         (plain("a → b × c ☃"), "a -> b x c ?"),
         (bar(0.5, 16, blocks=False), "########"),
         (bar(0.53125, 16, blocks=True), "████████▌"),

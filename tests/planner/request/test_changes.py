@@ -12,7 +12,7 @@ from planner import PlanRequest, predict
 from planner.analyses.compare import FEATURES
 from planner.cli import main
 from planner.errors import BadRequest, MeshwrightError
-from planner.request.request import resolve
+from planner.request.resolve import resolve
 from planner.service.guard import names_only
 from planner.studies import study_of
 from planner.studies.points import points_of

@@ -3,7 +3,7 @@
 import pytest
 
 from planner import PlanRequest
-from planner.request.request import resolve
+from planner.request.resolve import resolve
 from planner.runs.words.mapping import case
 from tests.planner.measured_run import run
 

@@ -13,10 +13,10 @@ from costmodels.stability import Stability
 from planner import PlanRequest, plan, predict
 from planner.cli.app import main
 from planner.errors import BadRequest
-from planner.render.terminal.upkeep import goodput_lines
+from planner.render.terminal.panels import goodput_lines
 from planner.request.defaults import SPARES
 from planner.request.pins import parse_pins
-from planner.request.request import resolve
+from planner.request.resolve import resolve
 from planner.search.best_first import search
 from planner.space.lattice import build
 from tests.drawn import drawn_scenarios

@@ -17,7 +17,8 @@ from planner.analyses.replan import replan
 from planner.answer.plan import Plan
 from planner.api import plan
 from planner.cli import main
-from planner.request.request import PlanRequest, resolve
+from planner.request.request import PlanRequest
+from planner.request.resolve import resolve
 
 NODE = {"name": "mine", "accelerator": "h100-sxm", "gpus_per_node": 8}
 SIZES = {"num_layers": 4, "hidden_size": 64, "num_heads": 8, "vocab_size": 1000, "seq_length": 128}

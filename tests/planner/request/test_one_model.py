@@ -11,7 +11,7 @@ from costmodels.pricing import iteration_seconds
 from costmodels.stack.stack import stack
 from hardware.records import Cluster
 from planner import PlanRequest, predict
-from planner.request.axes import PIN_AXES
+from planner.request.fields import PIN_AXES
 from planner.request.pins import shown_value
 from planner.runs.judge import learnt_from
 from planner.runs.rows import read_rows

@@ -6,7 +6,8 @@ import pytest
 
 from hardware.errors import BadFile
 from planner.render.terminal.dry_run import lines
-from planner.request.request import PlanRequest, resolve
+from planner.request.request import PlanRequest
+from planner.request.resolve import resolve
 from planner.studies import study_of
 from planner.studies.check import check
 

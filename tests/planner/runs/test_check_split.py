@@ -10,7 +10,7 @@ import pytest
 from costmodels.strategy import strategies
 from planner import PlanRequest
 from planner.errors import BadFile
-from planner.request.request import resolve
+from planner.request.resolve import resolve
 from planner.runs import residuals
 from planner.runs.dataset import joined, packed
 from planner.runs.fit import samples

@@ -10,7 +10,7 @@ from multiprocessing import get_context
 import pytest
 
 from planner import Plan, PlanRequest, plan, predict
-from planner.request.request import resolve
+from planner.request.resolve import resolve
 from planner.search.choice import CLOSE
 from planner.space import recent
 

@@ -15,7 +15,7 @@ from hardware.errors import MeshwrightError
 from planner import PlanRequest, plan, predict
 from planner.explain.mixed_records import PER_GROUP
 from planner.frameworks.registry import FRAMEWORKS
-from planner.request.axes import PIN_AXES
+from planner.request.fields import PIN_AXES
 from planner.request.pins import parse_pins
 from tests.scenarios import factors_of, toy_hybrid, toy_model, with_experts
 

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from costmodels.memory.rows import memory_limit
 from costmodels.names import Recompute
-from costmodels.pricing import price, quote
+from costmodels.pricing import effective_recompute, price, quote
 from planner.request.pins import parse_pins
 from planner.search.best_first import core_bound, known_bound, search
 from planner.search.priced import price_cores
-from planner.search.split import as_it_runs
 from planner.space.lattice import build
 from planner.stages.from_rows import assignment_of, least_peaks, problem_of, stage_bounds
 from planner.stages.solver import solve
@@ -119,7 +118,7 @@ def test_no_layer_recomputed_for_nothing_beats_a_plan_whose_schedule_fills_its_b
     best = brute_force_by_quote(every_row(scenario, keep=keep), scenario)
     pins = {"pp": 4, "micro_batch_size": "1,2", "rank_order": "tp-cp-ep-dp-pp", "recompute": kinds}
     outcome = found(scenario, pins)
-    priced = quote(as_it_runs(outcome.best.row, outcome.best.assignment), scenario, outcome.best.assignment)
+    priced = quote(effective_recompute(outcome.best.row, outcome.best.assignment), scenario, outcome.best.assignment)
     assert outcome.best.iteration == pytest.approx(best, rel=3e-9)
     assert priced.iteration == pytest.approx(best, rel=3e-9)
 

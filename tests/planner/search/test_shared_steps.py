@@ -9,7 +9,7 @@ from costmodels.step.optimizer import optimizer_seconds
 from costmodels.step.traffic import STEP_AXES, share_steps, step_traffic
 from planner import PlanRequest
 from planner.request.pins import parse_pins
-from planner.request.request import resolve
+from planner.request.resolve import resolve
 from planner.space.lattice import build
 
 DRAWN = 2000

@@ -11,7 +11,7 @@ from costmodels.strategy import strategies
 from planner import PlanRequest, plan
 from planner.cli import main
 from planner.request.pins import parse_pins
-from planner.request.request import resolve
+from planner.request.resolve import resolve
 from planner.runs import residuals
 from planner.search.best_first import search
 from planner.search.choice import (

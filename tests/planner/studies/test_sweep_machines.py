@@ -8,7 +8,7 @@ from hardware.catalogue import cluster
 from planner import PlanRequest, plan
 from planner.errors import BadRequest
 from planner.request.pins import parse_pins
-from planner.request.request import resolve
+from planner.request.resolve import resolve
 from planner.search.best_first import search
 from planner.space.lattice import build
 from planner.space.recent import recent_space, shape_of

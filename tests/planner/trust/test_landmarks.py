@@ -9,7 +9,7 @@ import pytest
 from hardware.catalogue import accelerator
 from planner import PlanRequest
 from planner.explain.verdict import closest_run
-from planner.request.request import resolve
+from planner.request.resolve import resolve
 from planner.trust.published import landmarks
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -15,7 +15,7 @@ from costmodels.strategy import strategies
 from hardware.catalogue import accelerator, names
 from planner import PlanRequest, plan, predict
 from planner.answer.plan import Interval
-from planner.request.request import resolve
+from planner.request.resolve import resolve
 from planner.runs import residuals
 from planner.runs.leave_one_out import Constants
 from planner.runs.report import validate

@@ -1,4 +1,4 @@
-"""Where answers go: stdout or a file, all of it or none."""
+"""Where answers go: stdout or a file, all of it or none; long ones as they are made. And the talk on stderr."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import IO, TYPE_CHECKING, Any, NoReturn, TextIO
 
-from planner.cli.ending import UNEXPECTED, say, unwritten
+from planner.cli.ending import INFEASIBLE, UNEXPECTED, say, unwritten
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from planner.studies import Result, Study
 
 _FILE_WIDTH = 100
 _UNKNOWN_WIDTH = 80
@@ -50,7 +52,8 @@ def write(text: str, output: str | None) -> None:
         put(text)
         opened().flush()
     else:
-        _to_file(text, Path(output).expanduser())
+        with _replacing("--output", Path(output).expanduser()) as stream:
+            stream.write(text.encode())
 
 
 def put(text: str) -> None:
@@ -79,22 +82,53 @@ def _encodable(text: str, encoding: str) -> str:
     return text
 
 
-def _to_file(text: str, path: Path) -> None:
+def text_to(pieces: Iterable[str], place: str | None) -> None:
+    """Pieces of text to a file, all of them or none, or to stdout."""
+    if place is not None:
+        with _replacing("--results", Path(place).expanduser()) as stream:
+            stream.writelines(piece.encode() for piece in pieces)
+        return
+    for piece in pieces:
+        put(piece)
+    opened().flush()
+
+
+def parquet_to(found: Iterable[Result], study: Study, place: str | None) -> None:
+    """A Parquet file, or its bytes on stdout."""
+    from planner.studies.table import write_parquet
+
+    with tempfile.TemporaryDirectory() as folder:
+        whole = Path(folder) / "results.parquet"
+        write_parquet(found, study, whole)
+        if place is not None:
+            with whole.open("rb") as source, _replacing("--results", Path(place).expanduser()) as stream:
+                stream.writelines(source)
+            return
+        with whole.open("rb") as source:
+            opened().buffer.writelines(source)
+            opened().buffer.flush()
+
+
+@contextmanager
+def _replacing(option: str, path: Path) -> Iterator[IO[bytes]]:
+    """A stream whose content takes the place of a file when all of it is written."""
     try:
         if path.exists() and not path.is_file():  # a pipe or /dev/stdout cannot be replaced
-            path.write_text(text, encoding="utf-8")
+            with path.open("wb") as stream:
+                yield stream
             return
         path = Path(os.path.realpath(path)) if path.is_symlink() else path  # the file is replaced, not its other name
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                stream.write(text)
-            Path(temporary).chmod(0o666 & ~_umask())
-            Path(temporary).replace(path)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as temporary:
+            whole = Path(temporary.name)
+            try:
+                yield temporary.file
+                temporary.flush()
+                whole.chmod(0o666 & ~_umask())
+                whole.replace(path)
+            finally:
+                whole.unlink(missing_ok=True)
     except OSError as error:
-        raise unwritten("--output", path, error) from None
+        raise unwritten(option, path, error) from None
 
 
 def _umask() -> int:
@@ -152,7 +186,25 @@ def working(text: str, *, quiet: bool) -> Iterator[None]:
         status.stop()
 
 
-def talk(message: str, params: dict[str, Any]) -> None:
+def deliver(document: Callable[[], str], draw: Callable[[Console], None], params: Mapping[str, Any]) -> None:
+    """Write an answer as --format says, to where --output does.
+
+    Args:
+        document: the answer as JSON.
+        draw: draws it on a console.
+        params: of the command.
+    """
+    output = params["output"]
+    write(document() + "\n" if params["form"] == "json" else shown(draw, output), output)
+
+
+def end_infeasible(reason: str, params: Mapping[str, Any]) -> NoReturn:
+    """End a command whose answer is that nothing works, in one line."""
+    talk(f"infeasible: {reason}", params)
+    sys.exit(INFEASIBLE)
+
+
+def talk(message: str, params: Mapping[str, Any]) -> None:
     """A remark on stderr, unless -q asked for silence."""
     if not params.get("quiet"):
         say(message)

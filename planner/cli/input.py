@@ -1,0 +1,151 @@
+"""What a command reads: saved answers, the strategy of one, and that no answer is written over an input."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from planner.cli.ending import say
+from planner.errors import BadRequest
+from planner.request.fields import PIN_AXES
+
+if TYPE_CHECKING:
+    from planner.answer.plan import Plan
+    from planner.request.request import PlanRequest
+
+_TEXTS: Final = "planner.texts"
+WRITTEN: Final = ("output", "results")
+"""Parameters that name a file to write an answer to; stores of studies look after themselves."""
+
+
+def text_in(path: str) -> str:
+    """The text of a file, or of stdin where the path is "-"; a command may ask again, though a pipe ends once.
+
+    Raises:
+        BadFile: there is no such file, or it is too large or no text.
+        BadRequest: stdin is closed, or holds no text.
+    """
+    from hardware.files import expanded, read_text
+
+    known: dict[str, str] = click.get_current_context().meta.setdefault(_TEXTS, {})
+    if path not in known:
+        known[path] = _piped() if path == "-" else read_text(expanded(path))
+    return known[path]
+
+
+def _piped() -> str:
+    if sys.stdin is None:
+        raise BadRequest("stdin is closed; name a file")
+    try:
+        return sys.stdin.read().removeprefix("\ufeff")  # the mark of byte order of some editors
+    except UnicodeDecodeError:
+        raise BadRequest("stdin holds no text in UTF-8") from None
+
+
+def answer_in(path: str, *, quiet: bool = False) -> Plan:
+    """What `plan --format json` wrote to a file, or to stdin where the path is "-".
+
+    A remark on stderr says where another version made it, unless ``quiet``.
+
+    Raises:
+        BadFile: there is no such file, or it is too large or no text.
+        BadRequest: it holds something else, or was changed to what no plan says.
+    """
+    from planner.answer.load import made_elsewhere, read
+
+    found = read(text_in(path), path)
+    if not quiet and (remark := made_elsewhere(found)):
+        say(f"{path}: {remark}")
+    return found
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A request with an answer's strategy as its pins, and the layers of its stages."""
+
+    request: PlanRequest
+    layers: list[int] | None
+    recomputed: list[int] | None
+
+
+def answered(request: PlanRequest, config: str | None, origins: Mapping[str, str]) -> Answered:
+    """The request with the strategy of the answer in ``config``; pins that were given beside it win.
+
+    What the answer's question had pinned, such as a range, does not: its strategy keeps to that. ``origins`` says who
+    gave each value.
+
+    Stages keep their layers where nothing beside says otherwise.
+
+    Raises:
+        BadRequest: the answer was changed to what no plan says.
+    """
+    found = _strategy(config)
+    if found is None:
+        return Answered(request, None, None)
+    pins = {axis: value for axis, value in found.items() if axis in PIN_AXES}
+    pins["recompute_modules"] = ",".join(pins["recompute_modules"]) or None
+    layers, again = ([stage[name] for stage in found["stages"]] for name in ("layers", "recompute_layers"))
+    if any(0 < repeated < held for repeated, held in zip(again, layers, strict=True)):
+        pins["recompute"] = "partial"
+    beside = {axis: value for axis, value in request.pins.items() if origins.get(f"pins.{axis}") != config}
+    same = all(value in (None, pins[axis]) for axis, value in beside.items())
+    asked = request.model_copy(update={"pins": pins | beside})
+    partial = asked.pins["recompute"] == "partial"
+    return Answered(asked, layers if same else None, again if same and partial else None)
+
+
+def _strategy(config: str | None) -> dict[str, Any] | None:
+    """The strategy's record, None where the configuration is no answer or has none."""
+    if config is None:
+        return None
+    from hardware.files import expanded, parsed
+    from planner.answer.load import REPLANNED, SCHEMA, read
+
+    text = text_in(config)
+    if parsed(text, expanded(config)).get("schema") not in {SCHEMA, REPLANNED}:
+        return None
+    plan = read(text, config)
+    return plan.strategy.model_dump(mode="json") if plan.strategy else None
+
+
+def keep_inputs(ctx: click.Context) -> None:
+    """Refuse an answer that would be written over what the same command reads; "-" is stdout.
+
+    Raises:
+        click.UsageError: the two are one file.
+    """
+    params: dict[str | None, click.Parameter] = {param.name: param for param in ctx.command.get_params(ctx)}
+    for name in WRITTEN:
+        target = ctx.params.get(name)
+        if target == "-":  # as for a file that is read: the stream
+            ctx.params[name] = target = None
+        if not isinstance(target, str):
+            continue
+        for other, text in _texts(ctx, params, name):
+            if _same(target, text):
+                said = f"{params[name].opts[0]} {target}"
+                raise click.UsageError(f"{said} would write over {other}, which is read; name another file", ctx)
+
+
+def _texts(ctx: click.Context, params: dict[str | None, click.Parameter], written: str) -> Iterator[tuple[str, str]]:
+    """What else is given as text, with its name for a person: all arguments, options where they look like a file."""
+    for name, value in ctx.params.items():
+        param = params.get(name)
+        if param is None or name == written:
+            continue
+        for text in value if isinstance(value, (tuple, list)) else (value,):
+            if isinstance(text, str) and (isinstance(param, click.Argument) or "." in text or "/" in text):
+                yield text if isinstance(param, click.Argument) else f"{param.opts[0]} {text}", text
+
+
+def _same(target: str, text: str) -> bool:
+    try:
+        one, other = Path(target).expanduser(), Path(text).expanduser()
+        return one.resolve() == other.resolve() and (not one.exists() or one.is_file())
+    except (OSError, RuntimeError, ValueError):  # not a path at all
+        return False

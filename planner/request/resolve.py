@@ -1,0 +1,211 @@
+"""The resolution of a question: records in place of names, every default made explicit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from costmodels.groups import Mixed
+from costmodels.model.catalogue import model as find_model
+from costmodels.model.model import Model
+from costmodels.scenario import REDUCED, Scenario
+from costmodels.stability import Stability
+from costmodels.stack.adapters import OF_ATTENTION
+from costmodels.stack.choices import chosen
+from costmodels.stack.stack import Stack
+from costmodels.stack.stack import stack as find_stack
+from hardware.catalogue import cluster as find_cluster
+from hardware.records import Cluster
+from planner.errors import BadRequest
+from planner.request.defaults import filled, standing_by, unsaid, usual_batch, usual_tokens
+from planner.request.fields import DEFAULT_STACK, STACK_CHOICES
+from planner.request.overrides import changed_model, changed_stack
+from planner.request.request import PlanRequest
+
+GRADIENTS: Final = frozenset({"stack.gradient_bytes", "stack.reduce_bytes"})
+"""What main_grads says too."""
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A request with records in place of names, and where each filled value came from."""
+
+    request: PlanRequest
+    scenario: Scenario
+    cluster: Cluster
+    machines: Cluster
+    """The cluster as it was named, before the number of GPUs."""
+    software: Stack
+    """The stack as it was named, before the precision, the changes and the choices."""
+    tokens: int
+    defaults: tuple[str, ...]
+    stability: Stability | None = None
+    """Interruptions and checkpoints, where they are asked about."""
+    mixed: Mixed | None = None
+    """All node groups, where there are several; ``scenario`` then has the first one's machines and all the GPUs."""
+
+
+def resolve(request: PlanRequest) -> Resolved:
+    """Look up every name, fill every default.
+
+    Raises:
+        BadRequest: values that contradict each other.
+        UnknownName, BadFile: names or files that do not exist.
+    """
+    model = request.model if isinstance(request.model, Model) else find_model(request.model, request.seq_length)
+    model = changed_model(model, request.changes)
+    grads = _written_gradients(request)
+    request = request.model_copy(update={"main_grads": grads}) if grads else request
+    base = request.cluster if isinstance(request.cluster, Cluster) else find_cluster(request.cluster)
+    software = _stack(request, base)
+    choices = choices_of(request)
+    stack = chosen(changed_stack(software.at(request.precision), request.changes), **choices)
+    cluster = base if base.gpus == request.gpus else base.with_gpus(request.gpus)
+    stack = _with_adapters(_with_experts(stack, model, request), model, request)
+    seq_length = request.seq_length or model.seq_length
+    _check_positions(model, seq_length)
+    batch = request.global_batch_size or usual_batch(request.gpus, seq_length)
+    cluster = _with_margin(cluster, request.memory_margin)
+    tokens = request.tokens or usual_tokens(model, frozen=stack.adapters is not None)
+    asked = request.framework or ""
+    sizes = (request.gpus, seq_length, batch, request.precision)
+    scenario = Scenario(model, cluster.groups[0], stack, *sizes, framework=asked)
+    _ = scenario.rates
+    defaults = filled(request, scenario, cluster, tokens) + unsaid(base)
+    defaults += (f"main gradients {grads} (as the files for {asked} have them)",) if grads else ()
+    mixed = _mixed(request, scenario, cluster) if len(base.groups) > 1 else None
+    if len(base.groups) > 1 and cluster.gpus != base.gpus:
+        defaults += (taken_of(cluster, base),)
+    stability = _stability(request)
+    defaults += standing_by(scenario, stability, base) if stability else ()
+    return Resolved(request, scenario, cluster, base, software, tokens, defaults, stability, mixed)
+
+
+def _stability(request: PlanRequest) -> Stability | None:
+    """What is said about interruptions, the usual where only goodput is asked for."""
+    return request.stability or (Stability() if request.objective == "goodput" else None)
+
+
+def _written_gradients(request: PlanRequest) -> str | None:
+    """The format of gradients that the files of the framework asked for have, where nothing else is said of them."""
+    from planner.frameworks.registry import FRAMEWORKS
+
+    framework = FRAMEWORKS.get(request.framework or "")
+    said = request.main_grads or "stack" in request.model_fields_set or GRADIENTS & set(request.changes)
+    return None if framework is None or said or request.precision == "fp16" else framework.main_grads
+
+
+def _stack(request: PlanRequest, cluster: Cluster) -> Stack:
+    """The stack asked for, or the usual one.
+
+    Raises:
+        BadRequest: it makes no programs for these devices, or is of another framework than the one asked for.
+    """
+    from planner.frameworks.registry import check_goes_with, check_programs, usual_stack
+
+    if isinstance(request.stack, Stack):
+        found = request.stack
+    else:
+        said = "stack" in request.model_fields_set
+        name = request.stack if said else usual_stack(request.framework, cluster) or DEFAULT_STACK
+        check_programs(name, request.framework, cluster)
+        found = find_stack(name)
+    check_goes_with(request.framework, found.name)
+    return found
+
+
+def taken_of(cluster: Cluster, base: Cluster) -> str:
+    """Which GPUs of a mixed cluster a request for fewer gets."""
+    names = " + ".join(f"{group.gpus} {group.name}" for group in cluster.groups)
+    return f"the fastest {cluster.gpus} of {base.gpus} GPUs in whole nodes: {names}"
+
+
+def _mixed(request: PlanRequest, lead: Scenario, cluster: Cluster) -> Mixed | None:
+    """The question on every node group, None where one is left.
+
+    Raises:
+        BadRequest: an objective that is searched on one node group only.
+    """
+    if len(cluster.groups) == 1:
+        return None
+    names = ", ".join(group.name for group in cluster.groups)
+    if request.framework:
+        raise BadRequest(f"framework {request.framework} is planned for on one node group, not on {names} together")
+    if request.stability:
+        raise BadRequest(f"stability is reckoned on one node group, not on {names} together; leave it out")
+    if request.objective in ("memory", "goodput"):
+        said = f"objective {request.objective} is searched on one node group, not on {names} together; time works"
+        raise BadRequest(said)
+    parts = tuple(replace(lead, group=group, gpus=group.gpus or 0) for group in cluster.groups)
+    for part in parts:
+        _ = part.rates
+    return Mixed(cluster, parts)
+
+
+def _with_experts(stack: Stack, model: Model, request: PlanRequest) -> Stack:
+    """The stack with the load of experts that is asked for."""
+    names = ("expert_capacity", "expert_imbalance")
+    said = {name: value for name in names if (value := getattr(request, name)) is not None}
+    if said and model.moe is None:
+        raise BadRequest(f"{next(iter(said))}: model {model.name} has no experts; leave it out")
+    if len(said) == len(names):
+        raise BadRequest(
+            f"expert_imbalance {request.expert_imbalance:g} says nothing beside expert_capacity "
+            f"{request.expert_capacity:g}, which has every expert compute as many tokens; leave out one of them"
+        )
+    return stack.model_copy(update=said | ({"expert_capacity": None} if "expert_imbalance" in said else {}))
+
+
+def _with_adapters(stack: Stack, model: Model, request: PlanRequest) -> Stack:
+    """The stack with the adapters that the model has where no module is named: none are priced on routed experts.
+
+    Raises:
+        BadRequest: adapters on the network of a model whose networks are experts.
+    """
+    asked = stack.adapters
+    if asked is None or model.moe is None or set(asked.modules) <= set(OF_ATTENTION):
+        return stack
+    if ":" in str(request.adapters):
+        usual = asked.model_copy(update={"modules": OF_ATTENTION})
+        raise BadRequest(
+            f"adapters {request.adapters}: none are priced on experts, which {model.name} has; {usual} works"
+        )
+    return stack.model_copy(update={"adapters": asked.model_copy(update={"modules": OF_ATTENTION})})
+
+
+def choices_of(request: PlanRequest) -> dict[str, Any]:
+    """What the request changes about its stack.
+
+    Raises:
+        BadRequest: 8-bit weights without a recipe of 8 bits.
+    """
+    if request.fp8_param_gather and request.precision not in REDUCED:
+        raise BadRequest(f"fp8_param_gather needs 8-bit products, precision is {request.precision}; fp8 works")
+    said = {name: value for name in STACK_CHOICES if (value := getattr(request, name)) is not None}
+    if "main_grads" in said and GRADIENTS & set(request.changes):
+        raise BadRequest("main_grads says stack.gradient_bytes and stack.reduce_bytes too; give one of them")
+    if any(path.startswith("stack.adapters") for path in request.changes):
+        raise BadRequest("stack.adapters is asked for as adapters, such as --adapters 16:linear_qkv")
+    if twice := [name for name in said if f"stack.{name}" in request.changes]:
+        raise BadRequest(f"{twice[0]} and stack.{twice[0]} say the same thing twice; give one of them")
+    return said
+
+
+def _with_margin(cluster: Cluster, margin: float) -> Cluster:
+    """The cluster with that share of its devices' usable memory left alone."""
+    if not margin:
+        return cluster
+    groups = []
+    for group in cluster.groups:
+        usable = group.accelerator.usable_memory * (1.0 - margin)
+        device = group.accelerator.model_copy(update={"usable_memory": usable})
+        groups.append(group.model_copy(update={"accelerator": device}))
+    return cluster.model_copy(update={"groups": tuple(groups)})
+
+
+def _check_positions(model: Model, seq_length: int) -> None:
+    if model.position == "learned" and seq_length > max(model.max_positions, model.seq_length):
+        raise BadRequest(
+            f"sequence length {seq_length} exceeds the {model.max_positions} learned positions of {model.name}; "
+            f"at most {model.max_positions} works"
+        )
