@@ -8,7 +8,7 @@ import shutil
 import nox
 
 nox.options.error_on_missing_interpreters = True
-PYTEST = ("python", "-m", "pytest", "-c", "tests.tests/conformance/pytest.ini", "--rootdir", ".")
+PYTEST = ("python", "-m", "pytest", "-c", "tests/conformance/pytest.ini", "--rootdir", ".")
 COMMON = ("pytest>=8.2", "pytest-timeout>=2.3", "pyyaml>=6.0")
 
 
@@ -33,14 +33,14 @@ def torch(session: nox.Session) -> None:
         "nanotron",
     )
     for name in files:
-        session.run(*PYTEST, f"tests.tests/conformance/test_{name}.py")
+        session.run(*PYTEST, f"tests/conformance/test_{name}.py")
 
 
 @nox.session(python="3.11")
 def torchtitan_toml(session: nox.Session) -> None:
     """The last torchtitan that reads TOML."""
     session.install(".", *COMMON, "torch==2.13.0", "torchtitan==0.2.2", "triton", "torchao")
-    session.run(*PYTEST, "tests/tests/conformance/test_torchtitan_toml.py")
+    session.run(*PYTEST, "tests/conformance/test_torchtitan_toml.py")
 
 
 @nox.session(python="3.11")
@@ -51,29 +51,29 @@ def slurm(session: nox.Session) -> None:
         session.run("apt-get", "update", "-q", external=True)
         session.run(*apt, external=True)
     session.install(".", *COMMON)
-    session.run(*PYTEST, "tests/tests/conformance/test_slurm.py")
+    session.run(*PYTEST, "tests/conformance/test_slurm.py")
 
 
 @nox.session(python="3.11")
 def kubernetes(session: nox.Session) -> None:
     """Published models and schemas of TrainJob, JobSet, Job and Pod."""
     session.install(".", *COMMON, "kubernetes-validate==1.37.0", "kubeflow-trainer-api==2.3.0")
-    session.run(*PYTEST, "tests/tests/conformance/test_kubernetes.py")
+    session.run(*PYTEST, "tests/conformance/test_kubernetes.py")
 
 
 @nox.session(python="3.11")
 def clouds(session: nox.Session) -> None:
     """Ray on a simulated cluster, and SkyPilot's schema."""
     session.install(".", *COMMON, "ray[default]==2.60.0", "skypilot==0.14.1")
-    session.run(*PYTEST, "tests/tests/conformance/test_ray.py")
-    session.run(*PYTEST, "tests/tests/conformance/test_skypilot.py")
+    session.run(*PYTEST, "tests/conformance/test_ray.py")
+    session.run(*PYTEST, "tests/conformance/test_skypilot.py")
 
 
 @nox.session(python="3.11")
 def paddle(session: nox.Session) -> None:
     """PaddleFormers on PaddlePaddle for CPUs."""
     session.install(".", *COMMON, "paddlepaddle==3.3.1", "paddleformers==1.2.0")
-    session.run(*PYTEST, "tests/tests/conformance/test_paddle.py")
+    session.run(*PYTEST, "tests/conformance/test_paddle.py")
 
 
 @nox.session(python="3.11")
@@ -82,7 +82,7 @@ def maxtext(session: nox.Session) -> None:
     session.install(".", *COMMON, "jax==0.10.2", "flax==0.12.8", "orbax-checkpoint==0.12.8")
     session.install("omegaconf", "absl-py", "packaging", "jinja2", "etils", "psutil", "pathwaysutils")
     session.install("--no-deps", "--ignore-requires-python", "maxtext==0.2.5")
-    session.run(*PYTEST, "tests/tests/conformance/test_maxtext.py")
+    session.run(*PYTEST, "tests/conformance/test_maxtext.py")
 
 
 @nox.session(venv_backend="none")

@@ -78,6 +78,8 @@ class FrameworkRule:
     sentence: str
     source: str
     holds: Condition
+    since: str = ""
+    """The first version that refuses it, where older ones are written too and do not."""
 
 
 def only(axis: str, *names: str) -> Condition:

@@ -15,12 +15,12 @@ from planner.jobs.job import Job
 from planner.rules.rule import named
 
 
-def broken(job: Job, framework: str, *, but: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Every rule of the framework that the plan breaks, as the end of a sentence with its source; some left out."""
+def broken(job: Job, framework: str, *, version: str = "") -> Iterator[str]:
+    """Every rule of a version of the framework that the plan breaks, as the end of a sentence with its source."""
     row, facts = row_of(job.strategy), _facts(job)
     columns = {name: getattr(row, name) for name in AXES}
     for rule in FRAMEWORKS[framework].constraints:
-        if rule.name not in but and not np.all(rule.holds(columns, facts)):
+        if (not version or rule.since <= version) and not np.all(rule.holds(columns, facts)):
             yield f"{_said(rule, row.row(0), facts)} ({rule.source})"
 
 

@@ -146,6 +146,8 @@ def complete(
     ranks = gpus // (tp * pp)
     if copies:
         pins |= _shared_over(ranks // copies, pins) if ranks % copies == 0 else {"sharding_degree": ranks // copies}
+    elif ranks == 1 and pins.get("zero_stage") and "pins.zero_stage" not in asked and pins.get("offload") == "none":
+        pins["zero_stage"] = 0  # a rank alone shares its states with nobody
     if not set(_BATCH) & set(asked):
         _settle_batch(fields, pins, ranks // cp, steps=steps, local=local)
     elif steps and "global_batch_size" not in fields and (micro := _one(pins.get("micro_batch_size", 1))):

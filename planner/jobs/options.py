@@ -302,6 +302,18 @@ class Arguments(Tracked):
             raise BadRequest(f"--{word}: expected a whole number from {option.least} on, got {said!r:.40}")
         return int(said)
 
+    def real(self, field: str) -> float | None:
+        """Its number, None where it is absent.
+
+        Raises:
+            BadRequest: it is no number.
+        """
+        said = self.text(field)
+        try:
+            return float(said) if self.given(field) else None
+        except ValueError:
+            raise BadRequest(f"--{self.word_of(field)}: expected a number, got {said!r:.40}") from None
+
     def count(self, field: str, default: int = 1) -> int:
         """Its whole number, the option's default or this one where it is absent."""
         found = self.number(field)

@@ -10,8 +10,8 @@ from typing import Final
 
 from planner.answer.plan import Plan, Strategy
 from planner.errors import BadRequest
-from planner.jobs.choices import carries, unsaid_choices
-from planner.jobs.megatron.options import OPTIONS
+from planner.jobs.choices import uncarried_choices
+from planner.jobs.megatron.options import CARRIED, OPTIONS
 from planner.jobs.megatron.write import strategy_lacks, strategy_values
 from planner.jobs.megatron.write_stack import stack_values, state_values
 from planner.jobs.torchtitan.write import torchtitan_arguments
@@ -74,7 +74,7 @@ def launch(plan: Plan, strategy: Strategy) -> Launch:
     _check(plan)
     if stack == "torchtitan":
         words, remarks = torchtitan_arguments(strategy, precision=precision)
-        return Launch(tuple(words), (*remarks, *unsaid_choices(plan.request, "torchtitan", "arguments")))
+        return Launch(tuple(words), (*remarks, *uncarried_choices(plan.request, "torchtitan", (), "arguments")))
     words, remarks = _megatron(plan, strategy)
     return Launch(tuple(words), (*_whose(plan), *_unsaid(plan), *remarks, *_in_turn(strategy)))
 
@@ -160,7 +160,7 @@ def _whose(plan: Plan) -> tuple[str, ...]:
 def _unsaid(plan: Plan) -> tuple[str, ...]:
     """That what was changed of the stack is for the reader to see to."""
     paths = [path for path in plan.request.get("changes", ()) if path.startswith("stack.")]
-    left = [path for path in paths if not (_own(plan) and carries("megatron-lm", path))]
+    left = [path for path in paths if not (_own(plan) and path in CARRIED)]
     return (f"what was set of the stack is not among them: {', '.join(left)}",) if left else ()
 
 

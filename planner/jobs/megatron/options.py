@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from itertools import takewhile
 from typing import Any, Final
 
+from costmodels.model.model import Model
 from planner.errors import BadRequest
 from planner.jobs.options import Options, choice, flag, number, text
 
@@ -165,6 +166,15 @@ PRECISIONS: Final[Mapping[str, Mapping[str, Any]]] = {
 """Megatron-LM trains in fp32 unless an option says otherwise; the narrow formats come on top of bf16."""
 MOMENTS: Final = {"bf16": "adam-bf16", "fp16": "adam-bf16", "fp8": "adam-8bit"}
 """Formats of Adam's moments, and the optimizer that has them; the first of an optimizer is the one that is written."""
+
+CARRIED: Final = (
+    *("optimizer", "main_grads", "main_params", "fp8_param_gather", "expert_capacity", "dropout"),
+    *("stack.overlap.tp_forward", "stack.tensor-parallel-overlap", "stack.overlap.ep"),
+    *("stack.cuda_graphs", "stack.graphs", "stack.dispatch", "stack.offload_fraction"),
+    *("stack.zero_stages", "stack.state_copies"),  # Megatron-FSDP, which a strategy's own stage asks for
+    *(f"model.{name}" for name in Model.model_fields),
+)
+"""Choices and paths of changes that its arguments have, or that their exporter remarks on."""
 
 _GONE: Final = {
     "batch-size": "micro-batch-size",

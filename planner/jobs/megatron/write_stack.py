@@ -104,13 +104,16 @@ def state_lacks(strategy: Strategy, request: Mapping[str, Any]) -> tuple[str, ..
 def _lacks(strategy: Strategy, request: Mapping[str, Any]) -> Iterator[str]:
     if (name := chosen_of(request, "optimizer")) in _ABSENT:
         yield f"Megatron-LM has no optimizer {name}; these arguments run Adam"
+    precision = request.get("precision")
+    if request.get("main_grads") == "bf16" and precision == "fp32":
+        yield "Megatron-LM adds the gradients of fp32 up in fp32; --main-grads fp32 prices that"
     if block := request.get("loss_block"):
         yield f"Megatron-LM has no loss in blocks of {block} tokens"
     if chosen_of(request, "loss") == "fused":
         yield "Megatron-LM has no loss fused with the head's product"
     if strategy.offload == "optimizer+parameters":
         yield "Megatron-LM keeps parameters on the device; these arguments offload the optimizer alone"
-    if request.get("precision") == "fp8-rowwise":
+    if precision == "fp8-rowwise":
         yield "Megatron-LM has no row-wise scaling; these arguments scale by tensor"
 
 
