@@ -46,11 +46,12 @@ class Framework:
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """The constraints as rules of a search."""
-        return tuple(_as_rule(one) for one in self.constraints)
+        """The constraints of the newest version as rules of a search."""
+        return tuple(as_rule(one) for one in self.constraints if one.holds_in(""))
 
 
-def _as_rule(one: FrameworkRule) -> Rule:
+def as_rule(one: FrameworkRule) -> Rule:
+    """A framework's rule as one of a search, which asks a scenario."""
     holds = one.holds
     return Rule(one.name, "framework", one.reads, one.sentence, one.source, lambda c, x: holds(c, facts_of(x)))
 

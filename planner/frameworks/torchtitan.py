@@ -1,4 +1,4 @@
-"""What torchtitan 0.3 refuses to start."""
+"""What torchtitan 0.3, or 0.2, refuses to start."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RULES: Final = (
         "torchtitan.distributed.parallel_dims", when.shards_beside_context),
     FrameworkRule("torchtitan-experts", ("tp", "cp", "ep", "zero_stage", "sharding_degree"),
         "no expert ranks {ep} that do not divide the {tp} x {cp} tensor and context and the data ranks of a copy",
-        "torchtitan.distributed.parallel_dims: ParallelDims.build_mesh", when.experts_within_copy, since="0.3"),
+        "torchtitan.distributed.parallel_dims: ParallelDims.build_mesh", when.experts_within_copy),
     FrameworkRule("torchtitan-expert-tensor", ("etp",), "no expert tensor size {etp}; 1 works",
         "torchtitan.config.configs: ParallelismConfig", when.one("etp"), since="0.3"),
     FrameworkRule("torchtitan-query-groups", ("tp",),
@@ -43,8 +43,7 @@ RULES: Final = (
         "torchtitan.distributed.activation_checkpoint", when.whole_layers),
     FrameworkRule("torchtitan-paired-recompute", ("ep", "schedule", "recompute"),
         "no recomputation {recompute} with {ep} expert ranks under {schedule}; none works",
-        "torchtitan.distributed.dual_pipe_v: get_dual_pipe_v_flag, of 0.2", when.nothing_repeated_in_pairs,
-        since="0.3"),
+        "torchtitan.distributed.dual_pipe_v: get_dual_pipe_v_flag, of 0.2", when.nothing_repeated_in_pairs),
     FrameworkRule("torchtitan-order", ("rank_order",), "no rank order {rank_order}",
         "torchtitan.distributed.parallel_dims: ParallelDims.build_mesh", when.only("rank_order", "tp-cp-ep-dp-pp")),
     FrameworkRule("torchtitan-vocabulary", ("vocabulary",), "no vocabulary {vocabulary}",
@@ -64,4 +63,17 @@ RULES: Final = (
     FrameworkRule("torchtitan-fills", ("pp", "dp", "micro_batch_size", "schedule"),
         "no schedule {schedule} with fewer micro-batches than {pp} stages",
         "torch.distributed.pipelining.schedules: Schedule1F1B", when.fills("1f1b")),
+    FrameworkRule("torchtitan-rotation", ("cp", "cp_kind"),
+        "no context ranks of kind {cp_kind}; all-gather and p2p work",
+        "torchtitan.config.job_config: Parallelism.context_parallel_rotate_method", when.gathered("all-gather", "p2p"),
+        until="0.2"),
+    FrameworkRule("torchtitan-norms", ("tp", "sequence_parallel"),
+        "no tensor ranks {tp} without sequence parallelism: norms are always split over them",
+        "torchtitan.models.llama3.infra.parallelize: apply_tp", when.norms_split, until="0.2"),
+    FrameworkRule("torchtitan-whole-experts", ("tp", "etp"), "no expert tensor size {etp}; 1 and {tp} work",
+        "torchtitan.distributed.parallel_dims: ParallelDims", when.experts_whole_or_alike, until="0.2"),
+    FrameworkRule("torchtitan-converters", ("tp",),
+        "no precision {precision}; bf16, fp32, fp8-current, fp8-rowwise and mxfp8 work",
+        "torchtitan.components.quantization",
+        when.known("precision", "bf16", "fp32", "fp8-current", "fp8-rowwise", "mxfp8"), until="0.2"),
 )  # fmt: skip

@@ -16,11 +16,11 @@ from planner.rules.rule import named
 
 
 def broken(job: Job, framework: str, *, version: str = "") -> Iterator[str]:
-    """Every rule of a version of the framework that the plan breaks, as the end of a sentence with its source."""
+    """Every rule of a framework's version, "" the newest, that the plan breaks, as a sentence's end with its source."""
     row, facts = row_of(job.strategy), _facts(job)
     columns = {name: getattr(row, name) for name in AXES}
     for rule in FRAMEWORKS[framework].constraints:
-        if (not version or rule.since <= version) and not np.all(rule.holds(columns, facts)):
+        if rule.holds_in(version) and not np.all(rule.holds(columns, facts)):
             yield f"{_said(rule, row.row(0), facts)} ({rule.source})"
 
 

@@ -74,7 +74,8 @@ def launch(plan: Plan, strategy: Strategy) -> Launch:
     _check(plan)
     if stack == "torchtitan":
         words, remarks = torchtitan_arguments(strategy, precision=precision)
-        return Launch(tuple(words), (*remarks, *uncarried_choices(plan.request, "torchtitan", (), "arguments")))
+        left = uncarried_choices(plan.request, "torchtitan", (), "arguments")
+        return Launch(tuple(words), (*remarks, *_refusals(plan, "torchtitan"), *left))
     words, remarks = _megatron(plan, strategy)
     return Launch(tuple(words), (*_whose(plan), *_unsaid(plan), *remarks, *_in_turn(strategy)))
 
@@ -107,8 +108,22 @@ def foreign(plan: Plan) -> str | None:
     from planner.jobs.check import device_lack
     from planner.jobs.job import job_of
 
+    return device_lack(job_of(plan), "megatron-lm") if _whole(plan) else None
+
+
+def _refusals(plan: Plan, framework: str) -> list[str]:
+    """What a framework refuses of a plan that holds its model and cluster, a remark each."""
+    from planner.jobs.check import broken
+    from planner.jobs.job import job_of
+
+    lacks = broken(job_of(plan), framework) if _whole(plan) else ()
+    return [f"{framework} cannot start this plan: {lack}" for lack in lacks]
+
+
+def _whole(plan: Plan) -> bool:
+    """Whether a plan holds its model and its cluster."""
     whole = all(isinstance(plan.request.get(name), Mapping) for name in ("model", "cluster"))
-    return device_lack(job_of(plan), "megatron-lm") if whole and plan.status != "infeasible" else None
+    return whole and plan.status != "infeasible"
 
 
 def _in_turn(strategy: Strategy) -> tuple[str, ...]:
