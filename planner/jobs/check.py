@@ -21,7 +21,7 @@ def broken(job: Job, framework: str, *, version: str = "") -> Iterator[str]:
     columns = {name: getattr(row, name) for name in AXES}
     for rule in FRAMEWORKS[framework].constraints:
         if rule.holds_in(version) and not np.all(rule.holds(columns, facts)):
-            yield f"{_said(rule, row.row(0), facts)} ({rule.source})"
+            yield f"{_sentence(rule, row.row(0), facts)} ({rule.source})"
 
 
 def device_lack(job: Job, framework: str) -> str | None:
@@ -55,7 +55,7 @@ def _chosen(job: Job, name: str) -> Any:
     return getattr(job.priced, name) if job.priced else job.asked(name)
 
 
-def _said(rule: FrameworkRule, row: dict[str, Any], facts: Facts) -> str:
+def _sentence(rule: FrameworkRule, row: dict[str, Any], facts: Facts) -> str:
     model = facts.model
     return rule.sentence.format(
         **named(row),

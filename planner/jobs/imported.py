@@ -124,7 +124,7 @@ _BATCH: Final = ("global_batch_size", "pins.micro_batch_size")
 def complete(
     fields: Mapping[str, Any], pins: Mapping[str, Any], *, asked: Collection[str] = (), length: Length | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Fields and pins with what follows from the number of devices: copies of states, and batches said in steps.
+    """Fields and pins with what follows from the number of devices: copies of states, and batches given in steps.
 
     And the tokens that all of the training has, where they are not given.
 
@@ -173,22 +173,23 @@ def _settle_batch(fields: dict[str, Any], pins: dict[str, Any], replicas: int, *
     batch, micro = fields.get("global_batch_size"), pins.get("micro_batch_size")
     if local and batch and batch % (local * replicas):
         near = max(round(batch / (local * replicas)), 1) * local * replicas
-        said = f"{many(local, 'sequence')} x {many(replicas, 'data-parallel rank')}"
-        raise BadRequest(f"a global batch of {batch} is no multiple of {said}; {near} is")
+        sizes = f"{many(local, 'sequence')} x {many(replicas, 'data-parallel rank')}"
+        raise BadRequest(f"a global batch of {batch} is no multiple of {sizes}; {near} is")
     if not steps:
         return
     if batch and micro and batch != micro * steps * replicas:
         each, taken = micro * replicas, micro * steps * replicas
-        said = f"{many(micro, 'sequence')} x {many(steps, 'step')} x {many(replicas, 'data-parallel rank')} = {taken}"
+        steps_taken = f"{many(micro, 'sequence')} x {many(steps, 'step')}"
+        sizes = f"{steps_taken} x {many(replicas, 'data-parallel rank')} = {taken}"
         near = [f"a batch of {taken}"]
         near += [many(batch // each, "step")] if batch % each == 0 else []
         near += [f"{taken // batch} pipeline stages (--pp)"] if taken % batch == 0 else []
-        raise BadRequest(f"a batch of {batch} contradicts {said}; {' or '.join(near)} would do")
+        raise BadRequest(f"a batch of {batch} contradicts {sizes}; {' or '.join(near)} would do")
     if batch and not micro:
         each, left = divmod(batch, steps * replicas)
         if left or not each:
-            said = f"{many(steps, 'step')} x {many(replicas, 'data-parallel rank')}"
-            raise BadRequest(f"a batch of {batch} does not divide into {said}; a multiple of {steps * replicas} does")
+            sizes = f"{many(steps, 'step')} x {many(replicas, 'data-parallel rank')}"
+            raise BadRequest(f"a batch of {batch} does not divide into {sizes}; a multiple of {steps * replicas} does")
         pins["micro_batch_size"] = each
     elif not batch:
         fields["global_batch_size"] = (micro or 1) * steps * replicas

@@ -178,9 +178,11 @@ def _framework(job: Job) -> str | None:
 def _with_unsaid(made: Export, job: Job, name: str) -> Export:
     """The export, with remarks on all that was priced and its files leave to the reader."""
     adapters = job.adapters if name != "megatron-bridge" else None
-    beside = (f"the plan trains adapters {adapters} beside frozen weights; add them in the script",) if adapters else ()
-    said = (*beside, *_other_stack(job, name), *uncarried_choices(job.plan.request, name, TARGETS[name].carries))
-    return replace(made, remarks=(*made.remarks, *said))
+    adapted = (
+        (f"the plan trains adapters {adapters} beside frozen weights; add them in the script",) if adapters else ()
+    )
+    more = (*adapted, *_other_stack(job, name), *uncarried_choices(job.plan.request, name, TARGETS[name].carries))
+    return replace(made, remarks=(*made.remarks, *more))
 
 
 def _other_stack(job: Job, name: str) -> tuple[str, ...]:

@@ -202,9 +202,9 @@ def command_line(script: str) -> dict[str, list[str]]:
     except ValueError as error:
         raise BadRequest(f"not a command line: {error}") from None
     found: dict[str, list[str]] = {}
-    for place, said in enumerate(words):
-        if said.startswith("--"):
-            name, _, value = said[2:].partition("=")
+    for place, word in enumerate(words):
+        if word.startswith("--"):
+            name, _, value = word[2:].partition("=")
             after = takewhile(lambda one: not one.startswith("--") and one != ")", words[place + 1 :])
             found[name.replace("_", "-")] = [value] if value else list(after)
     for name, instead in _GONE.items():
@@ -220,6 +220,6 @@ def _filled(script: str) -> str:
     def value(used: re.Match[str]) -> str:
         return known.get(used[1] or used[3], used[2] or used[0])
 
-    for name, said in _SET.findall(script):
-        known[name] = _USED.sub(value, said.strip("\"'"))
+    for name, setting in _SET.findall(script):
+        known[name] = _USED.sub(value, setting.strip("\"'"))
     return _USED.sub(value, script)

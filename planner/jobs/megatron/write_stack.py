@@ -178,8 +178,8 @@ def _stack_gradients(assumed: Stack, request: Mapping[str, Any]) -> Values:
     if request.get("main_grads"):
         return {}, ()
     if kept != sent:
-        said = f"gradients up in {8 * kept} bits and reduces them in {8 * sent}"
-        return {}, (f"stack {assumed.name} adds {said}; Megatron-LM does both in one format",)
+        formats = f"gradients up in {8 * kept} bits and reduces them in {8 * sent}"
+        return {}, (f"stack {assumed.name} adds {formats}; Megatron-LM does both in one format",)
     if precision == "fp16":
         return {"accumulate_allreduce_grads_in_fp32": kept == _FP32}, ()
     return {"grad_reduce_in_bf16": kept < _FP32 and precision != "fp32"}, ()

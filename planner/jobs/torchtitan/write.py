@@ -12,6 +12,7 @@ from typing import Any, Final
 from planner.answer.plan import Strategy
 from planner.jobs.job import Export, Job, chunk_layers
 from planner.jobs.launchers import shell
+from planner.jobs.options import applicable
 from planner.jobs.torchtitan.options import CONVERTERS, FOLDED, MODELS, OPTIONS, SCHEDULES
 
 MODULE: Final = "meshwright_plan"
@@ -216,7 +217,7 @@ def _argument_remarks(strategy: Strategy, precision: str) -> tuple[str, ...]:
     layers = ",".join(str(stage.layers) for stage in strategy.stages)
     again = ",".join(str(stage.recompute_layers) for stage in strategy.stages)
     wanted = f"full recomputation of {again} layers per stage" if _partly(strategy) else strategy.recompute
-    beside = {
+    others = {
         f"name the modules of every stage in parallelism.module_fqns_per_model_part; the plan has {layers} layers": (
             strategy.pp > 1 and not _evenly(strategy)
         ),
@@ -225,7 +226,7 @@ def _argument_remarks(strategy: Strategy, precision: str) -> tuple[str, ...]:
     }
     return (
         f"set activation_checkpoint in the configuration: the plan has recomputation {wanted}",
-        *(remark for remark, holds in beside.items() if holds),
+        *applicable(others),
     )
 
 
