@@ -19,12 +19,12 @@ def unstarted(plan: Plan, request: PlanRequest) -> tuple[str, ...]:
 
     Which framework a stack of somebody's own stands for is not known.
     """
+    from planner.frameworks.registry import framework_of
     from planner.jobs.check import broken, device_lack
     from planner.jobs.job import job_of
-    from planner.jobs.registry import STARTED_WITH
 
     job = job_of(plan)
-    framework = STARTED_WITH.get(job.stack)
+    framework = framework_of(job.stack)
     if request.framework or framework is None or request.adapters or device_lack(job, framework):
         return ()
     lack = next(broken(job, framework), None)

@@ -76,6 +76,13 @@ class FrameworkRule:
     sentence: str
     source: str
     holds: Condition
+    since: str = ""
+    until: str = ""
+    """The first and the last version that refuse it, where several are written; the search is for the newest."""
+
+    def holds_in(self, version: str) -> bool:
+        """Whether a version has it; "" is the newest."""
+        return self.since <= version <= (self.until or version) if version else not self.until
 
 
 def only(axis: str, *names: str) -> Condition:
@@ -306,3 +313,11 @@ def plain(model: Model) -> bool:
 def scatters(c: Columns, x: Facts) -> Mask:
     """Every tensor rank has heads of keys of its own, as many as the others."""
     return x.model.num_query_groups % c["tp"] == 0
+
+
+def norms_split(c: Columns, _x: Facts) -> Mask:
+    return (c["tp"] == 1) | (c["sequence_parallel"] == 1)
+
+
+def experts_whole_or_alike(c: Columns, _x: Facts) -> Mask:
+    return (c["etp"] == 1) | (c["etp"] == c["tp"])

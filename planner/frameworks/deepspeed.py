@@ -1,4 +1,4 @@
-"""What DeepSpeed 0.19, refuses to start."""
+"""What DeepSpeed 0.19 refuses to start."""
 
 from __future__ import annotations
 

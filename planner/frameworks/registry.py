@@ -28,6 +28,7 @@ class Framework:
         dropped: usual rules that do not hold: they prefer what this framework refuses.
         cut: layers of every stage where the framework itself divides them; None lets the plan divide them.
         main_grads: the format of gradients that its files have, where its stack's own recipes have another.
+        launches: stacks that a job is launched with by its files where no framework is asked for.
     """
 
     stacks: tuple[str, ...]
@@ -36,6 +37,7 @@ class Framework:
     dropped: tuple[str, ...] = ()
     cut: Callable[[Model, int], list[int]] | None = None
     main_grads: Literal["fp32"] | None = None
+    launches: tuple[str, ...] = ()
 
     @property
     def stack(self) -> str:
@@ -44,11 +46,12 @@ class Framework:
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """The constraints as rules of a search."""
-        return tuple(_as_rule(one) for one in self.constraints)
+        """The constraints of the newest version as rules of a search."""
+        return tuple(as_rule(one) for one in self.constraints if one.holds_in(""))
 
 
-def _as_rule(one: FrameworkRule) -> Rule:
+def as_rule(one: FrameworkRule) -> Rule:
+    """A framework's rule as one of a search, which asks a scenario."""
     holds = one.holds
     return Rule(one.name, "framework", one.reads, one.sentence, one.source, lambda c, x: holds(c, facts_of(x)))
 
@@ -65,18 +68,27 @@ _PARTS: Final = ("full-recompute", "full-recompute-hides")
 """Rules about what is dominated only where layers can be recomputed one by one."""
 
 FRAMEWORKS: Final[Mapping[str, Framework]] = {
-    "megatron-lm": Framework(_MEGATRON, (*megatron.RULES, *megatron.ALONE), "alike"),
+    "megatron-lm": Framework(_MEGATRON, (*megatron.RULES, *megatron.ALONE), "alike", launches=_MEGATRON[:3]),
     "megatron-bridge": Framework(
         (*_NEMO, "megatron-core"), (*megatron.BRIDGE, *megatron.RULES), "alike", main_grads="fp32"
     ),
-    "deepspeed": Framework(_DEEPSPEED, deepspeed.RULES, "whole", _PARTS),
-    "torchtitan": Framework(("torchtitan",), torchtitan.RULES, "whole", _PARTS),
-    "accelerate": Framework(("fsdp", "torchtitan"), accelerate.RULES, "whole", _PARTS),
+    "deepspeed": Framework(_DEEPSPEED, deepspeed.RULES, "whole", _PARTS, launches=_DEEPSPEED[:1]),
+    "torchtitan": Framework(("torchtitan",), torchtitan.RULES, "whole", _PARTS, launches=("torchtitan",)),
+    "accelerate": Framework(("fsdp", "torchtitan"), accelerate.RULES, "whole", _PARTS, launches=("fsdp",)),
     "pytorch": Framework(("torchtitan", "fsdp"), pytorch.RULES, "whole", _PARTS),
-    "paddle": Framework(("paddle", "paddle-2021"), paddle.RULES, "whole", _PARTS, main_grads="fp32"),
-    "nanotron": Framework(("nanotron",), nanotron.RULES, "whole", _PARTS, nanotron.stage_layers),
-    "maxtext": Framework(("maxtext",), maxtext.RULES, "whole", _PARTS),
+    "paddle": Framework(
+        ("paddle", "paddle-2021"), paddle.RULES, "whole", _PARTS, main_grads="fp32", launches=("paddle",)
+    ),
+    "nanotron": Framework(
+        ("nanotron",), nanotron.RULES, "whole", _PARTS, nanotron.stage_layers, launches=("nanotron",)
+    ),
+    "maxtext": Framework(("maxtext",), maxtext.RULES, "whole", _PARTS, launches=("maxtext",)),
 }
+
+
+def framework_of(stack: str) -> str | None:
+    """The framework whose files launch a job of a stack; None where it is not known."""
+    return next((name for name, framework in FRAMEWORKS.items() if stack in framework.launches), None)
 
 
 def usual_stack(framework: str | None, cluster: Cluster) -> str | None:

@@ -1,4 +1,4 @@
-"""What torchtitan 0.3, refuses to start."""
+"""What torchtitan 0.3, or 0.2, refuses to start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RULES: Final = (
     FrameworkRule("torchtitan-v", ("vpp", "schedule"), "no schedule {schedule} with {vpp} chunks a stage; 2 work",
         "torchtitan.distributed.pipeline_parallel: pipeline_module_split", when.folded_twice),
     FrameworkRule("torchtitan-context-kind", ("cp", "cp_kind"), "no context ranks of kind {cp_kind}; all-gather works",
-        "torchtitan.distributed.context_parallel", when.gathered("all-gather")),
+        "torchtitan.distributed.context_parallel", when.gathered("all-gather"), since="0.3"),
     FrameworkRule("torchtitan-gradients", ("zero_stage",),
         "no ZeRO stage 1: FSDP2 shards gradients with the optimizer; 2 works", FSDP2, when.shards_gradients_too),
     FrameworkRule("torchtitan-sharding", SHARD,
@@ -31,10 +31,10 @@ RULES: Final = (
         "no expert ranks {ep} that do not divide the {tp} x {cp} tensor and context and the data ranks of a copy",
         "torchtitan.distributed.parallel_dims: ParallelDims.build_mesh", when.experts_within_copy),
     FrameworkRule("torchtitan-expert-tensor", ("etp",), "no expert tensor size {etp}; 1 works",
-        "torchtitan.config.configs: ParallelismConfig", when.one("etp")),
+        "torchtitan.config.configs: ParallelismConfig", when.one("etp"), since="0.3"),
     FrameworkRule("torchtitan-query-groups", ("tp",),
         "no tensor parallel size {tp} for {num_query_groups} query groups: it repeats none",
-        "torchtitan.models.common.decoder: update_from_config", when.query_groups_split),
+        "torchtitan.models.common.decoder: update_from_config", when.query_groups_split, since="0.3"),
     FrameworkRule("torchtitan-recompute-groups", ("recompute_num_layers",),
         "no recomputation of {recompute_num_layers} layers from one stored input; 1 works",
         "torchtitan.distributed.activation_checkpoint", when.one("recompute_num_layers")),
@@ -57,10 +57,23 @@ RULES: Final = (
         "torchtitan.components.optimizer", when.known("optimizer", "adam")),
     FrameworkRule("torchtitan-precision", ("tp",), "no precision {precision}; bf16, fp8-rowwise and mxfp8 work",
         "torchtitan.components.quantization; TrainingConfig.mixed_precision_param",
-        when.known("precision", "bf16", "fp32", "fp8-current", "fp8-rowwise", "mxfp8", "nvfp4")),
+        when.known("precision", "bf16", "fp32", "fp8-current", "fp8-rowwise", "mxfp8", "nvfp4"), since="0.3"),
     FrameworkRule("torchtitan-tied", ("pp",), "no {pp} pipeline stages of a model whose head shares the embedding",
-        "torchtitan.models.common.decoder: update_from_config", when.untied_in_pipeline),
+        "torchtitan.models.common.decoder: update_from_config", when.untied_in_pipeline, since="0.3"),
     FrameworkRule("torchtitan-fills", ("pp", "dp", "micro_batch_size", "schedule"),
         "no schedule {schedule} with fewer micro-batches than {pp} stages",
         "torch.distributed.pipelining.schedules: Schedule1F1B", when.fills("1f1b")),
+    FrameworkRule("torchtitan-rotation", ("cp", "cp_kind"),
+        "no context ranks of kind {cp_kind}; all-gather and p2p work",
+        "torchtitan.config.job_config: Parallelism.context_parallel_rotate_method", when.gathered("all-gather", "p2p"),
+        until="0.2"),
+    FrameworkRule("torchtitan-norms", ("tp", "sequence_parallel"),
+        "no tensor ranks {tp} without sequence parallelism: norms are always split over them",
+        "torchtitan.models.llama3.infra.parallelize: apply_tp", when.norms_split, until="0.2"),
+    FrameworkRule("torchtitan-whole-experts", ("tp", "etp"), "no expert tensor size {etp}; 1 and {tp} work",
+        "torchtitan.distributed.parallel_dims: ParallelDims", when.experts_whole_or_alike, until="0.2"),
+    FrameworkRule("torchtitan-converters", ("tp",),
+        "no precision {precision}; bf16, fp32, fp8-current, fp8-rowwise and mxfp8 work",
+        "torchtitan.components.quantization",
+        when.known("precision", "bf16", "fp32", "fp8-current", "fp8-rowwise", "mxfp8"), until="0.2"),
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """Files of jobs: what other programs' files ask, and the files that start a plan.
 
-A folder a framework (``options`` its options, ``read`` and ``write``), ``launchers`` for schedulers and clouds, one
-function a target in ``registry``. In: a launch script or configuration; out: a `PlanRequest`. In: a `Plan`; out:
-files. What cannot be expressed is refused, never approximated. Imports: frameworks, answer, request and below.
+A folder a framework (``options`` the table of its options, ``read`` and ``write``, which go through it), ``launchers``
+for schedulers and clouds, a row a target in ``registry``. In: a launch script or configuration; out: a `PlanRequest`.
+In: a `Plan`; out: files. What cannot be expressed is refused, never approximated. Imports: frameworks, answer, request
+and below.
 """

@@ -15,13 +15,13 @@ from planner.jobs.job import Job
 from planner.rules.rule import named
 
 
-def broken(job: Job, framework: str, *, but: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Every rule of the framework that the plan breaks, as the end of a sentence with its source; some left out."""
+def broken(job: Job, framework: str, *, version: str = "") -> Iterator[str]:
+    """Every rule of a framework's version, "" the newest, that the plan breaks, as a sentence's end with its source."""
     row, facts = strategy_from_plan(job.strategy), _facts(job)
     columns = {name: getattr(row, name) for name in AXES}
     for rule in FRAMEWORKS[framework].constraints:
-        if rule.name not in but and not np.all(rule.holds(columns, facts)):
-            yield f"{_said(rule, row.row(0), facts)} ({rule.source})"
+        if rule.holds_in(version) and not np.all(rule.holds(columns, facts)):
+            yield f"{_sentence(rule, row.row(0), facts)} ({rule.source})"
 
 
 def device_lack(job: Job, framework: str) -> str | None:
@@ -55,7 +55,7 @@ def _chosen(job: Job, name: str) -> Any:
     return getattr(job.priced, name) if job.priced else job.asked(name)
 
 
-def _said(rule: FrameworkRule, row: dict[str, Any], facts: Facts) -> str:
+def _sentence(rule: FrameworkRule, row: dict[str, Any], facts: Facts) -> str:
     model = facts.model
     return rule.sentence.format(
         **named(row),

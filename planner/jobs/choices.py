@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
-from costmodels.model.model import Model
 from costmodels.scenario import REDUCED
 from costmodels.stack.choices import chosen
 from costmodels.stack.stack import Stack, stack, stack_names
@@ -18,24 +17,6 @@ from planner.frameworks.registry import FRAMEWORKS
 from planner.request.fields import STACK_CHOICES
 from planner.request.overrides import changed_stack, written
 from planner.request.tables import stack_of
-
-_MODEL: Final = tuple(f"model.{name}" for name in Model.model_fields)
-_CARRIED: Final[Mapping[str, tuple[str, ...]]] = {
-    "megatron-lm": (
-        *("stack.overlap.tp_forward", "stack.tensor-parallel-overlap", "stack.overlap.ep"),
-        *("stack.cuda_graphs", "stack.graphs", "stack.dispatch", "stack.offload_fraction"),
-        *("stack.optimizer", "stack.main_params", "stack.fp8_param_gather", "stack.expert_capacity"),
-        *("stack.zero_stages", "stack.state_copies"),  # Megatron-FSDP, which a strategy's own stage asks for
-        *_MODEL,
-    ),
-    "megatron-bridge": ("stack.dispatch", "stack.offload_fraction"),
-    "deepspeed": ("stack.offload_fraction",),
-    "nanotron": (
-        *("model.hidden_size", "model.ffn_hidden_size", "model.num_layers", "model.num_heads"),
-        *("model.num_query_groups", "model.tied_embeddings", "model.vocab_size"),
-    ),
-}
-"""Paths that a target's files say, or remark on; other targets name the model, or leave it to the reader."""
 
 
 def assumed_stack(request: Mapping[str, Any]) -> Stack | None:
@@ -71,19 +52,6 @@ def dispatch_of(request: Mapping[str, Any]) -> str:
     return assumed.dispatch if assumed else "every-copy"
 
 
-def carries(target: str, path: str) -> bool:
-    """Whether a target's files say, or remark on, what is changed at a path."""
-    return path in _CARRIED.get(target, ())
-
-
-def uncarried(request: Mapping[str, Any], target: str, *, said: Collection[str] = ()) -> tuple[str, ...]:
-    """Changes that a target's files do not make, as they were given; fields of the stack that they say are left out."""
-    changes: Mapping[str, Any] = request.get("changes") or {}
-    known = {f"stack.{name}" for name in said}
-    left = {path: new for path, new in changes.items() if path not in known and not carries(target, path)}
-    return tuple(f"{path}={written(new)}" for path, new in left.items())
-
-
 _ON: Final = {True: "on", False: "off"}
 
 
@@ -106,15 +74,6 @@ _PRICED: Final[Mapping[str, Callable[[Stack, str], str]]] = {
 }
 """Every choice with its value in words, from the priced stack and the precision."""
 
-_SAID: Final[Mapping[str, tuple[str, ...]]] = {
-    "megatron-lm": ("optimizer", "main_grads", "main_params", "fp8_param_gather", "expert_capacity", "dropout"),
-    "megatron-bridge": ("optimizer", "main_params", "expert_capacity", "dropout"),
-    "deepspeed": ("optimizer",),
-    "nanotron": ("optimizer",),
-    "maxtext": ("optimizer",),
-}
-"""Choices that the files of a framework say, or that its exporter remarks on, whatever they are."""
-
 _BRIDGE_GATHERS: Final = frozenset({"fp8", "fp8-current", "mxfp8"})
 """Recipes of Megatron-Bridge that keep weights in 8 bits (``megatron.bridge.training.mixed_precision``)."""
 
@@ -127,29 +86,37 @@ def _own(target: str, precision: str) -> dict[str, str]:
     return {"main_grads": "fp32"} if target == "paddle" else {}
 
 
-def unsaid_choices(request: Mapping[str, Any], target: str, what: str = "files") -> tuple[str, ...]:
-    """The remark on what was chosen or changed and a framework's files do not say; none where they say all of it."""
-    left = [*_left(request, target), *uncarried(request, target, said=_SAID.get(target, ()))]
+def uncarried_choices(
+    request: Mapping[str, Any], target: str, carried: Collection[str], what: str = "files"
+) -> tuple[str, ...]:
+    """The remark on what was chosen or changed and a target's files leave out; none where they have all of it.
+
+    Args:
+        request: the resolved request of an answer.
+        target: the name of what reads the files.
+        carried: choices, and paths of changes, that the files have or that their exporter remarks on.
+        what: is written.
+    """
+    changes: Mapping[str, Any] = request.get("changes") or {}
+    known = {*carried, *(f"stack.{name}" for name in carried)}
+    left = [f"{name} {value}" for name, value in _differing(request, target).items() if name not in carried]
+    left += [f"{path}={written(new)}" for path, new in changes.items() if path not in known]
     return (f"priced with {', '.join(left)}, which these {what} for {target} do not carry",) if left else ()
 
 
-def _left(request: Mapping[str, Any], target: str) -> list[str]:
-    """Choices that the files leave out, as name and value."""
+def _differing(request: Mapping[str, Any], target: str) -> dict[str, str]:
+    """Choices of a request that a framework does not make unasked, with their values in words; changes apart."""
     if target not in FRAMEWORKS:
-        return []
+        return {}
     precision, usual = str(request.get("precision") or "bf16"), stack(FRAMEWORKS[target].stack)
     priced = assumed_stack(request) or with_choices(usual, request)
     own = {name: word(usual.at(precision), precision) for name, word in _PRICED.items()} | _own(target, precision)
     wanted = {name: word(priced, precision) for name, word in _PRICED.items()}
     given = request.get("changes") or {}
-    return [
-        f"{name} {value}"
+    # Of Accelerate, TorchAO alone gathers weights in 8 bits.
+    narrow = {"fp8_param_gather"} if (target, precision) == ("accelerate", "fp8-current") else set[str]()
+    return {
+        name: value
         for name, value in wanted.items()
-        if value != own[name] and not _says(target, name, precision) and f"stack.{name}" not in given
-    ]
-
-
-def _says(target: str, name: str, precision: str) -> bool:
-    """Whether a framework's files say a choice: of Accelerate, TorchAO alone gathers weights in 8 bits."""
-    narrow = (target, name, precision) == ("accelerate", "fp8_param_gather", "fp8-current")
-    return narrow or name in _SAID.get(target, ())
+        if value != own[name] and name not in narrow and f"stack.{name}" not in given
+    }

@@ -124,7 +124,7 @@ _BATCH: Final = ("global_batch_size", "pins.micro_batch_size")
 def complete(
     fields: Mapping[str, Any], pins: Mapping[str, Any], *, asked: Collection[str] = (), length: Length | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Fields and pins with what follows from the number of devices: copies of states, and batches said in steps.
+    """Fields and pins with what follows from the number of devices: copies of states, and batches given in steps.
 
     And the tokens that all of the training has, where they are not given.
 
@@ -146,6 +146,8 @@ def complete(
     ranks = gpus // (tp * pp)
     if copies:
         pins |= _shared_over(ranks // copies, pins) if ranks % copies == 0 else {"sharding_degree": ranks // copies}
+    elif ranks == 1 and pins.get("zero_stage") and "pins.zero_stage" not in asked and pins.get("offload") == "none":
+        pins["zero_stage"] = 0  # a rank alone shares its states with nobody
     if not set(_BATCH) & set(asked):
         _settle_batch(fields, pins, ranks // cp, steps=steps, local=local)
     elif steps and "global_batch_size" not in fields and (micro := _one(pins.get("micro_batch_size", 1))):
@@ -171,23 +173,23 @@ def _settle_batch(fields: dict[str, Any], pins: dict[str, Any], replicas: int, *
     batch, micro = fields.get("global_batch_size"), pins.get("micro_batch_size")
     if local and batch and batch % (local * replicas):
         near = max(round(batch / (local * replicas)), 1) * local * replicas
-        said = f"{plural(local, 'sequence')} x {plural(replicas, 'data-parallel rank')}"
-        raise BadRequest(f"a global batch of {batch} is no multiple of {said}; {near} is")
+        sizes = f"{plural(local, 'sequence')} x {plural(replicas, 'data-parallel rank')}"
+        raise BadRequest(f"a global batch of {batch} is no multiple of {sizes}; {near} is")
     if not steps:
         return
     if batch and micro and batch != micro * steps * replicas:
         each, taken = micro * replicas, micro * steps * replicas
-        parts = ((micro, "sequence"), (steps, "step"), (replicas, "data-parallel rank"))
-        said = f"{' x '.join(plural(*part) for part in parts)} = {taken}"
+        steps_taken = f"{plural(micro, 'sequence')} x {plural(steps, 'step')}"
+        sizes = f"{steps_taken} x {plural(replicas, 'data-parallel rank')} = {taken}"
         near = [f"a batch of {taken}"]
         near += [plural(batch // each, "step")] if batch % each == 0 else []
         near += [f"{taken // batch} pipeline stages (--pp)"] if taken % batch == 0 else []
-        raise BadRequest(f"a batch of {batch} contradicts {said}; {' or '.join(near)} would do")
+        raise BadRequest(f"a batch of {batch} contradicts {sizes}; {' or '.join(near)} would do")
     if batch and not micro:
         each, left = divmod(batch, steps * replicas)
         if left or not each:
-            said = f"{plural(steps, 'step')} x {plural(replicas, 'data-parallel rank')}"
-            raise BadRequest(f"a batch of {batch} does not divide into {said}; a multiple of {steps * replicas} does")
+            sizes = f"{plural(steps, 'step')} x {plural(replicas, 'data-parallel rank')}"
+            raise BadRequest(f"a batch of {batch} does not divide into {sizes}; a multiple of {steps * replicas} does")
         pins["micro_batch_size"] = each
     elif not batch:
         fields["global_batch_size"] = (micro or 1) * steps * replicas

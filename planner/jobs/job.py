@@ -113,8 +113,8 @@ class Job:
     @property
     def adapters(self) -> Adapters | None:
         """What trains beside frozen weights."""
-        said = self.plan.request.get("adapters")
-        return Adapters.read(str(said)) if said else None
+        found = self.asked("adapters")
+        return Adapters.read(str(found)) if found else None
 
     @property
     def name(self) -> str:

@@ -30,7 +30,7 @@ def nearest_expressible(plan: Plan, target: str) -> str:
     for several in _ladder(plan.request.get("pins", {}), plan.strategy):
         found = [(pins, one) for pins in several if (one := _found(plan, target, pins, deadline))]
         if found:
-            return _told(*min(found, key=lambda pair: _seconds(pair[1])), plan, target)
+            return _described(*min(found, key=lambda pair: _seconds(pair[1])), plan, target)
     return f"; no plan of this job is left under --for {target}" if time.perf_counter() < deadline else ""
 
 
@@ -66,17 +66,17 @@ def _seconds(found: Plan) -> float:
     return found.prediction.iteration_seconds if found.prediction else math.inf
 
 
-def _told(pins: Mapping[str, Any], found: Plan, plan: Plan, target: str) -> str:
+def _described(pins: Mapping[str, Any], found: Plan, plan: Plan, target: str) -> str:
     """The plan, and the question that has it for an answer: other degrees may be faster, but are less near."""
     assert found.strategy is not None
     degrees = _DEGREES if found.request["model"].get("moe") else _DEGREES[:4]
-    said = " ".join(f"{name} {getattr(found.strategy, name)}" for name in degrees)
+    degrees_shown = " ".join(f"{name} {getattr(found.strategy, name)}" for name in degrees)
     kept = " with these degrees pinned" if set(_DEGREES) <= set(pins) else ""
     gone = _given_up(plan.request.get("pins", {}), found.strategy)
     without = f", without the pinned {', '.join(gone)}" if gone else ""
     stack = found.request["stack"]
     on = "" if stack == plan.request.get("stack") else f" on stack {name_in(stack)}"
-    return f"; nearest: {said} in {_seconds(found):.4g} s{on} (plan --for {target}{kept}{without})"
+    return f"; nearest: {degrees_shown} in {_seconds(found):.4g} s{on} (plan --for {target}{kept}{without})"
 
 
 def _given_up(pins: Mapping[str, Any], strategy: Strategy) -> list[str]:

@@ -136,6 +136,11 @@ def _words(value: Any) -> list[str]:
     return [f"{one:g}" if isinstance(one, float) else str(one) for one in several]
 
 
+def applicable(remarks: Mapping[str, bool]) -> tuple[str, ...]:
+    """The remarks that hold, of a table of remarks and whether they do."""
+    return tuple(remark for remark, holds in remarks.items() if holds)
+
+
 def present(**values: Any) -> dict[str, Any]:
     """The values that are neither None nor empty."""
     return {name: value for name, value in values.items() if value is not None and value != ""}
@@ -279,12 +284,12 @@ class Arguments(Tracked):
         Raises:
             BadRequest: it is none of the option's words.
         """
-        option, said = self._options[field], self.text(field)
+        option, value = self._options[field], self.text(field)
         if not self.given(field):
             return option.default
-        if said not in option.values:
-            raise BadRequest(f"--{self.word_of(field)}: {said!r:.40} is not priced; {', '.join(option.values)} are")
-        return option.values[said]
+        if value not in option.values:
+            raise BadRequest(f"--{self.word_of(field)}: {value!r:.40} is not priced; {', '.join(option.values)} are")
+        return option.values[value]
 
     def number(self, field: str) -> int | None:
         """Its whole number, the option's default where it is absent.
@@ -295,12 +300,24 @@ class Arguments(Tracked):
         option, word = self._options[field], self.word_of(field)
         if word not in self:
             return option.default
-        said = self.text(field)
-        if said.startswith("$"):
-            raise BadRequest(f"--{word}: {said:.40} is set nowhere in the script; write its value in its place")
-        if not (said.isascii() and said.isdecimal() and len(said) <= self._DIGITS and int(said) >= option.least):
-            raise BadRequest(f"--{word}: expected a whole number from {option.least} on, got {said!r:.40}")
-        return int(said)
+        value = self.text(field)
+        if value.startswith("$"):
+            raise BadRequest(f"--{word}: {value:.40} is set nowhere in the script; write its value in its place")
+        if not (value.isascii() and value.isdecimal() and len(value) <= self._DIGITS and int(value) >= option.least):
+            raise BadRequest(f"--{word}: expected a whole number from {option.least} on, got {value!r:.40}")
+        return int(value)
+
+    def real(self, field: str) -> float | None:
+        """Its number, None where it is absent.
+
+        Raises:
+            BadRequest: it is no number.
+        """
+        value = self.text(field)
+        try:
+            return float(value) if self.given(field) else None
+        except ValueError:
+            raise BadRequest(f"--{self.word_of(field)}: expected a number, got {value!r:.40}") from None
 
     def count(self, field: str, default: int = 1) -> int:
         """Its whole number, the option's default or this one where it is absent."""

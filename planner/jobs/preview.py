@@ -11,8 +11,8 @@ from typing import Final
 from planner.answer.plan import Plan, Strategy
 from planner.answer.text import name_in
 from planner.errors import BadRequest
-from planner.jobs.choices import carries, unsaid_choices
-from planner.jobs.megatron.options import OPTIONS
+from planner.jobs.choices import uncarried_choices
+from planner.jobs.megatron.options import CARRIED, OPTIONS
 from planner.jobs.megatron.write import strategy_lacks, strategy_values
 from planner.jobs.megatron.write_stack import stack_values, state_values
 from planner.jobs.torchtitan.write import torchtitan_arguments
@@ -74,7 +74,8 @@ def launch(plan: Plan, strategy: Strategy) -> Launch:
     _check(plan)
     if stack == "torchtitan":
         words, remarks = torchtitan_arguments(strategy, precision=precision)
-        return Launch(tuple(words), (*remarks, *unsaid_choices(plan.request, "torchtitan", "arguments")))
+        left = uncarried_choices(plan.request, "torchtitan", (), "arguments")
+        return Launch(tuple(words), (*remarks, *_refusals(plan, "torchtitan"), *left))
     words, remarks = _megatron(plan, strategy)
     return Launch(tuple(words), (*_whose(plan), *_unsaid(plan), *remarks, *_in_turn(strategy)))
 
@@ -107,8 +108,22 @@ def foreign(plan: Plan) -> str | None:
     from planner.jobs.check import device_lack
     from planner.jobs.job import job_of
 
+    return device_lack(job_of(plan), "megatron-lm") if _whole(plan) else None
+
+
+def _refusals(plan: Plan, framework: str) -> list[str]:
+    """What a framework refuses of a plan that holds its model and cluster, a remark each."""
+    from planner.jobs.check import broken
+    from planner.jobs.job import job_of
+
+    lacks = broken(job_of(plan), framework) if _whole(plan) else ()
+    return [f"{framework} cannot start this plan: {lack}" for lack in lacks]
+
+
+def _whole(plan: Plan) -> bool:
+    """Whether a plan holds its model and its cluster."""
     whole = all(isinstance(plan.request.get(name), Mapping) for name in ("model", "cluster"))
-    return device_lack(job_of(plan), "megatron-lm") if whole and plan.status != "infeasible" else None
+    return whole and plan.status != "infeasible"
 
 
 def _in_turn(strategy: Strategy) -> tuple[str, ...]:
@@ -160,7 +175,7 @@ def _whose(plan: Plan) -> tuple[str, ...]:
 def _unsaid(plan: Plan) -> tuple[str, ...]:
     """That what was changed of the stack is for the reader to see to."""
     paths = [path for path in plan.request.get("changes", ()) if path.startswith("stack.")]
-    left = [path for path in paths if not (_own(plan) and carries("megatron-lm", path))]
+    left = [path for path in paths if not (_own(plan) and path in CARRIED)]
     return (f"what was set of the stack is not among them: {', '.join(left)}",) if left else ()
 
 

@@ -11,11 +11,12 @@ from typing import Any, Final, Literal
 
 from planner.answer.plan import Plan
 from planner.errors import BadFile, BadRequest, UnknownName
-from planner.frameworks.registry import FRAMEWORKS
+from planner.frameworks.registry import FRAMEWORKS, framework_of
 from planner.frameworks.vendors import TPU, XLA
 from planner.jobs.accelerate.write import accelerate
 from planner.jobs.check import broken
-from planner.jobs.choices import unsaid_choices
+from planner.jobs.choices import uncarried_choices
+from planner.jobs.deepspeed import options as deepspeed_options
 from planner.jobs.deepspeed.read import deepspeed_job
 from planner.jobs.deepspeed.write import deepspeed
 from planner.jobs.imported import ImportedJob, refusal
@@ -25,74 +26,21 @@ from planner.jobs.launchers.kubernetes import jobset, kueue, trainjob, volcano
 from planner.jobs.launchers.slurm import slurm
 from planner.jobs.launchers.torchrun import torchrun
 from planner.jobs.maxtext.write import maxtext
+from planner.jobs.megatron import options as megatron_options
+from planner.jobs.megatron.bridge import CARRIED as BRIDGE_CARRIED
 from planner.jobs.megatron.bridge import bridge
 from planner.jobs.megatron.read import megatron_job
 from planner.jobs.megatron.write import megatron
+from planner.jobs.nanotron.write import CARRIED as NANOTRON_CARRIED
 from planner.jobs.nanotron.write import nanotron
 from planner.jobs.paddle.write import paddle
 from planner.jobs.pytorch.write import pytorch
 from planner.jobs.torchtitan.read import torchtitan_job
 from planner.jobs.torchtitan.write import torchtitan
 
-_Reader = Callable[[Path, Collection[str]], ImportedJob]
 _Document = Mapping[str, Any]
-
-
-def _hugging_face(path: Path, _: Collection[str]) -> ImportedJob:
-    return ImportedJob({"model": str(path)})
-
-
-def _megatron(path: Path, known: Collection[str]) -> ImportedJob:
-    return megatron_job(path.read_text(encoding="utf-8"), model_known="model" in known)
-
-
-def _parsed(
-    kind: str, parse: Callable[[str], Mapping[str, Any]], job: Callable[[Mapping[str, Any]], ImportedJob]
-) -> _Reader:
-    def read(path: Path, _: Collection[str]) -> ImportedJob:
-        text = path.read_text(encoding="utf-8")
-        try:
-            document = parse(text)
-        except (ValueError, RecursionError) as error:
-            raise BadFile(path, refusal(text, kind, str(error).splitlines()[0])) from None
-        if not isinstance(document, Mapping):
-            raise BadFile(path, "expected a table of fields")
-        return job(document)
-
-    return read
-
-
-FORMATS: Final[Mapping[str, tuple[str | None, str | None, _Reader]]] = {
-    "megatron-args": ("megatron-core", "megatron-lm", _megatron),
-    "deepspeed": ("deepspeed", "deepspeed", _parsed("JSON", json.loads, deepspeed_job)),
-    "torchtitan": ("torchtitan", "torchtitan", _parsed("TOML", tomllib.loads, torchtitan_job)),
-    "hf": (None, None, _hugging_face),
-}
-"""Format to the stack that is priced unless another is asked for, the framework that reads it, and its reader.
-
-What Hugging Face says is a model, of no framework in particular: the usual stack is priced, or that of ``--for``.
-"""
-
-
-def import_job(form: str, path: Path, *, known: Collection[str] = ()) -> ImportedJob:
-    """What a file says, where the fields that are ``known`` are said elsewhere.
-
-    Raises:
-        BadFile: it is missing or unreadable.
-        BadRequest: no such format, or nothing of it in the file.
-    """
-    if form not in FORMATS:
-        raise BadRequest(f"--from: {form!r} is not read; {', '.join(FORMATS)} are")
-    stack, framework, read = FORMATS[form]
-    try:
-        found = read(path, known)
-    except OSError as error:
-        raise BadFile(path, error.strerror or "cannot be read") from None
-    except UnicodeDecodeError:
-        raise BadFile(path, "not text in UTF-8") from None
-    return replace(found, fields={**({"stack": stack} if stack else {}), **found.fields}, framework=framework)
-
-
+Read = Callable[[Path, Collection[str]], ImportedJob]
+"""A reader: a file, and the fields that are known without it, to what the file asks for."""
 Start = Callable[[Job, str, Export], Export]
 """A launcher: a job, the launcher's version, and what the framework runs."""
 
@@ -109,6 +57,11 @@ class Target:
     """What reads the exports in the tests: the real thing, or why it cannot."""
     write: Write | None = None
     start: Start | None = None
+    read: Read | None = None
+    form: str = ""
+    """What its files are called where they are read, if not by its own name."""
+    carries: tuple[str, ...] = ()
+    """Choices and paths of changes that its files have, or that their exporter remarks on."""
 
     @property
     def kind(self) -> Literal["framework", "launcher"]:
@@ -116,14 +69,38 @@ class Target:
         return "framework" if self.write else "launcher"
 
 
+def _megatron(path: Path, known: Collection[str]) -> ImportedJob:
+    return megatron_job(path.read_text(encoding="utf-8"), model_known="model" in known)
+
+
+def _parsed(
+    kind: str, parse: Callable[[str], Mapping[str, Any]], job: Callable[[Mapping[str, Any]], ImportedJob]
+) -> Read:
+    def read(path: Path, _: Collection[str]) -> ImportedJob:
+        text = path.read_text(encoding="utf-8")
+        try:
+            document = parse(text)
+        except (ValueError, RecursionError) as error:
+            raise BadFile(path, refusal(text, kind, str(error).splitlines()[0])) from None
+        if not isinstance(document, Mapping):
+            raise BadFile(path, "expected a table of fields")
+        return job(document)
+
+    return read
+
+
 TARGETS: Final[Mapping[str, Target]] = {target.name: target for target in (
     Target("megatron-lm", "Megatron-LM arguments and variables", ("0.17",),
-           "megatron.training parses and validates them, builds groups and counts layers of every stage", megatron),
+           "megatron.training parses and validates them, builds groups and counts layers of every stage", megatron,
+           read=_megatron, form="megatron-args", carries=megatron_options.CARRIED),
     Target("megatron-bridge", "Megatron-Bridge recipe overrides", ("0.6",),
-           "names and values by Megatron-Core's configurations; the package itself needs a GPU's libraries", bridge),
-    Target("deepspeed", "DeepSpeed JSON", ("0.19",), "DeepSpeedConfig on a simulated world", deepspeed),
+           "names and values by Megatron-Core's configurations; the package itself needs a GPU's libraries", bridge,
+           carries=BRIDGE_CARRIED),
+    Target("deepspeed", "DeepSpeed JSON", ("0.19",), "DeepSpeedConfig on a simulated world", deepspeed,
+           read=_parsed("JSON", json.loads, deepspeed_job), carries=deepspeed_options.CARRIED),
     Target("torchtitan", "torchtitan configuration", ("0.3", "0.2"),
-           "ConfigManager, ParallelDims, device meshes and schedules of both versions", torchtitan),
+           "ConfigManager, ParallelDims, device meshes and schedules of both versions", torchtitan,
+           read=_parsed("TOML", tomllib.loads, torchtitan_job)),
     Target("accelerate", "Hugging Face Accelerate YAML", ("1.15",),
            "the launcher's loader and checks, the variables that it sets, ParallelismConfig", accelerate),
     Target("pytorch", "PyTorch device mesh, FSDP2 and pipelining", ("2.13",),
@@ -132,9 +109,9 @@ TARGETS: Final[Mapping[str, Target]] = {target.name: target for target in (
            "TrainingArguments up to fleet.init, and the hybrid_configs that it makes", paddle),
     Target("nanotron", "nanotron YAML", ("2411b02", "0.4"),
            "the parser and the cut of 0.4, its logging replaced, which imports itself; 2411b02 is in no package index",
-           nanotron),
+           nanotron, carries=NANOTRON_CARRIED),
     Target("maxtext", "MaxText configuration", ("0.2.5",),
-           "pyconfig, and the mesh of JAX over simulated devices", maxtext),
+           "pyconfig, and the mesh of JAX over simulated devices", maxtext, carries=("optimizer",)),
     Target("torchrun", "torchrun script", ("2.13",), "torch.distributed.run", start=torchrun),
     Target("slurm", "Slurm batch script", ("22.05", "24.05"),
            "sbatch --test-only on a simulated cluster of 22.05; no parser of 24.05 installs here", start=slurm),
@@ -149,28 +126,6 @@ TARGETS: Final[Mapping[str, Target]] = {target.name: target for target in (
     Target("skypilot", "SkyPilot task YAML", ("0.14",), "sky.Task.from_yaml_config", start=skypilot),
 )}  # fmt: skip
 """Every target by name."""
-
-STARTED_WITH: Final[Mapping[str, str]] = {
-    "megatron-core": "megatron-lm",
-    "nemo": "megatron-lm",
-    "nemo-26.06": "megatron-lm",
-    "deepspeed": "deepspeed",
-    "torchtitan": "torchtitan",
-    "fsdp": "accelerate",
-    "paddle": "paddle",
-    "nanotron": "nanotron",
-    "maxtext": "maxtext",
-}
-"""The target that a stack of the catalogue is launched with."""
-
-
-_NEWER: Final[Mapping[str, frozenset[str]]] = {
-    "torchtitan": frozenset(
-        f"torchtitan-{of}"
-        for of in ("context-kind", "experts", "expert-tensor", "query-groups", "precision", "tied", "paired-recompute")
-    ),
-}
-"""Rules that an older version does without; what it lacks itself is its exporter's to say."""
 
 SHORT: Final[Mapping[str, str]] = {"megatron": "megatron-lm", "nemo": "megatron-bridge", "kubernetes": "jobset"}
 """Other names of targets: of NeMo's recipes for language models, and of what Kubernetes has for jobs of many nodes."""
@@ -217,20 +172,22 @@ def export(plan: Plan, name: str, *, version: str | None = None) -> Export:
 
 def _framework(job: Job) -> str | None:
     """The target that writes what a launcher starts."""
-    return job.asked("framework") or STARTED_WITH.get(job.stack)
+    return job.asked("framework") or framework_of(job.stack)
 
 
 def _with_unsaid(made: Export, job: Job, name: str) -> Export:
     """The export, with remarks on all that was priced and its files leave to the reader."""
     adapters = job.adapters if name != "megatron-bridge" else None
-    beside = (f"the plan trains adapters {adapters} beside frozen weights; add them in the script",) if adapters else ()
-    said = (*beside, *_other_stack(job, name), *unsaid_choices(job.plan.request, name))
-    return replace(made, remarks=(*made.remarks, *said))
+    adapted = (
+        (f"the plan trains adapters {adapters} beside frozen weights; add them in the script",) if adapters else ()
+    )
+    more = (*adapted, *_other_stack(job, name), *uncarried_choices(job.plan.request, name, TARGETS[name].carries))
+    return replace(made, remarks=(*made.remarks, *more))
 
 
 def _other_stack(job: Job, name: str) -> tuple[str, ...]:
     """That the kernels and the overlap that were priced are not the framework's own."""
-    if name not in FRAMEWORKS or name == STARTED_WITH.get(job.stack) or job.stack == (own := FRAMEWORKS[name].stack):
+    if name not in FRAMEWORKS or name == framework_of(job.stack) or job.stack == (own := FRAMEWORKS[name].stack):
         return ()
     return (f"kernels, overlap and dropout were priced as of stack {job.stack}; plan --for {name} prices {own}",)
 
@@ -248,12 +205,37 @@ def _program(job: Job) -> Export:
 
 
 def _check(job: Job, framework: Target, version: str) -> None:
-    """Refuse what breaks a rule of the framework, but those that came with the newest version.
+    """Refuse what breaks a rule of a framework's version; what an older one lacks itself is its exporter's to say.
 
     Raises:
         Inexpressible: the first rule that is broken.
     """
     if framework.name in FRAMEWORKS:
-        newer = frozenset[str]() if version == framework.versions[0] else _NEWER.get(framework.name, frozenset())
-        lacks = broken(job, framework.name, but=newer)
+        lacks = broken(job, framework.name, version=version if version != framework.versions[0] else "")
         refuse(f"{framework.name} cannot start this plan:", ((True, lack) for lack in lacks))
+
+
+def import_job(form: str, path: Path, *, known: Collection[str] = ()) -> ImportedJob:
+    """What a file says, where the fields that are ``known`` are given elsewhere.
+
+    Its framework's stack is priced unless another is asked for. What Hugging Face says is a model, of no framework.
+
+    Raises:
+        BadFile: it is missing or unreadable.
+        BadRequest: no such format, or nothing of it in the file.
+    """
+    readers = {one.form or one.name: one for one in TARGETS.values() if one.read}
+    if form not in {*readers, "hf"}:
+        raise BadRequest(f"--from: {form!r} is not read; {', '.join([*readers, 'hf'])} are")
+    if form == "hf":
+        return ImportedJob({"model": str(path)})
+    reader = readers[form]
+    assert reader.read
+    try:
+        found = reader.read(path, known)
+    except OSError as error:
+        raise BadFile(path, error.strerror or "cannot be read") from None
+    except UnicodeDecodeError:
+        raise BadFile(path, "not text in UTF-8") from None
+    fields = {"stack": FRAMEWORKS[reader.name].stack, **found.fields}
+    return replace(found, fields=fields, framework=reader.name)

@@ -27,12 +27,16 @@ SHIFT = int(os.environ.get("CONFORMANCE_SEED", "0"))
 PRECISIONS = ("bf16", "bf16", "bf16", "fp16", "fp8")
 
 
-def random_plans(framework, count, *, seed=0, models=DENSE + EXPERTS, precisions=PRECISIONS, **fields):
-    """``count`` plans for a framework, of many jobs, the same for the same seed."""
+def random_plans(framework, count, *, seed=0, models=DENSE + EXPERTS, precisions=PRECISIONS, choices=({},), **fields):
+    """``count`` plans for a framework, of many jobs, the same for the same seed.
+
+    ``choices`` are further fields of the request, of which each job has one set; ``pins`` are pairs of axis and values.
+    """
     chance, plans = random.Random(seed + SHIFT), []
     while len(plans) < count:
         job = (chance.choice(models), chance.choice(GPUS), chance.choice(BATCHES), chance.choice(precisions))
-        plans += _of_job(framework, job, min(6, count - len(plans)), chance, tuple(fields.items()))
+        chosen = fields | (chance.choice(choices) if len(choices) > 1 else choices[0])
+        plans += _of_job(framework, job, min(6, count - len(plans)), chance, tuple(chosen.items()))
     return plans
 
 
@@ -51,7 +55,8 @@ def _lattice(framework, job, fields):
     model, gpus, batch, precision = job
     try:
         asked = {"model": model, "gpus": gpus, "global_batch_size": batch, "precision": precision}
-        request = PlanRequest(**asked, framework=framework, **dict(fields))
+        more = dict(fields)
+        request = PlanRequest(**asked, framework=framework, pins=dict(more.pop("pins", ())), **more)
         resolved = resolve(request)
         space = build(resolved.scenario, parse_pins(request.pins))
     except MeshwrightError:

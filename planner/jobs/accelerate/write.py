@@ -8,6 +8,7 @@ from typing import Any, Final
 from costmodels.names import SHARDED_PARAMETERS
 from planner.jobs.job import Export, Job
 from planner.jobs.launchers import shell
+from planner.jobs.options import applicable
 from planner.jobs.yaml_text import yaml_text
 
 FILE: Final = "accelerate.yaml"
@@ -123,7 +124,7 @@ def _fsdp(job: Job) -> dict[str, Any]:
 
 def _remarks(job: Job) -> tuple[str, ...]:
     strategy = job.strategy
-    said = {
+    remarks = {
         f"give the script its batch: {strategy.micro_batch_size} sequences of {job.seq_length} tokens a rank, "
         f"accumulated {strategy.num_microbatches} times (Accelerator reads {_STEPS})": True,
         f"tensor ranks split as the model's own plan says (from_pretrained(tp_plan=...)); the plan splits norms over "
@@ -135,4 +136,4 @@ def _remarks(job: Job) -> tuple[str, ...]:
         '"rowwise"))])': job.precision == "fp8-rowwise",
         "every machine needs its own --machine_rank and the first one's --main_process_ip": job.node_count > 1,
     }
-    return tuple(text for text, holds in said.items() if holds)
+    return applicable(remarks)

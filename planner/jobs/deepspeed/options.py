@@ -52,3 +52,5 @@ EXAMPLES: Final = {
     "data_types": '{"grad_accum_dtype": "fp32"}',
 }
 """What may stand in each of its tables."""
+CARRIED: Final = ("optimizer", "stack.offload_fraction")
+"""Choices and paths of changes that its files have, or that their exporter remarks on."""

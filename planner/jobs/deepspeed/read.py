@@ -89,18 +89,18 @@ def _batch(at: Document, tp: int) -> tuple[dict[str, Any], list[str]]:
     """Batch, micro-batch and steps; those that are left out follow as in DeepSpeed, once the ranks are known."""
     auto = [field for field in _SIZES if at.raw(field) == AUTO]
     batch, micro, steps = (None if field in auto else at(field) for field in _SIZES)
-    told = [f"{OPTIONS[field].word} is {AUTO}, which Hugging Face fills in; it counts as not given here"
+    remarks = [f"{OPTIONS[field].word} is {AUTO}, which Hugging Face fills in; it counts as not given here"
             for field in auto]  # fmt: skip
     if batch is None and micro is None:
-        told.append(f"neither {_BATCH} nor {_MICRO} is given; the micro-batch is 1 and the batch the usual one")
-        return {}, told
+        remarks.append(f"neither {_BATCH} nor {_MICRO} is given; the micro-batch is 1 and the batch the usual one")
+        return {}, remarks
     if batch and micro and steps and tp > 1:
-        told.append(f"{_BATCH} is not read beside AutoTP, whose ranks DeepSpeed counts as replicas; {_STEPS} is")
+        remarks.append(f"{_BATCH} is not read beside AutoTP, whose ranks DeepSpeed counts as replicas; {_STEPS} is")
         batch = None
     if steps is None and (batch is None or micro is None):
-        told.append(f"{_STEPS} is not given; 1 is priced, as DeepSpeed takes it")
+        remarks.append(f"{_STEPS} is not given; 1 is priced, as DeepSpeed takes it")
         steps = 1
-    return present(global_batch_size=batch, micro_batch_size=micro, steps=steps), told
+    return present(global_batch_size=batch, micro_batch_size=micro, steps=steps), remarks
 
 
 def _precision(at: Document) -> tuple[str, list[str]]:

@@ -9,6 +9,7 @@ from costmodels.names import SHARDED_PARAMETERS
 from planner.jobs.deepspeed.options import OPTIONS
 from planner.jobs.job import Export, Job, refuse
 from planner.jobs.launchers import shell
+from planner.jobs.options import applicable
 
 FILE: Final = "ds_config.json"
 STUB: Final = "ds_pipeline.py"
@@ -69,7 +70,7 @@ def _lacks(job: Job) -> tuple[tuple[bool, str], ...]:
 
 def _remarks(job: Job) -> tuple[str, ...]:
     strategy = job.strategy
-    said = {
+    remarks = {
         f"give the script its sequences, of {job.seq_length} tokens": True,
         "recompute every layer: model.gradient_checkpointing_enable(), or deepspeed.checkpointing": (
             strategy.recompute == "full"
@@ -82,7 +83,7 @@ def _remarks(job: Job) -> tuple[str, ...]:
         f"the JSON has no pipeline; {STUB} cuts the model into {strategy.pp} stages": strategy.pp > 1,
         f"choose the optimizer in the script: the plan has {job.optimizer}": job.optimizer != "adam",
     }
-    return tuple(text for text, holds in said.items() if holds)
+    return applicable(remarks)
 
 
 _STUB = '''

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from planner.jobs.job import Export, Job, Nodes, refuse
 from planner.jobs.launchers import shell
-from planner.jobs.launchers.torchrun import PORT, beside, program_words
+from planner.jobs.launchers.torchrun import PORT, program_files, program_words
 from planner.jobs.yaml_text import yaml_text
 
 _ACCELERATORS: Final[Mapping[str, str]] = {
@@ -50,7 +50,7 @@ def skypilot(job: Job, version: str, program: Export) -> Export:
         "run": run,
     }
     head = "\n".join([*shell.header(f"SkyPilot {version}"), *shell.remarks(program.remarks)])
-    files = {"task.yaml": f"{head}\n{yaml_text(document)}"} | beside(program)
+    files = {"task.yaml": f"{head}\n{yaml_text(document)}"} | program_files(program)
     return Export(files=files, remarks=program.remarks)
 
 
@@ -125,4 +125,4 @@ def ray(job: Job, version: str, program: Export) -> Export:
         name=job.name,
     )
     head = "\n".join([*shell.header(f"Ray {version}"), *shell.remarks(program.remarks)])
-    return Export(files={"ray_launch.py": f"{head}\n{body}"} | beside(program), remarks=program.remarks)
+    return Export(files={"ray_launch.py": f"{head}\n{body}"} | program_files(program), remarks=program.remarks)

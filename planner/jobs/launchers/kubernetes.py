@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from planner.jobs.job import Export, Job
 from planner.jobs.launchers import shell
-from planner.jobs.launchers.torchrun import PORT, beside, locality, program_words
+from planner.jobs.launchers.torchrun import PORT, locality, program_files, program_words
 from planner.jobs.yaml_text import yaml_text
 
 GPU: Final = "nvidia.com/gpu"
@@ -146,9 +146,9 @@ def _variables(environment: Mapping[str, str]) -> list[dict[str, Any]]:
     return [{"name": name, "value": value} for name, value in environment.items()]
 
 
-def _written(name: str, document: Mapping[str, Any], target: str, program: Export, *said: str) -> Export:
-    files = beside(program)
+def _written(name: str, document: Mapping[str, Any], target: str, program: Export, *more: str) -> Export:
+    files = program_files(program)
     held = f" ({', '.join(files)})" if files else ""
-    remarks = (*program.remarks, f"{IMAGE} stands for an image that holds the program and its files{held}", *said)
+    remarks = (*program.remarks, f"{IMAGE} stands for an image that holds the program and its files{held}", *more)
     head = "\n".join([*shell.header(target), *shell.remarks(remarks)])
     return Export(files={name: f"{head}\n{yaml_text(document)}"} | files, remarks=remarks)

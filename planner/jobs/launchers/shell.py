@@ -40,6 +40,6 @@ def text(*parts: Iterable[str]) -> str:
     return "\n\n".join("\n".join(part) for part in map(list, parts) if part) + "\n"
 
 
-def remarks(said: Iterable[str]) -> list[str]:
+def remarks(lines: Iterable[str]) -> list[str]:
     """What a reader has to know, as comments."""
-    return [f"# {line}" for line in said]
+    return [f"# {line}" for line in lines]

@@ -7,7 +7,7 @@ from typing import Final
 
 from planner.jobs.job import Export, Job
 from planner.jobs.launchers import shell
-from planner.jobs.launchers.torchrun import BINDING, beside, launch_words, locality, program_words
+from planner.jobs.launchers.torchrun import BINDING, launch_words, locality, program_files, program_words
 
 FILE: Final = "job.sbatch"
 _BLOCKS: Final = "24.05"
@@ -20,7 +20,7 @@ def slurm(job: Job, version: str, program: Export) -> Export:
     order that Slurm granted, sorted by name, so that neighbours in the plan are neighbours in the rack.
     """
     return Export(
-        files={FILE: _script(job, version, program)} | beside(program),
+        files={FILE: _script(job, version, program)} | program_files(program),
         remarks=(*program.remarks, "partition, account and time limit are the cluster's: give them to sbatch"),
     )
 

@@ -33,7 +33,7 @@ def torchrun(job: Job, version: str, program: Export) -> Export:
     body = ["set -euo pipefail", *shell.exports(program.environment)]
     started = [*shell.array("PROGRAM", program_words(program)), f'exec {words} "${{PROGRAM[@]}}" "$@"']
     files = {FILE: "#!/usr/bin/env bash\n" + shell.text(lines, body, started)}
-    return Export(files=files | beside(program), remarks=program.remarks)
+    return Export(files=files | program_files(program), remarks=program.remarks)
 
 
 def launch_words(job: Job, *, rank: str, address: str) -> str:
@@ -49,7 +49,7 @@ def program_words(program: Export) -> tuple[str, ...]:
     return program.program or ("train.py",)
 
 
-def beside(program: Export) -> dict[str, str]:
+def program_files(program: Export) -> dict[str, str]:
     """Files of the framework that the program reads when it starts, modules that it imports among them.
 
     What is on the command line, or among the variables, needs none.

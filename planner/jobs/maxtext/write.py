@@ -10,6 +10,7 @@ from planner.frameworks.maxtext import MAXTEXT
 from planner.frameworks.vendors import TPU
 from planner.jobs.job import Export, Job, refuse
 from planner.jobs.launchers import shell
+from planner.jobs.options import applicable
 from planner.jobs.yaml_text import yaml_text
 
 FILE: Final = "maxtext.yml"
@@ -57,7 +58,7 @@ def maxtext(job: Job, version: str) -> Export:
         "parameter_memory_host_offload": strategy.offload == "optimizer+parameters",
         "attention": "flash" if job.vendor == TPU else "cudnn_flash_te",
     }
-    remarks = tuple(_remarks(job))
+    remarks = _remarks(job)
     about = [*shell.header(f"MaxText {version}"), *shell.remarks(remarks)]
     how = _HOST if job.vendor == TPU else _START
     start = "\n".join([*shell.header(f"MaxText {version}", comment="#"), *how, _RUN])
@@ -163,8 +164,8 @@ def _model(job: Job) -> dict[str, Any]:
     }
 
 
-def _remarks(job: Job) -> list[str]:
-    said = {
+def _remarks(job: Job) -> tuple[str, ...]:
+    remarks = {
         "data, tokenizer, checkpoints and base_output_directory are the run's own: those here train on made-up data": (
             True
         ),
@@ -172,4 +173,4 @@ def _remarks(job: Job) -> list[str]:
             job.model.name not in MAXTEXT
         ),
     }
-    return [text for text, holds in said.items() if holds]
+    return applicable(remarks)

@@ -42,6 +42,10 @@ _OPTIMIZER: Final = (
 are read back by ``str_to_dtype``."""
 
 
+CARRIED: Final = ("optimizer", "main_params", "expert_capacity", "dropout", "stack.dispatch", "stack.offload_fraction")
+"""Choices and paths of changes that its overrides have."""
+
+
 def bridge(job: Job, version: str) -> Export:
     """Overrides for ``run_recipe``, as of Megatron-Bridge 0.6.
 

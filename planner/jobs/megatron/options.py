@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from itertools import takewhile
 from typing import Any, Final
 
+from costmodels.model.model import Model
 from planner.errors import BadRequest
 from planner.jobs.options import Options, choice, flag, number, text
 
@@ -166,6 +167,15 @@ PRECISIONS: Final[Mapping[str, Mapping[str, Any]]] = {
 MOMENTS: Final = {"bf16": "adam-bf16", "fp16": "adam-bf16", "fp8": "adam-8bit"}
 """Formats of Adam's moments, and the optimizer that has them; the first of an optimizer is the one that is written."""
 
+CARRIED: Final = (
+    *("optimizer", "main_grads", "main_params", "fp8_param_gather", "expert_capacity", "dropout"),
+    *("stack.overlap.tp_forward", "stack.tensor-parallel-overlap", "stack.overlap.ep"),
+    *("stack.cuda_graphs", "stack.graphs", "stack.dispatch", "stack.offload_fraction"),
+    *("stack.zero_stages", "stack.state_copies"),  # Megatron-FSDP, which a strategy's own stage asks for
+    *(f"model.{name}" for name in Model.model_fields),
+)
+"""Choices and paths of changes that its arguments have, or that their exporter remarks on."""
+
 _GONE: Final = {
     "batch-size": "micro-batch-size",
     "model-parallel-size": "tensor-model-parallel-size",
@@ -192,9 +202,9 @@ def command_line(script: str) -> dict[str, list[str]]:
     except ValueError as error:
         raise BadRequest(f"not a command line: {error}") from None
     found: dict[str, list[str]] = {}
-    for place, said in enumerate(words):
-        if said.startswith("--"):
-            name, _, value = said[2:].partition("=")
+    for place, word in enumerate(words):
+        if word.startswith("--"):
+            name, _, value = word[2:].partition("=")
             after = takewhile(lambda one: not one.startswith("--") and one != ")", words[place + 1 :])
             found[name.replace("_", "-")] = [value] if value else list(after)
     for name, instead in _GONE.items():
@@ -210,6 +220,6 @@ def _filled(script: str) -> str:
     def value(used: re.Match[str]) -> str:
         return known.get(used[1] or used[3], used[2] or used[0])
 
-    for name, said in _SET.findall(script):
-        known[name] = _USED.sub(value, said.strip("\"'"))
+    for name, setting in _SET.findall(script):
+        known[name] = _USED.sub(value, setting.strip("\"'"))
     return _USED.sub(value, script)

@@ -143,7 +143,7 @@ def _states(at: Arguments) -> dict[str, Any]:
         fp8_param_gather=True if at.given("fp8_param_gather") else None,
         loss="fused" if at.choice("loss") == "fused" else None,
         offload_fraction=at.text("offload_fraction"),
-        expert_capacity=at.text("expert_capacity"),
+        expert_capacity=at.real("expert_capacity"),
     )
 
 

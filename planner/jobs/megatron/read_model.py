@@ -11,7 +11,7 @@ from typing import Any, Final
 from costmodels.model.parts import Experts
 from planner.errors import BadRequest
 from planner.jobs.megatron.read_pipeline import hybrid_pattern
-from planner.jobs.options import Arguments
+from planner.jobs.options import Arguments, applicable
 
 _ACTIVATIONS: Final = {"swiglu": "swiglu", "quick_geglu": "swiglu", "squared_relu": "squared_relu"}
 _VOCABULARY: Final = 50256
@@ -72,7 +72,7 @@ def assumed_fields(at: Arguments) -> tuple[str, ...]:
         ),
         "--softmax-type off-by-one is priced as vanilla": at.text("attention_sinks") == "off-by-one",
     }
-    return tuple(text for text, holds in remarks.items() if holds)
+    return applicable(remarks)
 
 
 def _usual_width(hidden: int, *, gated: bool) -> int:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from costmodels.model.model import Experts, LatentAttention, Mamba, Model
 from planner.jobs.megatron.options import OPTIONS
+from planner.jobs.options import applicable
 
 _ACTIVATIONS: Final[dict[str, dict[str, Any]]] = {
     "gelu": {},
@@ -131,4 +132,4 @@ def _lacks(model: Model) -> Iterator[str]:
         "norms without weights": not model.norm_weight,
         "biases of only some projections": model.output_bias != model.ffn_bias,
     }
-    yield from (name for name, holds in lacks.items() if holds)
+    yield from applicable(lacks)

@@ -104,13 +104,16 @@ def state_lacks(strategy: Strategy, request: Mapping[str, Any]) -> tuple[str, ..
 def _lacks(strategy: Strategy, request: Mapping[str, Any]) -> Iterator[str]:
     if (name := chosen_of(request, "optimizer")) in _ABSENT:
         yield f"Megatron-LM has no optimizer {name}; these arguments run Adam"
+    precision = request.get("precision")
+    if request.get("main_grads") == "bf16" and precision == "fp32":
+        yield "Megatron-LM adds the gradients of fp32 up in fp32; --main-grads fp32 prices that"
     if block := request.get("loss_block"):
         yield f"Megatron-LM has no loss in blocks of {block} tokens"
     if chosen_of(request, "loss") == "fused":
         yield "Megatron-LM has no loss fused with the head's product"
     if strategy.offload == "optimizer+parameters":
         yield "Megatron-LM keeps parameters on the device; these arguments offload the optimizer alone"
-    if request.get("precision") == "fp8-rowwise":
+    if precision == "fp8-rowwise":
         yield "Megatron-LM has no row-wise scaling; these arguments scale by tensor"
 
 
@@ -175,8 +178,8 @@ def _stack_gradients(assumed: Stack, request: Mapping[str, Any]) -> Values:
     if request.get("main_grads"):
         return {}, ()
     if kept != sent:
-        said = f"gradients up in {8 * kept} bits and reduces them in {8 * sent}"
-        return {}, (f"stack {assumed.name} adds {said}; Megatron-LM does both in one format",)
+        formats = f"gradients up in {8 * kept} bits and reduces them in {8 * sent}"
+        return {}, (f"stack {assumed.name} adds {formats}; Megatron-LM does both in one format",)
     if precision == "fp16":
         return {"accumulate_allreduce_grads_in_fp32": kept == _FP32}, ()
     return {"grad_reduce_in_bf16": kept < _FP32 and precision != "fp32"}, ()

@@ -18,6 +18,13 @@ _ENGINES: Final = {"none": "1f1b", "1f1b": "1f1b", "gpipe": "afab"}
 _FORMATS: Final = {"bf16": "bfloat16", "fp32": "float32"}
 
 
+CARRIED: Final = (
+    *("optimizer", "model.hidden_size", "model.ffn_hidden_size", "model.num_layers", "model.num_heads"),
+    *("model.num_query_groups", "model.tied_embeddings", "model.vocab_size"),
+)
+"""Choices and paths of changes that its file has."""
+
+
 def nanotron(job: Job, version: str) -> Export:
     """The configuration as of commit 2411b02 or of release 0.4, whose layers run once and whose optimizer is Adam.
 

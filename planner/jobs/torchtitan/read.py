@@ -10,7 +10,7 @@ from hardware.errors import meant
 from planner.answer.text import plural
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob, Length
-from planner.jobs.options import Document, present
+from planner.jobs.options import Document, applicable, present
 from planner.jobs.torchtitan.options import EXAMPLES, FOLDED, MODELS, OPTIONS
 
 _SHARDED = 2
@@ -77,7 +77,7 @@ def torchtitan_job(document: Mapping[str, Any]) -> ImportedJob:
 
 def _unknown(at: Document) -> str:
     """That a model or its flavor is not known here; nothing where it is, or none is named."""
-    name, flavor = ("" if said is None else str(said) for said in (at.raw("model"), at.raw("flavor")))
+    name, flavor = ("" if name is None else str(name) for name in (at.raw("model"), at.raw("flavor")))
     flavors = [size for known, size in MODELS.values() if known == name]
     if not flavor or flavor in flavors:
         return ""
@@ -151,7 +151,7 @@ def _batch(at: Document, pp: int, ranks: _Ranks) -> tuple[dict[str, Any], int | 
     return {"micro_batch_size": micro, "local": local}, batch, remarks
 
 
-def _assumed(at: Document) -> list[str]:
+def _assumed(at: Document) -> tuple[str, ...]:
     """What is filled in, and what the price has otherwise."""
     _ = at("optimizer")
     given = at.raw("selective_option")
@@ -168,7 +168,7 @@ def _assumed(at: Document) -> list[str]:
         "training.dtype bfloat16 is not priced; states are in fp32": at("dtype") == "bfloat16",
         "parallelism.enable_async_tensor_parallel is not priced; the stack's overlap is": at("async_tensor_parallel"),
     }
-    return [remark for remark, holds in remarks.items() if holds]
+    return applicable(remarks)
 
 
 def _precision(at: Document, ep: int) -> tuple[str, bool, list[str]]:

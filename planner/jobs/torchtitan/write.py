@@ -11,14 +11,13 @@ from typing import Any, Final
 
 from costmodels.names import SHARDED_PARAMETERS
 from planner.answer.plan import Strategy
-from planner.jobs.job import Export, Job, chunk_layers, refuse
+from planner.jobs.job import Export, Job, chunk_layers
 from planner.jobs.launchers import shell
+from planner.jobs.options import applicable
 from planner.jobs.torchtitan.options import CONVERTERS, FOLDED, MODELS, OPTIONS, SCHEDULES
 
 MODULE: Final = "meshwright_plan"
 TOML: Final = "torchtitan.toml"
-_GRADIENTS = 2
-"""The ZeRO stages up to which gradients and parameters are sharded."""
 _REGISTERED: Final[Mapping[str, tuple[str, str]]] = {
     "llama3-8b": ("llama3", "llama3_8b"),
     "llama3-70b": ("llama3", "llama3_70b"),
@@ -32,20 +31,11 @@ _REGISTERED: Final[Mapping[str, tuple[str, str]]] = {
     "gpt-oss-120b": ("gpt_oss", "gpt_oss_120b"),
 }
 """Catalogue models that torchtitan 0.3 registers in bf16: module and configuration function."""
-_TOML_PRECISIONS: Final = ("bf16", "fp32", *CONVERTERS)
 
 
 def torchtitan(job: Job, version: str) -> Export:
-    """The configuration as of torchtitan 0.3 (Python) or 0.2 (TOML).
-
-    Raises:
-        Inexpressible: torchtitan lacks a part of the plan.
-    """
-    old = version == "0.2"
-    reasons = [(True, lack) for lack in lacks(job.strategy, version=version)]
-    none = f"torchtitan {version} has no precision {job.precision}; {', '.join(_TOML_PRECISIONS)} work"
-    refuse("torchtitan cannot start this plan:", [*reasons, (old and job.precision not in _TOML_PRECISIONS, none)])
-    return _as_toml(job, version) if old else _as_python(job, version)
+    """The configuration as of torchtitan 0.3 (Python) or 0.2 (TOML); what it lacks is refused by the rules."""
+    return _as_toml(job, version) if version == "0.2" else _as_python(job, version)
 
 
 def strategy_values(strategy: Strategy) -> dict[str, Any]:
@@ -226,7 +216,7 @@ def _argument_remarks(strategy: Strategy, precision: str) -> tuple[str, ...]:
     layers = ",".join(str(stage.layers) for stage in strategy.stages)
     again = ",".join(str(stage.recompute_layers) for stage in strategy.stages)
     wanted = f"full recomputation of {again} layers per stage" if _partly(strategy) else strategy.recompute
-    beside = {
+    others = {
         f"name the modules of every stage in parallelism.module_fqns_per_model_part; the plan has {layers} layers": (
             strategy.pp > 1 and not _evenly(strategy)
         ),
@@ -235,58 +225,9 @@ def _argument_remarks(strategy: Strategy, precision: str) -> tuple[str, ...]:
     }
     return (
         f"set activation_checkpoint in the configuration: the plan has recomputation {wanted}",
-        *lacks(strategy),
-        *(remark for remark, holds in beside.items() if holds),
+        *applicable(others),
     )
 
 
 def _partly(strategy: Strategy) -> bool:
     return strategy.recompute in {"full", "partial"} and any(s.recompute_layers != s.layers for s in strategy.stages)
-
-
-def lacks(strategy: Strategy, *, version: str = "0.3") -> tuple[str, ...]:
-    """What of a strategy no configuration of torchtitan says."""
-    again = ",".join(str(stage.recompute_layers) for stage in strategy.stages)
-    kinds = OPTIONS["cp_kind"].values.values() if version == "0.2" else ("all-gather",)
-    untrue = {
-        f"torchtitan shards gradients with the optimizer; the plan has ZeRO-{strategy.zero_stage}": (
-            0 < strategy.zero_stage < _GRADIENTS
-        ),
-        f"torchtitan cannot shard over {strategy.sharding_degree} of {strategy.dp * strategy.cp} ranks": (
-            strategy.zero_stage > 0 and shard_ranks(strategy) * strategy.cp != strategy.sharding_degree
-        ),
-        f"torchtitan shards over the {strategy.cp} context ranks too; the plan has ZeRO-0": (
-            strategy.zero_stage == 0 and strategy.cp > 1
-        ),
-        f"the schedule {strategy.schedule} is not among those written here": (
-            strategy.pp > 1 and strategy.schedule not in SCHEDULES
-        ),
-        f"torchtitan {version} has no context parallelism of kind {strategy.cp_kind}": (
-            strategy.cp > 1 and strategy.cp_kind not in kinds
-        ),
-        f"torchtitan recomputes every layer or none; the plan recomputes {again} layers per stage": _partly(strategy),
-        f"torchtitan recomputes operators, not modules {','.join(strategy.recompute_modules)}": bool(
-            strategy.recompute_modules
-        ),
-        "torchtitan refuses DualPipeV with experts and activation checkpointing; set it to none": (
-            strategy.schedule == "dualpipe-v" and strategy.ep > 1 and strategy.recompute != "none"
-        ),
-        f"torchtitan {version} always splits norms over tensor ranks": (
-            version == "0.2" and strategy.tp > 1 and not strategy.sequence_parallel
-        ),
-        f"torchtitan {version} has no tensor parallelism of experts of {strategy.etp} ranks": strategy.etp
-        not in ((1, strategy.tp) if version == "0.2" else (1,)),
-        f"the expert ranks {strategy.ep} do not divide the {shard_ranks(strategy)} x {strategy.cp} x {strategy.tp} "
-        f"ranks of one copy, as torchtitan's meshes need": (
-            (shard_ranks(strategy) * strategy.cp * strategy.tp) % strategy.ep != 0
-        ),
-        f"torchtitan orders ranks tp-cp-ep-dp-pp, not {strategy.rank_order}": strategy.rank_order != "tp-cp-ep-dp-pp",
-        f"torchtitan offloads parameters and states together, not {strategy.offload}": (
-            strategy.offload not in {"none", "optimizer+parameters"}
-        ),
-        "torchtitan keeps embedding and head at the ends of the pipeline": strategy.vocabulary != "ends",
-        "torchtitan's V-shaped schedules hold two chunks a stage, the last one the head": (
-            strategy.schedule in FOLDED and strategy.vpp != 2
-        ),
-    }
-    return tuple(lack for lack, holds in untrue.items() if holds)

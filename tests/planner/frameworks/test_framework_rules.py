@@ -4,15 +4,9 @@ import numpy as np
 import pytest
 
 from costmodels.layer.recompute_modules import module_mask
-from costmodels.names import (
-    CP_KINDS,
-    OFFLOADS,
-    RANK_ORDERS,
-    SCHEDULE_NAMES,
-    Recompute,
-)
+from costmodels.names import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, Recompute
 from costmodels.strategy import strategies
-from planner.frameworks.registry import FRAMEWORKS
+from planner.frameworks.registry import FRAMEWORKS, as_rule
 from planner.rules.core import RULES, sentence
 from planner.space.active_rules import active, binding
 from planner.space.lattice import build
@@ -202,6 +196,10 @@ PAIRS = {
     "nanotron-fused-loss": (PLAIN, {}, FUSED),
     "nanotron-loss": (PLAIN, {}, BLOCKS),
     "nanotron-adapters": (PLAIN, {}, ADAPTED),
+    "torchtitan-rotation": (PLAIN, {"cp": 2, "cp_kind": GATHER}, {"cp": 2, "cp_kind": A2A}),
+    "torchtitan-norms": (PLAIN, {"tp": 2, "sequence_parallel": 1}, {"tp": 2}),
+    "torchtitan-whole-experts": (EXPERTS, {"tp": 4, "etp": 4}, {"tp": 4, "etp": 2}),
+    "torchtitan-converters": (PLAIN, {}, DELAYED),
     "maxtext-device": (PLAIN, {}, ASCEND),
     "maxtext-recompute-groups": (PLAIN, {}, {"recompute_num_layers": 2}),
     "maxtext-schedule": (LLAMA, {"schedule": GPIPE}, {"schedule": F1B}),
@@ -227,7 +225,7 @@ PAIRS = {
 }
 """Rule to a scenario, a strategy that passes it, and one that does not or a scenario in which none does."""
 
-EVERY = list({rule.name: (name, rule) for name, one in FRAMEWORKS.items() for rule in one.rules}.values())
+EVERY = list({one.name: (name, as_rule(one)) for name, kind in FRAMEWORKS.items() for one in kind.constraints}.values())
 IDS = [rule.name for _, rule in EVERY]
 
 

@@ -166,6 +166,11 @@ def test_megatron_adds_gradients_up_in_the_format_that_was_priced(asked, words):
     assert known & set(arguments(planned("megatron-lm", asked)).split()) == words
 
 
+def test_megatron_is_not_asked_for_gradients_in_bf16_of_products_in_fp32():
+    with pytest.raises(ValueError, match="adds the gradients of fp32 up in fp32; --main-grads fp32 prices that"):
+        export(planned("megatron-lm", {"main_grads": "bf16", "precision": "fp32"}), "megatron-lm")
+
+
 @pytest.mark.parametrize(
     ("precision", "option"), [("fp8-current", "--fp8-param-gather"), ("nvfp4", "--fp4-param-gather"), ("bf16", "")]
 )

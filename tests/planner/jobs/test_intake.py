@@ -24,7 +24,6 @@ from planner.request.tables import model_of
 from tests.conformance.plans import label, random_plans
 from tests.planner.jobs.test_export_choices import planned
 
-MODELS = ("llama3-8b", "qwen2.5-7b", "mixtral-8x7b", "deepseek-v2-lite")
 AXES = ("tp", "cp", "pp", "vpp", "ep", "zero_stage", "micro_batch_size", "offload")
 
 
@@ -38,36 +37,6 @@ def agree(plan, given, axes=AXES):
     if given.layers:
         assert given.layers == tuple(stage.layers for stage in at.stages)
     return fields, pins
-
-
-@pytest.mark.parametrize("plan", random_plans("megatron-lm", 40, seed=1, models=MODELS), ids=range(40))
-def test_arguments_of_megatron_are_read_back(plan):
-    given = megatron_job(export(plan, "megatron-lm").files["megatron-args.sh"])
-    _, pins = agree(plan, given, (*AXES, "schedule", "etp", "rank_order"))
-    at = plan.strategy
-    assert pins.get("sharding_degree", at.dp * at.cp if at.zero_stage else 1) == at.sharding_degree
-    assert pins["sequence_parallel"] == str(at.sequence_parallel).lower()
-    whole = {"partial": "full"}.get(at.recompute, at.recompute)
-    assert {"partial": "full"}.get(pins["recompute"], pins["recompute"]) == whole
-
-
-@pytest.mark.parametrize(
-    "plan", random_plans("deepspeed", 20, seed=1, models=MODELS, precisions=("bf16",)), ids=range(20)
-)
-def test_a_deepspeed_json_is_read_back(plan):
-    given = deepspeed_job(json.loads(export(plan, "deepspeed").files["ds_config.json"]))
-    agree(plan, given, ("tp", "cp", "zero_stage", "micro_batch_size", "offload"))
-
-
-@pytest.mark.parametrize(
-    "plan", random_plans("torchtitan", 20, seed=1, models=("llama3-8b",), precisions=("bf16",)), ids=range(20)
-)
-def test_a_torchtitan_toml_is_read_back(plan):
-    if plan.strategy.tp > 1 and not plan.strategy.sequence_parallel:
-        return
-    given = torchtitan_job(tomllib.loads(export(plan, "torchtitan", version="0.2").files["torchtitan.toml"]))
-    fields, _ = agree(plan, given, (*(axis for axis in AXES if axis != "zero_stage"), "recompute"))
-    assert fields["model"] == "llama3-8b"
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp32", "fp8-current", "fp8-rowwise", "mxfp8"])
