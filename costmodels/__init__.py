@@ -24,5 +24,6 @@ Keys in brackets are spelled out in REFERENCES.md; in short::
     [FSDP1] PyTorch, torch/distributed/fsdp              [MFSDP] Megatron-FSDP, its guide
     [Splash] JAX, pallas/ops/tpu/splash_attention        [MaxText] GitHub AI-Hypercomputer/maxtext
     [Hu21] LoRA, arXiv 2106.09685                        [Dettmers23] QLoRA, arXiv 2305.14314
-    [MinCut] PyTorch, torch/_functorch/partitioners.py
+    [MinCut] PyTorch, torch/_functorch/partitioners.py   [Lepikhin20] GShard, arXiv 2006.16668
+    [DeepSeek24] DeepSeek-V3, arXiv 2412.19437           [Jiang24] MegaScale, arXiv 2402.15627
 """

@@ -147,7 +147,7 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
         bubble=bubble_share(
             rows, stack, forward=forward, layer=mean.layer, recompute=mean.recompute, weight=mean.weight
         ),
-        straggler=nothing + straggler_share(stack, nodes),
+        straggler=nothing + straggler_share(stack.straggler, nodes),
         upkeep=nothing + 1.0,
         kinds=None if depth.uniform else ByKind(depth, terms),
     )

@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from costmodels.arrays import Bools, Floats, Ints
+
+__all__ = ["AXES", "LARGEST_TABLE", "Bools", "Floats", "Ints", "Strategies", "alike", "concatenate", "strategies"]
+
 Derived = TypeVar("Derived")
 
 

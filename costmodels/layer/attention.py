@@ -6,6 +6,7 @@ from math import log2
 
 import numpy as np
 
+from costmodels.arrays import Number
 from costmodels.layer.context import gathers, merging, ring_ranks
 from costmodels.layer.ordered import ordered_attention
 from costmodels.layer.passes import Passes, linear, linears, region_tokens, tokens_per_rank
@@ -14,9 +15,11 @@ from costmodels.model.layer_kinds import DENSE, Kind
 from costmodels.model.model import Model
 from costmodels.model.parameters import attention_projections
 from costmodels.primitives.kernels import (
-    Number,
     attention_backward_seconds,
+    attention_flops,
     attention_seconds,
+    blocked_pairs,
+    causal_pairs,
     matmul_seconds,
     stream_seconds,
 )
@@ -68,31 +71,19 @@ def attention_matmuls(rows: Strategies, scenario: Scenario, among: tuple[str, ..
 
 def attended_pairs(model: Model, seq_length: float, kind: Kind = DENSE) -> float:
     """Causal query-key pairs per sequence and head."""
-    if kind.mixer != "local" or model.sliding_window is None or model.sliding_window >= seq_length:
-        return seq_length * seq_length / 2.0
-    w = float(model.sliding_window)
-    if model.chunked_attention:
-        whole, rest = divmod(seq_length, w)
-        return (whole * w * w + rest * rest) / 2.0
-    return seq_length * w - w * w / 2.0
+    return causal_pairs(seq_length, window=_window(model, kind), chunked=model.chunked_attention)
+
+
+def _window(model: Model, kind: Kind) -> float | None:
+    local = kind.mixer == "local" and model.sliding_window is not None
+    return float(model.sliding_window or 0) if local else None
 
 
 def computed_pairs(model: Model, seq_length: float, kind: Kind, block: float) -> float:
-    """Pairs of a sequence and head that lie in blocks of ``block`` queries and keys which the mask leaves any pair of.
-
-    A block of queries meets all keys up to its own end, or as many as its own and what the window reaches back
-    (``_splash_attention_forward`` of [Splash] skips a block that is masked as a whole, and no less). Exact where the
-    shorter side of a block divides the window.
-    """
+    """Pairs of a sequence and head that a kernel computes in blocks of ``block`` queries and keys; 0: just those."""
     if not block:
         return attended_pairs(model, seq_length, kind)
-    side = min(block, seq_length)
-    causal = seq_length * (seq_length + side) / 2.0
-    if kind.mixer != "local" or model.sliding_window is None:
-        return causal
-    if model.chunked_attention:
-        return min(causal, seq_length * (side + model.sliding_window) / 2.0)
-    return min(causal, seq_length * (side + model.sliding_window))
+    return blocked_pairs(seq_length, block, window=_window(model, kind), chunked=model.chunked_attention)
 
 
 def attention_core(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:
@@ -157,7 +148,8 @@ def _fused_attention(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes
     model, s = scenario.model, float(scenario.seq_length)
     share = rows.micro_batch_size / (rows.tp * rows.cp)
     pairs = attended_pairs(model, s, kind)
-    flops = 2.0 * (model.attention_width + model.attention_output_width) * pairs * share
+    widths = {"key_width": model.attention_width, "value_width": model.attention_output_width}
+    flops = attention_flops(pairs=pairs, **widths) * share
     span = 2.0 * pairs / s
     work = np.maximum(model.num_heads * s * share, 1.0)
     if not (rows.cp > 1).any():

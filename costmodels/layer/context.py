@@ -11,10 +11,13 @@ from __future__ import annotations
 import numpy as np
 
 from costmodels.layer.passes import Passes, tokens_per_rank
-from costmodels.layout.placement import Group, group_of, split_group
+from costmodels.layout.placement import group_of
 from costmodels.names import CP_KINDS, WORD
 from costmodels.primitives.collectives import all_to_all_seconds, gather_seconds, send_seconds
+from costmodels.primitives.groups import Group, split_group
 from costmodels.primitives.kernels import stream_seconds
+from costmodels.primitives.overlap import ring_attention_exposed
+from costmodels.primitives.sizes import key_value_bytes
 from costmodels.scenario import Scenario
 from costmodels.strategy import (
     Bools,
@@ -92,16 +95,12 @@ def context_parallel(rows: Strategies, scenario: Scenario, attention: Passes) ->
 
 def _ring(rows: Strategies, scenario: Scenario, ring: Group, attention: Passes) -> Passes:
     """R - 1 exchanges of keys and values, and of their gradients too backward, each hidden behind one step of r."""
-    size, ranks = np.where(gathers(rows), 1, ring.size), ring.size.astype(np.float64)
-    hops = size - 1
-    one = send_seconds(
-        key_value_bytes(rows, scenario), ring.parts[0][1].astype(np.float64), ranks, scenario.group.tiers
-    )
-    hidden, hidden_backward = (passes * hops / size for passes in (attention.forward, attention.backward))
-    floor = scenario.stack.overlap.cp
+    ranks, step = ring.size.astype(np.float64), ring.parts[0][1].astype(np.float64)
+    one = send_seconds(exchanged_key_values(rows, scenario), step, ranks, scenario.group.tiers)
+    known = {"ranks": np.where(gathers(rows), 1, ring.size), "floor": scenario.stack.overlap.cp}
     return Passes(
-        np.maximum(hops * one - hidden, floor * hops * one),
-        np.maximum(2.0 * hops * one - hidden_backward, floor * 2.0 * hops * one),
+        ring_attention_exposed(send=one, attention=attention.forward, **known),
+        ring_attention_exposed(send=2.0 * one, attention=attention.backward, **known),
     )
 
 
@@ -125,20 +124,24 @@ def _all_to_alls(rows: Strategies, scenario: Scenario, near: Group) -> Passes:
 def _gathered(rows: Strategies, scenario: Scenario) -> Passes:
     """Keys and values gathered forward and once more backward, where their gradients are scattered."""
     stack = scenario.stack
-    full = key_value_bytes(rows, scenario) * rows.cp
+    full = exchanged_key_values(rows, scenario) * rows.cp
     once = gather_seconds(full, group_of(rows, "cp"), scenario.group.tiers)
     exposed = np.where(rows.cp > 1, once, 0.0) * stack.overlap.cp_collective / stack.communication_efficiency
     return Passes(exposed, 2.0 * exposed)
 
 
-def key_value_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+def exchanged_key_values(rows: Strategies, scenario: Scenario) -> Floats:
     """Keys and values of one micro-batch that a rank attends with before any travel, all-to-alls done, (N,).
 
     Where there are more ranks than heads of them, each rank has one.
     """
     model, inner = scenario.model, ulysses_ranks(rows, scenario)
     heads = np.maximum(model.num_query_groups / (rows.tp * inner), 1.0)
-    return WORD * tokens_per_rank(rows, scenario) * inner * heads * (model.head_dim + model.v_head_dim)
+    tokens, widths = (
+        tokens_per_rank(rows, scenario) * inner,
+        {"key_width": model.head_dim, "value_width": model.v_head_dim},
+    )
+    return key_value_bytes(tokens=tokens, heads=heads, word=WORD, **widths)
 
 
 def repeated_bytes(rows: Strategies, scenario: Scenario) -> Floats:
@@ -146,7 +149,7 @@ def repeated_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     model = scenario.model
     part, inverse = rows.distinct(*_AXES)
     once = WORD * tokens_per_rank(part, scenario) * (model.key_value_width + model.value_width) / part.tp
-    return np.maximum(key_value_bytes(part, scenario) - once, 0.0)[inverse]
+    return np.maximum(exchanged_key_values(part, scenario) - once, 0.0)[inverse]
 
 
 def exchange_bytes(rows: Strategies, scenario: Scenario) -> Floats:
@@ -158,7 +161,7 @@ def exchange_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     part, inverse = rows.distinct(*_AXES)
     if not (part.cp > 1).any():
         return np.zeros(len(rows))
-    keys = key_value_bytes(part, scenario)
+    keys = exchanged_key_values(part, scenario)
     queries = WORD * tokens_per_rank(part, scenario) * scenario.model.attention_width / part.tp
     ring = np.where(ring_ranks(part, scenario) > 1, 4.0 * keys, 0.0)
     exchanged = np.where(ulysses_ranks(part, scenario) > 1, queries + keys, 0.0)

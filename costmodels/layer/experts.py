@@ -15,15 +15,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from costmodels.arrays import Number
 from costmodels.layer.expert_traffic import ACTIVATION, activation_traffic, copied_traffic, traffic
 from costmodels.layer.launches import local_kernels
 from costmodels.layer.overlapped_experts import overlaps
 from costmodels.layer.passes import Passes, linear, product, quantising, region_tokens, tokens_per_rank
-from costmodels.layout.placement import Group, expert_group
+from costmodels.layout.placement import expert_group
 from costmodels.model.model import Experts
 from costmodels.names import WORD
 from costmodels.primitives.collectives import all_to_all_seconds, gather_seconds
-from costmodels.primitives.kernels import Number, matmul_seconds, stream_seconds
+from costmodels.primitives.groups import Group
+from costmodels.primitives.kernels import matmul_seconds, stream_seconds
+from costmodels.primitives.sizes import dispatched_bytes, expert_places
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
 from costmodels.strategy import Bools, Floats, Strategies
@@ -113,7 +116,7 @@ def masked(rows: Strategies, scenario: Scenario) -> Passes:
     if not scenario.stack.expert_masks:
         return Passes(np.zeros(len(rows)), np.zeros(len(rows)))
     sequences = region_tokens(rows, scenario) / s
-    places = moe.top_k * s * (scenario.stack.expert_capacity or 1.0)
+    places = expert_places(tokens=s, top_k=moe.top_k, capacity=scenario.stack.expert_capacity or 1.0)
     h, peak = float(scenario.model.expert_hidden_size), rates.head_peak
     once = sequences * matmul_seconds(m=places, n=h, k=s, fit=rates.head, peak=peak, bandwidth=rates.bandwidth)
     return Passes(2.0 * once, 3.0 * once)
@@ -272,7 +275,8 @@ def dispatch(rows: Strategies, scenario: Scenario) -> Passes:
             across = gather_seconds(every, expert_group(rows), tiers)
         else:
             copies = moe.top_k if stack.dispatch == "once-per-domain" else 1
-            limits, size = (moe.router_group_top_k, moe.router_groups), routed * (width * h + beside)
+            limits = moe.router_group_top_k, moe.router_groups
+            size = dispatched_bytes(copies=routed, hidden_size=h, word=width, beside=beside)
             across = all_to_all_seconds(size, expert_group(rows), tiers, copies=copies, groups=limits, nearest=nearest)
         whole = np.where(rows.etp > 1, gather_seconds(width * routed * h * rows.etp, split, tiers), 0.0)
         return np.where(rows.ep > 1, across, 0.0) + whole

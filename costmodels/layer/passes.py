@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.primitives.kernels import Number, matmul_seconds, stream_seconds
+from costmodels.arrays import Number
+from costmodels.primitives.kernels import matmul_seconds, stream_seconds
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Strategies
 from hardware.kernels import GemmFit

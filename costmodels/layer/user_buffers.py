@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from costmodels.arrays import Number
 from costmodels.layer.passes import Passes, tokens_per_rank
 from costmodels.layout.placement import group_of
 from costmodels.model.layer_kinds import Kind
 from costmodels.names import WORD
 from costmodels.primitives.collectives import gather_seconds
-from costmodels.primitives.kernels import Number, matmul_seconds, stream_seconds
+from costmodels.primitives.kernels import matmul_seconds, stream_seconds
+from costmodels.primitives.overlap import pieces_left, shared_units
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Strategies
 
@@ -58,23 +60,17 @@ def _part(rows: Strategies, scenario: Scenario, part: str) -> Passes:
     adding = stream_seconds(
         traffic=size * (1.0 + 1.0 / ranks), share=scenario.rates.stream, bandwidth=scenario.rates.bandwidth
     )
-    forward = in_ring(thin, _seconds(tokens, into, h, scenario), ranks)
-    forward = forward + in_ring(whole, _seconds(tokens, h, out_of, scenario), ranks) + adding
-    backward = in_ring(thin, _seconds(tokens, out_of, h, scenario), ranks)
-    backward = backward + beside(thin, _seconds(tokens, h, into, scenario), gathering, scenario)
-    return Passes(forward, backward + beside(whole, _seconds(into, h, tokens, scenario), scattering, scenario))
+    forward = pieces_left(thin, _seconds(tokens, into, h, scenario), ranks)
+    forward = forward + pieces_left(whole, _seconds(tokens, h, out_of, scenario), ranks) + adding
+    backward = pieces_left(thin, _seconds(tokens, out_of, h, scenario), ranks)
+    backward = backward + shared_units(thin, _seconds(tokens, h, into, scenario), share_of_units(gathering, scenario))
+    weights = _seconds(into, h, tokens, scenario)
+    return Passes(forward, backward + shared_units(whole, weights, share_of_units(scattering, scenario)))
 
 
-def in_ring(moving: Floats, product: Floats, ranks: Floats) -> Floats:
-    """What is left of a collective whose r - 1 pieces travel while an r-th of the product each is multiplied."""
-    return np.maximum(moving - product * (ranks - 1.0) / ranks, 0.0)
-
-
-def beside(moving: Floats, product: Floats, units: int, scenario: Scenario) -> Floats:
-    """What a collective in so many units adds to the product beside it, which the others multiply meanwhile."""
-    taken = min(units / scenario.group.accelerator.compute_units, MOST)
-    longer = product / (1.0 - taken)
-    return np.maximum(moving - longer, 0.0) + np.minimum(moving, longer) * taken
+def share_of_units(units: int, scenario: Scenario) -> float:
+    """Share of a device's compute units that a collective in so many takes."""
+    return min(units / scenario.group.accelerator.compute_units, MOST)
 
 
 def _widths(rows: Strategies, scenario: Scenario, part: str) -> tuple[Floats, Floats]:

@@ -14,6 +14,7 @@ from costmodels.layer.scan import mamba_kept_width
 from costmodels.layout.sizes import kind_expert_parameters, kind_parameters_per_rank
 from costmodels.model.layer_kinds import Kind
 from costmodels.names import SHARDED_PARAMETERS, Recompute
+from costmodels.primitives.sizes import checkpoint_bytes, layer_activation_bytes
 from costmodels.scenario import Scenario
 from costmodels.step.sharded import stays_whole
 from costmodels.strategy import Bools, Floats, Strategies
@@ -30,7 +31,7 @@ _KEPT_OF_EXPERTS = {
 exchanges return."""
 
 
-def layer_activation_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+def average_activation_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     """Bytes that an average layer keeps of one micro-batch for its backward pass, shape (N,)."""
     return scenario.depth.average(lambda kind: kind_activation_bytes(rows, scenario, kind))
 
@@ -50,7 +51,8 @@ def kind_activation_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> F
     whole, inner = whole + plain * more_whole, inner + plain * more_inner
     products = _product_inputs(scenario, kind) * stack.gathered_inputs
     scores = _scores(selective, scenario, kind)
-    kept = (T - region) * products + region * whole + T * (inner + scores) / rows.tp
+    sizes = {"gathered": products, "whole": whole, "split": inner + scores}
+    kept = layer_activation_bytes(tokens=T, region=region, tensor_ranks=rows.tp, **sizes)
     if kind.attends:
         kept = kept + repeated_bytes(rows, scenario)
     kept = kept - kind_module_bytes(rows, scenario, kind) + _gathered_weights(rows, scenario, kind)
@@ -195,13 +197,13 @@ def _cast_weights(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     return scenario.recipe.word * size * float("casts" in scenario.stack.keeps and scenario.recipe.reduced)
 
 
-def checkpoint_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+def layer_checkpoint_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     """Bytes of one recomputed layer's input, of one micro-batch, (N,); its share where several have one together."""
     region = region_tokens(rows, scenario)
     if scenario.stack.partitioned_checkpoints:
         region = np.minimum(region, tokens_per_rank(rows, scenario) / rows.tp)
-    inputs = scenario.word * scenario.model.hidden_size * region / rows.recompute_num_layers
-    return inputs + returned_bytes(rows, scenario)
+    whole = checkpoint_bytes(tokens=region, hidden_size=scenario.model.hidden_size, word=scenario.word)
+    return whole / rows.recompute_num_layers + returned_bytes(rows, scenario)
 
 
 def returned_bytes(rows: Strategies, scenario: Scenario, *, others: bool = False) -> Floats:
@@ -218,7 +220,7 @@ def returned_bytes(rows: Strategies, scenario: Scenario, *, others: bool = False
 
 def kept_bytes_of_kind(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     """Bytes that one layer keeps of one micro-batch, on the device or the host; its input where recomputed whole."""
-    checkpoint = checkpoint_bytes(rows, scenario)
+    checkpoint = layer_checkpoint_bytes(rows, scenario)
     return np.where(rows.recompute >= Recompute.FULL, checkpoint, kind_activation_bytes(rows, scenario, kind))
 
 

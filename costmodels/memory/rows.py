@@ -33,11 +33,11 @@ from costmodels.layout.sizes import (
 )
 from costmodels.layout.split import even_layers
 from costmodels.memory.activations import (
-    checkpoint_bytes,
+    average_activation_bytes,
     kept_bytes_of_kind,
     kind_activation_bytes,
     kind_module_bytes,
-    layer_activation_bytes,
+    layer_checkpoint_bytes,
     returned_bytes,
 )
 from costmodels.memory.peaks import loss_peak, momentary_bytes, standing_bytes, step_bytes
@@ -148,7 +148,7 @@ class RowBytes:
 
 def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
     """The memory of N strategies, down to the quantities that a split of layers over stages multiplies."""
-    kinds, stored = _by_kind(rows, scenario), layer_activation_bytes(rows, scenario)
+    kinds, stored = _by_kind(rows, scenario), average_activation_bytes(rows, scenario)
     here = 1.0 - activations_away(rows, scenario)
     layer, experts = layer_parameters_per_rank(rows, scenario), expert_parameters_per_rank(rows, scenario)
     outer = _outer(rows, scenario)
@@ -170,7 +170,7 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
         edges=outer.edges,
         edge_weights=outer.edge_weights,
         stored=here * stored + named,
-        checkpoint=here * checkpoint_bytes(rows, scenario),
+        checkpoint=here * layer_checkpoint_bytes(rows, scenario),
         working=working,
         turns=turns,
         embedding_activation=_embedding_activation(rows, scenario),
@@ -279,7 +279,7 @@ def _back_at_once(rows: Strategies) -> Bools:
 
 def _even_kept(rows: Strategies, scenario: Scenario, stored: Floats) -> Floats:
     """Bytes that one micro-batch keeps on the fullest stage of an even split of average layers, (N,)."""
-    kept = np.where(rows.recompute >= Recompute.FULL, checkpoint_bytes(rows, scenario), stored)
+    kept = np.where(rows.recompute >= Recompute.FULL, layer_checkpoint_bytes(rows, scenario), stored)
     return copies(rows) * even_layers(scenario.model.num_layers, rows).high * kept
 
 

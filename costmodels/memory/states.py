@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from costmodels.layer.frozen import trained_experts, trained_share, weights_word
 from costmodels.layout.pieces import copies
 from costmodels.names import SHARDED_GRADIENTS, SHARDED_PARAMETERS, WORD
+from costmodels.primitives.sizes import sharded_bytes
 from costmodels.scenario import Scenario
 from costmodels.stack.optimizers import kept_bytes, optimizer_of
 from costmodels.step.offload import EVERYTHING, share_offloaded
@@ -85,6 +86,9 @@ def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None
     followed = np.where(scattered & stack.gradients_offloaded, stays, 1.0)
     return StateBytes(
         weights=left * (np.where(own, sharded / shard, 0.0) + held),
-        gradients=trained * left * followed * np.where(scattered, gradient / shard, gradient + buckets),
-        optimizer=trained * (np.where(z >= 1, optimizer / shard, optimizer) * stays + scenario.frozen * adapting),
+        gradients=trained
+        * left
+        * followed
+        * (sharded_bytes(gradient, shard, scattered) + np.where(scattered, 0.0, buckets)),
+        optimizer=trained * (sharded_bytes(optimizer, shard, z >= 1) * stays + scenario.frozen * adapting),
     )

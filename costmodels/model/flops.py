@@ -21,6 +21,7 @@ from costmodels.model.parameters import (
     expert_projection_parameters,
     localized_filtering_parameters,
 )
+from costmodels.primitives.kernels import attention_flops as pair_flops
 from hardware.errors import MeshwrightError
 
 Recompute = Literal["none", "selective", "full"]
@@ -131,7 +132,7 @@ def attention_flops(model: Model, *, seq_length: int, causal: bool = False, wind
     attention width where both are as wide.
     """
     span = attended_tokens(model, seq_length=seq_length, causal=causal, windowed=windowed)
-    return 2.0 * (model.attention_width + model.attention_output_width) * span
+    return float(pair_flops(pairs=span, key_width=model.attention_width, value_width=model.attention_output_width))
 
 
 def forward_flops(
@@ -158,6 +159,14 @@ def model_flops(model: Model, *, seq_length: int, causal: bool = False, windowed
         seq_length: Sequence length S, tokens.
         causal: Count only the pairs that causal attention needs, about half.
         windowed: Count only the pairs inside the sliding window.
+
+    Returns:
+        FLOP per token.
+
+    >>> from costmodels.model.catalogue import model
+    >>> gpt, L, H, S = model("gpt3-175b"), 96, 12288, 2048
+    >>> round(model_flops(gpt, seq_length=S) / (72 * L * H**2 * (1 + S / (6 * H) + gpt.vocab_size / (12 * L * H))), 9)
+    1.0
     """
     return FORWARD_AND_BACKWARD * forward_flops(model, seq_length=seq_length, causal=causal, windowed=windowed)
 
@@ -321,13 +330,32 @@ def flops_per_iteration(
 
 
 def petaflops_days(flops: float) -> float:
-    """Petaflop/s-days of a number of FLOP: 1e15 FLOP/s for a day, 8.64e19 FLOP."""
+    """Petaflop/s-days of a number of FLOP: 1e15 FLOP/s for a day, 8.64e19 FLOP.
+
+    >>> round(petaflops_days(6 * 175e9 * 300e9))  # 6 N D
+    3646
+    """
     return flops / PETAFLOPS_DAY
 
 
 def utilization(*, flops: float, seconds: float, gpus: int, peak: float) -> float:
-    """Share of the peak that `flops` carried out in `seconds` use on `gpus` accelerators of `peak` FLOP/s.
+    """Share of the accelerators' peak that an iteration uses: of model FLOP MFU, of hardware FLOP HFU.
 
-    Of model FLOP it is MFU, with recomputation HFU [Chowdhery22, appendix B].
+        F / (t n P)
+
+    Args:
+        flops: F, of the iteration, by one of `DEFINITIONS`.
+        seconds: t, of the iteration.
+        gpus: n, accelerators.
+        peak: P, dense FLOP per second of one.
+
+    Returns:
+        A share.
+
+    Source:
+        [Chowdhery22], appendix B.
+
+    >>> round(utilization(flops=4.5e18, seconds=30.0, gpus=1024, peak=312e12), 3)
+    0.47
     """
     return flops / (seconds * gpus * peak)

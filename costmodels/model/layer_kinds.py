@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+
+from costmodels.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     from costmodels.model.model import Model
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Derived = TypeVar("Derived")
 
 

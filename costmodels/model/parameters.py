@@ -347,7 +347,26 @@ def final_norm_parameters(model: Model) -> int:
 
 
 def parameters(model: Model, *, padded: bool = False, tp: int = 1) -> int:
-    """All parameters of the model; those of the published checkpoint when not padded."""
+    """All parameters of the model; those of the published checkpoint when not padded.
+
+        L (12 h^2 + 13 h) + (V + s) h + 2 h  of a GPT of L layers of width h, V tokens and s positions
+
+    Args:
+        model: The architecture.
+        padded: Count the rows that pad the vocabulary too.
+        tp: Tensor ranks that the padded vocabulary is split over.
+
+    Returns:
+        Parameters.
+
+    Source:
+        [Narayanan21], equation 2.
+
+    >>> from costmodels.model.catalogue import model
+    >>> L, h, V, s = 96, 12288, 50257, 2048
+    >>> parameters(model("gpt3-175b")) == L * (12 * h**2 + 13 * h) + (V + s) * h + 2 * h
+    True
+    """
     return (
         parameters_without_embedding(model)
         + embedding_parameters(model, padded=padded, tp=tp)

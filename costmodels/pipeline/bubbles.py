@@ -23,15 +23,35 @@ Sources:
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Floats = NDArray[np.float64]
+from costmodels.arrays import Floats
 
 
 def fill_and_drain(
     p: ArrayLike, m: ArrayLike, v: ArrayLike, forward: ArrayLike, backward: ArrayLike, weight: ArrayLike
 ) -> Floats:
-    """``(p - 1) / v (f + b + w)`` of GPipe, 1F1B and the interleaved schedule."""
+    """Idle seconds of GPipe, 1F1B and the interleaved schedule, which none of their weight gradients fills.
+
+        (p - 1) / v (f + b + w)
+
+    Args:
+        p: stages.
+        m: micro-batches.
+        v: chunks of a stage.
+        forward: f, seconds of a stage's forward pass of one micro-batch through all its chunks.
+        backward: b, of the gradient of its input.
+        weight: w, of the gradient of its weights.
+
+    Returns:
+        Seconds per iteration, in the arguments' common shape.
+
+    Source:
+        [Huang19], [NarayananBW21]; interleaved: [Narayanan21], section 2.2.2.
+
+    >>> float(fill_and_drain(8, 32, 1, 1.0, 1.0, 1.0)), float(fill_and_drain(8, 32, 2, 1.0, 1.0, 1.0))
+    (21.0, 10.5)
+    """
     p, m, v, f, b, w = _floats(p, m, v, forward, backward, weight)
     return _longest(m, (p - 1) / v * (f + b + w))
 
@@ -39,7 +59,27 @@ def fill_and_drain(
 def zb_1p(
     p: ArrayLike, m: ArrayLike, v: ArrayLike, forward: ArrayLike, backward: ArrayLike, weight: ArrayLike
 ) -> Floats:
-    """``(p - 1) max(f + b - w, b)``; [Qi23] has its first term. With fewer than p micro-batches, see ``_warmed_up``."""
+    """Idle seconds of ZB-H1, whose weight gradients fill what 1F1B waits.
+
+        (p - 1) max(f + b - w, b);  with fewer than p micro-batches, see ``_warmed_up``
+
+    Args:
+        p: stages.
+        m: micro-batches.
+        v: chunks of a stage, 1.
+        forward: f, seconds of a stage's forward pass of one micro-batch.
+        backward: b, of the gradient of its input.
+        weight: w, of the gradient of its weights.
+
+    Returns:
+        Seconds per iteration, in the arguments' common shape.
+
+    Source:
+        [Qi23], table 1, has the first term.
+
+    >>> float(zb_1p(8, 32, 1, 1.0, 1.0, 1.0))  # a third of 1F1B's 21
+    7.0
+    """
     p, m, v, f, b, w = _floats(p, m, v, forward, backward, weight)
     return _longest(m * v, *_warmed_up(np.minimum(m, p), p, f, b, w))
 
@@ -47,7 +87,7 @@ def zb_1p(
 def zb_1p_at_barrier(
     p: ArrayLike, m: ArrayLike, v: ArrayLike, forward: ArrayLike, backward: ArrayLike, weight: ArrayLike
 ) -> Floats:
-    """``(p - 1) max(f + b - w, b, f)``. With fewer than p micro-batches, see ``_warmed_up``."""
+    """ZB-H1 where all stages wait for each other: ``(p - 1) max(f + b - w, b, f)``, or as ``_warmed_up`` says."""
     p, m, v, f, b, w = _floats(p, m, v, forward, backward, weight)
     return _longest(m * v, *_warmed_up(np.minimum(m, p), p, f, b, w), (p - 1) * f)
 
@@ -55,9 +95,26 @@ def zb_1p_at_barrier(
 def zb_2p(
     p: ArrayLike, m: ArrayLike, v: ArrayLike, forward: ArrayLike, backward: ArrayLike, weight: ArrayLike
 ) -> Floats:
-    """``(p - 1) max(f + b - 2 w, b - f, 0)``; [Qi23] has its first term.
+    """Idle seconds of ZB-H2, which holds twice the activations to wait for nothing.
 
-    With fewer than 2 p - 1 micro-batches, see ``_warmed_up``.
+        (p - 1) max(f + b - 2 w, b - f, 0);  with fewer than 2 p - 1 micro-batches, see ``_warmed_up``
+
+    Args:
+        p: stages.
+        m: micro-batches.
+        v: chunks of a stage, 1.
+        forward: f, seconds of a stage's forward pass of one micro-batch.
+        backward: b, of the gradient of its input.
+        weight: w, of the gradient of its weights.
+
+    Returns:
+        Seconds per iteration, in the arguments' common shape.
+
+    Source:
+        [Qi23], table 1, has the first term.
+
+    >>> float(zb_2p(8, 32, 1, 1.0, 1.0, 1.0)), float(zb_2p(8, 32, 1, 1.0, 1.2, 0.8).round(9))
+    (0.0, 4.2)
     """
     p, m, v, f, b, w = _floats(p, m, v, forward, backward, weight)
     return _longest(m * v, *_warmed_up(np.minimum(m, 2 * p - 1), p, f, b, w), 0.0)
@@ -66,7 +123,7 @@ def zb_2p(
 def zb_2p_at_barrier(
     p: ArrayLike, m: ArrayLike, v: ArrayLike, forward: ArrayLike, backward: ArrayLike, weight: ArrayLike
 ) -> Floats:
-    """``(p - 1) max(f + b - 2 w, f)``: no less than ZB-H1 where the three passes are equal.
+    """ZB-H2 where all stages wait for each other: ``(p - 1) max(f + b - 2 w, f)``, as ZB-H1 for equal passes.
 
     With fewer than 2 p - 1 micro-batches, see ``_warmed_up``.
     """
@@ -77,7 +134,27 @@ def zb_2p_at_barrier(
 def zb_v(
     p: ArrayLike, m: ArrayLike, v: ArrayLike, forward: ArrayLike, backward: ArrayLike, weight: ArrayLike
 ) -> Floats:
-    """``(p - 1) max(|f - b| / 2, f - w, b - w, (w - f) / 2, f - (b + w) / 2)``, 0 for equal passes."""
+    """Idle seconds of ZB-V, which holds as much as 1F1B and waits for nothing where the three passes are equal.
+
+        (p - 1) max(|f - b| / 2, f - w, b - w, (w - f) / 2, f - (b + w) / 2)
+
+    Args:
+        p: stages.
+        m: micro-batches, which count by their shape alone.
+        v: chunks of a stage, 2.
+        forward: f, seconds of a stage's forward passes of one micro-batch through both chunks.
+        backward: b, of the gradients of their inputs.
+        weight: w, of the gradients of their weights.
+
+    Returns:
+        Seconds per iteration, in the arguments' common shape.
+
+    Source:
+        [Qi23], section 5; read off the simulation where passes differ.
+
+    >>> float(zb_v(8, 32, 2, 1.0, 1.0, 1.0)), float(zb_v(8, 32, 2, 1.0, 1.2, 0.8).round(9))
+    (0.0, 2.8)
+    """
     p, m, v, f, b, w = _floats(p, m, v, forward, backward, weight)
     terms = (abs(f - b) / 2, f - w, b - w, (w - f) / 2, f - (b + w) / 2)
     return _longest(m * v, *((p - 1) * term for term in terms))
@@ -86,7 +163,7 @@ def zb_v(
 def zb_v_at_barrier(
     p: ArrayLike, m: ArrayLike, v: ArrayLike, forward: ArrayLike, backward: ArrayLike, weight: ArrayLike
 ) -> Floats:
-    """``(p - 1) max(f - b / 2, b / 2, w / 2, f - w, b - w)``."""
+    """ZB-V where all stages wait for each other: ``(p - 1) max(f - b / 2, b / 2, w / 2, f - w, b - w)``."""
     p, m, v, f, b, w = _floats(p, m, v, forward, backward, weight)
     return _longest(m * v, *((p - 1) * term for term in (f - b / 2, b / 2, w / 2, f - w, b - w)))
 
@@ -150,10 +227,29 @@ def v_min(
 def dualpipe(
     p: ArrayLike, m: ArrayLike, v: ArrayLike, forward: ArrayLike, backward: ArrayLike, weight: ArrayLike
 ) -> Floats:
-    """With q = p / 2 - 1 the largest of ``q (f + b - w)``, ``q f + ceil(q / 2) (b - w)``, ``q (2 b - w) - f``.
+    """Idle seconds of DualPipe, which sends micro-batches from both ends.
+
+        max(q (f + b - w), q f + ceil(q / 2) (b - w), q (2 b - w) - f)  with q = p / 2 - 1
 
     [DeepSeek24] has ``q (f + 2 b - w)`` in these symbols, when no pass overlaps another: its backward
     passes send on when the gradients of the weights are done too. Here they send on before that.
+
+    Args:
+        p: stages, an even number.
+        m: micro-batches, which count by their shape alone.
+        v: chunks of a stage, 1.
+        forward: f, seconds of a forward pass of one micro-batch through one of a stage's two pieces, their mean.
+        backward: b, of the gradient of its input.
+        weight: w, of the gradient of its weights.
+
+    Returns:
+        Seconds per iteration, in the arguments' common shape.
+
+    Source:
+        [DeepSeek24], table 2.
+
+    >>> float(dualpipe(8, 32, 1, 1.0, 1.0, 1.0))
+    3.0
     """
     p, m, v, f, b, w = _floats(p, m, v, forward, backward, weight)
     q = p / 2 - 1
@@ -163,7 +259,7 @@ def dualpipe(
 def dualpipe_at_barrier(
     p: ArrayLike, m: ArrayLike, v: ArrayLike, forward: ArrayLike, backward: ArrayLike, weight: ArrayLike
 ) -> Floats:
-    """The same with ``q f`` for the second term."""
+    """DualPipe where all stages wait for each other: ``q f`` for the second term."""
     p, m, v, f, b, w = _floats(p, m, v, forward, backward, weight)
     q = p / 2 - 1
     return _longest(m * v, q * (f + b - w), q * f, q * (2 * b - w) - f, 0.0)
@@ -172,7 +268,7 @@ def dualpipe_at_barrier(
 def dualpipe_v(
     p: ArrayLike, m: ArrayLike, v: ArrayLike, forward: ArrayLike, backward: ArrayLike, weight: ArrayLike
 ) -> Floats:
-    """DualPipe's of 2 p ranks with half a stage each."""
+    """Idle seconds of DualPipeV: those of DualPipe on 2 p ranks with half a stage each."""
     f, b, w = (np.asarray(x) / 2 for x in (forward, backward, weight))
     return dualpipe(2 * np.asarray(p), m, v, f, b, w)
 
@@ -180,7 +276,7 @@ def dualpipe_v(
 def dualpipe_v_at_barrier(
     p: ArrayLike, m: ArrayLike, v: ArrayLike, forward: ArrayLike, backward: ArrayLike, weight: ArrayLike
 ) -> Floats:
-    """DualPipe's of 2 p ranks with half a stage each."""
+    """DualPipeV where all stages wait for each other: DualPipe on 2 p ranks with half a stage each."""
     f, b, w = (np.asarray(x) / 2 for x in (forward, backward, weight))
     return dualpipe_at_barrier(2 * np.asarray(p), m, v, f, b, w)
 
@@ -188,14 +284,14 @@ def dualpipe_v_at_barrier(
 def interleaved_zb(
     p: ArrayLike, m: ArrayLike, v: ArrayLike, forward: ArrayLike, backward: ArrayLike, weight: ArrayLike
 ) -> Floats:
-    """``(p - 1) / v max(f + b - w, b)``: that of ZB-H1, shared by the chunks."""
+    """Idle seconds of interleaving with weight gradients apart: those of ZB-H1, shared by the chunks."""
     return np.asarray(zb_1p(p, m, v, forward, backward, weight) / np.asarray(v))
 
 
 def interleaved_zb_at_barrier(
     p: ArrayLike, m: ArrayLike, v: ArrayLike, forward: ArrayLike, backward: ArrayLike, weight: ArrayLike
 ) -> Floats:
-    """``(p - 1) / v max(f + b - w, b, f, w)``."""
+    """Interleaving with weight gradients apart, at a barrier: ``(p - 1) / v max(f + b - w, b, f, w)``."""
     p, m, v, f, b, w = _floats(p, m, v, forward, backward, weight)
     return _longest(m, *((p - 1) / v * term for term in (f + b - w, b, f, w)))
 

@@ -10,9 +10,25 @@ from costmodels.stack.stack import Stack
 from costmodels.strategy import Floats, Strategies
 
 
-def straggler_share(stack: Stack, nodes: float) -> float:
-    """Share by which the slowest of that many nodes stretches the pipeline: the mean of a normal maximum."""
-    return float(stack.straggler * np.sqrt(2.0 * np.log(max(nodes, 1.0))))
+def straggler_share(spread: float, nodes: float) -> float:
+    """Share by which the slowest of many nodes stretches the pipeline: the mean of the largest of n normal draws.
+
+        sigma sqrt(2 ln n)
+
+    Args:
+        spread: sigma, standard deviation of a node's time over its mean.
+        nodes: n.
+
+    Returns:
+        Share of the mean time.
+
+    Source:
+        E. Gumbel, "Statistics of Extremes", 1958; for large n.
+
+    >>> round(straggler_share(0.01, 128.0), 4)
+    0.0312
+    """
+    return float(spread * np.sqrt(2.0 * np.log(max(nodes, 1.0))))
 
 
 def bubble_share(

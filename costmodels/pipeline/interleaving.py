@@ -15,12 +15,11 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from costmodels.arrays import Ints
 from costmodels.pipeline.slots import Slot, alternate, looped
 from costmodels.pipeline.zero_bubble import Orders, woven
-
-Ints = NDArray[np.int64]
 
 
 def depth_first(p: int, m: int, v: int, stage: int) -> list[Slot]:

@@ -9,11 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from costmodels.arrays import Bools, Floats
 from costmodels.pipeline.interleaving import group_size
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 def all_in_flight(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
@@ -22,18 +19,54 @@ def all_in_flight(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) ->
 
 
 def warmup_in_flight(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
-    """One more than the stages behind this one."""
+    """Micro-batches whose activations a stage of 1F1B holds at most: one more than the stages behind it.
+
+        min(m, p - s)
+
+    Args:
+        p: stages.
+        m: micro-batches.
+        v: chunks of a stage, 1.
+        stage: s, counted from 0 at the input.
+
+    Returns:
+        Micro-batches through a whole stage, in the arguments' common shape.
+
+    Source:
+        [NarayananBW21]; [Korthikanti22], section 4.
+
+    >>> warmup_in_flight(8, 32, 1, np.arange(8)).tolist()
+    [8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0]
+    """
     return _spread(np.minimum(m, np.asarray(p) - np.asarray(stage)), v)
 
 
 def chunks_in_flight(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
-    """The warm-up of ``interleaved-1f1b`` and one chunk more."""
+    """Micro-batches whose activations a stage of the interleaved schedule holds at most, in whole stages.
+
+        min(m v, 2 (p - s - 1) + (v - 1) p + 1) / v;  on the first stage  p (1 + (p - 1) / (p v))
+
+    Args:
+        p: stages.
+        m: micro-batches.
+        v: chunks of a stage.
+        stage: s, counted from 0 at the input.
+
+    Returns:
+        Chunks held, divided by v, in the arguments' common shape.
+
+    Source:
+        [Narayanan21], section 2.2.2; [Korthikanti22], section 4.
+
+    >>> float(chunks_in_flight(8, 32, 4, 0)), 8 * (1 + 7 / (8 * 4))
+    (9.75, 9.75)
+    """
     p, m, v, stage = (np.asarray(x) for x in (p, m, v, stage))
     return np.asarray(np.minimum(m * v, (p - stage - 1) * 2 + (v - 1) * p + 1) / v, dtype=np.float64)
 
 
 def groups_in_flight(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
-    """The warm-up of ``interleaved-groups`` and one chunk more."""
+    """Warm-up of ``interleaved-groups`` and one chunk more, in whole stages."""
     p, m, v, stage = (np.asarray(x) for x in (p, m, v, stage))
     held = (p - stage - 1) * 2 + (v - 1) * group_size(p, m) + 1
     return np.asarray(np.minimum(m * v, held) / v, dtype=np.float64)
@@ -50,22 +83,22 @@ def twice_the_first(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) 
 
 
 def half_of_the_first(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
-    """V-Half."""
+    """Micro-batches that a stage of V-Half holds: half of what the first stage of 1F1B does."""
     return _spread(np.minimum((np.asarray(p) + 2) // 2, m), v, stage)
 
 
 def third_of_the_first(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
-    """V-Min."""
+    """Micro-batches that a stage of V-Min holds: a third of what the first stage of 1F1B does."""
     return _spread(np.minimum((np.asarray(p) + 4) // 3, m), v, stage)
 
 
 def one_more_than_ranks(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
-    """DualPipe."""
+    """Micro-batches that a stage of DualPipe holds: one more than there are stages [DeepSeek24]."""
     return _spread(np.asarray(p) + 1, m, v, stage)
 
 
 def half_more_than_ranks(p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
-    """DualPipe cut in half."""
+    """Micro-batches that a stage of DualPipeV holds: half of what DualPipe does on twice the stages."""
     return _spread(2 * np.asarray(p) + 1, m, v, stage) / 2
 
 
@@ -91,7 +124,7 @@ def whole_groups(p: ArrayLike, m: ArrayLike, v: ArrayLike) -> Bools:
 
 
 def whole_groups_twice(p: ArrayLike, m: ArrayLike, v: ArrayLike) -> Bools:
-    """The same with two groups or more."""
+    """Two chunks or more, two whole groups of p micro-batches or more."""
     return np.asarray(whole_groups(p, m, v) & (np.asarray(m) >= 2 * np.asarray(p)))
 
 

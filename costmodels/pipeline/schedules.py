@@ -14,14 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from costmodels.arrays import Bools, Floats
 from costmodels.pipeline import bubbles, interleaving, limits, sends, zero_bubble
 from costmodels.pipeline.slots import Path, Slot, alternate, both_ways, folded, looped
 from hardware.errors import MeshwrightError
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 Drain = Callable[[ArrayLike, ArrayLike, ArrayLike, ArrayLike, ArrayLike, ArrayLike], Floats]
 
 
@@ -167,6 +166,9 @@ def pipeline_seconds(*, micro_batches: ArrayLike, slowest: ArrayLike, total: Arr
     Source:
         D. Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
         Megatron-LM", SC 2021, section 2.2.
+
+    >>> float(pipeline_seconds(micro_batches=32, slowest=1.0, total=8.0, vpp=2))  # (32 + 7 / 2) of equal stages
+    35.5
     """
     m, longest, v = (np.asarray(x, dtype=np.float64) for x in (micro_batches, slowest, vpp))
     seconds: Floats = m * longest + (np.asarray(total, dtype=np.float64) - longest) / v

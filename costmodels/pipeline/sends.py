@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Floats = NDArray[np.float64]
+from costmodels.arrays import Floats
+
 Waits = Callable[[ArrayLike, ArrayLike, ArrayLike], Floats]
 
 

@@ -21,8 +21,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from costmodels.layout.placement import Crossing, Group
-from costmodels.strategy import Floats
+from costmodels.arrays import Floats, Number
+from costmodels.primitives.groups import Crossing, Group, all_to_all_share
 from hardware.links import Tier
 
 CHUNK = 512 * 1024.0
@@ -31,13 +31,132 @@ TREE_BANDWIDTH = 0.92
 """Share of the ring's bandwidth that NCCL grants its trees [NCCL-tuning]."""
 
 
+def link_seconds(volume: Number, *, rate: Number, saturation: Number) -> Floats:
+    """Seconds of a volume on a link whose bandwidth is reached with large messages only.
+
+        t = (V + sqrt(V0 V)) / B
+
+    Args:
+        volume: V, bytes, shape (N,).
+        rate: B, bytes per second of large messages.
+        saturation: V0, bytes at which half of that is reached.
+
+    Returns:
+        Seconds, shape (N,).
+
+    Source:
+        Form and constants fitted to measured bus bandwidths [aiconfigurator].
+
+    >>> float(link_seconds(4e6, rate=4e9, saturation=4e6))
+    0.002
+    """
+    return (volume + np.sqrt(saturation * volume)) / rate
+
+
+def tree_depth(domains: Number, *, chained: bool) -> Floats:
+    """Hops from the leaves of a tree to its root.
+
+        log2 n;  inside one domain  min(n - 1, 2 log2 n), a chain where that is shorter
+
+    Args:
+        domains: n, ranks, or domains of the tier below, that the tree joins, shape (N,).
+        chained: whether it joins ranks of one domain.
+
+    Returns:
+        Hops, shape (N,).
+
+    Source:
+        [NCCL-tuning]; P. Sanders et al., "Two-tree algorithms for full bandwidth broadcast", 2009.
+
+    >>> float(tree_depth(64, chained=False)), float(tree_depth(4, chained=True))
+    (6.0, 3.0)
+    """
+    depth = np.log2(domains)
+    return np.minimum(domains - 1.0, 2.0 * depth) if chained else depth
+
+
+def distinct_places(places: Number, draws: int) -> Floats:
+    """Different places that so many draws meet on average: domains that the copies of a token enter.
+
+        n (1 - (1 - 1 / n)^k)
+
+    Args:
+        places: n, all as likely, shape (N,).
+        draws: k.
+
+    Returns:
+        Places, at most the smaller of both, shape (N,).
+
+    Source:
+        Occupancy, W. Feller, "An Introduction to Probability Theory", volume 1, section IV.2.
+
+    >>> float(distinct_places(8.0, 8).round(2))
+    5.25
+    """
+    return np.asarray(places * (1.0 - (1.0 - 1.0 / places) ** draws))
+
+
+def message_seconds(size: Number, *, latency: Number, rate: Number) -> Floats:
+    """Seconds of one message from rank to rank.
+
+        t = a + S / B
+
+    Args:
+        size: S, bytes, shape (N,).
+        latency: a, seconds.
+        rate: B, bytes per second between two ranks.
+
+    Returns:
+        Seconds, shape (N,).
+
+    Source:
+        R. Hockney, "The communication challenge for MPP", Parallel Computing 20(3), 1994.
+
+    >>> message_seconds(16e6, latency=1e-3, rate=16e9)
+    0.002
+    """
+    return latency + size / rate
+
+
 def gather_seconds(size: Floats, group: Group, tiers: Sequence[Tier]) -> Floats:
-    """Seconds of one all-gather or reduce-scatter; ``size`` is the full buffer in bytes, shape (N,)."""
+    """Seconds of one all-gather or reduce-scatter over rings, shape (N,).
+
+        t = sum over tiers of s a + b + max over tiers of link_seconds(S ring_share)
+
+    s hops of a tier take a seconds each whatever their size; b is the outermost tier's start of a collective.
+
+    Args:
+        size: S, bytes of the whole buffer, shape (N,).
+        group: the ranks of each of N groups.
+        tiers: of the network, innermost first.
+
+    Returns:
+        Seconds, shape (N,).
+
+    Source:
+        [NCCL-tuning].
+    """
     return _ring_latency(group, tiers) + _bandwidth_seconds(size, group, tiers, passes=1.0)
 
 
 def all_reduce_seconds(size: Floats, group: Group, tiers: Sequence[Tier]) -> Floats:
-    """Seconds of one all-reduce of ``size`` bytes per rank, shape (N,): the better of ring and tree."""
+    """Seconds of one all-reduce, the better of ring and tree, shape (N,).
+
+        ring  2 (s a + b) + T;  tree  2 depth a + b + T / 0.92
+
+    Both move 2 ring_share of the buffer in T; a tree has the shorter way.
+
+    Args:
+        size: bytes of the buffer that every rank has, shape (N,).
+        group: the ranks of each of N groups.
+        tiers: of the network, innermost first.
+
+    Returns:
+        Seconds, shape (N,).
+
+    Source:
+        [NCCL-tuning].
+    """
     moving = _bandwidth_seconds(size, group, tiers, passes=2.0)
     ring = 2.0 * _ring_latency(group, tiers) + moving
     tree = _tree_latency(group, tiers) + moving / TREE_BANDWIDTH
@@ -90,7 +209,7 @@ def send_seconds(size: Floats, step: Floats, reach: Floats, tiers: Sequence[Tier
         if tier.domain:  # where it is no multiple of the chain, some hop of some chain leaves the domain
             here = here & (np.mod(float(tier.domain), reach * step) == 0)
         rate = tier.link.bandwidth * tier.link.point_to_point / tier.oversubscription
-        seconds = np.where(here, tier.link.base_latency + size / rate, seconds)
+        seconds = np.where(here, message_seconds(size, latency=tier.link.base_latency, rate=rate), seconds)
         placed |= here
     return np.where(reach > 1, seconds, 0.0)
 
@@ -136,7 +255,7 @@ def _crossed(group: Group, tiers: Sequence[Tier]) -> Iterator[tuple[Tier, Crossi
 def _sent(group: Group, way: Crossing, copies: int, groups: tuple[int, int]) -> Floats:
     """Of what a rank sends in an all-to-all: how much crosses a tier."""
     n, inside = group.size, way.inside
-    share = np.where(way.crossed, (n - inside) / n, 0.0)
+    share = np.where(way.crossed, all_to_all_share(n, inside), 0.0)
     return share * _entered(n / inside, copies, groups) / copies if copies > 1 else share
 
 
@@ -144,14 +263,10 @@ def _entered(domains: Floats, copies: int, groups: tuple[int, int]) -> Floats:
     """Domains that a piece enters when its copies go to any of them alike, or to those of a few groups."""
     chosen, of = groups
     if chosen == of:
-        return _met(domains, copies)
-    inside = _met(np.maximum(domains * chosen / of, 1.0), copies)
-    return np.where(domains >= of, inside, np.minimum(_met(domains, copies), _met(domains, chosen)))
-
-
-def _met(places: Floats, draws: int) -> Floats:
-    """Different places among so many draws."""
-    return np.asarray(places * (1.0 - (1.0 - 1.0 / places) ** draws))
+        return distinct_places(domains, copies)
+    inside = distinct_places(np.maximum(domains * chosen / of, 1.0), copies)
+    anywhere = np.minimum(distinct_places(domains, copies), distinct_places(domains, chosen))
+    return np.where(domains >= of, inside, anywhere)
 
 
 def _link_seconds(volume: Floats, tier: Tier, way: Crossing) -> Floats:
@@ -164,7 +279,7 @@ def _link_seconds(volume: Floats, tier: Tier, way: Crossing) -> Floats:
             rate = rate * np.minimum((ranks - 1.0) / max(link.mesh - 1.0, 1.0), 1.0)
         if link.axes and tier.domain:  # so do axes that the group does not lie along
             rate = rate * np.clip(np.log(ranks) / np.log(tier.domain), 1.0 / link.axes, 1.0)
-    return (volume + np.sqrt(link.saturation * volume)) / rate
+    return link_seconds(volume, rate=rate, saturation=link.saturation)
 
 
 def _ring_latency(group: Group, tiers: Sequence[Tier]) -> Floats:
@@ -192,8 +307,7 @@ def _tree_latency(group: Group, tiers: Sequence[Tier]) -> Floats:
     """
     seconds, base = np.zeros(len(group.size)), np.zeros(len(group.size))
     for tier, way in _crossed(group, tiers):
-        depth = np.log2(way.fan)
-        depth = np.minimum(way.fan - 1.0, 2.0 * depth) if way.tier == 0 else depth
+        depth = tree_depth(way.fan, chained=way.tier == 0)
         seconds = seconds + 2.0 * tier.link.step_latency * depth
         base = np.where(way.crossed, tier.link.base_latency, base)
     return seconds + base

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from costmodels.strategy import Floats
+from costmodels.arrays import Floats
 
 _SINGLE = 64
 """Ranks that are counted one by one; those behind them in bins of equal ratio."""

@@ -13,7 +13,7 @@ from typing import Final, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.strategy import Floats
+from costmodels.arrays import Floats
 
 Mode = Literal["sync", "async", "geo"]
 MODES: Final[tuple[Mode, ...]] = ("sync", "async", "geo")

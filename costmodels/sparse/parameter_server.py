@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from costmodels.arrays import Floats
 from costmodels.names import WORD
 from costmodels.primitives.kernels import matmul_seconds, stream_seconds
 from costmodels.sparse.access import distinct_rows
 from costmodels.sparse.load import CORES, DEVICE_LINK, DEVICES, HOST_LINK, MEMORY, NIC_IN, NIC_OUT, SSD, Load, Mode
 from costmodels.sparse.model import KEY, VALUE, Dense, SparseModel, Table
 from costmodels.sparse.server_runtime import Runtime
-from costmodels.strategy import Floats
 from hardware.records import Accelerator
 from hardware.servers import ServerGroup
 from hardware.units import Bytes, Seconds

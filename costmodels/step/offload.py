@@ -6,8 +6,6 @@ since nothing can run before the weights are new (without delayed updates) [Ren2
 
 from __future__ import annotations
 
-from math import inf
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,7 +16,7 @@ from costmodels.layout.placement import expert_shards
 from costmodels.layout.sizes import heaviest_experts, heaviest_stage_parameters
 from costmodels.layout.split import even_layers
 from costmodels.names import OFFLOADS, WORD
-from costmodels.primitives.kernels import Number
+from costmodels.primitives.host import cpu_adam_seconds, transfer_seconds
 from costmodels.scenario import Scenario
 from costmodels.stack.optimizers import kept_bytes
 from costmodels.step.sharded import hidden
@@ -54,18 +52,6 @@ def described(scenario: Scenario) -> bool:
     return None not in {group.host_link, group.host_memory, group.host_bandwidth}
 
 
-def cpu_adam_seconds(
-    *, parameters: Number, word: Number, bandwidth: Number, gradient: Number = 4.0, weight: Number | None = None
-) -> Floats:
-    """Seconds of a step on the CPUs, bound by their memory of ``bandwidth`` bytes/s.
-
-    Per parameter ``word`` bytes of states are read and written, ``gradient`` bytes read, a 16-bit weight written,
-    or ``weight`` bytes moved for it.
-    """
-    written = WORD if weight is None else weight
-    return parameters * (2.0 * word + gradient + written) / bandwidth if bandwidth else parameters * inf
-
-
 def copied(rows: Strategies, scenario: Scenario) -> NDArray[np.bool_]:
     """Whether new weights are cast and copied behind the step, not written and sent by it piece by piece, (N,)."""
     return np.asarray(rows.zero_stage >= scenario.stack.copied_weights)
@@ -78,11 +64,6 @@ def returned_seconds(moved: Floats, scenario: Scenario, behind: NDArray[np.bool_
     """
     back, stream = transfer_seconds(moved * WORD, link_bandwidth(scenario)), host_stream(scenario)
     return np.where(behind, step + np.maximum(transfer_seconds(moved * STAGED, stream), back), np.maximum(step, back))
-
-
-def transfer_seconds(size: Number, bandwidth: Number) -> Floats:
-    """Seconds of ``size`` bytes over the host link."""
-    return size / bandwidth if bandwidth else np.where(size > 0, inf, 0.0)
 
 
 def share_offloaded(rows: Strategies, scenario: Scenario) -> Floats:

@@ -13,24 +13,14 @@ from costmodels.model.model import Model
 from costmodels.model.parameters import attention_projections
 from costmodels.names import SHARDED_GRADIENTS, SHARDED_PARAMETERS, WORD
 from costmodels.primitives.collectives import gather_seconds
+from costmodels.primitives.kernels import newton_schulz_flops, stream_seconds
+from costmodels.primitives.sizes import optimizer_traffic
 from costmodels.scenario import Scenario
 from costmodels.stack.optimizers import step_traffic_bytes
 from costmodels.step.offload import share_offloaded, updated_parameters
 from costmodels.step.sharded import gather_word, requantised
 from costmodels.step.traffic import alike_steps
 from costmodels.strategy import Floats, Strategies
-
-NEWTON_SCHULZ = 5
-"""Iterations that orthogonalise Muon's momentum [Moonlight25]."""
-
-
-def newton_schulz_flops(rows: float, columns: float) -> float:
-    """FLOP that orthogonalise one matrix: per iteration X X^T, its square, and the product with X [Moonlight25].
-
-    With n the shorter side and m the longer: 2 n^2 m + 2 n^3 + 2 n^2 m.
-    """
-    n, m = min(rows, columns), max(rows, columns)
-    return NEWTON_SCHULZ * (4.0 * n * n * m + 2.0 * n**3)
 
 
 def layer_matrices(model: Model) -> tuple[tuple[float, float, float], ...]:
@@ -75,8 +65,7 @@ def _expert_work(rows: Strategies, scenario: Scenario, layers: Floats) -> Floats
     if moe is None:
         return np.zeros(len(rows))
     width = moe.expert_ffn_hidden_size / rows.etp
-    n, m = np.minimum(width, model.expert_hidden_size), np.maximum(width, model.expert_hidden_size)
-    one = NEWTON_SCHULZ * (4.0 * n * n * m + 2.0 * n**3) * (model.ffn_branches + 1.0)
+    one = newton_schulz_flops(width, model.expert_hidden_size) * (model.ffn_branches + 1.0)
     held = moe.num_experts / rows.ep * model.num_moe_layers / model.num_layers
     return layers * held * one / (expert_shards(rows) * _copies_sharing(rows))
 
@@ -107,6 +96,7 @@ def _optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     quantised = once * (mine if gather_word(scenario) < WORD else size) * changed
     scattered = (rows.zero_stage >= SHARDED_PARAMETERS) | ((rows.zero_stage >= SHARDED_GRADIENTS) & (rows.pp == 1))
     zeroed = np.where(scattered & stack.gradients_sharded, mine, size)
-    traffic = mine * step_traffic_bytes(stack) + zeroed * stack.gradient_bytes + quantised
-    seconds = traffic / (rates.stream * rates.bandwidth)
+    known = {"step": step_traffic_bytes(stack), "gradient": stack.gradient_bytes}
+    traffic = optimizer_traffic(updated=mine, held=zeroed, **known) + quantised
+    seconds = stream_seconds(traffic=traffic, share=rates.stream, bandwidth=rates.bandwidth)
     return seconds + muon_seconds(rows, scenario) if stack.optimizer == "muon" else seconds

@@ -18,7 +18,7 @@ from costmodels.layer.passes import Passes
 from costmodels.layer.terms import LayerTerms
 from costmodels.layout.by_kind import ByKind
 from costmodels.layout.pieces import by_chunk, copies, joined
-from costmodels.layout.placement import Group, expert_data_group, sharding_groups, split_group
+from costmodels.layout.placement import expert_data_group, sharding_groups
 from costmodels.layout.sizes import (
     embedding_parameters_per_rank,
     expert_parameters_per_rank,
@@ -33,6 +33,7 @@ from costmodels.model.model import Model
 from costmodels.model.parameters import attention_projections
 from costmodels.names import SHARDED_GRADIENTS, SHARDED_PARAMETERS, WORD
 from costmodels.primitives.collectives import all_reduce_seconds, gather_seconds, host_seconds
+from costmodels.primitives.groups import Group, split_group
 from costmodels.primitives.kernels import stream_seconds
 from costmodels.primitives.overlap import prefetched
 from costmodels.scenario import Scenario

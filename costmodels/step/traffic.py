@@ -11,13 +11,19 @@ from costmodels.layer.passes import Passes, tokens_per_rank
 from costmodels.layer.terms import LayerTerms
 from costmodels.layout.by_kind import ByKind
 from costmodels.layout.pieces import by_chunk, joined
-from costmodels.layout.placement import ends_of, expert_data_group, group_of, sharding_groups, strides
+from costmodels.layout.placement import (
+    expert_data_group,
+    group_of,
+    sharding_groups,
+    strides,
+)
 from costmodels.layout.sizes import heaviest_experts, heaviest_stage, heaviest_stage_parameters, padded_vocabulary_rows
 from costmodels.layout.split import even_layers
 from costmodels.model.parameters import attention_projections
 from costmodels.names import SCHEDULE_NAMES, SHARDED_GRADIENTS, SHARDED_PARAMETERS, WORD
 from costmodels.pipeline.schedules import SCHEDULES
 from costmodels.primitives.collectives import all_reduce_seconds, broadcast_seconds, gather_seconds, send_seconds
+from costmodels.primitives.groups import ends_of
 from costmodels.primitives.overlap import exposed
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack

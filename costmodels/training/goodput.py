@@ -61,7 +61,23 @@ def spare_nodes(scenario: Scenario, stability: Stability) -> int:
 
 
 def startup_seconds(gpus: int, kind: Startup) -> float:
-    """Seconds until the process groups of a job exist [Jiang24 3.5]."""
+    """Seconds until the process groups of a job exist.
+
+        t = t0 (n / n0)^k
+
+    Args:
+        gpus: n, of the job.
+        kind: how groups are formed: t0 and k of ``STARTUP``, for n0 GPUs.
+
+    Returns:
+        Seconds.
+
+    Source:
+        [Jiang24], section 3.5.
+
+    >>> startup_seconds(12288, "ordered"), startup_seconds(2048, "tcpstore")
+    (30.0, 1047.0)
+    """
     seconds, power = STARTUP[kind]
     return seconds * (gpus / STARTUP_GPUS) ** power
 
@@ -99,10 +115,24 @@ def storage_rate(scenario: Scenario, stability: Stability) -> float:
 
 
 def best_interval(stall: Floats, rate: float) -> Floats:
-    """Best seconds of work between checkpoints where interruptions strike at random, shape (N,).
+    """Best seconds of work between checkpoints where interruptions strike at random.
 
-    (1 + W(-exp(-1 - lambda delta))) / lambda is the root of the derivative of ``expected_wall`` over the work; W is
-    Lambert's function on its upper branch.
+        tau = (1 + W(-exp(-1 - lambda delta))) / lambda,  near  sqrt(2 delta / lambda)  for short stalls
+
+    The root of the derivative of ``expected_wall`` over the work; W is Lambert's function on its upper branch.
+
+    Args:
+        stall: delta, seconds that training stands still for a checkpoint, shape (N,).
+        rate: lambda, interruptions per second.
+
+    Returns:
+        Seconds, shape (N,).
+
+    Source:
+        [Daly06], section 3; the approximation is of J. Young, CACM 17(9), 1974.
+
+    >>> float(best_interval(np.array(60.0), 1 / 86400.0).round(1)), float(np.sqrt(2 * 60.0 * 86400.0).round(1))
+    (3180.1, 3219.9)
     """
     from scipy.special import lambertw
 
@@ -112,9 +142,26 @@ def best_interval(stall: Floats, rate: float) -> Floats:
 
 
 def expected_wall(work: Floats, *, stall: Floats, downtime: Seconds, rate: PerSecond) -> Floats:
-    """Seconds that a stretch of work and its checkpoint take on average [Daly06, section 3].
+    """Seconds that a stretch of work and its checkpoint take on average where interruptions strike at random.
 
-    Interruptions at random with that rate, in the downtime too: exp(lambda R) (exp(lambda (tau + delta)) - 1) / lambda.
+        T = exp(lambda R) (exp(lambda (tau + delta)) - 1) / lambda
+
+    Interruptions strike in the downtime too.
+
+    Args:
+        work: tau, seconds of training between checkpoints, shape (N,).
+        stall: delta, seconds of a checkpoint, shape (N,).
+        downtime: R, seconds from an interruption to the first new iteration.
+        rate: lambda, interruptions per second; 0 for none.
+
+    Returns:
+        Seconds, shape (N,).
+
+    Source:
+        [Daly06], section 3.
+
+    >>> float(expected_wall(np.array(3600.0), stall=np.array(60.0), downtime=900.0, rate=1 / 86400.0).round(1))
+    3777.8
     """
     if not rate:
         return work + stall
@@ -122,7 +169,24 @@ def expected_wall(work: Floats, *, stall: Floats, downtime: Seconds, rate: PerSe
 
 
 def effective_share(*, failures: float, lost: Seconds, wall: Seconds) -> float:
-    """Share of a wall time that trained, with so many interruptions that cost so much each [Jiang24 6.3]."""
+    """Share of a wall time that trained.
+
+        1 - n t / T
+
+    Args:
+        failures: n, interruptions.
+        lost: t, seconds that each of them costs.
+        wall: T, seconds of the whole run.
+
+    Returns:
+        A share.
+
+    Source:
+        [Jiang24], section 6.3.
+
+    >>> effective_share(failures=100, lost=900.0, wall=1.8e6)
+    0.95
+    """
     return 1.0 - failures * lost / wall
 
 
@@ -212,7 +276,23 @@ def _in_repair(scenario: Scenario, stability: Stability) -> float:
 
 
 def _more_than(spares: int, mean: float) -> float:
-    """Probability that more nodes than that are in repair, where so many are on average (Poisson: M/G/infinity)."""
+    """Probability that more nodes than the spares are in repair at a time.
+
+        P(N > s)  with N of Poisson's distribution, as in a queue M/G/infinity
+
+    Args:
+        spares: s, nodes that replace broken ones.
+        mean: nodes in repair on average: breaking nodes per second times the seconds of a repair.
+
+    Returns:
+        A probability.
+
+    Source:
+        D. Gross et al., "Fundamentals of Queueing Theory", section 2.6.
+
+    >>> round(_more_than(8, 3.0), 4)
+    0.0038
+    """
     from scipy.special import pdtrc
 
     return float(pdtrc(spares, mean))

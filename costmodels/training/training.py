@@ -26,19 +26,39 @@ class Totals:
 
 
 def iterations(*, tokens: Count, tokens_per_iteration: Count) -> int:
-    """Optimizer steps for a number of tokens, the last one whole."""
+    """Optimizer steps for a number of tokens, the last one whole.
+
+    >>> iterations(tokens=300_000_000_000, tokens_per_iteration=3_145_728)
+    95368
+    """
     return math.ceil(tokens / tokens_per_iteration)
 
 
 def rent(*, gpus: Count, seconds: Seconds, price: DollarsPerSecond) -> Dollars:
-    """Dollars for a number of devices over a time."""
+    """Dollars for a number of devices over a time, at a price per device and second.
+
+    >>> rent(gpus=1024, seconds=86400.0, price=2.0 / 3600.0)
+    49152.0
+    """
     return gpus * seconds * price
 
 
 def energy(*, gpus: Count, seconds: Seconds, device: Watts, node_share: Watts) -> float:
     """Joules of devices at rated power with their share of the node; an upper estimate.
 
-    ``node_share`` is the power of CPUs, network cards and fans divided by the devices of a node.
+        E = n t (P + P_node)
+
+    Args:
+        gpus: n, devices.
+        seconds: t.
+        device: P, watts of a device.
+        node_share: P_node, watts of CPUs, network cards and fans divided by the devices of a node.
+
+    Returns:
+        Joules.
+
+    >>> energy(gpus=8, seconds=3600.0, device=700.0, node_share=575.0) / 3.6e6  # kWh of a node
+    10.2
     """
     return gpus * seconds * (device + node_share)
 

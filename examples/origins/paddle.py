@@ -36,8 +36,9 @@ from pathlib import Path
 
 import numpy as np
 
-from costmodels.layout.placement import group_of, split_group
+from costmodels.layout.placement import group_of
 from costmodels.names import RANK_ORDERS
+from costmodels.primitives.groups import split_group
 from costmodels.strategy import Strategies, strategies
 from planner import Plan, PlanRequest, predict
 

@@ -10,7 +10,7 @@ from costmodels.layer.blocks import layer_seconds
 from costmodels.layer.context import (
     context_parallel,
     exchange_bytes,
-    key_value_bytes,
+    exchanged_key_values,
     near_ranks,
     repeated_bytes,
     ring_ranks,
@@ -61,7 +61,7 @@ def test_few_keys_and_values_are_repeated_where_ranks_outnumber_them():
     queries, keys = (2 * TOKENS / 4 * width * 3 / 4 / 100e9 for width in (WIDTH, 4 * 128))
     assert exchanged(A2A, 4, scenario=few).forward == pytest.approx(2 * queries + 2 * keys)
     rows = strategies(cp=4, cp_kind=A2A)
-    assert key_value_bytes(rows, few) == pytest.approx(2 * TOKENS * 2 * 128)
+    assert exchanged_key_values(rows, few) == pytest.approx(2 * TOKENS * 2 * 128)
     assert repeated_bytes(rows, few) == pytest.approx(2 * TOKENS * 2 * 128 - 2 * TOKENS / 4 * 2 * 256)
     assert repeated_bytes(rows, toy_scenario()) == pytest.approx(0.0)
 
@@ -162,7 +162,7 @@ def test_a_rank_holds_two_buffers_a_second_copy_or_everything():
 def test_latent_attention_passes_whole_keys_and_values():
     model = with_latent_attention(toy_model())
     keys = 2 * TOKENS / 2 * 8 * (192 + 128)
-    assert key_value_bytes(strategies(cp=2), toy_scenario(model=model)) == pytest.approx(keys)
+    assert exchanged_key_values(strategies(cp=2), toy_scenario(model=model)) == pytest.approx(keys)
 
 
 def test_a_ring_is_as_slow_as_its_slowest_hop_and_an_all_to_all_as_its_slowest_tier():

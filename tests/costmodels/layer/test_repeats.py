@@ -8,7 +8,7 @@ from costmodels.layer.blocks import layer_seconds, tensor_parallel
 from costmodels.layer.experts import arrived_tokens, grouped, routed_tokens
 from costmodels.layer.passes import ffn_matmuls, last_product, linear, tokens_per_rank
 from costmodels.layer.repeats import summing_up
-from costmodels.memory.activations import layer_activation_bytes
+from costmodels.memory.activations import average_activation_bytes
 from costmodels.model.layer_kinds import DENSE
 from costmodels.names import Recompute
 from costmodels.strategy import strategies
@@ -104,7 +104,7 @@ def test_a_list_without_exchanges_repeats_them_and_keeps_nothing_of_them():
         layer.ep_alone.forward
     )
     assert more > 0
-    kept = layer_activation_bytes(rows, named) - layer_activation_bytes(rows, lacking)
+    kept = average_activation_bytes(rows, named) - average_activation_bytes(rows, lacking)
     exchanged = routed_tokens(rows, named) + arrived_tokens(rows, named)
     assert kept == pytest.approx(2.0 * model.hidden_size * exchanged)
 

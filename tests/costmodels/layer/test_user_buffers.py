@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from costmodels.layer.blocks import tensor_parallel
 from costmodels.layer.passes import Passes
-from costmodels.layer.user_buffers import beside, in_ring, served
+from costmodels.layer.user_buffers import served, share_of_units
 from costmodels.model.layer_kinds import DENSE, EXPERTS
+from costmodels.primitives.overlap import pieces_left, shared_units
 from costmodels.stack.overlap import Overlap
 from costmodels.strategy import strategies
 from hardware.catalogue import accelerator
@@ -48,7 +49,7 @@ def eight_h100(stack, precision="fp8", **model):
 
 @given(st.integers(2, 16), TIMES, TIMES)
 def test_a_ring_leaves_what_pieces_in_turn_leave(ranks, piece, message):
-    left = in_ring(np.array([(ranks - 1) * message]), np.array([ranks * piece]), np.array([float(ranks)]))[0]
+    left = pieces_left(np.array([(ranks - 1) * message]), np.array([ranks * piece]), np.array([float(ranks)]))[0]
     assert left == pytest.approx(gathered(ranks, piece, message) - ranks * piece, abs=1e-9)
     assert left == pytest.approx(scattered(ranks, piece, message) - ranks * piece, abs=1e-9)
 
@@ -60,7 +61,7 @@ def test_a_collective_beside_a_product_takes_its_units_as_long_as_it_runs(moving
     left = 1.0 - units / scenario.group.accelerator.compute_units
     done = moving * left
     ends = moving + (product - done) if done < product else max(moving, product / left)
-    assert beside(np.array([moving]), np.array([product]), units, scenario)[0] == pytest.approx(
+    assert shared_units(np.array([moving]), np.array([product]), share_of_units(units, scenario))[0] == pytest.approx(
         ends - product, rel=1e-6
     )
 
@@ -89,7 +90,11 @@ def test_one_rank_exchanges_nothing_and_rings_leave_less_than_all_where_products
 def test_a_device_of_few_units_keeps_half_of_them_for_its_product():
     few, half = (changed_device(toy_scenario(), compute_units=units) for units in (2, 48))
     times = np.array([1.0]), np.array([2.0])
-    assert beside(*times, 24, few)[0] == beside(*times, 24, half)[0] == pytest.approx(0.5)
+    assert (
+        shared_units(*times, share_of_units(24, few))[0]
+        == shared_units(*times, share_of_units(24, half))[0]
+        == pytest.approx(0.5)
+    )
 
 
 def test_user_buffers_carry_no_nvfp4():

@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 
 from costmodels.layout.pieces import in_flight
 from costmodels.layout.split import Assignment
-from costmodels.memory.activations import checkpoint_bytes
+from costmodels.memory.activations import average_activation_bytes, layer_checkpoint_bytes
 from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.footprint import footprint, readings
 from costmodels.memory.peaks import loss_peak, standing_bytes
-from costmodels.memory.rows import layer_activation_bytes, memory_limit, row_bytes
+from costmodels.memory.rows import memory_limit, row_bytes
 from costmodels.memory.states import state_bytes
 from costmodels.model.parameters import parameters
 from costmodels.names import SCHEDULE_NAMES, Recompute
@@ -51,7 +51,7 @@ def test_activations_of_a_gpt_layer_are_those_of_korthikanti_to_the_byte(tp, mic
     scenario = toy_scenario(stack=stack("megatron-lm-2022"))
     rows = strategies(tp=tp, micro_batch_size=micro, sequence_parallel=[0, 1])
     plain, split = korthikanti(s=1024, b=micro, h=1024, a=8, t=tp)
-    whole, divided = layer_activation_bytes(rows, scenario)
+    whole, divided = average_activation_bytes(rows, scenario)
     assert whole == plain
     assert divided == split
 
@@ -59,7 +59,7 @@ def test_activations_of_a_gpt_layer_are_those_of_korthikanti_to_the_byte(tp, mic
 def test_selective_recomputation_keeps_no_scores():
     scenario = toy_scenario(stack=stack("megatron-lm-2022"))
     rows = strategies(tp=4, sequence_parallel=1, recompute=[Recompute.NONE, Recompute.SELECTIVE])
-    kept, dropped = layer_activation_bytes(rows, scenario)
+    kept, dropped = average_activation_bytes(rows, scenario)
     assert dropped == 34 * 1024 * 1024 / 4
     assert kept - dropped == 5 * 8 * 1024 * 1024 / 4
 
@@ -336,17 +336,17 @@ def test_a_list_of_operators_keeps_attention_and_every_second_product_in_16_bits
         )
         for fused in (True, False)
     )
-    kept = layer_activation_bytes(rows, compiled)[0] / 1024
+    kept = average_activation_bytes(rows, compiled)[0] / 1024
     per_head = 4.0 * model.num_heads
     assert kept == 2 * (1024 + model.attention_width + model.value_width + 1024 + 4096) + per_head
-    assert layer_activation_bytes(rows, eager)[0] / 1024 - kept == 2 * 1024
+    assert average_activation_bytes(rows, eager)[0] / 1024 - kept == 2 * 1024
 
 
 def test_keeping_what_products_return_keeps_the_input_and_their_outputs():
     rows = strategies(recompute=Recompute.SELECTIVE)
     scenario = toy_scenario(stack=toy_stack(selective="products", attention=("flash-2",)))
     model = scenario.model
-    per_token = layer_activation_bytes(rows, scenario)[0] / 1024
+    per_token = average_activation_bytes(rows, scenario)[0] / 1024
     assert per_token == 2.0 * (2 * model.hidden_size + model.qkv_width + model.fc1_width) + 4.0 * model.num_heads
 
 
@@ -356,7 +356,7 @@ def test_a_policy_that_keeps_products_with_weights_keeps_no_scores(kind):
     written, fused = (
         toy_scenario(stack=toy_stack(selective=kind, attention=(name,))) for name in ("unfused", "flash-2")
     )
-    more = layer_activation_bytes(rows, written) - layer_activation_bytes(rows, fused)
+    more = average_activation_bytes(rows, written) - average_activation_bytes(rows, fused)
     assert more[0] <= 0
 
 
@@ -364,7 +364,7 @@ def test_the_more_of_attention_a_policy_keeps_the_more_memory_it_takes():
     rows, kinds = strategies(recompute=Recompute.SELECTIVE), ("projections", "attention-products", "feed-forward")
     stacks = [toy_stack(selective=kind, attention=("flash-2",)) for kind in kinds]
     scenarios = [toy_scenario(stack=one) for one in stacks]
-    least, more, most = (layer_activation_bytes(rows, one)[0] / 1024 for one in scenarios)
+    least, more, most = (average_activation_bytes(rows, one)[0] / 1024 for one in scenarios)
     model = scenarios[0].model
     assert more - least == 2.0 * model.hidden_size
     assert most - more == 2.0 * model.attention_output_width
@@ -373,11 +373,11 @@ def test_the_more_of_attention_a_policy_keeps_the_more_memory_it_takes():
 def test_training_in_fp32_keeps_four_bytes_of_every_value():
     rows = strategies(micro_batch_size=2)
     single, half = (toy_scenario(precision=name, stack=toy_stack(gradient_bytes=2)) for name in ("fp32", "bf16"))
-    kept = [layer_activation_bytes(rows, one)[0] for one in (single, half)]
+    kept = [average_activation_bytes(rows, one)[0] for one in (single, half)]
     per_head = 4.0 * half.model.num_heads * 2 * 1024  # of fused attention, in fp32 either way
     assert kept[0] - per_head == pytest.approx(2 * (kept[1] - per_head))
     assert state_bytes(rows, single).gradients[0] == 4.0
-    assert checkpoint_bytes(rows, single)[0] == 2 * checkpoint_bytes(rows, half)[0]
+    assert layer_checkpoint_bytes(rows, single)[0] == 2 * layer_checkpoint_bytes(rows, half)[0]
 
 
 def test_gradients_that_stay_beside_their_sum_come_on_top_of_it():
@@ -391,5 +391,5 @@ def test_gradients_that_stay_beside_their_sum_come_on_top_of_it():
 def test_relu_keeps_one_tensor_where_gelu_keeps_two():
     rows = strategies()
     smooth, cut = (toy_scenario(model=toy_model().model_copy(update={"activation": name})) for name in ("gelu", "relu"))
-    less = layer_activation_bytes(rows, smooth) - layer_activation_bytes(rows, cut)
+    less = average_activation_bytes(rows, smooth) - average_activation_bytes(rows, cut)
     assert less[0] == pytest.approx(2.0 * 1024 * smooth.model.ffn_hidden_size)

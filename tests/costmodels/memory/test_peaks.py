@@ -3,7 +3,7 @@
 import pytest
 
 from costmodels.layer.blocks import layer_seconds
-from costmodels.memory.activations import checkpoint_bytes, layer_activation_bytes
+from costmodels.memory.activations import average_activation_bytes, layer_checkpoint_bytes
 from costmodels.memory.peaks import WORKSPACES, loss_peak, momentary_bytes, standing_bytes, step_bytes
 from costmodels.memory.rows import row_bytes
 from costmodels.memory.states import state_bytes
@@ -105,7 +105,7 @@ def test_recomputed_operators_keep_what_attention_returns_unless_the_list_lacks_
     known = {"attention": ("cudnn",), "selective": "operators"}
     saved, lost = (toy_scenario(group=group, stack=toy_stack(**known, saves_cudnn=yes)) for yes in (True, False))
     heads = saved.model.num_heads
-    fewer = layer_activation_bytes(rows, saved) - layer_activation_bytes(rows, lost)
+    fewer = average_activation_bytes(rows, saved) - average_activation_bytes(rows, lost)
     assert fewer == pytest.approx(T * (2 * H + 4 * heads))
     layer = layer_seconds(rows, lost)
     again = layer.repeated("operators", attends=True) - layer.repeated("operators")
@@ -129,7 +129,7 @@ def test_operations_that_are_not_fused_keep_tensors_of_their_own(kept, width):
     model = toy_model(**(GATED | {"num_query_groups": 2})).model_copy(update={"position": "rotary"})
     fused, other = (toy_scenario(model=model, stack=toy_stack(keeps=keeps)) for keeps in ((), (kept,)))
     rows = strategies()
-    assert layer_activation_bytes(rows, other) - layer_activation_bytes(rows, fused) == pytest.approx(T * width)
+    assert average_activation_bytes(rows, other) - average_activation_bytes(rows, fused) == pytest.approx(T * width)
 
 
 def test_keys_and_values_stay_beside_the_projection_of_as_many_queries():
@@ -137,16 +137,16 @@ def test_keys_and_values_stay_beside_the_projection_of_as_many_queries():
     for groups, width in ((8, 2 * 2 * H), (2, 0)):
         model = toy_model(**(GATED | {"num_query_groups": groups}))
         apart, viewed = (toy_scenario(model=model, stack=toy_stack(keeps=keeps)) for keeps in ((), ("projected",)))
-        assert layer_activation_bytes(rows, viewed) - layer_activation_bytes(rows, apart) == T * width
+        assert average_activation_bytes(rows, viewed) - average_activation_bytes(rows, apart) == T * width
 
 
 def test_gathered_inputs_are_kept_whole_and_checkpoints_can_be_split():
     rows = strategies(tp=4, sequence_parallel=1)
     again, whole = (toy_scenario(stack=toy_stack(gathered_inputs=yes)) for yes in (False, True))
-    extra = layer_activation_bytes(rows, whole) - layer_activation_bytes(rows, again)
+    extra = average_activation_bytes(rows, whole) - average_activation_bytes(rows, again)
     assert extra == pytest.approx(2 * 2 * H * T * 3 / 4)
     split = toy_scenario(stack=toy_stack(partitioned_checkpoints=True))
-    assert checkpoint_bytes(strategies(tp=4), split) == checkpoint_bytes(rows, again) == 2 * H * T / 4
+    assert layer_checkpoint_bytes(strategies(tp=4), split) == layer_checkpoint_bytes(rows, again) == 2 * H * T / 4
 
 
 def test_new_parameters_that_one_collective_gathers_stand_beside_the_old_ones():

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodels.layout.placement import Group, group_of
+from costmodels.layout.placement import group_of
 from costmodels.primitives.collectives import (
     CHUNK,
     TREE_BANDWIDTH,
@@ -13,6 +13,7 @@ from costmodels.primitives.collectives import (
     gather_seconds,
     send_seconds,
 )
+from costmodels.primitives.groups import Group
 from costmodels.strategy import strategies
 from hardware.catalogue import cluster
 from tests.drawn import drawn_groups

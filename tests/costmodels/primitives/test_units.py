@@ -8,13 +8,23 @@ import pint
 import pytest
 
 from costmodels.layout.placement import group_of
+from costmodels.pipeline import bubbles
 from costmodels.pipeline.schedules import pipeline_seconds
-from costmodels.primitives.collectives import all_reduce_seconds, all_to_all_seconds, gather_seconds, send_seconds
+from costmodels.primitives import kernels, overlap, sizes
+from costmodels.primitives.collectives import (
+    all_reduce_seconds,
+    all_to_all_seconds,
+    gather_seconds,
+    link_seconds,
+    message_seconds,
+    send_seconds,
+)
+from costmodels.primitives.host import cpu_adam_seconds, transfer_seconds
 from costmodels.primitives.kernels import attention_backward_seconds, attention_seconds, matmul_seconds, stream_seconds
-from costmodels.step.offload import cpu_adam_seconds, transfer_seconds
-from costmodels.step.traffic import exposed
+from costmodels.primitives.overlap import exposed
 from costmodels.strategy import strategies
 from costmodels.training import training
+from costmodels.training.goodput import best_interval, effective_share, expected_wall
 
 UNITS = pint.UnitRegistry(None)
 for name in ("byte", "second", "dollar", "joule"):
@@ -73,7 +83,7 @@ def test_a_pass_over_memory_takes_seconds():
 
 
 def test_a_step_on_the_host_and_its_transfers_take_seconds(monkeypatch):
-    monkeypatch.setattr("costmodels.step.offload.WORD", 2.0 * BYTES)
+    monkeypatch.setattr("costmodels.primitives.host.WORD", 2.0 * BYTES)
     step = cpu_adam_seconds(parameters=COUNTS, word=12.0 * BYTES, gradient=4.0 * BYTES, bandwidth=1e11 * BANDWIDTH)
     carries(step, SECONDS)
     carries(transfer_seconds(COUNTS * BYTES, 1e10 * BANDWIDTH), SECONDS)
@@ -91,6 +101,108 @@ def test_what_stays_exposed_is_seconds(hidden):
         ),
         SECONDS,
     )
+
+
+def test_a_message_and_a_link_take_seconds():
+    size, rate = COUNTS * 1e6 * BYTES, 1e10 * BANDWIDTH
+    carries(message_seconds(size, latency=1e-6 * SECONDS, rate=rate), SECONDS)
+    carries(link_seconds(size, rate=rate, saturation=1e6 * BYTES), SECONDS)
+
+
+WORDS = 2.0 * BYTES
+BYTE_FORMULAS = {
+    "layer_activation_bytes": {
+        "tokens": COUNTS,
+        "region": COUNTS / 2,
+        "tensor_ranks": 2,
+        "gathered": WORDS,
+        "whole": WORDS,
+        "split": WORDS,
+    },
+    "checkpoint_bytes": {"tokens": COUNTS, "hidden_size": 64, "word": WORDS},
+    "optimizer_traffic": {"updated": COUNTS, "step": 14.0 * BYTES, "held": COUNTS, "gradient": 4.0 * BYTES},
+    "key_value_bytes": {"tokens": COUNTS, "heads": 8, "key_width": 64, "value_width": 32, "word": WORDS},
+    "dispatched_bytes": {"copies": COUNTS, "hidden_size": 64, "word": WORDS, "beside": 4.0 * BYTES},
+    "sharded_bytes": {"whole": COUNTS * BYTES, "shards": 4, "sharded": np.array([True, False, True])},
+}
+"""Formulas of ``primitives.sizes`` that return bytes, with arguments that carry units."""
+
+
+@pytest.mark.parametrize("name", BYTE_FORMULAS)
+def test_sizes_are_bytes(name):
+    carries(getattr(sizes, name)(**BYTE_FORMULAS[name]), BYTES)
+
+
+def test_every_size_but_a_count_of_places_is_proved():
+    made_here = {name for name, item in vars(sizes).items() if getattr(item, "__module__", "") == sizes.__name__}
+    assert made_here - {"expert_places"} == set(BYTE_FORMULAS)
+
+
+OVERLAPS = {
+    "slowdown": {"hidden": COUNTS * SECONDS, "slow": 0.3},
+    "exposed": {"seconds": 2 * COUNTS * SECONDS, "window": COUNTS * SECONDS, "share": 0.1, "slow": 0.3, "hidden": True},
+    "prefetched": {
+        "seconds": 2 * COUNTS * SECONDS,
+        "window": COUNTS * SECONDS,
+        "slow": 0.3,
+        "hidden": np.array([True, False, True]),
+    },
+    "ring_attention_exposed": {"ranks": 4, "send": COUNTS * SECONDS, "attention": COUNTS * SECONDS, "floor": 0.1},
+    "pieces_left": {"moving": 2 * COUNTS * SECONDS, "product": COUNTS * SECONDS, "ranks": 4.0},
+    "shared_units": {"moving": COUNTS * SECONDS, "product": COUNTS * SECONDS, "taken": 0.2},
+}
+
+
+@pytest.mark.parametrize("name", OVERLAPS)
+def test_what_overlap_leaves_is_seconds(name):
+    quantities = OVERLAPS[name]
+    if name in {"slowdown", "ring_attention_exposed"}:
+        carries(getattr(overlap, name)(**quantities), SECONDS)
+        return
+    by_thousand = {k: 1e3 * v if isinstance(v, UNITS.Quantity) else v for k, v in quantities.items()}
+    plain, other = (
+        getattr(overlap, name)(**{k: v.magnitude if isinstance(v, UNITS.Quantity) else v for k, v in given.items()})
+        for given in (quantities, by_thousand)
+    )
+    assert other == pytest.approx(1e3 * plain), "a bare zero stands beside seconds: checked by homogeneity"
+
+
+def test_every_overlap_is_proved():
+    made_here = {name for name, item in vars(overlap).items() if getattr(item, "__module__", "") == overlap.__name__}
+    assert made_here == set(OVERLAPS)
+
+
+def test_what_attention_and_muon_multiply_are_counts():
+    known = {"key_width": 4, "value_width": 2}
+    assert kernels.attention_flops(pairs=6.0, **known) == 3 * kernels.attention_flops(pairs=2.0, **known) == 72.0
+    assert kernels.newton_schulz_flops(20.0, 60.0) == pytest.approx(8 * kernels.newton_schulz_flops(10.0, 30.0))
+    for pairs in (kernels.causal_pairs, lambda s, **known: kernels.blocked_pairs(s, s / 8, **known)):
+        for chunked in (False, True):
+            assert pairs(4e3, window=1e3, chunked=chunked) == pytest.approx(4 * pairs(2e3, window=5e2, chunked=chunked))
+
+
+BUBBLES = [
+    item
+    for name, item in vars(bubbles).items()
+    if callable(item) and getattr(item, "__module__", "") == bubbles.__name__ and not name.startswith("_")
+]
+
+
+@pytest.mark.parametrize("idle", BUBBLES)
+def test_bubbles_are_as_many_seconds_as_passes(idle):
+    """They turn to arrays, which strips units: thrice the seconds of all passes are thrice those that idle."""
+    once = idle(8, 32, 2, 1.0, 1.3, 0.9)
+    assert idle(8, 32, 2, 3.0, 3.9, 2.7) == pytest.approx(3.0 * once)
+
+
+def test_intervals_between_checkpoints_are_seconds():
+    """Lambert's function takes plain numbers: minutes in, minutes out."""
+    in_seconds, in_minutes = best_interval(np.array([60.0]), 1 / 86400.0), best_interval(np.array([1.0]), 1 / 1440.0)
+    assert in_seconds == pytest.approx(60.0 * in_minutes)
+    wall = expected_wall(COUNTS, stall=COUNTS / 60, downtime=900.0, rate=1 / 86400.0)
+    assert wall == pytest.approx(60 * expected_wall(COUNTS / 60, stall=COUNTS / 3600, downtime=15.0, rate=1 / 1440.0))
+    share = effective_share(failures=3, lost=COUNTS * SECONDS, wall=1e6 * SECONDS)
+    assert share.dimensionless
 
 
 def test_a_pipeline_takes_seconds_only_if_both_its_terms_do():

@@ -21,25 +21,27 @@ from costmodels.layer.recompute_modules import (
     modules_of,
     preset_masks,
 )
+from costmodels.memory.activations import average_activation_bytes
 from costmodels.memory.host import host_fits, host_need
-from costmodels.memory.rows import layer_activation_bytes, row_bytes
+from costmodels.memory.rows import row_bytes
 from costmodels.memory.states import state_bytes
 from costmodels.model.flops import module_flops, recomputed_flops
 from costmodels.names import SCHEDULE_NAMES, Recompute
 from costmodels.pricing import price, quote, row_assignment
+from costmodels.primitives.host import cpu_adam_seconds
+from costmodels.primitives.kernels import newton_schulz_flops
 from costmodels.stack.choices import chosen
 from costmodels.stack.optimizers import OPTIMIZERS, kept_bytes, step_traffic_bytes
 from costmodels.step.offload import (
     ACTIVATIONS,
     EVERYTHING,
     OPTIMIZER,
-    cpu_adam_seconds,
     host_stream,
     link_bandwidth,
     step_offload_seconds,
     updated_parameters,
 )
-from costmodels.step.optimizer import newton_schulz_flops, optimizer_seconds
+from costmodels.step.optimizer import optimizer_seconds
 from costmodels.step.traffic import step_traffic
 from costmodels.strategy import strategies
 from tests.drawn import drawn_expert_models, drawn_scenarios
@@ -223,11 +225,11 @@ def test_a_named_module_costs_time_and_saves_what_it_says(scenario, seed, name):
         recompute=np.full(len(rows), int(Recompute.SELECTIVE)),
         recompute_modules=np.full(len(rows), module_mask([name])),
     )
-    saved = layer_activation_bytes(rows, scenario) - layer_activation_bytes(named, scenario)
+    saved = average_activation_bytes(rows, scenario) - average_activation_bytes(named, scenario)
     depth, nothing = scenario.depth, np.zeros(len(rows))
     each = [module_bytes(rows, scenario, kind).get(name, nothing) for kind in depth.kinds]
     assert saved == pytest.approx(np.dot(depth.shares, each), rel=1e-6)
-    assert (layer_activation_bytes(named, scenario) > 0).all()
+    assert (average_activation_bytes(named, scenario) > 0).all()
     slower = core_seconds(named, scenario).layer - core_seconds(rows, scenario).layer
     assert slower == pytest.approx(core_seconds(named, scenario).selective)
     assert (slower >= 0).all()

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costmodels.layout.placement import Group
 from costmodels.primitives.collectives import all_reduce_seconds
+from costmodels.primitives.groups import Group
 from costmodels.primitives.kernels import matmul_seconds
 from hardware.catalogue import cluster as find_cluster
 from hardware.errors import MeshwrightError
