@@ -84,8 +84,8 @@ def verdict(error: BaseException) -> tuple[int, str]:
         return UNEXPECTED, f"the answer cannot be written: {error.strerror}"
     if reason := _bad_request(error):
         return next((code for kind, code in _OTHERS if isinstance(error, kind)), BAD_REQUEST), reason
-    told = str(error) or "no message"
-    return UNEXPECTED, f"internal error: {type(error).__name__}: {told}; run with -v for the traceback"
+    message = str(error) or "no message"
+    return UNEXPECTED, f"internal error: {type(error).__name__}: {message}; run with -v for the traceback"
 
 
 def unwritten(option: str, path: Path, error: OSError) -> MeshwrightError:

@@ -11,7 +11,7 @@ import pytest
 
 from planner import BadFile
 from planner.studies import Store, merge, results, run
-from planner.studies.answers import every_result
+from planner.studies.result import every_result
 from tests.planner.sweep_studies import answers, stamped, study
 
 ROOT = Path(__file__).resolve().parents[3]
