@@ -16,7 +16,7 @@ from costmodels.scenario import Scenario
 from hardware.records import Accelerator
 from planner.answer.plan import Plan
 from planner.api import conclude, predict
-from planner.errors import MeshwrightError
+from planner.errors import MeshwrightError, is_interrupt
 from planner.mixed import plan_mixed
 from planner.request.fields import LAYERS
 from planner.request.pins import Pin, parse_pins
@@ -86,6 +86,8 @@ def answered(task: Task, shared: Shared) -> Finished:
         TypeError,
         ValueError,
     ) as reason:
+        if is_interrupt(reason):
+            raise KeyboardInterrupt from None
         error, defect = f"internal error: {type(reason).__name__}: {reason}", True
     except MemoryError:
         error = "out of memory; fewer workers (--workers) leave each of them more"
