@@ -43,8 +43,7 @@ cluster.price = { from = 1, to = 13, step = 1 }
 def rates() -> None:
     """Searches a second, sharing and alone, in turns so that other programs slow both alike."""
     from planner.studies import points_of, study_of
-    from planner.studies.answer import Task, answered
-    from planner.studies.sharing import Shared
+    from planner.studies.answer import Shared, Task, answered
 
     study = study_of(
         {**{k: v for k, v in DENSE.items() if k != "cluster"}, "clusters": DENSE["cluster"], "cluster": MACHINES}

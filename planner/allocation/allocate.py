@@ -9,8 +9,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from costmodels.catalogue import catalogue_hash as models_hash
-from hardware.catalogue import catalogue_hash as hardware_hash
 from planner.allocation.curves import Curves, Refused, curves, largest, question_at
 from planner.allocation.division import Division
 from planner.allocation.document import Allocation, GroupUse
@@ -18,6 +16,7 @@ from planner.allocation.explain import job_answers
 from planner.allocation.options import Option, dollars, options_of, pace
 from planner.allocation.queue import Goal, Job, Queue
 from planner.allocation.solver import Choice, Held, Options, solve
+from planner.answer.build import catalogue_hashes
 from planner.answer.text import plural
 from planner.errors import BadRequest, OutOfTime
 from planner.explain.infeasible import and_nearest
@@ -210,7 +209,7 @@ def _frame(queue: Queue, known: Curves) -> dict[str, Any]:
         "unpriced": known.unpriced,
         "curve_seconds": known.seconds,
         "version": VERSION,
-        "catalogue_hash": f"{hardware_hash()}-{models_hash()}",
+        "catalogue_hash": catalogue_hashes(),
     }
 
 
@@ -227,8 +226,10 @@ def _assumed(queue: Queue, known: Curves) -> tuple[str, ...]:
     if any(job.running and job.migration is None for job in queue.jobs):
         lines.append("a move takes a checkpoint, a restart of 5 min and reading back, where a job does not say")
     lines += rents(queue.cluster)
-    spared = {point.spared: job.name for job, points in zip(queue.jobs, known.points, strict=True) for point in points}
-    lines += [f"{what} where nothing fits without, as of {job}" for what, job in sorted(spared.items()) if what]
+    savings = {
+        point.savings: job.name for job, points in zip(queue.jobs, known.points, strict=True) for point in points
+    }
+    lines += [f"{what} where nothing fits without, as of {job}" for what, job in sorted(savings.items()) if what]
     lines.append(f"the division holds for {queue.period / 86400:g} d; {_then(queue)}")
     return tuple(lines)
 

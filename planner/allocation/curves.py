@@ -56,7 +56,7 @@ class Point:
     """Lost if the job comes here from elsewhere, where it does not say."""
     proved: bool
     strategy: Strategy
-    spared: str = ""
+    savings: str = ""
     """What it does to save memory though nobody asked, as nothing fits without."""
 
 
@@ -157,7 +157,7 @@ def curves(queue: Queue, *, deadline: float, workers: int = 1) -> Curves:
     found = dict(zip(distinct, _searched(tuple(distinct.values()), deadline, workers), strict=True))
     points = [
         tuple(
-            _of_job(point, at, question)
+            _for_job(point, at, question)
             for at, question in questions
             if not isinstance(point := found[_key(question)], str)
         )
@@ -246,7 +246,7 @@ def best_point(question: PlanRequest, seconds: float) -> Point | str:
         move_seconds=move_seconds(scenario, Stability()),
         proved=outcome.proved,
         strategy=strategy_record(best.row, best.assignment, scenario),
-        spared=spared(best.row) if saved else "",
+        savings=spared(best.row) if saved else "",
     )
 
 
@@ -263,7 +263,7 @@ def _spared(question: PlanRequest, aim: Aim, deadline: float) -> Outcome | None:
     return None
 
 
-def _of_job(point: Point, at: Placement, question: PlanRequest) -> Point:
+def _for_job(point: Point, at: Placement, question: PlanRequest) -> Point:
     """The point with what depends on the tokens of one job."""
     resolved = resolve(question)
     seconds = _seconds(point, resolved)

@@ -39,7 +39,7 @@ class Division:
         used = np.bincount(self.table.group[taken], self.table.nodes[taken], len(self.table.capacity))
         return np.asarray(self.table.capacity - used.astype(np.int64))
 
-    def beside(self, job: int) -> Ints:
+    def placeable(self, job: int) -> Ints:
         """Those of a job's placements that what the others leave holds."""
         mine = self.mine(job)
         return mine[self.table.nodes[mine] <= self.left(job)[self.table.group[mine]]]

@@ -11,8 +11,7 @@ from planner.analyses.size_document import Option
 from planner.answer.plan import Plan
 from planner.errors import BadRequest, OutOfTime
 from planner.request.request import PlanRequest
-from planner.studies.answer import searched
-from planner.studies.sharing import Shared
+from planner.studies.answer import Shared, searched
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Final, Self
 
 import click
 
-from planner.errors import BadRequest, MeshwrightError, NoRoom, OutOfTime
+from planner.errors import BadRequest, MeshwrightError, NoRoom, OutOfTime, is_interrupt
 
 OK: Final = 0
 UNEXPECTED: Final = 1
@@ -74,7 +74,7 @@ def verdict(error: BaseException) -> tuple[int, str]:
     """The exit code of an error and what to say about it."""
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code, ""
-    if isinstance(error, KeyboardInterrupt | click.Abort):
+    if is_interrupt(error) or isinstance(error, click.Abort):
         return INTERRUPTED, "interrupted"
     if isinstance(error, BrokenPipeError):  # a reader who has left is nobody's error
         let_go_of_stdout()
@@ -84,8 +84,8 @@ def verdict(error: BaseException) -> tuple[int, str]:
         return UNEXPECTED, f"the answer cannot be written: {error.strerror}"
     if reason := _bad_request(error):
         return next((code for kind, code in _OTHERS if isinstance(error, kind)), BAD_REQUEST), reason
-    told = str(error) or "no message"
-    return UNEXPECTED, f"internal error: {type(error).__name__}: {told}; run with -v for the traceback"
+    message = str(error) or "no message"
+    return UNEXPECTED, f"internal error: {type(error).__name__}: {message}; run with -v for the traceback"
 
 
 def unwritten(option: str, path: Path, error: OSError) -> MeshwrightError:

@@ -92,9 +92,9 @@ def answered(request: PlanRequest, config: str | None, origins: Mapping[str, str
     layers, again = ([stage[name] for stage in found["stages"]] for name in ("layers", "recompute_layers"))
     if any(0 < repeated < held for repeated, held in zip(again, layers, strict=True)):
         pins["recompute"] = "partial"
-    beside = {axis: value for axis, value in request.pins.items() if origins.get(f"pins.{axis}") != config}
-    same = all(value in (None, pins[axis]) for axis, value in beside.items())
-    asked = request.model_copy(update={"pins": pins | beside})
+    given = {axis: value for axis, value in request.pins.items() if origins.get(f"pins.{axis}") != config}
+    same = all(value in (None, pins[axis]) for axis, value in given.items())
+    asked = request.model_copy(update={"pins": pins | given})
     partial = asked.pins["recompute"] == "partial"
     return Answered(asked, layers if same else None, again if same and partial else None)
 

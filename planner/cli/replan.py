@@ -38,13 +38,13 @@ def replan(result: str, gpus: int, tolerance: str, pick: str, **params: Any) -> 
     """
     output = params["output"]
     check_writable(output)
-    from planner.analyses.replan import replan as anew
+    from planner.analyses.replan import replan as plan_again
     from planner.request.values import share
 
     old = answer_in(result, quiet=params["quiet"])
     _named_once(old, params)
     with working("searching", quiet=params["quiet"]):
-        answer = anew(old, gpus, tolerance=share("--tolerance", tolerance), **_changes(params))
+        answer = plan_again(old, gpus, tolerance=share("--tolerance", tolerance), **_changes(params))
     chosen = getattr(answer, pick)
     if params["form"] in {"table", "json"}:
         from planner.render.terminal.replan import render

@@ -67,7 +67,7 @@ def _is_store(path: Path) -> bool:
 def _of_store(path: Path, study: str | None) -> Shown:
     from planner.render.page import shown_study
     from planner.studies import read_study, results
-    from planner.studies.answers import every_result
+    from planner.studies.result import every_result
 
     if study is None:
         return shown_study(every_result(path), path.stem)

@@ -46,6 +46,7 @@ def serve(
         import uvicorn
 
         from planner.service.app import create_app
+        from planner.service.connections import BACKLOG, Connection
     except ImportError:
         raise BadRequest("plan serve needs FastAPI and uvicorn: pip install fastapi uvicorn") from None
     settings = Settings(
@@ -62,6 +63,8 @@ def serve(
         log_level="warning",
         timeout_graceful_shutdown=round(settings.seconds + settings.grace),
         server_header=False,
+        http=Connection,
+        backlog=BACKLOG,
     )
     say(f"listening on http://{host}:{listening.getsockname()[1]}")
     with suppress(KeyboardInterrupt):  # how a signal ends a server that has finished its work
@@ -76,7 +79,7 @@ def _bound(host: str, port: int) -> socket.socket:
     """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listening = socket.create_server((host, port), family=family, backlog=512)
+        listening = socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise BadRequest(f"--port: cannot listen on {host}:{port}: {reason}") from None

@@ -128,7 +128,7 @@ def _rehearse(study: Study, params: dict[str, Any]) -> None:
     import json
     from itertools import islice
 
-    from planner.studies.points import in_order
+    from planner.studies.study import in_order
 
     shown_points, count = list(islice(in_order(study), 5)), 0
     for count, _ in enumerate(in_order(study), start=1):  # noqa: B007 - counted without keeping
@@ -142,8 +142,8 @@ def _rehearse(study: Study, params: dict[str, Any]) -> None:
     sizes = sizes or "one question, nothing varies"
     left_out = f", {study.product - count:,} filtered out" if count < study.product else ""
     lines = [f"{study.name}: {count:,} points ({sizes}{left_out})\n"]
-    told = (", ".join(f"{k} {v}" for k, v in point.axes.items()) for point in shown_points)
-    lines += [f"  {point}\n" for point in told if point]
+    listed = (", ".join(f"{k} {v}" for k, v in point.axes.items()) for point in shown_points)
+    lines += [f"  {point}\n" for point in listed if point]
     write("".join([*lines, "  ...\n" if count > len(shown_points) else ""]), params["results"])
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
+import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -21,6 +23,9 @@ from planner.version import VERSION
 
 BODY_SECONDS: Final = 10.0
 """In which a client has to send its body."""
+AGAIN: Final = 60.0
+"""Seconds until it is said again that connections cannot be accepted."""
+_log: Final = logging.getLogger("uvicorn.error")
 _JSON: Final = "application/json"
 _UNREAD: Final = (408, 413, 415)
 """Answers that are given before the body was read."""
@@ -46,6 +51,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        say_once(asyncio.get_running_loop())
         await pool.start()
         yield
         await pool.stop()
@@ -198,6 +204,21 @@ async def _no_such(_request: Request, error: Exception) -> Response:
     headers = dict(error.headers or {})
     document = failure("bad-request", f"{error.detail}; /openapi.json lists what there is", 2)
     return Response(document, status_code=error.status_code, media_type=_JSON, headers=headers)
+
+
+def say_once(loop: asyncio.AbstractEventLoop) -> None:
+    """Log that no connection can be accepted in one line a minute, where asyncio logs every attempt with its frames."""
+    said = -AGAIN
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        nonlocal said
+        if "out of system resource" not in context["message"]:
+            loop.default_exception_handler(context)
+        elif time.monotonic() - said >= AGAIN:
+            said = time.monotonic()
+            _log.error("no connection can be accepted: %s (ulimit -n gives more)", context["exception"])
+
+    loop.set_exception_handler(handle)
 
 
 __all__ = ["create_app"]

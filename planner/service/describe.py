@@ -154,11 +154,11 @@ def _plain(schema: Any) -> Any:
         return [_plain(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    told = {name: _plain(one) for name, one in schema.items()}
-    places = told.get("prefixItems")
+    plain = {name: _plain(one) for name, one in schema.items()}
+    places = plain.get("prefixItems")
     if isinstance(places, list) and all(one == places[0] for one in places):
-        told["items"] = told.pop("prefixItems")[0]
-    return told
+        plain["items"] = plain.pop("prefixItems")[0]
+    return plain
 
 
 def _moved(schema: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:

@@ -14,14 +14,13 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import ValidationError
 
-from costmodels.catalogue import catalogue_hash as runtime_hash
 from costmodels.sparse.load import MODES, RESOURCES, TIERS, Mode
 from costmodels.sparse.model import SparseModel, sparse_model
 from costmodels.sparse.parameter_server import SparseScenario
 from costmodels.sparse.server_runtime import runtime
-from hardware.catalogue import catalogue_hash as hardware_hash
 from hardware.errors import flatten
 from hardware.servers import SparseCluster, sparse_cluster
+from planner.answer.build import catalogue_hashes
 from planner.errors import BadRequest, OutOfTime
 from planner.request.values import file_name, quantity
 from planner.sparse.document import Alternative, Placed, Rented, SparsePlan, SparseProof, SparseRequest, Stage
@@ -209,7 +208,7 @@ def _refused(request: SparseRequest, limits: Limits, tried: list[Tried], seconds
         reason=reason,
         nearest=nearest,
         version=VERSION,
-        catalogue_hash=f"{hardware_hash()}-{runtime_hash()}",
+        catalogue_hash=catalogue_hashes(),
     )
 
 
@@ -240,7 +239,7 @@ def _document(request: SparseRequest, winner: Tried, tried: list[Tried], seconds
         alternatives=tuple(_alternative(request, one) for one in tried),
         proof=proof,
         version=VERSION,
-        catalogue_hash=f"{hardware_hash()}-{runtime_hash()}",
+        catalogue_hash=catalogue_hashes(),
     )
 
 

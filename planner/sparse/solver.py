@@ -22,8 +22,8 @@ import numpy as np
 from costmodels.sparse.load import ALL, CORES, NICS, RESOURCES, STEP, Load, node_seconds, straggler
 from costmodels.sparse.parameter_server import lateness
 from costmodels.strategy import Floats
+from planner.sparse.dominance import demands, undominated
 from planner.sparse.layout import SLACK, Layout, Nodes
-from planner.sparse.lean import demands, lean
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -87,7 +87,9 @@ def solve(layout: Layout, limits: Limits, *, time_limit: float, dear: bool = Fal
 
     if not all(place.choices for place in layout.places):
         return _nothing("infeasible", layout, math.inf)
-    left = [lean(place.choices, demands(place.choices, limits.rate, unit=UNIT, page=PAGE)) for place in layout.places]
+    left = [
+        undominated(place.choices, demands(place.choices, limits.rate, unit=UNIT, page=PAGE)) for place in layout.places
+    ]
     model = cp_model.CpModel()
     variables = _stated(model, _only(layout, left), limits, dear=dear)
     solver = cp_model.CpSolver()

@@ -8,24 +8,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from planner.studies.answers import Result, results
-    from planner.studies.points import Point, points_of
     from planner.studies.progress import Progress
+    from planner.studies.result import Result, results
     from planner.studies.running import run
     from planner.studies.store import Store, merge
-    from planner.studies.study import Study
+    from planner.studies.study import Point, Study, points_of
     from planner.studies.study_file import read_study, study_of
 
 _HOMES = {
-    "Point": "planner.studies.points",
+    "Point": "planner.studies.study",
     "Progress": "planner.studies.progress",
-    "Result": "planner.studies.answers",
+    "Result": "planner.studies.result",
     "Store": "planner.studies.store",
     "Study": "planner.studies.study",
     "merge": "planner.studies.store",
-    "points_of": "planner.studies.points",
+    "points_of": "planner.studies.study",
     "read_study": "planner.studies.study_file",
-    "results": "planner.studies.answers",
+    "results": "planner.studies.result",
     "run": "planner.studies.running",
     "study_of": "planner.studies.study_file",
 }

@@ -1,4 +1,8 @@
-"""One point answered: the document that the store keeps, or the error that stands in its place."""
+"""One point answered: the document that the store keeps, or the error that stands in its place.
+
+A search does not see prices: within a process it serves all points that differ in money and power alone. Lattices serve
+more points still (``planner.space.recent``).
+"""
 
 from __future__ import annotations
 
@@ -6,23 +10,36 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
+from costmodels.scenario import Scenario
+from hardware.records import Accelerator
 from planner.answer.plan import Plan
 from planner.api import conclude, predict
-from planner.errors import MeshwrightError
+from planner.errors import MeshwrightError, is_interrupt
 from planner.mixed import plan_mixed
 from planner.request.fields import LAYERS
-from planner.request.pins import parse_pins
+from planner.request.pins import Pin, parse_pins
 from planner.request.request import PlanRequest
-from planner.request.resolve import resolve
+from planner.request.resolve import Resolved, resolve
+from planner.search.best_first import Outcome
+from planner.search.choice import only_tied
 from planner.search.memory_savers import offloaded, said_so
+from planner.search.objective import Aim, aim_of
+from planner.space.lattice import Space
 from planner.space.recent import recent_space
 from planner.studies.question import request_of
-from planner.studies.sharing import Shared
 from planner.studies.study import Mode
 
 Status = Literal["optimal", "feasible", "infeasible", "failed"]
+
+
+OUTCOMES: Final = 64
+"""Searches that a process keeps; each is a row and a few numbers."""
+RUNNERS_UP_WITHIN: Final = 1.0 + 1e-6
+"""Beside the width of a tie: no runners-up are wanted but those that may be taken."""
+
+_BLANK_MONEY: Final[dict[str, Any]] = {"power_limit": None, "host_power": 0.0, "kernel_power": None, "price": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +86,8 @@ def answered(task: Task, shared: Shared) -> Finished:
         TypeError,
         ValueError,
     ) as reason:
+        if is_interrupt(reason):
+            raise KeyboardInterrupt from None
         error, defect = f"internal error: {type(reason).__name__}: {reason}", True
     except MemoryError:
         error = "out of memory; fewer workers (--workers) leave each of them more"
@@ -117,4 +136,38 @@ def document_of(plan: Plan) -> dict[str, Any]:
     return kept
 
 
-_KEPT = {"status", "request", "strategy", "prediction", "goodput", "breakdown_seconds", "proof", "provenance"}
+_KEPT: Final = {"status", "request", "strategy", "prediction", "goodput", "breakdown_seconds", "proof", "provenance"}
+
+
+@dataclass
+class Shared:
+    """A process's memory of searches, the oldest forgotten first."""
+
+    outcomes: list[tuple[Any, Outcome]] = field(default_factory=list)
+
+    def found(self, resolved: Resolved, space: Space, pins: dict[str, Pin], deadline: float) -> Outcome:
+        """The search of a scenario, without the rows that it saw on the way."""
+        aim = aim_of(resolved)
+        question = (_without_money(aim.scenario), pins, aim.lean, aim.within, resolved.request.time_limit)
+        for place, (other, known) in enumerate(self.outcomes):
+            if other == question:
+                self.outcomes.append(self.outcomes.pop(place))
+                return known
+        self.outcomes.append((question, _search(aim, space, deadline)))
+        del self.outcomes[:-OUTCOMES]
+        return self.outcomes[-1][1]
+
+
+def _search(aim: Aim, space: Space, deadline: float) -> Outcome:
+    outcome = aim.search(space, deadline=deadline, beside=RUNNERS_UP_WITHIN + aim.within)
+    if outcome.best is not None:  # the rest of what was seen tells only why a point is infeasible
+        outcome.pool = only_tied(outcome, aim.within)
+    return outcome
+
+
+def _without_money(scenario: Scenario) -> Scenario:
+    group = scenario.group
+    whole: Accelerator = group.accelerator
+    device = whole.model_copy(update=_BLANK_MONEY | {"power": whole.clock("bf16")})  # all that a search sees of power
+    changes = {"accelerator": device, "price": None, "node_power_overhead": None}
+    return replace(scenario, group=group.model_copy(update=changes))

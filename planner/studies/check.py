@@ -13,9 +13,8 @@ from planner.request.overrides import ROOTS, changed_model, changed_stack, known
 from planner.request.pins import parse_pins
 from planner.request.tables import model_of, stack_of
 from planner.studies.machines import changed_cluster
-from planner.studies.points import points_of
 from planner.studies.question import request_of
-from planner.studies.study import SCENARIO, Study
+from planner.studies.study import SCENARIO, Study, points_of
 
 _CHANGED = tuple(f"{root}." for root in ROOTS)
 _NEEDED = ("model", "gpus", "seq_length")

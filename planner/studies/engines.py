@@ -34,15 +34,14 @@ THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 def in_process(batches: Iterator[Batch]) -> Iterator[list[Finished]]:
     """Answer everything in this process, for a single worker and for tests."""
-    from planner.studies.answer import answered
-    from planner.studies.sharing import Shared
+    from planner.studies.answer import Shared, answered
 
-    shared, done, told = Shared(), [], time.monotonic()
+    shared, done, handed = Shared(), [], time.monotonic()
     for task in chain.from_iterable(batches):
         done.append(answered(task, shared))
-        if time.monotonic() - told >= TOGETHER:
+        if time.monotonic() - handed >= TOGETHER:
             yield done
-            done, told = [], time.monotonic()
+            done, handed = [], time.monotonic()
     if done:
         yield done
 
@@ -174,8 +173,7 @@ def _serve(pipe: Connection) -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its workers
     Thread(target=_die_with_parent, daemon=True).start()
-    from planner.studies.answer import answered
-    from planner.studies.sharing import Shared
+    from planner.studies.answer import Shared, answered
 
     shared = Shared()
     try:

@@ -24,8 +24,8 @@ Changes = tuple[tuple[str, Any], ...]
 """Paths and their values, as the study writes them."""
 
 _ALIASES: Final = {"latency": "step_latency", "hbm": "memory", "hbm_bandwidth": "memory_bandwidth"}
-_TOLD: Final = {"name", "title", "vendor", "source", "sources", "host_power", "kernel_power"}
-_FIXED: Final = _TOLD | {"kernels", "tiers", "accelerator", "scale_up", "link"}
+_DESCRIPTIVE: Final = {"name", "title", "vendor", "source", "sources", "host_power", "kernel_power"}
+_FIXED: Final = _DESCRIPTIVE | {"kernels", "tiers", "accelerator", "scale_up", "link"}
 _FIXED_GROUP: Final = {"nodes", "gpus_per_node"}
 """What a request says by its number of GPUs."""
 _BEFORE: Final = {(NodeGroup, "price"): "rent", (Accelerator, "power_limit"): "drawn"}

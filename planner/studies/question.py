@@ -11,13 +11,12 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
-from costmodels.catalogue import catalogue_hash as models_hash
 from costmodels.model.catalogue import model as find_model
 from costmodels.model.model import Model
 from costmodels.stack.stack import stack as find_stack
-from hardware.catalogue import catalogue_hash as hardware_hash
 from hardware.errors import flatten
 from hardware.records import Cluster
+from planner.answer.build import catalogue_hashes
 from planner.errors import BadRequest, MeshwrightError
 from planner.request.defaults import usual_batch, usual_tokens
 from planner.request.fields import LAYERS, VARIED
@@ -70,7 +69,7 @@ def key_of(fields: Mapping[str, Any], mode: Mode) -> str:
     except MeshwrightError:
         asked = {"unresolved": dict(fields)}
     layers = fields.get(LAYERS)
-    stated = {"mode": mode, "request": asked, "layers": layers, "release": release(), "catalogue": catalogue()}
+    stated = {"mode": mode, "request": asked, "layers": layers, "release": release(), "catalogue": catalogue_hashes()}
     return hashlib.sha256(json.dumps(stated, sort_keys=True, default=str).encode()).hexdigest()
 
 
@@ -84,8 +83,8 @@ def _resolved(request: PlanRequest) -> dict[str, Any]:
     frozen = request.adapters is not None or stack.adapters is not None
     pins = {axis: (pin.values, pin.low, pin.high) for axis, pin in parse_pins(request.pins).items()}
     plain = {name: getattr(request, name) for name in VARIED}
-    told = {name: _digest(value) if isinstance(value, BaseModel) else value for name, value in plain.items()}
-    return told | {
+    known = {name: _digest(value) if isinstance(value, BaseModel) else value for name, value in plain.items()}
+    return known | {
         "model": _digest(model),
         "cluster": _digest(cluster),
         "stack": _digest(stack),
@@ -122,8 +121,3 @@ def release() -> str:
             if inside.parts[1] not in _SAY_NOTHING:
                 digest.update(inside.as_posix().encode() + path.read_bytes())
     return f"{VERSION}+{digest.hexdigest()[:12]}"
-
-
-def catalogue() -> str:
-    """Which catalogue: machines, models, stacks."""
-    return f"{hardware_hash()}-{models_hash()}"

@@ -18,8 +18,7 @@ from planner.errors import BadRequest
 from planner.studies.engines import ATTEMPTS, Batch, Engine
 
 if TYPE_CHECKING:
-    from planner.studies.answer import Finished
-    from planner.studies.sharing import Shared
+    from planner.studies.answer import Finished, Shared
 
 CONNECTING: Final = 10.0
 """Seconds to wait for a cluster to answer."""
@@ -152,6 +151,6 @@ def answer_batch(batch: Batch, release_of_driver: str) -> list[Finished]:
 @cache
 def _shared() -> Shared:
     """This worker process's memory of what points share."""
-    from planner.studies.sharing import Shared
+    from planner.studies.answer import Shared
 
     return Shared()

@@ -11,11 +11,10 @@ from planner.errors import BadRequest
 from planner.studies.answer import Task
 from planner.studies.cores import usable
 from planner.studies.engines import Batch, Engine, in_process, local
-from planner.studies.points import BLOCK, Point, points_of
 from planner.studies.progress import Progress
 from planner.studies.question import key_of, release
 from planner.studies.store import Store
-from planner.studies.study import Study
+from planner.studies.study import BLOCK, Point, Study, points_of
 
 LOOKED_UP: Final = 500
 """Keys that are looked up in the store at a time."""

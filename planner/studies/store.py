@@ -51,6 +51,16 @@ CREATE TABLE studies (
 ) WITHOUT ROWID;
 """
 
+_REPLACE: Final = (
+    "ON CONFLICT (key) DO UPDATE SET status = excluded.status, document = excluded.document, error = excluded.error,"
+    " defect = excluded.defect, seconds = excluded.seconds, finished = excluded.finished WHERE"
+)
+_WHOLE: Final = (
+    "CASE WHEN document IS NULL THEN 1 WHEN NOT json_valid(document) THEN 0"
+    " ELSE json_type(document, '$.request') IS 'object' END"
+)
+"""Whether a row holds what was written: nothing, or an answer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Kept:
@@ -92,7 +102,7 @@ class Store:
             raise BadFile(path, "no such store")
         lock = _locked(place) if writing else None
         try:
-            with _said(place):
+            with _as_bad_file(place):
                 connection = _connected(place, writing=writing)
         except BadFile:
             _unlocked(place, lock)
@@ -112,25 +122,25 @@ class Store:
 
     def statuses(self, keys: Sequence[str]) -> dict[str, str]:
         """The status of those of the keys that are there."""
-        return {one.key: one.status for one in self._rows(keys, "NULL")}
+        return {one.key: one.status for one in self._rows(_among(keys), keys, "NULL")}
 
     def get(self, keys: Sequence[str]) -> dict[str, Kept]:
         """The answers of those of the keys that are there."""
-        return {one.key: one for one in self._rows(keys, "document")}
+        return {one.key: one for one in self._rows(_among(keys), keys, "document")}
 
     def every(self) -> Iterator[Kept]:
         """All answers, in the order of their keys."""
-        with _said(self.path):
-            query = "SELECT key, status, document, error, defect, seconds FROM results ORDER BY key"
-            for row in self._connection.execute(query):
-                yield Kept(row[0], row[1], row[2], row[3], bool(row[4]), row[5])
+        yield from self._rows("ORDER BY key", (), "document")
 
-    def _rows(self, keys: Sequence[str], document: str) -> Iterator[Kept]:
-        marks = ",".join("?" * len(keys))
-        query = f"SELECT key, status, {document}, error, defect, seconds FROM results WHERE key IN ({marks})"  # noqa: S608 - marks only
-        with _said(self.path):
-            for row in self._connection.execute(query, list(keys)):
-                yield Kept(row[0], row[1], row[2], row[3], bool(row[4]), row[5])
+    def _rows(self, which: str, keys: Sequence[str], document: str) -> Iterator[Kept]:
+        query = f"SELECT key, status, {document}, error, defect, seconds, {_WHOLE} FROM results {which}"  # noqa: S608 - constants
+        with _as_bad_file(self.path):
+            for key, status, text, error, defect, seconds, whole in self._connection.execute(query, list(keys)):
+                if whole:
+                    yield Kept(key, status, text, error, bool(defect), seconds)
+                else:  # somebody, or a disk, changed it: the others are still answers
+                    said = f"row {key:.16} of {self.path.name} is damaged; --retry-failed asks its point again"
+                    yield Kept(key, "failed", None, said, defect=False, seconds=seconds)
 
     def add(self, finished: Iterable[Finished]) -> None:
         """Keep answers, all of them or none; a failed one gives way to a later answer, no other is ever replaced.
@@ -140,44 +150,40 @@ class Store:
             BadFile: it fails.
         """
         rows = [(one.key, one.status, one.document, one.error, one.defect, one.seconds) for one in finished]
-        with _said(self.path), self._connection:
+        with _as_bad_file(self.path), self._connection:
             self._connection.executemany(
-                "INSERT INTO results (key, status, document, error, defect, seconds) VALUES (?, ?, ?, ?, ?, ?)"
-                " ON CONFLICT (key) DO UPDATE SET status = excluded.status, document = excluded.document,"
-                " error = excluded.error, defect = excluded.defect, seconds = excluded.seconds,"
-                " finished = excluded.finished WHERE results.status = 'failed'",
+                "INSERT INTO results (key, status, document, error, defect, seconds) VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608 - constants
+                f" {_REPLACE} results.status = 'failed' OR NOT ({_WHOLE.replace('document', 'results.document')})",
                 rows,
             )
 
     def note(self, name: str, axes: dict[str, int], release: str) -> None:
         """Remember that a study was run here."""
-        with _said(self.path), self._connection:
+        with _as_bad_file(self.path), self._connection:
             row = (name, json.dumps(axes), release)
             self._connection.execute("INSERT OR IGNORE INTO studies (name, axes, release) VALUES (?, ?, ?)", row)
 
     def counts(self) -> dict[str, int]:
         """How many answers there are of each status."""
-        with _said(self.path):
+        with _as_bad_file(self.path):
             return dict(self._connection.execute("SELECT status, count(*) FROM results GROUP BY status"))
 
     def take_over(self, part: Path) -> int:
         """Copy the answers of another store that are missing here; how many there were."""
-        with _said(part):
+        with _as_bad_file(part):
             self._connection.execute("ATTACH ? AS part", (_address(part, "rw"),))
         try:
-            with _said(part):
+            with _as_bad_file(part):
                 _check(self._connection, part, "part.")
                 with self._connection:
                     columns = "key, status, document, error, defect, seconds, finished"
                     copied = self._connection.execute(
-                        f"INSERT INTO results ({columns}) SELECT {columns} FROM part.results WHERE true"  # noqa: S608 - a constant
-                        " ON CONFLICT (key) DO UPDATE SET status = excluded.status, document = excluded.document,"
-                        " error = excluded.error, defect = excluded.defect, seconds = excluded.seconds,"
-                        " finished = excluded.finished WHERE results.status = 'failed' AND excluded.status != 'failed'"
+                        f"INSERT INTO results ({columns}) SELECT {columns} FROM part.results WHERE {_WHOLE}"  # noqa: S608 - constants
+                        f" {_REPLACE} results.status = 'failed' AND excluded.status != 'failed'"
                     )
                     self._connection.execute("INSERT OR IGNORE INTO studies SELECT * FROM part.studies")
         finally:
-            with _said(part):
+            with _as_bad_file(part):
                 self._connection.execute("DETACH part")
         return copied.rowcount
 
@@ -197,6 +203,10 @@ def merge(parts: Sequence[str | Path], path: str | Path) -> int:
         return sum(store.take_over(Path(part)) for part in parts)
 
 
+def _among(keys: Sequence[str]) -> str:
+    return f"WHERE key IN ({','.join('?' * len(keys))})"
+
+
 def _address(path: Path, mode: str) -> str:
     """How SQLite is told of a file; "rw" reads where nothing can be written, "ro" would refuse a commit cut off."""
     return f"{path.resolve().as_uri()}?mode={mode}"
@@ -207,6 +217,7 @@ def _connected(path: Path, *, writing: bool) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA journal_mode = DELETE" if writing else "PRAGMA query_only = ON")
         connection.execute("PRAGMA synchronous = EXTRA")
+        connection.text_factory = _text
         if writing and not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             connection.executescript(
                 f"BEGIN; PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {SCHEMA}; {_TABLES} COMMIT;"
@@ -216,6 +227,11 @@ def _connected(path: Path, *, writing: bool) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _text(stored: bytes) -> str:
+    """Text as it is, with a mark where a damaged file has none."""
+    return stored.decode(errors="replace")
 
 
 def _check(connection: sqlite3.Connection, path: Path, database: str) -> None:
@@ -231,7 +247,7 @@ def _check(connection: sqlite3.Connection, path: Path, database: str) -> None:
 
 
 @contextmanager
-def _said(path: Path) -> Iterator[None]:
+def _as_bad_file(path: Path) -> Iterator[None]:
     """Turn what SQLite says into one line about the file."""
     try:
         yield

@@ -149,10 +149,10 @@ def _conditions(where: object) -> list[str]:
     Raises:
         BadRequest: it is neither.
     """
-    told = [where] if isinstance(where, str) else where
-    if not isinstance(told, list) or not all(isinstance(text, str) for text in told):
+    texts = [where] if isinstance(where, str) else where
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise BadRequest(f'where: expected conditions such as "gpus >= 32", got {where!r:.40}')
-    return told
+    return texts
 
 
 def _fields(table: Mapping[str, Any], where: str) -> dict[str, Any]:

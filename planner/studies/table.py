@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.studies.answers import Result
+from planner.studies.result import Result
 from planner.studies.study import Study
 
 ROWS: Final = 5000

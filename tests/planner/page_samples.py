@@ -6,7 +6,7 @@ from pathlib import Path
 from planner.answer.plan import Plan
 from planner.api import plan
 from planner.request.request import PlanRequest
-from planner.studies.answers import Result
+from planner.studies.result import Result
 
 EVIL = "</script><img src=x onerror=\"document.title='owned'\"><b>&amp;"
 

@@ -13,17 +13,14 @@ from planner.answer.plan import Plan
 from planner.answer.text import CUT_SHORT, name_in, plural
 from planner.errors import BadRequest
 from planner.render.page.one_plan import breakdowns, memory_of, runners_up, timeline_of
-from planner.studies.answers import Result
+from planner.request.fields import FIELDS, QUESTION
+from planner.studies.result import Result
 from planner.trust.table import measured
 
 LARGEST_PAGE: Final = 20_000
 """Points that one page holds: about 10 MB, which a browser still sorts and filters at once."""
 _DEGREES: Final = (("TP", "tp"), ("CP", "cp"), ("PP", "pp"), ("VPP", "vpp"), ("EP", "ep"), ("ETP", "etp"), ("DP", "dp"))
-_REQUEST: Final = (
-    *("model", "gpus", "cluster", "stack", "global_batch_size", "seq_length", "tokens", "precision", "objective"),
-    *("optimizer", "main_grads", "main_params", "fp8_param_gather", "loss", "loss_block", "offload_fraction"),
-    *("adapters", "memory_margin", "expert_capacity", "expert_imbalance", "changes", "ties"),
-)
+_REQUEST: Final = tuple(name for name in QUESTION if FIELDS[name].saved)
 _MAIN: Final = ("model", "gpus", "cluster")
 
 
@@ -167,26 +164,29 @@ def _plain(value: Any) -> Any:
 
 def _with_axes(results: list[Result]) -> tuple[list[Result], list[str]]:
     """Results of a store alone, with what differs between their requests as axes, ordered by it."""
-    told = [dict(_flat(result.document.get("request") or {})) for result in results]
-    names = [*_REQUEST, *sorted({name for one in told for name in one} - {*_REQUEST})]
+    requests = [dict(_flat(result.document.get("request") or {})) for result in results]
+    names = [*_REQUEST, *sorted({name for one in requests for name in one} - {*_REQUEST})]
     axes: list[str] = []
     for name in names:
-        if len(_values(told, name)) > 1 and not any(_follows(told, name, axis) for axis in axes if name not in _MAIN):
+        if len(_values(requests, name)) > 1 and not any(
+            _follows(requests, name, axis) for axis in axes if name not in _MAIN
+        ):
             axes.append(name)
-    order = sorted(range(len(results)), key=lambda i: [_rank(told[i].get(name)) for name in axes])
+    order = sorted(range(len(results)), key=lambda i: [_rank(requests[i].get(name)) for name in axes])
     points = [
-        Result(place, {name: told[i].get(name) for name in axes}, *_rest(results[i])) for place, i in enumerate(order)
+        Result(place, {name: requests[i].get(name) for name in axes}, *_rest(results[i]))
+        for place, i in enumerate(order)
     ]
     return points, [name.removeprefix("pins.") for name in axes]
 
 
-def _values(told: Sequence[Mapping[str, Any]], *names: str) -> set[str]:
-    return {json.dumps([one.get(name) for name in names]) for one in told if one}
+def _values(requests: Sequence[Mapping[str, Any]], *names: str) -> set[str]:
+    return {json.dumps([one.get(name) for name in names]) for one in requests if one}
 
 
-def _follows(told: Sequence[Mapping[str, Any]], name: str, axis: str) -> bool:
+def _follows(requests: Sequence[Mapping[str, Any]], name: str, axis: str) -> bool:
     """Whether an axis settles the value of ``name``, as a model does that of its sequence length."""
-    return len(_values(told, axis, name)) == len(_values(told, axis))
+    return len(_values(requests, axis, name)) == len(_values(requests, axis))
 
 
 def _rest(result: Result) -> tuple[str, dict[str, Any], str | None, float | None]:

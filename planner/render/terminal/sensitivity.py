@@ -47,14 +47,14 @@ def _row(one: Leverage, found: Sensitivity, widest: float) -> tuple[str, ...]:
     same = one.more.strategy is None or words(one.more.strategy) == words(found.strategy)
     new = "" if same or one.more.strategy is None else words(one.more.strategy)
     figures = (_figure(one.elasticity), _figure(one.elasticity_kept))
-    return one.lever, _told(one.less, less), _bar(less, more, widest), _told(one.more, more), *figures, new
+    return one.lever, _outcome(one.less, less), _bar(less, more, widest), _outcome(one.more, more), *figures, new
 
 
 def _change(turned: Turned, now: float) -> float | None:
     return None if turned.seconds is None else turned.seconds / now - 1.0
 
 
-def _told(turned: Turned, change: float | None) -> str:
+def _outcome(turned: Turned, change: float | None) -> str:
     return turned.outcome if change is None else f"{'+' if change > 0 else ''}{format_percent(change)}"
 
 

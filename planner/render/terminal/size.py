@@ -48,7 +48,7 @@ def print_size(found: Size, console: Console) -> None:
         console.print()
         line(
             console,
-            f"{plural(answer.gpus, 'GPU')} ({plural(answer.nodes, 'node')}): {_told(answer, found.deadline_days)}.",
+            f"{plural(answer.gpus, 'GPU')} ({plural(answer.nodes, 'node')}): {_result(answer, found.deadline_days)}.",
             "bold",
         )
 
@@ -93,7 +93,7 @@ def _words(option: Option) -> str:
     return " ".join([*degrees_above_one(s, "tp", "cp", "pp", "ep"), f"DP {s.dp}", *memory_savings(s)])
 
 
-def _told(option: Option, deadline: float | None) -> str:
+def _result(option: Option, deadline: float | None) -> str:
     cost = "" if option.cost_dollars is None else f", {format_dollars(option.cost_dollars)}"
     return f"{_took(option, deadline)}{cost}, {format_percent(option.mfu)} MFU, {_words(option)}"
 

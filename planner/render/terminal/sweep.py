@@ -14,7 +14,7 @@ from rich.table import Table
 
 from planner.answer.text import plural, three_digits
 from planner.render.terminal.tables import print_wide, widths
-from planner.studies.answers import Result
+from planner.studies.result import Result
 from planner.studies.study import Study
 from planner.studies.table import row
 

@@ -65,8 +65,8 @@ def _print_fields(columns: Mapping[str, Sequence[str]], console: Console, *, nam
     """A line a field, the first of a row above the others; where it names the row, without its own name."""
     first, *others = columns.items()
     for place, heading in enumerate(first[1]):
-        told = heading if named else f"{first[0]}: {heading}"
-        console.print(said(told, console, style="bold"), overflow="fold")
+        text = heading if named else f"{first[0]}: {heading}"
+        console.print(said(text, console, style="bold"), overflow="fold")
         for name, cells in others:
             if cells[place]:
                 console.print(Padding(said(f"{name}: {cells[place]}", console), (0, 0, 0, 2)), overflow="fold")
@@ -120,11 +120,11 @@ _FIGURE: Final = re.compile(r"(± )?[+-]?[0-9,]*(\.[0-9]+)?(e[+-]?[0-9]+)?( ?(%|
 
 
 def print_figures(heading: str, facts: Iterable[Fact], console: Console) -> None:
-    """Every figure of an entry; a source is told once for figures in a row that share it."""
+    """Every figure of an entry; a source is said once for figures in a row that share it."""
     console.print(said(heading, console, style="bold"), overflow="fold")
     for source, group in groupby(facts, key=lambda fact: fact.source):
-        told = source or "what it is, as the catalogue names it"
-        console.print("", said(told, console, style="dim"), sep="\n", overflow="fold")
+        text = source or "what it is, as the catalogue names it"
+        console.print("", said(text, console, style="dim"), sep="\n", overflow="fold")
         table = Table.grid(padding=(0, 2, 0, 0))
         table.add_column(min_width=28, overflow="fold")
         table.add_column(overflow="fold")

@@ -265,8 +265,8 @@ def refused(rejected: Iterable[Rejection]) -> Table:
 
 def _launch(plan: Plan, strategy: Strategy, width: int) -> Iterator[RenderableType]:
     if other := elsewhere(plan):
-        told = other if foreign(plan) else f"{other}; --format args writes the plan as arguments of Megatron-LM"
-        yield from ("", title("Launch"), indented(Text(told)))
+        text = other if foreign(plan) else f"{other}; --format args writes the plan as arguments of Megatron-LM"
+        yield from ("", title("Launch"), indented(Text(text)))
         return
     try:
         start = launch(plan, strategy)

@@ -12,7 +12,7 @@ from planner.errors import BadRequest
 from planner.render.page import page_of, shown_plan, shown_study
 from planner.render.page.html import embedded
 from planner.render.page.source import strategy_words
-from planner.studies.answers import Result
+from planner.studies.result import Result
 from tests.planner.page_samples import EVIL, data_of, results, small_plan
 from tests.planner.sweep_studies import TOML, written
 

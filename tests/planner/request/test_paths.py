@@ -13,7 +13,7 @@ from planner.allocation.queue import queue_in
 from planner.cli import main
 from planner.request.files import with_files_beside
 from planner.runs.calibrate.profile import profile
-from planner.studies.points import points_of
+from planner.studies.study import points_of
 from planner.studies.study_file import read_study
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -27,9 +28,9 @@ HEAVY = {"model": "megatron-1008b", "gpus": 3072, "cluster": "dgx-a100-80gb", "g
 class Served:
     """A service in a process of its own."""
 
-    def __init__(self, *options):
+    def __init__(self, *options, **settings):
         command = [sys.executable, "-m", "planner", "serve", "--port", "0", *options]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **settings)
         line = self.process.stderr.readline()
         self.url = re.search(r"http://\S+", line)[0]
         self.client = httpx.Client(base_url=self.url, timeout=120)
@@ -364,3 +365,41 @@ def test_a_service_ends_what_it_works_on_when_it_is_told_to_stop():
         assert asked.result().status_code == 200
     assert service.stop()[0] == 0
     assert not children(service.process.pid)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /v1/health HTTP/1.1\r\nhost: local"])
+def test_the_head_of_a_request_comes_in_time(served, sent):
+    host, port = served.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as client:
+        started = time.monotonic()
+        client.sendall(sent)
+        answered = client.makefile("rb").read()  # until the service closes it
+    assert 8.0 < time.monotonic() - started < 20.0
+    assert answered.startswith(b"HTTP/1.1 408 ")
+    assert json.loads(answered.partition(b"\r\n\r\n")[2])["error"]["kind"] == "too-slow"
+
+
+def test_a_head_that_comes_in_pieces_is_answered_and_the_connection_goes_on(served):
+    host, port = served.url.removeprefix("http://").split(":")
+    head = b"GET /v1/health HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    with socket.create_connection((host, int(port)), timeout=30) as client:
+        for _ in range(2):
+            for place in range(0, len(head), 7):
+                client.sendall(head[place : place + 7])
+                time.sleep(0.02)
+            assert client.recv(4096).startswith(b"HTTP/1.1 200 ")
+
+
+def test_without_descriptors_the_log_says_so_once_and_the_service_goes_on():
+    few = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (48, 48))}
+    service = Served("--workers", "1", **few)
+    host, port = service.url.removeprefix("http://").split(":")
+    with contextlib.ExitStack() as held:
+        for _ in range(60):
+            held.enter_context(socket.create_connection((host, int(port)), timeout=10))
+        time.sleep(2.5)
+    assert service.client.get("/v1/health").json()["status"] == "ok"
+    code, log = service.stop()
+    assert code == 0
+    assert log.count("no connection can be accepted") == 1
+    assert len(log.splitlines()) < 5

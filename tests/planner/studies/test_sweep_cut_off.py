@@ -2,16 +2,18 @@
 
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from planner import BadFile
 from planner.studies import Store, merge, results, run
-from planner.studies.answers import every_result
+from planner.studies.result import every_result
 from tests.planner.sweep_studies import answers, stamped, study
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -98,3 +100,21 @@ def as_nobody(path):
         said = subprocess.run(read, cwd=ROOT, capture_output=True, text=True, check=True).stdout
         Path(folder).chmod(0o755)
     return said.strip()
+
+
+@pytest.mark.parametrize("damage", ["{", "[1]", "no JSON at all", b"\xff\xfe\x00"])
+def test_a_damaged_row_is_named_and_the_others_stay_answers(tmp_path, damage):
+    path, asked = tmp_path / "runs.sqlite", study(gpus=8)
+    run(asked, path, workers=1)
+    before = {one.index: one.record() for one in results(asked, path)}
+    with closing(sqlite3.connect(path)) as connection, connection:
+        key = connection.execute("SELECT min(key) FROM results").fetchone()[0]
+        connection.execute("UPDATE results SET document = CAST(? AS TEXT) WHERE key = ?", (damage, key))
+    found = list(results(asked, path))
+    (bad,) = [one for one in found if one.status == "failed"]
+    assert bad.error == f"row {key:.16} of runs.sqlite is damaged; --retry-failed asks its point again"
+    assert all(one.record() == before[one.index] for one in found if one is not bad)
+    assert [one.status for one in every_result(path)].count("failed") == 1
+    assert run(asked, path, workers=1).answered == 0
+    assert run(asked, path, workers=1, retry_failed=True).answered == 1
+    assert {one.index: one.record() for one in results(asked, path)} == before

@@ -12,10 +12,9 @@ from planner.request.resolve import resolve
 from planner.search.best_first import search
 from planner.space.lattice import build
 from planner.space.recent import recent_space, shape_of
-from planner.studies.answer import Task, document_of, plan_of
+from planner.studies.answer import Shared, Task, document_of, plan_of
 from planner.studies.machines import changed_cluster
 from planner.studies.question import key_of
-from planner.studies.sharing import Shared
 
 
 def changed(path, value, name="dgx-h100"):

@@ -11,8 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel, model_serializer
+from pydantic_core import PydanticSerializationError
 
 from planner import BadFile, BadRequest
+from planner.cli.ending import verdict
 from planner.studies import Store, merge, results, run
 from planner.studies import answer as answering
 from planner.studies.cores import usable
@@ -90,6 +93,24 @@ def test_a_defect_of_the_planner_fails_one_point(tmp_path, monkeypatch):
     monkeypatch.undo()
     again = run(study(), path, workers=1, retry_failed=True)
     assert (again.answered, again.failed) == (4, 0)
+
+
+class Interrupted(BaseModel):
+    """A record whose serializer is interrupted, as any may be."""
+
+    @model_serializer(mode="wrap")
+    def _interrupted(self, _usual):
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("dump", [BaseModel.model_dump, BaseModel.model_dump_json])
+def test_an_interrupt_inside_a_serializer_is_one(tmp_path, monkeypatch, dump):
+    monkeypatch.setattr(answering, "document_of", lambda _plan: dump(Interrupted()))
+    with pytest.raises(KeyboardInterrupt):
+        run(study(), tmp_path / "runs.sqlite", workers=1)
+    with pytest.raises(PydanticSerializationError) as lost:
+        dump(Interrupted())
+    assert verdict(lost.value) == (130, "interrupted")
 
 
 def test_an_infeasible_point_is_an_answer(tmp_path):

@@ -36,7 +36,7 @@ def demands(choices: Sequence[Choice], rate: float, *, unit: float, page: float)
     return np.array(rows).astype(np.int64)
 
 
-def lean(choices: Sequence[Choice], asked: Ints) -> list[int]:
+def undominated(choices: Sequence[Choice], asked: Ints) -> list[int]:
     """Places of the choices that no other of the same group and home dominates; of equal ones the first.
 
     Requests and staleness are alike where group and home are.

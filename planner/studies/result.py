@@ -9,10 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from planner.studies.points import Point, baseline_of, in_order
 from planner.studies.question import key_of
 from planner.studies.store import Kept, Store
-from planner.studies.study import Study
+from planner.studies.study import Point, Study, baseline_of, in_order
 
 READ: Final = 200
 """Answers that are read at a time."""

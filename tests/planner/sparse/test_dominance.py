@@ -7,8 +7,8 @@ from costmodels.sparse.model import SparseModel
 from costmodels.sparse.parameter_server import SparseScenario
 from costmodels.sparse.server_runtime import runtime
 from hardware.servers import sparse_cluster
+from planner.sparse.dominance import demands, undominated
 from planner.sparse.layout import layout
-from planner.sparse.lean import demands, lean
 from planner.sparse.solver import PAGE, UNIT, Limits, holds, solve
 
 CRITEO = (
@@ -51,7 +51,7 @@ def test_what_is_left_out_asks_for_no_less_than_what_is_kept_of_the_same_group_a
     made = layout(SparseScenario(criteo(), sparse_cluster("hierps").groups, runtime(), mode))
     for place in made.places:
         asked = demands(place.choices, rate, unit=UNIT, page=PAGE)
-        kept = lean(place.choices, asked)
+        kept = undominated(place.choices, asked)
         assert kept == sorted(set(kept))
         for index, choice in enumerate(place.choices):
             alike = [k for k in kept if (place.choices[k].group, place.choices[k].home) == (choice.group, choice.home)]
@@ -65,7 +65,7 @@ def test_what_is_left_out_asks_for_no_less_than_what_is_kept_of_the_same_group_a
 def test_a_table_of_a_few_rows_has_one_choice_for_every_pair_of_groups():
     made = layout(SparseScenario(criteo(), sparse_cluster("hierps").groups, runtime(), "async"))
     small = made.places[1 + CRITEO.index(24)]
-    kept = lean(small.choices, demands(small.choices, 1e5, unit=UNIT, page=PAGE))
+    kept = undominated(small.choices, demands(small.choices, 1e5, unit=UNIT, page=PAGE))
     assert len(small.choices) > 50
     assert len(kept) <= 8
 
