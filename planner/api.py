@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -30,6 +29,7 @@ from planner.explain.startable import unstarted
 from planner.explain.what_helps import what_helps
 from planner.frameworks.vendors import XLA, needs_cuda
 from planner.request.arguments import counts, of_type
+from planner.request.budget import Budget
 from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest, Resolved, resolve
 from planner.rules.core import binding
@@ -46,8 +46,12 @@ from planner.space.scope import left_out
 from planner.trust.interval import outside, trust
 from planner.verify.check import LARGEST_SIMULATION, Verdict, verify
 
-EXPLAINED_WITHIN = 3.0
-"""Seconds that the reasons may take beside the plan, where no time limit is asked for that leaves them more."""
+CHALLENGES = 5e5
+"""Effort of the obvious other choices, which are searched as the plan was."""
+RUNNERS_UP = 2.5e5
+"""Effort in which runners-up are split."""
+HELPS = 1.5e6
+"""Effort of what would help, searched anew on other machines."""
 HIGH = 0.85
 """Utilisation beyond which a device does less than is counted."""
 FLATTERED = 1.2
@@ -61,21 +65,25 @@ def plan(request: PlanRequest) -> Plan:
         BadRequest and its kin: a request that cannot be understood or contradicts itself.
         OutOfTime: the time limit passed before any plan was found.
     """
-    started = time.perf_counter()
-    resolved = resolve(question(request))
+    request = question(request)
+    return _plan(request, Budget(request.time_limit))
+
+
+def _plan(request: PlanRequest, budget: Budget) -> Plan:
+    resolved = resolve(request)
     if resolved.mixed:
         from planner.mixed import plan_mixed
 
-        return plan_mixed(resolved, resolved.mixed, started, reasons=request.reasons)
+        return plan_mixed(resolved, resolved.mixed, budget, reasons=request.reasons)
     pins = parse_pins(request.pins)
     space = recent_space(resolved.scenario, pins)
-    outcome = aim_of(resolved).search(space, deadline=started + request.time_limit)
+    outcome = aim_of(resolved).search(space, budget=budget)
     if outcome.best is None and not outcome.proved:
-        raise OutOfTime(f"no plan within {request.time_limit:g} s; {outcome.priced} strategies were priced")
+        raise OutOfTime(f"no plan after {outcome.priced} strategies were priced {budget.limit}")
     if outcome.best is None:
-        moved = offloaded(request, resolved)
-        return said_so(plan(moved)) if moved else _infeasible(resolved, space, outcome)
-    return found_plan(resolved, space, outcome, started)
+        moved = offloaded(request, resolved, budget)
+        return said_so(_plan(moved, budget)) if moved else _infeasible(resolved, space, outcome, budget)
+    return found_plan(resolved, space, outcome, budget)
 
 
 def question(request: PlanRequest) -> PlanRequest:
@@ -83,7 +91,7 @@ def question(request: PlanRequest) -> PlanRequest:
     return of_type(request, PlanRequest, of="the question", such_as="PlanRequest(model='llama3-8b', gpus=64)")
 
 
-def conclude(resolved: Resolved, space: Space, outcome: Outcome, started: float) -> Plan:
+def conclude(resolved: Resolved, space: Space, outcome: Outcome, budget: Budget) -> Plan:
     """What a search found, without reasons, runners-up, simulation or the nearest request that works.
 
     That is what a sweep keeps of a point; `plan` of the same request says the rest.
@@ -92,22 +100,22 @@ def conclude(resolved: Resolved, space: Space, outcome: Outcome, started: float)
         OutOfTime: the search was stopped before it found a plan.
     """
     if outcome.best is None and not outcome.proved:
-        raise OutOfTime(f"no plan within {resolved.request.time_limit:g} s; {outcome.priced} strategies were priced")
+        raise OutOfTime(f"no plan after {outcome.priced} strategies were priced {budget.limit}")
     if outcome.best is None:
         refused = why_nothing(resolved, space, outcome)
         return Plan(status="infeasible", fits=False, rejected=refused, **frame_record(resolved))
-    return Plan(**_settled(resolved, space, outcome, aim_of(resolved).choice(outcome), started=started, largest=0))
+    return Plan(**_settled(resolved, space, outcome, aim_of(resolved).choice(outcome), budget=budget, largest=0))
 
 
 def _settled(
-    resolved: Resolved, space: Space, outcome: Outcome, choice: Choice, *, started: float, largest: int
+    resolved: Resolved, space: Space, outcome: Outcome, choice: Choice, *, budget: Budget, largest: int
 ) -> dict[str, Any]:
     """What is known of the plan without looking at anything else; ``largest`` passes are simulated at most."""
     scenario, best = resolved.scenario, choice.taken
     priced = quote(as_it_runs(best.row, best.assignment), scenario, best.assignment)
     verdict = verify(best.row, best.assignment, priced, scenario, largest=largest)
     found = priced_record(resolved, best.row, best.assignment, priced)
-    proof = _proof(resolved, space, outcome, choice, verdict=verdict, started=started, value=priced.iteration)
+    proof = _proof(resolved, space, outcome, choice, verdict=verdict, budget=budget, value=priced.iteration)
     return {
         "status": "optimal" if outcome.proved and proof.gap <= CLOSE else "feasible",
         "warnings": (*_warnings(priced, resolved), *_counted(found["prediction"], resolved)),
@@ -116,45 +124,44 @@ def _settled(
     }
 
 
-def found_plan(resolved: Resolved, space: Space, outcome: Outcome, started: float) -> Plan:
+def found_plan(resolved: Resolved, space: Space, outcome: Outcome, budget: Budget) -> Plan:
     """What a search found, with its reasons.
 
-    Where time ended the search, what the reasons come across may be better: that is the plan then.
+    Where the budget ended the search, what the reasons come across may be better: that is the plan then.
     """
     aim, pins = aim_of(resolved), parse_pins(resolved.request.pins)
     choice = aim.choice(outcome)
-    settled = _with_trust(resolved, space, outcome, choice, started)
+    settled = _with_trust(resolved, space, outcome, choice, budget)
     if not resolved.request.reasons:
         return Plan(**settled)
-    asked, usual = explain.asked_until(resolved.request, started), time.perf_counter() + EXPLAINED_WITHIN
-    tried = challenges(space, aim, choice.taken, outcome.pool, pins=pins, deadline=explain.later(usual, asked, of=3))
-    left = usual - time.perf_counter()
-    others = runners_up(outcome, tried, aim, choice.taken, resolved.request.top, until=asked)
-    until = explain.later(time.perf_counter() + left, asked)  # runners-up have a time of their own
+    part = budget.part(CHALLENGES, share=1 / 3)
+    tried = challenges(space, aim, choice.taken, outcome.pool, pins=pins, budget=part)
+    part = budget.part(RUNNERS_UP, share=1 / 2)
+    others = runners_up(outcome, tried, aim, choice.taken, resolved.request.top, budget=part)
     assert outcome.best is not None
     if not outcome.proved and aim.better(others.best[0], outcome.best):
-        outcome.best = others.best[0]  # the search had no time to see it, its runners-up did
+        outcome.best = others.best[0]  # the search had no effort left to see it, its runners-up did
         choice = Choice(outcome.best, "")
-        settled = _with_trust(resolved, space, outcome, choice, started)
-    best = choice.taken
+        settled = _with_trust(resolved, space, outcome, choice, budget)
+    best, part = choice.taken, budget.part(HELPS, share=1.0)
     if not resolved.request.memory_margin:
-        settled["warnings"] += roomier(space, aim, best, pins, until)
-    settled["warnings"] = (*settled["warnings"], *unstarted(Plan(**settled), resolved.request))
+        settled["warnings"] += roomier(space, aim, best, pins, part)
+    settled["warnings"] += unstarted(resolved.request, aim, best, outcome.pool)
     return Plan(
         alternatives=alternatives(others.best, aim, resolved, settled["strategy"], outcome.best),
         alternatives_complete=others.complete,
         better_validated=better_validated(outcome, best, aim.scenario) if aim.by_time else None,
         why_not=why_not_lines(tried, space, aim, best),
-        what_helps=what_helps(resolved, space, aim, best, pins=pins, deadline=until),
+        what_helps=what_helps(resolved, space, aim, best, pins=pins, budget=part),
         closest_run=explain.closest_run(resolved.scenario),
         **settled,
     )
 
 
-def _with_trust(resolved: Resolved, space: Space, outcome: Outcome, choice: Choice, started: float) -> dict[str, Any]:
+def _with_trust(resolved: Resolved, space: Space, outcome: Outcome, choice: Choice, budget: Budget) -> dict[str, Any]:
     """What is known of the plan, with what was measured of its like, what was refused, and pins that do nothing."""
     scenario, pins = resolved.scenario, parse_pins(resolved.request.pins)
-    settled = _settled(resolved, space, outcome, choice, started=started, largest=LARGEST_SIMULATION)
+    settled = _settled(resolved, space, outcome, choice, budget=budget, largest=LARGEST_SIMULATION)
     found = trust(scenario, choice.taken.row, mfu=settled["prediction"].mfu)
     idle = idle_pins(resolved, pins, space, Lattice(partial(build, scenario), binding(scenario)))
     warnings = (*settled["warnings"], *outside(found), *idle)
@@ -168,7 +175,7 @@ def _proof(
     choice: Choice,
     *,
     verdict: Verdict,
-    started: float,
+    budget: Budget,
     value: float,
 ) -> Proof:
     assert outcome.best is not None
@@ -184,7 +191,7 @@ def _proof(
         solves=outcome.solves,
         lower_bound_seconds=bound,
         gap=gap,
-        wall_seconds=time.perf_counter() - started,
+        wall_seconds=budget.elapsed,
         simulated_pipeline_seconds=verdict.simulated,
         closed_form_pipeline_seconds=verdict.closed_form,
         statement=_statement(outcome, choice, objective, value, gap, foremost(scope)),
@@ -209,8 +216,8 @@ def _statement(outcome: Outcome, choice: Choice, objective: str, value: float, g
     return said
 
 
-def _infeasible(resolved: Resolved, space: Space, outcome: Outcome) -> Plan:
-    near = nearest(resolved, short=outcome.memory_refused > 0)
+def _infeasible(resolved: Resolved, space: Space, outcome: Outcome, budget: Budget) -> Plan:
+    near = nearest(resolved, budget, short=outcome.memory_refused > 0)
     return Plan(
         status="infeasible",
         fits=False,
@@ -241,14 +248,15 @@ def predict(
         BadRequest: an axis with several values, degrees that do not make up the GPUs, or layers that no such pipeline
             has.
     """
-    resolved = resolve(question(request))
+    request = question(request)
+    resolved, budget = resolve(request), Budget(request.time_limit)
     layers, recomputed = counts("layers", layers), counts("recomputed", recomputed)
     if resolved.mixed:
         if recomputed is not None:
             raise BadRequest("recomputed layers are given for stages of one node group, not of several together")
         from planner.mixed import predict_mixed
 
-        return predict_mixed(resolved, resolved.mixed, layers, chunked=chunked)
+        return predict_mixed(resolved, resolved.mixed, budget, layers, chunked=chunked)
     scenario = resolved.scenario
     pins = parse_pins(request.pins)
     row = single_row(scenario, pins, layers)
@@ -257,7 +265,7 @@ def predict(
         return Plan(status="infeasible", fits=False, rejected=broken, nearest=advice, **frame_record(resolved))
     if layers is not None:
         layers = checked_layers(layers, row, scenario, chunked=chunked)
-    split = split_or_given(scenario, row, layers, request.time_limit, lean=request.objective == "memory")
+    split = split_or_given(scenario, row, layers, budget=budget, lean=request.objective == "memory")
     return _predicted(resolved, row, with_recomputed(row, split, recomputed))
 
 

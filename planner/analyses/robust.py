@@ -10,7 +10,6 @@ over all strategies, nor between the corners.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -24,6 +23,7 @@ from planner.analyses.uncertain import Found, Machines, Question, on_groups, on_
 from planner.answer.build import provenance_record
 from planner.answer.plan import Provenance, Strategy
 from planner.errors import BadRequest
+from planner.request.budget import Budget
 from planner.request.request import PlanRequest, Resolved, resolve
 from planner.request.written import percentage
 from planner.search.choice import CLOSE
@@ -100,20 +100,20 @@ def robust(request: PlanRequest, within: float) -> Robust:
 
     Raises:
         BadRequest: a share out of range, or as `sensitivity.best_of`.
-        OutOfTime: the time passed before every scenario was proved.
+        OutOfTime: the budget was spent before every scenario was proved.
     """
     if not 0.0 < within < 1.0:
         raise BadRequest(f"--robust: expected a share between 0 and 1 such as 20%, got {within:g}")
-    until, resolved = time.perf_counter() + request.time_limit, resolve(request)
+    budget, resolved = Budget(request.time_limit), resolve(request)
     if resolved.mixed:
-        return _answer(on_groups(resolved, resolved.mixed), resolved, resolved.mixed.gpus, within, until)
-    return _answer(on_one_group(request), resolved, resolved.scenario.gpus, within, until)
+        return _answer(on_groups(resolved, resolved.mixed, budget), resolved, resolved.mixed.gpus, within, budget)
+    return _answer(on_one_group(request, budget), resolved, resolved.scenario.gpus, within, budget)
 
 
-def _answer(asked: Question[Machines, Found], resolved: Resolved, gpus: int, within: float, until: float) -> Robust:
+def _answer(asked: Question[Machines, Found], resolved: Resolved, gpus: int, within: float, budget: Budget) -> Robust:
     corners = corners_of(asked.names, within)
-    found = [asked.best(asked.changed(factors), until) for factors in corners]
-    candidates = _distinct(asked, [*found, *asked.beside(until)])
+    found = [asked.best(asked.changed(factors), budget) for factors in corners]
+    candidates = _distinct(asked, [*found, *asked.beside(budget)])
     least = np.array([asked.seconds(one, asked.changed(at)) for one, at in zip(found, corners, strict=True)])
     priced = _table(asked, candidates, corners, least)
     order = np.lexsort((priced.regret[:, 0], priced.regret.max(axis=1)))

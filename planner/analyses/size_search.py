@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -10,6 +9,7 @@ from hardware.records import BadNodeCount
 from planner.analyses.size_document import Option
 from planner.answer.plan import Plan
 from planner.errors import BadRequest, OutOfTime
+from planner.request.budget import Budget
 from planner.request.request import PlanRequest
 from planner.studies.answer import searched
 from planner.studies.sharing import Shared
@@ -44,7 +44,7 @@ class Sizes:
         least: nodes below which the deadline would need more than the peak rate.
         most: nodes at most.
         each: accelerators of a node.
-        deadline: when to stop, by ``time.perf_counter``.
+        budget: of all sizes together.
         refusal: why the last size that cannot be asked for cannot.
     """
 
@@ -52,7 +52,7 @@ class Sizes:
     least: int
     most: int
     each: int
-    deadline: float
+    budget: Budget
     known: dict[int, Option | None] = field(default_factory=dict)
     unproved: set[int] = field(default_factory=set)
     refusal: str = ""
@@ -65,13 +65,12 @@ class Sizes:
         return self.known[nodes]
 
     def _asked(self, nodes: int) -> Option | None:
-        left = self.deadline - time.perf_counter()
-        if left <= 0.0:
+        if self.late():
             self.unproved.add(nodes)
             return None
-        asked = self.request.model_copy(update={"gpus": nodes * self.each, "time_limit": left})
+        asked = self.request.model_copy(update={"gpus": nodes * self.each})
         try:
-            plan = searched(asked, self.shared)
+            plan = searched(asked, self.shared, self.budget)
         except (BadNodeCount, BadRequest) as reason:  # a size that the pins do not divide, or that cannot be had
             self.refusal = f"; {reason}"
             return None
@@ -83,8 +82,8 @@ class Sizes:
         return _option(plan, nodes)
 
     def late(self) -> bool:
-        """Whether the time is up."""
-        return time.perf_counter() >= self.deadline
+        """Whether the budget is spent."""
+        return self.budget.spent()
 
     def options(self) -> list[Option]:
         """Every size that was searched and runs, smallest first."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -18,6 +17,7 @@ from planner.explain.levers import uncertain_of
 from planner.explain.mixed import promising as promising_branches
 from planner.explain.mixed_records import mixed_record
 from planner.mixed import space_that_fits
+from planner.request.budget import Budget
 from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest, Resolved
 from planner.search import mixed as mixed_search
@@ -45,9 +45,9 @@ class Question(Generic[Machines, Found]):
     """What is uncertain; of several node groups, of all of them alike."""
     changed: Callable[[Mapping[str, float]], Machines]
     """With factors on some of it."""
-    best: Callable[[Machines, float], Found]
-    """The proved best there, by a deadline."""
-    beside: Callable[[float], list[Found]]
+    best: Callable[[Machines, Budget], Found]
+    """The proved best there, within a budget."""
+    beside: Callable[[Budget], list[Found]]
     """Good ones as it is said."""
     seconds: Callable[[Found, Machines], float]
     record: Callable[[Found], Strategy]
@@ -55,45 +55,44 @@ class Question(Generic[Machines, Found]):
     """All by which two strategies differ."""
 
 
-def on_one_group(request: PlanRequest) -> Question[Scenario, Incumbent]:
+def on_one_group(request: PlanRequest, budget: Budget) -> Question[Scenario, Incumbent]:
     """The question on one node group.
 
     Raises:
         BadRequest, OutOfTime: as `sensitivity.best_of`.
     """
-    resolved, space, _, _ = best_of(request)
+    resolved, space, _, _ = best_of(request, budget)
     scenario = aim_of(resolved).scenario
     return Question(
         scenario,
         names=tuple(uncertain_of(scenario)),
         changed=lambda factors: changed_by(scenario, factors),
-        best=lambda machines, until: _best(space, machines, until),
-        beside=lambda until: _beside(space, scenario, until),
+        best=lambda machines, budget: _best(space, machines, budget),
+        beside=lambda budget: _beside(space, scenario, budget),
         seconds=lambda one, machines: quote(one.row, machines, one.assignment).iteration,
         record=lambda one: strategy_record(one.row, one.assignment, scenario),
         axes=lambda one: (*one.row.row(0).items(), *_layers(one.assignment)),
     )
 
 
-def on_groups(resolved: Resolved, mixed: Mixed) -> Question[Mixed, MixedIncumbent]:
+def on_groups(resolved: Resolved, mixed: Mixed, budget: Budget) -> Question[Mixed, MixedIncumbent]:
     """The question on several node groups.
 
     Raises:
         NothingFits: no strategy does.
-        OutOfTime: no strategy was found in time.
+        OutOfTime: no strategy was found within the budget.
     """
-    until = time.perf_counter() + resolved.request.time_limit
-    space, outcome, _ = space_that_fits(mixed, parse_pins(resolved.request.pins), until)
+    space, outcome, _ = space_that_fits(mixed, parse_pins(resolved.request.pins), budget)
     if outcome.best is None:
         if outcome.proved:
             raise NothingFits("nothing fits; `plan` says why and what comes nearest")
-        raise OutOfTime(f"no plan within {resolved.request.time_limit:g} s")
+        raise OutOfTime(f"no plan {budget.limit}")
     return Question(
         mixed,
         names=tuple(dict.fromkeys(name for one in mixed.scenarios for name in uncertain_of(one))),
         changed=lambda factors: changed_groups(mixed, factors),
-        best=lambda machines, until: _best_over(space, machines, until),
-        beside=lambda until: _beside_over(space, mixed, until),
+        best=lambda machines, budget: _best_over(space, machines, budget),
+        beside=lambda budget: _beside_over(space, mixed, budget),
         seconds=lambda one, machines: mixed_quote(one.row, machines, one.assignment).iteration,
         record=lambda one: mixed_record(one.row, one.assignment, mixed),
         axes=_axes_over,
@@ -118,42 +117,39 @@ def changed_groups(mixed: Mixed, factors: Mapping[str, float]) -> Mixed:
     return Mixed(mixed.cluster.model_copy(update={"groups": groups, "between": links}), parts)
 
 
-def _best(space: Space, scenario: Scenario, until: float) -> Incumbent:
-    found = search(space, scenario, deadline=until)
+def _best(space: Space, scenario: Scenario, budget: Budget) -> Incumbent:
+    found = search(space, scenario, budget=budget)
     if found.best is None or not found.proved:
-        raise OutOfTime(LATE)
+        raise OutOfTime(f"the scenarios were not all proved {budget.limit}")
     return found.best
 
 
-def _best_over(space: MixedSpace, mixed: Mixed, until: float) -> MixedIncumbent:
-    found = mixed_search.search(space, mixed, deadline=until)
+def _best_over(space: MixedSpace, mixed: Mixed, budget: Budget) -> MixedIncumbent:
+    found = mixed_search.search(space, mixed, budget=budget)
     if found.best is None or not found.proved:
-        raise OutOfTime(LATE)
+        raise OutOfTime(f"the scenarios were not all proved {budget.limit}")
     return found.best
 
 
-LATE = "the scenarios were not all proved in time; --time-limit gives more"
-
-
-def _beside(space: Space, scenario: Scenario, until: float) -> list[Incumbent]:
+def _beside(space: Space, scenario: Scenario, budget: Budget) -> list[Incumbent]:
     """The most promising rows of the middle, each under its best split."""
-    outcome = search(space, scenario, deadline=until)
+    outcome = search(space, scenario, budget=budget)
     found: list[Incumbent] = []
     for _, row in promising(outcome, scenario):
-        if len(found) >= BESIDE or time.perf_counter() > until:
+        if len(found) >= BESIDE or budget.spent():
             break
-        if solved := best_split(row, scenario, deadline=until):
+        if solved := best_split(row, scenario, budget=budget):
             found.append(solved)
     return found
 
 
-def _beside_over(space: MixedSpace, mixed: Mixed, until: float) -> list[MixedIncumbent]:
-    outcome = mixed_search.search(space, mixed, deadline=until)
+def _beside_over(space: MixedSpace, mixed: Mixed, budget: Budget) -> list[MixedIncumbent]:
+    outcome = mixed_search.search(space, mixed, budget=budget)
     found: list[MixedIncumbent] = []
     for _, one in promising_branches(outcome):
-        if len(found) >= BESIDE or time.perf_counter() > until:
+        if len(found) >= BESIDE or budget.spent():
             break
-        if solved := mixed_search.best_split(one, mixed, deadline=until):
+        if solved := mixed_search.best_split(one, mixed, budget=budget):
             found.append(solved)
     return found
 

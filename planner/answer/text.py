@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 NOTABLE = 0.0005
 """Relative change below which something helps nothing."""
-NOT_KNOWN = "not known: time ran out before anything was found"
-"""Of a search that its deadline ended with nothing to show."""
-CUT_SHORT = "time ran out: there may be better alternatives than these"
+NOT_KNOWN = "not known: the search for it ended before anything was found"
+"""Of a search that its budget ended with nothing to show."""
+CUT_SHORT = "not all were looked at: there may be better alternatives than these"
 """Of runners-up of which not all were looked at."""
 
 NO_OFFLOADING = "without offloading"

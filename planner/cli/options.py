@@ -293,7 +293,12 @@ question_options = stacked(
         metavar="FACTOR",
         help="Tokens of the busiest expert rank over the mean, such as 1.3.",
     ),
-    option("--time-limit", heading=_Q, metavar="TIME", help="Longest search: 30s, 2min or plain seconds."),
+    option(
+        "--time-limit",
+        heading=_Q,
+        metavar="TIME",
+        help="Longest answer: 30s, 2min or plain seconds (default: none, effort counts).",
+    ),
     option(
         "--config", heading=_Q, metavar="FILE", help="File of these fields, TOML or JSON, or an answer (- for stdin)."
     ),

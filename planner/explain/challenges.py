@@ -13,6 +13,7 @@ from costmodels.strategy import Bools, Recompute, Strategies
 from planner.answer.plan import Advice
 from planner.answer.text import NOT_KNOWN, NOTABLE, told_bytes, told_seconds
 from planner.errors import BadRequest
+from planner.request.budget import Budget
 from planner.request.pins import Pin
 from planner.search.best_first import Outcome
 from planner.search.objective import Aim
@@ -62,7 +63,7 @@ def _challenges(best: Incumbent) -> list[Challenge]:
 
 
 def challenges(
-    space: Space, aim: Aim, best: Incumbent, seen: Sequence[Priced], *, pins: Mapping[str, Pin], deadline: float
+    space: Space, aim: Aim, best: Incumbent, seen: Sequence[Priced], *, pins: Mapping[str, Pin], budget: Budget
 ) -> list[Challenged]:
     """The obvious other choices, each searched as the best one was, by what that search has seen of it."""
     whole = _whole_layers(space, aim.scenario, pins)
@@ -71,7 +72,7 @@ def challenges(
         tried = whole if challenge.subject == FULL_RECOMPUTE else space
         among = np.flatnonzero(challenge.keep(tried.cores))
         before = [part.take(challenge.keep(part.rows)) for part in seen]
-        outcome = aim.search(tried, deadline=deadline, among=among, beside=1.0, seen=before, confirm=False)
+        outcome = aim.search(tried, budget=budget, among=among, beside=1.0, seen=before, confirm=False)
         found.append(Challenged(challenge, outcome))
     return found
 

@@ -7,7 +7,6 @@ and still not matter.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,12 +15,13 @@ from numpy.typing import NDArray
 
 from costmodels.scenario import Scenario
 from planner.answer.plan import Rejection
+from planner.request.budget import CORE, Budget
 from planner.request.pins import Pin
 from planner.rules.rule import Rule
 from planner.space.lattice import LAYOUT, SHARDING, axes_of, build, layouts, sharding_degrees
 
-PATIENCE = 2.0
-"""Seconds in which lattices without one of the rules are laid out."""
+EFFORT = 1e6
+"""Effort in which lattices without one of the rules are laid out."""
 MOST = 2_000_000
 """Combinations of what a rule reads that are looked at."""
 
@@ -37,11 +37,13 @@ def decisive(
     alone = [one for one in binding if _refuses_all(known[one.rule], scenario, pins)]
     if alone:
         return tuple(alone)
-    until, needed = time.perf_counter() + PATIENCE, []
+    budget, needed = Budget(effort=EFFORT), []
     for one in reversed(binding):
-        if time.perf_counter() > until:
+        if budget.spent():
             break
-        if build(scenario, pins, without=one.rule).allowed.any():
+        space = build(scenario, pins, without=one.rule)
+        budget.spend(CORE * len(space.cores))
+        if space.allowed.any():
             needed.append(one)
     return tuple(reversed(needed)) or tuple(found)
 

@@ -10,6 +10,7 @@ import numpy as np
 from costmodels.pricing import quote
 from planner.answer.build import peak_bytes, strategy_record
 from planner.explain.levers import device_times
+from planner.request.budget import Budget
 from planner.request.pins import Pin
 from planner.request.written import savings
 from planner.search.choice import NEARLY_FULL
@@ -22,14 +23,14 @@ MARGIN: Final = 1.0 - NEARLY_FULL
 """Share of the usable memory that the better-safe plan leaves alone."""
 
 
-def roomier(space: Space, aim: Aim, best: Incumbent, pins: Mapping[str, Pin], deadline: float) -> tuple[str, ...]:
-    """A remark with the best that leaves a margin, for a plan that does not; none where it was not found in time."""
+def roomier(space: Space, aim: Aim, best: Incumbent, pins: Mapping[str, Pin], budget: Budget) -> tuple[str, ...]:
+    """A remark with the best that leaves a margin, for a plan that does not; none where it was not found."""
     scenario = aim.scenario
     filled = peak_bytes(quote(best.row, scenario, best.assignment)) / scenario.group.accelerator.usable_memory
     if aim.lean or filled <= NEARLY_FULL:
         return ()
     smaller = aim.on(device_times(scenario, usable_memory=1.0 - MARGIN))
-    found = smaller.search(space, deadline=deadline, beside=1.0 + aim.within, confirm=False)
+    found = smaller.search(space, budget=budget, beside=1.0 + aim.within, confirm=False)
     if not found.proved:
         return ()
     asked = f"with --memory-margin {MARGIN:.0%}"

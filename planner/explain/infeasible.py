@@ -8,6 +8,7 @@ from planner.explain.decisive import decisive
 from planner.explain.nearest_request import nearest
 from planner.explain.reasons import telling
 from planner.explain.verdict import memory_example
+from planner.request.budget import Budget
 from planner.request.pins import parse_pins
 from planner.request.request import Resolved
 from planner.rules.core import binding
@@ -41,7 +42,7 @@ def shortage(resolved: Resolved, space: Space, outcome: Outcome) -> str:
     return found[0].example if found else "no strategy is left"
 
 
-def and_nearest(resolved: Resolved) -> str:
+def and_nearest(resolved: Resolved, budget: Budget) -> str:
     """The end of a sentence that says what is short: the nearest request that works, "" where none was found."""
-    near = nearest(resolved).advice
+    near = nearest(resolved, budget).advice
     return f"; nearest that works: {near.subject}" if near else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from planner.answer.plan import Advice
 from planner.answer.text import NOT_KNOWN
 from planner.errors import BadRequest
 from planner.explain.plainer import given, option_of, plainer
+from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.request import Resolved
 from planner.request.written import many
@@ -22,8 +22,8 @@ from planner.search.objective import Aim
 from planner.search.split import Incumbent
 from planner.space.lattice import around, build, divisors
 
-NEAREST_SECONDS = 10.0
-"""How long it is looked for, unless the request gives less time."""
+NEAREST = 5e6
+"""Effort in which it is looked for, and no longer than a time limit leaves."""
 HALVINGS = 4
 """Times that the gap between too few GPUs and enough of them is halved."""
 
@@ -40,29 +40,30 @@ class Near(NamedTuple):
     tried: str
 
 
-def nearest(resolved: Resolved, *, short: bool = True) -> Near:
+def nearest(resolved: Resolved, budget: Budget, *, short: bool = True) -> Near:
     """The same request with fewer pins, on more GPUs, on fewer, or without one of its options; whichever works first.
 
     As in a plan itself, what saves memory at a price is allowed where nothing fits without it.
 
     Args:
         resolved: the request.
+        budget: of the whole answer, which ends this with its time limit.
         short: whether memory is what lacks, so that GPUs are tried before options; the other way round where not.
     """
-    deadline = time.perf_counter() + min(NEAREST_SECONDS, resolved.request.time_limit)
+    budget = budget.part(NEAREST)
     pins = parse_pins(resolved.request.pins)
     ways: list[Callable[[], Advice | None]] = [
-        lambda: _more_gpus(resolved, pins, deadline),
-        lambda: _more_gpus(resolved, {}, deadline) if pins else None,
-        lambda: _fewer_gpus(resolved, pins, deadline),
+        lambda: _more_gpus(resolved, pins, budget),
+        lambda: _more_gpus(resolved, {}, budget) if pins else None,
+        lambda: _fewer_gpus(resolved, pins, budget),
     ]
     if not short:
-        ways.insert(0, lambda: _fewer_options(resolved, pins, deadline, same_job=True))
-    ways.append(lambda: _fewer_options(resolved, pins, deadline))
-    ways.insert(0, lambda: _fewer_pins(resolved.scenario, pins, deadline))
-    ways.append(lambda: _several_changes(resolved, pins, deadline))
+        ways.insert(0, lambda: _fewer_options(resolved, pins, budget, same_job=True))
+    ways.append(lambda: _fewer_options(resolved, pins, budget))
+    ways.insert(0, lambda: _fewer_pins(resolved.scenario, pins, budget))
+    ways.append(lambda: _several_changes(resolved, pins, budget))
     found = next((advice for way in ways if (advice := way())), None)
-    return Near(found, "" if found else tried(resolved, late=time.perf_counter() > deadline))
+    return Near(found, "" if found else tried(resolved, late=budget.spent()))
 
 
 def tried(resolved: Resolved, *, late: bool) -> str:
@@ -72,42 +73,42 @@ def tried(resolved: Resolved, *, late: bool) -> str:
     if not resolved.mixed:
         said.append(f"up to {MOST_TIMES} times as many GPUs, and fewer than {resolved.scenario.gpus:,}")
     said += [f"without one of {options}"] if options else []
-    said += ["time ran out before all of it was looked at"] if late else []
+    said += ["the effort for it was spent before all of it was looked at"] if late else []
     return "; ".join(said) or "there is nothing to leave out"
 
 
 def _fewer_options(
-    resolved: Resolved, pins: Mapping[str, Pin], deadline: float, *, same_job: bool = False
+    resolved: Resolved, pins: Mapping[str, Pin], budget: Budget, *, same_job: bool = False
 ) -> Advice | None:
     """The same request without the first of its options that it does not work with."""
-    for subject, there in plainer(resolved, deadline, same_job=same_job):
-        if not there.mixed and (best := best_of(there.scenario, pins, deadline)):
+    for subject, there in plainer(resolved, budget, same_job=same_job):
+        if not there.mixed and (best := best_of(there.scenario, pins, budget)):
             return _described(subject, best)
     return None
 
 
-def _several_changes(resolved: Resolved, pins: Mapping[str, Pin], deadline: float) -> Advice | None:
+def _several_changes(resolved: Resolved, pins: Mapping[str, Pin], budget: Budget) -> Advice | None:
     """Without an option and all pins, or on more GPUs too: two obstacles are removed by two changes."""
-    for subject, there in plainer(resolved, deadline):
+    for subject, there in plainer(resolved, budget):
         if there.mixed:
             continue
-        if pins and (best := best_of(there.scenario, {}, deadline)):
+        if pins and (best := best_of(there.scenario, {}, budget)):
             return _described(f"{subject}, and {without(pins)}", best)
-        more = _more_gpus(there, pins, deadline)
-        if more := more or (_more_gpus(there, {}, deadline) if pins else None):
+        more = _more_gpus(there, pins, budget)
+        if more := more or (_more_gpus(there, {}, budget) if pins else None):
             return more.model_copy(update={"subject": f"{subject}, on {more.subject}"})
     return None
 
 
-def _fewer_pins(scenario: Scenario, pins: Mapping[str, Pin], deadline: float) -> Advice | None:
+def _fewer_pins(scenario: Scenario, pins: Mapping[str, Pin], budget: Budget) -> Advice | None:
     if len(pins) > 1:
         freed = {name: {other: pins[other] for other in pins if other != name} for name in pins}
-        found = {name: best_of(scenario, rest, deadline) for name, rest in freed.items()}
+        found = {name: best_of(scenario, rest, budget) for name, rest in freed.items()}
         works = {name: best for name, best in found.items() if best}
         if works:
             name = min(works, key=lambda pin: works[pin].iteration)
             return _described(without([name]), works[name])
-    best = best_of(scenario, {}, deadline) if pins else None
+    best = best_of(scenario, {}, budget) if pins else None
     return _described(without(pins), best) if best else None
 
 
@@ -128,12 +129,12 @@ def _and_spared(words: str, best: Incumbent) -> str:
     return f"{words}, {saved}" if saved else words
 
 
-def _more_gpus(resolved: Resolved, pins: Mapping[str, Pin], deadline: float) -> Advice | None:
+def _more_gpus(resolved: Resolved, pins: Mapping[str, Pin], budget: Budget) -> Advice | None:
     """The least number of GPUs found that fits under the pins: doubling first, then halving what lies between."""
     few, asked = resolved.scenario.gpus, parse_pins(resolved.request.pins)
     for larger in _doubled(resolved):
-        if best := best_of(larger, pins, deadline):
-            gpus, best = _between(resolved, (few, larger.gpus), best, lambda at: best_of(at, pins, deadline))
+        if best := best_of(larger, pins, budget):
+            gpus, best = _between(resolved, (few, larger.gpus), best, lambda at: best_of(at, pins, budget))
             freed = "" if len(pins) == len(asked) else f" {without(asked)}"
             text = f"the same request{freed} fits, with the same batch (--global-batch {larger.global_batch_size})"
             return Advice(subject=many(gpus, "GPU"), text=_and_spared(text, best), iteration_seconds=best.iteration)
@@ -141,11 +142,11 @@ def _more_gpus(resolved: Resolved, pins: Mapping[str, Pin], deadline: float) -> 
     return None
 
 
-def _fewer_gpus(resolved: Resolved, pins: Mapping[str, Pin], deadline: float) -> Advice | None:
+def _fewer_gpus(resolved: Resolved, pins: Mapping[str, Pin], budget: Budget) -> Advice | None:
     """The most GPUs below, of rounder counts, that the batch can be divided among."""
     for count in _below(resolved.scenario.gpus):
-        scenario = None if time.perf_counter() > deadline else with_gpus(resolved, count)
-        if scenario and (found := best_of(scenario, pins, deadline)):
+        scenario = None if budget.spent() else with_gpus(resolved, count)
+        if scenario and (found := best_of(scenario, pins, budget)):
             text = _and_spared("the same request fits, with the same batch", found)
             return Advice(subject=many(count, "GPU"), text=text, iteration_seconds=found.iteration)
     return None
@@ -184,7 +185,7 @@ def _between(
     return enough, best
 
 
-def enough_gpus(resolved: Resolved, aim: Aim, now: float, deadline: float) -> tuple[Advice, ...]:
+def enough_gpus(resolved: Resolved, aim: Aim, now: float, budget: Budget) -> tuple[Advice, ...]:
     """Fewer GPUs that need little longer than ``now`` seconds, and fewer that need less; none where all are worth it.
 
     The former by halving, where a replica of one GPU has no sequence of its own: elsewhere half the GPUs take twice as
@@ -193,7 +194,7 @@ def enough_gpus(resolved: Resolved, aim: Aim, now: float, deadline: float) -> tu
     few, batch, best = aim.scenario.gpus, aim.scenario.global_batch_size, None
     total, lines = few, []
     if few % batch and batch % few:
-        tried = {count: _on(resolved, aim, count, deadline) for count in _rounder(few)}
+        tried = {count: _on(resolved, aim, count, budget) for count in _rounder(few)}
         faster = {count: found for count, found in tried.items() if found and found.seconds < now}
         if faster:
             count = min(faster, key=lambda count: faster[count].seconds)
@@ -201,7 +202,7 @@ def enough_gpus(resolved: Resolved, aim: Aim, now: float, deadline: float) -> tu
         elif late := [count for count, found in tried.items() if found and not found.proved]:
             lines.append(Advice(subject=many(late[0], "GPU"), text=NOT_KNOWN, proved=False))
     while few > batch and few % 2 == 0:
-        found = _on(resolved, aim, few // 2, deadline)
+        found = _on(resolved, aim, few // 2, budget)
         if found is None or found.seconds > (1.0 + WORTH_IT) * now:
             if found and not found.proved:
                 lines.append(Advice(subject=many(few // 2, "GPU"), text=NOT_KNOWN, proved=False))
@@ -224,7 +225,7 @@ def _fewer(total: int, count: int, found: _Found, now: float) -> Advice:
     return Advice(subject=many(count, "GPU"), text=text, iteration_seconds=found.seconds, proved=found.proved)
 
 
-def _on(resolved: Resolved, aim: Aim, gpus: int, deadline: float) -> _Found | None:
+def _on(resolved: Resolved, aim: Aim, gpus: int, budget: Budget) -> _Found | None:
     """The best of the same question on so many GPUs; None where there is no such cluster, or pins cannot make it up."""
     scenario = with_gpus(resolved, gpus)
     if scenario is None:
@@ -234,7 +235,7 @@ def _on(resolved: Resolved, aim: Aim, gpus: int, deadline: float) -> _Found | No
         space = build(scenario, parse_pins(resolved.request.pins))
     except BadRequest:
         return None
-    outcome = there.search(space, deadline=deadline)
+    outcome = there.search(space, budget=budget)
     return _Found(there.value(outcome.best) if outcome.best else math.inf, outcome.proved)
 
 

@@ -25,8 +25,6 @@ TRIED: Final = 400
 """Values that are tried, the nearest first: by their number, so that a busy machine names the same as an idle one."""
 PRICED: Final = 40
 """Of these, what keeps to the rules and is split and priced."""
-SPLIT_SECONDS: Final = 10.0
-"""The longest that one split may be looked for, which takes hundredths of one."""
 
 
 def near_row(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None) -> Advice | None:
@@ -83,7 +81,7 @@ def _times_off(pin: Pin, value: int) -> float:
 
 def _seconds(scenario: Scenario, row: Strategies, layers: Sequence[int] | None) -> float | None:
     """Per iteration; None where it does not fit."""
-    split = split_or_given(scenario, row, layers, SPLIT_SECONDS)
+    split = split_or_given(scenario, row, layers)
     priced = quote(as_it_runs(row, split), scenario, split)
     fits = host_fits(row, scenario)[0] and np.max(priced.footprint.allocated) <= memory_limit(scenario, row)[0]
     return priced.iteration if fits else None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any, Final
 
 from hardware.errors import MeshwrightError
+from planner.request.budget import Budget
 from planner.request.defaults import DEFAULT_STACK
 from planner.request.request import CHOICES, PlanRequest, Resolved, resolve
 
@@ -27,11 +27,11 @@ _OPTIONS: Final = {"framework": "for", "changes": "set", "global_batch_size": "g
 """Where an option is not called as its field."""
 
 
-def plainer(resolved: Resolved, deadline: float, *, same_job: bool = False) -> Iterator[tuple[str, Resolved]]:
+def plainer(resolved: Resolved, budget: Budget, *, same_job: bool = False) -> Iterator[tuple[str, Resolved]]:
     """Every request with one option less that can be asked, and how it is said: "without --optimizer adafactor"."""
     request = resolved.request
     for name in given(request, same_job=same_job):
-        if time.perf_counter() > deadline:
+        if budget.spent():
             return
         try:
             there = resolve(request.model_copy(update={name: (_USUAL | _OF_THE_JOB)[name]}))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,33 +13,29 @@ from costmodels.strategy import Recompute, Strategies
 from planner.answer.build import counted_flops, strategy_record
 from planner.answer.plan import Alternative, Strategy
 from planner.explain.challenges import Challenged
-from planner.explain.verdict import later
+from planner.request.budget import Budget
 from planner.request.request import Resolved
 from planner.search.best_first import Outcome
 from planner.search.objective import Aim
 from planner.search.split import Incumbent, as_it_runs
 from planner.trust.table import figures
 
-ALTERNATIVES_SECONDS = 1.0
-"""How long runners-up are looked for, where no time limit is asked for that leaves them more."""
-
 _KINDS = ("tp", "cp", "pp", "ep", "zero_stage", "recompute", "sequence_parallel", "schedule")
 
 
 class RunnersUp(NamedTuple):
-    """The best of every kind that was looked at, the best of all first, and whether all were looked at in time."""
+    """The best of every kind that was looked at, the best of all first, and whether all were looked at."""
 
     best: tuple[Incumbent, ...]
     complete: bool
 
 
 def runners_up(
-    outcome: Outcome, tried: Sequence[Challenged], aim: Aim, taken: Incumbent, top: int, *, until: float
+    outcome: Outcome, tried: Sequence[Challenged], aim: Aim, taken: Incumbent, top: int, *, budget: Budget
 ) -> RunnersUp:
     """The best of their kinds, the plan's own among them; each under its best split.
 
-    They come from the challenges that were searched and from the most promising rows that the search saw. A time limit
-    that was asked for ends at ``until``.
+    They come from the challenges that were searched and from the most promising rows that the search saw.
     """
     scenario, seen = aim.scenario, set[tuple[object, ...]]()
     found: list[tuple[float, Incumbent]] = []
@@ -54,15 +49,14 @@ def runners_up(
     searched = (outcome.best, taken, *(one.outcome.best for one in tried))
     for known in sorted((best for best in searched if best), key=aim.value):
         add(known)
-    deadline = later(time.perf_counter() + ALTERNATIVES_SECONDS, until, of=2)
     complete = all(one.outcome.proved for one in tried)
     for bound, row in aim.promising(outcome):
         if _settled([value for value, _ in found], top, bound):
             break
-        if time.perf_counter() > deadline:
+        if budget.spent():
             complete = False
             break
-        if _row_kind(row) not in seen and (solved := aim.split(row, deadline)):
+        if _row_kind(row) not in seen and (solved := aim.split(row, budget)):
             add(solved)
     return RunnersUp(tuple(one for _, one in sorted(found, key=lambda pair: pair[0])), complete)
 

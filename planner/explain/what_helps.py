@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -15,6 +14,7 @@ from planner.answer.text import NOT_KNOWN, NOTABLE, told_bytes, told_seconds
 from planner.errors import BadRequest
 from planner.explain.levers import arithmetic_times, device_times, links_times
 from planner.explain.nearest_request import enough_gpus, with_gpus
+from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.request import Resolved
 from planner.request.written import many
@@ -38,17 +38,17 @@ MOST_BATCHES = 512
 
 
 def what_helps(
-    resolved: Resolved, space: Space, aim: Aim, best: Incumbent, *, pins: Mapping[str, Pin], deadline: float
+    resolved: Resolved, space: Space, aim: Aim, best: Incumbent, *, pins: Mapping[str, Pin], budget: Budget
 ) -> tuple[Advice, ...]:
     """What would make the plan better by what is wanted least of, the most useful first."""
     if aim.lean:
-        return _leaner(resolved, aim, best, pins, deadline)
-    fewer = enough_gpus(resolved, aim, aim.value(best), deadline)
-    return (*fewer, *_faster(space, aim, best, pins=pins, deadline=deadline))
+        return _leaner(resolved, aim, best, pins, budget)
+    fewer = enough_gpus(resolved, aim, aim.value(best), budget)
+    return (*fewer, *_faster(space, aim, best, pins=pins, budget=budget))
 
 
 def _leaner(
-    resolved: Resolved, aim: Aim, best: Incumbent, pins: Mapping[str, Pin], deadline: float
+    resolved: Resolved, aim: Aim, best: Incumbent, pins: Mapping[str, Pin], budget: Budget
 ) -> tuple[Advice, ...]:
     """What twice the devices, and what saves memory at a price, would spare of the bytes of the fullest device.
 
@@ -61,16 +61,16 @@ def _leaner(
     if larger := with_gpus(resolved, 2 * aim.scenario.gpus):
         questions[many(larger.gpus, "GPU")] = (aim.on(larger), dict(pins))
     now = aim.value(best)
-    lines = [_spared(subject, one, some, now, deadline) for subject, (one, some) in questions.items()]
+    lines = [_spared(subject, one, some, now, budget) for subject, (one, some) in questions.items()]
     return tuple(sorted(lines, key=lambda line: line.peak_memory_bytes or math.inf))
 
 
-def _spared(subject: str, aim: Aim, pins: Mapping[str, Pin], now: float, deadline: float) -> Advice:
+def _spared(subject: str, aim: Aim, pins: Mapping[str, Pin], now: float, budget: Budget) -> Advice:
     """How much less the fullest device needs, where a question is a little another."""
-    if time.perf_counter() > deadline:
+    if budget.spent():
         return Advice(subject=subject, text=NOT_KNOWN, proved=False)
     try:
-        found = aim.search(build(aim.scenario, pins), deadline=deadline)
+        found = aim.search(build(aim.scenario, pins), budget=budget)
     except BadRequest:  # pins that so many devices cannot make up
         return Advice(subject=subject, text="the pins make up no strategy there")
     needed = min(aim.value(found.best), now) if found.best else now
@@ -81,7 +81,7 @@ def _spared(subject: str, aim: Aim, pins: Mapping[str, Pin], now: float, deadlin
     return Advice(subject=subject, text=text, peak_memory_bytes=needed, proved=found.proved)
 
 
-def _faster(space: Space, aim: Aim, best: Incumbent, *, pins: Mapping[str, Pin], deadline: float) -> tuple[Advice, ...]:
+def _faster(space: Space, aim: Aim, best: Incumbent, *, pins: Mapping[str, Pin], budget: Budget) -> tuple[Advice, ...]:
     """What a new plan would gain from better machines or a larger batch, most useful first."""
     scenario, now = aim.scenario, aim.value(best)
     memory = device_times(scenario, usable_memory=2.0)
@@ -91,21 +91,21 @@ def _faster(space: Space, aim: Aim, best: Incumbent, *, pins: Mapping[str, Pin],
         "memory bandwidth 2x": device_times(scenario, memory_bandwidth=2.0),
         "arithmetic 1.25x": arithmetic_times(scenario, 1.25),
     }
-    lines = [_anew(MORE_MEMORY, aim.on(memory), space, best, now, deadline)]  # its bounds are those of the plan
-    lines += [_anew(subject, aim.on(changed), space, best, now, deadline) for subject, changed in changes.items()]
-    lines.append(_larger_batch(aim, best, now, pins, deadline))
-    lines.extend(_rounder_batch(aim, now, pins, deadline))
+    lines = [_anew(MORE_MEMORY, aim.on(memory), space, best, now, budget)]  # its bounds are those of the plan
+    lines += [_anew(subject, aim.on(changed), space, best, now, budget) for subject, changed in changes.items()]
+    lines.append(_larger_batch(aim, best, now, pins, budget))
+    lines.extend(_rounder_batch(aim, now, pins, budget))
     if _memory_is_short(best, lines):
-        lines.extend(_offloading(space, aim, best, pins, deadline))
+        lines.extend(_offloading(space, aim, best, pins, budget))
     return tuple(sorted(lines, key=lambda line: line.iteration_seconds or math.inf))
 
 
-def _anew(subject: str, changed: Aim, space: Space, best: Incumbent, now: float, deadline: float) -> Advice:
+def _anew(subject: str, changed: Aim, space: Space, best: Incumbent, now: float, budget: Budget) -> Advice:
     """What a plan would be on other machines of the same shape, hence in the same lattice.
 
-    The strategy of today is what it gains at least, if time ends the search.
+    The strategy of today is what it gains at least, if the budget ends the search.
     """
-    found = changed.search(space, deadline=deadline, beside=1.0 + changed.within, confirm=False)
+    found = changed.search(space, budget=budget, beside=1.0 + changed.within, confirm=False)
     if found.best and found.proved:
         return gained(subject, changed.value(changed.choice(found).taken), now)
     known = [changed.anew(best), *([changed.value(found.best)] if found.best else [])]
@@ -115,7 +115,7 @@ def _anew(subject: str, changed: Aim, space: Space, best: Incumbent, now: float,
 def gained(subject: str, seconds: float, now: float, *, proved: bool = True) -> Advice:
     """What a change saves of ``now`` seconds; nothing where it lengthens them.
 
-    What a search found that its deadline ended is no more than it saves at least.
+    What a search found that its budget ended is no more than it saves at least.
     """
     share = seconds / now - 1
     saves = share <= -NOTABLE
@@ -133,7 +133,7 @@ def _memory_is_short(best: Incumbent, lines: Iterable[Advice]) -> bool:
     return saves or not more.proved or more.text != "nothing"
 
 
-def _offloading(space: Space, aim: Aim, best: Incumbent, pins: Mapping[str, Pin], deadline: float) -> list[Advice]:
+def _offloading(space: Space, aim: Aim, best: Incumbent, pins: Mapping[str, Pin], budget: Budget) -> list[Advice]:
     """What states or activations on the hosts would save, which is searched only where it is asked for.
 
     In the layouts of the plan and of the best without a limit on memory first, which tell how much at least.
@@ -142,25 +142,25 @@ def _offloading(space: Space, aim: Aim, best: Incumbent, pins: Mapping[str, Pin]
     kinds = parse_pins({"offload": ",".join(offloads(aim.scenario, pins)) or None})
     if not kinds or not _hopeful(space, aim, best.iteration):
         return []
-    for likely in (best, _unlimited(space, aim, deadline)):
-        if likely and time.perf_counter() < deadline:
+    for likely in (best, _unlimited(space, aim, budget)):
+        if likely and not budget.spent():
             layout = _values_of(likely.row, _LAYOUT)
-            found = aim.search(build(aim.scenario, {**pins, **layout, **kinds}), deadline=deadline)
+            found = aim.search(build(aim.scenario, {**pins, **layout, **kinds}), budget=budget)
             seconds = min(seconds, aim.value(found.best)) if found.best else seconds
-    if time.perf_counter() > deadline:
+    if budget.spent():
         return [gained(ANY_OFFLOAD, seconds, now, proved=False)]
     left = _hopeful(space, aim, seconds * (1.0 + NOTABLE) if aim.by_time else best.iteration)
-    found = aim.search(build(aim.scenario, {**pins, **left, **kinds}), deadline=deadline, beside=1.0, confirm=False)
+    found = aim.search(build(aim.scenario, {**pins, **left, **kinds}), budget=budget, beside=1.0, confirm=False)
     seconds = min(seconds, aim.value(found.best)) if found.best else seconds
     subject = spared(found.best.row) if found.best and found.proved else ANY_OFFLOAD
     gain = gained(subject, seconds, now, proved=found.proved)
     return [] if gain.text == "nothing" else [gain]
 
 
-def _unlimited(space: Space, aim: Aim, deadline: float) -> Incumbent | None:
+def _unlimited(space: Space, aim: Aim, budget: Budget) -> Incumbent | None:
     """The best were memory no limit: moving anything to the host only adds to its time."""
     roomy = aim.on(device_times(aim.scenario, usable_memory=UNLIMITED))
-    return roomy.search(space, deadline=deadline, beside=1.0, confirm=False).best
+    return roomy.search(space, budget=budget, beside=1.0, confirm=False).best
 
 
 def _hopeful(space: Space, aim: Aim, ceiling: float) -> dict[str, Pin]:
@@ -173,19 +173,19 @@ def _values_of(some: Strategies, axes: Iterable[str]) -> dict[str, Pin]:
     return {axis: Pin(axis, tuple(found)) for axis, found in values.items() if found}
 
 
-def _larger_batch(aim: Aim, best: Incumbent, now: float, pins: Mapping[str, Pin], deadline: float) -> Advice:
+def _larger_batch(aim: Aim, best: Incumbent, now: float, pins: Mapping[str, Pin], budget: Budget) -> Advice:
     """What a plan with twice the batch would be, per sequence."""
     double = aim.on(replace(aim.scenario, global_batch_size=2 * aim.scenario.global_batch_size))
-    if time.perf_counter() < deadline:
+    if not budget.spent():
         space, beside = build(double.scenario, pins), 1.0 + double.within
-        found = double.search(space, deadline=deadline, beside=beside, confirm=False)
+        found = double.search(space, budget=budget, beside=beside, confirm=False)
         if found.best and found.proved:
             return gained("batch 2x", double.value(double.choice(found).taken) / 2, now)
     rows = replace(best.row, num_microbatches=2 * best.row.num_microbatches)
     return gained("batch 2x", double.anew(replace(best, row=rows)) / 2, now, proved=False)
 
 
-def _rounder_batch(aim: Aim, now: float, pins: Mapping[str, Pin], deadline: float) -> list[Advice]:
+def _rounder_batch(aim: Aim, now: float, pins: Mapping[str, Pin], budget: Budget) -> list[Advice]:
     """A batch within 1 % that has far more divisors, hence more ways to split it, per sequence."""
     batch = aim.scenario.global_batch_size
     reach = min(batch // 100, MOST_BATCHES)
@@ -195,10 +195,10 @@ def _rounder_batch(aim: Aim, now: float, pins: Mapping[str, Pin], deadline: floa
     rounder = max(near, key=lambda size: (ways[size], -abs(size - batch)))
     if ways[rounder] < 2 * ways[batch]:
         return []
-    if time.perf_counter() > deadline:
+    if budget.spent():
         return [gained(f"batch {rounder}", now, now, proved=False)]
     other = aim.on(replace(aim.scenario, global_batch_size=rounder))
-    found = other.search(build(other.scenario, pins), deadline=deadline)
+    found = other.search(build(other.scenario, pins), budget=budget)
     seconds = other.value(found.best) * batch / rounder if found.best else now
     gain = gained(f"batch {rounder}", seconds, now, proved=found.proved)
     return [] if gain.text == "nothing" else [gain]

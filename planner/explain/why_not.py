@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Final, Literal
 
@@ -15,6 +14,7 @@ from planner.errors import BadRequest
 from planner.explain import verdict as explain
 from planner.explain.challenges import MEMORY
 from planner.mixed import plan_mixed
+from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins, shown_value
 from planner.request.request import PlanRequest, Resolved, resolve
 from planner.rules.core import GROUP_RULES
@@ -82,12 +82,13 @@ def why_not(request: PlanRequest) -> WhyNot:
 
 def _pinned(request: PlanRequest) -> tuple[Plan, dict[str, Pin]]:
     """The best under the pins, and how these were read."""
-    started, resolved = time.perf_counter(), resolve(question(request))
+    request = question(request)
+    resolved, budget = resolve(request), Budget(request.time_limit)
     each = for_each(resolved, resolved.mixed) if resolved.mixed else None
     pins = each or parse_pins(request.pins)
     try:
         if resolved.mixed and each:
-            return plan_mixed(resolved, resolved.mixed, started, reasons=False, each=each), each
+            return plan_mixed(resolved, resolved.mixed, budget, reasons=False, each=each), each
         return plan(request.model_copy(update={"reasons": False})), pins
     except BadRequest as error:  # pins that are understood and leave no strategy: that is the reason
         return _unmade(resolved, str(error)), pins

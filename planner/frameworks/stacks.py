@@ -28,6 +28,19 @@ STACKS: Final[Mapping[str, tuple[str, ...]]] = {
 """Stacks of the catalogue by framework: what its releases, its forks and its own sharding (FSDP2 of Accelerate's and
 of a script) are priced as."""
 
+STARTED_WITH: Final[Mapping[str, str]] = {
+    "megatron-core": "megatron-lm",
+    "nemo": "megatron-lm",
+    "nemo-26.06": "megatron-lm",
+    "deepspeed": "deepspeed",
+    "torchtitan": "torchtitan",
+    "fsdp": "accelerate",
+    "paddle": "paddle",
+    "nanotron": "nanotron",
+    "maxtext": "maxtext",
+}
+"""The framework that starts plans of a stack of the catalogue."""
+
 
 def goes_with(framework: str, stack: str) -> bool:
     """Whether a framework may be what a stack is of; a stack of somebody's own, by whatever name, may be of any."""

@@ -9,6 +9,7 @@ from typing import Final, Literal
 from planner.answer.plan import Plan
 from planner.errors import BadRequest, UnknownName
 from planner.frameworks.registry import FRAMEWORKS
+from planner.frameworks.stacks import STARTED_WITH
 from planner.frameworks.vendors import TPU, XLA
 from planner.jobs.accelerate.write import accelerate
 from planner.jobs.check import broken
@@ -83,19 +84,6 @@ TARGETS: Final[Mapping[str, Target]] = {target.name: target for target in (
     Target("skypilot", "SkyPilot task YAML", ("0.14",), "sky.Task.from_yaml_config", start=skypilot),
 )}  # fmt: skip
 """Every target by name."""
-
-STARTED_WITH: Final[Mapping[str, str]] = {
-    "megatron-core": "megatron-lm",
-    "nemo": "megatron-lm",
-    "nemo-26.06": "megatron-lm",
-    "deepspeed": "deepspeed",
-    "torchtitan": "torchtitan",
-    "fsdp": "accelerate",
-    "paddle": "paddle",
-    "nanotron": "nanotron",
-    "maxtext": "maxtext",
-}
-"""The target that a stack of the catalogue is launched with."""
 
 
 _NEWER: Final[Mapping[str, frozenset[str]]] = {

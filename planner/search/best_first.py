@@ -8,7 +8,6 @@ solver. When no bound is left below the incumbent, the incumbent is optimal with
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -26,6 +25,7 @@ from costmodels.pricing import Assignment, row_assignment
 from costmodels.scenario import Scenario
 from costmodels.step.sharded import slowdown
 from costmodels.strategy import Bools, Floats, Ints, Recompute, Strategies
+from planner.request.budget import CORE, Budget
 from planner.search.priced import Priced, pairs, price_pairs
 from planner.search.split import TOLERANCE, Incumbent, best_split
 from planner.space.lattice import Space
@@ -71,19 +71,19 @@ def search(
     space: Space,
     scenario: Scenario,
     *,
-    deadline: float,
+    budget: Budget,
     among: Ints | None = None,
     bounds: Floats | None = None,
     beside: float = BESIDE,
     seen: Sequence[Priced] = (),
     confirm: bool = True,
 ) -> Outcome:
-    """The fastest feasible strategy of the space, by ``time.perf_counter`` not much later than ``deadline``.
+    """The fastest feasible strategy of the space, unless the budget is spent before that is known.
 
     Args:
         space: the lattice.
         scenario: what to price.
-        deadline: when to stop.
+        budget: what the search may take, and is charged to.
         among: the cores to look at, indices (K,); all of them unless given.
         bounds: ``core_bound`` of all cores (C,), where it is known.
         beside: cores of a chunk are priced whose bounds are below so many incumbents; the best is the same from 1 on.
@@ -94,24 +94,30 @@ def search(
     cores = np.arange(len(space.cores)) if among is None else among
     if not len(cores):
         return outcome
-    optimistic = known_bound(space.cores, scenario) if bounds is None else bounds
     for part in seen:
         remember(outcome, part, scenario)
+    if budget.spent():
+        outcome.proved, outcome.lower_bound = False, 0.0
+        return outcome
+    budget.spend(CORE * len(cores))
+    optimistic = known_bound(space.cores, scenario) if bounds is None else bounds
     pending: list[Priced] = []
     for chunk in _visits(cores, optimistic):
         if optimistic[chunk[0]] >= _ceiling(outcome):
             break
-        if time.perf_counter() > deadline:
+        if budget.spent():
             outcome.proved, outcome.lower_bound = False, float(optimistic[chunk[0]])
             break
+        known = outcome.priced
         priced = _price_fitting(outcome, space, chunk[optimistic[chunk] < beside * _ceiling(outcome)], scenario)
         if priced is not None:
             remember(outcome, priced, scenario)
             pending.append(_open(priced, scenario))
-    _settle(outcome, _unbeaten(pending, outcome), scenario, deadline)
+        budget.spend(outcome.priced - known)
+    _settle(outcome, _unbeaten(pending, outcome), scenario, budget)
     if outcome.best and outcome.proved:
         if confirm:
-            _confirm(outcome, scenario, deadline)
+            _confirm(outcome, scenario, budget)
         outcome.lower_bound = outcome.best.iteration
     return outcome
 
@@ -303,8 +309,9 @@ def _tight(part: Priced, scenario: Scenario) -> tuple[Floats, Bools]:
     return np.maximum(bound, part.bound), feasible
 
 
-def _settle(outcome: Outcome, pending: list[Priced], scenario: Scenario, deadline: float) -> None:
+def _settle(outcome: Outcome, pending: list[Priced], scenario: Scenario, budget: Budget) -> None:
     """Solve the open rows in the order of their tight bounds until none can beat the incumbent."""
+    budget.spend(sum(len(part.rows) for part in pending))
     candidates = [(part, *_tight(part, scenario)) for part in pending]
     flat = [
         (float(bound[i]), part, i)
@@ -315,19 +322,19 @@ def _settle(outcome: Outcome, pending: list[Priced], scenario: Scenario, deadlin
     for place, (bound, part, i) in enumerate(flat):
         if bound >= _ceiling(outcome):
             break
-        if time.perf_counter() > deadline:
+        if budget.spent():
             outcome.proved, outcome.lower_bound = False, min(outcome.lower_bound, flat[place][0])
             return
-        _try(outcome, part, int(i), scenario, deadline)
+        _try(outcome, part, int(i), scenario, budget)
 
 
-def _confirm(outcome: Outcome, scenario: Scenario, deadline: float) -> None:
+def _confirm(outcome: Outcome, scenario: Scenario, budget: Budget) -> None:
     """Let the stage solver speak on the winner too: the bound said that no split of its layers is faster.
 
     The winner takes the split that its row alone has, whatever was found before it: ``predict`` splits no other way.
     """
     assert outcome.best is not None
-    found = best_split(outcome.best.row, scenario, deadline=deadline)
+    found = best_split(outcome.best.row, scenario, budget=budget)
     outcome.solves += 1
     if found and found.iteration <= outcome.best.iteration * (1 + TOLERANCE):
         outcome.best = replace(found, iteration=min(found.iteration, outcome.best.iteration))
@@ -337,7 +344,7 @@ def _ceiling(outcome: Outcome) -> float:
     return outcome.best.iteration * (1 - TOLERANCE) if outcome.best else np.inf
 
 
-def _try(outcome: Outcome, part: Priced, i: int, scenario: Scenario, deadline: float) -> None:
+def _try(outcome: Outcome, part: Priced, i: int, scenario: Scenario, budget: Budget) -> None:
     """Solve one row's stage problem; keep it if it beats the incumbent."""
     one = part.take(np.array([i]))
     once = float(one.seconds.data_parallel[0] + one.seconds.optimizer[0])
@@ -345,8 +352,7 @@ def _try(outcome: Outcome, part: Priced, i: int, scenario: Scenario, deadline: f
     stretch = 1.0 + float(one.seconds.straggler[0])
     upkeep = float(one.seconds.upkeep[0])
     cutoff = None if outcome.best is None else (outcome.best.iteration / upkeep - once) / stretch
-    left = max(deadline - time.perf_counter(), 0.05)
-    solution = solve(problem_of(one.rows, one.seconds, one.memory, scenario), cutoff_seconds=cutoff, time_limit=left)
+    solution = solve(problem_of(one.rows, one.seconds, one.memory, scenario), cutoff_seconds=cutoff, budget=budget)
     outcome.solves += 1
     if solution.status in ("feasible", "unknown"):
         outcome.proved = False

@@ -10,7 +10,6 @@ step of doubt weighs as much as the strategies predicted fastest in sweeps disap
 from __future__ import annotations
 
 import math
-import time
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -38,8 +37,6 @@ SWITCH = 0.1
 """What every switch adds that a plain strategy leaves alone, and every factor of four in chunks per stage."""
 LEAST = 0.005
 """Least price of a step of doubt, in shares of the time."""
-PATIENCE = 1.0
-"""Seconds that splitting the layers of the chosen strategy may take."""
 _NONE = ("none", *PLAIN)
 
 
@@ -88,7 +85,7 @@ def choose(outcome: Outcome, scenario: Scenario, within: float) -> Choice:
     if not weighed:
         return Choice(fastest, "")
     best = min(weighed, key=lambda one: (round(one.score, 9), one.even))
-    solved = best_split(best.row, scenario, deadline=time.perf_counter() + PATIENCE)
+    solved = best_split(best.row, scenario)
     if solved is None or solved.iteration > ceiling:
         return Choice(fastest, "")
     return Choice(solved, reason(against, best.against))

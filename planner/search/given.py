@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -15,6 +14,7 @@ from costmodels.strategy import AXES, CP_KINDS, SCHEDULE_NAMES, VOCABULARIES, Re
 from planner.answer.plan import Rejection
 from planner.errors import BadRequest
 from planner.explain.nearest_request import nearest_divisor, nearest_multiple
+from planner.request.budget import Budget
 from planner.request.pins import Pin
 from planner.request.written import many
 from planner.rules.conditions import FOLDED
@@ -150,15 +150,20 @@ def _ends(
 
 
 def split_or_given(
-    scenario: Scenario, row: Strategies, layers: Sequence[int] | None, seconds: float, *, lean: bool = False
+    scenario: Scenario,
+    row: Strategies,
+    layers: Sequence[int] | None,
+    *,
+    budget: Budget | None = None,
+    lean: bool = False,
 ) -> Assignment:
     """The ``checked_layers`` given, else the split that a search would choose, else, where none fits, the even one.
 
-    ``lean`` is a search for the least memory.
+    ``lean`` is a search for the least memory; ``budget`` is charged, one of its own unless given.
     """
     if layers is not None:
         return given_split(row, scenario, layers)
-    solved = (leanest_split if lean else best_split)(row, scenario, deadline=time.perf_counter() + seconds)
+    solved = (leanest_split if lean else best_split)(row, scenario, budget=budget)
     pp, total, cut = int(row.pp[0]), scenario.model.num_layers, own_cut(scenario)
     return solved.assignment if solved else row_assignment(row, total, cut(scenario.model, pp) if cut else None)
 

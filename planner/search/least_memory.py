@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -14,6 +13,7 @@ from costmodels.memory.rows import memory_limit
 from costmodels.pricing import row_assignment
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Floats, Ints, Strategies
+from planner.request.budget import CORE, Budget
 from planner.search.best_first import CHUNK, PROMISING, Outcome, remember
 from planner.search.lean_split import lean_bounds, lean_peaks
 from planner.search.priced import Priced, price_cores, price_rows
@@ -25,7 +25,7 @@ ROUNDING = 1e-9
 """Relative difference below which two peaks are one."""
 
 
-def leanest(space: Space, scenario: Scenario, *, deadline: float, among: Ints | None = None) -> Outcome:
+def leanest(space: Space, scenario: Scenario, *, budget: Budget, among: Ints | None = None) -> Outcome:
     """Price every core in chunks and keep the one with the lowest peak; ties go to the faster.
 
     Proved over splits with all or no layers recomputed: uneven ones too where the stack allows them, its layers are
@@ -34,13 +34,14 @@ def leanest(space: Space, scenario: Scenario, *, deadline: float, among: Ints | 
     outcome = Outcome()
     cores = np.arange(len(space.cores)) if among is None else among
     for start in range(0, len(cores), CHUNK):
-        if time.perf_counter() > deadline:
+        if budget.spent():
             outcome.proved = False
             break
         priced = price_cores(space, cores[start : start + CHUNK], scenario)
+        budget.spend(CORE * CHUNK + len(priced.rows))
         remember(outcome, priced, scenario, lean=True)
         if _may_be_uneven(scenario):
-            _unevenly(outcome, priced, scenario, deadline)
+            _unevenly(outcome, priced, scenario, budget)
     if outcome.best:
         outcome.lower_bound = outcome.best.iteration if outcome.proved else 0.0
     return outcome
@@ -56,7 +57,7 @@ def leanest_rows(outcome: Outcome, scenario: Scenario, count: int = PROMISING) -
         yield least, found[n][0].rows.take(np.array([i]))
 
 
-def leanest_split(row: Strategies, scenario: Scenario, *, deadline: float) -> Incumbent | None:
+def leanest_split(row: Strategies, scenario: Scenario, *, budget: Budget | None = None) -> Incumbent | None:
     """One row under the split whose fullest stage needs least, as fast as that allows; None where none fits."""
     priced = price_rows(row, row_seconds(row, scenario), scenario)
     least, even = float(_least(priced, scenario)[0]), float(priced.peak[0])
@@ -64,7 +65,7 @@ def leanest_split(row: Strategies, scenario: Scenario, *, deadline: float) -> In
         return None
     if priced.fits[0] and np.isfinite(priced.even[0]) and even <= least * (1 + ROUNDING):
         return Incumbent(row, row_assignment(row, scenario.model.num_layers), float(priced.even[0]), even)
-    found = best_split(row, scenario, deadline=deadline, allocated=least * (1 + ROUNDING))
+    found = best_split(row, scenario, budget=budget, allocated=least * (1 + ROUNDING))
     return replace(found, peak=least) if found else None
 
 
@@ -88,7 +89,7 @@ def _several(rows: Strategies) -> Bools:
     return (rows.pp > 1) & (copies(rows) == 1)
 
 
-def _unevenly(outcome: Outcome, priced: Priced, scenario: Scenario, deadline: float) -> None:
+def _unevenly(outcome: Outcome, priced: Priced, scenario: Scenario, budget: Budget) -> None:
     """Raise the incumbent by the leanest row of a chunk whose stages may differ, split as fast as its peak allows."""
     ceiling = outcome.best.peak * (1 - ROUNDING) if outcome.best else np.inf
     some = priced.take(_several(priced.rows))
@@ -105,6 +106,6 @@ def _unevenly(outcome: Outcome, priced: Priced, scenario: Scenario, deadline: fl
         return
     row = some.rows.take(np.array([best]))
     peak = float(peaks[best])
-    if found := best_split(row, scenario, deadline=deadline, allocated=peak * (1 + ROUNDING)):
+    if found := best_split(row, scenario, budget=budget, allocated=peak * (1 + ROUNDING)):
         outcome.feasible += int(not some.fits[best])
         outcome.best = replace(found, peak=peak)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 
 from costmodels.scenario import Scenario
@@ -11,6 +10,7 @@ from costmodels.strategy import OFFLOADS, Strategies
 from planner.answer.plan import Plan
 from planner.errors import BadRequest
 from planner.explain.verdict import WITHOUT
+from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.request import PlanRequest, Resolved
 from planner.search.best_first import search
@@ -30,31 +30,32 @@ def ways(pins: Mapping[str, object], scenario: Scenario) -> Iterator[tuple[str, 
         yield "offload", "any"
 
 
-def offloaded(request: PlanRequest, resolved: Resolved) -> PlanRequest | None:
+def offloaded(request: PlanRequest, resolved: Resolved, budget: Budget) -> PlanRequest | None:
     """The request with the first way that lets it fit; nothing fits without it."""
     for axis, values in ways(request.pins, resolved.scenario):
         pins = {**request.pins, axis: values}
-        deadline = time.perf_counter() + request.time_limit
-        if plain_best(resolved.scenario, parse_pins(pins), deadline):
+        if plain_best(resolved.scenario, parse_pins(pins), budget):
             return request.model_copy(update={"pins": pins})
     return None
 
 
-def best_of(scenario: Scenario, pins: Mapping[str, Pin], deadline: float) -> Incumbent | None:
+def best_of(scenario: Scenario, pins: Mapping[str, Pin], budget: Budget) -> Incumbent | None:
     """The fastest that fits, by one of these ways where nothing fits without."""
-    best = plain_best(scenario, pins, deadline)
+    best = plain_best(scenario, pins, budget)
     for axis, values in ways(pins, scenario):
-        best = best or plain_best(scenario, {**pins, **parse_pins({axis: values})}, deadline)
+        best = best or plain_best(scenario, {**pins, **parse_pins({axis: values})}, budget)
     return best
 
 
-def plain_best(scenario: Scenario, pins: Mapping[str, Pin], deadline: float) -> Incumbent | None:
-    """The fastest that fits as asked; None also where the pins make up no strategy."""
+def plain_best(scenario: Scenario, pins: Mapping[str, Pin], budget: Budget) -> Incumbent | None:
+    """The fastest that fits as asked; None also where the pins make up no strategy, or the budget is spent."""
+    if budget.spent():
+        return None
     try:
         space = build(scenario, dict(pins))
     except BadRequest:  # pins that make up no strategy, layers of a prime number, a range that leaves nothing
         return None
-    return search(space, scenario, deadline=deadline).best
+    return search(space, scenario, budget=budget).best
 
 
 def said_so(found: Plan) -> Plan:

@@ -16,6 +16,7 @@ from costmodels.scenario import Scenario
 from costmodels.strategy import Ints, Strategies
 from costmodels.training.goodput import upkeep
 from planner.answer.text import told_bytes, told_seconds
+from planner.request.budget import Budget
 from planner.request.request import Resolved
 from planner.search.best_first import BESIDE, Outcome, promising, search
 from planner.search.choice import Choice, choose, width
@@ -60,7 +61,7 @@ class Aim:
         self,
         space: Space,
         *,
-        deadline: float,
+        budget: Budget,
         among: Ints | None = None,
         beside: float | None = None,
         seen: Sequence[Priced] = (),
@@ -68,9 +69,9 @@ class Aim:
     ) -> Outcome:
         """The best of the space, with what was seen on the way; arguments as of ``best_first.search``."""
         if self.lean:
-            return leanest(space, self.scenario, deadline=deadline, among=among)
+            return leanest(space, self.scenario, budget=budget, among=among)
         near = max(BESIDE, 1.0 + self.within) if beside is None else beside
-        known = {"deadline": deadline, "among": among, "beside": near, "seen": seen, "confirm": confirm}
+        known = {"budget": budget, "among": among, "beside": near, "seen": seen, "confirm": confirm}
         return search(space, self.scenario, **known)  # type: ignore[arg-type]
 
     def value(self, found: Incumbent) -> float:
@@ -119,9 +120,9 @@ class Aim:
         for bound, row in promising(outcome, self.scenario):
             yield bound * alike, row
 
-    def split(self, row: Strategies, deadline: float) -> Incumbent | None:
+    def split(self, row: Strategies, budget: Budget) -> Incumbent | None:
         """A row under the split of its layers that this aim likes best; None where none fits in time."""
-        return (leanest_split if self.lean else best_split)(row, self.scenario, deadline=deadline)
+        return (leanest_split if self.lean else best_split)(row, self.scenario, budget=budget)
 
     def choice(self, outcome: Outcome) -> Choice:
         """The best, or what is as good as that and better validated."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -14,6 +13,7 @@ from costmodels.memory.rows import row_bytes
 from costmodels.pricing import Assignment, row_assignment
 from costmodels.scenario import Scenario
 from costmodels.strategy import Recompute, Strategies
+from planner.request.budget import Budget
 from planner.search.priced import Priced, price_rows
 from planner.stages.from_rows import assignment_of, fewest_recomputed, problem_of, slices_of, whole_pipeline
 from planner.stages.solver import solve
@@ -34,12 +34,13 @@ class Incumbent:
 
 
 def best_split(
-    row: Strategies, scenario: Scenario, *, deadline: float, allocated: float | None = None
+    row: Strategies, scenario: Scenario, *, budget: Budget | None = None, allocated: float | None = None
 ) -> Incumbent | None:
     """One row under its fastest split that fits, as the search and ``predict`` take it; None where none fits.
 
     Of equally fast splits it is the even one, which spares the stages that hold the ends: it needs the least memory.
     ``allocated`` bytes are the most that a stage may have, where that is less than the device's.
+    ``budget`` is charged, one of its own unless given.
     """
     priced = price_rows(row, row_seconds(row, scenario), scenario)
     problem = problem_of(row, priced.seconds, priced.memory, scenario)
@@ -48,7 +49,7 @@ def best_split(
     split = row_assignment(row, scenario.model.num_layers)
     even = _even(priced, split, allocated)
     hint = slices_of(split, row, scenario)
-    solution = solve(problem, hint=hint, time_limit=max(deadline - time.perf_counter(), 0.05))
+    solution = solve(problem, hint=hint, budget=budget)
     if not solution.layers:
         return even
     value = float(compose(row, priced.seconds, *whole_pipeline(solution, row))[0])

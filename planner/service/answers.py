@@ -76,11 +76,13 @@ def _fields(body: Mapping[str, Any], seconds: float) -> Body:
     names_only(body)
     _known_fields(body)
     _typed_changes(body.get("changes"))
-    return {"top": 5, **body, "time_limit": _cut(body.get("time_limit", seconds), seconds)}
+    return {"top": 5, **body, "time_limit": _cut(body.get("time_limit"), seconds)}
 
 
 def _cut(limit: object, seconds: float) -> object:
-    """A time limit, in seconds or written with a unit, of at most so many seconds; what is none as it is."""
+    """A time limit, in seconds or written with a unit, of at most so many seconds; what is no time as it is."""
+    if limit is None:
+        return seconds
     try:
         limit = seconds_written(limit)
     except ValueError:
@@ -150,7 +152,9 @@ def _allocate(body: Body, seconds: float) -> str:
         if isinstance(job, dict):
             names_only(job)
     queue = queue_of(body)
-    return allocate(queue.model_copy(update={"time_limit": min(queue.time_limit, seconds)})).to_json(indent=None)
+    return allocate(queue.model_copy(update={"time_limit": min(queue.time_limit or seconds, seconds)})).to_json(
+        indent=None
+    )
 
 
 def _replan(body: Body, seconds: float) -> str:

@@ -12,6 +12,7 @@ from planner.answer.plan import Plan
 from planner.api import conclude, predict
 from planner.errors import MeshwrightError
 from planner.mixed import plan_mixed
+from planner.request.budget import Budget
 from planner.request.fields import LAYERS
 from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest, resolve
@@ -86,22 +87,24 @@ def plan_of(task: Task, shared: Shared) -> Plan:
     return searched(request, shared)
 
 
-def searched(request: PlanRequest, shared: Shared) -> Plan:
+def searched(request: PlanRequest, shared: Shared, budget: Budget | None = None) -> Plan:
     """The plan of a request, without reasons; lattices and searches that are known are not made again.
+
+    ``budget`` is that of a whole answer that has several plans; each has its own unless given.
 
     Raises:
         MeshwrightError: a question that contradicts itself, or whose time ran out.
     """
-    started = time.perf_counter()
+    budget = Budget(request.time_limit) if budget is None else budget
     resolved = resolve(request)
     if resolved.mixed:
-        return plan_mixed(resolved, resolved.mixed, started, reasons=False)
+        return plan_mixed(resolved, resolved.mixed, budget, reasons=False)
     pins = parse_pins(request.pins)
     space = recent_space(resolved.scenario, pins)
-    outcome = shared.found(resolved, space, pins, started + request.time_limit)
-    if outcome.best is None and outcome.proved and (wider := offloaded(request, resolved)):
-        return said_so(searched(wider, shared))
-    return conclude(replace(resolved, request=request), space, outcome, started)
+    outcome = shared.found(resolved, space, pins, budget)
+    if outcome.best is None and outcome.proved and (wider := offloaded(request, resolved, budget)):
+        return said_so(searched(wider, shared, budget))
+    return conclude(replace(resolved, request=request), space, outcome, budget)
 
 
 def document_of(plan: Plan) -> dict[str, Any]:

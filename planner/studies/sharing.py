@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from costmodels.scenario import Scenario
 from hardware.records import Accelerator
+from planner.request.budget import Budget
 from planner.request.pins import Pin
 from planner.request.request import Resolved
 from planner.search.best_first import Outcome
@@ -32,7 +33,7 @@ class Shared:
 
     outcomes: list[tuple[Any, Outcome]] = field(default_factory=list)
 
-    def found(self, resolved: Resolved, space: Space, pins: dict[str, Pin], deadline: float) -> Outcome:
+    def found(self, resolved: Resolved, space: Space, pins: dict[str, Pin], budget: Budget) -> Outcome:
         """The search of a scenario, without the rows that it saw on the way."""
         aim = aim_of(resolved)
         question = (_without_money(aim.scenario), pins, aim.lean, aim.within, resolved.request.time_limit)
@@ -40,13 +41,13 @@ class Shared:
             if other == question:
                 self.outcomes.append(self.outcomes.pop(place))
                 return known
-        self.outcomes.append((question, _searched(aim, space, deadline)))
+        self.outcomes.append((question, _searched(aim, space, budget)))
         del self.outcomes[:-OUTCOMES]
         return self.outcomes[-1][1]
 
 
-def _searched(aim: Aim, space: Space, deadline: float) -> Outcome:
-    outcome = aim.search(space, deadline=deadline, beside=BESIDE + aim.within)
+def _searched(aim: Aim, space: Space, budget: Budget) -> Outcome:
+    outcome = aim.search(space, budget=budget, beside=BESIDE + aim.within)
     if outcome.best is not None:  # the rest of what was seen tells only why a point is infeasible
         outcome.pool = only_tied(outcome, aim.within)
     return outcome

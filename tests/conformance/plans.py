@@ -2,7 +2,6 @@
 
 import os
 import random
-import time
 from functools import cache
 
 import numpy as np
@@ -61,7 +60,7 @@ def _lattice(framework, job, fields):
 
 def _plan(resolved, row):
     scenario = resolved.scenario
-    split = best_split(row, scenario, deadline=time.perf_counter() + 2)
+    split = best_split(row, scenario)
     cut, layers = own_cut(scenario), scenario.model.num_layers
     even = row_assignment(row, layers, cut(scenario.model, int(row.pp[0])) if cut else None)
     assignment = split.assignment if split else even

@@ -2,7 +2,6 @@
 
 import json
 import math
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +18,7 @@ from planner.cli import main
 from planner.errors import BadRequest
 from planner.explain.levers import levers_of, uncertain_of
 from planner.render.terminal.sensitivity import words
+from planner.request.budget import Budget
 from planner.request.request import PlanRequest, resolve
 from planner.search.best_first import search
 
@@ -58,9 +58,9 @@ def test_more_of_what_helps_never_takes_longer(levers):
 def test_a_lever_whose_time_ran_out_is_not_said_to_leave_nothing_that_fits(monkeypatch):
     searches = []
 
-    def hurried(space, scenario, *, deadline):
+    def hurried(space, scenario, *, budget):
         searches.append(scenario)
-        return search(space, scenario, deadline=deadline if len(searches) == 1 else time.perf_counter())
+        return search(space, scenario, budget=budget if len(searches) == 1 else Budget(effort=0.0))
 
     monkeypatch.setattr("planner.analyses.what_if.search", hurried)
     found = sensitivity(ASK)
@@ -78,7 +78,7 @@ def test_half_of_the_gpus_do_not_fit_or_leave_nothing_of_the_pins():
 
 def test_a_plan_that_is_not_proved_says_so(monkeypatch):
     monkeypatch.setattr(
-        "planner.analyses.what_if.search", lambda *ask, deadline: replace(search(*ask, deadline=deadline), proved=False)
+        "planner.analyses.what_if.search", lambda *ask, budget: replace(search(*ask, budget=budget), proved=False)
     )
     assert "not proved fastest" in " ".join(run("--what-if").stdout.split())
 
@@ -128,7 +128,7 @@ def plan_of(scenario):
     """Seconds of the fastest strategy on machines that no name has, by the search of `plan`."""
     from planner.space.lattice import build
 
-    return search(build(scenario, {}), scenario, deadline=math.inf).best.iteration
+    return search(build(scenario, {}), scenario, budget=Budget()).best.iteration
 
 
 def test_the_choice_has_the_least_worst_regret_and_is_no_worse_than_the_best(least):

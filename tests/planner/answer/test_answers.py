@@ -31,11 +31,8 @@ def ask(**changes):
 
 @pytest.fixture(name="tight", scope="module")
 def fixture_tight():
-    """The answer with all its reasons, on a busy machine too."""
-    with pytest.MonkeyPatch.context() as patience:
-        patience.setattr("planner.api.EXPLAINED_WITHIN", 120.0)
-        patience.setattr("planner.explain.runners_up.ALTERNATIVES_SECONDS", 120.0)
-        return plan(PlanRequest(**TIGHT))
+    """The answer with all its reasons."""
+    return plan(PlanRequest(**TIGHT))
 
 
 def pins_of(strategy):

@@ -119,14 +119,6 @@ def test_the_same_question_has_the_same_document(question):
     assert without_clock(first) == without_clock(second)
 
 
-@pytest.fixture
-def unhurried(monkeypatch):
-    """Reasons that do not depend on how busy the machine is."""
-    monkeypatch.setattr("planner.api.EXPLAINED_WITHIN", 120.0)
-    monkeypatch.setattr("planner.explain.runners_up.ALTERNATIVES_SECONDS", 120.0)
-
-
-@pytest.mark.usefixtures("unhurried")
 def test_threads_do_not_disturb_each_other():
     asked = [PlanRequest(model="llama2-7b", gpus=gpus) for gpus in (8, 16, 24, 32)] * 2
     alone = [without_clock(plan(one).to_json()) for one in asked]
@@ -135,7 +127,6 @@ def test_threads_do_not_disturb_each_other():
     assert together == alone
 
 
-@pytest.mark.usefixtures("unhurried")
 def test_threads_share_a_lattice_without_disturbing_each_other():
     asked = [PlanRequest(model="llama2-7b", gpus=32, tokens=10**9 * n, reasons=n % 2 == 0) for n in range(1, 7)]
     alone = [without_clock(plan(one).to_json()) for one in asked]

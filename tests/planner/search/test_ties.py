@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from costmodels.strategy import SCHEDULE_NAMES, strategies
 from planner import PlanRequest, plan
 from planner.cli import main
+from planner.request.budget import Budget
 from planner.request.pins import parse_pins
 from planner.request.request import resolve
 from planner.runs import residuals
@@ -38,7 +39,7 @@ QUESTIONS = (
 def found(**asked):
     resolved = resolve(PlanRequest(**asked))
     space = build(resolved.scenario, parse_pins({}))
-    return search(space, resolved.scenario, deadline=float("inf")), resolved.scenario
+    return search(space, resolved.scenario, budget=Budget()), resolved.scenario
 
 
 @pytest.fixture(scope="module", params=QUESTIONS, ids=lambda q: q["model"])

@@ -15,6 +15,7 @@ from costmodels.memory.rows import memory_limit, row_bytes
 from costmodels.pipeline.schedules import pipeline_seconds
 from costmodels.pricing import Assignment, quote, quote_of, stage_seconds
 from costmodels.strategy import SCHEDULE_NAMES, Recompute, strategies
+from planner.request.budget import Budget
 from planner.search.best_first import core_bound
 from planner.search.priced import price_cores
 from planner.search.split import best_split, given_split
@@ -287,7 +288,7 @@ def test_a_given_split_recomputes_the_fewest_first_layers_that_fit():
     assert quote(row, tight, split).footprint.total.max() <= tight.group.accelerator.usable_memory
     fewer = Assignment(split.layers, np.maximum(split.recomputed - 1, 0))
     assert quote(row, tight, fewer).footprint.total.max() > tight.group.accelerator.usable_memory
-    assert best_split(row, tight, deadline=math.inf).iteration <= quote(row, tight, split).iteration * (1 + 1e-9)
+    assert best_split(row, tight, budget=Budget()).iteration <= quote(row, tight, split).iteration * (1 + 1e-9)
 
 
 def test_stages_that_mirror_each_other_count_average_layers_and_those_of_a_v_their_own():

@@ -7,6 +7,7 @@ import pytest
 from hardware.catalogue import cluster
 from planner import PlanRequest, plan
 from planner.errors import BadRequest
+from planner.request.budget import Budget
 from planner.request.pins import parse_pins
 from planner.request.request import resolve
 from planner.search.best_first import search
@@ -154,7 +155,7 @@ def test_a_sweep_finds_what_plan_finds(name):
 def test_a_search_without_runners_up_finds_the_same_best():
     scenario = resolve(PlanRequest(model="22b", gpus=64)).scenario
     space = build(scenario, {})
-    wide, narrow = (search(space, scenario, deadline=float("inf"), beside=beside) for beside in (1.5, 1.0 + 1e-6))
+    wide, narrow = (search(space, scenario, budget=Budget(), beside=beside) for beside in (1.5, 1.0 + 1e-6))
     assert narrow.priced < wide.priced
     assert narrow.best.row.row(0) == wide.best.row.row(0)
     assert narrow.best.iteration == wide.best.iteration
