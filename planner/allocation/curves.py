@@ -24,7 +24,8 @@ from planner.request.request import PlanRequest, Resolved, resolve
 from planner.search.best_first import Outcome
 from planner.search.memory_savers import spared, ways
 from planner.search.objective import Aim, aim_of
-from planner.space.lattice import around, build
+from planner.space.divisors import around
+from planner.space.lattice import build
 
 LONGEST_SEARCH: Final = SEARCH
 """Effort that the search for one placement may take."""

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.space.lattice import divisors
+from planner.space.divisors import divisors
 
 _SMOOTH: Final = (2, 3, 5, 7, 11, 13)
 

@@ -34,7 +34,8 @@ from planner.search.best_first import Outcome
 from planner.search.memory_savers import offloaded, said_so, spared
 from planner.search.objective import Aim, aim_of
 from planner.search.split import Incumbent
-from planner.space.lattice import Space, build, divisors
+from planner.space.divisors import divisors
+from planner.space.lattice import Space, build
 from planner.verify.check import verify
 
 COUNTS: Final = 6

@@ -12,11 +12,11 @@ from costmodels.scenario import Scenario
 from planner.analyses.what_if import best_of
 from planner.answer.build import strategy_record
 from planner.answer.plan import Strategy
+from planner.api.several_groups import space_that_fits
 from planner.errors import NothingFits, OutOfTime
 from planner.explain.levers import uncertain_of
 from planner.explain.mixed import promising as promising_branches
 from planner.explain.mixed_records import mixed_record
-from planner.mixed import space_that_fits
 from planner.request.budget import Budget
 from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest, Resolved

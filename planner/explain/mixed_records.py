@@ -9,9 +9,7 @@ from costmodels.pricing import Assignment, Quote
 from costmodels.strategy import Floats
 from planner.answer.build import memory_records, strategy_record
 from planner.answer.plan import Stage, StageMemory, Strategy
-
-PER_GROUP = ("tp", "dp", "micro_batch_size")
-"""Axes on which node groups may differ, and that a predicted strategy may give for each."""
+from planner.space.mixed import PER_GROUP
 
 
 def mixed_record(row: MixedRows, assignment: Assignment, mixed: Mixed) -> Strategy:

@@ -20,7 +20,7 @@ from planner.request.written import many
 from planner.search.memory_savers import best_of, spared
 from planner.search.objective import Aim
 from planner.search.split import Incumbent
-from planner.space.lattice import around, build, divisors
+from planner.space.lattice import build
 
 NEAREST = 5e6
 """Effort in which it is looked for, and no longer than a time limit leaves."""
@@ -252,13 +252,3 @@ def with_gpus(resolved: Resolved, gpus: int) -> Scenario | None:
     except BadNodeCount:
         return None
     return replace(resolved.scenario, gpus=gpus, group=group)
-
-
-def nearest_divisor(number: int, wanted: int) -> str:
-    """The divisors of ``number`` on either side of ``wanted``, as the end of a sentence."""
-    return around(divisors(number), wanted)
-
-
-def nearest_multiple(number: int, step: int) -> int:
-    """The multiple of ``step`` nearest to ``number``, at least one step."""
-    return max(round(number / step), 1) * step

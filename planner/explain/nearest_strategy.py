@@ -19,7 +19,8 @@ from planner.errors import BadRequest
 from planner.request.pins import NAMED, Pin, shown_value
 from planner.search.given import broken_rules, checked_layers, single_row, split_or_given
 from planner.search.split import as_it_runs
-from planner.space.lattice import LAYOUT, divisors
+from planner.space.divisors import divisors
+from planner.space.lattice import LAYOUT
 
 TRIED: Final = 400
 """Values that are tried, the nearest first: by their number, so that a busy machine names the same as an idle one."""

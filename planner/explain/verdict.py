@@ -10,7 +10,7 @@ from costmodels.scenario import Scenario
 from costmodels.step.offload import described
 from hardware.records import Accelerator
 from planner.answer.plan import Plan, Strategy
-from planner.answer.text import NOTABLE, told_bytes, told_seconds
+from planner.answer.text import NOTABLE, WITHOUT, told_bytes, told_seconds
 from planner.search.best_first import Outcome
 from planner.trust.published import Landmark, landmarks
 
@@ -50,10 +50,6 @@ def _other_machine(device: Accelerator, run: Landmark) -> float:
     if run.family == f"{device.vendor} {device.architecture}":
         return 1.5
     return 3.0 if run.family.startswith(f"{device.vendor} ") else 5.0
-
-
-WITHOUT = " (nothing fits without)"
-"""End of the remark that something that saves memory was not asked for."""
 
 
 def widths(strategy: Strategy | None) -> tuple[int, ...]:

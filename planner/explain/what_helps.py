@@ -23,7 +23,8 @@ from planner.search.best_first import known_bound
 from planner.search.memory_savers import spared, ways
 from planner.search.objective import Aim
 from planner.search.split import Incumbent
-from planner.space.lattice import LARGEST_MICRO_BATCH, Space, build, divisors
+from planner.space.divisors import divisors
+from planner.space.lattice import LARGEST_MICRO_BATCH, Space, build
 from planner.space.scope import offloads
 
 MORE_MEMORY = "memory 2x"

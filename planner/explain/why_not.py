@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from planner.answer.build import frame_record
 from planner.answer.plan import Advice, Plan, Rejection, Strategy
-from planner.api import plan, question
-from planner.errors import BadRequest
 from planner.explain import verdict as explain
 from planner.explain.challenges import MEMORY
-from planner.mixed import plan_mixed
-from planner.request.budget import Budget
-from planner.request.pins import Pin, parse_pins, shown_value
-from planner.request.request import PlanRequest, Resolved, resolve
+from planner.request.pins import Pin, shown_value
+from planner.request.request import PlanRequest
 from planner.rules.core import GROUP_RULES
-from planner.search.mixed_given import for_each
 from planner.space.mixed import WIDTH
-
-PINS: Final = "pins"
-"""The rule that pins break of which no strategy is made."""
 
 
 class WhyNot(BaseModel):
@@ -52,14 +43,8 @@ class WhyNot(BaseModel):
     """What was tried where none was found."""
 
 
-def why_not(request: PlanRequest) -> WhyNot:
-    """Compare the best strategy under the request's pins with the best of all.
-
-    What the pins leave free is chosen as well as it can be, so that the comparison is fair. As many values as there are
-    node groups are one for each, as ``predict`` reads them.
-    """
-    pinned, pins = _pinned(request)
-    best = plan(request.model_copy(update={"pins": {}, "reasons": False}))
+def compared(request: PlanRequest, pins: Mapping[str, Pin], pinned: Plan, best: Plan) -> WhyNot:
+    """The best plan under a request's pins beside the best of all."""
     mine = pinned.prediction.iteration_seconds if pinned.prediction else None
     theirs = best.prediction.iteration_seconds if best.prediction else None
     both = bool(pinned.prediction and best.prediction)
@@ -78,25 +63,6 @@ def why_not(request: PlanRequest) -> WhyNot:
         nearest=pinned.nearest,
         nothing_near=pinned.nothing_near,
     )
-
-
-def _pinned(request: PlanRequest) -> tuple[Plan, dict[str, Pin]]:
-    """The best under the pins, and how these were read."""
-    request = question(request)
-    resolved, budget = resolve(request), Budget(request.time_limit)
-    each = for_each(resolved, resolved.mixed) if resolved.mixed else None
-    pins = each or parse_pins(request.pins)
-    try:
-        if resolved.mixed and each:
-            return plan_mixed(resolved, resolved.mixed, budget, reasons=False, each=each), each
-        return plan(request.model_copy(update={"reasons": False})), pins
-    except BadRequest as error:  # pins that are understood and leave no strategy: that is the reason
-        return _unmade(resolved, str(error)), pins
-
-
-def _unmade(resolved: Resolved, why: str) -> Plan:
-    refused = Rejection(rule=PINS, count=1, example=why)
-    return Plan(status="infeasible", fits=False, rejected=(refused,), **frame_record(resolved))
 
 
 def _unlike(pinned: Plan) -> tuple[Rejection, ...]:

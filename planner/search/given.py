@@ -13,7 +13,6 @@ from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, CP_KINDS, SCHEDULE_NAMES, VOCABULARIES, Recompute, Strategies, strategies
 from planner.answer.plan import Rejection
 from planner.errors import BadRequest
-from planner.explain.nearest_request import nearest_divisor, nearest_multiple
 from planner.request.budget import Budget
 from planner.request.pins import Pin
 from planner.request.written import many
@@ -21,7 +20,7 @@ from planner.rules.conditions import FOLDED
 from planner.rules.core import binding, sentence
 from planner.search.least_memory import leanest_split
 from planner.search.split import best_split, given_split
-from planner.space.divisors import closest
+from planner.space.divisors import closest, nearest_divisor, nearest_multiple
 from planner.space.lattice import layouts
 from planner.stages.from_rows import fewest_layers, own_cut
 

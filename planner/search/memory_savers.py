@@ -8,8 +8,8 @@ from costmodels.scenario import Scenario
 from costmodels.step.offload import described
 from costmodels.strategy import OFFLOADS, Strategies
 from planner.answer.plan import Plan
+from planner.answer.text import WITHOUT
 from planner.errors import BadRequest
-from planner.explain.verdict import WITHOUT
 from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.request import PlanRequest, Resolved

@@ -136,7 +136,7 @@ def _predict(body: Body, seconds: float) -> str:
 
 
 def _why_not(body: Body, seconds: float) -> str:
-    from planner.explain.why_not import why_not
+    from planner.api import why_not
     from planner.request.request import PlanRequest
 
     return why_not(PlanRequest(**_fields(body, seconds / 2.0))).model_dump_json(by_alias=True)

@@ -36,7 +36,7 @@ from planner.request.pins import Pin
 from planner.request.written import many
 from planner.rules.conditions import FOLDED, LOOPED, REPEATS, SHARDED_GRADIENTS, fills
 from planner.rules.core import Rule, active, sentence
-from planner.space.divisors import closest
+from planner.space.divisors import around, closest, divisors
 
 LARGEST_MICRO_BATCH = 64
 LONG_SEQUENCE = 8192
@@ -125,12 +125,6 @@ def come_to(columns: Mapping[str, NDArray[Any]], kinds: Ints, sharding: Ints) ->
     return np.concatenate(rows), np.concatenate(found)
 
 
-def divisors(number: int) -> list[int]:
-    """All divisors, ascending."""
-    small = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]
-    return sorted({*small, *(number // d for d in small)})
-
-
 def axes_of(scenario: Scenario, pins: Mapping[str, Pin]) -> dict[str, NDArray[Any]]:
     """The values of every axis but the layout, under the pins; "sharding" holds pairs of stage and degree."""
     model, stack = scenario.model, scenario.stack
@@ -181,14 +175,6 @@ def _restrict(pins: Mapping[str, Pin], axis: str, usual: list[int]) -> tuple[int
     if not values:
         raise BadRequest(f"{axis}: nothing lies in the range asked for; {_few(usual)} would")
     return values
-
-
-def around(values: list[int], wanted: int) -> str:
-    """The values on either side of the wanted one, as the end of a sentence: "4 and 8 do"."""
-    below = [value for value in values if value < wanted][-1:]
-    above = [value for value in values if value > wanted][:1]
-    near = [str(value) for value in (*below, *above)]
-    return f"{' and '.join(near)} {'do' if len(near) > 1 else 'does'}"
 
 
 def _few(values: list[int]) -> str:

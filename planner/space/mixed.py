@@ -25,21 +25,14 @@ from planner.request.budget import CORE, Budget
 from planner.request.pins import Pin
 from planner.rules.conditions import REPEATS
 from planner.rules.core import GROUP_RULES, Rule, active, sentence
-from planner.space.divisors import closest
-from planner.space.lattice import (
-    LARGEST_MICRO_BATCH,
-    Refusal,
-    around,
-    axes_of,
-    come_to,
-    divisors,
-    layouts,
-    sharding_degrees,
-    shown,
-)
+from planner.space.divisors import around, closest, divisors
+from planner.space.lattice import LARGEST_MICRO_BATCH, Refusal, axes_of, come_to, layouts, sharding_degrees, shown
 
 WIDTH = "group-width"
 """The rule that asks for as many ranks on every stage; without it groups may have stages of different widths."""
+
+PER_GROUP = ("tp", "dp", "micro_batch_size")
+"""Axes on which node groups may differ, and that a predicted strategy may give for each."""
 
 _LAYOUT = ("tp", "cp", "dp")
 _SHARED = (

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from planner.answer.plan import Plan
 from planner.api import conclude, predict
+from planner.api.several_groups import plan_mixed
 from planner.errors import MeshwrightError
-from planner.mixed import plan_mixed
 from planner.request.budget import Budget
 from planner.request.fields import LAYERS
 from planner.request.pins import parse_pins

@@ -252,7 +252,7 @@ def test_uneven_layers_are_priced_as_given():
     assert answer.prediction.iteration_seconds != even.prediction.iteration_seconds
 
 
-def test_why_not_prices_the_best_of_what_is_pinned_beside_the_best_of_all():
+def test_why_not_prices_the_best_of_what_is_pinned_compare_with_best_of_all():
     answer = why_not(request(pins={"tp": 8}))
     assert answer.strategy.tp == 8
     assert answer.pins == {"tp": "8"}

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from planner.errors import BadRequest
-from planner.explain.nearest_request import nearest_divisor
 from planner.jobs.megatron.options import Options, count, number, word
 from planner.jobs.megatron.read_hybrid import hybrid_chunks, hybrid_option, hybrid_pattern
+from planner.space.divisors import nearest_divisor
 
 _LAYOUT: Final = "pipeline-model-parallel-layout"
 _PER_CHUNK: Final = "num-layers-per-virtual-pipeline-stage"

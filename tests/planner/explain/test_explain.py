@@ -10,7 +10,7 @@ from rich.console import Console
 from hardware.records import NodeGroup
 from planner import PlanRequest, plan, why_not
 from planner.answer.text import CUT_SHORT, NOT_KNOWN, told_bytes
-from planner.api import found_plan
+from planner.api.one_group import found_plan
 from planner.explain.what_helps import gained
 from planner.render.page.source import shown_plan
 from planner.render.terminal.terminal import render
@@ -126,7 +126,7 @@ def fixture_hurried():
 
 def no_effort(monkeypatch):
     for kind in ("CHALLENGES", "RUNNERS_UP", "HELPS"):
-        monkeypatch.setattr(f"planner.api.{kind}", 0.0)
+        monkeypatch.setattr(f"planner.api.one_group.{kind}", 0.0)
 
 
 def test_a_figure_that_time_left_unproved_is_said_to_be_a_bound_and_no_row_is_lost(answer, hurried):

@@ -14,11 +14,10 @@ from hardware.catalogue import cluster as find_cluster
 from hardware.records import BadNodeCount, Cluster
 from planner.answer.plan import Plan
 from planner.answer.text import NOT_KNOWN
-from planner.api import plan, predict
+from planner.api import plan, predict, why_not
+from planner.api.several_groups import found_plan, plan_mixed
 from planner.errors import BadRequest, OutOfTime
 from planner.explain.mixed import _faster_between, _faster_networks, alternatives, runners_up, what_helps, why_not_lines
-from planner.explain.why_not import why_not
-from planner.mixed import found_plan, plan_mixed
 from planner.render.terminal.formats import written
 from planner.render.terminal.terminal import render
 from planner.request.budget import Budget
@@ -204,7 +203,7 @@ def test_reasons_have_the_time_that_was_asked_for_and_no_clock_where_none_was(mo
         ends.append(budget.seconds)
         return ()
 
-    monkeypatch.setattr("planner.mixed.what_helps", told)
+    monkeypatch.setattr("planner.api.several_groups.what_helps", told)
     for asked in ({"time_limit": 5.0}, {}, {"time_limit": 60.0}):
         plan(request(**asked))
     assert ends[0] <= 5.0 < ends[2] <= 60.0
@@ -316,7 +315,7 @@ def test_widths_differ_only_where_no_plan_of_one_width_fits(monkeypatch):
         space = build(mixed, pins, one_width=one_width, budget=budget)
         return replace(space, allowed=np.zeros_like(space.allowed)) if one_width else space
 
-    monkeypatch.setattr("planner.mixed.build", crippled)
+    monkeypatch.setattr("planner.api.several_groups.build", crippled)
     found = plan_mixed(resolved, resolved.mixed, Budget())
     assert found.status == "optimal"
 

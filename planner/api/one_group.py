@@ -1,4 +1,4 @@
-"""The three questions: the best plan, the price of one strategy, why not another one."""
+"""The answers over one node group: what a search or a given strategy comes to, with its reasons."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from costmodels.strategy import Strategies
 from planner.answer.build import causal_excess, frame_record, peak_bytes, priced_record
 from planner.answer.plan import Plan, Prediction, Proof, Rejection
 from planner.answer.text import all_but_full, foremost
-from planner.errors import BadRequest, OutOfTime
+from planner.errors import OutOfTime
 from planner.explain import verdict as explain
 from planner.explain.challenges import challenges, why_not_lines
 from planner.explain.headroom import roomier
@@ -27,13 +27,11 @@ from planner.explain.nearest_strategy import near_row
 from planner.explain.runners_up import alternatives, runners_up
 from planner.explain.startable import unstarted
 from planner.explain.what_helps import what_helps
-from planner.frameworks.vendors import XLA, needs_cuda
-from planner.request.arguments import counts, of_type
+from planner.frameworks.vendors import BY_XLA, XLA, needs_cuda
 from planner.request.budget import Budget
 from planner.request.pins import parse_pins
-from planner.request.request import PlanRequest, Resolved, resolve
+from planner.request.request import Resolved, resolve
 from planner.rules.core import binding
-from planner.runs.words.stack_words import COMPILED
 from planner.search.best_first import Outcome
 from planner.search.choice import CLOSE, NEARLY_FULL, Choice, better_validated
 from planner.search.given import broken_rules, checked_layers, drawn_chunks, single_row, split_or_given, with_recomputed
@@ -58,37 +56,19 @@ FLATTERED = 1.2
 """MFU over that of causal attention counted by half, from which on both are told."""
 
 
-def plan(request: PlanRequest) -> Plan:
-    """The strategy with the best objective, proved best within the model, with reasons and runners-up.
-
-    Raises:
-        BadRequest and its kin: a request that cannot be understood or contradicts itself.
-        OutOfTime: the time limit passed before any plan was found.
-    """
-    request = question(request)
-    return _plan(request, Budget(request.time_limit))
-
-
-def _plan(request: PlanRequest, budget: Budget) -> Plan:
-    resolved = resolve(request)
-    if resolved.mixed:
-        from planner.mixed import plan_mixed
-
-        return plan_mixed(resolved, resolved.mixed, budget, reasons=request.reasons)
-    pins = parse_pins(request.pins)
-    space = recent_space(resolved.scenario, pins)
+def plan_one_group(resolved: Resolved, budget: Budget) -> Plan:
+    """The best strategy with its reasons; where nothing fits as asked, with what saves memory at a price."""
+    request = resolved.request
+    space = recent_space(resolved.scenario, parse_pins(request.pins))
     outcome = aim_of(resolved).search(space, budget=budget)
     if outcome.best is None and not outcome.proved:
         raise OutOfTime(f"no plan after {outcome.priced} strategies were priced {budget.limit}")
     if outcome.best is None:
         moved = offloaded(request, resolved, budget)
-        return said_so(_plan(moved, budget)) if moved else _infeasible(resolved, space, outcome, budget)
+        return (
+            said_so(plan_one_group(resolve(moved), budget)) if moved else _infeasible(resolved, space, outcome, budget)
+        )
     return found_plan(resolved, space, outcome, budget)
-
-
-def question(request: PlanRequest) -> PlanRequest:
-    """The request, of whatever a caller gave for one; raises BadRequest where it is none."""
-    return of_type(request, PlanRequest, of="the question", such_as="PlanRequest(model='llama3-8b', gpus=64)")
 
 
 def conclude(resolved: Resolved, space: Space, outcome: Outcome, budget: Budget) -> Plan:
@@ -228,44 +208,24 @@ def _infeasible(resolved: Resolved, space: Space, outcome: Outcome, budget: Budg
     )
 
 
-def predict(
-    request: PlanRequest,
-    layers: Sequence[int] | None = None,
-    recomputed: Sequence[int] | None = None,
+def predict_one_group(
+    resolved: Resolved,
+    budget: Budget,
+    layers: Sequence[int] | None,
+    recomputed: Sequence[int] | None,
     *,
-    chunked: bool = True,
-    near: bool = True,
+    chunked: bool,
+    near: bool,
 ) -> Plan:
-    """Price one given strategy, without search; unpinned axes take their plainest value.
-
-    ``layers`` gives the layers of every stage; without them the stages are split as in a search. ``recomputed`` gives
-    how many of them each stage recomputes, the first ones, where recomputation is partial; without it as few as fit.
-    Unless ``chunked`` they may make no equal chunks, as a job may have them that draws each of its own, and the answer
-    warns of it. A strategy that breaks a rule or does not fit in memory comes back with status ``infeasible`` and the
-    reasons, in the first case with the nearest that works unless ``near`` is False, in the second with its prediction.
-
-    Raises:
-        BadRequest: an axis with several values, degrees that do not make up the GPUs, or layers that no such pipeline
-            has.
-    """
-    request = question(request)
-    resolved, budget = resolve(request), Budget(request.time_limit)
-    layers, recomputed = counts("layers", layers), counts("recomputed", recomputed)
-    if resolved.mixed:
-        if recomputed is not None:
-            raise BadRequest("recomputed layers are given for stages of one node group, not of several together")
-        from planner.mixed import predict_mixed
-
-        return predict_mixed(resolved, resolved.mixed, budget, layers, chunked=chunked)
-    scenario = resolved.scenario
-    pins = parse_pins(request.pins)
+    """The price of the one strategy that the pins describe, or the rules that it breaks; arguments as of `predict`."""
+    scenario, pins = resolved.scenario, parse_pins(resolved.request.pins)
     row = single_row(scenario, pins, layers)
     if broken := broken_rules(row, scenario, layers):
         advice = near_row(scenario, pins, layers) if near else None
         return Plan(status="infeasible", fits=False, rejected=broken, nearest=advice, **frame_record(resolved))
     if layers is not None:
         layers = checked_layers(layers, row, scenario, chunked=chunked)
-    split = split_or_given(scenario, row, layers, budget=budget, lean=request.objective == "memory")
+    split = split_or_given(scenario, row, layers, budget=budget, lean=resolved.request.objective == "memory")
     return _predicted(resolved, row, with_recomputed(row, split, recomputed))
 
 
@@ -305,7 +265,7 @@ def _warnings(priced: Quote, resolved: Resolved) -> tuple[str, ...]:
         stage = int(np.argmax(priced.footprint.total))
         found.append(all_but_full(stage, share))
     stack = resolved.scenario.stack.name
-    if device.name.startswith(COMPILED) and needs_cuda(stack):
+    if device.vendor in BY_XLA and needs_cuda(stack):
         found.append(f"{stack} makes no programs for {device.name}, XLA does; --stack {XLA} plans for it")
     return tuple(found)
 
@@ -334,6 +294,3 @@ def _host_rejection(row: Strategies, scenario: Scenario) -> Rejection:
     needed, room = host_need(row, scenario)[0], host_room(scenario)
     words = f"offload needs {needed / 2**30:.1f} GiB of the host per GPU, {room / 2**30:.1f} GiB available"
     return Rejection(rule="host-memory", count=1, example=words)
-
-
-__all__ = ["plan", "predict"]
