@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from costmodels.scenario import Scenario
+from hardware.links import Tier
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-
+from typing import NamedTuple
 import numpy as np
-
 from costmodels.strategy import Recompute, Strategies
 from planner.answer.plan import Advice
 from planner.answer.text import NOT_KNOWN, NOTABLE, told_bytes, told_seconds
 from planner.errors import BadRequest
-from planner.explain.levers import arithmetic_times, device_times, links_times
-from planner.explain.nearest_request import enough_gpus, with_gpus
+from planner.explain.nearest_request import rounder_counts, with_gpus
 from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.request import Resolved
@@ -27,6 +30,84 @@ from planner.space.divisors import divisors
 from planner.space.lattice import LARGEST_MICRO_BATCH, Space, build
 from planner.space.scope import offloads
 
+
+
+Lever = Callable[[Scenario, float], Scenario]
+"""A scenario with a factor on one of its quantities."""
+
+
+def arithmetic_times(scenario: Scenario, factor: float) -> Scenario:
+    """Peak rates of every precision times a factor."""
+    peak = {name: rate * factor for name, rate in scenario.group.accelerator.peak.items()}
+    return _with_device(scenario, {"peak": peak})
+
+
+def device_times(scenario: Scenario, **factors: float) -> Scenario:
+    """Quantities of the accelerator times a factor each."""
+    device = scenario.group.accelerator
+    return _with_device(scenario, {name: getattr(device, name) * factor for name, factor in factors.items()})
+
+
+def links_times(scenario: Scenario, factor: float, *, inner: bool) -> Scenario:
+    """Bandwidth inside the node, or of all tiers beyond it, times a factor."""
+    tiers = scenario.group.tiers
+    return _with_tiers(
+        scenario, [_tier_times(tier, factor) if (i == 0) == inner else tier for i, tier in enumerate(tiers)]
+    )
+
+
+def levers_of(scenario: Scenario) -> Mapping[str, Lever]:
+    """Levers on the machines by name: every tier has its bandwidth, all of them share a latency."""
+    tiers = {f"{tier.name} bandwidth": partial(_one_tier, i) for i, tier in enumerate(scenario.group.tiers)}
+    return {
+        "arithmetic": arithmetic_times,
+        "memory bandwidth": lambda asked, factor: device_times(asked, memory_bandwidth=factor),
+        "memory": lambda asked, factor: device_times(asked, usable_memory=factor),
+        **tiers,
+        "latency": _latency_times,
+    }
+
+
+def uncertain_of(scenario: Scenario) -> Mapping[str, Lever]:
+    """What a prediction may be wrong about in the machines: bandwidths, and with the arithmetic its efficiency."""
+    some: dict[str, Lever] = {
+        "arithmetic": arithmetic_times,
+        "memory bandwidth": lambda asked, factor: device_times(asked, memory_bandwidth=factor),
+        "node links": lambda asked, factor: links_times(asked, factor, inner=True),
+    }
+    beyond = {"network": lambda asked, factor: links_times(asked, factor, inner=False)}
+    return some | (beyond if len(scenario.group.tiers) > 1 else {})
+
+
+def _one_tier(place: int, scenario: Scenario, factor: float) -> Scenario:
+    tiers = scenario.group.tiers
+    return _with_tiers(scenario, [_tier_times(tier, factor) if i == place else tier for i, tier in enumerate(tiers)])
+
+
+def _latency_times(scenario: Scenario, factor: float) -> Scenario:
+    """Every tier's times that do not depend on bytes, times a factor."""
+
+    def slower(tier: Tier) -> Tier:
+        link = tier.link
+        update = {"base_latency": link.base_latency * factor, "step_latency": link.step_latency * factor}
+        return tier.model_copy(update={"link": link.model_copy(update=update)})
+
+    return _with_tiers(scenario, [slower(tier) for tier in scenario.group.tiers])
+
+
+def _tier_times(tier: Tier, factor: float) -> Tier:
+    return tier.model_copy(update={"link": tier.link.times(factor)})
+
+
+def _with_tiers(scenario: Scenario, tiers: list[Tier]) -> Scenario:
+    return replace(scenario, group=scenario.group.model_copy(update={"tiers": tuple(tiers)}))
+
+
+def _with_device(scenario: Scenario, update: dict[str, Any]) -> Scenario:
+    device = scenario.group.accelerator.model_copy(update=update)
+    return replace(scenario, group=scenario.group.model_copy(update={"accelerator": device}))
+
+
 MORE_MEMORY = "memory 2x"
 ANY_OFFLOAD = "offload any"
 _LAYOUT = ("tp", "cp", "pp", "dp", "ep")
@@ -34,6 +115,8 @@ _DEGREES = ("tp", "cp", "pp", "dp", "vpp", "ep", "etp", "micro_batch_size")
 """Axes that a bound depends on and no rule of dominance ends with: fewer of their values leave the best in."""
 UNLIMITED = 1e6
 """Times a device's memory that nothing needs more of."""
+WORTH_IT = 0.1
+"""Share of the time that twice the GPUs must save to be worth them."""
 MOST_BATCHES = 512
 """Batch sizes on either side that are looked at for one with more divisors."""
 
@@ -44,8 +127,62 @@ def what_helps(
     """What would make the plan better by what is wanted least of, the most useful first."""
     if aim.lean:
         return _leaner(resolved, aim, best, pins, budget)
-    fewer = enough_gpus(resolved, aim, aim.value(best), budget)
+    fewer = _enough_gpus(resolved, aim, aim.value(best), budget)
     return (*fewer, *_faster(space, aim, best, pins=pins, budget=budget))
+
+
+def _enough_gpus(resolved: Resolved, aim: Aim, now: float, budget: Budget) -> tuple[Advice, ...]:
+    """Fewer GPUs that need little longer than ``now`` seconds, and fewer that need less; none where all are worth it.
+
+    The former by halving, where a replica of one GPU has no sequence of its own: elsewhere half the GPUs take twice as
+    long. The latter are rounder counts, where GPUs and batch do not divide each other.
+    """
+    few, batch, best = aim.scenario.gpus, aim.scenario.global_batch_size, None
+    total, lines = few, []
+    if few % batch and batch % few:
+        tried = {count: _on(resolved, aim, count, budget) for count in rounder_counts(few)}
+        faster = {count: found for count, found in tried.items() if found and found.seconds < now}
+        if faster:
+            count = min(faster, key=lambda count: faster[count].seconds)
+            lines.append(_fewer(total, count, faster[count], now))
+        elif late := [count for count, found in tried.items() if found and not found.proved]:
+            lines.append(Advice(subject=many(late[0], "GPU"), text=NOT_KNOWN, proved=False))
+    while few > batch and few % 2 == 0:
+        found = _on(resolved, aim, few // 2, budget)
+        if found is None or found.seconds > (1.0 + WORTH_IT) * now:
+            if found and not found.proved:
+                lines.append(Advice(subject=many(few // 2, "GPU"), text=NOT_KNOWN, proved=False))
+            break
+        few, best = few // 2, found
+    return (*lines, *([_fewer(total, few, best, now)] if best else []))
+
+
+class _Found(NamedTuple):
+    """Seconds of the best that a search found, infinite where it found none, and whether it proved that."""
+
+    seconds: float
+    proved: bool
+
+
+def _fewer(total: int, count: int, found: _Found, now: float) -> Advice:
+    change, share = found.seconds / now - 1.0, count / total
+    most, least = ("", "") if found.proved else ("at most ", "at least ")
+    text = f"{most}{change:+.1%} of the time, {least}{1.0 - share * (1.0 + change):.0%} fewer GPU hours"
+    return Advice(subject=many(count, "GPU"), text=text, iteration_seconds=found.seconds, proved=found.proved)
+
+
+def _on(resolved: Resolved, aim: Aim, gpus: int, budget: Budget) -> _Found | None:
+    """The best of the same question on so many GPUs; None where there is no such cluster, or pins cannot make it up."""
+    scenario = with_gpus(resolved, gpus)
+    if scenario is None:
+        return None
+    there = aim.on(scenario)
+    try:
+        space = build(scenario, parse_pins(resolved.request.pins))
+    except BadRequest:
+        return None
+    outcome = there.search(space, budget=budget)
+    return _Found(there.value(outcome.best) if outcome.best else math.inf, outcome.proved)
 
 
 def _leaner(

@@ -1,6 +1,6 @@
 """Layers and recomputed layers per pipeline stage: the optimum of one problem, proved.
 
-Memory is settled in the tables of ``stage_tables``. A greedy split that meets a lower bound needs no solver;
+Memory is settled in the tables of ``planner.stages.tables``. A greedy split that meets a lower bound needs no solver;
 CP-SAT [CP-SAT] proves the rest. ``stage_lower_bound`` answers for many problems at once, optimistically and without a
 solver.
 """
@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.pipeline.schedules import pipeline_seconds
 from planner.request.budget import SOLVE, SPLIT, Budget
+from planner.stages.boolean_model import boolean_model, scale_of
 from planner.stages.bounds import RECOMPUTE_MODES, StageBound, StageRows, stage_lower_bound
 from planner.stages.chain import Found, solve_chain
 from planner.stages.problem import StageProblem
@@ -31,13 +32,8 @@ from planner.stages.tables import (
     slowest_below,
     split_of,
     stage_table,
-    steps_above,
-    total_seconds,
     within,
 )
-
-if TYPE_CHECKING:
-    from ortools.sat.python import cp_model
 
 __all__ = [
     "RECOMPUTE_MODES",
@@ -61,8 +57,6 @@ _SOLVER = {
 """Deterministic, and the fastest of ten settings on 290 hard problems of 96 layers: 3.5 ms, at most 21."""
 _PROVED = 1e-8
 """Relative distance of bound and objective at which a solution is proved."""
-_RESOLUTION = 1e10
-"""The solver counts seconds in units of the best known objective divided by this."""
 _ROUNDING = 1e-13
 """Relative difference between two sums of the same seconds."""
 
@@ -187,9 +181,9 @@ def _search(
     """As ``_improved``, by CP-SAT, which is asked for something better or a proof that there is nothing."""
     from ortools.sat.python import cp_model
 
-    scale = _scale(problem, table, ceiling=ceiling)
+    scale = scale_of(problem, table, ceiling=ceiling)
     model = cp_model.CpModel()
-    holds, cost = _boolean_model(model, problem, table, scale)
+    holds, cost = boolean_model(model, problem, table, scale)
     limit = scale.cost(best, table) - 1
     if objective(problem, best) > ceiling:
         limit = scale.weight * math.ceil((ceiling - scale.base) / scale.unit) - 1
@@ -208,79 +202,6 @@ def _search(
     np.add.at(layers, [s for (_, s), held in holds.items() if solver.boolean_value(held)], 1)
     best = split_of(problem, table, layers)
     return best, max(bound, scale.seconds(solver.best_objective_bound)), status == cp_model.OPTIMAL
-
-
-class _Scale(NamedTuple):
-    """Whole numbers for the solver: ``(seconds above base, in units) * weight + recomputed layers``.
-
-    Everything is rounded down, so that the solver's bound is a bound on the seconds too. ``layer`` and
-    ``recompute`` are by stage: a layer beyond the fastest stage's seconds, and a recomputed layer.
-    """
-
-    levels: Floats
-    steps: Ints
-    base: float
-    unit: float
-    weight: int
-    layer: Ints
-    recompute: Ints
-
-    def cost(self, split: Split, table: StageTable) -> int:
-        """Of one split, as the solver counts."""
-        level = int(np.searchsorted(self.levels, split.slowest, side="right"))
-        again = table.recomputed[split.layers, np.arange(len(split.layers))]
-        beyond = int(split.layers @ self.layer + again @ self.recompute)
-        return self.weight * (int(self.steps[:level].sum()) + beyond) + int(again.sum())
-
-    def seconds(self, cost: float) -> float:
-        """The least objective that a split of this cost can have."""
-        return self.base + self.unit * math.floor(cost / self.weight)
-
-
-def _scale(problem: StageProblem, table: StageTable, *, ceiling: float) -> _Scale:
-    """Levels are the seconds that the slowest stage can take, each with its step in the objective."""
-    slowest = floors(problem, table)[0]
-    cells = table.seconds[steps_above(table)]
-    levels = np.unique(cells[cells > slowest])
-    unit = ceiling / _RESOLUTION
-    each, nothing = problem.each("layer_seconds"), np.zeros(problem.num_stages, dtype=np.int64)
-    above = np.floor((levels - slowest) * (problem.num_microbatches - 1 / problem.vpp) / unit)
-    return _Scale(
-        levels=levels,
-        steps=np.diff(above, prepend=0.0).astype(np.int64),
-        base=objective(problem, Split(table.fewest, slowest, total_seconds(problem, nothing, nothing), 0)),
-        unit=unit,
-        weight=problem.num_layers + 1,
-        layer=np.floor((each - each.min()) / problem.vpp / unit).astype(np.int64),
-        recompute=np.floor(problem.each("recompute_seconds") / problem.vpp / unit).astype(np.int64),
-    )
-
-
-def _boolean_model(
-    model: cp_model.CpModel, problem: StageProblem, table: StageTable, scale: _Scale
-) -> tuple[dict[tuple[int, int], cp_model.IntVar], cp_model.LinearExprT]:
-    """The model, and its cost in the numbers of ``scale``.
-
-    ``holds[n, s]``: stage s holds n layers or more. ``takes[k]``: the slowest stage takes level k or longer.
-    """
-    holds = {(n, s): model.new_bool_var("") for n, s in np.argwhere(steps_above(table)).tolist()}
-    takes = [model.new_bool_var("") for _ in scale.levels]
-    for longer, shorter in zip(takes[1:], takes, strict=False):
-        model.add_implication(longer, shorter)
-    for (n, s), held in holds.items():
-        if (n - 1, s) in holds:
-            model.add_implication(held, holds[n - 1, s])
-        level = int(np.searchsorted(scale.levels, table.seconds[n, s], side="right"))
-        if level:
-            model.add_implication(held, takes[level - 1])
-    model.add(sum(holds.values()) == problem.num_layers - int(table.fewest.sum()))
-    first = scale.weight * int(table.fewest @ scale.layer)
-    first += int(table.recomputed[table.fewest, np.arange(problem.num_stages)] @ (scale.weight * scale.recompute + 1))
-    more = np.diff(table.recomputed, axis=0, prepend=0)
-    price = scale.weight * scale.layer + more * (scale.weight * scale.recompute + 1)
-    beyond = first + sum(int(price[cell]) * held for cell, held in holds.items())
-    slower = sum(int(step) * taken for step, taken in zip(scale.steps, takes, strict=True))
-    return holds, scale.weight * slower + beyond
 
 
 def _solution(problem: StageProblem, table: StageTable, split: Split, *, bound: float, proved: bool) -> StageSolution:

@@ -1,19 +1,22 @@
-"""The nearest request that works, where the one asked for does not."""
+"""The nearest question, and the nearest strategy, that works where the one asked for does not."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any, Final
+from hardware.errors import MeshwrightError
+from planner.request.budget import Budget
+from planner.request.defaults import DEFAULT_STACK
+from planner.request.request import CHOICES, PlanRequest, Resolved, resolve
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
-
 from costmodels.scenario import Scenario
 from hardware.records import BadNodeCount
 from planner.answer.plan import Advice
 from planner.answer.text import NOT_KNOWN
 from planner.errors import BadRequest
-from planner.explain.plainer import given, option_of, plainer
-from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.request import Resolved
 from planner.request.written import many
@@ -21,16 +24,83 @@ from planner.search.memory_savers import best_of, spared
 from planner.search.objective import Aim
 from planner.search.split import Incumbent
 from planner.space.lattice import build
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final
+import numpy as np
+from costmodels.memory.rows import memory_limit
+from costmodels.pricing import quote
+from costmodels.step.offload import host_fits
+from costmodels.strategy import Strategies
+from planner.request.pins import NAMED, Pin, shown_value
+from planner.search.given import broken_rules, checked_layers, single_row, split_or_given
+from planner.search.split import as_it_runs
+from planner.space.divisors import divisors
+from planner.space.lattice import LAYOUT
+
+
+
+_USUAL: Final[dict[str, Any]] = {
+    **dict.fromkeys(CHOICES),
+    "precision": "bf16",
+    "expert_capacity": None,
+    "expert_imbalance": None,
+    "memory_margin": 0.0,
+    "changes": {},
+    "framework": None,
+    "stack": DEFAULT_STACK,
+}
+"""Fields of how a job is run that a request may leave out, with what they are then; the least change comes first."""
+_OF_THE_JOB: Final[dict[str, Any]] = {"global_batch_size": None, "seq_length": None}
+"""The same of what is trained."""
+_OPTIONS: Final = {"framework": "for", "changes": "set", "global_batch_size": "global-batch", "seq_length": "seq-len"}
+"""Where an option is not called as its field."""
+
+
+def plainer(resolved: Resolved, budget: Budget, *, same_job: bool = False) -> Iterator[tuple[str, Resolved]]:
+    """Every request with one option less that can be asked, and how it is said: "without --optimizer adafactor"."""
+    request = resolved.request
+    for name in given(request, same_job=same_job):
+        if budget.spent():
+            return
+        try:
+            there = resolve(request.model_copy(update={name: (_USUAL | _OF_THE_JOB)[name]}))
+        except MeshwrightError:  # options that need this one
+            continue
+        yield f"without {option_of(request, name)}{_in_its_place(resolved, there)}", there
+
+
+def given(request: PlanRequest, *, same_job: bool = False) -> list[str]:
+    """The options that a request gives and need not, those about what is trained left out with ``same_job``."""
+    usual = _USUAL if same_job else _USUAL | _OF_THE_JOB
+    return [name for name, value in usual.items() if getattr(request, name) != value]
+
+
+def option_of(request: PlanRequest, name: str) -> str:
+    """An option as it is given: "--optimizer adafactor"."""
+    value = getattr(request, name)
+    shown = value if isinstance(value, str | float) or type(value) is int else getattr(value, "name", "")
+    return f"--{_OPTIONS.get(name, name.replace('_', '-'))} {shown}".rstrip()
+
+
+def _in_its_place(asked: Resolved, there: Resolved) -> str:
+    """What is taken where the option is left out, if that changes more than the option."""
+    before, after = asked.scenario, there.scenario
+    pairs = (
+        ("stack", before.stack.name, after.stack.name),
+        ("batch", before.global_batch_size, after.global_batch_size),
+        ("sequence length", before.seq_length, after.seq_length),
+    )
+    said = [f"{name} {new}" for name, old, new in pairs if old != new]
+    return f" ({', '.join(said)})" if said else ""
+
 
 NEAREST = 5e6
 """Effort in which it is looked for, and no longer than a time limit leaves."""
 HALVINGS = 4
 """Times that the gap between too few GPUs and enough of them is halved."""
-
 MOST_TIMES = 64
 """Times the GPUs at which no more are tried."""
-WORTH_IT = 0.1
-"""Share of the time that twice the GPUs must save to be worth them."""
 
 
 class Near(NamedTuple):
@@ -155,7 +225,7 @@ def _fewer_gpus(resolved: Resolved, pins: Mapping[str, Pin], budget: Budget) -> 
 def _below(count: int) -> Iterator[int]:
     """Rounder counts and halves, the most first."""
     while count > 1:
-        yield from reversed(_rounder(count))
+        yield from reversed(rounder_counts(count))
         count //= 2
         yield count
 
@@ -185,61 +255,7 @@ def _between(
     return enough, best
 
 
-def enough_gpus(resolved: Resolved, aim: Aim, now: float, budget: Budget) -> tuple[Advice, ...]:
-    """Fewer GPUs that need little longer than ``now`` seconds, and fewer that need less; none where all are worth it.
-
-    The former by halving, where a replica of one GPU has no sequence of its own: elsewhere half the GPUs take twice as
-    long. The latter are rounder counts, where GPUs and batch do not divide each other.
-    """
-    few, batch, best = aim.scenario.gpus, aim.scenario.global_batch_size, None
-    total, lines = few, []
-    if few % batch and batch % few:
-        tried = {count: _on(resolved, aim, count, budget) for count in _rounder(few)}
-        faster = {count: found for count, found in tried.items() if found and found.seconds < now}
-        if faster:
-            count = min(faster, key=lambda count: faster[count].seconds)
-            lines.append(_fewer(total, count, faster[count], now))
-        elif late := [count for count, found in tried.items() if found and not found.proved]:
-            lines.append(Advice(subject=many(late[0], "GPU"), text=NOT_KNOWN, proved=False))
-    while few > batch and few % 2 == 0:
-        found = _on(resolved, aim, few // 2, budget)
-        if found is None or found.seconds > (1.0 + WORTH_IT) * now:
-            if found and not found.proved:
-                lines.append(Advice(subject=many(few // 2, "GPU"), text=NOT_KNOWN, proved=False))
-            break
-        few, best = few // 2, found
-    return (*lines, *([_fewer(total, few, best, now)] if best else []))
-
-
-class _Found(NamedTuple):
-    """Seconds of the best that a search found, infinite where it found none, and whether it proved that."""
-
-    seconds: float
-    proved: bool
-
-
-def _fewer(total: int, count: int, found: _Found, now: float) -> Advice:
-    change, share = found.seconds / now - 1.0, count / total
-    most, least = ("", "") if found.proved else ("at most ", "at least ")
-    text = f"{most}{change:+.1%} of the time, {least}{1.0 - share * (1.0 + change):.0%} fewer GPU hours"
-    return Advice(subject=many(count, "GPU"), text=text, iteration_seconds=found.seconds, proved=found.proved)
-
-
-def _on(resolved: Resolved, aim: Aim, gpus: int, budget: Budget) -> _Found | None:
-    """The best of the same question on so many GPUs; None where there is no such cluster, or pins cannot make it up."""
-    scenario = with_gpus(resolved, gpus)
-    if scenario is None:
-        return None
-    there = aim.on(scenario)
-    try:
-        space = build(scenario, parse_pins(resolved.request.pins))
-    except BadRequest:
-        return None
-    outcome = there.search(space, budget=budget)
-    return _Found(there.value(outcome.best) if outcome.best else math.inf, outcome.proved)
-
-
-def _rounder(count: int) -> list[int]:
+def rounder_counts(count: int) -> list[int]:
     """Smaller counts that one, two and three more powers of two divide, above half of it."""
     lowest = count & -count
     return sorted({below for more in (2, 4, 8) if (below := count // (lowest * more) * lowest * more) > count // 2})
@@ -252,3 +268,69 @@ def with_gpus(resolved: Resolved, gpus: int) -> Scenario | None:
     except BadNodeCount:
         return None
     return replace(resolved.scenario, gpus=gpus, group=group)
+
+
+TRIED: Final = 400
+"""Values that are tried, the nearest first: by their number, so that a busy machine names the same as an idle one."""
+PRICED: Final = 40
+"""Of these, what keeps to the rules and is split and priced."""
+
+
+def near_row(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None) -> Advice | None:
+    """The strategy with one pin otherwise that breaks no rule and fits; None where none was found.
+
+    Degrees and sizes a few times off come before other names. Data parallelism takes what other degrees leave.
+    """
+    for axis, value, row in islice(_allowed(scenario, pins, layers), PRICED):
+        if (seconds := _seconds(scenario, row, layers)) is not None:
+            words = " ".join(f"{name} {getattr(row, name)[0]}" for name in LAYOUT)
+            return Advice(subject=f"{axis} {shown_value(axis, value)}", text=words, iteration_seconds=seconds)
+    return None
+
+
+def _allowed(
+    scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None
+) -> Iterator[tuple[str, int, Strategies]]:
+    """The strategies with one pin otherwise that break no rule, the nearest first."""
+    nearest = sorted(_others(scenario, pins), key=lambda other: _times_off(pins[other[0]], other[1]))
+    for axis, value in nearest[:TRIED]:
+        changed = {name: pin for name, pin in pins.items() if not (axis in LAYOUT and name == "dp")}
+        try:
+            row = single_row(scenario, changed | {axis: Pin(axis, (value,))}, layers)
+            if broken_rules(row, scenario, layers):
+                continue
+            if layers is not None:
+                checked_layers(layers, row, scenario)
+        except BadRequest:  # degrees, a batch or layers that do not go together
+            continue
+        yield axis, value, row
+
+
+def _others(scenario: Scenario, pins: Mapping[str, Pin]) -> Iterator[tuple[str, int]]:
+    """Every other value of one pinned axis."""
+    for axis, pin in pins.items():
+        yield from ((axis, value) for value in _values(scenario, axis) if value != pin.values[0])
+
+
+def _values(scenario: Scenario, axis: str) -> Iterable[int]:
+    if axis in NAMED:
+        return range(len(NAMED[axis]))
+    if axis in ("vpp", "recompute_num_layers"):
+        return divisors(scenario.model.num_layers)
+    if axis == "micro_batch_size":
+        return divisors(scenario.global_batch_size)
+    return range(4) if axis == "zero_stage" else () if axis == "recompute_modules" else divisors(scenario.gpus)
+
+
+def _times_off(pin: Pin, value: int) -> float:
+    if pin.axis in NAMED:
+        return 100.0 + abs(pin.values[0] - value)
+    return abs(math.log(max(value, 0.5) / max(pin.values[0], 0.5)))
+
+
+def _seconds(scenario: Scenario, row: Strategies, layers: Sequence[int] | None) -> float | None:
+    """Per iteration; None where it does not fit."""
+    split = split_or_given(scenario, row, layers)
+    priced = quote(as_it_runs(row, split), scenario, split)
+    fits = host_fits(row, scenario)[0] and np.max(priced.footprint.allocated) <= memory_limit(scenario, row)[0]
+    return priced.iteration if fits else None
