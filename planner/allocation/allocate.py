@@ -19,7 +19,7 @@ from planner.allocation.options import Option, dollars, options_of, pace
 from planner.allocation.queue import Goal, Job, Queue
 from planner.allocation.solver import Choice, Held, Options, solve
 from planner.errors import BadRequest, OutOfTime
-from planner.explain.infeasible import and_nearest
+from planner.explain.infeasible import nearest_in_words
 from planner.request.arguments import of_type, whole_number
 from planner.request.budget import SPLIT, Budget
 from planner.request.defaults import rents
@@ -142,7 +142,7 @@ def _fits_nowhere(queue: Queue, place: int, known: Curves, budget: Budget) -> st
     job, refused = queue.jobs[place], known.refused[place]
     groups = tuple(group.model_copy(update={"nodes": None}) for group in queue.cluster.groups)
     question = question_at(job, queue.cluster.model_copy(update={"groups": groups}), largest(refused).at)
-    near = and_nearest(resolve(question), budget)
+    near = nearest_in_words(resolve(question), budget)
     fits = f"{job.name} may not wait and fits on none of its {many(len(refused), 'placement')}"
     return f"{fits}: {largest(refused).in_words()}{near or '; let it wait'}"
 

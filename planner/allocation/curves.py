@@ -16,14 +16,14 @@ from planner.allocation.queue import Job, Queue
 from planner.answer.build import counted_flops, strategy_record
 from planner.answer.plan import Strategy
 from planner.errors import BadRequest, MeshwrightError
-from planner.explain.infeasible import shortage
+from planner.explain.infeasible import refusal_summary
 from planner.request.budget import SEARCH, Budget
 from planner.request.defaults import usual_batch
 from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest, Resolved, resolve
 from planner.search.best_first import Outcome
-from planner.search.memory_savers import spared, ways
-from planner.search.objective import Aim, aim_of
+from planner.search.memory_savers import describe_savers, saver_options
+from planner.search.objective import Objective, objective_of
 from planner.space.divisors import around
 from planner.space.lattice import build
 
@@ -226,12 +226,12 @@ def best_point(question: PlanRequest, budget: Budget) -> Point | str:
         space = build(scenario, parse_pins(question.pins))
     except BadRequest as error:  # pins that so many GPUs cannot make up; more may
         return f"{REFUSED}{error}"
-    aim = aim_of(resolved)
+    aim = objective_of(resolved)
     outcome = aim.search(space, budget=budget)
     saved = _spared(question, aim, budget) if outcome.best is None and outcome.proved else None
     outcome = saved or outcome
     if outcome.best is None:
-        return f"{NOTHING}{shortage(resolved, space, outcome)}" if outcome.proved else LATE
+        return f"{NOTHING}{refusal_summary(resolved, space, outcome)}" if outcome.proved else LATE
     best, group = aim.choice(outcome).taken, scenario.group
     return Point(
         at=Placement(group.name, scenario.gpus, group.nodes or 1),
@@ -243,13 +243,13 @@ def best_point(question: PlanRequest, budget: Budget) -> Point | str:
         move_seconds=move_seconds(scenario, Stability()),
         proved=outcome.proved,
         strategy=strategy_record(best.row, best.assignment, scenario),
-        spared=spared(best.row) if saved else "",
+        spared=describe_savers(best.row) if saved else "",
     )
 
 
-def _spared(question: PlanRequest, aim: Aim, budget: Budget) -> Outcome | None:
+def _spared(question: PlanRequest, aim: Objective, budget: Budget) -> Outcome | None:
     """What a search finds with what saves memory at a price, where nothing fits without, as `plan` takes it."""
-    for axis, values in ways(question.pins, aim.scenario):
+    for axis, values in saver_options(question.pins, aim.scenario):
         try:
             space = build(aim.scenario, parse_pins({**question.pins, axis: values}))
         except BadRequest:  # layers of a prime number, or a range that leaves nothing

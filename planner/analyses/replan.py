@@ -17,24 +17,23 @@ from costmodels.training.moving import Layout, Move, move
 from costmodels.training.stability import Stability
 from hardware.errors import flatten
 from hardware.units import format_quantity
-from planner.analyses.counts import good_counts
 from planner.analyses.replan_document import Choice, Moved, Replan
 from planner.answer.build import priced_record
 from planner.answer.plan import Plan
 from planner.answer.reread import row_of, split_of
 from planner.answer.text import why_none
 from planner.errors import BadRequest, OutOfTime, UnfilledPins
-from planner.explain.infeasible import and_nearest, shortage
+from planner.explain.infeasible import nearest_in_words, refusal_summary
 from planner.request.arguments import of_type, share, whole_number
 from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins, shown_value
 from planner.request.request import LARGEST_GPUS, PlanRequest, Resolved, resolve
 from planner.request.written import many
 from planner.search.best_first import Outcome
-from planner.search.memory_savers import offloaded, said_so, spared
-from planner.search.objective import Aim, aim_of
+from planner.search.memory_savers import describe_savers, note_savers, with_savers
+from planner.search.objective import Objective, objective_of
 from planner.search.split import Incumbent
-from planner.space.divisors import divisors
+from planner.space.divisors import divisors, good_counts
 from planner.space.lattice import Space, build
 from planner.verify.check import verify
 
@@ -70,7 +69,7 @@ class _Search:
     """What `plan` searches on one number of devices; ``spared``: with what saves memory, as nothing fits without."""
 
     resolved: Resolved
-    aim: Aim
+    aim: Objective
     space: Space
     outcome: Outcome
     spared: bool = False
@@ -193,11 +192,11 @@ def _searches(questions: Iterable[PlanRequest], budget: Budget) -> list[_Search]
 def _searched(request: PlanRequest, budget: Budget) -> _Search:
     """As `plan` searches: where nothing fits, with what saves memory at a price."""
     resolved = resolve(request)
-    aim = aim_of(resolved)
+    aim = objective_of(resolved)
     space = build(resolved.scenario, parse_pins(request.pins))
     found = _Search(resolved, aim, space, aim.search(space, budget=budget))
     nothing = found.outcome.best is None and found.outcome.proved
-    if nothing and (wider := offloaded(request, resolved, budget)):
+    if nothing and (wider := with_savers(request, resolved, budget)):
         return replace(_searched(wider, budget), spared=True)
     return found
 
@@ -251,11 +250,16 @@ def _runners_up(found: _Search, ceiling: float) -> Iterator[Candidate]:
     """Even rows that a search has seen, fit and are good enough."""
     lean, layers = found.aim.lean, found.resolved.scenario.model.num_layers
     for part in found.outcome.pool:
-        ranked = part.peak if lean else part.even
-        order = np.flatnonzero(part.fits & np.isfinite(part.even))
+        ranked = part.even_split_peak_bytes if lean else part.even_split_seconds
+        order = np.flatnonzero(part.fits & np.isfinite(part.even_split_seconds))
         for i in order[np.argsort(ranked[order], kind="stable")][:BESIDE]:
             row = part.rows.take(np.array([i]))
-            even = Incumbent(row, row_assignment(row, layers), float(part.even[i]), float(part.peak[i]))
+            even = Incumbent(
+                row,
+                row_assignment(row, layers),
+                float(part.even_split_seconds[i]),
+                float(part.even_split_peak_bytes[i]),
+            )
             if (one := _candidate(found, even)).value <= ceiling:
                 yield one
 
@@ -328,7 +332,7 @@ def _plan(there: Candidate, found: _Search | None) -> Plan:
         status="optimal" if proved else "feasible",
         **priced_record(resolved, there.row, there.split, priced),
     )
-    return said_so(answer) if there.found.spared else answer
+    return note_savers(answer) if there.found.spared else answer
 
 
 _BEST: Final = {"memory": "leanest", "goodput": "to train most per wall time"}
@@ -339,7 +343,7 @@ def _statement(fastest: Candidate, *, proved: bool, same: bool, tolerance: float
     best = _BEST.get(fastest.found.aim.objective, "fastest")
     said = f"proved {best} on the numbers of devices searched" if proved else "the search ended before its proof"
     if fastest.found.spared:
-        said += f", with {spared(fastest.row)}, as nothing fits without"
+        said += f", with {describe_savers(fastest.row)}, as nothing fits without"
     if same:
         which = "the only other does not move" if number == 1 else f"none of {number:,} others moves"
         return f"{said}; within {tolerance:.0%} {which} less"
@@ -356,7 +360,7 @@ def _nothing(
     batch = most.resolved.scenario.global_batch_size
     *others, last = counts
     on = "".join(f"{count:,}, " for count in others) + many(last, "GPU")
-    why = shortage(most.resolved, most.space, most.outcome) + and_nearest(most.resolved, budget)
+    why = refusal_summary(most.resolved, most.space, most.outcome) + nearest_in_words(most.resolved, budget)
     return Replan(
         status="infeasible",
         old_gpus=before.scenario.gpus,

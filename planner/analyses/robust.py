@@ -9,46 +9,39 @@ over all strategies, nor between the corners. A question is over one node group 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from itertools import product
+from typing import Final, Generic, Literal, TypeVar
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
 from costmodels.groups import Mixed, mixed_quote
 from costmodels.pricing import Assignment, quote
 from costmodels.scenario import Scenario
+from costmodels.strategy import Floats
 from planner.analyses.what_if import best_of
-from planner.answer.build import strategy_record
-from planner.answer.plan import Strategy
+from planner.answer.build import provenance_record, strategy_record
+from planner.answer.plan import Provenance, Strategy
 from planner.api.several_groups import space_that_fits
-from planner.errors import NothingFits, OutOfTime
+from planner.errors import BadRequest, NothingFits, OutOfTime
 from planner.explain.mixed import mixed_record
 from planner.explain.mixed import promising as promising_branches
 from planner.explain.what_helps import uncertain_levers
 from planner.request.budget import Budget
 from planner.request.pins import parse_pins
-from planner.request.request import PlanRequest, Resolved
-from planner.search import mixed as mixed_search
-from planner.search.best_first import promising, search
-from planner.search.mixed import MixedIncumbent
-from planner.search.objective import objective_of
-from planner.search.split import Incumbent, best_split
-from planner.space.lattice import Space
-from planner.space.mixed import MixedSpace
-import math
-from collections.abc import Sequence
-from itertools import product
-from typing import Final, Generic, Literal
-import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
-from costmodels.strategy import Floats
-from planner.answer.build import provenance_record
-from planner.answer.plan import Provenance, Strategy
-from planner.errors import BadRequest
 from planner.request.request import PlanRequest, Resolved, resolve
 from planner.request.written import percentage
+from planner.search import mixed as mixed_search
+from planner.search.best_first import promising, search
 from planner.search.choice import CLOSE
-from planner.search.split import TOLERANCE
-
-
+from planner.search.mixed import MixedIncumbent
+from planner.search.objective import objective_of
+from planner.search.split import TOLERANCE, Incumbent, best_split
+from planner.space.lattice import Space
+from planner.space.mixed import MixedSpace
 
 BESIDE = 16
 """Best rows of the middle that are candidates beside the best of every scenario."""
@@ -80,7 +73,7 @@ def on_one_group(request: PlanRequest, budget: Budget) -> Question[Scenario, Inc
     """The question on one node group.
 
     Raises:
-        BadRequest, OutOfTime: as `sensitivity.best_of`.
+        BadRequest, OutOfTime: as `what_if.best_of`.
     """
     resolved, space, _, _ = best_of(request, budget)
     scenario = objective_of(resolved).scenario
@@ -255,7 +248,7 @@ def robust(request: PlanRequest, within: float) -> Robust:
         within: share by which every quantity may be off, both ways; above 0 and below 1.
 
     Raises:
-        BadRequest: a share out of range, or as `sensitivity.best_of`.
+        BadRequest: a share out of range, or as `what_if.best_of`.
         OutOfTime: the budget was spent before every scenario was proved.
     """
     if not 0.0 < within < 1.0:

@@ -12,8 +12,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from planner.analyses.size_document import Neighbour, Option, Size
-from planner.analyses.size_search import Limits, Sizes, round_sizes
+from planner.analyses.size_search import Limits, Neighbour, Option, Size, Sizes, round_sizes
 from planner.answer.build import counted_flops
 from planner.errors import BadRequest, OutOfTime
 from planner.request.budget import Budget

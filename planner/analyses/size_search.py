@@ -1,20 +1,20 @@
-"""Sizes of a cluster that are looked at for a deadline or a budget: each answered once, what it has to meet, the answer."""
+"""Sizes of a cluster, each answered once: what a deadline or a budget asks of them, and the answer as a document."""
 
 from __future__ import annotations
 
-from typing import Literal
-from pydantic import BaseModel, ConfigDict, Field
-from planner.answer.plan import Provenance, Strategy
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
 from hardware.records import BadNodeCount
-from planner.answer.plan import Plan
+from planner.answer.plan import Plan, Provenance, Strategy
 from planner.errors import BadRequest, OutOfTime
 from planner.request.budget import Budget
 from planner.request.request import PlanRequest
 from planner.studies.answer import searched
 from planner.studies.sharing import Shared
-
 
 
 class Option(BaseModel):

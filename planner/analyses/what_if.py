@@ -21,17 +21,17 @@ from costmodels.strategy import Strategies, strategies
 from planner.answer.build import provenance_record, strategy_record
 from planner.answer.plan import Provenance, Strategy
 from planner.errors import BadRequest, NothingFits, OutOfTime, UnfilledPins
-from planner.explain.levers import levers_of
-from planner.explain.nearest_request import with_gpus
+from planner.explain.nearest import with_gpus
+from planner.explain.what_helps import machine_levers
 from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.request import PlanRequest, Resolved, resolve
 from planner.search.best_first import Outcome, search
 from planner.search.given import broken_rules
-from planner.search.objective import aim_of
+from planner.search.objective import objective_of
 from planner.search.split import Incumbent
+from planner.space.cache import cached_space
 from planner.space.lattice import Space
-from planner.space.recent import recent_space
 
 FACTOR: Final = 1.25
 """How far a lever is turned, over and times."""
@@ -101,8 +101,8 @@ def best_of(request: PlanRequest, budget: Budget) -> tuple[Resolved, Space, Incu
         raise BadRequest(said)
     if request.objective == "memory":
         raise BadRequest("levers are turned for the time of training; leave --objective memory out")
-    space = recent_space(resolved.scenario, parse_pins(request.pins))
-    found = search(space, aim_of(resolved).scenario, budget=budget)
+    space = cached_space(resolved.scenario, parse_pins(request.pins))
+    found = search(space, objective_of(resolved).scenario, budget=budget)
     if found.best is None and found.proved:
         raise NothingFits("nothing fits; `plan` says why and what comes nearest")
     if found.best is None:
@@ -118,12 +118,12 @@ def sensitivity(request: PlanRequest) -> Sensitivity:
     """
     budget = Budget(request.time_limit)
     resolved, space, best, proved = best_of(request, budget)
-    scenario, pins = aim_of(resolved).scenario, parse_pins(request.pins)
+    scenario, pins = objective_of(resolved).scenario, parse_pins(request.pins)
     levers = [
         _leverage(
             name, [_turned(factor, lever(scenario, factor), scenario, space, best, budget) for factor in _FACTORS]
         )
-        for name, lever in levers_of(scenario).items()
+        for name, lever in machine_levers(scenario).items()
     ]
     levers += [_of_batch(scenario, pins, best, budget), _of_gpus(resolved, pins, best, budget)]
     return Sensitivity(
@@ -200,7 +200,7 @@ def _of_batch(scenario: Scenario, pins: dict[str, Pin], best: Incumbent, budget:
 
 def _of_gpus(resolved: Resolved, pins: dict[str, Pin], best: Incumbent, budget: Budget) -> Leverage:
     """Half and twice the GPUs under the same batch; kept, the strategy has half or twice the replicas."""
-    scenario, turned = aim_of(resolved).scenario, []
+    scenario, turned = objective_of(resolved).scenario, []
     for factor in (0.5, 2.0):
         changed = with_gpus(resolved, int(scenario.gpus * factor))
         if changed is None:
@@ -236,7 +236,7 @@ def _elsewhere(
 ) -> Turned:
     """A lever on the question itself: another lattice, where the pins leave one."""
     try:
-        found = search(recent_space(changed, pins), changed, budget=budget)
+        found = search(cached_space(changed, pins), changed, budget=budget)
     except UnfilledPins:
         return _impossible(factor)
     scale = now.tokens / changed.tokens

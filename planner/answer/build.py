@@ -28,7 +28,7 @@ from hardware.units import exact_quantity
 from hardware.writing import cluster_document, short_quantity
 from planner.answer.plan import Goodput, Prediction, Provenance, Stage, StageMemory, Strategy
 from planner.request.request import Resolved, choices_of
-from planner.search.split import as_it_runs
+from planner.search.split import effective_recompute
 from planner.trust.interval import interval
 from planner.version import VERSION
 
@@ -37,7 +37,7 @@ _LOSSES = ("checkpoints", "failures", "repairs", "stragglers")
 
 def strategy_record(row: Strategies, assignment: Assignment, scenario: Scenario) -> Strategy:
     """One row and its stages as a record; recomputation is named by what really happens."""
-    at = as_it_runs(row, assignment).row(0)
+    at = effective_recompute(row, assignment).row(0)
     recompute = Recompute(at["recompute"])
     group = scenario.group.name
     return Strategy(

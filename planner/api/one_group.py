@@ -18,15 +18,12 @@ from planner.answer.plan import Plan, Prediction, Proof, Rejection
 from planner.answer.text import all_but_full, foremost
 from planner.errors import OutOfTime
 from planner.explain import verdict as explain
-from planner.explain.challenges import challenges, why_not_lines
-from planner.explain.headroom import roomier
-from planner.explain.idle_pins import Lattice, idle_pins
-from planner.explain.infeasible import rejections, why_nothing
-from planner.explain.nearest_request import nearest
-from planner.explain.nearest_strategy import near_row
+from planner.explain.infeasible import refusal_reasons, rejections
+from planner.explain.nearest import nearest_request, nearest_strategy
 from planner.explain.runners_up import alternatives, runners_up
-from planner.explain.startable import unstarted
+from planner.explain.warnings import Lattice, memory_headroom, not_startable, unused_pin_values
 from planner.explain.what_helps import what_helps
+from planner.explain.why_not import challenges, why_not_lines
 from planner.frameworks.vendors import BY_XLA, XLA, needs_cuda
 from planner.request.budget import Budget
 from planner.request.pins import parse_pins
@@ -35,11 +32,11 @@ from planner.rules.core import binding
 from planner.search.best_first import Outcome
 from planner.search.choice import CLOSE, NEARLY_FULL, Choice, better_validated
 from planner.search.given import broken_rules, checked_layers, drawn_chunks, single_row, split_or_given, with_recomputed
-from planner.search.memory_savers import offloaded, said_so
-from planner.search.objective import aim_of
-from planner.search.split import as_it_runs
+from planner.search.memory_savers import note_savers, with_savers
+from planner.search.objective import objective_of
+from planner.search.split import effective_recompute
+from planner.space.cache import cached_space
 from planner.space.lattice import Space, build
-from planner.space.recent import recent_space
 from planner.space.scope import left_out
 from planner.trust.interval import outside, trust
 from planner.verify.check import LARGEST_SIMULATION, Verdict, verify
@@ -59,14 +56,16 @@ FLATTERED = 1.2
 def plan_one_group(resolved: Resolved, budget: Budget) -> Plan:
     """The best strategy with its reasons; where nothing fits as asked, with what saves memory at a price."""
     request = resolved.request
-    space = recent_space(resolved.scenario, parse_pins(request.pins))
-    outcome = aim_of(resolved).search(space, budget=budget)
+    space = cached_space(resolved.scenario, parse_pins(request.pins))
+    outcome = objective_of(resolved).search(space, budget=budget)
     if outcome.best is None and not outcome.proved:
         raise OutOfTime(f"no plan after {outcome.priced} strategies were priced {budget.limit}")
     if outcome.best is None:
-        moved = offloaded(request, resolved, budget)
+        moved = with_savers(request, resolved, budget)
         return (
-            said_so(plan_one_group(resolve(moved), budget)) if moved else _infeasible(resolved, space, outcome, budget)
+            note_savers(plan_one_group(resolve(moved), budget))
+            if moved
+            else _infeasible(resolved, space, outcome, budget)
         )
     return found_plan(resolved, space, outcome, budget)
 
@@ -82,9 +81,9 @@ def conclude(resolved: Resolved, space: Space, outcome: Outcome, budget: Budget)
     if outcome.best is None and not outcome.proved:
         raise OutOfTime(f"no plan after {outcome.priced} strategies were priced {budget.limit}")
     if outcome.best is None:
-        refused = why_nothing(resolved, space, outcome)
+        refused = refusal_reasons(resolved, space, outcome)
         return Plan(status="infeasible", fits=False, rejected=refused, **frame_record(resolved))
-    return Plan(**_settled(resolved, space, outcome, aim_of(resolved).choice(outcome), budget=budget, largest=0))
+    return Plan(**_settled(resolved, space, outcome, objective_of(resolved).choice(outcome), budget=budget, largest=0))
 
 
 def _settled(
@@ -92,7 +91,7 @@ def _settled(
 ) -> dict[str, Any]:
     """What is known of the plan without looking at anything else; ``largest`` passes are simulated at most."""
     scenario, best = resolved.scenario, choice.taken
-    priced = quote(as_it_runs(best.row, best.assignment), scenario, best.assignment)
+    priced = quote(effective_recompute(best.row, best.assignment), scenario, best.assignment)
     verdict = verify(best.row, best.assignment, priced, scenario, largest=largest)
     found = priced_record(resolved, best.row, best.assignment, priced)
     proof = _proof(resolved, space, outcome, choice, verdict=verdict, budget=budget, value=priced.iteration)
@@ -109,7 +108,7 @@ def found_plan(resolved: Resolved, space: Space, outcome: Outcome, budget: Budge
 
     Where the budget ended the search, what the reasons come across may be better: that is the plan then.
     """
-    aim, pins = aim_of(resolved), parse_pins(resolved.request.pins)
+    aim, pins = objective_of(resolved), parse_pins(resolved.request.pins)
     choice = aim.choice(outcome)
     settled = _with_trust(resolved, space, outcome, choice, budget)
     if not resolved.request.reasons:
@@ -125,8 +124,8 @@ def found_plan(resolved: Resolved, space: Space, outcome: Outcome, budget: Budge
         settled = _with_trust(resolved, space, outcome, choice, budget)
     best, part = choice.taken, budget.part(HELPS, share=1.0)
     if not resolved.request.memory_margin:
-        settled["warnings"] += roomier(space, aim, best, pins, part)
-    settled["warnings"] += unstarted(resolved.request, aim, best, outcome.pool)
+        settled["warnings"] += memory_headroom(space, aim, best, pins, part)
+    settled["warnings"] += not_startable(resolved.request, aim, best, outcome.pool)
     return Plan(
         alternatives=alternatives(others.best, aim, resolved, settled["strategy"], outcome.best),
         alternatives_complete=others.complete,
@@ -143,7 +142,7 @@ def _with_trust(resolved: Resolved, space: Space, outcome: Outcome, choice: Choi
     scenario, pins = resolved.scenario, parse_pins(resolved.request.pins)
     settled = _settled(resolved, space, outcome, choice, budget=budget, largest=LARGEST_SIMULATION)
     found = trust(scenario, choice.taken.row, mfu=settled["prediction"].mfu)
-    idle = idle_pins(resolved, pins, space, Lattice(partial(build, scenario), binding(scenario)))
+    idle = unused_pin_values(resolved, pins, space, Lattice(partial(build, scenario), binding(scenario)))
     warnings = (*settled["warnings"], *outside(found), *idle)
     return settled | {"warnings": warnings, "trust": found, "rejected": rejections(space, outcome, scenario)}
 
@@ -185,7 +184,7 @@ def _statement(outcome: Outcome, choice: Choice, objective: str, value: float, g
     assert outcome.best is not None
     fastest = value * (outcome.best.iteration / choice.taken.iteration)
     if objective == "memory":
-        least = f"{outcome.best.peak / 2**30:.4g} GiB allocated"
+        least = f"{outcome.best.even_split_peak_bytes / 2**30:.4g} GiB allocated"
         said = f"no strategy needs less memory than {least} {scope}".rstrip()
         return said if outcome.proved else f"{least}; others were not looked at"
     if objective == "goodput" and outcome.proved:
@@ -197,11 +196,11 @@ def _statement(outcome: Outcome, choice: Choice, objective: str, value: float, g
 
 
 def _infeasible(resolved: Resolved, space: Space, outcome: Outcome, budget: Budget) -> Plan:
-    near = nearest(resolved, budget, short=outcome.memory_refused > 0)
+    near = nearest_request(resolved, budget, short=outcome.memory_refused > 0)
     return Plan(
         status="infeasible",
         fits=False,
-        rejected=why_nothing(resolved, space, outcome),
+        rejected=refusal_reasons(resolved, space, outcome),
         nearest=near.advice,
         nothing_near=near.tried,
         **frame_record(resolved),
@@ -221,7 +220,7 @@ def predict_one_group(
     scenario, pins = resolved.scenario, parse_pins(resolved.request.pins)
     row = single_row(scenario, pins, layers)
     if broken := broken_rules(row, scenario, layers):
-        advice = near_row(scenario, pins, layers) if near else None
+        advice = nearest_strategy(scenario, pins, layers) if near else None
         return Plan(status="infeasible", fits=False, rejected=broken, nearest=advice, **frame_record(resolved))
     if layers is not None:
         layers = checked_layers(layers, row, scenario, chunked=chunked)
@@ -232,7 +231,7 @@ def predict_one_group(
 def _predicted(resolved: Resolved, row: Strategies, split: Assignment) -> Plan:
     """The price of one strategy that keeps to the rules, and whether it fits."""
     scenario = resolved.scenario
-    priced = quote(as_it_runs(row, split), scenario, split)
+    priced = quote(effective_recompute(row, split), scenario, split)
     found = priced_record(resolved, row, split, priced)
     known = trust(scenario, row, mfu=found["prediction"].mfu)
     refused = _too_large(row, priced, scenario)

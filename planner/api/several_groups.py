@@ -14,12 +14,19 @@ from planner.answer.build import frame_record, prediction_record
 from planner.answer.plan import Advice, Plan, Proof, Rejection
 from planner.answer.text import all_but_full
 from planner.errors import BadRequest, OutOfTime
-from planner.explain.idle_pins import Lattice, idle_pins
-from planner.explain.mixed import alternatives, runners_up, what_helps, why_not_lines
-from planner.explain.mixed_records import degrees_in_words, mixed_memory, mixed_record, stage_limits
-from planner.explain.nearest_request import NEAREST, Near, tried, without
-from planner.explain.plainer import plainer
-from planner.explain.reasons import telling
+from planner.explain.infeasible import order_refusals
+from planner.explain.mixed import (
+    alternatives,
+    degrees_in_words,
+    mixed_memory,
+    mixed_record,
+    runners_up,
+    stage_limits,
+    what_helps,
+    why_not_lines,
+)
+from planner.explain.nearest import NEAREST, Near, tried, without, without_one_option
+from planner.explain.warnings import Lattice, unused_pin_values
 from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.request import Resolved
@@ -115,7 +122,7 @@ def found_plan(
             "what_helps": what_helps(resolved, space, mixed, best, budget=budget, one_width=one_width),
         }
     lattice = Lattice(partial(build, mixed, one_width=one_width), (*GROUP_RULES, *binding(resolved.scenario)))
-    idle = idle_pins(resolved, pins, space, lattice)
+    idle = unused_pin_values(resolved, pins, space, lattice)
     return Plan(
         status="optimal" if outcome.proved else "feasible",
         **why,
@@ -212,7 +219,7 @@ def _infeasible(
     return Plan(
         status="infeasible",
         fits=False,
-        rejected=telling(found, resolved, (*GROUP_RULES, *binding(resolved.scenario))),
+        rejected=order_refusals(found, resolved, (*GROUP_RULES, *binding(resolved.scenario))),
         nearest=near.advice,
         nothing_near=near.tried,
         **frame_record(resolved),
@@ -237,7 +244,7 @@ def _fewer_pins(mixed: Mixed, pins: Mapping[str, Pin], budget: Budget) -> Advice
 
 
 def _fewer_options(resolved: Resolved, pins: Mapping[str, Pin], budget: Budget) -> Advice | None:
-    for subject, there in plainer(resolved, budget):
+    for subject, there in without_one_option(resolved, budget):
         if there.mixed and (best := _best(there.mixed, pins, budget)):
             return _described(subject, best, there.mixed)
     return None

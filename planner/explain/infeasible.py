@@ -6,34 +6,30 @@ and still not matter. Those that refuse every strategy alone decide, else those 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from planner.answer.plan import Rejection
-from planner.request.request import Resolved
-from planner.rules.rule import Rule
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
+
 from costmodels.scenario import Scenario
-from planner.request.budget import CORE, Budget
-from planner.request.pins import Pin
-from planner.space.lattice import LAYOUT, SHARDING, axes_of, build, layouts, sharding_degrees
-from planner.explain.nearest_request import nearest
+from planner.answer.plan import Rejection
+from planner.explain.nearest import nearest_request
 from planner.explain.verdict import memory_example
-from planner.request.budget import Budget
-from planner.request.pins import parse_pins
+from planner.request.budget import CORE, Budget
+from planner.request.pins import Pin, parse_pins
+from planner.request.request import Resolved
 from planner.rules.core import binding
+from planner.rules.rule import Rule
 from planner.search.best_first import Outcome
-from planner.space.lattice import Space
-
-
+from planner.space.lattice import MESH_AXES, SHARDING, Space, axes_of, build, layouts, sharding_degrees
 
 LAID_OUT = frozenset({"tp", "cp", "pp", "dp", "ranks", "widest"})
 """What the number of devices and the batch leave little choice of."""
 
 
-def telling(found: Sequence[Rejection], resolved: Resolved, rules: Iterable[Rule]) -> tuple[Rejection, ...]:
+def order_refusals(found: Sequence[Rejection], resolved: Resolved, rules: Iterable[Rule]) -> tuple[Rejection, ...]:
     """Why nothing is left: memory first, then the rules about pinned axes, the last to speak first.
 
     A rule that spoke early left strategies for later ones to refuse; the last one refused what was left. What a
@@ -65,7 +61,7 @@ MOST = 2_000_000
 Columns = Mapping[str, NDArray[Any]]
 
 
-def decisive(
+def deciding_rules(
     found: Sequence[Rejection], scenario: Scenario, pins: Mapping[str, Pin], rules: Sequence[Rule]
 ) -> tuple[Rejection, ...]:
     """Of the refusals that left nothing, those that it is due to; all of them where no single rule decides."""
@@ -92,8 +88,8 @@ def _refuses_all(rule: Rule, scenario: Scenario, pins: Mapping[str, Pin]) -> boo
     reads = set(rule.reads)
     columns: Columns = layouts(scenario.gpus, pins)
     if not reads & SHARDING:
-        columns = _distinct({name: columns[name] for name in LAYOUT if name in reads})
-    for axis in reads - SHARDING - set(LAYOUT):
+        columns = _distinct({name: columns[name] for name in MESH_AXES if name in reads})
+    for axis in reads - SHARDING - set(MESH_AXES):
         columns = _crossed(columns, {axis: axes[axis]})
     if reads & SHARDING:  # rows by options, as in the lattice
         columns = {name: column[:, None] for name, column in columns.items()} | {"zero_stage": stage[None, :]}
@@ -129,24 +125,24 @@ def rejections(space: Space, outcome: Outcome, scenario: Scenario) -> tuple[Reje
     return tuple(rows)
 
 
-def why_nothing(resolved: Resolved, space: Space, outcome: Outcome) -> tuple[Rejection, ...]:
+def refusal_reasons(resolved: Resolved, space: Space, outcome: Outcome) -> tuple[Rejection, ...]:
     """The refusals that say why nothing is left, memory first."""
     scenario, rules = resolved.scenario, binding(resolved.scenario)
     found = rejections(space, outcome, scenario)
     if outcome.memory_refused:
-        return telling(found, resolved, rules)
-    due = decisive(found, scenario, parse_pins(resolved.request.pins), rules)
-    first = telling(due, resolved, rules)
+        return order_refusals(found, resolved, rules)
+    due = deciding_rules(found, scenario, parse_pins(resolved.request.pins), rules)
+    first = order_refusals(due, resolved, rules)
     return (*first, *(one for one in due if one not in first)) if len(due) < len(found) else first
 
 
-def shortage(resolved: Resolved, space: Space, outcome: Outcome) -> str:
+def refusal_summary(resolved: Resolved, space: Space, outcome: Outcome) -> str:
     """The first of them in words, with its numbers."""
-    found = why_nothing(resolved, space, outcome)
+    found = refusal_reasons(resolved, space, outcome)
     return found[0].example if found else "no strategy is left"
 
 
-def and_nearest(resolved: Resolved, budget: Budget) -> str:
+def nearest_in_words(resolved: Resolved, budget: Budget) -> str:
     """The end of a sentence that says what is short: the nearest request that works, "" where none was found."""
-    near = nearest(resolved, budget).advice
+    near = nearest_request(resolved, budget).advice
     return f"; nearest that works: {near.subject}" if near else ""

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import numpy as np
-from costmodels.groups import Mixed, MixedRows
-from costmodels.pricing import Assignment, Quote
-from costmodels.strategy import Floats
-from planner.answer.build import memory_records, strategy_record
-from planner.answer.plan import Stage, StageMemory, Strategy
-from planner.space.mixed import PER_GROUP
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
+
+import numpy as np
+
 from costmodels.groups import Mixed, MixedRows, mixed_quote
 from costmodels.model.flops import utilization
+from costmodels.pricing import Assignment, Quote
 from costmodels.scenario import Scenario
-from costmodels.strategy import Bools
+from costmodels.strategy import Bools, Floats
 from hardware.records import Between
-from planner.answer.build import counted_flops, mean_peak
-from planner.answer.plan import Advice, Alternative
+from planner.answer.build import counted_flops, mean_peak, memory_records, strategy_record
+from planner.answer.plan import Advice, Alternative, Stage, StageMemory, Strategy
 from planner.answer.text import NOT_KNOWN, NOTABLE, told_seconds
 from planner.errors import OutOfTime
 from planner.explain.what_helps import gained
@@ -31,9 +28,8 @@ from planner.search.best_first import search as search_one
 from planner.search.mixed import Branches, MixedIncumbent, MixedOutcome, best_split
 from planner.search.split import Incumbent
 from planner.space.lattice import build as build_one
-from planner.space.mixed import MixedSpace, build
+from planner.space.mixed import PER_GROUP, MixedSpace, build
 from planner.trust.table import figures
-
 
 
 def mixed_record(row: MixedRows, assignment: Assignment, mixed: Mixed) -> Strategy:
@@ -227,14 +223,16 @@ def what_helps(
     now = mixed_quote(best.row, mixed, best.assignment).iteration
     other = _other_widths(resolved, mixed, now, budget) if one_width else None
     lines = [
-        _anew("links between groups 2x", space, _faster_between(mixed), best, now, budget),
-        _anew("networks 2x", space, _faster_networks(mixed), best, now, budget),
+        _replanned("links between groups 2x", space, _faster_between(mixed), best, now, budget),
+        _replanned("networks 2x", space, _faster_networks(mixed), best, now, budget),
         *([other] if other else []),
     ]
     return tuple(sorted(lines, key=lambda line: line.iteration_seconds or np.inf))
 
 
-def _anew(subject: str, space: MixedSpace, changed: Mixed, best: MixedIncumbent, now: float, budget: Budget) -> Advice:
+def _replanned(
+    subject: str, space: MixedSpace, changed: Mixed, best: MixedIncumbent, now: float, budget: Budget
+) -> Advice:
     """What a plan with better links would be; at least what today's strategy gains, if its budget is spent."""
     found = mixed_search.search(space, changed, budget=budget.part(PART, share=1 / 2))
     kept = mixed_quote(best.row, changed, best.assignment).iteration

@@ -2,43 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
-from hardware.errors import MeshwrightError
-from planner.request.budget import Budget
-from planner.request.defaults import DEFAULT_STACK
-from planner.request.request import CHOICES, PlanRequest, Resolved, resolve
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
-from costmodels.scenario import Scenario
-from hardware.records import BadNodeCount
-from planner.answer.plan import Advice
-from planner.answer.text import NOT_KNOWN
-from planner.errors import BadRequest
-from planner.request.pins import Pin, parse_pins
-from planner.request.request import Resolved
-from planner.request.written import many
-from planner.search.memory_savers import best_of, spared
-from planner.search.objective import Aim
-from planner.search.split import Incumbent
-from planner.space.lattice import build
-from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final
+from typing import Any, Final, NamedTuple
+
 import numpy as np
+
 from costmodels.memory.rows import memory_limit
 from costmodels.pricing import quote
+from costmodels.scenario import Scenario
 from costmodels.step.offload import host_fits
 from costmodels.strategy import Strategies
-from planner.request.pins import NAMED, Pin, shown_value
+from hardware.errors import MeshwrightError
+from hardware.records import BadNodeCount
+from planner.answer.plan import Advice
+from planner.errors import BadRequest
+from planner.request.budget import Budget
+from planner.request.defaults import DEFAULT_STACK
+from planner.request.pins import NAMED, Pin, parse_pins, shown_value
+from planner.request.request import CHOICES, PlanRequest, Resolved, resolve
+from planner.request.written import many
 from planner.search.given import broken_rules, checked_layers, single_row, split_or_given
-from planner.search.split import as_it_runs
+from planner.search.memory_savers import best_of, describe_savers
+from planner.search.split import Incumbent, effective_recompute
 from planner.space.divisors import divisors
-from planner.space.lattice import LAYOUT
-
-
+from planner.space.lattice import MESH_AXES
 
 _USUAL: Final[dict[str, Any]] = {
     **dict.fromkeys(CHOICES),
@@ -57,26 +47,26 @@ _OPTIONS: Final = {"framework": "for", "changes": "set", "global_batch_size": "g
 """Where an option is not called as its field."""
 
 
-def plainer(resolved: Resolved, budget: Budget, *, same_job: bool = False) -> Iterator[tuple[str, Resolved]]:
+def without_one_option(resolved: Resolved, budget: Budget, *, same_job: bool = False) -> Iterator[tuple[str, Resolved]]:
     """Every request with one option less that can be asked, and how it is said: "without --optimizer adafactor"."""
     request = resolved.request
-    for name in given(request, same_job=same_job):
+    for name in given_options(request, same_job=same_job):
         if budget.spent():
             return
         try:
             there = resolve(request.model_copy(update={name: (_USUAL | _OF_THE_JOB)[name]}))
         except MeshwrightError:  # options that need this one
             continue
-        yield f"without {option_of(request, name)}{_in_its_place(resolved, there)}", there
+        yield f"without {cli_flag(request, name)}{_in_its_place(resolved, there)}", there
 
 
-def given(request: PlanRequest, *, same_job: bool = False) -> list[str]:
+def given_options(request: PlanRequest, *, same_job: bool = False) -> list[str]:
     """The options that a request gives and need not, those about what is trained left out with ``same_job``."""
     usual = _USUAL if same_job else _USUAL | _OF_THE_JOB
     return [name for name, value in usual.items() if getattr(request, name) != value]
 
 
-def option_of(request: PlanRequest, name: str) -> str:
+def cli_flag(request: PlanRequest, name: str) -> str:
     """An option as it is given: "--optimizer adafactor"."""
     value = getattr(request, name)
     shown = value if isinstance(value, str | float) or type(value) is int else getattr(value, "name", "")
@@ -110,7 +100,7 @@ class Near(NamedTuple):
     tried: str
 
 
-def nearest(resolved: Resolved, budget: Budget, *, short: bool = True) -> Near:
+def nearest_request(resolved: Resolved, budget: Budget, *, short: bool = True) -> Near:
     """The same request with fewer pins, on more GPUs, on fewer, or without one of its options; whichever works first.
 
     As in a plan itself, what saves memory at a price is allowed where nothing fits without it.
@@ -138,7 +128,7 @@ def nearest(resolved: Resolved, budget: Budget, *, short: bool = True) -> Near:
 
 def tried(resolved: Resolved, *, late: bool) -> str:
     """What was looked at and does not work either; no other number of GPUs where there are several node groups."""
-    options = ", ".join(option_of(resolved.request, name) for name in given(resolved.request))
+    options = ", ".join(cli_flag(resolved.request, name) for name in given_options(resolved.request))
     said = ["fewer pins"] if resolved.request.pins else []
     if not resolved.mixed:
         said.append(f"up to {MOST_TIMES} times as many GPUs, and fewer than {resolved.scenario.gpus:,}")
@@ -151,7 +141,7 @@ def _fewer_options(
     resolved: Resolved, pins: Mapping[str, Pin], budget: Budget, *, same_job: bool = False
 ) -> Advice | None:
     """The same request without the first of its options that it does not work with."""
-    for subject, there in plainer(resolved, budget, same_job=same_job):
+    for subject, there in without_one_option(resolved, budget, same_job=same_job):
         if not there.mixed and (best := best_of(there.scenario, pins, budget)):
             return _described(subject, best)
     return None
@@ -159,7 +149,7 @@ def _fewer_options(
 
 def _several_changes(resolved: Resolved, pins: Mapping[str, Pin], budget: Budget) -> Advice | None:
     """Without an option and all pins, or on more GPUs too: two obstacles are removed by two changes."""
-    for subject, there in plainer(resolved, budget):
+    for subject, there in without_one_option(resolved, budget):
         if there.mixed:
             continue
         if pins and (best := best_of(there.scenario, {}, budget)):
@@ -195,7 +185,7 @@ def _described(subject: str, best: Incumbent) -> Advice:
 
 
 def _and_spared(words: str, best: Incumbent) -> str:
-    saved = spared(best.row)
+    saved = describe_savers(best.row)
     return f"{words}, {saved}" if saved else words
 
 
@@ -276,14 +266,14 @@ PRICED: Final = 40
 """Of these, what keeps to the rules and is split and priced."""
 
 
-def near_row(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None) -> Advice | None:
+def nearest_strategy(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None) -> Advice | None:
     """The strategy with one pin otherwise that breaks no rule and fits; None where none was found.
 
     Degrees and sizes a few times off come before other names. Data parallelism takes what other degrees leave.
     """
     for axis, value, row in islice(_allowed(scenario, pins, layers), PRICED):
         if (seconds := _seconds(scenario, row, layers)) is not None:
-            words = " ".join(f"{name} {getattr(row, name)[0]}" for name in LAYOUT)
+            words = " ".join(f"{name} {getattr(row, name)[0]}" for name in MESH_AXES)
             return Advice(subject=f"{axis} {shown_value(axis, value)}", text=words, iteration_seconds=seconds)
     return None
 
@@ -294,7 +284,7 @@ def _allowed(
     """The strategies with one pin otherwise that break no rule, the nearest first."""
     nearest = sorted(_others(scenario, pins), key=lambda other: _times_off(pins[other[0]], other[1]))
     for axis, value in nearest[:TRIED]:
-        changed = {name: pin for name, pin in pins.items() if not (axis in LAYOUT and name == "dp")}
+        changed = {name: pin for name, pin in pins.items() if not (axis in MESH_AXES and name == "dp")}
         try:
             row = single_row(scenario, changed | {axis: Pin(axis, (value,))}, layers)
             if broken_rules(row, scenario, layers):
@@ -331,6 +321,6 @@ def _times_off(pin: Pin, value: int) -> float:
 def _seconds(scenario: Scenario, row: Strategies, layers: Sequence[int] | None) -> float | None:
     """Per iteration; None where it does not fit."""
     split = split_or_given(scenario, row, layers)
-    priced = quote(as_it_runs(row, split), scenario, split)
+    priced = quote(effective_recompute(row, split), scenario, split)
     fits = host_fits(row, scenario)[0] and np.max(priced.footprint.allocated) <= memory_limit(scenario, row)[0]
     return priced.iteration if fits else None

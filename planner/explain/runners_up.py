@@ -12,12 +12,12 @@ from costmodels.pricing import stage_bytes
 from costmodels.strategy import Recompute, Strategies
 from planner.answer.build import counted_flops, strategy_record
 from planner.answer.plan import Alternative, Strategy
-from planner.explain.challenges import Challenged
+from planner.explain.why_not import Challenged
 from planner.request.budget import Budget
 from planner.request.request import Resolved
 from planner.search.best_first import Outcome
-from planner.search.objective import Aim
-from planner.search.split import Incumbent, as_it_runs
+from planner.search.objective import Objective
+from planner.search.split import Incumbent, effective_recompute
 from planner.trust.table import figures
 
 _KINDS = ("tp", "cp", "pp", "ep", "zero_stage", "recompute", "sequence_parallel", "schedule")
@@ -31,7 +31,7 @@ class RunnersUp(NamedTuple):
 
 
 def runners_up(
-    outcome: Outcome, tried: Sequence[Challenged], aim: Aim, taken: Incumbent, top: int, *, budget: Budget
+    outcome: Outcome, tried: Sequence[Challenged], aim: Objective, taken: Incumbent, top: int, *, budget: Budget
 ) -> RunnersUp:
     """The best of their kinds, the plan's own among them; each under its best split.
 
@@ -67,7 +67,7 @@ def _settled(values: list[float], top: int, bound: float) -> bool:
 
 
 def alternatives(
-    others: Sequence[Incumbent], aim: Aim, resolved: Resolved, chosen: Strategy, best: Incumbent
+    others: Sequence[Incumbent], aim: Objective, resolved: Resolved, chosen: Strategy, best: Incumbent
 ) -> tuple[Alternative, ...]:
     """The runners-up that are not of the chosen strategy's kind, best first."""
     shown, least = [], aim.value(best)
@@ -79,10 +79,10 @@ def alternatives(
 
 
 def _alternative(
-    record: Strategy, solved: Incumbent, aim: Aim, resolved: Resolved, chosen: Strategy, least: float
+    record: Strategy, solved: Incumbent, aim: Objective, resolved: Resolved, chosen: Strategy, least: float
 ) -> Alternative:
     scenario = resolved.scenario
-    seconds, runs = aim.seconds(solved), as_it_runs(solved.row, solved.assignment)
+    seconds, runs = aim.seconds(solved), effective_recompute(solved.row, solved.assignment)
     flops = counted_flops(scenario) * scenario.tokens
     differs = [
         name

@@ -1,45 +1,39 @@
-"""What to know about a plan that is right within the model: pins that do nothing, full memory, a framework that refuses it."""
+"""What to know of a plan that is right within the model: unused pins, full memory, a framework that refuses it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
 import numpy as np
 from numpy.typing import NDArray
-from planner.answer.plan import Rejection
-from planner.errors import BadRequest
-from planner.explain.infeasible import telling
-from planner.request.pins import Pin, shown_value
-from planner.request.request import Resolved
-from planner.rules.rule import Rule
-from planner.space.lattice import Refusal, Space
-from collections.abc import Mapping
-from typing import Final
+
 from costmodels.pricing import quote
-from planner.answer.build import peak_bytes, strategy_record
-from planner.explain.what_helps import device_times
-from planner.request.budget import Budget
-from planner.request.pins import Pin
-from planner.request.written import savings
-from planner.search.choice import NEARLY_FULL
-from planner.search.memory_savers import ways
-from planner.search.objective import Aim
-from planner.search.split import Incumbent
-from planner.space.lattice import Space
-from collections.abc import Sequence
-from dataclasses import replace
 from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, Bools, Strategies
+from planner.answer.build import peak_bytes, strategy_record
+from planner.answer.plan import Rejection
 from planner.answer.text import told_seconds
+from planner.errors import BadRequest
+from planner.explain.infeasible import order_refusals
+from planner.explain.what_helps import scale_device
 from planner.frameworks.stacks import STARTED_WITH
-from planner.request.request import PlanRequest
-from planner.rules.core import Rule, binding, sentence
+from planner.request.budget import Budget
+from planner.request.pins import Pin, shown_value
+from planner.request.request import PlanRequest, Resolved
+from planner.request.written import savings
+from planner.rules.core import binding, sentence
+from planner.rules.rule import Rule
+from planner.search.choice import NEARLY_FULL
+from planner.search.memory_savers import saver_options
+from planner.search.objective import Objective
 from planner.search.priced import Priced
+from planner.search.split import Incumbent
+from planner.space.lattice import Refusal, Space
 
 if TYPE_CHECKING:
     from planner.space.mixed import MixedSpace
-
 
 
 _SHARDING = ("zero_stage", "sharding_degree")
@@ -55,7 +49,9 @@ class Lattice:
     rules: tuple[Rule, ...]
 
 
-def idle_pins(resolved: Resolved, pins: Mapping[str, Pin], space: Space | MixedSpace, lattice: Lattice) -> list[str]:
+def unused_pin_values(
+    resolved: Resolved, pins: Mapping[str, Pin], space: Space | MixedSpace, lattice: Lattice
+) -> list[str]:
     """A line for every value of a list that no strategy takes, with the rule that stands against it."""
     lines = []
     listed = {axis: pin for axis, pin in pins.items() if str(resolved.request.pins[axis]).strip().lower() != "any"}
@@ -92,7 +88,7 @@ def _why(resolved: Resolved, pins: Mapping[str, Pin], lattice: Lattice) -> str:
     except BadRequest as error:
         return str(error)
     found = [_rejection(one) for one in refusals]
-    told = telling(found, resolved, lattice.rules)
+    told = order_refusals(found, resolved, lattice.rules)
     return told[0].example if told else "other pins leave none"
 
 
@@ -104,21 +100,22 @@ MARGIN: Final = 1.0 - NEARLY_FULL
 """Share of the usable memory that the better-safe plan leaves alone."""
 
 
-def roomier(space: Space, aim: Aim, best: Incumbent, pins: Mapping[str, Pin], budget: Budget) -> tuple[str, ...]:
+def memory_headroom(
+    space: Space, aim: Objective, best: Incumbent, pins: Mapping[str, Pin], budget: Budget
+) -> tuple[str, ...]:
     """A remark with the best that leaves a margin, for a plan that does not; none where it was not found."""
     scenario = aim.scenario
     filled = peak_bytes(quote(best.row, scenario, best.assignment)) / scenario.group.accelerator.usable_memory
     if aim.lean or filled <= NEARLY_FULL:
         return ()
-    smaller = aim.on(device_times(scenario, usable_memory=1.0 - MARGIN))
-    found = smaller.search(space, budget=budget, beside=1.0 + aim.within, confirm=False)
+    smaller = aim.on(scale_device(scenario, usable_memory=1.0 - MARGIN))
+    found = smaller.search(space, budget=budget, margin=1.0 + aim.tie_width, confirm=False)
     if not found.proved:
         return ()
     asked = f"with --memory-margin {MARGIN:.0%}"
     if found.best is None:
-        return (
-            f"{asked} nothing fits{' without offloading or recomputing layers together' * any(ways(pins, scenario))}",
-        )
+        without = " without offloading or recomputing layers together"
+        return (f"{asked} nothing fits{without if any(saver_options(pins, scenario)) else ''}",)
     taken = smaller.choice(found).taken
     slower = smaller.value(taken) / aim.value(best) - 1.0
     return (f"{asked}: {_slower(slower)}, {_words(taken, smaller)}",)
@@ -128,7 +125,7 @@ def _slower(share: float) -> str:
     return f"{share:.1%} slower" if np.round(share, 3) > 0.0 else "as fast"
 
 
-def _words(taken: Incumbent, aim: Aim) -> str:
+def _words(taken: Incumbent, aim: Objective) -> str:
     strategy = strategy_record(taken.row, taken.assignment, aim.scenario)
     names = ("tp", "cp", "pp", "vpp", "dp", "ep")
     said = [f"{name.upper()} {getattr(strategy, name)}" for name in names if getattr(strategy, name) > 1]
@@ -143,7 +140,7 @@ def _words(taken: Incumbent, aim: Aim) -> str:
 _DEGREES: Final = ("tp", "cp", "pp", "ep", "dp")
 
 
-def unstarted(request: PlanRequest, aim: Aim, best: Incumbent, seen: Sequence[Priced]) -> tuple[str, ...]:
+def not_startable(request: PlanRequest, aim: Objective, best: Incumbent, seen: Sequence[Priced]) -> tuple[str, ...]:
     """The remark that a plan cannot be started, where no framework was asked for; none where it can, or nobody knows.
 
     Which framework a stack of somebody's own stands for is not known. What it starts is looked for among the rows that
@@ -168,7 +165,7 @@ def _passing(rows: Strategies, rules: Sequence[Rule], scenario: Scenario) -> Boo
 
 def _instead(
     framework: str,
-    aim: Aim,
+    aim: Objective,
     best: Incumbent,
     seen: Sequence[Priced],
     rules: Sequence[Rule],
@@ -177,11 +174,11 @@ def _instead(
     """The fastest that it starts of the rows that were seen."""
     found: list[tuple[float, Strategies]] = []
     for part in seen:
-        able = part.take(part.fits & np.isfinite(part.even))
+        able = part.take(part.fits & np.isfinite(part.even_split_seconds))
         able = able.take(_passing(able.rows, rules, scenario)) if len(able.rows) else able
         if len(able.rows) and aim.by_time:
-            i = int(np.argmin(able.even))
-            found.append((float(able.even[i]), able.rows.take(np.array([i]))))
+            i = int(np.argmin(able.even_split_seconds))
+            found.append((float(able.even_split_seconds[i]), able.rows.take(np.array([i]))))
     if not found:
         return f"--for {framework} searches for one that it can"
     seconds, row = min(found, key=lambda one: one[0])

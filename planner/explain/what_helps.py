@@ -2,53 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
-from costmodels.scenario import Scenario
-from hardware.links import Tier
-import math
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
 import numpy as np
+
+from costmodels.scenario import Scenario
 from costmodels.strategy import Recompute, Strategies
+from hardware.links import Tier
 from planner.answer.plan import Advice
 from planner.answer.text import NOT_KNOWN, NOTABLE, told_bytes, told_seconds
 from planner.errors import BadRequest
-from planner.explain.nearest_request import rounder_counts, with_gpus
+from planner.explain.nearest import rounder_counts, with_gpus
 from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.request import Resolved
 from planner.request.written import many
 from planner.rules.conditions import SHARDED_GRADIENTS
 from planner.search.best_first import known_bound
-from planner.search.memory_savers import spared, ways
-from planner.search.objective import Aim
+from planner.search.memory_savers import describe_savers, saver_options
+from planner.search.objective import Objective
 from planner.search.split import Incumbent
 from planner.space.divisors import divisors
 from planner.space.lattice import LARGEST_MICRO_BATCH, Space, build
 from planner.space.scope import offloads
 
-
-
 Lever = Callable[[Scenario, float], Scenario]
 """A scenario with a factor on one of its quantities."""
 
 
-def arithmetic_times(scenario: Scenario, factor: float) -> Scenario:
+def scale_compute(scenario: Scenario, factor: float) -> Scenario:
     """Peak rates of every precision times a factor."""
     peak = {name: rate * factor for name, rate in scenario.group.accelerator.peak.items()}
     return _with_device(scenario, {"peak": peak})
 
 
-def device_times(scenario: Scenario, **factors: float) -> Scenario:
+def scale_device(scenario: Scenario, **factors: float) -> Scenario:
     """Quantities of the accelerator times a factor each."""
     device = scenario.group.accelerator
     return _with_device(scenario, {name: getattr(device, name) * factor for name, factor in factors.items()})
 
 
-def links_times(scenario: Scenario, factor: float, *, inner: bool) -> Scenario:
+def scale_links(scenario: Scenario, factor: float, *, inner: bool) -> Scenario:
     """Bandwidth inside the node, or of all tiers beyond it, times a factor."""
     tiers = scenario.group.tiers
     return _with_tiers(
@@ -56,26 +54,26 @@ def links_times(scenario: Scenario, factor: float, *, inner: bool) -> Scenario:
     )
 
 
-def levers_of(scenario: Scenario) -> Mapping[str, Lever]:
+def machine_levers(scenario: Scenario) -> Mapping[str, Lever]:
     """Levers on the machines by name: every tier has its bandwidth, all of them share a latency."""
     tiers = {f"{tier.name} bandwidth": partial(_one_tier, i) for i, tier in enumerate(scenario.group.tiers)}
     return {
-        "arithmetic": arithmetic_times,
-        "memory bandwidth": lambda asked, factor: device_times(asked, memory_bandwidth=factor),
-        "memory": lambda asked, factor: device_times(asked, usable_memory=factor),
+        "arithmetic": scale_compute,
+        "memory bandwidth": lambda asked, factor: scale_device(asked, memory_bandwidth=factor),
+        "memory": lambda asked, factor: scale_device(asked, usable_memory=factor),
         **tiers,
         "latency": _latency_times,
     }
 
 
-def uncertain_of(scenario: Scenario) -> Mapping[str, Lever]:
+def uncertain_levers(scenario: Scenario) -> Mapping[str, Lever]:
     """What a prediction may be wrong about in the machines: bandwidths, and with the arithmetic its efficiency."""
     some: dict[str, Lever] = {
-        "arithmetic": arithmetic_times,
-        "memory bandwidth": lambda asked, factor: device_times(asked, memory_bandwidth=factor),
-        "node links": lambda asked, factor: links_times(asked, factor, inner=True),
+        "arithmetic": scale_compute,
+        "memory bandwidth": lambda asked, factor: scale_device(asked, memory_bandwidth=factor),
+        "node links": lambda asked, factor: scale_links(asked, factor, inner=True),
     }
-    beyond = {"network": lambda asked, factor: links_times(asked, factor, inner=False)}
+    beyond = {"network": lambda asked, factor: scale_links(asked, factor, inner=False)}
     return some | (beyond if len(scenario.group.tiers) > 1 else {})
 
 
@@ -122,7 +120,7 @@ MOST_BATCHES = 512
 
 
 def what_helps(
-    resolved: Resolved, space: Space, aim: Aim, best: Incumbent, *, pins: Mapping[str, Pin], budget: Budget
+    resolved: Resolved, space: Space, aim: Objective, best: Incumbent, *, pins: Mapping[str, Pin], budget: Budget
 ) -> tuple[Advice, ...]:
     """What would make the plan better by what is wanted least of, the most useful first."""
     if aim.lean:
@@ -131,7 +129,7 @@ def what_helps(
     return (*fewer, *_faster(space, aim, best, pins=pins, budget=budget))
 
 
-def _enough_gpus(resolved: Resolved, aim: Aim, now: float, budget: Budget) -> tuple[Advice, ...]:
+def _enough_gpus(resolved: Resolved, aim: Objective, now: float, budget: Budget) -> tuple[Advice, ...]:
     """Fewer GPUs that need little longer than ``now`` seconds, and fewer that need less; none where all are worth it.
 
     The former by halving, where a replica of one GPU has no sequence of its own: elsewhere half the GPUs take twice as
@@ -171,7 +169,7 @@ def _fewer(total: int, count: int, found: _Found, now: float) -> Advice:
     return Advice(subject=many(count, "GPU"), text=text, iteration_seconds=found.seconds, proved=found.proved)
 
 
-def _on(resolved: Resolved, aim: Aim, gpus: int, budget: Budget) -> _Found | None:
+def _on(resolved: Resolved, aim: Objective, gpus: int, budget: Budget) -> _Found | None:
     """The best of the same question on so many GPUs; None where there is no such cluster, or pins cannot make it up."""
     scenario = with_gpus(resolved, gpus)
     if scenario is None:
@@ -186,14 +184,15 @@ def _on(resolved: Resolved, aim: Aim, gpus: int, budget: Budget) -> _Found | Non
 
 
 def _leaner(
-    resolved: Resolved, aim: Aim, best: Incumbent, pins: Mapping[str, Pin], budget: Budget
+    resolved: Resolved, aim: Objective, best: Incumbent, pins: Mapping[str, Pin], budget: Budget
 ) -> tuple[Advice, ...]:
     """What twice the devices, and what saves memory at a price, would spare of the bytes of the fullest device.
 
     Faster machines spare none.
     """
     asked = {
-        f"{axis.replace('_', ' ')} {values}": parse_pins({axis: values}) for axis, values in ways(pins, aim.scenario)
+        f"{axis.replace('_', ' ')} {values}": parse_pins({axis: values})
+        for axis, values in saver_options(pins, aim.scenario)
     }
     questions = {subject: (aim, {**pins, **more}) for subject, more in asked.items()}
     if larger := with_gpus(resolved, 2 * aim.scenario.gpus):
@@ -203,7 +202,7 @@ def _leaner(
     return tuple(sorted(lines, key=lambda line: line.peak_memory_bytes or math.inf))
 
 
-def _spared(subject: str, aim: Aim, pins: Mapping[str, Pin], now: float, budget: Budget) -> Advice:
+def _spared(subject: str, aim: Objective, pins: Mapping[str, Pin], now: float, budget: Budget) -> Advice:
     """How much less the fullest device needs, where a question is a little another."""
     if budget.spent():
         return Advice(subject=subject, text=NOT_KNOWN, proved=False)
@@ -219,18 +218,20 @@ def _spared(subject: str, aim: Aim, pins: Mapping[str, Pin], now: float, budget:
     return Advice(subject=subject, text=text, peak_memory_bytes=needed, proved=found.proved)
 
 
-def _faster(space: Space, aim: Aim, best: Incumbent, *, pins: Mapping[str, Pin], budget: Budget) -> tuple[Advice, ...]:
+def _faster(
+    space: Space, aim: Objective, best: Incumbent, *, pins: Mapping[str, Pin], budget: Budget
+) -> tuple[Advice, ...]:
     """What a new plan would gain from better machines or a larger batch, most useful first."""
     scenario, now = aim.scenario, aim.value(best)
-    memory = device_times(scenario, usable_memory=2.0)
+    memory = scale_device(scenario, usable_memory=2.0)
     changes = {
-        "network 2x": links_times(scenario, 2.0, inner=False),
-        "node links 2x": links_times(scenario, 2.0, inner=True),
-        "memory bandwidth 2x": device_times(scenario, memory_bandwidth=2.0),
-        "arithmetic 1.25x": arithmetic_times(scenario, 1.25),
+        "network 2x": scale_links(scenario, 2.0, inner=False),
+        "node links 2x": scale_links(scenario, 2.0, inner=True),
+        "memory bandwidth 2x": scale_device(scenario, memory_bandwidth=2.0),
+        "arithmetic 1.25x": scale_compute(scenario, 1.25),
     }
-    lines = [_anew(MORE_MEMORY, aim.on(memory), space, best, now, budget)]  # its bounds are those of the plan
-    lines += [_anew(subject, aim.on(changed), space, best, now, budget) for subject, changed in changes.items()]
+    lines = [_replanned(MORE_MEMORY, aim.on(memory), space, best, now, budget)]  # its bounds are those of the plan
+    lines += [_replanned(subject, aim.on(changed), space, best, now, budget) for subject, changed in changes.items()]
     lines.append(_larger_batch(aim, best, now, pins, budget))
     lines.extend(_rounder_batch(aim, now, pins, budget))
     if _memory_is_short(best, lines):
@@ -238,15 +239,15 @@ def _faster(space: Space, aim: Aim, best: Incumbent, *, pins: Mapping[str, Pin],
     return tuple(sorted(lines, key=lambda line: line.iteration_seconds or math.inf))
 
 
-def _anew(subject: str, changed: Aim, space: Space, best: Incumbent, now: float, budget: Budget) -> Advice:
+def _replanned(subject: str, changed: Objective, space: Space, best: Incumbent, now: float, budget: Budget) -> Advice:
     """What a plan would be on other machines of the same shape, hence in the same lattice.
 
     The strategy of today is what it gains at least, if the budget ends the search.
     """
-    found = changed.search(space, budget=budget, beside=1.0 + changed.within, confirm=False)
+    found = changed.search(space, budget=budget, margin=1.0 + changed.tie_width, confirm=False)
     if found.best and found.proved:
         return gained(subject, changed.value(changed.choice(found).taken), now)
-    known = [changed.anew(best), *([changed.value(found.best)] if found.best else [])]
+    known = [changed.revalue(best), *([changed.value(found.best)] if found.best else [])]
     return gained(subject, min(known), now, proved=False)
 
 
@@ -271,7 +272,7 @@ def _memory_is_short(best: Incumbent, lines: Iterable[Advice]) -> bool:
     return saves or not more.proved or more.text != "nothing"
 
 
-def _offloading(space: Space, aim: Aim, best: Incumbent, pins: Mapping[str, Pin], budget: Budget) -> list[Advice]:
+def _offloading(space: Space, aim: Objective, best: Incumbent, pins: Mapping[str, Pin], budget: Budget) -> list[Advice]:
     """What states or activations on the hosts would save, which is searched only where it is asked for.
 
     In the layouts of the plan and of the best without a limit on memory first, which tell how much at least.
@@ -288,20 +289,20 @@ def _offloading(space: Space, aim: Aim, best: Incumbent, pins: Mapping[str, Pin]
     if budget.spent():
         return [gained(ANY_OFFLOAD, seconds, now, proved=False)]
     left = _hopeful(space, aim, seconds * (1.0 + NOTABLE) if aim.by_time else best.iteration)
-    found = aim.search(build(aim.scenario, {**pins, **left, **kinds}), budget=budget, beside=1.0, confirm=False)
+    found = aim.search(build(aim.scenario, {**pins, **left, **kinds}), budget=budget, margin=1.0, confirm=False)
     seconds = min(seconds, aim.value(found.best)) if found.best else seconds
-    subject = spared(found.best.row) if found.best and found.proved else ANY_OFFLOAD
+    subject = describe_savers(found.best.row) if found.best and found.proved else ANY_OFFLOAD
     gain = gained(subject, seconds, now, proved=found.proved)
     return [] if gain.text == "nothing" else [gain]
 
 
-def _unlimited(space: Space, aim: Aim, budget: Budget) -> Incumbent | None:
+def _unlimited(space: Space, aim: Objective, budget: Budget) -> Incumbent | None:
     """The best were memory no limit: moving anything to the host only adds to its time."""
-    roomy = aim.on(device_times(aim.scenario, usable_memory=UNLIMITED))
-    return roomy.search(space, budget=budget, beside=1.0, confirm=False).best
+    roomy = aim.on(scale_device(aim.scenario, usable_memory=UNLIMITED))
+    return roomy.search(space, budget=budget, margin=1.0, confirm=False).best
 
 
-def _hopeful(space: Space, aim: Aim, ceiling: float) -> dict[str, Pin]:
+def _hopeful(space: Space, aim: Objective, ceiling: float) -> dict[str, Pin]:
     """The degrees of the cores whose bound is below so many seconds of an iteration."""
     return _values_of(space.cores.take(known_bound(space.cores, aim.scenario) < ceiling), _DEGREES)
 
@@ -311,19 +312,19 @@ def _values_of(some: Strategies, axes: Iterable[str]) -> dict[str, Pin]:
     return {axis: Pin(axis, tuple(found)) for axis, found in values.items() if found}
 
 
-def _larger_batch(aim: Aim, best: Incumbent, now: float, pins: Mapping[str, Pin], budget: Budget) -> Advice:
+def _larger_batch(aim: Objective, best: Incumbent, now: float, pins: Mapping[str, Pin], budget: Budget) -> Advice:
     """What a plan with twice the batch would be, per sequence."""
     double = aim.on(replace(aim.scenario, global_batch_size=2 * aim.scenario.global_batch_size))
     if not budget.spent():
-        space, beside = build(double.scenario, pins), 1.0 + double.within
-        found = double.search(space, budget=budget, beside=beside, confirm=False)
+        space, margin = build(double.scenario, pins), 1.0 + double.tie_width
+        found = double.search(space, budget=budget, margin=margin, confirm=False)
         if found.best and found.proved:
             return gained("batch 2x", double.value(double.choice(found).taken) / 2, now)
     rows = replace(best.row, num_microbatches=2 * best.row.num_microbatches)
-    return gained("batch 2x", double.anew(replace(best, row=rows)) / 2, now, proved=False)
+    return gained("batch 2x", double.revalue(replace(best, row=rows)) / 2, now, proved=False)
 
 
-def _rounder_batch(aim: Aim, now: float, pins: Mapping[str, Pin], budget: Budget) -> list[Advice]:
+def _rounder_batch(aim: Objective, now: float, pins: Mapping[str, Pin], budget: Budget) -> list[Advice]:
     """A batch within 1 % that has far more divisors, hence more ways to split it, per sequence."""
     batch = aim.scenario.global_batch_size
     reach = min(batch // 100, MOST_BATCHES)

@@ -4,31 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
+
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
 from costmodels.pricing import quote
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Recompute, Strategies
-from planner.answer.plan import Advice
+from planner.answer.plan import Advice, Plan, Rejection, Strategy
 from planner.answer.text import NOT_KNOWN, NOTABLE, told_bytes, told_seconds
 from planner.errors import BadRequest
-from planner.request.budget import Budget
-from planner.request.pins import Pin
-from planner.search.best_first import Outcome
-from planner.search.objective import Aim
-from planner.search.priced import Priced
-from planner.search.split import Incumbent
-from planner.space.lattice import Space, build
-from collections.abc import Mapping
-from typing import Literal
-from pydantic import BaseModel, ConfigDict, Field
-from planner.answer.plan import Advice, Plan, Rejection, Strategy
 from planner.explain import verdict as explain
+from planner.request.budget import Budget
 from planner.request.pins import Pin, shown_value
 from planner.request.request import PlanRequest
 from planner.rules.core import GROUP_RULES
+from planner.search.best_first import Outcome
+from planner.search.objective import Objective
+from planner.search.priced import Priced
+from planner.search.split import Incumbent
+from planner.space.lattice import Space, build
 from planner.space.mixed import WIDTH
-
-
 
 FULL_RECOMPUTE = "full recompute"
 MEMORY = ("weights", "gradients", "optimizer", "activations", "logits")
@@ -71,7 +68,7 @@ def _challenges(best: Incumbent) -> list[Challenge]:
 
 
 def challenges(
-    space: Space, aim: Aim, best: Incumbent, seen: Sequence[Priced], *, pins: Mapping[str, Pin], budget: Budget
+    space: Space, aim: Objective, best: Incumbent, seen: Sequence[Priced], *, pins: Mapping[str, Pin], budget: Budget
 ) -> list[Challenged]:
     """The obvious other choices, each searched as the best one was, by what that search has seen of it."""
     whole = _whole_layers(space, aim.scenario, pins)
@@ -80,7 +77,7 @@ def challenges(
         tried = whole if challenge.subject == FULL_RECOMPUTE else space
         among = np.flatnonzero(challenge.keep(tried.cores))
         before = [part.take(challenge.keep(part.rows)) for part in seen]
-        outcome = aim.search(tried, budget=budget, among=among, beside=1.0, seen=before, confirm=False)
+        outcome = aim.search(tried, budget=budget, among=among, margin=1.0, seen=before, confirm=False)
         found.append(Challenged(challenge, outcome))
     return found
 
@@ -105,7 +102,7 @@ def _all_recomputed(space: Space, scenario: Scenario, pins: Mapping[str, Pin]) -
     return replace(space, cores=space.cores.take(nothing), layout=nothing, allowed=space.allowed[nothing])
 
 
-def why_not_lines(tried: Sequence[Challenged], space: Space, aim: Aim, best: Incumbent) -> tuple[Advice, ...]:
+def why_not_lines(tried: Sequence[Challenged], space: Space, aim: Objective, best: Incumbent) -> tuple[Advice, ...]:
     """What the other choices would cost, each with its number, or what refuses them.
 
     A search that ended before its proof has found something that its kind's best is no worse than, or nothing.
@@ -128,11 +125,11 @@ def why_not_lines(tried: Sequence[Challenged], space: Space, aim: Aim, best: Inc
     return tuple(lines)
 
 
-def _peak(found: Incumbent, aim: Aim) -> float | None:
+def _peak(found: Incumbent, aim: Objective) -> float | None:
     return aim.value(found) if aim.lean else None
 
 
-def _worse(other: Incumbent, aim: Aim, least: float, ours: dict[str, float]) -> str:
+def _worse(other: Incumbent, aim: Objective, least: float, ours: dict[str, float]) -> str:
     """What another strategy needs, by how much more than the plan, and mostly for what."""
     value, theirs = aim.value(other), _parts(other, aim)
     told = told_bytes if aim.lean else told_seconds
@@ -140,10 +137,10 @@ def _worse(other: Incumbent, aim: Aim, least: float, ours: dict[str, float]) -> 
     terms = ", ".join(
         f"{name} {told(ours[name])} -> {told(theirs[name])}" for gain, name in worse[:2] if gain > NOTABLE * least
     )
-    return f"{aim.told(value)} ({value / least - 1:+.1%}): {terms or 'a tie within the model'}"
+    return f"{aim.format(value)} ({value / least - 1:+.1%}): {terms or 'a tie within the model'}"
 
 
-def _parts(found: Incumbent, aim: Aim) -> dict[str, float]:
+def _parts(found: Incumbent, aim: Objective) -> dict[str, float]:
     """What adds up to a strategy's value: bytes on the fullest device, or seconds by cause."""
     priced = quote(found.row, replace(aim.scenario, stability=None), found.assignment)
     if aim.lean:

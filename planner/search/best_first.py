@@ -29,7 +29,7 @@ from planner.request.budget import CORE, Budget
 from planner.search.priced import Priced, pairs, price_pairs
 from planner.search.split import TOLERANCE, Incumbent, best_split
 from planner.space.lattice import Space
-from planner.stages.from_rows import ROOM, assignment_of, least_peaks, own_cut, problem_of, stage_bounds
+from planner.stages.from_rows import ROOM, assignment_of, framework_split, least_peaks, problem_of, stage_bounds
 from planner.stages.solver import solve
 
 CHUNK = 8192
@@ -40,7 +40,7 @@ ORDERED = 16
 """How many times as many cores are put in order each time that those in order are used up."""
 LEFT_OVER = 0.05
 """Share of a chunk that may be left over for it to take as well: a few cores take nearly as long as many."""
-BESIDE = 1.02
+MARGIN = 1.02
 """Cores whose bounds are this near to the incumbent are priced if their chunk is, to be shown as runners-up."""
 KEPT_BOUNDS = 8
 """Scenarios whose bounds of the same cores are remembered."""
@@ -74,7 +74,7 @@ def search(
     budget: Budget,
     among: Ints | None = None,
     bounds: Floats | None = None,
-    beside: float = BESIDE,
+    margin: float = MARGIN,
     seen: Sequence[Priced] = (),
     confirm: bool = True,
 ) -> Outcome:
@@ -86,7 +86,7 @@ def search(
         budget: what the search may take, and is charged to.
         among: the cores to look at, indices (K,); all of them unless given.
         bounds: ``core_bound`` of all cores (C,), where it is known.
-        beside: cores of a chunk are priced whose bounds are below so many incumbents; the best is the same from 1 on.
+        margin: cores of a chunk are priced whose bounds are below so many incumbents; the best is the same from 1 on.
         seen: rows of these cores that another search has priced: it need not look at what is slower.
         confirm: whether the stage solver speaks on the best as well, which is as good by its bound.
     """
@@ -109,7 +109,7 @@ def search(
             outcome.proved, outcome.lower_bound = False, float(optimistic[chunk[0]])
             break
         known = outcome.priced
-        priced = _price_fitting(outcome, space, chunk[optimistic[chunk] < beside * _ceiling(outcome)], scenario)
+        priced = _price_fitting(outcome, space, chunk[optimistic[chunk] < margin * _ceiling(outcome)], scenario)
         if priced is not None:
             remember(outcome, priced, scenario)
             pending.append(_open(priced, scenario))
@@ -261,13 +261,13 @@ def remember(outcome: Outcome, priced: Priced, scenario: Scenario, *, lean: bool
     outcome.priced += len(priced.rows)
     outcome.feasible += int(priced.fits.sum())
     outcome.memory_refused += int((~priced.fits).sum())
-    _note_nearest(outcome, priced.rows.take(~priced.fits), priced.peak[~priced.fits], scenario)
-    outcome.pool.append(_best_of(priced, KEPT, priced.peak if lean else priced.bound))
-    possible = priced.fits & np.isfinite(priced.even)
+    _note_nearest(outcome, priced.rows.take(~priced.fits), priced.even_split_peak_bytes[~priced.fits], scenario)
+    outcome.pool.append(_best_of(priced, KEPT, priced.even_split_peak_bytes if lean else priced.bound))
+    possible = priced.fits & np.isfinite(priced.even_split_seconds)
     if not possible.any():
         return
-    value = np.where(possible, priced.even, np.inf)
-    peak = np.where(possible, priced.peak, np.inf)
+    value = np.where(possible, priced.even_split_seconds, np.inf)
+    peak = np.where(possible, priced.even_split_peak_bytes, np.inf)
     keys = (np.round(value, 12), peak) if lean else (peak, np.round(value, 12))
     best = int(np.lexsort((priced.rows.pp, priced.rows.tp, *keys))[0])
     if outcome.best is None or _better(value[best], peak[best], outcome.best, lean=lean):
@@ -279,9 +279,9 @@ def remember(outcome: Outcome, priced: Priced, scenario: Scenario, *, lean: bool
 def _better(value: float, peak: float, best: Incumbent, *, lean: bool) -> bool:
     """Faster, or as fast and leaner; the other way round where lean."""
     if lean:
-        return bool((peak, value) < (best.peak, best.iteration))
+        return bool((peak, value) < (best.even_split_peak_bytes, best.iteration))
     near = best.iteration * TOLERANCE
-    return bool(value < best.iteration - near or (value <= best.iteration + near and peak < best.peak))
+    return bool(value < best.iteration - near or (value <= best.iteration + near and peak < best.even_split_peak_bytes))
 
 
 def _best_of(priced: Priced, count: int, least: Floats) -> Priced:
@@ -293,8 +293,8 @@ def _best_of(priced: Priced, count: int, least: Floats) -> Priced:
 def _open(priced: Priced, scenario: Scenario) -> Priced:
     """Rows whose best split may differ from the even one: stages may be uneven, or layers recomputed one by one."""
     free = priced.rows.recompute == Recompute.PARTIAL
-    staged = (scenario.stack.uneven_stages or own_cut(scenario) is not None) & (priced.rows.pp > 1)
-    uneven = staged & (priced.bound < priced.even * (1 - TOLERANCE))
+    staged = (scenario.stack.uneven_stages or framework_split(scenario) is not None) & (priced.rows.pp > 1)
+    uneven = staged & (priced.bound < priced.even_split_seconds * (1 - TOLERANCE))
     return priced.take(free | uneven | (~priced.fits & staged))
 
 

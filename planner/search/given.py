@@ -20,9 +20,9 @@ from planner.rules.conditions import FOLDED
 from planner.rules.core import binding, sentence
 from planner.search.least_memory import leanest_split
 from planner.search.split import best_split, given_split
-from planner.space.divisors import closest, nearest_divisor, nearest_multiple
+from planner.space.divisors import nearest_degrees, nearest_divisor, nearest_multiple
 from planner.space.lattice import layouts
-from planner.stages.from_rows import fewest_layers, own_cut
+from planner.stages.from_rows import fewest_layers, framework_split
 
 CHUNKS = "chunks"
 """The rule that every chunk has a layer."""
@@ -76,7 +76,7 @@ def _replicas(scenario: Scenario, axes: Mapping[str, int], ranks: int, said: str
 def _dividing(gpus: int, axes: Mapping[str, int]) -> str:
     """The degrees closest to those of one copy that divide the devices, to end a sentence; "" of fewer than two."""
     asked = {name: Pin(name, (axes[name],)) for name in ("tp", "cp", "pp") if axes.get(name, 1) > 1}
-    return f"{closest(layouts(gpus, {}), asked)} do" if len(asked) > 1 else ""
+    return f"{nearest_degrees(layouts(gpus, {}), asked)} do" if len(asked) > 1 else ""
 
 
 def _batches(scenario: Scenario, micro: int, dp: int) -> int:
@@ -163,7 +163,7 @@ def split_or_given(
     if layers is not None:
         return given_split(row, scenario, layers)
     solved = (leanest_split if lean else best_split)(row, scenario, budget=budget)
-    pp, total, cut = int(row.pp[0]), scenario.model.num_layers, own_cut(scenario)
+    pp, total, cut = int(row.pp[0]), scenario.model.num_layers, framework_split(scenario)
     return solved.assignment if solved else row_assignment(row, total, cut(scenario.model, pp) if cut else None)
 
 
@@ -207,7 +207,7 @@ def _evenly(layers: int, stages: int) -> str:
 def _check_fewest(layers: Sequence[int], row: Strategies, scenario: Scenario) -> None:
     """Refuse stages with a chunk of nothing, and layers other than those that a framework itself gives a stage."""
     least = fewest_layers(row, scenario)[0]
-    if own_cut(scenario) and list(layers) != least.tolist():
+    if framework_split(scenario) and list(layers) != least.tolist():
         raise BadRequest(f"{scenario.framework} divides the layers itself, into {','.join(map(str, least))}")
     if short := [held for held, fewest in zip(layers, least, strict=True) if held < fewest]:
         raise BadRequest(f"a stage holds {many(short[0], 'layer')}; each of its {int(row.vpp[0])} chunks needs one")

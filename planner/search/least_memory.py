@@ -7,12 +7,12 @@ peak is the least M under which all stages together hold the model.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-import numpy as np
-from costmodels.strategy import Bools, Floats
-from planner.stages.bounds import RECOMPUTE_MODES, StageRows
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
 from costmodels.iteration import row_seconds
 from costmodels.layout.pieces import copies
 from costmodels.memory.rows import memory_limit
@@ -24,13 +24,13 @@ from planner.search.best_first import CHUNK, PROMISING, Outcome, remember
 from planner.search.priced import Priced, price_cores, price_rows
 from planner.search.split import Incumbent, best_split
 from planner.space.lattice import Space
+from planner.stages.bounds import RECOMPUTE_MODES, StageRows
 from planner.stages.from_rows import stage_problems
-
-
 
 HALVINGS = 60
 """Enough to tell two limits apart that differ in the last digits of a byte count."""
-ROUNDING = 1e-12
+SUM_ROUNDING = 1e-12
+"""Relative difference of sums of bytes in another order."""
 
 
 def lean_peaks(rows: StageRows) -> Floats:
@@ -99,7 +99,7 @@ def _bytes(given: _Columns, layers: Floats) -> Floats:
 
 def _held(limit: Floats, given: _Columns) -> Floats:
     """Layers that every stage holds under a limit, (N, P)."""
-    room = limit[:, None] * (1.0 + ROUNDING) - given.fixed - given.working
+    room = limit[:, None] * (1.0 + SUM_ROUNDING) - given.fixed - given.working
     return np.where(given.stages, np.floor(np.maximum(room / given.slope, 0.0)), 0.0)
 
 
@@ -142,18 +142,18 @@ def leanest_rows(outcome: Outcome, scenario: Scenario, count: int = PROMISING) -
 def leanest_split(row: Strategies, scenario: Scenario, *, budget: Budget | None = None) -> Incumbent | None:
     """One row under the split whose fullest stage needs least, as fast as that allows; None where none fits."""
     priced = price_rows(row, row_seconds(row, scenario), scenario)
-    least, even = float(_least(priced, scenario)[0]), float(priced.peak[0])
+    least, even = float(_least(priced, scenario)[0]), float(priced.even_split_peak_bytes[0])
     if least == np.inf:
         return None
-    if priced.fits[0] and np.isfinite(priced.even[0]) and even <= least * (1 + ROUNDING):
-        return Incumbent(row, row_assignment(row, scenario.model.num_layers), float(priced.even[0]), even)
+    if priced.fits[0] and np.isfinite(priced.even_split_seconds[0]) and even <= least * (1 + ROUNDING):
+        return Incumbent(row, row_assignment(row, scenario.model.num_layers), float(priced.even_split_seconds[0]), even)
     found = best_split(row, scenario, budget=budget, allocated=least * (1 + ROUNDING))
-    return replace(found, peak=least) if found else None
+    return replace(found, even_split_peak_bytes=least) if found else None
 
 
 def _least(priced: Priced, scenario: Scenario) -> Floats:
     """Bytes of the fullest stage of every row under its leanest split, (N,); infinite where none fits."""
-    least = np.where(priced.fits & np.isfinite(priced.even), priced.peak, np.inf)
+    least = np.where(priced.fits & np.isfinite(priced.even_split_seconds), priced.even_split_peak_bytes, np.inf)
     if _may_be_uneven(scenario) and (places := np.flatnonzero(_several(priced.rows))).size:
         some = priced.take(places)
         peaks = lean_peaks(stage_problems(some.rows, some.seconds, some.memory, scenario))
@@ -173,7 +173,7 @@ def _several(rows: Strategies) -> Bools:
 
 def _unevenly(outcome: Outcome, priced: Priced, scenario: Scenario, budget: Budget) -> None:
     """Raise the incumbent by the leanest row of a chunk whose stages may differ, split as fast as its peak allows."""
-    ceiling = outcome.best.peak * (1 - ROUNDING) if outcome.best else np.inf
+    ceiling = outcome.best.even_split_peak_bytes * (1 - ROUNDING) if outcome.best else np.inf
     some = priced.take(_several(priced.rows))
     if not len(some.rows):
         return
@@ -190,4 +190,4 @@ def _unevenly(outcome: Outcome, priced: Priced, scenario: Scenario, budget: Budg
     peak = float(peaks[best])
     if found := best_split(row, scenario, budget=budget, allocated=peak * (1 + ROUNDING)):
         outcome.feasible += int(not some.fits[best])
-        outcome.best = replace(found, peak=peak)
+        outcome.best = replace(found, even_split_peak_bytes=peak)

@@ -18,7 +18,7 @@ from planner.search.split import Incumbent
 from planner.space.lattice import build
 
 
-def ways(pins: Mapping[str, object], scenario: Scenario) -> Iterator[tuple[str, str]]:
+def saver_options(pins: Mapping[str, object], scenario: Scenario) -> Iterator[tuple[str, str]]:
     """The axes that save memory, with the values to allow on them, where the pins leave them alone.
 
     Layers that are recomputed together first, which costs no time beyond full recomputation, then offloading.
@@ -30,9 +30,9 @@ def ways(pins: Mapping[str, object], scenario: Scenario) -> Iterator[tuple[str, 
         yield "offload", "any"
 
 
-def offloaded(request: PlanRequest, resolved: Resolved, budget: Budget) -> PlanRequest | None:
+def with_savers(request: PlanRequest, resolved: Resolved, budget: Budget) -> PlanRequest | None:
     """The request with the first way that lets it fit; nothing fits without it."""
-    for axis, values in ways(request.pins, resolved.scenario):
+    for axis, values in saver_options(request.pins, resolved.scenario):
         pins = {**request.pins, axis: values}
         if plain_best(resolved.scenario, parse_pins(pins), budget):
             return request.model_copy(update={"pins": pins})
@@ -42,7 +42,7 @@ def offloaded(request: PlanRequest, resolved: Resolved, budget: Budget) -> PlanR
 def best_of(scenario: Scenario, pins: Mapping[str, Pin], budget: Budget) -> Incumbent | None:
     """The fastest that fits, by one of these ways where nothing fits without."""
     best = plain_best(scenario, pins, budget)
-    for axis, values in ways(pins, scenario):
+    for axis, values in saver_options(pins, scenario):
         best = best or plain_best(scenario, {**pins, **parse_pins({axis: values})}, budget)
     return best
 
@@ -58,7 +58,7 @@ def plain_best(scenario: Scenario, pins: Mapping[str, Pin], budget: Budget) -> I
     return search(space, scenario, budget=budget).best
 
 
-def said_so(found: Plan) -> Plan:
+def note_savers(found: Plan) -> Plan:
     """The plan with the remark that what saves memory was not asked for."""
     if found.strategy is None:
         return found
@@ -66,7 +66,7 @@ def said_so(found: Plan) -> Plan:
     return found.model_copy(update={"defaults": (*found.defaults, remark)})
 
 
-def spared(row: Strategies) -> str:
+def describe_savers(row: Strategies) -> str:
     """What a strategy, N = 1, does to save memory: "offload optimizer"; nothing where it does none of it."""
     together, offload = int(row.recompute_num_layers[0]), OFFLOADS[int(row.offload[0])]
     return _words(together, offload) if together > 1 or offload != "none" else ""

@@ -20,7 +20,7 @@ from costmodels.layout.split import slice_layers
 from costmodels.pricing import Assignment, row_assignment
 from costmodels.strategy import Bools, Floats, Ints, Recompute
 from planner.request.budget import CORE, Budget
-from planner.search.split import TOLERANCE, as_it_runs
+from planner.search.split import TOLERANCE, effective_recompute
 from planner.space.mixed import MixedSpace
 from planner.stages.bounds import RECOMPUTE_MODES, StageRows, stage_lower_bound
 from planner.stages.from_rows import MODES, ROUNDING, fewest_layers
@@ -252,12 +252,12 @@ def _try(outcome: MixedOutcome, one: Branches, mixed: Mixed, budget: Budget) -> 
         outcome.lower_bound = min(outcome.lower_bound, solution.bound_seconds * stretch + once)
     value = solution.objective_seconds * stretch + once
     if solution.layers and (outcome.best is None or value < outcome.best.iteration):
-        outcome.best = _as_it_runs(one.rows, assignment_of(solution, slices(one.rows, mixed)), value, mixed)
+        outcome.best = _effective(one.rows, assignment_of(solution, slices(one.rows, mixed)), value, mixed)
 
 
-def _as_it_runs(row: MixedRows, split: Assignment, seconds: float, mixed: Mixed) -> MixedIncumbent:
-    """One branch, whose split takes ``seconds``, as ``splits.as_it_runs`` has it on every group."""
-    run = replace(row, groups=tuple(as_it_runs(group, split) for group in row.groups))
+def _effective(row: MixedRows, split: Assignment, seconds: float, mixed: Mixed) -> MixedIncumbent:
+    """One branch, whose split takes ``seconds``, with its recomputation called what it comes to on every group."""
+    run = replace(row, groups=tuple(effective_recompute(group, split) for group in row.groups))
     if run.groups[0].recompute[0] == row.groups[0].recompute[0]:
         return MixedIncumbent(row, split, seconds)
     return MixedIncumbent(run, split, mixed_quote(run, mixed, split).iteration)
@@ -265,7 +265,7 @@ def _as_it_runs(row: MixedRows, split: Assignment, seconds: float, mixed: Mixed)
 
 def given(row: MixedRows, mixed: Mixed, split: Assignment) -> MixedIncumbent:
     """One branch under a split that is given, which may not fit."""
-    return _as_it_runs(row, split, mixed_quote(row, mixed, split).iteration, mixed)
+    return _effective(row, split, mixed_quote(row, mixed, split).iteration, mixed)
 
 
 def assignment_of(solution: StageSolution, step: int) -> Assignment:

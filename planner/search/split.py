@@ -29,7 +29,7 @@ class Incumbent:
     row: Strategies
     assignment: Assignment
     iteration: float
-    peak: float = np.inf
+    even_split_peak_bytes: float = np.inf
     """Bytes allocated on the worst stage of an even split; not known of others."""
 
 
@@ -60,7 +60,7 @@ def best_split(
 
 def _even(priced: Priced, split: Assignment, allocated: float | None) -> Incumbent | None:
     """One row under its even split, None where that does not fit or the framework divides the layers itself."""
-    value, peak = float(priced.even[0]), float(priced.peak[0])
+    value, peak = float(priced.even_split_seconds[0]), float(priced.even_split_peak_bytes[0])
     if not priced.fits[0] or not np.isfinite(value) or (allocated is not None and peak > allocated):
         return None
     return Incumbent(priced.rows, split, value, peak)
@@ -78,7 +78,7 @@ def given_split(row: Strategies, scenario: Scenario, layers: Sequence[int]) -> A
     return Assignment(split.layers, np.concatenate([front, (again - front)[::-1]])[: len(split.layers)])
 
 
-def as_it_runs(row: Strategies, split: Assignment) -> Strategies:
+def effective_recompute(row: Strategies, split: Assignment) -> Strategies:
     """One row with its recomputation called what it comes to: none, or full, where PARTIAL repeats no layer or all.
 
     A row that may recompute is priced in what does not depend on how many layers do (the bubble of schedules that fill

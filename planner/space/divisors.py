@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Final
 
 import numpy as np
 
 from costmodels.strategy import Floats, Ints
 from planner.request.pins import Pin
+
+_SMOOTH: Final = (2, 3, 5, 7, 11, 13)
 
 
 def divisors(number: int) -> list[int]:
@@ -25,7 +28,7 @@ def around(values: list[int], wanted: int) -> str:
     return f"{' and '.join(near)} {'do' if len(near) > 1 else 'does'}"
 
 
-def closest(columns: Mapping[str, Ints], pins: Mapping[str, Pin]) -> str:
+def nearest_degrees(columns: Mapping[str, Ints], pins: Mapping[str, Pin]) -> str:
     """Of layouts, columns (A,), the degrees of the pinned axes that are fewest times off, as "tp 16, pp 4".
 
     Of several the one that keeps the earlier axes.
@@ -50,3 +53,21 @@ def nearest_divisor(number: int, wanted: int) -> str:
 def nearest_multiple(number: int, step: int) -> int:
     """The multiple of ``step`` nearest to ``number``, at least one step."""
     return max(round(number / step), 1) * step
+
+
+def good_counts(gpus: int, batch: int, node: int) -> list[int]:
+    """Whole nodes below ``gpus`` that are a divisor of the batch times a product of small primes, largest first.
+
+    At least half of ``gpus``: less would waste more than any strategy gains.
+    """
+    replicas = np.array(divisors(batch), dtype=np.int64)
+    widths = [width for width in range(1, min(gpus, 4096) + 1) if _smooth(width)]
+    most = [int(replicas[replicas <= gpus // width].max()) * width for width in widths]
+    return sorted({n for n in most if n % node == 0 and gpus / 2 <= n < gpus}, reverse=True)
+
+
+def _smooth(number: int) -> bool:
+    for prime in _SMOOTH:
+        while number % prime == 0:
+            number //= prime
+    return number == 1

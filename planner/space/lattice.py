@@ -36,7 +36,7 @@ from planner.request.pins import Pin
 from planner.request.written import many
 from planner.rules.conditions import FOLDED, LOOPED, REPEATS, SHARDED_GRADIENTS, fills
 from planner.rules.core import Rule, active, sentence
-from planner.space.divisors import around, closest, divisors
+from planner.space.divisors import around, divisors, nearest_degrees
 
 LARGEST_MICRO_BATCH = 64
 LONG_SEQUENCE = 8192
@@ -44,7 +44,7 @@ LONG_SEQUENCE = 8192
 NODES_OF_SHARDS = (1, 4)
 """Innermost domains that one copy of sharded states may span, where it does not span everything."""
 
-LAYOUT = ("tp", "cp", "pp", "dp")
+MESH_AXES = ("tp", "cp", "pp", "dp")
 SHARDING = frozenset({"zero_stage", "sharding_degree"})
 """Axes of sharding; the other ones, with those of the layout, make a core."""
 
@@ -94,24 +94,24 @@ def build(scenario: Scenario, pins: Mapping[str, Pin], *, without: str = "") -> 
     candidates = len(columns["tp"]) * beyond
     rules = tuple(rule for rule in active(scenario, frozenset(pins)) if rule.name != without)
     refusals: list[Refusal] = []
-    ripe = _ripe(rules, set(LAYOUT), new=set(LAYOUT))
-    columns = _chosen(columns, _allowed(scenario, ripe, columns, partial(_point, columns), beyond, refusals))
+    decidable = _rules_now_decidable(rules, set(MESH_AXES), new=set(MESH_AXES))
+    columns = _chosen(columns, _allowed(scenario, decidable, columns, partial(_point, columns), beyond, refusals))
     # Axes of one value first: they multiply nothing, and let rules speak while there are few rows.
     for axis, values in sorted(axes.items(), key=lambda item: len(item[1]) > 1):
-        ripe = _ripe(rules, {*columns, axis}, new={axis})
+        decidable = _rules_now_decidable(rules, {*columns, axis}, new={axis})
         beyond //= len(values)
-        columns = _expand(scenario, ripe, columns, axis, values, beyond, refusals)
-    row, recompute = come_to(columns, axes["recompute"], options)
+        columns = _expand(scenario, decidable, columns, axis, values, beyond, refusals)
+    row, recompute = expand_partial(columns, axes["recompute"], options)
     if len(row) > len(columns["tp"]):
         candidates += (len(row) - len(columns["tp"])) * len(options)
         columns = {**_chosen(columns, row), "recompute": recompute}
     return _with_sharding(scenario, rules, columns, options, candidates, refusals)
 
 
-def come_to(columns: Mapping[str, NDArray[Any]], kinds: Ints, sharding: Ints) -> tuple[Ints, Ints]:
+def expand_partial(columns: Mapping[str, NDArray[Any]], kinds: Ints, sharding: Ints) -> tuple[Ints, Ints]:
     """All rows, and once more as none or full those that recompute some layers; which row each is, and its recompute.
 
-    What recomputes some layers may come to none or to all, and is then priced as that (``splits.as_it_runs``). Where
+    What recomputes some layers may come to none or to all, and is then priced as that (`effective_recompute`). Where
     that is another price and the ``kinds`` of recomputation asked for leave it out, it is laid out beside. ``sharding``
     holds the pairs of stage and degree.
     """
@@ -208,7 +208,7 @@ def layouts(gpus: int, pins: Mapping[str, Pin]) -> dict[str, Ints]:
     """Every ordered factorisation tp x cp x pp x dp of the GPUs that the pins allow, columns (A,)."""
     options = {}
     whole = divisors(gpus)
-    for name in LAYOUT:
+    for name in MESH_AXES:
         wanted = pins[name].restrict(whole) if name in pins else tuple(whole)
         options[name] = np.array([d for d in wanted if gpus % d == 0], dtype=np.int64)
         if not len(options[name]):
@@ -220,10 +220,10 @@ def layouts(gpus: int, pins: Mapping[str, Pin]) -> dict[str, Ints]:
         columns = _divide(columns, name, options[name])
     kept = np.isin(columns["dp"], options["dp"])
     if not kept.any():
-        mine = {name: pins[name] for name in LAYOUT if name in pins}
+        mine = {name: pins[name] for name in MESH_AXES if name in pins}
         pinned = ", ".join(f"{name} {shown(pin)}" for name, pin in mine.items())
         said = f"{pinned} cannot make up {many(gpus, 'GPU')}: tp x cp x pp x dp must equal {gpus}"
-        raise UnfilledPins(f"{said}; {closest(layouts(gpus, {}), mine)} can")
+        raise UnfilledPins(f"{said}; {nearest_degrees(layouts(gpus, {}), mine)} can")
     return {name: column[kept] for name, column in columns.items()}
 
 
@@ -239,7 +239,7 @@ def shown(pin: Pin) -> str:
     return ",".join(map(str, pin.values)) if pin.values else pin.span()
 
 
-def _ripe(rules: tuple[Rule, ...], known: set[str], *, new: set[str]) -> list[Rule]:
+def _rules_now_decidable(rules: tuple[Rule, ...], known: set[str], *, new: set[str]) -> list[Rule]:
     """The rules that can be evaluated on the known axes and could not be before the new ones came."""
     return [rule for rule in rules if set(rule.reads) <= known and set(rule.reads) & new]
 
@@ -317,8 +317,8 @@ def _with_sharding(
     batches = scenario.global_batch_size // (columns["dp"] * columns["micro_batch_size"])
     cores = strategies(**columns, num_microbatches=batches)
     stage, degree = options.T
-    late = _ripe(rules, {*columns, *SHARDING}, new=set(SHARDING))
-    reads = dict.fromkeys((*LAYOUT, *(axis for rule in late for axis in rule.reads if axis not in SHARDING)))
+    late = _rules_now_decidable(rules, {*columns, *SHARDING}, new=set(SHARDING))
+    reads = dict.fromkeys((*MESH_AXES, *(axis for rule in late for axis in rule.reads if axis not in SHARDING)))
     layouts, layout = cores.distinct(*reads)
     wide = {name: getattr(layouts, name)[:, None] for name in reads}
     wide["zero_stage"] = stage[None, :]

@@ -25,8 +25,16 @@ from planner.request.budget import CORE, Budget
 from planner.request.pins import Pin
 from planner.rules.conditions import REPEATS
 from planner.rules.core import GROUP_RULES, Rule, active, sentence
-from planner.space.divisors import around, closest, divisors
-from planner.space.lattice import LARGEST_MICRO_BATCH, Refusal, axes_of, come_to, layouts, sharding_degrees, shown
+from planner.space.divisors import around, divisors, nearest_degrees
+from planner.space.lattice import (
+    LARGEST_MICRO_BATCH,
+    Refusal,
+    axes_of,
+    expand_partial,
+    layouts,
+    sharding_degrees,
+    shown,
+)
 
 WIDTH = "group-width"
 """The rule that asks for as many ranks on every stage; without it groups may have stages of different widths."""
@@ -191,7 +199,7 @@ def build(mixed: Mixed, pins: Mapping[str, Pin], *, one_width: bool = True, budg
     for name in _SHARED:
         lattice.expand(name, axes[name])
         lattice.refuse({name})
-    row, recompute = come_to(lattice.shared, axes["recompute"], axes["sharding"])
+    row, recompute = expand_partial(lattice.shared, axes["recompute"], axes["sharding"])
     if len(row) > len(lattice):
         candidates += (len(row) - len(lattice)) * len(axes["sharding"]) * len(orders)
         lattice.keep(row)
@@ -249,7 +257,7 @@ def _layouts(scenario: Scenario, pins: Mapping[str, Pin], *, most: int) -> Table
     if not len(tp):
         asked = {name: pins[name] for name in _LAYOUT if name in pins}
         said = ", ".join(f"{name} {shown(pin)}" for name, pin in asked.items()) or "no layout"
-        near = f"; {closest(layouts(gpus, {}), asked)} can" if asked else ""
+        near = f"; {nearest_degrees(layouts(gpus, {}), asked)} can" if asked else ""
         raise BadRequest(f"{said} cannot make up the {gpus} GPUs of node group {scenario.group.name}{near}")
     return {"tp": tp, "cp": cp, "dp": dp, "ranks": ranks, "stages": gpus // ranks}
 

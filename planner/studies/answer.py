@@ -16,8 +16,8 @@ from planner.request.budget import Budget
 from planner.request.fields import LAYERS
 from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest, resolve
-from planner.search.memory_savers import offloaded, said_so
-from planner.space.recent import recent_space
+from planner.search.memory_savers import note_savers, with_savers
+from planner.space.cache import cached_space
 from planner.studies.question import request_of
 from planner.studies.sharing import Shared
 from planner.studies.study import Mode
@@ -100,10 +100,10 @@ def searched(request: PlanRequest, shared: Shared, budget: Budget | None = None)
     if resolved.mixed:
         return plan_mixed(resolved, resolved.mixed, budget, reasons=False)
     pins = parse_pins(request.pins)
-    space = recent_space(resolved.scenario, pins)
+    space = cached_space(resolved.scenario, pins)
     outcome = shared.found(resolved, space, pins, budget)
-    if outcome.best is None and outcome.proved and (wider := offloaded(request, resolved, budget)):
-        return said_so(searched(wider, shared, budget))
+    if outcome.best is None and outcome.proved and (wider := with_savers(request, resolved, budget)):
+        return note_savers(searched(wider, shared, budget))
     return conclude(replace(resolved, request=request), space, outcome, budget)
 
 

@@ -16,7 +16,7 @@ from costmodels.memory.rows import row_bytes
 from costmodels.pipeline.schedules import SCHEDULES
 from costmodels.pricing import Assignment, quote_of
 from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, Recompute, strategies
-from planner.search.split import as_it_runs
+from planner.search.split import effective_recompute
 
 STRAIGHT = ("gpipe", "1f1b", "zb-1p", "zb-2p", "dualpipe")
 IN_LOOPS = ("interleaved-1f1b", "breadth-first", "interleaved-groups", "interleaved-zb")
@@ -323,7 +323,7 @@ def brute_force_by_quote(rows, scenario):
         price = cache(lambda kind, row=given: _priced_as(row, kind, scenario))
         for layers, again in zip(*splits_of(rows.row(index), scenario), strict=True):
             split = Assignment(layers, again)
-            one, seconds, memory = price(int(as_it_runs(given, split).recompute[0]))
+            one, seconds, memory = price(int(effective_recompute(given, split).recompute[0]))
             priced = quote_of(one, seconds, memory, scenario, split)
             if priced.footprint.total.max() <= limit:
                 best = min(best, priced.iteration)

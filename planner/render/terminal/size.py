@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from planner.analyses.size_document import Neighbour, Option, Size
+from planner.analyses.size_search import Neighbour, Option, Size
 from planner.render.terminal.bars import counted, days, dollars, percent, seconds
 from planner.render.terminal.tables import print_wide
 from planner.request.written import many, savings

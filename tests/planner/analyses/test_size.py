@@ -12,7 +12,7 @@ import planner.analyses.size as sizing
 import planner.request.budget as budgets
 from hardware.catalogue import cluster
 from planner.analyses.size import size
-from planner.analyses.size_document import Option, Size
+from planner.analyses.size_search import Option, Size
 from planner.api import plan
 from planner.cli import main
 from planner.errors import BadRequest, OutOfTime

@@ -9,14 +9,13 @@ import pytest
 from click.testing import CliRunner
 
 from costmodels.pricing import quote
-from planner.analyses.robust import corners_of, robust, share_of
-from planner.analyses.uncertain import changed_by, changed_groups
+from planner.analyses.robust import changed_by, changed_groups, corners_of, robust, share_of
 from planner.analyses.what_if import FACTOR, sensitivity
 from planner.answer.reread import row_of, split_of
 from planner.api import plan, predict
 from planner.cli import main
 from planner.errors import BadRequest
-from planner.explain.levers import levers_of, uncertain_of
+from planner.explain.what_helps import machine_levers, uncertain_levers
 from planner.render.terminal.sensitivity import words
 from planner.request.budget import Budget
 from planner.request.request import PlanRequest, resolve
@@ -107,7 +106,7 @@ def test_a_lever_at_one_changes_no_price():
     scenario = resolve(ASK).scenario
     found = plan(ASK)
     row, split = row_of(found.strategy), split_of(found.strategy)
-    for lever in (*levers_of(scenario).values(), *uncertain_of(scenario).values()):
+    for lever in (*machine_levers(scenario).values(), *uncertain_levers(scenario).values()):
         assert quote(row, lever(scenario, 1.0), split).iteration == quote(row, scenario, split).iteration
 
 
@@ -115,7 +114,7 @@ def test_regrets_are_over_the_proved_best_of_every_scenario(least):
     scenario = resolve(ASK).scenario
     row, split = row_of(least.chosen.strategy), split_of(least.chosen.strategy)
     regrets = []
-    for factors in corners_of(tuple(uncertain_of(scenario)), 0.3):
+    for factors in corners_of(tuple(uncertain_levers(scenario)), 0.3):
         changed = changed_by(scenario, factors)
         best = plan_of(changed)
         regrets.append(quote(row, changed, split).iteration / best - 1)
@@ -141,7 +140,7 @@ def test_the_choice_has_the_least_worst_regret_and_is_no_worse_than_the_best(lea
 
 def test_corners_are_the_middle_and_every_combination():
     scenario = resolve(ASK).scenario
-    corners = corners_of(tuple(uncertain_of(scenario)), 0.25)
+    corners = corners_of(tuple(uncertain_levers(scenario)), 0.25)
     assert set(corners[0].values()) == {1.0}
     assert len({tuple(corner.values()) for corner in corners}) == 1 + 2 ** len(corners[0])
     assert np.unique([list(corner.values()) for corner in corners[1:]]).tolist() == [0.75, 1.25]
@@ -190,7 +189,7 @@ def test_what_cannot_be_turned_says_why(arguments, reason):
 def test_a_scenario_without_a_network_has_no_lever_for_it():
     scenario = resolve(ASK).scenario
     alone = replace(scenario, group=scenario.group.model_copy(update={"tiers": scenario.group.tiers[:1]}))
-    assert "network" not in uncertain_of(alone)
+    assert "network" not in uncertain_levers(alone)
 
 
 MIXED = PlanRequest(model="llama2-7b", gpus=128, global_batch_size=256, cluster="a100-h100-mixed", ties="fastest")

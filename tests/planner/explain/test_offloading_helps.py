@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from planner import PlanRequest, plan
-from planner.search.objective import Aim
+from planner.search.objective import Objective
 
 SHORT = {"model": "moonlight-16b-a3b", "gpus": 4, "cluster": "dgx-a100-80gb", "global_batch_size": 64}
 
@@ -37,7 +37,7 @@ def test_offloading_that_could_not_be_looked_at_is_not_known(monkeypatch):
 
 
 def test_what_offloading_saves_in_the_plan_s_own_layout_is_told_where_no_more_is_searched(monkeypatch):
-    search = Aim.search
+    search = Objective.search
 
     def last(aim, space, *, budget, **known):
         found = search(aim, space, budget=budget, **known)
@@ -45,7 +45,7 @@ def test_what_offloading_saves_in_the_plan_s_own_layout_is_told_where_no_more_is
             budget.spend(math.inf)
         return found
 
-    monkeypatch.setattr(Aim, "search", last)
+    monkeypatch.setattr(Objective, "search", last)
     found = plan(PlanRequest(**SHORT))
     line = next(line for line in found.what_helps if line.subject == "offload any")
     assert not line.proved

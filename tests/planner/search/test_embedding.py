@@ -12,7 +12,7 @@ import pytest
 from planner import Plan, PlanRequest, plan, predict
 from planner.request.request import resolve
 from planner.search.choice import CLOSE
-from planner.space import recent
+from planner.space import cache
 
 ASKED = {"model": "llama2-7b", "gpus": 16}
 
@@ -155,11 +155,11 @@ def test_reasons_can_be_left_out():
 def test_a_lattice_is_kept_for_the_next_call_and_not_for_ever():
     for gpus in (8, 16, 24, 32, 40, 48):
         plan(PlanRequest(model="llama2-7b", gpus=gpus, reasons=False))
-    kept = [scenario.gpus for scenario, _, _ in recent._recent]
+    kept = [scenario.gpus for scenario, _, _ in cache._recent]
     assert kept == [48, 40, 32, 24]
-    _, _, space = recent._recent[0]
+    _, _, space = cache._recent[0]
     again = resolve(PlanRequest(model="llama2-7b", gpus=48, tokens=10**9))
-    assert recent.recent_space(again.scenario, {}) is space
+    assert cache.recent_space(again.scenario, {}) is space
 
 
 def test_planning_prints_nothing(capfd):

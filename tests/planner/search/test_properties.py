@@ -33,7 +33,7 @@ def with_memory(scenario, share):
     """So much memory that about a share of the strategies fits."""
     space = build(scenario, {})
     assume(len(space.cores))
-    peaks = price_cores(space, np.arange(len(space.cores)), scenario).peak
+    peaks = price_cores(space, np.arange(len(space.cores)), scenario).even_split_peak_bytes
     limit = float(np.quantile(peaks, share)) * (1 + scenario.stack.slack) + scenario.stack.reserved
     return changed_device(scenario, usable_memory=limit)
 

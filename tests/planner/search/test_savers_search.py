@@ -77,11 +77,11 @@ def test_no_bound_of_a_saver_exceeds_what_it_bounds(scenario):
     tight, feasible = stage_bounds(priced.rows, priced.seconds, priced.memory, scenario)
     held = feasible & priced.fits
     least, limit = least_peaks(priced.rows, priced.memory, scenario), memory_limit(scenario, priced.rows)
-    assert (least <= priced.peak * (1 + 1e-9)).all()
+    assert (least <= priced.even_split_peak_bytes * (1 + 1e-9)).all()
     assert (least <= limit * (1 + 1e-9))[feasible].all()
     assert (first[feasible] <= tight[feasible] * (1 + 1e-8)).all()
     assert (priced.bound[feasible] <= tight[feasible] * (1 + 1e-8)).all()
-    assert (tight[held] <= priced.even[held] * (1 + 1e-8)).all()
+    assert (tight[held] <= priced.even_split_seconds[held] * (1 + 1e-8)).all()
 
 
 @SOME

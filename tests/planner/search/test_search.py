@@ -15,7 +15,7 @@ from planner.request.budget import Budget
 from planner.request.pins import parse_pins
 from planner.search.best_first import core_bound, known_bound, search
 from planner.search.priced import price_cores
-from planner.search.split import as_it_runs
+from planner.search.split import effective_recompute
 from planner.space.lattice import build
 from planner.stages.from_rows import assignment_of, least_peaks, problem_of, stage_bounds
 from planner.stages.solver import solve
@@ -119,7 +119,7 @@ def test_no_layer_recomputed_for_nothing_beats_a_plan_whose_schedule_fills_its_b
     best = brute_force_by_quote(every_row(scenario, keep=keep), scenario)
     pins = {"pp": 4, "micro_batch_size": "1,2", "rank_order": "tp-cp-ep-dp-pp", "recompute": kinds}
     outcome = found(scenario, pins)
-    priced = quote(as_it_runs(outcome.best.row, outcome.best.assignment), scenario, outcome.best.assignment)
+    priced = quote(effective_recompute(outcome.best.row, outcome.best.assignment), scenario, outcome.best.assignment)
     assert outcome.best.iteration == pytest.approx(best, rel=3e-9)
     assert priced.iteration == pytest.approx(best, rel=3e-9)
 
@@ -168,7 +168,7 @@ def test_no_row_of_a_core_is_faster_than_its_bound(scenario):
     priced = price_cores(space, cores, scenario)
     slack = 1 + 1e-9
     assert (bound[place] <= priced.bound * slack).all()
-    assert (priced.bound <= priced.even * slack).all()
+    assert (priced.bound <= priced.even_split_seconds * slack).all()
     tight, feasible = stage_bounds(priced.rows, priced.seconds, priced.memory, scenario)
     assert (priced.bound[feasible] <= tight[feasible] * slack).all()
 
@@ -195,7 +195,7 @@ def test_a_row_s_bounds_never_exceed_its_best_split(scenario, tightness, chance)
     priced = price_cores(space, np.arange(len(space.cores)), scenario)
     tight, feasible = stage_bounds(priced.rows, priced.seconds, priced.memory, scenario)
     least, limit = least_peaks(priced.rows, priced.memory, scenario), memory_limit(scenario, priced.rows)
-    assert (least <= priced.peak * (1 + 1e-9)).all()
+    assert (least <= priced.even_split_peak_bytes * (1 + 1e-9)).all()
     assert (least <= limit * (1 + 1e-9))[feasible].all()
     usable = scenario.group.accelerator.usable_memory - scenario.stack.reserved
     for index in chance.sample(range(len(priced.rows)), min(12, len(priced.rows))):

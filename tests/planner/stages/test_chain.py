@@ -221,11 +221,11 @@ def test_no_bound_exceeds_what_even_stages_take_where_layers_differ(scenario, ti
     priced = price_cores(space, cores, scenario)
     bound, slack = core_bound(space.cores, scenario), 1 + 1e-9
     assert (bound[place] <= priced.bound * slack).all()
-    assert (priced.bound <= priced.even * slack).all()
+    assert (priced.bound <= priced.even_split_seconds * slack).all()
     tight, feasible = stage_bounds(priced.rows, priced.seconds, priced.memory, scenario)
     assert feasible[priced.fits].all()
-    assert (least_peaks(priced.rows, priced.memory, scenario) <= priced.peak * (1 + 1e-9)).all()
-    assert (tight <= priced.even * slack)[priced.fits].all()
+    assert (least_peaks(priced.rows, priced.memory, scenario) <= priced.even_split_peak_bytes * (1 + 1e-9)).all()
+    assert (tight <= priced.even_split_seconds * slack)[priced.fits].all()
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
