@@ -48,7 +48,12 @@ _PLAIN_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]*)?")
     help="Steps of other workers between a worker's pull and its push, at most.",
 )
 @option("--nodes", heading=_Q, metavar="GROUP=N,...", help="Nodes of some groups, at most; 0 leaves a group out.")
-@option("--time-limit", heading=_Q, metavar="TIME", help="Longest search: 30s, 2min or plain seconds (default 60s).")
+@option(
+    "--time-limit",
+    heading=_Q,
+    metavar="TIME",
+    help="Longest search: 30s, 2min or plain seconds (default: none, effort counts).",
+)
 @output_options("table", "json")
 def sparse(**params: Any) -> None:
     """Find the cheapest nodes, modes and places for a sparse model, prove it, and say what else would do."""
@@ -112,10 +117,10 @@ def _dollars_per_hour(params: dict[str, Any]) -> float | None:
     return None if price is None else price * 3600.0
 
 
-def _seconds(params: dict[str, Any]) -> float:
+def _seconds(params: dict[str, Any]) -> float | None:
     given = params["time_limit"]
     if given is None:
-        return 60.0
+        return None
     if _PLAIN_SECONDS.fullmatch(given) and float(given) > 0.0:
         return float(given)
     seconds = _quantity(params, "time_limit", "time", most=1e9)

@@ -17,8 +17,8 @@ CORE: Final = 0.1
 """Effort to lay out and bound one strategy without its sharding."""
 SOLVE: Final = 500.0
 """Effort of one stage problem, beside what the solver counts itself."""
-SOLVER_SECOND: Final = 5e5
-"""Effort of a second of the solver's deterministic time."""
+SOLVER_SECOND: Final = 2.5e6
+"""Effort of a second of the deterministic time of CP-SAT, which is several of the clock."""
 SPLIT: Final = 5e6
 """Effort of the layers of one strategy that are split alone, which take a thousandth of it."""
 CELL: Final = 0.005
