@@ -16,6 +16,7 @@ from costmodels.scenario import Scenario
 from costmodels.stack.stack import stack
 from hardware.catalogue import cluster
 from hardware.records import Cluster
+from planner.request.budget import Budget
 from planner.request.defaults import usual_batch
 from planner.request.pins import parse_pins
 from planner.search.mixed import search
@@ -51,12 +52,12 @@ def mixed(name, machines):
     return Mixed(joined, tuple(replace(first, group=group, gpus=group.gpus) for group in groups))
 
 
-def measure(name, machines, pins, *, one_width, time_limit):
+def measure(name, machines, pins, *, one_width, budget):
     """One line of the table."""
     question = mixed(name, machines)
     start = time.perf_counter()
     space = build(question, parse_pins(pins), one_width=one_width)
-    outcome = search(space, question, deadline=start + time_limit)
+    outcome = search(space, question, budget=budget)
     seconds = time.perf_counter() - start
     where = " + ".join(f"{one.gpus} {one.group.accelerator.name}" for one in question.scenarios)
     pinned = " ".join(f"{axis}={value}" for axis, value in pins.items())
@@ -76,7 +77,7 @@ def main():
     print(f"{'instance':<78}" + "".join(f"{n:>{w}}" for n, w in zip(measured, (7, 10, 8, 9, 8, 11), strict=True)))
     for name, machines, pins in INSTANCES:
         for one_width in (True, False):
-            measure(name, machines, pins, one_width=one_width, time_limit=asked.time_limit)
+            measure(name, machines, pins, one_width=one_width, budget=Budget(asked.time_limit))
 
 
 if __name__ == "__main__":

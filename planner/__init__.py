@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from planner.analyses.replan import replan
     from planner.analyses.replan_document import Replan
     from planner.answer.plan import Plan
-    from planner.api import plan, predict
+    from planner.api import plan, predict, why_not
     from planner.errors import BadFile, BadQuantity, BadRequest, MeshwrightError, OutOfTime, UnknownName
-    from planner.explain.why_not import WhyNot, why_not
+    from planner.explain.why_not import WhyNot
     from planner.request.request import PlanRequest
     from planner.runs.calibrate.calibrate import calibrate
     from planner.runs.calibrate.document import Calibration
@@ -45,7 +45,7 @@ _HOMES = {
     "predict": "planner.api",
     "queue_of": "planner.allocation.queue",
     "replan": "planner.analyses.replan",
-    "why_not": "planner.explain.why_not",
+    "why_not": "planner.api",
 }
 
 __all__ = [

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
-from planner.allocation.curves import Curves, Refused, curves, largest, question_at
+from planner.allocation.curves import LONGEST_SEARCH, Curves, curves, largest, question_at
 from planner.allocation.division import Division
 from planner.allocation.document import Allocation, GroupUse
 from planner.allocation.explain import job_answers
@@ -19,7 +19,8 @@ from planner.allocation.solver import Choice, Held, Options, solve
 from planner.answer.build import catalogue_hashes
 from planner.answer.text import plural
 from planner.errors import BadRequest, OutOfTime
-from planner.explain.infeasible import and_nearest
+from planner.explain.infeasible import nearest_in_words
+from planner.request.budget import SPLIT, Budget
 from planner.request.defaults import rents
 from planner.request.resolve import resolve
 from planner.request.values import expect_type, whole_number
@@ -46,24 +47,25 @@ def allocate(queue: Queue, *, workers: int = 1) -> Allocation:
         BadRequest: a job's question contradicts itself, or cost is asked for where a group has no price.
         OutOfTime: the time limit passed before any placement was priced.
     """
-    started = time.perf_counter()
     queue = expect_type("the queue", queue, Queue, example="queue_of(...) makes of a table")
     workers = whole_number("workers", workers, MOST_WORKERS)
+    budget = Budget(queue.time_limit)
     _priced(queue)
-    known = curves(queue, deadline=started + SHARE_OF_CURVES * queue.time_limit, workers=workers)
+    known = curves(queue, budget=budget.part(LONGEST_SEARCH, share=SHARE_OF_CURVES), workers=workers)
     if known.unpriced and not any(known.points):
-        raise OutOfTime(f"no placement within {queue.time_limit:g} s; give --time-limit more")
+        raise OutOfTime(f"no placement {budget.limit}")
     choices = options_of(queue, known.points)
-    solving = time.perf_counter()
-    if stuck := [place for place, mine in enumerate(choices) if not mine]:
-        return _nothing(queue, known, lambda: _fits_nowhere(queue, queue.jobs[stuck[0]], known.refused[stuck[0]]))
+    solving = budget.elapsed
+    place = next((place for place, mine in enumerate(choices) if not mine), None)
+    if place is not None:
+        return _nothing(queue, known, budget, partial(_fits_nowhere, queue, place, known, budget))
     table = _table(queue, choices)
-    found = solve(table, deadline=max(started + queue.time_limit, solving + 1.0))
+    found = solve(table, budget=budget)
     if found is None:
-        return _nothing(queue, known, lambda: _too_many(queue, known, choices))
+        return _nothing(queue, known, budget, lambda: _too_many(queue, known, choices))
     flat = tuple(option for mine in choices for option in mine)
     division = Division(queue, table, flat, found.options, found.proved)
-    return _answer(division, known, found, started=started, seconds=time.perf_counter() - solving)
+    return _answer(division, known, found, budget=budget, seconds=budget.elapsed - solving)
 
 
 def _priced(queue: Queue) -> None:
@@ -134,11 +136,12 @@ def _held(flat: Sequence[Option], groups: Sequence[str]) -> Held:
     )
 
 
-def _fits_nowhere(queue: Queue, job: Job, refused: Sequence[Refused]) -> str:
+def _fits_nowhere(queue: Queue, place: int, known: Curves, budget: Budget) -> str:
     """What the largest placement of a job that may not wait is short of, and how many devices would do."""
+    job, refused = queue.jobs[place], known.refused[place]
     groups = tuple(group.model_copy(update={"nodes": None}) for group in queue.cluster.groups)
     question = question_at(job, queue.cluster.model_copy(update={"groups": groups}), largest(refused).at)
-    near = and_nearest(resolve(question.model_copy(update={"time_limit": queue.time_limit})))
+    near = nearest_in_words(resolve(question), budget)
     fits = f"{job.name} may not wait and fits on none of its {plural(len(refused), 'placement')}"
     return f"{fits}: {largest(refused).in_words()}{near or '; let it wait'}"
 
@@ -166,10 +169,10 @@ def _fits_without(queue: Queue, known: Curves, waiting: Job) -> bool:
     """Whether the others fit where this job waits."""
     jobs = tuple(job.model_copy(update={"may_wait": True}) if job is waiting else job for job in queue.jobs)
     less = queue.model_copy(update={"jobs": jobs})
-    return solve(_table(less, options_of(less, known.points)), deadline=time.perf_counter() + 1.0) is not None
+    return solve(_table(less, options_of(less, known.points)), budget=Budget(effort=SPLIT)) is not None
 
 
-def _answer(division: Division, known: Curves, found: Choice, *, started: float, seconds: float) -> Allocation:
+def _answer(division: Division, known: Curves, found: Choice, *, budget: Budget, seconds: float) -> Allocation:
     queue = division.queue
     proved = found.proved and not known.unpriced and all(p.proved for points in known.points for p in points)
     sign = -1.0 if queue.objective in ("throughput", "fairness") else 1.0
@@ -184,7 +187,7 @@ def _answer(division: Division, known: Curves, found: Choice, *, started: float,
         bound=sign * bound + 0.0,
         gap=gap,
         statement=said + left,
-        jobs=job_answers(division, known, started),
+        jobs=job_answers(division, known, budget),
         groups=_use(division),
         solve_seconds=seconds,
         **_frame(queue, known),
@@ -241,11 +244,9 @@ def _then(queue: Queue) -> str:
     return "who waits starts then, or once others leave enough nodes (where these are many, at a few, never early)"
 
 
-def _nothing(queue: Queue, known: Curves, reason: Callable[[], str]) -> Allocation:
+def _nothing(queue: Queue, known: Curves, budget: Budget, reason: Callable[[], str]) -> Allocation:
     if known.unpriced:  # what was not looked at might fit
-        raise OutOfTime(
-            f"{plural(known.unpriced, 'placement')} not priced within {queue.time_limit:g} s; give --time-limit more"
-        )
+        raise OutOfTime(f"{plural(known.unpriced, 'placement')} not priced {budget.limit}")
     groups = tuple(GroupUse(name=g.name, gpus=g.gpus or 0, used=0) for g in queue.cluster.groups)
     frame = _frame(queue, known)
     return Allocation(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -17,18 +16,20 @@ from planner.allocation.queue import Job, Queue
 from planner.answer.build import counted_flops, strategy_record
 from planner.answer.plan import Strategy
 from planner.errors import BadRequest, MeshwrightError
-from planner.explain.infeasible import shortage
+from planner.explain.infeasible import refusal_summary
+from planner.request.budget import SEARCH, Budget
 from planner.request.defaults import usual_batch
 from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve
 from planner.search.best_first import Outcome
-from planner.search.memory_savers import spared, ways
-from planner.search.objective import Aim, aim_of
-from planner.space.lattice import around, build
+from planner.search.memory_savers import describe_savers, saver_options
+from planner.search.objective import Objective, objective_of
+from planner.space.divisors import around
+from planner.space.lattice import build
 
-LONGEST_SEARCH: Final = 60.0
-"""Seconds that the search for one placement may take."""
+LONGEST_SEARCH: Final = SEARCH
+"""Effort that the search for one placement may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,23 +139,23 @@ def question_at(job: Job, cluster: Cluster, at: Placement) -> PlanRequest:
     return question.model_copy(update={"global_batch_size": usual_batch(1, sequence)})
 
 
-def curves(queue: Queue, *, deadline: float, workers: int = 1) -> Curves:
+def curves(queue: Queue, *, budget: Budget, workers: int = 1) -> Curves:
     """The best strategy of every job on every placement.
 
-    Equal questions are searched once. What no strategy fits is left out; what the deadline left is counted.
+    Equal questions are searched once. What no strategy fits is left out; what was not searched to its end is counted.
 
     Args:
         queue: machines and jobs.
-        deadline: by ``time.perf_counter``, when no further search begins.
+        budget: of each of them; no further search begins after the end of its time, if it has one.
         workers: processes that search.
 
     Raises:
         BadRequest: a job whose question contradicts itself, by the job's name.
     """
-    started = time.perf_counter()
+    before = budget.elapsed
     asked = [[question_of(job, queue.cluster, at) for at in placements(job, queue.cluster)] for job in queue.jobs]
     distinct = {_key(question): question for questions in asked for _, question in questions}
-    found = dict(zip(distinct, _searched(tuple(distinct.values()), deadline, workers), strict=True))
+    found = dict(zip(distinct, _searched(tuple(distinct.values()), budget, workers), strict=True))
     points = [
         tuple(
             _for_job(point, at, question)
@@ -167,7 +168,7 @@ def curves(queue: Queue, *, deadline: float, workers: int = 1) -> Curves:
         _check_pins(job, [found[_key(question)] for _, question in questions])
     late = sum(1 for answer in found.values() if answer == LATE)
     refused = [tuple(_refused([(at, found[_key(question)]) for at, question in questions])) for questions in asked]
-    return Curves(tuple(points), tuple(refused), late, len(distinct) - late, time.perf_counter() - started)
+    return Curves(tuple(points), tuple(refused), late, len(distinct) - late, budget.elapsed - before)
 
 
 def question_of(job: Job, cluster: Cluster, at: Placement) -> tuple[Placement, PlanRequest]:
@@ -205,36 +206,33 @@ REFUSED: Final = "refused: "
 """Begins what a placement answers that the job's pins do not go with."""
 
 
-def _searched(questions: Sequence[PlanRequest], deadline: float, workers: int) -> Iterable[Point | str]:
+def _searched(questions: Sequence[PlanRequest], budget: Budget, workers: int) -> Iterable[Point | str]:
     if workers == 1 or len(questions) < 2 * workers:
-        return [best_point(question, deadline - time.perf_counter()) for question in questions]
-    wall = time.time() + deadline - time.perf_counter()
+        return [best_point(question, budget) for question in questions]
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        return list(pool.map(_until, questions, [wall] * len(questions)))
+        return list(pool.map(best_point, questions, [budget] * len(questions)))
 
 
-def _until(question: PlanRequest, wall: float) -> Point | str:
-    """In another process, whose performance counter is another one."""
-    return best_point(question, wall - time.time())
+def best_point(question: PlanRequest, budget: Budget) -> Point | str:
+    """The strategy that `plan` would take, without its reasons: a search, and the price of what it found.
 
-
-def best_point(question: PlanRequest, seconds: float) -> Point | str:
-    """The strategy that `plan` would take, without its reasons: a search, and the price of what it found."""
-    if seconds <= 0.0:
+    The budget is as large for every placement, wherever it is searched: what one takes, another does not lack.
+    """
+    if budget.spent():
         return LATE
+    budget = budget.part(budget.effort)
     resolved = resolve(question)
     scenario = resolved.scenario
-    deadline = time.perf_counter() + min(seconds, LONGEST_SEARCH)
     try:
         space = build(scenario, parse_pins(question.pins))
     except BadRequest as error:  # pins that so many GPUs cannot make up; more may
         return f"{REFUSED}{error}"
-    aim = aim_of(resolved)
-    outcome = aim.search(space, deadline=deadline)
-    saved = _spared(question, aim, deadline) if outcome.best is None and outcome.proved else None
+    aim = objective_of(resolved)
+    outcome = aim.search(space, budget=budget)
+    saved = _spared(question, aim, budget) if outcome.best is None and outcome.proved else None
     outcome = saved or outcome
     if outcome.best is None:
-        return f"{NOTHING}{shortage(resolved, space, outcome)}" if outcome.proved else LATE
+        return f"{NOTHING}{refusal_summary(resolved, space, outcome)}" if outcome.proved else LATE
     best, group = aim.choice(outcome).taken, scenario.group
     return Point(
         at=Placement(group.name, scenario.gpus, group.nodes or 1),
@@ -246,18 +244,18 @@ def best_point(question: PlanRequest, seconds: float) -> Point | str:
         move_seconds=move_seconds(scenario, Stability()),
         proved=outcome.proved,
         strategy=strategy_record(best.row, best.assignment, scenario),
-        savings=spared(best.row) if saved else "",
+        savings=describe_savers(best.row) if saved else "",
     )
 
 
-def _spared(question: PlanRequest, aim: Aim, deadline: float) -> Outcome | None:
+def _spared(question: PlanRequest, aim: Objective, budget: Budget) -> Outcome | None:
     """What a search finds with what saves memory at a price, where nothing fits without, as `plan` takes it."""
-    for axis, values in ways(question.pins, aim.scenario):
+    for axis, values in saver_options(question.pins, aim.scenario):
         try:
             space = build(aim.scenario, parse_pins({**question.pins, axis: values}))
         except BadRequest:  # layers of a prime number, or a range that leaves nothing
             continue
-        found = aim.search(space, deadline=deadline)
+        found = aim.search(space, budget=budget)
         if found.best is not None:
             return found
     return None

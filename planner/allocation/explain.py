@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -16,23 +15,21 @@ from planner.allocation.options import Option, dollars, pace
 from planner.allocation.queue import Goal, Job
 from planner.allocation.solver import solve
 from planner.answer.text import format_duration, format_prefixed, strategy_in_words
-from planner.explain.verdict import asked_until, later
+from planner.request.budget import Budget
 
-EXPLAINED_WITHIN: Final = 2.0
-"""Seconds that the reasons of all jobs may take together, where no time limit is asked for that leaves them more."""
-EACH_WITHIN: Final = 0.5
+EXPLAINED: Final = 1e6
+"""Effort of the reasons of all jobs together."""
+EACH: Final = 2.5e5
+"""Effort of what more would bring one job."""
 _NAMED: Final = 3
 """Other jobs that a reason names."""
 
 
-def job_answers(division: Division, known: Curves, started: float) -> tuple[JobAnswer, ...]:
-    """Every job's answer; what more would do is told of the most important jobs first, while there is time.
-
-    ``started`` is when the time limit began, by ``time.perf_counter``.
-    """
-    deadline = later(time.perf_counter() + EXPLAINED_WITHIN, asked_until(division.queue, started))
+def job_answers(division: Division, known: Curves, budget: Budget) -> tuple[JobAnswer, ...]:
+    """Every job's answer; what more would do is told of the most important first, as far as the budget goes."""
+    budget = budget.part(EXPLAINED, share=1.0)
     jobs = division.queue.jobs
-    more = {job: _with_more(division, job, deadline) for job in sorted(range(len(jobs)), key=_by_priority(jobs))}
+    more = {job: _with_more(division, job, budget) for job in sorted(range(len(jobs)), key=_by_priority(jobs))}
     return tuple(_job_answer(division, job, known, more[job]) for job in range(len(jobs)))
 
 
@@ -96,15 +93,16 @@ def _nowhere(refused: tuple[Refused, ...]) -> str:
     return f"no strategy fits on any placement that it allows: {largest(refused).in_words()}"
 
 
-def _with_more(division: Division, place: int, deadline: float) -> str | None:
+def _with_more(division: Division, place: int, budget: Budget) -> str | None:
     """The best division in which this job is faster, against the one chosen."""
     faster = _faster(division, place)
-    left = deadline - time.perf_counter()
-    if not len(faster) or left <= 0.0:
+    if not len(faster) or budget.spent():
         return None
     table = division.table
     banned = np.setdiff1d(np.flatnonzero(table.job == place), faster)
-    other = solve(table, deadline=time.perf_counter() + min(left, EACH_WITHIN), banned=banned, hint=division.chosen)
+    part = budget.part(EACH)
+    other = solve(table, budget=part, banned=banned, hint=division.chosen)
+    budget.spend(EACH - max(part.effort, 0.0))
     if other is None or np.isin(other.options[place], banned):
         return None
     return _gain(division, place, other.options)

@@ -107,7 +107,8 @@ class Queue(_Part):
     jobs: Annotated[tuple[Job, ...], Field(min_length=1, max_length=MOST_JOBS)]
     objective: Goal = "throughput"
     period: Wait = 86400.0
-    time_limit: Wait = 120.0
+    time_limit: Wait | None = None
+    """Seconds that the answer may take; without it effort is counted."""
     taken: str = ""
     """Which GPUs of several node groups there are, where fewer are asked for than these have."""
 

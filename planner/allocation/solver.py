@@ -6,13 +6,13 @@ chooses among the best of those before it. Who waits starts when there are nodes
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from costmodels.strategy import Floats, Ints
+from planner.request.budget import Budget
 
 RESOLUTION: Final = 10**12
 """Whole steps between the best and the worst sum of an aim in the solver's numbers: it is proved to that."""
@@ -61,18 +61,18 @@ class Choice:
     proved: bool
 
 
-def solve(options: Options, *, deadline: float, banned: Ints | None = None, hint: Ints | None = None) -> Choice | None:
+def solve(options: Options, *, budget: Budget, banned: Ints | None = None, hint: Ints | None = None) -> Choice | None:
     """The best choice, None where nothing was found.
 
     Args:
         options: what there is.
-        deadline: by ``time.perf_counter``.
+        budget: what the solver may take, and is charged to.
         banned: options that nobody may take.
         hint: a choice to begin with.
 
     Returns:
         a choice, proved if every aim was proved best (to one part in ``RESOLUTION`` of its range); None if no choice
-        keeps the capacities, or none was found in time.
+        keeps the capacities, or none was found within the budget.
     """
     from ortools.sat.python import cp_model
 
@@ -85,8 +85,9 @@ def solve(options: Options, *, deadline: float, banned: Ints | None = None, hint
         model.clear_hints()
         for o in () if best is None else best:
             model.add_hint(taken[o], 1)
-        solver = _solver(deadline)
+        solver = _solver(budget)
         status = solver.solve(model)
+        budget.spend_solver(solver.response_proto.deterministic_time)
         if status not in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
             return (
                 None if best is None or status == cp_model.INFEASIBLE else _choice(options, best, bound, proved=False)
@@ -127,13 +128,12 @@ def _one_after_the_other(model: Any, taken: list[Any], held: Held, capacity: Int
             model.add(sum(int(held.nodes[o]) * taken[o] for o in then) <= int(nodes))
 
 
-def _solver(deadline: float) -> Any:
+def _solver(budget: Budget) -> Any:
     from ortools.sat.python import cp_model
 
     solver = cp_model.CpSolver()
-    for name, value in _SOLVER.items():
+    for name, value in (*_SOLVER.items(), *budget.solver_limits.items()):
         setattr(solver.parameters, name, value)
-    solver.parameters.max_time_in_seconds = max(deadline - time.perf_counter(), 0.05)
     return solver
 
 

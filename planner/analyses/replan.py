@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -19,23 +18,24 @@ from costmodels.strategy import AXES, Strategies
 from costmodels.training.moving import Layout, Move, move
 from hardware.errors import flatten
 from hardware.units import format_quantity
-from planner.analyses.counts import good_counts
 from planner.analyses.replan_document import Choice, Moved, Replan
 from planner.answer.build import priced_record
 from planner.answer.load import stages_from_plan, strategy_from_plan
 from planner.answer.plan import Plan
 from planner.answer.text import plural, why_none
 from planner.errors import BadRequest, OutOfTime, UnfilledPins
-from planner.explain.infeasible import and_nearest, shortage
+from planner.explain.infeasible import nearest_in_words, refusal_summary
+from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins, shown_value
 from planner.request.request import LARGEST_GPUS, PlanRequest
 from planner.request.resolve import Resolved, resolve
 from planner.request.values import expect_type, share, whole_number
 from planner.search.best_first import Outcome
-from planner.search.memory_savers import offloaded, said_so, spared
-from planner.search.objective import Aim, aim_of
+from planner.search.memory_savers import describe_savers, note_savers, with_savers
+from planner.search.objective import Objective, objective_of
 from planner.search.split import Incumbent
-from planner.space.lattice import Space, build, divisors
+from planner.space.divisors import divisors, good_counts
+from planner.space.lattice import Space, build
 from planner.trust.interval import interval
 from planner.verify.check import verify
 
@@ -71,7 +71,7 @@ class _Search:
     """What `plan` searches on one number of devices; ``spared``: with what saves memory, as nothing fits without."""
 
     resolved: Resolved
-    aim: Aim
+    aim: Objective
     space: Space
     outcome: Outcome
     spared: bool = False
@@ -112,14 +112,14 @@ def replan(old: Plan, gpus: int, *, tolerance: float | str = 0.05, **changes: An
     request = asked.model_copy(update={"gpus": gpus, "pins": kept, "top": 0})
     batch = request.global_batch_size or before.scenario.global_batch_size
     request = request.model_copy(update={"global_batch_size": batch})
-    started = time.perf_counter()
-    searches = _searches(_questions(request, before, layout), started + request.time_limit)
+    budget = Budget(request.time_limit)
+    searches = _searches(_questions(request, before, layout), budget)
     best = min((s for s in searches if s.outcome.best), key=lambda found: found.value, default=None)
     if best is None:
-        return _nothing(before, was, searches, gpus, tolerance)
+        return _nothing(before, was, searches, budget, gpus=gpus, tolerance=tolerance)
     ceiling = best.value * (1.0 + tolerance)
     lost = max(before.scenario.gpus - gpus, 0)
-    choices = [(c, _move(layout, c, before, lost)) for c in _candidates(searches, layout, ceiling, started)]
+    choices = [(c, _move(layout, c, before, lost)) for c in _candidates(searches, layout, ceiling, budget)]
     fastest = _candidate(best)
     quick = (fastest, _move(layout, fastest, before, lost))
     near = min([quick, *choices], key=lambda pair: (_bytes(pair[1]), pair[0].value))
@@ -178,7 +178,7 @@ def _questions(request: PlanRequest, before: Resolved, layout: Layout) -> Iterat
         yield request.model_copy(update={"gpus": count})
 
 
-def _searches(questions: Iterable[PlanRequest], deadline: float) -> list[_Search]:
+def _searches(questions: Iterable[PlanRequest], budget: Budget) -> list[_Search]:
     """The search of every number of devices that the pins can make up.
 
     Raises:
@@ -187,7 +187,7 @@ def _searches(questions: Iterable[PlanRequest], deadline: float) -> list[_Search
     found, refused = [], []
     for one in questions:
         try:
-            found.append(_searched(one, deadline))
+            found.append(_searched(one, budget))
         except UnfilledPins as error:
             refused.append(error)
     if not found:
@@ -195,15 +195,15 @@ def _searches(questions: Iterable[PlanRequest], deadline: float) -> list[_Search
     return found
 
 
-def _searched(request: PlanRequest, deadline: float) -> _Search:
+def _searched(request: PlanRequest, budget: Budget) -> _Search:
     """As `plan` searches: where nothing fits, with what saves memory at a price."""
     resolved = resolve(request)
-    aim = aim_of(resolved)
+    aim = objective_of(resolved)
     space = build(resolved.scenario, parse_pins(request.pins))
-    found = _Search(resolved, aim, space, aim.search(space, deadline=deadline))
+    found = _Search(resolved, aim, space, aim.search(space, budget=budget))
     nothing = found.outcome.best is None and found.outcome.proved
-    if nothing and (wider := offloaded(request, resolved)):
-        return replace(_searched(wider, deadline), spared=True)
+    if nothing and (wider := with_savers(request, resolved, budget)):
+        return replace(_searched(wider, budget), spared=True)
     return found
 
 
@@ -212,24 +212,23 @@ def _candidate(found: _Search, best: Incumbent | None = None) -> Candidate:
     return Candidate(found, chosen.row, chosen.assignment, found.aim.seconds(chosen), found.aim.value(chosen))
 
 
-def _candidates(searches: list[_Search], layout: Layout, ceiling: float, started: float) -> Iterator[Candidate]:
+def _candidates(searches: list[_Search], layout: Layout, ceiling: float, budget: Budget) -> Iterator[Candidate]:
     """What is within the tolerance: the old shape under fewer and fewer constraints, and runners-up of the searches."""
-    deadline = started + searches[0].resolved.request.time_limit
     for found in searches:
-        for pinned in _near(found, layout, deadline):
+        for pinned in _near(found, layout, budget):
             if pinned.value <= ceiling:
                 yield pinned
         yield from _runners_up(found, ceiling)
 
 
-def _near(found: _Search, layout: Layout, deadline: float) -> Iterator[Candidate]:
+def _near(found: _Search, layout: Layout, budget: Budget) -> Iterator[Candidate]:
     scenario, old = found.resolved.scenario, layout.row.row(0)
     for axes in NEAR:
         if scenario.gpus % math.prod(old[axis] for axis in axes if axis in ("tp", "cp", "pp")):
             continue
         pins = parse_pins(found.resolved.request.pins) | _pins(axes, old)
         try:
-            outcome = found.aim.search(build(scenario, pins), deadline=deadline)
+            outcome = found.aim.search(build(scenario, pins), budget=budget)
         except UnfilledPins:
             continue
         if outcome.best is None:
@@ -257,11 +256,16 @@ def _runners_up(found: _Search, ceiling: float) -> Iterator[Candidate]:
     """Even rows that a search has seen, fit and are good enough."""
     lean, layers = found.aim.lean, found.resolved.scenario.model.num_layers
     for part in found.outcome.pool:
-        ranked = part.peak if lean else part.even
-        order = np.flatnonzero(part.fits & np.isfinite(part.even))
+        ranked = part.even_split_peak_bytes if lean else part.even_split_seconds
+        order = np.flatnonzero(part.fits & np.isfinite(part.even_split_seconds))
         for i in order[np.argsort(ranked[order], kind="stable")][:BESIDE]:
             row = part.rows.take(np.array([i]))
-            even = Incumbent(row, row_assignment(row, layers), float(part.even[i]), float(part.peak[i]))
+            even = Incumbent(
+                row,
+                row_assignment(row, layers),
+                float(part.even_split_seconds[i]),
+                float(part.even_split_peak_bytes[i]),
+            )
             if (one := _candidate(found, even)).value <= ceiling:
                 yield one
 
@@ -334,7 +338,7 @@ def _plan(there: Candidate, found: _Search | None) -> Plan:
         status="optimal" if proved else "feasible",
         **priced_record(resolved, there.row, there.split, priced, interval),
     )
-    return said_so(answer) if there.found.spared else answer
+    return note_savers(answer) if there.found.spared else answer
 
 
 _BEST: Final = {"memory": "leanest", "goodput": "to train most per wall time"}
@@ -343,24 +347,26 @@ _BEST: Final = {"memory": "leanest", "goodput": "to train most per wall time"}
 
 def _statement(fastest: Candidate, *, proved: bool, same: bool, tolerance: float, number: int) -> str:
     best = _BEST.get(fastest.found.aim.objective, "fastest")
-    said = f"proved {best} on the numbers of devices searched" if proved else "time ran out before the proof"
+    said = f"proved {best} on the numbers of devices searched" if proved else "the search ended before its proof"
     if fastest.found.spared:
-        said += f", with {spared(fastest.row)}, as nothing fits without"
+        said += f", with {describe_savers(fastest.row)}, as nothing fits without"
     if same:
         which = "the only other does not move" if number == 1 else f"none of {number:,} others moves"
         return f"{said}; within {tolerance:.0%} {which} less"
     return f"{said}; the nearest moves least of {number} within {tolerance:.0%}"
 
 
-def _nothing(before: Resolved, was: float, searches: list[_Search], gpus: int, tolerance: float) -> Replan:
+def _nothing(
+    before: Resolved, was: float, searches: list[_Search], budget: Budget, *, gpus: int, tolerance: float
+) -> Replan:
     most = searches[0]
     if not all(found.outcome.proved for found in searches):
-        raise OutOfTime(f"no plan within {most.resolved.request.time_limit:g} s; give --time-limit more")
+        raise OutOfTime(f"no plan {budget.limit}")
     counts = tuple(found.resolved.scenario.gpus for found in searches)
     batch = most.resolved.scenario.global_batch_size
     *others, last = counts
     on = "".join(f"{count:,}, " for count in others) + plural(last, "GPU")
-    why = shortage(most.resolved, most.space, most.outcome) + and_nearest(most.resolved)
+    why = refusal_summary(most.resolved, most.space, most.outcome) + nearest_in_words(most.resolved, budget)
     return Replan(
         status="infeasible",
         old_gpus=before.scenario.gpus,

@@ -1,34 +1,184 @@
 """The strategy with the least worst-case regret where bandwidths and efficiencies are uncertain.
 
-A scenario has every uncertain quantity of `levers.uncertain_of` at 1 - x, 1 or 1 + x of what it is said to be: all
+A scenario has every uncertain quantity of `uncertain_levers` at 1 - x, 1 or 1 + x of what it is said to be: all
 corners of that box and its middle. Each is searched, so that its best time is proved, and the regret of a strategy in a
 scenario is how much longer it takes there than that. Candidates are the best of every scenario and the best rows of the
 middle; the choice is the least worst case over these. That is exact for them and for these scenarios; it is no proof
-over all strategies, nor between the corners.
+over all strategies, nor between the corners. A question is over one node group or over several.
 """
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Final, Generic, Literal
+from typing import Final, Generic, Literal, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from costmodels.groups import Mixed, mixed_quote
+from costmodels.layout.split import Assignment
+from costmodels.pricing import quote
+from costmodels.scenario import Scenario
 from costmodels.strategy import Floats
-from planner.analyses.uncertain import Found, Machines, Question, on_groups, on_one_group
-from planner.answer.build import provenance_record
+from planner.analyses.what_if import best_of
+from planner.answer.build import provenance_record, strategy_record
 from planner.answer.plan import Provenance, Strategy
-from planner.errors import BadRequest
+from planner.api.several_groups import space_that_fits
+from planner.errors import BadRequest, NothingFits, OutOfTime
+from planner.explain.mixed import mixed_record
+from planner.explain.mixed import promising as promising_branches
+from planner.explain.what_helps import uncertain_levers
+from planner.request.budget import Budget
+from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve
 from planner.request.values import percentage
+from planner.search import mixed as mixed_search
+from planner.search.best_first import promising, search
 from planner.search.choice import CLOSE
-from planner.search.split import TOLERANCE
+from planner.search.mixed import MixedIncumbent
+from planner.search.objective import objective_of
+from planner.search.split import TOLERANCE, Incumbent, best_split
+from planner.space.lattice import Space
+from planner.space.mixed import MixedSpace
+
+BESIDE = 16
+"""Best rows of the middle that are candidates beside the best of every scenario."""
+Machines = TypeVar("Machines")
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Question(Generic[Machines, Found]):
+    """A question whose strategies are ``Found``, on ``Machines``."""
+
+    said: Machines
+    """With everything as it is said to be."""
+    names: tuple[str, ...]
+    """What is uncertain; of several node groups, of all of them alike."""
+    changed: Callable[[Mapping[str, float]], Machines]
+    """With factors on some of it."""
+    best: Callable[[Machines, Budget], Found]
+    """The proved best there, within a budget."""
+    beside: Callable[[Budget], list[Found]]
+    """Good ones as it is said."""
+    seconds: Callable[[Found, Machines], float]
+    record: Callable[[Found], Strategy]
+    axes: Callable[[Found], tuple[object, ...]]
+    """All by which two strategies differ."""
+
+
+def on_one_group(request: PlanRequest, budget: Budget) -> Question[Scenario, Incumbent]:
+    """The question on one node group.
+
+    Raises:
+        BadRequest, OutOfTime: as `what_if.best_of`.
+    """
+    resolved, space, _, _ = best_of(request, budget)
+    scenario = objective_of(resolved).scenario
+    return Question(
+        scenario,
+        names=tuple(uncertain_levers(scenario)),
+        changed=lambda factors: changed_by(scenario, factors),
+        best=lambda machines, budget: _best(space, machines, budget),
+        beside=lambda budget: _beside(space, scenario, budget),
+        seconds=lambda one, machines: quote(one.row, machines, one.assignment).iteration,
+        record=lambda one: strategy_record(one.row, one.assignment, scenario),
+        axes=lambda one: (*one.row.row(0).items(), *_layers(one.assignment)),
+    )
+
+
+def on_groups(resolved: Resolved, mixed: Mixed, budget: Budget) -> Question[Mixed, MixedIncumbent]:
+    """The question on several node groups.
+
+    Raises:
+        NothingFits: no strategy does.
+        OutOfTime: no strategy was found within the budget.
+    """
+    space, outcome, _ = space_that_fits(mixed, parse_pins(resolved.request.pins), budget)
+    if outcome.best is None:
+        if outcome.proved:
+            raise NothingFits("nothing fits; `plan` says why and what comes nearest")
+        raise OutOfTime(f"no plan {budget.limit}")
+    return Question(
+        mixed,
+        names=tuple(dict.fromkeys(name for one in mixed.scenarios for name in uncertain_levers(one))),
+        changed=lambda factors: changed_groups(mixed, factors),
+        best=lambda machines, budget: _best_over(space, machines, budget),
+        beside=lambda budget: _beside_over(space, mixed, budget),
+        seconds=lambda one, machines: mixed_quote(one.row, machines, one.assignment).iteration,
+        record=lambda one: mixed_record(one.row, one.assignment, mixed),
+        axes=_axes_over,
+    )
+
+
+def changed_by(scenario: Scenario, factors: Mapping[str, float]) -> Scenario:
+    """The scenario with its uncertain quantities times those factors."""
+    levers = uncertain_levers(scenario)
+    for name, factor in factors.items():
+        if name in levers:
+            scenario = levers[name](scenario, factor)
+    return scenario
+
+
+def changed_groups(mixed: Mixed, factors: Mapping[str, float]) -> Mixed:
+    """The same of all node groups; links between groups are network."""
+    parts = tuple(changed_by(one, factors) for one in mixed.scenarios)
+    network = factors.get("network", 1.0)
+    links = tuple(one.model_copy(update={"link": one.link.times(network)}) for one in mixed.cluster.between)
+    groups = tuple(one.group for one in parts)
+    return Mixed(mixed.cluster.model_copy(update={"groups": groups, "between": links}), parts)
+
+
+def _best(space: Space, scenario: Scenario, budget: Budget) -> Incumbent:
+    found = search(space, scenario, budget=budget)
+    if found.best is None or not found.proved:
+        raise OutOfTime(f"the scenarios were not all proved {budget.limit}")
+    return found.best
+
+
+def _best_over(space: MixedSpace, mixed: Mixed, budget: Budget) -> MixedIncumbent:
+    found = mixed_search.search(space, mixed, budget=budget)
+    if found.best is None or not found.proved:
+        raise OutOfTime(f"the scenarios were not all proved {budget.limit}")
+    return found.best
+
+
+def _beside(space: Space, scenario: Scenario, budget: Budget) -> list[Incumbent]:
+    """The most promising rows of the middle, each under its best split."""
+    outcome = search(space, scenario, budget=budget)
+    found: list[Incumbent] = []
+    for _, row in promising(outcome, scenario):
+        if len(found) >= BESIDE or budget.spent():
+            break
+        if solved := best_split(row, scenario, budget=budget):
+            found.append(solved)
+    return found
+
+
+def _beside_over(space: MixedSpace, mixed: Mixed, budget: Budget) -> list[MixedIncumbent]:
+    outcome = mixed_search.search(space, mixed, budget=budget)
+    found: list[MixedIncumbent] = []
+    for _, one in promising_branches(outcome):
+        if len(found) >= BESIDE or budget.spent():
+            break
+        if solved := mixed_search.best_split(one, mixed, budget=budget):
+            found.append(solved)
+    return found
+
+
+def _axes_over(one: MixedIncumbent) -> tuple[object, ...]:
+    rows = one.row
+    at = tuple(tuple(group.row(0).items()) for group in rows.groups)
+    return (*at, *rows.stages[0].tolist(), *rows.order[0].tolist(), *_layers(one.assignment))
+
+
+def _layers(split: Assignment) -> tuple[int, ...]:
+    return (*split.layers.tolist(), *split.recomputed.tolist())
+
 
 STEPS: Final = 6
 """Halvings of the radius: to 1/64 of the box."""
@@ -100,21 +250,21 @@ def robust(request: PlanRequest, within: float) -> Robust:
         within: share by which every quantity may be off, both ways; above 0 and below 1.
 
     Raises:
-        BadRequest: a share out of range, or as `sensitivity.best_of`.
-        OutOfTime: the time passed before every scenario was proved.
+        BadRequest: a share out of range, or as `what_if.best_of`.
+        OutOfTime: the budget was spent before every scenario was proved.
     """
     if not 0.0 < within < 1.0:
         raise BadRequest(f"--robust: expected a share between 0 and 1 such as 20%, got {within:g}")
-    until, resolved = time.perf_counter() + request.time_limit, resolve(request)
+    budget, resolved = Budget(request.time_limit), resolve(request)
     if resolved.mixed:
-        return _answer(on_groups(resolved, resolved.mixed), resolved, resolved.mixed.gpus, within, until)
-    return _answer(on_one_group(request), resolved, resolved.scenario.gpus, within, until)
+        return _answer(on_groups(resolved, resolved.mixed, budget), resolved, resolved.mixed.gpus, within, budget)
+    return _answer(on_one_group(request, budget), resolved, resolved.scenario.gpus, within, budget)
 
 
-def _answer(asked: Question[Machines, Found], resolved: Resolved, gpus: int, within: float, until: float) -> Robust:
+def _answer(asked: Question[Machines, Found], resolved: Resolved, gpus: int, within: float, budget: Budget) -> Robust:
     corners = corners_of(asked.names, within)
-    found = [asked.best(asked.changed(factors), until) for factors in corners]
-    candidates = _distinct(asked, [*found, *asked.beside(until)])
+    found = [asked.best(asked.changed(factors), budget) for factors in corners]
+    candidates = _distinct(asked, [*found, *asked.beside(budget)])
     least = np.array([asked.seconds(one, asked.changed(at)) for one, at in zip(found, corners, strict=True)])
     priced = _table(asked, candidates, corners, least)
     order = np.lexsort((priced.regret[:, 0], priced.regret.max(axis=1)))

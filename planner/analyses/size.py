@@ -3,21 +3,20 @@
 Sizes are whole nodes of one kind; each is answered by the planner's own search. A round size that meets the limits is
 found first, then the gap below it is halved, as if fewer nodes always took longer. They do not quite: a size that
 divides the model and the batch well can be faster. So the sizes below the answer are searched too, the roundest first,
-until the time is up, and the answer says whether all were. Sizes beyond the peak rate are not.
+until the budget is spent, and the answer says whether all were. Sizes beyond the peak rate are not.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from planner.analyses.size_document import Neighbour, Option, Size
-from planner.analyses.size_search import Limits, Sizes, round_sizes
+from planner.analyses.size_search import Limits, Neighbour, Option, Size, Sizes, round_sizes
 from planner.answer.build import counted_flops
 from planner.answer.text import plural
 from planner.errors import BadRequest, OutOfTime
+from planner.request.budget import Budget
 from planner.request.defaults import SPARES
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve
@@ -25,9 +24,8 @@ from planner.request.resolve import Resolved, resolve
 DAY: Final = 86_400.0
 MOST_GPUS: Final = 65_536
 """Accelerators that are considered unless more or fewer are asked for."""
-AROUND: Final = 10.0
-"""Seconds that the sizes around an answer may take beyond its time, and those between sizes that nearly meet the limits
-within it."""
+AROUND: Final = 5e6
+"""Effort that the sizes around an answer may take beyond it, and those between sizes that nearly meet the limits."""
 MOST_TIMES: Final = 16
 """Times the nodes that meet a deadline up to which it is looked at which are faster still."""
 NEARLY: Final = 1.1
@@ -43,7 +41,7 @@ def size(
         request: the question; ``gpus`` is the most that are considered, and a missing batch follows the size.
         days: of training at most.
         dollars: at most.
-        limit: seconds that the whole answer may take; ``request.time_limit`` unless given.
+        limit: seconds that the whole answer may take; ``request.time_limit`` unless given, else effort is counted.
 
     Raises:
         BadRequest: no limit is given, a budget for machines without a price, or several kinds of nodes.
@@ -51,16 +49,15 @@ def size(
     """
     if days is None and dollars is None:
         raise BadRequest("size needs a limit: a deadline such as --deadline 30d, or a budget such as --budget $1M")
-    until = time.perf_counter() + (limit or request.time_limit)
-    sizes, resolved = _sizes(request, days, until)
+    sizes, resolved = _sizes(request, days, Budget(limit or request.time_limit))
     if dollars is not None and resolved.cluster.usd_per_gpu_hour is None:
         raise BadRequest(f"a budget needs a price, and {resolved.cluster.name} has none; give it price = '2 $/h'")
     limits = Limits(days, dollars)
     found = sizes.first(limits.met, sizes.least) if dollars is None else _within(sizes, limits)
     if found is None and (resolved.stability or _nearly(sizes, limits)):
-        found = _anywhere(sizes, limits, math.inf if resolved.stability else time.perf_counter() + AROUND)
+        found = _anywhere(sizes, limits, math.inf if resolved.stability else AROUND)
     if found is None and sizes.late():
-        raise OutOfTime(f"no size that meets the limits was found in {request.time_limit:g} s; --time-limit gives more")
+        raise OutOfTime(f"no size that meets the limits was found {sizes.budget.limit}")
     if not sizes.options():
         reason = sizes.refusal or "; `plan` says why, --gpus considers more"
         raise BadRequest(f"nothing fits on up to {sizes.most * sizes.each:,} GPUs{reason}")
@@ -69,7 +66,7 @@ def size(
     return _met(sizes, _smaller(sizes, limits, found), limits, resolved)
 
 
-def _sizes(request: PlanRequest, days: float | None, until: float) -> tuple[Sizes, Resolved]:
+def _sizes(request: PlanRequest, days: float | None, budget: Budget) -> tuple[Sizes, Resolved]:
     first = _resolved(request)
     each = first.scenario.group.gpus_per_node
     if request.gpus < each:
@@ -77,7 +74,7 @@ def _sizes(request: PlanRequest, days: float | None, until: float) -> tuple[Size
     most = min(request.gpus // each, first.machines.groups[0].nodes or request.gpus // each)
     flops = counted_flops(first.scenario) * first.tokens
     least = math.ceil(flops / (first.scenario.peak_rate * days * DAY) / each) if days else 1
-    return Sizes(request, max(min(least, most), 1), max(most, 1), each, until), first
+    return Sizes(request, max(min(least, most), 1), max(most, 1), each, budget), first
 
 
 def _resolved(request: PlanRequest) -> Resolved:
@@ -117,19 +114,20 @@ def _nearly(sizes: Sizes, limits: Limits) -> bool:
     return any(map(wider.met, sizes.options()))
 
 
-def _anywhere(sizes: Sizes, limits: Limits, until: float) -> int | None:
+def _anywhere(sizes: Sizes, limits: Limits, effort: float) -> int | None:
     """Nodes that meet the limits between those that do not: more nodes break more often, and some divide a model worse.
 
-    Those next to what comes nearest are looked at first.
+    Those next to what comes nearest are looked at first, with so much effort; until a time limit where there is one.
     """
     near = _nearest(sizes, limits)
     rest = sorted(_open(sizes, sizes.most + 1), key=lambda n: abs(n - near.nodes) if near else 0)
-    until = min(until, sizes.deadline)
-    return next((n for n in rest if time.perf_counter() < until and limits.met(sizes.at(n))), None)
+    least = sizes.budget.effort - effort
+    affordable = (n for n in rest if sizes.budget.effort > least and not sizes.late())
+    return next((n for n in affordable if limits.met(sizes.at(n))), None)
 
 
 def _smaller(sizes: Sizes, limits: Limits, found: int) -> int:
-    """Fewest nodes that meet the limits after all: every size below, as long as there is time."""
+    """Fewest nodes that meet the limits after all: every size below, as far as the budget goes."""
     for nodes in _open(sizes, found):
         if sizes.late():
             break
@@ -171,7 +169,7 @@ def _settled(sizes: Sizes, limits: Limits) -> tuple[Option, dict[str, Any]]:
 
     What is around it is looked at after it, and may turn out to be the better answer.
     """
-    sizes.deadline = max(sizes.deadline, time.perf_counter() + AROUND)
+    sizes.budget.effort = max(sizes.budget.effort, AROUND)
     answer = _best(sizes, limits)
     while True:
         beside = [sizes.at(n) for n in (answer.nodes - 1, answer.nodes + 1) if 1 <= n <= sizes.most]

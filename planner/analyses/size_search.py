@@ -1,17 +1,92 @@
-"""Sizes of a cluster that are looked at for a deadline or a budget: each answered once, and what it has to meet."""
+"""Sizes of a cluster, each answered once: what a deadline or a budget asks of them, and the answer as a document."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from hardware.records import BadNodeCount
-from planner.analyses.size_document import Option
-from planner.answer.plan import Plan
+from planner.answer.plan import Plan, Provenance, Strategy
 from planner.errors import BadRequest, OutOfTime
+from planner.request.budget import Budget
 from planner.request.request import PlanRequest
 from planner.studies.answer import Shared, searched
+
+
+class Option(BaseModel):
+    """A size and the best plan on it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    gpus: int
+    nodes: int
+    days: float
+    """Of training; of wall time with interruptions and checkpoints where goodput is asked about."""
+    cost_dollars: float | None
+    """Of these days; of the spare nodes too where goodput is asked about."""
+    mfu: float
+    iteration_seconds: float
+    """Undisturbed, as ``mfu`` is."""
+    global_batch_size: int
+    strategy: Strategy
+    proved: bool
+    """Whether the search proved that nothing on this size is faster."""
+    effective: float | None = None
+    """Share of the wall time in which iterations run; None where interruptions are not counted."""
+    spare_nodes: int | None = None
+    """Beside the job's nodes, likewise."""
+    careful: tuple[str, ...] = ()
+    """What `plan` warns of on this size, memory that is all but full among it."""
+
+
+class Neighbour(BaseModel):
+    """The smallest size found for another deadline, and what it costs beside the answer."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    deadline_days: float
+    option: Option
+    extra_dollars: float | None
+    """Its cost less the answer's."""
+    over_dollars: float | None = None
+    """What it costs beyond the budget; None where that pays it, or there is none."""
+
+
+class Size(BaseModel):
+    """The answer to "how many GPUs", schema ``size/1``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    schema_: Literal["size/1"] = Field("size/1", alias="schema")
+    status: Literal["met", "infeasible"]
+    model: str
+    cluster: str
+    tokens: int
+    deadline_days: float | None
+    budget_dollars: float | None
+    defaults: tuple[str, ...]
+    answer: Option | None = None
+    """The smallest for a deadline; the fastest where there is only a budget."""
+    smallest: Option | None = None
+    """The fewest nodes that meet the limits."""
+    cheapest: Option | None = None
+    """The least cost among the sizes that were searched and meet the limits."""
+    fastest: Option | None = None
+    """The least days among the sizes that were searched and meet the limits."""
+    neighbours: tuple[Option, ...] = ()
+    """One node fewer and one more than the answer, where they run."""
+    day_later: Neighbour | None = None
+    day_sooner: Neighbour | None = None
+    nearest: Option | None = None
+    """Where nothing meets the limits: what comes nearest."""
+    proved: bool = False
+    """Whether every size below the smallest was searched to its end, or would need more than the peak rate."""
+    searched: int = 0
+    statement: str = ""
+    provenance: Provenance
 
 
 @dataclass(frozen=True)
@@ -43,7 +118,7 @@ class Sizes:
         least: nodes below which the deadline would need more than the peak rate.
         most: nodes at most.
         each: accelerators of a node.
-        deadline: when to stop, by ``time.perf_counter``.
+        budget: of all sizes together.
         refusal: why the last size that cannot be asked for cannot.
     """
 
@@ -51,7 +126,7 @@ class Sizes:
     least: int
     most: int
     each: int
-    deadline: float
+    budget: Budget
     known: dict[int, Option | None] = field(default_factory=dict)
     unproved: set[int] = field(default_factory=set)
     refusal: str = ""
@@ -64,13 +139,12 @@ class Sizes:
         return self.known[nodes]
 
     def _asked(self, nodes: int) -> Option | None:
-        left = self.deadline - time.perf_counter()
-        if left <= 0.0:
+        if self.late():
             self.unproved.add(nodes)
             return None
-        asked = self.request.model_copy(update={"gpus": nodes * self.each, "time_limit": left})
+        asked = self.request.model_copy(update={"gpus": nodes * self.each})
         try:
-            plan = searched(asked, self.shared)
+            plan = searched(asked, self.shared, self.budget)
         except (BadNodeCount, BadRequest) as reason:  # a size that the pins do not divide, or that cannot be had
             self.refusal = f"; {reason}"
             return None
@@ -82,8 +156,8 @@ class Sizes:
         return _option(plan, nodes)
 
     def late(self) -> bool:
-        """Whether the time is up."""
-        return time.perf_counter() >= self.deadline
+        """Whether the budget is spent."""
+        return self.budget.spent()
 
     def options(self) -> list[Option]:
         """Every size that was searched and runs, smallest first."""

@@ -8,7 +8,6 @@ compares. An elasticity is the change of the logarithm of time over that of the 
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import replace
 from typing import Final, Literal
 
@@ -22,17 +21,18 @@ from costmodels.strategy import Strategies, strategies
 from planner.answer.build import provenance_record, strategy_record
 from planner.answer.plan import Provenance, Strategy
 from planner.errors import BadRequest, NothingFits, OutOfTime, UnfilledPins
-from planner.explain.levers import levers_of
-from planner.explain.nearest_request import with_gpus
+from planner.explain.nearest import with_gpus
+from planner.explain.what_helps import machine_levers
+from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve
 from planner.search.best_first import Outcome, search
 from planner.search.given import broken_rules
-from planner.search.objective import aim_of
+from planner.search.objective import objective_of
 from planner.search.split import Incumbent
+from planner.space.cache import cached_space
 from planner.space.lattice import Space
-from planner.space.recent import recent_space
 
 FACTOR: Final = 1.25
 """How far a lever is turned, over and times."""
@@ -43,8 +43,8 @@ class _Part(BaseModel):
 
 
 Answered = Literal["planned", "does not fit", "not known", "not possible"]
-"""What came of planning anew: a proved plan, proof that nothing fits, no proof in time, or no such question (a cluster
-that has no such number of GPUs, pins that leave nothing)."""
+"""What came of it: a proved plan, proof that nothing fits, no proof within the budget, or no such question (a
+cluster that has no such number of GPUs, pins that leave nothing)."""
 
 
 class Turned(_Part):
@@ -82,13 +82,13 @@ class Sensitivity(BaseModel):
     strategy: Strategy
     iteration_seconds: float
     proved: bool
-    """Whether the plan is proved fastest; where it is not, a lever may seem to help that only had more time."""
+    """Whether the plan is proved fastest; where it is not, a lever may seem to help that only was searched further."""
     levers: tuple[Leverage, ...]
     defaults: tuple[str, ...]
     provenance: Provenance
 
 
-def best_of(request: PlanRequest) -> tuple[Resolved, Space, Incumbent, bool]:
+def best_of(request: PlanRequest, budget: Budget) -> tuple[Resolved, Space, Incumbent, bool]:
     """The fastest strategy of a question over one kind of nodes, and whether that is proved.
 
     Raises:
@@ -102,12 +102,12 @@ def best_of(request: PlanRequest) -> tuple[Resolved, Space, Incumbent, bool]:
         raise BadRequest(said)
     if request.objective == "memory":
         raise BadRequest("levers are turned for the time of training; leave --objective memory out")
-    space = recent_space(resolved.scenario, parse_pins(request.pins))
-    found = search(space, aim_of(resolved).scenario, deadline=time.perf_counter() + request.time_limit)
+    space = cached_space(resolved.scenario, parse_pins(request.pins))
+    found = search(space, objective_of(resolved).scenario, budget=budget)
     if found.best is None and found.proved:
         raise NothingFits("nothing fits; `plan` says why and what comes nearest")
     if found.best is None:
-        raise OutOfTime(f"no plan within {request.time_limit:g} s")
+        raise OutOfTime(f"no plan {budget.limit}")
     return resolved, space, found.best, found.proved
 
 
@@ -117,14 +117,16 @@ def sensitivity(request: PlanRequest) -> Sensitivity:
     Raises:
         BadRequest, OutOfTime: as `best_of`.
     """
-    until = time.perf_counter() + request.time_limit
-    resolved, space, best, proved = best_of(request)
-    scenario, pins = aim_of(resolved).scenario, parse_pins(request.pins)
+    budget = Budget(request.time_limit)
+    resolved, space, best, proved = best_of(request, budget)
+    scenario, pins = objective_of(resolved).scenario, parse_pins(request.pins)
     levers = [
-        _leverage(name, [_turned(factor, lever(scenario, factor), scenario, space, best, until) for factor in _FACTORS])
-        for name, lever in levers_of(scenario).items()
+        _leverage(
+            name, [_turned(factor, lever(scenario, factor), scenario, space, best, budget) for factor in _FACTORS]
+        )
+        for name, lever in machine_levers(scenario).items()
     ]
-    levers += [_of_batch(scenario, pins, best, until), _of_gpus(resolved, pins, best, until)]
+    levers += [_of_batch(scenario, pins, best, budget), _of_gpus(resolved, pins, best, budget)]
     return Sensitivity(
         model=scenario.model.name,
         cluster=resolved.cluster.name,
@@ -147,9 +149,9 @@ def _swing(one: Leverage, now: float) -> float:
     return max((abs(math.log(seconds / now)) for seconds in times), default=0.0)
 
 
-def _turned(factor: float, changed: Scenario, now: Scenario, space: Space, best: Incumbent, until: float) -> Turned:
+def _turned(factor: float, changed: Scenario, now: Scenario, space: Space, best: Incumbent, budget: Budget) -> Turned:
     """A lever on the machines: the same lattice, priced on others."""
-    return _planned(factor, search(space, changed, deadline=until), now, kept=quoted(best.row, changed, best))
+    return _planned(factor, search(space, changed, budget=budget), now, kept=quoted(best.row, changed, best))
 
 
 def _planned(factor: float, found: Outcome, scenario: Scenario, *, kept: float | None, scale: float = 1.0) -> Turned:
@@ -183,7 +185,7 @@ def _elasticity(less: float | None, more: float | None, ratio: float) -> float |
     return math.log(more / less) / math.log(ratio) if less and more else None
 
 
-def _of_batch(scenario: Scenario, pins: dict[str, Pin], best: Incumbent, until: float) -> Leverage:
+def _of_batch(scenario: Scenario, pins: dict[str, Pin], best: Incumbent, budget: Budget) -> Leverage:
     """Half and twice the batch; kept, the strategy takes half or twice the micro-batches."""
     turned = []
     for factor in (0.5, 2.0):
@@ -192,14 +194,14 @@ def _of_batch(scenario: Scenario, pins: dict[str, Pin], best: Incumbent, until: 
         rows = replace(best.row, num_microbatches=micro.astype(np.int64))
         whole = batch.is_integer() and bool(np.all(micro == rows.num_microbatches))
         turned.append(
-            _elsewhere(factor, changed, scenario, pins, until, quoted(rows, changed, best) if whole else None)
+            _elsewhere(factor, changed, scenario, pins, budget, quoted(rows, changed, best) if whole else None)
         )
     return _leverage("batch", turned)
 
 
-def _of_gpus(resolved: Resolved, pins: dict[str, Pin], best: Incumbent, until: float) -> Leverage:
+def _of_gpus(resolved: Resolved, pins: dict[str, Pin], best: Incumbent, budget: Budget) -> Leverage:
     """Half and twice the GPUs under the same batch; kept, the strategy has half or twice the replicas."""
-    scenario, turned = aim_of(resolved).scenario, []
+    scenario, turned = objective_of(resolved).scenario, []
     for factor in (0.5, 2.0):
         changed = with_gpus(resolved, int(scenario.gpus * factor))
         if changed is None:
@@ -208,7 +210,7 @@ def _of_gpus(resolved: Resolved, pins: dict[str, Pin], best: Incumbent, until: f
         changed = replace(changed, stability=scenario.stability)
         rows = _with_replicas(best.row, factor)
         kept = None if rows is None else quoted(rows, changed, best)
-        turned.append(_elsewhere(factor, changed, scenario, pins, until, kept))
+        turned.append(_elsewhere(factor, changed, scenario, pins, budget, kept))
     return _leverage("GPUs", turned)
 
 
@@ -231,11 +233,11 @@ def quoted(rows: Strategies, changed: Scenario, best: Incumbent) -> float | None
 
 
 def _elsewhere(
-    factor: float, changed: Scenario, now: Scenario, pins: dict[str, Pin], until: float, kept: float | None
+    factor: float, changed: Scenario, now: Scenario, pins: dict[str, Pin], budget: Budget, kept: float | None
 ) -> Turned:
     """A lever on the question itself: another lattice, where the pins leave one."""
     try:
-        found = search(recent_space(changed, pins), changed, deadline=until)
+        found = search(cached_space(changed, pins), changed, budget=budget)
     except UnfilledPins:
         return _impossible(factor)
     scale = now.tokens / changed.tokens

@@ -15,11 +15,13 @@ _PREFIXES: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 NOTABLE = 0.0005
 """Relative change below which something helps nothing."""
-NOT_KNOWN = "not known: time ran out before anything was found"
-"""Of a search that its deadline ended with nothing to show."""
-CUT_SHORT = "time ran out: there may be better alternatives than these"
+NOT_KNOWN = "not known: the search for it ended before anything was found"
+"""Of a search that its budget ended with nothing to show."""
+CUT_SHORT = "not all were looked at: there may be better alternatives than these"
 """Of runners-up of which not all were looked at."""
 
+WITHOUT = " (nothing fits without)"
+"""End of the remark that something that saves memory was not asked for."""
 NO_OFFLOADING = "without offloading"
 """What a proof leaves out unless it is asked for: the restriction that most often matters."""
 

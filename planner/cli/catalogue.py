@@ -80,7 +80,7 @@ def schema(document: str, output: str | None) -> None:
     from planner.analyses.compare import Comparison
     from planner.analyses.replan_document import Replan
     from planner.analyses.robust import Robust
-    from planner.analyses.size_document import Size
+    from planner.analyses.size_search import Size
     from planner.analyses.what_if import Sensitivity
     from planner.answer.plan import Plan
     from planner.explain.why_not import WhyNot

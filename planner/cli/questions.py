@@ -136,10 +136,10 @@ def predict(ctx: click.Context, /, **params: Any) -> None:
         more["chunked"] = False  # a file may draw every chunk, which one number a stage does not say
     answer = price(own.request, layers=given, **more)
     if imported:
-        from planner.explain.against_best import beside_the_best
+        from planner.analyses.compare_with_best import compare_with_best
 
         with working("searching", quiet=params["quiet"]):
-            answer = beside_the_best(answer, asked.request, imported.framework)
+            answer = compare_with_best(answer, asked.request, imported.framework)
         for remark in (*imported.remarks, *_length(imported, asked, params["source"])):
             talk(remark, params)
     _deliver(answer, params)
@@ -186,7 +186,7 @@ def why_not(ctx: click.Context, /, **params: Any) -> None:
     asked = _asked(ctx)
     if asked is None:
         return
-    from planner.explain.why_not import why_not as object_to
+    from planner.api import why_not as object_to
 
     with working("searching", quiet=params["quiet"]):
         answer = object_to(asked.request)

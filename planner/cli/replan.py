@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 @option("--global-batch", heading="Question", type=Count(), help="Sequences per iteration (default: as before).")
 @option("--cluster", heading="Question", type=Text(), metavar="NAME|FILE", help="Where the answer names none.")
 @option("--stack", heading="Question", type=Text(), metavar="NAME|FILE", help="Where the answer names none.")
-@option("--time-limit", heading="Question", type=Text(), metavar="TIME", help="Longest search: 30s, 2min.")
+@option(
+    "--time-limit",
+    heading="Question",
+    type=Text(),
+    metavar="TIME",
+    help="Longest answer: 30s, 2min (default: none, effort counts).",
+)
 @option(
     "--pick", heading="Answer", type=Word(("nearest", "fastest")), default="nearest", help="Which to launch or export."
 )

@@ -47,7 +47,12 @@ _NODES = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9_-]*)\s*=\s*([0-9]{1,9})\s*")
     help="Steps of other workers between a worker's pull and its push, at most.",
 )
 @option("--nodes", heading=_Q, metavar="GROUP=N,...", help="Nodes of some groups, at most; 0 leaves a group out.")
-@option("--time-limit", heading=_Q, metavar="TIME", help="Longest search: 30s, 2min or plain seconds (default 60s).")
+@option(
+    "--time-limit",
+    heading=_Q,
+    metavar="TIME",
+    help="Longest search: 30s, 2min or plain seconds (default: none, effort counts).",
+)
 @output_options("table", "json")
 def sparse(**params: Any) -> None:
     """Find the cheapest nodes, modes and places for a sparse model, prove it, and say what else would do."""
@@ -66,7 +71,7 @@ def sparse(**params: Any) -> None:
             mode=_mode(params["mode"]),
             max_staleness=params["max_staleness"],
             nodes=_nodes(params["nodes"]),
-            time_limit=seconds_in("--time-limit", params["time_limit"] or "60s"),
+            time_limit=None if params["time_limit"] is None else seconds_in("--time-limit", params["time_limit"]),
         )
     from planner.render.terminal.sparse import print_sparse
 

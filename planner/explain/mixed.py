@@ -1,8 +1,7 @@
-"""Reasons for a plan over several node groups: other orders, one group alone, what would help."""
+"""Reasons for a plan over several node groups, and such a plan as the result document states it."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
@@ -11,16 +10,18 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodels.groups import Mixed, MixedRows, mixed_quote
+from costmodels.layout.split import Assignment
 from costmodels.model.flops import utilization
+from costmodels.pricing import Quote
 from costmodels.scenario import Scenario
-from costmodels.strategy import Bools
+from costmodels.strategy import Bools, Floats
 from hardware.records import Between
-from planner.answer.build import counted_flops, mean_peak
-from planner.answer.plan import Advice, Alternative
+from planner.answer.build import counted_flops, mean_peak, memory_records, strategy_record
+from planner.answer.plan import Advice, Alternative, Stage, StageMemory, Strategy
 from planner.answer.text import NOT_KNOWN, NOTABLE, format_seconds
 from planner.errors import OutOfTime
-from planner.explain.mixed_records import degrees_in_words, mixed_record
 from planner.explain.what_helps import gained
+from planner.request.budget import Budget
 from planner.request.pins import parse_pins
 from planner.request.resolve import Resolved
 from planner.search import mixed as mixed_search
@@ -28,45 +29,83 @@ from planner.search.best_first import search as search_one
 from planner.search.mixed import Branches, MixedIncumbent, MixedOutcome, best_split
 from planner.search.split import Incumbent
 from planner.space.lattice import build as build_one
-from planner.space.mixed import MixedSpace, build
+from planner.space.mixed import PER_GROUP, MixedSpace, build
 from planner.trust.table import figures
 
-PATIENCE = 3.0
-"""Seconds that each of three kinds of reasons may take beside the plan, more where a longer time limit is asked for;
-what is not proved by then is said not to be."""
+
+def mixed_record(row: MixedRows, assignment: Assignment, mixed: Mixed) -> Strategy:
+    """A strategy over groups: the degrees of its first stage, and at each stage those that differ between groups."""
+    first = int(row.order[0, 0])
+    whole = strategy_record(row.groups[first], assignment, mixed.scenarios[first])
+    at = [group.row(0) for group in row.groups]
+    apart = [name for name in (*PER_GROUP, "sharding_degree") if len({one[name] for one in at}) > 1]
+    stages = tuple(
+        Stage(
+            layers=stage.layers,
+            recompute_layers=stage.recompute_layers,
+            group=mixed.scenarios[group].group.name,
+            **{name: int(at[group][name]) for name in apart},
+        )
+        for stage, group in zip(whole.stages, row.group_at()[0].tolist(), strict=True)
+    )
+    zero = max(one["zero_stage"] for one in at)
+    degree = (
+        max(one["sharding_degree"] for one in at) if zero and not at[first]["zero_stage"] else whole.sharding_degree
+    )
+    return whole.model_copy(update={"stages": stages, "zero_stage": zero, "sharding_degree": degree})
+
+
+def degrees_in_words(row: MixedRows, mixed: Mixed) -> str:
+    """The degrees of every group: "a100 tp 2 cp 1 dp 8, h100 tp 1 cp 1 dp 8"."""
+    parts = zip(mixed.scenarios, row.groups, row.stages[0].tolist(), strict=True)
+    return ", ".join(
+        f"{one.group.name} {stages} stages tp {group.tp[0]} cp {group.cp[0]} dp {group.dp[0]}"
+        for one, group, stages in parts
+    )
+
+
+def mixed_memory(priced: Quote, mixed: Mixed, row: MixedRows) -> tuple[StageMemory, ...]:
+    """The footprint of every stage against its own group's device."""
+    limits = stage_limits(mixed, row)
+    records = memory_records(priced, mixed.scenarios[0])
+    return tuple(one.model_copy(update={"limit": float(limits[one.stage])}) for one in records)
+
+
+def stage_limits(mixed: Mixed, row: MixedRows) -> Floats:
+    """Usable bytes of the device of every stage of a single row, (pp,)."""
+    usable = np.array([one.group.accelerator.usable_memory for one in mixed.scenarios])
+    return usable[row.group_at()[0]]
+
+
+PART = 1e6
+"""Effort of each of three kinds of reasons beside the plan, and of each search among what helps; what is not proved by
+then is said not to be. Where a time limit is given, each kind has its part of what the search leaves of it."""
 _TOLD = ("tp", "cp", "pp", "dp", "vpp", "micro_batch_size")
 """Degrees in which alternatives are said to differ."""
-EXPLAINED_WITHIN = 9.0
-"""Seconds that all kinds may take, and no longer than the search was given; more where more is asked for."""
-
-
-def _patience(until: float) -> float:
-    """When one kind of reasons ends, by ``time.perf_counter``, where all of them end at ``until``."""
-    now = time.perf_counter()
-    return min(now + max(PATIENCE, (until - now) / 3), until)
 
 
 class RunnersUp(NamedTuple):
-    """The best branch of every layout that was looked at, best first, and whether there was time for all."""
+    """The best branch of every layout that was looked at, best first, and whether all were looked at."""
 
     best: tuple[MixedIncumbent, ...]
     complete: bool
 
 
-def runners_up(outcome: MixedOutcome, resolved: Resolved, mixed: Mixed, until: float) -> RunnersUp:
+def runners_up(outcome: MixedOutcome, resolved: Resolved, mixed: Mixed, budget: Budget) -> RunnersUp:
     """The winner, and the best of the branches that a search remembers, each under its best split."""
     assert outcome.best is not None
-    deadline, seen, top = _patience(until), {_layout(outcome.best.row)}, resolved.request.top
+    seen, top = {_layout(outcome.best.row)}, resolved.request.top
+    budget = budget.part(PART, share=1 / 3)
     found, complete = [outcome.best], True
     for bound, one in promising(outcome):
         times = sorted(other.iteration for other in found)
         if len(times) > top and (top == 0 or bound >= times[top]):
             break
-        if time.perf_counter() > deadline:
+        if budget.spent():
             complete = False
             break
         kind = _layout(one.rows)
-        if kind not in seen and (solved := best_split(one, mixed, deadline=deadline)):
+        if kind not in seen and (solved := best_split(one, mixed, budget=budget)):
             found.append(solved)
             seen.add(kind)
     return RunnersUp(tuple(sorted(found, key=lambda other: other.iteration)), complete)
@@ -125,20 +164,20 @@ def in_words(order: list[int], mixed: Mixed) -> str:
     return " before ".join(mixed.scenarios[group].group.name for group in order)
 
 
-def why_not_lines(space: MixedSpace, mixed: Mixed, best: MixedIncumbent, until: float) -> tuple[Advice, ...]:
+def why_not_lines(space: MixedSpace, mixed: Mixed, best: MixedIncumbent, budget: Budget) -> tuple[Advice, ...]:
     """The best with one layout, in another order, on one group alone: each searched as the best was."""
-    deadline = _patience(until)
-    alone = [_alone(one, best.iteration, deadline) for one in mixed.scenarios]
+    budget = budget.part(PART, share=1 / 2)
+    alone = [_alone(one, best.iteration, budget) for one in mixed.scenarios]
     others = [order for order in space.orders if (order != best.row.order[0]).any()]
-    lines = [_other_order(replace(space, orders=order[None, :]), mixed, best.iteration, deadline) for order in others]
-    return tuple(line for line in (_one_layout(space, mixed, best, deadline), *lines, *alone) if line)
+    lines = [_other_order(replace(space, orders=order[None, :]), mixed, best.iteration, budget) for order in others]
+    return tuple(line for line in (_one_layout(space, mixed, best, budget), *lines, *alone) if line)
 
 
-def _one_layout(space: MixedSpace, mixed: Mixed, best: MixedIncumbent, deadline: float) -> Advice | None:
+def _one_layout(space: MixedSpace, mixed: Mixed, best: MixedIncumbent, budget: Budget) -> Advice | None:
     """The best with the same tp and dp on every group, which is all that most launchers can say."""
     if _alike(best.row)[0]:
         return None
-    found = mixed_search.search(space, mixed, deadline=deadline, among=np.flatnonzero(_alike(space.cores)))
+    found = mixed_search.search(space, mixed, budget=budget, among=np.flatnonzero(_alike(space.cores)))
     return _compared("same degrees everywhere", found.best, best.iteration, proved=found.proved)
 
 
@@ -148,8 +187,8 @@ def _alike(rows: MixedRows) -> Bools:
     return np.all([(group.tp == first.tp) & (group.dp == first.dp) for group in rows.groups], axis=0)
 
 
-def _other_order(space: MixedSpace, mixed: Mixed, now: float, deadline: float) -> Advice:
-    found = mixed_search.search(space, mixed, deadline=deadline)
+def _other_order(space: MixedSpace, mixed: Mixed, now: float, budget: Budget) -> Advice:
+    found = mixed_search.search(space, mixed, budget=budget)
     return _compared(in_words(space.orders[0].tolist(), mixed), found.best, now, proved=found.proved)
 
 
@@ -167,10 +206,10 @@ def _slower(seconds: float, now: float) -> str:
     )
 
 
-def _alone(scenario: Scenario, now: float, deadline: float) -> Advice:
+def _alone(scenario: Scenario, now: float, budget: Budget) -> Advice:
     """The same batch on one group, the others idle."""
     subject = f"{scenario.gpus} {scenario.group.name} alone"
-    outcome = search_one(build_one(scenario, {}), scenario, deadline=deadline)
+    outcome = search_one(build_one(scenario, {}), scenario, budget=budget)
     found, proved = outcome.best, outcome.proved
     if found is None or found.iteration >= now * (1 - NOTABLE):
         return _compared(subject, found, now, proved=proved)
@@ -181,35 +220,39 @@ def _alone(scenario: Scenario, now: float, deadline: float) -> Advice:
 
 
 def what_helps(
-    resolved: Resolved, space: MixedSpace, mixed: Mixed, best: MixedIncumbent, *, until: float, one_width: bool
+    resolved: Resolved, space: MixedSpace, mixed: Mixed, best: MixedIncumbent, *, budget: Budget, one_width: bool
 ) -> tuple[Advice, ...]:
     """What a new plan would gain from better links, and from stages of different widths."""
     now = mixed_quote(best.row, mixed, best.assignment).iteration
-    other = _other_widths(resolved, mixed, now, until) if one_width else None
+    other = _other_widths(resolved, mixed, now, budget) if one_width else None
     lines = [
-        _anew("links between groups 2x", space, _faster_between(mixed), best, now, until),
-        _anew("networks 2x", space, _faster_networks(mixed), best, now, until),
+        _replanned("links between groups 2x", space, _faster_between(mixed), best, now, budget),
+        _replanned("networks 2x", space, _faster_networks(mixed), best, now, budget),
         *([other] if other else []),
     ]
     return tuple(sorted(lines, key=lambda line: line.iteration_seconds or np.inf))
 
 
-def _anew(subject: str, space: MixedSpace, changed: Mixed, best: MixedIncumbent, now: float, until: float) -> Advice:
-    """What a plan with better links would be; at least what the strategy of today gains, if time ends the search."""
-    found = mixed_search.search(space, changed, deadline=_patience(until))
+def _replanned(
+    subject: str, space: MixedSpace, changed: Mixed, best: MixedIncumbent, now: float, budget: Budget
+) -> Advice:
+    """What a plan with better links would be; at least what today's strategy gains, if its budget is spent."""
+    found = mixed_search.search(space, changed, budget=budget.part(PART, share=1 / 2))
     kept = mixed_quote(best.row, changed, best.assignment).iteration
     seconds = min(kept, found.best.iteration) if found.best else kept
     return gained(subject, seconds, now, proved=found.proved)
 
 
-def _other_widths(resolved: Resolved, mixed: Mixed, now: float, until: float) -> Advice | None:
+def _other_widths(resolved: Resolved, mixed: Mixed, now: float, budget: Budget) -> Advice | None:
     """What it saves where node groups may give their stages different numbers of ranks; None where it saves nothing."""
     subject = "stages of other widths"
     try:
-        space = build(mixed, parse_pins(resolved.request.pins), one_width=False, deadline=until)
+        space = build(
+            mixed, parse_pins(resolved.request.pins), one_width=False, budget=budget.part(3 * PART, share=1 / 2)
+        )
     except OutOfTime:
         return Advice(subject=subject, text=NOT_KNOWN, proved=False)
-    found = mixed_search.search(space, mixed, deadline=_patience(until))
+    found = mixed_search.search(space, mixed, budget=budget.part(PART, share=1 / 2))
     line = gained(subject, found.best.iteration if found.best else now, now, proved=found.proved)
     if found.best is None or found.best.iteration >= now:
         return None if found.proved else line

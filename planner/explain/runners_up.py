@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,34 +13,30 @@ from costmodels.pricing import effective_recompute, stage_bytes
 from costmodels.strategy import Strategies
 from planner.answer.build import counted_flops, strategy_record
 from planner.answer.plan import Alternative, Strategy
-from planner.explain.challenges import Challenged
-from planner.explain.verdict import later
+from planner.explain.why_not import Challenged
+from planner.request.budget import Budget
 from planner.request.resolve import Resolved
 from planner.search.best_first import Outcome
-from planner.search.objective import Aim
+from planner.search.objective import Objective
 from planner.search.split import Incumbent
 from planner.trust.table import figures
-
-ALTERNATIVES_SECONDS = 1.0
-"""How long runners-up are looked for, where no time limit is asked for that leaves them more."""
 
 _KINDS = ("tp", "cp", "pp", "ep", "zero_stage", "recompute", "sequence_parallel", "schedule")
 
 
 class RunnersUp(NamedTuple):
-    """The best of every kind that was looked at, the best of all first, and whether all were looked at in time."""
+    """The best of every kind that was looked at, the best of all first, and whether all were looked at."""
 
     best: tuple[Incumbent, ...]
     complete: bool
 
 
 def runners_up(
-    outcome: Outcome, tried: Sequence[Challenged], aim: Aim, taken: Incumbent, top: int, *, until: float
+    outcome: Outcome, tried: Sequence[Challenged], aim: Objective, taken: Incumbent, top: int, *, budget: Budget
 ) -> RunnersUp:
     """The best of their kinds, the plan's own among them; each under its best split.
 
-    They come from the challenges that were searched and from the most promising rows that the search saw. A time limit
-    that was asked for ends at ``until``.
+    They come from the challenges that were searched and from the most promising rows that the search saw.
     """
     scenario, seen = aim.scenario, set[tuple[object, ...]]()
     found: list[tuple[float, Incumbent]] = []
@@ -55,15 +50,14 @@ def runners_up(
     searched = (outcome.best, taken, *(one.outcome.best for one in tried))
     for known in sorted((best for best in searched if best), key=aim.value):
         add(known)
-    deadline = later(time.perf_counter() + ALTERNATIVES_SECONDS, until, of=2)
     complete = all(one.outcome.proved for one in tried)
     for bound, row in aim.promising(outcome):
         if _settled([value for value, _ in found], top, bound):
             break
-        if time.perf_counter() > deadline:
+        if budget.spent():
             complete = False
             break
-        if _row_kind(row) not in seen and (solved := aim.split(row, deadline)):
+        if _row_kind(row) not in seen and (solved := aim.split(row, budget)):
             add(solved)
     return RunnersUp(tuple(one for _, one in sorted(found, key=lambda pair: pair[0])), complete)
 
@@ -74,7 +68,7 @@ def _settled(values: list[float], top: int, bound: float) -> bool:
 
 
 def alternatives(
-    others: Sequence[Incumbent], aim: Aim, resolved: Resolved, chosen: Strategy, best: Incumbent
+    others: Sequence[Incumbent], aim: Objective, resolved: Resolved, chosen: Strategy, best: Incumbent
 ) -> tuple[Alternative, ...]:
     """The runners-up that are not of the chosen strategy's kind, best first."""
     shown, least = [], aim.value(best)
@@ -86,7 +80,7 @@ def alternatives(
 
 
 def _alternative(
-    record: Strategy, solved: Incumbent, aim: Aim, resolved: Resolved, chosen: Strategy, least: float
+    record: Strategy, solved: Incumbent, aim: Objective, resolved: Resolved, chosen: Strategy, least: float
 ) -> Alternative:
     scenario = resolved.scenario
     seconds, runs = aim.seconds(solved), effective_recompute(solved.row, solved.assignment)

@@ -3,39 +3,16 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping
-from typing import Protocol
 
 from costmodels.model.parameters import parameters
 from costmodels.scenario import Scenario
 from costmodels.step.offload import described
 from hardware.records import Accelerator
 from planner.answer.plan import Plan, Strategy
-from planner.answer.text import NOTABLE, format_bytes, format_seconds
+from planner.answer.text import NOTABLE, WITHOUT, format_bytes, format_seconds
 from planner.search.best_first import Outcome
 from planner.trust.published import Landmark, landmarks
-
-
-class Limited(Protocol):
-    """A question with a time limit that somebody may have asked for."""
-
-    @property
-    def time_limit(self) -> float: ...
-
-    @property
-    def model_fields_set(self) -> set[str]: ...
-
-
-def asked_until(request: Limited, started: float) -> float:
-    """When a time limit that was asked for ends, by ``time.perf_counter``; long ago where none was."""
-    return started + request.time_limit if "time_limit" in request.model_fields_set else -math.inf
-
-
-def later(usual: float, asked: float, of: int = 1) -> float:
-    """When one of so many kinds of reasons ends: when it usually does, or with its part of what was asked for."""
-    now = time.perf_counter()
-    return max(usual, now + (asked - now) / of)
 
 
 def memory_example(outcome: Outcome, scenario: Scenario) -> str:
@@ -75,10 +52,6 @@ def _other_machine(device: Accelerator, run: Landmark) -> float:
     return 3.0 if run.family.startswith(f"{device.vendor} ") else 5.0
 
 
-WITHOUT = " (nothing fits without)"
-"""End of the remark that something that saves memory was not asked for."""
-
-
 def widths(strategy: Strategy | None) -> tuple[int, ...]:
     """Ranks that stages have, the fewest first: several where node groups give them different ones."""
     if strategy is None:
@@ -107,7 +80,7 @@ def _compared(pinned: Plan, best: Plan, terms: Mapping[str, tuple[float, float]]
     told = format_bytes if lean else format_seconds
     needs, of = ("needs", " on its fullest device") if lean else ("takes", " of wall time" if wall else "")
     most = told(mine) if pinned.proved else f"at most {told(mine)}"
-    least = told(theirs) if best.proved else f"{told(theirs)}, the best found before time ran out"
+    least = told(theirs) if best.proved else f"{told(theirs)}, the best found in the effort that it had"
     if len(unlike := widths(pinned.strategy)) > 1:
         return _unlaunched(unlike, pinned, best, f"it would take {most}", least)
     if mine <= theirs * (1 + NOTABLE):

@@ -3,27 +3,107 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from costmodels.names import SHARDED_GRADIENTS, Recompute
+from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies
+from hardware.links import Tier
 from planner.answer.plan import Advice
 from planner.answer.text import NOT_KNOWN, NOTABLE, format_bytes, format_seconds, plural
 from planner.errors import BadRequest
-from planner.explain.levers import arithmetic_times, device_times, links_times
-from planner.explain.nearest_request import enough_gpus, with_gpus
+from planner.explain.nearest import rounder_counts, with_gpus
+from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.resolve import Resolved
 from planner.search.best_first import known_bound
-from planner.search.memory_savers import spared, ways
-from planner.search.objective import Aim
+from planner.search.memory_savers import describe_savers, saver_options
+from planner.search.objective import Objective
 from planner.search.split import Incumbent
-from planner.space.lattice import LARGEST_MICRO_BATCH, Space, build, divisors
+from planner.space.divisors import divisors
+from planner.space.lattice import LARGEST_MICRO_BATCH, Space, build
 from planner.space.scope import offloads
+
+Lever = Callable[[Scenario, float], Scenario]
+"""A scenario with a factor on one of its quantities."""
+
+
+def scale_compute(scenario: Scenario, factor: float) -> Scenario:
+    """Peak rates of every precision times a factor."""
+    peak = {name: rate * factor for name, rate in scenario.group.accelerator.peak.items()}
+    return _with_device(scenario, {"peak": peak})
+
+
+def scale_device(scenario: Scenario, **factors: float) -> Scenario:
+    """Quantities of the accelerator times a factor each."""
+    device = scenario.group.accelerator
+    return _with_device(scenario, {name: getattr(device, name) * factor for name, factor in factors.items()})
+
+
+def scale_links(scenario: Scenario, factor: float, *, inner: bool) -> Scenario:
+    """Bandwidth inside the node, or of all tiers beyond it, times a factor."""
+    tiers = scenario.group.tiers
+    return _with_tiers(
+        scenario, [_tier_times(tier, factor) if (i == 0) == inner else tier for i, tier in enumerate(tiers)]
+    )
+
+
+def machine_levers(scenario: Scenario) -> Mapping[str, Lever]:
+    """Levers on the machines by name: every tier has its bandwidth, all of them share a latency."""
+    tiers = {f"{tier.name} bandwidth": partial(_one_tier, i) for i, tier in enumerate(scenario.group.tiers)}
+    return {
+        "arithmetic": scale_compute,
+        "memory bandwidth": lambda asked, factor: scale_device(asked, memory_bandwidth=factor),
+        "memory": lambda asked, factor: scale_device(asked, usable_memory=factor),
+        **tiers,
+        "latency": _latency_times,
+    }
+
+
+def uncertain_levers(scenario: Scenario) -> Mapping[str, Lever]:
+    """What a prediction may be wrong about in the machines: bandwidths, and with the arithmetic its efficiency."""
+    some: dict[str, Lever] = {
+        "arithmetic": scale_compute,
+        "memory bandwidth": lambda asked, factor: scale_device(asked, memory_bandwidth=factor),
+        "node links": lambda asked, factor: scale_links(asked, factor, inner=True),
+    }
+    beyond = {"network": lambda asked, factor: scale_links(asked, factor, inner=False)}
+    return some | (beyond if len(scenario.group.tiers) > 1 else {})
+
+
+def _one_tier(place: int, scenario: Scenario, factor: float) -> Scenario:
+    tiers = scenario.group.tiers
+    return _with_tiers(scenario, [_tier_times(tier, factor) if i == place else tier for i, tier in enumerate(tiers)])
+
+
+def _latency_times(scenario: Scenario, factor: float) -> Scenario:
+    """Every tier's times that do not depend on bytes, times a factor."""
+
+    def slower(tier: Tier) -> Tier:
+        link = tier.link
+        update = {"base_latency": link.base_latency * factor, "step_latency": link.step_latency * factor}
+        return tier.model_copy(update={"link": link.model_copy(update=update)})
+
+    return _with_tiers(scenario, [slower(tier) for tier in scenario.group.tiers])
+
+
+def _tier_times(tier: Tier, factor: float) -> Tier:
+    return tier.model_copy(update={"link": tier.link.times(factor)})
+
+
+def _with_tiers(scenario: Scenario, tiers: list[Tier]) -> Scenario:
+    return replace(scenario, group=scenario.group.model_copy(update={"tiers": tuple(tiers)}))
+
+
+def _with_device(scenario: Scenario, update: dict[str, Any]) -> Scenario:
+    device = scenario.group.accelerator.model_copy(update=update)
+    return replace(scenario, group=scenario.group.model_copy(update={"accelerator": device}))
+
 
 MORE_MEMORY = "memory 2x"
 ANY_OFFLOAD = "offload any"
@@ -32,44 +112,101 @@ _DEGREES = ("tp", "cp", "pp", "dp", "vpp", "ep", "etp", "micro_batch_size")
 """Axes that a bound depends on and no rule of dominance ends with: fewer of their values leave the best in."""
 UNLIMITED = 1e6
 """Times a device's memory that nothing needs more of."""
+WORTH_IT = 0.1
+"""Share of the time that twice the GPUs must save to be worth them."""
 MOST_BATCHES = 512
 """Batch sizes on either side that are looked at for one with more divisors."""
 
 
 def what_helps(
-    resolved: Resolved, space: Space, aim: Aim, best: Incumbent, *, pins: Mapping[str, Pin], deadline: float
+    resolved: Resolved, space: Space, aim: Objective, best: Incumbent, *, pins: Mapping[str, Pin], budget: Budget
 ) -> tuple[Advice, ...]:
     """What would make the plan better by what is wanted least of, the most useful first."""
     if aim.lean:
-        return _leaner(resolved, aim, best, pins, deadline)
-    fewer = enough_gpus(resolved, aim, aim.value(best), deadline)
-    return (*fewer, *_faster(space, aim, best, pins=pins, deadline=deadline))
+        return _leaner(resolved, aim, best, pins, budget)
+    fewer = _enough_gpus(resolved, aim, aim.value(best), budget)
+    return (*fewer, *_faster(space, aim, best, pins=pins, budget=budget))
+
+
+def _enough_gpus(resolved: Resolved, aim: Objective, now: float, budget: Budget) -> tuple[Advice, ...]:
+    """Fewer GPUs that need little longer than ``now`` seconds, and fewer that need less; none where all are worth it.
+
+    The former by halving, where a replica of one GPU has no sequence of its own: elsewhere half the GPUs take twice as
+    long. The latter are rounder counts, where GPUs and batch do not divide each other.
+    """
+    few, batch, best = aim.scenario.gpus, aim.scenario.global_batch_size, None
+    total, lines = few, []
+    if few % batch and batch % few:
+        tried = {count: _on(resolved, aim, count, budget) for count in rounder_counts(few)}
+        faster = {count: found for count, found in tried.items() if found and found.seconds < now}
+        if faster:
+            count = min(faster, key=lambda count: faster[count].seconds)
+            lines.append(_fewer(total, count, faster[count], now))
+        elif late := [count for count, found in tried.items() if found and not found.proved]:
+            lines.append(Advice(subject=plural(late[0], "GPU"), text=NOT_KNOWN, proved=False))
+    while few > batch and few % 2 == 0:
+        found = _on(resolved, aim, few // 2, budget)
+        if found is None or found.seconds > (1.0 + WORTH_IT) * now:
+            if found and not found.proved:
+                lines.append(Advice(subject=plural(few // 2, "GPU"), text=NOT_KNOWN, proved=False))
+            break
+        few, best = few // 2, found
+    return (*lines, *([_fewer(total, few, best, now)] if best else []))
+
+
+class _Found(NamedTuple):
+    """Seconds of the best that a search found, infinite where it found none, and whether it proved that."""
+
+    seconds: float
+    proved: bool
+
+
+def _fewer(total: int, count: int, found: _Found, now: float) -> Advice:
+    change, share = found.seconds / now - 1.0, count / total
+    most, least = ("", "") if found.proved else ("at most ", "at least ")
+    text = f"{most}{change:+.1%} of the time, {least}{1.0 - share * (1.0 + change):.0%} fewer GPU hours"
+    return Advice(subject=plural(count, "GPU"), text=text, iteration_seconds=found.seconds, proved=found.proved)
+
+
+def _on(resolved: Resolved, aim: Objective, gpus: int, budget: Budget) -> _Found | None:
+    """The best of the same question on so many GPUs; None where there is no such cluster, or pins cannot make it up."""
+    scenario = with_gpus(resolved, gpus)
+    if scenario is None:
+        return None
+    there = aim.on(scenario)
+    try:
+        space = build(scenario, parse_pins(resolved.request.pins))
+    except BadRequest:
+        return None
+    outcome = there.search(space, budget=budget)
+    return _Found(there.value(outcome.best) if outcome.best else math.inf, outcome.proved)
 
 
 def _leaner(
-    resolved: Resolved, aim: Aim, best: Incumbent, pins: Mapping[str, Pin], deadline: float
+    resolved: Resolved, aim: Objective, best: Incumbent, pins: Mapping[str, Pin], budget: Budget
 ) -> tuple[Advice, ...]:
     """What twice the devices, and what saves memory at a price, would spare of the bytes of the fullest device.
 
     Faster machines spare none.
     """
     asked = {
-        f"{axis.replace('_', ' ')} {values}": parse_pins({axis: values}) for axis, values in ways(pins, aim.scenario)
+        f"{axis.replace('_', ' ')} {values}": parse_pins({axis: values})
+        for axis, values in saver_options(pins, aim.scenario)
     }
     questions = {subject: (aim, {**pins, **more}) for subject, more in asked.items()}
     if larger := with_gpus(resolved, 2 * aim.scenario.gpus):
         questions[plural(larger.gpus, "GPU")] = (aim.on(larger), dict(pins))
     now = aim.value(best)
-    lines = [_spared(subject, one, some, now, deadline) for subject, (one, some) in questions.items()]
+    lines = [_spared(subject, one, some, now, budget) for subject, (one, some) in questions.items()]
     return tuple(sorted(lines, key=lambda line: line.peak_memory_bytes or math.inf))
 
 
-def _spared(subject: str, aim: Aim, pins: Mapping[str, Pin], now: float, deadline: float) -> Advice:
+def _spared(subject: str, aim: Objective, pins: Mapping[str, Pin], now: float, budget: Budget) -> Advice:
     """How much less the fullest device needs, where a question is a little another."""
-    if time.perf_counter() > deadline:
+    if budget.spent():
         return Advice(subject=subject, text=NOT_KNOWN, proved=False)
     try:
-        found = aim.search(build(aim.scenario, pins), deadline=deadline)
+        found = aim.search(build(aim.scenario, pins), budget=budget)
     except BadRequest:  # pins that so many devices cannot make up
         return Advice(subject=subject, text="the pins make up no strategy there")
     needed = min(aim.value(found.best), now) if found.best else now
@@ -80,41 +217,43 @@ def _spared(subject: str, aim: Aim, pins: Mapping[str, Pin], now: float, deadlin
     return Advice(subject=subject, text=text, peak_memory_bytes=needed, proved=found.proved)
 
 
-def _faster(space: Space, aim: Aim, best: Incumbent, *, pins: Mapping[str, Pin], deadline: float) -> tuple[Advice, ...]:
+def _faster(
+    space: Space, aim: Objective, best: Incumbent, *, pins: Mapping[str, Pin], budget: Budget
+) -> tuple[Advice, ...]:
     """What a new plan would gain from better machines or a larger batch, most useful first."""
     scenario, now = aim.scenario, aim.value(best)
-    memory = device_times(scenario, usable_memory=2.0)
+    memory = scale_device(scenario, usable_memory=2.0)
     changes = {
-        "network 2x": links_times(scenario, 2.0, inner=False),
-        "node links 2x": links_times(scenario, 2.0, inner=True),
-        "memory bandwidth 2x": device_times(scenario, memory_bandwidth=2.0),
-        "arithmetic 1.25x": arithmetic_times(scenario, 1.25),
+        "network 2x": scale_links(scenario, 2.0, inner=False),
+        "node links 2x": scale_links(scenario, 2.0, inner=True),
+        "memory bandwidth 2x": scale_device(scenario, memory_bandwidth=2.0),
+        "arithmetic 1.25x": scale_compute(scenario, 1.25),
     }
-    lines = [_anew(MORE_MEMORY, aim.on(memory), space, best, now, deadline)]  # its bounds are those of the plan
-    lines += [_anew(subject, aim.on(changed), space, best, now, deadline) for subject, changed in changes.items()]
-    lines.append(_larger_batch(aim, best, now, pins, deadline))
-    lines.extend(_rounder_batch(aim, now, pins, deadline))
+    lines = [_replanned(MORE_MEMORY, aim.on(memory), space, best, now, budget)]  # its bounds are those of the plan
+    lines += [_replanned(subject, aim.on(changed), space, best, now, budget) for subject, changed in changes.items()]
+    lines.append(_larger_batch(aim, best, now, pins, budget))
+    lines.extend(_rounder_batch(aim, now, pins, budget))
     if _memory_is_short(best, lines):
-        lines.extend(_offloading(space, aim, best, pins, deadline))
+        lines.extend(_offloading(space, aim, best, pins, budget))
     return tuple(sorted(lines, key=lambda line: line.iteration_seconds or math.inf))
 
 
-def _anew(subject: str, changed: Aim, space: Space, best: Incumbent, now: float, deadline: float) -> Advice:
+def _replanned(subject: str, changed: Objective, space: Space, best: Incumbent, now: float, budget: Budget) -> Advice:
     """What a plan would be on other machines of the same shape, hence in the same lattice.
 
-    The strategy of today is what it gains at least, if time ends the search.
+    The strategy of today is what it gains at least, if the budget ends the search.
     """
-    found = changed.search(space, deadline=deadline, beside=1.0 + changed.within, confirm=False)
+    found = changed.search(space, budget=budget, margin=1.0 + changed.tie_width, confirm=False)
     if found.best and found.proved:
         return gained(subject, changed.value(changed.choice(found).taken), now)
-    known = [changed.anew(best), *([changed.value(found.best)] if found.best else [])]
+    known = [changed.revalue(best), *([changed.value(found.best)] if found.best else [])]
     return gained(subject, min(known), now, proved=False)
 
 
 def gained(subject: str, seconds: float, now: float, *, proved: bool = True) -> Advice:
     """What a change saves of ``now`` seconds; nothing where it lengthens them.
 
-    What a search found that its deadline ended is no more than it saves at least.
+    What a search found that its budget ended is no more than it saves at least.
     """
     share = seconds / now - 1
     saves = share <= -NOTABLE
@@ -132,7 +271,7 @@ def _memory_is_short(best: Incumbent, lines: Iterable[Advice]) -> bool:
     return saves or not more.proved or more.text != "nothing"
 
 
-def _offloading(space: Space, aim: Aim, best: Incumbent, pins: Mapping[str, Pin], deadline: float) -> list[Advice]:
+def _offloading(space: Space, aim: Objective, best: Incumbent, pins: Mapping[str, Pin], budget: Budget) -> list[Advice]:
     """What states or activations on the hosts would save, which is searched only where it is asked for.
 
     In the layouts of the plan and of the best without a limit on memory first, which tell how much at least.
@@ -141,28 +280,28 @@ def _offloading(space: Space, aim: Aim, best: Incumbent, pins: Mapping[str, Pin]
     kinds = parse_pins({"offload": ",".join(offloads(aim.scenario, pins)) or None})
     if not kinds or not _hopeful(space, aim, best.iteration):
         return []
-    for likely in (best, _unlimited(space, aim, deadline)):
-        if likely and time.perf_counter() < deadline:
+    for likely in (best, _unlimited(space, aim, budget)):
+        if likely and not budget.spent():
             layout = _values_of(likely.row, _LAYOUT)
-            found = aim.search(build(aim.scenario, {**pins, **layout, **kinds}), deadline=deadline)
+            found = aim.search(build(aim.scenario, {**pins, **layout, **kinds}), budget=budget)
             seconds = min(seconds, aim.value(found.best)) if found.best else seconds
-    if time.perf_counter() > deadline:
+    if budget.spent():
         return [gained(ANY_OFFLOAD, seconds, now, proved=False)]
     left = _hopeful(space, aim, seconds * (1.0 + NOTABLE) if aim.by_time else best.iteration)
-    found = aim.search(build(aim.scenario, {**pins, **left, **kinds}), deadline=deadline, beside=1.0, confirm=False)
+    found = aim.search(build(aim.scenario, {**pins, **left, **kinds}), budget=budget, margin=1.0, confirm=False)
     seconds = min(seconds, aim.value(found.best)) if found.best else seconds
-    subject = spared(found.best.row) if found.best and found.proved else ANY_OFFLOAD
+    subject = describe_savers(found.best.row) if found.best and found.proved else ANY_OFFLOAD
     gain = gained(subject, seconds, now, proved=found.proved)
     return [] if gain.text == "nothing" else [gain]
 
 
-def _unlimited(space: Space, aim: Aim, deadline: float) -> Incumbent | None:
+def _unlimited(space: Space, aim: Objective, budget: Budget) -> Incumbent | None:
     """The best were memory no limit: moving anything to the host only adds to its time."""
-    roomy = aim.on(device_times(aim.scenario, usable_memory=UNLIMITED))
-    return roomy.search(space, deadline=deadline, beside=1.0, confirm=False).best
+    roomy = aim.on(scale_device(aim.scenario, usable_memory=UNLIMITED))
+    return roomy.search(space, budget=budget, margin=1.0, confirm=False).best
 
 
-def _hopeful(space: Space, aim: Aim, ceiling: float) -> dict[str, Pin]:
+def _hopeful(space: Space, aim: Objective, ceiling: float) -> dict[str, Pin]:
     """The degrees of the cores whose bound is below so many seconds of an iteration."""
     return _values_of(space.cores.take(known_bound(space.cores, aim.scenario) < ceiling), _DEGREES)
 
@@ -172,19 +311,19 @@ def _values_of(some: Strategies, axes: Iterable[str]) -> dict[str, Pin]:
     return {axis: Pin(axis, tuple(found)) for axis, found in values.items() if found}
 
 
-def _larger_batch(aim: Aim, best: Incumbent, now: float, pins: Mapping[str, Pin], deadline: float) -> Advice:
+def _larger_batch(aim: Objective, best: Incumbent, now: float, pins: Mapping[str, Pin], budget: Budget) -> Advice:
     """What a plan with twice the batch would be, per sequence."""
     double = aim.on(replace(aim.scenario, global_batch_size=2 * aim.scenario.global_batch_size))
-    if time.perf_counter() < deadline:
-        space, beside = build(double.scenario, pins), 1.0 + double.within
-        found = double.search(space, deadline=deadline, beside=beside, confirm=False)
+    if not budget.spent():
+        space, margin = build(double.scenario, pins), 1.0 + double.tie_width
+        found = double.search(space, budget=budget, margin=margin, confirm=False)
         if found.best and found.proved:
             return gained("batch 2x", double.value(double.choice(found).taken) / 2, now)
     rows = replace(best.row, num_microbatches=2 * best.row.num_microbatches)
-    return gained("batch 2x", double.anew(replace(best, row=rows)) / 2, now, proved=False)
+    return gained("batch 2x", double.revalue(replace(best, row=rows)) / 2, now, proved=False)
 
 
-def _rounder_batch(aim: Aim, now: float, pins: Mapping[str, Pin], deadline: float) -> list[Advice]:
+def _rounder_batch(aim: Objective, now: float, pins: Mapping[str, Pin], budget: Budget) -> list[Advice]:
     """A batch within 1 % that has far more divisors, hence more ways to split it, per sequence."""
     batch = aim.scenario.global_batch_size
     reach = min(batch // 100, MOST_BATCHES)
@@ -194,10 +333,10 @@ def _rounder_batch(aim: Aim, now: float, pins: Mapping[str, Pin], deadline: floa
     rounder = max(near, key=lambda size: (ways[size], -abs(size - batch)))
     if ways[rounder] < 2 * ways[batch]:
         return []
-    if time.perf_counter() > deadline:
+    if budget.spent():
         return [gained(f"batch {rounder}", now, now, proved=False)]
     other = aim.on(replace(aim.scenario, global_batch_size=rounder))
-    found = other.search(build(other.scenario, pins), deadline=deadline)
+    found = other.search(build(other.scenario, pins), budget=budget)
     seconds = other.value(found.best) * batch / rounder if found.best else now
     gain = gained(f"batch {rounder}", seconds, now, proved=found.proved)
     return [] if gain.text == "nothing" else [gain]

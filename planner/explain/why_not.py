@@ -1,29 +1,172 @@
-"""The third question: why not another strategy."""
+"""Why not something else: other choices that people would try, and one that somebody asks about."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
-from typing import Final, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from planner.answer.build import frame_record
+from costmodels.names import Recompute
+from costmodels.pricing import quote
+from costmodels.scenario import Scenario
+from costmodels.strategy import Bools, Strategies
 from planner.answer.plan import Advice, Plan, Rejection, Strategy
-from planner.api import plan, question
+from planner.answer.text import NOT_KNOWN, NOTABLE, format_bytes, format_seconds
 from planner.errors import BadRequest
 from planner.explain import verdict as explain
-from planner.explain.challenges import MEMORY
-from planner.mixed import plan_mixed
-from planner.request.pins import Pin, parse_pins, shown_value
+from planner.request.budget import Budget
+from planner.request.pins import Pin, shown_value
 from planner.request.request import PlanRequest
-from planner.request.resolve import Resolved, resolve
 from planner.rules.core import GROUP_RULES
-from planner.search.mixed_given import for_each
+from planner.search.best_first import Outcome
+from planner.search.objective import Objective
+from planner.search.priced import Priced
+from planner.search.split import Incumbent
+from planner.space.lattice import Space, build
 from planner.space.mixed import WIDTH
 
-PINS: Final = "pins"
-"""The rule that pins break of which no strategy is made."""
+FULL_RECOMPUTE = "full recompute"
+MEMORY = ("weights", "gradients", "optimizer", "activations", "logits")
+"""What the fullest device holds, as a comparison of memory names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """Another choice that people would try, and which strategies it stands for."""
+
+    subject: str
+    keep: Callable[[Strategies], Bools]
+
+
+@dataclass(frozen=True, slots=True)
+class Challenged:
+    """Another choice, and what the search for the best strategy of its kind found."""
+
+    challenge: Challenge
+    outcome: Outcome
+
+
+def _challenges(best: Incumbent) -> list[Challenge]:
+    at = best.row.row(0)
+    tp, pp = at["tp"], at["pp"]
+    recompute = Challenge(FULL_RECOMPUTE, lambda c: c.recompute == Recompute.FULL)
+    if best.assignment.recomputed.any():
+        recompute = Challenge("no recompute", lambda c: c.recompute == Recompute.NONE)
+    choices = (
+        Challenge(f"TP {2 * tp}", lambda c: c.tp == 2 * tp),
+        Challenge(f"TP {max(tp // 2, 1)}", lambda c: c.tp == tp // 2),
+        Challenge("PP 1", lambda c: (c.pp == 1) if pp > 1 else c.pp < 0),
+        Challenge(f"PP {2 * pp}", lambda c: c.pp == 2 * pp),
+        Challenge("no interleaving", lambda c: (c.vpp == 1) if at["vpp"] > 1 else c.pp < 0),
+        recompute,
+        Challenge("CP 2", lambda c: (c.cp == 2) if at["cp"] == 1 else c.pp < 0),
+        Challenge("pure data parallel", lambda c: (c.tp == 1) & (c.pp == 1) & (c.cp == 1)),
+    )
+    return [choice for choice in choices if not choice.keep(best.row).all()]
+
+
+def challenges(
+    space: Space, aim: Objective, best: Incumbent, seen: Sequence[Priced], *, pins: Mapping[str, Pin], budget: Budget
+) -> list[Challenged]:
+    """The obvious other choices, each searched as the best one was, by what that search has seen of it."""
+    whole = _whole_layers(space, aim.scenario, pins)
+    found = []
+    for challenge in _challenges(best):
+        tried = whole if challenge.subject == FULL_RECOMPUTE else space
+        among = np.flatnonzero(challenge.keep(tried.cores))
+        before = [part.take(challenge.keep(part.rows)) for part in seen]
+        outcome = aim.search(tried, budget=budget, among=among, margin=1.0, seen=before, confirm=False)
+        found.append(Challenged(challenge, outcome))
+    return found
+
+
+def _whole_layers(space: Space, scenario: Scenario, pins: Mapping[str, Pin]) -> Space:
+    """The lattice of a request that asks for recomputation of every layer; made once.
+
+    In the plain one the rules leave such strategies out, where those that recompute some layers are as fast.
+    """
+    return space.cores.once("whole layers", lambda: _all_recomputed(space, scenario, pins))
+
+
+def _all_recomputed(space: Space, scenario: Scenario, pins: Mapping[str, Pin]) -> Space:
+    full = int(Recompute.FULL)
+    asked = pins.get("recompute")
+    if asked is None or full in asked.values:
+        try:
+            return build(scenario, {**pins, "recompute": Pin("recompute", (full,))})
+        except BadRequest:  # pins that leave nothing beside it
+            pass
+    nothing = np.zeros(0, dtype=np.int64)
+    return replace(space, cores=space.cores.take(nothing), layout=nothing, allowed=space.allowed[nothing])
+
+
+def why_not_lines(tried: Sequence[Challenged], space: Space, aim: Objective, best: Incumbent) -> tuple[Advice, ...]:
+    """What the other choices would cost, each with its number, or what refuses them.
+
+    A search that ended before its proof has found something that its kind's best is no worse than, or nothing.
+    """
+    lines, parts = [], _parts(best, aim)
+    for one in tried:
+        subject, outcome, proved = one.challenge.subject, one.outcome, one.outcome.proved
+        if one.challenge.keep(best.row).all():  # of a plan that was found among the challenges
+            continue
+        if outcome.best is not None:
+            text = ("" if proved else "at most ") + _worse(outcome.best, aim, aim.value(best), parts)
+            known = {"iteration_seconds": aim.seconds(outcome.best), "peak_memory_bytes": _peak(outcome.best, aim)}
+            lines.append(Advice(subject=subject, text=text, proved=proved, **known))
+        elif not proved:
+            lines.append(Advice(subject=subject, text=NOT_KNOWN, proved=False))
+        elif outcome.nearest:
+            lines.append(Advice(subject=subject, text=_too_big(outcome.nearest[0], aim.scenario)))
+        elif refused := _refused(space, subject, aim.scenario):
+            lines.append(Advice(subject=subject, text=refused))
+    return tuple(lines)
+
+
+def _peak(found: Incumbent, aim: Objective) -> float | None:
+    return aim.value(found) if aim.lean else None
+
+
+def _worse(other: Incumbent, aim: Objective, least: float, ours: dict[str, float]) -> str:
+    """What another strategy needs, by how much more than the plan, and mostly for what."""
+    value, theirs = aim.value(other), _parts(other, aim)
+    told = format_bytes if aim.lean else format_seconds
+    worse = sorted(((theirs[name] - ours[name], name) for name in ours), reverse=True)
+    terms = ", ".join(
+        f"{name} {told(ours[name])} -> {told(theirs[name])}" for gain, name in worse[:2] if gain > NOTABLE * least
+    )
+    return f"{aim.format(value)} ({value / least - 1:+.1%}): {terms or 'a tie within the model'}"
+
+
+def _parts(found: Incumbent, aim: Objective) -> dict[str, float]:
+    """What adds up to a strategy's value: bytes on the fullest device, or seconds by cause."""
+    priced = quote(found.row, replace(aim.scenario, stability=None), found.assignment)
+    if aim.lean:
+        fullest = int(np.argmax(priced.footprint.allocated))
+        return {name: float(getattr(priced.footprint, name)[fullest]) for name in MEMORY}
+    lost = aim.value(found) - priced.iteration
+    return priced.breakdown | ({"interruptions and checkpoints": lost} if aim.scenario.stability else {})
+
+
+def _too_big(needed: float, scenario: Scenario) -> str:
+    limit = scenario.group.accelerator.usable_memory
+    return f"needs at least {format_bytes(needed)} per GPU, evenly split; {format_bytes(limit)} available"
+
+
+def _refused(space: Space, subject: str, scenario: Scenario) -> str:
+    """The rule behind a choice that never reached pricing, for the two that matter most."""
+    if subject == "pure data parallel" and scenario.gpus > scenario.global_batch_size:
+        batch = scenario.global_batch_size
+        return f"{scenario.gpus} replicas, but only {batch} sequence{'s' if batch > 1 else ''} per batch"
+    if subject.startswith("TP "):
+        heads = next((r for r in space.refusals if r.rule == "heads"), None)
+        size = int(subject.split()[1])
+        if heads and scenario.model.num_heads % size:
+            return f"does not divide {scenario.model.num_heads} attention heads"
+    return ""
 
 
 class WhyNot(BaseModel):
@@ -53,14 +196,8 @@ class WhyNot(BaseModel):
     """What was tried where none was found."""
 
 
-def why_not(request: PlanRequest) -> WhyNot:
-    """Compare the best strategy under the request's pins with the best of all.
-
-    What the pins leave free is chosen as well as it can be, so that the comparison is fair. As many values as there are
-    node groups are one for each, as ``predict`` reads them.
-    """
-    pinned, pins = _pinned(request)
-    best = plan(request.model_copy(update={"pins": {}, "reasons": False}))
+def compared(request: PlanRequest, pins: Mapping[str, Pin], pinned: Plan, best: Plan) -> WhyNot:
+    """The best plan under a request's pins beside the best of all."""
     mine = pinned.prediction.iteration_seconds if pinned.prediction else None
     theirs = best.prediction.iteration_seconds if best.prediction else None
     both = bool(pinned.prediction and best.prediction)
@@ -79,24 +216,6 @@ def why_not(request: PlanRequest) -> WhyNot:
         nearest=pinned.nearest,
         nothing_near=pinned.nothing_near,
     )
-
-
-def _pinned(request: PlanRequest) -> tuple[Plan, dict[str, Pin]]:
-    """The best under the pins, and how these were read."""
-    started, resolved = time.perf_counter(), resolve(question(request))
-    each = for_each(resolved, resolved.mixed) if resolved.mixed else None
-    pins = each or parse_pins(request.pins)
-    try:
-        if resolved.mixed and each:
-            return plan_mixed(resolved, resolved.mixed, started, reasons=False, each=each), each
-        return plan(request.model_copy(update={"reasons": False})), pins
-    except BadRequest as error:  # pins that are understood and leave no strategy: that is the reason
-        return _unmade(resolved, str(error)), pins
-
-
-def _unmade(resolved: Resolved, why: str) -> Plan:
-    refused = Rejection(rule=PINS, count=1, example=why)
-    return Plan(status="infeasible", fits=False, rejected=(refused,), **frame_record(resolved))
 
 
 def _unlike(pinned: Plan) -> tuple[Rejection, ...]:

@@ -13,6 +13,8 @@ TPU: Final = "Google"
 """Who makes TPUs."""
 XLA: Final = "maxtext"
 """The stack, and the framework, that makes programs for TPUs."""
+BY_XLA: Final = frozenset({TPU, "AWS"})
+"""Makers of devices that XLA alone makes programs for."""
 _MEASURED: Final = {"Huawei": "mindformers"}
 """The stack of which runs on a maker's devices are known, where the usual one is made for GPUs."""
 _ANYWHERE: Final = frozenset({XLA, "generic"})

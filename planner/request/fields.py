@@ -160,7 +160,13 @@ _ROWS: Final = (
         kind="number",
         left_out=3,
     ),
-    Field("time_limit", "Longest search: 30s, 2min or plain seconds.", "TIME", kind="time", default=60.0, saved=False),
+    Field(
+        "time_limit",
+        "Longest answer: 30s, 2min or plain seconds (default: none, effort counts).",
+        "TIME",
+        kind="time",
+        saved=False,
+    ),
     Field(
         "top",
         f"Number of alternatives to show (default: {DEFAULT_TOP}).",

@@ -87,7 +87,8 @@ class PlanRequest(BaseModel):
     """How far from the fastest strategy a better-validated one may be to be taken: not at all, 0.1 %, or as far as
     measured sweeps cannot tell them apart."""
     top: Annotated[int, Field(ge=0, le=1000)] = default_of("top")
-    time_limit: Annotated[float, Field(gt=0, lt=LONGEST), _TIME] = default_of("time_limit")
+    time_limit: Annotated[float | None, Field(gt=0, lt=LONGEST), _TIME] = default_of("time_limit")
+    """Seconds that the answer may take; without it effort is counted, so that every machine gives the same answer."""
 
     @field_validator("*", mode="before")
     @classmethod

@@ -8,7 +8,6 @@ solver. When no bound is left below the incumbent, the incumbent is optimal with
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -33,10 +32,11 @@ from costmodels.strategy import (
     Ints,
     Strategies,
 )
+from planner.request.budget import CORE, Budget
 from planner.search.priced import Priced, pairs, price_pairs
 from planner.search.split import TOLERANCE, Incumbent, best_split
 from planner.space.lattice import Space
-from planner.stages.from_rows import ROOM, assignment_of, least_peaks, own_cut, problem_of, stage_bounds
+from planner.stages.from_rows import ROOM, assignment_of, framework_split, least_peaks, problem_of, stage_bounds
 from planner.stages.solver import solve
 
 CHUNK = 8192
@@ -47,7 +47,7 @@ ORDERED = 16
 """How many times as many cores are put in order each time that those in order are used up."""
 LEFT_OVER = 0.05
 """Share of a chunk that may be left over for it to take as well: a few cores take nearly as long as many."""
-BESIDE = 1.02
+MARGIN = 1.02
 """Cores whose bounds are this near to the incumbent are priced if their chunk is, to be shown as runners-up."""
 KEPT_BOUNDS = 8
 """Scenarios whose bounds of the same cores are remembered."""
@@ -78,22 +78,22 @@ def search(
     space: Space,
     scenario: Scenario,
     *,
-    deadline: float,
+    budget: Budget,
     among: Ints | None = None,
     bounds: Floats | None = None,
-    beside: float = BESIDE,
+    margin: float = MARGIN,
     seen: Sequence[Priced] = (),
     confirm: bool = True,
 ) -> Outcome:
-    """The fastest feasible strategy of the space, by ``time.perf_counter`` not much later than ``deadline``.
+    """The fastest feasible strategy of the space, unless the budget is spent before that is known.
 
     Args:
         space: the lattice.
         scenario: what to price.
-        deadline: when to stop.
+        budget: what the search may take, and is charged to.
         among: the cores to look at, indices (K,); all of them unless given.
         bounds: ``core_bound`` of all cores (C,), where it is known.
-        beside: cores of a chunk are priced whose bounds are below so many incumbents; the best is the same from 1 on.
+        margin: cores of a chunk are priced whose bounds are below so many incumbents; the best is the same from 1 on.
         seen: rows of these cores that another search has priced: it need not look at what is slower.
         confirm: whether the stage solver speaks on the best as well, which is as good by its bound.
     """
@@ -101,24 +101,30 @@ def search(
     cores = np.arange(len(space.cores)) if among is None else among
     if not len(cores):
         return outcome
-    optimistic = known_bound(space.cores, scenario) if bounds is None else bounds
     for part in seen:
         remember(outcome, part, scenario)
+    if budget.spent():
+        outcome.proved, outcome.lower_bound = False, 0.0
+        return outcome
+    budget.spend(CORE * len(cores))
+    optimistic = known_bound(space.cores, scenario) if bounds is None else bounds
     pending: list[Priced] = []
     for chunk in _visits(cores, optimistic):
         if optimistic[chunk[0]] >= _ceiling(outcome):
             break
-        if time.perf_counter() > deadline:
+        if budget.spent():
             outcome.proved, outcome.lower_bound = False, float(optimistic[chunk[0]])
             break
-        priced = _price_fitting(outcome, space, chunk[optimistic[chunk] < beside * _ceiling(outcome)], scenario)
+        known = outcome.priced
+        priced = _price_fitting(outcome, space, chunk[optimistic[chunk] < margin * _ceiling(outcome)], scenario)
         if priced is not None:
             remember(outcome, priced, scenario)
             pending.append(_open(priced, scenario))
-    _settle(outcome, _unbeaten(pending, outcome), scenario, deadline)
+        budget.spend(outcome.priced - known)
+    _settle(outcome, _unbeaten(pending, outcome), scenario, budget)
     if outcome.best and outcome.proved:
         if confirm:
-            _confirm(outcome, scenario, deadline)
+            _confirm(outcome, scenario, budget)
         outcome.lower_bound = outcome.best.iteration
     return outcome
 
@@ -262,13 +268,13 @@ def remember(outcome: Outcome, priced: Priced, scenario: Scenario, *, lean: bool
     outcome.priced += len(priced.rows)
     outcome.feasible += int(priced.fits.sum())
     outcome.memory_refused += int((~priced.fits).sum())
-    _note_nearest(outcome, priced.rows.take(~priced.fits), priced.peak[~priced.fits], scenario)
-    outcome.pool.append(_best_of(priced, KEPT, priced.peak if lean else priced.bound))
-    possible = priced.fits & np.isfinite(priced.even)
+    _note_nearest(outcome, priced.rows.take(~priced.fits), priced.even_split_peak_bytes[~priced.fits], scenario)
+    outcome.pool.append(_best_of(priced, KEPT, priced.even_split_peak_bytes if lean else priced.bound))
+    possible = priced.fits & np.isfinite(priced.even_split_seconds)
     if not possible.any():
         return
-    value = np.where(possible, priced.even, np.inf)
-    peak = np.where(possible, priced.peak, np.inf)
+    value = np.where(possible, priced.even_split_seconds, np.inf)
+    peak = np.where(possible, priced.even_split_peak_bytes, np.inf)
     keys = (np.round(value, 12), peak) if lean else (peak, np.round(value, 12))
     best = int(np.lexsort((priced.rows.pp, priced.rows.tp, *keys))[0])
     if outcome.best is None or _better(value[best], peak[best], outcome.best, lean=lean):
@@ -280,9 +286,9 @@ def remember(outcome: Outcome, priced: Priced, scenario: Scenario, *, lean: bool
 def _better(value: float, peak: float, best: Incumbent, *, lean: bool) -> bool:
     """Faster, or as fast and leaner; the other way round where lean."""
     if lean:
-        return bool((peak, value) < (best.peak, best.iteration))
+        return bool((peak, value) < (best.even_split_peak_bytes, best.iteration))
     near = best.iteration * TOLERANCE
-    return bool(value < best.iteration - near or (value <= best.iteration + near and peak < best.peak))
+    return bool(value < best.iteration - near or (value <= best.iteration + near and peak < best.even_split_peak_bytes))
 
 
 def _best_of(priced: Priced, count: int, least: Floats) -> Priced:
@@ -294,8 +300,8 @@ def _best_of(priced: Priced, count: int, least: Floats) -> Priced:
 def _open(priced: Priced, scenario: Scenario) -> Priced:
     """Rows whose best split may differ from the even one: stages may be uneven, or layers recomputed one by one."""
     free = priced.rows.recompute == Recompute.PARTIAL
-    staged = (scenario.stack.uneven_stages or own_cut(scenario) is not None) & (priced.rows.pp > 1)
-    uneven = staged & (priced.bound < priced.even * (1 - TOLERANCE))
+    staged = (scenario.stack.uneven_stages or framework_split(scenario) is not None) & (priced.rows.pp > 1)
+    uneven = staged & (priced.bound < priced.even_split_seconds * (1 - TOLERANCE))
     return priced.take(free | uneven | (~priced.fits & staged))
 
 
@@ -310,8 +316,9 @@ def _tight(part: Priced, scenario: Scenario) -> tuple[Floats, Bools]:
     return np.maximum(bound, part.bound), feasible
 
 
-def _settle(outcome: Outcome, pending: list[Priced], scenario: Scenario, deadline: float) -> None:
+def _settle(outcome: Outcome, pending: list[Priced], scenario: Scenario, budget: Budget) -> None:
     """Solve the open rows in the order of their tight bounds until none can beat the incumbent."""
+    budget.spend(sum(len(part.rows) for part in pending))
     candidates = [(part, *_tight(part, scenario)) for part in pending]
     flat = [
         (float(bound[i]), part, i)
@@ -322,19 +329,19 @@ def _settle(outcome: Outcome, pending: list[Priced], scenario: Scenario, deadlin
     for place, (bound, part, i) in enumerate(flat):
         if bound >= _ceiling(outcome):
             break
-        if time.perf_counter() > deadline:
+        if budget.spent():
             outcome.proved, outcome.lower_bound = False, min(outcome.lower_bound, flat[place][0])
             return
-        _try(outcome, part, int(i), scenario, deadline)
+        _try(outcome, part, int(i), scenario, budget)
 
 
-def _confirm(outcome: Outcome, scenario: Scenario, deadline: float) -> None:
+def _confirm(outcome: Outcome, scenario: Scenario, budget: Budget) -> None:
     """Let the stage solver speak on the winner too: the bound said that no split of its layers is faster.
 
     The winner takes the split that its row alone has, whatever was found before it: ``predict`` splits no other way.
     """
     assert outcome.best is not None
-    found = best_split(outcome.best.row, scenario, deadline=deadline)
+    found = best_split(outcome.best.row, scenario, budget=budget)
     outcome.solves += 1
     if found and found.iteration <= outcome.best.iteration * (1 + TOLERANCE):
         outcome.best = replace(found, iteration=min(found.iteration, outcome.best.iteration))
@@ -344,7 +351,7 @@ def _ceiling(outcome: Outcome) -> float:
     return outcome.best.iteration * (1 - TOLERANCE) if outcome.best else np.inf
 
 
-def _try(outcome: Outcome, part: Priced, i: int, scenario: Scenario, deadline: float) -> None:
+def _try(outcome: Outcome, part: Priced, i: int, scenario: Scenario, budget: Budget) -> None:
     """Solve one row's stage problem; keep it if it beats the incumbent."""
     one = part.take(np.array([i]))
     once = float(one.seconds.data_parallel[0] + one.seconds.optimizer[0])
@@ -352,8 +359,7 @@ def _try(outcome: Outcome, part: Priced, i: int, scenario: Scenario, deadline: f
     stretch = 1.0 + float(one.seconds.straggler[0])
     upkeep = float(one.seconds.upkeep[0])
     cutoff = None if outcome.best is None else (outcome.best.iteration / upkeep - once) / stretch
-    left = max(deadline - time.perf_counter(), 0.05)
-    solution = solve(problem_of(one.rows, one.seconds, one.memory, scenario), cutoff_seconds=cutoff, time_limit=left)
+    solution = solve(problem_of(one.rows, one.seconds, one.memory, scenario), cutoff_seconds=cutoff, budget=budget)
     outcome.solves += 1
     if solution.status in ("feasible", "unknown"):
         outcome.proved = False

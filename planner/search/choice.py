@@ -10,7 +10,6 @@ step of doubt weighs as much as the strategies predicted fastest in sweeps disap
 from __future__ import annotations
 
 import math
-import time
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -39,8 +38,6 @@ SWITCH = 0.1
 """What every switch adds that a plain strategy leaves alone, and every factor of four in chunks per stage."""
 LEAST = 0.005
 """Least price of a step of doubt, in shares of the time."""
-PATIENCE = 1.0
-"""Seconds that splitting the layers of the chosen strategy may take."""
 _NONE = ("none", *PLAIN)
 
 
@@ -72,35 +69,35 @@ def width(ties: Ties) -> float:
     return {"fastest": 0.0, "close": CLOSE, "validated": figures().tie}[ties]
 
 
-def choose(outcome: Outcome, scenario: Scenario, within: float) -> Choice:
-    """The strategy with the least sum of time and doubt among those that are no more than ``within`` slower.
+def choose(outcome: Outcome, scenario: Scenario, tie_width: float) -> Choice:
+    """The strategy with the least sum of time and doubt among those that are no more than ``tie_width`` slower.
 
     They are among the rows that the search priced whole, by their even split, and fit; the proof is of the fastest.
     """
     fastest = outcome.best
     assert fastest is not None
-    if not within:
+    if not tie_width:
         return Choice(fastest, "")
     allocated = float(np.max(quote(fastest.row, scenario, fastest.assignment).footprint.allocated))
     against = doubts(fastest.row, np.array([allocated]), scenario)
-    ceiling = fastest.iteration * (1.0 + within)
+    ceiling = fastest.iteration * (1.0 + tie_width)
     tied = [_best_of(part, fastest.iteration, ceiling, scenario) for part in outcome.pool]
     weighed = [one for one in tied if one is not None and one.score < float(against.total[0]) - TOLERANCE]
     if not weighed:
         return Choice(fastest, "")
     best = min(weighed, key=lambda one: (round(one.score, 9), one.even))
-    solved = best_split(best.row, scenario, deadline=time.perf_counter() + PATIENCE)
+    solved = best_split(best.row, scenario)
     if solved is None or solved.iteration > ceiling:
         return Choice(fastest, "")
     return Choice(solved, reason(against, best.against))
 
 
-def only_tied(outcome: Outcome, within: float) -> list[Priced]:
+def only_tied(outcome: Outcome, tie_width: float) -> list[Priced]:
     """The rows that `choose` looks at, of all that a search saw; a few, where it keeps thousands."""
-    if outcome.best is None or not within:
+    if outcome.best is None or not tie_width:
         return []
-    ceiling = outcome.best.iteration * (1.0 + within)
-    parts = [part.take(part.fits & (part.even <= ceiling)) for part in outcome.pool]
+    ceiling = outcome.best.iteration * (1.0 + tie_width)
+    parts = [part.take(part.fits & (part.even_split_seconds <= ceiling)) for part in outcome.pool]
     return [part for part in parts if len(part.rows)]
 
 
@@ -115,11 +112,11 @@ class _Tied(NamedTuple):
 
 def _best_of(part: Priced, fastest: float, ceiling: float, scenario: Scenario) -> _Tied | None:
     """The row of least time and doubt among those that fit under the ceiling; None where there is none."""
-    near: Ints = np.flatnonzero(part.fits & (part.even <= ceiling))
+    near: Ints = np.flatnonzero(part.fits & (part.even_split_seconds <= ceiling))
     if not len(near):
         return None
-    rows, even = part.rows.take(near), part.even[near]
-    against = doubts(rows, part.peak[near], scenario)
+    rows, even = part.rows.take(near), part.even_split_seconds[near]
+    against = doubts(rows, part.even_split_peak_bytes[near], scenario)
     score = (even / fastest - 1.0) / max(figures().curse, LEAST) + against.total
     i = np.lexsort((even, np.round(score, 9)))[:1]
     return _Tied(float(score[i[0]]), float(even[i[0]]), rows.take(i), Doubts(*(part[i] for part in against)))

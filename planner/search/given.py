@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -21,16 +20,16 @@ from costmodels.strategy import AXES, Strategies, strategies
 from planner.answer.plan import Rejection
 from planner.answer.text import plural
 from planner.errors import BadRequest
-from planner.explain.nearest_request import nearest_divisor, nearest_multiple
+from planner.request.budget import Budget
 from planner.request.pins import Pin
 from planner.rules.conditions import FOLDED
 from planner.rules.core import sentence
 from planner.search.least_memory import leanest_split
 from planner.search.split import best_split, given_split
 from planner.space.active_rules import binding
-from planner.space.divisors import closest
+from planner.space.divisors import nearest_degrees, nearest_divisor, nearest_multiple
 from planner.space.lattice import layouts
-from planner.stages.from_rows import fewest_layers, own_cut
+from planner.stages.from_rows import fewest_layers, framework_split
 
 CHUNKS = "chunks"
 """The rule that every chunk has a layer."""
@@ -84,7 +83,7 @@ def _replicas(scenario: Scenario, axes: Mapping[str, int], ranks: int, said: str
 def _dividing(gpus: int, axes: Mapping[str, int]) -> str:
     """The degrees closest to those of one copy that divide the devices, to end a sentence; "" of fewer than two."""
     asked = {name: Pin(name, (axes[name],)) for name in ("tp", "cp", "pp") if axes.get(name, 1) > 1}
-    return f"{closest(layouts(gpus, {}), asked)} do" if len(asked) > 1 else ""
+    return f"{nearest_degrees(layouts(gpus, {}), asked)} do" if len(asked) > 1 else ""
 
 
 def _batches(scenario: Scenario, micro: int, dp: int) -> int:
@@ -157,16 +156,21 @@ def _ends(
 
 
 def split_or_given(
-    scenario: Scenario, row: Strategies, layers: Sequence[int] | None, seconds: float, *, lean: bool = False
+    scenario: Scenario,
+    row: Strategies,
+    layers: Sequence[int] | None,
+    *,
+    budget: Budget | None = None,
+    lean: bool = False,
 ) -> Assignment:
     """The ``checked_layers`` given, else the split that a search would choose, else, where none fits, the even one.
 
-    ``lean`` is a search for the least memory.
+    ``lean`` is a search for the least memory; ``budget`` is charged, one of its own unless given.
     """
     if layers is not None:
         return given_split(row, scenario, layers)
-    solved = (leanest_split if lean else best_split)(row, scenario, deadline=time.perf_counter() + seconds)
-    pp, total, cut = int(row.pp[0]), scenario.model.num_layers, own_cut(scenario)
+    solved = (leanest_split if lean else best_split)(row, scenario, budget=budget)
+    pp, total, cut = int(row.pp[0]), scenario.model.num_layers, framework_split(scenario)
     return solved.assignment if solved else row_assignment(row, total, cut(scenario.model, pp) if cut else None)
 
 
@@ -210,7 +214,7 @@ def _evenly(layers: int, stages: int) -> str:
 def _check_fewest(layers: Sequence[int], row: Strategies, scenario: Scenario) -> None:
     """Refuse stages with a chunk of nothing, and layers other than those that a framework itself gives a stage."""
     least = fewest_layers(row, scenario)[0]
-    if own_cut(scenario) and list(layers) != least.tolist():
+    if framework_split(scenario) and list(layers) != least.tolist():
         raise BadRequest(f"{scenario.framework} divides the layers itself, into {','.join(map(str, least))}")
     if short := [held for held, fewest in zip(layers, least, strict=True) if held < fewest]:
         raise BadRequest(f"a stage holds {plural(short[0], 'layer')}; each of its {int(row.vpp[0])} chunks needs one")

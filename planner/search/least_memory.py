@@ -1,10 +1,15 @@
-"""The leanest strategy: least memory on the fullest device."""
+"""The strategy of the least memory on the fullest device, and the split of layers that needs least.
+
+A stage of n layers needs f + w + n s bytes: fixed ones, working ones, and s for each layer's states and what its
+micro-batches in flight keep. Under a limit M a stage holds floor((M - f - w) / s) layers at most, so that the least
+peak is the least M under which all stages together hold the model.
+"""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,18 +19,95 @@ from costmodels.memory.rows import memory_limit
 from costmodels.pricing import row_assignment
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Floats, Ints, Strategies
+from planner.request.budget import CORE, Budget
 from planner.search.best_first import CHUNK, PROMISING, Outcome, remember
-from planner.search.lean_split import lean_bounds, lean_peaks
 from planner.search.priced import Priced, price_cores, price_rows
 from planner.search.split import Incumbent, best_split
 from planner.space.lattice import Space
+from planner.stages.bounds import RECOMPUTE_MODES, StageRows
 from planner.stages.from_rows import stage_problems
+
+HALVINGS = 60
+"""Enough to tell two limits apart that differ in the last digits of a byte count."""
+SUM_ROUNDING = 1e-12
+"""Relative difference of sums of bytes in another order."""
+
+
+def lean_peaks(rows: StageRows) -> Floats:
+    """Bytes of the fullest stage under the leanest split of each of N stage problems, shape (N,).
+
+    What may be recomputed is. No stage holds fewer layers than it must; infinite where that is too many already.
+    """
+    given = _columns(rows)
+    lowest = np.where(given.stages, _bytes(given, given.fewest), 0.0).max(axis=1)
+    layers = np.broadcast_to(np.asarray(rows.num_layers), lowest.shape)
+    low, high = lowest, lowest + (given.working + given.slope * layers[:, None]).max(axis=1)
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        enough = _held(middle, given).sum(axis=1) >= layers
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    fits = _held(lowest, given).sum(axis=1) >= layers
+    fullest = np.where(given.stages, _bytes(given, _held(high, given)), 0.0).max(axis=1)
+    exact = np.where(fits, lowest, fullest)
+    return np.where((given.fewest * given.stages).sum(axis=1) > layers, np.inf, exact)
+
+
+def lean_bounds(rows: StageRows) -> Floats:
+    """Bytes that no split's fullest stage is below: all stages as full as each other, shape (N,)."""
+    given = _columns(rows)
+    cheapest = np.where(given.stages, given.slope, np.inf).min(axis=1)
+    layers = np.broadcast_to(np.asarray(rows.num_layers), cheapest.shape)
+    least = given.fixed + np.where(given.fewest > 0, given.working, 0.0)
+    return (np.where(given.stages, least, 0.0).sum(axis=1) + layers * cheapest) / given.stages.sum(axis=1)
+
+
+class _Columns(NamedTuple):
+    """Bytes beside layers, of a stage that recomputes, and per layer; fewest layers; which are stages: (N, P) each."""
+
+    fixed: Floats
+    working: Floats
+    slope: Floats
+    fewest: Floats
+    stages: Bools
+
+
+def _columns(rows: StageRows) -> _Columns:
+    count = np.atleast_1d(np.asarray(rows.num_stages))
+    width = int(count.max(initial=1))
+    again = np.asarray(rows.recompute) != RECOMPUTE_MODES.index("none")
+    kept = np.where(_tall(again), rows.checkpoint_bytes, rows.activation_bytes)
+    shape = (len(count), width)
+    return _Columns(
+        fixed=np.broadcast_to(np.asarray(rows.fixed_bytes, dtype=np.float64), shape),
+        working=np.broadcast_to(np.where(_tall(again), _tall(rows.working_bytes), 0.0), shape),
+        slope=np.broadcast_to(_tall(rows.layer_bytes) + kept, shape),
+        fewest=np.broadcast_to(np.asarray(rows.fewest, dtype=np.float64), shape),
+        stages=np.arange(width) < count[:, None],
+    )
+
+
+def _tall(values: object) -> Floats:
+    """Figures of rows beside those of their stages."""
+    array = np.asarray(values)
+    return array[:, None] if array.ndim == 1 else array
+
+
+def _bytes(given: _Columns, layers: Floats) -> Floats:
+    """Bytes of stages that hold so many layers; one without any recomputes nothing, (N, P)."""
+    return given.fixed + np.where(layers > 0, given.working, 0.0) + layers * given.slope
+
+
+def _held(limit: Floats, given: _Columns) -> Floats:
+    """Layers that every stage holds under a limit, (N, P)."""
+    room = limit[:, None] * (1.0 + SUM_ROUNDING) - given.fixed - given.working
+    return np.where(given.stages, np.floor(np.maximum(room / given.slope, 0.0)), 0.0)
+
 
 ROUNDING = 1e-9
 """Relative difference below which two peaks are one."""
 
 
-def leanest(space: Space, scenario: Scenario, *, deadline: float, among: Ints | None = None) -> Outcome:
+def leanest(space: Space, scenario: Scenario, *, budget: Budget, among: Ints | None = None) -> Outcome:
     """Price every core in chunks and keep the one with the lowest peak; ties go to the faster.
 
     Proved over splits with all or no layers recomputed: uneven ones too where the stack allows them, its layers are
@@ -34,13 +116,14 @@ def leanest(space: Space, scenario: Scenario, *, deadline: float, among: Ints | 
     outcome = Outcome()
     cores = np.arange(len(space.cores)) if among is None else among
     for start in range(0, len(cores), CHUNK):
-        if time.perf_counter() > deadline:
+        if budget.spent():
             outcome.proved = False
             break
         priced = price_cores(space, cores[start : start + CHUNK], scenario)
+        budget.spend(CORE * CHUNK + len(priced.rows))
         remember(outcome, priced, scenario, lean=True)
         if _may_be_uneven(scenario):
-            _unevenly(outcome, priced, scenario, deadline)
+            _unevenly(outcome, priced, scenario, budget)
     if outcome.best:
         outcome.lower_bound = outcome.best.iteration if outcome.proved else 0.0
     return outcome
@@ -56,21 +139,21 @@ def leanest_rows(outcome: Outcome, scenario: Scenario, count: int = PROMISING) -
         yield least, found[n][0].rows.take(np.array([i]))
 
 
-def leanest_split(row: Strategies, scenario: Scenario, *, deadline: float) -> Incumbent | None:
+def leanest_split(row: Strategies, scenario: Scenario, *, budget: Budget | None = None) -> Incumbent | None:
     """One row under the split whose fullest stage needs least, as fast as that allows; None where none fits."""
     priced = price_rows(row, row_seconds(row, scenario), scenario)
-    least, even = float(_least(priced, scenario)[0]), float(priced.peak[0])
+    least, even = float(_least(priced, scenario)[0]), float(priced.even_split_peak_bytes[0])
     if least == np.inf:
         return None
-    if priced.fits[0] and np.isfinite(priced.even[0]) and even <= least * (1 + ROUNDING):
-        return Incumbent(row, row_assignment(row, scenario.model.num_layers), float(priced.even[0]), even)
-    found = best_split(row, scenario, deadline=deadline, allocated=least * (1 + ROUNDING))
-    return replace(found, peak=least) if found else None
+    if priced.fits[0] and np.isfinite(priced.even_split_seconds[0]) and even <= least * (1 + ROUNDING):
+        return Incumbent(row, row_assignment(row, scenario.model.num_layers), float(priced.even_split_seconds[0]), even)
+    found = best_split(row, scenario, budget=budget, allocated=least * (1 + ROUNDING))
+    return replace(found, even_split_peak_bytes=least) if found else None
 
 
 def _least(priced: Priced, scenario: Scenario) -> Floats:
     """Bytes of the fullest stage of every row under its leanest split, (N,); infinite where none fits."""
-    least = np.where(priced.fits & np.isfinite(priced.even), priced.peak, np.inf)
+    least = np.where(priced.fits & np.isfinite(priced.even_split_seconds), priced.even_split_peak_bytes, np.inf)
     if _may_be_uneven(scenario) and (places := np.flatnonzero(_several(priced.rows))).size:
         some = priced.take(places)
         peaks = lean_peaks(stage_problems(some.rows, some.seconds, some.memory, scenario))
@@ -88,9 +171,9 @@ def _several(rows: Strategies) -> Bools:
     return (rows.pp > 1) & (copies(rows) == 1)
 
 
-def _unevenly(outcome: Outcome, priced: Priced, scenario: Scenario, deadline: float) -> None:
+def _unevenly(outcome: Outcome, priced: Priced, scenario: Scenario, budget: Budget) -> None:
     """Raise the incumbent by the leanest row of a chunk whose stages may differ, split as fast as its peak allows."""
-    ceiling = outcome.best.peak * (1 - ROUNDING) if outcome.best else np.inf
+    ceiling = outcome.best.even_split_peak_bytes * (1 - ROUNDING) if outcome.best else np.inf
     some = priced.take(_several(priced.rows))
     if not len(some.rows):
         return
@@ -105,6 +188,6 @@ def _unevenly(outcome: Outcome, priced: Priced, scenario: Scenario, deadline: fl
         return
     row = some.rows.take(np.array([best]))
     peak = float(peaks[best])
-    if found := best_split(row, scenario, deadline=deadline, allocated=peak * (1 + ROUNDING)):
+    if found := best_split(row, scenario, budget=budget, allocated=peak * (1 + ROUNDING)):
         outcome.feasible += int(not some.fits[best])
-        outcome.best = replace(found, peak=peak)
+        outcome.best = replace(found, even_split_peak_bytes=peak)

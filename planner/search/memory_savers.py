@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 
 from costmodels.names import OFFLOADS
@@ -10,8 +9,9 @@ from costmodels.scenario import Scenario
 from costmodels.step.offload import described
 from costmodels.strategy import Strategies
 from planner.answer.plan import Plan
+from planner.answer.text import WITHOUT
 from planner.errors import BadRequest
-from planner.explain.verdict import WITHOUT
+from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved
@@ -20,7 +20,7 @@ from planner.search.split import Incumbent
 from planner.space.lattice import build
 
 
-def ways(pins: Mapping[str, object], scenario: Scenario) -> Iterator[tuple[str, str]]:
+def saver_options(pins: Mapping[str, object], scenario: Scenario) -> Iterator[tuple[str, str]]:
     """The axes that save memory, with the values to allow on them, where the pins leave them alone.
 
     Layers that are recomputed together first, which costs no time beyond full recomputation, then offloading.
@@ -32,34 +32,35 @@ def ways(pins: Mapping[str, object], scenario: Scenario) -> Iterator[tuple[str, 
         yield "offload", "any"
 
 
-def offloaded(request: PlanRequest, resolved: Resolved) -> PlanRequest | None:
+def with_savers(request: PlanRequest, resolved: Resolved, budget: Budget) -> PlanRequest | None:
     """The request with the first way that lets it fit; nothing fits without it."""
-    for axis, values in ways(request.pins, resolved.scenario):
+    for axis, values in saver_options(request.pins, resolved.scenario):
         pins = {**request.pins, axis: values}
-        deadline = time.perf_counter() + request.time_limit
-        if plain_best(resolved.scenario, parse_pins(pins), deadline):
+        if plain_best(resolved.scenario, parse_pins(pins), budget):
             return request.model_copy(update={"pins": pins})
     return None
 
 
-def best_of(scenario: Scenario, pins: Mapping[str, Pin], deadline: float) -> Incumbent | None:
+def best_of(scenario: Scenario, pins: Mapping[str, Pin], budget: Budget) -> Incumbent | None:
     """The fastest that fits, by one of these ways where nothing fits without."""
-    best = plain_best(scenario, pins, deadline)
-    for axis, values in ways(pins, scenario):
-        best = best or plain_best(scenario, {**pins, **parse_pins({axis: values})}, deadline)
+    best = plain_best(scenario, pins, budget)
+    for axis, values in saver_options(pins, scenario):
+        best = best or plain_best(scenario, {**pins, **parse_pins({axis: values})}, budget)
     return best
 
 
-def plain_best(scenario: Scenario, pins: Mapping[str, Pin], deadline: float) -> Incumbent | None:
-    """The fastest that fits as asked; None also where the pins make up no strategy."""
+def plain_best(scenario: Scenario, pins: Mapping[str, Pin], budget: Budget) -> Incumbent | None:
+    """The fastest that fits as asked; None also where the pins make up no strategy, or the budget is spent."""
+    if budget.spent():
+        return None
     try:
         space = build(scenario, dict(pins))
     except BadRequest:  # pins that make up no strategy, layers of a prime number, a range that leaves nothing
         return None
-    return search(space, scenario, deadline=deadline).best
+    return search(space, scenario, budget=budget).best
 
 
-def said_so(found: Plan) -> Plan:
+def note_savers(found: Plan) -> Plan:
     """The plan with the remark that what saves memory was not asked for."""
     if found.strategy is None:
         return found
@@ -67,7 +68,7 @@ def said_so(found: Plan) -> Plan:
     return found.model_copy(update={"defaults": (*found.defaults, remark)})
 
 
-def spared(row: Strategies) -> str:
+def describe_savers(row: Strategies) -> str:
     """What a strategy, N = 1, does to save memory: "offload optimizer"; nothing where it does none of it."""
     together, offload = int(row.recompute_num_layers[0]), OFFLOADS[int(row.offload[0])]
     return _words(together, offload) if together > 1 or offload != "none" else ""

@@ -8,7 +8,6 @@ within the model.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -21,6 +20,7 @@ from costmodels.layout.split import Assignment, slice_layers
 from costmodels.names import Recompute
 from costmodels.pricing import effective_recompute, row_assignment
 from costmodels.strategy import Bools, Floats, Ints
+from planner.request.budget import CORE, Budget
 from planner.search.split import TOLERANCE
 from planner.space.mixed import MixedSpace
 from planner.stages.bounds import RECOMPUTE_MODES, StageRows, stage_lower_bound
@@ -34,9 +34,9 @@ FIRST = 256
 CHUNK = 2048
 """Cores that are priced at a time at most."""
 BOUNDED = 2**17
-"""Cores that are bounded between two looks at the clock."""
-GRACE = 0.5
-"""Seconds beyond the deadline in which a plan is still looked for where there is none."""
+"""Cores that are bounded before the budget is looked at again."""
+BRANCH = 8.0
+"""Effort of the price of one branch."""
 KEPT = 256
 """Best branches of a chunk that are remembered for alternatives."""
 
@@ -91,8 +91,8 @@ class MixedOutcome:
         return self.best.iteration * (1 - TOLERANCE) if self.best else np.inf
 
 
-def search(space: MixedSpace, mixed: Mixed, *, deadline: float, among: Ints | None = None) -> MixedOutcome:
-    """The fastest feasible strategy of the space, by ``time.perf_counter`` not much later than ``deadline``.
+def search(space: MixedSpace, mixed: Mixed, *, budget: Budget, among: Ints | None = None) -> MixedOutcome:
+    """The fastest feasible strategy of the space, unless the budget is spent before that is known.
 
     ``among`` gives the cores to look at, indices (K,); all of them unless given.
     """
@@ -100,30 +100,31 @@ def search(space: MixedSpace, mixed: Mixed, *, deadline: float, among: Ints | No
     cores = np.arange(len(space.cores)) if among is None else among
     if not len(cores):
         return outcome
-    optimistic = _bounds(space.cores, mixed, deadline)
+    optimistic = _bounds(space.cores, mixed, budget)
     if optimistic is None:
         outcome.proved, outcome.lower_bound = False, 0.0
         return outcome
     order = cores[np.argsort(optimistic[cores], kind="stable")]
     start, size = 0, FIRST
     while start < len(order) and optimistic[order[start]] < outcome.ceiling:
-        if time.perf_counter() > deadline:
+        if budget.spent():
             outcome.proved = False
             outcome.lower_bound = min(outcome.lower_bound, float(optimistic[order[start]]))
             break
-        _settle(outcome, price(space.branches(order[start : start + size]), mixed), mixed, deadline)
+        _settle(outcome, price(space.branches(order[start : start + size]), mixed), mixed, budget)
         start, size = start + size, min(2 * size, CHUNK)
     if outcome.best and outcome.proved:
         outcome.lower_bound = outcome.best.iteration
     return outcome
 
 
-def _bounds(cores: MixedRows, mixed: Mixed, deadline: float) -> Floats | None:
-    """``core_bound`` of all cores, None where the deadline passes before."""
+def _bounds(cores: MixedRows, mixed: Mixed, budget: Budget) -> Floats | None:
+    """``core_bound`` of all cores, None where the budget is spent before."""
     found = []
     for start in range(0, len(cores), BOUNDED):
-        if time.perf_counter() > deadline:
+        if budget.spent():
             return None
+        budget.spend(CORE * min(BOUNDED, len(cores) - start))
         found.append(core_bound(cores.take(np.arange(start, min(start + BOUNDED, len(cores)))), mixed))
     return np.concatenate(found)
 
@@ -221,9 +222,10 @@ def slices(row: MixedRows, mixed: Mixed) -> int:
     return int(slice_layers(mixed.scenarios[0].model.num_layers, row.groups[0])[0])
 
 
-def _settle(outcome: MixedOutcome, branches: Branches, mixed: Mixed, deadline: float) -> None:
+def _settle(outcome: MixedOutcome, branches: Branches, mixed: Mixed, budget: Budget) -> None:
     """Solve branches in the order of their bounds until none can beat the incumbent."""
     outcome.priced += len(branches.rows)
+    budget.spend(BRANCH * len(branches.rows))
     outcome.feasible += int(branches.fits.sum())
     outcome.memory_refused += int((~branches.fits).sum())
     order = np.argsort(branches.bound, kind="stable")
@@ -232,31 +234,30 @@ def _settle(outcome: MixedOutcome, branches: Branches, mixed: Mixed, deadline: f
         bound = float(branches.bound[i])
         if not bound < outcome.ceiling:
             return
-        if time.perf_counter() > deadline + (0.0 if outcome.best else GRACE):
+        if budget.spent():
             outcome.proved, outcome.lower_bound = False, min(outcome.lower_bound, bound)
             return
-        _try(outcome, branches.take(np.array([i])), mixed, deadline)
+        _try(outcome, branches.take(np.array([i])), mixed, budget)
 
 
-def _try(outcome: MixedOutcome, one: Branches, mixed: Mixed, deadline: float) -> None:
+def _try(outcome: MixedOutcome, one: Branches, mixed: Mixed, budget: Budget) -> None:
     """Solve one branch's stage problem; keep it if it beats the incumbent."""
     price = one.seconds.groups[0]
     once = float(price.data_parallel[0] + price.optimizer[0] + price.overhead[0])
     stretch = 1.0 + float(price.straggler[0])
     cutoff = None if outcome.best is None else (outcome.best.iteration - once) / stretch
-    left = max(deadline - time.perf_counter(), 0.05)
-    solution = solve(problem_of(one, mixed), cutoff_seconds=cutoff, time_limit=left)
+    solution = solve(problem_of(one, mixed), cutoff_seconds=cutoff, budget=budget)
     outcome.solves += 1
     if solution.status in ("feasible", "unknown"):
         outcome.proved = False
         outcome.lower_bound = min(outcome.lower_bound, solution.bound_seconds * stretch + once)
     value = solution.objective_seconds * stretch + once
     if solution.layers and (outcome.best is None or value < outcome.best.iteration):
-        outcome.best = _as_it_runs(one.rows, assignment_of(solution, slices(one.rows, mixed)), value, mixed)
+        outcome.best = _effective(one.rows, assignment_of(solution, slices(one.rows, mixed)), value, mixed)
 
 
-def _as_it_runs(row: MixedRows, split: Assignment, seconds: float, mixed: Mixed) -> MixedIncumbent:
-    """One branch, whose split takes ``seconds``, as ``effective_recompute`` has it on every group."""
+def _effective(row: MixedRows, split: Assignment, seconds: float, mixed: Mixed) -> MixedIncumbent:
+    """One branch, whose split takes ``seconds``, with its recomputation called what it comes to on every group."""
     run = replace(row, groups=tuple(effective_recompute(group, split) for group in row.groups))
     if run.groups[0].recompute[0] == row.groups[0].recompute[0]:
         return MixedIncumbent(row, split, seconds)
@@ -265,7 +266,7 @@ def _as_it_runs(row: MixedRows, split: Assignment, seconds: float, mixed: Mixed)
 
 def given(row: MixedRows, mixed: Mixed, split: Assignment) -> MixedIncumbent:
     """One branch under a split that is given, which may not fit."""
-    return _as_it_runs(row, split, mixed_quote(row, mixed, split).iteration, mixed)
+    return _effective(row, split, mixed_quote(row, mixed, split).iteration, mixed)
 
 
 def assignment_of(solution: StageSolution, step: int) -> Assignment:
@@ -273,11 +274,11 @@ def assignment_of(solution: StageSolution, step: int) -> Assignment:
     return Assignment(step * np.array(solution.layers, np.int64), step * np.array(solution.recompute_layers, np.int64))
 
 
-def best_split(one: Branches, mixed: Mixed, *, deadline: float) -> MixedIncumbent | None:
+def best_split(one: Branches, mixed: Mixed, *, budget: Budget) -> MixedIncumbent | None:
     """One branch under its fastest split that fits; None where none fits."""
     outcome = MixedOutcome()
     if one.fits[0]:
-        _try(outcome, one, mixed, deadline)
+        _try(outcome, one, mixed, budget)
     return outcome.best
 
 

@@ -15,12 +15,11 @@ from costmodels.names import CP_KINDS, Recompute
 from costmodels.strategy import AXES, strategies
 from planner.answer.plan import Rejection
 from planner.errors import BadRequest
-from planner.explain.mixed_records import PER_GROUP
 from planner.request.pins import Pin, parse_pins
 from planner.request.resolve import Resolved
 from planner.rules.core import GROUP_RULES, RULES, sentence
-from planner.space.lattice import around, divisors
-from planner.space.mixed import WIDTH
+from planner.space.divisors import around, divisors
+from planner.space.mixed import PER_GROUP, WIDTH
 
 
 def given_row(resolved: Resolved, mixed: Mixed) -> MixedRows:

@@ -16,8 +16,9 @@ from costmodels.scenario import Scenario
 from costmodels.strategy import Ints, Strategies
 from costmodels.training.goodput import upkeep
 from planner.answer.text import format_bytes, format_seconds
+from planner.request.budget import Budget
 from planner.request.resolve import Resolved
-from planner.search.best_first import BESIDE, Outcome, promising, search
+from planner.search.best_first import MARGIN, Outcome, promising, search
 from planner.search.choice import Choice, choose, width
 from planner.search.least_memory import leanest, leanest_rows, leanest_split
 from planner.search.priced import Priced
@@ -29,18 +30,18 @@ Promising = tuple[float, Strategies]
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
+class Objective:
     """What is minimised, and what it is priced on.
 
     Attributes:
         objective: as in the request.
         scenario: what a search prices, with interruptions and checkpoints where goodput is wanted.
-        within: how much slower than the fastest a plan may be and be taken in its place, as a share.
+        tie_width: how much slower than the fastest a plan may be and be taken in its place, as a share.
     """
 
     objective: str
     scenario: Scenario
-    within: float
+    tie_width: float
 
     @property
     def lean(self) -> bool:
@@ -52,7 +53,7 @@ class Aim:
         """Whether an iteration's seconds are all that counts, which are what measured sweeps bear out."""
         return self.objective not in {"memory", "goodput"}
 
-    def on(self, scenario: Scenario) -> Aim:
+    def on(self, scenario: Scenario) -> Objective:
         """The same aim on other machines, or with another batch."""
         return replace(self, scenario=replace(scenario, stability=self.scenario.stability))
 
@@ -60,17 +61,17 @@ class Aim:
         self,
         space: Space,
         *,
-        deadline: float,
+        budget: Budget,
         among: Ints | None = None,
-        beside: float | None = None,
+        margin: float | None = None,
         seen: Sequence[Priced] = (),
         confirm: bool = True,
     ) -> Outcome:
         """The best of the space, with what was seen on the way; arguments as of ``best_first.search``."""
         if self.lean:
-            return leanest(space, self.scenario, deadline=deadline, among=among)
-        near = max(BESIDE, 1.0 + self.within) if beside is None else beside
-        known = {"deadline": deadline, "among": among, "beside": near, "seen": seen, "confirm": confirm}
+            return leanest(space, self.scenario, budget=budget, among=among)
+        near = max(MARGIN, 1.0 + self.tie_width) if margin is None else margin
+        known = {"budget": budget, "among": among, "margin": near, "seen": seen, "confirm": confirm}
         return search(space, self.scenario, **known)  # type: ignore[arg-type]
 
     def value(self, found: Incumbent) -> float:
@@ -78,19 +79,19 @@ class Aim:
 
         Seconds of an iteration, of wall time with goodput, or bytes with memory.
         """
-        return found.iteration if self.by_time else self.anew(found)
+        return found.iteration if self.by_time else self.revalue(found)
 
-    def anew(self, found: Incumbent) -> float:
+    def revalue(self, found: Incumbent) -> float:
         """The same of a strategy that was found on other machines, or with another batch."""
         if self.lean:
             return float(np.max(stage_bytes(found.row, self.scenario, found.assignment).allocated))
-        return self._seconds_anew(found) / self.effective(found)
+        return self._iteration_seconds(found) / self.effective(found)
 
     def seconds(self, found: Incumbent) -> float:
         """Of an iteration, without interruptions and checkpoints, of what a search for this aim found."""
-        return found.iteration if self.by_time else self._seconds_anew(found)
+        return found.iteration if self.by_time else self._iteration_seconds(found)
 
-    def _seconds_anew(self, found: Incumbent) -> float:
+    def _iteration_seconds(self, found: Incumbent) -> float:
         return iteration_seconds(found.row, replace(self.scenario, stability=None), found.assignment)
 
     def effective(self, found: Incumbent) -> float:
@@ -98,7 +99,7 @@ class Aim:
         stability = self.scenario.stability
         return upkeep(found.row, self.scenario, stability).effective if stability else 1.0
 
-    def told(self, value: float) -> str:
+    def format(self, value: float) -> str:
         """Such a value as a sentence says it."""
         if self.lean:
             return f"{format_bytes(value)} allocated"
@@ -119,22 +120,22 @@ class Aim:
         for bound, row in promising(outcome, self.scenario):
             yield bound * alike, row
 
-    def split(self, row: Strategies, deadline: float) -> Incumbent | None:
+    def split(self, row: Strategies, budget: Budget) -> Incumbent | None:
         """A row under the split of its layers that this aim likes best; None where none fits in time."""
-        return (leanest_split if self.lean else best_split)(row, self.scenario, deadline=deadline)
+        return (leanest_split if self.lean else best_split)(row, self.scenario, budget=budget)
 
     def choice(self, outcome: Outcome) -> Choice:
         """The best, or what is as good as that and better validated."""
-        return choose(outcome, self.scenario, self.within)
+        return choose(outcome, self.scenario, self.tie_width)
 
 
-def aim_of(resolved: Resolved) -> Aim:
+def objective_of(resolved: Resolved) -> Objective:
     """What a request wants, and what is to be priced for it."""
     objective = resolved.request.objective
-    asked = Aim(objective, resolved.scenario, 0.0)
-    within = width(resolved.request.ties) if asked.by_time else 0.0
+    asked = Objective(objective, resolved.scenario, 0.0)
+    tie_width = width(resolved.request.ties) if asked.by_time else 0.0
     stability = resolved.stability if objective == "goodput" else None
-    return Aim(objective, replace(resolved.scenario, stability=stability), within)
+    return Objective(objective, replace(resolved.scenario, stability=stability), tie_width)
 
 
-__all__ = ["Aim", "aim_of"]
+__all__ = ["Objective", "objective_of"]

@@ -30,7 +30,7 @@ from costmodels.strategy import (
     Strategies,
 )
 from planner.space.lattice import Space
-from planner.stages.from_rows import own_cut
+from planner.stages.from_rows import framework_split
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ class Priced:
     rows: Strategies
     seconds: RowSeconds
     memory: RowBytes
-    even: Floats
+    even_split_seconds: Floats
     """Seconds of the iteration under the even split; FULL and PARTIAL recompute every layer."""
     bound: Floats
     """No split of this row is faster."""
-    peak: Floats
+    even_split_peak_bytes: Floats
     """Bytes of the worst stage under the even split."""
     fits: Bools
 
@@ -54,9 +54,9 @@ class Priced:
             self.rows.take(index),
             self.seconds.take(index),
             self.memory.take(index),
-            self.even[index],
+            self.even_split_seconds[index],
             self.bound[index],
-            self.peak[index],
+            self.even_split_peak_bytes[index],
             self.fits[index],
         )
 
@@ -97,9 +97,9 @@ def _priced(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: S
         rows,
         seconds,
         memory,
-        even=even if own_cut(scenario) is None else np.where(rows.pp > 1, np.inf, even),
+        even_split_seconds=even if framework_split(scenario) is None else np.where(rows.pp > 1, np.inf, even),
         bound=_row_bound(rows, seconds, layers),
-        peak=peak,
+        even_split_peak_bytes=peak,
         fits=peak <= memory_limit(scenario, rows),
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -15,6 +14,7 @@ from costmodels.names import Recompute
 from costmodels.pricing import row_assignment
 from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies
+from planner.request.budget import Budget
 from planner.search.priced import Priced, price_rows
 from planner.stages.from_rows import assignment_of, fewest_recomputed, problem_of, slices_of, whole_pipeline
 from planner.stages.solver import solve
@@ -30,17 +30,18 @@ class Incumbent:
     row: Strategies
     assignment: Assignment
     iteration: float
-    peak: float = np.inf
+    even_split_peak_bytes: float = np.inf
     """Bytes allocated on the worst stage of an even split; not known of others."""
 
 
 def best_split(
-    row: Strategies, scenario: Scenario, *, deadline: float, allocated: float | None = None
+    row: Strategies, scenario: Scenario, *, budget: Budget | None = None, allocated: float | None = None
 ) -> Incumbent | None:
     """One row under its fastest split that fits, as the search and ``predict`` take it; None where none fits.
 
     Of equally fast splits it is the even one, which spares the stages that hold the ends: it needs the least memory.
     ``allocated`` bytes are the most that a stage may have, where that is less than the device's.
+    ``budget`` is charged, one of its own unless given.
     """
     priced = price_rows(row, row_seconds(row, scenario), scenario)
     problem = problem_of(row, priced.seconds, priced.memory, scenario)
@@ -49,7 +50,7 @@ def best_split(
     split = row_assignment(row, scenario.model.num_layers)
     even = _even(priced, split, allocated)
     hint = slices_of(split, row, scenario)
-    solution = solve(problem, hint=hint, time_limit=max(deadline - time.perf_counter(), 0.05))
+    solution = solve(problem, hint=hint, budget=budget)
     if not solution.layers:
         return even
     value = float(compose(row, priced.seconds, *whole_pipeline(solution, row))[0])
@@ -60,7 +61,7 @@ def best_split(
 
 def _even(priced: Priced, split: Assignment, allocated: float | None) -> Incumbent | None:
     """One row under its even split, None where that does not fit or the framework divides the layers itself."""
-    value, peak = float(priced.even[0]), float(priced.peak[0])
+    value, peak = float(priced.even_split_seconds[0]), float(priced.even_split_peak_bytes[0])
     if not priced.fits[0] or not np.isfinite(value) or (allocated is not None and peak > allocated):
         return None
     return Incumbent(priced.rows, split, value, peak)

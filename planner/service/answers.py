@@ -75,11 +75,13 @@ def _fields(body: Mapping[str, Any], seconds: float) -> Body:
     names_only(body)
     _known_fields(body)
     _typed_changes(body.get("changes"))
-    return {"top": 5, **body, "time_limit": _cut(body.get("time_limit", seconds), seconds)}
+    return {"top": 5, **body, "time_limit": _cut(body.get("time_limit"), seconds)}
 
 
 def _cut(limit: object, seconds: float) -> object:
-    """A time limit, in seconds or written with a unit, of at most so many seconds; what is none as it is."""
+    """A time limit, in seconds or written with a unit, of at most so many seconds; what is no time as it is."""
+    if limit is None:
+        return seconds
     try:
         limit = seconds_written(limit)
     except ValueError:
@@ -133,7 +135,7 @@ def _predict(body: Body, seconds: float) -> str:
 
 
 def _why_not(body: Body, seconds: float) -> str:
-    from planner.explain.why_not import why_not
+    from planner.api import why_not
     from planner.request.request import PlanRequest
 
     return why_not(PlanRequest(**_fields(body, seconds / 2.0))).model_dump_json(by_alias=True)
@@ -149,7 +151,9 @@ def _allocate(body: Body, seconds: float) -> str:
         if isinstance(job, dict):
             names_only(job)
     queue = queue_of(body)
-    return allocate(queue.model_copy(update={"time_limit": min(queue.time_limit, seconds)})).to_json(indent=None)
+    return allocate(queue.model_copy(update={"time_limit": min(queue.time_limit or seconds, seconds)})).to_json(
+        indent=None
+    )
 
 
 def _replan(body: Body, seconds: float) -> str:

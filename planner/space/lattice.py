@@ -41,7 +41,7 @@ from planner.rules.conditions import FOLDED, LOOPED, REPEATS, fills
 from planner.rules.core import sentence
 from planner.rules.rule import Rule
 from planner.space.active_rules import active
-from planner.space.divisors import closest
+from planner.space.divisors import around, divisors, nearest_degrees
 
 LARGEST_MICRO_BATCH = 64
 LONG_SEQUENCE = 8192
@@ -49,7 +49,7 @@ LONG_SEQUENCE = 8192
 NODES_OF_SHARDS = (1, 4)
 """Innermost domains that one copy of sharded states may span, where it does not span everything."""
 
-LAYOUT = ("tp", "cp", "pp", "dp")
+MESH_AXES = ("tp", "cp", "pp", "dp")
 SHARDING = frozenset({"zero_stage", "sharding_degree"})
 """Axes of sharding; the other ones, with those of the layout, make a core."""
 
@@ -99,21 +99,21 @@ def build(scenario: Scenario, pins: Mapping[str, Pin], *, without: str = "") -> 
     candidates = len(columns["tp"]) * beyond
     rules = tuple(rule for rule in active(scenario, frozenset(pins)) if rule.name != without)
     refusals: list[Refusal] = []
-    ripe = _ripe(rules, set(LAYOUT), new=set(LAYOUT))
-    columns = _chosen(columns, _allowed(scenario, ripe, columns, partial(_point, columns), beyond, refusals))
+    decidable = _rules_now_decidable(rules, set(MESH_AXES), new=set(MESH_AXES))
+    columns = _chosen(columns, _allowed(scenario, decidable, columns, partial(_point, columns), beyond, refusals))
     # Axes of one value first: they multiply nothing, and let rules speak while there are few rows.
     for axis, values in sorted(axes.items(), key=lambda item: len(item[1]) > 1):
-        ripe = _ripe(rules, {*columns, axis}, new={axis})
+        decidable = _rules_now_decidable(rules, {*columns, axis}, new={axis})
         beyond //= len(values)
-        columns = _expand(scenario, ripe, columns, axis, values, beyond, refusals)
-    row, recompute = come_to(columns, axes["recompute"], options)
+        columns = _expand(scenario, decidable, columns, axis, values, beyond, refusals)
+    row, recompute = expand_partial(columns, axes["recompute"], options)
     if len(row) > len(columns["tp"]):
         candidates += (len(row) - len(columns["tp"])) * len(options)
         columns = {**_chosen(columns, row), "recompute": recompute}
     return _with_sharding(scenario, rules, columns, options, candidates, refusals)
 
 
-def come_to(columns: Mapping[str, NDArray[Any]], kinds: Ints, sharding: Ints) -> tuple[Ints, Ints]:
+def expand_partial(columns: Mapping[str, NDArray[Any]], kinds: Ints, sharding: Ints) -> tuple[Ints, Ints]:
     """All rows, and once more as none or full those that recompute some layers; which row each is, and its recompute.
 
     What recomputes some layers may come to none or to all, and is then priced as that (``effective_recompute``). Where
@@ -128,12 +128,6 @@ def come_to(columns: Mapping[str, NDArray[Any]], kinds: Ints, sharding: Ints) ->
             rows.append(np.flatnonzero(some & another))
             found.append(np.full(len(rows[-1]), int(kind)))
     return np.concatenate(rows), np.concatenate(found)
-
-
-def divisors(number: int) -> list[int]:
-    """All divisors, ascending."""
-    small = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]
-    return sorted({*small, *(number // d for d in small)})
 
 
 def axes_of(scenario: Scenario, pins: Mapping[str, Pin]) -> dict[str, NDArray[Any]]:
@@ -188,14 +182,6 @@ def _restrict(pins: Mapping[str, Pin], axis: str, usual: list[int]) -> tuple[int
     return values
 
 
-def around(values: list[int], wanted: int) -> str:
-    """The values on either side of the wanted one, as the end of a sentence: "4 and 8 do"."""
-    below = [value for value in values if value < wanted][-1:]
-    above = [value for value in values if value > wanted][:1]
-    near = [str(value) for value in (*below, *above)]
-    return f"{' and '.join(near)} {'do' if len(near) > 1 else 'does'}"
-
-
 def _few(values: list[int]) -> str:
     shown = ", ".join(map(str, values[:8]))
     return shown if len(values) <= 8 else f"{shown} ... {values[-1]}"
@@ -227,7 +213,7 @@ def layouts(gpus: int, pins: Mapping[str, Pin]) -> dict[str, Ints]:
     """Every ordered factorisation tp x cp x pp x dp of the GPUs that the pins allow, columns (A,)."""
     options = {}
     whole = divisors(gpus)
-    for name in LAYOUT:
+    for name in MESH_AXES:
         wanted = pins[name].restrict(whole) if name in pins else tuple(whole)
         options[name] = np.array([d for d in wanted if gpus % d == 0], dtype=np.int64)
         if not len(options[name]):
@@ -239,10 +225,10 @@ def layouts(gpus: int, pins: Mapping[str, Pin]) -> dict[str, Ints]:
         columns = _divide(columns, name, options[name])
     kept = np.isin(columns["dp"], options["dp"])
     if not kept.any():
-        mine = {name: pins[name] for name in LAYOUT if name in pins}
+        mine = {name: pins[name] for name in MESH_AXES if name in pins}
         pinned = ", ".join(f"{name} {shown(pin)}" for name, pin in mine.items())
         said = f"{pinned} cannot make up {plural(gpus, 'GPU')}: tp x cp x pp x dp must equal {gpus}"
-        raise UnfilledPins(f"{said}; {closest(layouts(gpus, {}), mine)} can")
+        raise UnfilledPins(f"{said}; {nearest_degrees(layouts(gpus, {}), mine)} can")
     return {name: column[kept] for name, column in columns.items()}
 
 
@@ -258,7 +244,7 @@ def shown(pin: Pin) -> str:
     return ",".join(map(str, pin.values)) if pin.values else pin.span()
 
 
-def _ripe(rules: tuple[Rule, ...], known: set[str], *, new: set[str]) -> list[Rule]:
+def _rules_now_decidable(rules: tuple[Rule, ...], known: set[str], *, new: set[str]) -> list[Rule]:
     """The rules that can be evaluated on the known axes and could not be before the new ones came."""
     return [rule for rule in rules if set(rule.reads) <= known and set(rule.reads) & new]
 
@@ -336,8 +322,8 @@ def _with_sharding(
     batches = scenario.global_batch_size // (columns["dp"] * columns["micro_batch_size"])
     cores = strategies(**columns, num_microbatches=batches)
     stage, degree = options.T
-    late = _ripe(rules, {*columns, *SHARDING}, new=set(SHARDING))
-    reads = dict.fromkeys((*LAYOUT, *(axis for rule in late for axis in rule.reads if axis not in SHARDING)))
+    late = _rules_now_decidable(rules, {*columns, *SHARDING}, new=set(SHARDING))
+    reads = dict.fromkeys((*MESH_AXES, *(axis for rule in late for axis in rule.reads if axis not in SHARDING)))
     layouts, layout = cores.distinct(*reads)
     wide = {name: getattr(layouts, name)[:, None] for name in reads}
     wide["zero_stage"] = stage[None, :]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,18 +21,17 @@ from costmodels.groups import Mixed, MixedRows
 from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, Bools, Ints, Strategies, strategies
 from planner.errors import BadRequest, OutOfTime
+from planner.request.budget import CORE, Budget
 from planner.request.pins import Pin
 from planner.rules.conditions import REPEATS
 from planner.rules.core import GROUP_RULES, Rule, sentence
 from planner.space.active_rules import active
-from planner.space.divisors import closest
+from planner.space.divisors import around, divisors, nearest_degrees
 from planner.space.lattice import (
     LARGEST_MICRO_BATCH,
     Refusal,
-    around,
     axes_of,
-    come_to,
-    divisors,
+    expand_partial,
     layouts,
     sharding_degrees,
     shown,
@@ -41,6 +39,9 @@ from planner.space.lattice import (
 
 WIDTH = "group-width"
 """The rule that asks for as many ranks on every stage; without it groups may have stages of different widths."""
+
+PER_GROUP = ("tp", "dp", "micro_batch_size")
+"""Axes on which node groups may differ, and that a predicted strategy may give for each."""
 
 _LAYOUT = ("tp", "cp", "dp")
 _SHARED = (
@@ -109,7 +110,7 @@ class _Lattice:
     """Lattice points on axes not yet laid out that one row stands for."""
     split_apart: bool = False
     """Whether groups of one tensor rank go without the sequence parallelism of the others, as ``predict`` has it."""
-    deadline: float = math.inf
+    budget: Budget | None = None
     refusals: list[Refusal] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -136,7 +137,7 @@ class _Lattice:
 
     def refuse(self, new: set[str]) -> None:
         """Apply the rules that the new columns complete, group by group."""
-        self.check_time()
+        self.check_budget()
         known = set(self.columns(0))
         alive = np.ones(len(self), dtype=bool)
         for rule in self.rules:
@@ -147,11 +148,14 @@ class _Lattice:
                     alive &= ~failed
         self.keep(alive)
 
-    def check_time(self) -> None:
-        """Raises: OutOfTime: the deadline has passed; half a lattice proves nothing."""
-        if time.perf_counter() > self.deadline:
-            said = f"no plan in time: {len(self):,} layouts were looked at and none was priced"
-            raise OutOfTime(f"{said}; give --time-limit more")
+    def check_budget(self) -> None:
+        """Raises: OutOfTime: the budget is spent; half a lattice proves nothing."""
+        if self.budget is None:
+            return
+        if self.budget.spent():
+            said = f"no plan: {len(self):,} layouts were looked at and none was priced"
+            raise OutOfTime(f"{said} {self.budget.limit}")
+        self.budget.spend(CORE * len(self))
 
     def _note(self, rule: Rule, failed: Bools, group: int) -> None:
         if failed.any():
@@ -169,18 +173,18 @@ def note(refusals: list[Refusal], new: Refusal) -> None:
     refusals.append(new)
 
 
-def build(mixed: Mixed, pins: Mapping[str, Pin], *, one_width: bool = True, deadline: float = math.inf) -> MixedSpace:
+def build(mixed: Mixed, pins: Mapping[str, Pin], *, one_width: bool = True, budget: Budget | None = None) -> MixedSpace:
     """Lay out the lattice under the pins and apply every rule but memory.
 
     Args:
         mixed: the groups with all their GPUs.
         pins: tp, dp and micro-batch restrict every group, or each has its own, pp the whole pipeline.
         one_width: whether every stage has as many ranks.
-        deadline: by ``time.perf_counter``.
+        budget: what it may take, and is charged to; as much as it takes unless given.
 
     Raises:
         BadRequest: pinned degrees that cannot make up the GPUs of the groups.
-        OutOfTime: it takes longer than that.
+        OutOfTime: it takes more than that.
     """
     lead = mixed.scenarios[0]
     axes = axes_of(lead, {name: pin for name, pin in pins.items() if name != "micro_batch_size"})
@@ -188,7 +192,7 @@ def build(mixed: Mixed, pins: Mapping[str, Pin], *, one_width: bool = True, dead
     orders = np.array(list(itertools.permutations(range(len(mixed.scenarios)))))
     beyond = len(widths) * math.prod(len(axes[name]) for name in _SHARED) * len(axes["sharding"]) * len(orders)
     lattice = _laid_out(mixed, pins, _rules(lead, pins, one_width=one_width), beyond)
-    lattice.deadline = deadline
+    lattice.budget = budget
     candidates = len(lattice) * beyond
     lattice.refuse({"tp", "cp", "dp", "pp", "ranks", "widest"})
     lattice.expand("batch_width", widths)
@@ -196,7 +200,7 @@ def build(mixed: Mixed, pins: Mapping[str, Pin], *, one_width: bool = True, dead
     for name in _SHARED:
         lattice.expand(name, axes[name])
         lattice.refuse({name})
-    row, recompute = come_to(lattice.shared, axes["recompute"], axes["sharding"])
+    row, recompute = expand_partial(lattice.shared, axes["recompute"], axes["sharding"])
     if len(row) > len(lattice):
         candidates += (len(row) - len(lattice)) * len(axes["sharding"]) * len(orders)
         lattice.keep(row)
@@ -254,7 +258,7 @@ def _layouts(scenario: Scenario, pins: Mapping[str, Pin], *, most: int) -> Table
     if not len(tp):
         asked = {name: pins[name] for name in _LAYOUT if name in pins}
         said = ", ".join(f"{name} {shown(pin)}" for name, pin in asked.items()) or "no layout"
-        near = f"; {closest(layouts(gpus, {}), asked)} can" if asked else ""
+        near = f"; {nearest_degrees(layouts(gpus, {}), asked)} can" if asked else ""
         raise BadRequest(f"{said} cannot make up the {gpus} GPUs of node group {scenario.group.name}{near}")
     return {"tp": tp, "cp": cp, "dp": dp, "ranks": ranks, "stages": gpus // ranks}
 
@@ -300,7 +304,7 @@ def _with_sharding(lattice: _Lattice, options: Ints, orders: Ints, candidates: i
     allowed = np.ones(zero.shape[:2], dtype=bool)
     for rule in lattice.rules:
         if set(rule.reads) & _SHARDING:
-            lattice.check_time()
+            lattice.check_budget()
             for g, scenario in enumerate(scenarios):
                 wide = {name: column[:, None] for name, column in lattice.columns(g).items()}
                 wide |= {"zero_stage": zero[:, :, g], "sharding_degree": shards[:, :, g]}

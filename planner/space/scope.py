@@ -18,7 +18,8 @@ from costmodels.strategy import Ints, Strategies
 from planner.answer.text import NO_OFFLOADING
 from planner.request.pins import Pin
 from planner.space.active_rules import binding
-from planner.space.lattice import LARGEST_MICRO_BATCH, axes_of, divisors, sharding_degrees, sharding_domains
+from planner.space.divisors import divisors
+from planner.space.lattice import LARGEST_MICRO_BATCH, axes_of, sharding_degrees, sharding_domains
 
 _Values = Sequence[int] | Ints
 _Axes = Mapping[str, NDArray[np.int64]]

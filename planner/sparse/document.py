@@ -30,7 +30,7 @@ class SparseRequest(_Part):
     """None: whichever is cheapest (or fastest)."""
     max_staleness: int | None = Field(default=None, ge=0, le=10**12, strict=True)
     """Steps of other workers between a worker's pull and its push, at most."""
-    time_limit: float = Field(default=60.0, gt=0.0, le=1e9)
+    time_limit: float | None = Field(default=None, gt=0.0, le=1e9)
     """Seconds."""
 
 
@@ -95,7 +95,7 @@ class SparseProof(_Part):
 
     objective: Literal["cost", "throughput"]
     bound: float | None = None
-    """No plan costs less (dollars per hour), or none is faster (examples per second); absent where time ran out
+    """No plan costs less (dollars per hour), or none is faster (examples per second); absent where the budget ran out
     before anything was ruled out, and where nothing works."""
     gap: float
     """Relative distance to it; 1 without one."""

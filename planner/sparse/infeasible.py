@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 
 from hardware.units import format_quantity
+from planner.request.budget import Budget
 from planner.sparse.document import Nearest, SparseRequest
 from planner.sparse.layout import Layout
 from planner.sparse.search import Best, cheapest, fastest
@@ -15,17 +15,19 @@ from planner.sparse.solver import Limits
 _HOUR = 3600.0
 
 
-def refusal(request: SparseRequest, limits: Limits, layouts: Sequence[Layout]) -> tuple[str, Nearest | None]:
+def refusal(
+    request: SparseRequest, limits: Limits, layouts: Sequence[Layout], budget: Budget
+) -> tuple[str, Nearest | None]:
     """The reason in one line, and the nearest request that works, if one does.
 
     Args:
         request: what was asked.
         limits: the same for the search.
         layouts: one for every mode that may be taken, on all machines.
+        budget: what the answer may take.
     """
-    deadline = time.perf_counter() + request.time_limit
     free = limits._replace(budget=math.inf)
-    most = _most(layouts, free, deadline)
+    most = _most(layouts, free, budget)
     if most is None:
         return _no_room(request, layouts), None
     if request.min_throughput is not None and most.rate < request.min_throughput:
@@ -34,25 +36,25 @@ def refusal(request: SparseRequest, limits: Limits, layouts: Sequence[Layout]) -
         if math.isinf(limits.budget):
             return reason, _lower(most)
     else:
-        cheap = _least(layouts, free if request.min_throughput else free._replace(rate=1.0), deadline)
+        cheap = _least(layouts, free if request.min_throughput else free._replace(rate=1.0), budget)
         cost = math.inf if cheap is None else cheap.cost
         reason = f"the cheapest plan costs {_price(cost)}, more than {_price(limits.budget)}"
         if request.min_throughput is None:
             return reason, _raised(cost)
-    within = _most(layouts, limits, deadline)
+    within = _most(layouts, limits, budget)
     if within is not None:
         return reason, _lower(within)
-    cheap = _least(layouts, free._replace(rate=1.0), deadline)
+    cheap = _least(layouts, free._replace(rate=1.0), budget)
     return reason, None if cheap is None else _raised(cheap.cost, cheap.rate)
 
 
-def _most(layouts: Sequence[Layout], limits: Limits, deadline: float) -> Best | None:
-    found = [fastest(layout, limits._replace(rate=0.0), deadline=deadline) for layout in layouts]
+def _most(layouts: Sequence[Layout], limits: Limits, budget: Budget) -> Best | None:
+    found = [fastest(layout, limits._replace(rate=0.0), budget=budget) for layout in layouts]
     return max((one for one in found if one.chosen), key=lambda one: one.rate, default=None)
 
 
-def _least(layouts: Sequence[Layout], limits: Limits, deadline: float) -> Best | None:
-    found = [cheapest(layout, limits, deadline=deadline) for layout in layouts]
+def _least(layouts: Sequence[Layout], limits: Limits, budget: Budget) -> Best | None:
+    found = [cheapest(layout, limits, budget=budget) for layout in layouts]
     return min((one for one in found if one.chosen), key=lambda one: one.cost, default=None)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +21,7 @@ from hardware.errors import flatten
 from hardware.servers import SparseCluster, sparse_cluster
 from planner.answer.build import catalogue_hashes
 from planner.errors import BadRequest, OutOfTime
+from planner.request.budget import SEARCH, Budget
 from planner.request.values import file_name, quantity
 from planner.sparse.document import Alternative, Placed, Rented, SparsePlan, SparseProof, SparseRequest, Stage
 from planner.sparse.infeasible import refusal
@@ -32,8 +32,8 @@ from planner.version import VERSION
 
 Machines = Literal["cpu", "accelerators", "all"]
 HOUR = 3600.0
-_PATIENCE = 5.0
-"""Seconds, beside as many as the search took, for a faster plan among the cheapest."""
+QUICKENED = 2.5e6
+"""Effort for a faster plan among the cheapest, beside as much as the search took."""
 
 
 def plan_sparse(
@@ -45,7 +45,7 @@ def plan_sparse(
     mode: Mode | None = None,
     max_staleness: int | None = None,
     nodes: Mapping[str, int] | None = None,
-    time_limit: float | str = 60.0,
+    time_limit: float | str | None = None,
 ) -> SparsePlan:
     """The cheapest plan that reaches a throughput, or the fastest that a rent buys.
 
@@ -57,7 +57,7 @@ def plan_sparse(
         mode: "sync", "async" or "geo"; None takes the best of them.
         max_staleness: steps of other workers between a worker's pull and its push, at most.
         nodes: nodes of some groups, at most; 0 leaves a group out.
-        time_limit: seconds, also as text such as "2 min".
+        time_limit: seconds, also as text such as "2 min"; without it effort is counted.
 
     Returns:
         A plan, or one of status "infeasible" with the reason and the nearest request that works.
@@ -66,7 +66,7 @@ def plan_sparse(
         BadFile, UnknownName: the model or the machines cannot be read.
         BadRequest: neither a throughput nor a rent is given, an unknown group is named, or an argument is not what it
             should be.
-        OutOfTime: time ran out before any plan was found.
+        OutOfTime: the effort or the time limit was spent before any plan was found.
     """
     if min_throughput is None and max_cost_per_hour is None:
         raise BadRequest("give --min-throughput, such as 2M examples per second, or --max-cost, such as '50 $/h'")
@@ -80,7 +80,7 @@ def plan_sparse(
             max_cost_per_hour=rent * HOUR if isinstance(max_cost_per_hour, str) and rent is not None else rent,
             mode=mode,
             max_staleness=max_staleness,
-            time_limit=quantity("time_limit", time_limit, "time"),
+            time_limit=None if time_limit is None else quantity("time_limit", time_limit, "time"),
         )
     except ValidationError as error:
         raise BadRequest(flatten(error)) from None
@@ -120,29 +120,27 @@ class Tried:
 
 def answered(request: SparseRequest) -> SparsePlan:
     """The answer to a request (see ``plan_sparse``)."""
-    started = time.perf_counter()
-    limits = limits_of(request)
-    deadline = started + request.time_limit
-    tried = list(_tried(request, limits, deadline))
+    budget, limits = Budget(request.time_limit), limits_of(request)
+    before = budget.effort
+    tried = list(_tried(request, limits, budget))
     plans = [one for one in tried if one.best.chosen]
-    seconds = time.perf_counter() - started
     if not plans:
         if any(one.best.status == "unknown" for one in tried):
-            raise OutOfTime(f"no plan found within {request.time_limit:g} s; give --time-limit more")
-        return _refused(request, limits, tried, seconds)
+            raise OutOfTime(f"no plan found {budget.limit}")
+        return _refused(request, limits, tried, budget)
     place = tried.index(min(plans, key=partial(_rank, request)))
     if request.min_throughput is not None:
-        now = time.perf_counter()
-        tried = _quickened(tried, place, limits, deadline=min(deadline, 2.0 * now - started + _PATIENCE))
-    return _document(request, tried[place], tried, time.perf_counter() - started)
+        more = budget.part(before - budget.effort + QUICKENED, share=1.0)
+        tried = _quickened(tried, place, limits, budget=more)
+    return _document(request, tried[place], tried, budget.elapsed)
 
 
-def _quickened(tried: list[Tried], first: int, limits: Limits, *, deadline: float) -> list[Tried]:
+def _quickened(tried: list[Tried], first: int, limits: Limits, *, budget: Budget) -> list[Tried]:
     """The cheapest plan, and then those as cheap that stand beside it, each the fastest for its rent."""
     found, rent = list(tried), tried[first].best.cost * (1.0 + SLACK)
     for place in sorted(range(len(tried)), key=lambda one: one != first):
         if tried[place].best.chosen and tried[place].best.cost <= rent:
-            found[place] = replace(tried[place], best=quickened(tried[place].best, limits, deadline=deadline))
+            found[place] = replace(tried[place], best=quickened(tried[place].best, limits, budget=budget))
     return found
 
 
@@ -157,7 +155,7 @@ def scenario_of(request: SparseRequest, mode: Mode) -> SparseScenario:
     return SparseScenario(request.model, request.cluster.groups, runtime(), mode)
 
 
-def _tried(request: SparseRequest, limits: Limits, deadline: float) -> Iterator[Tried]:
+def _tried(request: SparseRequest, limits: Limits, budget: Budget) -> Iterator[Tried]:
     """Every mode, on all machines and on either kind alone."""
     for mode in MODES if request.mode is None else (request.mode,):
         whole, bests = layout(scenario_of(request, mode)), dict[Machines, Best]()
@@ -165,7 +163,7 @@ def _tried(request: SparseRequest, limits: Limits, deadline: float) -> Iterator[
         for machines, groups in reversed(parts):  # what one kind can do, all machines can
             part = whole.restricted(groups)
             known = max((one.rate for one in bests.values()), default=0.0) if machines == "all" else 0.0
-            bests[machines] = _best(part, request, limits, deadline, known) if part else _impossible(whole)
+            bests[machines] = _best(part, request, limits, budget, known) if part else _impossible(whole)
         yield from (Tried(machines, mode, bests[machines]) for machines, _ in parts)
 
 
@@ -179,10 +177,10 @@ def subsets(cluster: SparseCluster) -> Iterator[tuple[Machines, set[int]]]:
         yield "accelerators", every - bare
 
 
-def _best(part: Layout, request: SparseRequest, limits: Limits, deadline: float, known: float) -> Best:
+def _best(part: Layout, request: SparseRequest, limits: Limits, budget: Budget, known: float) -> Best:
     if request.min_throughput is None:
-        return fastest(part, limits, deadline=deadline, known=known)
-    return cheapest(part, limits, deadline=deadline)
+        return fastest(part, limits, budget=budget, known=known)
+    return cheapest(part, limits, budget=budget)
 
 
 def _impossible(whole: Layout) -> Best:
@@ -196,8 +194,9 @@ def _rank(request: SparseRequest, one: Tried) -> tuple[float, int, float]:
     return (first, MODES.index(one.mode), -one.best.rate)
 
 
-def _refused(request: SparseRequest, limits: Limits, tried: list[Tried], seconds: float) -> SparsePlan:
-    reason, nearest = refusal(request, limits, [one.best.layout for one in tried if one.machines == "all"])
+def _refused(request: SparseRequest, limits: Limits, tried: list[Tried], budget: Budget) -> SparsePlan:
+    seconds, layouts = budget.elapsed, [one.best.layout for one in tried if one.machines == "all"]
+    reason, nearest = refusal(request, limits, layouts, budget.part(SEARCH))
     return SparsePlan(
         status="infeasible",
         request=request,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from costmodels.sparse.load import ALL, node_seconds
 from costmodels.strategy import Floats
+from planner.request.budget import Budget
 from planner.sparse.layout import SLACK, Layout, Nodes
 from planner.sparse.solver import Found, Limits, holds, solve
 
@@ -49,26 +49,26 @@ class Best:
     gap: float
 
 
-def cheapest(layout: Layout, limits: Limits, *, deadline: float) -> Best:
+def cheapest(layout: Layout, limits: Limits, *, budget: Budget) -> Best:
     """The least dollars per second within the limits; among equally dear plans a fast one."""
-    return _within(layout, limits, deadline=deadline, dear=False)
+    return _within(layout, limits, budget=budget, dear=False)
 
 
-def _within(layout: Layout, limits: Limits, *, deadline: float, dear: bool) -> Best:
+def _within(layout: Layout, limits: Limits, *, budget: Budget, dear: bool) -> Best:
     """A plan within the limits, the cheapest unless it may be dear.
 
     The solver's whole numbers round in favour of a plan. Where a plan turns out too slow for that, the solver is
     asked for a little more, and the first answer's bound stands.
     """
-    found = _solved(layout, limits, deadline, dear=dear)
+    found = _solved(layout, limits, budget, dear=dear)
     bound, aim, step = found.bound, limits, SLACK
     chosen: tuple[int, ...] = ()
     while found.chosen:
-        chosen = polished(layout, aim, found, deadline=deadline)
+        chosen = polished(layout, aim, found, budget=budget)
         if holds(layout, limits, chosen, found.nodes):
             break
         aim, step = aim._replace(rate=aim.rate * (1 + step)), 2 * step
-        found = _solved(layout, aim, deadline, dear=dear)
+        found = _solved(layout, aim, budget, dear=dear)
     if not found.chosen:
         return _without(found, layout)
     cost = float(layout.prices @ found.nodes)
@@ -77,19 +77,19 @@ def _within(layout: Layout, limits: Limits, *, deadline: float, dear: bool) -> B
     return Best(status, layout, chosen, found.nodes, _rate(layout, chosen, found.nodes), cost, bound, gap)
 
 
-def quickened(best: Best, limits: Limits, *, deadline: float) -> Best:
-    """Of all plans as cheap as this one, which is the cheapest, the fastest; itself if time runs out first."""
-    faster = fastest(best.layout, limits._replace(budget=best.cost), deadline=deadline)
+def quickened(best: Best, limits: Limits, *, budget: Budget) -> Best:
+    """Of all plans as cheap as this one, which is the cheapest, the fastest; itself if the budget runs out first."""
+    faster = fastest(best.layout, limits._replace(budget=best.cost), budget=budget)
     if faster.rate <= best.rate:
         return best
     return replace(best, chosen=faster.chosen, nodes=faster.nodes, rate=faster.rate, cost=faster.cost)
 
 
-def _solved(layout: Layout, limits: Limits, deadline: float, *, dear: bool) -> Found:
-    return solve(layout, limits, time_limit=deadline - time.perf_counter(), dear=dear)
+def _solved(layout: Layout, limits: Limits, budget: Budget, *, dear: bool) -> Found:
+    return solve(layout, limits, budget=budget, dear=dear)
 
 
-def fastest(layout: Layout, limits: Limits, *, deadline: float, known: float = 0.0) -> Best:
+def fastest(layout: Layout, limits: Limits, *, budget: Budget, known: float = 0.0) -> Best:
     """The most examples per second that a budget buys; among plans as fast as that the cheapest.
 
     A throughput is in reach or proved out of it by the solver; doubling brackets the most, and every plan on the way
@@ -98,16 +98,16 @@ def fastest(layout: Layout, limits: Limits, *, deadline: float, known: float = 0
     ``known`` examples per second are in reach, as a smaller question has found.
     """
     first = max(limits.rate, known * (1 - 2 * SLACK), _FIRST)
-    best = _within(layout, limits._replace(rate=first), deadline=deadline, dear=True)
+    best = _within(layout, limits._replace(rate=first), budget=budget, dear=True)
     if not best.chosen:
         return best
     beyond, step = math.inf, RESOLUTION
-    while beyond > best.rate * (1 + RESOLUTION) and time.perf_counter() < deadline:
+    while beyond > best.rate * (1 + RESOLUTION) and not budget.spent():
         half = best.rate * 2.0 if math.isinf(beyond) else math.sqrt(best.rate * beyond)
         aim = half if math.isinf(beyond) else max(min(half, best.rate * (1 + step)), best.rate * (1 + RESOLUTION))
         if aim > FASTEST:
             break
-        tried = _within(layout, limits._replace(rate=aim), deadline=deadline, dear=True)
+        tried = _within(layout, limits._replace(rate=aim), budget=budget, dear=True)
         if tried.chosen:
             best, step = max(best, tried, key=lambda one: one.rate), _GROWTH * step
             assert best.rate <= beyond * (1 + RESOLUTION), "the solver ruled out a plan that exists"
@@ -115,7 +115,7 @@ def fastest(layout: Layout, limits: Limits, *, deadline: float, known: float = 0
             beyond, step = aim, RESOLUTION
         else:
             break
-    cheaper = cheapest(layout, limits._replace(rate=best.rate * (1 - SLACK)), deadline=deadline)
+    cheaper = cheapest(layout, limits._replace(rate=best.rate * (1 - SLACK)), budget=budget)
     if cheaper.chosen and cheaper.cost < best.cost * (1 - SLACK):
         best = cheaper
     gap = max(0.0, 1.0 - best.rate / beyond)
@@ -132,11 +132,11 @@ def _rate(layout: Layout, chosen: tuple[int, ...], nodes: Nodes) -> float:
     return float(layout.rates(layout.load(chosen), nodes).min())
 
 
-def polished(layout: Layout, limits: Limits, found: Found, *, deadline: float) -> tuple[int, ...]:
+def polished(layout: Layout, limits: Limits, found: Found, *, budget: Budget) -> tuple[int, ...]:
     """The same nodes with choices changed one by one as long as that makes the plan faster, then upper tiers filled."""
     chosen, nodes = found.chosen, found.nodes
     best, better = _rate(layout, chosen, nodes), True
-    while better and time.perf_counter() < deadline:
+    while better and not budget.spent():
         better = False
         for place, one in enumerate(layout.places):
             load = layout.load(chosen)

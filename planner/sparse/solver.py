@@ -22,6 +22,7 @@ import numpy as np
 from costmodels.sparse.load import ALL, CORES, NICS, RESOURCES, STEP, Load, node_seconds, straggler
 from costmodels.sparse.parameter_server import lateness
 from costmodels.strategy import Floats
+from planner.request.budget import SOLVE, Budget
 from planner.sparse.dominance import demands, undominated
 from planner.sparse.layout import SLACK, Layout, Nodes
 
@@ -59,7 +60,7 @@ class Found:
     """An answer of the solver.
 
     Attributes:
-        status: "optimal", "feasible" (time ran out before the proof), "infeasible" (proved), "unknown" (time ran
+        status: "optimal", "feasible" (the budget ran out before the proof), "infeasible" (proved), "unknown" (time ran
             out before any plan).
         chosen: a choice for every place; empty where there is no plan.
         nodes: nodes of every group.
@@ -74,13 +75,13 @@ class Found:
     worth: tuple[Sequence[int], ...] = ()
 
 
-def solve(layout: Layout, limits: Limits, *, time_limit: float, dear: bool = False) -> Found:
+def solve(layout: Layout, limits: Limits, *, budget: Budget, dear: bool = False) -> Found:
     """The cheapest plan within the limits, or a proof that there is none.
 
     Args:
         layout: what there is to choose.
         limits: the throughput to reach, the budget and staleness to keep.
-        time_limit: seconds.
+        budget: what it may take, and is charged to.
         dear: any plan within the limits will do; its bound is then no more than zero.
     """
     from ortools.sat.python import cp_model
@@ -93,9 +94,11 @@ def solve(layout: Layout, limits: Limits, *, time_limit: float, dear: bool = Fal
     model = cp_model.CpModel()
     variables = _stated(model, _only(layout, left), limits, dear=dear)
     solver = cp_model.CpSolver()
-    for name, value in (*_SOLVER.items(), ("max_time_in_seconds", max(time_limit, 0.0))):
+    for name, value in (*_SOLVER.items(), *budget.solver_limits.items()):
         setattr(solver.parameters, name, value)
     status = solver.solve(model)
+    budget.spend(SOLVE)
+    budget.spend_solver(solver.response_proto.deterministic_time)
     if status == cp_model.INFEASIBLE:
         return _nothing("infeasible", layout, math.inf)
     bound = 0.0 if dear else solver.best_objective_bound / MICRO

@@ -10,7 +10,6 @@ by another pass or by a bound.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.pipeline.schedules import pipeline_seconds
+from planner.request.budget import CELL, Budget
 from planner.stages.problem import SLACK, SliceCosts, StageProblem
 
 Floats = NDArray[np.float64]
@@ -47,11 +47,11 @@ class Found(NamedTuple):
     total: float
     objective: float
     bound: float
-    """Nothing is faster; the objective itself unless time ran out."""
+    """Nothing is faster; the objective itself unless the budget ran out."""
 
 
 def solve_chain(
-    problem: StageProblem, *, cutoff: float = math.inf, deadline: float = math.inf, hint: Sequence[int] | None = None
+    problem: StageProblem, *, budget: Budget, cutoff: float = math.inf, hint: Sequence[int] | None = None
 ) -> Found | float:
     """The fastest split below ``cutoff``, or the bound that shows there is none (infinite if nothing fits at all).
 
@@ -65,7 +65,7 @@ def solve_chain(
     least = chain.objective(fastest, 0.0)
     if not least < chain.ceiling:
         return chain.ceiling if chain.cut else least
-    best, bound = chain.best(fastest, deadline)
+    best, bound = chain.best(fastest, budget)
     if given is not None and given.objective <= best.objective * (1 + _ROUNDING):
         best = given
     found = best._replace(bound=min(bound, best.objective))
@@ -173,16 +173,16 @@ class _Chain:
             values.append((self._from(values[-1]) + allowed).min(axis=1))
         return self._last(values), values
 
-    def best(self, fastest: float, deadline: float) -> tuple[Found, float]:
-        """The best split, and a bound that is its objective unless time ran out."""
+    def best(self, fastest: float, budget: Budget) -> tuple[Found, float]:
+        """The best split, and a bound that is its objective unless the budget ran out."""
         again, _ = self.least_again(fastest)
         choice = (self.objective(fastest, again), fastest)
         bound = choice[0]
         if again > 0:
-            choice, bound = self._traded(fastest, again, deadline)
+            choice, bound = self._traded(fastest, again, budget)
         return self._traced(choice[1]), bound
 
-    def _traded(self, fastest: float, again: float, deadline: float) -> tuple[tuple[float, float], float]:
+    def _traded(self, fastest: float, again: float, budget: Budget) -> tuple[tuple[float, float], float]:
         """(objective, limit) of the best slower slowest stage that spends less ``again``, if any; and the bound."""
         best = (self.objective(fastest, again), fastest)
         spare = self.least_again(math.inf)[0]
@@ -196,9 +196,10 @@ class _Chain:
             optimistic = self.objective(float(limits[low]), least)
             if optimistic >= best[0] or most <= least:
                 continue
-            if time.perf_counter() > deadline:
+            if budget.spent():
                 bound = min(bound, optimistic)
                 continue
+            budget.spend(CELL * cells.size)
             middle = (low + high) // 2
             here = self.least_again(float(limits[middle]))[0]
             best = min(best, (self.objective(float(limits[middle]), here), float(limits[middle])))

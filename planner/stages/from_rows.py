@@ -186,7 +186,7 @@ def stage_problems(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scen
         activation_bytes=held * (step * memory.stored / twice)[:, None],
         checkpoint_bytes=held * (step * memory.checkpoint / twice)[:, None],
         recompute=modes[rows.recompute],
-        uneven=scenario.stack.uneven_stages or own_cut(scenario) is not None,
+        uneven=scenario.stack.uneven_stages or framework_split(scenario) is not None,
         working_bytes=memory.working_at(ends(rows, stages)[1]),
         fewest=_fewest_slices(rows, scenario) * twice.astype(np.int64)[:, None],
     )
@@ -228,7 +228,7 @@ def _fewest_slices(rows: Strategies, scenario: Scenario) -> Ints:
     One; none at the ends where the stack allows it and the embedding or the head is there instead. All of them where
     the framework divides the layers itself, which leaves one split.
     """
-    if cut := own_cut(scenario):
+    if cut := framework_split(scenario):
         held = _cut_by(cut, rows, scenario)
         return (held + _taken(rows, scenario, held.shape[1])) // slice_layers(scenario.model.num_layers, rows)[:, None]
     stages = np.arange(int(rows.pp.max(initial=1)))
@@ -245,7 +245,7 @@ def fewest_layers(rows: Strategies, scenario: Scenario) -> Ints:
     return slices * step - _taken(rows, scenario, int(rows.pp.max(initial=1)))
 
 
-def own_cut(scenario: Scenario) -> Callable[[Model, int], list[int]] | None:
+def framework_split(scenario: Scenario) -> Callable[[Model, int], list[int]] | None:
     """How the framework asked for divides the layers, where it does so itself."""
     from planner.frameworks.registry import FRAMEWORKS
 

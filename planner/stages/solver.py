@@ -1,6 +1,6 @@
 """Layers and recomputed layers per pipeline stage: the optimum of one problem, proved.
 
-Memory is settled in the tables of ``stage_tables``. A greedy split that meets a lower bound needs no solver;
+Memory is settled in the tables of ``planner.stages.tables``. A greedy split that meets a lower bound needs no solver;
 CP-SAT [CP-SAT] proves the rest. ``stage_lower_bound`` answers for many problems at once, optimistically and without a
 solver.
 """
@@ -8,15 +8,16 @@ solver.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.pipeline.schedules import pipeline_seconds
+from planner.request.budget import SOLVE, SPLIT, Budget
+from planner.stages.boolean_model import boolean_model, scale_of
 from planner.stages.bounds import RECOMPUTE_MODES, StageBound, StageRows, stage_lower_bound
 from planner.stages.chain import Found, solve_chain
 from planner.stages.problem import StageProblem
@@ -31,13 +32,8 @@ from planner.stages.tables import (
     slowest_below,
     split_of,
     stage_table,
-    steps_above,
-    total_seconds,
     within,
 )
-
-if TYPE_CHECKING:
-    from ortools.sat.python import cp_model
 
 __all__ = [
     "RECOMPUTE_MODES",
@@ -61,8 +57,6 @@ _SOLVER = {
 """Deterministic, and the fastest of ten settings on 290 hard problems of 96 layers: 3.5 ms, at most 21."""
 _PROVED = 1e-8
 """Relative distance of bound and objective at which a solution is proved."""
-_RESOLUTION = 1e10
-"""The solver counts seconds in units of the best known objective divided by this."""
 _ROUNDING = 1e-13
 """Relative difference between two sums of the same seconds."""
 
@@ -78,9 +72,8 @@ class StageSolution:
         total_seconds: the same, summed over the stages.
         objective_seconds: ``pipeline_seconds`` of the two.
         bound_seconds: no split is faster than this (within the cutoff, where there was one).
-        status: "optimal" (proved to a relative 1e-8), "feasible" (time ran out), "infeasible" (proved:
-            nothing fits, or nothing is faster than the cutoff), "unknown" (time ran out below the cutoff).
-        wall_seconds: time that the answer took.
+        status: "optimal" (proved to a relative 1e-8), "feasible" (the budget ran out), "infeasible" (proved:
+            nothing fits, or nothing is faster than the cutoff), "unknown" (the budget ran out below the cutoff).
     """
 
     layers: tuple[int, ...]
@@ -90,14 +83,13 @@ class StageSolution:
     objective_seconds: float
     bound_seconds: float
     status: Literal["optimal", "feasible", "infeasible", "unknown"]
-    wall_seconds: float
 
 
 def solve(
     problem: StageProblem,
     *,
     cutoff_seconds: float | None = None,
-    time_limit: float = 10.0,
+    budget: Budget | None = None,
     hint: Sequence[int] | None = None,
 ) -> StageSolution:
     """The fastest split of the layers that fits in memory, with its proof.
@@ -110,33 +102,33 @@ def solve(
     Args:
         problem: what to split.
         cutoff_seconds: only splits faster than this are of interest.
-        time_limit: seconds for the solver.
+        budget: what the answer may take, and is charged to; one of its own unless given.
         hint: layers per stage of a split that may be good; it is ignored where it does not fit.
     """
-    started = time.perf_counter()
+    budget = Budget(effort=SPLIT) if budget is None else budget
     if problem.alike and problem.recompute == "free":
-        return _solve_alike(problem, cutoff_seconds, started + time_limit, hint)
+        return _solve_alike(problem, cutoff_seconds, budget, hint)
+    budget.spend(SOLVE)
     if problem.slices is not None:
         ceiling = math.inf if cutoff_seconds is None else cutoff_seconds
-        found = solve_chain(problem, cutoff=ceiling, deadline=started + time_limit, hint=hint)
-        return _of_chain(found, started)
+        found = solve_chain(problem, cutoff=ceiling, budget=budget, hint=hint)
+        return _of_chain(found)
     table = stage_table(problem)
     if not has_split(problem, table):
-        return _nothing("infeasible", math.inf, started)
+        return _nothing("infeasible", math.inf)
     best = incumbent(problem, table, hint)
     ceiling = min(objective(problem, best), math.inf if cutoff_seconds is None else cutoff_seconds)
     reduced = within(problem, table, slowest_below(problem, ceiling, floors(problem, table)[1]))
-    deadline = started + time_limit
-    best, bound, proved = _improved(problem, reduced, best, ceiling=ceiling, deadline=deadline)
+    best, bound, proved = _improved(problem, reduced, best, ceiling=ceiling, budget=budget)
     bound = min(bound, ceiling)
     if cutoff_seconds is not None and objective(problem, best) >= cutoff_seconds:
-        return _nothing("infeasible" if proved else "unknown", bound, started)
+        return _nothing("infeasible" if proved else "unknown", bound)
     best = evened(problem, table, best)
-    return _solution(problem, table, best, bound=bound, proved=proved, started=started)
+    return _solution(problem, table, best, bound=bound, proved=proved)
 
 
 def _solve_alike(
-    problem: StageProblem, cutoff: float | None, deadline: float, hint: Sequence[int] | None
+    problem: StageProblem, cutoff: float | None, budget: Budget, hint: Sequence[int] | None
 ) -> StageSolution:
     """The best over all numbers of layers that every stage recomputes alike, each number solved on its own.
 
@@ -144,37 +136,30 @@ def _solve_alike(
     stages that did not recompute; so numbers are tried from none upwards, and once the fastest split of one number,
     memory aside, is no faster than the best found, no greater number is.
     """
-    started, best, proved = time.perf_counter(), None, True
+    best, proved = None, True
     for first in range(problem.num_layers + 1):
         one = replace(problem, alike=False, recompute="first", first=first)
         ceiling = best.objective_seconds if best else cutoff
-        floor = solve(replace(one, memory_limit=math.inf), cutoff_seconds=ceiling, time_limit=_left(deadline))
+        floor = solve(replace(one, memory_limit=math.inf), cutoff_seconds=ceiling, budget=budget)
         if floor.status == "infeasible":
             break
-        found = solve(one, cutoff_seconds=ceiling, time_limit=_left(deadline), hint=hint)
+        found = solve(one, cutoff_seconds=ceiling, budget=budget, hint=hint)
         proved = proved and found.status in {"optimal", "infeasible"}
         best = found if found.layers else best
         if first >= problem.num_layers - sum(sorted(problem.fewest or (1,) * problem.num_stages)[:-1]):
             break
-    return _concluded(best, proved=proved, cutoff=cutoff, started=started)
+    return _concluded(best, proved=proved, cutoff=cutoff)
 
 
-def _left(deadline: float) -> float:
-    return max(deadline - time.perf_counter(), 0.0)
-
-
-def _concluded(best: StageSolution | None, *, proved: bool, cutoff: float | None, started: float) -> StageSolution:
+def _concluded(best: StageSolution | None, *, proved: bool, cutoff: float | None) -> StageSolution:
     """The best of several solves as one answer; where any was not proved, its bound is the weakest."""
     if best is None:
-        return _nothing("infeasible" if proved else "unknown", math.inf if cutoff is None else cutoff, started)
-    wall = time.perf_counter() - started
-    if proved:
-        return replace(best, wall_seconds=wall)
-    return replace(best, status="feasible", bound_seconds=0.0, wall_seconds=wall)
+        return _nothing("infeasible" if proved else "unknown", math.inf if cutoff is None else cutoff)
+    return best if proved else replace(best, status="feasible", bound_seconds=0.0)
 
 
 def _improved(
-    problem: StageProblem, table: StageTable, best: Split, *, ceiling: float, deadline: float
+    problem: StageProblem, table: StageTable, best: Split, *, ceiling: float, budget: Budget
 ) -> tuple[Split, float, bool]:
     """The best split, a lower bound, and whether it is proved that nothing is better (or below ``ceiling``).
 
@@ -187,28 +172,28 @@ def _improved(
     met = best.slowest <= slowest and best.total <= total * (1 + _ROUNDING) and best.recomputed <= recomputed
     if met or (bound >= ceiling and objective(problem, best) > ceiling):
         return best, bound, True
-    seconds = max(deadline - time.perf_counter(), 0.0)
-    return _search(problem, table, best, bound=bound, ceiling=ceiling, time_limit=seconds)
+    return _search(problem, table, best, bound=bound, ceiling=ceiling, budget=budget)
 
 
 def _search(
-    problem: StageProblem, table: StageTable, best: Split, *, bound: float, ceiling: float, time_limit: float
+    problem: StageProblem, table: StageTable, best: Split, *, bound: float, ceiling: float, budget: Budget
 ) -> tuple[Split, float, bool]:
     """As ``_improved``, by CP-SAT, which is asked for something better or a proof that there is nothing."""
     from ortools.sat.python import cp_model
 
-    scale = _scale(problem, table, ceiling=ceiling)
+    scale = scale_of(problem, table, ceiling=ceiling)
     model = cp_model.CpModel()
-    holds, cost = _boolean_model(model, problem, table, scale)
+    holds, cost = boolean_model(model, problem, table, scale)
     limit = scale.cost(best, table) - 1
     if objective(problem, best) > ceiling:
         limit = scale.weight * math.ceil((ceiling - scale.base) / scale.unit) - 1
     model.add(cost <= limit)
     model.minimize(cost)
     solver = cp_model.CpSolver()
-    for name, value in (*_SOLVER.items(), ("max_time_in_seconds", time_limit)):
+    for name, value in (*_SOLVER.items(), *budget.solver_limits.items()):
         setattr(solver.parameters, name, value)
     status = solver.solve(model)
+    budget.spend_solver(solver.response_proto.deterministic_time)
     if status == cp_model.INFEASIBLE:
         return best, max(bound, scale.seconds(limit + 1)), True
     if status not in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
@@ -219,82 +204,7 @@ def _search(
     return best, max(bound, scale.seconds(solver.best_objective_bound)), status == cp_model.OPTIMAL
 
 
-class _Scale(NamedTuple):
-    """Whole numbers for the solver: ``(seconds above base, in units) * weight + recomputed layers``.
-
-    Everything is rounded down, so that the solver's bound is a bound on the seconds too. ``layer`` and
-    ``recompute`` are by stage: a layer beyond the fastest stage's seconds, and a recomputed layer.
-    """
-
-    levels: Floats
-    steps: Ints
-    base: float
-    unit: float
-    weight: int
-    layer: Ints
-    recompute: Ints
-
-    def cost(self, split: Split, table: StageTable) -> int:
-        """Of one split, as the solver counts."""
-        level = int(np.searchsorted(self.levels, split.slowest, side="right"))
-        again = table.recomputed[split.layers, np.arange(len(split.layers))]
-        beyond = int(split.layers @ self.layer + again @ self.recompute)
-        return self.weight * (int(self.steps[:level].sum()) + beyond) + int(again.sum())
-
-    def seconds(self, cost: float) -> float:
-        """The least objective that a split of this cost can have."""
-        return self.base + self.unit * math.floor(cost / self.weight)
-
-
-def _scale(problem: StageProblem, table: StageTable, *, ceiling: float) -> _Scale:
-    """Levels are the seconds that the slowest stage can take, each with its step in the objective."""
-    slowest = floors(problem, table)[0]
-    cells = table.seconds[steps_above(table)]
-    levels = np.unique(cells[cells > slowest])
-    unit = ceiling / _RESOLUTION
-    each, nothing = problem.each("layer_seconds"), np.zeros(problem.num_stages, dtype=np.int64)
-    above = np.floor((levels - slowest) * (problem.num_microbatches - 1 / problem.vpp) / unit)
-    return _Scale(
-        levels=levels,
-        steps=np.diff(above, prepend=0.0).astype(np.int64),
-        base=objective(problem, Split(table.fewest, slowest, total_seconds(problem, nothing, nothing), 0)),
-        unit=unit,
-        weight=problem.num_layers + 1,
-        layer=np.floor((each - each.min()) / problem.vpp / unit).astype(np.int64),
-        recompute=np.floor(problem.each("recompute_seconds") / problem.vpp / unit).astype(np.int64),
-    )
-
-
-def _boolean_model(
-    model: cp_model.CpModel, problem: StageProblem, table: StageTable, scale: _Scale
-) -> tuple[dict[tuple[int, int], cp_model.IntVar], cp_model.LinearExprT]:
-    """The model, and its cost in the numbers of ``scale``.
-
-    ``holds[n, s]``: stage s holds n layers or more. ``takes[k]``: the slowest stage takes level k or longer.
-    """
-    holds = {(n, s): model.new_bool_var("") for n, s in np.argwhere(steps_above(table)).tolist()}
-    takes = [model.new_bool_var("") for _ in scale.levels]
-    for longer, shorter in zip(takes[1:], takes, strict=False):
-        model.add_implication(longer, shorter)
-    for (n, s), held in holds.items():
-        if (n - 1, s) in holds:
-            model.add_implication(held, holds[n - 1, s])
-        level = int(np.searchsorted(scale.levels, table.seconds[n, s], side="right"))
-        if level:
-            model.add_implication(held, takes[level - 1])
-    model.add(sum(holds.values()) == problem.num_layers - int(table.fewest.sum()))
-    first = scale.weight * int(table.fewest @ scale.layer)
-    first += int(table.recomputed[table.fewest, np.arange(problem.num_stages)] @ (scale.weight * scale.recompute + 1))
-    more = np.diff(table.recomputed, axis=0, prepend=0)
-    price = scale.weight * scale.layer + more * (scale.weight * scale.recompute + 1)
-    beyond = first + sum(int(price[cell]) * held for cell, held in holds.items())
-    slower = sum(int(step) * taken for step, taken in zip(scale.steps, takes, strict=True))
-    return holds, scale.weight * slower + beyond
-
-
-def _solution(
-    problem: StageProblem, table: StageTable, split: Split, *, bound: float, proved: bool, started: float
-) -> StageSolution:
+def _solution(problem: StageProblem, table: StageTable, split: Split, *, bound: float, proved: bool) -> StageSolution:
     recomputed = table.recomputed[split.layers, np.arange(problem.num_stages)]
     seconds = problem.stage_seconds(split.layers, recomputed)
     objective = float(
@@ -313,14 +223,13 @@ def _solution(
         objective_seconds=objective,
         bound_seconds=min(bound, objective),
         status="optimal" if proved else "feasible",
-        wall_seconds=time.perf_counter() - started,
     )
 
 
-def _of_chain(found: Found | float, started: float) -> StageSolution:
+def _of_chain(found: Found | float) -> StageSolution:
     """The answer of the chain's solver as a solution."""
     if isinstance(found, float):
-        return _nothing("infeasible", found, started)
+        return _nothing("infeasible", found)
     return StageSolution(
         layers=found.layers,
         recompute_layers=found.recomputed,
@@ -329,11 +238,10 @@ def _of_chain(found: Found | float, started: float) -> StageSolution:
         objective_seconds=found.objective,
         bound_seconds=found.bound,
         status="optimal" if found.bound >= found.objective * (1 - _PROVED) else "feasible",
-        wall_seconds=time.perf_counter() - started,
     )
 
 
-def _nothing(status: Literal["infeasible", "unknown"], bound: float, started: float) -> StageSolution:
+def _nothing(status: Literal["infeasible", "unknown"], bound: float) -> StageSolution:
     return StageSolution(
         layers=(),
         recompute_layers=(),
@@ -342,5 +250,4 @@ def _nothing(status: Literal["infeasible", "unknown"], bound: float, started: fl
         objective_seconds=math.inf,
         bound_seconds=bound,
         status=status,
-        wall_seconds=time.perf_counter() - started,
     )

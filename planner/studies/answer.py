@@ -1,7 +1,7 @@
 """One point answered: the document that the store keeps, or the error that stands in its place.
 
 A search does not see prices: within a process it serves all points that differ in money and power alone. Lattices serve
-more points still (``planner.space.recent``).
+more points still (``planner.space.cache``).
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from costmodels.scenario import Scenario
 from hardware.records import Accelerator
 from planner.answer.plan import Plan
 from planner.api import conclude, predict
+from planner.api.several_groups import plan_mixed
 from planner.errors import MeshwrightError, is_interrupt
-from planner.mixed import plan_mixed
+from planner.request.budget import Budget
 from planner.request.fields import LAYERS
 from planner.request.pins import Pin, parse_pins
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve
 from planner.search.best_first import Outcome
 from planner.search.choice import only_tied
-from planner.search.memory_savers import offloaded, said_so
-from planner.search.objective import Aim, aim_of
+from planner.search.memory_savers import note_savers, with_savers
+from planner.search.objective import Objective, objective_of
+from planner.space.cache import cached_space
 from planner.space.lattice import Space
-from planner.space.recent import recent_space
 from planner.studies.question import request_of
 from planner.studies.study import Mode
 
@@ -106,22 +107,24 @@ def plan_of(task: Task, shared: Shared) -> Plan:
     return searched(request, shared)
 
 
-def searched(request: PlanRequest, shared: Shared) -> Plan:
+def searched(request: PlanRequest, shared: Shared, budget: Budget | None = None) -> Plan:
     """The plan of a request, without reasons; lattices and searches that are known are not made again.
+
+    ``budget`` is that of a whole answer that has several plans; each has its own unless given.
 
     Raises:
         MeshwrightError: a question that contradicts itself, or whose time ran out.
     """
-    started = time.perf_counter()
+    budget = Budget(request.time_limit) if budget is None else budget
     resolved = resolve(request)
     if resolved.mixed:
-        return plan_mixed(resolved, resolved.mixed, started, reasons=False)
+        return plan_mixed(resolved, resolved.mixed, budget, reasons=False)
     pins = parse_pins(request.pins)
-    space = recent_space(resolved.scenario, pins)
-    outcome = shared.found(resolved, space, pins, started + request.time_limit)
-    if outcome.best is None and outcome.proved and (wider := offloaded(request, resolved)):
-        return said_so(searched(wider, shared))
-    return conclude(replace(resolved, request=request), space, outcome, started)
+    space = cached_space(resolved.scenario, pins)
+    outcome = shared.found(resolved, space, pins, budget)
+    if outcome.best is None and outcome.proved and (wider := with_savers(request, resolved, budget)):
+        return note_savers(searched(wider, shared, budget))
+    return conclude(replace(resolved, request=request), space, outcome, budget)
 
 
 def document_of(plan: Plan) -> dict[str, Any]:
@@ -145,23 +148,23 @@ class Shared:
 
     outcomes: list[tuple[Any, Outcome]] = field(default_factory=list)
 
-    def found(self, resolved: Resolved, space: Space, pins: dict[str, Pin], deadline: float) -> Outcome:
+    def found(self, resolved: Resolved, space: Space, pins: dict[str, Pin], budget: Budget) -> Outcome:
         """The search of a scenario, without the rows that it saw on the way."""
-        aim = aim_of(resolved)
-        question = (_without_money(aim.scenario), pins, aim.lean, aim.within, resolved.request.time_limit)
+        aim = objective_of(resolved)
+        question = (_without_money(aim.scenario), pins, aim.lean, aim.tie_width, resolved.request.time_limit)
         for place, (other, known) in enumerate(self.outcomes):
             if other == question:
                 self.outcomes.append(self.outcomes.pop(place))
                 return known
-        self.outcomes.append((question, _search(aim, space, deadline)))
+        self.outcomes.append((question, _search(aim, space, budget)))
         del self.outcomes[:-OUTCOMES]
         return self.outcomes[-1][1]
 
 
-def _search(aim: Aim, space: Space, deadline: float) -> Outcome:
-    outcome = aim.search(space, deadline=deadline, beside=RUNNERS_UP_WITHIN + aim.within)
+def _search(aim: Objective, space: Space, budget: Budget) -> Outcome:
+    outcome = aim.search(space, budget=budget, margin=RUNNERS_UP_WITHIN + aim.tie_width)
     if outcome.best is not None:  # the rest of what was seen tells only why a point is infeasible
-        outcome.pool = only_tied(outcome, aim.within)
+        outcome.pool = only_tied(outcome, aim.tie_width)
     return outcome
 
 

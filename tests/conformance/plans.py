@@ -2,7 +2,6 @@
 
 import os
 import random
-import time
 from functools import cache
 
 import numpy as np
@@ -16,7 +15,7 @@ from planner.request.request import PlanRequest
 from planner.request.resolve import resolve
 from planner.search.split import best_split
 from planner.space.lattice import build
-from planner.stages.from_rows import own_cut
+from planner.stages.from_rows import framework_split
 
 DENSE = ("llama3-8b", "llama3-70b", "gpt3-13b", "qwen2.5-7b", "llama3.2-3b", "gpt3-175b", "qwen3-14b", "mistral-7b")
 EXPERTS = ("mixtral-8x7b", "deepseek-v3", "qwen3-30b-a3b", "gpt-oss-20b", "deepseek-v2-lite", "moonlight-16b-a3b")
@@ -67,8 +66,8 @@ def _lattice(framework, job, fields):
 
 def _plan(resolved, row):
     scenario = resolved.scenario
-    split = best_split(row, scenario, deadline=time.perf_counter() + 2)
-    cut, layers = own_cut(scenario), scenario.model.num_layers
+    split = best_split(row, scenario)
+    cut, layers = framework_split(scenario), scenario.model.num_layers
     even = row_assignment(row, layers, cut(scenario.model, int(row.pp[0])) if cut else None)
     assignment = split.assignment if split else even
     return Plan(

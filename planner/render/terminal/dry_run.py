@@ -43,7 +43,7 @@ def lines(request: PlanRequest, origins: Mapping[str, str]) -> list[tuple[str, s
         "memory_margin": f"{request.memory_margin:.0%}",
         **_experts(scenario),
         "top": str(request.top),
-        "time_limit": f"{request.time_limit:g} s",
+        "time_limit": f"{request.time_limit:g} s" if request.time_limit else "none",
     } | {name: str(value) for name, value in choices_of(request).items()}
     values |= {path: written(value) for path, value in request.changes.items()}
     values |= {f"pins.{axis}": str(pin) for axis, pin in request.pins.items()}

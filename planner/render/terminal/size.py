@@ -7,7 +7,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from planner.analyses.size_document import Neighbour, Option, Size
+from planner.analyses.size_search import Neighbour, Option, Size
 from planner.answer.text import (
     degrees_above_one,
     format_count,

@@ -50,7 +50,7 @@ def test_a_job_that_fits_nowhere_waits_and_says_so():
 def test_a_time_limit_that_is_asked_for_is_what_the_reasons_of_jobs_have(monkeypatch):
     jobs = (SMALL | {"gpus": [8, 16]}, LARGER | {"gpus": [8, 32]})
     usual = [job.with_more for job in allocate(queue_of(queue(*jobs))).jobs]
-    monkeypatch.setattr("planner.allocation.explain.EXPLAINED_WITHIN", 0.0)
+    monkeypatch.setattr("planner.allocation.explain.EXPLAINED", 0.0)
     assert [job.with_more for job in allocate(queue_of(queue(*jobs))).jobs] == [None, None]
     assert any(usual)
     assert [job.with_more for job in allocate(queue_of(queue(*jobs, time_limit="60 s"))).jobs] == usual

@@ -1,7 +1,6 @@
 """Jobs that wait take their turn for devices that others hold, and the answer says when that is."""
 
 import re
-import time
 
 import pytest
 
@@ -9,6 +8,7 @@ from planner.allocation import curves
 from planner.allocation.allocate import allocate
 from planner.allocation.options import options_of
 from planner.allocation.queue import queue_of
+from planner.request.budget import Budget
 from tests.planner.allocation.test_allocation import LARGER, queue
 
 
@@ -68,7 +68,7 @@ def test_jobs_that_wait_for_the_same_devices_come_one_after_the_other():
 
 def test_in_a_long_queue_starts_are_reckoned_at_fewer_moments(monkeypatch):
     asked = queue_of(queue(*[LARGER] * 4, period="1 min", objective="weighted-finish"))
-    points = curves.curves(asked, deadline=time.perf_counter() + 60).points
+    points = curves.curves(asked, budget=Budget()).points
     ends = {p.seconds for mine in points for p in mine}
 
     def starts():

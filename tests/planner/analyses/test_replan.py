@@ -17,11 +17,11 @@ from costmodels.strategy import strategies
 from costmodels.training.moving import Layout, held, kept_share, move, overlaps
 from hardware.units import format_quantity
 from planner import PlanRequest, plan
-from planner.analyses.counts import good_counts
 from planner.analyses.replan import replan
 from planner.cli import main
 from planner.errors import BadRequest
 from planner.request.resolve import resolve
+from planner.space.divisors import good_counts
 
 MODEL = "gpt3-1.3b"
 LAYERS = 24

@@ -9,9 +9,10 @@ from click.testing import CliRunner
 from rich.console import Console
 
 import planner.analyses.size as sizing
+import planner.request.budget as budgets
 from hardware.catalogue import cluster
 from planner.analyses.size import size
-from planner.analyses.size_document import Option, Size
+from planner.analyses.size_search import Option, Size
 from planner.api import plan
 from planner.cli import main
 from planner.errors import BadRequest, OutOfTime
@@ -131,7 +132,7 @@ def test_a_smaller_size_that_beats_a_larger_one_is_found(monkeypatch):
 
 def test_what_was_not_searched_is_not_proved(monkeypatch):
     clock = count()
-    monkeypatch.setattr(sizing.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(budgets.time, "perf_counter", lambda: float(next(clock)))
     monkeypatch.setattr(sizing.Sizes, "_asked", lambda _self, nodes: option(nodes, 100.0 / nodes))
     found = size(ASK, days=5.0, limit=14.0)
     assert not found.proved
@@ -158,7 +159,7 @@ def test_a_neighbour_that_turns_out_faster_is_the_answer_to_a_budget_and_counted
 
 def test_a_neighbour_that_meets_the_deadline_after_the_time_is_up_is_the_answer(monkeypatch):
     clock = count()
-    monkeypatch.setattr(sizing.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(budgets.time, "perf_counter", lambda: float(next(clock)))
     days = {nodes: 100.0 / nodes for nodes in range(1, 33)} | {19: 4.9}
     monkeypatch.setattr(sizing.Sizes, "_asked", lambda _self, nodes: option(nodes, days[nodes]))
     monkeypatch.setattr(sizing.Sizes, "late", lambda self: {19, 20} & set(self.known) != set())

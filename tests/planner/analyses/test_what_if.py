@@ -2,7 +2,6 @@
 
 import json
 import math
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -10,15 +9,15 @@ import pytest
 from click.testing import CliRunner
 
 from costmodels.pricing import quote
-from planner.analyses.robust import corners_of, robust, share_of
-from planner.analyses.uncertain import changed_by, changed_groups
+from planner.analyses.robust import changed_by, changed_groups, corners_of, robust, share_of
 from planner.analyses.what_if import FACTOR, sensitivity
 from planner.answer.load import stages_from_plan, strategy_from_plan
 from planner.api import plan, predict
 from planner.cli import main
 from planner.errors import BadRequest
-from planner.explain.levers import levers_of, uncertain_of
+from planner.explain.what_helps import machine_levers, uncertain_levers
 from planner.render.terminal.sensitivity import words
+from planner.request.budget import Budget
 from planner.request.request import PlanRequest
 from planner.request.resolve import resolve
 from planner.search.best_first import search
@@ -59,9 +58,9 @@ def test_more_of_what_helps_never_takes_longer(levers):
 def test_a_lever_whose_time_ran_out_is_not_said_to_leave_nothing_that_fits(monkeypatch):
     searches = []
 
-    def hurried(space, scenario, *, deadline):
+    def hurried(space, scenario, *, budget):
         searches.append(scenario)
-        return search(space, scenario, deadline=deadline if len(searches) == 1 else time.perf_counter())
+        return search(space, scenario, budget=budget if len(searches) == 1 else Budget(effort=0.0))
 
     monkeypatch.setattr("planner.analyses.what_if.search", hurried)
     found = sensitivity(ASK)
@@ -79,7 +78,7 @@ def test_half_of_the_gpus_do_not_fit_or_leave_nothing_of_the_pins():
 
 def test_a_plan_that_is_not_proved_says_so(monkeypatch):
     monkeypatch.setattr(
-        "planner.analyses.what_if.search", lambda *ask, deadline: replace(search(*ask, deadline=deadline), proved=False)
+        "planner.analyses.what_if.search", lambda *ask, budget: replace(search(*ask, budget=budget), proved=False)
     )
     assert "not proved fastest" in " ".join(run("--what-if").stdout.split())
 
@@ -108,7 +107,7 @@ def test_a_lever_at_one_changes_no_price():
     scenario = resolve(ASK).scenario
     found = plan(ASK)
     row, split = strategy_from_plan(found.strategy), stages_from_plan(found.strategy)
-    for lever in (*levers_of(scenario).values(), *uncertain_of(scenario).values()):
+    for lever in (*machine_levers(scenario).values(), *uncertain_levers(scenario).values()):
         assert quote(row, lever(scenario, 1.0), split).iteration == quote(row, scenario, split).iteration
 
 
@@ -116,7 +115,7 @@ def test_regrets_are_over_the_proved_best_of_every_scenario(least):
     scenario = resolve(ASK).scenario
     row, split = strategy_from_plan(least.chosen.strategy), stages_from_plan(least.chosen.strategy)
     regrets = []
-    for factors in corners_of(tuple(uncertain_of(scenario)), 0.3):
+    for factors in corners_of(tuple(uncertain_levers(scenario)), 0.3):
         changed = changed_by(scenario, factors)
         best = plan_of(changed)
         regrets.append(quote(row, changed, split).iteration / best - 1)
@@ -129,7 +128,7 @@ def plan_of(scenario):
     """Seconds of the fastest strategy on machines that no name has, by the search of `plan`."""
     from planner.space.lattice import build
 
-    return search(build(scenario, {}), scenario, deadline=math.inf).best.iteration
+    return search(build(scenario, {}), scenario, budget=Budget()).best.iteration
 
 
 def test_the_choice_has_the_least_worst_regret_and_is_no_worse_than_the_best(least):
@@ -142,7 +141,7 @@ def test_the_choice_has_the_least_worst_regret_and_is_no_worse_than_the_best(lea
 
 def test_corners_are_the_middle_and_every_combination():
     scenario = resolve(ASK).scenario
-    corners = corners_of(tuple(uncertain_of(scenario)), 0.25)
+    corners = corners_of(tuple(uncertain_levers(scenario)), 0.25)
     assert set(corners[0].values()) == {1.0}
     assert len({tuple(corner.values()) for corner in corners}) == 1 + 2 ** len(corners[0])
     assert np.unique([list(corner.values()) for corner in corners[1:]]).tolist() == [0.75, 1.25]
@@ -191,7 +190,7 @@ def test_what_cannot_be_turned_says_why(arguments, reason):
 def test_a_scenario_without_a_network_has_no_lever_for_it():
     scenario = resolve(ASK).scenario
     alone = replace(scenario, group=scenario.group.model_copy(update={"tiers": scenario.group.tiers[:1]}))
-    assert "network" not in uncertain_of(alone)
+    assert "network" not in uncertain_levers(alone)
 
 
 MIXED = PlanRequest(model="llama2-7b", gpus=128, global_batch_size=256, cluster="a100-h100-mixed", ties="fastest")

@@ -6,7 +6,7 @@ import pytest
 from hardware.catalogue import accelerator, cluster
 from hardware.records import NodeGroup
 from planner import PlanRequest, plan, predict, why_not
-from planner.explain.against_best import beside_the_best
+from planner.analyses.compare_with_best import compare_with_best
 
 LLAMA = {"model": "llama3-8b", "cluster": "dgx-h100", "gpus": 8}
 TIGHT = {"model": "llama3-70b", "cluster": "dgx-h100", "gpus": 64}
@@ -31,11 +31,8 @@ def ask(**changes):
 
 @pytest.fixture(name="tight", scope="module")
 def fixture_tight():
-    """The answer with all its reasons, on a busy machine too."""
-    with pytest.MonkeyPatch.context() as patience:
-        patience.setattr("planner.api.EXPLAINED_WITHIN", 120.0)
-        patience.setattr("planner.explain.runners_up.ALTERNATIVES_SECONDS", 120.0)
-        return plan(PlanRequest(**TIGHT))
+    """The answer with all its reasons."""
+    return plan(PlanRequest(**TIGHT))
 
 
 def pins_of(strategy):
@@ -207,9 +204,9 @@ def test_why_not_says_what_a_strategy_needs_to_fit():
     assert answer.verdict.startswith("it fits only with offload activations: it takes")
 
 
-def test_a_configuration_that_does_not_fit_is_told_so_beside_the_best():
+def test_a_configuration_that_does_not_fit_is_told_so_compare_with_best():
     given = PlanRequest(**LLAMA, pins={"tp": 1})
-    beside = beside_the_best(predict(given), given)
+    beside = compare_with_best(predict(given), given)
     assert [line.text for line in beside.why_not] == ["it cannot run: stage 0 needs 102.5 GiB, 79.1 GiB available"]
 
 

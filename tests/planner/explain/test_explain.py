@@ -1,8 +1,6 @@
 """Explanations carry numbers, and the numbers are those that asking outright would give."""
 
 import json
-import math
-import time
 from io import StringIO
 
 import numpy as np
@@ -12,10 +10,11 @@ from rich.console import Console
 from hardware.records import NodeGroup
 from planner import PlanRequest, plan, why_not
 from planner.answer.text import CUT_SHORT, NOT_KNOWN, format_bytes
-from planner.api import found_plan
+from planner.api.one_group import found_plan
 from planner.explain.what_helps import gained
 from planner.render.page.source import shown_plan
 from planner.render.terminal.terminal import render
+from planner.request.budget import Budget
 from planner.request.resolve import resolve
 from planner.search.best_first import search
 from planner.space.lattice import build
@@ -119,11 +118,15 @@ def test_the_toy_group_is_one_group():
 
 @pytest.fixture(name="hurried", scope="module")
 def fixture_hurried():
-    """The answer whose reasons had no time."""
-    with pytest.MonkeyPatch.context() as patience:
-        patience.setattr("planner.api.EXPLAINED_WITHIN", 0.0)
-        patience.setattr("planner.explain.runners_up.ALTERNATIVES_SECONDS", 0.0)
+    """The answer whose reasons had no effort left."""
+    with pytest.MonkeyPatch.context() as spent:
+        no_effort(spent)
         return ask()
+
+
+def no_effort(monkeypatch):
+    for kind in ("CHALLENGES", "RUNNERS_UP", "HELPS"):
+        monkeypatch.setattr(f"planner.api.one_group.{kind}", 0.0)
 
 
 def test_a_figure_that_time_left_unproved_is_said_to_be_a_bound_and_no_row_is_lost(answer, hurried):
@@ -141,8 +144,7 @@ def test_a_figure_that_time_left_unproved_is_said_to_be_a_bound_and_no_row_is_lo
 
 
 def test_a_time_limit_that_is_asked_for_is_what_the_reasons_have(answer, monkeypatch):
-    monkeypatch.setattr("planner.api.EXPLAINED_WITHIN", 0.0)
-    monkeypatch.setattr("planner.explain.runners_up.ALTERNATIVES_SECONDS", 0.0)
+    no_effort(monkeypatch)
     patient = ask(time_limit=120)
     assert patient.why_not == answer.why_not
     assert patient.what_helps == answer.what_helps
@@ -170,11 +172,11 @@ def test_what_was_not_proved_is_marked_in_every_form(answer, hurried):
 
 
 def search_cut_short(**pins):
-    """A request, its lattice, and a search that time ended when it had seen the pinned strategies alone."""
+    """A request, its lattice, and a search that its budget ended when it had seen the pinned strategies alone."""
     resolved = resolve(PlanRequest(model=toy_model(), cluster=toy_cluster(), stack=STACK, gpus=8, global_batch_size=16))
     space = build(resolved.scenario, {})
     among = np.flatnonzero(np.all([getattr(space.cores, axis) == value for axis, value in pins.items()], axis=0))
-    outcome = search(space, resolved.scenario, deadline=math.inf, among=among)
+    outcome = search(space, resolved.scenario, budget=Budget(), among=among)
     outcome.proved, outcome.lower_bound = False, 0.5 * outcome.best.iteration
     return resolved, space, outcome
 
@@ -182,7 +184,7 @@ def search_cut_short(**pins):
 def test_what_the_runners_up_find_better_is_proposed_and_nothing_better_stands_beside_it(answer):
     resolved, space, outcome = search_cut_short(tp=8)
     worse = outcome.best.iteration
-    found = found_plan(resolved, space, outcome, time.perf_counter())
+    found = found_plan(resolved, space, outcome, Budget())
     assert found.prediction.iteration_seconds < worse * (1 - 1e-6)
     assert found.status == "feasible"
     assert found.prediction.iteration_seconds >= answer.prediction.iteration_seconds * (1 - 1e-9)

@@ -3,8 +3,7 @@
 import pytest
 
 from planner import PlanRequest, plan
-from planner.explain.levers import arithmetic_times, device_times, links_times
-from planner.explain.what_helps import gained
+from planner.explain.what_helps import gained, scale_compute, scale_device, scale_links
 from planner.request.resolve import resolve
 
 ASKED = {
@@ -14,11 +13,11 @@ ASKED = {
     "22b pinned": {"model": "22b", "gpus": 64, "global_batch_size": 256, "pins": {"tp": [2, 4, 8]}},
 }
 LEVERS = {
-    "network 2x": lambda asked: links_times(asked, 2.0, inner=False),
-    "node links 2x": lambda asked: links_times(asked, 2.0, inner=True),
-    "memory bandwidth 2x": lambda asked: device_times(asked, memory_bandwidth=2.0),
-    "memory 2x": lambda asked: device_times(asked, usable_memory=2.0),
-    "arithmetic 1.25x": lambda asked: arithmetic_times(asked, 1.25),
+    "network 2x": lambda asked: scale_links(asked, 2.0, inner=False),
+    "node links 2x": lambda asked: scale_links(asked, 2.0, inner=True),
+    "memory bandwidth 2x": lambda asked: scale_device(asked, memory_bandwidth=2.0),
+    "memory 2x": lambda asked: scale_device(asked, usable_memory=2.0),
+    "arithmetic 1.25x": lambda asked: scale_compute(asked, 1.25),
 }
 
 

@@ -2,7 +2,6 @@
 
 import json
 import math
-import time
 from dataclasses import replace
 from io import StringIO
 from itertools import pairwise
@@ -15,13 +14,13 @@ from hardware.catalogue import cluster as find_cluster
 from hardware.records import BadNodeCount, Cluster
 from planner.answer.plan import Plan
 from planner.answer.text import NOT_KNOWN
-from planner.api import plan, predict
+from planner.api import plan, predict, why_not
+from planner.api.several_groups import found_plan, plan_mixed
 from planner.errors import BadRequest, OutOfTime
 from planner.explain.mixed import _faster_between, _faster_networks, alternatives, runners_up, what_helps, why_not_lines
-from planner.explain.why_not import why_not
-from planner.mixed import found_plan, plan_mixed
 from planner.render.terminal.formats import written
 from planner.render.terminal.terminal import render
+from planner.request.budget import Budget
 from planner.request.request import PlanRequest
 from planner.request.resolve import resolve
 from planner.search.mixed import search
@@ -198,34 +197,35 @@ def test_other_orders_and_one_group_alone_are_compared():
     assert not times or times[0] >= found.prediction.iteration_seconds * (1 - 1e-9)
 
 
-def test_reasons_have_the_time_that_was_asked_for_and_nine_seconds_where_none_was(monkeypatch):
+def test_reasons_have_the_time_that_was_asked_for_and_no_clock_where_none_was(monkeypatch):
     ends = []
 
-    def told(*_given, until, **_more):
-        ends.append(until - time.perf_counter())
+    def told(*_given, budget, **_more):
+        ends.append(budget.seconds)
         return ()
 
-    monkeypatch.setattr("planner.mixed.what_helps", told)
+    monkeypatch.setattr("planner.api.several_groups.what_helps", told)
     for asked in ({"time_limit": 5.0}, {}, {"time_limit": 60.0}):
         plan(request(**asked))
-    assert ends[0] <= 5.0 < ends[1] <= 9.0 < ends[2] <= 60.0
+    assert ends[0] <= 5.0 < ends[2] <= 60.0
+    assert ends[1] == math.inf
 
 
 def test_reasons_that_have_no_time_left_are_said_not_to_be_known():
     resolved = resolve(request())
     mixed = resolved.mixed
     space = build(mixed, {})
-    outcome = search(space, mixed, deadline=math.inf)
+    outcome = search(space, mixed, budget=Budget())
     best = outcome.best
-    assert why_not_lines(space, mixed, best, math.inf)
-    assert runners_up(outcome, resolved, mixed, math.inf).complete
-    assert runners_up(outcome, resolved, mixed, 0.0) == ((best,), False)
-    late = why_not_lines(space, mixed, best, 0.0)
-    assert [line.subject for line in late] == [line.subject for line in why_not_lines(space, mixed, best, math.inf)]
+    assert why_not_lines(space, mixed, best, Budget())
+    assert runners_up(outcome, resolved, mixed, Budget()).complete
+    assert runners_up(outcome, resolved, mixed, Budget(0.0)) == ((best,), False)
+    late = why_not_lines(space, mixed, best, Budget(0.0))
+    assert [line.subject for line in late] == [line.subject for line in why_not_lines(space, mixed, best, Budget())]
     for line in late:
         assert not line.proved
         assert line.text.startswith(("not known", "at most "))
-    helped = what_helps(resolved, space, mixed, best, until=0.0, one_width=True)
+    helped = what_helps(resolved, space, mixed, best, budget=Budget(0.0), one_width=True)
     assert not any(line.proved for line in helped)
     assert all(line.text == NOT_KNOWN or line.text.startswith("at least -") for line in helped)
 
@@ -234,33 +234,30 @@ def test_better_links_help_as_much_as_a_search_with_them_finds():
     resolved = resolve(request())
     mixed = resolved.mixed
     space = build(mixed, {})
-    best = search(space, mixed, deadline=math.inf).best
-    lines = {
-        line.subject: line
-        for line in what_helps(resolved, space, mixed, best, until=time.perf_counter() + 300, one_width=False)
-    }
+    best = search(space, mixed, budget=Budget()).best
+    lines = {line.subject: line for line in what_helps(resolved, space, mixed, best, budget=Budget(), one_width=False)}
     for subject, faster in (("links between groups 2x", _faster_between), ("networks 2x", _faster_networks)):
-        fresh = search(space, faster(mixed), deadline=math.inf).best.iteration
+        fresh = search(space, faster(mixed), budget=Budget()).best.iteration
         assert lines[subject].proved
         assert lines[subject].iteration_seconds == pytest.approx(min(fresh, best.iteration), rel=1e-9)
 
 
 def test_a_lattice_that_is_not_laid_out_in_time_proves_nothing():
     mixed = resolve(request()).mixed
-    with pytest.raises(OutOfTime, match="layouts were looked at and none was priced; give --time-limit more"):
-        build(mixed, {}, deadline=time.perf_counter())
+    with pytest.raises(OutOfTime, match="layouts were looked at and none was priced within the effort"):
+        build(mixed, {}, budget=Budget(effort=0.0))
     impossible = request(cluster=cluster(memory=1e6), time_limit=1e-9)
     with pytest.raises(OutOfTime):
         plan(impossible)
-    late = search(build(mixed, {}), mixed, deadline=0.0)
+    late = search(build(mixed, {}), mixed, budget=Budget(effort=0.0))
     assert (late.best, late.proved, late.lower_bound) == (None, False, 0.0)
 
 
 def test_what_a_search_finds_does_not_depend_on_how_many_cores_are_bounded_at_a_time(monkeypatch):
     mixed = resolve(request()).mixed
-    whole = search(build(mixed, {}), mixed, deadline=math.inf)
+    whole = search(build(mixed, {}), mixed, budget=Budget())
     monkeypatch.setattr("planner.search.mixed.BOUNDED", 7)
-    parts = search(build(mixed, {}), mixed, deadline=math.inf)
+    parts = search(build(mixed, {}), mixed, budget=Budget())
     assert (parts.best.iteration, parts.proved) == (whole.best.iteration, True)
 
 
@@ -315,12 +312,12 @@ def test_widths_differ_only_where_no_plan_of_one_width_fits(monkeypatch):
     asked = request()
     resolved = resolve(asked)
 
-    def crippled(mixed, pins, *, one_width=True, deadline):
-        space = build(mixed, pins, one_width=one_width, deadline=deadline)
+    def crippled(mixed, pins, *, one_width=True, budget):
+        space = build(mixed, pins, one_width=one_width, budget=budget)
         return replace(space, allowed=np.zeros_like(space.allowed)) if one_width else space
 
-    monkeypatch.setattr("planner.mixed.build", crippled)
-    found = plan_mixed(resolved, resolved.mixed, time.perf_counter())
+    monkeypatch.setattr("planner.api.several_groups.build", crippled)
+    found = plan_mixed(resolved, resolved.mixed, Budget())
     assert found.status == "optimal"
 
 
@@ -352,12 +349,11 @@ def test_the_screen_says_among_which_strategies_the_plan_is_proved_best():
     assert "proved optimal in the model among strategies over all node groups" in " ".join(screen(found).split())
 
 
-def test_no_two_alternatives_read_the_same(monkeypatch):
+def test_no_two_alternatives_read_the_same():
     """The columns show the degrees of the first stage alone."""
     resolved = resolve(request(top=1000))
-    outcome = search(build(resolved.mixed, {}), resolved.mixed, deadline=math.inf)
-    monkeypatch.setattr("planner.explain.mixed.PATIENCE", 60.0)
-    others = runners_up(outcome, resolved, resolved.mixed, math.inf)
+    outcome = search(build(resolved.mixed, {}), resolved.mixed, budget=Budget())
+    others = runners_up(outcome, resolved, resolved.mixed, Budget())
     shown = alternatives(others.best, outcome.best, resolved, resolved.mixed)
     words = [other.differs for other in shown]
     assert len(words) > 10
@@ -369,11 +365,11 @@ def test_no_two_alternatives_read_the_same(monkeypatch):
 def test_what_a_cut_off_search_s_runners_up_find_better_is_proposed():
     resolved = resolve(request())
     mixed, space = resolved.mixed, build(resolve(request()).mixed, {})
-    outcome = search(space, mixed, deadline=math.inf)
-    best, poorest = outcome.best, runners_up(outcome, resolved, mixed, math.inf).best[-1]
+    outcome = search(space, mixed, budget=Budget())
+    best, poorest = outcome.best, runners_up(outcome, resolved, mixed, Budget()).best[-1]
     assert poorest.iteration > best.iteration * (1 + 1e-6)
     outcome.best, outcome.proved, outcome.lower_bound = poorest, False, 0.0
-    found = found_plan(resolved, mixed, space, outcome, started=time.perf_counter(), one_width=True, reasons=True)
+    found = found_plan(resolved, mixed, space, outcome, budget=Budget(), one_width=True, reasons=True)
     assert found.status == "feasible"
     assert found.prediction.iteration_seconds < poorest.iteration * (1 - 1e-6)
     assert all(other.iteration_seconds >= found.prediction.iteration_seconds for other in found.alternatives)

@@ -5,8 +5,7 @@ from click.testing import CliRunner
 
 from planner import PlanRequest, plan
 from planner.cli import main
-from planner.explain.decisive import decisive
-from planner.explain.infeasible import rejections
+from planner.explain.infeasible import deciding_rules, rejections
 from planner.request.pins import parse_pins
 from planner.request.resolve import resolve
 from planner.search.best_first import Outcome
@@ -42,7 +41,7 @@ def due_in(**asked):
     scenario, pins = resolve(PlanRequest(**asked)).scenario, parse_pins(asked["pins"])
     space = build(scenario, pins)
     assert not space.allowed.any()
-    due = decisive(rejections(space, Outcome(), scenario), scenario, pins, binding(scenario))
+    due = deciding_rules(rejections(space, Outcome(), scenario), scenario, pins, binding(scenario))
     return {one.rule: bool(build(scenario, pins, without=one.rule).allowed.any()) for one in due}
 
 

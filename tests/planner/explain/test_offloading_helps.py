@@ -1,12 +1,12 @@
 """Offloading is searched where it is asked for; what it would save is told where memory is short."""
 
 import math
-from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from planner import PlanRequest, plan
-from planner.space.lattice import build
+from planner.search.objective import Objective
 
 SHORT = {"model": "moonlight-16b-a3b", "gpus": 4, "cluster": "dgx-a100-80gb", "global_batch_size": 64}
 
@@ -14,8 +14,7 @@ SHORT = {"model": "moonlight-16b-a3b", "gpus": 4, "cluster": "dgx-a100-80gb", "g
 @pytest.mark.parametrize(
     "asked", [SHORT, {**SHORT, "objective": "goodput"}, {"model": "llama3-70b", "gpus": 64, "stack": "fsdp"}]
 )
-def test_what_offloading_would_save_is_what_asking_for_it_saves(asked, monkeypatch):
-    monkeypatch.setattr("planner.api.EXPLAINED_WITHIN", 120.0)
+def test_what_offloading_would_save_is_what_asking_for_it_saves(asked):
     line = next(line for line in plan(PlanRequest(**asked)).what_helps if line.subject.startswith("offload "))
     wider = plan(PlanRequest(**asked, reasons=False, pins={"offload": "any"}, ties="fastest"))
     assert line.subject == f"offload {wider.strategy.offload}"
@@ -30,21 +29,23 @@ def test_offloading_is_no_help_where_memory_is_not_short_or_the_stack_has_none()
         assert not any(line.subject.startswith("offload") for line in lines)
 
 
-def test_offloading_that_could_not_be_looked_at_in_time_is_not_known(monkeypatch):
-    monkeypatch.setattr("planner.api.EXPLAINED_WITHIN", 0.0)
+def test_offloading_that_could_not_be_looked_at_is_not_known(monkeypatch):
+    monkeypatch.setattr("planner.api.one_group.HELPS", 0.0)
     lines = {line.subject: line for line in plan(PlanRequest(**SHORT)).what_helps}
     assert not lines["offload any"].proved
     assert lines["offload any"].text.startswith("not known")
 
 
-def test_what_offloading_saves_in_the_plan_s_own_layout_is_told_where_time_ends_before_more_is_searched(monkeypatch):
-    def last(scenario, pins):
-        if "offload" in pins:
-            monkeypatch.setattr("planner.explain.what_helps.time", SimpleNamespace(perf_counter=lambda: math.inf))
-        return build(scenario, pins)
+def test_what_offloading_saves_in_the_plan_s_own_layout_is_told_where_no_more_is_searched(monkeypatch):
+    search = Objective.search
 
-    monkeypatch.setattr("planner.api.EXPLAINED_WITHIN", 120.0)
-    monkeypatch.setattr("planner.explain.what_helps.build", last)
+    def last(aim, space, *, budget, **known):
+        found = search(aim, space, budget=budget, **known)
+        if np.any(space.cores.offload > 0):
+            budget.spend(math.inf)
+        return found
+
+    monkeypatch.setattr(Objective, "search", last)
     found = plan(PlanRequest(**SHORT))
     line = next(line for line in found.what_helps if line.subject == "offload any")
     assert not line.proved

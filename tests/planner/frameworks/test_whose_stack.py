@@ -68,7 +68,7 @@ def test_a_stack_of_ones_own_goes_with_any_framework():
         assert resolve(PlanRequest(model="llama3-8b", gpus=8, stack="generic", framework=framework)).scenario
 
 
-def test_a_file_stands_beside_the_best_that_its_framework_starts(tmp_path):
+def test_a_file_stands_compare_with_best_that_its_framework_starts(tmp_path):
     path = tmp_path / "job.toml"
     path.write_text(TITAN)
     done = run("predict", "--from", "torchtitan", str(path), "--gpus", "64", "--format", "json", "-q")
@@ -80,7 +80,7 @@ def test_a_file_stands_beside_the_best_that_its_framework_starts(tmp_path):
     assert found["why_not"][0]["text"].endswith("(of those that torchtitan starts)")
 
 
-def test_a_file_priced_as_another_stack_stands_beside_the_best_of_that(tmp_path):
+def test_a_file_priced_as_another_stack_stands_compare_with_best_of_that(tmp_path):
     path = tmp_path / "job.toml"
     path.write_text(TITAN)
     done = run("predict", "--from", "torchtitan", str(path), "--gpus", "8", "--stack", "fsdp", "--format",

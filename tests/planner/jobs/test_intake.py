@@ -10,9 +10,9 @@ from costmodels.model.catalogue import model
 from costmodels.model.parameters import parameters
 from planner import PlanRequest
 from planner import plan as ask
+from planner.analyses.compare_with_best import compare_with_best
 from planner.cli import main
 from planner.errors import BadRequest
-from planner.explain.against_best import beside_the_best
 from planner.jobs.deepspeed.read import deepspeed_job
 from planner.jobs.imported import complete
 from planner.jobs.megatron.options import command_line
@@ -163,7 +163,7 @@ def run(*arguments):
     return CliRunner().invoke(main, ["predict", *arguments])
 
 
-def test_a_configuration_is_priced_beside_the_best(tmp_path):
+def test_a_configuration_is_priced_compare_with_best(tmp_path):
     path = tmp_path / "ds.json"
     path.write_text(json.dumps({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4,
                                 "zero_optimization": {"stage": 3}, "bf16": {"enabled": True}}))  # fmt: skip
@@ -180,7 +180,7 @@ def test_a_configuration_is_priced_beside_the_best(tmp_path):
 def test_the_best_itself_is_not_listed_beside_itself():
     asked = PlanRequest(model="llama3-8b", gpus=8, reasons=False)
     best = ask(asked)
-    said = beside_the_best(best, asked)
+    said = compare_with_best(best, asked)
     assert said.alternatives == ()
     assert said.why_not[0].text.startswith("nothing speaks against it")
 

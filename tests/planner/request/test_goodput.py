@@ -1,7 +1,6 @@
 """Goodput as an objective, and what the answer says about interruptions and checkpoints."""
 
 import json
-import time
 from dataclasses import replace
 
 import pytest
@@ -14,6 +13,7 @@ from planner import PlanRequest, plan, predict
 from planner.cli.app import main
 from planner.errors import BadRequest
 from planner.render.terminal.panels import goodput_lines
+from planner.request.budget import Budget
 from planner.request.defaults import SPARES
 from planner.request.pins import parse_pins
 from planner.request.resolve import resolve
@@ -33,7 +33,7 @@ def test_the_search_for_goodput_finds_what_trying_everything_finds(scenario, fai
     scenario = replace(scenario, group=group, stability=Stability(failure=failure, detect="0 s", restart="0 s"))
     rows = every_row(scenario, most=600)
     assume(rows is not None and len(rows) <= 600)
-    outcome = search(build(scenario, parse_pins({})), scenario, deadline=time.perf_counter() + 60)
+    outcome = search(build(scenario, parse_pins({})), scenario, budget=Budget())
     agree(outcome, tried(rows, scenario))
 
 

@@ -12,7 +12,7 @@ import pytest
 from planner import Plan, PlanRequest, plan, predict
 from planner.request.resolve import resolve
 from planner.search.choice import CLOSE
-from planner.space import recent
+from planner.space import cache
 
 ASKED = {"model": "llama2-7b", "gpus": 16}
 
@@ -119,14 +119,6 @@ def test_the_same_question_has_the_same_document(question):
     assert without_clock(first) == without_clock(second)
 
 
-@pytest.fixture
-def unhurried(monkeypatch):
-    """Reasons that do not depend on how busy the machine is."""
-    monkeypatch.setattr("planner.api.EXPLAINED_WITHIN", 120.0)
-    monkeypatch.setattr("planner.explain.runners_up.ALTERNATIVES_SECONDS", 120.0)
-
-
-@pytest.mark.usefixtures("unhurried")
 def test_threads_do_not_disturb_each_other():
     asked = [PlanRequest(model="llama2-7b", gpus=gpus) for gpus in (8, 16, 24, 32)] * 2
     alone = [without_clock(plan(one).to_json()) for one in asked]
@@ -135,7 +127,6 @@ def test_threads_do_not_disturb_each_other():
     assert together == alone
 
 
-@pytest.mark.usefixtures("unhurried")
 def test_threads_share_a_lattice_without_disturbing_each_other():
     asked = [PlanRequest(model="llama2-7b", gpus=32, tokens=10**9 * n, reasons=n % 2 == 0) for n in range(1, 7)]
     alone = [without_clock(plan(one).to_json()) for one in asked]
@@ -164,11 +155,11 @@ def test_reasons_can_be_left_out():
 def test_a_lattice_is_kept_for_the_next_call_and_not_for_ever():
     for gpus in (8, 16, 24, 32, 40, 48):
         plan(PlanRequest(model="llama2-7b", gpus=gpus, reasons=False))
-    kept = [scenario.gpus for scenario, _, _ in recent._recent]
+    kept = [scenario.gpus for scenario, _, _ in cache._recent]
     assert kept == [48, 40, 32, 24]
-    _, _, space = recent._recent[0]
+    _, _, space = cache._recent[0]
     again = resolve(PlanRequest(model="llama2-7b", gpus=48, tokens=10**9))
-    assert recent.recent_space(again.scenario, {}) is space
+    assert cache.recent_space(again.scenario, {}) is space
 
 
 def test_planning_prints_nothing(capfd):

@@ -1,4 +1,3 @@
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +9,7 @@ from costmodels.layout.pieces import copies
 from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.rows import memory_limit, row_bytes
 from planner import PlanRequest, plan, predict
+from planner.request.budget import Budget
 from planner.search.least_memory import leanest
 from planner.space.lattice import build
 from tests.drawn import drawn_scenarios
@@ -28,22 +28,22 @@ def test_the_leanest_is_the_least_of_all_even_splits(scenario):
     core, option = np.nonzero(space.allowed)
     rows = space.rows(core, option)
     peaks = even_peaks(rows, row_bytes(rows, scenario), scenario.model.num_layers)
-    outcome = leanest(space, scenario, deadline=time.perf_counter() + 60)
+    outcome = leanest(space, scenario, budget=Budget())
     assert outcome.proved
     peaks = np.where(peaks <= memory_limit(scenario, rows), peaks, np.inf)
     if peaks.min() == np.inf:
         assert outcome.best is None
     else:
-        assert outcome.best.peak == peaks.min()
+        assert outcome.best.even_split_peak_bytes == peaks.min()
 
 
 def test_small_chunks_change_nothing(monkeypatch):
     scenario = toy_scenario(gpus=16, batch=32, stack=toy_stack(uneven_stages=True, zero_stages=(0, 1, 2, 3)))
     space = build(scenario, {})
-    whole = leanest(space, scenario, deadline=time.perf_counter() + 60).best
+    whole = leanest(space, scenario, budget=Budget()).best
     monkeypatch.setattr("planner.search.least_memory.CHUNK", 5)
-    parts = leanest(space, scenario, deadline=time.perf_counter() + 60).best
-    assert parts.peak == whole.peak
+    parts = leanest(space, scenario, budget=Budget()).best
+    assert parts.even_split_peak_bytes == whole.even_split_peak_bytes
     assert parts.row.row(0) == whole.row.row(0)
 
 
@@ -57,7 +57,7 @@ def test_asking_for_memory_never_needs_more_than_asking_for_time():
 
 def test_out_of_time_proves_nothing():
     scenario = toy_scenario()
-    outcome = leanest(build(scenario, {}), scenario, deadline=time.perf_counter() - 1)
+    outcome = leanest(build(scenario, {}), scenario, budget=Budget(effort=0.0))
     assert not outcome.proved
     assert outcome.best is None
 
@@ -82,10 +82,10 @@ def test_the_leanest_is_the_least_of_all_uneven_splits(scenario):
     assume((copies(rows) == 1).all())
     seconds, memory = row_seconds(rows, scenario), row_bytes(rows, scenario)
     peaks = [all_or_none(rows, scenario, index, seconds, memory) for index in range(len(rows))]
-    found = leanest(space, scenario, deadline=time.perf_counter() + 60).best
+    found = leanest(space, scenario, budget=Budget()).best
     peaks = np.where(peaks <= memory_limit(scenario, rows) * (1 - 1e-6), peaks, np.inf)
     if min(peaks) < np.inf:
-        assert found.peak == pytest.approx(min(peaks), rel=1e-6)
+        assert found.even_split_peak_bytes == pytest.approx(min(peaks), rel=1e-6)
 
 
 def test_the_leanest_split_of_24_layers_over_8_stages_spares_the_ends():

@@ -1,7 +1,6 @@
 """Pipelines over several node groups: the search against trying everything, and against the search on one."""
 
 import math
-import time
 from dataclasses import replace
 from itertools import islice
 
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from costmodels.groups import Mixed, mixed_quote
 from costmodels.pipeline.schedules import SCHEDULES, pipeline_seconds
 from hardware.records import Between, Cluster
+from planner.request.budget import Budget
 from planner.request.pins import parse_pins
 from planner.search.best_first import search as search_one
 from planner.search.mixed import core_bound, price, search
@@ -68,9 +68,9 @@ def tightened(mixed, share):
     return Mixed(mixed.cluster, tuple(parts))
 
 
-def found(mixed, pins=None, *, one_width=True, seconds=60.0):
+def found(mixed, pins=None, *, one_width=True):
     space = build(mixed, parse_pins(pins or {}), one_width=one_width)
-    return search(space, mixed, deadline=time.perf_counter() + seconds)
+    return search(space, mixed, budget=Budget())
 
 
 @settings(QUICK, max_examples=20)
@@ -131,7 +131,7 @@ def test_two_equal_groups_are_one_cluster_of_their_joint_size(group, stack, mode
     tp = data.draw(st.sampled_from([n for n in (1, 2, 4) if width % n == 0]))
     pins = {"pp": pp, "tp": tp, "cp": 1, "dp": width // tp, "rank_order": "tp-cp-ep-dp-pp", "vocabulary": "ends"}
     pins["schedule"] = [name for name in stack.schedules if name in ON_GROUPS]
-    whole = search_one(build_one(scenario, parse_pins(pins)), scenario, deadline=time.perf_counter() + 60)
+    whole = search_one(build_one(scenario, parse_pins(pins)), scenario, budget=Budget())
     joined = found(mixed, pins)
     assert (whole.best is None) == (joined.best is None)
     if whole.best:
@@ -161,7 +161,7 @@ def test_the_closed_form_of_stages_on_several_groups_is_close_to_their_simulatio
 def test_a_search_out_of_time_still_has_a_plan_and_an_honest_bound():
     scenario = toy_scenario(batch=32)
     mixed = mixed_of([scenario.group, scenario.group], (8, 8), scenario=scenario)
-    hasty = search(build(mixed, {}), mixed, deadline=time.perf_counter() + 1e-3)
+    hasty = search(build(mixed, {}), mixed, budget=Budget(effort=50.0))
     best = found(mixed).best.iteration
     if hasty.best:
         assert hasty.best.iteration >= best * (1 - 1e-9)

@@ -1,6 +1,5 @@
 """Named modules and offloading in the search: brute force, the chain of bounds, requests and launch arguments."""
 
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +16,7 @@ from planner import PlanRequest, plan, predict, why_not
 from planner.answer.plan import Plan
 from planner.errors import BadRequest
 from planner.jobs.preview import launch
+from planner.request.budget import Budget
 from planner.request.pins import parse_pins
 from planner.search.best_first import core_bound, search
 from planner.search.priced import price_cores
@@ -58,7 +58,7 @@ def test_the_search_over_offloading_finds_what_trying_everything_finds(scenario,
     scenario = offloading(scenario)
     rows = offloaded_rows(scenario, 400)
     scenario = tightened(scenario, rows, tightness)
-    outcome = search(build(scenario, parse_pins(PINS)), scenario, deadline=time.perf_counter() + 60)
+    outcome = search(build(scenario, parse_pins(PINS)), scenario, budget=Budget())
     agree(outcome, tried(rows, scenario))
 
 
@@ -78,11 +78,11 @@ def test_no_bound_of_a_saver_exceeds_what_it_bounds(scenario):
     tight, feasible = stage_bounds(priced.rows, priced.seconds, priced.memory, scenario)
     held = feasible & priced.fits
     least, limit = least_peaks(priced.rows, priced.memory, scenario), memory_limit(scenario, priced.rows)
-    assert (least <= priced.peak * (1 + 1e-9)).all()
+    assert (least <= priced.even_split_peak_bytes * (1 + 1e-9)).all()
     assert (least <= limit * (1 + 1e-9))[feasible].all()
     assert (first[feasible] <= tight[feasible] * (1 + 1e-8)).all()
     assert (priced.bound[feasible] <= tight[feasible] * (1 + 1e-8)).all()
-    assert (tight[held] <= priced.even[held] * (1 + 1e-8)).all()
+    assert (tight[held] <= priced.even_split_seconds[held] * (1 + 1e-8)).all()
 
 
 @SOME
@@ -95,7 +95,7 @@ def test_more_memory_of_the_host_never_makes_a_plan_slower(scenario, share):
     found = []
     for memory in (1e6 + share * 1e9, 1e15):
         known = offloading(scenario, host_memory=memory)
-        best = search(build(known, pins), known, deadline=time.perf_counter() + 60).best
+        best = search(build(known, pins), known, budget=Budget()).best
         found.append(best.iteration if best else np.inf)
     assert found[1] <= found[0] * (1 + 1e-9)
 

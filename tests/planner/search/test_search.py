@@ -1,7 +1,6 @@
 """The search finds what trying everything finds, and what it says of itself is true."""
 
 import math
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from costmodels.memory.rows import memory_limit
 from costmodels.names import Recompute
 from costmodels.pricing import effective_recompute, price, quote
+from planner.request.budget import Budget
 from planner.request.pins import parse_pins
 from planner.search.best_first import core_bound, known_bound, search
 from planner.search.priced import price_cores
@@ -27,8 +27,8 @@ TIGHTNESS = st.floats(-0.1, 1.0)
 """Where the memory limit lies between the leanest and the fattest strategy, on a logarithmic scale."""
 
 
-def found(scenario, pins=None, *, seconds=60.0):
-    return search(build(scenario, parse_pins(pins or {})), scenario, deadline=time.perf_counter() + seconds)
+def found(scenario, pins=None, *, budget=None):
+    return search(build(scenario, parse_pins(pins or {})), scenario, budget=budget or Budget())
 
 
 MANY = settings(max_examples=350, deadline=None, suppress_health_check=list(HealthCheck))
@@ -167,7 +167,7 @@ def test_no_row_of_a_core_is_faster_than_its_bound(scenario):
     priced = price_cores(space, cores, scenario)
     slack = 1 + 1e-9
     assert (bound[place] <= priced.bound * slack).all()
-    assert (priced.bound <= priced.even * slack).all()
+    assert (priced.bound <= priced.even_split_seconds * slack).all()
     tight, feasible = stage_bounds(priced.rows, priced.seconds, priced.memory, scenario)
     assert (priced.bound[feasible] <= tight[feasible] * slack).all()
 
@@ -194,7 +194,7 @@ def test_a_row_s_bounds_never_exceed_its_best_split(scenario, tightness, chance)
     priced = price_cores(space, np.arange(len(space.cores)), scenario)
     tight, feasible = stage_bounds(priced.rows, priced.seconds, priced.memory, scenario)
     least, limit = least_peaks(priced.rows, priced.memory, scenario), memory_limit(scenario, priced.rows)
-    assert (least <= priced.peak * (1 + 1e-9)).all()
+    assert (least <= priced.even_split_peak_bytes * (1 + 1e-9)).all()
     assert (least <= limit * (1 + 1e-9))[feasible].all()
     usable = scenario.group.accelerator.usable_memory - scenario.stack.reserved
     for index in chance.sample(range(len(priced.rows)), min(12, len(priced.rows))):
@@ -226,7 +226,7 @@ def test_a_chunked_search_finds_what_pricing_everything_finds(monkeypatch):
 
 def test_a_search_out_of_time_says_that_it_proved_nothing():
     scenario = toy_scenario(gpus=16, batch=32, stack=toy_stack(uneven_stages=True))
-    outcome = found(scenario, seconds=-1.0)
+    outcome = found(scenario, budget=Budget(effort=0.0))
     assert not outcome.proved
     assert outcome.best is None
     assert outcome.lower_bound <= found(scenario).best.iteration
@@ -244,7 +244,7 @@ def test_where_nothing_fits_that_is_proved():
 def test_counts_are_of_rows_that_exist():
     scenario = toy_scenario(gpus=16, batch=32, model=toy_model(num_layers=6))
     space = build(scenario, {})
-    outcome = search(space, scenario, deadline=time.perf_counter() + 60)
+    outcome = search(space, scenario, budget=Budget())
     assert 0 < outcome.feasible <= outcome.priced <= int(space.allowed.sum()) <= space.candidates
 
 

@@ -10,6 +10,7 @@ from costmodels.names import SCHEDULE_NAMES
 from costmodels.strategy import strategies
 from planner import PlanRequest, plan
 from planner.cli import main
+from planner.request.budget import Budget
 from planner.request.pins import parse_pins
 from planner.request.resolve import resolve
 from planner.runs import residuals
@@ -39,7 +40,7 @@ QUESTIONS = (
 def found(**asked):
     resolved = resolve(PlanRequest(**asked))
     space = build(resolved.scenario, parse_pins({}))
-    return search(space, resolved.scenario, deadline=float("inf")), resolved.scenario
+    return search(space, resolved.scenario, budget=Budget()), resolved.scenario
 
 
 @pytest.fixture(scope="module", params=QUESTIONS, ids=lambda q: q["model"])

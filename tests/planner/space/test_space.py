@@ -12,7 +12,8 @@ from planner.errors import BadRequest
 from planner.request.pins import parse_pins
 from planner.space import lattice
 from planner.space.active_rules import active
-from planner.space.lattice import build, context_kinds, divisors
+from planner.space.divisors import divisors
+from planner.space.lattice import build, context_kinds
 from tests.drawn import drawn_scenarios
 from tests.planner.brute_force import every_row
 from tests.scenarios import toy_model, toy_scenario, toy_stack

@@ -7,6 +7,7 @@ from costmodels.sparse.model import SparseModel
 from costmodels.sparse.parameter_server import SparseScenario
 from costmodels.sparse.server_runtime import runtime
 from hardware.servers import sparse_cluster
+from planner.request.budget import Budget
 from planner.sparse.dominance import demands, undominated
 from planner.sparse.layout import layout
 from planner.sparse.solver import PAGE, UNIT, Limits, holds, solve
@@ -79,7 +80,7 @@ def test_demands_are_whole_numbers_of_the_solver_and_large_ones_do_not_overflow(
 
 def test_the_26_tables_of_criteo_are_placed_with_a_proof():
     made = layout(SparseScenario(criteo(), sparse_cluster("hierps").groups, runtime(), "async"))
-    found = solve(made, Limits(5e5), time_limit=60)
+    found = solve(made, Limits(5e5), budget=Budget())
     assert found.status == "optimal"
     assert holds(made, Limits(5e5), found.chosen, found.nodes)
 

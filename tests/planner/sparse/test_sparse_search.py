@@ -1,7 +1,6 @@
 """Plans for parameter servers against every plan there is."""
 
 import math
-import time
 from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
+from planner.request.budget import Budget
 from planner.sparse import layout as sparse_layout
 from planner.sparse import plan as sparse
 from planner.sparse.layout import layout
@@ -33,10 +33,6 @@ def _few_cuts(monkeypatch):
     monkeypatch.setattr(sparse_layout, "DRAM_CUTS", (0.1, 1.0))
 
 
-def soon():
-    return time.perf_counter() + 60.0
-
-
 @FEW
 @given(scenarios(), st.floats(0.05, 1.2))
 def test_the_cheapest_plan_is_the_cheapest_of_all(scenario, share):
@@ -45,7 +41,7 @@ def test_the_cheapest_plan_is_the_cheapest_of_all(scenario, share):
     assume(plans)
     floor = share * max(rate for _, _, rate, _ in plans)
     enough = [cost for _, _, rate, cost in plans if rate >= floor]
-    best = cheapest(made, Limits(floor), deadline=soon())
+    best = cheapest(made, Limits(floor), budget=Budget())
     if not enough:
         assert best.status == "infeasible"
         return
@@ -60,7 +56,7 @@ def test_the_cheapest_plan_is_the_cheapest_of_all(scenario, share):
 def test_the_fastest_plan_is_the_fastest_that_the_rent_buys(scenario, dollars):
     made, budget = layout(scenario), dollars / 3600.0
     rates = [rate for _, _, rate, cost in every_plan(made) if cost <= budget * (1 + 1e-9)]  # as the solver rounds
-    best = fastest(made, Limits(0.0, budget), deadline=soon())
+    best = fastest(made, Limits(0.0, budget), budget=Budget())
     if not rates or max(rates) < 1.0:
         assert best.status == "infeasible"
         return
@@ -73,17 +69,17 @@ def test_the_fastest_plan_is_the_fastest_that_the_rent_buys(scenario, dollars):
 @given(scenarios(), st.floats(0.05, 1.0))
 def test_all_machines_together_are_never_worse_than_either_kind_alone(scenario, share):
     made = layout(scenario)
-    top = fastest(made, Limits(0.0), deadline=soon())
+    top = fastest(made, Limits(0.0), budget=Budget())
     assume(top.chosen)
     floor = share * top.rate
-    together = cheapest(made, Limits(floor), deadline=soon())
+    together = cheapest(made, Limits(floor), budget=Budget())
     cluster = type("Cluster", (), {"groups": scenario.groups})
     for machines, groups in subsets(cluster):
         alone = made.restricted(groups)
         if machines == "all" or alone is None:
             continue
-        assert together.cost <= cheapest(alone, Limits(floor), deadline=soon()).cost * (1 + 1e-9)
-        assert top.rate >= fastest(alone, Limits(0.0), deadline=soon()).rate * (1 - RESOLUTION)
+        assert together.cost <= cheapest(alone, Limits(floor), budget=Budget()).cost * (1 + 1e-9)
+        assert top.rate >= fastest(alone, Limits(0.0), budget=Budget()).rate * (1 - RESOLUTION)
 
 
 @FEW
@@ -91,14 +87,14 @@ def test_all_machines_together_are_never_worse_than_either_kind_alone(scenario, 
 def test_a_plan_is_as_fresh_as_was_asked_for(scenario, late):
     made = layout(scenario)
     fresh = [plan for plan in every_plan(made) if made.staleness(plan[0], plan[1]) <= late and plan[2] >= 1.0]
-    best = cheapest(made, Limits(1.0, staleness=late), deadline=soon())
+    best = cheapest(made, Limits(1.0, staleness=late), budget=Budget())
     assert bool(best.chosen) == bool(fresh)
     if fresh:
         assert best.cost == pytest.approx(min(cost for *_, cost in fresh), rel=1e-5)
 
 
 def test_the_bound_of_the_solver_is_never_above_the_plan():
-    found = solve(layout(a_scenario()), Limits(1e4), time_limit=30.0)
+    found = solve(layout(a_scenario()), Limits(1e4), budget=Budget())
     assert found.status == "optimal"
     assert found.bound == pytest.approx(1.0 / 3600.0)
 
@@ -109,7 +105,7 @@ def test_heterogeneous_plans_beat_both_pure_ones_where_each_kind_is_good_at_some
     model = a_model(rows=(5e9,), width=32, hotness=40.0, dense=(4096, 4096, 4096, 8))
     made = layout(a_scenario(model, groups))
     both, bare, dense = (
-        fastest(part, Limits(0.0, 60.0 / 3600.0), deadline=soon()) if part else None
+        fastest(part, Limits(0.0, 60.0 / 3600.0), budget=Budget()) if part else None
         for part in (made, made.restricted({0}), made.restricted({1}))
     )
     assert both.rate > 1.5 * bare.rate
@@ -122,26 +118,26 @@ def test_more_drives_and_memory_never_make_a_plan_dearer():
     groups = (a_group("gpu", nodes=3, devices=4, memory=64, ssd=500, price=3.0),)
     roomy = (groups[0].model_copy(update={"memory": 256e9}),)
     model = a_model(rows=(1e9,), width=16)
-    costs = [cheapest(layout(a_scenario(model, g)), Limits(1e5), deadline=soon()).cost for g in (groups, roomy)]
+    costs = [cheapest(layout(a_scenario(model, g)), Limits(1e5), budget=Budget()).cost for g in (groups, roomy)]
     assert costs[1] <= costs[0]
 
 
 def test_rates_and_usage_agree():
     made = layout(a_scenario(groups=(a_group(nodes=4),)))
-    best = cheapest(made, Limits(1e4), deadline=soon())
+    best = cheapest(made, Limits(1e4), budget=Budget())
     assert usage(best).max() == pytest.approx(1.0)
 
 
 def test_without_time_nothing_is_claimed():
-    best = cheapest(layout(a_scenario()), Limits(1e4), deadline=time.perf_counter() - 1.0)
+    best = cheapest(layout(a_scenario()), Limits(1e4), budget=Budget(effort=0.0))
     assert best.status in {"unknown", "feasible"}
     assert best.gap > 0.0
 
 
 def test_a_mode_without_time_leaves_the_most_throughput_open():
     made = layout(a_scenario())
-    best = fastest(made, Limits(0.0), deadline=soon())
-    late = fastest(made, Limits(0.0), deadline=time.perf_counter() - 1.0)
+    best = fastest(made, Limits(0.0), budget=Budget())
+    late = fastest(made, Limits(0.0), budget=Budget(effort=0.0))
     request = SimpleNamespace(min_throughput=None)
     told, open_ = (
         sparse._proof(request, Tried("all", "async", best), [Tried("all", "async", one) for one in ones], 1.0)
@@ -164,7 +160,7 @@ def test_scaled_prices_scale_the_plan():
     scenario = a_scenario(groups=(a_group(nodes=8, price=1.0), a_group("other", nodes=8, cores=32, price=2.5)))
     dear = tuple(group.model_copy(update={"price": 3 * group.price}) for group in scenario.groups)
     once, thrice = (
-        cheapest(layout(one), Limits(2e5), deadline=soon()) for one in (scenario, replace(scenario, groups=dear))
+        cheapest(layout(one), Limits(2e5), budget=Budget()) for one in (scenario, replace(scenario, groups=dear))
     )
     assert thrice.cost == pytest.approx(3 * once.cost)
     assert math.isfinite(once.cost)

@@ -16,6 +16,7 @@ from costmodels.names import SCHEDULE_NAMES, Recompute
 from costmodels.pipeline.schedules import pipeline_seconds
 from costmodels.pricing import quote, quote_of, stage_seconds
 from costmodels.strategy import strategies
+from planner.request.budget import Budget
 from planner.search.best_first import core_bound
 from planner.search.priced import price_cores
 from planner.search.split import best_split, given_split
@@ -221,11 +222,11 @@ def test_no_bound_exceeds_what_even_stages_take_where_layers_differ(scenario, ti
     priced = price_cores(space, cores, scenario)
     bound, slack = core_bound(space.cores, scenario), 1 + 1e-9
     assert (bound[place] <= priced.bound * slack).all()
-    assert (priced.bound <= priced.even * slack).all()
+    assert (priced.bound <= priced.even_split_seconds * slack).all()
     tight, feasible = stage_bounds(priced.rows, priced.seconds, priced.memory, scenario)
     assert feasible[priced.fits].all()
-    assert (least_peaks(priced.rows, priced.memory, scenario) <= priced.peak * (1 + 1e-9)).all()
-    assert (tight <= priced.even * slack)[priced.fits].all()
+    assert (least_peaks(priced.rows, priced.memory, scenario) <= priced.even_split_peak_bytes * (1 + 1e-9)).all()
+    assert (tight <= priced.even_split_seconds * slack)[priced.fits].all()
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -288,7 +289,7 @@ def test_a_given_split_recomputes_the_fewest_first_layers_that_fit():
     assert quote(row, tight, split).footprint.total.max() <= tight.group.accelerator.usable_memory
     fewer = Assignment(split.layers, np.maximum(split.recomputed - 1, 0))
     assert quote(row, tight, fewer).footprint.total.max() > tight.group.accelerator.usable_memory
-    assert best_split(row, tight, deadline=math.inf).iteration <= quote(row, tight, split).iteration * (1 + 1e-9)
+    assert best_split(row, tight, budget=Budget()).iteration <= quote(row, tight, split).iteration * (1 + 1e-9)
 
 
 def test_stages_that_mirror_each_other_count_average_layers_and_those_of_a_v_their_own():

@@ -1,6 +1,7 @@
 """Stages that differ in what a layer costs them: the solver against brute force, the bound against both."""
 
 from dataclasses import replace
+from time import process_time
 
 import numpy as np
 import pytest
@@ -115,9 +116,10 @@ def halves(seed, num_stages, ratio=2.3):
 def test_two_kinds_of_machines_of_up_to_16_stages_are_proved_in_a_moment():
     solve(halves(0, 8))
     for p in (8, 16):
+        started = process_time()
         solutions = [solve(halves(seed, p)) for seed in range(8)]
         assert {solution.status for solution in solutions} == {"optimal"}
-        assert np.median([solution.wall_seconds for solution in solutions]) < 2.0
+        assert process_time() - started < 8 * 2.0
 
 
 def test_the_faster_machines_hold_more_layers():

@@ -3,7 +3,7 @@ import subprocess
 import sys
 from dataclasses import fields, replace
 from functools import cache
-from time import perf_counter
+from time import perf_counter, process_time
 from unittest.mock import patch
 
 import numpy as np
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from costmodels.pipeline.schedules import SCHEDULES, pipeline_seconds
+from planner.request.budget import Budget
 from planner.stages.problem import StageProblem
 from planner.stages.solver import RECOMPUTE_MODES, StageRows, solve, stage_lower_bound
 from planner.stages.tables import split_of
@@ -299,9 +300,10 @@ def test_the_bound_is_within_two_percent_where_stages_must_recompute():
 def test_96_layers_over_up_to_64_stages_are_proved_in_a_blink():
     solve(tight(0, 8))
     for p in (8, 16, 32, 64):
+        started = process_time()
         solutions = [solve(tight(seed, p)) for seed in range(8)]
         assert {solution.status for solution in solutions} == {"optimal"}
-        assert np.median([solution.wall_seconds for solution in solutions]) < 0.05
+        assert process_time() - started < 8 * 0.05
 
 
 def test_twenty_thousand_rows_are_bounded_in_a_moment():
@@ -364,17 +366,17 @@ def hardest():
     return next(
         problem
         for problem in (tight(seed, 8) for seed in range(50))
-        if solve(problem, time_limit=0.0).status == "feasible"
+        if solve(problem, budget=Budget(effort=0.0)).status == "feasible"
     )
 
 
 def test_running_out_of_time_keeps_a_split_that_fits_and_an_honest_bound():
     problem = hardest()
-    hasty, proved = solve(problem, time_limit=0.0), solve(problem)
+    hasty, proved = solve(problem, budget=Budget(effort=0.0)), solve(problem)
     check(problem, hasty)
     assert proved.status == "optimal"
     assert hasty.bound_seconds <= proved.objective_seconds <= hasty.objective_seconds
-    assert solve(problem, time_limit=0.0, cutoff_seconds=proved.objective_seconds * (1 - 1e-5)).status in {
+    assert solve(problem, budget=Budget(0.0), cutoff_seconds=proved.objective_seconds * (1 - 1e-5)).status in {
         "unknown",
         "infeasible",
     }
@@ -382,7 +384,7 @@ def test_running_out_of_time_keeps_a_split_that_fits_and_an_honest_bound():
 
 def test_the_same_problem_has_the_same_answer_every_time():
     problem = hardest()
-    answers = {replace(solve(problem), wall_seconds=0.0) for _ in range(3)}
+    answers = {solve(problem) for _ in range(3)}
     assert len(answers) == 1
 
 

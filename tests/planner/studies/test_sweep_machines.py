@@ -7,11 +7,12 @@ import pytest
 from hardware.catalogue import cluster
 from planner import PlanRequest, plan
 from planner.errors import BadRequest
+from planner.request.budget import Budget
 from planner.request.pins import parse_pins
 from planner.request.resolve import resolve
 from planner.search.best_first import search
+from planner.space.cache import cached_space, shape_of
 from planner.space.lattice import build
-from planner.space.recent import recent_space, shape_of
 from planner.studies.answer import Shared, Task, document_of, plan_of
 from planner.studies.machines import changed_cluster
 from planner.studies.question import key_of
@@ -112,8 +113,8 @@ def test_machines_of_one_shape_share_a_lattice():
         resolve(PlanRequest(model="22b", gpus=16, cluster=changed_cluster("dgx-h100", changes))).scenario
         for changes in ((("cluster.fabric.bandwidth", "25 GB/s"),), (("cluster.price", "3 $/h"),), ())
     )
-    assert recent_space(slow, {}) is recent_space(cheap, {}) is recent_space(plain, {})
-    assert recent_space(replace(slow, gpus=32), {}) is not recent_space(slow, {})
+    assert cached_space(slow, {}) is cached_space(cheap, {}) is cached_space(plain, {})
+    assert cached_space(replace(slow, gpus=32), {}) is not cached_space(slow, {})
 
 
 def test_points_that_share_are_answered_as_if_they_were_alone():
@@ -153,7 +154,7 @@ def test_a_sweep_finds_what_plan_finds(name):
 def test_a_search_without_runners_up_finds_the_same_best():
     scenario = resolve(PlanRequest(model="22b", gpus=64)).scenario
     space = build(scenario, {})
-    wide, narrow = (search(space, scenario, deadline=float("inf"), beside=beside) for beside in (1.5, 1.0 + 1e-6))
+    wide, narrow = (search(space, scenario, budget=Budget(), margin=margin) for margin in (1.5, 1.0 + 1e-6))
     assert narrow.priced < wide.priced
     assert narrow.best.row.row(0) == wide.best.row.row(0)
     assert narrow.best.iteration == wide.best.iteration

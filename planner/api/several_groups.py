@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -15,13 +14,20 @@ from planner.answer.build import frame_record, prediction_record
 from planner.answer.plan import Advice, Plan, Proof, Rejection
 from planner.answer.text import all_but_full
 from planner.errors import BadRequest, OutOfTime
-from planner.explain.idle_pins import Lattice, idle_pins
-from planner.explain.mixed import EXPLAINED_WITHIN, alternatives, runners_up, what_helps, why_not_lines
-from planner.explain.mixed_records import degrees_in_words, mixed_memory, mixed_record, stage_limits
-from planner.explain.nearest_request import NEAREST_SECONDS, Near, tried, without
-from planner.explain.plainer import plainer
-from planner.explain.reasons import telling
-from planner.explain.verdict import asked_until, later
+from planner.explain.infeasible import order_refusals
+from planner.explain.mixed import (
+    alternatives,
+    degrees_in_words,
+    mixed_memory,
+    mixed_record,
+    runners_up,
+    stage_limits,
+    what_helps,
+    why_not_lines,
+)
+from planner.explain.nearest import NEAREST, Near, tried, without, without_one_option
+from planner.explain.warnings import Lattice, unused_pin_values
+from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.resolve import Resolved
 from planner.rules.core import GROUP_RULES
@@ -41,7 +47,7 @@ NEARLY_FULL = 0.95
 def plan_mixed(
     resolved: Resolved,
     mixed: Mixed,
-    started: float,
+    budget: Budget,
     *,
     reasons: bool = True,
     each: Mapping[str, Pin] | None = None,
@@ -56,29 +62,29 @@ def plan_mixed(
         BadRequest: pinned degrees that cannot make up the groups.
         OutOfTime: the time limit passed before any plan was found.
     """
-    pins, deadline = each or parse_pins(resolved.request.pins), started + resolved.request.time_limit
-    space, outcome, one_width = space_that_fits(mixed, pins, deadline, any_width=bool(each))
+    pins = each or parse_pins(resolved.request.pins)
+    space, outcome, one_width = space_that_fits(mixed, pins, budget, any_width=bool(each))
     if outcome.best is None and not outcome.proved:
-        raise OutOfTime(f"no plan within {resolved.request.time_limit:g} s; {outcome.priced} strategies were priced")
+        raise OutOfTime(f"no plan after {outcome.priced} strategies were priced {budget.limit}")
     if outcome.best is None:
-        return _infeasible(resolved, mixed, space, outcome, reasons=reasons)
-    return found_plan(resolved, mixed, space, outcome, started=started, one_width=one_width, reasons=reasons, pins=pins)
+        return _infeasible(resolved, mixed, space, outcome, budget if reasons else None)
+    return found_plan(resolved, mixed, space, outcome, budget=budget, one_width=one_width, reasons=reasons, pins=pins)
 
 
 def space_that_fits(
-    mixed: Mixed, pins: Mapping[str, Pin], deadline: float, *, any_width: bool = False
+    mixed: Mixed, pins: Mapping[str, Pin], budget: Budget, *, any_width: bool = False
 ) -> tuple[MixedSpace, MixedOutcome, bool]:
     """A lattice with what a search finds there: of stages of one width, or of any widths where none of those fits.
 
     The last says whether it is of one width and something fits. Where nothing fits, it is the lattice of one width
     unless ``any_width``.
     """
-    space = build(mixed, pins, deadline=deadline)
-    outcome = search(space, mixed, deadline=deadline)
+    space = build(mixed, pins, budget=budget)
+    outcome = search(space, mixed, budget=budget)
     if outcome.best is not None or not outcome.proved:
         return space, outcome, outcome.best is not None
-    wider = build(mixed, pins, one_width=False, deadline=deadline)
-    found = search(wider, mixed, deadline=deadline)
+    wider = build(mixed, pins, one_width=False, budget=budget)
+    found = search(wider, mixed, budget=budget)
     return (wider, found, False) if any_width or found.best or not found.proved else (space, outcome, False)
 
 
@@ -88,22 +94,20 @@ def found_plan(
     space: MixedSpace,
     outcome: MixedOutcome,
     *,
-    started: float,
+    budget: Budget,
     one_width: bool,
     reasons: bool,
     pins: Mapping[str, Pin] | None = None,
 ) -> Plan:
-    """What a search found, with its reasons; where time ended the search, the best that those come across.
+    """What a search found, with its reasons; where the budget ended the search, the best that those come across.
 
     ``pins`` are the request's, unless they are given as they were read.
     """
     assert outcome.best is not None
-    took = time.perf_counter() - started
-    usual = time.perf_counter() + min(EXPLAINED_WITHIN, resolved.request.time_limit)
-    until = later(usual, asked_until(resolved.request, started))
-    others = runners_up(outcome, resolved, mixed, until) if reasons else None
+    took = budget.elapsed
+    others = runners_up(outcome, resolved, mixed, budget) if reasons else None
     if others and not outcome.proved and others.best[0].iteration < outcome.ceiling:
-        outcome.best, took = others.best[0], time.perf_counter() - started  # the search had no time to see it
+        outcome.best, took = others.best[0], budget.elapsed  # the search had no effort left to see it
     best = outcome.best
     priced = mixed_quote(best.row, mixed, best.assignment)
     verdict = verify_mixed(best.row, best.assignment, priced, mixed)
@@ -115,11 +119,11 @@ def found_plan(
         why = {
             "alternatives": alternatives(others.best, best, resolved, mixed),
             "alternatives_complete": others.complete,
-            "why_not": why_not_lines(space, mixed, best, until),
-            "what_helps": what_helps(resolved, space, mixed, best, until=until, one_width=one_width),
+            "why_not": why_not_lines(space, mixed, best, budget),
+            "what_helps": what_helps(resolved, space, mixed, best, budget=budget, one_width=one_width),
         }
     lattice = Lattice(partial(build, mixed, one_width=one_width), (*GROUP_RULES, *binding(resolved.scenario)))
-    idle = idle_pins(resolved, pins, space, lattice)
+    idle = unused_pin_values(resolved, pins, space, lattice)
     return Plan(
         status="optimal" if outcome.proved else "feasible",
         **why,
@@ -207,58 +211,62 @@ def _rejections(space: MixedSpace, outcome: MixedOutcome) -> tuple[Rejection, ..
     return tuple(rows)
 
 
-def _infeasible(resolved: Resolved, mixed: Mixed, space: MixedSpace, outcome: MixedOutcome, *, reasons: bool) -> Plan:
+def _infeasible(
+    resolved: Resolved, mixed: Mixed, space: MixedSpace, outcome: MixedOutcome, budget: Budget | None
+) -> Plan:
+    """What was refused, and the nearest request that works where there is a budget to look for it."""
     found = _rejections(space, outcome)
-    near = _nearest(resolved, mixed) if reasons else Near(None, "")
+    near = _nearest(resolved, mixed, budget) if budget else Near(None, "")
     return Plan(
         status="infeasible",
         fits=False,
-        rejected=telling(found, resolved, (*GROUP_RULES, *binding(resolved.scenario))),
+        rejected=order_refusals(found, resolved, (*GROUP_RULES, *binding(resolved.scenario))),
         nearest=near.advice,
         nothing_near=near.tried,
         **frame_record(resolved),
     )
 
 
-def _nearest(resolved: Resolved, mixed: Mixed) -> Near:
+def _nearest(resolved: Resolved, mixed: Mixed, budget: Budget) -> Near:
     """The same request without one of its pins, else without all of them, else without one of its options."""
-    deadline = time.perf_counter() + min(NEAREST_SECONDS, resolved.request.time_limit)
-    pins = parse_pins(resolved.request.pins)
-    found = _fewer_pins(mixed, pins, deadline) or _fewer_options(resolved, pins, deadline)
-    return Near(found, "" if found else tried(resolved, late=time.perf_counter() > deadline))
+    budget, pins = budget.part(NEAREST), parse_pins(resolved.request.pins)
+    found = _fewer_pins(mixed, pins, budget) or _fewer_options(resolved, pins, budget)
+    return Near(found, "" if found else tried(resolved, late=budget.spent()))
 
 
-def _fewer_pins(mixed: Mixed, pins: Mapping[str, Pin], deadline: float) -> Advice | None:
+def _fewer_pins(mixed: Mixed, pins: Mapping[str, Pin], budget: Budget) -> Advice | None:
     freed = {name: {other: pins[other] for other in pins if other != name} for name in pins if len(pins) > 1}
-    works = {name: best for name, rest in freed.items() if (best := _best(mixed, rest, deadline))}
+    works = {name: best for name, rest in freed.items() if (best := _best(mixed, rest, budget))}
     if works:
         name = min(works, key=lambda pin: works[pin].iteration)
         return _described(without([name]), works[name], mixed)
-    best = _best(mixed, {}, deadline) if pins else None
+    best = _best(mixed, {}, budget) if pins else None
     return _described(without(pins), best, mixed) if best else None
 
 
-def _fewer_options(resolved: Resolved, pins: Mapping[str, Pin], deadline: float) -> Advice | None:
-    for subject, there in plainer(resolved, deadline):
-        if there.mixed and (best := _best(there.mixed, pins, deadline)):
+def _fewer_options(resolved: Resolved, pins: Mapping[str, Pin], budget: Budget) -> Advice | None:
+    for subject, there in without_one_option(resolved, budget):
+        if there.mixed and (best := _best(there.mixed, pins, budget)):
             return _described(subject, best, there.mixed)
     return None
 
 
-def _best(mixed: Mixed, pins: Mapping[str, Pin], deadline: float) -> MixedIncumbent | None:
-    """The best under some of the pins; None also where these alone make up no strategy."""
+def _best(mixed: Mixed, pins: Mapping[str, Pin], budget: Budget) -> MixedIncumbent | None:
+    """The best under some of the pins; None also where these make up none, or the budget is spent."""
     try:
-        space = build(mixed, pins, one_width=False)
-    except BadRequest:
+        space = build(mixed, pins, one_width=False, budget=budget)
+    except (BadRequest, OutOfTime):
         return None
-    return search(space, mixed, deadline=deadline).best
+    return search(space, mixed, budget=budget).best
 
 
 def _described(subject: str, best: MixedIncumbent, mixed: Mixed) -> Advice:
     return Advice(subject=subject, text=degrees_in_words(best.row, mixed), iteration_seconds=best.iteration)
 
 
-def predict_mixed(resolved: Resolved, mixed: Mixed, layers: Sequence[int] | None, *, chunked: bool = True) -> Plan:
+def predict_mixed(
+    resolved: Resolved, mixed: Mixed, budget: Budget, layers: Sequence[int] | None, *, chunked: bool = True
+) -> Plan:
     """Price one given strategy in the best order of the groups, or in the cluster's where the layers are given.
 
     Unless ``chunked`` these may make no equal chunks.
@@ -272,7 +280,7 @@ def predict_mixed(resolved: Resolved, mixed: Mixed, layers: Sequence[int] | None
         return Plan(status="infeasible", fits=False, rejected=broken, **frame_record(resolved))
     if layers is not None:
         layers = checked_layers(layers, row.groups[0], mixed.scenarios[0], counted=False, chunked=chunked)
-    best, fits = _best_order(resolved, mixed, row, layers)
+    best, fits = _best_order(mixed, row, layers, budget)
     priced = mixed_quote(best.row, mixed, best.assignment)
     drawn = drawn_chunks(best.assignment.layers.tolist(), row.groups[0], mixed.scenarios[0], counted=False)
     warnings = (*_widths(best.row), *_warnings(priced, mixed, best.row, resolved), *drawn) if fits else ()
@@ -294,16 +302,15 @@ def _too_big(priced: Quote, mixed: Mixed, row: MixedRows) -> Rejection:
 
 
 def _best_order(
-    resolved: Resolved, mixed: Mixed, row: MixedRows, layers: Sequence[int] | None
+    mixed: Mixed, row: MixedRows, layers: Sequence[int] | None, budget: Budget
 ) -> tuple[MixedIncumbent, bool]:
     """The strategy with its order and split, the ``checked_layers`` where they are given, and whether it fits."""
     if layers is not None:
         one = price(row, mixed)
         split = given_split(one, mixed, layers)
     else:
-        deadline = time.perf_counter() + resolved.request.time_limit
         orders = in_every_order(row)
-        found = [best for one in orders if (best := best_split(price(one, mixed), mixed, deadline=deadline))]
+        found = [best for one in orders if (best := best_split(price(one, mixed), mixed, budget=budget))]
         if found:
             return min(found, key=lambda best: best.iteration), True
         one, split = price(row, mixed), row_assignment(row.groups[0], mixed.scenarios[0].model.num_layers)

@@ -1,8 +1,7 @@
-"""The three questions: the best plan, the price of one strategy, why not another one."""
+"""The answers over one node group: what a search or a given strategy comes to, with its reasons."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -18,73 +17,60 @@ from costmodels.strategy import Strategies
 from planner.answer.build import causal_excess, frame_record, peak_bytes, priced_record
 from planner.answer.plan import Plan, Prediction, Proof, Rejection
 from planner.answer.text import all_but_full, foremost
-from planner.errors import BadRequest, OutOfTime
+from planner.errors import OutOfTime
 from planner.explain import verdict as explain
-from planner.explain.challenges import challenges, why_not_lines
-from planner.explain.headroom import roomier
-from planner.explain.idle_pins import Lattice, idle_pins
-from planner.explain.infeasible import rejections, why_nothing
-from planner.explain.nearest_request import nearest
-from planner.explain.nearest_strategy import near_row
+from planner.explain.infeasible import refusal_reasons, rejections
+from planner.explain.nearest import nearest_request, nearest_strategy
 from planner.explain.runners_up import alternatives, runners_up
-from planner.explain.startable import unstarted
+from planner.explain.warnings import Lattice, memory_headroom, not_startable, unused_pin_values
 from planner.explain.what_helps import what_helps
-from planner.frameworks.vendors import XLA, needs_cuda
+from planner.explain.why_not import challenges, why_not_lines
+from planner.frameworks.vendors import BY_XLA, XLA, needs_cuda
+from planner.request.budget import Budget
 from planner.request.pins import parse_pins
-from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve
-from planner.request.values import counts, expect_type
-from planner.runs.words.stack_words import COMPILED
 from planner.search.best_first import Outcome
 from planner.search.choice import CLOSE, NEARLY_FULL, Choice, better_validated
 from planner.search.given import broken_rules, checked_layers, drawn_chunks, single_row, split_or_given, with_recomputed
-from planner.search.memory_savers import offloaded, said_so
-from planner.search.objective import aim_of
+from planner.search.memory_savers import note_savers, with_savers
+from planner.search.objective import objective_of
 from planner.space.active_rules import binding
+from planner.space.cache import cached_space
 from planner.space.lattice import Space, build
-from planner.space.recent import recent_space
 from planner.space.scope import left_out
 from planner.trust.interval import interval, outside, trust
 from planner.verify.check import LARGEST_SIMULATION, Verdict, verify
 
-EXPLAINED_WITHIN = 3.0
-"""Seconds that the reasons may take beside the plan, where no time limit is asked for that leaves them more."""
+CHALLENGES = 5e5
+"""Effort of the obvious other choices, which are searched as the plan was."""
+RUNNERS_UP = 2.5e5
+"""Effort in which runners-up are split."""
+HELPS = 1.5e6
+"""Effort of what would help, searched anew on other machines."""
 HIGH = 0.85
 """Utilisation beyond which a device does less than is counted."""
 FLATTERED = 1.2
 """MFU over that of causal attention counted by half, from which on both are told."""
 
 
-def plan(request: PlanRequest) -> Plan:
-    """The strategy with the best objective, proved best within the model, with reasons and runners-up.
-
-    Raises:
-        BadRequest and its kin: a request that cannot be understood or contradicts itself.
-        OutOfTime: the time limit passed before any plan was found.
-    """
-    started = time.perf_counter()
-    resolved = resolve(question(request))
-    if resolved.mixed:
-        from planner.mixed import plan_mixed
-
-        return plan_mixed(resolved, resolved.mixed, started, reasons=request.reasons)
-    pins = parse_pins(request.pins)
-    space = recent_space(resolved.scenario, pins)
-    outcome = aim_of(resolved).search(space, deadline=started + request.time_limit)
+def plan_one_group(resolved: Resolved, budget: Budget) -> Plan:
+    """The best strategy with its reasons; where nothing fits as asked, with what saves memory at a price."""
+    request = resolved.request
+    space = cached_space(resolved.scenario, parse_pins(request.pins))
+    outcome = objective_of(resolved).search(space, budget=budget)
     if outcome.best is None and not outcome.proved:
-        raise OutOfTime(f"no plan within {request.time_limit:g} s; {outcome.priced} strategies were priced")
+        raise OutOfTime(f"no plan after {outcome.priced} strategies were priced {budget.limit}")
     if outcome.best is None:
-        moved = offloaded(request, resolved)
-        return said_so(plan(moved)) if moved else _infeasible(resolved, space, outcome)
-    return found_plan(resolved, space, outcome, started)
+        moved = with_savers(request, resolved, budget)
+        return (
+            note_savers(plan_one_group(resolve(moved), budget))
+            if moved
+            else _infeasible(resolved, space, outcome, budget)
+        )
+    return found_plan(resolved, space, outcome, budget)
 
 
-def question(request: PlanRequest) -> PlanRequest:
-    """The request, of whatever a caller gave for one; raises BadRequest where it is none."""
-    return expect_type("the question", request, PlanRequest, example="PlanRequest(model='llama3-8b', gpus=64)")
-
-
-def conclude(resolved: Resolved, space: Space, outcome: Outcome, started: float) -> Plan:
+def conclude(resolved: Resolved, space: Space, outcome: Outcome, budget: Budget) -> Plan:
     """What a search found, without reasons, runners-up, simulation or the nearest request that works.
 
     That is what a sweep keeps of a point; `plan` of the same request says the rest.
@@ -93,22 +79,22 @@ def conclude(resolved: Resolved, space: Space, outcome: Outcome, started: float)
         OutOfTime: the search was stopped before it found a plan.
     """
     if outcome.best is None and not outcome.proved:
-        raise OutOfTime(f"no plan within {resolved.request.time_limit:g} s; {outcome.priced} strategies were priced")
+        raise OutOfTime(f"no plan after {outcome.priced} strategies were priced {budget.limit}")
     if outcome.best is None:
-        refused = why_nothing(resolved, space, outcome)
+        refused = refusal_reasons(resolved, space, outcome)
         return Plan(status="infeasible", fits=False, rejected=refused, **frame_record(resolved))
-    return Plan(**_settled(resolved, space, outcome, aim_of(resolved).choice(outcome), started=started, largest=0))
+    return Plan(**_settled(resolved, space, outcome, objective_of(resolved).choice(outcome), budget=budget, largest=0))
 
 
 def _settled(
-    resolved: Resolved, space: Space, outcome: Outcome, choice: Choice, *, started: float, largest: int
+    resolved: Resolved, space: Space, outcome: Outcome, choice: Choice, *, budget: Budget, largest: int
 ) -> dict[str, Any]:
     """What is known of the plan without looking at anything else; ``largest`` passes are simulated at most."""
     scenario, best = resolved.scenario, choice.taken
     priced = quote(effective_recompute(best.row, best.assignment), scenario, best.assignment)
     verdict = verify(best.row, best.assignment, priced, scenario, largest=largest)
     found = priced_record(resolved, best.row, best.assignment, priced, interval)
-    proof = _proof(resolved, space, outcome, choice, verdict=verdict, started=started, value=priced.iteration)
+    proof = _proof(resolved, space, outcome, choice, verdict=verdict, budget=budget, value=priced.iteration)
     return {
         "status": "optimal" if outcome.proved and proof.gap <= CLOSE else "feasible",
         "warnings": (*_warnings(priced, resolved), *_counted(found["prediction"], resolved)),
@@ -117,47 +103,46 @@ def _settled(
     }
 
 
-def found_plan(resolved: Resolved, space: Space, outcome: Outcome, started: float) -> Plan:
+def found_plan(resolved: Resolved, space: Space, outcome: Outcome, budget: Budget) -> Plan:
     """What a search found, with its reasons.
 
-    Where time ended the search, what the reasons come across may be better: that is the plan then.
+    Where the budget ended the search, what the reasons come across may be better: that is the plan then.
     """
-    aim, pins = aim_of(resolved), parse_pins(resolved.request.pins)
+    aim, pins = objective_of(resolved), parse_pins(resolved.request.pins)
     choice = aim.choice(outcome)
-    settled = _with_trust(resolved, space, outcome, choice, started)
+    settled = _with_trust(resolved, space, outcome, choice, budget)
     if not resolved.request.reasons:
         return Plan(**settled)
-    asked, usual = explain.asked_until(resolved.request, started), time.perf_counter() + EXPLAINED_WITHIN
-    tried = challenges(space, aim, choice.taken, outcome.pool, pins=pins, deadline=explain.later(usual, asked, of=3))
-    left = usual - time.perf_counter()
-    others = runners_up(outcome, tried, aim, choice.taken, resolved.request.top, until=asked)
-    until = explain.later(time.perf_counter() + left, asked)  # runners-up have a time of their own
+    part = budget.part(CHALLENGES, share=1 / 3)
+    tried = challenges(space, aim, choice.taken, outcome.pool, pins=pins, budget=part)
+    part = budget.part(RUNNERS_UP, share=1 / 2)
+    others = runners_up(outcome, tried, aim, choice.taken, resolved.request.top, budget=part)
     assert outcome.best is not None
     if not outcome.proved and aim.better(others.best[0], outcome.best):
-        outcome.best = others.best[0]  # the search had no time to see it, its runners-up did
+        outcome.best = others.best[0]  # the search had no effort left to see it, its runners-up did
         choice = Choice(outcome.best, "")
-        settled = _with_trust(resolved, space, outcome, choice, started)
-    best = choice.taken
+        settled = _with_trust(resolved, space, outcome, choice, budget)
+    best, part = choice.taken, budget.part(HELPS, share=1.0)
     if not resolved.request.memory_margin:
-        settled["warnings"] += roomier(space, aim, best, pins, until)
-    settled["warnings"] = (*settled["warnings"], *unstarted(Plan(**settled), resolved.request))
+        settled["warnings"] += memory_headroom(space, aim, best, pins, part)
+    settled["warnings"] += not_startable(resolved.request, aim, best, outcome.pool)
     return Plan(
         alternatives=alternatives(others.best, aim, resolved, settled["strategy"], outcome.best),
         alternatives_complete=others.complete,
         better_validated=better_validated(outcome, best, aim.scenario) if aim.by_time else None,
         why_not=why_not_lines(tried, space, aim, best),
-        what_helps=what_helps(resolved, space, aim, best, pins=pins, deadline=until),
+        what_helps=what_helps(resolved, space, aim, best, pins=pins, budget=part),
         closest_run=explain.closest_run(resolved.scenario),
         **settled,
     )
 
 
-def _with_trust(resolved: Resolved, space: Space, outcome: Outcome, choice: Choice, started: float) -> dict[str, Any]:
+def _with_trust(resolved: Resolved, space: Space, outcome: Outcome, choice: Choice, budget: Budget) -> dict[str, Any]:
     """What is known of the plan, with what was measured of its like, what was refused, and pins that do nothing."""
     scenario, pins = resolved.scenario, parse_pins(resolved.request.pins)
-    settled = _settled(resolved, space, outcome, choice, started=started, largest=LARGEST_SIMULATION)
+    settled = _settled(resolved, space, outcome, choice, budget=budget, largest=LARGEST_SIMULATION)
     found = trust(scenario, choice.taken.row, mfu=settled["prediction"].mfu)
-    idle = idle_pins(resolved, pins, space, Lattice(partial(build, scenario), binding(scenario)))
+    idle = unused_pin_values(resolved, pins, space, Lattice(partial(build, scenario), binding(scenario)))
     warnings = (*settled["warnings"], *outside(found), *idle)
     return settled | {"warnings": warnings, "trust": found, "rejected": rejections(space, outcome, scenario)}
 
@@ -169,7 +154,7 @@ def _proof(
     choice: Choice,
     *,
     verdict: Verdict,
-    started: float,
+    budget: Budget,
     value: float,
 ) -> Proof:
     assert outcome.best is not None
@@ -185,7 +170,7 @@ def _proof(
         solves=outcome.solves,
         lower_bound_seconds=bound,
         gap=gap,
-        wall_seconds=time.perf_counter() - started,
+        wall_seconds=budget.elapsed,
         simulated_pipeline_seconds=verdict.simulated,
         closed_form_pipeline_seconds=verdict.closed_form,
         statement=_statement(outcome, choice, objective, value, gap, foremost(scope)),
@@ -199,7 +184,7 @@ def _statement(outcome: Outcome, choice: Choice, objective: str, value: float, g
     assert outcome.best is not None
     fastest = value * (outcome.best.iteration / choice.taken.iteration)
     if objective == "memory":
-        least = f"{outcome.best.peak / 2**30:.4g} GiB allocated"
+        least = f"{outcome.best.even_split_peak_bytes / 2**30:.4g} GiB allocated"
         said = f"no strategy needs less memory than {least} {scope}".rstrip()
         return said if outcome.proved else f"{least}; others were not looked at"
     if objective == "goodput" and outcome.proved:
@@ -210,55 +195,36 @@ def _statement(outcome: Outcome, choice: Choice, objective: str, value: float, g
     return said
 
 
-def _infeasible(resolved: Resolved, space: Space, outcome: Outcome) -> Plan:
-    near = nearest(resolved, short=outcome.memory_refused > 0)
+def _infeasible(resolved: Resolved, space: Space, outcome: Outcome, budget: Budget) -> Plan:
+    near = nearest_request(resolved, budget, short=outcome.memory_refused > 0)
     return Plan(
         status="infeasible",
         fits=False,
-        rejected=why_nothing(resolved, space, outcome),
+        rejected=refusal_reasons(resolved, space, outcome),
         nearest=near.advice,
         nothing_near=near.tried,
         **frame_record(resolved),
     )
 
 
-def predict(
-    request: PlanRequest,
-    layers: Sequence[int] | None = None,
-    recomputed: Sequence[int] | None = None,
+def predict_one_group(
+    resolved: Resolved,
+    budget: Budget,
+    layers: Sequence[int] | None,
+    recomputed: Sequence[int] | None,
     *,
-    chunked: bool = True,
-    near: bool = True,
+    chunked: bool,
+    near: bool,
 ) -> Plan:
-    """Price one given strategy, without search; unpinned axes take their plainest value.
-
-    ``layers`` gives the layers of every stage; without them the stages are split as in a search. ``recomputed`` gives
-    how many of them each stage recomputes, the first ones, where recomputation is partial; without it as few as fit.
-    Unless ``chunked`` they may make no equal chunks, as a job may have them that draws each of its own, and the answer
-    warns of it. A strategy that breaks a rule or does not fit in memory comes back with status ``infeasible`` and the
-    reasons, in the first case with the nearest that works unless ``near`` is False, in the second with its prediction.
-
-    Raises:
-        BadRequest: an axis with several values, degrees that do not make up the GPUs, or layers that no such pipeline
-            has.
-    """
-    resolved = resolve(question(request))
-    layers, recomputed = counts("layers", layers), counts("recomputed", recomputed)
-    if resolved.mixed:
-        if recomputed is not None:
-            raise BadRequest("recomputed layers are given for stages of one node group, not of several together")
-        from planner.mixed import predict_mixed
-
-        return predict_mixed(resolved, resolved.mixed, layers, chunked=chunked)
-    scenario = resolved.scenario
-    pins = parse_pins(request.pins)
+    """The price of the one strategy that the pins describe, or the rules that it breaks; arguments as of `predict`."""
+    scenario, pins = resolved.scenario, parse_pins(resolved.request.pins)
     row = single_row(scenario, pins, layers)
     if broken := broken_rules(row, scenario, layers):
-        advice = near_row(scenario, pins, layers) if near else None
+        advice = nearest_strategy(scenario, pins, layers) if near else None
         return Plan(status="infeasible", fits=False, rejected=broken, nearest=advice, **frame_record(resolved))
     if layers is not None:
         layers = checked_layers(layers, row, scenario, chunked=chunked)
-    split = split_or_given(scenario, row, layers, request.time_limit, lean=request.objective == "memory")
+    split = split_or_given(scenario, row, layers, budget=budget, lean=resolved.request.objective == "memory")
     return _predicted(resolved, row, with_recomputed(row, split, recomputed))
 
 
@@ -298,7 +264,7 @@ def _warnings(priced: Quote, resolved: Resolved) -> tuple[str, ...]:
         stage = int(np.argmax(priced.footprint.total))
         found.append(all_but_full(stage, share))
     stack = resolved.scenario.stack.name
-    if device.name.startswith(COMPILED) and needs_cuda(stack):
+    if device.vendor in BY_XLA and needs_cuda(stack):
         found.append(f"{stack} makes no programs for {device.name}, XLA does; --stack {XLA} plans for it")
     return tuple(found)
 
@@ -327,6 +293,3 @@ def _host_rejection(row: Strategies, scenario: Scenario) -> Rejection:
     needed, room = host_need(row, scenario)[0], host_room(scenario)
     words = f"offload needs {needed / 2**30:.1f} GiB of the host per GPU, {room / 2**30:.1f} GiB available"
     return Rejection(rule="host-memory", count=1, example=words)
-
-
-__all__ = ["plan", "predict"]

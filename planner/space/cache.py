@@ -50,7 +50,7 @@ _recent: list[tuple[Scenario, dict[str, Pin], Space]] = []
 _lock = Lock()
 
 
-def recent_space(scenario: Scenario, pins: Mapping[str, Pin]) -> Space:
+def cached_space(scenario: Scenario, pins: Mapping[str, Pin]) -> Space:
     """As ``build``; a question like one of the last few, about machines of the same shape, gets its lattice."""
     shape, asked = shape_of(scenario), dict(pins)
     known = next((one for one in tuple(_recent) if one[1] == asked and one[0] == shape), None)

@@ -12,7 +12,7 @@ from planner.request.request import PlanRequest
 _AXES = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero_stage", "micro_batch_size", "recompute", "schedule")
 
 
-def beside_the_best(given: Plan, request: PlanRequest, framework: str | None = None) -> Plan:
+def compare_with_best(given: Plan, request: PlanRequest, framework: str | None = None) -> Plan:
     """The priced configuration with the best plan as its alternative, and how far it is from it and why.
 
     Args:

@@ -1,0 +1,113 @@
+"""The three questions: the best plan, the price of one strategy, why not another one.
+
+In: a `PlanRequest`. Out: a `Plan` or a `WhyNot`. The modules here answer for one node group and for several.
+Imports: explain, search and below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from planner.answer.build import frame_record
+from planner.answer.plan import Plan, Rejection
+from planner.api.one_group import conclude, plan_one_group, predict_one_group
+from planner.errors import BadRequest
+from planner.request.budget import Budget
+from planner.request.pins import Pin, parse_pins
+from planner.request.request import PlanRequest
+from planner.request.resolve import Resolved, resolve
+from planner.request.values import counts, expect_type
+
+if TYPE_CHECKING:
+    from planner.explain.why_not import WhyNot
+
+
+def plan(request: PlanRequest) -> Plan:
+    """The strategy with the best objective, proved best within the model, with reasons and runners-up.
+
+    Raises:
+        BadRequest and its kin: a request that cannot be understood or contradicts itself.
+        OutOfTime: the effort or the time limit was spent before any plan was found.
+    """
+    request = _question(request)
+    budget, resolved = Budget(request.time_limit), resolve(request)
+    if resolved.mixed:
+        from planner.api.several_groups import plan_mixed
+
+        return plan_mixed(resolved, resolved.mixed, budget, reasons=request.reasons)
+    return plan_one_group(resolved, budget)
+
+
+def predict(
+    request: PlanRequest,
+    layers: Sequence[int] | None = None,
+    recomputed: Sequence[int] | None = None,
+    *,
+    chunked: bool = True,
+    near: bool = True,
+) -> Plan:
+    """Price one given strategy, without search; unpinned axes take their plainest value.
+
+    ``layers`` gives the layers of every stage; without them the stages are split as in a search. ``recomputed`` gives
+    how many of them each stage recomputes, the first ones, where recomputation is partial; without it as few as fit.
+    Unless ``chunked`` they may make no equal chunks, as a job may have them that draws each of its own, and the answer
+    warns of it. A strategy that breaks a rule or does not fit in memory comes back with status ``infeasible`` and the
+    reasons, in the first case with the nearest that works unless ``near`` is False, in the second with its prediction.
+
+    Raises:
+        BadRequest: an axis with several values, degrees that do not make up the GPUs, or layers that no such pipeline
+            has.
+    """
+    request = _question(request)
+    budget, resolved = Budget(request.time_limit), resolve(request)
+    layers, recomputed = counts("layers", layers), counts("recomputed", recomputed)
+    if not resolved.mixed:
+        return predict_one_group(resolved, budget, layers, recomputed, chunked=chunked, near=near)
+    if recomputed is not None:
+        raise BadRequest("recomputed layers are given for stages of one node group, not of several together")
+    from planner.api.several_groups import predict_mixed
+
+    return predict_mixed(resolved, resolved.mixed, budget, layers, chunked=chunked)
+
+
+def why_not(request: PlanRequest) -> WhyNot:
+    """Compare the best strategy under the request's pins with the best of all.
+
+    What the pins leave free is chosen as well as it can be, so that the comparison is fair. As many values as there are
+    node groups are one for each, as ``predict`` reads them.
+    """
+    from planner.explain.why_not import compared
+
+    pinned, pins = _pinned(_question(request))
+    return compared(request, pins, pinned, plan(request.model_copy(update={"pins": {}, "reasons": False})))
+
+
+def _question(request: PlanRequest) -> PlanRequest:
+    """The request, of whatever a caller gave for one; raises BadRequest where it is none."""
+    return expect_type("the question", request, PlanRequest, example="PlanRequest(model='llama3-8b', gpus=64)")
+
+
+def _pinned(request: PlanRequest) -> tuple[Plan, dict[str, Pin]]:
+    """The best under the pins, and how these were read."""
+    resolved, each = resolve(request), None
+    if resolved.mixed:
+        from planner.api.several_groups import plan_mixed
+        from planner.search.mixed_given import for_each
+
+        each = for_each(resolved, resolved.mixed)
+    pins = each or parse_pins(request.pins)
+    try:
+        if resolved.mixed and each:
+            return plan_mixed(resolved, resolved.mixed, Budget(request.time_limit), reasons=False, each=each), pins
+        return plan(request.model_copy(update={"reasons": False})), pins
+    except BadRequest as error:  # pins that are understood and leave no strategy: that is the reason
+        return _unmade(resolved, str(error)), pins
+
+
+def _unmade(resolved: Resolved, why: str) -> Plan:
+    refused = Rejection(rule="pins", count=1, example=why)
+    return Plan(status="infeasible", fits=False, rejected=(refused,), **frame_record(resolved))
+
+
+__all__ = ["conclude", "plan", "predict", "why_not"]

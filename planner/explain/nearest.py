@@ -1,0 +1,315 @@
+"""The nearest question, and the nearest strategy, that works where the one asked for does not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from costmodels.memory.host import host_fits
+from costmodels.memory.rows import memory_limit
+from costmodels.names import VALUE_NAMES
+from costmodels.pricing import effective_recompute, quote
+from costmodels.scenario import Scenario
+from costmodels.strategy import Strategies
+from hardware.errors import MeshwrightError
+from hardware.records import BadNodeCount
+from planner.answer.plan import Advice
+from planner.answer.text import plural
+from planner.errors import BadRequest
+from planner.request.budget import Budget
+from planner.request.fields import FIELDS, optional_fields
+from planner.request.pins import Pin, parse_pins, shown_value
+from planner.request.request import PlanRequest
+from planner.request.resolve import Resolved, resolve
+from planner.search.given import broken_rules, checked_layers, single_row, split_or_given
+from planner.search.memory_savers import best_of, describe_savers
+from planner.search.split import Incumbent
+from planner.space.divisors import divisors
+from planner.space.lattice import MESH_AXES
+
+
+def without_one_option(resolved: Resolved, budget: Budget, *, same_job: bool = False) -> Iterator[tuple[str, Resolved]]:
+    """Every request with one option less that can be asked, and how it is said: "without --optimizer adafactor"."""
+    request = resolved.request
+    for name in given_options(request, same_job=same_job):
+        if budget.spent():
+            return
+        try:
+            there = resolve(request.model_copy(update={name: _usual(name)}))
+        except MeshwrightError:  # options that need this one
+            continue
+        yield f"without {cli_flag(request, name)}{_in_its_place(resolved, there)}", there
+
+
+def given_options(request: PlanRequest, *, same_job: bool = False) -> list[str]:
+    """The options that a request gives and need not, those about what is trained left out with ``same_job``."""
+    return [name for name in optional_fields(same_job=same_job) if getattr(request, name) != _usual(name)]
+
+
+def _usual(name: str) -> Any:
+    return PlanRequest.model_fields[name].get_default(call_default_factory=True)
+
+
+def cli_flag(request: PlanRequest, name: str) -> str:
+    """An option as it is given: "--optimizer adafactor"."""
+    value = getattr(request, name)
+    shown = value if isinstance(value, str | float) or type(value) is int else getattr(value, "name", "")
+    return f"--{FIELDS[name].words[0]} {shown}".rstrip()
+
+
+def _in_its_place(asked: Resolved, there: Resolved) -> str:
+    """What is taken where the option is left out, if that changes more than the option."""
+    before, after = asked.scenario, there.scenario
+    pairs = (
+        ("stack", before.stack.name, after.stack.name),
+        ("batch", before.global_batch_size, after.global_batch_size),
+        ("sequence length", before.seq_length, after.seq_length),
+    )
+    said = [f"{name} {new}" for name, old, new in pairs if old != new]
+    return f" ({', '.join(said)})" if said else ""
+
+
+NEAREST = 5e6
+"""Effort in which it is looked for, and no longer than a time limit leaves."""
+HALVINGS = 4
+"""Times that the gap between too few GPUs and enough of them is halved."""
+MOST_TIMES = 64
+"""Times the GPUs at which no more are tried."""
+
+
+class Near(NamedTuple):
+    """The nearest request that works, None where none was found, and in words what was tried then."""
+
+    advice: Advice | None
+    tried: str
+
+
+def nearest_request(resolved: Resolved, budget: Budget, *, short: bool = True) -> Near:
+    """The same request with fewer pins, on more GPUs, on fewer, or without one of its options; whichever works first.
+
+    As in a plan itself, what saves memory at a price is allowed where nothing fits without it.
+
+    Args:
+        resolved: the request.
+        budget: of the whole answer, which ends this with its time limit.
+        short: whether memory is what lacks, so that GPUs are tried before options; the other way round where not.
+    """
+    budget = budget.part(NEAREST)
+    pins = parse_pins(resolved.request.pins)
+    ways: list[Callable[[], Advice | None]] = [
+        lambda: _more_gpus(resolved, pins, budget),
+        lambda: _more_gpus(resolved, {}, budget) if pins else None,
+        lambda: _fewer_gpus(resolved, pins, budget),
+    ]
+    if not short:
+        ways.insert(0, lambda: _fewer_options(resolved, pins, budget, same_job=True))
+    ways.append(lambda: _fewer_options(resolved, pins, budget))
+    ways.insert(0, lambda: _fewer_pins(resolved.scenario, pins, budget))
+    ways.append(lambda: _several_changes(resolved, pins, budget))
+    found = next((advice for way in ways if (advice := way())), None)
+    return Near(found, "" if found else tried(resolved, late=budget.spent()))
+
+
+def tried(resolved: Resolved, *, late: bool) -> str:
+    """What was looked at and does not work either; no other number of GPUs where there are several node groups."""
+    options = ", ".join(cli_flag(resolved.request, name) for name in given_options(resolved.request))
+    said = ["fewer pins"] if resolved.request.pins else []
+    if not resolved.mixed:
+        said.append(f"up to {MOST_TIMES} times as many GPUs, and fewer than {resolved.scenario.gpus:,}")
+    said += [f"without one of {options}"] if options else []
+    said += ["the effort for it was spent before all of it was looked at"] if late else []
+    return "; ".join(said) or "there is nothing to leave out"
+
+
+def _fewer_options(
+    resolved: Resolved, pins: Mapping[str, Pin], budget: Budget, *, same_job: bool = False
+) -> Advice | None:
+    """The same request without the first of its options that it does not work with."""
+    for subject, there in without_one_option(resolved, budget, same_job=same_job):
+        if not there.mixed and (best := best_of(there.scenario, pins, budget)):
+            return _described(subject, best)
+    return None
+
+
+def _several_changes(resolved: Resolved, pins: Mapping[str, Pin], budget: Budget) -> Advice | None:
+    """Without an option and all pins, or on more GPUs too: two obstacles are removed by two changes."""
+    for subject, there in without_one_option(resolved, budget):
+        if there.mixed:
+            continue
+        if pins and (best := best_of(there.scenario, {}, budget)):
+            return _described(f"{subject}, and {without(pins)}", best)
+        more = _more_gpus(there, pins, budget)
+        if more := more or (_more_gpus(there, {}, budget) if pins else None):
+            return more.model_copy(update={"subject": f"{subject}, on {more.subject}"})
+    return None
+
+
+def _fewer_pins(scenario: Scenario, pins: Mapping[str, Pin], budget: Budget) -> Advice | None:
+    if len(pins) > 1:
+        freed = {name: {other: pins[other] for other in pins if other != name} for name in pins}
+        found = {name: best_of(scenario, rest, budget) for name, rest in freed.items()}
+        works = {name: best for name, best in found.items() if best}
+        if works:
+            name = min(works, key=lambda pin: works[pin].iteration)
+            return _described(without([name]), works[name])
+    best = best_of(scenario, {}, budget) if pins else None
+    return _described(without(pins), best) if best else None
+
+
+def without(pins: Iterable[str]) -> str:
+    """What the nearest request leaves out: "without the pinned tp, cp and pp"."""
+    *others, last = pins
+    return f"without the pinned {', '.join(others)} and {last}" if others else f"without the pinned {last}"
+
+
+def _described(subject: str, best: Incumbent) -> Advice:
+    at = best.row.row(0)
+    words = " ".join(f"{name} {at[name]}" for name in ("tp", "cp", "pp", "dp"))
+    return Advice(subject=subject, text=_and_spared(words, best), iteration_seconds=best.iteration)
+
+
+def _and_spared(words: str, best: Incumbent) -> str:
+    saved = describe_savers(best.row)
+    return f"{words}, {saved}" if saved else words
+
+
+def _more_gpus(resolved: Resolved, pins: Mapping[str, Pin], budget: Budget) -> Advice | None:
+    """The least number of GPUs found that fits under the pins: doubling first, then halving what lies between."""
+    few, asked = resolved.scenario.gpus, parse_pins(resolved.request.pins)
+    for larger in _doubled(resolved):
+        if best := best_of(larger, pins, budget):
+            gpus, best = _between(resolved, (few, larger.gpus), best, lambda at: best_of(at, pins, budget))
+            freed = "" if len(pins) == len(asked) else f" {without(asked)}"
+            text = f"the same request{freed} fits, with the same batch (--global-batch {larger.global_batch_size})"
+            return Advice(subject=plural(gpus, "GPU"), text=_and_spared(text, best), iteration_seconds=best.iteration)
+        few = larger.gpus
+    return None
+
+
+def _fewer_gpus(resolved: Resolved, pins: Mapping[str, Pin], budget: Budget) -> Advice | None:
+    """The most GPUs below, of rounder counts, that the batch can be divided among."""
+    for count in _below(resolved.scenario.gpus):
+        scenario = None if budget.spent() else with_gpus(resolved, count)
+        if scenario and (found := best_of(scenario, pins, budget)):
+            text = _and_spared("the same request fits, with the same batch", found)
+            return Advice(subject=plural(count, "GPU"), text=text, iteration_seconds=found.iteration)
+    return None
+
+
+def _below(count: int) -> Iterator[int]:
+    """Rounder counts and halves, the most first."""
+    while count > 1:
+        yield from reversed(rounder_counts(count))
+        count //= 2
+        yield count
+
+
+def _doubled(resolved: Resolved) -> Iterator[Scenario]:
+    """The same question on 2, 4, ... 64 times the GPUs, in whole nodes."""
+    for doublings in range(1, MOST_TIMES.bit_length()):
+        times = 2**doublings
+        if larger := with_gpus(resolved, resolved.scenario.gpus * times):
+            yield larger
+
+
+def _between(
+    resolved: Resolved, ends: tuple[int, int], best: Incumbent, find: Callable[[Scenario], Incumbent | None]
+) -> tuple[int, Incumbent]:
+    few, enough = ends
+    step = max(resolved.scenario.group.gpus_per_node, 1)
+    for _ in range(HALVINGS):
+        middle = (few + enough) // 2 // step * step
+        if not few < middle < enough:
+            break
+        scenario = with_gpus(resolved, middle)
+        if scenario and (found := find(scenario)):
+            enough, best = middle, found
+        else:
+            few = middle
+    return enough, best
+
+
+def rounder_counts(count: int) -> list[int]:
+    """Smaller counts that one, two and three more powers of two divide, above half of it."""
+    lowest = count & -count
+    return sorted({below for more in (2, 4, 8) if (below := count // (lowest * more) * lowest * more) > count // 2})
+
+
+def with_gpus(resolved: Resolved, gpus: int) -> Scenario | None:
+    """The question on so many GPUs with the same batch; None where such a cluster cannot be had."""
+    try:
+        group = resolved.machines.with_gpus(gpus).groups[0]
+    except BadNodeCount:
+        return None
+    return replace(resolved.scenario, gpus=gpus, group=group)
+
+
+TRIED: Final = 400
+"""Values that are tried, the nearest first: by their number, so that a busy machine names the same as an idle one."""
+PRICED: Final = 40
+"""Of these, what keeps to the rules and is split and priced."""
+
+
+def nearest_strategy(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None) -> Advice | None:
+    """The strategy with one pin otherwise that breaks no rule and fits; None where none was found.
+
+    Degrees and sizes a few times off come before other names. Data parallelism takes what other degrees leave.
+    """
+    for axis, value, row in islice(_allowed(scenario, pins, layers), PRICED):
+        if (seconds := _seconds(scenario, row, layers)) is not None:
+            words = " ".join(f"{name} {getattr(row, name)[0]}" for name in MESH_AXES)
+            return Advice(subject=f"{axis} {shown_value(axis, value)}", text=words, iteration_seconds=seconds)
+    return None
+
+
+def _allowed(
+    scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None
+) -> Iterator[tuple[str, int, Strategies]]:
+    """The strategies with one pin otherwise that break no rule, the nearest first."""
+    nearest = sorted(_others(scenario, pins), key=lambda other: _times_off(pins[other[0]], other[1]))
+    for axis, value in nearest[:TRIED]:
+        changed = {name: pin for name, pin in pins.items() if not (axis in MESH_AXES and name == "dp")}
+        try:
+            row = single_row(scenario, changed | {axis: Pin(axis, (value,))}, layers)
+            if broken_rules(row, scenario, layers):
+                continue
+            if layers is not None:
+                checked_layers(layers, row, scenario)
+        except BadRequest:  # degrees, a batch or layers that do not go together
+            continue
+        yield axis, value, row
+
+
+def _others(scenario: Scenario, pins: Mapping[str, Pin]) -> Iterator[tuple[str, int]]:
+    """Every other value of one pinned axis."""
+    for axis, pin in pins.items():
+        yield from ((axis, value) for value in _values(scenario, axis) if value != pin.values[0])
+
+
+def _values(scenario: Scenario, axis: str) -> Iterable[int]:
+    if axis in VALUE_NAMES:
+        return range(len(VALUE_NAMES[axis]))
+    if axis in ("vpp", "recompute_num_layers"):
+        return divisors(scenario.model.num_layers)
+    if axis == "micro_batch_size":
+        return divisors(scenario.global_batch_size)
+    return range(4) if axis == "zero_stage" else () if axis == "recompute_modules" else divisors(scenario.gpus)
+
+
+def _times_off(pin: Pin, value: int) -> float:
+    if pin.axis in VALUE_NAMES:
+        return 100.0 + abs(pin.values[0] - value)
+    return abs(math.log(max(value, 0.5) / max(pin.values[0], 0.5)))
+
+
+def _seconds(scenario: Scenario, row: Strategies, layers: Sequence[int] | None) -> float | None:
+    """Per iteration; None where it does not fit."""
+    split = split_or_given(scenario, row, layers)
+    priced = quote(effective_recompute(row, split), scenario, split)
+    fits = host_fits(row, scenario)[0] and np.max(priced.footprint.allocated) <= memory_limit(scenario, row)[0]
+    return priced.iteration if fits else None

@@ -1,0 +1,192 @@
+"""What to know of a plan that is right within the model: unused pins, full memory, a framework that refuses it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.pricing import quote
+from costmodels.scenario import Scenario
+from costmodels.strategy import AXES, Bools, Strategies
+from planner.answer.build import peak_bytes, strategy_record
+from planner.answer.plan import Rejection
+from planner.answer.text import format_seconds, memory_savings
+from planner.errors import BadRequest
+from planner.explain.infeasible import order_refusals
+from planner.explain.what_helps import scale_device
+from planner.frameworks.registry import framework_of
+from planner.request.budget import Budget
+from planner.request.pins import Pin, shown_value
+from planner.request.request import PlanRequest
+from planner.request.resolve import Resolved
+from planner.rules.core import sentence
+from planner.rules.rule import Rule
+from planner.search.choice import NEARLY_FULL
+from planner.search.memory_savers import saver_options
+from planner.search.objective import Objective
+from planner.search.priced import Priced
+from planner.search.split import Incumbent
+from planner.space.active_rules import binding
+from planner.space.lattice import Refusal, Space
+
+if TYPE_CHECKING:
+    from planner.space.mixed import MixedSpace
+
+
+_SHARDING = ("zero_stage", "sharding_degree")
+MOST_NAMED = 3
+"""Values of one pin whose reasons are told."""
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """How a space is laid out under pins, and the rules that bind in it."""
+
+    build: Callable[[Mapping[str, Pin]], Space | MixedSpace]
+    rules: tuple[Rule, ...]
+
+
+def unused_pin_values(
+    resolved: Resolved, pins: Mapping[str, Pin], space: Space | MixedSpace, lattice: Lattice
+) -> list[str]:
+    """A line for every value of a list that no strategy takes, with the rule that stands against it."""
+    lines = []
+    listed = {axis: pin for axis, pin in pins.items() if str(resolved.request.pins[axis]).strip().lower() != "any"}
+    for axis, pin in listed.items():
+        taken = set(_values(space, axis).tolist())
+        idle = [value for value in pin.values if value not in taken] if len(pin.values) > 1 else []
+        for value in idle[:MOST_NAMED]:
+            why = _why(resolved, {**pins, axis: Pin(axis, (value,))}, lattice)
+            lines.append(f"no strategy has {axis} {shown_value(axis, value)}: {why}")
+        if idle[MOST_NAMED:]:
+            rest = ", ".join(shown_value(axis, value) for value in idle[MOST_NAMED:])
+            lines.append(f"nor has any {axis} {rest}")
+    return lines
+
+
+def _values(space: Space | MixedSpace, axis: str) -> NDArray[Any]:
+    """The values of an axis among all strategies that pass every rule but memory."""
+    if isinstance(space, Space):
+        if axis == "zero_stage":
+            return space.zero_stage[space.allowed.any(axis=0)]
+        if axis == "sharding_degree":
+            core, option = np.nonzero(space.allowed)
+            return np.unique(space.degree[space.layout[core], option])
+        return np.unique(getattr(space.cores, axis))
+    if axis in _SHARDING:
+        of_group = space.zero_stage if axis == "zero_stage" else space.degree
+        return np.unique(of_group[space.allowed])
+    return np.unique([getattr(group, axis) for group in space.cores.groups])
+
+
+def _why(resolved: Resolved, pins: Mapping[str, Pin], lattice: Lattice) -> str:
+    try:
+        refusals = lattice.build(pins).refusals
+    except BadRequest as error:
+        return str(error)
+    found = [_rejection(one) for one in refusals]
+    told = order_refusals(found, resolved, lattice.rules)
+    return told[0].example if told else "other pins leave none"
+
+
+def _rejection(one: Refusal) -> Rejection:
+    return Rejection(rule=one.rule, count=one.count, example=one.example)
+
+
+MARGIN: Final = 1.0 - NEARLY_FULL
+"""Share of the usable memory that the better-safe plan leaves alone."""
+
+
+def memory_headroom(
+    space: Space, aim: Objective, best: Incumbent, pins: Mapping[str, Pin], budget: Budget
+) -> tuple[str, ...]:
+    """A remark with the best that leaves a margin, for a plan that does not; none where it was not found."""
+    scenario = aim.scenario
+    filled = peak_bytes(quote(best.row, scenario, best.assignment)) / scenario.group.accelerator.usable_memory
+    if aim.lean or filled <= NEARLY_FULL:
+        return ()
+    smaller = aim.on(scale_device(scenario, usable_memory=1.0 - MARGIN))
+    found = smaller.search(space, budget=budget, margin=1.0 + aim.tie_width, confirm=False)
+    if not found.proved:
+        return ()
+    asked = f"with --memory-margin {MARGIN:.0%}"
+    if found.best is None:
+        without = " without offloading or recomputing layers together"
+        return (f"{asked} nothing fits{without if any(saver_options(pins, scenario)) else ''}",)
+    taken = smaller.choice(found).taken
+    slower = smaller.value(taken) / aim.value(best) - 1.0
+    return (f"{asked}: {_slower(slower)}, {_words(taken, smaller)}",)
+
+
+def _slower(share: float) -> str:
+    return f"{share:.1%} slower" if np.round(share, 3) > 0.0 else "as fast"
+
+
+def _words(taken: Incumbent, aim: Objective) -> str:
+    strategy = strategy_record(taken.row, taken.assignment, aim.scenario)
+    names = ("tp", "cp", "pp", "vpp", "dp", "ep")
+    said = [f"{name.upper()} {getattr(strategy, name)}" for name in names if getattr(strategy, name) > 1]
+    layers, again = (sum(getattr(stage, name) for stage in strategy.stages) for name in ("layers", "recompute_layers"))
+    if again:
+        said.append(f"recompute {again}/{layers} layers")
+    elif strategy.recompute != "none":
+        said.append(f"recompute {strategy.recompute}")
+    return ", ".join([" ".join(said) or "one GPU", *memory_savings(strategy)])
+
+
+_DEGREES: Final = ("tp", "cp", "pp", "ep", "dp")
+
+
+def not_startable(request: PlanRequest, aim: Objective, best: Incumbent, seen: Sequence[Priced]) -> tuple[str, ...]:
+    """The remark that a plan cannot be started, where no framework was asked for; none where it can, or nobody knows.
+
+    Which framework a stack of somebody's own stands for is not known. What it starts is looked for among the rows that
+    the search has seen, under their even split.
+    """
+    framework = framework_of(aim.scenario.stack.name)
+    if request.framework or framework is None or request.adapters:
+        return ()
+    scenario = replace(aim.scenario, framework=framework)
+    rules = tuple(rule for rule in binding(scenario) if rule.kind == "framework")
+    broken = [rule for rule in rules if not _passing(best.row, (rule,), scenario).all()]
+    if not broken or any(rule.name.endswith("-device") for rule in broken):
+        return ()
+    lack = sentence(broken[0], best.row.row(0), scenario)
+    return (f"{framework} cannot start this plan: {lack}; {_instead(framework, aim, best, seen, rules, scenario)}",)
+
+
+def _passing(rows: Strategies, rules: Sequence[Rule], scenario: Scenario) -> Bools:
+    columns = {name: getattr(rows, name) for name in AXES}
+    return np.all([np.broadcast_to(rule.passes(columns, scenario), len(rows)) for rule in rules], axis=0)
+
+
+def _instead(
+    framework: str,
+    aim: Objective,
+    best: Incumbent,
+    seen: Sequence[Priced],
+    rules: Sequence[Rule],
+    scenario: Scenario,
+) -> str:
+    """The fastest that it starts of the rows that were seen."""
+    found: list[tuple[float, Strategies]] = []
+    for part in seen:
+        able = part.take(part.fits & np.isfinite(part.even_split_seconds))
+        able = able.take(_passing(able.rows, rules, scenario)) if len(able.rows) else able
+        if len(able.rows) and aim.by_time:
+            i = int(np.argmin(able.even_split_seconds))
+            found.append((float(able.even_split_seconds[i]), able.rows.take(np.array([i]))))
+    if not found:
+        return f"--for {framework} searches for one that it can"
+    seconds, row = min(found, key=lambda one: one[0])
+    slower = f"{format_seconds(seconds)} ({seconds / best.iteration - 1:+.1%})"
+    return f"it starts {_degrees(row)}, {slower}; --for {framework} searches for the best that it can"
+
+
+def _degrees(row: Strategies) -> str:
+    named = ((name, int(getattr(row, name)[0])) for name in _DEGREES)
+    return " ".join(f"{name} {degree}" for name, degree in named if degree > 1 or name == "dp")

@@ -1,0 +1,100 @@
+"""How much effort an answer may take.
+
+Effort is counted, not timed, so that the same question has the same answer on any machine under any load. One unit is
+the price of one strategy, some 2 microseconds on one core. Only where the user gave a time limit is a clock looked at,
+and then nothing else ends a search. This is the only module of the planner that decides anything by the time.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Final
+
+SEARCH: Final = 3e7
+"""Effort of the search for a plan, a minute or so; a question about 12,288 GPUs takes 1 % of it."""
+CORE: Final = 0.1
+"""Effort to lay out and bound one strategy without its sharding."""
+SOLVE: Final = 500.0
+"""Effort of one stage problem, beside what the solver counts itself."""
+SOLVER_SECOND: Final = 2.5e6
+"""Effort of a second of the deterministic time of CP-SAT, which is several of the clock."""
+SPLIT: Final = 5e6
+"""Effort of the layers of one strategy that are split alone, which take a thousandth of it."""
+CELL: Final = 0.005
+"""Effort of one cell of a table that dynamic programming passes through."""
+
+
+BEGUN: Final = 0.95
+"""Share of a time limit after which nothing more begins: what has begun takes a while to end."""
+
+
+class Budget:
+    """What is left of the effort, and of the time where the user limits it.
+
+    Attributes:
+        effort: units that may still be spent; infinite where only the time counts.
+        started: when the question was asked, by the clock of this process, to report how long the answer took.
+        end: when nothing more begins, by the same clock, for the time limit to hold; infinite where there is none.
+        limit: what ended a search that found nothing, as the end of a sentence.
+    """
+
+    __slots__ = ("effort", "end", "limit", "started")
+
+    def __init__(self, seconds: float | None = None, effort: float = SEARCH) -> None:
+        """``seconds`` are the time limit that the user gave, which counts in place of the effort."""
+        self.started = time.perf_counter()
+        self.end = math.inf if seconds is None else self.started + BEGUN * seconds
+        self.effort = effort if seconds is None else math.inf
+        within = "the effort of one search" if seconds is None else f"{seconds:g} s"
+        self.limit = f"within {within}; --time-limit gives more"
+
+    @property
+    def timed(self) -> bool:
+        """Whether the user gave a time limit."""
+        return self.end < math.inf
+
+    def spent(self) -> bool:
+        """Whether a search has to end."""
+        return self.effort <= 0.0 or (self.timed and time.perf_counter() >= self.end)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that are left of the time limit; infinite where there is none."""
+        return max(self.end - time.perf_counter(), 0.0) if self.timed else math.inf
+
+    @property
+    def solver_limits(self) -> dict[str, float]:
+        """Parameters of CP-SAT: its deterministic time, or the clock where the user gave a time limit."""
+        limits = {"max_deterministic_time": max(self.effort, 0.0) / SOLVER_SECOND, "max_time_in_seconds": self.seconds}
+        return {name: limit for name, limit in limits.items() if math.isfinite(limit)}
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the question was asked, to report."""
+        return time.perf_counter() - self.started
+
+    def spend_solver(self, seconds: float) -> None:
+        """Count a run of CP-SAT, by its deterministic time."""
+        self.spend(SOLVER_SECOND * seconds)
+
+    def spend(self, effort: float) -> None:
+        """Count effort that was made."""
+        self.effort -= effort
+
+    def part(self, effort: float, share: float | None = None) -> Budget:
+        """Effort of its own for a part of the answer.
+
+        Args:
+            effort: units of the part.
+            share: part of the time that is left which it gets in place of them where there is a time limit; without
+                one it has its effort and ends with the limit.
+        """
+        one = Budget(effort=effort)
+        one.started, one.end, one.limit = self.started, self.end, self.limit
+        if self.timed and share is not None:
+            one.effort, one.end = math.inf, time.perf_counter() + share * self.seconds
+        return one
+
+
+__all__ = ["CELL", "CORE", "SEARCH", "SOLVE", "SPLIT", "Budget"]

@@ -1,0 +1,130 @@
+"""Effort is counted; a clock is looked at only where the user gave a time limit."""
+
+import json
+import math
+import pickle
+import re
+import time
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+import planner
+from planner import PlanRequest, plan
+from planner.request.budget import BEGUN, Budget
+
+SOURCE = Path(planner.__file__).parent
+
+REPORTING = {
+    "request/budget.py",
+    "cli/ending.py",
+    "cli/live.py",
+    "studies/answer.py",
+    "studies/engines.py",
+    "studies/progress.py",
+}
+"""Modules that may import the clock: the budget decides by it, the others only report how long something took."""
+
+
+def test_effort_that_is_spent_ends_a_search_and_time_does_not(monkeypatch):
+    budget = Budget(effort=3.0)
+    monkeypatch.setattr(time, "perf_counter", lambda: math.inf)
+    assert not budget.spent()
+    assert budget.seconds == math.inf
+    budget.spend(3.0)
+    assert budget.spent()
+
+
+def test_a_time_limit_counts_in_place_of_the_effort(monkeypatch):
+    monkeypatch.setattr(time, "perf_counter", lambda: 100.0)
+    budget = Budget(2.0)
+    budget.spend(1e30)
+    assert (budget.spent(), budget.seconds) == (False, pytest.approx(2.0 * BEGUN))
+    monkeypatch.setattr(time, "perf_counter", lambda: 102.5)
+    assert (budget.spent(), budget.seconds, budget.elapsed) == (True, 0.0, 2.5)
+
+
+def test_a_part_has_its_own_effort_or_its_share_of_the_time(monkeypatch):
+    monkeypatch.setattr(time, "perf_counter", lambda: 10.0)
+    counted, timed = Budget(effort=5.0), Budget(8.0)
+    part = counted.part(2.0, share=0.5)
+    part.spend(2.0)
+    assert (part.spent(), counted.effort) == (True, 5.0)
+    half, short = timed.part(2.0, share=0.5), timed.part(2.0)
+    assert (half.effort, half.seconds) == (math.inf, pytest.approx(4.0 * BEGUN))
+    assert (short.effort, short.seconds) == (2.0, pytest.approx(8.0 * BEGUN))
+
+
+def test_the_solver_is_told_its_deterministic_time_or_the_clock():
+    assert Budget(effort=2.5e6).solver_limits == {"max_deterministic_time": 1.0}
+    assert Budget(effort=-1.0).solver_limits == {"max_deterministic_time": 0.0}
+    assert list(Budget(30.0).solver_limits) == ["max_time_in_seconds"]
+
+
+def test_a_budget_goes_to_another_process():
+    budget = pickle.loads(pickle.dumps(Budget(30.0)))  # noqa: S301 - our own
+    assert 0.0 < budget.seconds <= 30.0
+
+
+def document(**asked):
+    found = json.loads(plan(PlanRequest(**asked)).to_json())
+    found.get("proof", {}).pop("wall_seconds", None)
+    return json.dumps(found)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"model": "llama3-8b", "gpus": 64},
+        {"model": "llama3-8b", "gpus": 32, "objective": "memory"},
+        {"model": "175b", "gpus": 8},
+        {"model": "22b", "gpus": 64, "cluster": "a100-h100-mixed"},
+        {"model": "llama3-8b", "gpus": 64, "stack": "torchtitan"},
+    ],
+)
+def test_a_machine_that_is_slower_without_end_gives_the_same_bytes(asked, monkeypatch):
+    usual = document(**asked)
+    clock = count()
+    for name in ("perf_counter", "monotonic", "time"):
+        monkeypatch.setattr(time, name, lambda: 1e6 * next(clock))
+    assert document(**asked) == usual
+
+
+@pytest.mark.parametrize("seconds", [1.0, 3.0])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"model": "llama3.1-405b", "gpus": 2048},
+        {"model": "175b", "gpus": 12288},
+        {"model": "llama3-8b", "gpus": 64, "objective": "memory"},
+        {"model": "llama3-8b", "gpus": 96, "cluster": "a100-h100-mixed"},
+    ],
+)
+def test_a_time_limit_holds_within_a_tenth_on_a_clock_that_effort_turns(asked, seconds, monkeypatch):
+    clock, spend = [0.0], Budget.spend
+
+    def turned(budget, effort):
+        clock[0] += 2e-6 * effort
+        spend(budget, effort)
+
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(Budget, "spend", turned)
+    found = plan(PlanRequest(**asked, time_limit=seconds))
+    assert found.fits
+    assert clock[0] < 1.1 * seconds
+
+
+def test_a_time_limit_holds_within_a_tenth_of_the_process_s_own_seconds(monkeypatch):
+    monkeypatch.setattr(time, "perf_counter", time.process_time)  # whatever else this machine does
+    asked = {"model": "llama3-8b", "gpus": 96, "cluster": "a100-h100-mixed"}
+    plan(PlanRequest(**asked, reasons=False))  # loads what a process loads once
+    started = time.process_time()
+    plan(PlanRequest(**asked, time_limit=2.0))
+    assert time.process_time() - started < 2.2
+
+
+def test_only_the_budget_decides_by_the_clock():
+    clock = re.compile(r"^\s*(import time\b|from time import)", re.MULTILINE)
+    found = {str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py") if clock.search(path.read_text())}
+    assert found <= REPORTING
