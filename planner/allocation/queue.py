@@ -36,11 +36,11 @@ from hardware.files import expanded, read
 from hardware.records import Cluster
 from hardware.units import TimeQuantity, within
 from planner.errors import BadFile, BadRequest
-from planner.request.fields import PIN_AXES, own_name, respelled
+from planner.request.fields import PIN_AXES, by_own_name, own_name
 from planner.request.files import with_files_beside
 from planner.request.request import LARGEST_GPUS, PlanRequest
-from planner.request.resolve import taken_of
-from planner.request.tables import cluster_of, named_or
+from planner.request.resolve import describe_subset
+from planner.request.tables import cluster_of, name_or_record
 
 _R = TypeVar("_R", bound=BaseModel)
 
@@ -134,7 +134,7 @@ def queue_of(document: Mapping[str, Any]) -> Queue:
     """
     if not isinstance(document, Mapping):
         raise BadRequest(f"the queue: expected a table with a cluster and jobs, got {document!r:.60}")
-    document = respelled(document, TOP)
+    document = by_own_name(document, TOP)
     _known(document, TOP, "")
     cluster, taken = _cluster(document)
     tables = document.get("jobs", ())
@@ -157,14 +157,14 @@ def _cluster(document: Mapping[str, Any]) -> tuple[Cluster, str]:
     if count is not None and count > LARGEST_GPUS:
         raise BadRequest(f"gpus: 1 to {LARGEST_GPUS} can be planned for, got {count}")
     try:
-        given = named_or(Cluster, document["cluster"], cluster_of)
+        given = name_or_record(Cluster, document["cluster"], cluster_of)
         base = find_cluster(given) if isinstance(given, str) else given
         found = base if count is None else base.with_gpus(count)
     except (MeshwrightError, ValueError) as error:
         raise BadRequest(f"cluster: {error}") from None
     if found.gpus is None:
         raise BadRequest(f"gpus: {found.name} leaves the number of nodes open; say how many, such as gpus = 512")
-    return found, taken_of(found, base) if len(base.groups) > 1 and found.gpus != base.gpus else ""
+    return found, describe_subset(found, base) if len(base.groups) > 1 and found.gpus != base.gpus else ""
 
 
 def _job(table: object, place: int) -> Job:
@@ -186,9 +186,9 @@ def _job(table: object, place: int) -> Job:
 def _named(table: Mapping[str, Any], where: str) -> dict[str, Any]:
     """A job's table with fields and axes under their own names, each where it belongs."""
     try:
-        found = respelled(table, (*OWN, *QUESTION))
+        found = by_own_name(table, (*OWN, *QUESTION))
         if isinstance(pins := found.get("pins"), Mapping):
-            found["pins"] = respelled(pins, PIN_AXES)
+            found["pins"] = by_own_name(pins, PIN_AXES)
     except BadRequest as error:
         raise BadRequest(f"{where}: {error}") from None
     for name in found:

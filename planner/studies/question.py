@@ -18,7 +18,7 @@ from hardware.errors import flatten
 from hardware.records import Cluster
 from planner.answer.build import catalogue_hashes
 from planner.errors import BadRequest, MeshwrightError
-from planner.request.defaults import usual_batch, usual_tokens
+from planner.request.defaults import default_batch, default_tokens
 from planner.request.fields import LAYERS, VARIED
 from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest
@@ -88,9 +88,9 @@ def _resolved(request: PlanRequest) -> dict[str, Any]:
         "model": _digest(model),
         "cluster": _digest(cluster),
         "stack": _digest(stack),
-        "global_batch_size": request.global_batch_size or usual_batch(gpus, seq_length),
+        "global_batch_size": request.global_batch_size or default_batch(gpus, seq_length),
         "seq_length": seq_length,
-        "tokens": request.tokens or usual_tokens(model, frozen=frozen),
+        "tokens": request.tokens or default_tokens(model, frozen=frozen),
         "pins": pins,
     }
 
