@@ -28,13 +28,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from hardware.catalogue import cluster as find_cluster
 from hardware.errors import MeshwrightError, flatten, meant, no_such
 from hardware.files import expanded, read
 from hardware.records import Cluster
 from hardware.units import TimeQuantity, within
+from planner.answer.plan import Record
 from planner.errors import BadFile, BadRequest
 from planner.request.fields import PIN_AXES, by_own_name, own_name
 from planner.request.files import with_files_beside
@@ -67,18 +68,14 @@ QUESTION: Final = tuple(name for name in PlanRequest.model_fields if name not in
 TOP: Final = ("cluster", "gpus", "objective", "period", "time_limit", "jobs")
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Running(_Part):
+class Running(Record):
     """Where a job runs now."""
 
     group: str
     gpus: Count
 
 
-class Job(_Part):
+class Job(Record):
     """One job of the queue: what it may get, and the question of what it would do with it."""
 
     name: Annotated[str, Field(min_length=1, max_length=100)]
@@ -100,7 +97,7 @@ class Job(_Part):
         return (value,) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-class Queue(_Part):
+class Queue(Record):
     """Machines and jobs."""
 
     cluster: Cluster

@@ -19,7 +19,7 @@ from planner.answer.build import catalogue_hashes
 from planner.answer.plan import Plan, Strategy
 from planner.errors import BadRequest
 from planner.request.pins import NAMED
-from planner.request.request import PlanRequest
+from planner.request.request import request_from
 from planner.version import VERSION
 
 SCHEMA: Final = "plan/1"
@@ -102,12 +102,7 @@ def checked(plan: Plan, name: str) -> Plan:
     Raises:
         BadRequest: the first thing that is wrong.
     """
-    try:
-        asked = PlanRequest(**plan.request)
-    except ValidationError as error:
-        raise BadRequest(f"{name}: request: {flatten(error)}") from None
-    except TypeError:
-        raise BadRequest(f"{name}: request: its fields are not names") from None
+    asked = request_from(plan.request, f"{name}: request: ")
     if lack := next(_lacks(plan, asked.gpus), None):
         raise BadRequest(f"{name}: {lack}")
     return plan

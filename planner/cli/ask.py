@@ -178,17 +178,11 @@ def _request(given: Mapping[str, Any]) -> PlanRequest:
     for name in ("model", "gpus"):
         if name not in given:
             raise BadRequest(f"--{name} is missing, as in `plan --model 175b --gpus 12288`")
-    from pydantic import ValidationError
-
-    from hardware.errors import flatten
-    from planner.request.request import PlanRequest
+    from planner.request.request import request_from
 
     fields = {name: _value(name, value) for name, value in given.items() if not name.startswith("pins.")}
     pins = {name: _pin(given[f"pins.{name}"]) for name in _axes(given)}
-    try:
-        return PlanRequest(**fields, pins=pins)
-    except ValidationError as error:
-        raise BadRequest(flatten(error)) from None
+    return request_from(fields | {"pins": pins})
 
 
 def _axes(given: Mapping[str, Any]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from costmodels.model.model import Model
 from costmodels.stack.adapters import Adapters
@@ -13,7 +13,7 @@ from costmodels.stack.optimizers import OptimizerName
 from costmodels.stack.precision import known_precision
 from costmodels.stack.stack import LARGEST_CAPACITY, Stack
 from costmodels.training.stability import Stability
-from hardware.errors import meant
+from hardware.errors import flatten, meant
 from hardware.records import Cluster
 from planner.errors import BadRequest
 from planner.request import tables
@@ -156,3 +156,17 @@ def _refuse_bytes(value: object, where: str = "") -> None:
     """Bytes are no text, though pydantic reads "8" and b"8" alike."""
     if isinstance(value, bytes | bytearray | memoryview):
         raise ValueError(f"{where}expected text or a number, got {bytes(value)!r:.40}")  # noqa: TRY004 - pydantic's
+
+
+def request_from(fields: Mapping[str, Any], where: str = "") -> PlanRequest:
+    """The question of a table of its fields.
+
+    Raises:
+        BadRequest: what is wrong with it, in one line that begins with ``where``.
+    """
+    try:
+        return PlanRequest(**fields)
+    except ValidationError as error:
+        raise BadRequest(f"{where}{flatten(error)}") from None
+    except TypeError:
+        raise BadRequest(f"{where}its fields are not names") from None
